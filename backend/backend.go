@@ -1,0 +1,131 @@
+// Package backend is the contract between the engine and an ordered key-value store: five methods, a handful of
+// errors, and nothing of any particular store. Drivers live in the packages below it; backendtest holds the suite
+// that every driver must pass.
+//
+// A backend stores opaque values (they arrive sealed) under keys ordered as byte strings. Every key carries a
+// version: a short string that the writer chose when it wrote the key. Conditions compare versions, so a writer can
+// condition its next batch on what it wrote without reading it back.
+//
+// All methods may be called by many goroutines at once.
+package backend
+
+import (
+	"context"
+	"errors"
+)
+
+// Portable floor. Every driver accepts batches within it, and the engine never sends larger ones.
+const (
+	MaxKey        = 1 << 10 // bytes in a key
+	MaxVersion    = 32      // bytes in a version
+	MaxBatchKeys  = 64      // conditions and mutations of a batch together name at most this many distinct keys
+	MaxBatchBytes = 1 << 20 // keys, versions and values of a batch, summed
+)
+
+var (
+	// ErrConflict: a condition did not hold. Nothing was applied.
+	ErrConflict = errors.New("backend: condition not met")
+	// ErrAmbiguous: the outcome of a commit is unknown; all of it or none of it was applied.
+	ErrAmbiguous = errors.New("backend: outcome unknown")
+	// ErrTooLarge: a batch, key, version or value is over the portable floor. Nothing was applied.
+	ErrTooLarge = errors.New("backend: over the size limit")
+	// ErrUnavailable: the store cannot serve the call now, or has stopped for good. Nothing was applied.
+	ErrUnavailable = errors.New("backend: unavailable")
+	// ErrInvalid: the batch or range is malformed (an empty key or version, a key written twice, an absent
+	// condition on a key that the batch does not write). Nothing was applied.
+	ErrInvalid = errors.New("backend: malformed request")
+	// ErrCorrupt: the store found its own files damaged.
+	ErrCorrupt = errors.New("backend: store is damaged")
+	// ErrNoSpace: the device has too little room to accept the batch. Nothing was applied. It wraps ErrUnavailable.
+	ErrNoSpace = &noSpaceError{}
+	// ErrClosed: the backend was closed.
+	ErrClosed = errors.New("backend: closed")
+	// ErrLocked: another process has the store open.
+	ErrLocked = errors.New("backend: in use by another process")
+	// ErrForeign: the location holds something that is not a store of this kind.
+	ErrForeign = errors.New("backend: not a ckptd store")
+	// ErrNewerFormat: the store was written by a newer version of the driver.
+	ErrNewerFormat = errors.New("backend: written by a newer version")
+	// ErrReadOnly: the location cannot be written.
+	ErrReadOnly = errors.New("backend: location is read-only")
+)
+
+type noSpaceError struct{}
+
+func (*noSpaceError) Error() string { return "backend: no space left" }
+func (*noSpaceError) Unwrap() error { return ErrUnavailable }
+
+// Backend is an ordered key-value store with atomic conditional batches.
+type Backend interface {
+	// Caps tells what the driver offers. It never blocks and never changes while the backend is open.
+	Caps() Caps
+
+	// Get reads keys from one snapshot. The result has one Entry per key, in the order asked; the Entry of an
+	// absent key has an empty Version. Values belong to the caller.
+	Get(ctx context.Context, keys ...[]byte) ([]Entry, error)
+
+	// Scan reads one page of a range, in order, from one snapshot. next is nil at the end of the range; otherwise
+	// it is the Start (forward) or End (reverse) of the Range that continues it. Entries belong to the caller.
+	Scan(ctx context.Context, r Range) (entries []Entry, next []byte, err error)
+
+	// Commit applies a batch, all or nothing, in the order of arrival, and returns when it is as durable as
+	// Caps says. The batch must not change until Commit returns; the driver keeps none of it.
+	//
+	// A context that ends before the batch was accepted gives the context's error and applies nothing. Once
+	// accepted, Commit waits for the outcome.
+	Commit(ctx context.Context, b Batch) error
+
+	// Close waits for accepted commits and releases the store. Calls after it return ErrClosed.
+	Close() error
+}
+
+// Caps are the properties of an open backend.
+type Caps struct {
+	Name      string // of the driver, for messages: "badger", "mem"
+	Durable   bool   // Commit returns only after the batch survives a power loss
+	Exclusive bool   // no other process can write while this one has the store open
+}
+
+// Compactor is implemented by backends that can remove deleted and overwritten values from their files on request.
+type Compactor interface {
+	// Compact returns when no superseded or deleted value is left in the backend's files.
+	Compact(ctx context.Context) error
+}
+
+// Entry is a key with its value and version.
+type Entry struct {
+	Key, Value []byte
+	Version    string // never empty for a key that exists
+}
+
+// Range is a page request over Start <= key < End. A nil Start begins at the first key, a nil End ends after the last.
+type Range struct {
+	Start, End []byte
+	Reverse    bool // greatest key first
+	Limit      int  // at most this many entries; 0 means the driver's own page size
+	Bytes      int  // stop after the entry that reaches this many bytes of keys and values; 0 means no limit
+	KeysOnly   bool // leave Value nil
+}
+
+// Batch is a set of mutations applied all or nothing if every condition holds.
+type Batch struct {
+	// ID is unique to this batch, so that a driver over a network can find out what became of it.
+	ID    [16]byte
+	Conds []Cond
+	Muts  []Mut // distinct keys
+}
+
+// Mut writes or deletes a key. Version is what later conditions compare with: chosen by the writer, at most
+// MaxVersion bytes, not empty unless Delete is set. Deleting an absent key is not an error.
+type Mut struct {
+	Key, Value []byte
+	Version    string
+	Delete     bool
+}
+
+// Cond requires a key to exist with a version, or, with an empty version, to be absent. An absent condition is only
+// allowed on a key that the same batch writes.
+type Cond struct {
+	Key     []byte
+	Version string
+}

@@ -1,0 +1,3 @@
+module github.com/ckptd/ckptd
+
+go 1.26.0
