@@ -1,0 +1,118 @@
+package crypto
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+)
+
+// Chunk sizes of content commitments, docs/format.md §11.
+const (
+	chunkMin  = 1 << 10
+	chunkMax  = 8 << 10
+	chunkWarm = 64      // the rolling hash forgets a byte after 64 shifts
+	chunkMask = 64 - 11 // the top 11 bits must be zero: 2 KiB beyond the minimum on average
+)
+
+var gear = makeGear() // read only
+
+func makeGear() (g [256]uint64) {
+	for b := range g {
+		sum := sha256.Sum256([]byte{'c', 'k', 'p', 't', 'd', '/', 'g', 'e', 'a', 'r', byte(b)})
+		g[b] = binary.BigEndian.Uint64(sum[:])
+	}
+	return g
+}
+
+// Chunks is what is kept of a value so that the commitment of a changed value costs as much as the change: the ends
+// and digests of its content-defined chunks (docs/format.md §11). The zero Chunks is that of the empty value.
+// Not safe for concurrent use.
+type Chunks struct {
+	ends []uint32
+	sums []byte // sha256.Size bytes a chunk
+	next []uint32
+	add  []byte
+}
+
+// Bytes is the memory that c holds.
+func (c *Chunks) Bytes() int {
+	return 4*(cap(c.ends)+cap(c.next)) + cap(c.sums) + cap(c.add)
+}
+
+// Splice makes c the chunks of value, whose first prefix and last suffix bytes are those of the value that c stood
+// for before. It reads the bytes between and little around them. Values may have at most 2^32-1 bytes.
+func (c *Chunks) Splice(value []byte, prefix, suffix int) {
+	oldLen := 0
+	if n := len(c.ends); n > 0 {
+		oldLen = int(c.ends[n-1])
+	}
+	// The last chunk may have ended only because the value did, so it is never kept as it is.
+	keep, _ := slices.BinarySearch(c.ends, uint32(prefix)+1)
+	keep = min(keep, max(len(c.ends)-1, 0))
+	start := 0
+	if keep > 0 {
+		start = int(c.ends[keep-1])
+	}
+	c.next, c.add = c.next[:0], c.add[:0]
+	grown := len(value) - oldLen
+	resync := len(c.ends)
+	for start < len(value) {
+		end := start + chunkLen(value[start:])
+		sum := sha256.Sum256(value[start:end])
+		c.next = append(c.next, uint32(end))
+		c.add = append(c.add, sum[:]...)
+		start = end
+		if end >= len(value)-suffix && end < len(value) {
+			if i, ok := slices.BinarySearch(c.ends, uint32(end-grown)); ok {
+				resync = i + 1
+				break
+			}
+		}
+	}
+	for i := resync; i < len(c.ends); i++ {
+		c.ends[i] = uint32(int(c.ends[i]) + grown)
+	}
+	c.ends = slices.Replace(c.ends, keep, resync, c.next...)
+	c.sums = slices.Replace(c.sums, keep*sha256.Size, resync*sha256.Size, c.add...)
+}
+
+// chunkLen is the length of the first chunk of b.
+func chunkLen(b []byte) int {
+	if len(b) <= chunkMin {
+		return len(b)
+	}
+	var h uint64
+	for _, x := range b[chunkMin-chunkWarm : chunkMin-1] {
+		h = h<<1 + gear[x]
+	}
+	end := min(len(b), chunkMax)
+	for i, x := range b[chunkMin-1 : end] {
+		if h = h<<1 + gear[x]; h>>chunkMask == 0 {
+			return chunkMin + i
+		}
+	}
+	return end
+}
+
+// Commitment is the keyed commitment to the value that c stands for.
+func (c *Chunks) Commitment(key *[32]byte) [32]byte {
+	const label = "ckptd/commit/1"
+	var b [len(label) + 32 + 8 + sha256.Size]byte
+	n := copy(b[:], label)
+	n += copy(b[n:], key[:])
+	var size uint64
+	if k := len(c.ends); k > 0 {
+		size = uint64(c.ends[k-1])
+	}
+	binary.BigEndian.PutUint64(b[n:], size)
+	sum := sha256.Sum256(c.sums)
+	copy(b[n+8:], sum[:])
+	return sha256.Sum256(b[:])
+}
+
+// Commit is the commitment to a whole value.
+func Commit(key *[32]byte, value []byte) [32]byte {
+	var c Chunks
+	c.Splice(value, 0, 0)
+	return c.Commitment(key)
+}

@@ -1,0 +1,120 @@
+package crypto
+
+import (
+	"bytes"
+	"encoding/hex"
+	"math/rand/v2"
+	"testing"
+)
+
+func randomBytes(r *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+// A value reached by any series of splices has the commitment of the same value taken whole.
+func TestSpliceEqualsWhole(t *testing.T) {
+	var key [32]byte
+	for seed := range uint64(40) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		var c Chunks
+		value := []byte{}
+		for step := range 60 {
+			at := r.IntN(len(value) + 1)
+			if step%3 == 0 {
+				at = len(value)
+			}
+			cut := r.IntN(min(len(value)-at, 6000) + 1)
+			ins := randomBytes(r, r.IntN(9000))
+			if step%7 == 0 {
+				ins = bytes.Repeat([]byte{'a'}, r.IntN(30000)) // never cut by content
+			}
+			next := append(append(append([]byte{}, value[:at]...), ins...), value[at+cut:]...)
+			c.Splice(next, at, len(value)-at-cut)
+			value = next
+			if got, want := c.Commitment(&key), Commit(&key, value); got != want {
+				t.Fatalf("seed %d step %d: splice at %d (cut %d, insert %d) of %d bytes: commitment differs", seed, step, at, cut, len(ins), len(value))
+			}
+		}
+	}
+}
+
+// A splice in the middle of a large value must not read all of it.
+func TestSpliceIsLocal(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	value := randomBytes(r, 1<<20)
+	var c Chunks
+	c.Splice(value, 0, 0)
+	const at = 500_000
+	next := append(append(append([]byte{}, value[:at]...), randomBytes(r, 1000)...), value[at:]...)
+	c.Splice(next, at, len(value)-at)
+	if n := len(c.next); n == 0 || n > 8 {
+		t.Errorf("re-hashed %d chunks for a change of 1 kB, want 1 to 8", n)
+	}
+}
+
+func TestCommitmentDependsOnEverything(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	value := randomBytes(r, 20_000)
+	var key [32]byte
+	want := Commit(&key, value)
+	seen := map[[32]byte]bool{want: true}
+	for i := 0; i < len(value); i += 97 {
+		value[i] ^= 1
+		if got := Commit(&key, value); seen[got] {
+			t.Fatalf("flip at %d: commitment seen before", i)
+		} else {
+			seen[got] = true
+		}
+		value[i] ^= 1
+	}
+	key[5]++
+	if seen[Commit(&key, value)] {
+		t.Error("another key gives the same commitment")
+	}
+}
+
+// Vectors of docs/format.md §18.
+func TestCommitmentVectors(t *testing.T) {
+	key := [32]byte{1, 2, 3}
+	long := make([]byte, 100_000)
+	for i := range long {
+		long[i] = byte(i * i >> 7)
+	}
+	for _, v := range []struct {
+		name string
+		in   []byte
+		want string
+	}{
+		{"empty", nil, "96e3b3cb5f78d69407805890389395fb63f43a5ff428b6129feb0d7315fc71fe"}, {"abc", []byte("abc"), "f24b20ecbf40ee219061b517e4b4893b632109dc0c28731082f24e44aba68743"}, {"squares", long, "4c9edc05e396ef339dffb9677e57d2f8c851a2f19e94e7a5c0d99c2a2b3cf9e7"},
+	} {
+		if got := Commit(&key, v.in); hex.EncodeToString(got[:]) != v.want {
+			t.Errorf("%s: %x, want %s", v.name, got, v.want)
+		}
+	}
+}
+
+func BenchmarkSplice1kOn100k(b *testing.B) {
+	r := rand.New(rand.NewPCG(3, 3))
+	value := randomBytes(r, 100_000)
+	var key [32]byte
+	var c Chunks
+	c.Splice(value, 0, 0)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		value[99_500] = byte(i)
+		c.Splice(value, 99_000, 0)
+		c.Commitment(&key)
+	}
+}
+func BenchmarkCommit1M(b *testing.B) {
+	value := randomBytes(rand.New(rand.NewPCG(3, 3)), 1<<20)
+	var key [32]byte
+	b.SetBytes(1 << 20)
+	for b.Loop() {
+		Commit(&key, value)
+	}
+}
