@@ -31,8 +31,8 @@ var (
 	ErrTooLarge = errors.New("backend: over the size limit")
 	// ErrUnavailable: the store cannot serve the call now, or has stopped for good. Nothing was applied.
 	ErrUnavailable = errors.New("backend: unavailable")
-	// ErrInvalid: the batch or range is malformed (an empty key or version, a key written twice, an absent
-	// condition on a key that the batch does not write). Nothing was applied.
+	// ErrInvalid: the batch, keys or range are malformed (an empty key or version, a key written or conditioned
+	// twice, an absent condition on a key that the batch does not write, a negative limit). Nothing was applied.
 	ErrInvalid = errors.New("backend: malformed request")
 	// ErrCorrupt: the store found its own files damaged.
 	ErrCorrupt = errors.New("backend: store is damaged")
@@ -60,22 +60,26 @@ type Backend interface {
 	// Caps tells what the driver offers. It never blocks and never changes while the backend is open.
 	Caps() Caps
 
-	// Get reads keys from one snapshot. The result has one Entry per key, in the order asked; the Entry of an
-	// absent key has an empty Version. Values belong to the caller.
+	// Get reads keys from one snapshot, any number of them. The result has one Entry per key, in the order asked;
+	// the Entry of an absent key has an empty Version. Entry.Key is the slice passed in; values belong to the
+	// caller.
 	Get(ctx context.Context, keys ...[]byte) ([]Entry, error)
 
 	// Scan reads one page of a range, in order, from one snapshot. next is nil at the end of the range; otherwise
-	// it is the Start (forward) or End (reverse) of the Range that continues it. Entries belong to the caller.
+	// it is the Start (forward) or End (reverse) of the Range that continues it. Every page but an empty range's
+	// holds at least one entry. Entries and next belong to the caller.
 	Scan(ctx context.Context, r Range) (entries []Entry, next []byte, err error)
 
 	// Commit applies a batch, all or nothing, in the order of arrival, and returns when it is as durable as
-	// Caps says. The batch must not change until Commit returns; the driver keeps none of it.
+	// Caps says. The batch must not change until Commit returns; the driver keeps none of it. A batch without
+	// mutations only checks its conditions. Batch.Validate says which batches are refused before anything else.
 	//
 	// A context that ends before the batch was accepted gives the context's error and applies nothing. Once
 	// accepted, Commit waits for the outcome.
 	Commit(ctx context.Context, b Batch) error
 
-	// Close waits for accepted commits and releases the store. Calls after it return ErrClosed.
+	// Close waits for accepted commits and for reads in progress, and releases the store. Calls after it,
+	// another Close among them, return ErrClosed.
 	Close() error
 }
 
@@ -98,12 +102,13 @@ type Entry struct {
 	Version    string // never empty for a key that exists
 }
 
-// Range is a page request over Start <= key < End. A nil Start begins at the first key, a nil End ends after the last.
+// Range is a page request over Start <= key < End, in either direction. An empty Start begins at the first key, an
+// empty End ends after the last.
 type Range struct {
 	Start, End []byte
 	Reverse    bool // greatest key first
 	Limit      int  // at most this many entries; 0 means the driver's own page size
-	Bytes      int  // stop after the entry that reaches this many bytes of keys and values; 0 means no limit
+	Bytes      int  // stop after the entry that reaches this many bytes of keys and returned values; 0: no limit
 	KeysOnly   bool // leave Value nil
 }
 
@@ -116,7 +121,8 @@ type Batch struct {
 }
 
 // Mut writes or deletes a key. Version is what later conditions compare with: chosen by the writer, at most
-// MaxVersion bytes, not empty unless Delete is set. Deleting an absent key is not an error.
+// MaxVersion bytes, not empty unless Delete is set, when it and Value are ignored. Deleting an absent key is not an
+// error. An empty Value is a value: the key exists.
 type Mut struct {
 	Key, Value []byte
 	Version    string
