@@ -1,0 +1,273 @@
+package codec
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+)
+
+// blockLen is the length of the blocks of a base that are hashed, and of the shortest copy worth an operation.
+// Measured on 200 agent runs, bytes a step without/with copies of at least 48, 32, 16, 8: 219, 180, 168, 144, 139.
+const blockLen = 16
+
+// CommonPrefix is the length of the longest common prefix of a and b.
+func CommonPrefix(a, b []byte) int {
+	n := min(len(a), len(b))
+	i := 0
+	for step := 4096; i+step <= n && bytes.Equal(a[i:i+step], b[i:i+step]); {
+		i += step
+	}
+	for ; i+8 <= n; i += 8 {
+		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
+			return i + bits.TrailingZeros64(x)/8
+		}
+	}
+	for i < n && a[i] == b[i] {
+		i++
+	}
+	return i
+}
+
+// CommonSuffix is the length of the longest common suffix of a and b.
+func CommonSuffix(a, b []byte) int {
+	n := min(len(a), len(b))
+	a, b = a[len(a)-n:], b[len(b)-n:]
+	i := 0
+	for step := 4096; i+step <= n && bytes.Equal(a[n-i-step:n-i], b[n-i-step:n-i]); {
+		i += step
+	}
+	for ; i+8 <= n; i += 8 {
+		if x := binary.LittleEndian.Uint64(a[n-i-8:]) ^ binary.LittleEndian.Uint64(b[n-i-8:]); x != 0 {
+			return i + bits.LeadingZeros64(x)/8
+		}
+	}
+	for i < n && a[n-1-i] == b[n-1-i] {
+		i++
+	}
+	return i
+}
+
+// Op is one operation of a delta: take Literals bytes, then copy Copied bytes of the base from Offset on.
+type Op struct {
+	Literals, Copied, Offset int
+}
+
+// Index finds the 16-byte blocks of one value. It remembers places, not bytes: a place that no longer holds what was
+// indexed costs a missed copy, never a wrong one. The zero Index is empty. Not safe for concurrent use.
+type Index struct {
+	table []uint32 // place + 1 of a block, by hash of its bytes
+	upTo  int      // blocks before this place are in the table
+}
+
+// maxIndex bounds the table to 256 KiB, whatever the value.
+const maxIndex = 1 << 16
+
+// Bytes is the memory that x holds.
+func (x *Index) Bytes() int { return 4 * cap(x.table) }
+
+// Changed tells x that value kept only its first prefix bytes.
+func (x *Index) Changed(prefix int) { x.upTo = min(x.upTo, prefix&^(blockLen-1)) }
+
+// Extend brings the blocks of value into the table that are not in it yet.
+func (x *Index) Extend(value []byte) {
+	if want := len(value) / blockLen; want > len(x.table) && len(x.table) < maxIndex {
+		x.table = make([]uint32, max(64, min(maxIndex, 1<<bits.Len(uint(want)))))
+		x.upTo = 0
+	}
+	for ; x.upTo+blockLen <= len(value); x.upTo += blockLen {
+		x.table[x.slot(value[x.upTo:])] = uint32(x.upTo) + 1
+	}
+}
+
+func (x *Index) slot(b []byte) uint64 {
+	h := (binary.LittleEndian.Uint64(b) ^ binary.LittleEndian.Uint64(b[8:])*0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd
+	return h >> 40 & uint64(len(x.table)-1)
+}
+
+// find returns a copy of at least blockLen bytes out of base for the bytes of in around i, not reaching back before
+// from.
+func (x *Index) find(base, in []byte, from, i int) (at, n, src int) {
+	p := int(x.table[x.slot(in[i:])]) - 1
+	if p < 0 || p+blockLen > len(base) || !bytes.Equal(base[p:p+blockLen], in[i:i+blockLen]) {
+		return 0, 0, 0
+	}
+	n = blockLen + CommonPrefix(base[p+blockLen:], in[i+blockLen:])
+	back := CommonSuffix(base[:p], in[from:i])
+	return i - back, n + back, p - back
+}
+
+// Differ encodes deltas. It holds buffers between calls and is not safe for concurrent use.
+type Differ struct {
+	z        *Zstd
+	ops      []Op
+	literals []byte
+}
+
+// NewDiffer returns a Differ that compresses with z.
+func NewDiffer(z *Zstd) *Differ { return &Differ{z: z} }
+
+// AppendDelta appends the payload of a delta: the target is base with insert in place of what stands between its
+// first prefix and last suffix bytes. A nil idx looks for no copies in the middle; else idx must be base's.
+func (d *Differ) AppendDelta(dst, base []byte, prefix, suffix int, insert []byte, idx *Index) []byte {
+	d.ops, d.literals = d.ops[:0], d.literals[:0]
+	lits := 0
+	if prefix > 0 {
+		d.ops = append(d.ops, Op{0, prefix, 0})
+	}
+	if idx != nil && len(idx.table) > 0 {
+		lits = d.match(base, insert, idx)
+	} else {
+		d.literals = append(d.literals, insert...)
+		lits = len(insert)
+	}
+	if lits > 0 || suffix > 0 {
+		d.ops = append(d.ops, Op{lits, suffix, len(base) - suffix})
+		if suffix == 0 {
+			d.ops[len(d.ops)-1].Offset = 0
+		}
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(d.ops)))
+	end := 0
+	for _, op := range d.ops {
+		dst = binary.AppendUvarint(dst, uint64(op.Literals))
+		dst = binary.AppendUvarint(dst, uint64(op.Copied))
+		if op.Copied == 0 {
+			dst = append(dst, 0)
+			continue
+		}
+		dst = binary.AppendVarint(dst, int64(op.Offset-end))
+		end = op.Offset + op.Copied
+	}
+	return d.z.AppendBlock(dst, d.literals)
+}
+
+// match appends the operations and literals for insert, and returns how many literals are left after the last copy.
+// Where nothing matches it strides ever wider, so that bytes without matches cost little.
+func (d *Differ) match(base, insert []byte, idx *Index) int {
+	from := 0
+	for i := 0; i+blockLen <= len(insert); {
+		at, n, src := idx.find(base, insert, from, i)
+		if n == 0 {
+			i += 1 + (i-from)>>7
+			continue
+		}
+		d.literals = append(d.literals, insert[from:at]...)
+		d.ops = append(d.ops, Op{at - from, n, src})
+		from = at + n
+		i = from
+	}
+	d.literals = append(d.literals, insert[from:]...)
+	return len(insert) - from
+}
+
+// Delta is a decoded operation list.
+type Delta struct {
+	Ops      []Op
+	Literals []byte
+	Target   int // length of what it builds
+}
+
+// Bounds are the leading and trailing bytes that the target shares with a base of baseLen bytes by d's first and last
+// operation.
+func (d *Delta) Bounds(baseLen int) (prefix, suffix int) {
+	if len(d.Ops) == 0 {
+		return 0, 0
+	}
+	if first := d.Ops[0]; first.Literals == 0 && first.Offset == 0 {
+		prefix = first.Copied
+	}
+	if last := d.Ops[len(d.Ops)-1]; last.Copied > 0 && last.Offset+last.Copied == baseLen {
+		suffix = min(last.Copied, d.Target-prefix, baseLen-prefix)
+	}
+	return prefix, suffix
+}
+
+// ParseDelta decodes the payload of a delta that builds target bytes out of a base of baseLen bytes. The literals are
+// appended to scratch, so Delta.Literals aliases it.
+func (z *Zstd) ParseDelta(payload []byte, target, baseLen int, ops []Op, scratch []byte) (Delta, error) {
+	r := reader{b: payload}
+	n := r.count("operations", uint64(target/8+64))
+	built, lits, end := 0, 0, 0
+	ops = ops[len(ops):]
+	for i := range n {
+		op := Op{Literals: int(r.count("literals", uint64(target-built)))}
+		built += op.Literals
+		lits += op.Literals
+		op.Copied = int(r.count("copied bytes", uint64(target-built)))
+		built += op.Copied
+		skip := r.svarint()
+		if op.Copied == 0 && (skip != 0 || i != n-1 || op.Literals == 0) {
+			r.fail("empty operation")
+		}
+		if op.Copied > 0 {
+			if skip < -int64(end) || skip > int64(baseLen-end) || int(skip)+end+op.Copied > baseLen {
+				r.fail("copy leaves the base")
+			}
+			op.Offset = end + int(skip)
+			end = op.Offset + op.Copied
+		}
+		if r.err != nil {
+			return Delta{}, r.err
+		}
+		ops = append(ops, op)
+	}
+	if r.err == nil && built != target {
+		r.fail("operations build %d of %d bytes", built, target)
+	}
+	if r.err != nil {
+		return Delta{}, r.err
+	}
+	start := len(scratch)
+	scratch, err := z.AppendRaw(scratch, r.b, lits)
+	if err != nil {
+		return Delta{}, err
+	}
+	if len(scratch)-start != lits {
+		return Delta{}, malformed("%d literals, operations use %d", len(scratch)-start, lits)
+	}
+	return Delta{Ops: ops, Literals: scratch[start:], Target: target}, nil
+}
+
+// Builds reports whether d builds exactly base with insert between its first prefix and last suffix bytes, without
+// building more than it has to look at.
+func (d *Delta) Builds(base []byte, prefix, suffix int, insert []byte) bool {
+	if d.Target != prefix+len(insert)+suffix {
+		return false
+	}
+	at, lits := 0, d.Literals
+	for _, op := range d.Ops {
+		if !sameAt(base, prefix, suffix, insert, at, lits[:op.Literals]) {
+			return false
+		}
+		at, lits = at+op.Literals, lits[op.Literals:]
+		// A copy from where the target has the same bytes by construction needs no look.
+		inPrefix := at+op.Copied <= prefix && op.Offset == at
+		inSuffix := at >= prefix+len(insert) && op.Offset-at == len(base)-d.Target
+		if !inPrefix && !inSuffix && !sameAt(base, prefix, suffix, insert, at, base[op.Offset:op.Offset+op.Copied]) {
+			return false
+		}
+		at += op.Copied
+	}
+	return at == d.Target && len(lits) == 0
+}
+
+// sameAt reports whether the target has the bytes p at place at.
+func sameAt(base []byte, prefix, suffix int, insert []byte, at int, p []byte) bool {
+	for len(p) > 0 {
+		var have []byte
+		switch {
+		case at < prefix:
+			have = base[at:prefix]
+		case at < prefix+len(insert):
+			have = insert[at-prefix:]
+		default:
+			have = base[len(base)-suffix+at-prefix-len(insert):]
+		}
+		n := min(len(have), len(p))
+		if n == 0 || !bytes.Equal(have[:n], p[:n]) {
+			return false
+		}
+		at, p = at+n, p[n:]
+	}
+	return true
+}

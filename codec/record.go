@@ -1,0 +1,358 @@
+package codec
+
+import (
+	"encoding/binary"
+	"slices"
+)
+
+// Run is a run of neighbouring seqs: Last, Last-1, … Last-Len+1.
+type Run struct{ Last, Len uint64 }
+
+// Path lists the records that a restore reads besides the one that carries it, newest first, as maximal runs.
+type Path []Run
+
+// Extend puts seq, which must be greater than all of p, in front of p. The result shares nothing with p.
+func (p Path) Extend(seq uint64) Path {
+	if len(p) > 0 && p[0].Last+1 == seq {
+		q := slices.Clone(p)
+		q[0] = Run{seq, p[0].Len + 1}
+		return q
+	}
+	return append(Path{{seq, 1}}, p...)
+}
+
+// Len is the number of seqs in p.
+func (p Path) Len() (n uint64) {
+	for _, r := range p {
+		n += r.Len
+	}
+	return n
+}
+
+// From is the part of p that begins with seq, or nil if seq is not in p. It may share memory with p.
+func (p Path) From(seq uint64) Path {
+	for i, r := range p {
+		if seq <= r.Last && r.Last-seq < r.Len {
+			if seq == r.Last {
+				return p[i:]
+			}
+			return append(Path{{seq, r.Len - (r.Last - seq)}}, p[i+1:]...)
+		}
+	}
+	return nil
+}
+
+// All yields the seqs of p, newest first.
+func (p Path) All(yield func(uint64) bool) {
+	for _, r := range p {
+		for i := range r.Len {
+			if !yield(r.Last - i) {
+				return
+			}
+		}
+	}
+}
+
+func (p Path) append(dst []byte, seq uint64) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(p)))
+	for _, r := range p {
+		dst = binary.AppendUvarint(dst, seq-r.Last)
+		dst = binary.AppendUvarint(dst, r.Len)
+		seq = r.Last - r.Len + 1
+	}
+	return dst
+}
+
+func (r *reader) path(seq uint64) Path {
+	n := r.count("runs of a path", MaxPath)
+	var p Path
+	total := uint64(0)
+	for i := range n {
+		gap, length := r.uvarint(), r.count("records of a path", MaxPath)
+		if gap == 0 || gap == 1 && i > 0 || length == 0 || gap >= seq || length > seq-gap {
+			r.fail("bad path")
+		}
+		if total += length; total >= MaxPath {
+			r.fail("path is too long")
+		}
+		if r.err != nil {
+			return nil
+		}
+		p = append(p, Run{seq - gap, length})
+		seq = seq - gap - length + 1
+	}
+	return p
+}
+
+// Mode says how an entry holds the value of its channel.
+type Mode uint8
+
+const (
+	Keep    Mode = iota // as the first record of Path holds it
+	ByDelta             // against the first record of Path
+	Full                // by itself
+)
+
+const inParts = 4
+
+// PartID names a part.
+type PartID [16]byte
+
+// Entry is the state of one channel in a checkpoint record.
+type Entry struct {
+	Number uint64
+	Mode   Mode
+	Path   Path // of Keep and ByDelta
+
+	// Of ByDelta and Full:
+	Size       uint64 // bytes of the value
+	Commitment [32]byte
+	Payload    []byte   // nil if in parts
+	PartBytes  uint64   // bytes of all Parts
+	Parts      []PartID // the payload's, in order
+}
+
+// Record is a checkpoint record without its seq, which its key tells.
+type Record struct {
+	Ghost  bool
+	Time   int64 // Unix milliseconds
+	Step   int64
+	Status string
+	Schema uint64
+
+	ID   string   // the caller's, "" for an id of the engine's
+	UUID [16]byte // the engine's, if stored in full, else zero
+
+	ParentDist uint64 // 0: no parent record
+	ParentID   string // of a dangling parent
+	ParentHash [32]byte
+	Replaced   uint64 // distance of the replaced record, 0: none
+
+	Submitted    [32]byte
+	HasSubmitted bool
+
+	Entries []Entry
+}
+
+const (
+	flagCallerID  = 0x01
+	flagUUID      = 0x02
+	flagParent    = 0x04
+	flagDangling  = 0x08
+	flagReplaced  = 0x10
+	flagSubmitted = 0x20
+	flagGhost     = 0x40
+	flagsKnown    = 0x7f
+)
+
+var statusCodes = [...]string{1: "running", 2: "succeeded", 3: "failed", 4: "interrupted", 5: "cancelled", 6: "waiting"}
+
+func (rec *Record) flags() (f uint64) {
+	for _, b := range [...]struct {
+		on  bool
+		bit uint64
+	}{
+		{rec.ID != "", flagCallerID}, {rec.UUID != [16]byte{}, flagUUID}, {rec.ParentDist != 0, flagParent},
+		{rec.ParentID != "", flagDangling}, {rec.Replaced != 0, flagReplaced},
+		{rec.HasSubmitted, flagSubmitted}, {rec.Ghost, flagGhost},
+	} {
+		if b.on {
+			f |= b.bit
+		}
+	}
+	return f
+}
+
+// AppendRecord appends the plaintext of the record at seq (docs/format.md §5).
+func AppendRecord(dst []byte, seq uint64, rec *Record) []byte {
+	dst = binary.AppendUvarint(dst, rec.flags())
+	dst = appendTime(dst, rec.Time)
+	dst = binary.AppendVarint(dst, rec.Step)
+	if code := slices.Index(statusCodes[1:], rec.Status) + 1; code > 0 {
+		dst = append(dst, byte(code))
+	} else {
+		dst = appendString(append(dst, 0), rec.Status)
+	}
+	dst = binary.AppendUvarint(dst, rec.Schema)
+	switch {
+	case rec.ID != "":
+		dst = appendString(dst, rec.ID)
+	case rec.UUID != [16]byte{}:
+		dst = append(dst, rec.UUID[:]...)
+	}
+	switch {
+	case rec.ParentDist != 0:
+		dst = binary.AppendUvarint(dst, rec.ParentDist)
+		dst = append(dst, rec.ParentHash[:]...)
+	case rec.ParentID != "":
+		dst = appendString(dst, rec.ParentID)
+	}
+	if rec.Replaced != 0 {
+		dst = binary.AppendUvarint(dst, rec.Replaced)
+	}
+	if rec.HasSubmitted {
+		dst = append(dst, rec.Submitted[:]...)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(rec.Entries)))
+	next := uint64(0)
+	for i := range rec.Entries {
+		dst = appendEntry(dst, seq, next, &rec.Entries[i])
+		next = rec.Entries[i].Number + 1
+	}
+	return dst
+}
+
+func appendEntry(dst []byte, seq, next uint64, e *Entry) []byte {
+	dst = binary.AppendUvarint(dst, e.Number-next)
+	mode := byte(e.Mode)
+	if e.Parts != nil {
+		mode |= inParts
+	}
+	dst = append(dst, mode)
+	if e.Mode != Full {
+		dst = e.Path.append(dst, seq)
+	}
+	if e.Mode == Keep {
+		return dst
+	}
+	dst = binary.AppendUvarint(dst, e.Size)
+	dst = append(dst, e.Commitment[:]...)
+	return appendPayload(dst, e.Payload, e.PartBytes, e.Parts)
+}
+
+func appendPayload(dst, payload []byte, partBytes uint64, parts []PartID) []byte {
+	if parts == nil {
+		return appendBytes(dst, payload)
+	}
+	dst = binary.AppendUvarint(dst, partBytes)
+	dst = binary.AppendUvarint(dst, uint64(len(parts)))
+	for i := range parts {
+		dst = append(dst, parts[i][:]...)
+	}
+	return dst
+}
+
+// ParseRecord decodes the plaintext of the record at seq. Payloads alias b.
+func ParseRecord(b []byte, seq uint64) (*Record, error) {
+	r := reader{b: b}
+	rec := &Record{}
+	f := r.uvarint()
+	if f&^flagsKnown != 0 || f&(flagCallerID|flagUUID) == flagCallerID|flagUUID || f&(flagParent|flagDangling) == flagParent|flagDangling {
+		r.fail("unknown flags %#x", f)
+	}
+	rec.Ghost, rec.HasSubmitted = f&flagGhost != 0, f&flagSubmitted != 0
+	rec.Time = r.time()
+	rec.Step = r.svarint()
+	rec.Status = r.status()
+	rec.Schema = r.uvarint()
+	if f&flagCallerID != 0 {
+		rec.ID = r.nonEmpty("id")
+	}
+	if f&flagUUID != 0 {
+		if copy(rec.UUID[:], r.take(16)); rec.UUID == [16]byte{} {
+			r.fail("id is zero")
+		}
+	}
+	if f&flagParent != 0 {
+		rec.ParentDist = r.distance(seq)
+		rec.ParentHash = r.hash()
+	}
+	if f&flagDangling != 0 {
+		rec.ParentID = r.nonEmpty("parent id")
+	}
+	if f&flagReplaced != 0 {
+		rec.Replaced = r.distance(seq)
+	}
+	if rec.HasSubmitted {
+		rec.Submitted = r.hash()
+	}
+	n := r.count("entries", MaxChannels+1)
+	if n == 0 || n > uint64(len(r.b)) {
+		r.fail("%d entries", n)
+		return nil, r.err
+	}
+	rec.Entries = make([]Entry, n)
+	next := uint64(0)
+	for i := range rec.Entries {
+		rec.Entries[i] = r.entry(seq, next)
+		next = rec.Entries[i].Number + 1
+	}
+	if rec.Entries[0].Number != 0 {
+		r.fail("no attributes")
+	}
+	if err := r.done(); err != nil {
+		return nil, err
+	}
+	return rec, nil
+}
+
+func (r *reader) nonEmpty(what string) string {
+	s := r.str(what)
+	if s == "" {
+		r.fail("%s is empty", what)
+	}
+	return s
+}
+
+func (r *reader) distance(seq uint64) uint64 {
+	d := r.uvarint()
+	if d == 0 || d >= seq {
+		r.fail("distance %d at seq %d", d, seq)
+		return 0
+	}
+	return d
+}
+
+func (r *reader) status() string {
+	code := int(r.byte())
+	if code >= len(statusCodes) {
+		r.fail("unknown status %d", code)
+		return ""
+	}
+	if code > 0 {
+		return statusCodes[code]
+	}
+	s := r.str("status")
+	if s == "" || slices.Contains(statusCodes[:], s) {
+		r.fail("status has a code")
+	}
+	return s
+}
+
+func (r *reader) entry(seq, next uint64) (e Entry) {
+	e.Number = next + r.count("channel number", MaxSeq)
+	mode := r.byte()
+	e.Mode = Mode(mode &^ inParts)
+	if e.Mode > Full || mode == inParts {
+		r.fail("unknown mode %d", mode)
+	}
+	if e.Mode != Full {
+		if e.Path = r.path(seq); len(e.Path) == 0 {
+			r.fail("no path")
+		}
+	}
+	if e.Mode == Keep {
+		return e
+	}
+	e.Size = r.count("size of a channel", MaxChannel)
+	e.Commitment = r.hash()
+	e.Payload, e.PartBytes, e.Parts = r.payload(mode&inParts != 0)
+	return e
+}
+
+func (r *reader) payload(parts bool) (inline []byte, size uint64, ids []PartID) {
+	if !parts {
+		return r.bytes("payload", MaxChannel+MaxInline), 0, nil
+	}
+	size = r.count("payload", MaxChannel+MaxPart)
+	n := r.count("parts", maxParts)
+	if n == 0 || n*16 > uint64(len(r.b)) || size > n*MaxPart || size <= (n-1)*MaxPart {
+		r.fail("%d parts for %d bytes", n, size)
+		return nil, 0, nil
+	}
+	ids = make([]PartID, n)
+	for i := range ids {
+		copy(ids[i][:], r.take(16))
+	}
+	return nil, size, ids
+}

@@ -1,0 +1,276 @@
+package codec
+
+import "encoding/binary"
+
+// The records of docs/format.md §7, §9, §12 and §13. Each Append and Parse is the inverse of the other.
+
+// Stub stands for a run of removed checkpoints; its key has the seq of the last.
+type Stub struct {
+	Count     uint64
+	FirstDist uint64 // seq of the stub − seq of the first
+	Hash      [32]byte
+}
+
+func AppendStub(dst []byte, s *Stub) []byte {
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, s.Count), s.FirstDist)
+	return append(dst, s.Hash[:]...)
+}
+
+func ParseStub(b []byte, seq uint64) (*Stub, error) {
+	r := reader{b: b}
+	s := &Stub{r.uvarint(), r.count("distance", seq-1), r.hash()}
+	if s.Count == 0 || s.Count > s.FirstDist+1 {
+		r.fail("%d records in a run of %d", s.Count, s.FirstDist+1)
+	}
+	return s, r.done()
+}
+
+// AppendPart appends a part created in an hour since 1970.
+func AppendPart(dst []byte, hour uint64, data []byte) []byte {
+	return append(binary.AppendUvarint(dst, hour), data...)
+}
+
+// ParsePart returns the data of a part, which aliases b.
+func ParsePart(b []byte) (hour uint64, data []byte, err error) {
+	r := reader{b: b}
+	hour = r.uvarint()
+	if r.err == nil && len(r.b) > MaxPart {
+		r.fail("part of %d bytes", len(r.b))
+	}
+	return hour, r.b, r.err
+}
+
+// Blob is the manifest of a blob.
+type Blob struct {
+	Hour  uint64 // of its creation, since 1970
+	Size  uint64
+	Parts []PartID
+}
+
+// MaxBlobParts bounds a blob to 64 GiB.
+const MaxBlobParts = 1 << 18
+
+func AppendBlob(dst []byte, m *Blob) []byte {
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, m.Hour), m.Size)
+	dst = binary.AppendUvarint(dst, uint64(len(m.Parts)))
+	for i := range m.Parts {
+		dst = append(dst, m.Parts[i][:]...)
+	}
+	return dst
+}
+
+func ParseBlob(b []byte) (*Blob, error) {
+	r := reader{b: b}
+	m := &Blob{Hour: r.uvarint(), Size: r.uvarint()}
+	n := r.count("parts", MaxBlobParts)
+	if n*16 != uint64(len(r.b)) || m.Size > n*MaxPart || n > 0 && m.Size <= (n-1)*MaxPart {
+		r.fail("%d parts for %d bytes", n, m.Size)
+		return nil, r.err
+	}
+	m.Parts = make([]PartID, n)
+	for i := range m.Parts {
+		copy(m.Parts[i][:], r.take(16))
+	}
+	return m, r.done()
+}
+
+// IndexEntry is the value of an index entry.
+type IndexEntry struct {
+	Time int64 // Unix milliseconds
+	Step int64
+}
+
+func AppendIndexEntry(dst []byte, e IndexEntry) []byte {
+	return binary.AppendVarint(appendTime(dst, e.Time), e.Step)
+}
+
+func ParseIndexEntry(b []byte) (IndexEntry, error) {
+	r := reader{b: b}
+	e := IndexEntry{r.time(), r.svarint()}
+	return e, r.done()
+}
+
+// StoreInfo is the record of a store.
+type StoreInfo struct {
+	ID      [16]byte
+	Created int64 // Unix milliseconds
+}
+
+func AppendStoreInfo(dst []byte, s *StoreInfo) []byte {
+	dst = append(append(dst, recordVersion), s.ID[:]...)
+	return binary.AppendUvarint(dst, uint64(s.Created))
+}
+
+func ParseStoreInfo(b []byte) (*StoreInfo, error) {
+	r := reader{b: b}
+	r.version()
+	s := &StoreInfo{}
+	copy(s.ID[:], r.take(16))
+	s.Created = int64(r.uvarint())
+	return s, r.done()
+}
+
+// Retention is what a tenant keeps of its threads.
+type Retention struct {
+	KeepLast     uint64
+	OlderThan    uint64 // milliseconds
+	KeepLabelled bool
+}
+
+func AppendRetention(dst []byte, p *Retention) []byte {
+	dst = binary.AppendUvarint(append(dst, recordVersion), p.KeepLast)
+	return append(binary.AppendUvarint(dst, p.OlderThan), boolByte(p.KeepLabelled))
+}
+
+func ParseRetention(b []byte) (*Retention, error) {
+	r := reader{b: b}
+	r.version()
+	p := &Retention{KeepLast: r.uvarint(), OlderThan: r.uvarint(), KeepLabelled: r.bool()}
+	return p, r.done()
+}
+
+// Thread is the record of a thread.
+type Thread struct {
+	ID         string
+	Epoch      uint64
+	Generation uint64
+	Deleted    bool
+	Created    int64 // Unix milliseconds
+	TTL        int64 // milliseconds, 0: none
+	Expires    int64 // Unix milliseconds, 0: never
+}
+
+func AppendThread(dst []byte, t *Thread) []byte {
+	dst = appendString(append(dst, recordVersion), t.ID)
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, t.Epoch), t.Generation)
+	dst = append(dst, boolByte(t.Deleted))
+	for _, v := range [...]int64{t.Created, t.TTL, t.Expires} {
+		dst = binary.AppendUvarint(dst, uint64(v))
+	}
+	return dst
+}
+
+func ParseThread(b []byte) (*Thread, error) {
+	r := reader{b: b}
+	r.version()
+	t := &Thread{ID: r.nonEmpty("thread id"), Epoch: r.count("epoch", 1<<32-1), Generation: r.uvarint(), Deleted: r.bool()}
+	t.Created, t.TTL, t.Expires = int64(r.uvarint()), int64(r.uvarint()), int64(r.uvarint())
+	return t, r.done()
+}
+
+// IDEntry finds the checkpoint of a caller's id.
+type IDEntry struct {
+	Seq uint64
+	ID  string
+}
+
+func AppendIDEntry(dst []byte, e *IDEntry) []byte {
+	return appendString(binary.AppendUvarint(append(dst, recordVersion), e.Seq), e.ID)
+}
+
+func ParseIDEntry(b []byte) (*IDEntry, error) {
+	r := reader{b: b}
+	r.version()
+	e := &IDEntry{r.count("seq", MaxSeq), r.nonEmpty("id")}
+	return e, r.done()
+}
+
+// Branch is a named head.
+type Branch struct {
+	Name string
+	Head uint64 // seq
+}
+
+func AppendBranch(dst []byte, h *Branch) []byte {
+	return binary.AppendUvarint(appendString(append(dst, recordVersion), h.Name), h.Head)
+}
+
+func ParseBranch(b []byte) (*Branch, error) {
+	r := reader{b: b}
+	r.version()
+	h := &Branch{r.nonEmpty("branch"), r.count("seq", MaxSeq)}
+	return h, r.done()
+}
+
+// Write is one result of a task.
+type Write struct {
+	Index         int64
+	Channel, Type string
+	Size          uint64 // bytes of the value; Payload or Parts hold its block
+	Payload       []byte
+	PartBytes     uint64
+	Parts         []PartID
+}
+
+// Writes are the pending writes of one task.
+type Writes struct {
+	Checkpoint, Task, Path string
+	Writes                 []Write // indexes increasing
+}
+
+// MaxWrites bounds the writes of one task.
+const MaxWrites = 4096
+
+func AppendWrites(dst []byte, w *Writes) []byte {
+	dst = append(dst, recordVersion)
+	for _, s := range [...]string{w.Checkpoint, w.Task, w.Path} {
+		dst = appendString(dst, s)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(w.Writes)))
+	for i := range w.Writes {
+		v := &w.Writes[i]
+		dst = binary.AppendVarint(dst, v.Index)
+		dst = appendString(appendString(dst, v.Channel), v.Type)
+		dst = binary.AppendUvarint(dst, v.Size)
+		dst = append(dst, boolByte(v.Parts != nil))
+		dst = appendPayload(dst, v.Payload, v.PartBytes, v.Parts)
+	}
+	return dst
+}
+
+// ParseWrites decodes b. Payloads alias it.
+func ParseWrites(b []byte) (*Writes, error) {
+	r := reader{b: b}
+	r.version()
+	w := &Writes{Checkpoint: r.nonEmpty("checkpoint id"), Task: r.str("task"), Path: r.str("task path")}
+	for i := range r.count("writes", MaxWrites) {
+		v := Write{Index: r.svarint(), Channel: r.str("channel"), Type: r.str("type"), Size: r.count("size", MaxChannel)}
+		v.Payload, v.PartBytes, v.Parts = r.payload(r.bool())
+		if i > 0 && v.Index <= w.Writes[i-1].Index {
+			r.fail("writes out of order")
+		}
+		if r.err != nil {
+			return nil, r.err
+		}
+		w.Writes = append(w.Writes, v)
+	}
+	return w, r.done()
+}
+
+// AppendName appends the record of a namespace.
+func AppendName(dst []byte, name string) []byte {
+	return appendString(append(dst, recordVersion), name)
+}
+
+// ParseName is the inverse of AppendName.
+func ParseName(b []byte) (string, error) {
+	r := reader{b: b}
+	r.version()
+	s := r.nonEmpty("name")
+	return s, r.done()
+}
+
+func (r *reader) bool() bool {
+	b := r.byte()
+	if b > 1 {
+		r.fail("flag is %d", b)
+	}
+	return b == 1
+}
+
+func boolByte(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,148 @@
+// Package codec turns the parts of a checkpoint into bytes and back: record headers, deltas, bounded zstd, and the small
+// records around them (docs/format.md). It knows no disk, clock, log or key.
+//
+// Decoders are strict: what an encoder would not have written is refused with an error that matches ErrMalformed, and
+// no length is trusted before it was compared with its limit and with the bytes at hand. Decoded structures alias the
+// input where they hold byte slices, unless a method says otherwise. Functions that append to dst allocate only if dst
+// has too little room. The layout is that of docs/format.md, version 1, and never changes; new versions are added beside.
+package codec
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// ErrMalformed is matched by every error of a decoder.
+var ErrMalformed = errors.New("malformed encoding")
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...))
+}
+
+// Limits of docs/format.md §15.
+const (
+	MaxName     = 256
+	MaxMeta     = 1 << 20
+	MaxLabels   = 256
+	MaxBlobs    = 256
+	MaxChannels = 4096
+	MaxChannel  = 256 << 20
+	MaxPart     = 256 << 10
+	MaxInline   = 64 << 10
+	MaxPath     = 256
+	MaxSeq      = 1<<31 - 1
+	maxParts    = MaxChannel/MaxPart + 1
+)
+
+// reader reads fields from b. The first failure sticks, and all later reads return zero values.
+type reader struct {
+	b   []byte
+	err error
+}
+
+func (r *reader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = malformed(format, args...)
+	}
+	r.b = nil
+}
+
+// uvarint reads a number in its shortest form.
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 || n > 1 && r.b[n-1] == 0 {
+		r.fail("bad number")
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) svarint() int64 {
+	u := r.uvarint()
+	return int64(u>>1) ^ -int64(u&1)
+}
+
+// count reads a number that must not exceed most.
+func (r *reader) count(what string, most uint64) uint64 {
+	v := r.uvarint()
+	if v > most {
+		r.fail("%s is %d, at most %d are allowed", what, v, most)
+		return 0
+	}
+	return v
+}
+
+func (r *reader) take(n uint64) []byte {
+	if n > uint64(len(r.b)) {
+		r.fail("ends early")
+		return nil
+	}
+	p := r.b[:n:n]
+	r.b = r.b[n:]
+	return p
+}
+
+func (r *reader) byte() byte {
+	if p := r.take(1); p != nil {
+		return p[0]
+	}
+	return 0
+}
+
+func (r *reader) bytes(what string, most uint64) []byte {
+	return r.take(r.count(what, most))
+}
+
+func (r *reader) str(what string) string {
+	p := r.bytes(what, MaxName)
+	if !utf8.Valid(p) {
+		r.fail("%s is not UTF-8", what)
+		return ""
+	}
+	return string(p)
+}
+
+func (r *reader) hash() (h [32]byte) {
+	copy(h[:], r.take(32))
+	return h
+}
+
+// version reads the version byte that small records begin with.
+func (r *reader) version() {
+	if v := r.byte(); v != recordVersion {
+		r.fail("unknown version %d", v)
+	}
+}
+
+// done reports the first failure, or that bytes are left over.
+func (r *reader) done() error {
+	if r.err == nil && len(r.b) > 0 {
+		r.fail("%d bytes left over", len(r.b))
+	}
+	return r.err
+}
+
+const recordVersion = 1
+
+func appendBytes(dst, p []byte) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(p))), p...)
+}
+
+func appendString(dst []byte, s string) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
+}
+
+func appendTime(dst []byte, ms int64) []byte {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(ms))
+	return append(dst, b[2:]...)
+}
+
+func (r *reader) time() int64 {
+	var b [8]byte
+	copy(b[2:], r.take(6))
+	return int64(binary.BigEndian.Uint64(b[:]))
+}
