@@ -1,0 +1,78 @@
+# Needs Go, git and make. A C compiler is used where there is one (the race detector); nothing ships cgo.
+
+SHELL       := bash
+.SHELLFLAGS := -o pipefail -c
+
+FUZZTIME   ?= 10s
+BENCH      ?= .
+BENCHCOUNT ?= 6
+BENCHTIME  ?= 1s
+LONGTIME   ?= 24h
+TOOLS      := bin/tools
+
+# The race detector needs cgo; the product never does.
+RACE := $(shell command -v $$(go env CC | cut -d' ' -f1) >/dev/null 2>&1 && echo -race)
+
+.PHONY: help run build test lint fuzz bench table long clean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+
+run: build ## build ckptd and start the guided demo on ./data
+	bin/ckptd demo --data ./data
+
+build: ## build bin/ckptd, without cgo
+	CGO_ENABLED=0 go build -trimpath -o bin/ckptd ./cmd/ckptd
+
+test: ## install what the tests need and run all of them
+	go mod download
+	cd bench && go mod download
+	CGO_ENABLED=0 go build ./...
+ifeq ($(RACE),)
+	@echo "make test: no C compiler found, so the race detector is SKIPPED"
+	CGO_ENABLED=0 go test -timeout 30m ./...
+else
+	CGO_ENABLED=1 go test -race -timeout 30m ./...
+endif
+	cd bench && CGO_ENABLED=0 go test -timeout 10m ./...
+
+lint: $(TOOLS)/staticcheck ## vet, staticcheck, gofmt, tidy go.mod files, import directions
+	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')) && \
+	  if [ -n "$$files" ]; then echo "not formatted with gofmt:"; echo "$$files"; exit 1; fi
+	go vet ./...
+	cd bench && go vet ./...
+	$(TOOLS)/staticcheck ./...
+	cd bench && ../$(TOOLS)/staticcheck ./...
+	go mod tidy -diff
+	cd bench && go mod tidy -diff
+	go test -count=1 ./internal/lint
+
+# Tools are pinned in a module of their own, so that they never enter the product's go.mod.
+$(TOOLS)/%: internal/tools/go.mod internal/tools/go.sum
+	@mkdir -p $(TOOLS)
+	cd internal/tools && CGO_ENABLED=0 go build -o ../../$(TOOLS)/ tool
+
+fuzz: ## run every fuzz target for FUZZTIME (10s)
+	@found=0; for pkg in $$(go list ./...); do \
+	  names=$$(go test -list '^Fuzz' $$pkg) || exit 1; \
+	  for name in $$(echo "$$names" | grep '^Fuzz'); do \
+	    found=1; echo "== $$pkg $$name"; \
+	    go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	  done; \
+	done; [ $$found = 1 ] || { echo "make fuzz: no fuzz target found"; exit 1; }
+
+bench: $(TOOLS)/benchstat ## benchmarks with the rivals in the same run, for benchstat
+	@mkdir -p bench/out
+	cd bench && CGO_ENABLED=0 go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) \
+	  -count $(BENCHCOUNT) -timeout 2h . | tee out/bench.txt
+	$(TOOLS)/benchstat bench/out/bench.txt
+
+table: ## measure the figures of the README and print its table
+	cd bench && CGO_ENABLED=0 go run ./cmd/table
+
+long: ## the campaigns, at the size and for as long as CKPTD_* variables say
+	CKPTD_LONG=1 go test -count=1 -timeout $(LONGTIME) ./...
+
+clean: ## remove what make built; stores stay
+	rm -rf bin bench/out
