@@ -1,0 +1,201 @@
+package crypto
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// The envelope (docs/format.md §4).
+const (
+	envelopeVersion = 1
+	headerSize      = 8 // magic, version, type, generation
+	nonceSize       = 12
+	tagSize         = 16
+
+	// Overhead is how many bytes an envelope is longer than its plaintext.
+	Overhead = headerSize + nonceSize + tagSize
+)
+
+// maxSeals bounds the random nonces under one key (NIST SP 800-38D §8.3).
+const maxSeals = 1 << 32
+
+// domain is what all sealers of a keyring share.
+type domain struct {
+	store  [16]byte
+	closed atomic.Bool
+	aad    sync.Pool // of *[]byte
+}
+
+// Sealer seals and opens the records of one purpose and scope, under one key for each generation.
+// It is safe for concurrent use.
+type Sealer struct {
+	domain *domain
+	keys   *dataKeys
+	info   string // of HKDF
+
+	newest cipher.AEAD
+	seals  atomic.Uint64
+
+	mu    sync.Mutex
+	older map[uint32]cipher.AEAD // derived when first needed
+}
+
+// newSealer derives the key of the newest generation.
+func newSealer(d *domain, keys *dataKeys, purpose string, scope ...[]byte) (*Sealer, error) {
+	info := append([]byte("ckptd/seal/1"), d.store[:]...)
+	info = appendPrefixed(info, purpose)
+	for _, s := range scope {
+		info = appendPrefixed(info, s)
+	}
+	s := &Sealer{domain: d, keys: keys, info: string(info)}
+	var err error
+	if s.newest, err = s.derive(keys.newest()); err != nil {
+		return nil, fmt.Errorf("deriving the key for %s: %w", purpose, err)
+	}
+	return s, nil
+}
+
+// derive returns the AEAD of a generation.
+func (s *Sealer) derive(generation uint32) (cipher.AEAD, error) {
+	data, err := s.keys.find(generation)
+	if err != nil {
+		return nil, err
+	}
+	var aead cipher.AEAD
+	if useErr := data.use(func(udk []byte) { aead, err = deriveAEAD(udk, s.info) }); useErr != nil {
+		return nil, useErr
+	}
+	return aead, err
+}
+
+// deriveAEAD makes AES-256-GCM with random nonces: no code of ours can repeat one.
+func deriveAEAD(udk []byte, info string) (cipher.AEAD, error) {
+	key, err := hkdf.Key(sha256.New, udk, nil, info, keySize)
+	if err != nil {
+		return nil, err
+	}
+	defer clear(key)
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCMWithRandomNonce(block)
+}
+
+// Generation returns the generation that Seal uses.
+func (s *Sealer) Generation() uint32 { return s.keys.newest() }
+
+// Format hides the keys from every verb of fmt.
+func (s *Sealer) Format(f fmt.State, _ rune) { fmt.Fprint(f, "[sealer]") }
+
+// Seal appends the envelope of plaintext, len(plaintext)+Overhead bytes, to dst and returns the
+// result. It allocates nothing when dst has room. key is the whole backend key that the value will
+// stand at, typ its record type: both are bound, so the value opens nowhere else. Nothing is kept of
+// the slices; the room of dst must not overlap plaintext or key. Errors: ErrKeyExhausted after 2^32
+// seals, ErrClosed; the result is then nil.
+func (s *Sealer) Seal(dst []byte, typ byte, key, plaintext []byte) ([]byte, error) {
+	if s.domain.closed.Load() {
+		return nil, ErrClosed
+	}
+	if s.seals.Add(1) > maxSeals {
+		return nil, ErrKeyExhausted
+	}
+	generation := s.keys.newest()
+	dst = append(dst, 'c', 'K', envelopeVersion, typ)
+	dst = binary.BigEndian.AppendUint32(dst, generation)
+	buf := s.domain.appendAAD(typ, generation, key)
+	dst = s.newest.Seal(dst, nil, plaintext, *buf)
+	s.domain.aad.Put(buf)
+	return dst, nil
+}
+
+// Open appends the plaintext of an envelope to dst and returns the result. It allocates nothing when
+// dst has room and the generation was used before. typ and key are those the value was sealed with.
+// Nothing is kept of the slices; the room of dst must not overlap value or key. Errors, with a nil
+// result: ErrEnvelope (also ErrNewerFormat for an unknown version), ErrOpen, ErrKeyDestroyed for a
+// generation that is gone, ErrUnknownGeneration for one that is yet to come, ErrClosed. The header is
+// not authenticated before ErrOpen is ruled out: the others may stem from damage too.
+func (s *Sealer) Open(dst []byte, typ byte, key, value []byte) ([]byte, error) {
+	if s.domain.closed.Load() {
+		return nil, ErrClosed
+	}
+	generation, err := parseHeader(typ, value)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := s.aead(generation)
+	if err != nil {
+		return nil, err
+	}
+	buf := s.domain.appendAAD(typ, generation, key)
+	dst, err = aead.Open(dst, nil, value[headerSize:], *buf)
+	s.domain.aad.Put(buf)
+	if err != nil {
+		return nil, ErrOpen
+	}
+	return dst, nil
+}
+
+// parseHeader checks all of the envelope that is outside the AEAD.
+func parseHeader(typ byte, value []byte) (generation uint32, err error) {
+	switch {
+	case len(value) < Overhead:
+		return 0, fmt.Errorf("%w: %d bytes, at least %d needed", ErrEnvelope, len(value), Overhead)
+	case value[0] != 'c' || value[1] != 'K':
+		return 0, fmt.Errorf("%w: it does not begin with the magic bytes", ErrEnvelope)
+	case value[2] > envelopeVersion:
+		return 0, fmt.Errorf("%w: %w: envelope version %d", ErrEnvelope, ErrNewerFormat, value[2])
+	case value[2] != envelopeVersion:
+		return 0, fmt.Errorf("%w: version %d", ErrEnvelope, value[2])
+	case value[3] != typ:
+		return 0, fmt.Errorf("%w: record type %#02x, want %#02x", ErrEnvelope, value[3], typ)
+	}
+	generation = binary.BigEndian.Uint32(value[4:])
+	if generation == 0 {
+		return 0, fmt.Errorf("%w: key generation 0", ErrEnvelope)
+	}
+	return generation, nil
+}
+
+// aead returns the AEAD that opens a generation.
+func (s *Sealer) aead(generation uint32) (cipher.AEAD, error) {
+	if generation == s.keys.newest() {
+		return s.newest, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a, ok := s.older[generation]; ok {
+		return a, nil
+	}
+	a, err := s.derive(generation)
+	if err != nil {
+		return nil, err
+	}
+	if s.older == nil {
+		s.older = make(map[uint32]cipher.AEAD)
+	}
+	s.older[generation] = a
+	return a, nil
+}
+
+// appendAAD returns what an envelope is bound to, in a buffer of the pool: an AEAD is an interface,
+// so a buffer on the stack would be moved to the heap.
+func (d *domain) appendAAD(typ byte, generation uint32, key []byte) *[]byte {
+	buf, ok := d.aad.Get().(*[]byte)
+	if !ok {
+		b := make([]byte, 0, 256)
+		buf = &b
+	}
+	b := append((*buf)[:0], "ckptd/1"...)
+	b = append(b, envelopeVersion, typ)
+	b = binary.BigEndian.AppendUint32(b, generation)
+	b = append(b, d.store[:]...)
+	*buf = append(b, key...)
+	return buf
+}

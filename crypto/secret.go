@@ -1,0 +1,121 @@
+package crypto
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"hash"
+	"sync"
+)
+
+// keySize is the size in bytes of every secret key.
+const keySize = 32
+
+// secret is a key that can be wiped while others use it. Types hold it by pointer only: fmt prints
+// a nested pointer as an address, also inside of unexported fields, where it calls no methods.
+type secret struct {
+	mu   sync.RWMutex
+	gone bool
+	b    [keySize]byte
+}
+
+// newSecret copies key, which the caller may then clear.
+func newSecret(key []byte) *secret {
+	s := new(secret)
+	if copy(s.b[:], key) != len(s.b) {
+		panic("crypto: key of a wrong size")
+	}
+	return s
+}
+
+func randomSecret() *secret {
+	s := new(secret)
+	rand.Read(s.b[:]) // never fails, crypto/rand ends the process instead
+	return s
+}
+
+// use calls f with the key, which f must not keep. After wipe it returns ErrClosed instead.
+func (s *secret) use(f func(key []byte)) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.gone {
+		return ErrClosed
+	}
+	f(s.b[:])
+	return nil
+}
+
+func (s *secret) clone() (*secret, error) {
+	c := new(secret)
+	err := s.use(func(key []byte) { copy(c.b[:], key) })
+	return c, err
+}
+
+// wipe overwrites the key. Uses under way end first.
+func (s *secret) wipe() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.b[:])
+	s.gone = true
+}
+
+// Format hides the key from every verb of fmt.
+func (s *secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, "[secret]") }
+
+// Token stands on disk for an id: 16 bytes of an HMAC-SHA256 of it (docs/format.md §2). It tells
+// nothing about the id to those without the key, but equal ids have equal tokens.
+type Token [16]byte
+
+// String returns the token in hexadecimal.
+func (t Token) String() string { return hex.EncodeToString(t[:]) }
+
+// Labels that separate the two uses of prf (docs/format.md §16).
+const (
+	labelToken  = "ckptd/token/1"
+	labelDerive = "ckptd/derive/1"
+)
+
+// prf is HMAC-SHA256(key, LP(label) ‖ LP(purpose) ‖ LP(part)…). The prefixes make it injective in
+// its parts and in their number.
+func prf[P string | []byte](key []byte, label, purpose string, parts ...P) (out [32]byte) {
+	h := hmac.New(sha256.New, key)
+	writePrefixed(h, label)
+	writePrefixed(h, purpose)
+	for _, p := range parts {
+		writePrefixed(h, p)
+	}
+	h.Sum(out[:0])
+	return out
+}
+
+// token is prf for tokens. It is zero after the secret was wiped.
+func (s *secret) token(purpose string, parts ...string) (t Token) {
+	_ = s.use(func(key []byte) {
+		sum := prf(key, labelToken, purpose, parts...)
+		copy(t[:], sum[:])
+	})
+	return t
+}
+
+// derive is prf for subkeys. It is zero after the secret was wiped.
+func (s *secret) derive(purpose string, parts ...[]byte) (k [32]byte) {
+	_ = s.use(func(key []byte) { k = prf(key, labelDerive, purpose, parts...) })
+	return k
+}
+
+// writePrefixed writes LP(p).
+func writePrefixed[P string | []byte](h hash.Hash, p P) {
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(len(p)))
+	h.Write(n[:])
+	h.Write([]byte(p))
+}
+
+// appendPrefixed appends LP(p).
+func appendPrefixed[P string | []byte](dst []byte, p P) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, uint64(len(p)))
+	return append(dst, p...)
+}
