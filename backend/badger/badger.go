@@ -1,0 +1,274 @@
+// Package badger is the backend on a local directory, built on the Badger key-value store. It is the only package
+// that knows Badger: none of its types, errors or versions leave it.
+//
+// # Durability
+//
+// Commit returns after the batch was written to a log and the log was synced. Commits that arrive while another is
+// being synced share the next transaction and its sync, so the rate grows with the number of writers. Nobody waits for
+// company: a commit that finds the store idle starts at once.
+//
+// After an error in writing or syncing the store fails stop: the commits of that group return an error that is both
+// backend.ErrAmbiguous and backend.ErrUnavailable, and every later call returns backend.ErrUnavailable until the store
+// is opened anew. Reads stop as well, because what was not synced would be visible to them.
+//
+// A nearly full disk refuses commits with backend.ErrNoSpace, early, because Badger writes through memory maps and
+// running out of space in one kills the process. How much must stay free follows from what is still to be flushed and
+// compacted (see Options.MinFree). Deleting needs a commit too; room has to be made outside the store. There is no
+// ballast file: a fault in a memory map leaves no moment at which it could be given up.
+//
+// # Directory
+//
+// The file CKPTD in the directory says whose it is and in which format. A directory without it is never written to
+// unless it is empty. One process at a time has the directory open. Values up to the portable floor stay out of
+// Badger's value log, whose sync errors it only logs.
+package badger
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+
+	"github.com/ckptd/ckptd/backend"
+)
+
+// Options adjust a store; the zero value is a good default.
+type Options struct {
+	// MustExist refuses to create a store where there is none; the error is fs.ErrNotExist.
+	MustExist bool
+
+	// MemTableSize is how many bytes of writes are gathered in memory before they become a table; 0 means 64 MiB, the
+	// least is 8 MiB. The store holds about 1.3 times as much of address space for each of up to three of them; small
+	// hosts do well with 16 MiB.
+	MemTableSize int64
+
+	// MinFree is how many bytes must stay free on the device beyond what the store itself may yet need for flushing
+	// and compacting what it accepted: the margin for other writers on that device. 0 means 16 MiB.
+	MinFree int64
+
+	// Log receives Badger's messages, nil drops them. They name files and sizes, never keys or values.
+	Log *slog.Logger
+}
+
+const (
+	defaultMemTable = 64 << 20
+	leastMemTable   = 8 << 20 // a transaction is at most 15 % of it, and must hold a batch of backend.MaxBatchBytes
+	defaultMinFree  = 16 << 20
+	memTables       = 2 // waiting to be flushed, besides the one being written
+
+	// magic is written into Badger's MANIFEST, so that neither opens the other's store: ckptd, format 1.
+	magic = 0xCD01
+)
+
+// Store is a backend.Backend and backend.Compactor on a directory.
+type Store struct {
+	dir     string
+	opts    Options
+	log     *logger
+	claim   *claim
+	commits committer
+
+	use    sync.RWMutex // held for reading by every call, for writing by Close and Compact
+	db     *badgerdb.DB
+	closed bool
+	failed atomic.Pointer[error] // why the store stopped, nil while it works
+}
+
+// Open opens the store in dir, creating it in a directory that is missing or empty unless Options.MustExist is set.
+//
+// Errors: backend.ErrForeign (dir holds something else; nothing in it was touched), ErrNewerFormat, ErrLocked,
+// ErrReadOnly, ErrNoSpace, ErrCorrupt, ErrUnavailable (out of file handles or memory, a failing device), and
+// fs.ErrNotExist with MustExist.
+func Open(dir string, opts Options) (*Store, error) {
+	if opts.MemTableSize == 0 {
+		opts.MemTableSize = defaultMemTable
+	}
+	if opts.MinFree == 0 {
+		opts.MinFree = defaultMinFree
+	}
+	if opts.MemTableSize < leastMemTable || opts.MinFree < 0 {
+		return nil, fmt.Errorf("opening store: %w: MemTableSize %d (at least %d), MinFree %d (at least 0)",
+			backend.ErrInvalid, opts.MemTableSize, leastMemTable, opts.MinFree)
+	}
+	s := &Store{dir: dir, opts: opts, log: &logger{to: opts.Log}}
+	s.commits.init(s)
+	var err error
+	if s.claim, err = claimDir(dir, !opts.MustExist); err != nil {
+		return nil, fmt.Errorf("opening store in %s: %w", dir, err)
+	}
+	if err := s.openFiles(); err != nil {
+		s.claim.release()
+		return nil, fmt.Errorf("opening store in %s: %w", dir, err)
+	}
+	return s, nil
+}
+
+// openFiles looks at what must hold before Badger may touch the directory, and starts Badger.
+func (s *Store) openFiles() error {
+	if err := checkFiles(s.dir); err != nil {
+		return err
+	}
+	if err := s.commits.space.init(s.dir, s.opts); err != nil {
+		return err
+	}
+	return s.start(false)
+}
+
+// settings are the options of Badger, see docs/design.md for the reasons that are not in this file.
+func (s *Store) settings() badgerdb.Options {
+	o := badgerdb.DefaultOptions(s.dir)
+	o.SyncWrites = true
+	o.DetectConflicts = false // the committer is the only writer
+	o.NumVersionsToKeep = 1
+	o.Compression = options.None // values are ciphertext
+	o.ChecksumVerificationMode = options.OnTableRead
+	o.ExternalMagicVersion = magic
+	o.Logger = s.log
+	o.MetricsEnabled = false
+
+	o.MemTableSize = s.opts.MemTableSize
+	o.NumMemtables = memTables
+	o.NumCompactors = 2
+	o.BlockSize = 16 << 10 // tables are mapped and not compressed: a larger block costs a read nothing, its index does
+	o.BlockCacheSize = 0   // for the same reason there is nothing to cache
+	o.IndexCacheSize = 0
+
+	// No value is as long as this, so none goes to the value log, which then only has to be as small as it can.
+	o.ValueThreshold = backend.MaxBatchBytes
+	o.ValueLogFileSize = 2 * backend.MaxBatchBytes
+	return o
+}
+
+// start opens Badger. With compactOnClose the tables of level 0 are compacted when it is closed.
+func (s *Store) start(compactOnClose bool) (err error) {
+	defer guard("opening", &err)()
+	o := s.settings()
+	o.CompactL0OnClose = compactOnClose
+	s.log.tableIgnored.Store(false)
+	db, err := badgerdb.Open(o)
+	if err != nil {
+		return openError(err)
+	}
+	if s.log.tableIgnored.Load() {
+		_ = db.Close()
+		return fmt.Errorf("%w: a table fails its checksum", backend.ErrCorrupt)
+	}
+	s.db = db
+	return nil
+}
+
+// Caps implements backend.Backend.
+func (s *Store) Caps() backend.Caps {
+	return backend.Caps{Name: "badger", Durable: true, Exclusive: true}
+}
+
+// enter admits a call until leave; it fails when the store was closed or has stopped, or the context has ended.
+// While Compact runs it waits.
+func (s *Store) enter(ctx context.Context) error {
+	s.use.RLock()
+	err := s.usable()
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		s.use.RUnlock()
+	}
+	return err
+}
+
+func (s *Store) leave() { s.use.RUnlock() }
+
+func (s *Store) usable() error {
+	if s.closed {
+		return backend.ErrClosed
+	}
+	if why := s.failed.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
+// stop makes every later call fail.
+func (s *Store) stop(why error) {
+	err := fmt.Errorf("%w: the store stopped after a failed write and must be reopened: %s", backend.ErrUnavailable, text(why))
+	s.failed.CompareAndSwap(nil, &err)
+}
+
+// Get implements backend.Backend. It waits for the commit in progress, if there is one.
+func (s *Store) Get(ctx context.Context, keys ...[]byte) (entries []backend.Entry, err error) {
+	if err := backend.ValidateKeys(keys...); err != nil {
+		return nil, err
+	}
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	defer guard("reading", &err)()
+
+	txn := s.db.NewTransaction(false)
+	defer txn.Discard()
+	entries = make([]backend.Entry, len(keys))
+	var name []byte
+	for i, key := range keys {
+		entries[i].Key = key
+		name = appendName(name[:0], key)
+		item, err := txn.Get(name)
+		if err == badgerdb.ErrKeyNotFound {
+			continue
+		}
+		if err != nil {
+			return nil, readError(err)
+		}
+		stored, err := item.ValueCopy(nil)
+		if err != nil {
+			return nil, readError(err)
+		}
+		version, value, err := split(item.UserMeta(), stored)
+		if err != nil {
+			return nil, err
+		}
+		entries[i].Version, entries[i].Value = string(version), value
+	}
+	return entries, nil
+}
+
+// Commit implements backend.Backend.
+func (s *Store) Commit(ctx context.Context, b backend.Batch) error {
+	if err := b.Validate(); err != nil {
+		return err
+	}
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.leave()
+	return s.commits.commit(b)
+}
+
+// Close implements backend.Backend. It writes what is in memory to tables, so that the next Open has nothing to replay.
+func (s *Store) Close() (err error) {
+	s.use.Lock()
+	defer s.use.Unlock()
+	if s.closed {
+		return backend.ErrClosed
+	}
+	s.closed = true
+	defer s.claim.release()
+	return s.stopBadger()
+}
+
+func (s *Store) stopBadger() (err error) {
+	defer guard("closing", &err)()
+	if s.db == nil {
+		return nil
+	}
+	db := s.db
+	s.db = nil
+	if err := db.Close(); err != nil {
+		return fmt.Errorf("%w: closing the store: %s", backend.ErrUnavailable, text(err))
+	}
+	return nil
+}

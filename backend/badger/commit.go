@@ -1,0 +1,266 @@
+package badger
+
+import (
+	"fmt"
+	"sync"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+
+	"github.com/ckptd/ckptd/backend"
+)
+
+// committer turns commits that arrive together into one Badger transaction and one sync.
+//
+// The first to find the committer idle leads: it takes the whole queue, its own commit at the head, runs it as one
+// group, and hands the lead to the head of what has queued up meanwhile. A single writer thus commits on its own
+// goroutine, without a switch.
+type committer struct {
+	store *Store
+	space space
+	limit int // bytes of a group, below what a Badger transaction takes
+	pool  sync.Pool
+
+	mu         sync.Mutex
+	head, tail *request // the queue
+	leading    bool     // somebody leads, or was told to
+
+	// Used by the leader alone.
+	entries []badgerdb.Entry
+	buf     []byte
+	name    []byte
+}
+
+// request is a commit on its way. Whoever has it in hand owns it: its caller, then the queue, then the leader.
+type request struct {
+	batch backend.Batch
+	size  int // of its writes in a Badger transaction, an upper bound
+	err   error
+	next  *request
+	turn  chan bool // true: lead, you are the head of the queue; false: err is your outcome
+}
+
+const (
+	entryOverhead = 112     // bytes that Badger adds to a key and value, at most, in a transaction, the log and memory
+	keptBuf       = 4 << 20 // a larger buffer is given back after the group that needed it
+	keptEntries   = 16 << 10
+)
+
+func (c *committer) init(s *Store) {
+	c.store = s
+	c.limit = int(s.opts.MemTableSize * 15 / 100)
+	c.pool.New = func() any { return &request{turn: make(chan bool, 1)} }
+}
+
+func (c *committer) commit(b backend.Batch) error {
+	r := c.pool.Get().(*request)
+	r.batch, r.size = b, cost(&b)
+
+	c.mu.Lock()
+	if c.tail == nil {
+		c.head = r
+	} else {
+		c.tail.next = r
+	}
+	c.tail = r
+	lead := !c.leading
+	c.leading = true
+	c.mu.Unlock()
+
+	if lead || <-r.turn {
+		c.lead()
+	}
+	err := r.err
+	r.batch, r.err = backend.Batch{}, nil
+	c.pool.Put(r)
+	return err
+}
+
+func cost(b *backend.Batch) int {
+	n := 0
+	for i := range b.Muts {
+		m := &b.Muts[i]
+		n += entryOverhead + len(m.Key)
+		if !m.Delete {
+			n += len(m.Version) + len(m.Value)
+		}
+	}
+	return n
+}
+
+// lead runs one group, of which the caller's request is the head, and passes the lead on before it tells the others.
+func (c *committer) lead() {
+	group, size := c.take()
+	c.run(group, size)
+
+	c.mu.Lock()
+	c.leading = c.head != nil
+	if c.leading {
+		c.head.turn <- true
+	}
+	c.mu.Unlock()
+
+	for r := group.next; r != nil; {
+		next := r.next
+		r.next = nil
+		r.turn <- false
+		r = next
+	}
+	group.next = nil
+}
+
+// take cuts the next group off the queue, in order of arrival.
+func (c *committer) take() (group *request, size int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	group = c.head
+	last := group
+	size = group.size
+	for last.next != nil && size+last.next.size < c.limit {
+		last = last.next
+		size += last.size
+	}
+	c.head, last.next = last.next, nil
+	if c.head == nil {
+		c.tail = nil
+	}
+	return group, size
+}
+
+// run gives every request of the group its outcome.
+func (c *committer) run(group *request, size int) {
+	if err := c.store.usable(); err != nil {
+		setAll(group, err)
+		return
+	}
+	if size > 0 {
+		if err := c.space.admit(c.store.db, size); err != nil {
+			setAll(group, err)
+			return
+		}
+	}
+	if err := c.write(group); err != nil {
+		c.store.stop(err)
+		err = fmt.Errorf("%w: %w: writing failed and the store stopped: %s",
+			backend.ErrAmbiguous, backend.ErrUnavailable, text(err))
+		for r := group; r != nil; r = r.next {
+			if r.err == nil { // the others were refused before anything was written
+				r.err = err
+			}
+		}
+	}
+}
+
+func setAll(group *request, err error) {
+	for r := group; r != nil; r = r.next {
+		r.err = err
+	}
+}
+
+// write builds and commits the transaction of a group. Its error is one of writing; the conflicts are in the requests.
+func (c *committer) write(group *request) (err error) {
+	defer guard("writing", &err)()
+	txn := c.store.db.NewTransaction(true)
+	defer txn.Discard()
+	defer c.release()
+	if err := c.build(txn, group); err != nil {
+		return err
+	}
+	return txn.Commit() // with nothing in it, it does nothing
+}
+
+// build puts a group into a transaction: each request whose conditions hold, seeing the writes of those before it.
+// Records of the driver about the group as a whole belong here as well, behind the last request.
+func (c *committer) build(txn *badgerdb.Txn, group *request) error {
+	c.reserve(group)
+	for r := group; r != nil; r = r.next {
+		if r.err = c.check(txn, r.batch.Conds); r.err != nil {
+			continue
+		}
+		for i := range r.batch.Muts {
+			if err := c.apply(txn, &r.batch.Muts[i]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// check reads conditions in the transaction.
+func (c *committer) check(txn *badgerdb.Txn, conds []backend.Cond) error {
+	for i := range conds {
+		cond := &conds[i]
+		c.name = appendName(c.name[:0], cond.Key)
+		item, err := txn.Get(c.name)
+		if err == badgerdb.ErrKeyNotFound {
+			if cond.Version != "" {
+				return backend.ErrConflict
+			}
+			continue
+		}
+		if err != nil {
+			return readError(err)
+		}
+		if cond.Version == "" {
+			return backend.ErrConflict
+		}
+		holds := false
+		err = item.Value(func(stored []byte) error {
+			version, _, err := split(item.UserMeta(), stored)
+			holds = string(version) == cond.Version
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if !holds {
+			return backend.ErrConflict
+		}
+	}
+	return nil
+}
+
+// reserve makes room for a group's entries and bytes, so that apply hands out parts of two slices that stay put until
+// the transaction is done with them.
+func (c *committer) reserve(group *request) {
+	entries, bytes := 0, 0
+	for r := group; r != nil; r = r.next {
+		entries += len(r.batch.Muts)
+		bytes += r.size
+	}
+	if cap(c.entries) < entries {
+		c.entries = make([]badgerdb.Entry, 0, entries+entries/2)
+	}
+	if cap(c.buf) < bytes {
+		c.buf = make([]byte, 0, bytes+bytes/2)
+	}
+}
+
+// apply adds a mutation to the transaction, which refers to the committer's copy of it until it is done.
+func (c *committer) apply(txn *badgerdb.Txn, m *backend.Mut) error {
+	name := c.keep(func(buf []byte) []byte { return appendName(buf, m.Key) })
+	if m.Delete {
+		return txn.Delete(name)
+	}
+	stored := c.keep(func(buf []byte) []byte { return append(append(buf, m.Version...), m.Value...) })
+	c.entries = append(c.entries, badgerdb.Entry{Key: name, Value: stored, UserMeta: byte(len(m.Version))})
+	return txn.SetEntry(&c.entries[len(c.entries)-1])
+}
+
+// keep appends to the group's bytes and returns what was appended.
+func (c *committer) keep(appendTo func([]byte) []byte) []byte {
+	start := len(c.buf)
+	c.buf = appendTo(c.buf)
+	return c.buf[start:len(c.buf):len(c.buf)]
+}
+
+// release forgets a group's entries, and its memory if that was unusually large.
+func (c *committer) release() {
+	clear(c.entries)
+	c.entries, c.buf = c.entries[:0], c.buf[:0]
+	if cap(c.buf) > keptBuf {
+		c.buf = nil
+	}
+	if cap(c.entries) > keptEntries {
+		c.entries = nil
+	}
+}

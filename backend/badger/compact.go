@@ -1,0 +1,160 @@
+package badger
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+
+	"github.com/ckptd/ckptd/backend"
+)
+
+const (
+	compactPasses = 5
+	touchAtOnce   = 1000 // keys written again in one transaction, fewer if they are long
+)
+
+// Compact implements backend.Compactor: afterwards the files of the directory hold no deleted or overwritten value.
+// What the device keeps of removed files is beyond it. It costs about as much as reading and writing the whole store
+// once; other calls wait meanwhile. A failure of Badger in it stops the store.
+//
+// Badger has no call for this. Closing it writes what is in memory to level 0 and removes the logs; opened anew, with
+// no reader in the past, it can compact level 0 away and drop what is superseded, in the tables that take part. The
+// rest is found by reading every key with all its versions, and is made to take part by writing the key again.
+func (s *Store) Compact(ctx context.Context) error {
+	s.use.Lock()
+	defer s.use.Unlock()
+	if err := s.usable(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.commits.space.require(s.compactNeed()); err != nil {
+		return fmt.Errorf("compacting: %w", err)
+	}
+	if err := s.compact(ctx); err != nil {
+		if ctx.Err() == nil {
+			s.stop(err)
+		}
+		return fmt.Errorf("compacting: %w", err)
+	}
+	return nil
+}
+
+// compactNeed is the room for every table and everything in memory once more.
+func (s *Store) compactNeed() int64 {
+	need := s.commits.space.unflushed
+	for _, l := range s.db.Levels() {
+		need += l.Size
+	}
+	return need
+}
+
+func (s *Store) compact(ctx context.Context) error {
+	for range compactPasses {
+		if err := s.flatten(); err != nil {
+			return err
+		}
+		left, err := s.touchSuperseded(ctx)
+		if err != nil || !left {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: superseded values are left after %d passes", backend.ErrUnavailable, compactPasses)
+}
+
+// flatten flushes memory and compacts level 0 and all that lies above the last level. The store is open again
+// afterwards, unless it fails.
+func (s *Store) flatten() error {
+	for _, compactOnClose := range []bool{true, false} {
+		if err := s.stopBadger(); err != nil {
+			return err
+		}
+		if err := s.start(compactOnClose); err != nil {
+			return err
+		}
+	}
+	s.commits.space.unflushed = 0
+	return s.flattenLevels()
+}
+
+func (s *Store) flattenLevels() (err error) {
+	defer guard("compacting", &err)()
+	if err := s.db.Flatten(1); err != nil {
+		return fmt.Errorf("%w: %s", backend.ErrUnavailable, text(err))
+	}
+	return nil
+}
+
+// touchSuperseded writes every key again that has a deleted or an older version in a table, and reports whether there
+// was one.
+func (s *Store) touchSuperseded(ctx context.Context) (found bool, err error) {
+	defer guard("compacting", &err)()
+	var after []byte
+	for {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
+		keys, err := s.superseded(after)
+		if err != nil || len(keys) == 0 {
+			return found, err
+		}
+		found = true
+		err = s.db.Update(func(txn *badgerdb.Txn) (err error) {
+			after, err = touch(txn, keys)
+			return err
+		})
+		if err != nil {
+			return false, fmt.Errorf("%w: %s", backend.ErrUnavailable, text(err))
+		}
+	}
+}
+
+// superseded lists the next stored names behind after that have more than a live version.
+func (s *Store) superseded(after []byte) ([][]byte, error) {
+	txn := s.db.NewTransaction(false)
+	defer txn.Discard()
+	it := txn.NewIterator(badgerdb.IteratorOptions{AllVersions: true})
+	defer it.Close()
+	var keys [][]byte
+	var last []byte
+	for it.Seek(after); it.Valid() && len(keys) < touchAtOnce; it.Next() {
+		item := it.Item()
+		again := bytes.Equal(item.Key(), last)
+		last = item.KeyCopy(last)
+		if bytes.Equal(last, after) || !again && !item.IsDeletedOrExpired() {
+			continue
+		}
+		if n := len(keys); n == 0 || !bytes.Equal(keys[n-1], last) {
+			keys = append(keys, bytes.Clone(last))
+		}
+	}
+	return keys, nil
+}
+
+// touch writes keys as they are, or deletes them once more, until the transaction is full. It returns the last one
+// that it took.
+func touch(txn *badgerdb.Txn, keys [][]byte) (last []byte, err error) {
+	for _, key := range keys {
+		item, err := txn.Get(key)
+		switch err {
+		case badgerdb.ErrKeyNotFound:
+			err = txn.Delete(key)
+		case nil:
+			var stored []byte
+			if stored, err = item.ValueCopy(nil); err == nil {
+				err = txn.SetEntry(badgerdb.NewEntry(key, stored).WithMeta(item.UserMeta()))
+			}
+		}
+		if err == badgerdb.ErrTxnTooBig && last != nil {
+			return last, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		last = key
+	}
+	return last, nil
+}

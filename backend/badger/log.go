@@ -1,0 +1,38 @@
+package badger
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+)
+
+// logger hands Badger's messages on, and listens: that a damaged table was left out when the store was opened is said
+// nowhere else.
+type logger struct {
+	to           *slog.Logger
+	tableIgnored atomic.Bool
+}
+
+func (l *logger) Errorf(format string, args ...any) {
+	if strings.HasPrefix(format, "Ignoring table") {
+		l.tableIgnored.Store(true)
+	}
+	l.log(slog.LevelError, format, args)
+}
+
+func (l *logger) Warningf(format string, args ...any) { l.log(slog.LevelWarn, format, args) }
+
+// What Badger finds worth telling is detail to everybody else.
+func (l *logger) Infof(format string, args ...any) { l.log(slog.LevelDebug, format, args) }
+func (l *logger) Debugf(string, ...any)            {}
+
+func (l *logger) log(level slog.Level, format string, args []any) {
+	if l.to == nil || !l.to.Enabled(context.Background(), level) {
+		return
+	}
+	if msg := strings.TrimSpace(fmt.Sprintf(format, args...)); msg != "" {
+		l.to.Log(context.Background(), level, msg, "component", "badger")
+	}
+}

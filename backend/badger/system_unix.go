@@ -1,0 +1,51 @@
+//go:build linux || darwin
+
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ckptd/ckptd/backend"
+)
+
+// checkWritable asks the kernel, whose answer holds for root too on a read-only mount or an immutable directory.
+func checkWritable(dir string) error {
+	if err := unix.Access(dir, unix.W_OK); err != nil {
+		return &os.PathError{Op: "writing to", Path: dir, Err: err}
+	}
+	return nil
+}
+
+// lock takes the file for this process, or says that another has it. Closing the file unlocks it.
+func lock(f *os.File) error {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return backend.ErrLocked
+	}
+	if err != nil {
+		return fmt.Errorf("%w: locking %s: %v", backend.ErrUnavailable, f.Name(), err)
+	}
+	return nil
+}
+
+// freeBytes is how much an ordinary user can still write to the device of dir.
+func freeBytes(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, fmt.Errorf("%w: asking for free space: %v", backend.ErrUnavailable, err)
+	}
+	return int64(st.Bavail) * int64(st.Bsize), nil
+}
+
+// allocated is how much of the device a file takes, which is less than its size where it has holes.
+func allocated(info os.FileInfo) int64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return st.Blocks * 512
+	}
+	return info.Size()
+}
