@@ -1,0 +1,123 @@
+package engine
+
+import (
+	"container/list"
+	"sync"
+)
+
+// cache bounds the memory of the tips of all lineages, and holds the parts that were read last. The least recently used
+// goes first.
+type cache struct {
+	mu    sync.Mutex
+	most  int64
+	size  int64
+	order list.List // of *tip or *cachedPart, most recently used first
+	parts map[partName]*list.Element
+}
+
+type partName struct {
+	u  *user
+	id [16]byte
+}
+
+type cachedPart struct {
+	name partName
+	data []byte
+}
+
+func newCache(most int64) *cache {
+	return &cache{most: most, parts: map[partName]*list.Element{}}
+}
+
+// used puts a tip in front, with its present size, and makes room. The caller holds the lock of the tip's lineage.
+func (c *cache) used(t *tip) {
+	size := t.memory()
+	c.mu.Lock()
+	if t.cached == nil {
+		t.cached = c.order.PushFront(t)
+	} else {
+		c.order.MoveToFront(t.cached)
+	}
+	c.size += size - t.size
+	t.size = size
+	c.evict(t.l)
+	c.mu.Unlock()
+}
+
+// drop forgets a tip. The caller holds the lock of the tip's lineage.
+func (c *cache) drop(t *tip) {
+	c.mu.Lock()
+	if t.cached != nil {
+		c.remove(t)
+	}
+	c.mu.Unlock()
+}
+
+func (c *cache) remove(t *tip) {
+	c.order.Remove(t.cached)
+	c.size -= t.size
+	t.cached, t.size = nil, 0
+	delete(t.l.tips, t.seq)
+}
+
+// evict makes room. Lineages whose lock is held are in use, and so are not the least recently used for long.
+func (c *cache) evict(held *lineage) {
+	for e := c.order.Back(); e != nil && c.size > c.most; {
+		prev := e.Prev()
+		switch v := e.Value.(type) {
+		case *cachedPart:
+			c.removePart(e, v)
+		case *tip:
+			if v.l == held {
+				c.remove(v)
+			} else if v.l.mu.TryLock() {
+				c.remove(v)
+				v.l.mu.Unlock()
+			}
+		}
+		e = prev
+	}
+}
+
+func (c *cache) removePart(e *list.Element, p *cachedPart) {
+	c.order.Remove(e)
+	c.size -= int64(len(p.data))
+	delete(c.parts, p.name)
+}
+
+// part returns a part that was read before, or nil. It must not be modified.
+func (c *cache) part(n partName) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.parts[n]
+	if e == nil {
+		return nil
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(*cachedPart).data
+}
+
+// keepPart remembers a part. Parts that would push out much of the cache are left out.
+func (c *cache) keepPart(n partName, data []byte) {
+	if int64(len(data)) > c.most/16 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.parts[n] == nil {
+		c.parts[n] = c.order.PushFront(&cachedPart{n, data})
+		c.size += int64(len(data))
+		c.evict(nil)
+	}
+}
+
+// forgetParts drops all parts of a user, because some may be deleted now.
+func (c *cache) forgetParts(u *user) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, e := range c.parts {
+		if name.u == u {
+			c.removePart(e, e.Value.(*cachedPart))
+		}
+	}
+}

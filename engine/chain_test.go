@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/ckptd/ckptd/codec"
+)
+
+// model is what a thread must hold: every checkpoint's channels by id.
+type model struct {
+	states map[string]map[string][]byte
+	ids    []string
+}
+
+// words makes n bytes that compress about as text does.
+func words(r *rand.Rand, n int) []byte {
+	b := make([]byte, 0, n+16)
+	for len(b) < n {
+		w := r.IntN(2000)
+		b = fmt.Appendf(b, "w%xq%d ", w*w, w%7)
+	}
+	return b[:n]
+}
+
+// mutate changes a value as agents do: mostly by appending, also by editing, deleting, summarising, and starting over.
+func mutate(r *rand.Rand, old []byte) []byte {
+	at := r.IntN(len(old) + 1)
+	switch r.IntN(12) {
+	case 0: // edit in place
+		end := min(len(old), at+r.IntN(400))
+		return append(append(append([]byte{}, old[:at]...), words(r, r.IntN(400))...), old[end:]...)
+	case 1: // cut
+		return append(append([]byte{}, old[:at]...), old[min(len(old), at+r.IntN(3000)):]...)
+	case 2: // summarise
+		if r.IntN(4) == 0 {
+			return append(words(r, 300), old[len(old)-len(old)/20:]...)
+		}
+	case 3: // repeat itself
+		return append(append([]byte{}, old...), old[at:min(len(old), at+2000)]...)
+	case 4:
+		if r.IntN(4) == 0 {
+			return make([]byte, r.IntN(20000)) // all the same byte
+		}
+	case 5:
+		if r.IntN(6) == 0 {
+			b := make([]byte, r.IntN(30000)) // not compressible
+			for i := range b {
+				b[i] = byte(r.Uint32())
+			}
+			return b
+		}
+	}
+	n := max(0, len(old)-1)
+	return append(append(append([]byte{}, old[:n]...), words(r, r.IntN(900))...), ']')
+}
+
+// Random histories with branches load byte for byte, and cost a reader no more than the bound, whatever happened.
+func TestChainsAreBoundedAndExact(t *testing.T) {
+	seeds := 6
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			runChain(t, seed, 700)
+		})
+	}
+}
+
+func runChain(t *testing.T, seed uint64, steps int) {
+	ctx := context.Background()
+	r := rand.New(rand.NewPCG(seed, 99))
+	f := newFixture(t, Options{CacheBytes: 1 << 20})
+	m := &model{states: map[string]map[string][]byte{}}
+	names := []string{"messages", "files", "plan"}
+	parent := ""
+	for step := range steps {
+		if r.IntN(100) == 0 && len(m.ids) > 0 {
+			parent = m.ids[r.IntN(len(m.ids))]
+		}
+		if r.IntN(60) == 0 {
+			f.reopen()
+		}
+		base := m.states[parent]
+		d := Draft{Parent: parent, Step: int64(step), Keep: parent != ""}
+		next := map[string][]byte{}
+		for k, v := range base {
+			next[k] = v
+		}
+		for _, name := range names {
+			if base[name] != nil && r.IntN(3) > 0 && name != "messages" {
+				continue
+			}
+			next[name] = mutate(r, base[name])
+			d.Channels = append(d.Channels, Change{Name: name, Data: next[name]})
+		}
+		if r.IntN(20) == 0 {
+			d.Meta = fmt.Appendf(nil, `{"step":%d}`, step)
+		}
+		cp, err := f.Thread(testRef("t")).Save(ctx, d)
+		if err != nil {
+			t.Fatalf("step %d: %v", step, err)
+		}
+		m.states[cp.ID], m.ids, parent = next, append(m.ids, cp.ID), cp.ID
+	}
+	f.reopen()
+	for _, id := range m.ids {
+		checkState(t, f, id, m.states[id])
+	}
+	checkBounds(t, f, testRef("t"))
+}
+
+func checkState(t *testing.T, f *fixture, id string, want map[string][]byte) {
+	t.Helper()
+	cp, err := f.Thread(testRef("t")).Load(context.Background(), At(id))
+	if err != nil {
+		t.Fatalf("loading %s: %v", id, err)
+	}
+	if len(cp.Channels) != len(want) {
+		t.Fatalf("%s has %d channels, want %d", id, len(cp.Channels), len(want))
+	}
+	for _, ch := range cp.Channels {
+		if !bytes.Equal(ch.Data, want[ch.Name]) {
+			t.Fatalf("channel %s of seq %d differs", ch.Name, cp.Seq)
+		}
+	}
+}
+
+// checkBounds asserts docs/design.md's bound on reads for every channel of every checkpoint: at most twice the bytes of
+// a full encoding, plus 8 KiB, plus the record that is asked for and the one written last; at most 256 records.
+func checkBounds(t *testing.T, f *fixture, ref Ref) {
+	t.Helper()
+	ctx := context.Background()
+	l, err := f.acquire(ctx, ref, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.release()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.open(ctx); err != nil {
+		t.Fatal(err)
+	}
+	worst := 0.0
+	for seq := uint64(1); seq <= l.head; seq++ {
+		r, err := l.readRecord(ctx, seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r == nil || r.rec == nil || r.rec.Ghost {
+			continue
+		}
+		tip, err := l.restorer().tip(ctx, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range append([]chanState{tip.attrs}, tip.chans...) {
+			c := &tip.attrs
+			if i > 0 {
+				c = &tip.chans[i-1]
+			}
+			full := int64(len(f.z.AppendBlock(nil, c.value)))
+			holder, err := l.readRecord(ctx, c.path[0].Last)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if most := chainFactor*full + chainSlack + holder.size; c.cost > most {
+				t.Errorf("seq %d channel %d: a restore reads %d bytes, a full encoding has %d", seq, c.number, c.cost, full)
+			}
+			if c.path.Len() > codec.MaxPath {
+				t.Errorf("seq %d channel %d: a restore reads %d records", seq, c.number, c.path.Len())
+			}
+			worst = max(worst, float64(c.cost)/float64(chainFactor*full+chainSlack+holder.size))
+		}
+	}
+	t.Logf("worst read is %.2f of the bound over %d checkpoints", worst, l.head)
+}

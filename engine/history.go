@@ -1,0 +1,227 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/ckptd/ckptd/backend"
+)
+
+// HistoryOptions choose checkpoints of a lineage. The zero value is all of them, newest first, headers only.
+type HistoryOptions struct {
+	Before string // only checkpoints saved before the one with this id
+	Limit  int    // at most this many; 0 is no limit
+
+	// From, if set, walks only that checkpoint and its ancestors; Branch those of the branch's head.
+	From   string
+	Branch string
+
+	Filter
+
+	// Data reads the channels too: those of Channels, or all if that is nil.
+	Data     bool
+	Channels []string
+}
+
+// Filter is a condition on checkpoints. The zero value of each field asks for nothing.
+type Filter struct {
+	Labels           map[string]string
+	Status           string
+	RunID            string
+	MinStep, MaxStep *int64
+	Since, Until     time.Time // Since <= Time < Until
+}
+
+func (f *Filter) matches(cp *Checkpoint) bool {
+	switch {
+	case f.Status != "" && cp.Status != f.Status, f.RunID != "" && cp.RunID != f.RunID,
+		f.MinStep != nil && cp.Step < *f.MinStep, f.MaxStep != nil && cp.Step > *f.MaxStep,
+		!f.Since.IsZero() && cp.Time.Before(f.Since), !f.Until.IsZero() && !cp.Time.Before(f.Until):
+		return false
+	}
+	for k, v := range f.Labels {
+		if have, ok := cp.Labels[k]; !ok || have != v {
+			return false
+		}
+	}
+	return true
+}
+
+// historyPage is how many records are read at a time. No lock is held while the caller looks at them.
+const historyPage = 64
+
+// History yields checkpoints of the lineage, newest first. It sees what was durable when it came to each page; a thread
+// deleted meanwhile ends it with ErrGeneration. After an error it ends.
+func (t *Thread) History(ctx context.Context, o HistoryOptions) iter.Seq2[*Checkpoint, error] {
+	return func(yield func(*Checkpoint, error) bool) {
+		h := history{t: t, o: &o, left: o.Limit}
+		for h.seq != 1 {
+			page, err := h.page(ctx)
+			if err != nil {
+				yield(nil, fmt.Errorf("reading history: %w", err))
+				return
+			}
+			for _, cp := range page {
+				if !yield(cp, nil) {
+					return
+				}
+			}
+			if len(page) == 0 && h.seq == 1 || o.Limit > 0 && h.left == 0 {
+				return
+			}
+		}
+	}
+}
+
+// history is where an iteration stands.
+type history struct {
+	t          *Thread
+	o          *HistoryOptions
+	seq        uint64 // all records before it are still to be seen; 0 at the start, 1 at the end
+	line       uint64 // the next one of the ancestors that are walked, if any are
+	walks      bool
+	generation uint64
+	left       int
+	rs         *restorer
+}
+
+// page reads on until it has some checkpoints, or the end.
+func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
+	l, err := h.t.s.acquire(ctx, h.t.ref, false)
+	if err != nil {
+		return nil, err
+	}
+	defer l.release()
+	if h.seq == 0 {
+		if err := h.begin(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	if _, there := l.th.record(); !there || l.th.rec.Generation != h.generation {
+		return nil, ErrGeneration
+	}
+	if h.rs == nil || h.rs.l != l || len(h.rs.records) > 16*historyPage {
+		h.rs = l.restorer()
+	}
+	var out []*Checkpoint
+	r := l.records(1, h.seq)
+	r.Reverse, r.Limit, r.Bytes = true, historyPage, 4<<20
+	entries, next, err := l.s.be.Scan(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		cp, err := h.see(ctx, l, e)
+		if err != nil {
+			return nil, err
+		}
+		if h.seq = keySeq(e.Key); cp == nil {
+			continue
+		}
+		out = append(out, cp)
+		if h.left--; h.left == 0 {
+			return out, nil
+		}
+	}
+	if next == nil {
+		h.seq = 1
+	}
+	return out, nil
+}
+
+// begin finds where the iteration starts.
+func (h *history) begin(ctx context.Context, l *lineage) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drain()
+	rec, there := l.th.record()
+	if !there {
+		return ErrNotFound
+	}
+	if err := l.open(ctx); err != nil {
+		return err
+	}
+	h.generation = rec.Generation
+	h.seq = l.head + 1
+	var err error
+	switch {
+	case h.o.From != "":
+		h.walks = true
+		h.line, err = l.resolve(ctx, At(h.o.From))
+	case h.o.Branch != "":
+		h.walks = true
+		h.line, err = l.resolve(ctx, HeadOf(h.o.Branch))
+	}
+	if err != nil {
+		return err
+	}
+	if h.walks {
+		h.seq = h.line + 1
+	}
+	if h.o.Before != "" {
+		at, err := l.findID(ctx, h.o.Before)
+		if errors.Is(err, ErrNotFound) {
+			at, err = l.before(ctx, h.o.Before)
+			at++
+		}
+		if err != nil {
+			return err
+		}
+		h.seq = min(h.seq, at)
+	}
+	return nil
+}
+
+// see turns a record into a checkpoint if it is one that is wanted.
+func (h *history) see(ctx context.Context, l *lineage, e backend.Entry) (*Checkpoint, error) {
+	r, err := l.openRecord(e.Key, e.Value)
+	if err != nil || r.rec == nil {
+		return nil, err
+	}
+	h.rs.records[r.seq] = r
+	if h.walks {
+		if h.line > r.seq { // Before lies below the start: catch up
+			if err := h.catchUp(ctx, l, r.seq); err != nil {
+				return nil, err
+			}
+		}
+		if r.seq != h.line {
+			return nil, nil
+		}
+		h.line = 0
+		if r.rec.ParentDist != 0 {
+			h.line = r.seq - r.rec.ParentDist
+		}
+	}
+	if r.rec.Ghost {
+		return nil, nil
+	}
+	cp, err := h.rs.checkpoint(ctx, r, nil)
+	if err != nil || !h.o.matches(cp) {
+		return nil, err
+	}
+	if h.o.Data {
+		lo := LoadOptions{Channels: h.o.Channels}
+		return h.rs.checkpoint(ctx, r, lo.want())
+	}
+	return cp, nil
+}
+
+// catchUp walks the line of ancestors down to seq or below it.
+func (h *history) catchUp(ctx context.Context, l *lineage, seq uint64) error {
+	for h.line > seq {
+		r, err := l.readRecord(ctx, h.line)
+		if err != nil {
+			return err
+		}
+		if r == nil || r.rec == nil || r.rec.ParentDist == 0 {
+			h.line = 0
+			return nil
+		}
+		h.line = r.seq - r.rec.ParentDist
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"strings"
+)
+
+// maxIDSeq is the greatest seq that fits an id of the engine's own.
+const maxIDSeq = 1<<40 - 1
+
+// makeID builds the id of the checkpoint at seq (docs/format.md §14). It is a function of where and when the
+// checkpoint was saved, so it need not be stored, and it carries the seq, so it needs no index.
+func (l *lineage) makeID(epoch uint32, seq uint64, ms int64) (id [16]byte) {
+	const label = "ckptd/id/1"
+	var b [len(label) + 32 + 16 + 16 + 4 + 8 + 8]byte
+	n := copy(b[:], label)
+	n += copy(b[n:], l.th.u.idKey[:])
+	n += copy(b[n:], l.th.tok[:])
+	n += copy(b[n:], l.ns[:])
+	binary.BigEndian.PutUint32(b[n:], epoch)
+	binary.BigEndian.PutUint64(b[n+4:], seq)
+	binary.BigEndian.PutUint64(b[n+12:], uint64(ms))
+	sum := sha256.Sum256(b[:])
+	tag := binary.BigEndian.Uint64(sum[:]) >> 30
+	hi := uint64(ms)<<16 | 7<<12 | seq>>28&0xfff
+	lo := 2<<62 | seq&(1<<28-1)<<34 | tag
+	binary.BigEndian.PutUint64(id[:], hi)
+	binary.BigEndian.PutUint64(id[8:], lo)
+	return id
+}
+
+// idSeq is the seq in an id of the engine's own; whether it is one, only the record can tell.
+func idSeq(id [16]byte) uint64 {
+	hi, lo := binary.BigEndian.Uint64(id[:]), binary.BigEndian.Uint64(id[8:])
+	return hi&0xfff<<28 | lo>>34&(1<<28-1)
+}
+
+func formatUUID(id [16]byte) string {
+	var b [36]byte
+	hex.Encode(b[:], id[:4])
+	for _, p := range [...]struct{ at, from, to int }{{9, 4, 6}, {14, 6, 8}, {19, 8, 10}, {24, 10, 16}} {
+		b[p.at-1] = '-'
+		hex.Encode(b[p.at:], id[p.from:p.to])
+	}
+	return string(b[:])
+}
+
+// parseUUID accepts the canonical form only: other spellings of a UUID are other ids.
+func parseUUID(s string) (id [16]byte, ok bool) {
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' || strings.ToLower(s) != s {
+		return id, false
+	}
+	b, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
+	if err != nil || len(b) != 16 {
+		return id, false
+	}
+	return [16]byte(b), true
+}

@@ -1,0 +1,84 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+)
+
+// term is what a blind index finds checkpoints by.
+type term struct{ field, value string }
+
+const (
+	fieldLabel  = "label"
+	fieldStatus = "status"
+	fieldRun    = "run"
+)
+
+func labelTerm(key, value string) term { return term{fieldLabel, key + "\x00" + value} }
+
+// terms are what a checkpoint is indexed by, in order.
+func terms(meta *codec.Attrs, status string) []term {
+	var ts []term
+	if status != "" && status != StatusRunning {
+		ts = append(ts, term{fieldStatus, status})
+	}
+	if meta.RunID != "" {
+		ts = append(ts, term{fieldRun, meta.RunID})
+	}
+	for _, k := range slices.Sorted(maps.Keys(meta.Labels)) {
+		ts = append(ts, labelTerm(k, meta.Labels[k]))
+	}
+	return ts
+}
+
+// newTerms are the terms of a checkpoint that its parent, if any, does not have (docs/format.md §12).
+func newTerms(parent *codec.Attrs, parentStatus string, meta *codec.Attrs, status string) []term {
+	had := terms(parent, parentStatus)
+	return slices.DeleteFunc(terms(meta, status), func(t term) bool { return slices.Contains(had, t) })
+}
+
+// indexKey is the key of the entry of a term at a checkpoint of l.
+func (l *lineage) indexKey(t term, seq uint64) []byte {
+	u := l.th.u
+	key := keyPrefix(u.tenantTok, u.s.keys.IndexToken(u.tenant, t.field, t.value), 0, kindIndex)
+	key = append(append(key, u.tok[:]...), l.th.tok[:]...)
+	key = append(binary.BigEndian.AppendUint32(key, l.th.epoch), l.ns[:]...)
+	return binary.BigEndian.AppendUint64(key, seq)
+}
+
+func (l *lineage) indexMut(t term, seq uint64, at codec.IndexEntry) (backend.Mut, error) {
+	key := l.indexKey(t, seq)
+	value, err := l.th.u.index.Seal(nil, kindIndex, key, codec.AppendIndexEntry(nil, at))
+	if err != nil {
+		return backend.Mut{}, fmt.Errorf("sealing an index entry: %w", err)
+	}
+	return backend.Mut{Key: key, Value: value, Version: versionOne}, nil
+}
+
+// indexTerms adds index entries to a save. Those that do not fit into its batch are written before it: an entry without
+// a checkpoint is found out by whoever follows it, a checkpoint without an entry would not be found.
+func (l *lineage) indexTerms(ctx context.Context, p *pending, ts []term) error {
+	const room = backend.MaxBatchKeys / 4
+	var early []backend.Mut
+	for i, t := range ts {
+		m, err := l.indexMut(t, p.seq, codec.IndexEntry{Time: p.tip.rec.time, Step: p.tip.rec.step})
+		if err != nil {
+			return err
+		}
+		if i < room {
+			p.muts = append(p.muts, m)
+		} else {
+			early = append(early, m)
+		}
+	}
+	if err := l.s.commitAll(ctx, early); err != nil {
+		return fmt.Errorf("storing index entries: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,328 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+)
+
+// Load returns a checkpoint, with all its channels unless a LoadOptions says otherwise. It never returns a checkpoint
+// that is not durable. A missing one is ErrNotFound; anything that does not restore byte for byte is ErrCorrupt.
+func (t *Thread) Load(ctx context.Context, w Which, opts ...LoadOptions) (*Checkpoint, error) {
+	var o LoadOptions
+	if len(opts) > 0 {
+		o = opts[0]
+	}
+	l, err := t.s.acquire(ctx, t.ref, false)
+	if err != nil {
+		return nil, fmt.Errorf("loading: %w", err)
+	}
+	defer l.release()
+	cp, err := l.load(ctx, w, o)
+	if err != nil {
+		return nil, fmt.Errorf("loading: %w", err)
+	}
+	return cp, nil
+}
+
+func (o *LoadOptions) want() func(name string) bool {
+	switch {
+	case o.HeadersOnly:
+		return nil
+	case o.Channels != nil:
+		return func(name string) bool { return slices.Contains(o.Channels, name) }
+	}
+	return func(string) bool { return true }
+}
+
+func (l *lineage) load(ctx context.Context, w Which, o LoadOptions) (*Checkpoint, error) {
+	seq, cp, err := l.locate(ctx, w, &o)
+	if err != nil || cp != nil {
+		return cp, err
+	}
+	r, err := l.visible(ctx, seq)
+	if err != nil {
+		return nil, err
+	}
+	rs := l.restorer()
+	if o.HeadersOnly || o.Channels != nil {
+		return rs.checkpoint(ctx, r, o.want())
+	}
+	t, err := rs.tip(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	cp = t.checkpoint(o.want())
+	l.adopt(t)
+	return cp, nil
+}
+
+// locate finds the seq of w, or the checkpoint itself if its state is in memory. It waits until what it found is durable.
+func (l *lineage) locate(ctx context.Context, w Which, o *LoadOptions) (uint64, *Checkpoint, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, there := l.th.record(); !there && !l.leading {
+		return 0, nil, ErrNotFound
+	}
+	if err := l.open(ctx); err != nil {
+		return 0, nil, err
+	}
+	if w.kind == latest {
+		if t := l.tips[l.latest]; t != nil && l.latest != 0 {
+			cp, p := t.checkpoint(o.want()), l.last
+			l.s.cache.used(t)
+			if p == nil || l.outcome(p) == nil {
+				return 0, cp, nil
+			}
+		}
+	}
+	l.drain()
+	if err := l.open(ctx); err != nil { // a save that failed closed it
+		return 0, nil, err
+	}
+	seq, err := l.resolve(ctx, w)
+	if err != nil {
+		return 0, nil, err
+	}
+	if t := l.tips[seq]; t != nil {
+		l.s.cache.used(t)
+		return 0, t.checkpoint(o.want()), nil
+	}
+	return seq, nil, nil
+}
+
+// adopt caches a state that was restored if it is still the newest, so that the next save reads nothing.
+func (l *lineage) adopt(t *tip) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.opened && l.epoch == l.th.epoch && l.latest == t.seq && l.tips[t.seq] == nil {
+		l.tips[t.seq] = t
+		l.s.cache.used(t)
+	}
+}
+
+// visible reads the record at seq, which must be a checkpoint that was neither pruned nor replaced.
+func (l *lineage) visible(ctx context.Context, seq uint64) (*record, error) {
+	r, err := l.readRecord(ctx, seq)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil || r.rec == nil || r.rec.Ghost {
+		return nil, fmt.Errorf("%w: no checkpoint at seq %d", ErrNotFound, seq)
+	}
+	return r, nil
+}
+
+// resolve finds the seq that w names, among what is durable. The caller holds l.mu, with nothing pending.
+func (l *lineage) resolve(ctx context.Context, w Which) (uint64, error) {
+	switch w.kind {
+	case latest:
+		if l.latest == 0 {
+			return 0, fmt.Errorf("%w: the thread has no checkpoint", ErrNotFound)
+		}
+		return l.latest, nil
+	case latestByID:
+		if seq, err := l.greatestID(ctx, nil); seq != 0 || err != nil {
+			return seq, err
+		}
+		return l.resolve(ctx, Latest)
+	case atID:
+		return l.findID(ctx, w.id)
+	case atSeq:
+		if w.seq == 0 || w.seq > l.head {
+			return 0, fmt.Errorf("%w: no checkpoint at seq %d", ErrNotFound, w.seq)
+		}
+		return w.seq, nil
+	case beforeID:
+		return l.before(ctx, w.id)
+	case latestOfRun:
+		return l.newest(ctx, l.head+1, func(rs *restorer, r *record) (bool, error) {
+			meta, err := rs.meta(ctx, r)
+			return err == nil && meta.RunID == w.id, err
+		})
+	default: // headOf
+		b, err := l.branch(ctx, w.id)
+		if err == nil && b.version == "" {
+			err = fmt.Errorf("%w: branch %q", ErrNotFound, w.id)
+		}
+		if err != nil {
+			return 0, err
+		}
+		return b.head, nil
+	}
+}
+
+// findID finds the seq of the checkpoint with an id, among what is durable.
+func (l *lineage) findID(ctx context.Context, id string) (uint64, error) {
+	if uuid, ok := parseUUID(id); ok {
+		if seq := idSeq(uuid); seq >= 1 && seq <= l.head {
+			r, err := l.readRecord(ctx, seq)
+			if err != nil {
+				return 0, err
+			}
+			if r != nil && r.rec != nil && r.rec.ID == "" && l.recordID(r) == id && !r.rec.Ghost {
+				return seq, nil
+			}
+		}
+	}
+	key := l.idKey(id)
+	got, err := l.s.be.Get(ctx, key)
+	if err != nil {
+		return 0, fmt.Errorf("looking for an id: %w", err)
+	}
+	if got[0].Version == "" {
+		return 0, fmt.Errorf("%w: checkpoint %q", ErrNotFound, id)
+	}
+	e, err := l.openIDEntry(got[0])
+	if err != nil {
+		return 0, err
+	}
+	if e.ID != id {
+		return 0, corrupt(place(key), "names another id", nil)
+	}
+	return e.Seq, nil
+}
+
+func (l *lineage) openIDEntry(e backend.Entry) (*codec.IDEntry, error) {
+	plain, err := l.th.sealer.Open(nil, kindID, e.Key, e.Value)
+	if err != nil {
+		return nil, openError(e.Key, err)
+	}
+	entry, err := codec.ParseIDEntry(plain)
+	if err != nil {
+		return nil, corrupt(place(e.Key), "does not parse", err)
+	}
+	return entry, nil
+}
+
+// greatestID finds the checkpoint with the greatest UUID that a caller chose, below a key if that is not nil; 0 if
+// there is none.
+func (l *lineage) greatestID(ctx context.Context, below []byte) (uint64, error) {
+	r := prefixRange(append(l.th.nsKey(kindID, l.ns), formUUID))
+	if below != nil {
+		r.End = below
+	}
+	r.Reverse, r.Limit = true, 1
+	page, _, err := l.s.be.Scan(ctx, r)
+	if err != nil || len(page) == 0 {
+		return 0, err
+	}
+	e, err := l.openIDEntry(page[0])
+	if err != nil {
+		return 0, err
+	}
+	return e.Seq, nil
+}
+
+// before finds the checkpoint before an id: by id among UUIDs that callers chose, else by seq.
+func (l *lineage) before(ctx context.Context, id string) (uint64, error) {
+	at, err := l.findID(ctx, id)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return 0, err
+	}
+	if uuid, ok := parseUUID(id); ok {
+		key := l.idKey(id)
+		seq, gerr := l.greatestID(ctx, key)
+		if seq != 0 || gerr != nil {
+			return seq, gerr
+		}
+		if err != nil { // an id that does not exist: the engine's ids are ordered by seq
+			at, err = min(idSeq(uuid), l.head+1), nil
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	return l.newest(ctx, at, func(*restorer, *record) (bool, error) { return true, nil })
+}
+
+// newest finds the newest checkpoint before seq that is ok.
+func (l *lineage) newest(ctx context.Context, seq uint64, ok func(*restorer, *record) (bool, error)) (found uint64, err error) {
+	rs := l.restorer()
+	r := l.records(1, seq)
+	r.Reverse, r.Limit = true, 32
+	err = l.s.scan(ctx, r, func(e backend.Entry) error {
+		rec, err := l.openRecord(e.Key, e.Value)
+		if err != nil || rec.rec == nil || rec.rec.Ghost {
+			return err
+		}
+		yes, err := ok(rs, rec)
+		if err == nil && yes {
+			found, err = rec.seq, errStop
+		}
+		return err
+	})
+	if err == errStop {
+		return found, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("%w: no such checkpoint", ErrNotFound)
+	}
+	return 0, err
+}
+
+// checkpoint builds what callers see of r, with the values of the channels that want names.
+func (rs *restorer) checkpoint(ctx context.Context, r *record, want func(name string) bool) (*Checkpoint, error) {
+	if err := rs.fetch(ctx, r, func(number uint64) bool { return number == 0 }); err != nil {
+		return nil, err
+	}
+	meta, err := rs.meta(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	h, err := rs.header(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	cp := newCheckpoint(rs.l, r.seq, rs.l.recordID(r), &h, meta)
+	cp.Cost.Stored = r.size
+	chans := make([]chanState, len(meta.Channels))
+	wanted := map[uint64]bool{}
+	for i := range chans {
+		e := &r.rec.Entries[i+1]
+		at, err := rs.holder(ctx, r, e)
+		if err != nil {
+			return nil, err
+		}
+		c := &chans[i]
+		c.number, c.commit = e.Number, at.e.Commitment
+		c.path = codec.Path{{Last: at.r.seq, Len: 1}}
+		info := &meta.Channels[i]
+		wanted[e.Number] = want != nil && want(info.Name)
+		cp.Channels = append(cp.Channels, Channel{Name: info.Name, Type: info.Type, Version: rs.l.version(c), Size: int64(at.e.Size)})
+		cp.Cost.State += int64(at.e.Size)
+		depth := 1 + int(at.e.Path.Len())
+		cp.Cost.Depth, cp.Cost.Full = max(cp.Cost.Depth, depth), cp.Cost.Full || e.Mode == codec.Full
+	}
+	attrs, err := rs.holder(ctx, r, &r.rec.Entries[0])
+	if err != nil {
+		return nil, err
+	}
+	_, cp.Hash = hashOf(nil, cp.ID, r.seq, &h, attrs.e.Commitment, chans)
+	if want != nil {
+		if err := rs.fill(ctx, cp, r, meta, wanted); err != nil {
+			return nil, err
+		}
+	}
+	sortChannels(cp.Channels)
+	return cp, nil
+}
+
+// fill restores the data of wanted channels, which cp lists in the order of meta.
+func (rs *restorer) fill(ctx context.Context, cp *Checkpoint, r *record, meta *codec.Attrs, wanted map[uint64]bool) error {
+	got, err := rs.channels(ctx, r, func(number uint64) bool { return wanted[number] })
+	if err != nil {
+		return err
+	}
+	for i := range cp.Channels {
+		if wanted[meta.Channels[i].Number] {
+			cp.Channels[i].Data = append([]byte{}, got[0].value...)
+			got = got[1:]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package engine
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+)
+
+// sharedMin is the size from which the full encoding of a checkpoint without parent becomes a part: threads of one user
+// begin alike, with the same prompts and tools, and then store them once.
+const sharedMin = 1 << 10
+
+// place moves payloads that are too large for the record, or likely to be shared, into parts. They are written
+// before the record that names them, or with it if they fit into its batch.
+func (w *saving) place(ctx context.Context, p *pending, root bool) error {
+	inline := 0
+	for i := range w.coded {
+		e := &w.coded[i].e.entry
+		shared := root && w.coded[i].c.number != 0 && e.Mode == codec.Full && len(e.Payload) >= sharedMin
+		if !shared && inline+len(e.Payload) <= codec.MaxInline {
+			inline += len(e.Payload)
+			continue
+		}
+		ids, muts, err := w.l.th.u.newParts(ctx, e.Payload)
+		if err != nil {
+			return err
+		}
+		e.PartBytes, e.Parts, e.Payload = uint64(len(e.Payload)), ids, nil
+		for i := range muts {
+			p.parts += int64(len(muts[i].Value))
+		}
+		p.muts = append(p.muts, muts...)
+	}
+	const room = backend.MaxBatchBytes / 2 // for the record and what goes with it
+	size := 0
+	for i := range p.muts {
+		size += mutSize(&p.muts[i])
+	}
+	if size > room || len(p.muts) > backend.MaxBatchKeys/4 {
+		if err := w.l.s.commitAll(ctx, p.muts); err != nil {
+			return fmt.Errorf("storing parts: %w", err)
+		}
+		p.muts = nil
+	}
+	return nil
+}
+
+// partIDs are the digests of the parts of data.
+func (u *user) partIDs(data []byte) (ids []codec.PartID, pieces [][]byte) {
+	for piece := range slices.Chunk(data, codec.MaxPart) {
+		mac := hmac.New(sha256.New, u.partKeyMAC[:])
+		mac.Write(piece)
+		ids = append(ids, codec.PartID(mac.Sum(nil)[:16]))
+		pieces = append(pieces, piece)
+	}
+	return ids, pieces
+}
+
+// newParts names the parts of data, and returns the mutations that store those that are not there yet. The caller
+// holds u.sweep for reading until a record that names them is durable.
+func (u *user) newParts(ctx context.Context, data []byte) ([]codec.PartID, []backend.Mut, error) {
+	ids, pieces := u.partIDs(data)
+	keys := make([][]byte, len(ids))
+	for i := range ids {
+		keys[i] = u.partKey(ids[i])
+	}
+	have, err := u.s.be.Get(ctx, keys...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("looking for parts: %w", err)
+	}
+	var muts []backend.Mut
+	for i, key := range keys {
+		if have[i].Version != "" {
+			continue
+		}
+		plain := codec.AppendPart(make([]byte, 0, len(pieces[i])+8), u.s.hour(), pieces[i])
+		value, err := u.parts.Seal(nil, kindPart, key, plain)
+		if err != nil {
+			return nil, nil, fmt.Errorf("sealing a part: %w", err)
+		}
+		if check, err := u.parts.Open(nil, kindPart, key, value); err != nil || string(check) != string(plain) {
+			return nil, nil, fmt.Errorf("checking a part before commit: it does not open (%v)", err)
+		}
+		muts = append(muts, backend.Mut{Key: key, Value: value, Version: versionOne})
+	}
+	return ids, muts, nil
+}
+
+func (s *Store) hour() uint64 { return uint64(s.now().Unix() / 3600) }
+
+// readParts reads parts, one batched read for those that are not in the cache. A part that is missing is an error.
+func (u *user) readParts(ctx context.Context, into map[codec.PartID][]byte, ids []codec.PartID) error {
+	var keys [][]byte
+	var want []codec.PartID
+	for _, id := range ids {
+		if _, ok := into[id]; ok {
+			continue
+		}
+		into[id] = u.s.cache.part(partName{u, id})
+		if into[id] == nil {
+			keys, want = append(keys, u.partKey(id)), append(want, id)
+		}
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	got, err := u.s.be.Get(ctx, keys...)
+	if err != nil {
+		return fmt.Errorf("reading parts: %w", err)
+	}
+	for i, e := range got {
+		if e.Version == "" {
+			return corrupt(place(keys[i]), "missing, and a checkpoint names it", nil)
+		}
+		data, err := u.openPart(e)
+		if err != nil {
+			return err
+		}
+		into[want[i]] = data
+		u.s.cache.keepPart(partName{u, want[i]}, data)
+	}
+	return nil
+}
+
+func (u *user) openPart(e backend.Entry) ([]byte, error) {
+	plain, err := u.parts.Open(nil, kindPart, e.Key, e.Value)
+	if err != nil {
+		return nil, openError(e.Key, err)
+	}
+	_, data, err := codec.ParsePart(plain)
+	if err != nil {
+		return nil, corrupt(place(e.Key), "does not parse", err)
+	}
+	return data, nil
+}
+
+// joinParts puts a payload together.
+func joinParts(parts map[codec.PartID][]byte, ids []codec.PartID, size uint64) ([]byte, error) {
+	out := make([]byte, 0, size)
+	for _, id := range ids {
+		out = append(out, parts[id]...)
+	}
+	if uint64(len(out)) != size {
+		return nil, fmt.Errorf("parts hold %d bytes, the record says %d", len(out), size)
+	}
+	return out, nil
+}

@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/ckptd/ckptd/codec"
+)
+
+// plan finds what d changes about the parent t, without modifying it: w.changes, and the attributes of the new checkpoint,
+// which are t.meta itself when they are the same.
+func (w *saving) plan(ctx context.Context, t *tip, d *Draft) (*codec.Attrs, error) {
+	w.changes = w.changes[:0]
+	var missing []string
+	for i := range d.Channels {
+		ch, ok, err := w.planChannel(t, &d.Channels[i])
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			missing = append(missing, d.Channels[i].Name)
+		}
+		w.changes = append(w.changes, ch)
+	}
+	if missing != nil {
+		return nil, &NeedFullError{missing}
+	}
+	next := codec.Attrs{RunID: d.RunID, Labels: d.Labels, Meta: d.Meta, Branch: d.Branch}
+	if d.Keep && d.RunID == "" {
+		next.RunID = t.meta.RunID
+	}
+	if d.Keep && d.Labels == nil {
+		next.Labels = t.meta.Labels
+	}
+	if d.Keep && d.Meta == nil {
+		next.Meta = t.meta.Meta
+	}
+	if len(next.Meta) > 0 && !bytes.Equal(next.Meta, t.meta.Meta) && !json.Valid(next.Meta) {
+		return nil, fmt.Errorf("%w: metadata is not JSON", ErrInvalid)
+	}
+	if err := w.planBlobs(ctx, t, d, &next); err != nil {
+		return nil, err
+	}
+	if err := w.planTable(t, d, &next); err != nil {
+		return nil, err
+	}
+	if t.seq != 0 && sameAttrs(&next, t.meta) {
+		return t.meta, nil
+	}
+	next.Labels, next.Meta = maps.Clone(next.Labels), bytes.Clone(next.Meta)
+	return &next, nil
+}
+
+// planChannel finds where a change differs from the parent's value. Not ok means that the base of a splice is another.
+func (w *saving) planChannel(t *tip, d *Change) (ch change, ok bool, err error) {
+	ch = change{name: d.Name, typ: d.Type, insert: d.Data}
+	i := slices.IndexFunc(t.meta.Channels, func(c codec.ChannelInfo) bool { return c.Name == d.Name })
+	if i < 0 {
+		if ch.typ == "" {
+			ch.typ = "bytes"
+		}
+		return ch, d.Base == 0, nil
+	}
+	info, c := &t.meta.Channels[i], &t.chans[i]
+	ch.number = info.Number
+	if ch.typ == "" && d.Base != 0 {
+		ch.typ = info.Type
+	} else if ch.typ == "" {
+		ch.typ = "bytes"
+	}
+	if d.Base == 0 {
+		ch.prefix = codec.CommonPrefix(c.value, d.Data)
+		ch.suffix = codec.CommonSuffix(c.value[ch.prefix:], d.Data[ch.prefix:])
+		ch.insert = d.Data[ch.prefix : len(d.Data)-ch.suffix]
+	} else {
+		if d.Base != w.l.version(c) {
+			return ch, false, nil
+		}
+		if d.Prefix > len(c.value) || d.Suffix > len(c.value)-d.Prefix {
+			return ch, false, fmt.Errorf("%w: channel %q has %d bytes, the splice keeps %d and %d", ErrInvalid, d.Name, len(c.value), d.Prefix, d.Suffix)
+		}
+		ch.prefix, ch.suffix = d.Prefix, d.Suffix
+	}
+	ch.same = bytes.Equal(ch.insert, c.value[ch.prefix:len(c.value)-ch.suffix])
+	return ch, true, nil
+}
+
+func (w *saving) planBlobs(ctx context.Context, t *tip, d *Draft, next *codec.Attrs) error {
+	if d.Keep && d.Blobs == nil {
+		next.Blobs = t.meta.Blobs
+		return nil
+	}
+	for _, id := range d.Blobs {
+		next.Blobs = append(next.Blobs, id)
+	}
+	slices.SortFunc(next.Blobs, func(a, b [32]byte) int { return bytes.Compare(a[:], b[:]) })
+	next.Blobs = slices.Compact(next.Blobs)
+	for _, id := range next.Blobs {
+		if slices.Contains(t.meta.Blobs, id) {
+			continue
+		}
+		if got, err := w.l.s.be.Get(ctx, w.l.th.u.blobKey(id)); err != nil {
+			return fmt.Errorf("looking for a blob: %w", err)
+		} else if got[0].Version == "" {
+			return fmt.Errorf("%w: blob %v", ErrNotFound, BlobID(id))
+		}
+	}
+	return nil
+}
+
+// planTable lists the channels of the new checkpoint. Those that the parent has keep their numbers; new ones get
+// greater numbers.
+func (w *saving) planTable(t *tip, d *Draft, next *codec.Attrs) error {
+	same := true
+	used := uint64(0)
+	kept := 0
+	for i := range t.meta.Channels {
+		info := &t.meta.Channels[i]
+		used = max(used, info.Number)
+		at := slices.IndexFunc(d.Channels, func(c Change) bool { return c.Name == info.Name })
+		if at < 0 && d.Keep {
+			kept++
+			continue
+		}
+		if at < 0 || d.Channels[at].Remove || w.changes[at].typ != info.Type {
+			same = false
+		}
+	}
+	for i := range d.Channels {
+		if d.Channels[i].Remove && !d.Keep {
+			return fmt.Errorf("%w: channel %q: Remove goes with Keep", ErrInvalid, d.Channels[i].Name)
+		}
+		same = same && w.changes[i].number != 0
+	}
+	if same {
+		next.Channels = t.meta.Channels
+		return nil
+	}
+	next.Channels = make([]codec.ChannelInfo, 0, kept+len(d.Channels))
+	for _, info := range t.meta.Channels {
+		at := slices.IndexFunc(d.Channels, func(c Change) bool { return c.Name == info.Name })
+		switch {
+		case at < 0 && d.Keep:
+			next.Channels = append(next.Channels, info)
+		case at >= 0 && !d.Channels[at].Remove:
+			next.Channels = append(next.Channels, codec.ChannelInfo{Number: info.Number, Name: info.Name, Type: w.changes[at].typ})
+		}
+	}
+	for i := range d.Channels {
+		if w.changes[i].number == 0 && !d.Channels[i].Remove {
+			used++
+			next.Channels = append(next.Channels, codec.ChannelInfo{Number: used, Name: w.changes[i].name, Type: w.changes[i].typ})
+		}
+	}
+	if len(next.Channels) > codec.MaxChannels {
+		return fmt.Errorf("%w: %d channels, at most %d are allowed", ErrInvalid, len(next.Channels), codec.MaxChannels)
+	}
+	return nil
+}
+
+func sameAttrs(a, b *codec.Attrs) bool {
+	return a.RunID == b.RunID && a.Branch == b.Branch && maps.Equal(a.Labels, b.Labels) && bytes.Equal(a.Meta, b.Meta) &&
+		slices.Equal(a.Blobs, b.Blobs) && slices.Equal(a.Channels, b.Channels)
+}

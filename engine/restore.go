@@ -1,0 +1,304 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ckptd/ckptd/codec"
+)
+
+// restorer reads checkpoints of one lineage and remembers the records that it read, since neighbours share most of
+// them. It needs no lock but the thread's: records do not change their meaning.
+type restorer struct {
+	l       *lineage
+	records map[uint64]*record
+	parts   map[codec.PartID][]byte
+	attrs   map[uint64]*codec.Attrs // by the record that holds them
+}
+
+func (l *lineage) restorer() *restorer {
+	return &restorer{l: l, records: map[uint64]*record{}, parts: map[codec.PartID][]byte{}, attrs: map[uint64]*codec.Attrs{}}
+}
+
+// link is a record on the path of a channel with its entry for it, which is not a keep.
+type link struct {
+	r *record
+	e *codec.Entry
+}
+
+func entryOf(r *codec.Record, number uint64) *codec.Entry {
+	for i := range r.Entries {
+		if r.Entries[i].Number == number {
+			return &r.Entries[i]
+		}
+	}
+	return nil
+}
+
+// fetch reads the records on the paths of the entries of r that are wanted, in one batched read.
+func (rs *restorer) fetch(ctx context.Context, r *record, want func(number uint64) bool) error {
+	rs.records[r.seq] = r
+	var seqs []uint64
+	asked := map[uint64]bool{}
+	for i := range r.rec.Entries {
+		if e := &r.rec.Entries[i]; want(e.Number) {
+			for seq := range e.Path.All {
+				if !asked[seq] && rs.records[seq] == nil {
+					asked[seq] = true
+					seqs = append(seqs, seq)
+				}
+			}
+		}
+	}
+	return rs.l.readRecords(ctx, rs.records, seqs)
+}
+
+// holder finds the record that holds the value of a channel of r.
+func (rs *restorer) holder(ctx context.Context, r *record, e *codec.Entry) (link, error) {
+	if e.Mode != codec.Keep {
+		return link{r, e}, nil
+	}
+	return rs.link(ctx, r, e)
+}
+
+// link finds the record that an entry stands on.
+func (rs *restorer) link(ctx context.Context, r *record, e *codec.Entry) (link, error) {
+	seq := e.Path[0].Last
+	if rs.records[seq] == nil {
+		if err := rs.l.readRecords(ctx, rs.records, []uint64{seq}); err != nil {
+			return link{}, err
+		}
+	}
+	base := rs.records[seq]
+	if base == nil {
+		return link{}, corrupt(place(rs.l.recordKey(r.seq)), fmt.Sprintf("stands on seq %d, which is missing", seq), nil)
+	}
+	be := entryOf(base.rec, e.Number)
+	if be == nil || be.Mode == codec.Keep {
+		return link{}, corrupt(place(rs.l.recordKey(r.seq)), fmt.Sprintf("stands on seq %d, which does not hold channel %d", seq, e.Number), nil)
+	}
+	return link{base, be}, nil
+}
+
+// chain lists the links of a channel of r, newest first, down to the one that is full.
+func (rs *restorer) chain(ctx context.Context, r *record, e *codec.Entry) ([]link, error) {
+	at, err := rs.holder(ctx, r, e)
+	if err != nil {
+		return nil, err
+	}
+	links := []link{at}
+	for at.e.Mode != codec.Full {
+		if len(links) == codec.MaxPath {
+			return nil, corrupt(place(rs.l.recordKey(r.seq)), "chain is too long", nil)
+		}
+		if at, err = rs.link(ctx, at.r, at.e); err != nil {
+			return nil, err
+		}
+		links = append(links, at)
+	}
+	return links, nil
+}
+
+// channels restores the wanted channels of r. Besides the record of r this takes one batched read, and another one
+// where payloads are in parts.
+func (rs *restorer) channels(ctx context.Context, r *record, want func(number uint64) bool) ([]chanState, error) {
+	if err := rs.fetch(ctx, r, want); err != nil {
+		return nil, err
+	}
+	var chains [][]link
+	var ids []codec.PartID
+	for i := range r.rec.Entries {
+		if !want(r.rec.Entries[i].Number) {
+			continue
+		}
+		links, err := rs.chain(ctx, r, &r.rec.Entries[i])
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range links {
+			ids = append(ids, k.e.Parts...)
+		}
+		chains = append(chains, links)
+	}
+	if len(ids) > 0 {
+		if err := rs.l.th.u.readParts(ctx, rs.parts, ids); err != nil {
+			return nil, err
+		}
+	}
+	out := make([]chanState, len(chains))
+	for i, links := range chains {
+		if err := rs.build(&out[i], links); err != nil {
+			return nil, corrupt(place(rs.l.recordKey(r.seq)), fmt.Sprintf("channel %d does not restore", links[0].e.Number), err)
+		}
+	}
+	return out, nil
+}
+
+// build restores one channel from its links and compares it with its commitment.
+func (rs *restorer) build(c *chanState, links []link) error {
+	last := len(links) - 1
+	full := links[last].e
+	payload, err := rs.payload(full)
+	if err != nil {
+		return err
+	}
+	base, err := rs.l.s.z.AppendRaw(nil, payload, int(full.Size))
+	if err != nil {
+		return err
+	}
+	if uint64(len(base)) != full.Size {
+		return fmt.Errorf("value has %d bytes, the record says %d", len(base), full.Size)
+	}
+	deltas := make([]codec.Delta, last)
+	c.far, c.farLen, c.farPrefix, c.farSuffix = links[last].r.seq, len(base), len(base), len(base)
+	c.farCost = links[last].r.size + int64(full.PartBytes)
+	c.cost = c.farCost
+	for i := last - 1; i >= 0; i-- {
+		e := links[i].e
+		if payload, err = rs.payload(e); err != nil {
+			return err
+		}
+		before := int(links[i+1].e.Size)
+		if deltas[i], err = rs.l.s.z.ParseDelta(payload, int(e.Size), before, nil, nil); err != nil {
+			return err
+		}
+		prefix, suffix := deltas[i].Bounds(before)
+		c.farPrefix, c.farSuffix = min(c.farPrefix, prefix), min(c.farSuffix, suffix)
+		c.cost += links[i].r.size + int64(e.PartBytes)
+	}
+	c.number = full.Number
+	c.value = codec.Compose(nil, deltas, base)
+	c.chunks.Splice(c.value, 0, 0)
+	c.commit = c.chunks.Commitment(&rs.l.th.u.commitKey)
+	if c.commit != links[0].e.Commitment {
+		return fmt.Errorf("value differs from its commitment")
+	}
+	c.path = links[0].e.Path.Extend(links[0].r.seq)
+	return nil
+}
+
+func (rs *restorer) payload(e *codec.Entry) ([]byte, error) {
+	if e.Parts == nil {
+		return e.Payload, nil
+	}
+	return joinParts(rs.parts, e.Parts, e.PartBytes)
+}
+
+// meta restores the attributes of r.
+func (rs *restorer) meta(ctx context.Context, r *record) (*codec.Attrs, error) {
+	at, err := rs.holder(ctx, r, &r.rec.Entries[0])
+	if err != nil {
+		return nil, err
+	}
+	if a := rs.attrs[at.r.seq]; a != nil {
+		return a, nil
+	}
+	got, err := rs.channels(ctx, r, func(number uint64) bool { return number == 0 })
+	if err != nil {
+		return nil, err
+	}
+	return rs.parseMeta(at.r.seq, r, got[0].value)
+}
+
+func (rs *restorer) parseMeta(holder uint64, r *record, value []byte) (*codec.Attrs, error) {
+	a, err := codec.ParseAttrs(value)
+	if err == nil && len(a.Channels) != len(r.rec.Entries)-1 {
+		err = fmt.Errorf("%d channels in the attributes, %d in the record", len(a.Channels), len(r.rec.Entries)-1)
+	}
+	for i := 0; err == nil && i < len(a.Channels); i++ {
+		if a.Channels[i].Number != r.rec.Entries[i+1].Number {
+			err = fmt.Errorf("channel %d in the attributes, %d in the record", a.Channels[i].Number, r.rec.Entries[i+1].Number)
+		}
+	}
+	if err != nil {
+		return nil, corrupt(place(rs.l.recordKey(r.seq)), "attributes do not fit", err)
+	}
+	rs.attrs[holder] = a
+	return a, nil
+}
+
+// header tells what r says besides its channels.
+func (rs *restorer) header(ctx context.Context, r *record) (header, error) {
+	rec := r.rec
+	h := header{parent: rec.ParentID, dangling: rec.ParentID, parentHash: rec.ParentHash, time: rec.Time, step: rec.Step,
+		status: rec.Status, schema: rec.Schema}
+	if rec.ParentDist == 0 {
+		return h, nil
+	}
+	h.parentSeq = r.seq - rec.ParentDist
+	if p := rs.records[h.parentSeq]; p != nil {
+		h.parent = rs.l.recordID(p)
+		return h, nil
+	}
+	p, err := rs.l.readRecord(ctx, h.parentSeq)
+	if err != nil {
+		return h, err
+	}
+	switch {
+	case p == nil:
+		return h, corrupt(place(rs.l.recordKey(r.seq)), fmt.Sprintf("parent seq %d is missing", h.parentSeq), nil)
+	case p.rec != nil:
+		rs.records[p.seq] = p
+		h.parent = rs.l.recordID(p)
+	default:
+		h.parent = p.stub.ID
+	}
+	return h, nil
+}
+
+// all wants every channel.
+func all(uint64) bool { return true }
+
+// tip restores the whole checkpoint of r.
+func (rs *restorer) tip(ctx context.Context, r *record) (*tip, error) {
+	chans, err := rs.channels(ctx, r, all)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := rs.parseMeta(chans[0].path[0].Last, r, chans[0].value)
+	if err != nil {
+		return nil, err
+	}
+	t := &tip{l: rs.l, seq: r.seq, id: rs.l.recordID(r), attrs: chans[0], meta: meta, chans: chans[1:], stored: r.size}
+	if t.rec, err = rs.header(ctx, r); err != nil {
+		return nil, err
+	}
+	_, t.hash = hashOf(nil, t.id, t.seq, &t.rec, t.attrs.commit, t.chans)
+	return t, nil
+}
+
+// restoreTip reads the whole checkpoint at seq, which must be there; it may be a ghost.
+func (l *lineage) restoreTip(ctx context.Context, seq uint64) (*tip, error) {
+	r, err := l.readRecord(ctx, seq)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil || r.rec == nil {
+		return nil, corrupt(place(l.recordKey(seq)), "missing", nil)
+	}
+	return l.restorer().tip(ctx, r)
+}
+
+// readRecord reads the record or stub at seq; nil if there is none.
+func (l *lineage) readRecord(ctx context.Context, seq uint64) (*record, error) {
+	key := l.recordKey(seq)
+	got, err := l.s.be.Get(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("reading a checkpoint: %w", err)
+	}
+	if got[0].Version == "" {
+		return nil, nil
+	}
+	return l.openRecord(key, got[0].Value)
+}
+
+// recordID is the id of a checkpoint.
+func (l *lineage) recordID(r *record) string {
+	switch {
+	case r.rec.ID != "":
+		return r.rec.ID
+	case r.rec.UUID != [16]byte{}:
+		return formatUUID(r.rec.UUID)
+	}
+	return formatUUID(l.makeID(l.th.epoch, r.seq, r.rec.Time))
+}

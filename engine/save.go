@@ -1,0 +1,549 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+)
+
+// saving is the working memory of one save. It is pooled: its buffers live until the save is durable.
+type saving struct {
+	z      *codec.Zstd
+	differ *codec.Differ
+	l      *lineage
+
+	changes []change
+	coded   []coded
+	entries []codec.Entry
+
+	ops                                           []codec.Op
+	payload, literals, check, plain, sealed, hash []byte
+}
+
+// change is what a draft does to one channel, found before anything is modified.
+type change struct {
+	name, typ      string
+	number         uint64 // 0: a channel that the parent does not have
+	prefix, suffix int
+	insert         []byte
+	same           bool
+}
+
+// coded is a changed channel and how it is stored.
+type coded struct {
+	c *chanState
+	e encoded
+}
+
+func (s *Store) newSaving() *saving {
+	if w, ok := s.savings.Get().(*saving); ok {
+		return w
+	}
+	return &saving{z: s.z, differ: codec.NewDiffer(s.z)}
+}
+
+// keepBuffers bounds what a pooled saving holds on to.
+const keepBuffers = 1 << 20
+
+func (s *Store) putSaving(w *saving) {
+	clear(w.coded)
+	clear(w.entries)
+	clear(w.changes)
+	w.l = nil
+	if cap(w.payload)+cap(w.literals)+cap(w.check)+cap(w.plain)+cap(w.sealed) < keepBuffers {
+		s.savings.Put(w)
+	}
+}
+
+// conflictRetries bounds how often a save is built anew because another process wrote to the lineage meanwhile.
+const conflictRetries = 3
+
+// Save adds a checkpoint to the lineage and returns it, without data, when it is durable. An error means that nothing
+// was saved, except for one that matches ErrAmbiguous: then a save with the same id finds out. Once the save is in
+// line its outcome is awaited even if ctx ends.
+func (t *Thread) Save(ctx context.Context, d Draft) (*Checkpoint, error) {
+	if err := t.checkDraft(&d); err != nil {
+		return nil, fmt.Errorf("saving: %w", err)
+	}
+	for try := 1; ; try++ {
+		cp, err := t.save(ctx, &d)
+		if errors.Is(err, backend.ErrConflict) && try < conflictRetries {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("saving: %w", err)
+		}
+		return cp, nil
+	}
+}
+
+func (t *Thread) save(ctx context.Context, d *Draft) (*Checkpoint, error) {
+	l, err := t.s.acquireLive(ctx, t.ref)
+	if err != nil {
+		return nil, err
+	}
+	defer l.release()
+	w := t.s.newSaving()
+	defer t.s.putSaving(w)
+	w.l = l
+	l.th.u.sweep.RLock()
+	defer l.th.u.sweep.RUnlock()
+	l.mu.Lock()
+	p, cp, err := w.prepare(ctx, d)
+	if p == nil || err != nil {
+		l.mu.Unlock()
+		return cp, err
+	}
+	lead := l.enqueue(p)
+	l.s.cache.used(p.tip)
+	l.mu.Unlock()
+	if err := l.await(p, lead); err != nil {
+		l.th.doubt(err)
+		return nil, err
+	}
+	return cp, nil
+}
+
+// acquireLive acquires for a save: a thread that expired is deleted first, so that the save starts it afresh.
+func (s *Store) acquireLive(ctx context.Context, ref Ref) (*lineage, error) {
+	for {
+		l, err := s.acquire(ctx, ref, true)
+		if err != nil || !l.th.expired() {
+			return l, err
+		}
+		l.release()
+		if _, err := s.Thread(ref).Delete(ctx); err != nil && !errors.Is(err, ErrNotFound) {
+			return nil, fmt.Errorf("removing expired thread: %w", err)
+		}
+	}
+}
+
+func (t *Thread) checkDraft(d *Draft) error {
+	errs := []error{t.ref.check(), checkName("id", d.ID, true), checkName("parent", d.Parent, true),
+		checkName("branch", d.Branch, true), checkName("status", d.Status, true), checkName("run id", d.RunID, true)}
+	if len(d.Labels) > codec.MaxLabels || len(d.Blobs) > codec.MaxBlobs || len(d.Channels) > codec.MaxChannels {
+		errs = append(errs, fmt.Errorf("%w: %d labels, %d blobs, %d channels; at most %d, %d, %d are allowed", ErrInvalid,
+			len(d.Labels), len(d.Blobs), len(d.Channels), codec.MaxLabels, codec.MaxBlobs, codec.MaxChannels))
+	}
+	for k, v := range d.Labels {
+		errs = append(errs, checkName("label", k, false), checkName("value of a label", v, true))
+	}
+	if d.Root && d.Parent != "" {
+		errs = append(errs, fmt.Errorf("%w: Root and a Parent exclude each other", ErrInvalid))
+	}
+	for i := range d.Channels {
+		c := &d.Channels[i]
+		errs = append(errs, checkName("channel", c.Name, false), checkName("type of a channel", c.Type, true))
+		if c.Prefix < 0 || c.Suffix < 0 || c.Base == 0 && (c.Prefix != 0 || c.Suffix != 0) {
+			errs = append(errs, fmt.Errorf("%w: channel %q: prefix and suffix go with a base and are not negative", ErrInvalid, c.Name))
+		}
+		for j := range i {
+			if d.Channels[j].Name == c.Name {
+				errs = append(errs, fmt.Errorf("%w: channel %q is given twice", ErrInvalid, c.Name))
+			}
+		}
+		if err := t.s.checkSize(c.Name, c.Prefix+len(c.Data)+c.Suffix); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(d.Meta) > codec.MaxMeta {
+		errs = append(errs, &LimitError{"metadata", int64(len(d.Meta)), codec.MaxMeta})
+	}
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) checkSize(channel string, n int) error {
+	if n < 0 || int64(n) > s.maxChannel {
+		return &LimitError{fmt.Sprintf("channel %q", channel), int64(n), s.maxChannel}
+	}
+	return nil
+}
+
+// prepare turns a draft into a batch and the parent's tip into the new one. No batch and no error means that the
+// checkpoint is there already. The caller holds l.mu.
+func (w *saving) prepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, error) {
+	l := w.l
+	if err := l.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	if d.Generation != 0 && d.Generation != l.generation {
+		return nil, nil, fmt.Errorf("%w: the draft names generation %d, the thread has %d", ErrGeneration, d.Generation, l.generation)
+	}
+	var old *tip // of the same id
+	if d.ID != "" {
+		var same bool
+		var err error
+		if old, same, err = w.existing(ctx, d); err != nil {
+			return nil, nil, err
+		}
+		if same {
+			return nil, old.checkpoint(nil), nil
+		}
+	}
+	if err := l.expect(ctx, d.Expect); err != nil {
+		return nil, nil, err
+	}
+	if l.head >= codec.MaxSeq {
+		return nil, nil, fmt.Errorf("%w: seq %d is the last", ErrExhausted, l.head)
+	}
+	parent, dangling, err := l.parentOf(ctx, d, old)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := l.takeTip(ctx, parent)
+	if err != nil {
+		return nil, nil, err
+	}
+	meta, err := w.plan(ctx, t, d)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := w.build(ctx, t, meta, d, dangling, old)
+	if err != nil {
+		l.forget() // t may have changed
+		return nil, nil, err
+	}
+	return p, t.checkpoint(nil), nil
+}
+
+// expect checks the draft's condition on the head. A head that is not durable yet is waited for: a conflict must not
+// tell of a checkpoint that may never be.
+func (l *lineage) expect(ctx context.Context, e Expect) error {
+	if !e.set || e.seq == l.latest {
+		return nil
+	}
+	l.drain()
+	if err := l.open(ctx); err != nil {
+		return err
+	}
+	if e.seq == l.latest {
+		return nil
+	}
+	conflict := &ConflictError{HeadSeq: l.latest}
+	if l.latest != 0 {
+		r, err := l.visible(ctx, l.latest)
+		if err != nil {
+			return err
+		}
+		conflict.HeadID = l.recordID(r)
+	}
+	return conflict
+}
+
+// existing looks for a checkpoint with the draft's id, and whether the draft would make the same one.
+func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, err error) {
+	l := w.l
+	seq, err := l.findID(ctx, d.ID)
+	if errors.Is(err, ErrNotFound) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if old, err = l.restoreTip(ctx, seq); err != nil {
+		return nil, false, err
+	}
+	if d.Root && old.rec.parent != "" || d.Parent != "" && d.Parent != old.rec.parent {
+		return old, false, nil
+	}
+	t := &tip{l: l, meta: noAttrs}
+	if old.rec.parentSeq != 0 {
+		if t, err = l.restoreTip(ctx, old.rec.parentSeq); err != nil {
+			return nil, false, err
+		}
+	}
+	meta, err := w.plan(ctx, t, d)
+	if errors.Is(err, ErrNeedFull) {
+		return old, false, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if _, err = w.apply(t, meta); err != nil {
+		return nil, false, err
+	}
+	return old, t.sameContent(old, d), nil
+}
+
+// sameContent reports whether t, to which d was applied, is what old holds.
+func (t *tip) sameContent(old *tip, d *Draft) bool {
+	if t.attrs.commit != old.attrs.commit || d.Step != old.rec.step || d.status() != old.rec.status ||
+		d.SchemaVersion != old.rec.schema || len(t.chans) != len(old.chans) {
+		return false
+	}
+	for i := range t.chans {
+		if t.chans[i].commit != old.chans[i].commit {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *Draft) status() string {
+	if d.Status == "" {
+		return StatusRunning
+	}
+	return d.Status
+}
+
+// parentOf finds the parent's seq; 0 is none, and then dangling is the id of one that does not exist.
+func (l *lineage) parentOf(ctx context.Context, d *Draft, old *tip) (seq uint64, dangling string, err error) {
+	switch {
+	case d.Root:
+		return 0, "", nil
+	case d.Parent == "" && old != nil:
+		return old.rec.parentSeq, "", nil
+	case d.Parent == "" && d.Branch == "":
+		return l.latest, "", nil
+	case d.Parent == "":
+		b, err := l.branch(ctx, d.Branch)
+		if err != nil || b.version == "" {
+			return l.latest, "", err
+		}
+		return b.head, "", nil
+	}
+	if t := l.tips[l.latest]; t != nil && t.id == d.Parent {
+		return l.latest, "", nil
+	}
+	seq, err = l.findID(ctx, d.Parent)
+	if errors.Is(err, ErrNotFound) {
+		if d.AllowDangling {
+			return 0, d.Parent, nil
+		}
+		return 0, "", fmt.Errorf("%w: there is no checkpoint %q", ErrUnknownParent, d.Parent)
+	}
+	return seq, "", err
+}
+
+// takeTip returns the state of the parent, for the save to change; that of no parent is empty.
+func (l *lineage) takeTip(ctx context.Context, seq uint64) (*tip, error) {
+	if seq == 0 {
+		return &tip{l: l, meta: noAttrs}, nil
+	}
+	if t := l.tips[seq]; t != nil {
+		return t, nil
+	}
+	l.drain() // the parent may be pending, and its tip already a child's
+	t, err := l.restoreTip(ctx, seq)
+	if err != nil {
+		return nil, fmt.Errorf("reading the parent: %w", err)
+	}
+	return t, nil
+}
+
+// apply changes t as planned, and fills w.coded with how its channels are to be stored.
+func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error) {
+	w.coded = w.coded[:0]
+	w.payload = w.payload[:0]
+	if meta != t.meta {
+		t.retable(meta)
+		w.check = codec.AppendAttrs(w.check[:0], meta)
+		value := bytes.Clone(w.check)
+		if err := w.change(&t.attrs, len(t.attrs.path) == 0, change{insert: value}, true); err != nil {
+			return false, err
+		}
+		t.meta, attrsChanged = meta, true
+	}
+	at := 0
+	for i := range meta.Channels {
+		c := &t.chans[i]
+		ch := w.changeOf(meta.Channels[i].Name, &at)
+		if ch == nil || ch.same {
+			continue
+		}
+		if err := w.change(c, len(c.path) == 0, *ch, false); err != nil {
+			return false, err
+		}
+	}
+	return attrsChanged, nil
+}
+
+// changeOf finds the change of a channel. Drafts name channels mostly in the order of the table.
+func (w *saving) changeOf(name string, at *int) *change {
+	for range w.changes {
+		c := &w.changes[*at]
+		if *at++; *at == len(w.changes) {
+			*at = 0
+		}
+		if c.name == name {
+			return c
+		}
+	}
+	return nil
+}
+
+// change encodes one change of a value: by itself if it is new, else against the value before.
+func (w *saving) change(c *chanState, fresh bool, ch change, diff bool) (err error) {
+	var e encoded
+	switch {
+	case fresh:
+		c.splice(0, 0, ch.insert)
+		c.commit = c.chunks.Commitment(&w.l.th.u.commitKey)
+		e, err = w.full(c)
+	case diff:
+		prefix := codec.CommonPrefix(c.value, ch.insert)
+		suffix := codec.CommonSuffix(c.value[prefix:], ch.insert[prefix:])
+		e, err = w.encode(c, prefix, suffix, ch.insert[prefix:len(ch.insert)-suffix])
+	default:
+		e, err = w.encode(c, ch.prefix, ch.suffix, ch.insert)
+	}
+	w.coded = append(w.coded, coded{c, e})
+	return err
+}
+
+// retable makes room in t.chans for the channels of meta, in its order.
+func (t *tip) retable(meta *codec.Attrs) {
+	chans := make([]chanState, len(meta.Channels))
+	for i, info := range meta.Channels {
+		j, ok := slices.BinarySearchFunc(t.meta.Channels, info.Number, func(c codec.ChannelInfo, n uint64) int {
+			return int(int64(c.Number) - int64(n))
+		})
+		if ok {
+			chans[i] = t.chans[j]
+		}
+		chans[i].number = info.Number
+	}
+	t.chans = chans
+}
+
+// noAttrs are those of no checkpoint.
+var noAttrs = &codec.Attrs{} // never modified
+
+// build applies the plan to t, seals the record of the new checkpoint, and makes t its tip.
+func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft, dangling string, old *tip) (*pending, error) {
+	l := w.l
+	seq := l.head + 1
+	before, beforeStatus := t.meta, t.rec.status
+	h := header{parent: dangling, dangling: dangling, step: d.Step, status: d.status(), schema: d.SchemaVersion}
+	rec := codec.Record{Step: d.Step, Status: h.status, Schema: d.SchemaVersion, ID: d.ID, ParentID: dangling}
+	if t.seq != 0 {
+		h.parent, h.parentSeq, h.parentHash = t.id, t.seq, t.hash
+		rec.ParentDist, rec.ParentHash = seq-t.seq, t.hash
+	}
+	h.time = max(l.s.now().UnixMilli(), l.lastTime, t.rec.time)
+	rec.Time = h.time
+	if old != nil {
+		rec.Replaced = seq - old.seq
+	}
+	if _, err := w.apply(t, meta); err != nil {
+		return nil, err
+	}
+	p := &pending{seq: seq, tip: t}
+	if err := w.place(ctx, p, t.seq == 0); err != nil {
+		return nil, err
+	}
+	rec.Entries = w.table(t)
+	w.plain = codec.AppendRecord(w.plain[:0], seq, &rec)
+	key := l.recordKey(seq)
+	value, err := w.seal(key, w.plain)
+	if err != nil {
+		return nil, err
+	}
+	id := d.ID
+	if id == "" {
+		id = formatUUID(l.makeID(l.epoch, seq, h.time))
+	}
+	w.hash, t.hash = hashOf(w.hash, id, seq, &h, t.attrs.commit, t.chans)
+	delete(l.tips, t.seq)
+	t.seq, t.id, t.rec, t.stored = seq, id, h, int64(len(value))+p.parts
+	for i := range w.coded {
+		w.coded[i].c.stored(&w.coded[i].e, seq, int64(len(value)))
+	}
+	l.tips[seq] = t
+	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: versionOne})
+	p.conds = append(p.conds, backend.Cond{Key: key})
+	if err := w.around(ctx, p, d, old, before, beforeStatus); err != nil {
+		return nil, err
+	}
+	for i := range p.muts {
+		p.size += mutSize(&p.muts[i])
+	}
+	l.head, l.latest, l.lastTime = seq, seq, h.time
+	p.event = Event{Ref: l.ref, Generation: l.generation, ID: id, Seq: seq, Time: h.time, Step: h.step, Status: h.status, Before: beforeStatus}
+	l.s.hub.expect(&p.event)
+	return p, nil
+}
+
+// table lists the entries of t: those of w.coded, and keep for the rest.
+func (w *saving) table(t *tip) []codec.Entry {
+	w.entries = w.entries[:0]
+	coded := w.coded
+	add := func(c *chanState) {
+		if len(coded) > 0 && coded[0].c == c {
+			w.entries = append(w.entries, coded[0].e.entry)
+			coded = coded[1:]
+			return
+		}
+		w.entries = append(w.entries, codec.Entry{Number: c.number, Mode: codec.Keep, Path: c.path})
+	}
+	add(&t.attrs)
+	for i := range t.chans {
+		add(&t.chans[i])
+	}
+	return w.entries
+}
+
+// seal seals a record, opens it again and compares, so that what reaches the backend is known to restore.
+func (w *saving) seal(key, plain []byte) ([]byte, error) {
+	value, err := w.l.th.sealer.Seal(w.sealed[:0], kindRecord, key, plain)
+	if err != nil {
+		return nil, fmt.Errorf("sealing a checkpoint: %w", err)
+	}
+	w.sealed = value[:0]
+	w.check, err = w.l.th.sealer.Open(w.check[:0], kindRecord, key, value)
+	if err != nil || !bytes.Equal(w.check, plain) {
+		return nil, fmt.Errorf("checking a checkpoint before commit: it does not open (%v)", err)
+	}
+	return value, nil
+}
+
+// around adds what belongs to the new checkpoint besides its record: the ghost that it replaces, and the entries of its
+// id, branch, terms, thread and namespace.
+func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, before *codec.Attrs, beforeStatus string) error {
+	l, t := w.l, p.tip
+	if d.ID != "" {
+		cond := backend.Cond{Key: l.idKey(d.ID)}
+		if old != nil {
+			cond.Version = strconv.FormatUint(old.seq, 10)
+			if err := l.ghost(ctx, p, old.seq); err != nil {
+				return err
+			}
+		}
+		value, err := l.th.sealer.Seal(nil, kindID, cond.Key, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: p.seq, ID: d.ID}))
+		if err != nil {
+			return fmt.Errorf("sealing an id: %w", err)
+		}
+		p.muts = append(p.muts, backend.Mut{Key: cond.Key, Value: value, Version: strconv.FormatUint(p.seq, 10)})
+		p.conds = append(p.conds, cond)
+	}
+	if d.Branch != "" {
+		if err := l.moveBranch(ctx, p, d.Branch, p.seq); err != nil {
+			return err
+		}
+	}
+	if t.meta != before || t.rec.status != beforeStatus {
+		if err := l.indexTerms(ctx, p, newTerms(before, beforeStatus, t.meta, t.rec.status)); err != nil {
+			return err
+		}
+	}
+	if p.seq == 1 && l.ref.Namespace != "" {
+		key := l.th.nsKey(kindNamespace, l.ns)
+		value, err := l.th.sealer.Seal(nil, kindNamespace, key, codec.AppendName(nil, l.ref.Namespace))
+		if err != nil {
+			return fmt.Errorf("sealing a namespace: %w", err)
+		}
+		p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: versionOne})
+	}
+	return l.th.touch(p, d.TTL, t.rec.time, l)
+}

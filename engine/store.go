@@ -1,0 +1,271 @@
+package engine
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/crypto"
+)
+
+// DefaultCacheBytes is Options.CacheBytes when it is 0.
+const DefaultCacheBytes = 64 << 20
+
+// Options configure Open. Root and Keystore are required.
+type Options struct {
+	Root     crypto.RootKey
+	Keystore crypto.Keystore // outside the backend and its backups, so that destroying a key is not undone by them
+
+	// Create makes a new store if backend and keystore are both empty.
+	Create bool
+	// CacheBytes bounds the states of recent heads kept in memory, so that a save after a save reads nothing, and
+	// the parts read last. 0 is DefaultCacheBytes; negative keeps nothing.
+	CacheBytes int64
+	// MaxChannel bounds the bytes of one channel. 0, and anything above it, is codec.MaxChannel (256 MiB).
+	MaxChannel int64
+	// Now is the clock; nil is time.Now.
+	Now func() time.Time
+}
+
+// Store is an open checkpoint store. Methods are safe for concurrent use.
+type Store struct {
+	be         backend.Backend
+	caps       backend.Caps
+	keys       *crypto.Keyring
+	sealer     *crypto.Sealer
+	z          *codec.Zstd
+	now        func() time.Time
+	maxChannel int64
+	cache      *cache
+	hub        *hub
+	batchSeed  [8]byte
+	batches    atomic.Uint64
+	savings    sync.Pool // of *saving
+
+	mu       sync.Mutex
+	closed   bool
+	users    map[userName]*user
+	threads  map[threadName]*thread
+	lineages map[Ref]*lineage
+}
+
+type userName struct{ tenant, name string }
+type threadName struct{ tenant, user, thread string }
+
+// user is what the engine derives once from a user's keys.
+type user struct {
+	userName
+	s          *Store
+	tok        crypto.Token
+	tenantTok  crypto.Token
+	keys       *crypto.UserKeys
+	commitKey  [32]byte
+	idKey      [32]byte
+	partKeyMAC [32]byte
+	blobKeyMAC [32]byte
+	dir        *crypto.Sealer // thread records
+	parts      *crypto.Sealer // parts and blobs
+	index      *crypto.Sealer // index entries
+
+	// sweep is held for reading between finding a part and committing a record that names it, and for writing
+	// while unreferenced parts are deleted.
+	sweep sync.RWMutex
+}
+
+// Open opens the store on b, which it owns from then on: Close closes it, and so does a failed Open.
+func Open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
+	s, err := open(ctx, b, o)
+	if err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return s, nil
+}
+
+func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
+	if o.Keystore == nil {
+		return nil, fmt.Errorf("opening store: %w: no keystore", ErrInvalid)
+	}
+	s := &Store{be: b, caps: b.Caps(), now: o.Now, maxChannel: o.MaxChannel, z: codec.NewZstd(),
+		users: map[userName]*user{}, threads: map[threadName]*thread{}, lineages: map[Ref]*lineage{}}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.maxChannel <= 0 || s.maxChannel > codec.MaxChannel {
+		s.maxChannel = codec.MaxChannel
+	}
+	if o.CacheBytes == 0 {
+		o.CacheBytes = DefaultCacheBytes
+	}
+	s.cache = newCache(o.CacheBytes)
+	s.hub = newHub()
+	rand.Read(s.batchSeed[:])
+	key := keyPrefix(zeroToken, zeroToken, 0, kindStore)
+	have, err := b.Get(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("opening store: %w", err)
+	}
+	fresh := have[0].Version == ""
+	if s.keys, err = crypto.OpenKeyring(ctx, o.Root, o.Keystore, o.Create && fresh); err != nil {
+		return nil, fmt.Errorf("opening keystore: %w", err)
+	}
+	s.sealer = s.keys.StoreSealer()
+	if fresh {
+		return s, s.create(ctx, key, o.Create)
+	}
+	plain, err := s.sealer.Open(nil, kindStore, key, have[0].Value)
+	if err != nil {
+		if errors.Is(err, crypto.ErrNewerFormat) {
+			return nil, fmt.Errorf("opening store: %w", ErrNewerFormat)
+		}
+		return nil, fmt.Errorf("opening store: the keystore does not belong to this data: %w", crypto.ErrWrongKey)
+	}
+	info, err := codec.ParseStoreInfo(plain)
+	if err != nil || info.ID != s.keys.StoreID() {
+		return nil, fmt.Errorf("opening store: %w", corrupt("store record", "does not parse", err))
+	}
+	return s, nil
+}
+
+func (s *Store) create(ctx context.Context, key []byte, allowed bool) error {
+	first, _, err := s.be.Scan(ctx, backend.Range{Limit: 1, KeysOnly: true})
+	if err != nil {
+		return fmt.Errorf("opening store: %w", err)
+	}
+	if len(first) > 0 {
+		return fmt.Errorf("opening store: %w", corrupt("store record", "missing from a store that has data", nil))
+	}
+	if !allowed {
+		return fmt.Errorf("opening store: %w: there is no store here", ErrNotFound)
+	}
+	info := codec.StoreInfo{ID: s.keys.StoreID(), Created: s.now().UnixMilli()}
+	value, err := s.sealer.Seal(nil, kindStore, key, codec.AppendStoreInfo(nil, &info))
+	if err != nil {
+		return fmt.Errorf("creating store: %w", err)
+	}
+	return s.commit(ctx, []backend.Mut{{Key: key, Value: value, Version: versionOne}}, []backend.Cond{{Key: key}})
+}
+
+// Close waits for running saves, closes the backend and forgets the keys. Operations after it return ErrClosed.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	s.mu.Unlock()
+	s.hub.close()
+	err := s.be.Close()
+	s.keys.Close()
+	return err
+}
+
+// commit commits a batch of the engine's that is not a save.
+func (s *Store) commit(ctx context.Context, muts []backend.Mut, conds []backend.Cond) error {
+	return s.be.Commit(ctx, backend.Batch{ID: s.newBatchID(), Muts: muts, Conds: conds})
+}
+
+// commitAll commits independent mutations in batches within the portable floor.
+func (s *Store) commitAll(ctx context.Context, muts []backend.Mut) error {
+	for len(muts) > 0 {
+		n, size := 0, 0
+		for n < len(muts) && n < backend.MaxBatchKeys {
+			size += mutSize(&muts[n])
+			if n > 0 && size > backend.MaxBatchBytes {
+				break
+			}
+			n++
+		}
+		if err := s.commit(ctx, muts[:n], nil); err != nil {
+			return err
+		}
+		muts = muts[n:]
+	}
+	return nil
+}
+
+func mutSize(m *backend.Mut) int { return len(m.Key) + len(m.Value) + len(m.Version) }
+
+// scan yields all entries of a range, page by page.
+func (s *Store) scan(ctx context.Context, r backend.Range, yield func(backend.Entry) error) error {
+	for {
+		page, next, err := s.be.Scan(ctx, r)
+		if err != nil {
+			return err
+		}
+		for _, e := range page {
+			if err := yield(e); err != nil {
+				return err
+			}
+		}
+		if next == nil {
+			return nil
+		}
+		if r.Reverse {
+			r.End = next
+		} else {
+			r.Start = next
+		}
+	}
+}
+
+// user returns the user; without create one that was never written to is ErrNotFound.
+func (s *Store) user(ctx context.Context, name userName, create bool) (*user, error) {
+	s.mu.Lock()
+	u, closed := s.users[name], s.closed
+	s.mu.Unlock()
+	if closed {
+		return nil, ErrClosed
+	}
+	if u != nil {
+		return u, nil
+	}
+	keys, err := s.keys.User(ctx, name.tenant, name.name, create)
+	if errors.Is(err, crypto.ErrNotFound) {
+		return nil, fmt.Errorf("user %q of tenant %q: %w", name.name, name.tenant, ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading keys of user %q: %w", name.name, err)
+	}
+	u = &user{userName: name, s: s, tok: keys.Token(), tenantTok: s.keys.TenantToken(name.tenant), keys: keys,
+		commitKey: keys.Derive("commit"), idKey: keys.Derive("id"), partKeyMAC: keys.Derive("part"), blobKeyMAC: keys.Derive("blob")}
+	for _, d := range []struct {
+		sealer  **crypto.Sealer
+		purpose string
+	}{{&u.dir, "directory"}, {&u.parts, "parts"}, {&u.index, "index"}} {
+		if *d.sealer, err = keys.Sealer(d.purpose); err != nil {
+			return nil, fmt.Errorf("deriving keys of user %q: %w", name.name, err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have := s.users[name]; have != nil {
+		return have, nil
+	}
+	s.users[name] = u
+	return u, nil
+}
+
+func checkName(what, name string, emptyAllowed bool) error {
+	switch {
+	case name == "" && !emptyAllowed:
+		return fmt.Errorf("%w: %s is empty", ErrInvalid, what)
+	case len(name) > codec.MaxName:
+		return fmt.Errorf("%w: %s is %d bytes, at most %d are allowed", ErrInvalid, what, len(name), codec.MaxName)
+	case !utf8.ValidString(name):
+		return fmt.Errorf("%w: %s is not UTF-8", ErrInvalid, what)
+	}
+	return nil
+}
+
+func (r Ref) check() error {
+	return errors.Join(checkName("tenant", r.Tenant, false), checkName("user", r.User, false),
+		checkName("thread", r.Thread, false), checkName("namespace", r.Namespace, true))
+}

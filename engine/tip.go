@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"bytes"
+	"container/list"
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/crypto"
+)
+
+// tip is a checkpoint with its whole state in memory. A save changes its parent's tip in place into its own, so that a
+// save after a save reads nothing and copies only what changed.
+type tip struct {
+	l      *lineage
+	seq    uint64
+	id     string
+	rec    header
+	hash   [32]byte
+	attrs  chanState
+	meta   *codec.Attrs // what attrs holds; shared, never modified
+	chans  []chanState  // as meta.Channels
+	stored int64        // bytes of the record
+
+	cached *list.Element // guarded by the cache's lock
+	size   int64
+}
+
+// header is what a record says besides its channels.
+type header struct {
+	parent     string // id, "" if there is none or if nothing is left of the parent
+	dangling   string // the parent's id if there is no such checkpoint
+	parentSeq  uint64
+	parentHash [32]byte
+	time       int64
+	step       int64
+	status     string
+	schema     uint64
+}
+
+// chanState is the value of a channel and how it is stored.
+type chanState struct {
+	number uint64
+	value  []byte
+	chunks crypto.Chunks
+	commit [32]byte
+	index  codec.Index
+
+	// path lists the records that a restore of the value reads, the one that holds it first, and cost is their
+	// size with their parts.
+	path codec.Path
+	cost int64
+
+	// floor is a lower bound for the size of a full encoding: that of the last one made, less what was removed since.
+	floor int64
+
+	// far is a record on path whose value has farLen bytes, of which value still begins with the first farPrefix
+	// and ends with the last farSuffix; farCost is the cost of the path from it on.
+	far                          uint64
+	farLen, farPrefix, farSuffix int
+	farCost                      int64
+}
+
+func (c *chanState) memory() int64 {
+	return int64(cap(c.value)+c.chunks.Bytes()+c.index.Bytes()) + 200
+}
+
+func (t *tip) memory() int64 {
+	n := t.attrs.memory() + 400
+	for i := range t.chans {
+		n += t.chans[i].memory()
+	}
+	return n
+}
+
+// version is what callers name the value of a channel by.
+func (l *lineage) version(c *chanState) Version {
+	return Version(uint64(l.epoch)<<40 | c.path[0].Last)
+}
+
+// splice replaces what stands between the first prefix and last suffix bytes of the value, in place.
+func (c *chanState) splice(prefix, suffix int, insert []byte) {
+	old, n := len(c.value), prefix+len(insert)+suffix
+	if n > cap(c.value) {
+		grown := make([]byte, n, n+n/8)
+		copy(grown, c.value[:prefix])
+		copy(grown[n-suffix:], c.value[old-suffix:])
+		c.value = grown
+	} else {
+		v := c.value[:max(n, old)]
+		if n != old {
+			copy(v[n-suffix:n], v[old-suffix:old])
+		}
+		c.value = v[:n]
+	}
+	copy(c.value[prefix:], insert)
+	c.chunks.Splice(c.value, prefix, suffix)
+	c.index.Changed(prefix)
+	c.floor = max(0, c.floor-int64(old-prefix-suffix))
+	c.farPrefix = min(c.farPrefix, prefix)
+	c.farSuffix = min(c.farSuffix, suffix)
+}
+
+// isFar makes the record that was just written the one to consolidate against.
+func (c *chanState) isFar(seq uint64) {
+	c.far, c.farLen, c.farPrefix, c.farSuffix, c.farCost = seq, len(c.value), len(c.value), len(c.value), c.cost
+}
+
+// hashOf is the hash of a checkpoint, docs/format.md §10. buf is scratch.
+func hashOf(buf []byte, id string, seq uint64, h *header, attrs [32]byte, chans []chanState) ([]byte, [32]byte) {
+	lp := func(s string) {
+		buf = append(binary.BigEndian.AppendUint64(buf, uint64(len(s))), s...)
+	}
+	u64 := func(v uint64) { buf = binary.BigEndian.AppendUint64(buf, v) }
+	buf = append(buf[:0], "ckptd/hash/1"...)
+	lp(id)
+	lp(h.dangling)
+	buf = append(buf, h.parentHash[:]...)
+	u64(seq)
+	u64(uint64(h.time))
+	u64(uint64(h.step))
+	lp(h.status)
+	u64(h.schema)
+	buf = append(buf, attrs[:]...)
+	u64(uint64(len(chans)))
+	for i := range chans {
+		u64(chans[i].number)
+		buf = append(buf, chans[i].commit[:]...)
+	}
+	return buf, sha256.Sum256(buf)
+}
+
+// checkpoint is what callers see of t, with the values of the channels that want names: nil for none, all for
+// every one.
+func (t *tip) checkpoint(want func(name string) bool) *Checkpoint {
+	cp := newCheckpoint(t.l, t.seq, t.id, &t.rec, t.meta)
+	cp.Hash = t.hash
+	cp.Cost.Stored = t.stored
+	for i := range t.chans {
+		c, info := &t.chans[i], &t.meta.Channels[i]
+		ch := Channel{Name: info.Name, Type: info.Type, Version: t.l.version(c), Size: int64(len(c.value))}
+		if want != nil && want(info.Name) {
+			ch.Data = append(make([]byte, 0, len(c.value)), c.value...)
+		}
+		cp.Cost.State += ch.Size
+		cp.Cost.Depth = max(cp.Cost.Depth, int(c.path.Len()))
+		cp.Cost.Full = cp.Cost.Full || c.path[0].Last == t.seq && c.path.Len() == 1
+		cp.Channels = append(cp.Channels, ch)
+	}
+	sortChannels(cp.Channels)
+	return cp
+}
+
+func sortChannels(chs []Channel) {
+	slices.SortFunc(chs, func(a, b Channel) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// newCheckpoint fills in all but the channels, the hash and the cost.
+func newCheckpoint(l *lineage, seq uint64, id string, h *header, meta *codec.Attrs) *Checkpoint {
+	cp := &Checkpoint{
+		Ref: l.ref, Generation: l.th.rec.Generation, ID: id, Seq: seq, Parent: h.parent, ParentSeq: h.parentSeq,
+		Branch: meta.Branch, Time: time.UnixMilli(h.time).UTC(), Step: h.step, Status: h.status, SchemaVersion: h.schema,
+		RunID: meta.RunID, Labels: maps.Clone(meta.Labels), Meta: bytes.Clone(meta.Meta),
+	}
+	for _, b := range meta.Blobs {
+		cp.Blobs = append(cp.Blobs, BlobID(b))
+	}
+	if n := len(meta.Channels); n > 0 {
+		cp.Channels = make([]Channel, 0, n)
+	}
+	return cp
+}

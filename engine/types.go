@@ -1,0 +1,213 @@
+package engine
+
+import (
+	"encoding/hex"
+	"fmt"
+	"time"
+)
+
+// Ref names a lineage: a thread of a user of a tenant, and in it a namespace. The unnamed namespace is the thread's
+// own; others hold sub-lineages, such as the subgraphs of a graph.
+type Ref struct {
+	Tenant, User, Thread string
+	Namespace            string
+}
+
+// Well-known statuses. Any other UTF-8 string of at most MaxName bytes is a status too.
+const (
+	StatusRunning     = "running"
+	StatusSucceeded   = "succeeded"
+	StatusFailed      = "failed"
+	StatusInterrupted = "interrupted"
+	StatusCancelled   = "cancelled"
+	StatusWaiting     = "waiting"
+)
+
+// Version names the bytes of a channel as the engine issued it with a checkpoint. A splice names its base by it.
+// The zero Version names nothing.
+type Version uint64
+
+// BlobID is the digest that names a blob: a keyed hash of its content, the same for the same content of one user.
+type BlobID [32]byte
+
+// String returns the digest in hexadecimal.
+func (id BlobID) String() string { return hex.EncodeToString(id[:]) }
+
+// ParseBlobID is the inverse of String.
+func ParseBlobID(s string) (BlobID, error) {
+	var id BlobID
+	if b, err := hex.DecodeString(s); err != nil || len(b) != len(id) {
+		return id, fmt.Errorf("parsing blob id %q: want %d hexadecimal digits", s, 2*len(id))
+	} else {
+		copy(id[:], b)
+	}
+	return id, nil
+}
+
+// Checkpoint is an immutable version of a thread's state. All of it belongs to the caller.
+type Checkpoint struct {
+	Ref        Ref
+	Generation uint64 // of the thread, counts its deletions; starts at 1
+
+	ID        string
+	Parent    string // id of the parent, "" for a root
+	Seq       uint64 // counts the saves of the lineage over all its branches, from 1
+	ParentSeq uint64 // 0 for a root or a dangling parent
+	Branch    string // the named branch it was saved on, "" for none
+
+	Time          time.Time // of the save, by the engine's clock, in milliseconds; never decreases along a lineage
+	Step          int64
+	Status        string
+	SchemaVersion uint64
+	RunID         string
+	Labels        map[string]string // nil when there are none
+	Meta          []byte            // JSON, nil when there is none
+	Blobs         []BlobID          // blobs that this checkpoint keeps alive
+
+	// Channels in order of name. Data is nil unless the load asked for it.
+	Channels []Channel
+
+	// Hash covers all of the above (by commitments to the channels' bytes) and the hash of the parent.
+	Hash [32]byte
+
+	// Cost is what the record of this checkpoint takes, known after a save and after a load.
+	Cost Cost
+}
+
+// Channel returns the channel of that name.
+func (c *Checkpoint) Channel(name string) (Channel, bool) {
+	for _, ch := range c.Channels {
+		if ch.Name == name {
+			return ch, true
+		}
+	}
+	return Channel{}, false
+}
+
+// Channel is a named part of a state.
+type Channel struct {
+	Name    string
+	Type    string // type tag of Data: "json", "msgpack", "bytes", …
+	Version Version
+	Size    int64 // bytes of Data, also when Data was not loaded
+	Data    []byte
+}
+
+// Cost tells what a checkpoint takes on disk and what reading it takes.
+type Cost struct {
+	State  int64 // bytes of all channels
+	Stored int64 // bytes of the sealed record, and of parts newly stored with it
+	Depth  int   // records that a restore of all channels reads
+	Full   bool  // some channel was stored without a base
+}
+
+// Draft is a checkpoint to be saved. The zero value of each field is a valid choice. The engine does not modify what
+// the draft points to and keeps none of it after Save returns.
+type Draft struct {
+	// ID of the checkpoint; "" lets the engine make a UUIDv7. Saving an ID again with the same content is
+	// acknowledged as the first time; with other content it replaces the checkpoint.
+	ID string
+
+	// Parent is the id of the parent; "" is the head: of Branch if that is named and exists, else of the
+	// lineage. A parent that is not the head forks. Root asks for no parent at all.
+	Parent string
+	Root   bool
+	// AllowDangling accepts a Parent that does not exist; without it that is ErrUnknownParent.
+	AllowDangling bool
+
+	// Branch is a named head to extend; it is created if it does not exist.
+	Branch string
+
+	// Expect makes the save conditional on the head of the lineage; see ExpectHead. The zero value appends.
+	Expect Expect
+	// Generation, when not 0, must be the thread's: a late save of a deleted thread gets ErrGeneration.
+	Generation uint64
+
+	Step          int64
+	Status        string // "" is StatusRunning
+	SchemaVersion uint64
+
+	// RunID, Labels, Meta and Blobs describe the checkpoint. With Keep, those that are "" or nil are kept from
+	// the parent (an empty, non-nil value clears).
+	RunID  string
+	Labels map[string]string
+	Meta   []byte
+	Blobs  []BlobID
+
+	// Channels are the whole state or, with Keep, the changes to the parent's.
+	Channels []Change
+	// Keep keeps the parent's channels that Channels does not name.
+	Keep bool
+
+	// TTL, when positive, lets the thread expire that long after its last save. Negative clears it.
+	TTL time.Duration
+}
+
+// Change sets one channel. With Base it is a splice: Data replaces what stands between the first Prefix and the last
+// Suffix bytes of the parent's channel, which must have the version Base (else a *NeedFullError).
+type Change struct {
+	Name, Type     string // an empty Type is "bytes", or the parent's type in a splice
+	Data           []byte
+	Base           Version
+	Prefix, Suffix int
+	Remove         bool // with Keep: the channel is dropped
+}
+
+// Expect is a condition on the head of the lineage. The zero value is no condition.
+type Expect struct {
+	seq uint64
+	set bool
+}
+
+// ExpectHead makes a save fail with a *ConflictError unless the newest checkpoint of the lineage has this seq; 0 means
+// that there must be none yet.
+func ExpectHead(seq uint64) Expect { return Expect{seq: seq, set: true} }
+
+// Which names a checkpoint of a lineage. The zero value is Latest.
+type Which struct {
+	kind whichKind
+	id   string
+	seq  uint64
+}
+
+type whichKind uint8
+
+const (
+	latest whichKind = iota
+	latestByID
+	atID
+	atSeq
+	beforeID
+	latestOfRun
+	headOf
+)
+
+// Latest is the newest checkpoint, by seq.
+var Latest = Which{}
+
+// LatestByID is the checkpoint with the greatest id, for callers whose ids are ordered UUIDs.
+func LatestByID() Which { return Which{kind: latestByID} }
+
+// At is the checkpoint with an id.
+func At(id string) Which { return Which{kind: atID, id: id} }
+
+// AtSeq is the checkpoint with a seq.
+func AtSeq(seq uint64) Which { return Which{kind: atSeq, seq: seq} }
+
+// Before is the newest checkpoint before the one with this id: the one with the greatest smaller id where ids are
+// UUIDs (the checkpoint itself need not exist), else the one saved before it.
+func Before(id string) Which { return Which{kind: beforeID, id: id} }
+
+// LatestOfRun is the newest checkpoint with a run id.
+func LatestOfRun(runID string) Which { return Which{kind: latestOfRun, id: runID} }
+
+// HeadOf is the head of a named branch.
+func HeadOf(branch string) Which { return Which{kind: headOf, id: branch} }
+
+// LoadOptions choose how much of a checkpoint is read.
+type LoadOptions struct {
+	// HeadersOnly leaves every Channel.Data nil and reads one record.
+	HeadersOnly bool
+	// Channels, when not nil, are the only ones whose Data is read.
+	Channels []string
+}
