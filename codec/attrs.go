@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"maps"
 	"slices"
-	"unicode/utf8"
 )
 
 // ChannelInfo names a channel of a state.
@@ -81,14 +80,14 @@ func ParseAttrs(b []byte) (*Attrs, error) {
 	}
 	a.Branch = r.str("branch")
 	r.channels(a)
-	return a, r.done()
+	return finish(&r, a)
 }
 
 func (r *reader) channels(a *Attrs) {
 	names := map[string]bool{}
 	for i := range r.count("channels", MaxChannels) {
 		c := ChannelInfo{r.count("channel number", MaxSeq), r.str("channel"), r.str("type")}
-		if c.Number == 0 || i > 0 && c.Number <= a.Channels[i-1].Number || names[c.Name] || !utf8.ValidString(c.Name) {
+		if c.Number == 0 || i > 0 && c.Number <= a.Channels[i-1].Number || names[c.Name] {
 			r.fail("channels out of order")
 		}
 		if r.err != nil {

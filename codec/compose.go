@@ -1,16 +1,17 @@
 package codec
 
-import "container/heap"
+import "slices"
 
 // Compose builds the target of chain[0], where each delta stands on the target of the next and the last on full. It
 // follows every range of the target down the operation lists to the bytes that it comes from, and writes it once.
-// The result is appended to dst.
+// The result is appended to dst, which must share no memory with chain and full. Each delta must have been parsed for a
+// base of the length that the next one builds, and the last for len(full).
 func Compose(dst []byte, chain []Delta, full []byte) []byte {
 	if len(chain) == 0 {
 		return append(dst, full...)
 	}
 	start := len(dst)
-	dst = grow(dst, chain[0].Target)[:start+chain[0].Target]
+	dst = slices.Grow(dst, chain[0].Target)[:start+chain[0].Target]
 	c := composer{out: dst[start:]}
 	c.todo = spans{{0, 0, chain[0].Target}}
 	for i := range chain {
@@ -25,17 +26,39 @@ func Compose(dst []byte, chain []Delta, full []byte) []byte {
 // span says that out[dst:dst+n] is the current level's target[src:src+n].
 type span struct{ dst, src, n int }
 
-// spans is a heap, the span that ends last in the target on top.
+// spans is a heap, the span that ends last in the target on top. (container/heap would allocate for every span.)
 type spans []span
 
-func (h spans) Len() int           { return len(h) }
-func (h spans) Less(i, j int) bool { return h[i].src+h[i].n > h[j].src+h[j].n }
-func (h spans) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *spans) Push(x any)        { *h = append(*h, x.(span)) }
-func (h *spans) Pop() any {
-	s := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
-	return s
+func (s span) end() int { return s.src + s.n }
+
+func (h *spans) push(s span) {
+	q := append(*h, s)
+	i := len(q) - 1
+	for i > 0 && q[(i-1)/2].end() < s.end() {
+		q[i], i = q[(i-1)/2], (i-1)/2
+	}
+	q[i], *h = s, q
+}
+
+func (h *spans) pop() span {
+	q := *h
+	top, s := q[0], q[len(q)-1]
+	q = q[:len(q)-1]
+	*h = q
+	i := 0
+	for c := 1; c < len(q); c = 2*i + 1 {
+		if c+1 < len(q) && q[c+1].end() > q[c].end() {
+			c++
+		}
+		if q[c].end() <= s.end() {
+			break
+		}
+		q[i], i = q[c], c
+	}
+	if len(q) > 0 {
+		q[i] = s
+	}
+	return top
 }
 
 type composer struct {
@@ -55,15 +78,15 @@ func (c *composer) descend(d *Delta) {
 		prefix = d.Ops[0].Copied
 	}
 	c.at, c.lit, c.moved = c.at[:0], c.lit[:0], c.moved[:0]
-	for len(c.todo) > 0 && c.todo[0].src+c.todo[0].n > prefix {
-		s := heap.Pop(&c.todo).(span)
+	for len(c.todo) > 0 && c.todo[0].end() > prefix {
+		s := c.todo.pop()
 		if len(c.at) == 0 {
 			c.locate(d)
 		}
 		c.split(d, s)
 	}
 	for _, s := range c.moved {
-		heap.Push(&c.todo, s)
+		c.todo.push(s)
 	}
 }
 

@@ -55,7 +55,7 @@ type Op struct {
 // Index finds the 16-byte blocks of one value. It remembers places, not bytes: a place that no longer holds what was
 // indexed costs a missed copy, never a wrong one. The zero Index is empty. Not safe for concurrent use.
 type Index struct {
-	table []uint32 // place + 1 of a block, by hash of its bytes
+	table []uint32 // by hash of a block: 8 more bits of the hash, and 24 of the block's number + 1; 0 is none
 	upTo  int      // blocks before this place are in the table
 }
 
@@ -68,32 +68,50 @@ func (x *Index) Bytes() int { return 4 * cap(x.table) }
 // Changed tells x that value kept only its first prefix bytes.
 func (x *Index) Changed(prefix int) { x.upTo = min(x.upTo, prefix&^(blockLen-1)) }
 
-// Extend brings the blocks of value into the table that are not in it yet.
+// Extend brings the blocks of value into the table that are not in it yet. Of equal blocks the first stays: the nearer
+// the start of a value the longer a block stays where it is, and the fewer links of a chain a restore follows it down.
 func (x *Index) Extend(value []byte) {
 	if want := len(value) / blockLen; want > len(x.table) && len(x.table) < maxIndex {
 		x.table = make([]uint32, max(64, min(maxIndex, 1<<bits.Len(uint(want)))))
 		x.upTo = 0
 	}
 	for ; x.upTo+blockLen <= len(value); x.upTo += blockLen {
-		x.table[x.slot(value[x.upTo:])] = uint32(x.upTo) + 1
+		slot, tag := x.slot(value[x.upTo:])
+		if p := place(x.table[slot], tag, value, value[x.upTo:]); p < 0 || p > x.upTo {
+			x.table[slot] = tag<<24 | uint32(x.upTo/blockLen+1)
+		}
 	}
 }
 
-func (x *Index) slot(b []byte) uint64 {
+// slot is where the block at the front of b belongs, and its tag.
+func (x *Index) slot(b []byte) (slot uint64, tag uint32) {
+	b = b[:blockLen]
 	h := (binary.LittleEndian.Uint64(b) ^ binary.LittleEndian.Uint64(b[8:])*0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd
-	return h >> 40 & uint64(len(x.table)-1)
+	return h >> 32 & uint64(len(x.table)-1), uint32(h >> 56)
 }
 
-// find returns a copy of at least blockLen bytes out of base for the bytes of in around i, not reaching back before
-// from.
-func (x *Index) find(base, in []byte, from, i int) (at, n, src int) {
-	p := int(x.table[x.slot(in[i:])]) - 1
-	if p < 0 || p+blockLen > len(base) || !bytes.Equal(base[p:p+blockLen], in[i:i+blockLen]) {
-		return 0, 0, 0
+// place is where the entry e says that base has the block at the front of b, or -1 if it has not.
+func place(e, tag uint32, base, b []byte) int {
+	if e>>24 != tag {
+		return -1
 	}
-	n = blockLen + CommonPrefix(base[p+blockLen:], in[i+blockLen:])
-	back := CommonSuffix(base[:p], in[from:i])
-	return i - back, n + back, p - back
+	p := (int(e&(1<<24-1)) - 1) * blockLen
+	if p < 0 || p+blockLen > len(base) || !bytes.Equal(base[p:p+blockLen], b[:blockLen]) {
+		return -1
+	}
+	return p
+}
+
+// next finds the next block of base in b, at i or after. Where nothing matches it strides ever wider, so that bytes
+// without matches cost little. Without a match p is -1.
+func (x *Index) next(base, b []byte, i int) (at, p int) {
+	for from := i; i+blockLen <= len(b); i += 1 + (i-from)>>7 {
+		slot, tag := x.slot(b[i:])
+		if p := place(x.table[slot], tag, base, b[i:]); p >= 0 {
+			return i, p
+		}
+	}
+	return i, -1
 }
 
 // Differ encodes deltas. It holds buffers between calls and is not safe for concurrent use.
@@ -107,7 +125,8 @@ type Differ struct {
 func NewDiffer(z *Zstd) *Differ { return &Differ{z: z} }
 
 // AppendDelta appends the payload of a delta: the target is base with insert in place of what stands between its
-// first prefix and last suffix bytes. A nil idx looks for no copies in the middle; else idx must be base's.
+// first prefix and last suffix bytes, which must not overlap. A nil idx looks for no copies in the middle; an idx that
+// is not base's costs missed copies.
 func (d *Differ) AppendDelta(dst, base []byte, prefix, suffix int, insert []byte, idx *Index) []byte {
 	d.ops, d.literals = d.ops[:0], d.literals[:0]
 	lits := 0
@@ -142,19 +161,18 @@ func (d *Differ) AppendDelta(dst, base []byte, prefix, suffix int, insert []byte
 }
 
 // match appends the operations and literals for insert, and returns how many literals are left after the last copy.
-// Where nothing matches it strides ever wider, so that bytes without matches cost little.
 func (d *Differ) match(base, insert []byte, idx *Index) int {
 	from := 0
-	for i := 0; i+blockLen <= len(insert); {
-		at, n, src := idx.find(base, insert, from, i)
-		if n == 0 {
-			i += 1 + (i-from)>>7
-			continue
+	for {
+		i, p := idx.next(base, insert, from)
+		if p < 0 {
+			break
 		}
-		d.literals = append(d.literals, insert[from:at]...)
-		d.ops = append(d.ops, Op{at - from, n, src})
-		from = at + n
-		i = from
+		back := CommonSuffix(base[:p], insert[from:i])
+		n := blockLen + CommonPrefix(base[p+blockLen:], insert[i+blockLen:])
+		d.literals = append(d.literals, insert[from:i-back]...)
+		d.ops = append(d.ops, Op{i - back - from, back + n, p - back})
+		from = i + n
 	}
 	d.literals = append(d.literals, insert[from:]...)
 	return len(insert) - from
@@ -182,9 +200,13 @@ func (d *Delta) Bounds(baseLen int) (prefix, suffix int) {
 	return prefix, suffix
 }
 
-// ParseDelta decodes the payload of a delta that builds target bytes out of a base of baseLen bytes. The literals are
-// appended to scratch, so Delta.Literals aliases it.
+// ParseDelta decodes the payload of a delta that builds target bytes out of a base of baseLen bytes. Delta.Ops and
+// Delta.Literals lie in what ops and scratch have free after their length, if that is room enough. The copies are within
+// baseLen, so the delta must meet no shorter base.
 func (z *Zstd) ParseDelta(payload []byte, target, baseLen int, ops []Op, scratch []byte) (Delta, error) {
+	if target < 0 || target > MaxChannel || baseLen < 0 || baseLen > MaxChannel {
+		return Delta{}, malformed("delta of %d bytes on %d, at most %d are allowed", target, baseLen, MaxChannel)
+	}
 	r := reader{b: payload}
 	n := r.count("operations", uint64(target/8+64))
 	built, lits, end := 0, 0, 0
@@ -229,7 +251,7 @@ func (z *Zstd) ParseDelta(payload []byte, target, baseLen int, ops []Op, scratch
 }
 
 // Builds reports whether d builds exactly base with insert between its first prefix and last suffix bytes, without
-// building more than it has to look at.
+// building more than it has to look at. d must have been parsed for a base of len(base).
 func (d *Delta) Builds(base []byte, prefix, suffix int, insert []byte) bool {
 	if d.Target != prefix+len(insert)+suffix {
 		return false

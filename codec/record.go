@@ -93,7 +93,10 @@ const (
 	Full                // by itself
 )
 
-const inParts = 4
+const (
+	inParts  = 4
+	minEntry = 5 // bytes of the shortest entry, a keep with a path of one record
+)
 
 // PartID names a part.
 type PartID [16]byte
@@ -163,7 +166,9 @@ func (rec *Record) flags() (f uint64) {
 	return f
 }
 
-// AppendRecord appends the plaintext of the record at seq (docs/format.md §5).
+// AppendRecord appends the plaintext of the record at seq (docs/format.md §5). Whoever fills rec answers for what
+// ParseRecord refuses: a Status, Entries that increase and begin with number 0, a Path below seq wherever the mode has
+// one, a Time of 0 to MaxTime, lengths within their limits.
 func AppendRecord(dst []byte, seq uint64, rec *Record) []byte {
 	dst = binary.AppendUvarint(dst, rec.flags())
 	dst = appendTime(dst, rec.Time)
@@ -205,7 +210,7 @@ func AppendRecord(dst []byte, seq uint64, rec *Record) []byte {
 func appendEntry(dst []byte, seq, next uint64, e *Entry) []byte {
 	dst = binary.AppendUvarint(dst, e.Number-next)
 	mode := byte(e.Mode)
-	if e.Parts != nil {
+	if len(e.Parts) > 0 {
 		mode |= inParts
 	}
 	dst = append(dst, mode)
@@ -221,7 +226,7 @@ func appendEntry(dst []byte, seq, next uint64, e *Entry) []byte {
 }
 
 func appendPayload(dst, payload []byte, partBytes uint64, parts []PartID) []byte {
-	if parts == nil {
+	if len(parts) == 0 {
 		return appendBytes(dst, payload)
 	}
 	dst = binary.AppendUvarint(dst, partBytes)
@@ -267,8 +272,8 @@ func ParseRecord(b []byte, seq uint64) (*Record, error) {
 		rec.Submitted = r.hash()
 	}
 	n := r.count("entries", MaxChannels+1)
-	if n == 0 || n > uint64(len(r.b)) {
-		r.fail("%d entries", n)
+	if n == 0 || n > uint64(len(r.b))/minEntry {
+		r.fail("%d entries in %d bytes", n, len(r.b))
 		return nil, r.err
 	}
 	rec.Entries = make([]Entry, n)
@@ -280,10 +285,7 @@ func ParseRecord(b []byte, seq uint64) (*Record, error) {
 	if rec.Entries[0].Number != 0 {
 		r.fail("no attributes")
 	}
-	if err := r.done(); err != nil {
-		return nil, err
-	}
-	return rec, nil
+	return finish(&r, rec)
 }
 
 func (r *reader) nonEmpty(what string) string {
@@ -320,7 +322,9 @@ func (r *reader) status() string {
 }
 
 func (r *reader) entry(seq, next uint64) (e Entry) {
-	e.Number = next + r.count("channel number", MaxSeq)
+	if e.Number = next + r.count("channel number", MaxSeq); e.Number > MaxSeq {
+		r.fail("channel number is %d, at most %d are allowed", e.Number, MaxSeq)
+	}
 	mode := r.byte()
 	e.Mode = Mode(mode &^ inParts)
 	if e.Mode > Full || mode == inParts {
@@ -342,7 +346,9 @@ func (r *reader) entry(seq, next uint64) (e Entry) {
 
 func (r *reader) payload(parts bool) (inline []byte, size uint64, ids []PartID) {
 	if !parts {
-		return r.bytes("payload", MaxChannel+MaxInline), 0, nil
+		inline = r.bytes("payload", uint64(MaxInline-r.inline))
+		r.inline += len(inline)
+		return inline, 0, nil
 	}
 	size = r.count("payload", MaxChannel+MaxPart)
 	n := r.count("parts", maxParts)

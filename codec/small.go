@@ -9,20 +9,25 @@ type Stub struct {
 	Count     uint64
 	FirstDist uint64 // seq of the stub − seq of the first
 	Hash      [32]byte
+	ID        string // of the last
 }
 
 func AppendStub(dst []byte, s *Stub) []byte {
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, s.Count), s.FirstDist)
-	return append(dst, s.Hash[:]...)
+	return appendString(append(dst, s.Hash[:]...), s.ID)
 }
 
 func ParseStub(b []byte, seq uint64) (*Stub, error) {
 	r := reader{b: b}
-	s := &Stub{r.uvarint(), r.count("distance", seq-1), r.hash()}
+	if seq == 0 || seq > MaxSeq {
+		r.fail("stub at seq %d", seq)
+		return nil, r.err
+	}
+	s := &Stub{r.uvarint(), r.count("distance", seq-1), r.hash(), r.nonEmpty("id")}
 	if s.Count == 0 || s.Count > s.FirstDist+1 {
 		r.fail("%d records in a run of %d", s.Count, s.FirstDist+1)
 	}
-	return s, r.done()
+	return finish(&r, s)
 }
 
 // AppendPart appends a part created in an hour since 1970.
@@ -33,8 +38,8 @@ func AppendPart(dst []byte, hour uint64, data []byte) []byte {
 // ParsePart returns the data of a part, which aliases b.
 func ParsePart(b []byte) (hour uint64, data []byte, err error) {
 	r := reader{b: b}
-	hour = r.uvarint()
-	if r.err == nil && len(r.b) > MaxPart {
+	hour = r.count("hour", maxHour)
+	if len(r.b) > MaxPart {
 		r.fail("part of %d bytes", len(r.b))
 	}
 	return hour, r.b, r.err
@@ -61,7 +66,7 @@ func AppendBlob(dst []byte, m *Blob) []byte {
 
 func ParseBlob(b []byte) (*Blob, error) {
 	r := reader{b: b}
-	m := &Blob{Hour: r.uvarint(), Size: r.uvarint()}
+	m := &Blob{Hour: r.count("hour", maxHour), Size: r.uvarint()}
 	n := r.count("parts", MaxBlobParts)
 	if n*16 != uint64(len(r.b)) || m.Size > n*MaxPart || n > 0 && m.Size <= (n-1)*MaxPart {
 		r.fail("%d parts for %d bytes", n, m.Size)
@@ -71,7 +76,7 @@ func ParseBlob(b []byte) (*Blob, error) {
 	for i := range m.Parts {
 		copy(m.Parts[i][:], r.take(16))
 	}
-	return m, r.done()
+	return finish(&r, m)
 }
 
 // IndexEntry is the value of an index entry.
@@ -87,7 +92,7 @@ func AppendIndexEntry(dst []byte, e IndexEntry) []byte {
 func ParseIndexEntry(b []byte) (IndexEntry, error) {
 	r := reader{b: b}
 	e := IndexEntry{r.time(), r.svarint()}
-	return e, r.done()
+	return finish(&r, e)
 }
 
 // StoreInfo is the record of a store.
@@ -106,8 +111,8 @@ func ParseStoreInfo(b []byte) (*StoreInfo, error) {
 	r.version()
 	s := &StoreInfo{}
 	copy(s.ID[:], r.take(16))
-	s.Created = int64(r.uvarint())
-	return s, r.done()
+	s.Created = r.millis("creation")
+	return finish(&r, s)
 }
 
 // Retention is what a tenant keeps of its threads.
@@ -125,8 +130,8 @@ func AppendRetention(dst []byte, p *Retention) []byte {
 func ParseRetention(b []byte) (*Retention, error) {
 	r := reader{b: b}
 	r.version()
-	p := &Retention{KeepLast: r.uvarint(), OlderThan: r.uvarint(), KeepLabelled: r.bool()}
-	return p, r.done()
+	p := &Retention{KeepLast: r.uvarint(), OlderThan: r.count("age", MaxTime), KeepLabelled: r.bool()}
+	return finish(&r, p)
 }
 
 // Thread is the record of a thread.
@@ -154,8 +159,8 @@ func ParseThread(b []byte) (*Thread, error) {
 	r := reader{b: b}
 	r.version()
 	t := &Thread{ID: r.nonEmpty("thread id"), Epoch: r.count("epoch", 1<<32-1), Generation: r.uvarint(), Deleted: r.bool()}
-	t.Created, t.TTL, t.Expires = int64(r.uvarint()), int64(r.uvarint()), int64(r.uvarint())
-	return t, r.done()
+	t.Created, t.TTL, t.Expires = r.millis("creation"), r.millis("time to live"), r.millis("expiry")
+	return finish(&r, t)
 }
 
 // IDEntry finds the checkpoint of a caller's id.
@@ -171,8 +176,8 @@ func AppendIDEntry(dst []byte, e *IDEntry) []byte {
 func ParseIDEntry(b []byte) (*IDEntry, error) {
 	r := reader{b: b}
 	r.version()
-	e := &IDEntry{r.count("seq", MaxSeq), r.nonEmpty("id")}
-	return e, r.done()
+	e := &IDEntry{r.seq(), r.nonEmpty("id")}
+	return finish(&r, e)
 }
 
 // Branch is a named head.
@@ -188,8 +193,8 @@ func AppendBranch(dst []byte, h *Branch) []byte {
 func ParseBranch(b []byte) (*Branch, error) {
 	r := reader{b: b}
 	r.version()
-	h := &Branch{r.nonEmpty("branch"), r.count("seq", MaxSeq)}
-	return h, r.done()
+	h := &Branch{r.nonEmpty("branch"), r.seq()}
+	return finish(&r, h)
 }
 
 // Write is one result of a task.
@@ -222,7 +227,7 @@ func AppendWrites(dst []byte, w *Writes) []byte {
 		dst = binary.AppendVarint(dst, v.Index)
 		dst = appendString(appendString(dst, v.Channel), v.Type)
 		dst = binary.AppendUvarint(dst, v.Size)
-		dst = append(dst, boolByte(v.Parts != nil))
+		dst = append(dst, boolByte(len(v.Parts) > 0))
 		dst = appendPayload(dst, v.Payload, v.PartBytes, v.Parts)
 	}
 	return dst
@@ -244,7 +249,7 @@ func ParseWrites(b []byte) (*Writes, error) {
 		}
 		w.Writes = append(w.Writes, v)
 	}
-	return w, r.done()
+	return finish(&r, w)
 }
 
 // AppendName appends the record of a namespace.
@@ -257,7 +262,7 @@ func ParseName(b []byte) (string, error) {
 	r := reader{b: b}
 	r.version()
 	s := r.nonEmpty("name")
-	return s, r.done()
+	return finish(&r, s)
 }
 
 func (r *reader) bool() bool {

@@ -33,13 +33,17 @@ const (
 	MaxInline   = 64 << 10
 	MaxPath     = 256
 	MaxSeq      = 1<<31 - 1
-	maxParts    = MaxChannel/MaxPart + 1
+	MaxTime     = 1<<48 - 1 // milliseconds, what 6 bytes hold: the year 10889
+
+	maxHour  = MaxTime / (60 * 60 * 1000)
+	maxParts = MaxChannel/MaxPart + 1
 )
 
 // reader reads fields from b. The first failure sticks, and all later reads return zero values.
 type reader struct {
-	b   []byte
-	err error
+	b      []byte
+	err    error
+	inline int // bytes of the payloads read so far
 }
 
 func (r *reader) fail(format string, args ...any) {
@@ -96,6 +100,7 @@ func (r *reader) bytes(what string, most uint64) []byte {
 	return r.take(r.count(what, most))
 }
 
+// str reads a string of at most MaxName bytes.
 func (r *reader) str(what string) string {
 	p := r.bytes(what, MaxName)
 	if !utf8.Valid(p) {
@@ -125,6 +130,15 @@ func (r *reader) done() error {
 	return r.err
 }
 
+// finish returns v if nothing failed and nothing is left over.
+func finish[T any](r *reader, v T) (T, error) {
+	if err := r.done(); err != nil {
+		var none T
+		return none, err
+	}
+	return v, nil
+}
+
 const recordVersion = 1
 
 func appendBytes(dst, p []byte) []byte {
@@ -139,6 +153,18 @@ func appendTime(dst []byte, ms int64) []byte {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], uint64(ms))
 	return append(dst, b[2:]...)
+}
+
+// millis reads a time or a duration in milliseconds.
+func (r *reader) millis(what string) int64 { return int64(r.count(what, MaxTime)) }
+
+// seq reads the seq of a record; the first is 1.
+func (r *reader) seq() uint64 {
+	v := r.count("seq", MaxSeq)
+	if v == 0 {
+		r.fail("seq is 0")
+	}
+	return v
 }
 
 func (r *reader) time() int64 {

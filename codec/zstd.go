@@ -1,8 +1,10 @@
 package codec
 
 import (
+	"bytes"
 	"encoding/binary"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
@@ -11,6 +13,9 @@ import (
 // smallBlock is the size up to which blocks take the faster of two levels: small blocks are the hot saves', where the
 // better level gains 2 % for twice the time; large ones are keyframes, written rarely.
 const smallBlock = 32 << 10
+
+// minCompressed is the length up to which a block is not worth the try: a frame takes 6 bytes for itself.
+const minCompressed = 16
 
 // Zstd compresses and restores blocks (docs/format.md §6). Safe for concurrent use.
 type Zstd struct {
@@ -25,7 +30,8 @@ func NewZstd() *Zstd {
 	n := runtime.GOMAXPROCS(0)
 	encoder := func(level zstd.EncoderLevel) *zstd.Encoder {
 		e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(level), zstd.WithEncoderConcurrency(n),
-			zstd.WithEncoderCRC(false), zstd.WithAllLitEntropyCompression(true), zstd.WithLowerEncoderMem(true))
+			zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true),
+			zstd.WithAllLitEntropyCompression(true), zstd.WithLowerEncoderMem(true))
 		if err != nil {
 			panic(err) // the options are constants
 		}
@@ -50,7 +56,7 @@ var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 // AppendBlock appends raw as a block: compressed, or as it is when that is not smaller.
 func (z *Zstd) AppendBlock(dst, raw []byte) []byte {
 	head := uint64(len(raw)) << 1
-	if len(raw) > 16 { // a frame cannot be smaller
+	if len(raw) > minCompressed {
 		start := len(dst)
 		dst = binary.AppendUvarint(dst, head|codingZstd)
 		enc := z.small
@@ -68,10 +74,11 @@ func (z *Zstd) AppendBlock(dst, raw []byte) []byte {
 	return append(binary.AppendUvarint(dst, head|codingRaw), raw...)
 }
 
-// AppendRaw appends the raw bytes of block to dst. block must hold one block and no more, of at most most raw bytes.
+// AppendRaw appends the raw bytes of block to dst. block must hold one block and no more, of at most most raw bytes, and
+// never more than MaxChannel. After an error dst is as it was.
 func (z *Zstd) AppendRaw(dst, block []byte, most int) ([]byte, error) {
 	r := reader{b: block}
-	head := r.count("block length", uint64(most)<<1|1)
+	head := r.count("block length", uint64(max(0, min(most, MaxChannel)))<<1|1)
 	if r.err != nil {
 		return dst, r.err
 	}
@@ -82,20 +89,73 @@ func (z *Zstd) AppendRaw(dst, block []byte, most int) ([]byte, error) {
 		}
 		return append(dst, r.b...), nil
 	}
-	if len(r.b)+len(zstdMagic) < 9 || len(r.b) >= n {
+	if len(r.b) >= n {
 		return dst, malformed("compressed block of %d bytes for %d", len(r.b), n)
+	}
+	if err := checkFrame(r.b, n); err != nil {
+		return dst, err
 	}
 	return z.appendFrame(dst, r.b, n)
 }
 
-// appendFrame restores a frame that lacks its magic number to exactly n bytes.
-func (z *Zstd) appendFrame(dst, frame []byte, n int) ([]byte, error) {
-	// Reserved bit, checksum and dictionary are never written (RFC 8878, 3.1.1.1.1).
-	if frame[0]&0b0000_1111 != 0 {
-		return dst, malformed("frame has flags %#x", frame[0])
+// maxFrameBlock is Block_Maximum_Size where the window is not smaller (RFC 8878, 3.1.1.2.4).
+const maxFrameBlock = 128 << 10
+
+// appendFrameHeader appends the header of a frame of n bytes: one segment, so that the window is the content, the
+// content size in its shortest form, no checksum, no dictionary (RFC 8878, 3.1.1.1).
+func appendFrameHeader(dst []byte, n int) []byte {
+	const singleSegment = 1 << 5
+	switch {
+	case n < 256:
+		return append(dst, singleSegment, byte(n))
+	case n < 256+1<<16:
+		return binary.LittleEndian.AppendUint16(append(dst, 1<<6|singleSegment), uint16(n-256))
+	default:
+		return binary.LittleEndian.AppendUint32(append(dst, 2<<6|singleSegment), uint32(n))
 	}
+}
+
+// checkFrame refuses what is not exactly one frame that can hold n bytes, before room is made for them: the header is
+// the one of n, and the blocks end with the last.
+func checkFrame(frame []byte, n int) error {
+	var buf [8]byte
+	head := appendFrameHeader(buf[:0], n)
+	if !bytes.HasPrefix(frame, head) {
+		return malformed("frame header is not that of %d bytes", n)
+	}
+	r := reader{b: frame[len(head):]}
+	for room, last := 0, false; !last; {
+		h := r.take(3)
+		if r.err != nil {
+			return r.err
+		}
+		bits := uint(h[0]) | uint(h[1])<<8 | uint(h[2])<<16
+		last = bits&1 != 0
+		size := int(bits >> 3)
+		switch kind := bits >> 1 & 3; kind {
+		case 0: // raw
+			r.take(uint64(size))
+			room += size
+		case 1: // one byte, repeated
+			r.take(1)
+			room += size
+		case 2: // compressed
+			r.take(uint64(size))
+			room += maxFrameBlock
+		default:
+			r.fail("frame has a block of type %d", kind)
+		}
+		if size > maxFrameBlock || last && room < n {
+			r.fail("frame with a block of %d bytes, room for %d of %d bytes", size, room, n)
+		}
+	}
+	return r.done()
+}
+
+// appendFrame restores a frame that passed checkFrame to exactly n bytes.
+func (z *Zstd) appendFrame(dst, frame []byte, n int) ([]byte, error) {
 	start := len(dst)
-	dst = grow(dst, n)
+	dst = slices.Grow(dst, n)
 	whole, _ := z.frames.Get().(*[]byte)
 	if whole == nil {
 		whole = new([]byte)
@@ -110,12 +170,4 @@ func (z *Zstd) appendFrame(dst, frame []byte, n int) ([]byte, error) {
 		return dst[:start], malformed("frame holds %d bytes, says %d", len(out), n)
 	}
 	return dst[:start+n], nil
-}
-
-// grow makes room for n more bytes.
-func grow(dst []byte, n int) []byte {
-	if cap(dst)-len(dst) >= n {
-		return dst
-	}
-	return append(make([]byte, 0, len(dst)+n), dst...)
 }
