@@ -1,0 +1,164 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/crypto"
+)
+
+// What follows walks over what is stored, a page at a time. None of it takes a lock of a lineage, so fn may, but none
+// of it calls back into the code of users.
+
+// threadRange is the range of the user's thread records.
+func (u *user) threadRange() backend.Range {
+	return prefixRange(keyPrefix(u.tok, zeroToken, 0, kindThread))
+}
+
+// eachThread calls fn with every thread record of the user, in the order of tokens: also those of threads that are
+// deleted or expired (see live).
+func (u *user) eachThread(ctx context.Context, fn func(tok crypto.Token, rec *codec.Thread) error) error {
+	return u.s.scan(ctx, u.threadRange(), func(e backend.Entry) error {
+		rec, err := u.openThread(e.Key, e.Value)
+		if err != nil {
+			return err
+		}
+		return fn(crypto.Token(e.Key[prefixLen:]), rec)
+	})
+}
+
+// live reports whether a thread is neither deleted nor expired.
+func (s *Store) live(rec *codec.Thread) bool {
+	return !rec.Deleted && (rec.Expires == 0 || s.now().UnixMilli() < rec.Expires)
+}
+
+// liveThreads lists the ids of the user's threads that are neither deleted nor expired, in order. It holds all of
+// them in memory, because tokens have another order.
+func (u *user) liveThreads(ctx context.Context) ([]string, error) {
+	var ids []string
+	err := u.eachThread(ctx, func(_ crypto.Token, rec *codec.Thread) error {
+		if u.s.live(rec) {
+			ids = append(ids, rec.ID)
+		}
+		return nil
+	})
+	slices.Sort(ids)
+	return ids, err
+}
+
+// namespaces lists the namespaces of the thread's epoch, the unnamed one first whether it has checkpoints or not, the
+// others in the order of tokens. The caller holds t.mu, and the thread is loaded.
+func (t *thread) namespaces(ctx context.Context) ([]string, error) {
+	names := []string{""}
+	err := t.u.s.scan(ctx, prefixRange(t.keyPrefix(kindNamespace)), func(e backend.Entry) error {
+		name, err := t.openNamespace(e)
+		names = append(names, name)
+		return err
+	})
+	return names, err
+}
+
+func (t *thread) openNamespace(e backend.Entry) (string, error) {
+	plain, err := t.sealer.Open(nil, kindNamespace, e.Key, e.Value)
+	if err != nil {
+		return "", openError(e.Key, err)
+	}
+	name, err := codec.ParseName(plain)
+	if err != nil {
+		return "", corrupt(place(e.Key), "does not parse", err)
+	}
+	return name, nil
+}
+
+// eachLineage calls fn for every lineage of a thread, acquired for the time of the call. It ends early without an error
+// when the thread is gone or has become another generation meanwhile. The caller holds no lock of the thread.
+func (s *Store) eachLineage(ctx context.Context, thread Ref, fn func(*lineage) error) error {
+	thread.Namespace = ""
+	var names []string
+	var generation uint64
+	err := s.with(ctx, thread, func(l *lineage) (err error) {
+		rec, there := l.th.record()
+		if !there {
+			return nil
+		}
+		generation = rec.Generation
+		names, err = l.th.namespaces(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		thread.Namespace = name
+		err := s.with(ctx, thread, func(l *lineage) error {
+			if rec, there := l.th.record(); !there || rec.Generation != generation {
+				return errStop
+			}
+			return fn(l)
+		})
+		if errors.Is(err, errStop) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// with calls fn with a lineage acquired.
+func (s *Store) with(ctx context.Context, ref Ref, fn func(*lineage) error) error {
+	l, err := s.acquire(ctx, ref, false)
+	if err != nil {
+		return err
+	}
+	defer l.release()
+	return fn(l)
+}
+
+// recordPage bounds a page of records in bytes, besides their number.
+const recordPage = 4 << 20
+
+// eachRecord calls fn with the records and stubs of the lineage from seq from up to, without, seq to; newest first if
+// reverse is set. The caller holds l.th.mu, and the thread is loaded. What is durable is seen, pending saves are not.
+func (l *lineage) eachRecord(ctx context.Context, from, to uint64, reverse bool, fn func(*record) error) error {
+	if from >= to {
+		return nil
+	}
+	r := l.records(from, to)
+	r.Reverse, r.Limit, r.Bytes = reverse, historyPage, recordPage
+	err := l.s.scan(ctx, r, func(e backend.Entry) error {
+		rec, err := l.openRecord(e.Key, e.Value)
+		if err != nil {
+			return err
+		}
+		return fn(rec)
+	})
+	if err != nil && !errors.Is(err, errStop) {
+		return fmt.Errorf("reading checkpoints: %w", err)
+	}
+	return nil
+}
+
+// newestRecord is the newest checkpoint of the lineage that is durable and no ghost; nil if there is none. The caller
+// holds l.th.mu, and the thread is loaded.
+func (l *lineage) newestRecord(ctx context.Context) (*record, error) {
+	var found *record
+	r := l.records(1, codec.MaxSeq+1)
+	r.Reverse, r.Limit = true, 2
+	err := l.s.scan(ctx, r, func(e backend.Entry) error {
+		rec, err := l.openRecord(e.Key, e.Value)
+		if err == nil && rec.rec != nil && !rec.rec.Ghost {
+			found, err = rec, errStop
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, errStop) {
+		return nil, fmt.Errorf("reading the newest checkpoint: %w", err)
+	}
+	return found, nil
+}
