@@ -48,6 +48,10 @@ func (d *dataKeys) find(number uint32) (*secret, error) {
 	return nil, fmt.Errorf("%w %d: the newest is %d", ErrUnknownGeneration, number, d.newest())
 }
 
+// room is enough for the plaintext of an entry with these keys: a buffer that grew would leave copies
+// of keys behind.
+func (d *dataKeys) room() int { return 1 + 10 + 2*(2+maxID) + keySize + 2 + len(d.list)*(4+keySize) }
+
 func (d *dataKeys) wipe() {
 	for _, g := range d.list {
 		g.key.wipe()
@@ -77,7 +81,7 @@ type destroyedEntry struct {
 }
 
 func (e *storeEntry) encode() ([]byte, error) {
-	b := make([]byte, 0, maxEntry) // never grown, so that no copy of a key is left behind
+	b := make([]byte, 0, e.keys.room())
 	b = append(b, entryVersion)
 	b = binary.AppendUvarint(b, e.created)
 	b = append(b, e.id[:]...)
@@ -94,7 +98,7 @@ func decodeStoreEntry(plain []byte) (*storeEntry, error) {
 }
 
 func (e *userEntry) encode() ([]byte, error) {
-	b := make([]byte, 0, maxEntry)
+	b := make([]byte, 0, e.keys.room())
 	b = append(b, entryVersion)
 	b = binary.AppendUvarint(b, e.created)
 	for _, id := range []string{e.tenant, e.user} {

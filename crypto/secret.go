@@ -14,25 +14,23 @@ import (
 // keySize is the size in bytes of every secret key.
 const keySize = 32
 
-// secret is a key that can be wiped while others use it. Types hold it by pointer only: fmt prints
-// a nested pointer as an address, also inside of unexported fields, where it calls no methods.
+// secret is a key that can be wiped while others use it. Where it is part of an unexported field, fmt
+// calls no Format method and prints what it sees, following one pointer (for a verb that does not
+// fit pointers) but never two. So types hold secrets by pointer, and a secret its bytes.
 type secret struct {
 	mu   sync.RWMutex
 	gone bool
-	b    [keySize]byte
+	b    *[keySize]byte
 }
 
-// newSecret copies key, which the caller may then clear.
+// newSecret copies key, which the caller may then clear. The key must be of the right size.
 func newSecret(key []byte) *secret {
-	s := new(secret)
-	if copy(s.b[:], key) != len(s.b) {
-		panic("crypto: key of a wrong size")
-	}
-	return s
+	b := [keySize]byte(key)
+	return &secret{b: &b}
 }
 
 func randomSecret() *secret {
-	s := new(secret)
+	s := &secret{b: new([keySize]byte)}
 	rand.Read(s.b[:]) // never fails, crypto/rand ends the process instead
 	return s
 }
@@ -48,9 +46,8 @@ func (s *secret) use(f func(key []byte)) error {
 	return nil
 }
 
-func (s *secret) clone() (*secret, error) {
-	c := new(secret)
-	err := s.use(func(key []byte) { copy(c.b[:], key) })
+func (s *secret) clone() (c *secret, err error) {
+	err = s.use(func(key []byte) { c = newSecret(key) })
 	return c, err
 }
 
