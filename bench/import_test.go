@@ -1,0 +1,209 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ckptd/ckptd/engine"
+)
+
+// run is one agent run of the data set: its messages as they stand in the file, compacted.
+type run struct {
+	name     string
+	messages [][]byte
+	reward   float64
+}
+
+// runsFile returns the path of the 200 real runs, or skips the benchmark where they are absent.
+func runsFile(b *testing.B) string {
+	b.Helper()
+	path := os.Getenv("CKPTD_BENCH_RUNS")
+	if path == "" {
+		path = filepath.Join("..", "..", "shared", "data", "tau-bench", "gpt-4o-airline.json")
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		b.Skipf("no agent runs at %s; set CKPTD_BENCH_RUNS", path)
+	}
+	path, err := filepath.Abs(path)
+	check(b, err)
+	return path
+}
+
+func readRuns(b *testing.B) (runs []run, checkpoints int) {
+	b.Helper()
+	text, err := os.ReadFile(runsFile(b))
+	check(b, err)
+	var list []struct {
+		Reward float64           `json:"reward"`
+		Traj   []json.RawMessage `json:"traj"`
+	}
+	check(b, json.Unmarshal(text, &list))
+	for i, item := range list {
+		r := run{name: fmt.Sprintf("run-%d", i), reward: item.Reward}
+		for _, raw := range item.Traj {
+			r.messages = append(r.messages, raw)
+		}
+		runs = append(runs, r)
+		checkpoints += len(r.messages)
+	}
+	return runs, checkpoints
+}
+
+// BenchmarkImport200 saves 200 real agent runs, a checkpoint for each of their 5,308 messages, every save durable.
+//
+// via=engine: 16 writers, each with a run of its own, hand in whole states to the embedded engine; and to the SQLite saver,
+// in turns. The time is that of the saves. via=ckptd: the command does it, as users would; the time is all of its, from
+// start to exit, and memory is the greatest resident set of the process. Disk space is that of allocated blocks after
+// close, with key file and keystore.
+func BenchmarkImport200(b *testing.B) {
+	b.Run("via=engine", func(b *testing.B) {
+		runs, checkpoints := readRuns(b)
+		var ckptd, sqlite []float64
+		var sqliteBytes int64
+		for b.Loop() {
+			dir := benchDir(b)
+			st := newStore(b, dir, 64<<20)
+			took := timed(b, func() error { return importRuns(st, runs) })
+			ckptd = append(ckptd, float64(checkpoints)/took.Seconds())
+			check(b, st.Close())
+
+			dir = benchDir(b)
+			saver := openSQLiteSaver(b, dir, "")
+			took = timed(b, func() error { return saver.importRuns(runs) })
+			sqlite = append(sqlite, float64(checkpoints)/took.Seconds())
+			check(b, saver.close())
+			sqliteBytes = allocated(b, dir)
+		}
+		report(b, map[string]float64{
+			"saves/s":        p50(ckptd),
+			"sqlite-saves/s": p50(sqlite),
+			"sqlite-disk-MB": float64(sqliteBytes) / 1e6,
+		})
+	})
+	b.Run("via=ckptd", func(b *testing.B) {
+		file := runsFile(b)
+		_, checkpoints := readRuns(b)
+		bin := buildCommand(b)
+		var rates, rss []float64
+		var bytes int64
+		for b.Loop() {
+			dir := benchDir(b)
+			cmd := exec.Command(bin, "import", "--data", filepath.Join(dir, "data"), "--cache", "64MiB", file)
+			start := time.Now()
+			if out, err := cmd.CombinedOutput(); err != nil {
+				b.Fatalf("%s: %v\n%s", cmd, err, out)
+			}
+			rates = append(rates, float64(checkpoints)/time.Since(start).Seconds())
+			rss = append(rss, maxRSS(b, cmd.ProcessState))
+			bytes = allocated(b, dir)
+		}
+		report(b, map[string]float64{
+			"saves/s":      p50(rates),
+			"rss-MB":       p50(rss),
+			"disk-MB":      float64(bytes) / 1e6,
+			"B/checkpoint": float64(bytes) / float64(checkpoints),
+		})
+	})
+}
+
+// importRuns saves all runs, 16 at once.
+func importRuns(st *engine.Store, runs []run) error {
+	queue := make(chan run, len(runs))
+	for _, r := range runs {
+		queue <- r
+	}
+	close(queue)
+	const writers = 16
+	errs := make([]error, writers)
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for r := range queue {
+				if err := importRun(st, r); err != nil {
+					errs[w] = err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func importRun(st *engine.Store, r run) error {
+	thread := st.Thread(engine.Ref{Tenant: "bench", User: "user", Thread: r.name})
+	var state []byte
+	for i, message := range r.messages {
+		state = grow(state, message)
+		_, err := thread.Save(context.Background(), engine.Draft{
+			Step: int64(i), Status: r.status(i),
+			Channels: []engine.Change{{Name: channel, Type: "json", Data: state}},
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r run) status(i int) string {
+	switch {
+	case i < len(r.messages)-1:
+		return engine.StatusRunning
+	case r.reward > 0:
+		return engine.StatusSucceeded
+	}
+	return engine.StatusFailed
+}
+
+// importRuns saves all runs one after the other: SQLite has one writer at a time.
+func (s *sqliteSaver) importRuns(runs []run) error {
+	for _, r := range runs {
+		s.thread, s.last = r.name, ""
+		var state []byte
+		for _, message := range r.messages {
+			state = grow(state, message)
+			if err := s.save(state); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// buildCommand builds cmd/ckptd as make does.
+func buildCommand(b *testing.B) string {
+	b.Helper()
+	bin := filepath.Join(benchDir(b), "ckptd")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", bin, "./cmd/ckptd")
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.Fatalf("building ckptd: %v\n%s", err, out)
+	}
+	return bin
+}
+
+// maxRSS returns the greatest resident set of an ended process, in MB.
+func maxRSS(b *testing.B, state *os.ProcessState) float64 {
+	b.Helper()
+	usage, ok := state.SysUsage().(*syscall.Rusage)
+	if !ok {
+		b.Fatal("no resource usage known on this system")
+	}
+	if runtime.GOOS == "darwin" { // counts bytes there, KiB elsewhere
+		return float64(usage.Maxrss) / 1e6
+	}
+	return float64(usage.Maxrss) * 1024 / 1e6
+}
