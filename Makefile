@@ -64,7 +64,7 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 
 bench: $(TOOLS)/benchstat ## benchmarks with the rivals in the same run, for benchstat
 	@mkdir -p bench/out
-	cd bench && CGO_ENABLED=0 go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) \
+	cd bench && CGO_ENABLED=0 go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) \
 	  -count $(BENCHCOUNT) -timeout 2h . | tee out/bench.txt
 	$(TOOLS)/benchstat bench/out/bench.txt
 

@@ -53,7 +53,7 @@ func measure(count int, benchtime, from string) (*results, error) {
 		defer file.Close()
 		return parse(file)
 	}
-	cmd := exec.Command("go", "test", "-run", "^$", "-bench", ".", "-benchmem", "-benchtime", benchtime,
+	cmd := exec.Command("go", "test", "-run", "^$", "-bench", ".", "-benchtime", benchtime,
 		"-count", strconv.Itoa(count), "-timeout", "2h", ".")
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
