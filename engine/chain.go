@@ -19,7 +19,7 @@ import (
 // measure each time the state has about doubled.
 const (
 	chainFactor = 2
-	chainSlack  = 8 << 10
+	chainSlack  = 16 << 10
 	// headerEstimate is what a record takes besides its payload, for a decision made before it is sealed.
 	headerEstimate = 200
 	// maxConsolidated bounds the records that consolidate others on one path, so that half of it is left for deltas.
@@ -60,28 +60,29 @@ func (w *saving) encode(c *chanState, prefix, suffix int, insert []byte) (encode
 	}
 	size := int64(len(e.entry.Payload))
 	fits := func() bool {
-		return e.base+size+headerEstimate <= chainFactor*c.floor+chainSlack && 4*size < 3*c.floor
+		floor := c.floor()
+		return e.base+size+headerEstimate <= chainFactor*floor+chainSlack && 4*size < 3*floor
 	}
 	if fits() {
 		return e, nil
 	}
-	whole, err := w.full(c)
-	if err != nil || !fits() { // full has measured the floor
-		return whole, err
+	if whole := w.measure(c); !fits() {
+		return w.whole(c, whole)
 	}
 	return e, nil
 }
 
 // consolidate encodes the value against the far record, over all that came between.
 func (w *saving) consolidate(c *chanState, e encoded) (encoded, error) {
-	prefix := min(c.farPrefix, len(c.value), c.farLen)
-	suffix := min(c.farSuffix, len(c.value)-prefix, c.farLen-prefix)
+	far := &c.farSince
+	prefix := min(far.prefix, len(c.value), far.length)
+	suffix := min(far.suffix, len(c.value)-prefix, far.length-prefix)
 	insert := c.value[prefix : len(c.value)-suffix]
-	base := make([]byte, c.farLen) // only its shape matters, since nothing in its middle is copied
+	base := make([]byte, far.length) // only its shape matters, since nothing in its middle is copied
 	start := len(w.payload)
 	w.payload = w.differ.AppendDelta(w.payload, base, prefix, suffix, insert, nil)
 	payload := w.payload[start:len(w.payload):len(w.payload)]
-	d, err := w.z.ParseDelta(payload, len(c.value), c.farLen, nil, nil)
+	d, err := w.z.ParseDelta(payload, len(c.value), far.length, nil, nil)
 	if err != nil || !d.Builds(base, prefix, suffix, insert) {
 		return encoded{}, fmt.Errorf("checking a delta before commit: it does not build the value (%v)", err)
 	}
@@ -90,17 +91,25 @@ func (w *saving) consolidate(c *chanState, e encoded) (encoded, error) {
 	return e, nil
 }
 
-// full encodes the value by itself, which also measures the floor.
-func (w *saving) full(c *chanState) (encoded, error) {
+// full encodes the value by itself.
+func (w *saving) full(c *chanState) (encoded, error) { return w.whole(c, w.measure(c)) }
+
+// measure makes a full encoding, and so lifts the floor.
+func (w *saving) measure(c *chanState) (payload []byte) {
 	start := len(w.payload)
 	w.payload = w.z.AppendBlock(w.payload, c.value)
-	payload := w.payload[start:len(w.payload):len(w.payload)]
+	payload = w.payload[start:len(w.payload):len(w.payload)]
+	c.isMeasured(int64(len(payload)))
+	return payload
+}
+
+// whole checks a full encoding and stores the value by it.
+func (w *saving) whole(c *chanState, payload []byte) (encoded, error) {
 	check, err := w.z.AppendRaw(w.check[:0], payload, len(c.value))
 	if err != nil || !bytes.Equal(check, c.value) {
 		return encoded{}, fmt.Errorf("checking a value before commit: it does not restore (%v)", err)
 	}
 	w.check = check[:0]
-	c.floor = int64(len(payload))
 	return encoded{isFar: true, entry: codec.Entry{Number: c.number, Mode: codec.Full, Size: uint64(len(c.value)), Commitment: c.commit, Payload: payload}}, nil
 }
 

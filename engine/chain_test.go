@@ -132,7 +132,7 @@ func checkState(t *testing.T, f *fixture, id string, want map[string][]byte) {
 }
 
 // checkBounds asserts docs/design.md's bound on reads for every channel of every checkpoint: at most twice the bytes of
-// a full encoding, plus 8 KiB, plus the record that is asked for and the one written last; at most 256 records.
+// a full encoding, plus 16 KiB, plus the record that is asked for and the one written last; at most 256 records.
 func checkBounds(t *testing.T, f *fixture, ref Ref) {
 	t.Helper()
 	ctx := context.Background()

@@ -150,7 +150,7 @@ func (rs *restorer) build(c *chanState, links []link) error {
 		return fmt.Errorf("value has %d bytes, the record says %d", len(base), full.Size)
 	}
 	deltas := make([]codec.Delta, last)
-	c.far, c.farLen, c.farPrefix, c.farSuffix = links[last].r.seq, len(base), len(base), len(base)
+	c.far, c.farSince = links[last].r.seq, wholly(len(base))
 	c.farCost = links[last].r.size + int64(full.PartBytes)
 	c.cost = c.farCost
 	for i := last - 1; i >= 0; i-- {
@@ -162,8 +162,7 @@ func (rs *restorer) build(c *chanState, links []link) error {
 		if deltas[i], err = rs.l.s.z.ParseDelta(payload, int(e.Size), before, nil, nil); err != nil {
 			return err
 		}
-		prefix, suffix := deltas[i].Bounds(before)
-		c.farPrefix, c.farSuffix = min(c.farPrefix, prefix), min(c.farSuffix, suffix)
+		c.farSince.spliced(deltas[i].Bounds(before))
 		c.cost += links[i].r.size + int64(e.PartBytes)
 	}
 	c.number = full.Number

@@ -56,14 +56,42 @@ type chanState struct {
 	path codec.Path
 	cost int64
 
-	// floor is a lower bound for the size of a full encoding: that of the last one made, less what was removed since.
-	floor int64
+	// measured is the size of a full encoding made of the value as it was once, of which value still has all but
+	// removed bytes. since tells how much of it still begins and ends value.
+	measured int64
+	removed  int
+	since    overlap
 
-	// far is a record on path whose value has farLen bytes, of which value still begins with the first farPrefix
-	// and ends with the last farSuffix; farCost is the cost of the path from it on.
-	far                          uint64
-	farLen, farPrefix, farSuffix int
-	farCost                      int64
+	// far is a record on path to consolidate against: farSince tells what value still shares with the value that
+	// it holds, and farCost is the cost of the path from it on.
+	far      uint64
+	farSince overlap
+	farCost  int64
+}
+
+// overlap tells how many leading and trailing bytes of an older value of length bytes a value still has.
+type overlap struct{ length, prefix, suffix int }
+
+func wholly(n int) overlap { return overlap{n, n, n} }
+
+// spliced narrows o by a splice that kept so many leading and trailing bytes.
+func (o *overlap) spliced(prefix, suffix int) {
+	o.prefix, o.suffix = min(o.prefix, prefix), min(o.suffix, suffix)
+}
+
+// lost is how many bytes of the older value are between what is left of its ends.
+func (o *overlap) lost() int { return max(0, o.length-o.prefix-o.suffix) }
+
+// floor is a lower bound for the size of a full encoding of the value. Bytes that were added since it was measured
+// cannot have made it smaller, and those that were removed took at most their own length of it. A place that is written
+// over and over is counted once by since; places all over the value are counted once each by removed.
+func (c *chanState) floor() int64 {
+	return max(0, c.measured-int64(min(c.removed, c.since.lost())))
+}
+
+// isMeasured notes the size of a full encoding of the value.
+func (c *chanState) isMeasured(size int64) {
+	c.measured, c.removed, c.since = size, 0, wholly(len(c.value))
 }
 
 func (c *chanState) memory() int64 {
@@ -101,14 +129,14 @@ func (c *chanState) splice(prefix, suffix int, insert []byte) {
 	copy(c.value[prefix:], insert)
 	c.chunks.Splice(c.value, prefix, suffix)
 	c.index.Changed(prefix)
-	c.floor = max(0, c.floor-int64(old-prefix-suffix))
-	c.farPrefix = min(c.farPrefix, prefix)
-	c.farSuffix = min(c.farSuffix, suffix)
+	c.removed += old - prefix - suffix
+	c.since.spliced(prefix, suffix)
+	c.farSince.spliced(prefix, suffix)
 }
 
 // isFar makes the record that was just written the one to consolidate against.
 func (c *chanState) isFar(seq uint64) {
-	c.far, c.farLen, c.farPrefix, c.farSuffix, c.farCost = seq, len(c.value), len(c.value), len(c.value), c.cost
+	c.far, c.farSince, c.farCost = seq, wholly(len(c.value)), c.cost
 }
 
 // hashOf is the hash of a checkpoint, docs/format.md §10. buf is scratch.
