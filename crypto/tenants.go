@@ -1,0 +1,60 @@
+package crypto
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+)
+
+// Tenants returns the ids of the tenants that have users with keys, in no particular order. A tenant whose users are
+// all destroyed is not among them: what is left of those does not tell. An entry that cannot be read is an error in
+// the sequence, which goes on after it; one of the keystore ends it.
+func (k *Keyring) Tenants(ctx context.Context) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		if k.domain.closed.Load() {
+			yield("", ErrClosed)
+			return
+		}
+		known := map[string]bool{}
+		for name, err := range k.ks.List(ctx, "") {
+			if err != nil {
+				yield("", fmt.Errorf("listing tenants: %w", err))
+				return
+			}
+			token, _, found := strings.Cut(name, "/")
+			if !found || known[token] {
+				continue
+			}
+			tenant, err := k.tenantAt(ctx, name)
+			if errors.Is(err, ErrNotFound) || errors.Is(err, ErrKeyDestroyed) {
+				continue
+			}
+			known[token] = err == nil
+			if err != nil {
+				err = fmt.Errorf("listing tenants: %w", err)
+			}
+			if !yield(tenant, err) {
+				return
+			}
+		}
+	}
+}
+
+// tenantAt returns the id of the tenant of the user whose entry has the name.
+func (k *Keyring) tenantAt(ctx context.Context, name string) (string, error) {
+	raw, err := k.ks.Get(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	e, err := k.openUser(name, raw)
+	if err != nil {
+		return "", err
+	}
+	defer e.wipe()
+	if !strings.HasPrefix(name, k.tenantPrefix(e.tenant)) {
+		return "", fmt.Errorf("opening %s: %w: it belongs to another tenant", name, ErrKeystoreEntry)
+	}
+	return e.tenant, nil
+}
