@@ -96,6 +96,12 @@ type Compactor interface {
 	Compact(ctx context.Context) error
 }
 
+// Sizer is implemented by backends that know what they take.
+type Sizer interface {
+	// DiskBytes is how many bytes the backend's files take on the device now.
+	DiskBytes(ctx context.Context) (int64, error)
+}
+
 // Entry is a key with its value and version.
 type Entry struct {
 	Key, Value []byte
