@@ -70,13 +70,14 @@ func BenchmarkImport200(b *testing.B) {
 	b.Run("via=engine", func(b *testing.B) {
 		runs, checkpoints := readRuns(b)
 		var ckptd, sqlite []float64
-		var sqliteBytes int64
+		var bytes, sqliteBytes int64
 		for b.Loop() {
 			dir := benchDir(b)
 			st := newStore(b, dir, 64<<20)
 			took := timed(b, func() error { return importRuns(st, runs) })
 			ckptd = append(ckptd, float64(checkpoints)/took.Seconds())
 			check(b, st.Close())
+			bytes = allocated(b, dir)
 
 			dir = benchDir(b)
 			saver := openSQLiteSaver(b, dir, "")
@@ -87,6 +88,7 @@ func BenchmarkImport200(b *testing.B) {
 		}
 		report(b, map[string]float64{
 			"saves/s":        p50(ckptd),
+			"disk-MB":        float64(bytes) / 1e6,
 			"sqlite-saves/s": p50(sqlite),
 			"sqlite-disk-MB": float64(sqliteBytes) / 1e6,
 		})
