@@ -120,8 +120,13 @@ func (s *Store) with(ctx context.Context, ref Ref, fn func(*lineage) error) erro
 	return fn(l)
 }
 
-// recordPage bounds a page of records in bytes, besides their number.
-const recordPage = 4 << 20
+const (
+	endSeq     = codec.MaxSeq + 1 // after every seq
+	recordPage = 4 << 20          // bounds a page of records in bytes, besides their number
+)
+
+// visible reports whether r is a checkpoint that was neither pruned nor replaced.
+func (r *record) visible() bool { return r.rec != nil && !r.rec.Ghost }
 
 // eachRecord calls fn with the records and stubs of the lineage from seq from up to, without, seq to; newest first if
 // reverse is set. The caller holds l.th.mu, and the thread is loaded. What is durable is seen, pending saves are not.
@@ -148,11 +153,11 @@ func (l *lineage) eachRecord(ctx context.Context, from, to uint64, reverse bool,
 // holds l.th.mu, and the thread is loaded.
 func (l *lineage) newestRecord(ctx context.Context) (*record, error) {
 	var found *record
-	r := l.records(1, codec.MaxSeq+1)
+	r := l.records(1, endSeq)
 	r.Reverse, r.Limit = true, 2
 	err := l.s.scan(ctx, r, func(e backend.Entry) error {
 		rec, err := l.openRecord(e.Key, e.Value)
-		if err == nil && rec.rec != nil && !rec.rec.Ghost {
+		if err == nil && rec.visible() {
 			found, err = rec, errStop
 		}
 		return err
