@@ -49,6 +49,30 @@ func TestReadmeExample(t *testing.T) {
 	}
 }
 
+// TestReadmeCommands asks for the help of every command line in the README, which fails for a command or flag that does
+// not exist.
+func TestReadmeCommands(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "ckptd.exe")
+	build := exec.Command("go", "build", "-o", bin, "./cmd/ckptd")
+	build.Dir = root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("ckptd does not build: %v\n%s", err, out)
+	}
+	lines := regexp.MustCompile(`(?m)^bin/ckptd ([^#\n]*)`).FindAllStringSubmatch(readme(t), -1)
+	if len(lines) == 0 {
+		t.Fatal("no command line found")
+	}
+	for _, line := range lines {
+		args := append(strings.Fields(line[1]), "--help")
+		if out, err := exec.Command(bin, args...).CombinedOutput(); err != nil {
+			t.Errorf("ckptd %s: %v\n%s", line[1], err, out)
+		} else if !strings.Contains(string(out), "ckptd "+args[0]) {
+			t.Errorf("ckptd %s is not the help of that command:\n%s", line[1], out)
+		}
+	}
+}
+
 func TestReadmeLength(t *testing.T) {
 	if n := strings.Count(readme(t), "\n"); n > 150 {
 		t.Errorf("the README has %d lines, at most 150 wanted", n)
