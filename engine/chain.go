@@ -59,17 +59,26 @@ func (w *saving) encode(c *chanState, prefix, suffix int, insert []byte) (encode
 		}
 	}
 	size := int64(len(e.entry.Payload))
-	fits := func() bool {
-		floor := c.floor()
-		return e.base+size+headerEstimate <= chainFactor*floor+chainSlack && 4*size < 3*floor
-	}
-	if fits() {
+	room := c.room(e.base, size)
+	if room >= 0 {
 		return e, nil
 	}
-	if whole := w.measure(c); !fits() {
+	// A full encoding is at hand now. Where a delta would leave so little room that one is due soon anyway, it is the
+	// better use of it.
+	if whole := w.measure(c); c.room(e.base, size) < c.measured/8 {
 		return w.whole(c, whole)
 	}
 	return e, nil
+}
+
+// room is how many bytes a delta of size bytes on a path of base bytes leaves below the bound, as far as the floor tells;
+// negative if the value must be measured. A delta not much smaller than a full encoding is none worth having.
+func (c *chanState) room(base, size int64) int64 {
+	floor := c.floor()
+	if 4*size >= 3*floor {
+		return -1
+	}
+	return chainFactor*floor + chainSlack - (base + size + headerEstimate)
 }
 
 // consolidate encodes the value against the far record, over all that came between.

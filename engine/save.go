@@ -439,7 +439,7 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 	if _, err := w.apply(t, meta); err != nil {
 		return nil, err
 	}
-	p := &pending{seq: seq, tip: t}
+	p := newPending(seq, t)
 	if err := w.place(ctx, p, t.seq == 0); err != nil {
 		return nil, err
 	}

@@ -29,6 +29,17 @@ type pending struct {
 	done chan struct{} // closed when err is the outcome; nil while nobody waits for it
 	over bool
 	err  error
+
+	// Room for what an ordinary save needs, so that it takes one allocation.
+	mutRoom  [2]backend.Mut
+	condRoom [2]backend.Cond
+	batch    [1]*pending
+}
+
+func newPending(seq uint64, t *tip) *pending {
+	p := &pending{seq: seq, tip: t}
+	p.muts, p.conds = p.mutRoom[:0], p.condRoom[:0]
+	return p
 }
 
 // enqueue adds p and reports whether the caller is to commit it at once. The caller holds l.mu.
@@ -53,7 +64,8 @@ func (l *lineage) await(p *pending, lead bool) error {
 		}
 	}
 	l.mu.Lock()
-	batch := append([]*pending{p}, l.following(p)...)
+	p.batch[0] = p
+	batch := append(p.batch[:], l.following(p)...)
 	l.mu.Unlock()
 	err := l.commitBatch(batch)
 	l.mu.Lock()
