@@ -77,7 +77,7 @@ func (x *Index) Extend(value []byte) {
 	}
 	for ; x.upTo+blockLen <= len(value); x.upTo += blockLen {
 		slot, tag := x.slot(value[x.upTo:])
-		if p := place(x.table[slot], tag, value, value[x.upTo:]); p < 0 || p > x.upTo {
+		if place(x.table[slot], tag, value, value[x.upTo:]) < 0 {
 			x.table[slot] = tag<<24 | uint32(x.upTo/blockLen+1)
 		}
 	}

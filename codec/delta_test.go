@@ -211,6 +211,41 @@ func TestIndexKeepsUpWithAppends(t *testing.T) {
 	}
 }
 
+func TestIndexKeepsTheFirstOfEqualBlocks(t *testing.T) {
+	value := []byte(words(newRand(9), 40)[:96])
+	block := value[32 : 32+blockLen]
+	copy(value[80:], block)
+	var idx Index
+	idx.Extend(value)
+	if i, p := idx.next(value, append([]byte("xyz"), block...), 0); i != 3 || p != 32 {
+		t.Errorf("found at %d in %d, want at 3 in 32", i, p)
+	}
+}
+
+func TestIndexLearnsWhatChanged(t *testing.T) {
+	rng := newRand(8)
+	old, value := words(rng, 1000)[:4000], []byte(words(rng, 1000)[:4000])
+	copy(value, old[:2000])
+	var idx Index
+	idx.Extend([]byte(old))
+	found := func() (n int) {
+		for at := 2000; at < 4000; at += blockLen {
+			if _, p := idx.next(value, value[at:at+blockLen], 0); p >= 0 {
+				n++
+			}
+		}
+		return n
+	}
+	if n := found(); n != 0 {
+		t.Errorf("%d blocks of a value are known before the index was told of it", n)
+	}
+	idx.Changed(2000)
+	idx.Extend(value)
+	if n := found(); n < 60 {
+		t.Errorf("%d of 125 blocks are found", n)
+	}
+}
+
 // TestBuildsSeesEveryChange alters single bytes of the base, the insert and the delta: Builds must say what a
 // comparison of the bytes says.
 func TestBuildsSeesEveryChange(t *testing.T) {

@@ -52,8 +52,13 @@ var decoders = map[string]again{
 	"id":        inverse(ParseIDEntry, AppendIDEntry),
 	"branch":    inverse(ParseBranch, AppendBranch),
 	"writes":    inverse(ParseWrites, AppendWrites),
-	"block":     blockAgain,
-	"delta":     deltaAgain,
+	"path": func(b []byte, p params) ([]byte, error) {
+		r := reader{b: b}
+		path := r.path(p.seq)
+		return encode(r.done(), func() []byte { return path.append(nil, p.seq) })
+	},
+	"block": blockAgain,
+	"delta": deltaAgain,
 }
 
 func encode(err error, enc func() []byte) ([]byte, error) {
@@ -140,8 +145,13 @@ func samples() []sample {
 }
 
 func recordSamples() []sample {
+	path := Path{{299, 1}, {290, 200}, {2, 2}}
 	first := Entry{Mode: Full, Size: 3, Commitment: hash32(0xa0), Payload: []byte{6, 1, 2, 3}}
-	var out []sample
+	longest := Path{{MaxSeq - 1, MaxPath - 1}}
+	out := []sample{
+		{"path", "three runs", params{seq: 300}, path.append(nil, 300)},
+		{"path", "the longest", params{seq: MaxSeq}, longest.append(nil, MaxSeq)},
+	}
 	add := func(name string, seq uint64, rec *Record) {
 		out = append(out, sample{"record", name, params{seq: seq}, AppendRecord(nil, seq, rec)})
 	}
@@ -325,6 +335,7 @@ func TestDecodersAllocateByTheInput(t *testing.T) {
 		why string
 	}{
 		{"record", slices.Concat(rep(0, 8), []byte{1, 0}, number(MaxChannels)), params{seq: 9}, "entries in 0 bytes"},
+		{"record", slices.Concat(rep(0, 8), []byte{1, 0}, number(MaxChannels), rep(0, MaxChannels)), params{seq: 9}, "entries in 4096 bytes"},
 		{"writes", slices.Concat([]byte{1, 1, 'c', 0, 0, 1, 0, 0, 0}, number(70_000), []byte{1}, number(MaxChannel), number(1024)), params{}, "parts for"},
 		{"blob", slices.Concat([]byte{0}, number(MaxChannel), number(1024)), params{}, "parts for"},
 		{"attrs", slices.Concat([]byte{1, 0, 0}, number(MaxMeta)), params{}, "ends early"},

@@ -78,9 +78,12 @@ func (z *Zstd) AppendBlock(dst, raw []byte) []byte {
 // never more than MaxChannel. After an error dst is as it was.
 func (z *Zstd) AppendRaw(dst, block []byte, most int) ([]byte, error) {
 	r := reader{b: block}
-	head := r.count("block length", uint64(max(0, min(most, MaxChannel)))<<1|1)
+	head := r.uvarint()
 	if r.err != nil {
 		return dst, r.err
+	}
+	if most = max(0, min(most, MaxChannel)); head>>1 > uint64(most) {
+		return dst, malformed("block of %d bytes, at most %d are allowed", head>>1, most)
 	}
 	n := int(head >> 1)
 	if head&1 == codingRaw {
