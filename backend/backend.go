@@ -29,7 +29,8 @@ var (
 	ErrAmbiguous = errors.New("backend: outcome unknown")
 	// ErrTooLarge: a batch, key, version or value is over the portable floor. Nothing was applied.
 	ErrTooLarge = errors.New("backend: over the size limit")
-	// ErrUnavailable: the store cannot serve the call now, or has stopped for good. Nothing was applied.
+	// ErrUnavailable: the store cannot serve the call now, or has stopped for good. Nothing was applied, unless the
+	// error is ErrAmbiguous as well: then it stopped in the middle of this commit.
 	ErrUnavailable = errors.New("backend: unavailable")
 	// ErrInvalid: the batch, keys or range are malformed (an empty key or version, a key written or conditioned
 	// twice, an absent condition on a key that the batch does not write, a negative limit). Nothing was applied.

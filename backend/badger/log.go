@@ -5,30 +5,19 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 )
 
-// logger hands Badger's messages on, and listens: that a damaged table was left out when the store was opened is said
-// nowhere else.
-type logger struct {
-	to           *slog.Logger
-	tableIgnored atomic.Bool
-}
+// logger hands Badger's messages on.
+type logger struct{ to *slog.Logger }
 
-func (l *logger) Errorf(format string, args ...any) {
-	if strings.HasPrefix(format, "Ignoring table") {
-		l.tableIgnored.Store(true)
-	}
-	l.log(slog.LevelError, format, args)
-}
-
-func (l *logger) Warningf(format string, args ...any) { l.log(slog.LevelWarn, format, args) }
+func (l logger) Errorf(format string, args ...any)   { l.log(slog.LevelError, format, args) }
+func (l logger) Warningf(format string, args ...any) { l.log(slog.LevelWarn, format, args) }
 
 // What Badger finds worth telling is detail to everybody else.
-func (l *logger) Infof(format string, args ...any) { l.log(slog.LevelDebug, format, args) }
-func (l *logger) Debugf(string, ...any)            {}
+func (l logger) Infof(format string, args ...any) { l.log(slog.LevelDebug, format, args) }
+func (l logger) Debugf(string, ...any)            {}
 
-func (l *logger) log(level slog.Level, format string, args []any) {
+func (l logger) log(level slog.Level, format string, args []any) {
 	if l.to == nil || !l.to.Enabled(context.Background(), level) {
 		return
 	}

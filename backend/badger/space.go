@@ -37,8 +37,9 @@ const (
 	lowerShare = 256 << 20              // of the tables below level 0 and its target, at most, in one compaction
 )
 
-// init counts what the directory holds before Badger opens it, and refuses a device too full to replay it.
-func (sp *space) init(dir string, o Options) error {
+// init counts the logs in the directory before Badger opens it, and refuses a device too full to replay them and for
+// the compaction that is pending.
+func (sp *space) init(dir string, o Options, pending int64) error {
 	*sp = space{dir: dir, minFree: o.MinFree}
 	sp.most = (memTables + 1) * (o.MemTableSize + o.MemTableSize*15/100)
 	logs, err := filepath.Glob(filepath.Join(dir, "*.mem"))
@@ -52,7 +53,7 @@ func (sp *space) init(dir string, o Options) error {
 		}
 		sp.unflushed += allocated(info)
 	}
-	return sp.require(sp.unflushed)
+	return sp.require(sp.unflushed + pending)
 }
 
 // admit accepts a group of so many bytes, or says that there is no room for it.

@@ -1,0 +1,233 @@
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ckptd/ckptd/backend"
+)
+
+func openSmall(t *testing.T) *Store {
+	t.Helper()
+	s, err := Open(t.TempDir(), Options{MemTableSize: leastMemTable})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func write(t *testing.T, s *Store, key, value string) {
+	t.Helper()
+	if err := s.Commit(t.Context(), single(key, value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func single(key, value string) backend.Batch {
+	return backend.Batch{Muts: []backend.Mut{{Key: []byte(key), Value: []byte(value), Version: "v"}}}
+}
+
+// After a write that failed nothing is served any more: what it wrote may be visible and not be durable.
+func TestFailStop(t *testing.T) {
+	s := openSmall(t)
+	write(t, s, "a", "1")
+	if err := s.db.Close(); err != nil { // Badger now refuses to write
+		t.Fatal(err)
+	}
+	err := s.Commit(t.Context(), single("b", "1"))
+	if !errors.Is(err, backend.ErrAmbiguous) || !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("the failing commit: %v, want ErrAmbiguous and ErrUnavailable", err)
+	}
+	err = s.Commit(t.Context(), single("c", "1"))
+	if !errors.Is(err, backend.ErrUnavailable) || errors.Is(err, backend.ErrAmbiguous) {
+		t.Errorf("a commit after it: %v, want ErrUnavailable alone", err)
+	}
+	if _, err := s.Get(t.Context(), []byte("a")); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("a get after it: %v", err)
+	}
+	if _, _, err := s.Scan(t.Context(), backend.Range{}); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("a scan after it: %v", err)
+	}
+	if err := s.Compact(t.Context()); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("a compaction after it: %v", err)
+	}
+}
+
+// In a group that fails, a conflict is still a conflict, and everything else is told that it failed.
+func TestFailStopInAGroup(t *testing.T) {
+	s := openSmall(t)
+	group := &request{next: &request{err: backend.ErrConflict, next: &request{}}}
+	s.commits.fail(group, errors.New("the disk is on fire"))
+	for r, want := group, []error{backend.ErrAmbiguous, backend.ErrConflict, backend.ErrAmbiguous}; r != nil; r, want = r.next, want[1:] {
+		if !errors.Is(r.err, want[0]) {
+			t.Errorf("%v, want %v", r.err, want[0])
+		}
+	}
+	if err := s.usable(); !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "the disk is on fire") {
+		t.Errorf("the store says %v", err)
+	}
+}
+
+// A group is cut where a transaction would be too large, and no batch is split or left behind.
+func TestGroupsFitTransactions(t *testing.T) {
+	s := openSmall(t)
+	var head, last *request
+	const n = 40
+	for i := range n {
+		b := backend.Batch{}
+		for k := range backend.MaxBatchKeys {
+			b.Muts = append(b.Muts, single(fmt.Sprintf("%02d-%02d", i, k), strings.Repeat("x", i*200)).Muts...)
+		}
+		r := &request{batch: b, size: cost(&b)}
+		if head == nil {
+			head = r
+		} else {
+			last.next = r
+		}
+		last = r
+	}
+	s.commits.head, s.commits.tail = head, last
+	groups := 0
+	for s.commits.head != nil {
+		group, size := s.commits.take()
+		s.commits.run(group, size)
+		for r := group; r != nil; r = r.next {
+			if r.err != nil {
+				t.Fatal(r.err)
+			}
+		}
+		groups++
+	}
+	if groups < 5 {
+		t.Errorf("%d batches of up to 500 kB went into %d transactions", n, groups)
+	}
+	for i := range n {
+		entries, _, err := s.Scan(t.Context(), backend.Range{
+			Start: fmt.Appendf(nil, "%02d-", i), End: fmt.Appendf(nil, "%02d.", i), KeysOnly: true,
+		})
+		if err != nil || len(entries) != backend.MaxBatchKeys {
+			t.Errorf("batch %d has %d keys, %v", i, len(entries), err)
+		}
+	}
+}
+
+// The largest transaction that the committer builds must pass Badger, with keys of a byte as with large values.
+func TestLimitIsBelowBadgers(t *testing.T) {
+	for _, size := range []int{0, 100, 16000} {
+		s := openSmall(t)
+		b := backend.Batch{}
+		for i := range backend.MaxBatchKeys {
+			b.Muts = append(b.Muts, single(string(rune('0'+i)), strings.Repeat("x", size)).Muts...)
+		}
+		group := &request{batch: b, size: cost(&b)}
+		total := group.size
+		for last := group; total+group.size < s.commits.limit; last = last.next {
+			next := &request{batch: backend.Batch{}, size: group.size}
+			for i := range b.Muts { // Badger keeps one entry of a key, so the keys must differ
+				m := b.Muts[i]
+				m.Key = fmt.Appendf(nil, "%s%d", m.Key, total)
+				next.batch.Muts = append(next.batch.Muts, m)
+			}
+			next.size = cost(&next.batch)
+			total += next.size
+			last.next = next
+		}
+		s.commits.run(group, total)
+		for r := group; r != nil; r = r.next {
+			if r.err != nil {
+				t.Fatalf("values of %d bytes: %v", size, r.err)
+			}
+		}
+	}
+}
+
+// No value may go to the value log, not the longest that a batch can carry either.
+func TestValueLogStaysEmpty(t *testing.T) {
+	s := openSmall(t)
+	write(t, s, "k", strings.Repeat("x", backend.MaxBatchBytes-2))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	logs, err := filepath.Glob(filepath.Join(s.dir, "*.vlog"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("%q, %v", logs, err)
+	}
+	for _, name := range logs {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Size() > 20 { // its header
+			t.Errorf("%s has %d bytes", filepath.Base(name), info.Size())
+		}
+	}
+}
+
+// What a reader in the past kept compactions from dropping lies in the last level, where nothing moves by itself.
+func TestCompactFindsWhatReadersKept(t *testing.T) {
+	s := openSmall(t)
+	write(t, s, "over", "old value of over")
+	write(t, s, "gone", "old value of gone")
+	if err := s.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	reader := s.db.NewTransaction(false)
+	write(t, s, "over", "new value")
+	del := backend.Batch{Muts: []backend.Mut{{Key: []byte("gone"), Delete: true}}}
+	if err := s.Commit(t.Context(), del); err != nil {
+		t.Fatal(err)
+	}
+	flushWithReader(t, s)
+	reader.Discard()
+	if keys, err := s.superseded(nil); err != nil || len(keys) != 2 {
+		t.Fatalf("the reader kept %q, %v; want both old values", keys, err)
+	}
+	if err := s.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := s.superseded(nil); err != nil || len(keys) != 0 {
+		t.Errorf("left: %q, %v", keys, err)
+	}
+	got, err := s.Get(t.Context(), []byte("over"), []byte("gone"))
+	if err != nil || string(got[0].Value) != "new value" || got[1].Version != "" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// flushWithReader brings what is in memory down to the last level while a transaction is open.
+func flushWithReader(t *testing.T, s *Store) {
+	t.Helper()
+	// Dropping a prefix that no key has flushes memory, and leaves transactions alone.
+	if err := s.db.DropPrefix([]byte{0xff}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.db.Flatten(1); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSplitRefusesDamage(t *testing.T) {
+	for _, tt := range []struct {
+		n      byte
+		stored string
+	}{{0, "value"}, {6, "value"}, {backend.MaxVersion + 1, strings.Repeat("x", 100)}, {1, ""}} {
+		if _, _, err := split(tt.n, []byte(tt.stored)); !errors.Is(err, backend.ErrCorrupt) {
+			t.Errorf("version of %d in %d bytes: %v", tt.n, len(tt.stored), err)
+		}
+	}
+}
+
+func TestGuard(t *testing.T) {
+	call := func() (err error) {
+		defer guard("reading", &err)()
+		panic("table is\nbroken")
+	}
+	if err := call(); !errors.Is(err, backend.ErrCorrupt) || !strings.HasSuffix(err.Error(), "reading: table is") {
+		t.Errorf("%v", err)
+	}
+}
