@@ -123,6 +123,9 @@ func (s *Store) with(ctx context.Context, ref Ref, fn func(*lineage) error) erro
 const (
 	endSeq     = codec.MaxSeq + 1 // after every seq
 	recordPage = 4 << 20          // bounds a page of records in bytes, besides their number
+
+	// restorerRecords is how many records a walk lets its restorer remember before it takes a new one.
+	restorerRecords = 16 * historyPage
 )
 
 // visible reports whether r is a checkpoint that was neither pruned nor replaced.
@@ -149,16 +152,20 @@ func (l *lineage) eachRecord(ctx context.Context, from, to uint64, reverse bool,
 	return nil
 }
 
-// newestRecord is the newest checkpoint of the lineage that is durable and no ghost; nil if there is none. The caller
-// holds l.th.mu, and the thread is loaded.
+// newestRecord is what Latest names, among what is durable; nil if there is none. The caller holds l.th.mu, and the
+// thread is loaded.
 func (l *lineage) newestRecord(ctx context.Context) (*record, error) {
 	var found *record
+	origin := uint64(0)
 	r := l.records(1, endSeq)
 	r.Reverse, r.Limit = true, 2
 	err := l.s.scan(ctx, r, func(e backend.Entry) error {
 		rec, err := l.openRecord(e.Key, e.Value)
-		if err == nil && rec.visible() {
-			found, err = rec, errStop
+		if err == nil && rec.visible() && rec.seq-rec.rec.Replaced > origin {
+			found, origin = rec, rec.seq-rec.rec.Replaced
+		}
+		if err == nil && origin+1 >= rec.seq { // what comes stands before it
+			err = errStop
 		}
 		return err
 	})
