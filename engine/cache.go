@@ -3,6 +3,7 @@ package engine
 import (
 	"container/list"
 	"sync"
+	"sync/atomic"
 )
 
 // cache bounds the memory of the tips of all lineages, and holds the parts that were read last. The least recently used
@@ -13,6 +14,10 @@ type cache struct {
 	size  int64
 	order list.List // of *tip or *cachedPart, most recently used first
 	parts map[partName]*list.Element
+
+	// emptied are lineages that lost their last state while they may have been idle; some says that there are any.
+	emptied []*lineage
+	some    atomic.Bool
 }
 
 type partName struct {
@@ -72,11 +77,28 @@ func (c *cache) evict(held *lineage) {
 				c.remove(v)
 			} else if v.l.mu.TryLock() {
 				c.remove(v)
+				if len(v.l.tips) == 0 {
+					c.emptied = append(c.emptied, v.l)
+					c.some.Store(true)
+				}
 				v.l.mu.Unlock()
 			}
 		}
 		e = prev
 	}
+}
+
+// takeEmptied returns the lineages that lost their last state since it was called last.
+func (c *cache) takeEmptied() []*lineage {
+	if !c.some.Load() {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := c.emptied
+	c.emptied = nil
+	c.some.Store(false)
+	return taken
 }
 
 func (c *cache) removePart(e *list.Element, p *cachedPart) {

@@ -63,7 +63,8 @@ type lineage struct {
 	generation uint64
 	touched    bool   // a pending save writes the thread record
 	head       uint64 // newest seq, pending ones included
-	latest     uint64 // newest seq that is a checkpoint, pending ones included; 0: none
+	latest     uint64 // seq of the newest checkpoint, pending ones included; 0: none
+	origin     uint64 // place in line of latest; differs from it if latest is a replacement
 	lastTime   int64
 	tips       map[uint64]*tip
 	branches   map[string]*branchState
@@ -137,20 +138,30 @@ func (s *Store) hold(ctx context.Context, ref Ref, create bool) (*lineage, error
 	return l, nil
 }
 
-// letGo ends a hold, and forgets the lineage when nothing of it is cached.
+// letGo ends a hold, and forgets idle lineages of which nothing is cached.
 func (s *Store) letGo(l *lineage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.refs--
-	if l.refs > 0 || !l.mu.TryLock() {
+	s.forgetIdle(l)
+	for _, e := range s.cache.takeEmptied() {
+		s.forgetIdle(e)
+	}
+}
+
+// forgetIdle removes a lineage from memory if no operation holds it and nothing of it is cached. A lock that is held
+// then is the cache's, which reports what it emptied. The caller holds s.mu.
+func (s *Store) forgetIdle(l *lineage) {
+	if l.refs > 0 || s.lineages[l.ref] != l || !l.mu.TryLock() {
 		return
 	}
 	defer l.mu.Unlock()
-	if len(l.tips) == 0 {
-		delete(s.lineages, l.ref)
-		if l.th.refs--; l.th.refs == 0 {
-			delete(s.threads, threadName{l.ref.Tenant, l.ref.User, l.ref.Thread})
-		}
+	if len(l.tips) > 0 {
+		return
+	}
+	delete(s.lineages, l.ref)
+	if l.th.refs--; l.th.refs == 0 {
+		delete(s.threads, threadName{l.ref.Tenant, l.ref.User, l.ref.Thread})
 	}
 }
 
@@ -304,14 +315,15 @@ func openError(key []byte, err error) error {
 	return corrupt(place(key), "does not open", err)
 }
 
-// open finds the head: the newest record of the lineage. The caller holds l.mu.
+// open finds the head, which is the newest record of the lineage, and the latest checkpoint, which is another one if
+// the head replaces an older checkpoint. The caller holds l.mu.
 func (l *lineage) open(ctx context.Context) error {
 	if l.opened && l.epoch == l.th.epoch {
 		return nil
 	}
 	l.forget()
 	rec, there := l.th.record()
-	l.epoch, l.generation, l.head, l.latest, l.lastTime = l.th.epoch, rec.Generation, 0, 0, 0
+	l.epoch, l.generation, l.head, l.latest, l.origin, l.lastTime = l.th.epoch, rec.Generation, 0, 0, 0, 0
 	if there {
 		r := l.records(1, codec.MaxSeq+1)
 		r.Reverse, r.Limit = true, 4
@@ -325,8 +337,14 @@ func (l *lineage) open(ctx context.Context) error {
 			if rec.rec == nil || rec.rec.Ghost {
 				return nil
 			}
-			l.latest, l.lastTime = seq, rec.rec.Time
-			return errStop
+			l.lastTime = max(l.lastTime, rec.rec.Time)
+			if origin := seq - rec.rec.Replaced; origin > l.origin {
+				l.latest, l.origin = seq, origin
+			}
+			if l.origin+1 >= seq { // what comes stands before it
+				return errStop
+			}
+			return nil
 		})
 		if err != nil && err != errStop {
 			return err
