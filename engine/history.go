@@ -100,7 +100,7 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 			return nil, err
 		}
 	}
-	if _, there := l.th.record(); !there || l.th.rec.Generation != h.generation {
+	if rec, there := l.th.record(); !there || rec.Generation != h.generation {
 		return nil, ErrGeneration
 	}
 	if h.rs == nil || h.rs.l != l || len(h.rs.records) > 16*historyPage {

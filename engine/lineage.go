@@ -70,6 +70,7 @@ type lineage struct {
 	branches   map[string]*branchState
 	queue      []*pending // waiting for the batch under way
 	leading    bool       // a batch is under way
+	flying     []*pending // that batch
 	last       *pending   // newest pending
 }
 
@@ -205,6 +206,13 @@ func (t *thread) record() (codec.Thread, bool) {
 	return t.rec, t.exists
 }
 
+// generation counts the deletions of the thread.
+func (t *thread) generation() uint64 {
+	t.state.Lock()
+	defer t.state.Unlock()
+	return t.rec.Generation
+}
+
 // expired reports whether the thread is there but past its time.
 func (t *thread) expired() bool {
 	t.state.Lock()
@@ -285,10 +293,10 @@ func (t *thread) use(rec codec.Thread) error {
 		if err != nil {
 			return fmt.Errorf("deriving keys of a thread: %w", err)
 		}
-		t.sealer = sealer
+		t.sealer, t.epoch = sealer, uint32(rec.Epoch) // only then: while they stay the same others read them
 		t.named = map[crypto.Token]bool{}
 	}
-	t.rec, t.epoch = rec, uint32(rec.Epoch)
+	t.rec = rec
 	return nil
 }
 

@@ -170,9 +170,23 @@ func (s *Store) checkSize(channel string, n int) error {
 	return nil
 }
 
+// errPending says that what a save depends on is pending. No lock may be given up between looking at the lineage and
+// adding to it, so whoever finds this waits, and then looks at everything anew.
+var errPending = errors.New("depends on a save under way")
+
 // prepare turns a draft into a batch and the parent's tip into the new one. No batch and no error means that the
 // checkpoint is there already. The caller holds l.mu.
 func (w *saving) prepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, error) {
+	p, cp, err := w.tryPrepare(ctx, d)
+	if err == errPending {
+		w.l.drain()
+		p, cp, err = w.tryPrepare(ctx, d)
+	}
+	return p, cp, err
+}
+
+// tryPrepare is prepare, but for errPending. It does not give up l.mu.
+func (w *saving) tryPrepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, error) {
 	l := w.l
 	if err := l.open(ctx); err != nil {
 		return nil, nil, err
@@ -223,12 +237,8 @@ func (l *lineage) expect(ctx context.Context, e Expect) error {
 	if !e.set || e.seq == l.latest {
 		return nil
 	}
-	l.drain()
-	if err := l.open(ctx); err != nil {
-		return err
-	}
-	if e.seq == l.latest {
-		return nil
+	if l.leading {
+		return errPending
 	}
 	conflict := &ConflictError{HeadSeq: l.latest}
 	if l.latest != 0 {
@@ -244,6 +254,9 @@ func (l *lineage) expect(ctx context.Context, e Expect) error {
 // existing looks for a checkpoint with the draft's id, and whether the draft would make the same one.
 func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, err error) {
 	l := w.l
+	if l.isPending(d.ID) {
+		return nil, false, errPending
+	}
 	seq, err := l.findID(ctx, d.ID)
 	if errors.Is(err, ErrNotFound) {
 		return nil, false, nil
@@ -316,6 +329,9 @@ func (l *lineage) parentOf(ctx context.Context, d *Draft, old *tip) (seq uint64,
 	if t := l.tips[l.latest]; t != nil && t.id == d.Parent {
 		return l.latest, "", nil
 	}
+	if l.isPending(d.Parent) {
+		return 0, "", errPending
+	}
 	seq, err = l.findID(ctx, d.Parent)
 	if errors.Is(err, ErrNotFound) {
 		if d.AllowDangling {
@@ -334,7 +350,9 @@ func (l *lineage) takeTip(ctx context.Context, seq uint64) (*tip, error) {
 	if t := l.tips[seq]; t != nil {
 		return t, nil
 	}
-	l.drain() // the parent may be pending, and its tip already a child's
+	if l.leading { // the parent may be pending, and its tip already a child's
+		return nil, errPending
+	}
 	t, err := l.restoreTip(ctx, seq)
 	if err != nil {
 		return nil, fmt.Errorf("reading the parent: %w", err)

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -47,6 +48,7 @@ func (l *lineage) enqueue(p *pending) bool {
 	l.last = p
 	if !l.leading {
 		l.leading = true
+		l.flying = append(p.batch[:0], p)
 		return true
 	}
 	p.done, p.lead = make(chan struct{}), make(chan struct{})
@@ -64,8 +66,8 @@ func (l *lineage) await(p *pending, lead bool) error {
 		}
 	}
 	l.mu.Lock()
-	p.batch[0] = p
-	batch := append(p.batch[:], l.following(p)...)
+	batch := append(l.flying, l.following(p)...)
+	l.flying = batch
 	l.mu.Unlock()
 	err := l.commitBatch(batch)
 	l.mu.Lock()
@@ -156,13 +158,19 @@ func (l *lineage) finish(batch []*pending, err error) {
 		l.last = nil
 	}
 	if len(l.queue) == 0 {
-		l.leading = false
+		l.leading, l.flying = false, nil
 		l.idle.Broadcast()
 		return
 	}
 	next := l.queue[0]
-	l.queue = l.queue[1:]
+	l.queue, l.flying = l.queue[1:], append(next.batch[:0], next)
 	close(next.lead)
+}
+
+// isPending reports whether a save under that id is not durable yet. The caller holds l.mu.
+func (l *lineage) isPending(id string) bool {
+	named := func(p *pending) bool { return p.event.ID == id }
+	return slices.ContainsFunc(l.flying, named) || slices.ContainsFunc(l.queue, named)
 }
 
 // drain waits until nothing is pending. The caller holds l.mu.

@@ -191,7 +191,7 @@ func sortChannels(chs []Channel) {
 // newCheckpoint fills in all but the channels, the hash and the cost.
 func newCheckpoint(l *lineage, seq uint64, id string, h *header, meta *codec.Attrs) *Checkpoint {
 	cp := &Checkpoint{
-		Ref: l.ref, Generation: l.th.rec.Generation, ID: id, Seq: seq, Parent: h.parent, ParentSeq: h.parentSeq,
+		Ref: l.ref, Generation: l.th.generation(), ID: id, Seq: seq, Parent: h.parent, ParentSeq: h.parentSeq,
 		Branch: meta.Branch, Time: time.UnixMilli(h.time).UTC(), Step: h.step, Status: h.status, SchemaVersion: h.schema,
 		RunID: meta.RunID, Labels: maps.Clone(meta.Labels), Meta: bytes.Clone(meta.Meta),
 	}

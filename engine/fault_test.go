@@ -1,0 +1,443 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/backendtest"
+	"github.com/ckptd/ckptd/backend/mem"
+)
+
+// Every operation is run with the k-th of its backend calls failing, for every k, in each of these ways.
+var faultPlans = []struct {
+	name string
+	plan backendtest.Plan
+}{
+	{"once", backendtest.Plan{Ops: backendtest.OpAny, Err: errUnavailable}},
+	{"from then on", backendtest.Plan{Ops: backendtest.OpAny, Err: errUnavailable, Keep: true}},
+	{"unknown, not applied", backendtest.Plan{Ops: backendtest.OpCommit, Err: errAmbiguous}},
+	{"unknown, applied", backendtest.Plan{Ops: backendtest.OpCommit, Err: errAmbiguous, Apply: true}},
+}
+
+var (
+	errUnavailable = fmt.Errorf("the test says so: %w", backend.ErrUnavailable)
+	errAmbiguous   = fmt.Errorf("the test says so: %w", backend.ErrAmbiguous)
+)
+
+// bed is a store whose backend fails on demand, over data that other stores can look at.
+type bed struct {
+	t     testing.TB
+	w     *faultWorld
+	raw   *mem.Store
+	fault *backendtest.Fault
+	opts  Options
+	*Store
+
+	acked []ackedSave
+}
+
+// ackedSave is a checkpoint that must be there from now on.
+type ackedSave struct {
+	ref   Ref
+	id    string
+	state map[string][]byte
+}
+
+// newBed opens a store on a copy of the data of w.
+func newBed(t testing.TB, w *faultWorld) *bed {
+	t.Helper()
+	b := &bed{t: t, w: w, raw: mem.Open(), opts: w.f.opts}
+	copyEntries(t, b.raw, w.entries)
+	b.fault = backendtest.NewFault(keepOpen{b.raw})
+	b.opts.Create = false
+	s, err := Open(context.Background(), b.fault.Backend(), b.opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Store = s
+	return b
+}
+
+// view opens another store on the same data, which knows nothing but what is durable.
+func (b *bed) view() *Store {
+	b.t.Helper()
+	s, err := Open(context.Background(), keepOpen{b.raw}, b.opts)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return s
+}
+
+func allEntries(t testing.TB, b backend.Backend) (all []backend.Entry) {
+	t.Helper()
+	for r := (backend.Range{}); ; {
+		page, next, err := b.Scan(context.Background(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, page...)
+		if r.Start = next; next == nil {
+			return all
+		}
+	}
+}
+
+func copyEntries(t testing.TB, to backend.Backend, all []backend.Entry) {
+	t.Helper()
+	for _, e := range all {
+		err := to.Commit(context.Background(), backend.Batch{Muts: []backend.Mut{{Key: e.Key, Value: e.Value, Version: e.Version}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// place of a checkpoint in contents.
+type spot struct {
+	ref Ref
+	id  string
+}
+
+// contents reads every checkpoint of the users of the tests, whole, and says what each is.
+func contents(t testing.TB, s *Store) map[spot]string {
+	t.Helper()
+	ctx := context.Background()
+	all := map[spot]string{}
+	for _, user := range []string{"alice", "bob"} {
+		for info, err := range s.User("acme", user).Threads(ctx, ThreadOptions{}) {
+			if err != nil {
+				t.Fatalf("listing threads: %v", err)
+			}
+			for _, ns := range faultNamespaces {
+				ref := info.Ref
+				ref.Namespace = ns
+				for cp, err := range s.Thread(ref).History(ctx, HistoryOptions{Data: true}) {
+					if err != nil {
+						t.Fatalf("reading %v: %v", ref, err)
+					}
+					all[spot{ref, cp.ID}] = describe(cp)
+				}
+			}
+		}
+	}
+	return all
+}
+
+func describe(cp *Checkpoint) string {
+	h := sha256.New()
+	for _, ch := range cp.Channels {
+		fmt.Fprintf(h, "%q %q %d ", ch.Name, ch.Type, len(ch.Data))
+		h.Write(ch.Data)
+	}
+	return fmt.Sprintf("seq %d parent %q (%d) branch %q time %v step %d %s run %q labels %v meta %s blobs %v hash %x state %x", cp.Seq, cp.Parent,
+		cp.ParentSeq, cp.Branch, cp.Time, cp.Step, cp.Status, cp.RunID, cp.Labels, cp.Meta, cp.Blobs, cp.Hash, h.Sum(nil))
+}
+
+// save saves and notes what was acknowledged.
+func (b *bed) save(ctx context.Context, ref Ref, d Draft, state map[string][]byte) error {
+	cp, err := b.Thread(ref).Save(ctx, d)
+	if err != nil {
+		return err
+	}
+	b.acked = append(b.acked, ackedSave{ref, cp.ID, state})
+	return nil
+}
+
+// checkAcked loads what was acknowledged from s.
+func (b *bed) checkAcked(s *Store) {
+	b.t.Helper()
+	for _, a := range b.acked {
+		cp, err := s.Thread(a.ref).Load(context.Background(), At(a.id))
+		if err != nil {
+			b.t.Errorf("%s was acknowledged: %v", a.id, err)
+			continue
+		}
+		if len(cp.Channels) != len(a.state) {
+			b.t.Errorf("%s has %d channels, want %d", a.id, len(cp.Channels), len(a.state))
+		}
+		for name, want := range a.state {
+			if ch, _ := cp.Channel(name); !bytes.Equal(ch.Data, want) {
+				b.t.Errorf("%s: channel %s is not what was saved", a.id, name)
+			}
+		}
+	}
+}
+
+// checkSame compares what two stores make of the data; spots for which except is true may differ or be missing.
+func checkSame(t testing.TB, what string, got, want map[spot]string, except func(spot) bool) {
+	t.Helper()
+	for at, w := range want {
+		if got[at] != w && (except == nil || !except(at)) {
+			t.Errorf("%s: %v is\n%q, want\n%q", what, at, got[at], w)
+		}
+	}
+	for at := range got {
+		if _, ok := want[at]; !ok && (except == nil || !except(at)) {
+			t.Errorf("%s: %v is there", what, at)
+		}
+	}
+}
+
+// faultOp is an operation of the engine in the sweep.
+type faultOp struct {
+	name string
+	// run runs it, and finds fault with its result.
+	run func(ctx context.Context, b *bed) error
+	// again reports whether err is a proper answer when the operation is repeated after it took effect, perhaps without
+	// the caller knowing. Nil: only success is.
+	again func(err error) bool
+	// changes reports whether it may take away, add or change a checkpoint even if it fails. Nil: none.
+	changes func(at spot) bool
+}
+
+// TestFaultSweep fails the k-th backend call of every operation for every k. The error surfaces, nothing that was
+// there is harmed, nothing that failed for certain is there, and the operation succeeds when it is repeated.
+func TestFaultSweep(t *testing.T) {
+	w := newFaultWorld(t)
+	for _, op := range faultOps {
+		t.Run(op.name, func(t *testing.T) {
+			t.Parallel()
+			for _, p := range faultPlans {
+				for _, warm := range []bool{false, true} {
+					fired := 0
+					for k := 0; ; k++ {
+						plan := p.plan
+						plan.After = k
+						if !sweepOne(t, w, &op, plan, warm) || t.Failed() {
+							break
+						}
+						fired++
+					}
+					if t.Failed() {
+						t.Fatalf("%s, call %d, warm %v", p.name, fired, warm)
+					}
+					if fired == 0 && !warm && p.plan.Ops == backendtest.OpAny {
+						t.Error("makes no backend call")
+					}
+				}
+			}
+		})
+	}
+}
+
+// sweepOne runs op with one plan, and reports whether the plan failed a call.
+func sweepOne(t *testing.T, w *faultWorld, op *faultOp, plan backendtest.Plan, warm bool) bool {
+	ctx := context.Background()
+	b := newBed(t, w)
+	defer b.Close()
+	if warm {
+		w.warm(t, b.Store)
+	}
+	b.fault.Arm(plan)
+	err := op.run(ctx, b)
+	fired := b.fault.Fired() > 0
+	b.fault.Disarm()
+	switch {
+	case !fired && err != nil:
+		t.Errorf("failed by itself: %v", err)
+		return false
+	case fired && err == nil:
+		t.Errorf("the error of the backend was swallowed")
+	case fired && !errors.Is(err, plan.Err):
+		t.Errorf("the error is %v", err)
+	}
+	if fired {
+		b.afterFault(op, plan)
+	}
+	b.checkAcked(b.Store)
+	v := b.view()
+	defer v.Close()
+	b.checkAcked(v)
+	checkSame(t, "the store compared with its data", contents(t, b.Store), contents(t, v), nil)
+	return fired
+}
+
+// afterFault checks that the store is as it was, or as if the operation had succeeded if that is unknown, goes on working,
+// and that the operation can be repeated.
+func (b *bed) afterFault(op *faultOp, plan backendtest.Plan) {
+	ctx, t := context.Background(), b.t
+	t.Helper()
+	v := b.view()
+	have := contents(t, v)
+	v.Close()
+	if !plan.Apply {
+		checkSame(t, "after the fault", have, b.w.contents, op.changes)
+	}
+	for at, was := range b.w.contents {
+		if have[at] != was && (op.changes == nil || !op.changes(at)) {
+			t.Errorf("after the fault: %v is %q, was %q", at, have[at], was)
+		}
+	}
+	state := map[string][]byte{"x": []byte("meanwhile")}
+	for _, name := range []string{"other", "brand new"} {
+		if err := b.save(ctx, testRef(name), Draft{Channels: []Change{{Name: "x", Data: state["x"]}}}, state); err != nil {
+			t.Errorf("another thread after the fault: %v", err)
+		}
+	}
+	if err := op.run(ctx, b); err != nil && (!plan.Apply && op.changes == nil || op.again == nil || !op.again(err)) {
+		t.Errorf("repeated after the fault: %v", err)
+	}
+}
+
+// TestFaultFailsAllThatStandOnIt holds the commit of one save until others are queued on it, and then fails it: they all
+// fail, none of them is there, and the lineage goes on.
+func TestFaultFailsAllThatStandOnIt(t *testing.T) {
+	const queued = 12
+	for _, injected := range []error{errUnavailable, errAmbiguous} {
+		t.Run(injected.Error(), func(t *testing.T) {
+			ctx := context.Background()
+			f := newFixture(t, Options{})
+			th := f.Thread(testRef("t"))
+			first := mustSave(t, f, testRef("t"), Draft{ID: "before", Channels: []Change{{Name: "x", Data: []byte("before")}}})
+			gate := &gated{Backend: keepOpen{f.be}, entered: make(chan struct{}, 1), outcome: make(chan error)}
+			f.Store.be = gate
+			gate.closed.Store(true)
+			errs := make(chan error, queued+1)
+			save := func(i int) {
+				_, err := th.Save(ctx, Draft{ID: fmt.Sprint("lost ", i), Channels: []Change{{Name: "x", Data: fmt.Append(nil, "state ", i)}}})
+				errs <- err
+			}
+			go save(0)
+			<-gate.entered
+			for i := range queued {
+				go save(i + 1)
+			}
+			f.waitQueued(testRef("t"), queued)
+			gate.closed.Store(false)
+			gate.outcome <- injected
+			for range queued + 1 {
+				if err := <-errs; !errors.Is(err, injected) {
+					t.Errorf("a save that stands on one that failed: %v", err)
+				}
+			}
+			cp, err := th.Load(ctx, Latest)
+			if err != nil || cp.ID != first.ID {
+				t.Errorf("latest is %+v, %v", cp, err)
+			}
+			next := mustSave(t, f, testRef("t"), Draft{Channels: []Change{{Name: "x", Data: []byte("after")}}})
+			if next.Parent != first.ID || next.Seq != 2 {
+				t.Errorf("next is %+v", next)
+			}
+			f.reopen()
+			for i := range queued + 1 {
+				if _, err := f.Thread(testRef("t")).Load(ctx, At(fmt.Sprint("lost ", i))); !errors.Is(err, ErrNotFound) {
+					t.Errorf("save %d failed, but loading it gives %v", i, err)
+				}
+			}
+		})
+	}
+}
+
+// waitQueued waits until so many saves are queued behind the one under way.
+func (f *fixture) waitQueued(ref Ref, n int) {
+	l, err := f.acquire(context.Background(), ref, false)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer l.release()
+	for queued := -1; queued != n; {
+		l.mu.Lock()
+		queued = len(l.queue)
+		l.mu.Unlock()
+	}
+}
+
+// TestFaultUnderConcurrentSaves saves from many goroutines to one lineage while a commit fails. What was acknowledged is
+// there with all its ancestors, and what failed for certain is not.
+func TestFaultUnderConcurrentSaves(t *testing.T) {
+	w := newFaultWorld(t)
+	for _, p := range faultPlans {
+		t.Run(p.name, func(t *testing.T) {
+			for k := range 12 {
+				plan := p.plan
+				plan.After, plan.Keep = k, false
+				stormWithFault(t, w, plan, uint64(k))
+			}
+		})
+	}
+}
+
+func stormWithFault(t *testing.T, w *faultWorld, plan backendtest.Plan, seed uint64) {
+	const writers, saves = 8, 6
+	ctx := context.Background()
+	b := newBed(t, w)
+	defer b.Close()
+	b.Store.be = &slow{Backend: b.Store.be, most: 200}
+	ref := testRef("storm")
+	var mu sync.Mutex
+	failed := map[string]bool{}
+	b.fault.Arm(plan)
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(seed, uint64(i)))
+			for n := range saves {
+				id := fmt.Sprintf("w%d-%d", i, n)
+				data := words(r, 300+r.IntN(300))
+				cp, err := b.Thread(ref).Save(ctx, Draft{ID: id, Channels: []Change{{Name: "x", Data: data}}})
+				mu.Lock()
+				switch {
+				case err == nil:
+					b.acked = append(b.acked, ackedSave{ref, cp.ID, map[string][]byte{"x": data}})
+				case !errors.Is(err, plan.Err):
+					t.Errorf("%s: %v", id, err)
+				default:
+					failed[id] = true
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if b.fault.Fired() > 0 && len(failed) == 0 {
+		t.Errorf("a commit failed, and no save did")
+	}
+	b.fault.Disarm()
+	v := b.view()
+	defer v.Close()
+	b.checkAcked(v)
+	have := checkLine(t, v, ref)
+	for id := range failed {
+		if have[id] && errors.Is(plan.Err, backend.ErrUnavailable) {
+			t.Errorf("%s failed and is there", id)
+		}
+	}
+	if len(have) < len(b.acked) {
+		t.Errorf("%d checkpoints, %d were acknowledged", len(have), len(b.acked))
+	}
+	if !slices.Equal(slices.Sorted(maps.Keys(have)), slices.Sorted(maps.Keys(checkLine(t, b.Store, ref)))) {
+		t.Errorf("the store sees another history than its data has")
+	}
+}
+
+// checkLine checks that a lineage without forks has all seqs from 1 on, each standing on the one before, and returns its ids.
+func checkLine(t testing.TB, s *Store, ref Ref) map[string]bool {
+	t.Helper()
+	ids := map[string]bool{}
+	var child *Checkpoint
+	for cp, err := range s.Thread(ref).History(context.Background(), HistoryOptions{Data: true}) {
+		if errors.Is(err, ErrNotFound) {
+			return ids
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if child != nil && (child.Parent != cp.ID || child.ParentSeq != cp.Seq || child.Seq != cp.Seq+1 || child.Time.Before(cp.Time)) {
+			t.Errorf("seq %d (%s) has parent %s (%d), but %s (%d) comes before it", child.Seq, child.ID, child.Parent, child.ParentSeq, cp.ID, cp.Seq)
+		}
+		ids[cp.ID], child = true, cp
+	}
+	if child != nil && (child.Seq != 1 || child.Parent != "") {
+		t.Errorf("the first checkpoint is seq %d with parent %q", child.Seq, child.Parent)
+	}
+	return ids
+}
