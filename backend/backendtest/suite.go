@@ -129,6 +129,9 @@ func (s *store) all(r backend.Range) []backend.Entry {
 		if len(page) == 0 {
 			s.Fatalf("scan %+v: an empty page that continues at %q", r, next)
 		}
+		if bytes.Equal(next, r.Start) && !r.Reverse || bytes.Equal(next, r.End) && r.Reverse {
+			s.Fatalf("scan %+v: continues where it began", r)
+		}
 		if r.Reverse {
 			r.End = next
 		} else {

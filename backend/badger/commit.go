@@ -215,10 +215,7 @@ func (c *committer) check(txn *badgerdb.Txn, conds []backend.Cond) error {
 		if err != nil {
 			return readError(err)
 		}
-		if cond.Version == "" {
-			return backend.ErrConflict
-		}
-		holds := false
+		holds := false // an absent condition never does: no version is empty
 		err = item.Value(func(stored []byte) error {
 			version, _, err := split(item.UserMeta(), stored)
 			holds = string(version) == cond.Version

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -72,9 +71,6 @@ func verifyTable(path string, packed options.CompressionType, blockSize int) err
 	if err != nil {
 		return openError(err)
 	}
-	if err := checkFooter(f.Data); err != nil {
-		return errors.Join(err, f.Close(-1))
-	}
 	t, err := table.OpenTable(f, table.Options{ReadOnly: true, Compression: packed, BlockSize: blockSize})
 	if err != nil {
 		return openError(err)
@@ -83,21 +79,4 @@ func verifyTable(path string, packed options.CompressionType, blockSize int) err
 		return errors.Join(openError(err), t.Close(-1))
 	}
 	return t.Close(-1)
-}
-
-// checkFooter follows the lengths at the end of a table: index, its length (4 bytes), checksum, its length (4). The
-// package table takes them for granted.
-func checkFooter(data []byte) error {
-	end := uint64(len(data))
-	for range 2 {
-		if end < 4 {
-			return fmt.Errorf("%w: a table of %d bytes", backend.ErrCorrupt, len(data))
-		}
-		n := uint64(binary.BigEndian.Uint32(data[end-4:]))
-		if end -= 4; n > end {
-			return fmt.Errorf("%w: a table of %d bytes is cut short", backend.ErrCorrupt, len(data))
-		}
-		end -= n
-	}
-	return nil
 }
