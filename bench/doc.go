@@ -7,7 +7,7 @@
 //
 //	make bench                     everything, six times, through benchstat
 //	make bench BENCH=OneWriter     one benchmark
-//	make table                     everything three times, as the table of the README
+//	make table                     everything five times, as the table of the README
 //
 // Stores are made below CKPTD_BENCH_DIR, by default the system's folder for temporary files. It should be on a real
 // disk: on a file system in memory a durable save costs nothing.

@@ -59,17 +59,9 @@ func allocated(b *testing.B, paths ...string) int64 {
 	return sum
 }
 
-// rate counts what writers get done in slices of time.
-type rate struct {
-	ops  int64
-	time time.Duration
-}
-
-func (r *rate) perSecond() float64 { return float64(r.ops) / r.time.Seconds() }
-
-// slice lets writers call op for the given time and adds what they did. op gets the number of its writer and the count of
-// its calls within the slice.
-func (r *rate) slice(b *testing.B, writers int, length time.Duration, op func(writer, call int) error) {
+// rate lets writers call op for the given time and returns how many calls a second they made. op gets the number of its
+// writer and the count of its calls.
+func rate(b *testing.B, writers int, length time.Duration, op func(writer, call int) error) float64 {
 	b.Helper()
 	var (
 		wg     sync.WaitGroup
@@ -89,11 +81,11 @@ func (r *rate) slice(b *testing.B, writers int, length time.Duration, op func(wr
 		})
 	}
 	wg.Wait()
-	r.time += time.Since(start)
-	r.ops += ops.Load()
+	took := time.Since(start)
 	if err := failed.Load(); err != nil {
 		b.Fatal(*err)
 	}
+	return float64(ops.Load()) / took.Seconds()
 }
 
 // report sets a metric and hides the time of a round, which means nothing where contenders take turns.

@@ -1,7 +1,7 @@
 // Command table runs the benchmarks of this module and prints the table of figures of the README, in Markdown: for each
 // row the median of all runs, the target, and the command that measures it alone.
 //
-//	go run ./cmd/table [-count 3] [-benchtime 1s] [-from FILE]
+//	go run ./cmd/table [-count 5] [-benchtime 1s] [-from FILE]
 //
 // With -from it reads the output of an earlier "go test -bench" instead.
 package main
@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	count := flag.Int("count", 3, "runs of each benchmark")
+	count := flag.Int("count", 5, "runs of each benchmark")
 	benchtime := flag.String("benchtime", "1s", "least time of each run, or how many rounds (5x)")
 	from := flag.String("from", "", "read this output of go test -bench instead of running it")
 	flag.Parse()
