@@ -53,7 +53,7 @@ func (f *Filter) matches(cp *Checkpoint) bool {
 // historyPage is how many records are read at a time. No lock is held while the caller looks at them.
 const historyPage = 64
 
-// History yields checkpoints of the lineage, newest first. It sees what was durable when it came to each page; a thread
+// History yields checkpoints of the lineage, newest first; one that was replaced is seen in its old place, as it is now. It sees what was durable when it came to each page; a thread
 // deleted meanwhile ends it with ErrGeneration. After an error it ends.
 func (t *Thread) History(ctx context.Context, o HistoryOptions) iter.Seq2[*Checkpoint, error] {
 	return func(yield func(*Checkpoint, error) bool) {
@@ -163,14 +163,18 @@ func (h *history) begin(ctx context.Context, l *lineage) error {
 	}
 	if h.o.Before != "" {
 		at, err := l.findID(ctx, h.o.Before)
+		after := uint64(0)
 		if errors.Is(err, ErrNotFound) {
 			at, err = l.before(ctx, h.o.Before)
-			at++
+			after = 1
+		}
+		if err == nil {
+			at, err = l.originOf(ctx, at)
 		}
 		if err != nil {
 			return err
 		}
-		h.seq = min(h.seq, at)
+		h.seq = min(h.seq, at+after)
 	}
 	return nil
 }
@@ -196,8 +200,12 @@ func (h *history) see(ctx context.Context, l *lineage, e backend.Entry) (*Checkp
 			h.line = r.seq - r.rec.ParentDist
 		}
 	}
-	if r.rec.Ghost {
-		return nil, nil
+	stands := l.standing
+	if h.walks {
+		stands = l.current
+	}
+	if r, err = stands(ctx, r); r == nil {
+		return nil, err
 	}
 	cp, err := h.rs.checkpoint(ctx, r, nil)
 	if err != nil || !h.o.matches(cp) {

@@ -115,6 +115,13 @@ func (l *lineage) idKey(id string) []byte {
 	return append(append(key, formToken), tok[:]...)
 }
 
+// ownIDKey is where an id of the engine's own stands that a replacement took over: always by token, so that it is not
+// found among the ids that callers chose.
+func (l *lineage) ownIDKey(id string) []byte {
+	tok := l.th.u.keys.BlindToken("id", id)
+	return append(append(l.th.nsKey(kindID, l.ns), formToken), tok[:]...)
+}
+
 func (l *lineage) branchKey(name string) []byte {
 	tok := l.th.u.keys.BlindToken("branch", name)
 	return append(l.th.nsKey(kindBranch, l.ns), tok[:]...)

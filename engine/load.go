@@ -158,6 +158,7 @@ func (l *lineage) resolve(ctx context.Context, w Which) (uint64, error) {
 
 // findID finds the seq of the checkpoint with an id, among what is durable.
 func (l *lineage) findID(ctx context.Context, id string) (uint64, error) {
+	keys := [][]byte{l.idKey(id)}
 	if uuid, ok := parseUUID(id); ok {
 		if seq := idSeq(uuid); seq >= 1 && seq <= l.head {
 			r, err := l.readRecord(ctx, seq)
@@ -167,24 +168,27 @@ func (l *lineage) findID(ctx context.Context, id string) (uint64, error) {
 			if r != nil && r.rec != nil && r.rec.ID == "" && l.recordID(r) == id && !r.rec.Ghost {
 				return seq, nil
 			}
+			keys = append(keys, l.ownIDKey(id)) // it may have been replaced
 		}
 	}
-	key := l.idKey(id)
-	got, err := l.s.be.Get(ctx, key)
+	got, err := l.s.be.Get(ctx, keys...)
 	if err != nil {
 		return 0, fmt.Errorf("looking for an id: %w", err)
 	}
-	if got[0].Version == "" {
-		return 0, fmt.Errorf("%w: checkpoint %q", ErrNotFound, id)
+	for _, entry := range got {
+		if entry.Version == "" {
+			continue
+		}
+		e, err := l.openIDEntry(entry)
+		if err != nil {
+			return 0, err
+		}
+		if e.ID != id {
+			return 0, corrupt(place(entry.Key), "names another id", nil)
+		}
+		return e.Seq, nil
 	}
-	e, err := l.openIDEntry(got[0])
-	if err != nil {
-		return 0, err
-	}
-	if e.ID != id {
-		return 0, corrupt(place(key), "names another id", nil)
-	}
-	return e.Seq, nil
+	return 0, fmt.Errorf("%w: checkpoint %q", ErrNotFound, id)
 }
 
 func (l *lineage) openIDEntry(e backend.Entry) (*codec.IDEntry, error) {
@@ -221,6 +225,9 @@ func (l *lineage) greatestID(ctx context.Context, below []byte) (uint64, error) 
 // before finds the checkpoint before an id: by id among UUIDs that callers chose, else by seq.
 func (l *lineage) before(ctx context.Context, id string) (uint64, error) {
 	at, err := l.findID(ctx, id)
+	if err == nil {
+		at, err = l.originOf(ctx, at)
+	}
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return 0, err
 	}
@@ -240,14 +247,17 @@ func (l *lineage) before(ctx context.Context, id string) (uint64, error) {
 	return l.newest(ctx, at, func(*restorer, *record) (bool, error) { return true, nil })
 }
 
-// newest finds the newest checkpoint before seq that is ok.
+// newest finds the newest checkpoint that stands before seq in line and is ok.
 func (l *lineage) newest(ctx context.Context, seq uint64, ok func(*restorer, *record) (bool, error)) (found uint64, err error) {
 	rs := l.restorer()
 	r := l.records(1, seq)
 	r.Reverse, r.Limit = true, 32
 	err = l.s.scan(ctx, r, func(e backend.Entry) error {
 		rec, err := l.openRecord(e.Key, e.Value)
-		if err != nil || rec.rec == nil || rec.rec.Ghost {
+		if err == nil {
+			rec, err = l.standing(ctx, rec)
+		}
+		if err != nil || rec == nil {
 			return err
 		}
 		yes, err := ok(rs, rec)

@@ -48,7 +48,7 @@ func (w *saving) plan(ctx context.Context, t *tip, d *Draft) (*codec.Attrs, erro
 	if err := w.planTable(t, d, &next); err != nil {
 		return nil, err
 	}
-	if t.seq != 0 && sameAttrs(&next, t.meta) {
+	if len(t.attrs.path) > 0 && sameAttrs(&next, t.meta) {
 		return t.meta, nil
 	}
 	next.Labels, next.Meta = maps.Clone(next.Labels), bytes.Clone(next.Meta)

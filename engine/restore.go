@@ -220,7 +220,7 @@ func (rs *restorer) parseMeta(holder uint64, r *record, value []byte) (*codec.At
 func (rs *restorer) header(ctx context.Context, r *record) (header, error) {
 	rec := r.rec
 	h := header{parent: rec.ParentID, dangling: rec.ParentID, parentHash: rec.ParentHash, time: rec.Time, step: rec.Step,
-		status: rec.Status, schema: rec.Schema}
+		status: rec.Status, schema: rec.Schema, origin: r.seq - rec.Replaced, own: rec.ID == ""}
 	if rec.ParentDist == 0 {
 		return h, nil
 	}
@@ -266,14 +266,18 @@ func (rs *restorer) tip(ctx context.Context, r *record) (*tip, error) {
 	return t, nil
 }
 
-// restoreTip reads the whole checkpoint at seq, which must be there; it may be a ghost.
+// restoreTip reads the whole checkpoint at seq, which must be there; it may be a ghost. Of one that was pruned only the
+// id and the hash are left, and its state is empty.
 func (l *lineage) restoreTip(ctx context.Context, seq uint64) (*tip, error) {
 	r, err := l.readRecord(ctx, seq)
 	if err != nil {
 		return nil, err
 	}
-	if r == nil || r.rec == nil {
+	if r == nil {
 		return nil, corrupt(place(l.recordKey(seq)), "missing", nil)
+	}
+	if r.stub != nil {
+		return &tip{l: l, seq: seq, id: r.stub.ID, hash: r.stub.Hash, meta: noAttrs}, nil
 	}
 	return l.restorer().tip(ctx, r)
 }

@@ -316,7 +316,7 @@ func (l *lineage) parentOf(ctx context.Context, d *Draft, old *tip) (seq uint64,
 	case d.Root:
 		return 0, "", nil
 	case d.Parent == "" && old != nil:
-		return old.rec.parentSeq, "", nil
+		return old.rec.parentSeq, old.rec.dangling, nil
 	case d.Parent == "" && d.Branch == "":
 		return l.latest, "", nil
 	case d.Parent == "":
@@ -451,8 +451,14 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 	}
 	h.time = max(l.s.now().UnixMilli(), l.lastTime, t.rec.time)
 	rec.Time = h.time
+	h.origin, h.own = seq, d.ID == ""
 	if old != nil {
-		rec.Replaced = seq - old.seq
+		h.origin, h.own = old.rec.origin, old.rec.own
+		rec.Replaced = seq - h.origin
+	}
+	if h.own && d.ID != "" {
+		rec.ID = ""
+		rec.UUID, _ = parseUUID(d.ID)
 	}
 	if _, err := w.apply(t, meta); err != nil {
 		return nil, err
@@ -487,7 +493,10 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 	for i := range p.muts {
 		p.size += mutSize(&p.muts[i])
 	}
-	l.head, l.latest, l.lastTime = seq, seq, h.time
+	l.head, l.lastTime = seq, h.time
+	if h.origin >= l.origin {
+		l.latest, l.origin = seq, h.origin
+	}
 	p.event = Event{Ref: l.ref, Generation: l.generation, ID: id, Seq: seq, Time: h.time, Step: h.step, Status: h.status, Before: beforeStatus}
 	l.s.hub.expect(&p.event)
 	return p, nil
@@ -527,13 +536,18 @@ func (w *saving) seal(key, plain []byte) ([]byte, error) {
 }
 
 // around adds what belongs to the new checkpoint besides its record: the ghost that it replaces, and the entries of its
-// id, branch, terms, thread and namespace.
+// id, branch, terms, thread and namespace. A replacement on the branch of the old moves it only if the old was its head.
 func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, before *codec.Attrs, beforeStatus string) error {
 	l, t := w.l, p.tip
 	if d.ID != "" {
 		cond := backend.Cond{Key: l.idKey(d.ID)}
+		if t.rec.own {
+			cond.Key = l.ownIDKey(d.ID)
+		}
 		if old != nil {
-			cond.Version = strconv.FormatUint(old.seq, 10)
+			if !t.rec.own || old.seq != old.rec.origin {
+				cond.Version = strconv.FormatUint(old.seq, 10)
+			}
 			if err := l.ghost(ctx, p, old.seq); err != nil {
 				return err
 			}
@@ -545,7 +559,7 @@ func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, bef
 		p.muts = append(p.muts, backend.Mut{Key: cond.Key, Value: value, Version: strconv.FormatUint(p.seq, 10)})
 		p.conds = append(p.conds, cond)
 	}
-	if d.Branch != "" {
+	if d.Branch != "" && (old == nil || old.meta.Branch != d.Branch) {
 		if err := l.moveBranch(ctx, p, d.Branch, p.seq); err != nil {
 			return err
 		}

@@ -41,6 +41,8 @@ type header struct {
 	step       int64
 	status     string
 	schema     uint64
+	origin     uint64 // seq of the first checkpoint with this id, whose place in line it has
+	own        bool   // the id is of the engine's own
 }
 
 // chanState is the value of a channel and how it is stored.

@@ -182,7 +182,7 @@ const (
 	headOf
 )
 
-// Latest is the newest checkpoint, by seq.
+// Latest is the newest checkpoint, by seq. One that replaces another counts as saved when the first with its id was.
 var Latest = Which{}
 
 // LatestByID is the checkpoint with the greatest id, for callers whose ids are ordered UUIDs.

@@ -1,0 +1,213 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+)
+
+// Tree is a lineage with all its branches.
+type Tree struct {
+	Nodes    []*Node // every checkpoint, oldest first
+	Roots    []*Node // those without Node.Parent
+	Heads    []*Node // those without children
+	Branches []Branch
+}
+
+// Node is a checkpoint, without data, in the tree of its lineage.
+type Node struct {
+	*Checkpoint
+
+	// Parent is the nearest ancestor that is there: if the checkpoint that Checkpoint.Parent names was replaced, its
+	// replacement; if it was pruned, its own parent and so on, as far as that is known. It is nil for a root, and
+	// where nothing is left of the ancestors.
+	Parent   *Node
+	Children []*Node // oldest first
+	Branches []string
+
+	origin uint64
+}
+
+// Tree reads the headers of all checkpoints of the lineage and how they hang together. Its memory is that of all
+// headers.
+func (t *Thread) Tree(ctx context.Context) (*Tree, error) {
+	l, err := t.acquireThere(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading tree: %w", err)
+	}
+	defer l.release()
+	g := grower{l: l, tree: &Tree{}, bySeq: map[uint64]*Node{}, byID: map[string]*Node{}, gone: map[uint64]ghost{}}
+	// Branches first: a head that is read cannot be missing from the records read after it.
+	if g.tree.Branches, err = l.allBranches(ctx); err == nil {
+		err = g.read(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading tree: %w", err)
+	}
+	g.connect()
+	return g.tree, nil
+}
+
+// grower makes a tree.
+type grower struct {
+	l     *lineage
+	tree  *Tree
+	bySeq map[uint64]*Node
+	byID  map[string]*Node
+	gone  map[uint64]ghost
+}
+
+// ghost is what is left of a checkpoint that was pruned or replaced. The zero value is nothing.
+type ghost struct {
+	id, dangling string
+	parentSeq    uint64
+}
+
+func (g *grower) read(ctx context.Context) error {
+	rs := g.l.restorer()
+	err := g.l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
+		if len(rs.records) > restorerRecords {
+			attrs := rs.attrs
+			rs = g.l.restorer()
+			rs.attrs = attrs
+		}
+		return g.add(ctx, rs, r)
+	})
+	slices.SortFunc(g.tree.Nodes, func(a, b *Node) int { return cmp.Compare(a.origin, b.origin) })
+	return err
+}
+
+func (g *grower) add(ctx context.Context, rs *restorer, r *record) error {
+	if r.rec == nil {
+		return nil
+	}
+	rs.records[r.seq] = r
+	if r.rec.Ghost {
+		left := ghost{id: g.l.recordID(r), dangling: r.rec.ParentID}
+		if r.rec.ParentDist != 0 {
+			left.parentSeq = r.seq - r.rec.ParentDist
+		}
+		g.gone[r.seq] = left
+		return nil
+	}
+	cp, err := rs.checkpoint(ctx, r, nil)
+	if err != nil {
+		return err
+	}
+	n := &Node{Checkpoint: cp, origin: r.origin()}
+	g.tree.Nodes = append(g.tree.Nodes, n)
+	g.bySeq[n.Seq], g.byID[n.ID] = n, n
+	return nil
+}
+
+// connect gives nodes their parents, children and branches. A parent that was saved after its child, as a replacement or
+// because the child named it before it existed, can close a circle; one that was saved before cannot close one by
+// itself. So those come last, and what would close a circle is passed over.
+func (g *grower) connect() {
+	var late []*Node
+	for _, n := range g.tree.Nodes {
+		for p := range g.ancestors(n) {
+			if n.Parent = p; p.Seq >= n.Seq {
+				n.Parent, late = nil, append(late, n)
+			}
+			break
+		}
+	}
+	slices.SortStableFunc(late, func(a, b *Node) int { return cmp.Compare(b.ParentSeq, a.ParentSeq) }) // dangling ones last
+	for _, n := range late {
+		for p := range g.ancestors(n) {
+			if !p.descends(n) {
+				n.Parent = p
+				break
+			}
+		}
+	}
+	for _, n := range g.tree.Nodes {
+		if n.Parent == nil {
+			g.tree.Roots = append(g.tree.Roots, n)
+		} else {
+			n.Parent.Children = append(n.Parent.Children, n)
+		}
+	}
+	for _, n := range g.tree.Nodes {
+		if len(n.Children) == 0 {
+			g.tree.Heads = append(g.tree.Heads, n)
+		}
+	}
+	for _, b := range g.tree.Branches {
+		if n := g.byID[b.HeadID]; n != nil {
+			n.Branches = append(n.Branches, b.Name)
+		}
+	}
+}
+
+// ancestors yields the nodes that may be the parent of n, the best first.
+func (g *grower) ancestors(n *Node) iter.Seq[*Node] {
+	return func(yield func(*Node) bool) {
+		at := ghost{parentSeq: n.ParentSeq, dangling: n.Checkpoint.Parent}
+		for at.parentSeq != 0 {
+			if p := g.bySeq[at.parentSeq]; p != nil {
+				yield(p)
+				return
+			}
+			left, ok := g.gone[at.parentSeq]
+			if !ok {
+				return
+			}
+			if p := g.byID[left.id]; p != nil && !yield(p) {
+				return
+			}
+			at = left
+		}
+		if p := g.byID[at.dangling]; p != nil {
+			yield(p)
+		}
+	}
+}
+
+// descends reports whether n is a, or has it among its ancestors.
+func (n *Node) descends(a *Node) bool {
+	for ; n != nil; n = n.Parent {
+		if n == a {
+			return true
+		}
+	}
+	return false
+}
+
+// Namespaces lists the namespaces of the thread that hold checkpoints or pending writes, in order; the unnamed one is "".
+func (t *Thread) Namespaces(ctx context.Context) ([]string, error) {
+	l, err := t.acquireThere(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	defer l.release()
+	names, err := l.th.namespaces(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	used, err := l.th.usesUnnamed(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	slices.Sort(names) // the unnamed one comes first
+	if !used {
+		names = names[1:]
+	}
+	return names, nil
+}
+
+// usesUnnamed reports whether the unnamed namespace, which has no record of its own, holds anything.
+func (t *thread) usesUnnamed(ctx context.Context) (bool, error) {
+	for _, kind := range []byte{kindRecord, kindWrites} {
+		r := prefixRange(t.nsKey(kind, zeroToken))
+		r.Limit, r.KeysOnly = 1, true
+		page, _, err := t.u.s.be.Scan(ctx, r)
+		if err != nil || len(page) > 0 {
+			return len(page) > 0, err
+		}
+	}
+	return false, nil
+}
