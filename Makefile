@@ -71,8 +71,11 @@ bench: $(TOOLS)/benchstat ## benchmarks with the rivals in the same run, for ben
 table: ## measure the figures of the README and print its table
 	cd bench && CGO_ENABLED=0 go run ./cmd/table
 
-long: ## the campaigns, at the size and for as long as CKPTD_* variables say
-	CKPTD_LONG=1 go test -count=1 -timeout $(LONGTIME) ./...
+# How large the campaigns are: random operations against the model, and kills of a writing process.
+long: export CKPTD_LONG ?= 1000000
+long: export CKPTD_CRASH_CYCLES ?= 10000
+long: ## the tests as campaigns: CKPTD_LONG operations, CKPTD_CRASH_CYCLES kills
+	go test -count=1 -timeout $(LONGTIME) ./...
 
 clean: ## remove what make built; stores stay
 	rm -rf bin bench/out
