@@ -50,22 +50,33 @@ func (w *saving) encode(c *chanState, prefix, suffix int, insert []byte) (encode
 	c.commit = c.chunks.Commitment(&w.l.th.u.commitKey)
 	e := encoded{path: c.path, base: c.cost}
 	e.entry = codec.Entry{Number: c.number, Mode: codec.ByDelta, Path: c.path, Size: uint64(len(c.value)), Commitment: c.commit, Payload: delta}
-	if c.path.Len() >= codec.MaxPath {
-		if e.path = c.path.From(c.far); e.path == nil || e.path.Len() >= maxConsolidated {
-			return w.full(c)
-		}
-		if e, err = w.consolidate(c, e); err != nil {
-			return e, err
-		}
-	}
-	size := int64(len(e.entry.Payload))
-	room := c.room(e.base, size)
-	if room >= 0 {
+	if c.path.Len() < codec.MaxPath && c.room(&e) >= 0 {
 		return e, nil
 	}
-	// A full encoding is at hand now. Where a delta would leave so little room that one is due soon anyway, it is the
+	return w.shorten(c, e)
+}
+
+// shorten finds another way to store the value where e, the delta, is out of records or bytes.
+func (w *saving) shorten(c *chanState, e encoded) (encoded, error) {
+	outOfRecords := c.path.Len() >= codec.MaxPath
+	rest, insert := c.path.From(c.far), c.sinceFar()
+	// Where one place is written over and over, all that came between is hardly more than the last change.
+	few := 16*(insert.to-insert.from) <= len(c.value)
+	if rest != nil && rest.Len() < maxConsolidated && (outOfRecords || few) {
+		far, err := w.consolidate(c, rest, insert)
+		if err != nil {
+			return e, err
+		}
+		if far.isFar = outOfRecords; outOfRecords || c.room(&far) >= c.measured/8 {
+			e, outOfRecords = far, false
+		}
+		if c.room(&e) >= 0 {
+			return e, nil
+		}
+	}
+	// A full encoding is made now. Where a delta would leave so little room that one is due soon anyway, it is the
 	// better use of it.
-	if whole := w.measure(c); c.room(e.base, size) < c.measured/8 {
+	if whole := w.measure(c); outOfRecords || c.room(&e) < c.measured/8 {
 		return w.whole(c, whole)
 	}
 	return e, nil
@@ -73,31 +84,38 @@ func (w *saving) encode(c *chanState, prefix, suffix int, insert []byte) (encode
 
 // room is how many bytes a delta of size bytes on a path of base bytes leaves below the bound, as far as the floor tells;
 // negative if the value must be measured. A delta not much smaller than a full encoding is none worth having.
-func (c *chanState) room(base, size int64) int64 {
-	floor := c.floor()
+func (c *chanState) room(e *encoded) int64 {
+	size, floor := int64(len(e.entry.Payload)), c.floor()
 	if 4*size >= 3*floor {
 		return -1
 	}
-	return chainFactor*floor + chainSlack - (base + size + headerEstimate)
+	return chainFactor*floor + chainSlack - (e.base + size + headerEstimate)
 }
 
-// consolidate encodes the value against the far record, over all that came between.
-func (w *saving) consolidate(c *chanState, e encoded) (encoded, error) {
+// between is the part of a value from one place to another.
+type between struct{ from, to int }
+
+// sinceFar is what value has between the ends that it shares with the far record's.
+func (c *chanState) sinceFar() between {
 	far := &c.farSince
 	prefix := min(far.prefix, len(c.value), far.length)
-	suffix := min(far.suffix, len(c.value)-prefix, far.length-prefix)
-	insert := c.value[prefix : len(c.value)-suffix]
-	base := make([]byte, far.length) // only its shape matters, since nothing in its middle is copied
+	return between{prefix, len(c.value) - min(far.suffix, len(c.value)-prefix, far.length-prefix)}
+}
+
+// consolidate encodes the value against the far record, over all that came between: rest is the path from that record
+// on, in is what changed since.
+func (w *saving) consolidate(c *chanState, rest codec.Path, in between) (encoded, error) {
+	base := make([]byte, c.farSince.length) // only its shape matters, since nothing in its middle is copied
+	suffix, insert := len(c.value)-in.to, c.value[in.from:in.to]
 	start := len(w.payload)
-	w.payload = w.differ.AppendDelta(w.payload, base, prefix, suffix, insert, nil)
+	w.payload = w.differ.AppendDelta(w.payload, base, in.from, suffix, insert, nil)
 	payload := w.payload[start:len(w.payload):len(w.payload)]
-	d, err := w.z.ParseDelta(payload, len(c.value), far.length, nil, nil)
-	if err != nil || !d.Builds(base, prefix, suffix, insert) {
+	d, err := w.z.ParseDelta(payload, len(c.value), len(base), nil, nil)
+	if err != nil || !d.Builds(base, in.from, suffix, insert) {
 		return encoded{}, fmt.Errorf("checking a delta before commit: it does not build the value (%v)", err)
 	}
-	e.entry.Path, e.entry.Payload = e.path, payload
-	e.base, e.isFar = c.farCost, true
-	return e, nil
+	return encoded{path: rest, base: c.farCost, entry: codec.Entry{Number: c.number, Mode: codec.ByDelta, Path: rest,
+		Size: uint64(len(c.value)), Commitment: c.commit, Payload: payload}}, nil
 }
 
 // full encodes the value by itself.
