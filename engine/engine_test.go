@@ -15,6 +15,8 @@ type fixture struct {
 	be   backend.Backend
 	opts Options
 	*Store
+
+	broken bool // the test damages the store, so it need not verify in the end
 }
 
 // keepOpen ignores Close, so that the data of a mem backend outlives the store on it.
@@ -32,6 +34,10 @@ func newFixture(t testing.TB, o Options) *fixture {
 	f := &fixture{t: t, be: mem.Open(), opts: o}
 	f.reopen()
 	t.Cleanup(func() {
+		if !f.broken && !t.Failed() {
+			f.reopen()
+			mustBeClean(t, f.Store, VerifyOptions{})
+		}
 		f.Store.Close()
 		f.be.Close()
 	})

@@ -283,11 +283,15 @@ func (u *user) lineageOf(ctx context.Context, g *entryGroup) (Ref, error) {
 	if err != nil || !u.s.live(rec) || uint32(rec.Epoch) != g.epoch {
 		return Ref{}, err
 	}
-	ref := Ref{Tenant: u.tenant, User: u.name, Thread: rec.ID}
+	return u.namespaceOf(ctx, g, rec.ID)
+}
+
+// namespaceOf names the lineage that an index entry leads to in a thread, as lineageOf.
+func (u *user) namespaceOf(ctx context.Context, g *entryGroup, thread string) (found Ref, err error) {
+	ref := Ref{Tenant: u.tenant, User: u.name, Thread: thread}
 	if g.ns == zeroToken {
 		return ref, nil
 	}
-	found := Ref{}
 	err = u.s.with(ctx, ref, func(l *lineage) error {
 		key := l.th.nsKey(kindNamespace, g.ns)
 		got, err := u.s.be.Get(ctx, key)

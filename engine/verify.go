@@ -1,0 +1,365 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/crypto"
+)
+
+// VerifyOptions say what to verify. The zero value is the whole store.
+type VerifyOptions struct {
+	Tenant string // only this tenant,
+	User   string // only this user of it,
+	Thread string // and only this thread of the user
+
+	// Deep also restores every checkpoint, and looks at what a restore reads.
+	Deep bool
+	// Progress, if not nil, is told how many threads are done, in the goroutine of Verify.
+	Progress func(done, total int)
+}
+
+// VerifyReport is what was found. The counts are of what is readable; checkpoints are those that are neither ghosts
+// nor stubs.
+type VerifyReport struct {
+	Users, Threads, Lineages   int
+	Checkpoints, Ghosts, Stubs int
+	Parts, Blobs, Writes       int
+	IndexEntries               int
+	Orphans                    int // keys that nothing leads to, left by a crash or not yet collected; harmless
+	Problems                   []Problem
+	Unlisted                   int // problems beyond MaxProblems
+}
+
+// Problem is one thing that is wrong. The ref is that of the thread or lineage it was found in, as far as known.
+type Problem struct {
+	Ref Ref
+	Err *CorruptError
+}
+
+// MaxProblems is how many problems a report lists.
+const MaxProblems = 1000
+
+// Clean reports whether nothing is wrong.
+func (r *VerifyReport) Clean() bool { return len(r.Problems) == 0 }
+
+// Verify reads what is stored and reports whatever is not as docs/format.md says: records, chains, hash links, ids,
+// branches, index entries, parts, blobs and pending writes. It may run beside everything else; what is saved meanwhile
+// may be left out. It holds up prunes and deletions of a thread while it reads it, and saves of a lineage only to make
+// sure of a problem that it found there. It needs about 300 bytes of memory for each record of the longest lineage and
+// 50 for each part of a user. An error means that it could not come to its end; the report is then of what it saw.
+func (s *Store) Verify(ctx context.Context, o VerifyOptions) (*VerifyReport, error) {
+	v := &verifier{s: s, o: &o, report: &VerifyReport{}}
+	if err := v.run(ctx); err != nil {
+		return v.report, fmt.Errorf("verifying: %w", err)
+	}
+	return v.report, nil
+}
+
+type verifier struct {
+	s           *Store
+	o           *VerifyOptions
+	report      *VerifyReport
+	done, total int
+}
+
+// verifiedUser is a user whose threads are being verified.
+type verifiedUser struct {
+	v *verifier
+	*user
+	threads map[crypto.Token]*codec.Thread // nil for one whose record is damaged
+	order   []crypto.Token
+	parts   map[codec.PartID]partState
+	blobs   map[BlobID]error // named by a checkpoint
+}
+
+func (v *verifier) run(ctx context.Context) error {
+	switch {
+	case v.o.Thread != "" && v.o.User == "", v.o.User != "" && v.o.Tenant == "":
+		return fmt.Errorf("%w: a thread goes with a user, and a user with a tenant", ErrInvalid)
+	}
+	tenants, err := v.tenants(ctx)
+	if err != nil {
+		return err
+	}
+	users := make([][]*verifiedUser, len(tenants))
+	for i, tenant := range tenants {
+		if users[i], err = v.users(ctx, tenant); err != nil {
+			return err
+		}
+		for _, u := range users[i] {
+			v.total += len(u.order)
+		}
+	}
+	for i, tenant := range tenants {
+		for _, u := range users[i] {
+			if err := u.verify(ctx); err != nil {
+				return err
+			}
+		}
+		if err := v.tenant(ctx, tenant, users[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *verifier) tenants(ctx context.Context) ([]string, error) {
+	if v.o.Tenant != "" {
+		return []string{v.o.Tenant}, checkName("tenant", v.o.Tenant, false)
+	}
+	var tenants []string
+	for tenant, err := range v.s.keys.Tenants(ctx) {
+		if err == nil {
+			tenants = append(tenants, tenant)
+		} else if err := v.keystoreProblem(Ref{}, err); err != nil {
+			return nil, err
+		}
+	}
+	return tenants, nil
+}
+
+// users opens the users of a tenant that are in scope, and lists their threads.
+func (v *verifier) users(ctx context.Context, tenant string) ([]*verifiedUser, error) {
+	var names []string
+	if v.o.User != "" {
+		names = []string{v.o.User}
+	} else {
+		for name, err := range v.s.keys.Users(ctx, tenant) {
+			if err == nil {
+				names = append(names, name)
+			} else if err := v.keystoreProblem(Ref{Tenant: tenant}, err); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var users []*verifiedUser
+	for _, name := range names {
+		k, err := v.s.User(tenant, name).keys(ctx, false)
+		if errors.Is(err, ErrNotFound) && v.o.User == "" || errors.Is(err, ErrKeyDestroyed) {
+			continue // meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		u := &verifiedUser{v: v, user: k, threads: map[crypto.Token]*codec.Thread{}, parts: map[codec.PartID]partState{}, blobs: map[BlobID]error{}}
+		if err := u.list(ctx); err != nil {
+			return nil, err
+		}
+		users = append(users, u)
+	}
+	return users, nil
+}
+
+// list reads the thread records in scope.
+func (u *verifiedUser) list(ctx context.Context) error {
+	r := u.threadRange()
+	if u.v.o.Thread != "" {
+		r = prefixRange(u.threadKey(u.keys.ThreadToken(u.v.o.Thread)))
+	}
+	err := u.s.scan(ctx, r, func(e backend.Entry) error {
+		if len(e.Key) != prefixLen+16 {
+			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(place(e.Key), "key has a wrong length", nil))
+		}
+		tok := crypto.Token(e.Key[prefixLen:])
+		u.threads[tok] = nil
+		rec, err := u.openThread(e.Key, e.Value)
+		ref := Ref{Tenant: u.tenant, User: u.name}
+		if err == nil {
+			ref.Thread = rec.ID
+			switch {
+			case u.keys.ThreadToken(rec.ID) != tok:
+				err = corrupt(place(e.Key), "names another thread", nil)
+			case rec.Epoch == 0 || rec.Generation == 0 || rec.Generation > rec.Epoch:
+				err = corrupt(place(e.Key), fmt.Sprintf("has generation %d in epoch %d", rec.Generation, rec.Epoch), nil)
+			}
+		}
+		if err != nil {
+			return u.v.problem(ref, err)
+		}
+		u.threads[tok] = rec
+		u.order = append(u.order, tok)
+		return nil
+	})
+	if err == nil && u.v.o.Thread != "" && len(u.threads) == 0 {
+		err = fmt.Errorf("%w: thread %q", ErrNotFound, u.v.o.Thread)
+	}
+	return err
+}
+
+func (u *verifiedUser) verify(ctx context.Context) error {
+	u.v.report.Users++
+	for _, tok := range u.order {
+		if err := u.thread(ctx, u.threads[tok].ID); err != nil {
+			return err
+		}
+		u.v.done++
+		if u.v.o.Progress != nil {
+			u.v.o.Progress(u.v.done, u.v.total)
+		}
+	}
+	if u.v.o.Thread != "" {
+		return nil
+	}
+	if err := u.allBlobs(ctx); err != nil {
+		return err
+	}
+	if err := u.allParts(ctx); err != nil {
+		return err
+	}
+	return u.strays(ctx)
+}
+
+// thread verifies the lineages of a thread, also of one that has expired.
+func (u *verifiedUser) thread(ctx context.Context, id string) error {
+	u.v.report.Threads++
+	ref := Ref{Tenant: u.tenant, User: u.name, Thread: id}
+	var names []string
+	err := u.s.with(ctx, ref, func(l *lineage) (err error) {
+		names, err = u.namespaces(ctx, l)
+		return err
+	})
+	if err != nil {
+		return u.v.problem(ref, err)
+	}
+	for _, ref.Namespace = range names {
+		err := u.s.with(ctx, ref, func(l *lineage) error { return u.lineage(ctx, l) })
+		if err := u.v.problem(ref, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// namespaces lists those that are recorded, and looks for records in others.
+func (u *verifiedUser) namespaces(ctx context.Context, l *lineage) ([]string, error) {
+	used := map[crypto.Token]bool{}
+	r := prefixRange(l.th.keyPrefix(kindRecord)) // before the namespaces are read: both are written in one batch
+	r.KeysOnly, r.Limit = true, 1
+	for {
+		page, _, err := u.s.be.Scan(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 || len(page[0].Key) < prefixLen+16 {
+			break
+		}
+		ns := crypto.Token(page[0].Key[prefixLen:][:16])
+		used[ns] = true
+		if r.Start = prefixRange(l.th.nsKey(kindRecord, ns)).End; bytes.Compare(r.Start, r.End) >= 0 {
+			break
+		}
+	}
+	names := []string{""}
+	delete(used, zeroToken)
+	err := u.s.scan(ctx, prefixRange(l.th.keyPrefix(kindNamespace)), func(e backend.Entry) error {
+		name, err := l.th.openNamespace(e)
+		tok := crypto.Token{}
+		copy(tok[:], e.Key[prefixLen:])
+		delete(used, tok)
+		if err == nil && u.keys.BlindToken("namespace", name) != tok {
+			err = corrupt(place(e.Key), "names another namespace", nil)
+		}
+		if err != nil {
+			return u.v.problem(l.ref, err)
+		}
+		names = append(names, name)
+		return nil
+	})
+	for ns := range used {
+		u.v.problem(l.ref, corrupt(place(l.th.nsKey(kindNamespace, ns)), "missing, and it has checkpoints", nil))
+	}
+	return names, err
+}
+
+// problem lists an error that tells of damage. It returns those that do not, which end the verification.
+func (v *verifier) problem(ref Ref, err error) error {
+	if err == nil {
+		return nil
+	}
+	var c *CorruptError
+	if !errors.As(err, &c) {
+		if !errors.Is(err, ErrKeyDestroyed) && !errors.Is(err, ErrNewerFormat) && !errors.Is(err, backend.ErrCorrupt) {
+			return err
+		}
+		c = &CorruptError{Record: "record", Reason: "cannot be read", Err: err}
+	}
+	if len(v.report.Problems) == MaxProblems {
+		v.report.Unlisted++
+		return nil
+	}
+	v.report.Problems = append(v.report.Problems, Problem{ref, c})
+	return nil
+}
+
+// keystoreProblem lists a damaged entry of the keystore.
+func (v *verifier) keystoreProblem(ref Ref, err error) error {
+	if errors.Is(err, crypto.ErrKeystoreEntry) || errors.Is(err, crypto.ErrNewerFormat) {
+		err = corrupt("entry of the keystore", "cannot be read", err)
+	}
+	return v.problem(ref, err)
+}
+
+// tenant verifies what belongs to a tenant.
+func (v *verifier) tenant(ctx context.Context, tenant string, users []*verifiedUser) error {
+	tok := v.s.keys.TenantToken(tenant)
+	key := keyPrefix(tok, zeroToken, 0, kindRetention)
+	if v.o.User == "" {
+		got, err := v.s.be.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		if got[0].Version != "" {
+			plain, err := v.s.sealer.Open(nil, kindRetention, key, got[0].Value)
+			if err != nil {
+				err = openError(key, err)
+			} else if _, err = codec.ParseRetention(plain); err != nil {
+				err = corrupt(place(key), "does not parse", err)
+			}
+			if err := v.problem(Ref{Tenant: tenant}, err); err != nil {
+				return err
+			}
+		}
+	}
+	return v.index(ctx, tenant, users)
+}
+
+// strays counts what no thread record leads to: old epochs, and threads that are not there.
+func (u *verifiedUser) strays(ctx context.Context) error {
+	first := u.tok
+	r := backend.Range{Start: append(first[:], append(make([]byte, 15), 1)...), End: prefixRange(u.tok[:]).End, KeysOnly: true}
+	var at crypto.Token // the thread, not listed, whose keys are being looked at
+	known, reported := false, false
+	return u.s.scan(ctx, r, func(e backend.Entry) error {
+		tok := crypto.Token(e.Key[16:32])
+		epoch := binary.BigEndian.Uint32(e.Key[32:])
+		rec, listed := u.threads[tok]
+		if listed {
+			if rec != nil && uint64(epoch) != rec.Epoch {
+				u.v.report.Orphans++
+			}
+			return nil
+		}
+		if at != tok {
+			got, err := u.s.be.Get(ctx, u.threadKey(tok))
+			if err != nil {
+				return err
+			}
+			at, known, reported = tok, got[0].Version != "", false // known: it is new
+		}
+		switch {
+		case known || reported:
+			return nil
+		case epoch == 1 && e.Key[prefixLen-1] == kindRecord: // a copy that was cut short begins with epoch 2
+			reported = true
+			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(place(e.Key), "its thread record is missing", nil))
+		}
+		u.v.report.Orphans++
+		return nil
+	})
+}

@@ -1,0 +1,445 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+)
+
+// lineageCheck verifies one lineage, oldest record first, so that whatever a record stands on has been seen.
+type lineageCheck struct {
+	u       *verifiedUser
+	l       *lineage
+	rs      *restorer
+	rows    map[uint64]*checked
+	gaps    []gap // seqs at which nothing stands and that no stub covers so far
+	next    uint64
+	found   []Problem
+	counts  VerifyReport
+	hashBuf []byte
+	chans   []chanState // scratch
+}
+
+// checked is what is remembered of a record, or of a stub.
+type checked struct {
+	broken bool // something stands there that cannot be read
+	stub   bool
+	ghost  bool
+	hash   *[32]byte // nil: not known
+	time   int64
+	id     string // if the id has an entry
+	seen   bool   // the entry of the id was found
+	status string
+	attrs  *codec.Attrs // without Meta and Channels; nil if they cannot be read
+	bare   []term       // terms that no index entry leads to
+	held   []held
+}
+
+// held is a channel whose value a record holds, with all that it stands on in place.
+type held struct {
+	number, size uint64
+	commit       [32]byte
+}
+
+type gap struct{ from, to uint64 }
+
+// lineage verifies a lineage. Problems that may come from saves that run meanwhile are made sure of without them. The
+// caller holds the thread's mu.
+func (u *verifiedUser) lineage(ctx context.Context, l *lineage) error {
+	c := &lineageCheck{u: u, l: l}
+	err := c.run(ctx)
+	if err == nil && len(c.found) > 0 {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.drain()
+		c = &lineageCheck{u: u, l: l}
+		err = c.run(ctx)
+	}
+	r, n := &u.v.report, &c.counts
+	(*r).Lineages++
+	(*r).Checkpoints += n.Checkpoints
+	(*r).Ghosts += n.Ghosts
+	(*r).Stubs += n.Stubs
+	(*r).Writes += n.Writes
+	for _, p := range c.found {
+		u.v.problem(p.Ref, p.Err)
+	}
+	return err
+}
+
+func (c *lineageCheck) run(ctx context.Context) error {
+	c.rs, c.rows, c.next = c.l.restorer(), map[uint64]*checked{}, 1
+	r := prefixRange(c.l.th.nsKey(kindRecord, c.l.ns))
+	r.Limit, r.Bytes = historyPage, recordPage
+	if err := c.l.s.scan(ctx, r, func(e backend.Entry) error { return c.record(ctx, e) }); err != nil {
+		return err
+	}
+	for _, g := range c.gaps {
+		c.damaged(c.l.recordKey(g.to), fmt.Sprintf("nothing stands at seqs %d to %d, and no stub says why", g.from, g.to))
+	}
+	for _, check := range []func(context.Context) error{c.ids, c.branches, c.writes} {
+		if err := check(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note keeps an error that tells of damage, and returns any other.
+func (c *lineageCheck) note(err error) error {
+	v := verifier{report: &VerifyReport{}}
+	if err := v.problem(c.l.ref, err); err != nil {
+		return err
+	}
+	c.found = append(c.found, v.report.Problems...)
+	return nil
+}
+
+func (c *lineageCheck) damaged(key []byte, reason string) {
+	c.found = append(c.found, Problem{c.l.ref, &CorruptError{Record: place(key), Reason: reason}})
+}
+
+func (c *lineageCheck) record(ctx context.Context, e backend.Entry) error {
+	if len(e.Key) != recordLen {
+		c.damaged(e.Key, "key has a wrong length")
+		return nil
+	}
+	seq := keySeq(e.Key)
+	if seq > c.next {
+		c.gaps = append(c.gaps, gap{c.next, seq - 1})
+	}
+	c.next = seq + 1
+	row := &checked{broken: true}
+	c.rows[seq] = row
+	r, err := c.l.openRecord(e.Key, e.Value)
+	if err != nil {
+		return c.note(err)
+	}
+	row.broken = false
+	if r.stub != nil {
+		c.stub(row, r)
+		return nil
+	}
+	row.ghost, row.time, row.status = r.rec.Ghost, r.rec.Time, r.rec.Status
+	if row.ghost {
+		c.counts.Ghosts++
+	} else {
+		c.counts.Checkpoints++
+		c.takeID(row, r)
+	}
+	c.parent(r)
+	if err := c.entries(ctx, row, r, e.Key); err != nil {
+		return err
+	}
+	if err := c.attrs(ctx, row, r); err != nil {
+		return err
+	}
+	if err := c.terms(ctx, row, r, e.Key); err != nil {
+		return err
+	}
+	if c.u.v.o.Deep && !row.ghost {
+		return c.restore(ctx, row, r, e.Key)
+	}
+	return nil
+}
+
+func (c *lineageCheck) stub(row *checked, r *record) {
+	c.counts.Stubs++
+	row.stub, row.hash = true, &r.stub.Hash
+	first := r.seq - r.stub.FirstDist
+	c.gaps = slices.DeleteFunc(c.gaps, func(g gap) bool { return g.from >= first })
+}
+
+// takeID notes an id that must have an entry: one that the caller chose, or one of the engine's own that stands at
+// another seq than it says.
+func (c *lineageCheck) takeID(row *checked, r *record) {
+	if r.rec.ID != "" || r.rec.Replaced != 0 {
+		row.id = c.l.recordID(r)
+	}
+}
+
+// parent compares a record with what stands at its parent's seq, and with what it replaced.
+func (c *lineageCheck) parent(r *record) {
+	key := c.l.recordKey(r.seq)
+	if r.rec.Replaced != 0 {
+		if old := c.rows[r.seq-r.rec.Replaced]; old != nil && !old.broken && !old.stub && !old.ghost {
+			c.damaged(key, fmt.Sprintf("replaces seq %d, which is still a checkpoint", r.seq-r.rec.Replaced))
+		}
+	}
+	if r.rec.ParentDist == 0 {
+		return
+	}
+	seq := r.seq - r.rec.ParentDist
+	switch p := c.rows[seq]; {
+	case p == nil:
+		c.damaged(key, fmt.Sprintf("its parent, seq %d, is missing", seq))
+	case p.hash != nil && *p.hash != r.rec.ParentHash:
+		c.damaged(key, fmt.Sprintf("the hash of its parent, seq %d, is another", seq))
+	case !p.stub && !p.broken && p.time > r.rec.Time:
+		c.damaged(key, fmt.Sprintf("is older than its parent, seq %d", seq))
+	}
+}
+
+// entries looks at what the channels of a record stand on, and hashes the record. What only a ghost would need may
+// be gone.
+func (c *lineageCheck) entries(ctx context.Context, row *checked, r *record, key []byte) error {
+	c.chans = c.chans[:0]
+	whole := true
+	for i := range r.rec.Entries {
+		e := &r.rec.Entries[i]
+		commit, reason := c.entry(row, e)
+		if reason == "" && len(e.Parts) > 0 {
+			var err error
+			if reason, err = c.u.checkParts(ctx, e.Parts, e.PartBytes); err != nil {
+				return err
+			}
+		}
+		if reason != "" {
+			whole = false
+			if !row.ghost {
+				c.damaged(key, fmt.Sprintf("channel %d %s", e.Number, reason))
+			}
+		}
+		c.chans = append(c.chans, chanState{number: e.Number, commit: commit})
+	}
+	if whole {
+		h := header{dangling: r.rec.ParentID, parentHash: r.rec.ParentHash, time: r.rec.Time, step: r.rec.Step,
+			status: r.rec.Status, schema: r.rec.Schema}
+		var sum [32]byte
+		c.hashBuf, sum = hashOf(c.hashBuf, c.l.recordID(r), r.seq, &h, c.chans[0].commit, c.chans[1:])
+		row.hash = &sum
+	}
+	return nil
+}
+
+// entry returns the commitment to a channel's value, or the reason why there is none.
+func (c *lineageCheck) entry(row *checked, e *codec.Entry) (commit [32]byte, reason string) {
+	if e.Mode == codec.Full {
+		row.held = append(row.held, held{e.Number, e.Size, e.Commitment})
+		return e.Commitment, ""
+	}
+	seq := e.Path[0].Last
+	base := c.rows[seq]
+	switch {
+	case base == nil || base.stub:
+		return commit, fmt.Sprintf("stands on seq %d, which is missing", seq)
+	case base.broken:
+		return commit, fmt.Sprintf("stands on seq %d, which is damaged", seq)
+	}
+	i := slices.IndexFunc(base.held, func(h held) bool { return h.number == e.Number })
+	if i < 0 {
+		return commit, fmt.Sprintf("stands on seq %d, which does not hold it", seq)
+	}
+	if e.Mode == codec.Keep {
+		return base.held[i].commit, ""
+	}
+	row.held = append(row.held, held{e.Number, e.Size, e.Commitment})
+	return e.Commitment, ""
+}
+
+// attrs reads the attributes of a record, and looks for the blobs that they name.
+func (c *lineageCheck) attrs(ctx context.Context, row *checked, r *record) error {
+	if len(c.rs.records) > restorerRecords {
+		c.rs = c.l.restorer()
+	}
+	c.rs.records[r.seq] = r
+	meta, err := c.rs.meta(ctx, r)
+	if err != nil {
+		if row.hash == nil && errors.Is(err, ErrCorrupt) {
+			return nil // reported, or a ghost's
+		}
+		return c.note(err)
+	}
+	if e := &r.rec.Entries[0]; e.Mode == codec.Keep && c.rows[e.Path[0].Last].attrs != nil {
+		row.attrs = c.rows[e.Path[0].Last].attrs
+	} else {
+		row.attrs = &codec.Attrs{RunID: meta.RunID, Labels: meta.Labels}
+	}
+	if row.ghost {
+		return nil
+	}
+	for _, id := range meta.Blobs {
+		err := c.u.blob(ctx, BlobID(id))
+		if errors.Is(err, ErrCorrupt) {
+			err = corrupt(place(c.l.recordKey(r.seq)), "names a blob that is not there whole", err)
+		}
+		if err := c.note(err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// terms looks for the index entries of the terms of a record that its parent does not have, or has without one.
+func (c *lineageCheck) terms(ctx context.Context, row *checked, r *record, key []byte) error {
+	if row.attrs == nil {
+		return nil
+	}
+	want := terms(row.attrs, row.status)
+	if p := c.rows[r.seq-r.rec.ParentDist]; r.rec.ParentDist != 0 && (p == nil || !p.stub) {
+		if p == nil || p.attrs == nil {
+			return nil // what the parent had is not known
+		}
+		had := terms(p.attrs, p.status)
+		want = slices.DeleteFunc(want, func(t term) bool { return slices.Contains(had, t) && !slices.Contains(p.bare, t) })
+	}
+	if len(want) == 0 {
+		return nil
+	}
+	keys := make([][]byte, len(want))
+	for i, t := range want {
+		keys[i] = c.l.indexKey(t, r.seq)
+	}
+	got, err := c.l.s.be.Get(ctx, keys...)
+	if err != nil {
+		return err
+	}
+	for i, t := range want {
+		switch {
+		case got[i].Version != "":
+		case row.ghost: // what inherits it must be found in another way
+			row.bare = append(row.bare, t)
+		default:
+			c.damaged(key, fmt.Sprintf("its index entry for a %s is missing", t.field))
+		}
+	}
+	return nil
+}
+
+// restore restores the whole checkpoint and looks at what that took.
+func (c *lineageCheck) restore(ctx context.Context, row *checked, r *record, key []byte) error {
+	t, err := c.rs.tip(ctx, r)
+	if err != nil {
+		return c.note(err)
+	}
+	if row.hash != nil && t.hash != *row.hash {
+		c.damaged(key, "restores to another hash")
+	}
+	for i := range append([]chanState{t.attrs}, t.chans...) {
+		ch := &t.attrs
+		if i > 0 {
+			ch = &t.chans[i-1]
+		}
+		if ch.path.Len() > codec.MaxPath {
+			c.damaged(key, fmt.Sprintf("channel %d: a restore reads %d records", ch.number, ch.path.Len()))
+		}
+		most := chainSlack + c.rs.records[ch.path[0].Last].size
+		if ch.cost <= most {
+			continue
+		}
+		full := int64(len(c.l.s.z.AppendBlock(nil, ch.value)))
+		if most += chainFactor * full; ch.cost > most {
+			c.damaged(key, fmt.Sprintf("channel %d: a restore reads %d bytes, more than the %d that are allowed", ch.number, ch.cost, most))
+		}
+	}
+	return nil
+}
+
+// ids compares the id entries with the records.
+func (c *lineageCheck) ids(ctx context.Context) error {
+	err := c.l.s.scan(ctx, prefixRange(c.l.th.nsKey(kindID, c.l.ns)), func(e backend.Entry) error {
+		entry, err := c.l.openIDEntry(e)
+		if err != nil {
+			return c.note(err)
+		}
+		if k := string(e.Key); k != string(c.l.idKey(entry.ID)) && k != string(c.l.ownIDKey(entry.ID)) {
+			c.damaged(e.Key, "names another id")
+			return nil
+		}
+		row := c.rows[entry.Seq]
+		if row != nil && row.broken {
+			return nil // reported
+		}
+		if row == nil || row.id != entry.ID {
+			c.damaged(e.Key, fmt.Sprintf("names seq %d, which is not the checkpoint with this id", entry.Seq))
+			return nil
+		}
+		row.seen = true
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for seq := uint64(1); seq < c.next; seq++ {
+		if row := c.rows[seq]; row != nil && row.id != "" && !row.seen {
+			c.damaged(c.l.recordKey(seq), "its id entry is missing")
+		}
+	}
+	return nil
+}
+
+// branches looks for the heads of the branches.
+func (c *lineageCheck) branches(ctx context.Context) error {
+	return c.l.s.scan(ctx, prefixRange(c.l.th.nsKey(kindBranch, c.l.ns)), func(e backend.Entry) error {
+		b, err := c.l.openBranch(e)
+		if err != nil {
+			return c.note(err)
+		}
+		if string(e.Key) != string(c.l.branchKey(b.Name)) {
+			c.damaged(e.Key, "names another branch")
+			return nil
+		}
+		row := c.rows[b.Head]
+		if row == nil || row.stub || row.ghost {
+			c.damaged(e.Key, fmt.Sprintf("ends at seq %d, which is no checkpoint", b.Head))
+		}
+		return nil
+	})
+}
+
+// writes decodes the pending writes of the lineage.
+func (c *lineageCheck) writes(ctx context.Context) error {
+	return c.l.s.scan(ctx, prefixRange(c.l.th.nsKey(kindWrites, c.l.ns)), func(e backend.Entry) error {
+		plain, err := c.l.th.sealer.Open(nil, kindWrites, e.Key, e.Value)
+		if err != nil {
+			return c.note(openError(e.Key, err))
+		}
+		w, err := codec.ParseWrites(plain)
+		if err != nil {
+			c.damaged(e.Key, "does not parse")
+			return nil
+		}
+		task := c.u.keys.BlindToken("task", w.Task)
+		if string(e.Key) != string(append(c.l.writesPrefix(w.Checkpoint), task[:]...)) {
+			c.damaged(e.Key, "names another task")
+		}
+		c.counts.Writes += len(w.Writes)
+		for i := range w.Writes {
+			if err := c.write(ctx, e.Key, &w.Writes[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (c *lineageCheck) write(ctx context.Context, key []byte, w *codec.Write) error {
+	block := w.Payload
+	if len(w.Parts) > 0 {
+		reason, err := c.u.checkParts(ctx, w.Parts, w.PartBytes)
+		if err != nil {
+			return err
+		}
+		if reason != "" {
+			c.damaged(key, reason)
+			return nil
+		}
+		parts := map[codec.PartID][]byte{}
+		if err := c.u.readParts(ctx, parts, w.Parts); err != nil {
+			return c.note(err)
+		}
+		if block, err = joinParts(parts, w.Parts, w.PartBytes); err != nil {
+			c.damaged(key, err.Error())
+			return nil
+		}
+	}
+	raw, err := c.l.s.z.AppendRaw(nil, block, int(w.Size))
+	if err != nil || uint64(len(raw)) != w.Size {
+		c.damaged(key, fmt.Sprintf("write %d does not restore", w.Index))
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+)
+
+// partState is what was found of a part: its size, or what is wrong with it.
+type partState struct {
+	size int64
+	bad  string
+}
+
+// partsAtOnce bounds the parts in memory.
+const partsAtOnce = 16
+
+// checkParts reads the parts that were not seen yet, past the cache, and reports what keeps them from being size bytes.
+func (u *verifiedUser) checkParts(ctx context.Context, ids []codec.PartID, size uint64) (reason string, err error) {
+	var want []codec.PartID
+	for _, id := range ids {
+		if _, seen := u.parts[id]; !seen {
+			want = append(want, id)
+		}
+	}
+	for len(want) > 0 {
+		n := min(len(want), partsAtOnce)
+		keys := make([][]byte, n)
+		for i := range keys {
+			keys[i] = u.partKey(want[i])
+		}
+		got, err := u.s.be.Get(ctx, keys...)
+		if err != nil {
+			return "", err
+		}
+		for i := range got {
+			u.parts[want[i]] = u.checkPart(want[i], got[i])
+		}
+		want = want[n:]
+	}
+	total := int64(0)
+	for _, id := range ids {
+		p := u.parts[id]
+		if p.bad != "" {
+			return fmt.Sprintf("names a part %x… that %s", id[:4], p.bad), nil
+		}
+		total += p.size
+	}
+	if uint64(total) != size {
+		return fmt.Sprintf("names parts of %d bytes, and says %d", total, size), nil
+	}
+	return "", nil
+}
+
+func (u *verifiedUser) checkPart(id codec.PartID, e backend.Entry) partState {
+	if e.Version == "" {
+		return partState{bad: "is missing"}
+	}
+	data, err := u.openPart(e)
+	if err != nil {
+		return partState{bad: "does not open"}
+	}
+	if made, _ := u.partIDs(data); len(made) != 1 && len(data) > 0 || len(made) == 1 && made[0] != id {
+		return partState{bad: "has another digest"}
+	}
+	return partState{size: int64(len(data))}
+}
+
+// allParts reads the parts that nothing named. Damage in those matters too: the next save of the same bytes would
+// name them.
+func (u *verifiedUser) allParts(ctx context.Context) error {
+	r := prefixRange(keyPrefix(u.tok, zeroToken, 0, kindPart))
+	r.KeysOnly = true
+	return u.s.scan(ctx, r, func(e backend.Entry) error {
+		if len(e.Key) != prefixLen+16 {
+			return u.problem(e.Key, "key has a wrong length")
+		}
+		id := codec.PartID(e.Key[prefixLen:])
+		if _, named := u.parts[id]; named {
+			u.v.report.Parts++
+			return nil
+		}
+		got, err := u.s.be.Get(ctx, e.Key)
+		if err != nil || got[0].Version == "" {
+			return err
+		}
+		u.v.report.Parts++
+		u.v.report.Orphans++
+		if p := u.checkPart(id, got[0]); p.bad != "" {
+			return u.problem(e.Key, p.bad)
+		}
+		return nil
+	})
+}
+
+func (u *verifiedUser) problem(key []byte, reason string) error {
+	return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(place(key), reason, nil))
+}
+
+// blob verifies a blob that a checkpoint names, once.
+func (u *verifiedUser) blob(ctx context.Context, id BlobID) error {
+	if err, seen := u.blobs[id]; seen {
+		return err
+	}
+	key := u.blobKey(id)
+	got, err := u.s.be.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	if got[0].Version == "" {
+		err = corrupt(place(key), "missing", nil)
+	} else if err = u.checkBlob(ctx, id, got[0]); err != nil && ctx.Err() != nil {
+		return err
+	}
+	u.blobs[id] = err
+	return err
+}
+
+// checkBlob reads the manifest of a blob and its parts, and with Deep its content.
+func (u *verifiedUser) checkBlob(ctx context.Context, id BlobID, e backend.Entry) error {
+	plain, err := u.user.parts.Open(nil, kindBlob, e.Key, e.Value)
+	if err != nil {
+		return openError(e.Key, err)
+	}
+	m, err := codec.ParseBlob(plain)
+	if err != nil {
+		return corrupt(place(e.Key), "does not parse", err)
+	}
+	reason, err := u.checkParts(ctx, m.Parts, m.Size)
+	if err != nil {
+		return err
+	}
+	if reason != "" {
+		return corrupt(place(e.Key), reason, nil)
+	}
+	if !u.v.o.Deep {
+		return nil
+	}
+	mac := hmac.New(sha256.New, u.blobKeyMAC[:])
+	for _, part := range m.Parts {
+		parts := map[codec.PartID][]byte{}
+		if err := u.readParts(ctx, parts, []codec.PartID{part}); err != nil {
+			return err
+		}
+		mac.Write(parts[part])
+	}
+	if BlobID(mac.Sum(nil)) != id {
+		return corrupt(place(e.Key), "has another digest", nil)
+	}
+	return nil
+}
+
+// allBlobs reads the manifests of the user.
+func (u *verifiedUser) allBlobs(ctx context.Context) error {
+	r := prefixRange(keyPrefix(u.tok, zeroToken, 0, kindBlob))
+	return u.s.scan(ctx, r, func(e backend.Entry) error {
+		if len(e.Key) != prefixLen+32 {
+			return u.problem(e.Key, "key has a wrong length")
+		}
+		u.v.report.Blobs++
+		id := BlobID(e.Key[prefixLen:])
+		if _, named := u.blobs[id]; named {
+			return nil // reported with who names it
+		}
+		u.v.report.Orphans++
+		return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, u.checkBlob(ctx, id, e))
+	})
+}

@@ -1,0 +1,465 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+)
+
+// mustBeClean fails the test if a store that nobody broke has problems.
+func mustBeClean(t testing.TB, s *Store, o VerifyOptions) *VerifyReport {
+	t.Helper()
+	rep, err := s.Verify(context.Background(), o)
+	if err != nil {
+		t.Fatalf("verify: %v", err)
+	}
+	for i, p := range rep.Problems {
+		if i == 10 {
+			t.Errorf("and %d more problems", len(rep.Problems)-i)
+			break
+		}
+		t.Errorf("verify: %+v: %v", p.Ref, p.Err)
+	}
+	return rep
+}
+
+// breaker is a store with something of every kind in it, to be damaged through the backend.
+type breaker struct {
+	*fixture
+	t *testing.T
+}
+
+func newBreaker(t *testing.T) *breaker {
+	b := &breaker{newFixture(t, Options{}), t}
+	b.broken = true
+	r := rand.New(rand.NewPCG(3, 3))
+	ref := testRef("main")
+	state := words(r, 3000)
+	for step := range int64(6) {
+		state = append(state, words(r, 200)...)
+		d := Draft{Step: step, Channels: []Change{{Name: "messages", Data: state}, {Name: "plan", Data: []byte("plan")}}}
+		if step >= 3 {
+			d.Labels, d.RunID = map[string]string{"env": "prod"}, "run-1"
+		}
+		if step == 5 {
+			d.Status = StatusFailed
+		}
+		mustSave(t, b.fixture, ref, d)
+	}
+	mustSave(t, b.fixture, ref, Draft{ID: "mine", Branch: "b1", Keep: true})
+	mustSave(t, b.fixture, ref, Draft{ID: "mine", Keep: true, Step: 9})
+	mustSave(t, b.fixture, ref, Draft{Branch: "b1", Keep: true, Channels: []Change{{Name: "big", Data: incompressible(r, 400<<10)}}})
+	ref.Namespace = "sub"
+	mustSave(t, b.fixture, ref, Draft{ID: "0199b7a0-0000-7000-8000-000000000001"})
+	mustSave(t, b.fixture, testRef("other"), Draft{Labels: map[string]string{"env": "prod"}, Channels: []Change{{Name: "messages", Data: []byte("x")}}})
+	mustSave(t, b.fixture, Ref{Tenant: "globex", User: "bob", Thread: "main"}, Draft{Status: StatusSucceeded})
+	rep := mustBeClean(t, b.Store, VerifyOptions{Deep: true})
+	if rep.Users != 2 || rep.Threads != 3 || rep.Lineages != 4 || rep.Checkpoints != 11 || rep.Ghosts != 1 || rep.Parts < 2 || rep.IndexEntries != 5 || rep.Orphans != 0 {
+		t.Fatalf("report of a clean store: %+v", rep)
+	}
+	return b
+}
+
+func incompressible(r *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+// entries are all keys and values of the store.
+func (b *breaker) entries() []backend.Entry {
+	b.t.Helper()
+	var all []backend.Entry
+	err := b.Store.scan(context.Background(), backend.Range{}, func(e backend.Entry) error {
+		all = append(all, e)
+		return nil
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return all
+}
+
+// of are the entries of a kind.
+func (b *breaker) of(kind byte) []backend.Entry {
+	return slices.DeleteFunc(b.entries(), func(e backend.Entry) bool { return e.Key[prefixLen-1] != kind })
+}
+
+func (b *breaker) put(muts ...backend.Mut) {
+	b.t.Helper()
+	for i := range muts {
+		if muts[i].Version == "" {
+			muts[i].Version = versionOne
+		}
+	}
+	if err := b.Store.commit(context.Background(), muts, nil); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// damaged runs change, which damages the store, looks for a problem that says so, and undoes the damage.
+func (b *breaker) damaged(name, want string, change func()) {
+	b.t.Helper()
+	b.t.Run(name, func(t *testing.T) {
+		t.Helper()
+		before := b.entries()
+		change()
+		b.reopen() // nothing in memory may hide the damage
+		rep, err := b.Verify(context.Background(), VerifyOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rep.Clean() {
+			t.Fatal("not noticed")
+		}
+		var said []string
+		for _, p := range rep.Problems {
+			said = append(said, p.Err.Error())
+		}
+		if !strings.Contains(strings.Join(said, "\n"), want) {
+			t.Errorf("no problem says %q:\n%s", want, strings.Join(said, "\n"))
+		}
+		for _, e := range b.entries() {
+			b.put(backend.Mut{Key: e.Key, Delete: true})
+		}
+		for _, e := range before {
+			b.put(backend.Mut{Key: e.Key, Value: e.Value, Version: e.Version})
+		}
+		b.reopen()
+		if rep, err := b.Verify(context.Background(), VerifyOptions{}); err != nil || !rep.Clean() {
+			t.Fatalf("the damage was not undone: %+v, %v", rep, err)
+		}
+	})
+}
+
+// One bit of any value, wherever it is, does not go unnoticed; nor does a value in the place of another.
+func TestVerifyNoticesBitFlipsAndSwaps(t *testing.T) {
+	ctx := context.Background()
+	b := newBreaker(t)
+	all := b.entries()
+	kinds := map[byte]int{}
+	check := func(what string, e backend.Entry) {
+		t.Helper()
+		b.reopen()
+		rep, err := b.Verify(ctx, VerifyOptions{})
+		if err != nil {
+			t.Fatalf("%s of %s: %v", what, place(e.Key), err)
+		}
+		if rep.Clean() {
+			t.Errorf("%s of %s is not noticed", what, place(e.Key))
+		}
+	}
+	for i, e := range all {
+		kind := e.Key[prefixLen-1]
+		if kind == kindStore {
+			continue // looked at when the store is opened
+		}
+		kinds[kind]++
+		if kinds[kind] > 12 {
+			continue
+		}
+		bad := bytes.Clone(e.Value)
+		at := (len(bad) * (i%7 + 1)) / 8
+		bad[at] ^= 1 << (i % 8)
+		b.put(backend.Mut{Key: e.Key, Value: bad, Version: e.Version})
+		check(fmt.Sprintf("a flipped bit in byte %d of %d", at, len(bad)), e)
+		other := slices.IndexFunc(all, func(o backend.Entry) bool {
+			return o.Key[prefixLen-1] == kind && !bytes.Equal(o.Key, e.Key)
+		})
+		if other >= 0 {
+			b.put(backend.Mut{Key: e.Key, Value: all[other].Value, Version: e.Version})
+			check("another value", e)
+		}
+		b.put(backend.Mut{Key: e.Key, Value: e.Value, Version: e.Version})
+	}
+	for _, kind := range []byte{kindIndex, kindThread, kindPart, kindRecord, kindID, kindBranch, kindNamespace} {
+		if kinds[kind] == 0 {
+			t.Errorf("there is nothing of kind %#x", kind)
+		}
+	}
+}
+
+func TestVerifyNoticesWhatIsMissing(t *testing.T) {
+	b := newBreaker(t)
+	for _, kind := range []struct {
+		kind byte
+		want string
+	}{{kindIndex, "index entry for a"}, {kindThread, "thread record is missing"}, {kindPart, "is missing"},
+		{kindID, "id entry is missing"}, {kindNamespace, "missing, and it has checkpoints"}} {
+		for i, e := range b.of(kind.kind) {
+			b.damaged(fmt.Sprintf("kind %x, %d", kind.kind, i), kind.want, func() { b.put(backend.Mut{Key: e.Key, Delete: true}) })
+		}
+	}
+	l := b.lineage(testRef("main"))
+	for seq := uint64(1); seq < 9; seq++ {
+		b.damaged(fmt.Sprintf("checkpoint %d", seq), "no stub says why", func() { b.put(backend.Mut{Key: l.recordKey(seq), Delete: true}) })
+	}
+	b.damaged("newest checkpoint", "ends at seq 9, which is no checkpoint", func() { b.put(backend.Mut{Key: l.recordKey(9), Delete: true}) })
+}
+
+// lineage returns the lineage as it is used within an operation.
+func (b *breaker) lineage(ref Ref) *lineage {
+	b.t.Helper()
+	l, err := b.acquire(context.Background(), ref, false)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	l.release()
+	return l
+}
+
+// seal makes a value that opens, whatever is in it.
+func (b *breaker) seal(l *lineage, key []byte, typ byte, plain []byte) backend.Mut {
+	b.t.Helper()
+	value, err := l.th.sealer.Seal(nil, typ, key, plain)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return backend.Mut{Key: key, Value: value}
+}
+
+// What opens and parses but does not fit the rest is reported too.
+func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
+	ctx := context.Background()
+	b := newBreaker(t)
+	main := func() *lineage { return b.lineage(testRef("main")) }
+	record := func(l *lineage, seq uint64) *codec.Record {
+		r, err := l.readRecord(ctx, seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.rec
+	}
+	change := func(seq uint64, fn func(*codec.Record)) func() {
+		return func() {
+			l := main()
+			rec := record(l, seq)
+			fn(rec)
+			b.put(b.seal(l, l.recordKey(seq), kindRecord, codec.AppendRecord(nil, seq, rec)))
+		}
+	}
+	b.damaged("step", "hash of its parent, seq 4", change(4, func(r *codec.Record) { r.Step++ }))
+	b.damaged("time", "is older than its parent", change(9, func(r *codec.Record) { r.Time = 1 }))
+	b.damaged("parent", "hash of its parent", change(4, func(r *codec.Record) { r.ParentDist = 2 }))
+	b.damaged("parent hash", "hash of its parent", change(4, func(r *codec.Record) { r.ParentHash[0]++ }))
+	b.damaged("id", "id entry is missing", change(4, func(r *codec.Record) { r.ID = "other" }))
+	b.damaged("commitment", "hash of its parent", change(4, func(r *codec.Record) { r.Entries[1].Commitment[0]++ }))
+	b.damaged("ghost", "replaces seq 7, which is still a checkpoint", change(7, func(r *codec.Record) { r.Ghost = false }))
+	b.damaged("keep of what is not held", "does not hold it", change(5, func(r *codec.Record) {
+		r.Entries[2].Path = codec.Path{{Last: 2, Len: 2}} // the plan, which 2 only keeps
+	}))
+	b.damaged("parts", "names parts of", change(9, func(r *codec.Record) { r.Entries[len(r.Entries)-1].PartBytes++ }))
+	b.damaged("attributes", "attributes do not fit", change(9, func(r *codec.Record) { r.Entries = r.Entries[:2] }))
+
+	sub := func() *lineage {
+		return b.lineage(Ref{Tenant: "acme", User: "alice", Thread: "main", Namespace: "sub"})
+	}
+	stub := func(s codec.Stub) func() {
+		return func() {
+			l := main()
+			for seq := uint64(2); seq < 4; seq++ {
+				b.put(backend.Mut{Key: l.recordKey(seq), Delete: true})
+			}
+			b.put(b.seal(l, l.recordKey(3), typeStub, codec.AppendStub(nil, &s)))
+		}
+	}
+	hash := record(main(), 4).ParentHash
+	b.damaged("stub of too little", "nothing stands at seqs 2 to 2", stub(codec.Stub{Count: 1, Hash: hash, ID: "x"}))
+	b.damaged("stub of another", "hash of its parent, seq 3", stub(codec.Stub{Count: 2, FirstDist: 1, ID: "x"}))
+	b.damaged("stub below a delta", "stands on seq 3, which is missing", stub(codec.Stub{Count: 2, FirstDist: 1, Hash: hash, ID: "x"}))
+
+	b.damaged("branch", "ends at seq 7, which is no checkpoint", func() {
+		l := main()
+		b.put(b.seal(l, l.branchKey("b1"), kindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b1", Head: 7})))
+	})
+	b.damaged("branch name", "names another branch", func() {
+		l := main()
+		b.put(b.seal(l, l.branchKey("b2"), kindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b3", Head: 9})))
+	})
+	b.damaged("id of no checkpoint", "not the checkpoint with this id", func() {
+		l := main()
+		b.put(b.seal(l, l.idKey("new"), kindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 4, ID: "new"})))
+	})
+	b.damaged("id of a ghost", "not the checkpoint with this id", func() {
+		l := main()
+		b.put(b.seal(l, l.idKey("mine"), kindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 7, ID: "mine"})))
+	})
+	b.damaged("id under another key", "names another id", func() {
+		l := sub()
+		b.put(b.seal(l, l.idKey("new"), kindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 1, ID: "newer"})))
+	})
+	b.damaged("namespace", "names another namespace", func() {
+		l := sub()
+		b.put(b.seal(l, l.th.nsKey(kindNamespace, l.ns), kindNamespace, codec.AppendName(nil, "bus")))
+	})
+	b.damaged("index entry", "does not have its term", func() {
+		l := main()
+		rec := record(l, 2)
+		m, err := l.indexMut(labelTerm("env", "prod"), 2, codec.IndexEntry{Time: rec.Time, Step: rec.Step})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.put(m)
+	})
+	b.damaged("thread record", "names another thread", func() {
+		l := main()
+		rec := l.th.rec
+		rec.ID = "other"
+		m, _, err := l.th.recordMut(&rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.put(m)
+	})
+	b.damaged("writes", "write 2 does not restore", func() {
+		l := main()
+		w := codec.Writes{Checkpoint: "mine", Task: "t1", Writes: []codec.Write{{Index: 2, Channel: "c", Type: "json", Size: 9, Payload: []byte{6, 'a', 'b', 'c'}}}}
+		task := l.th.u.keys.BlindToken("task", "t1")
+		b.put(b.seal(l, append(l.writesPrefix("mine"), task[:]...), kindWrites, codec.AppendWrites(nil, &w)))
+	})
+	b.damaged("part", "has another digest", func() {
+		l := main()
+		e := b.of(kindPart)[0]
+		value, err := l.th.u.parts.Seal(nil, kindPart, e.Key, codec.AppendPart(nil, 1, []byte("something else")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.put(backend.Mut{Key: e.Key, Value: value})
+	})
+}
+
+// What a crash may leave behind is counted and is no problem.
+func TestVerifyCountsOrphans(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	mustSave(t, f, testRef("t"), Draft{Labels: map[string]string{"a": "b"}})
+	l, err := f.acquire(ctx, testRef("t"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.release()
+	_, parts, err := l.th.u.newParts(ctx, []byte("nobody names this"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	early, err := l.indexMut(term{fieldRun, "never saved"}, 2, codec.IndexEntry{Time: 5, Step: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, err := l.indexMut(term{fieldRun, "another save took the seq"}, 1, codec.IndexEntry{Time: 5, Step: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := append(keyPrefix(l.th.u.tok, l.th.tok, 7, kindRecord), make([]byte, 24)...)
+	muts := append(parts, early, late, backend.Mut{Key: old, Value: []byte("x"), Version: versionOne})
+	if err := f.commitAll(ctx, muts); err != nil {
+		t.Fatal(err)
+	}
+	if rep := mustBeClean(t, f.Store, VerifyOptions{}); rep.Orphans != 4 || rep.Parts != 1 || rep.IndexEntries != 3 {
+		t.Errorf("report %+v", rep)
+	}
+}
+
+func TestVerifyScope(t *testing.T) {
+	ctx := context.Background()
+	b := newBreaker(t)
+	l := b.lineage(testRef("other"))
+	e := b.of(kindRecord)
+	i := slices.IndexFunc(e, func(e backend.Entry) bool { return bytes.Equal(e.Key, l.recordKey(1)) })
+	e[i].Value[30] ^= 1
+	b.put(backend.Mut{Key: e[i].Key, Value: e[i].Value})
+	b.reopen()
+	for _, c := range []struct {
+		o       VerifyOptions
+		threads int
+		clean   bool
+	}{{VerifyOptions{}, 3, false}, {VerifyOptions{Tenant: "acme"}, 2, false}, {VerifyOptions{Tenant: "globex"}, 1, true},
+		{VerifyOptions{Tenant: "acme", User: "alice"}, 2, false}, {VerifyOptions{Tenant: "acme", User: "alice", Thread: "main"}, 1, true},
+		{VerifyOptions{Tenant: "acme", User: "alice", Thread: "other"}, 1, false}} {
+		var done []int
+		c.o.Progress = func(n, total int) {
+			if done = append(done, n); total != c.threads {
+				t.Errorf("%+v: total is %d", c.o, total)
+			}
+		}
+		rep, err := b.Verify(ctx, c.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rep.Threads != c.threads || rep.Clean() != c.clean || len(done) != c.threads {
+			t.Errorf("%+v: %d threads, progress %v, problems %v", c.o, rep.Threads, done, rep.Problems)
+		}
+		if !rep.Clean() && rep.Problems[0].Ref != testRef("other") {
+			t.Errorf("problem of %+v", rep.Problems[0].Ref)
+		}
+	}
+	for _, o := range []VerifyOptions{{User: "alice"}, {Tenant: "acme", Thread: "main"}} {
+		if _, err := b.Verify(ctx, o); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	for _, o := range []VerifyOptions{{Tenant: "acme", User: "nobody"}, {Tenant: "acme", User: "alice", Thread: "nothing"}} {
+		if _, err := b.Verify(ctx, o); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	cancelled, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := b.Verify(cancelled, VerifyOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// A verify beside saves, replacements and deletions reports nothing that is not wrong.
+func TestVerifyBesideSaves(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	stop := make(chan struct{})
+	failed := make(chan error, 4)
+	for w := range 4 {
+		go func() {
+			r := rand.New(rand.NewPCG(uint64(w), 1))
+			ref := testRef(fmt.Sprint("t", w/2))
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					failed <- nil
+					return
+				default:
+				}
+				d := Draft{Step: int64(i), Branch: fmt.Sprint("b", w%2), Labels: map[string]string{"k": fmt.Sprint(i % 3)}, Channels: []Change{{Name: "m", Data: words(r, 900)}}}
+				if i%5 == 4 {
+					d.ID = fmt.Sprint("id", r.IntN(3))
+				}
+				_, err := f.Thread(ref).Save(ctx, d)
+				if err == nil && i%60 == 59 {
+					_, err = f.Thread(ref).Delete(ctx)
+				}
+				if err != nil && !errors.Is(err, ErrNotFound) {
+					failed <- err
+					return
+				}
+			}
+		}()
+	}
+	for range 15 {
+		mustBeClean(t, f.Store, VerifyOptions{})
+	}
+	close(stop)
+	for range 4 {
+		if err := <-failed; err != nil {
+			t.Error(err)
+		}
+	}
+	mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+}
