@@ -110,7 +110,7 @@ func (t *tip) memory() int64 {
 
 // version is what callers name the value of a channel by.
 func (l *lineage) version(c *chanState) Version {
-	return Version(uint64(l.epoch)<<40 | c.path[0].Last)
+	return Version(uint64(l.th.epoch)<<40 | c.path[0].Last)
 }
 
 // splice replaces what stands between the first prefix and last suffix bytes of the value, in place.
