@@ -1,0 +1,127 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/crypto"
+)
+
+// Stats counts what a user has stored. Sizes are in bytes.
+type Stats struct {
+	Threads     int // neither deleted nor expired
+	Lineages    int
+	Checkpoints int
+	Ghosts      int   // records that are only there because checkpoints are encoded against them
+	Stubs       int   // what stands for runs of removed checkpoints
+	StateBytes  int64 // all channels of all checkpoints, as they were handed in
+	StoredBytes int64 // sealed records
+	Parts       int
+	PartBytes   int64 // sealed parts: large values, shared first states, and blobs
+	Blobs       int
+	Keyframes   int   // checkpoints with a channel that is stored in full
+	MaxDepth    int   // records that a restore reads at most
+	DiskBytes   int64 // files of the whole store; 0 if the backend cannot tell
+}
+
+// Stats reads the headers of all checkpoints of a user, so it takes time in proportion to their number. Counts are of
+// what was durable when it came by.
+func (s *Store) Stats(ctx context.Context, tenant, name string) (*Stats, error) {
+	st, err := s.stats(ctx, tenant, name)
+	if err != nil {
+		return nil, fmt.Errorf("counting: %w", err)
+	}
+	return st, nil
+}
+
+func (s *Store) stats(ctx context.Context, tenant, name string) (*Stats, error) {
+	st := &Stats{}
+	if sizer, ok := s.be.(backend.Sizer); ok {
+		var err error
+		if st.DiskBytes, err = sizer.DiskBytes(ctx); err != nil {
+			return nil, err
+		}
+	}
+	u, err := s.User(tenant, name).keys(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	var threads []string
+	err = u.eachThread(ctx, func(_ crypto.Token, rec *codec.Thread) error {
+		if s.live(rec) {
+			threads = append(threads, rec.ID)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range threads {
+		err := s.eachLineage(ctx, Ref{Tenant: tenant, User: name, Thread: id}, func(l *lineage) error { return st.lineage(ctx, l) })
+		if errors.Is(err, ErrNotFound) {
+			continue // deleted meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		st.Threads++
+	}
+	return st, st.shared(ctx, u)
+}
+
+// lineage adds one lineage.
+func (st *Stats) lineage(ctx context.Context, l *lineage) error {
+	rs := l.restorer()
+	seen := false
+	err := l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
+		seen = true
+		st.StoredBytes += r.size
+		switch {
+		case r.rec == nil:
+			st.Stubs++
+			return nil
+		case r.rec.Ghost:
+			st.Ghosts++
+			return nil
+		}
+		if len(rs.records) > restorerRecords {
+			rs = l.restorer()
+		}
+		cp, err := rs.checkpoint(ctx, r, nil)
+		if err != nil {
+			return err
+		}
+		st.Checkpoints++
+		st.StateBytes += cp.Cost.State
+		st.MaxDepth = max(st.MaxDepth, cp.Cost.Depth)
+		if cp.Cost.Full {
+			st.Keyframes++
+		}
+		return nil
+	})
+	if seen {
+		st.Lineages++
+	}
+	return err
+}
+
+// shared adds the parts and blobs of the user.
+func (st *Stats) shared(ctx context.Context, u *user) error {
+	err := u.s.scan(ctx, prefixRange(keyPrefix(u.tok, zeroToken, 0, kindPart)), func(e backend.Entry) error {
+		st.Parts++
+		st.PartBytes += int64(len(e.Value))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	blobs := prefixRange(keyPrefix(u.tok, zeroToken, 0, kindBlob))
+	blobs.KeysOnly = true
+	return u.s.scan(ctx, blobs, func(backend.Entry) error {
+		st.Blobs++
+		return nil
+	})
+}

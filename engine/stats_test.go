@@ -1,0 +1,45 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+func TestStats(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	if _, err := f.Stats(ctx, "acme", "alice"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("user who never wrote: %v, want ErrNotFound", err)
+	}
+	state := make([]byte, 5000)
+	for i := range state {
+		state[i] = byte(i * i >> 3)
+	}
+	for i := range 3 {
+		th := f.Thread(testRef(fmt.Sprint("t", i)))
+		for step := range 4 {
+			state[step]++
+			if _, err := th.Save(ctx, Draft{Step: int64(step), Channels: []Change{{Name: "state", Data: state}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := f.Thread(testRef("t2")).Delete(ctx); err != nil {
+		t.Fatal(err)
+	}
+	st, err := f.Stats(ctx, "acme", "alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.Threads != 2 || st.Lineages != 2 || st.Checkpoints != 8 || st.StateBytes != 8*5000 || st.Ghosts != 0 || st.Stubs != 0 {
+		t.Errorf("got %+v, want 2 threads, 2 lineages, 8 checkpoints of 5,000 bytes", st)
+	}
+	if st.Keyframes != 2 || st.MaxDepth != 4 {
+		t.Errorf("got %d keyframes and depth %d, want 2 and 4", st.Keyframes, st.MaxDepth)
+	}
+	if st.StoredBytes < 8*100 || st.StoredBytes > 8*500 || st.Parts == 0 || st.PartBytes < 500 {
+		t.Errorf("got %d bytes in records, %d in %d parts", st.StoredBytes, st.PartBytes, st.Parts)
+	}
+}
