@@ -3,7 +3,9 @@ package engine
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -15,30 +17,111 @@ import (
 // which is before its records are removed; what a crash leaves of them is collected by GC. Blobs and parts are
 // collected by GC too.
 func (t *Thread) Delete(ctx context.Context) (uint64, error) {
-	l, err := t.s.hold(ctx, t.ref, false)
+	generation, err := t.s.deleteThread(ctx, t.ref, false)
 	if err != nil {
-		return 0, fmt.Errorf("deleting thread: %w", err)
+		return generation, fmt.Errorf("deleting thread: %w", err)
 	}
-	defer t.s.letGo(l)
-	th := l.th
-	th.mu.Lock()
-	defer th.mu.Unlock()
-	if err := th.load(ctx); err != nil {
-		return 0, fmt.Errorf("deleting thread: %w", err)
+	return generation, nil
+}
+
+// deleteThread deletes a thread that is there or has expired; only one that has expired if expired is set, since
+// someone else may have started it afresh meanwhile.
+func (s *Store) deleteThread(ctx context.Context, ref Ref, expired bool) (uint64, error) {
+	l, err := s.seize(ctx, ref, false)
+	if err != nil {
+		return 0, err
 	}
-	rec, there := th.record()
-	if !there && !th.expired() {
-		return 0, fmt.Errorf("deleting thread: %w", ErrNotFound)
+	defer l.vacate()
+	if _, there := l.th.record(); !l.th.expired() && (expired || !there) {
+		return 0, ErrNotFound
 	}
-	old := th.epoch
-	rec.Deleted, rec.Epoch, rec.Generation = true, rec.Epoch+1, rec.Generation+1
-	if err := th.replace(ctx, rec); err != nil {
-		return 0, fmt.Errorf("deleting thread: %w", err)
+	return l.th.remove(ctx)
+}
+
+// seize returns the lineage with its thread locked for writing and loaded. Every seize is followed by a vacate.
+func (s *Store) seize(ctx context.Context, ref Ref, create bool) (*lineage, error) {
+	l, err := s.hold(ctx, ref, create)
+	if err != nil {
+		return nil, err
 	}
-	if err := t.s.purge(ctx, epochPrefix(th.u.tok, th.tok, old)); err != nil {
+	l.th.mu.Lock()
+	if err := l.th.load(ctx); err != nil {
+		l.vacate()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *lineage) vacate() {
+	l.th.mu.Unlock()
+	l.s.letGo(l)
+}
+
+// remove deletes the thread and returns its new generation. The caller holds mu for writing.
+func (t *thread) remove(ctx context.Context) (uint64, error) {
+	t.u.rewrites.RLock()
+	defer t.u.rewrites.RUnlock()
+	epoch, err := t.nextEpoch(ctx)
+	if err != nil {
+		return 0, err
+	}
+	old := t.at(t.epoch)
+	rec, _ := t.record()
+	rec.Deleted, rec.Epoch, rec.Generation = true, uint64(epoch), rec.Generation+1
+	if err := t.replace(ctx, rec); err != nil {
+		return 0, err
+	}
+	if err := old.purge(ctx); err != nil {
 		return rec.Generation, fmt.Errorf("removing records of a deleted thread: %w", err)
 	}
 	return rec.Generation, nil
+}
+
+// nextEpoch is an epoch of the thread that was never used, not even by a rewrite that did not come to its end: that
+// leaves records behind. The caller holds u.rewrites for reading until the thread record names the epoch.
+func (t *thread) nextEpoch(ctx context.Context) (uint32, error) {
+	r := prefixRange(append(append(make([]byte, 0, 32), t.u.tok[:]...), t.tok[:]...))
+	r.Reverse, r.Limit, r.KeysOnly = true, 1, true
+	page, _, err := t.u.s.be.Scan(ctx, r)
+	if err != nil {
+		return 0, fmt.Errorf("looking for a new epoch: %w", err)
+	}
+	used := t.epoch
+	if len(page) > 0 {
+		used = max(used, keyEpoch(page[0].Key))
+	}
+	if used == math.MaxUint32 {
+		return 0, fmt.Errorf("%w: the thread was rewritten too often", ErrExhausted)
+	}
+	return used + 1, nil
+}
+
+func keyEpoch(key []byte) uint32 { return binary.BigEndian.Uint32(key[32:]) }
+
+// at is the thread in one of its epochs. It is for the caller alone and needs no lock.
+func (t *thread) at(epoch uint32) *thread {
+	rec, _ := t.record()
+	return &thread{u: t.u, id: t.id, tok: t.tok, rec: rec, epoch: epoch, sealer: t.sealer, loaded: true, exists: true}
+}
+
+// threadAt is the thread of a token in one of its epochs, as at. Its id is not known.
+func (u *user) threadAt(tok crypto.Token, epoch uint32) (*thread, error) {
+	sealer, err := u.keys.Sealer("thread", tok[:])
+	if err != nil {
+		return nil, fmt.Errorf("deriving keys of a thread: %w", err)
+	}
+	return &thread{u: u, tok: tok, epoch: epoch, sealer: sealer, loaded: true, exists: true}, nil
+}
+
+// detached is a lineage that is for the caller alone: nobody else finds it, and it needs no lock.
+func (t *thread) detached(namespace string) *lineage {
+	l := &lineage{s: t.u.s, ref: Ref{t.u.tenant, t.u.name, t.id, namespace}, th: t, epoch: t.epoch,
+		tips: map[uint64]*tip{}, branches: map[string]*branchState{}}
+	l.idle.L = &l.mu
+	if namespace != "" {
+		l.ns = t.u.keys.BlindToken("namespace", namespace)
+	}
+	return l
 }
 
 // replace writes the thread record and takes it over. The caller holds mu for writing.
@@ -55,6 +138,28 @@ func (t *thread) replace(ctx context.Context, rec codec.Thread) error {
 	}
 	t.version, t.exists = mut.Version, !rec.Deleted
 	return t.use(rec)
+}
+
+// purge deletes all that is stored of the thread's epoch, its index entries first: while records are left, none of
+// these outlives them unnoticed. What is damaged is deleted all the same, and its index entries are left to GC.
+func (t *thread) purge(ctx context.Context) error {
+	names, err := t.namespaces(ctx)
+	if err != nil && !errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	for _, name := range names {
+		v, err := t.detached(name).survey(ctx)
+		if errors.Is(err, ErrCorrupt) {
+			continue
+		}
+		if err == nil {
+			err = v.unindex(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return t.u.s.purge(ctx, epochPrefix(t.u.tok, t.tok, t.epoch))
 }
 
 // epochPrefix begins all keys of one epoch of a thread.

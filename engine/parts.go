@@ -65,6 +65,7 @@ func (u *user) partIDs(data []byte) (ids []codec.PartID, pieces [][]byte) {
 // holds u.sweep for reading until a record that names them is durable.
 func (u *user) newParts(ctx context.Context, data []byte) ([]codec.PartID, []backend.Mut, error) {
 	ids, pieces := u.partIDs(data)
+	u.naming.noteParts(ids)
 	keys := make([][]byte, len(ids))
 	for i := range ids {
 		keys[i] = u.partKey(ids[i])

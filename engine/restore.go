@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/ckptd/ckptd/codec"
@@ -71,7 +72,7 @@ func (rs *restorer) link(ctx context.Context, r *record, e *codec.Entry) (link, 
 	}
 	base := rs.records[seq]
 	if base == nil {
-		return link{}, corrupt(place(rs.l.recordKey(r.seq)), fmt.Sprintf("stands on seq %d, which is missing", seq), nil)
+		return link{}, corrupt(place(rs.l.recordKey(r.seq)), fmt.Sprintf("stands on seq %d, which is missing", seq), errGone)
 	}
 	be := entryOf(base.rec, e.Number)
 	if be == nil || be.Mode == codec.Keep {
@@ -266,8 +267,8 @@ func (rs *restorer) tip(ctx context.Context, r *record) (*tip, error) {
 	return t, nil
 }
 
-// restoreTip reads the whole checkpoint at seq, which must be there; it may be a ghost. Of one that was pruned only the
-// id and the hash are left, and its state is empty.
+// restoreTip reads the whole checkpoint at seq, which must be there; it may be a ghost. Of one that was pruned no more than
+// the id is known, and its state is empty.
 func (l *lineage) restoreTip(ctx context.Context, seq uint64) (*tip, error) {
 	r, err := l.readRecord(ctx, seq)
 	if err != nil {
@@ -277,10 +278,20 @@ func (l *lineage) restoreTip(ctx context.Context, seq uint64) (*tip, error) {
 		return nil, corrupt(place(l.recordKey(seq)), "missing", nil)
 	}
 	if r.stub != nil {
-		return &tip{l: l, seq: seq, id: r.stub.ID, hash: r.stub.Hash, meta: noAttrs}, nil
+		return &tip{l: l, seq: seq, id: r.stub.ID, meta: noAttrs}, nil
 	}
-	return l.restorer().tip(ctx, r)
+	t, err := l.restorer().tip(ctx, r)
+	if r.rec.Ghost && errors.Is(err, errGone) { // a prune left of it what others stand on
+		return &tip{l: l, seq: seq, id: l.recordID(r), meta: noAttrs}, nil
+	}
+	return t, err
 }
+
+// errGone is why a record does not restore that stands on another one that is not there.
+var errGone = errors.New("no such record")
+
+// pruned reports whether the state of t, a parent, is lost.
+func (t *tip) pruned() bool { return t.seq != 0 && len(t.attrs.path) == 0 }
 
 // readRecord reads the record or stub at seq; nil if there is none.
 func (l *lineage) readRecord(ctx context.Context, seq uint64) (*record, error) {

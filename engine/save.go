@@ -118,7 +118,7 @@ func (s *Store) acquireLive(ctx context.Context, ref Ref) (*lineage, error) {
 			return l, err
 		}
 		l.release()
-		if _, err := s.Thread(ref).Delete(ctx); err != nil && !errors.Is(err, ErrNotFound) {
+		if _, err := s.deleteThread(ctx, ref, true); err != nil && !errors.Is(err, ErrNotFound) {
 			return nil, fmt.Errorf("removing expired thread: %w", err)
 		}
 	}
@@ -219,6 +219,15 @@ func (w *saving) tryPrepare(ctx context.Context, d *Draft) (*pending, *Checkpoin
 	if err != nil {
 		return nil, nil, err
 	}
+	if t.pruned() {
+		if old == nil {
+			return nil, nil, corrupt(place(l.recordKey(parent)), "a head, but no checkpoint", nil)
+		}
+		if d.Keep {
+			return nil, nil, fmt.Errorf("%w: the parent of %q was pruned, so nothing can be kept from it", ErrUnknownParent, d.ID)
+		}
+		t.hash = old.rec.parentHash // only who replaces its child stands on it
+	}
 	meta, err := w.plan(ctx, t, d)
 	if err != nil {
 		return nil, nil, err
@@ -272,7 +281,11 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 	}
 	t := &tip{l: l, meta: noAttrs}
 	if old.rec.parentSeq != 0 {
-		if t, err = l.restoreTip(ctx, old.rec.parentSeq); err != nil {
+		t, err = l.restoreTip(ctx, old.rec.parentSeq)
+		if err == nil && t.pruned() { // then the draft made old if it changes nothing about that
+			t, err = l.restoreTip(ctx, seq)
+		}
+		if err != nil {
 			return nil, false, err
 		}
 	}
@@ -464,6 +477,7 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 		return nil, err
 	}
 	p := newPending(seq, t)
+	l.th.u.naming.noteBlobs(meta.Blobs)
 	if err := w.place(ctx, p, t.seq == 0); err != nil {
 		return nil, err
 	}

@@ -74,9 +74,14 @@ type user struct {
 	parts      *crypto.Sealer // parts and blobs
 	index      *crypto.Sealer // index entries
 
+	// rewrites is held for reading from choosing a new epoch of a thread until the thread record names it, and for
+	// writing while what crashes left of epochs is removed. It comes before sweep.
+	rewrites sync.RWMutex
+
 	// sweep is held for reading between finding a part and committing a record that names it, and for writing
 	// while unreferenced parts are deleted.
-	sweep sync.RWMutex
+	sweep  sync.RWMutex
+	naming naming
 }
 
 // Open opens the store on b, which it owns from then on: Close closes it, and so does a failed Open.

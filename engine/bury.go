@@ -1,0 +1,273 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+)
+
+// run is a run of seqs at which nothing is to stand but a stub at the last of them.
+type run struct {
+	last, first uint64
+	stub        codec.Stub // without its numbers
+	done        bool       // it is there already
+}
+
+// runs lists the runs of the line, newest first. A seq that remaining records name as their parent is the last of one.
+func (n *line) runs(ctx context.Context) ([]run, error) {
+	var runs []run
+	open := false
+	for seq := n.head; seq > 0; seq-- {
+		r := n.rows[seq]
+		if r == nil {
+			return nil, corrupt(place(n.l.recordKey(seq)), "missing", nil)
+		}
+		if open = open && !r.remains(); r.remains() {
+			continue
+		}
+		if open && n.children[seq] == nil {
+			runs[len(runs)-1].first, runs[len(runs)-1].done = r.first(), false
+		} else {
+			stub, err := n.stub(ctx, r)
+			if err != nil {
+				return nil, err
+			}
+			runs = append(runs, run{seq, r.first(), *stub, r.stub != nil})
+			open = true
+		}
+		seq = r.first()
+	}
+	return runs, nil
+}
+
+// stub makes what stays of r, the last of a run, and checks it with what its children say. The hash of a ghost is
+// theirs to tell, since not all of its channels need be there any more.
+func (n *line) stub(ctx context.Context, r *row) (*codec.Stub, error) {
+	stub := &codec.Stub{ID: r.id}
+	switch children := n.children[r.seq]; {
+	case r.stub != nil:
+		stub.Hash = r.stub.Hash
+	case !r.ghost:
+		rec, err := n.l.readRecord(ctx, r.seq)
+		if err == nil && (rec == nil || rec.rec == nil) {
+			err = corrupt(place(n.l.recordKey(r.seq)), "missing", nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+		cp, err := n.l.restorer().checkpoint(ctx, rec, nil)
+		if err != nil {
+			return nil, err
+		}
+		stub.Hash = cp.Hash
+	case len(children) > 0:
+		stub.Hash = children[0].parentHash
+	}
+	for _, c := range n.children[r.seq] {
+		if c.parentHash != stub.Hash {
+			return nil, corrupt(place(n.l.recordKey(c.seq)), "hash of the parent differs from it", nil)
+		}
+	}
+	return stub, nil
+}
+
+// apply removes what does not remain. What depends on a record goes before it, so that the store is valid after every
+// batch.
+func (p *pruning) apply(ctx context.Context) error {
+	for _, n := range p.lines {
+		err := n.apply(ctx)
+		if ferr := n.forget(ctx, err != nil); err == nil {
+			err = ferr
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *line) apply(ctx context.Context) error {
+	runs, err := n.runs(ctx)
+	if err != nil {
+		return err
+	}
+	out := &batcher{s: n.l.s}
+	if err := n.moveBranches(ctx, out); err != nil {
+		return err
+	}
+	for r := range n.newestFirst {
+		if r.fate == haunts && !r.ghost {
+			if err := n.hide(ctx, out, r); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range runs {
+		if runs[i].done {
+			continue
+		}
+		for seq := runs[i].last; seq >= runs[i].first; seq = n.rows[seq].first() - 1 {
+			if err := n.bury(ctx, out, &runs[i], n.rows[seq]); err != nil {
+				return err
+			}
+		}
+	}
+	return out.flush(ctx)
+}
+
+// hide makes a ghost of r.
+func (n *line) hide(ctx context.Context, out *batcher, r *row) error {
+	rec, err := n.l.readRecord(ctx, r.seq)
+	if err != nil {
+		return err
+	}
+	mut, err := n.l.ghostMut(rec)
+	if err != nil {
+		return err
+	}
+	if err := n.dropWrites(ctx, out, r); err != nil {
+		return err
+	}
+	muts := []backend.Mut{mut}
+	if r.entry != nil {
+		muts = append(muts, backend.Mut{Key: r.entry, Delete: true})
+	}
+	return out.add(ctx, muts...)
+}
+
+// bury deletes the record or stub r and makes it part of the run of a stub. Everything of the run that is newer has
+// been buried.
+func (n *line) bury(ctx context.Context, out *batcher, in *run, r *row) error {
+	stub := in.stub
+	stub.FirstDist = in.last - r.first()
+	stub.Count = stub.FirstDist + 1
+	key := n.l.recordKey(in.last)
+	value, err := n.l.th.sealer.Seal(nil, typeStub, key, codec.AppendStub(nil, &stub))
+	if err != nil {
+		return fmt.Errorf("sealing a stub: %w", err)
+	}
+	muts := []backend.Mut{{Key: key, Value: value, Version: versionStub}}
+	if r.seq != in.last {
+		muts = append(muts, backend.Mut{Key: n.l.recordKey(r.seq), Delete: true})
+	}
+	if r.stub != nil {
+		return out.add(ctx, muts...)
+	}
+	for _, c := range n.children[r.seq] { // they have no parent to share their terms with now
+		for _, t := range c.terms(nil) {
+			m, err := n.l.indexMut(t, c.seq, codec.IndexEntry{Time: c.time, Step: c.step})
+			if err != nil {
+				return err
+			}
+			if err := out.add(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	if !r.ghost {
+		if err := n.dropWrites(ctx, out, r); err != nil {
+			return err
+		}
+		if r.entry != nil {
+			muts = append(muts, backend.Mut{Key: r.entry, Delete: true})
+		}
+	}
+	if err := out.add(ctx, muts...); err != nil {
+		return err
+	}
+	for _, t := range r.entries(n.rows[r.parent]) {
+		if err := out.add(ctx, backend.Mut{Key: n.l.indexKey(t, r.seq), Delete: true}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// versionStub is the version of stubs.
+const versionStub = "3"
+
+// dropWrites deletes the pending writes of a checkpoint.
+func (n *line) dropWrites(ctx context.Context, out *batcher, r *row) error {
+	w := prefixRange(n.l.writesPrefix(r.id))
+	w.KeysOnly = true
+	return n.l.s.scan(ctx, w, func(e backend.Entry) error {
+		return out.add(ctx, backend.Mut{Key: e.Key, Delete: true})
+	})
+}
+
+// moveBranches moves the heads of branches that go to the nearest ancestor that stays, or that has become another
+// record. A branch that has none goes too.
+func (n *line) moveBranches(ctx context.Context, out *batcher) error {
+	for name, head := range n.branches {
+		to := n.headAfter(head)
+		if to == head {
+			continue
+		}
+		mut := backend.Mut{Key: n.l.branchKey(name), Delete: true}
+		if to != 0 {
+			p := &pending{}
+			if err := n.l.moveBranch(ctx, p, name, to); err != nil {
+				return err
+			}
+			mut = p.muts[0]
+		}
+		if err := out.add(ctx, mut); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// headAfter is where a branch that ended at seq ends now; 0: nowhere.
+func (n *line) headAfter(seq uint64) uint64 {
+	if r := n.rows[seq]; r != nil && r.fate == stays {
+		return seq
+	}
+	now := map[string]uint64{}
+	for r := range n.newestFirst {
+		if r.fate == stays {
+			now[r.id] = r.seq
+		}
+	}
+	for r := n.rows[seq]; r != nil; r = n.rows[r.parent] {
+		if at := now[r.id]; at != 0 {
+			return at
+		}
+	}
+	return 0
+}
+
+// nearest finds the nearest checkpoint that stays among seq and its ancestors, as far as these are known; 0: none.
+func (n *line) nearest(seq uint64) uint64 {
+	for r := n.rows[seq]; r != nil && r.stub == nil; r = n.rows[r.parent] {
+		if r.fate == stays {
+			return r.seq
+		}
+	}
+	return 0
+}
+
+// forget drops from memory what is there no more: all of the lineage if that is in doubt or its head went, else the
+// states of what was removed.
+func (n *line) forget(ctx context.Context, all bool) error {
+	l, err := n.l.s.hold(ctx, n.l.ref, false)
+	if err != nil {
+		return err
+	}
+	defer l.s.letGo(l)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.branches)
+	if head := n.rows[l.latest]; all || head == nil || head.fate != stays {
+		l.forget()
+		return nil
+	}
+	for seq, t := range l.tips {
+		if r := n.rows[seq]; r == nil || r.fate != stays {
+			l.s.cache.drop(t)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// DeleteRun removes all checkpoints with a run id from all threads of the user, heads and pinned ones too, and returns
+// how many these were. Branches that ended there end at an ancestor then; a thread that has no checkpoint left is
+// deleted. Each thread is done by itself: after an error, a new call goes on.
+func (u *User) DeleteRun(ctx context.Context, runID string) (int, error) {
+	n, err := u.deleteRun(ctx, runID)
+	if err != nil {
+		return n, fmt.Errorf("deleting run %q: %w", runID, err)
+	}
+	return n, nil
+}
+
+func (u *User) deleteRun(ctx context.Context, runID string) (removed int, err error) {
+	if err := checkName("run id", runID, false); err != nil {
+		return 0, err
+	}
+	k, err := u.keys(ctx, false)
+	if err != nil {
+		return 0, err
+	}
+	threads, err := k.threadsOf(ctx, term{fieldRun, runID})
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range threads {
+		n, err := u.s.deleteRun(ctx, Ref{Tenant: u.name.tenant, User: u.name.name, Thread: id}, runID)
+		removed += n
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return removed, err
+		}
+	}
+	return removed, nil
+}
+
+func (s *Store) deleteRun(ctx context.Context, ref Ref, runID string) (int, error) {
+	l, err := s.seize(ctx, ref, false)
+	if err != nil {
+		return 0, err
+	}
+	defer l.vacate()
+	if _, there := l.th.record(); !there {
+		return 0, ErrNotFound
+	}
+	p, err := l.th.plan(ctx, func(string) *keeping { return &keeping{run: runID} }, false)
+	if err != nil {
+		return 0, err
+	}
+	rep := p.report()
+	switch {
+	case len(rep.Removed) == 0:
+		return 0, nil
+	case rep.Kept == 0:
+		_, err = l.th.remove(ctx)
+	default:
+		err = p.apply(ctx)
+	}
+	return len(rep.Removed), err
+}
+
+// threadsOf lists the ids of the user's threads that an index term leads to.
+func (u *user) threadsOf(ctx context.Context, t term) ([]string, error) {
+	key := append(keyPrefix(u.tenantTok, u.s.keys.IndexToken(u.tenant, t.field, t.value), 0, kindIndex), u.tok[:]...)
+	r := prefixRange(key)
+	var ids []string
+	for {
+		r.Limit, r.KeysOnly = 1, true
+		page, _, err := u.s.be.Scan(ctx, r)
+		if err != nil || len(page) == 0 {
+			return ids, err
+		}
+		tail := page[0].Key[prefixLen+16:]
+		at := u.threadKey([16]byte(tail[:16]))
+		got, err := u.s.be.Get(ctx, at)
+		if err != nil {
+			return nil, err
+		}
+		if got[0].Version != "" {
+			rec, err := u.openThread(at, got[0].Value)
+			if err != nil {
+				return nil, err
+			}
+			if u.s.live(rec) {
+				ids = append(ids, rec.ID)
+			}
+		}
+		r.Start = prefixRange(page[0].Key[:prefixLen+32]).End
+	}
+}

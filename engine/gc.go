@@ -1,0 +1,268 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/crypto"
+)
+
+// DefaultGrace is GCOptions.Grace when it is 0.
+const DefaultGrace = time.Hour
+
+// GCOptions say how to collect garbage. The zero value is the ordinary way.
+type GCOptions struct {
+	// DryRun counts what would go and changes nothing. What goes only as a consequence is not counted: the parts
+	// of checkpoints that retention removes, say.
+	DryRun bool
+
+	// Compact makes a backend that can do so remove what was deleted from its files, before the call returns.
+	Compact bool
+
+	// Grace is how old blobs and parts that nothing names must be, since they may have been stored to be named: 0
+	// is DefaultGrace, negative is none. Ages are known to the hour.
+	Grace time.Duration
+
+	// Progress, if not nil, is told what is being done, from the goroutine that called GC.
+	Progress func(GCProgress)
+}
+
+// GCProgress tells how far a collection is.
+type GCProgress struct {
+	User  string // "" for what concerns the whole tenant
+	Stage string // "threads", "leftovers", "parts", "index", "compact"
+	Done  int    // users done so far
+}
+
+// GCReport tells what a collection removed, or would.
+type GCReport struct {
+	Users        int
+	Threads      int   // that are left
+	Expired      int   // threads that were past their time
+	Pruned       int   // checkpoints that the retention policy removed
+	Leftovers    int   // keys of epochs that are no thread's: what deletions and rewrites that were killed left
+	IndexEntries int   // that led nowhere
+	Blobs, Parts int   // that nothing named
+	Bytes        int64 // of records, blobs and parts that were removed, as stored
+	Compacted    bool
+}
+
+// GC collects the garbage of a tenant: it applies the retention policy, deletes expired threads, and removes what
+// nothing reaches. What a checkpoint stands on always stays. It may run beside everything else; a thread that it prunes
+// waits meanwhile. Users whose data cannot be read are skipped, and reported in the error, which may join several.
+func (s *Store) GC(ctx context.Context, tenant string, o GCOptions) (*GCReport, error) {
+	if err := checkName("tenant", tenant, false); err != nil {
+		return nil, fmt.Errorf("collecting garbage: %w", err)
+	}
+	var names []string
+	var errs []error
+	for name, err := range s.keys.Users(ctx, tenant) {
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		names = append(names, name)
+	}
+	rep, err := s.collect(ctx, tenant, names, &o)
+	if err = errors.Join(append(errs, err)...); err != nil {
+		return rep, fmt.Errorf("collecting garbage: %w", err)
+	}
+	return rep, nil
+}
+
+// GC collects the garbage of the user, as Store.GC does for all users of a tenant.
+func (u *User) GC(ctx context.Context, o GCOptions) (*GCReport, error) {
+	_, err := u.keys(ctx, false)
+	if err != nil {
+		return nil, fmt.Errorf("collecting garbage: %w", err)
+	}
+	rep, err := u.s.collect(ctx, u.name.tenant, []string{u.name.name}, &o)
+	if err != nil {
+		return rep, fmt.Errorf("collecting garbage: %w", err)
+	}
+	return rep, nil
+}
+
+// collection is a GC under way.
+type collection struct {
+	s        *Store
+	o        *GCOptions
+	rep      GCReport
+	policy   RetentionPolicy
+	tenant   string
+	progress GCProgress
+}
+
+func (s *Store) collect(ctx context.Context, tenant string, names []string, o *GCOptions) (*GCReport, error) {
+	g := &collection{s: s, o: o, tenant: tenant}
+	var err error
+	if g.policy, err = s.retention(ctx, tenant); err != nil {
+		return &g.rep, err
+	}
+	var errs []error
+	users := map[crypto.Token]*user{}
+	for i, name := range names {
+		g.progress = GCProgress{User: name, Done: i}
+		u, err := s.user(ctx, userName{tenant, name}, false)
+		if err == nil {
+			users[u.tok] = u
+			err = g.user(ctx, u)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("user %q: %w", name, err))
+		}
+	}
+	g.progress = GCProgress{Done: len(names)}
+	g.stage("index")
+	errs = append(errs, g.index(ctx, users))
+	if c, ok := s.be.(backend.Compactor); ok && o.Compact && !o.DryRun {
+		g.stage("compact")
+		err := c.Compact(ctx)
+		g.rep.Compacted = err == nil
+		errs = append(errs, err)
+	}
+	return &g.rep, errors.Join(errs...)
+}
+
+func (g *collection) stage(name string) {
+	if g.progress.Stage = name; g.o.Progress != nil {
+		g.o.Progress(g.progress)
+	}
+}
+
+func (g *collection) user(ctx context.Context, u *user) error {
+	g.rep.Users++
+	g.stage("threads")
+	if err := g.threads(ctx, u); err != nil {
+		return err
+	}
+	g.stage("leftovers")
+	if err := g.leftovers(ctx, u); err != nil {
+		return err
+	}
+	g.stage("parts")
+	grace := g.o.Grace
+	if grace == 0 {
+		grace = DefaultGrace
+	}
+	sw := &sweeper{u: u, blobGrace: grace, partGrace: grace, dry: g.o.DryRun}
+	err := sw.run(ctx)
+	g.rep.Blobs, g.rep.Parts, g.rep.Bytes = g.rep.Blobs+sw.swept.blobs, g.rep.Parts+sw.swept.parts, g.rep.Bytes+sw.swept.bytes
+	return err
+}
+
+// threads deletes what has expired and prunes the rest.
+func (g *collection) threads(ctx context.Context, u *user) error {
+	var expired []string
+	err := u.eachThread(ctx, func(_ crypto.Token, rec *codec.Thread) error {
+		if !rec.Deleted && !u.s.live(rec) {
+			expired = append(expired, rec.ID)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range expired {
+		if !g.o.DryRun {
+			if _, err := u.s.deleteThread(ctx, Ref{Tenant: u.tenant, User: u.name, Thread: id}, true); errors.Is(err, ErrNotFound) {
+				continue // a save was quicker
+			} else if err != nil {
+				return err
+			}
+		}
+		g.rep.Expired++
+	}
+	live, err := u.liveThreads(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range live {
+		if err := g.prune(ctx, Ref{Tenant: u.tenant, User: u.name, Thread: id}); err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *collection) prune(ctx context.Context, ref Ref) error {
+	g.rep.Threads++
+	if g.policy.keepsAll() {
+		return nil
+	}
+	p := PruneOptions{KeepLast: g.policy.KeepLast, OlderThan: g.policy.OlderThan, KeepLabelled: g.policy.KeepLabelled,
+		AllNamespaces: true, DryRun: g.o.DryRun}
+	rep, err := g.s.Thread(ref).Prune(ctx, p)
+	if rep != nil && err == nil {
+		g.rep.Pruned += len(rep.Removed)
+		g.rep.Bytes += rep.FreedBytes
+	}
+	return err
+}
+
+// leftovers purges epochs that are not their thread's.
+func (g *collection) leftovers(ctx context.Context, u *user) error {
+	return u.eachEpoch(ctx, func(tok crypto.Token, epoch uint32) error {
+		// While rewrites is held nobody builds an epoch, and so the thread record tells whether this one is in
+		// use: it was found before, and none that has records becomes current but by a rewrite.
+		u.rewrites.Lock()
+		defer u.rewrites.Unlock()
+		current, err := u.currentEpoch(ctx, tok)
+		if err != nil || current == epoch {
+			return err
+		}
+		th, err := u.threadAt(tok, epoch)
+		if err != nil {
+			return err
+		}
+		err = u.s.scan(ctx, prefixRange(epochPrefix(u.tok, tok, epoch)), func(e backend.Entry) error {
+			g.rep.Leftovers++
+			g.rep.Bytes += int64(len(e.Value))
+			return nil
+		})
+		if err != nil || g.o.DryRun {
+			return err
+		}
+		return th.purge(ctx)
+	})
+}
+
+// currentEpoch is the epoch that the thread record names. Before there is one, that is 1.
+func (u *user) currentEpoch(ctx context.Context, tok crypto.Token) (uint32, error) {
+	key := u.threadKey(tok)
+	got, err := u.s.be.Get(ctx, key)
+	if err != nil {
+		return 0, fmt.Errorf("reading thread: %w", err)
+	}
+	if got[0].Version == "" {
+		return 1, nil
+	}
+	rec, err := u.openThread(key, got[0].Value)
+	if err != nil {
+		return 0, err
+	}
+	return uint32(rec.Epoch), nil
+}
+
+// eachEpoch calls fn with every epoch of every thread of the user that has keys, whether there is a thread record or not.
+func (u *user) eachEpoch(ctx context.Context, fn func(tok crypto.Token, epoch uint32) error) error {
+	r := prefixRange(u.tok[:])
+	r.Limit, r.KeysOnly = 1, true
+	r.Start = prefixRange(append(append([]byte{}, u.tok[:]...), zeroToken[:]...)).End
+	for {
+		page, _, err := u.s.be.Scan(ctx, r)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		key := page[0].Key
+		tok, epoch := crypto.Token(key[16:32]), keyEpoch(key)
+		if err := fn(tok, epoch); err != nil {
+			return err
+		}
+		r.Start = prefixRange(epochPrefix(u.tok, tok, epoch)).End
+	}
+}

@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/crypto"
+)
+
+// index removes the index entries of users that lead to no record.
+func (g *collection) index(ctx context.Context, users map[crypto.Token]*user) error {
+	tenant := g.s.keys.TenantToken(g.tenant)
+	r := prefixRange(tenant[:])
+	r.KeysOnly = true
+	var errs []error
+	var keys [][]byte
+	var of *user
+	check := func() {
+		if len(keys) > 0 {
+			errs = append(errs, g.checkEntries(ctx, of, keys))
+		}
+		keys = nil
+	}
+	err := g.s.scan(ctx, r, func(e backend.Entry) error {
+		if e.Key[prefixLen-1] != kindIndex {
+			return nil
+		}
+		at, err := parseIndexKey(e.Key)
+		if err != nil {
+			return err
+		}
+		u := users[at.user]
+		if u != of || len(keys) == backend.MaxBatchKeys {
+			check()
+		}
+		if of = u; u != nil {
+			keys = append(keys, e.Key)
+		}
+		return nil
+	})
+	check()
+	if err = errors.Join(append(errs, err)...); err != nil {
+		return fmt.Errorf("checking the index: %w", err)
+	}
+	return nil
+}
+
+// checkEntries deletes those of some index entries of a user that lead nowhere. They are looked at twice, since a save
+// may write entries before their record, and a rewrite before its epoch is one.
+func (g *collection) checkEntries(ctx context.Context, u *user, keys [][]byte) error {
+	stale, err := u.staleEntries(ctx, keys)
+	if err != nil || len(stale) == 0 {
+		return err
+	}
+	u.rewrites.Lock()
+	defer u.rewrites.Unlock()
+	u.sweep.Lock()
+	defer u.sweep.Unlock()
+	if stale, err = u.staleEntries(ctx, stale); err != nil {
+		return err
+	}
+	muts := make([]backend.Mut, len(stale))
+	for i, key := range stale {
+		muts[i] = backend.Mut{Key: key, Delete: true}
+	}
+	if !g.o.DryRun {
+		err = u.s.commitAll(ctx, muts)
+	}
+	if err == nil {
+		g.rep.IndexEntries += len(stale)
+	}
+	return err
+}
+
+// staleEntries returns those of some index keys that lead to no record of a thread's epoch.
+func (u *user) staleEntries(ctx context.Context, keys [][]byte) (stale [][]byte, err error) {
+	records := make([][]byte, len(keys))
+	threads := make([][]byte, len(keys))
+	for i, key := range keys {
+		tail := key[prefixLen+16:] // thread, epoch, namespace, seq
+		threads[i] = u.threadKey(crypto.Token(tail[:16]))
+		at := append(append(append([]byte{}, u.tok[:]...), tail[:20]...), kindRecord)
+		records[i] = append(at, tail[20:]...)
+	}
+	got, err := u.s.be.Get(ctx, append(records, threads...)...)
+	if err != nil {
+		return nil, err
+	}
+	for i, key := range keys {
+		r, th := got[i], got[len(keys)+i]
+		if r.Version != "" && th.Version != "" && (len(r.Value) < 4 || r.Value[3] != typeStub) {
+			rec, err := u.openThread(th.Key, th.Value)
+			if err != nil {
+				return nil, err
+			}
+			if !rec.Deleted && uint32(rec.Epoch) == keyEpoch(r.Key) {
+				continue
+			}
+		}
+		stale = append(stale, key)
+	}
+	return stale, nil
+}

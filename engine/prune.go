@@ -1,0 +1,289 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/ckptd/ckptd/codec"
+)
+
+// LabelPin is the label that keeps a checkpoint from being pruned, whatever its value.
+const LabelPin = "pin"
+
+// PruneOptions say which checkpoints go. There must be at least one of KeepLast, OlderThan and Remove.
+type PruneOptions struct {
+	// KeepLast and OlderThan are a policy: what is neither among the newest KeepLast checkpoints nor younger than
+	// OlderThan goes. 0 is no such reason to stay; both 0 is no policy.
+	KeepLast  int
+	OlderThan time.Duration
+	// KeepLabelled keeps checkpoints with labels from the policy.
+	KeepLabelled bool
+
+	// Remove are the ids of checkpoints that go whatever the policy says.
+	Remove []string
+
+	// AllNamespaces prunes all lineages of the thread, each by itself.
+	AllNamespaces bool
+
+	// Erase leaves nothing of what was removed, now or before: what stays is encoded anew, the rest is purged
+	// with the parts and blobs that nothing else names, and the backend compacted before Prune returns.
+	Erase bool
+
+	// DryRun reports what would go and changes nothing.
+	DryRun bool
+}
+
+// PruneReport tells what a prune removed, or would.
+type PruneReport struct {
+	Removed    []PruneItem // newest first in each namespace
+	Kept       int         // checkpoints that stay
+	Ghosts     int         // records that stay hidden, because what stays is encoded against them
+	FreedBytes int64       // of deleted records; parts that nothing names any more are collected by GC
+	Compacted  bool        // the backend has left nothing of what was erased in its files
+}
+
+// PruneItem is a checkpoint that goes.
+type PruneItem struct {
+	Namespace, ID string
+	Seq           uint64
+	Bytes         int64 // of its record
+	Ghost         bool  // the record stays for now
+}
+
+// Prune removes checkpoints of the lineage. The newest one, the heads of branches, and those with the label "pin" always
+// stay, and Remove must not name them (ErrInvalid). What stays keeps its id, hash and parent, and loads as before.
+//
+// Saves and loads of the thread wait meanwhile. The prune is durable batch by batch: one that fails or is killed on its
+// way has removed some of the checkpoints, and a new one goes on with it; an erasing one has removed all or none of
+// them, but may leave their bytes to the next one or to GC.
+func (t *Thread) Prune(ctx context.Context, o PruneOptions) (*PruneReport, error) {
+	rep, blobs, err := t.prune(ctx, &o)
+	if err == nil && o.Erase && !o.DryRun {
+		rep.Compacted, err = t.s.wipe(ctx, t.ref, blobs)
+	}
+	if err != nil {
+		return rep, fmt.Errorf("pruning: %w", err)
+	}
+	return rep, nil
+}
+
+// prune returns the blobs that erased checkpoints named.
+func (t *Thread) prune(ctx context.Context, o *PruneOptions) (*PruneReport, map[BlobID]bool, error) {
+	if o.KeepLast < 0 || o.OlderThan < 0 {
+		return nil, nil, fmt.Errorf("%w: KeepLast and OlderThan must not be negative", ErrInvalid)
+	}
+	if o.KeepLast == 0 && o.OlderThan == 0 && len(o.Remove) == 0 {
+		return nil, nil, fmt.Errorf("%w: nothing says what to remove: want KeepLast, OlderThan or Remove", ErrInvalid)
+	}
+	begin, end := t.s.seize, (*lineage).vacate
+	if o.DryRun {
+		begin, end = t.s.acquire, (*lineage).release
+	}
+	l, err := begin(ctx, t.ref, false)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer end(l)
+	if _, there := l.th.record(); !there {
+		return nil, nil, ErrNotFound
+	}
+	p, err := l.th.plan(ctx, func(name string) *keeping {
+		if o.AllNamespaces || name == t.ref.Namespace {
+			return o.keeping(t.s.now())
+		}
+		return nil
+	}, o.Erase)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := p.found(o.Remove); err != nil {
+		return nil, nil, err
+	}
+	rep := p.report()
+	switch {
+	case o.DryRun:
+		return rep, nil, nil
+	case o.Erase:
+		return rep, p.blobs(), p.erase(ctx)
+	}
+	return rep, nil, p.apply(ctx)
+}
+
+// keeping says which checkpoints of a lineage stay.
+type keeping struct {
+	policy   bool
+	last     int
+	since    int64 // Unix milliseconds
+	labelled bool
+	remove   []string // ids
+	run      string   // run id whose checkpoints all go, whatever else is said of them; "" is none
+}
+
+func (o *PruneOptions) keeping(now time.Time) *keeping {
+	k := &keeping{policy: o.KeepLast > 0 || o.OlderThan > 0, last: o.KeepLast, labelled: o.KeepLabelled, remove: o.Remove}
+	if k.since = now.UnixMilli() + 1; o.OlderThan > 0 {
+		k.since = now.Add(-o.OlderThan).UnixMilli()
+	}
+	return k
+}
+
+// pruning is a prune of a whole thread.
+type pruning struct {
+	th    *thread
+	lines []*line
+}
+
+// line is a prune of one of its lineages.
+type line struct {
+	*survey
+	branches map[string]uint64 // heads
+	children map[uint64][]*row // records that remain, by a parent that goes
+}
+
+// plan decides about the checkpoints of the namespaces for which keep has an answer; in the others all stay. With all,
+// ghosts go too, because what stays will be encoded anew. The caller holds t.mu.
+func (t *thread) plan(ctx context.Context, keep func(namespace string) *keeping, all bool) (*pruning, error) {
+	names, err := t.namespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &pruning{th: t}
+	at := t.at(t.epoch)
+	for _, name := range names {
+		k := keep(name)
+		if k == nil && !all {
+			continue
+		}
+		n := &line{branches: map[string]uint64{}, children: map[uint64][]*row{}}
+		if n.survey, err = at.detached(name).survey(ctx); err != nil {
+			return nil, err
+		}
+		err = n.l.eachBranch(ctx, func(b *codec.Branch) error {
+			n.branches[b.Name] = b.Head
+			return nil
+		})
+		if err == nil {
+			err = n.choose(k)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !all {
+			n.haunt()
+		}
+		for r := range n.newestFirst {
+			if parent := n.rows[r.parent]; r.remains() && parent != nil && !parent.remains() {
+				n.children[r.parent] = append(n.children[r.parent], r)
+			}
+		}
+		p.lines = append(p.lines, n)
+	}
+	return p, nil
+}
+
+// choose decides which checkpoints stay.
+func (n *line) choose(k *keeping) error {
+	heads := map[uint64]bool{}
+	for _, head := range n.branches {
+		heads[head] = true
+	}
+	var line []*row // by place in line, newest first
+	for r := range n.newestFirst {
+		if r.visible() {
+			line = append(line, r)
+		}
+	}
+	slices.SortStableFunc(line, func(a, b *row) int { return cmp.Compare(b.origin, a.origin) })
+	for i, r := range line {
+		r.fate = stays
+		if k == nil {
+			continue
+		}
+		_, pinned := r.attrs.Labels[LabelPin]
+		safe := i == 0 || heads[r.seq] || pinned
+		switch {
+		case k.run != "":
+			if r.attrs.RunID == k.run {
+				r.fate = goes
+			}
+		case slices.Contains(k.remove, r.id):
+			if safe {
+				return fmt.Errorf("%w: checkpoint %q is the newest, the head of a branch, or pinned", ErrInvalid, r.id)
+			}
+			r.fate = goes
+		case k.policy && !safe && i >= k.last && r.time < k.since && !(k.labelled && len(r.attrs.Labels) > 0):
+			r.fate = goes
+		}
+	}
+	return nil
+}
+
+// haunt finds what others stand on: a checkpoint stands on the records that hold its channels and, since these are what
+// its own terms are compared with, a ghost on those that hold its attributes.
+func (n *line) haunt() {
+	needs := map[uint64][]uint64{} // channels, by record
+	for r := range n.newestFirst {
+		if r.stub != nil {
+			continue
+		}
+		need := func(number uint64) {
+			if base := r.base(number); base != 0 && !slices.Contains(needs[base], number) {
+				needs[base] = append(needs[base], number)
+			}
+		}
+		if r.fate == stays {
+			for _, s := range r.stands {
+				need(s.number)
+			}
+		} else if numbers := needs[r.seq]; len(numbers) > 0 {
+			r.fate = haunts
+			need(0)
+			for _, number := range numbers {
+				need(number)
+			}
+		}
+		delete(needs, r.seq)
+	}
+}
+
+// found checks that ids were all found.
+func (p *pruning) found(ids []string) error {
+	have := map[string]bool{}
+	for _, n := range p.lines {
+		for r := range n.newestFirst {
+			have[r.id] = have[r.id] || r.visible() && r.fate != stays
+		}
+	}
+	for _, id := range ids {
+		if !have[id] {
+			return fmt.Errorf("%w: checkpoint %q", ErrNotFound, id)
+		}
+	}
+	return nil
+}
+
+func (p *pruning) report() *PruneReport {
+	rep := &PruneReport{}
+	for _, n := range p.lines {
+		for r := range n.newestFirst {
+			if r.stub != nil {
+				continue
+			}
+			switch r.fate {
+			case stays:
+				rep.Kept++
+			case haunts:
+				rep.Ghosts++
+			case goes:
+				rep.FreedBytes += r.size
+			}
+			if r.visible() && r.fate != stays {
+				rep.Removed = append(rep.Removed, PruneItem{n.l.ref.Namespace, r.id, r.seq, r.size, r.fate == haunts})
+			}
+		}
+	}
+	return rep
+}

@@ -1,0 +1,78 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+)
+
+// RetentionPolicy says what GC removes from every lineage of a tenant, as PruneOptions do. The zero value keeps all.
+type RetentionPolicy struct {
+	KeepLast     int
+	OlderThan    time.Duration // in whole milliseconds
+	KeepLabelled bool
+}
+
+func (p *RetentionPolicy) keepsAll() bool { return p.KeepLast == 0 && p.OlderThan == 0 }
+
+// SetRetention makes p the policy of a tenant from the next GC on; a zero KeepLast and OlderThan remove the policy. It is
+// durable when the call returns.
+func (s *Store) SetRetention(ctx context.Context, tenant string, p RetentionPolicy) error {
+	if err := checkName("tenant", tenant, false); err != nil {
+		return fmt.Errorf("setting retention: %w", err)
+	}
+	if p.KeepLast < 0 || p.OlderThan < 0 {
+		return fmt.Errorf("setting retention: %w: KeepLast and OlderThan must not be negative", ErrInvalid)
+	}
+	key := s.retentionKey(tenant)
+	mut := backend.Mut{Key: key, Delete: true}
+	if !p.keepsAll() {
+		plain := codec.AppendRetention(nil, &codec.Retention{KeepLast: uint64(p.KeepLast),
+			OlderThan: uint64(p.OlderThan.Milliseconds()), KeepLabelled: p.KeepLabelled})
+		value, err := s.sealer.Seal(nil, kindRetention, key, plain)
+		if err != nil {
+			return fmt.Errorf("setting retention: %w", err)
+		}
+		mut = backend.Mut{Key: key, Value: value, Version: versionOne}
+	}
+	if err := s.commit(ctx, []backend.Mut{mut}, nil); err != nil {
+		return fmt.Errorf("setting retention: %w", err)
+	}
+	return nil
+}
+
+// Retention returns the policy of a tenant, the zero value if it has none.
+func (s *Store) Retention(ctx context.Context, tenant string) (RetentionPolicy, error) {
+	p, err := s.retention(ctx, tenant)
+	if err != nil {
+		return p, fmt.Errorf("reading retention: %w", err)
+	}
+	return p, nil
+}
+
+func (s *Store) retention(ctx context.Context, tenant string) (RetentionPolicy, error) {
+	if err := checkName("tenant", tenant, false); err != nil {
+		return RetentionPolicy{}, err
+	}
+	key := s.retentionKey(tenant)
+	got, err := s.be.Get(ctx, key)
+	if err != nil || got[0].Version == "" {
+		return RetentionPolicy{}, err
+	}
+	plain, err := s.sealer.Open(nil, kindRetention, key, got[0].Value)
+	if err != nil {
+		return RetentionPolicy{}, openError(key, err)
+	}
+	p, err := codec.ParseRetention(plain)
+	if err != nil {
+		return RetentionPolicy{}, corrupt(place(key), "does not parse", err)
+	}
+	return RetentionPolicy{int(p.KeepLast), time.Duration(p.OlderThan) * time.Millisecond, p.KeepLabelled}, nil
+}
+
+func (s *Store) retentionKey(tenant string) []byte {
+	return keyPrefix(s.keys.TenantToken(tenant), zeroToken, 0, kindRetention)
+}

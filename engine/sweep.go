@@ -1,0 +1,302 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/crypto"
+)
+
+// sweeper removes the blobs and parts of a user that nothing names, by mark and sweep. Saves go on meanwhile: what they
+// name is in user.naming, and asked for under user.sweep right before a deletion.
+//
+// Records of epochs that are being built are not marked: who builds them holds naming until they are a thread's.
+type sweeper struct {
+	u                    *user
+	blobGrace, partGrace time.Duration   // 0 is none
+	erased               map[BlobID]bool // these have no grace
+	dry                  bool
+
+	parts map[codec.PartID]struct{} // marked
+	blobs map[BlobID]struct{}
+	swept struct {
+		blobs, parts int
+		bytes        int64
+	}
+}
+
+// sweepNow removes all parts that nothing names, and the blobs among erased that no checkpoint names.
+func (u *user) sweepNow(ctx context.Context, erased map[BlobID]bool) error {
+	sw := &sweeper{u: u, blobGrace: DefaultGrace, erased: erased}
+	return sw.run(ctx)
+}
+
+func (sw *sweeper) run(ctx context.Context) error {
+	u := sw.u
+	sw.parts, sw.blobs = map[codec.PartID]struct{}{}, map[BlobID]struct{}{}
+	u.sweep.Lock() // the records of saves under way are durable then, and so get marked
+	u.naming.begin()
+	u.sweep.Unlock()
+	defer u.naming.end()
+	if err := sw.mark(ctx); err != nil {
+		return fmt.Errorf("marking parts: %w", err)
+	}
+	if err := sw.sweepBlobs(ctx); err != nil {
+		return fmt.Errorf("removing blobs: %w", err)
+	}
+	if err := sw.sweepParts(ctx); err != nil {
+		return fmt.Errorf("removing parts: %w", err)
+	}
+	return nil
+}
+
+// mark finds what records and pending writes name.
+func (sw *sweeper) mark(ctx context.Context) error {
+	var ids []string
+	err := sw.u.eachThread(ctx, func(_ crypto.Token, rec *codec.Thread) error {
+		if !rec.Deleted {
+			ids = append(ids, rec.ID)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := sw.markThread(ctx, id); err != nil {
+			return err
+		}
+	}
+	return sw.u.eachEpoch(ctx, func(tok crypto.Token, epoch uint32) error {
+		th, err := sw.u.threadAt(tok, epoch)
+		if err != nil {
+			return err
+		}
+		return th.eachWrites(ctx, func(w *codec.Writes) error {
+			for i := range w.Writes {
+				sw.markParts(w.Writes[i].Parts)
+			}
+			return nil
+		})
+	})
+}
+
+func (sw *sweeper) markParts(ids []codec.PartID) {
+	for _, id := range ids {
+		sw.parts[id] = struct{}{}
+	}
+}
+
+func (sw *sweeper) markThread(ctx context.Context, id string) error {
+	l, err := sw.u.s.acquire(ctx, Ref{Tenant: sw.u.tenant, User: sw.u.name, Thread: id}, false)
+	if err != nil {
+		return err
+	}
+	defer l.release()
+	at := l.th.at(l.th.epoch)
+	names, err := at.namespaces(ctx)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := sw.markLineage(ctx, at.detached(name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (sw *sweeper) markLineage(ctx context.Context, l *lineage) error {
+	rs, size := l.restorer(), int64(0)
+	done := map[uint64]bool{} // holders of attributes
+	return l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
+		if r.rec == nil {
+			return nil
+		}
+		for i := range r.rec.Entries {
+			sw.markParts(r.rec.Entries[i].Parts)
+		}
+		holder := r.seq
+		if e := &r.rec.Entries[0]; e.Mode == codec.Keep {
+			holder = e.Path[0].Last
+		}
+		if r.rec.Ghost || done[holder] {
+			return nil
+		}
+		if len(rs.records) > surveyRecords || size > surveyBytes {
+			rs, size = l.restorer(), 0
+		}
+		rs.records[r.seq] = r
+		meta, err := rs.meta(ctx, r)
+		if err != nil {
+			return err
+		}
+		size += r.size + int64(len(meta.Meta))
+		done[holder] = true
+		for _, id := range meta.Blobs {
+			sw.blobs[id] = struct{}{}
+		}
+		return nil
+	})
+}
+
+// eachWrites calls fn with all pending writes of the thread's epoch.
+func (t *thread) eachWrites(ctx context.Context, fn func(*codec.Writes) error) error {
+	return t.u.s.scan(ctx, prefixRange(t.keyPrefix(kindWrites)), func(e backend.Entry) error {
+		w, _, err := t.openWrites(e)
+		if err != nil {
+			return err
+		}
+		return fn(w)
+	})
+}
+
+func (t *thread) openWrites(e backend.Entry) (w *codec.Writes, plain []byte, err error) {
+	if plain, err = t.sealer.Open(nil, kindWrites, e.Key, e.Value); err != nil {
+		return nil, nil, openError(e.Key, err)
+	}
+	if w, err = codec.ParseWrites(plain); err != nil {
+		return nil, nil, corrupt(place(e.Key), "does not parse", err)
+	}
+	return w, plain, nil
+}
+
+// old reports whether what was created in an hour is past a grace time. The hour counts by its end.
+func (sw *sweeper) old(hour uint64, grace time.Duration) bool {
+	return grace <= 0 || !sw.u.s.now().Before(time.Unix(int64(hour+1)*3600, 0).Add(grace))
+}
+
+// sweepBlobs removes the manifests that nothing names, and marks the parts of the others.
+func (sw *sweeper) sweepBlobs(ctx context.Context) error {
+	u := sw.u
+	var victims []victim
+	err := u.s.scan(ctx, prefixRange(keyPrefix(u.tok, zeroToken, 0, kindBlob)), func(e backend.Entry) error {
+		m, err := u.openManifest(e)
+		if err != nil {
+			return err
+		}
+		id := BlobID(e.Key[prefixLen:])
+		if _, marked := sw.blobs[id]; marked || !sw.erased[id] && !sw.old(m.Hour, sw.blobGrace) {
+			sw.markParts(m.Parts)
+			return nil
+		}
+		v := victim{key: e.Key, size: int64(len(e.Value)), named: func() bool {
+			if !u.naming.hasBlob(id) {
+				return false
+			}
+			sw.markParts(m.Parts)
+			return true
+		}}
+		if victims = append(victims, v); len(victims) == sweepBatch {
+			sw.swept.blobs += sw.delete(ctx, &victims, &err)
+		}
+		return err
+	})
+	if err == nil {
+		sw.swept.blobs += sw.delete(ctx, &victims, &err)
+	}
+	return err
+}
+
+func (u *user) openManifest(e backend.Entry) (*codec.Blob, error) {
+	plain, err := u.parts.Open(nil, kindBlob, e.Key, e.Value)
+	if err != nil {
+		return nil, openError(e.Key, err)
+	}
+	m, err := codec.ParseBlob(plain)
+	if err != nil {
+		return nil, corrupt(place(e.Key), "does not parse", err)
+	}
+	return m, nil
+}
+
+// sweepBatch is how many keys are deleted, and how many parts read, at a time.
+const sweepBatch = 32
+
+// victim is a blob or part that nothing was found to name.
+type victim struct {
+	key   []byte
+	size  int64
+	named func() bool // whether something has named it since
+}
+
+// delete deletes victims that are not named now, and returns how many these were.
+func (sw *sweeper) delete(ctx context.Context, victims *[]victim, err *error) (n int) {
+	u := sw.u
+	u.sweep.Lock()
+	defer u.sweep.Unlock()
+	var muts []backend.Mut
+	var size int64
+	for _, v := range *victims {
+		if !v.named() {
+			muts = append(muts, backend.Mut{Key: v.key, Delete: true})
+			size += v.size
+		}
+	}
+	*victims = (*victims)[:0]
+	if !sw.dry {
+		if *err = u.s.commitAll(ctx, muts); *err != nil {
+			return 0
+		}
+		u.s.cache.forgetParts(u)
+	}
+	sw.swept.bytes += size
+	return len(muts)
+}
+
+// sweepParts removes the parts that are not marked.
+func (sw *sweeper) sweepParts(ctx context.Context) error {
+	r := prefixRange(keyPrefix(sw.u.tok, zeroToken, 0, kindPart))
+	r.KeysOnly = true
+	var keys [][]byte
+	err := sw.u.s.scan(ctx, r, func(e backend.Entry) error {
+		if _, marked := sw.parts[codec.PartID(e.Key[prefixLen:])]; marked {
+			return nil
+		}
+		if keys = append(keys, e.Key); len(keys) < sweepBatch {
+			return nil
+		}
+		defer func() { keys = keys[:0] }()
+		return sw.sweepKeys(ctx, keys)
+	})
+	if err != nil {
+		return err
+	}
+	return sw.sweepKeys(ctx, keys)
+}
+
+// sweepKeys removes the parts at keys that are old enough.
+func (sw *sweeper) sweepKeys(ctx context.Context, keys [][]byte) error {
+	u := sw.u
+	if len(keys) == 0 {
+		return nil
+	}
+	got, err := u.s.be.Get(ctx, keys...)
+	if err != nil {
+		return err
+	}
+	var victims []victim
+	for _, e := range got {
+		if e.Version == "" {
+			continue
+		}
+		if sw.partGrace > 0 {
+			plain, err := u.parts.Open(nil, kindPart, e.Key, e.Value)
+			if err != nil {
+				return openError(e.Key, err)
+			}
+			if hour, _, err := codec.ParsePart(plain); err != nil {
+				return corrupt(place(e.Key), "does not parse", err)
+			} else if !sw.old(hour, sw.partGrace) {
+				continue
+			}
+		}
+		id := codec.PartID(e.Key[prefixLen:])
+		victims = append(victims, victim{e.Key, int64(len(e.Value)), func() bool { return u.naming.hasPart(id) }})
+	}
+	sw.swept.parts += sw.delete(ctx, &victims, &err)
+	return err
+}
