@@ -76,7 +76,7 @@ func (u *user) newParts(ctx context.Context, data []byte) ([]codec.PartID, []bac
 	}
 	var muts []backend.Mut
 	for i, key := range keys {
-		if have[i].Version != "" {
+		if have[i].Version != "" || slices.Contains(ids[:i], ids[i]) { // data may repeat itself
 			continue
 		}
 		plain := codec.AppendPart(make([]byte, 0, len(pieces[i])+8), u.s.hour(), pieces[i])

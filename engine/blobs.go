@@ -1,0 +1,210 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"time"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+)
+
+// MaxBlob is the greatest size of a blob in bytes: its manifest, 16 bytes for every 256 KiB, must fit into one batch.
+const MaxBlob = 15 << 30
+
+// blobStep is how much of a blob is in memory at a time: what fits into one batch.
+const blobStep = 3 * codec.MaxPart
+
+// BlobInfo describes a blob.
+type BlobInfo struct {
+	ID      BlobID
+	Size    int64     // bytes
+	Created time.Time // when it was put last, to the hour
+}
+
+// PutBlob stores what r yields up to its end, and returns its digest and size when it is durable. Content that the user
+// has stored before, in a blob or in part of one, is not stored again. Memory is bounded whatever the size. On an error,
+// that of r among them, there is no blob; what was stored of it is collected by GC.
+//
+// A blob is kept as long as a checkpoint names it (Draft.Blobs), and for GC's grace time after it was put last: that is
+// the time to save the checkpoint that names it.
+func (u *User) PutBlob(ctx context.Context, r io.Reader) (BlobID, int64, error) {
+	us, err := u.keys(ctx, true)
+	if err != nil {
+		return BlobID{}, 0, fmt.Errorf("storing a blob: %w", err)
+	}
+	us.naming.begin() // no sweep takes a part of the blob, new or old, before its manifest is there
+	defer us.naming.end()
+	p := newBlobPut(us, MaxBlob)
+	id, err := p.put(ctx, r)
+	if err != nil {
+		return BlobID{}, 0, fmt.Errorf("storing a blob: %w", err)
+	}
+	return id, int64(p.manifest.Size), nil
+}
+
+// blobPut is a blob on its way in.
+type blobPut struct {
+	u        *user
+	most     int64
+	mac      hash.Hash
+	manifest codec.Blob
+}
+
+func newBlobPut(u *user, most int64) *blobPut {
+	return &blobPut{u: u, most: most, mac: hmac.New(sha256.New, u.blobKeyMAC[:])}
+}
+
+func (p *blobPut) put(ctx context.Context, r io.Reader) (id BlobID, err error) {
+	buf := make([]byte, blobStep)
+	for last := false; !last; {
+		n, err := io.ReadFull(r, buf)
+		last = errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !last {
+			return id, err
+		}
+		if size := int64(p.manifest.Size) + int64(n); size > p.most {
+			return id, &LimitError{"blob", size, p.most}
+		}
+		if err := p.add(ctx, buf[:n]); err != nil {
+			return id, err
+		}
+	}
+	p.mac.Sum(id[:0])
+	return id, p.finish(ctx, id)
+}
+
+// add stores what follows in the blob: whole parts, or the rest.
+func (p *blobPut) add(ctx context.Context, data []byte) error {
+	if len(data) == 0 {
+		return nil
+	}
+	p.mac.Write(data)
+	p.u.sweep.RLock()
+	defer p.u.sweep.RUnlock()
+	ids, muts, err := p.u.newParts(ctx, data)
+	if err != nil {
+		return err
+	}
+	p.manifest.Size += uint64(len(data))
+	p.manifest.Parts = append(p.manifest.Parts, ids...)
+	return p.u.s.commitAll(ctx, muts)
+}
+
+// finish writes the manifest. One that is there is written again, since its hour is what keeps the blob until a
+// checkpoint names it.
+func (p *blobPut) finish(ctx context.Context, id BlobID) error {
+	u := p.u
+	u.sweep.RLock()
+	defer u.sweep.RUnlock()
+	u.naming.noteBlobs([][32]byte{id})
+	p.manifest.Hour = u.s.hour()
+	old, err := u.manifest(ctx, id)
+	if err == nil && old.Hour >= p.manifest.Hour {
+		return nil
+	}
+	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCorrupt) { // a damaged one is replaced
+		return err
+	}
+	key := u.blobKey(id)
+	plain := codec.AppendBlob(nil, &p.manifest)
+	value, err := u.parts.Seal(nil, kindBlob, key, plain)
+	if err != nil {
+		return fmt.Errorf("sealing a manifest: %w", err)
+	}
+	if check, err := u.parts.Open(nil, kindBlob, key, value); err != nil || !bytes.Equal(check, plain) {
+		return fmt.Errorf("checking a manifest before commit: it does not open (%v)", err)
+	}
+	return u.s.commit(ctx, []backend.Mut{{Key: key, Value: value, Version: versionOne}}, nil)
+}
+
+// StatBlob describes a blob without reading it. One that does not exist is ErrNotFound.
+func (u *User) StatBlob(ctx context.Context, id BlobID) (BlobInfo, error) {
+	us, err := u.keys(ctx, false)
+	var m *codec.Blob
+	if err == nil {
+		m, err = us.manifest(ctx, id)
+	}
+	if err != nil {
+		return BlobInfo{}, fmt.Errorf("looking at a blob: %w", err)
+	}
+	return BlobInfo{ID: id, Size: int64(m.Size), Created: time.Unix(int64(m.Hour)*3600, 0).UTC()}, nil
+}
+
+// GetBlob writes the content of a blob to w, 256 KiB at a time, and returns how many bytes it wrote. Every piece is
+// verified before it is written, and nil is returned only if all of them together are what the digest names. With an
+// error w may have got a part of the content. A blob that does not exist is ErrNotFound.
+func (u *User) GetBlob(ctx context.Context, id BlobID, w io.Writer) (int64, error) {
+	us, err := u.keys(ctx, false)
+	n := int64(0)
+	if err == nil {
+		n, err = us.copyBlob(ctx, id, w)
+	}
+	if err != nil {
+		return n, fmt.Errorf("reading a blob: %w", err)
+	}
+	return n, nil
+}
+
+func (u *user) copyBlob(ctx context.Context, id BlobID, w io.Writer) (n int64, err error) {
+	m, err := u.manifest(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	mac := hmac.New(sha256.New, u.blobKeyMAC[:])
+	for _, part := range m.Parts {
+		data, err := u.blobPart(ctx, id, part)
+		if err != nil {
+			return n, err
+		}
+		mac.Write(data)
+		written, err := w.Write(data)
+		if n += int64(written); err != nil {
+			return n, err
+		}
+	}
+	if BlobID(mac.Sum(nil)) != id || uint64(n) != m.Size {
+		return n, corrupt(place(u.blobKey(id)), "content differs from its digest", nil)
+	}
+	return n, nil
+}
+
+// blobPart reads one part, past the cache: who reads a large file needs it once.
+func (u *user) blobPart(ctx context.Context, id BlobID, part codec.PartID) ([]byte, error) {
+	key := u.partKey(part)
+	got, err := u.s.be.Get(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if got[0].Version == "" {
+		if _, err := u.manifest(ctx, id); err != nil { // collected meanwhile
+			return nil, err
+		}
+		return nil, corrupt(place(key), "missing, and a blob names it", nil)
+	}
+	data, err := u.openPart(got[0])
+	if err != nil {
+		return nil, err
+	}
+	if ids, _ := u.partIDs(data); len(ids) != 1 || ids[0] != part {
+		return nil, corrupt(place(key), "content differs from its digest", nil)
+	}
+	return data, nil
+}
+
+func (u *user) manifest(ctx context.Context, id BlobID) (*codec.Blob, error) {
+	got, err := u.s.be.Get(ctx, u.blobKey(id))
+	if err != nil {
+		return nil, err
+	}
+	if got[0].Version == "" {
+		return nil, fmt.Errorf("%w: blob %v", ErrNotFound, id)
+	}
+	return u.openManifest(got[0])
+}
