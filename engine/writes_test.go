@@ -1,0 +1,351 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/backendtest"
+	"github.com/ckptd/ckptd/codec"
+)
+
+func put(t *testing.T, th *Thread, checkpoint, task string, mode WriteMode, ws ...Write) {
+	t.Helper()
+	if err := th.PutWrites(context.Background(), checkpoint, task, "path/"+task, mode, ws, 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantWrites compares the pending writes of a checkpoint with "task:index:channel=data".
+func wantWrites(t *testing.T, th *Thread, checkpoint string, want ...string) {
+	t.Helper()
+	ws, err := th.Writes(context.Background(), checkpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range ws {
+		got = append(got, fmt.Sprintf("%s:%d:%s=%s", w.Task, w.Index, w.Channel, w.Data))
+		if w.Path != "path/"+w.Task || w.Type != "json" {
+			t.Errorf("write %+v", w)
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("writes of %s (-want +got):\n%s", checkpoint, d)
+	}
+}
+
+func wr(index int64, channel, data string) Write {
+	return Write{Index: index, Channel: channel, Type: "json", Data: []byte(data)}
+}
+
+func TestWrites(t *testing.T) {
+	f := newFixture(t, Options{})
+	th := f.Thread(testRef("t"))
+	put(t, th, "c1", "b", Upsert, wr(1, "y", "1"), wr(0, "x", "0"), wr(-3, "error", "oops"))
+	put(t, th, "c1", "a", Ignore, wr(0, "x", "a"))
+	put(t, th, "c2", "a", Upsert, wr(0, "x", "other"))
+	want := []string{"a:0:x=a", "b:-3:error=oops", "b:0:x=0", "b:1:y=1"}
+	wantWrites(t, th, "c1", want...)
+	f.reopen()
+	th = f.Thread(testRef("t"))
+	wantWrites(t, th, "c1", want...)
+	save(t, th, Draft{ID: "c1", Channels: []Change{jsonChannel("n", "1")}})
+	wantWrites(t, th, "c1", want...)
+
+	put(t, th, "c1", "b", Upsert, wr(1, "y2", "new"), wr(7, "z", ""), wr(7, "z", "last"))
+	put(t, th, "c1", "a", Ignore, wr(0, "x", "dropped"), wr(2, "x", "first"), wr(2, "x", "second"))
+	wantWrites(t, th, "c1", "a:0:x=a", "a:2:x=first", "b:-3:error=oops", "b:0:x=0", "b:1:y2=new", "b:7:z=last")
+	wantWrites(t, th, "c2", "a:0:x=other")
+	wantWrites(t, th, "c3")
+
+	other := testRef("t")
+	other.Namespace = "sub"
+	put(t, f.Thread(other), "c1", "b", Upsert, wr(0, "x", "sub"))
+	wantWrites(t, f.Thread(other), "c1", "b:0:x=sub")
+	if got, err := th.Namespaces(context.Background()); err != nil || len(got) != 2 || got[1] != "sub" {
+		t.Errorf("namespaces are %q, %v", got, err)
+	}
+}
+
+// The path of a task follows the mode.
+func TestWritesPath(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	th := f.Thread(testRef("t"))
+	for _, step := range []struct {
+		mode       WriteMode
+		path, want string
+	}{{Ignore, "one", "one"}, {Ignore, "two", "one"}, {Upsert, "three", "three"}, {Upsert, "", ""}} {
+		if err := th.PutWrites(ctx, "c", "t", step.path, step.mode, []Write{wr(0, "x", "1")}, 0); err != nil {
+			t.Fatal(err)
+		}
+		ws, err := th.Writes(ctx, "c")
+		if err != nil || len(ws) != 1 || ws[0].Path != step.want {
+			t.Errorf("after %+v: %+v, %v", step, ws, err)
+		}
+	}
+}
+
+// Writes begin a thread, and what was deleted with it does not come back.
+func TestWritesAndDelete(t *testing.T) {
+	ctx := context.Background()
+	now := time.UnixMilli(1_800_000_000_000)
+	f := newFixture(t, Options{Now: func() time.Time { return now }})
+	th := f.Thread(testRef("t"))
+	if _, err := th.Writes(ctx, "c"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("writes of nothing: %v", err)
+	}
+	if err := th.PutWrites(ctx, "c", "a", "path/a", Upsert, []Write{wr(0, "x", "old")}, 2); !errors.Is(err, ErrGeneration) {
+		t.Errorf("writes of a generation to come: %v", err)
+	}
+	put(t, th, "c", "a", Upsert, wr(0, "x", "old"))
+	if _, err := th.Load(ctx, Latest); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a thread with writes only loads: %v", err)
+	}
+	gen, err := th.Delete(ctx)
+	if err != nil || gen != 2 {
+		t.Fatalf("deleting gave generation %d, %v", gen, err)
+	}
+	if _, err := th.Writes(ctx, "c"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("deleted writes are read: %v", err)
+	}
+	if err := th.PutWrites(ctx, "c", "b", "path/b", Upsert, []Write{wr(0, "x", "late")}, 1); !errors.Is(err, ErrGeneration) {
+		t.Errorf("writes of a deleted generation: %v", err)
+	}
+	if _, err := th.Writes(ctx, "c"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("refused writes began the thread: %v", err)
+	}
+	if err := th.PutWrites(ctx, "c", "b", "path/b", Upsert, []Write{wr(0, "x", "new")}, gen); err != nil {
+		t.Fatal(err)
+	}
+	wantWrites(t, th, "c", "b:0:x=new")
+	if cp := save(t, th, Draft{ID: "c", Generation: gen, TTL: time.Hour}); cp.Generation != 2 || cp.Seq != 1 {
+		t.Errorf("saved %+v", cp)
+	}
+	wantWrites(t, th, "c", "b:0:x=new")
+
+	// A thread that expired is gone like a deleted one.
+	now = now.Add(3 * time.Hour)
+	if _, err := th.Writes(ctx, "c"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("expired writes are read: %v", err)
+	}
+	put(t, th, "c", "c", Upsert, wr(0, "x", "third"))
+	wantWrites(t, th, "c", "c:0:x=third")
+	f.reopen()
+	wantWrites(t, f.Thread(testRef("t")), "c", "c:0:x=third")
+	if cp := save(t, f.Thread(testRef("t")), Draft{}); cp.Generation != 3 || cp.Seq != 1 {
+		t.Errorf("saved %+v", cp)
+	}
+}
+
+// Large writes go to parts, also when many small ones add up, and come back.
+func TestWritesLarge(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	r := rand.New(rand.NewPCG(1, 2))
+	noise := func(n int) []byte {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = byte(r.Uint32())
+		}
+		return b
+	}
+	th := f.Thread(testRef("t"))
+	want := map[int64][]byte{}
+	for round := range 4 {
+		var ws []Write
+		for i, n := range []int{30 << 10, 600 << 10, 40 << 10, 0, 20 << 10} {
+			w := Write{Index: int64(5*(3-round) + i), Channel: "c", Data: noise(n)}
+			ws, want[w.Index] = append(ws, w), w.Data
+		}
+		if err := th.PutWrites(ctx, "c", "t", "", Upsert, ws, 0); err != nil {
+			t.Fatal(err)
+		}
+		f.reopen()
+		th = f.Thread(testRef("t"))
+		got, err := th.Writes(ctx, "c")
+		if err != nil || len(got) != len(want) {
+			t.Fatalf("round %d: %d writes, %v", round, len(got), err)
+		}
+		for _, w := range got {
+			if !bytes.Equal(w.Data, want[w.Index]) {
+				t.Errorf("round %d: write %d differs", round, w.Index)
+			}
+		}
+	}
+}
+
+func TestWritesBadInput(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{MaxChannel: 1 << 20})
+	th := f.Thread(testRef("t"))
+	long := strings.Repeat("x", 257)
+	ok := []Write{wr(0, "x", "1")}
+	for i, args := range []struct {
+		checkpoint, task, path string
+		mode                   WriteMode
+		ws                     []Write
+	}{
+		{"", "t", "", Upsert, ok}, {long, "t", "", Upsert, ok}, {"\xff", "t", "", Upsert, ok},
+		{"c", "", "", Upsert, ok}, {"c", long, "", Upsert, ok}, {"c", "t", long, Upsert, ok}, {"c", "t", "\xff", Upsert, ok},
+		{"c", "t", "", 2, ok}, {"c", "t", "", Upsert, []Write{wr(0, "", "1")}}, {"c", "t", "", Upsert, []Write{wr(0, long, "1")}},
+		{"c", "t", "", Upsert, []Write{{Channel: "x", Type: long}}}, {"c", "t", "", Upsert, make([]Write, codec.MaxWrites+1)},
+	} {
+		for j := range args.ws {
+			if i == 11 {
+				args.ws[j] = wr(int64(j), "x", "1")
+			}
+		}
+		if err := th.PutWrites(ctx, args.checkpoint, args.task, args.path, args.mode, args.ws, 0); !errors.Is(err, ErrInvalid) {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	if err := th.PutWrites(ctx, "c", "t", "", Upsert, []Write{{Channel: "x", Data: make([]byte, 1<<20+1)}}, 0); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a write over the limit: %v", err)
+	}
+	wide := make([]Write, codec.MaxWrites)
+	for i := range wide {
+		wide[i] = Write{Index: int64(i), Channel: long[:256], Type: "json", Data: []byte("1")}
+	}
+	if err := th.PutWrites(ctx, "c", "t", "", Upsert, wide, 0); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("writes over the record's limit: %v", err)
+	}
+	if _, err := th.Writes(ctx, ""); !errors.Is(err, ErrInvalid) {
+		t.Errorf("writes of no checkpoint: %v", err)
+	}
+	if _, err := th.Writes(ctx, "c"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("refused writes began the thread: %v", err)
+	}
+	for i := range wide {
+		wide[i].Channel = "x"
+	}
+	if err := th.PutWrites(ctx, "c", "t", "", Upsert, wide, 0); err != nil {
+		t.Errorf("as many writes as are allowed: %v", err)
+	}
+	if err := th.PutWrites(ctx, "c", "t", "", Upsert, []Write{wr(codec.MaxWrites, "x", "1")}, 0); !errors.Is(err, ErrInvalid) {
+		t.Errorf("one more: %v", err)
+	}
+	if ws, err := th.Writes(ctx, "c"); err != nil || len(ws) != codec.MaxWrites {
+		t.Errorf("%d writes, %v", len(ws), err)
+	}
+}
+
+// Writers of one task, of the same thread before it exists, lose nothing to each other.
+func TestWritesRace(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	var wg sync.WaitGroup
+	const writers, each = 8, 6
+	for g := range writers {
+		wg.Go(func() {
+			ref := testRef("t")
+			if g%2 == 1 {
+				ref.Namespace = "sub"
+			}
+			for i := range each {
+				err := f.Thread(ref).PutWrites(ctx, "c", "task", "", Upsert, []Write{wr(int64(g*each+i), "x", fmt.Sprint(g, i))}, 0)
+				if err != nil {
+					t.Error(err)
+				}
+				if _, err := f.Thread(ref).Save(ctx, Draft{Step: int64(i)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, ns := range []string{"", "sub"} {
+		ref := testRef("t")
+		ref.Namespace = ns
+		ws, err := f.Thread(ref).Writes(ctx, "c")
+		if err != nil || len(ws) != writers/2*each {
+			t.Errorf("namespace %q has %d writes, %v", ns, len(ws), err)
+		}
+		if n := len(collectIDs(t, f.Thread(ref).History(ctx, HistoryOptions{}))); n != writers/2*each {
+			t.Errorf("namespace %q has %d checkpoints", ns, n)
+		}
+	}
+}
+
+// Whatever call fails, the error surfaces, and the writes are there as a whole or not at all.
+func TestWritesFaults(t *testing.T) {
+	ctx := context.Background()
+	large := strings.Repeat("0123456789abcdef", 1<<10)
+	for i := range 3000 { // not compressible
+		large += fmt.Sprint(i * i * i)
+	}
+	for name, ref := range map[string]Ref{"first": {Namespace: "sub"}, "later": {}} {
+		f := newFixture(t, Options{CacheBytes: -1})
+		fault := backendtest.NewFault(f.be)
+		f.be = fault.Backend()
+		f.reopen()
+		ref.Tenant, ref.User = "acme", "alice"
+		for k := 0; ; k++ {
+			ref.Thread = fmt.Sprint(name, k)
+			if name == "later" {
+				put(t, f.Thread(ref), "c", "a", Upsert, wr(0, "x", "before"))
+			} else {
+				saveLine(t, f.Thread(testRef("other")), 1) // the user exists
+			}
+			fault.Arm(backendtest.Plan{Ops: backendtest.OpAny, After: k, Err: backend.ErrUnavailable})
+			err := f.Thread(ref).PutWrites(ctx, "c", "a", "path/a", Upsert, []Write{wr(0, "x", large), wr(1, "y", "1")}, 0)
+			var ws []PendingWrite
+			var rerr error
+			if fault.Fired() == 0 {
+				ws, rerr = f.Thread(ref).Writes(ctx, "c")
+			}
+			fault.Disarm()
+			if fault.Fired() == 0 {
+				if err != nil || rerr != nil || len(ws) != 2 || string(ws[0].Data) != large {
+					t.Errorf("%s: without a fault: %v, %v", name, err, rerr)
+				}
+				break
+			}
+			if err != nil && !errors.Is(err, ErrUnavailable) || err == nil && !errors.Is(rerr, ErrUnavailable) {
+				t.Errorf("%s, fault %d: %v, %v", name, k, err, rerr)
+			}
+			switch {
+			case err == nil:
+				wantWrites(t, f.Thread(ref), "c", "a:0:x="+large, "a:1:y=1")
+			case name == "later":
+				wantWrites(t, f.Thread(ref), "c", "a:0:x=before")
+			default:
+				if _, err := f.Thread(ref).Writes(ctx, "c"); !errors.Is(err, ErrNotFound) {
+					t.Errorf("fault %d left writes: %v", k, err)
+				}
+			}
+		}
+	}
+}
+
+// A lost acknowledgement is repaired by putting the writes again.
+func TestWritesAmbiguous(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	fault := backendtest.NewFault(f.be)
+	f.be = fault.Backend()
+	f.reopen()
+	saveLine(t, f.Thread(testRef("other")), 1)
+	th := f.Thread(testRef("t"))
+	for i := range 3 {
+		fault.Arm(backendtest.Plan{Ops: backendtest.OpCommit, Err: backend.ErrAmbiguous, Apply: i != 1})
+		ws := []Write{wr(int64(i), "x", fmt.Sprint(i))}
+		if err := th.PutWrites(ctx, "c", "a", "path/a", Upsert, ws, 0); !errors.Is(err, ErrAmbiguous) {
+			t.Errorf("%d: %v", i, err)
+		}
+		fault.Disarm()
+		put(t, th, "c", "a", Upsert, ws...)
+	}
+	wantWrites(t, th, "c", "a:0:x=0", "a:1:x=1", "a:2:x=2")
+	save(t, th, Draft{})
+}
