@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"github.com/ckptd/ckptd/codec"
 )
@@ -150,21 +153,16 @@ func (rs *restorer) build(c *chanState, links []link) error {
 	if uint64(len(base)) != full.Size {
 		return fmt.Errorf("value has %d bytes, the record says %d", len(base), full.Size)
 	}
-	deltas := make([]codec.Delta, last)
+	deltas, err := rs.deltas(links)
+	if err != nil {
+		return err
+	}
 	c.far, c.farSince = links[last].r.seq, wholly(len(base))
 	c.farCost = links[last].r.size + int64(full.PartBytes)
 	c.cost = c.farCost
 	for i := last - 1; i >= 0; i-- {
-		e := links[i].e
-		if payload, err = rs.payload(e); err != nil {
-			return err
-		}
-		before := int(links[i+1].e.Size)
-		if deltas[i], err = rs.l.s.z.ParseDelta(payload, int(e.Size), before, nil, nil); err != nil {
-			return err
-		}
-		c.farSince.spliced(deltas[i].Bounds(before))
-		c.cost += links[i].r.size + int64(e.PartBytes)
+		c.farSince.spliced(deltas[i].Bounds(int(links[i+1].e.Size)))
+		c.cost += links[i].r.size + int64(links[i].e.PartBytes)
 	}
 	c.number = full.Number
 	c.value = codec.Compose(nil, deltas, base)
@@ -175,6 +173,37 @@ func (rs *restorer) build(c *chanState, links []link) error {
 	}
 	c.path = links[0].e.Path.Extend(links[0].r.seq)
 	return nil
+}
+
+// deltas decodes all links but the last, which is full. Long chains are decoded on all processors: that is most of
+// what a load takes.
+func (rs *restorer) deltas(links []link) ([]codec.Delta, error) {
+	n := len(links) - 1
+	deltas, errs := make([]codec.Delta, n), make([]error, n)
+	decode := func(from, to int) {
+		for i := from; i < to; i++ {
+			var payload []byte
+			if payload, errs[i] = rs.payload(links[i].e); errs[i] == nil {
+				deltas[i], errs[i] = rs.l.s.z.ParseDelta(payload, int(links[i].e.Size), int(links[i+1].e.Size), nil, nil)
+			}
+		}
+	}
+	const worthSharing = 32
+	if n < worthSharing {
+		decode(0, n)
+		return deltas, errors.Join(errs...)
+	}
+	var wg sync.WaitGroup
+	var next atomic.Int64 // links differ in size: whoever is free takes the next
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for i := n - int(next.Add(1)); i >= 0; i = n - int(next.Add(1)) {
+				decode(i, i+1)
+			}
+		})
+	}
+	wg.Wait()
+	return deltas, errors.Join(errs...)
 }
 
 func (rs *restorer) payload(e *codec.Entry) ([]byte, error) {
