@@ -72,7 +72,6 @@ func raceForHead(t *testing.T, cache int64) {
 	const seqs = 60
 	ctx := context.Background()
 	f := newFixture(t, Options{CacheBytes: cache})
-	view := f.second()
 	f.slowly(100)
 	th := f.Thread(testRef("t"))
 	var winners [seqs + 1]atomic.Int32
@@ -98,10 +97,12 @@ func raceForHead(t *testing.T, cache int64) {
 						t.Errorf("expected head %d, and it is %d", head, conflict.HeadSeq)
 						return
 					}
+					view := f.second() // a new one each time: while a store is open it relies on being the only one
 					durable, err := view.Thread(testRef("t")).Load(ctx, At(conflict.HeadID), LoadOptions{HeadersOnly: true})
 					if err != nil || durable.Seq != conflict.HeadSeq {
 						t.Errorf("the head in a conflict, %s (%d), is not durable: %v", conflict.HeadID, conflict.HeadSeq, err)
 					}
+					view.Close()
 					head = conflict.HeadSeq
 				default:
 					t.Error(err)

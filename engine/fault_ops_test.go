@@ -41,7 +41,7 @@ func newFaultWorld(t *testing.T) *faultWorld {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	w := &faultWorld{f: newFixture(t, Options{Now: func() time.Time { return now }}), big: noise(r, 70<<10), huge: noise(r, 700<<10)}
+	w := &faultWorld{f: newFixture(t, Options{Now: func() time.Time { return now }}), big: noise(r, 70<<10), huge: noise(r, 530<<10)}
 	w.state = map[string][]byte{"messages": words(r, 2000), "plan": words(r, 500)}
 	for i := range 12 {
 		w.state["messages"] = append(bytes.Clone(w.state["messages"]), words(r, 100)...)
@@ -69,16 +69,18 @@ func newFaultWorld(t *testing.T) *faultWorld {
 	}
 	w.entries = allEntries(t, w.f.be)
 	w.contents = contents(t, w.f.Store)
-	if len(w.contents) != 12+1+1+7 {
-		t.Fatalf("the world has %d checkpoints", len(w.contents))
+	if len(w.contents) != 12+1+1+7+3 {
+		t.Fatalf("the world has %d checkpoints and threads", len(w.contents))
 	}
 	return w
 }
 
 // warm brings heads into memory.
 func (w *faultWorld) warm(t *testing.T, s *Store) {
-	for _, name := range []string{"chat", "other", "tree"} {
-		if _, err := s.Thread(testRef(name)).Load(context.Background(), Latest); err != nil {
+	sub := testRef("chat")
+	sub.Namespace = "sub"
+	for _, ref := range []Ref{testRef("chat"), sub, testRef("other"), testRef("tree")} {
+		if _, err := s.Thread(ref).Load(context.Background(), Latest); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +130,7 @@ func savingOp(name string, make func(w *faultWorld) (Draft, map[string][]byte)) 
 }
 
 func loadingOp(name string, which func(w *faultWorld) Which, want func(w *faultWorld) string, o ...LoadOptions) faultOp {
-	return faultOp{name: "load " + name, run: func(ctx context.Context, b *bed) error {
+	return faultOp{name: "load " + name, reads: true, run: func(ctx context.Context, b *bed) error {
 		cp, err := b.Thread(testRef("chat")).Load(ctx, which(b.w), o...)
 		if err == nil && cp.ID != want(b.w) {
 			err = fmt.Errorf("loaded %s, want %s", cp.ID, want(b.w))
@@ -138,7 +140,7 @@ func loadingOp(name string, which func(w *faultWorld) Which, want func(w *faultW
 }
 
 func historyOp(name string, thread string, o HistoryOptions, want int) faultOp {
-	return faultOp{name: "history " + name, run: func(ctx context.Context, b *bed) error {
+	return faultOp{name: "history " + name, reads: true, run: func(ctx context.Context, b *bed) error {
 		return counted(b.Thread(testRef(thread)).History(ctx, o), want)
 	}}
 }
@@ -261,7 +263,7 @@ var faultOps = []faultOp{
 	loadingOp("head of a branch", func(w *faultWorld) Which { return HeadOf("main") }, head),
 	loadingOp("headers", func(w *faultWorld) Which { return AtSeq(7) }, func(w *faultWorld) string { return w.chat[6].ID }, LoadOptions{HeadersOnly: true}),
 	loadingOp("one channel", func(w *faultWorld) Which { return AtSeq(7) }, func(w *faultWorld) string { return w.chat[6].ID }, LoadOptions{Channels: []string{"plan"}}),
-	{name: "load parts", run: func(ctx context.Context, b *bed) error {
+	{name: "load parts", reads: true, run: func(ctx context.Context, b *bed) error {
 		ref := testRef("chat")
 		ref.Namespace = "sub"
 		cp, err := b.Thread(ref).Load(ctx, Latest)
@@ -270,7 +272,7 @@ var faultOps = []faultOp{
 		}
 		return err
 	}},
-	{name: "load of nobody", run: func(ctx context.Context, b *bed) error {
+	{name: "load of nobody", reads: true, run: func(ctx context.Context, b *bed) error {
 		if _, err := b.Thread(testRef("nobody")).Load(ctx, Latest); !errors.Is(err, ErrNotFound) {
 			return err
 		}
@@ -283,16 +285,10 @@ var faultOps = []faultOp{
 	historyOp("of a branch", "tree", HistoryOptions{Branch: "b1"}, 4),
 	historyOp("from", "tree", HistoryOptions{From: "n4", Before: "n4"}, 3),
 
-	{name: "threads", run: func(ctx context.Context, b *bed) error {
-		want := 3
-		for _, a := range b.acked { // the threads that the sweep itself added
-			if a.ref.Thread == "brand new" {
-				want = 4
-			}
-		}
-		return counted(b.User("acme", "alice").Threads(ctx, ThreadOptions{Count: true}), want)
+	{name: "threads", reads: true, run: func(ctx context.Context, b *bed) error {
+		return counted(b.User("acme", "alice").Threads(ctx, ThreadOptions{Count: true}), 3)
 	}},
-	{name: "latest of a user", run: func(ctx context.Context, b *bed) error {
+	{name: "latest of a user", reads: true, run: func(ctx context.Context, b *bed) error {
 		_, err := b.User("acme", "alice").Latest(ctx)
 		return err
 	}},
@@ -314,4 +310,97 @@ var faultOps = []faultOp{
 		s := map[string][]byte{"x": []byte("afresh")}
 		return b.save(ctx, testRef("chat"), Draft{ID: "c3", Generation: generation, Channels: changes(s)}, s)
 	}},
+
+	savingOp("replace", func(w *faultWorld) (Draft, map[string][]byte) {
+		s := w.with("plan", []byte("replaced"))
+		return Draft{ID: "c3", Channels: changes(s)}, s
+	}).replacing(func(*faultWorld) string { return "c3" }),
+	savingOp("replace one of the engine's own ids", func(w *faultWorld) (Draft, map[string][]byte) {
+		s := w.with("plan", []byte("replaced"))
+		return Draft{ID: w.chat[4].ID, Channels: changes(s)}, s
+	}).replacing(func(w *faultWorld) string { return w.chat[4].ID }),
+	savingOp("replace the head", func(w *faultWorld) (Draft, map[string][]byte) {
+		s := w.with("plan", []byte("replaced"))
+		return Draft{ID: head(w), Branch: "main", Channels: changes(s)}, s
+	}).replacing(head),
+	{name: "fork", again: conflicts, run: func(ctx context.Context, b *bed) error {
+		cp, err := b.Thread(testRef("tree")).Fork(ctx, At("n3"), "new branch")
+		if err == nil && cp.ID != "n3" {
+			err = fmt.Errorf("forked at %s", cp.ID)
+		}
+		return err
+	}},
+	{name: "fork and save", again: conflicts, run: func(ctx context.Context, b *bed) error {
+		_, err := b.Thread(testRef("chat")).Fork(ctx, AtSeq(3), "new branch")
+		if err != nil && !errors.Is(err, ErrConflict) {
+			return err
+		}
+		s := b.w.with("plan", []byte("forked"))
+		return b.save(ctx, testRef("chat"), Draft{ID: "forked", Branch: "new branch", Channels: changes(s)}, s)
+	}},
+	{name: "set a branch", run: func(ctx context.Context, b *bed) error {
+		th := b.Thread(testRef("tree"))
+		if err := th.SetBranch(ctx, "b0", At("n1")); err != nil {
+			return err
+		}
+		cp, err := th.Load(ctx, HeadOf("b0"))
+		if err == nil && cp.ID != "n1" {
+			err = fmt.Errorf("the branch is at %s", cp.ID)
+		}
+		return err
+	}},
+	{name: "delete a branch", again: missing, run: func(ctx context.Context, b *bed) error {
+		return b.Thread(testRef("tree")).DeleteBranch(ctx, "b0")
+	}},
+	{name: "branches", reads: true, run: func(ctx context.Context, b *bed) error {
+		branches, err := b.Thread(testRef("tree")).Branches(ctx)
+		if err == nil && len(branches) != 2 {
+			err = fmt.Errorf("branches %v", branches)
+		}
+		return err
+	}},
+	{name: "tree", reads: true, run: func(ctx context.Context, b *bed) error {
+		tree, err := b.Thread(testRef("tree")).Tree(ctx)
+		if err == nil && (len(tree.Nodes) != 7 || len(tree.Heads) != 2) {
+			err = fmt.Errorf("%d nodes, %d heads", len(tree.Nodes), len(tree.Heads))
+		}
+		return err
+	}},
+	{name: "namespaces", reads: true, run: func(ctx context.Context, b *bed) error {
+		names, err := b.Thread(testRef("chat")).Namespaces(ctx)
+		if err == nil && len(names) != 2 {
+			err = fmt.Errorf("namespaces %q", names)
+		}
+		return err
+	}},
+	faultOp{name: "set labels", run: func(ctx context.Context, b *bed) error {
+		cp, err := b.Thread(testRef("chat")).SetLabels(ctx, At("c3"), map[string]string{"env": "test"})
+		if err == nil && cp.Labels["env"] != "test" {
+			err = fmt.Errorf("labels %v", cp.Labels)
+		}
+		return err
+	}}.replacing(func(*faultWorld) string { return "c3" }),
+	{name: "query", reads: true, run: func(ctx context.Context, b *bed) error {
+		return counted(b.User("acme", "alice").Query(ctx, Query{Filter: Filter{Labels: map[string]string{"env": "prod"}}}), 1)
+	}},
+	{name: "query a tenant", reads: true, run: func(ctx context.Context, b *bed) error {
+		return counted(b.QueryTenant(ctx, "acme", Query{Filter: Filter{RunID: "run"}}), 12)
+	}},
+	{name: "query by looking at all", reads: true, run: func(ctx context.Context, b *bed) error {
+		most := int64(3)
+		return counted(b.QueryTenant(ctx, "acme", Query{Filter: Filter{RunID: "run", Status: StatusRunning, MaxStep: &most}}), 4)
+	}},
+	{name: "verify", reads: true, run: func(ctx context.Context, b *bed) error {
+		rep, err := b.Verify(ctx, VerifyOptions{Deep: true})
+		if err == nil && !rep.Clean() {
+			err = fmt.Errorf("%d problems, the first: %v", len(rep.Problems), rep.Problems[0].Err)
+		}
+		return err
+	}},
+}
+
+// replacing tells that an operation changes one checkpoint of the thread "chat", all or nothing.
+func (op faultOp) replacing(id func(w *faultWorld) string) faultOp {
+	op.replaces = func(w *faultWorld, at spot) bool { return at == spot{testRef("chat"), id(w)} }
+	return op
 }
