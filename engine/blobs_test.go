@@ -374,3 +374,58 @@ func TestBlobRaceAndFaults(t *testing.T) {
 		wantBlob(t, u, mustPutBlob(t, u, content), content)
 	}
 }
+
+// A blob that is on its way in, or was just put again, is not collected, however hard GC tries.
+func TestBlobsAndGC(t *testing.T) {
+	ctx := context.Background()
+	now := time.Unix(1_800_000_000, 0)
+	f := newFixture(t, Options{Now: func() time.Time { return now }})
+	u := f.User("acme", "alice")
+	content := blobBytes(t, 5, 3*blobStep+1)
+	collect := func(grace time.Duration) {
+		t.Helper()
+		if _, err := u.GC(ctx, GCOptions{Grace: grace}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Its first half is there from an upload that failed long ago, and is collected at each chance.
+	if _, _, err := u.PutBlob(ctx, io.MultiReader(bytes.NewReader(content[:2*blobStep]), iotest.ErrReader(io.ErrClosedPipe))); err == nil {
+		t.Fatal("the upload did not fail")
+	}
+	now = now.Add(90 * 24 * time.Hour)
+	id, _, err := u.PutBlob(ctx, &callingReader{r: bytes.NewReader(content), call: func() { collect(-1) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantBlob(t, u, id, content)
+	now = now.Add(90 * 24 * time.Hour)
+	if again := mustPutBlob(t, u, content); again != id {
+		t.Errorf("%v became %v", id, again)
+	}
+	collect(0)
+	save(t, f.Thread(testRef("t")), Draft{Blobs: []BlobID{id}})
+	now = now.Add(90 * 24 * time.Hour)
+	collect(-1)
+	wantBlob(t, u, id, content)
+	if _, err := f.Thread(testRef("t")).Delete(ctx); err != nil {
+		t.Fatal(err)
+	}
+	collect(0)
+	if _, err := u.GetBlob(ctx, id, io.Discard); !errors.Is(err, ErrNotFound) {
+		t.Errorf("a blob that nothing names is still there: %v", err)
+	}
+	if n := countKind(t, f, kindPart); n != 0 {
+		t.Errorf("%d parts are left", n)
+	}
+}
+
+// callingReader calls before every read.
+type callingReader struct {
+	r    io.Reader
+	call func()
+}
+
+func (c *callingReader) Read(p []byte) (int, error) {
+	c.call()
+	return c.r.Read(p[:min(len(p), blobStep/2)])
+}

@@ -175,6 +175,9 @@ func TestBranchFaults(t *testing.T) {
 					t.Errorf("%s with fault %d left the branch", name, k)
 				}
 			}
+			if _, err := th.Load(ctx, HeadOf(name)); !errors.Is(err, ErrNotFound) {
+				t.Errorf("%s with fault %d left the branch in memory: %v", name, k, err)
+			}
 			if len(got) == 0 || !slices.ContainsFunc(got, func(b Branch) bool { return b.Name == "gone" }) {
 				t.Errorf("%s with fault %d took a branch: %v", name, k, got)
 			}

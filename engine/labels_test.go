@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -89,8 +91,13 @@ func setLabels(t *testing.T, ids string) {
 	if err != nil || last.ID != next.ID || last.Seq != 10 {
 		t.Fatalf("relabelled %+v, %v", last, err)
 	}
-	if got := save(t, th, Draft{Expect: ExpectHead(10)}); got.Parent != next.ID || got.ParentSeq != 10 {
+	got := save(t, th, Draft{Expect: ExpectHead(10)})
+	if got.Parent != next.ID || got.ParentSeq != 10 {
 		t.Errorf("the next save is on %s", got.Parent)
+	}
+	want := []string{got.ID, next.ID, cps[4].ID, cps[3].ID, cps[2].ID, cps[1].ID, cps[0].ID}
+	if d := cmp.Diff(want, collectIDs(t, th.History(ctx, HistoryOptions{From: got.ID}))); d != "" {
+		t.Errorf("history over replacements (-want +got):\n%s", d)
 	}
 }
 
@@ -113,10 +120,13 @@ func wantPlaces(t *testing.T, th *Thread, cps []*Checkpoint) {
 			t.Errorf("before checkpoint %d is step %d", i+1, got.Step)
 		}
 	}
-	for name, o := range map[string]HistoryOptions{"all": {}, "branch": {Branch: "main"}, "from": {From: last}, "before": {Before: cps[3].ID}, "from before": {From: last, Before: cps[3].ID}} {
+	for name, o := range map[string]HistoryOptions{"all": {}, "branch": {Branch: "main"}, "from": {From: last}, "before": {Before: cps[3].ID}, "before itself": {Before: cps[2].ID}, "from before": {From: last, Before: cps[3].ID}} {
 		wanted := want
-		if o.Before != "" {
+		switch o.Before {
+		case cps[3].ID:
 			wanted = want[2:]
+		case cps[2].ID:
+			wanted = want[3:]
 		}
 		if d := cmp.Diff(wanted, collectIDs(t, th.History(ctx, o))); d != "" {
 			t.Errorf("history, %s (-want +got):\n%s", name, d)
@@ -293,5 +303,129 @@ func TestSetLabelsFaults(t *testing.T) {
 	}
 	if got := mustLoad(t, f.Thread(testRef("t")), At(cps[0].ID)); got.Labels["a"] != "b" {
 		t.Errorf("labels are %v", got.Labels)
+	}
+}
+
+// Queries find what has a label now: not what a replaced checkpoint had, and still what its children took over from it.
+func TestSetLabelsAndQuery(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	th := f.Thread(testRef("t"))
+	first := save(t, th, Draft{Labels: map[string]string{"env": "prod"}})
+	second := save(t, th, Draft{Keep: true})
+	third := save(t, th, Draft{Keep: true})
+	find := func(key, value string, want ...string) {
+		t.Helper()
+		for range 2 {
+			got := collectIDs(t, f.User("acme", "alice").Query(ctx, Query{Filter: Filter{Labels: map[string]string{key: value}}}))
+			slices.Sort(got)
+			slices.Sort(want)
+			if !slices.Equal(got, want) {
+				t.Errorf("%s=%s finds %v, want %v", key, value, got, want)
+			}
+			f.reopen()
+			th = f.Thread(testRef("t"))
+		}
+	}
+	relabel := func(cp *Checkpoint, key, value string) {
+		t.Helper()
+		if _, err := th.SetLabels(ctx, At(cp.ID), map[string]string{key: value}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	find("env", "prod", first.ID, second.ID, third.ID)
+	relabel(first, "env", "")
+	find("env", "prod", second.ID, third.ID)
+	relabel(second, "env", "test")
+	find("env", "prod", third.ID)
+	find("env", "test", second.ID)
+	relabel(third, "mark", "x")
+	fourth := save(t, th, Draft{Keep: true})
+	find("env", "prod", third.ID, fourth.ID)
+	find("mark", "x", third.ID, fourth.ID)
+	relabel(third, "mark", "")
+	find("mark", "x", fourth.ID)
+	find("env", "prod", third.ID, fourth.ID)
+}
+
+// An id that is given away again after its checkpoint was pruned names another checkpoint, in another place.
+func TestIDOfPrunedCheckpoint(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	th := f.Thread(testRef("t"))
+	save(t, th, on(1, ""))
+	save(t, th, on(2, "c1"))
+	save(t, th, on(3, "c2"))
+	f.reopen()
+	rewrite(t, f, testRef("t"), 2, asGhost(t))
+	rewrite(t, f, testRef("t"), 2, func(l *lineage, _ *record) backend.Mut { return backend.Mut{Key: l.idKey("c2"), Delete: true} })
+	th = f.Thread(testRef("t"))
+	save(t, th, on(2, "c3"))
+	if d := cmp.Diff([]string{"c2", "c3", "c1"}, collectIDs(t, th.History(ctx, HistoryOptions{}))); d != "" {
+		t.Errorf("history (-want +got):\n%s", d)
+	}
+	if got := mustLoad(t, th, Before("c3")); got.ID != "c1" {
+		t.Errorf("before c3 is %s", got.ID)
+	}
+}
+
+// A replacement can end another branch than the old one did, and the branch that did moves along.
+func TestReplaceOnAnotherBranch(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	th := f.Thread(testRef("t"))
+	save(t, th, Draft{ID: "c1", Branch: "a"})
+	if _, err := th.Fork(ctx, At("c1"), "b"); err != nil {
+		t.Fatal(err)
+	}
+	save(t, th, Draft{ID: "c1", Branch: "b", Step: 1})
+	for _, b := range []string{"a", "b"} {
+		if got := mustLoad(t, th, HeadOf(b)); got.ID != "c1" || got.Seq != 2 {
+			t.Errorf("branch %s ends at %s, seq %d", b, got.ID, got.Seq)
+		}
+	}
+}
+
+// A branch that a save under way moves on does not come back to the replacement of what it stood at.
+func TestReplaceWhileBranchMoves(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	h := &hooked{Backend: f.be}
+	f.be = h
+	f.reopen()
+	th := f.Thread(testRef("t"))
+	save(t, th, Draft{ID: "c1", Branch: "main"})
+	replaced := make(chan error)
+	h.before = func() {
+		go func() {
+			_, err := th.Save(ctx, Draft{ID: "c1", Step: 7})
+			replaced <- err
+		}()
+		l, err := f.hold(ctx, testRef("t"), false)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer f.letGo(l)
+		for queued := false; !queued; { // behind the save that is being committed
+			l.mu.Lock()
+			queued = len(l.queue) > 0
+			l.mu.Unlock()
+			runtime.Gosched()
+		}
+	}
+	next := save(t, th, Draft{Parent: "c1", Branch: "main"})
+	if err := <-replaced; err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := mustLoad(t, th, HeadOf("main")); got.ID != next.ID {
+			t.Errorf("main ends at %s, want %s", got.ID, next.ID)
+		}
+		if got := mustLoad(t, th, At("c1")); got.Step != 7 {
+			t.Errorf("c1 is %+v", got)
+		}
+		f.reopen()
+		th = f.Thread(testRef("t"))
 	}
 }

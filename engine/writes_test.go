@@ -77,6 +77,49 @@ func TestWrites(t *testing.T) {
 	}
 }
 
+func TestWritesOrder(t *testing.T) {
+	f := newFixture(t, Options{})
+	th := f.Thread(testRef("t"))
+	var want []string
+	for i := range 20 {
+		task := fmt.Sprint("task", 90-i)
+		put(t, th, "c", task, Upsert, wr(0, "x", "1"))
+		want = append([]string{task + ":0:x=1"}, want...)
+	}
+	wantWrites(t, th, "c", want...)
+}
+
+// hooked calls before once, ahead of the next commit.
+type hooked struct {
+	backend.Backend
+	before func()
+}
+
+func (h *hooked) Commit(ctx context.Context, b backend.Batch) error {
+	if fn := h.before; fn != nil {
+		h.before = nil
+		fn()
+	}
+	return h.Backend.Commit(ctx, b)
+}
+
+// Writes that come between reading and writing those of a task are not lost, nor is a thread that begins meanwhile.
+func TestWritesBetween(t *testing.T) {
+	f := newFixture(t, Options{})
+	h := &hooked{Backend: f.be}
+	f.be = h
+	f.reopen()
+	th, ref := f.Thread(testRef("t")), testRef("t")
+	ref.Namespace = "sub"
+	saveLine(t, f.Thread(testRef("other")), 1) // the user exists
+	h.before = func() { put(t, f.Thread(ref), "c", "a", Upsert, wr(0, "x", "sub")) }
+	put(t, th, "c", "a", Upsert, wr(0, "x", "0"))
+	h.before = func() { put(t, th, "c", "a", Upsert, wr(1, "x", "1")) }
+	put(t, th, "c", "a", Upsert, wr(2, "x", "2"))
+	wantWrites(t, th, "c", "a:0:x=0", "a:1:x=1", "a:2:x=2")
+	wantWrites(t, f.Thread(ref), "c", "a:0:x=sub")
+}
+
 // The path of a task follows the mode.
 func TestWritesPath(t *testing.T) {
 	ctx := context.Background()
