@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/ckptd/ckptd/engine"
+)
+
+// app is what all commands share.
+type app struct {
+	data, keyFile, keysDir  string
+	tenant, user, namespace string
+	cache                   string
+	cacheBytes              int64
+	json                    bool
+
+	in      io.Reader
+	out     *bufio.Writer
+	errOut  io.Writer
+	paint   paint
+	running bool // a command has begun: the command line was right
+}
+
+func newApp() *app {
+	return &app{in: os.Stdin, out: bufio.NewWriterSize(os.Stdout, 64<<10), errOut: os.Stderr,
+		paint: paint(isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb")}
+}
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// flags declares the flags that all commands have. The environment gives their defaults.
+func (a *app) flags(f *pflag.FlagSet) {
+	text := func(to *string, name, fallback, usage string) {
+		env := "CKPTD_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+		value, ok := os.LookupEnv(env)
+		if !ok || value == "" {
+			value = fallback
+		}
+		f.StringVar(to, name, value, usage)
+	}
+	text(&a.data, "data", "./data", "`directory` of the store")
+	text(&a.keyFile, "key-file", "", "`file` with the root key (default: the data directory's name with .key)")
+	text(&a.keysDir, "keystore", "", "`directory` of the sealed user keys (default: the data directory's name with .keys)")
+	text(&a.tenant, "tenant", "default", "`name` of the tenant")
+	text(&a.user, "user", "local", "`name` of the user, the owner of the threads")
+	text(&a.namespace, "namespace", "", "`name` of a namespace in the thread")
+	text(&a.cache, "cache", "64MiB", "memory for recent states, such as 512MiB or 2GB (`size`)")
+	f.BoolVar(&a.json, "json", false, "print JSON")
+}
+
+// prepare completes the flags.
+func (a *app) prepare() error {
+	size, err := humanize.ParseBytes(a.cache)
+	if err != nil || size == 0 || size > 1<<46 {
+		return usagef("--cache %q is not a size such as 64MiB", a.cache)
+	}
+	a.cacheBytes = int64(size)
+	if a.data == "" {
+		return usagef("--data is empty, want a directory")
+	}
+	a.data = filepath.Clean(a.data)
+	base := a.data
+	if name := filepath.Base(base); name == "." || name == ".." {
+		if base, err = filepath.Abs(base); err != nil {
+			return err
+		}
+	}
+	if filepath.Dir(base) == base {
+		return usagef("--data %s: the root directory cannot be a store", a.data)
+	}
+	if a.keyFile == "" {
+		a.keyFile = base + ".key"
+	}
+	if a.keysDir == "" {
+		a.keysDir = base + ".keys"
+	}
+	for _, beside := range []string{a.keyFile, a.keysDir} {
+		if inside(beside, base) {
+			return usagef("%s is in the data directory: keys must be kept outside of %s", beside, a.data)
+		}
+	}
+	return nil
+}
+
+// inside reports whether path is dir or below it.
+func inside(path, dir string) bool {
+	p, err1 := filepath.Abs(path)
+	d, err2 := filepath.Abs(dir)
+	rel, err3 := filepath.Rel(d, p)
+	return err1 == nil && err2 == nil && err3 == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
+}
+
+// thread returns the reference of a thread that the command line names.
+func (a *app) thread(name string) engine.Ref {
+	return engine.Ref{Tenant: a.tenant, User: a.user, Thread: name, Namespace: a.namespace}
+}
+
+// note tells the user something on standard error that is no part of the output.
+func (a *app) note(format string, args ...any) {
+	fmt.Fprintf(a.errOut, "ckptd: "+format+"\n", args...)
+}
+
+// usagef is the error of a command line that cannot be meant.
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// completeThreads completes a first argument that is the name of a thread.
+func (a *app) completeThreads(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 || a.prepare() != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	s, err := a.open(cmd.Context(), false)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	defer s.Close()
+	var names []string
+	for info, err := range s.User(a.tenant, a.user).Threads(cmd.Context(), engine.ThreadOptions{Prefix: prefix}) {
+		if err != nil {
+			return names, cobra.ShellCompDirectiveError
+		}
+		names = append(names, info.Ref.Thread)
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

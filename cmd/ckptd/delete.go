@@ -1,0 +1,111 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ckptd/ckptd/engine"
+)
+
+func (a *app) deleteCmd() *cobra.Command {
+	var run string
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "delete THREAD...",
+		Short: "Delete threads, or all checkpoints of a run",
+		Long: `Delete deletes threads with all their checkpoints, branches and namespaces. On a terminal it asks first; elsewhere it
+wants --yes.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(args) == 0) == (run == "") {
+				return usagef("say what to delete: threads by name, or a run with --run")
+			}
+			return a.with(cmd.Context(), false, func(s *engine.Store) error {
+				if run != "" {
+					return a.deleteRun(cmd.Context(), s, run, yes)
+				}
+				return a.deleteThreads(cmd.Context(), s, args, yes)
+			})
+		},
+		ValidArgsFunction: a.completeThreads,
+	}
+	cmd.Flags().StringVar(&run, "run", "", "delete the checkpoints of run `ID` in all threads of the user")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+// deletion is what a delete did, as --json prints it.
+type deletion struct {
+	Thread     string `json:"thread,omitempty"`
+	Generation uint64 `json:"generation,omitempty"` // of the thread that could be begun with this name now
+	Run        string `json:"run,omitempty"`
+	Removed    int    `json:"removed,omitempty"`
+}
+
+func (a *app) deleteThreads(ctx context.Context, s *engine.Store, names []string, yes bool) error {
+	for _, name := range names {
+		// All must be there before any goes.
+		head, err := find(ctx, s.Thread(a.thread(name)), "")
+		if err != nil {
+			return err
+		}
+		if !yes {
+			a.note("thread %s: %s", printable(name), a.headline(head))
+		}
+	}
+	if err := a.confirm(yes, "delete "+count(len(names), "thread")+" for good"); err != nil {
+		return err
+	}
+	for _, name := range names {
+		generation, err := s.Thread(a.thread(name)).Delete(ctx)
+		if err != nil {
+			return err
+		}
+		if a.json {
+			err = a.emit(deletion{Thread: name, Generation: generation})
+		} else {
+			err = a.printf("deleted thread %s\n", printable(name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) deleteRun(ctx context.Context, s *engine.Store, run string, yes bool) error {
+	if err := a.confirm(yes, fmt.Sprintf("delete all checkpoints of run %q for good", run)); err != nil {
+		return err
+	}
+	n, err := s.User(a.tenant, a.user).DeleteRun(ctx, run)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return fmt.Errorf("checkpoints of run %q: %w", run, engine.ErrNotFound)
+	}
+	if a.json {
+		return a.emit(deletion{Run: run, Removed: n})
+	}
+	return a.printf("deleted %s of run %s\n", count(n, "checkpoint"), printable(run))
+}
+
+// confirm asks on a terminal. What cannot be asked must have been said with --yes.
+func (a *app) confirm(yes bool, what string) error {
+	if yes {
+		return nil
+	}
+	if !isTerminal(os.Stdin) {
+		return usagef("this would %s: say --yes", what)
+	}
+	fmt.Fprintf(a.errOut, "%s? [y/N] ", what)
+	answer, _ := bufio.NewReader(a.in).ReadString('\n')
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return errDeclined
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/trajectory"
+)
+
+// Exit codes. They are an interface: none is ever given another meaning.
+const (
+	exitOK          = 0
+	exitError       = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitConflict    = 4
+	exitDamaged     = 5
+	exitKey         = 6
+	exitLocked      = 7
+	exitForeign     = 8
+	exitInput       = 9
+	exitUnavailable = 10
+	exitInterrupted = 130
+	exitPipe        = 141
+)
+
+// exitCodes is the table that `ckptd help exit-codes` prints.
+var exitCodes = []struct {
+	code    int
+	meaning string
+}{
+	{exitOK, "done"},
+	{exitError, "any other error"},
+	{exitUsage, "the command line is wrong: nothing was done"},
+	{exitNotFound, "no such store, thread, checkpoint, branch or blob"},
+	{exitConflict, "a thread or branch has gone on meanwhile, or exists with other content"},
+	{exitDamaged, "stored data is damaged, or verify found problems"},
+	{exitKey, "the key file is missing or cannot be used, or the key is the wrong one or was destroyed"},
+	{exitLocked, "another process has the store open"},
+	{exitForeign, "the directory is not a ckptd store, or was written by a newer version"},
+	{exitInput, "input is malformed, not valid, or over a limit"},
+	{exitUnavailable, "no space left, read-only, no permission, or the device fails"},
+	{exitInterrupted, "interrupted by a signal; what was acknowledged is saved"},
+	{exitPipe, "the reader of the output went away"},
+}
+
+func exitCodesTopic() *cobra.Command {
+	var b strings.Builder
+	b.WriteString("Exit codes of ckptd:\n")
+	for _, e := range exitCodes {
+		fmt.Fprintf(&b, "\n  %3d  %s", e.code, e.meaning)
+	}
+	return &cobra.Command{Use: "exit-codes", Short: "Exit codes and what they mean", Long: b.String()}
+}
+
+// Errors of the command line itself.
+var (
+	errInterrupted = errors.New("interrupted")
+	errNoStore     = errors.New("there is no store")
+	errProblems    = errors.New("problems found")
+	errExists      = errors.New("exists already")
+	errDeclined    = errors.New("nothing was deleted")
+)
+
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// outputError is a failure to write to standard output or an output file.
+type outputError struct{ err error }
+
+func (e outputError) Error() string { return "writing output: " + e.err.Error() }
+func (e outputError) Unwrap() error { return e.err }
+
+// explanations is the one table from errors to exit codes and advice. The first match wins.
+var explanations = []struct {
+	is     error
+	code   int
+	advice string
+}{
+	{errInterrupted, exitInterrupted, "what was acknowledged is saved"},
+	{context.Canceled, exitInterrupted, ""},
+	{errNoStore, exitNotFound, "name its directory with --data, or make one with ckptd import or ckptd demo"},
+	{errProblems, exitDamaged, "restore what is named from a copy of the store"},
+	{errExists, exitConflict, "take another name, or delete it first"},
+
+	{crypto.ErrKeyFileMissing, exitKey, "bring the key file back or name it with --key-file; without it nothing can be read"},
+	{crypto.ErrKeyFileMode, exitKey, ""},
+	{crypto.ErrKeyFileFormat, exitKey, "use the file that ckptd wrote, unchanged"},
+	{crypto.ErrKeyUnset, exitKey, "set it, or use --key-file"},
+	{crypto.ErrWrongKey, exitKey, "name the key file of this store with --key-file"},
+	{crypto.ErrNoStore, exitKey, "bring the keystore back or name it with --keystore; without it nothing can be read"},
+	{crypto.ErrKeyDestroyed, exitKey, "what it sealed is gone for good"},
+	{crypto.ErrForeignKeystore, exitForeign, "name the keystore of this store with --keystore"},
+	{crypto.ErrKeystoreEntry, exitDamaged, "bring an intact copy of the keystore back"},
+	{crypto.ErrInvalidID, exitInput, ""},
+
+	{backend.ErrLocked, exitLocked, "wait until it ends, or use another --data"},
+	{backend.ErrForeign, exitForeign, "name another directory with --data; nothing in it was touched"},
+	{backend.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
+	{engine.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
+	{crypto.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
+	{backend.ErrReadOnly, exitUnavailable, "make it writable: a store is never opened without its lock"},
+	{engine.ErrNoSpace, exitUnavailable, "make room on the device and run the command again; what was acknowledged is saved"},
+	{engine.ErrCorrupt, exitDamaged, "run ckptd verify --deep for the extent of it"},
+	{backend.ErrCorrupt, exitDamaged, "restore the directory from a copy"},
+
+	{engine.ErrTooLarge, exitInput, ""},
+	{trajectory.ErrTooLarge, exitInput, "allow more with --max-message"},
+	{trajectory.ErrRead, exitUnavailable, ""},
+	{trajectory.ErrSyntax, exitInput, "correct it and import it again, what is there is skipped"},
+	{engine.ErrInvalid, exitInput, ""},
+	{engine.ErrConflict, exitConflict, "look at ckptd log and try again"},
+	{engine.ErrGeneration, exitConflict, "it is gone; run the command again to start afresh"},
+	{engine.ErrUnknownParent, exitNotFound, "ckptd log shows what there is"},
+	{engine.ErrNotFound, exitNotFound, "ckptd threads and ckptd log show what there is"},
+	{engine.ErrRejected, exitInput, ""},
+	{engine.ErrUnavailable, exitUnavailable, "look at the device and try again"},
+	{engine.ErrAmbiguous, exitUnavailable, "run the command again: what was saved is skipped"},
+	{fs.ErrPermission, exitUnavailable, "check who may read and write there"},
+	{syscall.ENOSPC, exitUnavailable, "make room on the device"},
+	{syscall.EROFS, exitUnavailable, ""},
+	{fs.ErrNotExist, exitNotFound, "check the path"},
+}
+
+// explain returns the exit code of an error and the line that tells the user, "" for none.
+func explain(err error) (int, string) {
+	switch {
+	case err == nil:
+		return exitOK, ""
+	case errors.Is(err, syscall.EPIPE):
+		return exitPipe, ""
+	}
+	if _, ok := errors.AsType[usageError](err); ok {
+		return exitUsage, oneLine(err.Error()) + ": see ckptd --help"
+	}
+	for _, e := range explanations {
+		if errors.Is(err, e.is) {
+			if e.advice == "" {
+				return e.code, oneLine(err.Error())
+			}
+			return e.code, oneLine(err.Error()) + ": " + e.advice
+		}
+	}
+	if _, ok := errors.AsType[outputError](err); ok {
+		return exitUnavailable, oneLine(err.Error())
+	}
+	return exitError, oneLine(err.Error())
+}
+
+// oneLine makes a message fit to be shown: errors.Join puts line feeds between its errors.
+func oneLine(message string) string {
+	return printable(strings.ReplaceAll(message, "\n", "; "))
+}

@@ -1,0 +1,101 @@
+// Command ckptd is the command line of the checkpoint store: it imports agent runs, shows, rewinds and branches their
+// histories, and looks after the store. Every command is in a file of its own name; all of them reach the store
+// through open.go and end with an exit code of exit.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(run()) }
+
+// run runs the command line and returns the exit code.
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal kills
+	// Without a handler, writing into a pipe that nobody reads would kill the process: commands that write to the
+	// store must come to their end.
+	signal.Ignore(syscall.SIGPIPE)
+	a := newApp()
+	cmd, err := a.root().ExecuteContextC(ctx)
+	if flushed := a.out.Flush(); err == nil && flushed != nil {
+		err = outputError{flushed}
+	}
+	if err != nil && !a.running {
+		err = usagef("%s%w", nameOf(cmd), err)
+	}
+	if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errInterrupted
+	}
+	code, line := explain(err)
+	if line != "" {
+		fmt.Fprintln(os.Stderr, "ckptd: "+line)
+	}
+	return code
+}
+
+// nameOf returns the name of a command and a colon, nothing for the root.
+func nameOf(cmd *cobra.Command) string {
+	if _, name, ok := strings.Cut(cmd.CommandPath(), " "); ok {
+		return name + ": "
+	}
+	return ""
+}
+
+// root returns the command with all its subcommands.
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "ckptd",
+		Short: "Encrypted save games for AI agents",
+		Long: `ckptd keeps the state of AI agents after every step, encrypted, and gives any of them back: to resume, to rewind,
+to branch, to prove what happened.
+
+A thread is one agent run; a checkpoint is its state after a step. Wherever a command takes a CHECKPOINT it takes
+  head, a branch, an id, the beginning of an id (8 characters or more), @12 for the checkpoint with seq 12,
+  and any of them followed by ~3 for the third ancestor; ~3 alone is head~3.
+
+With --json a command prints JSON: one object, or one object a line where there can be several.
+Every flag that all commands have can be set by the environment: --key-file is CKPTD_KEY_FILE. CKPTD_KEY holds a root
+key itself, in the form of the line in a key file.`,
+		Args: cobra.ArbitraryArgs,
+
+		SuggestionsMinimumDistance: 2,
+
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			if err := a.prepare(); err != nil {
+				return err
+			}
+			a.running = true // what fails from here on is no mistake in the command line
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			hint := ""
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = fmt.Sprintf(", did you mean %s", near[0])
+			}
+			return usagef("there is no command %q%s", args[0], hint)
+		},
+	}
+	root.SetOut(a.out)
+	root.SetErr(os.Stderr)
+	root.CompletionOptions.HiddenDefaultCmd = false
+	a.flags(root.PersistentFlags())
+	root.AddCommand(a.importCmd(), a.exportCmd(), a.threadsCmd(), a.logCmd(), a.showCmd(), a.diffCmd(), a.forkCmd(),
+		a.branchCmd(), a.labelCmd(), a.queryCmd(), a.deleteCmd(), a.pruneCmd(), a.gcCmd(), a.verifyCmd(), a.statsCmd(),
+		a.demoCmd(), a.demoAgentCmd(), a.versionCmd(), exitCodesTopic())
+	return root
+}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/ckptd/ckptd/backend/badger"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"ckptd": main})
+}
+
+// Every command has a script.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 filepath.Join("testdata", "script"),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" { // may write where nobody may
+				return os.Getuid() == 0, nil
+			}
+			return false, errors.New("unknown condition " + cond)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"code": cmdCode,
+			"hold": cmdHold,
+			"blow": cmdBlow,
+			"head": cmdHead,
+		},
+	})
+}
+
+// cmdCode runs ckptd and wants an exit code: code 3 show nothing. What it prints on standard error must be one line of
+// a kind that is fit for users.
+func cmdCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N ARG...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec("ckptd", args[1:]...)
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	said := ts.ReadFile("stderr")
+	if got != want {
+		ts.Fatalf("exit code %d, want %d: %s", got, want, said)
+	}
+	for _, ugly := range []string{"goroutine ", "panic", "%!", "Usage:", "\\n"} {
+		if strings.Contains(said, ugly) {
+			ts.Fatalf("standard error has %q: %s", ugly, said)
+		}
+	}
+	for _, line := range strings.SplitAfter(said, "\n") {
+		if line != "" && (!strings.HasPrefix(line, "ckptd: ") || !strings.HasSuffix(line, "\n")) {
+			ts.Fatalf("line %q on standard error", line)
+		}
+	}
+}
+
+// cmdHold opens a data directory, as another process would, until the script ends: hold DIR.
+func cmdHold(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: hold DIR")
+	}
+	s, err := badger.Open(ts.MkAbs(args[0]), badger.Options{MustExist: true})
+	ts.Check(err)
+	ts.Defer(func() { ts.Check(s.Close()) })
+}
+
+// cmdBlow writes a file that is one run with a message of so many bytes: blow FILE N.
+func cmdBlow(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: blow FILE N")
+	}
+	n, err := strconv.Atoi(args[1])
+	ts.Check(err)
+	text := `{"traj":["first","` + strings.Repeat("x", n-2) + `"]}`
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+}
+
+// cmdHead cuts a file off after so many bytes: head FILE N.
+func cmdHead(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: head FILE N")
+	}
+	n, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/badger"
+	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine"
+)
+
+// keyVariable is the environment variable that holds a root key itself.
+const keyVariable = "CKPTD_KEY"
+
+// open opens the store. With create it makes one where the data directory is missing or empty, and the key file and
+// keystore beside it, and says so. Without, a missing store is errNoStore and nothing is created.
+func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
+	fresh, err := missingOrEmpty(a.data)
+	if err != nil {
+		return nil, fmt.Errorf("opening the store: %w", err)
+	}
+	if fresh && !create {
+		return nil, fmt.Errorf("%w in %s", errNoStore, a.data)
+	}
+	// The backend comes first: it knows whose the directory is, and locks it against others that would make keys.
+	be, err := badger.Open(a.data, badger.Options{MustExist: !fresh})
+	if err != nil {
+		return nil, err
+	}
+	o := engine.Options{Create: create, CacheBytes: a.cacheBytes}
+	said := ""
+	if o.Root, said, err = a.rootKey(ctx, be, create); err == nil {
+		o.Keystore, err = a.keystore(ctx, be, create)
+	}
+	if err != nil {
+		return nil, errors.Join(err, be.Close())
+	}
+	s, err := engine.Open(ctx, be, o)
+	if err != nil {
+		return nil, err
+	}
+	if fresh {
+		a.note("created the store %s %s", a.data, said)
+	}
+	return s, nil
+}
+
+// rootKey reads the root key, from the environment if it is there. A store without data may have a new one made.
+// said tells about the key, should the store be new.
+func (a *app) rootKey(ctx context.Context, be backend.Backend, create bool) (root crypto.RootKey, said string, err error) {
+	if os.Getenv(keyVariable) != "" {
+		root, err = crypto.KeyFromEnv(keyVariable)
+		return root, "under the key in " + keyVariable, err
+	}
+	root, err = crypto.ReadKeyFile(a.keyFile)
+	if !errors.Is(err, crypto.ErrKeyFileMissing) || !create || !hasNothing(ctx, be) {
+		return root, "under the key " + a.keyFile, err
+	}
+	if root, err = crypto.GenerateRootKey(); err == nil {
+		err = crypto.WriteKeyFile(a.keyFile, root)
+	}
+	return root, "and its key " + a.keyFile + ": keep a copy of the key in a safe place, without it nothing can be read", err
+}
+
+func (a *app) keystore(ctx context.Context, be backend.Backend, create bool) (crypto.Keystore, error) {
+	k, err := crypto.OpenFileKeystore(a.keysDir, create && hasNothing(ctx, be))
+	if err != nil {
+		return nil, fmt.Errorf("opening the keystore %s: %w", a.keysDir, err)
+	}
+	return k, nil
+}
+
+// hasNothing reports whether the backend is empty for sure, as when the store is just being made or a crash left it so.
+func hasNothing(ctx context.Context, be backend.Backend) bool {
+	first, _, err := be.Scan(ctx, backend.Range{Limit: 1, KeysOnly: true})
+	return err == nil && len(first) == 0
+}
+
+func missingOrEmpty(dir string) (bool, error) {
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	} else if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(1)
+	if len(names) > 0 {
+		return false, nil
+	}
+	if info, statErr := f.Stat(); statErr == nil && !info.IsDir() {
+		return false, fmt.Errorf("%s is a file, want a directory", dir)
+	}
+	if err == io.EOF {
+		return true, nil
+	}
+	return false, err
+}
+
+// with opens the store, calls f, and closes the store.
+func (a *app) with(ctx context.Context, create bool, f func(*engine.Store) error) error {
+	s, err := a.open(ctx, create)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(s), s.Close())
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ckptd/ckptd/engine"
+)
+
+func (a *app) showCmd() *cobra.Command {
+	var o showOptions
+	cmd := &cobra.Command{
+		Use:   "show THREAD [CHECKPOINT]",
+		Short: "Show a state: the newest, or that of a checkpoint",
+		Args:  cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.raw && a.json {
+				return usagef("--raw and --json exclude each other")
+			}
+			name, err := o.checkpoint(args[1:])
+			if err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), false, func(s *engine.Store) error {
+				return a.show(cmd.Context(), s.Thread(a.thread(args[0])), name, o)
+			})
+		},
+		ValidArgsFunction: a.completeThreads,
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.at, "at", "", "the checkpoint `CHECKPOINT`")
+	f.Uint64Var(&o.seq, "seq", 0, "the checkpoint with seq `N`")
+	f.StringVar(&o.branch, "branch", "", "the head of branch `NAME`")
+	f.StringVar(&o.channel, "channel", "", "only channel `NAME`")
+	f.BoolVar(&o.raw, "raw", false, "the bytes of the channel and nothing else")
+	f.BoolVar(&o.header, "header", false, "no channels, only what is known about the checkpoint")
+	return cmd
+}
+
+type showOptions struct {
+	at, branch, channel string
+	seq                 uint64
+	raw, header         bool
+}
+
+// checkpoint returns the one name for the checkpoint that the command line gives in one of four ways.
+func (o *showOptions) checkpoint(args []string) (string, error) {
+	names := args
+	if o.at != "" {
+		names = append(names, o.at)
+	}
+	if o.seq != 0 {
+		names = append(names, fmt.Sprintf("@%d", o.seq))
+	}
+	if o.branch != "" {
+		names = append(names, o.branch)
+	}
+	switch len(names) {
+	case 0:
+		return "", nil
+	case 1:
+		return names[0], nil
+	}
+	return "", usagef("%d ways to say which checkpoint, want one", len(names))
+}
+
+func (a *app) show(ctx context.Context, t *engine.Thread, name string, o showOptions) error {
+	cp, err := find(ctx, t, name)
+	if err != nil {
+		return err
+	}
+	if !o.header {
+		options := engine.LoadOptions{}
+		if o.channel != "" {
+			options.Channels = []string{o.channel}
+		}
+		if cp, err = t.Load(ctx, engine.AtSeq(cp.Seq), options); err != nil {
+			return err
+		}
+	}
+	if o.channel != "" {
+		ch, ok := cp.Channel(o.channel)
+		if !ok {
+			return fmt.Errorf("channel %q of @%d: %w", o.channel, cp.Seq, engine.ErrNotFound)
+		}
+		cp.Channels = []engine.Channel{ch}
+	}
+	switch {
+	case o.raw && len(cp.Channels) != 1:
+		return usagef("--raw writes one channel, @%d has %d: name it with --channel", cp.Seq, len(cp.Channels))
+	case o.raw:
+		_, err = a.out.Write(cp.Channels[0].Data)
+		return wroteOut(err)
+	case a.json:
+		return a.emit(viewOf(cp))
+	}
+	if err := a.showHeader(cp); err != nil {
+		return err
+	}
+	for _, ch := range cp.Channels {
+		if err := a.showChannel(ch, o.header); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) showHeader(cp *engine.Checkpoint) error {
+	line := func(name, value string) {
+		if value != "" {
+			a.printf("%s %s\n", a.paint.dim(fmt.Sprintf("%-8s", name)), value)
+		}
+	}
+	a.printf("%s  %s\n", a.paint.bold(printable(cp.Ref.Thread)), a.headline(cp))
+	line("id", printable(cp.ID))
+	if cp.ParentSeq > 0 {
+		line("parent", fmt.Sprintf("@%d %s", cp.ParentSeq, printable(cp.Parent)))
+	} else {
+		line("parent", printable(cp.Parent))
+	}
+	line("branch", printable(cp.Branch))
+	line("run", printable(cp.RunID))
+	if cp.SchemaVersion > 0 {
+		line("schema", fmt.Sprint(cp.SchemaVersion))
+	}
+	for _, b := range cp.Blobs {
+		line("blob", b.String())
+	}
+	line("hash", hex.EncodeToString(cp.Hash[:]))
+	line("size", fmt.Sprintf("%s, stored in %s; restored from %s", size(cp.Cost.State), size(cp.Cost.Stored), count(cp.Cost.Depth, "record")))
+	if len(cp.Meta) > 0 {
+		line("meta", printable(cut(string(cp.Meta), 400)))
+	}
+	return nil
+}
+
+// showChannel prints a channel: JSON indented, other text as it is, anything else as a dump of its beginning.
+func (a *app) showChannel(ch engine.Channel, headerOnly bool) error {
+	title := fmt.Sprintf("%s (%s, %s)", printable(ch.Name), printable(ch.Type), size(ch.Size))
+	if headerOnly {
+		return a.printf("%s %s\n", a.paint.dim(fmt.Sprintf("%-8s", "channel")), title)
+	}
+	var pretty bytes.Buffer
+	text := ""
+	const most = 512
+	switch {
+	case ch.Type == "json" && json.Indent(&pretty, ch.Data, "", "  ") == nil:
+		text = printableText(pretty.String())
+	case utf8.Valid(ch.Data):
+		text = printableText(string(ch.Data))
+	case len(ch.Data) > most:
+		text = hex.Dump(ch.Data[:most]) + fmt.Sprintf("… %d bytes more, --raw writes them", len(ch.Data)-most)
+	default:
+		text = hex.Dump(ch.Data)
+	}
+	return a.printf("\n%s\n%s\n", a.paint.bold(title), text)
+}

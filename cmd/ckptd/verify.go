@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ckptd/ckptd/engine"
+)
+
+func (a *app) verifyCmd() *cobra.Command {
+	var deep bool
+	cmd := &cobra.Command{
+		Use:   "verify [THREAD]",
+		Short: "Check the store, or a thread: chains, hashes, counts, indexes",
+		Long: `Verify checks the whole store, all tenants and users, or one thread. With --deep it restores every state and compares
+it with the commitment made when it was saved. Exit code 5 means that it found problems.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := engine.VerifyOptions{Deep: deep}
+			if len(args) == 1 {
+				o.Tenant, o.User, o.Thread = a.tenant, a.user, args[0]
+			}
+			return a.with(cmd.Context(), false, func(s *engine.Store) error { return a.verify(cmd.Context(), s, o) })
+		},
+		ValidArgsFunction: a.completeThreads,
+	}
+	cmd.Flags().BoolVar(&deep, "deep", false, "restore every state")
+	return cmd
+}
+
+// verifyView is the report as --json prints it.
+type verifyView struct {
+	Deep        bool     `json:"deep"`
+	Threads     int      `json:"threads"`
+	Checkpoints int      `json:"checkpoints"`
+	Ghosts      int      `json:"ghosts"`
+	Stubs       int      `json:"stubs"`
+	Parts       int      `json:"parts"`
+	Orphans     int      `json:"orphans"`
+	Problems    []string `json:"problems"`
+	Seconds     float64  `json:"seconds"`
+}
+
+func (a *app) verify(ctx context.Context, s *engine.Store, o engine.VerifyOptions) error {
+	bar := newProgress(-1, "verifying", false)
+	o.Progress = func(done, total int) { bar.set(int64(done), int64(total)) }
+	start := time.Now()
+	r, err := s.Verify(ctx, o)
+	bar.end()
+	if err != nil {
+		return err
+	}
+	v := verifyView{Deep: o.Deep, Threads: r.Threads, Checkpoints: r.Checkpoints, Ghosts: r.Ghosts, Stubs: r.Stubs, Parts: r.Parts,
+		Orphans: r.Orphans, Problems: []string{}, Seconds: time.Since(start).Seconds()}
+	for _, p := range r.Problems {
+		v.Problems = append(v.Problems, problemText(p))
+	}
+	if a.json {
+		err = a.emit(v)
+	} else {
+		err = a.verified(v)
+	}
+	if err == nil && !r.Clean() {
+		err = fmt.Errorf("%d %w", len(v.Problems)+r.Unlisted, errProblems)
+	}
+	return err
+}
+
+func (a *app) verified(v verifyView) error {
+	for _, p := range v.Problems {
+		a.printf("%s %s\n", a.paint.with("31", "problem:"), p)
+	}
+	how := "every chain, hash and index checked"
+	if v.Deep {
+		how = "every state restored"
+	}
+	line := fmt.Sprintf("verified %s, %s in %.1f s: %s", count(v.Threads, "thread"), count(v.Checkpoints, "checkpoint"), v.Seconds, how)
+	if v.Orphans > 0 {
+		line += fmt.Sprintf("; %s for gc to collect", count(v.Orphans, "orphan"))
+	}
+	if len(v.Problems) == 0 {
+		line += ", no problems"
+	}
+	return a.printf("%s\n", line)
+}
+
+func problemText(p engine.Problem) string {
+	where := ""
+	for _, name := range []string{p.Ref.Tenant, p.Ref.User, p.Ref.Thread, p.Ref.Namespace} {
+		if name != "" {
+			where += name + " "
+		}
+	}
+	return oneLine(where + p.Err.Error())
+}
