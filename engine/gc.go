@@ -55,7 +55,7 @@ type GCReport struct {
 // nothing reaches. What a checkpoint stands on always stays. It may run beside everything else; a thread that it prunes
 // waits meanwhile. Users whose data cannot be read are skipped, and reported in the error, which may join several.
 func (s *Store) GC(ctx context.Context, tenant string, o GCOptions) (*GCReport, error) {
-	if err := checkName("tenant", tenant, false); err != nil {
+	if err := errors.Join(s.ready(ctx), checkName("tenant", tenant, false)); err != nil {
 		return nil, fmt.Errorf("collecting garbage: %w", err)
 	}
 	var names []string

@@ -100,6 +100,9 @@ func (l *lineage) release() {
 
 // hold returns the lineage, kept in memory until letGo, with no lock held.
 func (s *Store) hold(ctx context.Context, ref Ref, create bool) (*lineage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	if l := s.lineages[ref]; l != nil && !s.closed {
 		l.refs++

@@ -74,7 +74,7 @@ func (u *User) Query(ctx context.Context, q Query) iter.Seq2[*Checkpoint, error]
 // used. A user whose keys are destroyed has no checkpoints.
 func (s *Store) QueryTenant(ctx context.Context, tenant string, q Query) iter.Seq2[*Checkpoint, error] {
 	return func(yield func(*Checkpoint, error) bool) {
-		err := checkName("tenant", tenant, false)
+		err := errors.Join(s.ready(ctx), checkName("tenant", tenant, false))
 		var m matches
 		if err == nil {
 			m, err = s.match(ctx, &q, tenant, nil)

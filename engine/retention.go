@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -21,7 +22,7 @@ func (p *RetentionPolicy) keepsAll() bool { return p.KeepLast == 0 && p.OlderTha
 // SetRetention makes p the policy of a tenant from the next GC on; a zero KeepLast and OlderThan remove the policy. It is
 // durable when the call returns.
 func (s *Store) SetRetention(ctx context.Context, tenant string, p RetentionPolicy) error {
-	if err := checkName("tenant", tenant, false); err != nil {
+	if err := errors.Join(s.ready(ctx), checkName("tenant", tenant, false)); err != nil {
 		return fmt.Errorf("setting retention: %w", err)
 	}
 	if p.KeepLast < 0 || p.OlderThan < 0 {
@@ -54,7 +55,7 @@ func (s *Store) Retention(ctx context.Context, tenant string) (RetentionPolicy, 
 }
 
 func (s *Store) retention(ctx context.Context, tenant string) (RetentionPolicy, error) {
-	if err := checkName("tenant", tenant, false); err != nil {
+	if err := errors.Join(s.ready(ctx), checkName("tenant", tenant, false)); err != nil {
 		return RetentionPolicy{}, err
 	}
 	key := s.retentionKey(tenant)

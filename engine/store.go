@@ -117,6 +117,11 @@ func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 		return nil, fmt.Errorf("opening store: %w", err)
 	}
 	fresh := have[0].Version == ""
+	if fresh {
+		if err := s.checkEmpty(ctx); err != nil {
+			return nil, fmt.Errorf("opening store: %w", err)
+		}
+	}
 	if s.keys, err = crypto.OpenKeyring(ctx, o.Root, o.Keystore, o.Create && fresh); err != nil {
 		return nil, fmt.Errorf("opening keystore: %w", err)
 	}
@@ -138,14 +143,16 @@ func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 	return s, nil
 }
 
-func (s *Store) create(ctx context.Context, key []byte, allowed bool) error {
+// checkEmpty is for a backend without store record, before anything is made for it.
+func (s *Store) checkEmpty(ctx context.Context) error {
 	first, _, err := s.be.Scan(ctx, backend.Range{Limit: 1, KeysOnly: true})
-	if err != nil {
-		return fmt.Errorf("opening store: %w", err)
+	if err == nil && len(first) > 0 {
+		err = corrupt("store record", "missing from a store that has data", nil)
 	}
-	if len(first) > 0 {
-		return fmt.Errorf("opening store: %w", corrupt("store record", "missing from a store that has data", nil))
-	}
+	return err
+}
+
+func (s *Store) create(ctx context.Context, key []byte, allowed bool) error {
 	if !allowed {
 		return fmt.Errorf("opening store: %w: there is no store here", ErrNotFound)
 	}
@@ -170,6 +177,16 @@ func (s *Store) Close() error {
 	err := s.be.Close()
 	s.keys.Close()
 	return err
+}
+
+// ready reports why an operation cannot begin.
+func (s *Store) ready(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return ErrClosed
+	}
+	return ctx.Err()
 }
 
 // commit commits a batch of the engine's that is not a save.

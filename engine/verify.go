@@ -83,6 +83,9 @@ func (v *verifier) run(ctx context.Context) error {
 	case v.o.Thread != "" && v.o.User == "", v.o.User != "" && v.o.Tenant == "":
 		return fmt.Errorf("%w: a thread goes with a user, and a user with a tenant", ErrInvalid)
 	}
+	if err := v.s.ready(ctx); err != nil {
+		return err
+	}
 	tenants, err := v.tenants(ctx)
 	if err != nil {
 		return err
