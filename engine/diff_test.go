@@ -323,3 +323,20 @@ func TestDiffErrors(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a patch is made of, applying it gives the new value.
+func FuzzJSONPatch(f *testing.F) {
+	for _, seed := range [][2]string{
+		{`[1,2,3]`, `[3,1]`}, {`{"a":[{"b":"\ud83d\ude00"}]}`, `{"a":[],"":null}`}, {`"\\ud800"`, `"\ud800"`}, {`{"a":1e9}`, `{"a":1e09}`},
+		{`{"a":1,"a":2}`, `{"a":2,"a":1}`}, {`{"a/~b":[[],{}]}`, `{"a/~b":[{},[]]}`},
+	} {
+		f.Add([]byte(seed[0]), []byte(seed[1]))
+	}
+	f.Fuzz(func(t *testing.T, old, now []byte) {
+		if patch, why := jsonPatch(old, now); why == "" {
+			wantPatch(t, old, now, patch)
+		} else if patch != nil {
+			t.Errorf("%q to %q: a patch and a reason, %s", old, now, why)
+		}
+	})
+}
