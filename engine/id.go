@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// maxIDSeq is the greatest seq that fits an id of the engine's own.
-const maxIDSeq = 1<<40 - 1
-
 // makeID builds the id of the checkpoint at seq (docs/format.md §14). It is a function of where and when the
 // checkpoint was saved, so it need not be stored, and it carries the seq, so it needs no index.
 func (l *lineage) makeID(epoch uint32, seq uint64, ms int64) (id [16]byte) {
