@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/ckptd/ckptd/backend"
@@ -118,5 +119,37 @@ func TestSaveLoad(t *testing.T) {
 			t.Errorf("history is %v", seqs)
 		}
 		f.reopen()
+	}
+}
+
+// A keystore that was restored from before a user existed must not make that user new keys over old data.
+func TestOldKeystoreIsNoticed(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	f.broken = true
+	if _, err := f.Thread(testRef("t")).Save(ctx, Draft{Channels: []Change{{Name: "a", Data: []byte("x")}}}); err != nil {
+		t.Fatal(err)
+	}
+	var users []string
+	for name, err := range f.opts.Keystore.List(ctx, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name != "store" {
+			users = append(users, name)
+		}
+	}
+	if len(users) != 1 {
+		t.Fatalf("keystore has entries %q besides the store's, want one", users)
+	}
+	if err := f.opts.Keystore.Delete(ctx, users[0]); err != nil {
+		t.Fatal(err)
+	}
+	f.reopen()
+	if _, err := f.Thread(testRef("t")).Save(ctx, Draft{Channels: []Change{{Name: "a", Data: []byte("y")}}}); !errors.Is(err, ErrKeyMissing) {
+		t.Errorf("saving: %v, want ErrKeyMissing", err)
+	}
+	if _, err := f.opts.Keystore.Get(ctx, users[0]); !errors.Is(err, crypto.ErrNotFound) {
+		t.Errorf("keystore entry: %v, want none to be made", err)
 	}
 }

@@ -15,6 +15,7 @@ var (
 	ErrTooLarge     = errors.New("over the limit")
 	ErrCorrupt      = errors.New("stored data is damaged")
 	ErrKeyDestroyed = crypto.ErrKeyDestroyed
+	ErrKeyMissing   = errors.New("keys are missing")
 	ErrUnavailable  = backend.ErrUnavailable
 	ErrNoSpace      = error(backend.ErrNoSpace)
 	ErrAmbiguous    = backend.ErrAmbiguous

@@ -249,7 +249,13 @@ func (s *Store) user(ctx context.Context, name userName, create bool) (*user, er
 	if u != nil {
 		return u, nil
 	}
-	keys, err := s.keys.User(ctx, name.tenant, name.name, create)
+	keys, err := s.keys.User(ctx, name.tenant, name.name, false)
+	if errors.Is(err, crypto.ErrNotFound) && create {
+		if err := s.checkNew(ctx, name); err != nil {
+			return nil, err
+		}
+		keys, err = s.keys.User(ctx, name.tenant, name.name, true)
+	}
 	if errors.Is(err, crypto.ErrNotFound) {
 		return nil, fmt.Errorf("user %q of tenant %q: %w", name.name, name.tenant, ErrNotFound)
 	}
@@ -273,6 +279,22 @@ func (s *Store) user(ctx context.Context, name userName, create bool) (*user, er
 	}
 	s.users[name] = u
 	return u, nil
+}
+
+// checkNew refuses to make keys for a user who has data: the keystore is older than the backend then, and new keys would
+// bury that data without a word.
+func (s *Store) checkNew(ctx context.Context, name userName) error {
+	tok := s.keys.UserToken(name.tenant, name.name)
+	r := prefixRange(tok[:])
+	r.KeysOnly, r.Limit = true, 1
+	have, _, err := s.be.Scan(ctx, r)
+	if err != nil {
+		return fmt.Errorf("looking for data of a new user: %w", err)
+	}
+	if len(have) > 0 {
+		return fmt.Errorf("user %q has data, but the keystore has no keys of theirs; was it restored from an old copy? %w", name.name, ErrKeyMissing)
+	}
+	return nil
 }
 
 func checkName(what, name string, emptyAllowed bool) error {

@@ -100,6 +100,7 @@ var explanations = []struct {
 	{crypto.ErrWrongKey, exitKey, "name the key file of this store with --key-file"},
 	{crypto.ErrNoStore, exitKey, "bring the keystore back or name it with --keystore; without it nothing can be read"},
 	{crypto.ErrKeyDestroyed, exitKey, "what it sealed is gone for good"},
+	{engine.ErrKeyMissing, exitKey, "put back the newest copy of the keystore"},
 	{crypto.ErrForeignKeystore, exitForeign, "name the keystore of this store with --keystore"},
 	{crypto.ErrKeystoreEntry, exitDamaged, "bring an intact copy of the keystore back"},
 	{crypto.ErrInvalidID, exitInput, ""},
