@@ -34,6 +34,9 @@ func idSeq(id [16]byte) uint64 {
 	return hi&0xfff<<28 | lo>>34&(1<<28-1)
 }
 
+// idTime is the time in an id of the engine's own, in Unix milliseconds.
+func idTime(id [16]byte) int64 { return int64(binary.BigEndian.Uint64(id[:]) >> 16) }
+
 func formatUUID(id [16]byte) string {
 	var b [36]byte
 	hex.Encode(b[:], id[:4])

@@ -111,10 +111,34 @@ func (l *lineage) visible(ctx context.Context, seq uint64) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r == nil || r.rec == nil || r.rec.Ghost {
+	if r == nil {
+		return nil, l.absent(ctx, seq)
+	}
+	if r.rec == nil || r.rec.Ghost {
 		return nil, fmt.Errorf("%w: no checkpoint at seq %d", ErrNotFound, seq)
 	}
 	return r, nil
+}
+
+// absent is the error for a seq that was given out and at which nothing stands: it was pruned if a stub covers it, else
+// it is lost.
+func (l *lineage) absent(ctx context.Context, seq uint64) error {
+	r := l.records(seq, endSeq)
+	r.Limit = 1
+	page, _, err := l.s.be.Scan(ctx, r)
+	if err != nil {
+		return fmt.Errorf("looking for a checkpoint: %w", err)
+	}
+	for _, e := range page {
+		next, err := l.openRecord(e.Key, e.Value)
+		if err != nil {
+			return err
+		}
+		if next.stub != nil && seq+next.stub.FirstDist >= next.seq {
+			return fmt.Errorf("%w: no checkpoint at seq %d", ErrNotFound, seq)
+		}
+	}
+	return corrupt(place(l.recordKey(seq)), "missing", nil)
 }
 
 // resolve finds the seq that w names, among what is durable. The caller holds l.mu, with nothing pending.
@@ -159,6 +183,7 @@ func (l *lineage) resolve(ctx context.Context, w Which) (uint64, error) {
 // findID finds the seq of the checkpoint with an id, among what is durable.
 func (l *lineage) findID(ctx context.Context, id string) (uint64, error) {
 	keys := [][]byte{l.idKey(id)}
+	gone := uint64(0) // seq of an id of the engine's own at which nothing stands
 	if uuid, ok := parseUUID(id); ok {
 		if seq := idSeq(uuid); seq >= 1 && seq <= l.head {
 			r, err := l.readRecord(ctx, seq)
@@ -167,6 +192,9 @@ func (l *lineage) findID(ctx context.Context, id string) (uint64, error) {
 			}
 			if r != nil && r.rec != nil && r.rec.ID == "" && l.recordID(r) == id && !r.rec.Ghost {
 				return seq, nil
+			}
+			if r == nil && uuid == l.makeID(l.th.epoch, seq, idTime(uuid)) {
+				gone = seq
 			}
 			keys = append(keys, l.ownIDKey(id)) // it may have been replaced
 		}
@@ -187,6 +215,9 @@ func (l *lineage) findID(ctx context.Context, id string) (uint64, error) {
 			return 0, corrupt(place(entry.Key), "names another id", nil)
 		}
 		return e.Seq, nil
+	}
+	if gone != 0 {
+		return 0, l.absent(ctx, gone)
 	}
 	return 0, fmt.Errorf("%w: checkpoint %q", ErrNotFound, id)
 }
