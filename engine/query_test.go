@@ -142,6 +142,34 @@ func TestQueryFailedAtStepInTheLastDay(t *testing.T) {
 	}
 }
 
+// Of several terms the rarest is followed, and a term with more entries than a page holds is read to its end.
+func TestQueryFollowsTheRarestTerm(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	const many = 600
+	for i := range many {
+		d := Draft{Labels: map[string]string{"env": "prod"}, RunID: "r"}
+		if i%200 == 7 {
+			d.Labels["rare"] = "yes"
+		}
+		mustSave(t, f, testRef(fmt.Sprint("t", i)), d)
+	}
+	reader := &spy{Backend: f.be, keys: map[string]bool{}}
+	f.be = reader
+	f.reopen()
+	q := Query{Filter: Filter{RunID: "r", Labels: map[string]string{"env": "prod", "rare": "yes"}}}
+	if got := collectIDs(t, f.QueryTenant(ctx, "acme", q)); len(got) != many/200 {
+		t.Errorf("%d results", len(got))
+	}
+	if n := len(reader.threads()); n != many/200 {
+		t.Errorf("%d threads were read", n)
+	}
+	delete(q.Labels, "rare")
+	if got := collectIDs(t, f.User("acme", "alice").Query(ctx, q)); len(got) != many {
+		t.Errorf("%d results, want %d", len(got), many)
+	}
+}
+
 // queryWorld is a store of random threads, and all that is in it.
 type queryWorld struct {
 	f     *fixture

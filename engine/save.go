@@ -18,6 +18,9 @@ type saving struct {
 	differ *codec.Differ
 	l      *lineage
 
+	began   int64 // Unix milliseconds
+	counted bool  // by the hub
+
 	changes []change
 	coded   []coded
 	entries []codec.Entry
@@ -232,8 +235,12 @@ func (w *saving) tryPrepare(ctx context.Context, d *Draft) (*pending, *Checkpoin
 	if err != nil {
 		return nil, nil, err
 	}
+	w.began, w.counted = l.s.hub.begin(l.s.now)
 	p, err := w.build(ctx, t, meta, d, dangling, old)
 	if err != nil {
+		if w.counted {
+			l.s.hub.drop(w.began)
+		}
 		l.forget() // t may have changed
 		return nil, nil, err
 	}
@@ -462,7 +469,7 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 		h.parent, h.parentSeq, h.parentHash = t.id, t.seq, t.hash
 		rec.ParentDist, rec.ParentHash = seq-t.seq, t.hash
 	}
-	h.time = max(l.s.now().UnixMilli(), l.lastTime, t.rec.time)
+	h.time = max(w.began, l.lastTime, t.rec.time)
 	rec.Time = h.time
 	h.origin, h.own = seq, d.ID == ""
 	if old != nil {
@@ -511,8 +518,7 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 	if h.origin >= l.origin {
 		l.latest, l.origin = seq, h.origin
 	}
-	p.event = Event{Ref: l.ref, Generation: l.generation, ID: id, Seq: seq, Time: h.time, Step: h.step, Status: h.status, Before: beforeStatus}
-	l.s.hub.expect(&p.event)
+	p.event = Event{Ref: l.ref, Generation: l.generation, ID: id, Seq: seq, Time: h.time, Step: h.step, Status: h.status, Before: beforeStatus, began: w.began, counted: w.counted}
 	return p, nil
 }
 

@@ -1,6 +1,23 @@
 package engine
 
-// Event tells of a checkpoint that is durable.
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/crypto"
+)
+
+// Event tells of a checkpoint that is durable: a new one, or one that took the place of another with its id.
 type Event struct {
 	Ref        Ref
 	Generation uint64
@@ -9,12 +26,373 @@ type Event struct {
 	Time       int64 // Unix milliseconds
 	Step       int64
 	Status     string
-	Before     string // status of the parent, "" for a root
+	Before     string // status of the parent, "" if there is none or nothing is left of it
+
+	// Cursor resumes the watch behind this event.
+	Cursor Cursor
+
+	began   int64 // when its save began, for the hub,
+	counted bool  // which counts it
 }
 
-type hub struct{}
+// Changed reports whether the status is another than that of the parent.
+func (e *Event) Changed() bool { return e.Status != e.Before }
 
-func newHub() *hub                  { return &hub{} }
-func (h *hub) expect(*Event)        {}
-func (h *hub) settled(*Event, bool) {}
-func (h *hub) close()               {}
+// Cursor is a place in a watch, for any later watch of the same scope on the same store. It is opaque text that tells
+// a time and pseudonyms of a few lineages, and no ids. The zero value is now.
+type Cursor string
+
+// CursorAt is the place before all checkpoints that were saved at that time or later.
+func CursorAt(at time.Time) Cursor { return mark{low: max(0, at.UnixMilli())}.cursor() }
+
+// WatchScope says what is watched: a tenant, a user of it, or a thread of that user with all its namespaces.
+type WatchScope struct{ Tenant, User, Thread string }
+
+func (w *WatchScope) check() error {
+	if w.User == "" && w.Thread != "" {
+		return fmt.Errorf("%w: a thread goes with a user", ErrInvalid)
+	}
+	return errors.Join(checkName("tenant", w.Tenant, false), checkName("user", w.User, true), checkName("thread", w.Thread, true))
+}
+
+func (w *WatchScope) holds(r *Ref) bool {
+	return r.Tenant == w.Tenant && (w.User == "" || r.User == w.User) && (w.Thread == "" || r.Thread == w.Thread)
+}
+
+// Watch yields an event for every checkpoint in scope that becomes durable after the cursor, and waits for more, until
+// ctx ends (its error comes last) or the store is closed (ErrClosed). It never holds up a save. It runs in the caller's
+// goroutine and holds nothing while the caller looks at an event.
+//
+// The events of a lineage come in the order of seq, those of several lineages about in the order of time. Within one
+// watch no event comes twice. A watch that is resumed from the cursor of the last event misses nothing, also after a
+// crash. It may repeat events of the last milliseconds before that cursor, if more than eight lineages were saved to in
+// them. This relies on a clock that does not go back.
+//
+// What was saved between the cursor and now is found by looking at the newest checkpoint of every thread in scope, so
+// that resuming costs a read for each thread, and likewise falling thousands of events behind. A checkpoint that was
+// pruned, replaced or deleted before the watch came to it is left out. Deleting a thread is no event, and neither are
+// copying a thread and moving a branch; what is saved to a thread after its deletion has the next Generation.
+func (s *Store) Watch(ctx context.Context, scope WatchScope, from Cursor) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		w := &watcher{s: s, scope: scope, seen: map[place8]last{}}
+		err := w.run(ctx, from, yield)
+		switch {
+		case err == nil: // the caller has seen enough
+			return
+		case ctx.Err() != nil:
+			err = ctx.Err()
+		case s.hub.closed() || errors.Is(err, backend.ErrClosed):
+			err = ErrClosed
+		}
+		yield(Event{}, fmt.Errorf("watching: %w", err))
+	}
+}
+
+func (h *hub) closed() bool {
+	select {
+	case <-h.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// mark is what a cursor says: all events with a time below low were seen, those at low of the lineages before upto, and
+// of some lineages those up to a seq.
+type mark struct {
+	low  int64
+	upto place8
+	seen []last
+}
+
+// place8 names a lineage in one generation of its thread.
+type place8 [8]byte
+
+// last is the newest event that was seen of a lineage.
+type last struct {
+	of   place8
+	seq  uint64
+	time int64 // math.MaxInt64 if not known
+}
+
+const (
+	cursorVersion = 1
+	cursorSeen    = 8
+)
+
+func (m mark) cursor() Cursor {
+	b := binary.AppendUvarint([]byte{cursorVersion}, uint64(m.low))
+	b = append(b, m.upto[:]...)
+	for _, l := range m.seen {
+		if l.time >= m.low {
+			b = binary.AppendUvarint(append(b, l.of[:]...), l.seq)
+		}
+	}
+	return Cursor(base64.RawURLEncoding.EncodeToString(b))
+}
+
+func (c Cursor) parse() (m mark, err error) {
+	bad := fmt.Errorf("%w: not a cursor", ErrInvalid)
+	b, err := base64.RawURLEncoding.Strict().DecodeString(string(c))
+	if err != nil || len(b) == 0 || b[0] != cursorVersion {
+		return m, bad
+	}
+	low, n := binary.Uvarint(b[1:])
+	if n <= 0 || low > math.MaxInt64 || len(b) < 1+n+len(m.upto) {
+		return m, bad
+	}
+	m.low, m.upto, b = int64(low), place8(b[1+n:]), b[1+n+len(m.upto):]
+	for len(b) > 0 {
+		l := last{time: math.MaxInt64}
+		if len(b) <= len(l.of) || len(m.seen) == cursorSeen {
+			return m, bad
+		}
+		copy(l.of[:], b)
+		if l.seq, n = binary.Uvarint(b[len(l.of):]); n <= 0 {
+			return m, bad
+		}
+		m.seen, b = append(m.seen, l), b[len(l.of)+n:]
+	}
+	return m, nil
+}
+
+// watcher is a watch under way.
+type watcher struct {
+	s     *Store
+	scope WatchScope
+	at    uint64 // number of the next event to be read from the hub
+	mark         // the lineages in the cursor, those seen last at the end
+	seen  map[place8]last
+	room  int // size of seen at which it is looked through
+}
+
+// errBehind means that the hub has forgotten what comes next.
+var errBehind = errors.New("watcher is behind")
+
+// errEnough means that the caller of an iterator has left.
+var errEnough = errors.New("enough")
+
+func (w *watcher) run(ctx context.Context, from Cursor, yield func(Event, error) bool) error {
+	if err := w.scope.check(); err != nil {
+		return err
+	}
+	if from != "" {
+		m, err := from.parse()
+		if err != nil {
+			return err
+		}
+		w.mark = m
+		for _, l := range m.seen {
+			w.seen[l.of] = l
+		}
+	}
+	w.s.hub.enter()
+	defer w.s.hub.leave()
+	if !w.s.settleAll(ctx.Done()) {
+		return ctx.Err()
+	}
+	for {
+		next, low := w.s.hub.join(w.s.now)
+		w.at = next
+		if from != "" {
+			if err := w.catchUp(ctx, low, yield); err != nil {
+				return stopped(err)
+			}
+		}
+		w.low, w.upto, from = low, place8{}, "on"
+		if err := w.live(ctx, yield); err != errBehind {
+			return stopped(err)
+		}
+	}
+}
+
+func stopped(err error) error {
+	if err == errEnough {
+		return nil
+	}
+	return err
+}
+
+// live passes on what the hub has.
+func (w *watcher) live(ctx context.Context, yield func(Event, error) bool) error {
+	page := make([]passed, 64)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if w.s.hub.closed() {
+			return ErrClosed
+		}
+		n, ok, wake := w.s.hub.read(w.at, page)
+		if !ok {
+			return errBehind
+		}
+		for i := range page[:n] {
+			w.at++
+			p := &page[i]
+			if w.scope.holds(&p.Ref) && !w.deliver(&p.Event, p.low, place8{}, yield) {
+				return errEnough
+			}
+		}
+		clear(page[:n])
+		if n > 0 {
+			continue
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+		case <-w.s.hub.done:
+		}
+	}
+}
+
+// deliver yields an event that was not seen yet. All that is not seen after it has a time of low or later, or stands at
+// low in upto or a later lineage.
+func (w *watcher) deliver(e *Event, low int64, upto place8, yield func(Event, error) bool) bool {
+	of := w.s.placeOf(e.Ref, e.Generation)
+	if e.Seq <= w.seen[of].seq {
+		return true
+	}
+	l := last{of, e.Seq, e.Time}
+	w.seen[of], w.low, w.upto = l, low, upto
+	w.mark.seen = append(slices.DeleteFunc(w.mark.seen, func(l last) bool { return l.of == of || l.time < low }), l)
+	if n := len(w.mark.seen); n > cursorSeen {
+		w.mark.seen = slices.Delete(w.mark.seen, 0, n-cursorSeen)
+	}
+	if len(w.seen) > w.room {
+		for of, l := range w.seen {
+			if l.time < low {
+				delete(w.seen, of)
+			}
+		}
+		w.room = max(1024, 2*len(w.seen))
+	}
+	e.Cursor = w.cursor()
+	return yield(*e, nil)
+}
+
+// placeOf is a pseudonym of a lineage.
+func (s *Store) placeOf(ref Ref, generation uint64) (p place8) {
+	tok := s.keys.IndexToken(ref.Tenant, "watch", fmt.Sprintf("%d %q %q %q", generation, ref.User, ref.Thread, ref.Namespace))
+	copy(p[:], tok[:])
+	return p
+}
+
+// catchUp finds in storage what was not seen, and passes it on in the order of time and lineage. What is saved meanwhile
+// settles after it, with a time of bound or later.
+func (w *watcher) catchUp(ctx context.Context, bound int64, yield func(Event, error) bool) error {
+	var b backlog
+	err := w.eachThread(ctx, func(ref Ref) error {
+		return w.s.eachLineage(ctx, ref, func(l *lineage) error { return w.collect(ctx, l, &b) })
+	})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(b.found, func(p, q position) int {
+		of, other := b.placeOf(p), b.placeOf(q)
+		return cmp.Or(cmp.Compare(p.time, q.time), bytes.Compare(of[:], other[:]), cmp.Compare(p.seq, q.seq))
+	})
+	for _, p := range b.found {
+		if w.s.hub.closed() {
+			return ErrClosed
+		}
+		e, err := w.event(ctx, b.refs[p.ref], p)
+		if err != nil {
+			return err
+		}
+		low, upto := bound, place8{}
+		if p.time < bound { // then nothing will be added to that time
+			low, upto = p.time, b.placeOf(p)
+		}
+		if e != nil && !w.deliver(e, low, upto, yield) {
+			return errEnough
+		}
+	}
+	return nil
+}
+
+// backlog is what a watcher has to catch up with.
+type backlog struct {
+	matches
+	places []place8 // of refs
+}
+
+func (b *backlog) placeOf(p position) place8 { return b.places[p.ref] }
+
+// eachThread calls fn with every thread in scope that is there.
+func (w *watcher) eachThread(ctx context.Context, fn func(Ref) error) error {
+	user := func(name string, _ crypto.Token) error {
+		if w.scope.Thread != "" {
+			err := fn(Ref{Tenant: w.scope.Tenant, User: name, Thread: w.scope.Thread})
+			if errors.Is(err, ErrNotFound) { // there is no such user
+				err = nil
+			}
+			return err
+		}
+		ids, err := w.s.User(w.scope.Tenant, name).threadIDs(ctx)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := fn(Ref{Tenant: w.scope.Tenant, User: name, Thread: id}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if w.scope.User != "" {
+		return user(w.scope.User, crypto.Token{})
+	}
+	return w.s.eachUser(ctx, w.scope.Tenant, nil, user)
+}
+
+// collect finds the checkpoints of a lineage that were not seen. Time never decreases along it.
+func (w *watcher) collect(ctx context.Context, l *lineage, b *backlog) error {
+	rec, there := l.th.record()
+	if !there {
+		return nil
+	}
+	of := w.s.placeOf(l.ref, rec.Generation)
+	low := w.low
+	if bytes.Compare(of[:], w.upto[:]) < 0 {
+		low++
+	}
+	b.refs, b.places = append(b.refs, l.ref), append(b.places, of)
+	return l.eachRecord(ctx, w.seen[of].seq+1, endSeq, true, func(r *record) error {
+		switch {
+		case r.rec == nil:
+			return nil
+		case r.rec.Time < low:
+			return errStop
+		case r.visible():
+			b.found = append(b.found, position{r.rec.Time, r.seq, rec.Generation, len(b.refs) - 1})
+		}
+		return nil
+	})
+}
+
+// event reads the event of a checkpoint; nil if it is gone.
+func (w *watcher) event(ctx context.Context, ref Ref, p position) (e *Event, err error) {
+	err = w.s.with(ctx, ref, func(l *lineage) error {
+		if rec, there := l.th.record(); !there || rec.Generation != p.generation {
+			return ErrNotFound
+		}
+		r, err := l.visible(ctx, p.seq)
+		if err != nil {
+			return err
+		}
+		e = &Event{Ref: ref, Generation: p.generation, ID: l.recordID(r), Seq: p.seq, Time: r.rec.Time, Step: r.rec.Step, Status: r.rec.Status}
+		if r.rec.ParentDist == 0 {
+			return nil
+		}
+		parent, err := l.readRecord(ctx, p.seq-r.rec.ParentDist)
+		if err == nil && parent != nil && parent.rec != nil {
+			e.Before = parent.rec.Status
+		}
+		return err
+	})
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	return e, err
+}
