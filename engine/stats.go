@@ -12,22 +12,25 @@ import (
 
 // Stats counts what a user has stored. Sizes are in bytes.
 type Stats struct {
-	Threads     int // neither deleted nor expired
-	Lineages    int
-	Checkpoints int
-	Ghosts      int   // records that are only there because checkpoints are encoded against them
-	Stubs       int   // what stands for runs of removed checkpoints
-	StateBytes  int64 // all channels of all checkpoints, as they were handed in
-	StoredBytes int64 // sealed records
-	Parts       int
-	PartBytes   int64 // sealed parts: large values, shared first states, and blobs
-	Blobs       int
-	Keyframes   int   // checkpoints with a channel that is stored in full
-	MaxDepth    int   // records that a restore reads at most
-	DiskBytes   int64 // files of the whole store; 0 if the backend cannot tell
+	Threads       int // neither deleted nor expired
+	Lineages      int
+	Checkpoints   int
+	Ghosts        int   // records that are only there because checkpoints are encoded against them
+	Stubs         int   // what stands for runs of removed checkpoints
+	StateBytes    int64 // all channels of all checkpoints, as they were handed in
+	StoredBytes   int64 // sealed records
+	Parts         int
+	PartBytes     int64 // sealed parts: large values, shared first states, and blobs
+	Blobs         int
+	Keyframes     int   // checkpoints with a channel that is stored in full
+	MaxDepth      int   // records that a restore of one channel reads at most
+	MaxDepthBytes int64 // bytes of records and parts that it reads at most
+	IndexEntries  int   // entries in the index
+	DiskBytes     int64 // files of the whole store; 0 if the backend cannot tell
 }
 
-// Stats reads the headers of all checkpoints of a user, so it takes time in proportion to their number. Counts are of
+// Stats reads the headers of all checkpoints of a user and the keys of the tenant's index, so it takes time in proportion
+// to their number. Counts are of
 // what was durable when it came by.
 func (s *Store) Stats(ctx context.Context, tenant, name string) (*Stats, error) {
 	st, err := s.stats(ctx, tenant, name)
@@ -76,9 +79,18 @@ func (s *Store) stats(ctx context.Context, tenant, name string) (*Stats, error) 
 func (st *Stats) lineage(ctx context.Context, l *lineage) error {
 	rs := l.restorer()
 	seen := false
+	sizes := map[holding]int64{}
 	err := l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
 		seen = true
 		st.StoredBytes += r.size
+		sizes[holding{seq: r.seq}] = r.size
+		if r.rec != nil {
+			for i := range r.rec.Entries {
+				if e := &r.rec.Entries[i]; e.PartBytes > 0 {
+					sizes[holding{r.seq, e.Number + 1}] = int64(e.PartBytes)
+				}
+			}
+		}
 		switch {
 		case r.rec == nil:
 			st.Stubs++
@@ -97,6 +109,9 @@ func (st *Stats) lineage(ctx context.Context, l *lineage) error {
 		st.Checkpoints++
 		st.StateBytes += cp.Cost.State
 		st.MaxDepth = max(st.MaxDepth, cp.Cost.Depth)
+		for i := range r.rec.Entries {
+			st.MaxDepthBytes = max(st.MaxDepthBytes, restoreBytes(r, &r.rec.Entries[i], sizes))
+		}
 		if cp.Cost.Full {
 			st.Keyframes++
 		}
@@ -108,7 +123,24 @@ func (st *Stats) lineage(ctx context.Context, l *lineage) error {
 	return err
 }
 
-// shared adds the parts and blobs of the user.
+// holding names the record at a seq or, with the number of a channel and 1, the parts that it names for that.
+type holding struct{ seq, channel uint64 }
+
+// restoreBytes is what a restore of a channel reads, but for a record that only keeps it.
+func restoreBytes(r *record, e *codec.Entry, sizes map[holding]int64) (n int64) {
+	add := func(seq uint64) {
+		n += sizes[holding{seq: seq}] + sizes[holding{seq, e.Number + 1}]
+	}
+	if e.Mode != codec.Keep {
+		add(r.seq)
+	}
+	for seq := range e.Path.All {
+		add(seq)
+	}
+	return n
+}
+
+// shared adds the parts, blobs and index entries of the user.
 func (st *Stats) shared(ctx context.Context, u *user) error {
 	err := u.s.scan(ctx, prefixRange(keyPrefix(u.tok, zeroToken, 0, kindPart)), func(e backend.Entry) error {
 		st.Parts++
@@ -120,8 +152,19 @@ func (st *Stats) shared(ctx context.Context, u *user) error {
 	}
 	blobs := prefixRange(keyPrefix(u.tok, zeroToken, 0, kindBlob))
 	blobs.KeysOnly = true
-	return u.s.scan(ctx, blobs, func(backend.Entry) error {
+	err = u.s.scan(ctx, blobs, func(backend.Entry) error {
 		st.Blobs++
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	index := prefixRange(u.tenantTok[:])
+	index.KeysOnly = true
+	return u.s.scan(ctx, index, func(e backend.Entry) error {
+		if len(e.Key) == indexKeyLen && e.Key[prefixLen-1] == kindIndex && string(e.Key[prefixLen:prefixLen+16]) == string(u.tok[:]) {
+			st.IndexEntries++
+		}
 		return nil
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/ckptd/ckptd/crypto"
 )
 
 func TestStats(t *testing.T) {
@@ -38,6 +40,16 @@ func TestStats(t *testing.T) {
 	}
 	if st.Keyframes != 2 || st.MaxDepth != 4 {
 		t.Errorf("got %d keyframes and depth %d, want 2 and 4", st.Keyframes, st.MaxDepth)
+	}
+	part := st.PartBytes/3 - crypto.Overhead // of each thread, the deleted one too
+	if most := part + st.StoredBytes/2; st.MaxDepthBytes < part+200 || st.MaxDepthBytes > most || st.IndexEntries != 0 {
+		t.Errorf("a restore reads %d bytes, want at most %d; %d index entries, want none", st.MaxDepthBytes, most, st.IndexEntries)
+	}
+	mustSave(t, f, testRef("t1"), Draft{Keep: true, RunID: "r", Labels: map[string]string{"a": "b"}})
+	mustSave(t, f, Ref{Tenant: "acme", User: "bob", Thread: "t"}, Draft{RunID: "r"})
+	after, err := f.Stats(ctx, "acme", "alice")
+	if err != nil || after.IndexEntries != 2 || after.Checkpoints != 9 || after.MaxDepth != 4 || after.MaxDepthBytes != st.MaxDepthBytes {
+		t.Errorf("with a labelled checkpoint %+v, %v", after, err)
 	}
 	if st.StoredBytes < 8*100 || st.StoredBytes > 8*500 || st.Parts == 0 || st.PartBytes < 500 {
 		t.Errorf("got %d bytes in records, %d in %d parts", st.StoredBytes, st.PartBytes, st.Parts)
