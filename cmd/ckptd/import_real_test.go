@@ -33,6 +33,7 @@ func TestImportOfRealRuns(t *testing.T) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
+	t.Parallel()
 	dir := t.TempDir()
 	ckptd := func(args ...string) []byte {
 		t.Helper()
@@ -156,13 +157,14 @@ func allocated(t *testing.T, dir string) (sum int64) {
 
 // An import that is killed goes on where it stopped; nothing that a reader could see of it is wrong.
 func TestImportGoesOnAfterKill(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "runs.jsonl")
 	var lines bytes.Buffer
 	w := trajectory.NewWriter(&lines, trajectory.Lines)
-	for range 40 {
+	for range 20 {
 		var messages []byte
-		for i := range 100 {
+		for i := range 60 {
 			messages = append(messages, []byte(`,{"role":"user","content":"message `+string(rune('a'+i%26))+`"}`)...)
 		}
 		messages[0] = '['

@@ -156,12 +156,15 @@ func (s *scanner) plain(x *extent) []byte {
 	if !x.quoted || x.escape {
 		return nil
 	}
-	from := s.pos
-	for s.pos < s.end && s.buf[s.pos] != '"' && s.buf[s.pos] != '\\' && s.buf[s.pos] != '\n' {
-		s.pos++
+	text := s.buf[s.pos:min(s.end, s.pos+512)] // more would be looked through again after every escape
+	for _, c := range [...]byte{'"', '\\', '\n'} {
+		if n := bytes.IndexByte(text, c); n >= 0 {
+			text = text[:n]
+		}
 	}
-	s.place.offset += int64(s.pos - from)
-	return s.buf[from:s.pos]
+	s.pos += len(text)
+	s.place.offset += int64(len(text))
+	return text
 }
 
 // extent finds the end of a value, fed its bytes one by one.

@@ -165,10 +165,11 @@ func TestErrors(t *testing.T) {
 		{"reserved", `[{"traj":"ckptd:array","messages":[1]}]`, Options{}, 0, []string{`f:1 (offset 1): run 0: another member holds the text "ckptd:array"`}, ErrSyntax},
 		{"invalid UTF-8", "[{\"traj\":[\"ab\xff\"]}]", Options{}, 0, []string{`f:1 (offset 13): run 0: invalid UTF-8; nothing after it was read`}, ErrSyntax},
 		{"too deep", `[{"traj":[` + deep + `]}]`, Options{}, 0, []string{`f:1 (offset 10010): run 0: invalid character '[' exceeded max depth; nothing after it was read`}, ErrSyntax},
-		{"bad lines", "{\"traj\":[1]}\n{\"traj\":[1\n{\"traj\":[2]}\nnonsense\n{\"traj\":[3]", Options{}, 2, []string{
+		{"bad lines", "{\"traj\":[1]}\n{\"traj\":[1\n{\"traj\":[2]}\nnonsense\n{\"traj\":[1 2]} 3\n{\"traj\":[3]", Options{}, 2, []string{
 			`f:2 (offset 23): run 1: unexpected end of the line`,
 			`f:4 (offset 38): run 3: invalid character 'o' in literal null (expecting 'u')`,
-			`f:5 (offset 57): run 4: unexpected end of the file`}, ErrSyntax},
+			`f:5 (offset 57): run 4: found '2', want one of ",]"`,
+			`f:6 (offset 74): run 5: unexpected end of the file`}, ErrSyntax},
 		{"bad first line", "{\"traj\":[\n{\"traj\":[2]}\n", Options{Form: Lines}, 1, []string{`f:1 (offset 9): run 0: unexpected end of the line`}, ErrSyntax},
 		{"second object", `{"traj":[1]}{"traj":[1]}`, Options{Form: Object}, 1, []string{`f:1 (offset 12): found '{' after the end of the object; nothing after it was read`}, ErrSyntax},
 		{"large message", `[{"traj":[1,"123456789",2]},{"traj":[1]}]`, Options{MaxMessage: 10}, 1, []string{`f:1 (offset 12): run 0: message 1: a value of 11 bytes is over the limit of 10`}, ErrTooLarge},
@@ -235,33 +236,35 @@ func TestTruncations(t *testing.T) {
 
 // A message over the limit is not kept while it is read.
 func TestLargeMessageTakesNoMemory(t *testing.T) {
-	const size, limit = 32 << 20, 1 << 20
-	in := io.MultiReader(strings.NewReader(`[{"traj":["`), io.LimitReader(letters{}, size), strings.NewReader(`"]},{"traj":[1]}]`))
-	var before, after runtime.MemStats
-	var runs int
-	var tooLarge error
-	runtime.ReadMemStats(&before)
-	for _, err := range Parse(in, Options{MaxMessage: limit}) {
-		if err == nil {
-			runs++
-		} else {
-			tooLarge = err
+	for _, quote := range []string{`"`, ""} { // a string, a number
+		const size, limit = 32 << 20, 1 << 20
+		in := io.MultiReader(strings.NewReader(`[{"traj":[`+quote), io.LimitReader(sevens{}, size), strings.NewReader(quote+`]},{"traj":[1]}]`))
+		var before, after runtime.MemStats
+		var runs int
+		var tooLarge error
+		runtime.ReadMemStats(&before)
+		for _, err := range Parse(in, Options{MaxMessage: limit}) {
+			if err == nil {
+				runs++
+			} else {
+				tooLarge = err
+			}
 		}
-	}
-	runtime.ReadMemStats(&after)
-	if runs != 1 || !errors.Is(tooLarge, ErrTooLarge) {
-		t.Errorf("%d runs, error %v", runs, tooLarge)
-	}
-	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 8*limit {
-		t.Errorf("%d bytes allocated for a limit of %d", allocated, limit)
+		runtime.ReadMemStats(&after)
+		if runs != 1 || !errors.Is(tooLarge, ErrTooLarge) {
+			t.Errorf("%d runs, error %v", runs, tooLarge)
+		}
+		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 8*limit {
+			t.Errorf("%d bytes allocated for a limit of %d", allocated, limit)
+		}
 	}
 }
 
-type letters struct{}
+type sevens struct{}
 
-func (letters) Read(p []byte) (int, error) {
+func (sevens) Read(p []byte) (int, error) {
 	for i := range p {
-		p[i] = 'x'
+		p[i] = '7'
 	}
 	return len(p), nil
 }
