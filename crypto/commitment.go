@@ -10,10 +10,10 @@ import (
 
 // Chunk sizes of content commitments, docs/format.md §11.
 const (
-	chunkMin  = 1 << 10
-	chunkMax  = 8 << 10
+	chunkMin  = 512
+	chunkMax  = 4 << 10
 	chunkWarm = 64      // the rolling hash forgets a byte after 64 shifts
-	chunkMask = 64 - 11 // the top 11 bits must be zero: 2 KiB beyond the minimum on average
+	chunkMask = 64 - 10 // the top 10 bits must be zero: 1 KiB beyond the minimum on average
 )
 
 var gear = makeGear() // read only

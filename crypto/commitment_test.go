@@ -89,7 +89,7 @@ func TestCommitmentVectors(t *testing.T) {
 		in   []byte
 		want string
 	}{
-		{"empty", nil, "96e3b3cb5f78d69407805890389395fb63f43a5ff428b6129feb0d7315fc71fe"}, {"abc", []byte("abc"), "f24b20ecbf40ee219061b517e4b4893b632109dc0c28731082f24e44aba68743"}, {"squares", long, "4c9edc05e396ef339dffb9677e57d2f8c851a2f19e94e7a5c0d99c2a2b3cf9e7"},
+		{"empty", nil, "96e3b3cb5f78d69407805890389395fb63f43a5ff428b6129feb0d7315fc71fe"}, {"abc", []byte("abc"), "f24b20ecbf40ee219061b517e4b4893b632109dc0c28731082f24e44aba68743"}, {"squares", long, "3f64203be31a392d5ad6dd3b550b7147b6ce9b10a7a47b6e5e3279ee06d8c95d"},
 	} {
 		if got := Commit(&key, v.in); hex.EncodeToString(got[:]) != v.want {
 			t.Errorf("%s: %x, want %s", v.name, got, v.want)
