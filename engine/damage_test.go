@@ -38,7 +38,7 @@ func newDamageWorld(t *testing.T) *damageWorld {
 	var cps []*Checkpoint
 	for i := range 6 {
 		state = append(state, words(r, 60)...)
-		d := Draft{Step: int64(i), Branch: "main", Channels: []Change{{Name: "log", Data: state}, {Name: "big", Data: noise(rand.New(rand.NewPCG(1, 1)), 70<<10)}}}
+		d := Draft{Step: int64(i), Branch: "main", Channels: []Change{{Name: "log", Data: state}, {Name: "big", Data: noise(rand.New(rand.NewPCG(1, 1)), 2<<10)}}}
 		if i%2 == 1 {
 			d.ID, d.Labels, d.Blobs = fmt.Sprint("c", i), map[string]string{"env": "prod"}, []BlobID{blob}
 		}

@@ -209,9 +209,11 @@ type faultOp struct {
 
 // TestFaultSweep fails the k-th backend call of every operation for every k. The error surfaces, nothing that was
 // there is harmed, nothing that failed for certain is there, and the operation succeeds when it is repeated.
-func TestFaultSweep(t *testing.T) {
+func TestFaultSweep(t *testing.T) { sweepAll(t, faultOps) }
+
+func sweepAll(t *testing.T, ops []faultOp) {
 	w := newFaultWorld(t)
-	for _, op := range faultOps {
+	for _, op := range ops {
 		t.Run(op.name, func(t *testing.T) {
 			t.Parallel()
 			for _, p := range faultPlans {
