@@ -56,15 +56,16 @@ func (u *verifiedUser) lineage(ctx context.Context, l *lineage) error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.drain()
+		u.doubt()
 		c = &lineageCheck{u: u, l: l}
 		err = c.run(ctx)
 	}
-	r, n := &u.v.report, &c.counts
-	(*r).Lineages++
-	(*r).Checkpoints += n.Checkpoints
-	(*r).Ghosts += n.Ghosts
-	(*r).Stubs += n.Stubs
-	(*r).Writes += n.Writes
+	r := u.v.report
+	r.Lineages++
+	r.Checkpoints += c.counts.Checkpoints
+	r.Ghosts += c.counts.Ghosts
+	r.Stubs += c.counts.Stubs
+	r.Writes += c.counts.Writes
 	for _, p := range c.found {
 		u.v.problem(p.Ref, p.Err)
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -122,13 +124,9 @@ func (u *verifiedUser) blob(ctx context.Context, id BlobID) error {
 
 // checkBlob reads the manifest of a blob and its parts, and with Deep its content.
 func (u *verifiedUser) checkBlob(ctx context.Context, id BlobID, e backend.Entry) error {
-	plain, err := u.user.parts.Open(nil, kindBlob, e.Key, e.Value)
+	m, err := u.openManifest(e)
 	if err != nil {
-		return openError(e.Key, err)
-	}
-	m, err := codec.ParseBlob(plain)
-	if err != nil {
-		return corrupt(place(e.Key), "does not parse", err)
+		return err
 	}
 	reason, err := u.checkParts(ctx, m.Parts, m.Size)
 	if err != nil {
@@ -167,6 +165,18 @@ func (u *verifiedUser) allBlobs(ctx context.Context) error {
 			return nil // reported with who names it
 		}
 		u.v.report.Orphans++
-		return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, u.checkBlob(ctx, id, e))
+		err := u.checkBlob(ctx, id, e)
+		if errors.Is(err, ErrCorrupt) {
+			if now, gerr := u.s.be.Get(ctx, e.Key); gerr != nil || now[0].Version == "" {
+				return gerr // collected meanwhile, parts and all
+			}
+		}
+		return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, err)
 	})
+}
+
+// doubt forgets what was found to be wrong with parts and blobs, so that it is looked at again.
+func (u *verifiedUser) doubt() {
+	maps.DeleteFunc(u.parts, func(_ codec.PartID, p partState) bool { return p.bad != "" })
+	maps.DeleteFunc(u.blobs, func(_ BlobID, err error) bool { return err != nil })
 }

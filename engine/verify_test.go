@@ -59,10 +59,31 @@ func newBreaker(t *testing.T) *breaker {
 	mustSave(t, b.fixture, ref, Draft{Branch: "b1", Keep: true, Channels: []Change{{Name: "big", Data: incompressible(r, 400<<10)}}})
 	ref.Namespace = "sub"
 	mustSave(t, b.fixture, ref, Draft{ID: "0199b7a0-0000-7000-8000-000000000001"})
+	blob, _, err := b.User("acme", "alice").PutBlob(context.Background(), bytes.NewReader(incompressible(r, 300<<10)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustSave(t, b.fixture, ref, Draft{Blobs: []BlobID{blob}})
+	for i, data := range [][]byte{[]byte("small"), incompressible(r, 100<<10)} {
+		err := b.Thread(ref).PutWrites(context.Background(), "mine", fmt.Sprint("task", i), "", Upsert, []Write{{Channel: "c", Type: "bytes", Data: data}}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.SetRetention(context.Background(), "acme", RetentionPolicy{KeepLast: 9}); err != nil {
+		t.Fatal(err)
+	}
+	pruned := testRef("pruned")
+	for i := range 6 {
+		mustSave(t, b.fixture, pruned, Draft{Channels: []Change{{Name: "m", Data: incompressible(r, 100+i)}}})
+	}
+	if _, err := b.Thread(pruned).Prune(context.Background(), PruneOptions{KeepLast: 3}); err != nil {
+		t.Fatal(err)
+	}
 	mustSave(t, b.fixture, testRef("other"), Draft{Labels: map[string]string{"env": "prod"}, Channels: []Change{{Name: "messages", Data: []byte("x")}}})
 	mustSave(t, b.fixture, Ref{Tenant: "globex", User: "bob", Thread: "main"}, Draft{Status: StatusSucceeded})
 	rep := mustBeClean(t, b.Store, VerifyOptions{Deep: true})
-	if rep.Users != 2 || rep.Threads != 3 || rep.Lineages != 4 || rep.Checkpoints != 11 || rep.Ghosts != 1 || rep.Parts < 2 || rep.IndexEntries != 5 || rep.Orphans != 0 {
+	if rep.Users != 2 || rep.Threads != 4 || rep.Lineages != 5 || rep.Checkpoints != 15 || rep.Stubs != 1 || rep.Blobs != 1 || rep.Writes != 2 || rep.Parts < 5 || rep.IndexEntries != 5 || rep.Orphans != 0 {
 		t.Fatalf("report of a clean store: %+v", rep)
 	}
 	return b
@@ -182,7 +203,7 @@ func TestVerifyNoticesBitFlipsAndSwaps(t *testing.T) {
 		}
 		b.put(backend.Mut{Key: e.Key, Value: e.Value, Version: e.Version})
 	}
-	for _, kind := range []byte{kindIndex, kindThread, kindPart, kindRecord, kindID, kindBranch, kindNamespace} {
+	for _, kind := range []byte{kindRetention, kindIndex, kindThread, kindPart, kindBlob, kindRecord, kindID, kindBranch, kindWrites, kindNamespace} {
 		if kinds[kind] == 0 {
 			t.Errorf("there is nothing of kind %#x", kind)
 		}
@@ -194,7 +215,7 @@ func TestVerifyNoticesWhatIsMissing(t *testing.T) {
 	for _, kind := range []struct {
 		kind byte
 		want string
-	}{{kindIndex, "index entry for a"}, {kindThread, "thread record is missing"}, {kindPart, "is missing"},
+	}{{kindIndex, "index entry for a"}, {kindThread, "thread record is missing"}, {kindPart, "is missing"}, {kindBlob, "names a blob that is not there"},
 		{kindID, "id entry is missing"}, {kindNamespace, "missing, and it has checkpoints"}} {
 		for i, e := range b.of(kind.kind) {
 			b.damaged(fmt.Sprintf("kind %x, %d", kind.kind, i), kind.want, func() { b.put(backend.Mut{Key: e.Key, Delete: true}) })
@@ -204,6 +225,8 @@ func TestVerifyNoticesWhatIsMissing(t *testing.T) {
 	for seq := uint64(1); seq < 9; seq++ {
 		b.damaged(fmt.Sprintf("checkpoint %d", seq), "no stub says why", func() { b.put(backend.Mut{Key: l.recordKey(seq), Delete: true}) })
 	}
+	p := b.lineage(testRef("pruned"))
+	b.damaged("stub", "no stub says why", func() { b.put(backend.Mut{Key: p.recordKey(3), Delete: true}) })
 	b.damaged("newest checkpoint", "ends at seq 9, which is no checkpoint", func() { b.put(backend.Mut{Key: l.recordKey(9), Delete: true}) })
 }
 
@@ -338,6 +361,34 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 	})
 }
 
+// A value that opens, parses and stands where it should, but is not what was committed to, is found by a deep look.
+func TestVerifyDeep(t *testing.T) {
+	ctx := context.Background()
+	b := newBreaker(t)
+	l := b.lineage(testRef("main"))
+	r, err := l.readRecord(ctx, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &r.rec.Entries[1]
+	if e.Mode != codec.ByDelta {
+		t.Fatalf("the channel has mode %d", e.Mode)
+	}
+	e.Payload = bytes.Clone(e.Payload)
+	e.Payload[len(e.Payload)-5] ^= 1
+	b.put(b.seal(l, l.recordKey(3), kindRecord, codec.AppendRecord(nil, 3, r.rec)))
+	b.reopen()
+	mustBeClean(t, b.Store, VerifyOptions{})
+	rep, err := b.Verify(ctx, VerifyOptions{Deep: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Seq 3 to 8 stand on it, and 7 is a ghost.
+	if len(rep.Problems) < 5 || !strings.Contains(rep.Problems[0].Err.Error(), "seq 3 of thread") || !strings.Contains(rep.Problems[0].Err.Error(), "does not restore") {
+		t.Errorf("problems %v", rep.Problems)
+	}
+}
+
 // What a crash may leave behind is counted and is no problem.
 func TestVerifyCountsOrphans(t *testing.T) {
 	ctx := context.Background()
@@ -383,8 +434,8 @@ func TestVerifyScope(t *testing.T) {
 		o       VerifyOptions
 		threads int
 		clean   bool
-	}{{VerifyOptions{}, 3, false}, {VerifyOptions{Tenant: "acme"}, 2, false}, {VerifyOptions{Tenant: "globex"}, 1, true},
-		{VerifyOptions{Tenant: "acme", User: "alice"}, 2, false}, {VerifyOptions{Tenant: "acme", User: "alice", Thread: "main"}, 1, true},
+	}{{VerifyOptions{}, 4, false}, {VerifyOptions{Tenant: "acme"}, 3, false}, {VerifyOptions{Tenant: "globex"}, 1, true},
+		{VerifyOptions{Tenant: "acme", User: "alice"}, 3, false}, {VerifyOptions{Tenant: "acme", User: "alice", Thread: "main"}, 1, true},
 		{VerifyOptions{Tenant: "acme", User: "alice", Thread: "other"}, 1, false}} {
 		var done []int
 		c.o.Progress = func(n, total int) {
@@ -417,6 +468,46 @@ func TestVerifyScope(t *testing.T) {
 	cancel()
 	if _, err := b.Verify(cancelled, VerifyOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// What a save changes between two looks of a verify is no problem.
+func TestVerifyLooksAgain(t *testing.T) {
+	f := newFixture(t, Options{})
+	be := &intruder{Backend: f.be, kind: kindID}
+	f.be = be
+	f.reopen()
+	mustSave(t, f, testRef("t"), Draft{ID: "x"})
+	saved := false
+	be.do = func() {
+		mustSave(t, f, testRef("t"), Draft{ID: "x", Step: 1})
+		saved = true
+	}
+	if rep := mustBeClean(t, f.Store, VerifyOptions{}); !saved || rep.Ghosts != 1 || rep.Lineages != 1 {
+		t.Errorf("saved: %v, report %+v", saved, rep)
+	}
+}
+
+// A part that nothing names yet is looked at too, since the next save of its bytes would name it.
+func TestVerifyUnnamedPart(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	f.broken = true
+	mustSave(t, f, testRef("t"), Draft{})
+	u, err := f.User("acme", "alice").keys(ctx, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, parts, err := u.newParts(ctx, []byte("nobody names this"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts[0].Value[30] ^= 1
+	if err := f.commitAll(ctx, parts); err != nil {
+		t.Fatal(err)
+	}
+	if rep, err := f.Verify(ctx, VerifyOptions{}); err != nil || len(rep.Problems) != 1 || rep.Orphans != 1 {
+		t.Errorf("report %+v, %v", rep, err)
 	}
 }
 

@@ -376,17 +376,20 @@ func TestSlowWatcher(t *testing.T) {
 	w.end()
 }
 
-// intruder calls a function before the next scan.
+// intruder calls a function once, before the next scan of a kind of key, or of any if kind is 0.
 type intruder struct {
 	backend.Backend
-	mu sync.Mutex
-	do func()
+	mu   sync.Mutex
+	kind byte
+	do   func()
 }
 
 func (i *intruder) Scan(ctx context.Context, r backend.Range) ([]backend.Entry, []byte, error) {
 	i.mu.Lock()
-	do := i.do
-	i.do = nil
+	var do func()
+	if i.kind == 0 || len(r.Start) >= prefixLen && r.Start[prefixLen-1] == i.kind {
+		do, i.do = i.do, nil
+	}
 	i.mu.Unlock()
 	if do != nil {
 		do()
