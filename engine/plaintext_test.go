@@ -189,10 +189,43 @@ func (m *markers) plantAll(t *testing.T, s *Store) {
 	}
 	save(ref, Draft{Parent: m.plant("dangling"), AllowDangling: true, TTL: time.Hour, Channels: []Change{{Name: "x", Data: []byte(m.plant("tiny"))}}})
 	save(sub, Draft{Channels: []Change{{Name: "x", Data: bytes.Repeat([]byte(m.plant("repeated")), 1000)}}})
+	m.plantRest(t, s, ref, text, random)
 	gone := ref
 	gone.Thread = m.plant("deleted")
 	save(gone, Draft{ID: m.plant("deleted-id"), Channels: []Change{{Name: "x", Data: text("deleted-state", 3000)}}})
 	if _, err := s.Thread(gone).Delete(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// plantRest stores blobs, pending writes, labels and copies.
+func (m *markers) plantRest(t *testing.T, s *Store, ref Ref, text, random func(string, int) []byte) {
+	t.Helper()
+	ctx := context.Background()
+	th, u := s.Thread(ref), s.User(ref.Tenant, ref.User)
+	writes := []Write{{Channel: m.plant("write-channel"), Type: m.plant("write-type"), Data: text("write", 200)},
+		{Index: 1, Channel: "x", Data: text("write-long", 90<<10)}, {Index: 2, Channel: "x", Data: random("write-noise", 90<<10)}}
+	err := th.PutWrites(ctx, m.plant("write-checkpoint"), m.plant("task"), m.plant("path"), Upsert, writes, 0)
+	for _, blob := range [][]byte{[]byte(m.plant("tiny-blob")), text("blob", 600<<10), random("noise-blob", 600<<10)} {
+		if err == nil {
+			_, _, err = u.PutBlob(ctx, bytes.NewReader(blob))
+		}
+	}
+	if err == nil {
+		_, err = th.SetLabels(ctx, AtSeq(3), map[string]string{m.plant("set-label"): m.plant("set-value")})
+	}
+	if err == nil {
+		_, err = th.Fork(ctx, AtSeq(4), m.plant("forked"))
+	}
+	moved := ref
+	moved.Thread = m.plant("copied")
+	if err == nil {
+		err = th.Copy(ctx, moved)
+	}
+	if err == nil {
+		_, err = s.Thread(moved).Prune(ctx, PruneOptions{KeepLast: 3, Erase: true})
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }
