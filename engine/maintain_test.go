@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
 )
@@ -73,6 +74,7 @@ func (m *modelLine) remove(goes func(i int, p *modelPoint) bool) (removed int) {
 	for i, p := range m.line {
 		if goes(i, p) {
 			m.gone = append(m.gone, p.id)
+			delete(m.writes, p.id)
 			removed++
 		} else {
 			kept = append(kept, p)
@@ -124,7 +126,7 @@ func (w *world) copy() {
 	for at, m := range maps.Clone(w.lines) {
 		if at.Thread == ref.Thread {
 			at.Thread = dst.Thread
-			w.lines[at] = &modelLine{line: slices.Clone(m.line), branches: maps.Clone(m.branches), gone: slices.Clone(m.gone)}
+			w.lines[at] = &modelLine{line: slices.Clone(m.line), branches: maps.Clone(m.branches), writes: maps.Clone(m.writes), gone: slices.Clone(m.gone)}
 		}
 	}
 }
@@ -203,6 +205,9 @@ func (w *world) check() {
 			if cp.Seq != p.seq || cp.Hash != p.hash || cp.Parent != p.parent || cp.RunID != p.run || !cp.Time.Equal(p.time) || len(cp.Channels) != len(p.state) {
 				w.t.Fatalf("%v: got %+v, want %+v", ref, cp, p)
 			}
+			if !slices.Equal(cp.Blobs, p.blobs) {
+				w.t.Fatalf("%v: blobs of %s are %v, want %v", ref, p.id, cp.Blobs, p.blobs)
+			}
 			for _, ch := range cp.Channels {
 				if !bytes.Equal(ch.Data, p.state[ch.Name]) {
 					w.t.Fatalf("%v: channel %s of %s differs", ref, ch.Name, p.id)
@@ -214,6 +219,7 @@ func (w *world) check() {
 				w.t.Fatalf("%v: %s is gone: got %+v, %v", ref, id, cp, err)
 			}
 		}
+		w.checkWrites(th, m)
 		cp, err := th.Load(ctx, Latest, LoadOptions{HeadersOnly: true})
 		if n := len(m.line); n == 0 && !errors.Is(err, ErrNotFound) || n > 0 && (err != nil || cp.ID != m.line[n-1].id) {
 			w.t.Fatalf("%v: latest of %d is %+v, %v", ref, n, cp, err)
@@ -238,6 +244,21 @@ func (w *world) check() {
 	}
 }
 
+func (w *world) checkWrites(th *Thread, m *modelLine) {
+	w.t.Helper()
+	for id, data := range m.writes {
+		got, err := th.Writes(context.Background(), id)
+		if err != nil || len(got) == 0 || string(got[0].Data) != data {
+			w.t.Fatalf("%v: writes of %s are %+v, %v; want %s", th.ref, id, got, err, data)
+		}
+	}
+	for _, id := range m.gone[max(0, len(m.gone)-50):] {
+		if got, err := th.Writes(context.Background(), id); err != nil || len(got) > 0 {
+			w.t.Fatalf("%v: writes of %s, which is gone: %+v, %v", th.ref, id, got, err)
+		}
+	}
+}
+
 // checkNoOrphans looks at every key of the backend: nothing is there that nothing leads to.
 func (w *world) checkNoOrphans() {
 	w.t.Helper()
@@ -259,24 +280,36 @@ func (w *world) checkNoOrphans() {
 		switch kind := key[prefixLen-1]; {
 		case kind == kindPart:
 			stored[codec.PartID([]byte(key[prefixLen:]))] = true
+		case kind == kindBlob:
+			m, err := u.openManifest(backend.Entry{Key: []byte(key), Value: []byte(value)})
+			w.fatal(err)
+			for _, id := range m.Parts {
+				named[id] = true
+			}
 		case kind >= kindRecord:
 			tok := crypto.Token([]byte(key[16:32]))
 			if keyEpoch([]byte(key)) != epochs[tok] {
 				w.t.Errorf("%s is of epoch %d, the thread is at %d", place([]byte(key)), keyEpoch([]byte(key)), epochs[tok])
 			}
-			if kind != kindRecord {
-				continue
-			}
 			th, err := u.threadAt(tok, epochs[tok])
 			w.fatal(err)
-			r, err := th.detached("").openRecord([]byte(key), []byte(value))
-			w.fatal(err)
-			if r.rec == nil {
-				continue
-			}
-			for _, e := range r.rec.Entries {
-				for _, id := range e.Parts {
+			note := func(ids []codec.PartID) {
+				for _, id := range ids {
 					named[id] = true
+				}
+			}
+			switch kind {
+			case kindRecord:
+				r, err := th.detached("").openRecord([]byte(key), []byte(value))
+				w.fatal(err)
+				for i := 0; r.rec != nil && i < len(r.rec.Entries); i++ {
+					note(r.rec.Entries[i].Parts)
+				}
+			case kindWrites:
+				ws, _, err := th.openWrites(backend.Entry{Key: []byte(key), Value: []byte(value)})
+				w.fatal(err)
+				for i := range ws.Writes {
+					note(ws.Writes[i].Parts)
 				}
 			}
 		}
@@ -290,7 +323,7 @@ func (w *world) checkNoOrphans() {
 // the number of operations of a long campaign.
 func TestMaintenance(t *testing.T) {
 	steps, seeds := 2500, 4
-	if testing.Short() {
+	if testing.Short() || raceEnabled {
 		steps, seeds = 1000, 1
 	}
 	if long, err := strconv.Atoi(os.Getenv("CKPTD_LONG")); err == nil {

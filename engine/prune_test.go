@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ckptd/ckptd/backend"
-	"github.com/ckptd/ckptd/codec"
 )
 
 // saveMany saves n checkpoints in a line, each appending to one channel, which starts over now and then, and some
@@ -44,13 +44,6 @@ func mustPrune(t testing.TB, f *fixture, ref Ref, o PruneOptions) *PruneReport {
 		t.Fatal(err)
 	}
 	return rep
-}
-
-func prunedSeqs(rep *PruneReport) (seqs []uint64) {
-	for _, r := range rep.Removed {
-		seqs = append(seqs, r.Seq)
-	}
-	return seqs
 }
 
 func historySeqs(t testing.TB, f *fixture, ref Ref) (seqs []uint64) {
@@ -217,40 +210,140 @@ func TestPruneGhostsAndStubs(t *testing.T) {
 	}
 }
 
+// unlike makes a draft that is not worth a delta against any other: nothing stands on it but what keeps from it.
+func unlike(r *rand.Rand, d Draft) Draft {
+	d.Meta = fmt.Appendf(nil, "%q", hex.EncodeToString(words(r, 300))+fmt.Sprintf("%x", rand.New(rand.NewPCG(r.Uint64(), 1)).Perm(1500)))
+	d.Channels = append(d.Channels, Change{Name: "a", Data: words(r, 3000)})
+	return d
+}
+
 // A stub tells of the parent, and a save again of a child whose parent was pruned is still known as the same one.
 func TestSaveAgainAfterPrune(t *testing.T) {
 	ctx := context.Background()
+	r := rand.New(rand.NewPCG(5, 6))
 	f := newFixture(t, Options{})
 	ref := testRef("t")
 	th := f.Thread(ref)
-	parent := mustSave(t, f, ref, Draft{ID: "p", Channels: []Change{{Name: "a", Data: []byte("one")}, {Name: "b", Data: []byte("other")}}})
-	d := Draft{ID: "c", Parent: "p", Keep: true, Channels: []Change{{Name: "a", Data: []byte("two, which is quite another text")}, {Name: "b", Data: []byte("x")}}}
+	mustSave(t, f, ref, unlike(r, Draft{ID: "p"}))
+	d := unlike(r, Draft{ID: "c", Parent: "p", Keep: true})
 	child := mustSave(t, f, ref, d)
-	mustPrune(t, f, ref, PruneOptions{KeepLast: 1})
+	if rep := mustPrune(t, f, ref, PruneOptions{KeepLast: 1}); rep.Ghosts != 0 {
+		t.Fatal("the parent is a ghost: the test wants a stub")
+	}
 	for range 2 {
 		again, err := th.Save(ctx, d)
 		if err != nil || again.Seq != child.Seq || again.Hash != child.Hash {
 			t.Errorf("saved again: %+v, %v", again, err)
 		}
 		got, err := th.Load(ctx, Latest)
-		if err != nil || got.Parent != parent.ID || got.Hash != child.Hash {
+		if err != nil || got.Parent != "p" || got.Hash != child.Hash {
 			t.Errorf("got %+v, %v", got, err)
 		}
 		f.reopen()
 		th = f.Thread(ref)
 	}
-	d.Channels = d.Channels[:1]
-	d.Channels[0].Data = []byte("three")
+	d.Channels, d.Parent = []Change{{Name: "a", Data: []byte("three")}}, ""
 	if got, err := th.Save(ctx, d); !errors.Is(err, ErrUnknownParent) {
 		t.Errorf("a change on a state that is gone: %+v, %v", got, err)
 	}
-	d.Keep, d.Parent = false, ""
+	d.Keep = false
 	replaced := mustSave(t, f, ref, d)
 	if replaced.Parent != "p" || replaced.Seq != 3 {
 		t.Errorf("replaced: %+v", replaced)
 	}
 	if _, err := th.Save(ctx, Draft{Parent: "p"}); !errors.Is(err, ErrUnknownParent) {
 		t.Errorf("a save on a parent that was pruned: %v", err)
+	}
+}
+
+// A checkpoint whose parent leaves no record is found by all its terms, whatever it shared with the parent.
+func TestPruneMovesIndexEntries(t *testing.T) {
+	ctx := context.Background()
+	r := rand.New(rand.NewPCG(7, 8))
+	f := newFixture(t, Options{})
+	ref := testRef("t")
+	for range 4 {
+		mustSave(t, f, ref, unlike(r, Draft{RunID: "run", Status: StatusFailed, Labels: map[string]string{"k": "v"}}))
+	}
+	if n := keysOf(t, f, kindIndex); n != 3 {
+		t.Fatalf("%d index entries at first", n)
+	}
+	if rep := mustPrune(t, f, ref, PruneOptions{KeepLast: 1}); rep.Ghosts != 0 {
+		t.Fatal("there are ghosts: the test wants stubs")
+	}
+	for _, q := range []Filter{{Status: StatusFailed}, {RunID: "run"}, {Labels: map[string]string{"k": "v"}}} {
+		n := 0
+		for _, err := range f.User("acme", "alice").Query(ctx, Query{Filter: q}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n++
+		}
+		if n != 1 {
+			t.Errorf("%+v finds %d", q, n)
+		}
+	}
+	if n := keysOf(t, f, kindIndex); n != 3 {
+		t.Errorf("%d index entries in the end", n)
+	}
+}
+
+// A ghost keeps its attributes, also where nothing else stands on them, because they are compared with others; and it
+// need not restore any more, which those that are saved on it must live with.
+func TestGhostsInPart(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 10))
+	f := newFixture(t, Options{})
+	ref := testRef("t")
+	first := unlike(r, Draft{ID: "1", Labels: map[string]string{"l": "v"}})
+	first.Channels = append(first.Channels, Change{Name: "b", Data: words(r, 3000)})
+	mustSave(t, f, ref, first)
+	mustSave(t, f, ref, Draft{ID: "2", Keep: true, Channels: []Change{{Name: "a", Data: words(r, 3000)}}}) // its attributes and b stay in 1
+	third := unlike(r, Draft{ID: "3", Keep: true, Channels: []Change{{Name: "b", Data: words(r, 3000)}}})
+	third.Channels = third.Channels[:1]
+	mustSave(t, f, ref, third) // a stays in 2
+	if rep := mustPrune(t, f, ref, PruneOptions{KeepLast: 1}); rep.Ghosts != 2 {
+		t.Fatalf("%d ghosts, want 1 for the attributes of 2, and 2 for its a", rep.Ghosts)
+	}
+	mustPrune(t, f, ref, PruneOptions{KeepLast: 1})
+
+	// Now one with attributes of its own, so that nothing of 4 is needed and 5 is a ghost with no b.
+	mustSave(t, f, ref, Draft{ID: "4", Root: true, Channels: []Change{{Name: "b", Data: words(r, 3000)}}})
+	fifth := unlike(r, Draft{ID: "5", Keep: true, Labels: map[string]string{"l": "v"}})
+	mustSave(t, f, ref, fifth)
+	sixth := unlike(r, Draft{ID: "6", Keep: true, Labels: map[string]string{"l": "v"}, Channels: []Change{{Name: "b", Data: words(r, 3000)}}})
+	sixth.Channels = sixth.Channels[:1]
+	mustSave(t, f, ref, sixth)
+	if rep := mustPrune(t, f, ref, PruneOptions{KeepLast: 1}); rep.Ghosts != 1 {
+		t.Fatalf("%d ghosts, want 5", rep.Ghosts)
+	}
+	again := mustSave(t, f, ref, sixth)
+	if again.Seq != 6 {
+		t.Errorf("saved again: %+v", again)
+	}
+	replaced := mustSave(t, f, ref, Draft{ID: "6", Labels: map[string]string{"l": "v"}, Channels: []Change{{Name: "b", Data: []byte("else")}}})
+	if replaced.Parent != "5" || replaced.ParentSeq != 5 {
+		t.Errorf("replaced: %+v", replaced)
+	}
+	mustSave(t, f, ref, Draft{Root: true})
+	mustPrune(t, f, ref, PruneOptions{KeepLast: 1})
+	if rep := mustGC(t, f, GCOptions{}); rep.IndexEntries != 0 || keysOf(t, f, kindIndex) != 0 {
+		t.Errorf("index entries are left: %+v, %d", rep, keysOf(t, f, kindIndex))
+	}
+}
+
+// What memory holds of a checkpoint goes with it.
+func TestPruneForgets(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	ref := testRef("t")
+	mustSave(t, f, ref, Draft{Root: true})
+	mustSave(t, f, ref, Draft{Root: true})
+	if _, err := f.Thread(ref).Load(ctx, AtSeq(1)); err != nil {
+		t.Fatal(err)
+	}
+	mustPrune(t, f, ref, PruneOptions{KeepLast: 1})
+	if cp, err := f.Thread(ref).Load(ctx, AtSeq(1)); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %+v, %v", cp, err)
 	}
 }
 
@@ -285,34 +378,10 @@ func TestPruneDropsPendingWritesAndEntries(t *testing.T) {
 	}
 }
 
-// putWrites stores a pending write as docs/format.md §13 says.
 func putWrites(t testing.TB, f *fixture, ref Ref, id, task string, data []byte) {
 	t.Helper()
-	ctx := context.Background()
-	l, err := f.acquire(ctx, ref, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.release()
-	tok := l.th.u.keys.BlindToken("task", task)
-	key := append(l.writesPrefix(id), tok[:]...)
-	w := codec.Write{Channel: "out", Type: "bytes", Size: uint64(len(data)), Payload: f.z.AppendBlock(nil, data)}
-	if len(data) > 1000 {
-		ids, muts, err := l.th.u.newParts(ctx, w.Payload)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := f.commitAll(ctx, muts); err != nil {
-			t.Fatal(err)
-		}
-		w.PartBytes, w.Parts, w.Payload = uint64(len(w.Payload)), ids, nil
-	}
-	plain := codec.AppendWrites(nil, &codec.Writes{Checkpoint: id, Task: task, Writes: []codec.Write{w}})
-	value, err := l.th.sealer.Seal(nil, kindWrites, key, plain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.commit(ctx, []backend.Mut{{Key: key, Value: value, Version: versionOne}}, nil); err != nil {
+	w := []Write{{Channel: "out", Type: "bytes", Data: data}}
+	if err := f.Thread(ref).PutWrites(context.Background(), id, task, "", Upsert, w, 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -329,19 +398,23 @@ func TestDeleteRun(t *testing.T) {
 	mustSave(t, f, a, Draft{RunID: "two", Root: true, Branch: "alone"})
 	mustSave(t, f, b, Draft{RunID: "two"})
 	mustSave(t, f, c, Draft{RunID: "three"})
+	newest := mustSave(t, f, a, Draft{Root: true, RunID: "four"})
 	n, err := u.DeleteRun(ctx, "two")
 	if err != nil || n != 4 {
 		t.Fatalf("removed %d, %v", n, err)
 	}
+	next := mustSave(t, f, a, Draft{Branch: "side", Keep: true}) // where memory has it that the branch ends
+	if next.Seq != newest.Seq+1 || next.Parent != root.ID || next.ID == two.ID {
+		t.Errorf("next is %+v", next)
+	}
 	f.reopen()
 	u = f.User("acme", "alice")
-	got, err := f.Thread(a).Load(ctx, Latest)
-	if err != nil || got.ID != root.ID {
-		t.Errorf("latest is %+v, %v", got, err)
-	}
 	branches, err := f.Thread(a).Branches(ctx)
-	if want := []Branch{{"main", root.ID, 1}, {"side", root.ID, 1}}; err != nil || !cmp.Equal(branches, want) {
+	if want := []Branch{{"main", root.ID, 1}, {"side", next.ID, 6}}; err != nil || !cmp.Equal(branches, want) {
 		t.Errorf("branches are %+v, %v", branches, err)
+	}
+	if got := historySeqs(t, f, a); !slices.Equal(got, []uint64{6, 5, 1}) {
+		t.Errorf("left are %v", got)
 	}
 	if _, err := f.Thread(b).Load(ctx, Latest); !errors.Is(err, ErrNotFound) {
 		t.Errorf("the thread that was all of the run: %v", err)
@@ -349,9 +422,11 @@ func TestDeleteRun(t *testing.T) {
 	if _, ids := listThreads(t, u, ThreadOptions{}); !slices.Equal(ids, []string{"a", "c"}) {
 		t.Errorf("threads are %v", ids)
 	}
-	next := mustSave(t, f, a, Draft{Keep: true})
-	if next.Seq != 5 || next.ParentSeq != 1 || next.ID == two.ID {
-		t.Errorf("next is %+v", next)
+	if n, err := u.DeleteRun(ctx, "one"); n != 2 || err != nil { // next kept the run id
+		t.Errorf("removed %d, %v", n, err)
+	}
+	if cp := mustSave(t, f, a, Draft{}); cp.Seq != 7 || cp.Parent != newest.ID {
+		t.Errorf("after the newest went: %+v", cp)
 	}
 	for _, run := range []string{"two", "none"} {
 		if n, err := u.DeleteRun(ctx, run); n != 0 || err != nil {

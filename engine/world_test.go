@@ -28,6 +28,7 @@ type world struct {
 type modelLine struct {
 	line     []*modelPoint
 	branches map[string]string // ids of heads
+	writes   map[string]string // pending, by id
 	gone     []string          // ids that were removed
 }
 
@@ -39,6 +40,7 @@ type modelPoint struct {
 	time            time.Time
 	labels          map[string]string
 	state           map[string][]byte
+	blobs           []BlobID
 	hash            [32]byte
 }
 
@@ -92,6 +94,8 @@ func (w *world) step() {
 		w.branch()
 	case n < 880:
 		w.label()
+	case n < 895:
+		w.write()
 	case n < 930:
 		w.prune()
 	case n < 945:
@@ -114,7 +118,7 @@ func (w *world) save() {
 	}
 	m := w.lines[ref]
 	if m == nil {
-		m = &modelLine{branches: map[string]string{}}
+		m = &modelLine{branches: map[string]string{}, writes: map[string]string{}}
 		w.lines[ref] = m
 	}
 	d := Draft{Step: int64(w.next)}
@@ -185,9 +189,32 @@ func (w *world) fill(ref Ref, d *Draft, on *modelPoint) {
 	if w.r.IntN(10) == 0 {
 		d.Meta = fmt.Appendf(nil, `{"n":%d}`, w.next)
 	}
+	switch w.r.IntN(30) {
+	case 0:
+		d.Blobs = []BlobID{w.blob()}
+	case 1, 2:
+		d.Blobs = []BlobID{}
+	}
 	w.next++
 	if on != nil && w.r.IntN(3) == 0 {
 		w.splice(ref, d, on)
+	}
+}
+
+// blob stores one of a few blobs, which share parts.
+func (w *world) blob() BlobID {
+	id, _, err := w.f.User("acme", "alice").PutBlob(context.Background(), bytes.NewReader(blobData(w.r.IntN(4))))
+	w.fatal(err)
+	return id
+}
+
+func blobData(n int) []byte { return append(noiseBytes(270_000), byte(n)) }
+
+func (w *world) write() {
+	if ref, m := w.pick(); m != nil {
+		id, data := m.line[w.r.IntN(len(m.line))].id, w.name("write")
+		putWrites(w.t, w.f, ref, id, "task", []byte(data))
+		m.writes[id] = data
 	}
 }
 
@@ -210,6 +237,9 @@ func (w *world) splice(ref Ref, d *Draft, on *modelPoint) {
 // commit saves d, and enters it into the model.
 func (w *world) commit(ref Ref, m *modelLine, d *Draft, on *modelPoint) {
 	p := &modelPoint{labels: d.Labels, run: d.RunID, state: map[string][]byte{}}
+	if p.blobs = d.Blobs; d.Keep && d.Blobs == nil {
+		p.blobs = on.blobs
+	}
 	if d.Keep {
 		maps.Copy(p.state, on.state)
 		if p.run == "" {

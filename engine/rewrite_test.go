@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCopy(t *testing.T) {
+	ctx := context.Background()
+	clock := &testClock{ms: 1_700_000_000_000}
+	f := newFixture(t, Options{Now: clock.now})
+	ref, dst := testRef("t"), testRef("u")
+	sub, dstSub := ref, dst
+	sub.Namespace, dstSub.Namespace = "sub", "sub"
+	var want []*Checkpoint
+	for i := range 10 {
+		d := Draft{Step: int64(i), Keep: true, Channels: []Change{{Name: "a", Data: fmt.Appendf(nil, "value %d", i)}}, TTL: time.Hour}
+		if i%3 == 0 {
+			d.ID, d.Labels, d.Branch = fmt.Sprint("id", i), map[string]string{"third": "yes"}, "b"
+		}
+		want = append(want, mustSave(t, f, ref, d))
+	}
+	mustSave(t, f, sub, Draft{ID: "s", Channels: []Change{{Name: "a", Data: []byte("sub")}}})
+	putWrites(t, f, sub, "s", "task", []byte("written"))
+	for name, c := range map[string]struct {
+		dst  Ref
+		want error
+	}{
+		"other user":   {Ref{Tenant: "acme", User: "bob", Thread: "u"}, ErrInvalid},
+		"other tenant": {Ref{Tenant: "evil", User: "alice", Thread: "u"}, ErrInvalid},
+		"namespace":    {dstSub, ErrInvalid},
+		"itself":       {ref, ErrConflict},
+		"no name":      {Ref{Tenant: "acme", User: "alice"}, ErrInvalid},
+	} {
+		if err := f.Thread(ref).Copy(ctx, c.dst); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := f.Thread(testRef("none")).Copy(ctx, dst); !errors.Is(err, ErrNotFound) {
+		t.Errorf("copy of nothing: %v", err)
+	}
+	if _, err := f.Thread(dst).Load(ctx, Latest); !errors.Is(err, ErrNotFound) {
+		t.Errorf("before the copy: %v", err)
+	}
+	mustSave(t, f, dst, Draft{})
+	if err := f.Thread(ref).Copy(ctx, dst); !errors.Is(err, ErrConflict) {
+		t.Errorf("to a thread that exists: %v", err)
+	}
+	if _, err := f.Thread(dst).Delete(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Thread(ref).Copy(ctx, dst); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		for _, cp := range want {
+			got, err := f.Thread(dst).Load(ctx, At(cp.ID))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Hash != cp.Hash || got.Seq != cp.Seq || got.Parent != cp.Parent || got.Branch != cp.Branch || !got.Time.Equal(cp.Time) ||
+				got.Generation != 2 || string(got.Channels[0].Data) != fmt.Sprint("value ", cp.Step) || !cmp.Equal(got.Labels, cp.Labels) {
+				t.Errorf("got %+v, want %+v", got, cp)
+			}
+		}
+		if got, err := f.Thread(dstSub).Load(ctx, At("s")); err != nil || string(got.Channels[0].Data) != "sub" {
+			t.Errorf("namespace: %+v, %v", got, err)
+		}
+		branches, err := f.Thread(dst).Branches(ctx)
+		if err != nil || !cmp.Equal(branches, []Branch{{"b", want[9].ID, 10}}) {
+			t.Errorf("branches are %+v, %v", branches, err)
+		}
+		n := 0
+		for cp, err := range f.User("acme", "alice").Query(ctx, Query{Filter: Filter{Labels: map[string]string{"third": "yes"}}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cp.Ref.Thread == dst.Thread {
+				n++
+			}
+		}
+		if n != 10 { // Keep keeps labels
+			t.Errorf("the query finds %d in the copy", n)
+		}
+		f.reopen()
+	}
+	if n := countPlain(t, f, "written"); n != 2 {
+		t.Errorf("pending writes are in %d places", n)
+	}
+	next := mustSave(t, f, dst, Draft{Keep: true})
+	if next.Seq != 11 || next.Parent != want[9].ID {
+		t.Errorf("next is %+v", next)
+	}
+	if got := historySeqs(t, f, ref); len(got) != 10 {
+		t.Errorf("the source has %v", got)
+	}
+	clock.ms += 2 * 3_600_000
+	if _, err := f.Thread(dst).Load(ctx, Latest); !errors.Is(err, ErrNotFound) {
+		t.Errorf("the copy does not expire: %v", err)
+	}
+}
