@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ckptd/ckptd/backend"
 )
 
 func TestCopy(t *testing.T) {
@@ -102,5 +104,51 @@ func TestCopy(t *testing.T) {
 	clock.ms += 2 * 3_600_000
 	if _, err := f.Thread(dst).Load(ctx, Latest); !errors.Is(err, ErrNotFound) {
 		t.Errorf("the copy does not expire: %v", err)
+	}
+}
+
+// compactor is a backend that can compact.
+type compactor struct {
+	backend.Backend
+	err     error
+	compact func()
+}
+
+func (c *compactor) Compact(context.Context) error {
+	c.compact()
+	return c.err
+}
+
+// An erasing prune, and a GC that is asked to, compact the backend last of all, and do not report success without.
+func TestEraseCompacts(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	ref := testRef("t")
+	for range 3 {
+		mustSave(t, f, ref, Draft{Channels: []Change{{Name: "a", Data: noiseBytes(100_000)}}})
+	}
+	records, parts := 0, 0
+	c := &compactor{Backend: keepOpen{f.be}, compact: func() { records, parts = keysOf(t, f, kindRecord), keysOf(t, f, kindPart) }}
+	s, err := Open(ctx, c, f.opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	rep, err := s.Thread(ref).Prune(ctx, PruneOptions{KeepLast: 1, Erase: true})
+	if err != nil || !rep.Compacted || records != 2 || parts != 1 { // one record, one stub
+		t.Errorf("report is %+v, %v; compacted with %d records and %d parts", rep, err, records, parts)
+	}
+	if rep, err := s.GC(ctx, "acme", GCOptions{Compact: true}); err != nil || !rep.Compacted {
+		t.Errorf("gc: %+v, %v", rep, err)
+	}
+	if rep, err := s.GC(ctx, "acme", GCOptions{Compact: true, DryRun: true}); err != nil || rep.Compacted {
+		t.Errorf("dry run: %+v, %v", rep, err)
+	}
+	c.err = errors.New("no compaction today")
+	if rep, err := s.Thread(ref).Prune(ctx, PruneOptions{KeepLast: 1, Erase: true}); !errors.Is(err, c.err) || rep.Compacted {
+		t.Errorf("failed: %+v, %v", rep, err)
+	}
+	if rep, err := s.GC(ctx, "acme", GCOptions{Compact: true}); !errors.Is(err, c.err) || rep.Compacted {
+		t.Errorf("failed gc: %+v, %v", rep, err)
 	}
 }
