@@ -60,6 +60,10 @@ func claimDir(dir string, create bool) (*claim, error) {
 		return nil, err
 	}
 	removeTemps(dir)
+	if err := removeUnborn(dir); err != nil {
+		f.Close()
+		return nil, dirError(err)
+	}
 	return &claim{f}, nil
 }
 
@@ -163,6 +167,31 @@ func removeTemps(dir string) {
 	for _, name := range temps {
 		_ = os.Remove(name) // harmless where it stays
 	}
+}
+
+// removeUnborn removes logs without a byte, which a process leaves that was killed between creating one and giving it its
+// size. Nothing was ever written to them, but Badger takes them for damage the first time it sees them.
+func removeUnborn(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); ext != ".mem" && ext != ".vlog" {
+			continue
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if info.Size() > 0 {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return syncDir(dir)
 }
 
 // checkFiles refuses a store whose MANIFEST is gone. Badger would start an empty one and delete the tables.

@@ -368,3 +368,31 @@ func expectCorrupt(t *testing.T, dir, table, text, what string) {
 		t.Errorf("%s: %v, want one line of ErrCorrupt", what, err)
 	}
 }
+
+// A process that is killed right after it created a log leaves one without a byte.
+func TestOpenAfterUnbornLogs(t *testing.T) {
+	dir := t.TempDir()
+	s, err := badger.Open(dir, badger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := []byte("key")
+	if err := s.Commit(t.Context(), backend.Batch{Muts: []backend.Mut{{Key: key, Value: []byte("value"), Version: "1"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"00009.mem", "000009.vlog"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s, err = badger.Open(dir, badger.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if got, err := s.Get(t.Context(), key); err != nil || string(got[0].Value) != "value" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}

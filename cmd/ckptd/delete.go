@@ -21,7 +21,7 @@ func (a *app) deleteCmd() *cobra.Command {
 		Long: `Delete deletes threads with all their checkpoints, branches and namespaces. On a terminal it asks first; elsewhere it
 wants --yes.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if (len(args) == 0) == (run == "") {
+			if given := cmd.Flags().Changed("run"); given == (len(args) > 0) || given && run == "" {
 				return usagef("say what to delete: threads by name, or a run with --run")
 			}
 			return a.with(cmd.Context(), false, func(s *engine.Store) error {

@@ -28,13 +28,13 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 		return nil, fmt.Errorf("%w in %s", errNoStore, a.data)
 	}
 	// The backend comes first: it knows whose the directory is, and locks it against others that would make keys.
-	be, err := badger.Open(a.data, badger.Options{MustExist: !fresh})
+	be, err := badger.Open(a.data, badger.Options{MustExist: !create})
 	if err != nil {
 		return nil, err
 	}
 	o := engine.Options{Create: create, CacheBytes: a.cacheBytes}
-	said := ""
-	if o.Root, said, err = a.rootKey(ctx, be, create); err == nil {
+	said, made := "", false
+	if o.Root, said, made, err = a.rootKey(ctx, be, create); err == nil {
 		o.Keystore, err = a.keystore(ctx, be, create)
 	}
 	if err != nil {
@@ -44,27 +44,27 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if fresh {
+	if fresh || made { // a first use that was cut short may have left the directory
 		a.note("created the store %s %s", a.data, said)
 	}
 	return s, nil
 }
 
 // rootKey reads the root key, from the environment if it is there. A store without data may have a new one made.
-// said tells about the key, should the store be new.
-func (a *app) rootKey(ctx context.Context, be backend.Backend, create bool) (root crypto.RootKey, said string, err error) {
+// said tells about the key, should the store be new, and made whether the key is.
+func (a *app) rootKey(ctx context.Context, be backend.Backend, create bool) (root crypto.RootKey, said string, made bool, err error) {
 	if os.Getenv(keyVariable) != "" {
 		root, err = crypto.KeyFromEnv(keyVariable)
-		return root, "under the key in " + keyVariable, err
+		return root, "under the key in " + keyVariable, false, err
 	}
 	root, err = crypto.ReadKeyFile(a.keyFile)
 	if !errors.Is(err, crypto.ErrKeyFileMissing) || !create || !hasNothing(ctx, be) {
-		return root, "under the key " + a.keyFile, err
+		return root, "under the key " + a.keyFile, false, err
 	}
 	if root, err = crypto.GenerateRootKey(); err == nil {
 		err = crypto.WriteKeyFile(a.keyFile, root)
 	}
-	return root, "and its key " + a.keyFile + ": keep a copy of the key in a safe place, without it nothing can be read", err
+	return root, "and its key " + a.keyFile + ": keep a copy of the key in a safe place, without it nothing can be read", true, err
 }
 
 func (a *app) keystore(ctx context.Context, be backend.Backend, create bool) (crypto.Keystore, error) {
