@@ -292,6 +292,10 @@ func (s *Store) checkNew(ctx context.Context, name userName) error {
 		return fmt.Errorf("looking for data of a new user: %w", err)
 	}
 	if len(have) > 0 {
+		// Unless somebody else made the keys meanwhile, and then wrote the data.
+		if _, err := s.keys.User(ctx, name.tenant, name.name, false); !errors.Is(err, crypto.ErrNotFound) {
+			return err
+		}
 		return fmt.Errorf("user %q has data, but the keystore has no keys of theirs; was it restored from an old copy? %w", name.name, ErrKeyMissing)
 	}
 	return nil
