@@ -17,7 +17,7 @@ func TestBlockRoundTrip(t *testing.T) {
 	for i := range random {
 		random[i] = byte(rng.Uint32())
 	}
-	sizes := []int{0, 1, 16, 17, 63, 64, 127, 128, 255, 256, 257, 1023, 1024, 1025, 32<<10, 32<<10 + 1,
+	sizes := []int{0, 1, 16, 17, 63, 64, 127, 128, 255, 256, 257, 1023, 1024, 1025, 32 << 10, 32<<10 + 1,
 		255 + 1<<16, 256 + 1<<16, 257 + 1<<16, 1 << 17, 1<<17 + 1}
 	for _, n := range sizes {
 		prose := []byte(words(rng, n/4+1))
