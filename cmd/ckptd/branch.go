@@ -32,6 +32,9 @@ func (a *app) branchCmd() *cobra.Command {
 		Short: "Let a branch end at a checkpoint; make it if it does not exist",
 		Args:  cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkBranch(args[1]); err != nil {
+				return err
+			}
 			return a.with(cmd.Context(), false, func(s *engine.Store) error {
 				t := s.Thread(a.thread(args[0]))
 				cp, err := find(cmd.Context(), t, args[2])

@@ -18,6 +18,9 @@ func (a *app) forkCmd() *cobra.Command {
 			} else if len(args) == 3 || branch == "" {
 				return usagef("name the branch once, as the last argument or with --branch")
 			}
+			if err := checkBranch(branch); err != nil {
+				return err
+			}
 			return a.with(cmd.Context(), false, func(s *engine.Store) error {
 				t := s.Thread(a.thread(args[0]))
 				from, err := find(cmd.Context(), t, args[1])

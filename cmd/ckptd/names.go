@@ -47,6 +47,14 @@ func findIn(ctx context.Context, t *engine.Thread, name string) (*engine.Checkpo
 	return cp, nil
 }
 
+// checkBranch refuses names for new branches that the command line reads as something else.
+func checkBranch(name string) error {
+	if name == "" || name == "head" || strings.HasPrefix(name, "@") || strings.Contains(name, "~") {
+		return usagef("%q cannot be a branch: head, @ before a seq and ~ before a count of steps name checkpoints", name)
+	}
+	return nil
+}
+
 // splitName splits "head~3" into "head" and 3.
 func splitName(name string) (base string, back int, err error) {
 	base, count, ok := strings.Cut(name, "~")
