@@ -34,7 +34,6 @@ var (
 	ErrUnknownParent = errors.New("unknown parent")
 	ErrGeneration    = errors.New("thread was deleted since")
 	ErrNeedFull      = errors.New("base of the splice is not the parent's version")
-	ErrRejected      = errors.New("rejected by a hook")
 	ErrExhausted     = errors.New("lineage is full")
 )
 

@@ -39,25 +39,7 @@ func (t *Thread) setLabels(ctx context.Context, which Which, labels map[string]s
 		return nil, err
 	}
 	defer l.release()
-	w := t.s.newSaving()
-	defer t.s.putSaving(w)
-	w.l = l
-	l.th.u.sweep.RLock()
-	defer l.th.u.sweep.RUnlock()
-	l.mu.Lock()
-	p, cp, err := w.prepareLabels(ctx, which, labels)
-	if p == nil || err != nil {
-		l.mu.Unlock()
-		return cp, err
-	}
-	lead := l.enqueue(p)
-	l.s.cache.used(p.tip)
-	l.mu.Unlock()
-	if err := l.await(p, lead); err != nil {
-		l.th.doubt(err)
-		return nil, err
-	}
-	return cp, nil
+	return l.save(func(w *saving) (*pending, *Checkpoint, error) { return w.prepareLabels(ctx, which, labels) })
 }
 
 // prepareLabels prepares the save of a checkpoint as it is but for its labels. The caller holds l.mu.

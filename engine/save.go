@@ -89,13 +89,19 @@ func (t *Thread) save(ctx context.Context, d *Draft) (*Checkpoint, error) {
 		return nil, err
 	}
 	defer l.release()
-	w := t.s.newSaving()
-	defer t.s.putSaving(w)
+	return l.save(func(w *saving) (*pending, *Checkpoint, error) { return w.prepare(ctx, d) })
+}
+
+// save commits what prepare prepares under l.mu, and waits until it is durable. Nothing prepared and no error means that
+// the checkpoint is there already. The caller has acquired l.
+func (l *lineage) save(prepare func(*saving) (*pending, *Checkpoint, error)) (*Checkpoint, error) {
+	w := l.s.newSaving()
+	defer l.s.putSaving(w)
 	w.l = l
 	l.th.u.sweep.RLock()
 	defer l.th.u.sweep.RUnlock()
 	l.mu.Lock()
-	p, cp, err := w.prepare(ctx, d)
+	p, cp, err := prepare(w)
 	if p == nil || err != nil {
 		l.mu.Unlock()
 		return cp, err

@@ -124,7 +124,6 @@ var explanations = []struct {
 	{engine.ErrGeneration, exitConflict, "it is gone; run the command again to start afresh"},
 	{engine.ErrUnknownParent, exitNotFound, "ckptd log shows what there is"},
 	{engine.ErrNotFound, exitNotFound, "ckptd threads and ckptd log show what there is"},
-	{engine.ErrRejected, exitInput, ""},
 	{engine.ErrUnavailable, exitUnavailable, "look at the device and try again"},
 	{engine.ErrAmbiguous, exitUnavailable, "run the command again: what was saved is skipped"},
 	{fs.ErrPermission, exitUnavailable, "check who may read and write there"},
