@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/backendtest"
@@ -174,4 +175,56 @@ func checkLine(t testing.TB, s *Store, ref Ref) map[string]bool {
 		t.Errorf("the first checkpoint is seq %d with parent %q", child.Seq, child.Parent)
 	}
 	return ids
+}
+
+// TestStaleThreadIsNotTakenForANewOne plays the two ways in which a save that waited for the lineage knows less than the
+// backend has: the save that made the thread was applied though its outcome is unknown, and the thread expired
+// meanwhile. Neither may start the lineage at seq 1 again, over the record that is there.
+func TestStaleThreadIsNotTakenForANewOne(t *testing.T) {
+	ctx := context.Background()
+	x := Draft{Channels: []Change{{Name: "x", Data: []byte("state")}}}
+	check := func(t *testing.T, l *lineage, want uint64) {
+		t.Helper()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if err := l.open(ctx); err != nil || l.head != want {
+			t.Errorf("the lineage opens with head %d, %v; want %d", l.head, err, want)
+		}
+	}
+	t.Run("unknown outcome", func(t *testing.T) {
+		f := newFixture(t, Options{})
+		fault := backendtest.NewFault(keepOpen{f.be})
+		f.Store.be = fault.Backend()
+		l, err := f.Store.acquireLive(ctx, testRef("t"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.release()
+		fault.Arm(backendtest.Plan{Ops: backendtest.OpCommit, Err: errAmbiguous, Apply: true})
+		if _, err := f.Thread(testRef("t")).Save(ctx, x); !errors.Is(err, errAmbiguous) {
+			t.Fatalf("the first save: %v", err)
+		}
+		fault.Disarm()
+		check(t, l, 1)
+	})
+	t.Run("expired", func(t *testing.T) {
+		clock := &testClock{ms: 1_700_000_000_000}
+		f := newFixture(t, Options{Now: clock.now})
+		mortal := x
+		mortal.TTL = time.Minute
+		mustSave(t, f, testRef("t"), mortal)
+		l, err := f.Store.acquireLive(ctx, testRef("t"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.release()
+		l.mu.Lock()
+		l.forget() // as a failed save does
+		l.mu.Unlock()
+		clock.ms += 3_600_000
+		if _, err := f.Thread(testRef("t")).Load(ctx, Latest); !errors.Is(err, ErrNotFound) {
+			t.Fatalf("loading an expired thread: %v", err)
+		}
+		check(t, l, 1)
+	})
 }

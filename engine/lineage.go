@@ -173,10 +173,8 @@ func (s *Store) forgetIdle(l *lineage) {
 func (t *thread) load(ctx context.Context) error {
 	t.state.Lock()
 	defer t.state.Unlock()
-	if !t.loaded {
-		if err := t.read(ctx); err != nil {
-			return err
-		}
+	if err := t.reload(ctx); err != nil {
+		return err
 	}
 	if t.exists && t.rec.Expires != 0 && t.u.s.now().UnixMilli() >= t.rec.Expires {
 		t.exists = false
@@ -184,7 +182,11 @@ func (t *thread) load(ctx context.Context) error {
 	return nil
 }
 
-func (t *thread) read(ctx context.Context) error {
+// reload reads the thread record if what is known of it cannot be trusted. The caller holds state.
+func (t *thread) reload(ctx context.Context) error {
+	if t.loaded {
+		return nil
+	}
 	key := t.u.threadKey(t.tok)
 	got, err := t.u.s.be.Get(ctx, key)
 	if err != nil {
@@ -198,8 +200,12 @@ func (t *thread) read(ctx context.Context) error {
 		}
 		rec = *r
 	}
-	t.version, t.exists, t.loaded = got[0].Version, got[0].Version != "" && !rec.Deleted, true
-	return t.use(rec)
+	if err := t.use(rec); err != nil {
+		return err
+	}
+	t.version, t.loaded = got[0].Version, true
+	t.exists = t.present()
+	return nil
 }
 
 // record is the thread record, and whether the thread is there.
@@ -208,6 +214,19 @@ func (t *thread) record() (codec.Thread, bool) {
 	defer t.state.Unlock()
 	return t.rec, t.exists
 }
+
+// stored is the thread record, and whether the backend has the thread's records, which it has until the thread is
+// deleted, though it may have expired. What a save that failed left in doubt is read anew: to take a thread that is
+// there for a new one would be to write over its records.
+func (t *thread) stored(ctx context.Context) (codec.Thread, bool, error) {
+	t.state.Lock()
+	defer t.state.Unlock()
+	err := t.reload(ctx)
+	return t.rec, t.present(), err
+}
+
+// present reports whether the thread record is there and not of a deleted thread. The caller holds state.
+func (t *thread) present() bool { return t.version != "" && !t.rec.Deleted }
 
 // generation counts the deletions of the thread.
 func (t *thread) generation() uint64 {
@@ -220,7 +239,7 @@ func (t *thread) generation() uint64 {
 func (t *thread) expired() bool {
 	t.state.Lock()
 	defer t.state.Unlock()
-	return t.version != "" && !t.rec.Deleted && !t.exists
+	return t.present() && !t.exists
 }
 
 // doubt makes the next operation read the thread record again, after a commit that found it changed.
@@ -244,7 +263,7 @@ func (t *thread) touch(p *pending, ttl time.Duration, now int64, l *lineage) err
 		return nil // a save of this lineage that is not durable yet does it
 	}
 	rec := t.rec
-	if !t.exists {
+	if !t.present() {
 		rec.Deleted, rec.Created, rec.TTL, rec.Expires = false, now, 0, 0
 	}
 	if ttl != 0 {
@@ -333,9 +352,12 @@ func (l *lineage) open(ctx context.Context) error {
 		return nil
 	}
 	l.forget()
-	rec, there := l.th.record()
+	rec, stored, err := l.th.stored(ctx)
+	if err != nil {
+		return err
+	}
 	l.epoch, l.generation, l.head, l.latest, l.origin, l.lastTime = l.th.epoch, rec.Generation, 0, 0, 0, 0
-	if there {
+	if stored {
 		r := l.records(1, codec.MaxSeq+1)
 		r.Reverse, r.Limit = true, 4
 		err := l.s.scan(ctx, r, func(e backend.Entry) error {
