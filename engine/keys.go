@@ -22,6 +22,7 @@ const (
 	kindWrites    = 0x23
 	kindNamespace = 0x24
 	typeStub      = 0x2f
+	kindBeside    = 0x30
 )
 
 const (

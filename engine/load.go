@@ -71,7 +71,7 @@ func (l *lineage) locate(ctx context.Context, w Which, o *LoadOptions) (uint64, 
 	if err := l.open(ctx); err != nil {
 		return 0, nil, err
 	}
-	if w.kind == latest {
+	if w.by == ByNewest {
 		if t := l.tips[l.latest]; t != nil && l.latest != 0 {
 			cp, p := t.checkpoint(o.want()), l.last
 			l.s.cache.used(t)
@@ -143,35 +143,35 @@ func (l *lineage) absent(ctx context.Context, seq uint64) error {
 
 // resolve finds the seq that w names, among what is durable. The caller holds l.mu, with nothing pending.
 func (l *lineage) resolve(ctx context.Context, w Which) (uint64, error) {
-	switch w.kind {
-	case latest:
+	switch w.by {
+	case ByNewest:
 		if l.latest == 0 {
 			return 0, fmt.Errorf("%w: the thread has no checkpoint", ErrNotFound)
 		}
 		return l.latest, nil
-	case latestByID:
+	case ByGreatestID:
 		if seq, err := l.greatestID(ctx, nil); seq != 0 || err != nil {
 			return seq, err
 		}
 		return l.resolve(ctx, Latest)
-	case atID:
-		return l.findID(ctx, w.id)
-	case atSeq:
+	case ByID:
+		return l.findID(ctx, w.name)
+	case BySeq:
 		if w.seq == 0 || w.seq > l.head {
 			return 0, fmt.Errorf("%w: no checkpoint at seq %d", ErrNotFound, w.seq)
 		}
 		return w.seq, nil
-	case beforeID:
-		return l.before(ctx, w.id)
-	case latestOfRun:
+	case ByBefore:
+		return l.before(ctx, w.name)
+	case ByRun:
 		return l.newest(ctx, l.head+1, func(rs *restorer, r *record) (bool, error) {
 			meta, err := rs.meta(ctx, r)
-			return err == nil && meta.RunID == w.id, err
+			return err == nil && meta.RunID == w.name, err
 		})
-	default: // headOf
-		b, err := l.branch(ctx, w.id)
+	default: // ByBranch
+		b, err := l.branch(ctx, w.name)
 		if err == nil && b.version == "" {
-			err = fmt.Errorf("%w: branch %q", ErrNotFound, w.id)
+			err = fmt.Errorf("%w: branch %q", ErrNotFound, w.name)
 		}
 		if err != nil {
 			return 0, err

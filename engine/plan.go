@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/ckptd/ckptd/codec"
 )
@@ -39,8 +40,8 @@ func (w *saving) plan(ctx context.Context, t *tip, d *Draft) (*codec.Attrs, erro
 	if d.Keep && d.Meta == nil {
 		next.Meta = t.meta.Meta
 	}
-	if len(next.Meta) > 0 && !bytes.Equal(next.Meta, t.meta.Meta) && !json.Valid(next.Meta) {
-		return nil, fmt.Errorf("%w: metadata is not JSON", ErrInvalid)
+	if len(next.Meta) > 0 && !bytes.Equal(next.Meta, t.meta.Meta) && (!json.Valid(next.Meta) || !utf8.Valid(next.Meta)) {
+		return nil, fmt.Errorf("%w: metadata is not JSON in UTF-8", ErrInvalid)
 	}
 	if err := w.planBlobs(ctx, t, d, &next); err != nil {
 		return nil, err

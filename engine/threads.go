@@ -13,6 +13,7 @@ import (
 // ThreadOptions choose threads of a user. The zero value is all of them.
 type ThreadOptions struct {
 	Prefix string // only threads whose id begins with it
+	After  string // only threads whose id comes after it, bytewise
 	Count  bool   // count the checkpoints, which reads all records of a thread
 }
 
@@ -45,7 +46,7 @@ func (u *User) Threads(ctx context.Context, o ThreadOptions) iter.Seq2[ThreadInf
 			yield(ThreadInfo{}, fmt.Errorf("listing threads: %w", err))
 			return
 		}
-		ids = slices.DeleteFunc(ids, func(id string) bool { return !strings.HasPrefix(id, o.Prefix) })
+		ids = slices.DeleteFunc(ids, func(id string) bool { return !strings.HasPrefix(id, o.Prefix) || id <= o.After })
 		for _, id := range ids {
 			info, err := u.thread(ctx, id, o.Count)
 			if errors.Is(err, ErrNotFound) {

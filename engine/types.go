@@ -163,46 +163,54 @@ type Expect struct {
 // that there must be none yet.
 func ExpectHead(seq uint64) Expect { return Expect{seq: seq, set: true} }
 
+// Head returns the seq that the newest checkpoint must have; not ok means that there is no condition.
+func (e Expect) Head() (seq uint64, ok bool) { return e.seq, e.set }
+
 // Which names a checkpoint of a lineage. The zero value is Latest.
 type Which struct {
-	kind whichKind
-	id   string
+	by   By
+	name string
 	seq  uint64
 }
 
-type whichKind uint8
+// By says how a Which names its checkpoint.
+type By uint8
 
+// The ways to name a checkpoint.
 const (
-	latest whichKind = iota
-	latestByID
-	atID
-	atSeq
-	beforeID
-	latestOfRun
-	headOf
+	ByNewest     By = iota // Latest
+	ByGreatestID           // LatestByID
+	ByID                   // At
+	BySeq                  // AtSeq
+	ByBefore               // Before
+	ByRun                  // LatestOfRun
+	ByBranch               // HeadOf
 )
+
+// Parts returns how w names its checkpoint: with BySeq by seq, else by name, which may be an id, a run id or a branch.
+func (w Which) Parts() (by By, name string, seq uint64) { return w.by, w.name, w.seq }
 
 // Latest is the newest checkpoint, by seq. One that replaces another counts as saved when the first with its id was.
 var Latest = Which{}
 
 // LatestByID is the checkpoint with the greatest id, for callers whose ids are ordered UUIDs.
-func LatestByID() Which { return Which{kind: latestByID} }
+func LatestByID() Which { return Which{by: ByGreatestID} }
 
 // At is the checkpoint with an id.
-func At(id string) Which { return Which{kind: atID, id: id} }
+func At(id string) Which { return Which{by: ByID, name: id} }
 
 // AtSeq is the checkpoint with a seq.
-func AtSeq(seq uint64) Which { return Which{kind: atSeq, seq: seq} }
+func AtSeq(seq uint64) Which { return Which{by: BySeq, seq: seq} }
 
 // Before is the newest checkpoint before the one with this id: the one with the greatest smaller id where ids are
 // UUIDs (the checkpoint itself need not exist), else the one saved before it.
-func Before(id string) Which { return Which{kind: beforeID, id: id} }
+func Before(id string) Which { return Which{by: ByBefore, name: id} }
 
 // LatestOfRun is the newest checkpoint with a run id.
-func LatestOfRun(runID string) Which { return Which{kind: latestOfRun, id: runID} }
+func LatestOfRun(runID string) Which { return Which{by: ByRun, name: runID} }
 
 // HeadOf is the head of a named branch.
-func HeadOf(branch string) Which { return Which{kind: headOf, id: branch} }
+func HeadOf(branch string) Which { return Which{by: ByBranch, name: branch} }
 
 // LoadOptions choose how much of a checkpoint is read.
 type LoadOptions struct {

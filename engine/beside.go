@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+
+	"github.com/ckptd/ckptd/crypto"
+)
+
+// What a host keeps beside the store, such as who may use it, is sealed under keys of the store (docs/format.md §19).
+// Rotating the root key does not touch it.
+
+// SealBeside seals what is kept outside the backend under a name: a value opens under no other name, and in no other
+// store. It appends to dst.
+func (s *Store) SealBeside(dst []byte, name string, plain []byte) ([]byte, error) {
+	sealed, err := s.sealer.Seal(dst, kindBeside, []byte(name), plain)
+	if err != nil {
+		return nil, fmt.Errorf("sealing %s: %w", name, err)
+	}
+	return sealed, nil
+}
+
+// OpenBeside is the inverse of SealBeside. A value that was changed, or sealed under another name, is ErrCorrupt.
+func (s *Store) OpenBeside(name string, sealed []byte) ([]byte, error) {
+	plain, err := s.sealer.Open(nil, kindBeside, []byte(name), sealed)
+	if errors.Is(err, crypto.ErrNewerFormat) {
+		return nil, fmt.Errorf("opening %s: %w", name, ErrNewerFormat)
+	}
+	if err != nil {
+		return nil, corrupt(name, "does not open with the keys of this store", err)
+	}
+	return plain, nil
+}
+
+// Pseudonym returns what stands for names in logs: 32 hexadecimal digits, always the same for the same purpose and
+// names of one store, from which without its keys nothing can be told. Those who have them can compare it with the
+// names there are.
+func (s *Store) Pseudonym(purpose string, names ...string) string {
+	tok := s.keys.IndexToken("", "pseudonym", fmt.Sprintf("%q %q", purpose, names))
+	return hex.EncodeToString(tok[:])
+}
