@@ -13,7 +13,7 @@ TOOLS      := bin/tools
 # The race detector needs cgo; the product never does.
 RACE := $(shell command -v $$(go env CC | cut -d' ' -f1) >/dev/null 2>&1 && echo -race)
 
-.PHONY: help run build test lint fuzz bench table long clean
+.PHONY: help run build generate test lint fuzz bench table long clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,9 @@ run: build ## build ckptd and start the guided demo on ./data
 
 build: ## build bin/ckptd, without cgo
 	CGO_ENABLED=0 go build -trimpath -o bin/ckptd ./cmd/ckptd
+
+generate: $(TOOLS)/buf ## make the Go code of api/ from its .proto files
+	cd api && ../$(TOOLS)/buf lint && ../$(TOOLS)/buf generate
 
 test: ## install what the tests need and run all of them
 	go mod download
