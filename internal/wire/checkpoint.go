@@ -1,0 +1,235 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/engine"
+)
+
+// PackRef makes the message of a ref.
+func PackRef(r engine.Ref) *ckptdv1.Ref {
+	return &ckptdv1.Ref{Tenant: r.Tenant, User: r.User, Thread: r.Thread, Namespace: r.Namespace}
+}
+
+// UnpackRef is the inverse of PackRef.
+func UnpackRef(r *ckptdv1.Ref) engine.Ref {
+	return engine.Ref{Tenant: r.GetTenant(), User: r.GetUser(), Thread: r.GetThread(), Namespace: r.GetNamespace()}
+}
+
+// PackCheckpoint makes the message of a checkpoint. With text, content that is UTF-8 goes as text.
+func PackCheckpoint(cp *engine.Checkpoint, text bool) *ckptdv1.Checkpoint {
+	m := &ckptdv1.Checkpoint{
+		Ref: PackRef(cp.Ref), Generation: cp.Generation, Id: cp.ID, Parent: cp.Parent, Seq: cp.Seq, ParentSeq: cp.ParentSeq,
+		Branch: cp.Branch, Time: timestamppb.New(cp.Time), Step: cp.Step, Status: cp.Status, SchemaVersion: cp.SchemaVersion,
+		RunId: cp.RunID, Labels: cp.Labels, Meta: string(cp.Meta), Blobs: packBlobs(cp.Blobs), Hash: cp.Hash[:],
+		Cost: &ckptdv1.Cost{State: cp.Cost.State, Stored: cp.Cost.Stored, Depth: int32(cp.Cost.Depth), Full: cp.Cost.Full},
+	}
+	if len(cp.Channels) > 0 {
+		room := make([]ckptdv1.Channel, len(cp.Channels))
+		m.Channels = make([]*ckptdv1.Channel, len(cp.Channels))
+		for i := range cp.Channels {
+			packChannel(&room[i], &cp.Channels[i], text)
+			m.Channels[i] = &room[i]
+		}
+	}
+	return m
+}
+
+func packChannel(m *ckptdv1.Channel, ch *engine.Channel, text bool) {
+	m.Name, m.Type, m.Version, m.Size = ch.Name, ch.Type, uint64(ch.Version), ch.Size
+	switch {
+	case ch.Data == nil:
+	case text && utf8.Valid(ch.Data):
+		m.Content = &ckptdv1.Channel_Text{Text: string(ch.Data)}
+	default:
+		m.Content = &ckptdv1.Channel_Data{Data: ch.Data}
+	}
+}
+
+// UnpackCheckpoint is the inverse of PackCheckpoint. Channels that came as unchanged have no data.
+func UnpackCheckpoint(m *ckptdv1.Checkpoint) (*engine.Checkpoint, error) {
+	if m == nil {
+		return nil, fmt.Errorf("%w: the answer has no checkpoint", engine.ErrInvalid)
+	}
+	blobs, err := unpackBlobs(m.GetBlobs())
+	if err != nil {
+		return nil, err
+	}
+	cp := &engine.Checkpoint{
+		Ref: UnpackRef(m.GetRef()), Generation: m.GetGeneration(), ID: m.GetId(), Parent: m.GetParent(), Seq: m.GetSeq(),
+		ParentSeq: m.GetParentSeq(), Branch: m.GetBranch(), Time: UnpackTime(m.GetTime()), Step: m.GetStep(), Status: m.GetStatus(),
+		SchemaVersion: m.GetSchemaVersion(), RunID: m.GetRunId(), Labels: m.GetLabels(), Blobs: blobs,
+		Cost: engine.Cost{State: m.GetCost().GetState(), Stored: m.GetCost().GetStored(), Depth: int(m.GetCost().GetDepth()), Full: m.GetCost().GetFull()},
+	}
+	if m.GetMeta() != "" {
+		cp.Meta = []byte(m.GetMeta())
+	}
+	if len(m.GetHash()) != len(cp.Hash) {
+		return nil, fmt.Errorf("%w: a hash of %d bytes", engine.ErrInvalid, len(m.GetHash()))
+	}
+	copy(cp.Hash[:], m.GetHash())
+	for _, ch := range m.GetChannels() {
+		c := engine.Channel{Name: ch.GetName(), Type: ch.GetType(), Version: engine.Version(ch.GetVersion()), Size: ch.GetSize()}
+		switch content := ch.GetContent().(type) {
+		case *ckptdv1.Channel_Data:
+			c.Data = bytesOf(content.Data)
+		case *ckptdv1.Channel_Text:
+			c.Data = []byte(content.Text)
+		}
+		cp.Channels = append(cp.Channels, c)
+	}
+	return cp, nil
+}
+
+// bytesOf tells content that is empty from none.
+func bytesOf(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+func packBlobs(ids []engine.BlobID) []string {
+	if len(ids) == 0 {
+		return nil
+	}
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = id.String()
+	}
+	return names
+}
+
+func unpackBlobs(names []string) (ids []engine.BlobID, err error) {
+	for _, name := range names {
+		id, err := engine.ParseBlobID(name)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// PackTime makes the message of a time; none for the zero value.
+func PackTime(t time.Time) *timestamppb.Timestamp {
+	if t.IsZero() {
+		return nil
+	}
+	return timestamppb.New(t)
+}
+
+// UnpackTime is the inverse of PackTime.
+func UnpackTime(t *timestamppb.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.AsTime()
+}
+
+// PackWhich makes the message of a Which.
+func PackWhich(w engine.Which) *ckptdv1.Which {
+	m := &ckptdv1.Which{}
+	switch by, name, seq := w.Parts(); by {
+	case engine.ByGreatestID:
+		m.Which = &ckptdv1.Which_GreatestId{GreatestId: true}
+	case engine.ByID:
+		m.Which = &ckptdv1.Which_Id{Id: name}
+	case engine.BySeq:
+		m.Which = &ckptdv1.Which_Seq{Seq: seq}
+	case engine.ByBefore:
+		m.Which = &ckptdv1.Which_Before{Before: name}
+	case engine.ByRun:
+		m.Which = &ckptdv1.Which_RunId{RunId: name}
+	case engine.ByBranch:
+		m.Which = &ckptdv1.Which_Branch{Branch: name}
+	}
+	return m
+}
+
+// UnpackWhich is the inverse of PackWhich.
+func UnpackWhich(m *ckptdv1.Which) engine.Which {
+	switch w := m.GetWhich().(type) {
+	case *ckptdv1.Which_GreatestId:
+		if w.GreatestId {
+			return engine.LatestByID()
+		}
+	case *ckptdv1.Which_Id:
+		return engine.At(w.Id)
+	case *ckptdv1.Which_Seq:
+		return engine.AtSeq(w.Seq)
+	case *ckptdv1.Which_Before:
+		return engine.Before(w.Before)
+	case *ckptdv1.Which_RunId:
+		return engine.LatestOfRun(w.RunId)
+	case *ckptdv1.Which_Branch:
+		return engine.HeadOf(w.Branch)
+	}
+	return engine.Latest
+}
+
+// PackFilter makes the message of a filter.
+func PackFilter(f *engine.Filter) *ckptdv1.Filter {
+	return &ckptdv1.Filter{Labels: f.Labels, Status: f.Status, RunId: f.RunID, MinStep: f.MinStep, MaxStep: f.MaxStep,
+		Since: PackTime(f.Since), Until: PackTime(f.Until)}
+}
+
+// UnpackFilter is the inverse of PackFilter.
+func UnpackFilter(m *ckptdv1.Filter) engine.Filter {
+	if m == nil {
+		return engine.Filter{}
+	}
+	return engine.Filter{Labels: m.GetLabels(), Status: m.GetStatus(), RunID: m.GetRunId(), MinStep: m.MinStep, MaxStep: m.MaxStep,
+		Since: UnpackTime(m.GetSince()), Until: UnpackTime(m.GetUntil())}
+}
+
+// PackWrites makes the messages of pending writes. With text, content that is UTF-8 goes as text.
+func PackWrites(ws []engine.PendingWrite, text bool) []*ckptdv1.PendingWrite {
+	var ms []*ckptdv1.PendingWrite
+	for i := range ws {
+		ms = append(ms, &ckptdv1.PendingWrite{Task: ws[i].Task, Path: ws[i].Path, Write: PackWrite(&ws[i].Write, text)})
+	}
+	return ms
+}
+
+// PackWrite makes the message of a write.
+func PackWrite(w *engine.Write, text bool) *ckptdv1.Write {
+	m := &ckptdv1.Write{Index: w.Index, Channel: w.Channel, Type: w.Type}
+	if text && utf8.Valid(w.Data) {
+		m.Content = &ckptdv1.Write_Text{Text: string(w.Data)}
+	} else {
+		m.Content = &ckptdv1.Write_Data{Data: w.Data}
+	}
+	return m
+}
+
+// UnpackWrite is the inverse of PackWrite.
+func UnpackWrite(m *ckptdv1.Write) engine.Write {
+	w := engine.Write{Index: m.GetIndex(), Channel: m.GetChannel(), Type: m.GetType()}
+	switch content := m.GetContent().(type) {
+	case *ckptdv1.Write_Data:
+		w.Data = content.Data
+	case *ckptdv1.Write_Text:
+		w.Data = []byte(content.Text)
+	}
+	return w
+}
+
+// UnpackWrites is the inverse of PackWrites.
+func UnpackWrites(ms []*ckptdv1.PendingWrite) []engine.PendingWrite {
+	var ws []engine.PendingWrite
+	for _, m := range ms {
+		ws = append(ws, engine.PendingWrite{Task: m.GetTask(), Path: m.GetPath(), Write: UnpackWrite(m.GetWrite())})
+	}
+	return ws
+}
+
+// count makes an int of a number that came over the wire.
+func count[T uint32 | uint64](n T) int { return int(min(uint64(n), math.MaxInt)) }
+

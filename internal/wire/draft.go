@@ -1,0 +1,133 @@
+package wire
+
+import (
+	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/engine"
+)
+
+// PackDraft makes the message of a draft.
+func PackDraft(d *engine.Draft) *ckptdv1.Draft {
+	m := &ckptdv1.Draft{
+		Id: d.ID, Parent: d.Parent, Root: d.Root, AllowDangling: d.AllowDangling, Branch: d.Branch, Generation: d.Generation,
+		Step: d.Step, Status: d.Status, SchemaVersion: d.SchemaVersion, RunId: d.RunID, Keep: d.Keep,
+	}
+	if seq, ok := d.Expect.Head(); ok {
+		m.ExpectHead = &seq
+	}
+	if d.Labels != nil {
+		m.Labels = &ckptdv1.Labels{Labels: d.Labels}
+	}
+	if d.Meta != nil {
+		meta := string(d.Meta)
+		m.Meta = &meta
+	}
+	if d.Blobs != nil {
+		m.Blobs = &ckptdv1.Blobs{Ids: packBlobs(d.Blobs)}
+	}
+	if d.TTL != 0 {
+		m.Ttl = durationpb.New(d.TTL)
+	}
+	room := make([]ckptdv1.Change, len(d.Channels))
+	m.Channels = make([]*ckptdv1.Change, len(d.Channels))
+	for i := range d.Channels {
+		packChange(&room[i], &d.Channels[i])
+		m.Channels[i] = &room[i]
+	}
+	return m
+}
+
+func packChange(m *ckptdv1.Change, c *engine.Change) {
+	m.Name, m.Type = c.Name, c.Type
+	switch {
+	case c.Remove:
+		m.Content = &ckptdv1.Change_Remove{Remove: true}
+	case c.Base != 0:
+		m.Content = &ckptdv1.Change_Splice{Splice: &ckptdv1.Splice{Base: uint64(c.Base), Prefix: uint64(c.Prefix), Suffix: uint64(c.Suffix),
+			Content: &ckptdv1.Splice_Data{Data: c.Data}}}
+	default:
+		m.Content = &ckptdv1.Change_Data{Data: c.Data}
+	}
+}
+
+// UnpackDraft is the inverse of PackDraft.
+func UnpackDraft(m *ckptdv1.Draft) (engine.Draft, error) {
+	d := engine.Draft{
+		ID: m.GetId(), Parent: m.GetParent(), Root: m.GetRoot(), AllowDangling: m.GetAllowDangling(), Branch: m.GetBranch(),
+		Generation: m.GetGeneration(), Step: m.GetStep(), Status: m.GetStatus(), SchemaVersion: m.GetSchemaVersion(),
+		RunID: m.GetRunId(), Keep: m.GetKeep(), TTL: m.GetTtl().AsDuration(),
+	}
+	if m == nil {
+		return d, nil
+	}
+	if m.ExpectHead != nil {
+		d.Expect = engine.ExpectHead(m.GetExpectHead())
+	}
+	if m.Labels != nil {
+		if d.Labels = m.GetLabels().GetLabels(); d.Labels == nil {
+			d.Labels = map[string]string{}
+		}
+	}
+	if m.Meta != nil {
+		d.Meta = []byte(m.GetMeta())
+	}
+	if m.Blobs != nil {
+		ids, err := unpackBlobs(m.GetBlobs().GetIds())
+		if err != nil {
+			return d, err
+		}
+		if d.Blobs = ids; ids == nil {
+			d.Blobs = []engine.BlobID{}
+		}
+	}
+	if n := len(m.GetChannels()); n > 0 {
+		d.Channels = make([]engine.Change, n)
+	}
+	for i, c := range m.GetChannels() {
+		if err := unpackChange(&d.Channels[i], c); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+func unpackChange(c *engine.Change, m *ckptdv1.Change) error {
+	c.Name, c.Type = m.GetName(), m.GetType()
+	switch content := m.GetContent().(type) {
+	case *ckptdv1.Change_Data:
+		c.Data = content.Data
+	case *ckptdv1.Change_Text:
+		c.Data = []byte(content.Text)
+	case *ckptdv1.Change_Remove:
+		if c.Remove = content.Remove; !c.Remove {
+			return fmt.Errorf("%w: channel %q: remove is false, so leave it out", engine.ErrInvalid, c.Name)
+		}
+	case *ckptdv1.Change_Splice:
+		return unpackSplice(c, content.Splice)
+	default:
+		return fmt.Errorf("%w: channel %q has no content: data, text, splice or remove", engine.ErrInvalid, c.Name)
+	}
+	return nil
+}
+
+func unpackSplice(c *engine.Change, m *ckptdv1.Splice) error {
+	if m.GetBase() == 0 {
+		return fmt.Errorf("%w: channel %q: a splice needs the version of its base", engine.ErrInvalid, c.Name)
+	}
+	// The engine adds the two to the length of the data, so they must not be near the greatest int.
+	if m.GetPrefix() > math.MaxInt32 || m.GetSuffix() > math.MaxInt32 {
+		return fmt.Errorf("%w: channel %q: the splice keeps more bytes than a channel can have", engine.ErrInvalid, c.Name)
+	}
+	c.Base, c.Prefix, c.Suffix = engine.Version(m.GetBase()), int(m.GetPrefix()), int(m.GetSuffix())
+	switch content := m.GetContent().(type) {
+	case *ckptdv1.Splice_Data:
+		c.Data = content.Data
+	case *ckptdv1.Splice_Text:
+		c.Data = []byte(content.Text)
+	}
+	return nil
+}
