@@ -98,7 +98,7 @@ func PackError(err error) error {
 	if !ok {
 		return connect.NewError(connect.CodeInternal, errors.New("internal error: the server's log has more"))
 	}
-	message := strings.ToValidUTF8(err.Error(), "�")
+	message := toUTF8(err.Error())
 	if row.Err == engine.ErrNotFound {
 		message = notFound
 	}
@@ -138,7 +138,7 @@ func detailOf(err error, reason ckptdv1.Reason) *ckptdv1.ErrorDetail {
 		d.What, d.Size, d.Most = e.What, e.Size, e.Most
 	}
 	if e, ok := errors.AsType[*engine.CorruptError](err); ok {
-		d.What = strings.ToValidUTF8(e.Record, "�")
+		d.What = toUTF8(e.Record)
 	}
 	if e, ok := errors.AsType[*RetryError](err); ok {
 		d.What, d.RetryAfter = e.What, durationpb.New(e.After)
@@ -236,3 +236,6 @@ func unpackDetail(message string, d *ckptdv1.ErrorDetail) error {
 	}
 	return e
 }
+
+// toUTF8 makes a text fit for a message: what the engine says may quote bytes that are not UTF-8.
+func toUTF8(s string) string { return strings.ToValidUTF8(s, "�") }

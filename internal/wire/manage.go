@@ -1,0 +1,269 @@
+package wire
+
+import (
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/engine"
+)
+
+// packDuration makes the message of a duration; none for 0.
+func packDuration(d time.Duration) *durationpb.Duration {
+	if d == 0 {
+		return nil
+	}
+	return durationpb.New(d)
+}
+
+// PackBranches makes the messages of branches.
+func PackBranches(bs []engine.Branch) []*ckptdv1.Branch {
+	var ms []*ckptdv1.Branch
+	for _, b := range bs {
+		ms = append(ms, &ckptdv1.Branch{Name: b.Name, HeadId: b.HeadID, HeadSeq: b.HeadSeq})
+	}
+	return ms
+}
+
+// UnpackBranches is the inverse of PackBranches.
+func UnpackBranches(ms []*ckptdv1.Branch) []engine.Branch {
+	var bs []engine.Branch
+	for _, m := range ms {
+		bs = append(bs, engine.Branch{Name: m.GetName(), HeadID: m.GetHeadId(), HeadSeq: m.GetHeadSeq()})
+	}
+	return bs
+}
+
+// PackTree makes the message of a tree.
+func PackTree(t *engine.Tree) *ckptdv1.GetTreeResponse {
+	m := &ckptdv1.GetTreeResponse{Branches: PackBranches(t.Branches)}
+	for _, n := range t.Nodes {
+		node := &ckptdv1.Node{Checkpoint: PackCheckpoint(n.Checkpoint, false)}
+		if n.Parent != nil {
+			node.ParentSeq = n.Parent.Seq
+		}
+		m.Nodes = append(m.Nodes, node)
+	}
+	return m
+}
+
+// UnpackTree is the inverse of PackTree.
+func UnpackTree(m *ckptdv1.GetTreeResponse) (*engine.Tree, error) {
+	t := &engine.Tree{Branches: UnpackBranches(m.GetBranches())}
+	bySeq := map[uint64]*engine.Node{}
+	for _, node := range m.GetNodes() {
+		cp, err := UnpackCheckpoint(node.GetCheckpoint())
+		if err != nil {
+			return nil, err
+		}
+		n := &engine.Node{Checkpoint: cp}
+		t.Nodes, bySeq[cp.Seq] = append(t.Nodes, n), n
+	}
+	for i, n := range t.Nodes {
+		if n.Parent = bySeq[m.GetNodes()[i].GetParentSeq()]; n.Parent == nil {
+			t.Roots = append(t.Roots, n)
+		} else {
+			n.Parent.Children = append(n.Parent.Children, n)
+		}
+	}
+	for _, b := range t.Branches {
+		if n := bySeq[b.HeadSeq]; n != nil {
+			n.Branches = append(n.Branches, b.Name)
+		}
+	}
+	for _, n := range t.Nodes {
+		if len(n.Children) == 0 {
+			t.Heads = append(t.Heads, n)
+		}
+	}
+	return t, nil
+}
+
+// PackDiff makes the message of a diff.
+func PackDiff(d *engine.Diff) *ckptdv1.DiffResponse {
+	m := &ckptdv1.DiffResponse{From: PackCheckpoint(d.From, false), To: PackCheckpoint(d.To, false), Meta: packValueDiff(&d.Meta),
+		Fields: packFieldDiffs(d.Fields), Labels: packFieldDiffs(d.Labels)}
+	for i := range d.Channels {
+		ch := &d.Channels[i]
+		m.Channels = append(m.Channels, &ckptdv1.ChannelDiff{Name: ch.Name, OldType: ch.OldType, NewType: ch.NewType, Value: packValueDiff(&ch.ValueDiff)})
+	}
+	return m
+}
+
+func packValueDiff(v *engine.ValueDiff) *ckptdv1.ValueDiff {
+	m := &ckptdv1.ValueDiff{Kind: string(v.Kind), OldSize: v.OldSize, NewSize: v.NewSize, Prefix: v.Prefix, Suffix: v.Suffix, NoPatch: v.NoPatch}
+	switch {
+	case v.Patch == nil:
+	case !utf8.Valid(v.Patch):
+		m.NoPatch = "it is not UTF-8"
+	default:
+		patch := string(v.Patch)
+		m.Patch = &patch
+	}
+	return m
+}
+
+func packFieldDiffs(ds []engine.FieldDiff) []*ckptdv1.FieldDiff {
+	var ms []*ckptdv1.FieldDiff
+	for _, d := range ds {
+		ms = append(ms, &ckptdv1.FieldDiff{Name: d.Name, Kind: string(d.Kind), Old: d.Old, New: d.New})
+	}
+	return ms
+}
+
+// UnpackDiff is the inverse of PackDiff.
+func UnpackDiff(m *ckptdv1.DiffResponse) (*engine.Diff, error) {
+	from, err := UnpackCheckpoint(m.GetFrom())
+	if err != nil {
+		return nil, err
+	}
+	to, err := UnpackCheckpoint(m.GetTo())
+	if err != nil {
+		return nil, err
+	}
+	d := &engine.Diff{From: from, To: to, Meta: unpackValueDiff(m.GetMeta()), Fields: unpackFieldDiffs(m.GetFields()), Labels: unpackFieldDiffs(m.GetLabels())}
+	for _, ch := range m.GetChannels() {
+		d.Channels = append(d.Channels, engine.ChannelDiff{Name: ch.GetName(), OldType: ch.GetOldType(), NewType: ch.GetNewType(), ValueDiff: unpackValueDiff(ch.GetValue())})
+	}
+	return d, nil
+}
+
+func unpackValueDiff(m *ckptdv1.ValueDiff) engine.ValueDiff {
+	v := engine.ValueDiff{Kind: engine.DiffKind(m.GetKind()), OldSize: m.GetOldSize(), NewSize: m.GetNewSize(), Prefix: m.GetPrefix(),
+		Suffix: m.GetSuffix(), NoPatch: m.GetNoPatch()}
+	if m != nil && m.Patch != nil {
+		v.Patch = []byte(m.GetPatch())
+	}
+	return v
+}
+
+func unpackFieldDiffs(ms []*ckptdv1.FieldDiff) []engine.FieldDiff {
+	var ds []engine.FieldDiff
+	for _, m := range ms {
+		ds = append(ds, engine.FieldDiff{Name: m.GetName(), Kind: engine.DiffKind(m.GetKind()), Old: m.GetOld(), New: m.GetNew()})
+	}
+	return ds
+}
+
+// PackThreadInfo makes the message of a thread.
+func PackThreadInfo(t *engine.ThreadInfo) *ckptdv1.ThreadInfo {
+	return &ckptdv1.ThreadInfo{Ref: PackRef(t.Ref), Generation: t.Generation, Created: PackTime(t.Created), Expires: PackTime(t.Expires),
+		Updated: PackTime(t.Updated), HeadId: t.HeadID, HeadSeq: t.HeadSeq, Step: t.Step, Status: t.Status, RunId: t.RunID, Labels: t.Labels,
+		Checkpoints: uint64(t.Checkpoints)}
+}
+
+// UnpackThreadInfo is the inverse of PackThreadInfo.
+func UnpackThreadInfo(m *ckptdv1.ThreadInfo) engine.ThreadInfo {
+	return engine.ThreadInfo{Ref: UnpackRef(m.GetRef()), Generation: m.GetGeneration(), Created: UnpackTime(m.GetCreated()), Expires: UnpackTime(m.GetExpires()),
+		Updated: UnpackTime(m.GetUpdated()), HeadID: m.GetHeadId(), HeadSeq: m.GetHeadSeq(), Step: m.GetStep(), Status: m.GetStatus(), RunID: m.GetRunId(),
+		Labels: m.GetLabels(), Checkpoints: count(m.GetCheckpoints())}
+}
+
+// PackPrune makes the message of prune options.
+func PackPrune(ref engine.Ref, o *engine.PruneOptions) *ckptdv1.PruneRequest {
+	return &ckptdv1.PruneRequest{Ref: PackRef(ref), KeepLast: uint32(o.KeepLast), OlderThan: packDuration(o.OlderThan), KeepLabelled: o.KeepLabelled,
+		Remove: o.Remove, AllNamespaces: o.AllNamespaces, Erase: o.Erase, DryRun: o.DryRun}
+}
+
+// UnpackPrune is the inverse of PackPrune.
+func UnpackPrune(m *ckptdv1.PruneRequest) engine.PruneOptions {
+	return engine.PruneOptions{KeepLast: count(m.GetKeepLast()), OlderThan: m.GetOlderThan().AsDuration(), KeepLabelled: m.GetKeepLabelled(),
+		Remove: m.GetRemove(), AllNamespaces: m.GetAllNamespaces(), Erase: m.GetErase(), DryRun: m.GetDryRun()}
+}
+
+// PackPruneReport makes the message of a prune report.
+func PackPruneReport(r *engine.PruneReport) *ckptdv1.PruneResponse {
+	m := &ckptdv1.PruneResponse{Kept: uint64(r.Kept), Ghosts: uint64(r.Ghosts), FreedBytes: r.FreedBytes, Compacted: r.Compacted}
+	for _, i := range r.Removed {
+		m.Removed = append(m.Removed, &ckptdv1.PruneItem{Namespace: i.Namespace, Id: i.ID, Seq: i.Seq, Bytes: i.Bytes, Ghost: i.Ghost})
+	}
+	return m
+}
+
+// UnpackPruneReport is the inverse of PackPruneReport.
+func UnpackPruneReport(m *ckptdv1.PruneResponse) *engine.PruneReport {
+	r := &engine.PruneReport{Kept: count(m.GetKept()), Ghosts: count(m.GetGhosts()), FreedBytes: m.GetFreedBytes(), Compacted: m.GetCompacted()}
+	for _, i := range m.GetRemoved() {
+		r.Removed = append(r.Removed, engine.PruneItem{Namespace: i.GetNamespace(), ID: i.GetId(), Seq: i.GetSeq(), Bytes: i.GetBytes(), Ghost: i.GetGhost()})
+	}
+	return r
+}
+
+// PackRetention makes the message of a retention policy.
+func PackRetention(p engine.RetentionPolicy) *ckptdv1.RetentionPolicy {
+	return &ckptdv1.RetentionPolicy{KeepLast: uint32(p.KeepLast), OlderThan: packDuration(p.OlderThan), KeepLabelled: p.KeepLabelled}
+}
+
+// UnpackRetention is the inverse of PackRetention.
+func UnpackRetention(m *ckptdv1.RetentionPolicy) engine.RetentionPolicy {
+	return engine.RetentionPolicy{KeepLast: count(m.GetKeepLast()), OlderThan: m.GetOlderThan().AsDuration(), KeepLabelled: m.GetKeepLabelled()}
+}
+
+// PackGarbage makes the message of a report of a garbage collection.
+func PackGarbage(r *engine.GCReport) *ckptdv1.GarbageReport {
+	return &ckptdv1.GarbageReport{Users: uint64(r.Users), Threads: uint64(r.Threads), Expired: uint64(r.Expired), Pruned: uint64(r.Pruned),
+		Leftovers: uint64(r.Leftovers), IndexEntries: uint64(r.IndexEntries), Blobs: uint64(r.Blobs), Parts: uint64(r.Parts), Bytes: r.Bytes, Compacted: r.Compacted}
+}
+
+// UnpackGarbage is the inverse of PackGarbage.
+func UnpackGarbage(m *ckptdv1.GarbageReport) *engine.GCReport {
+	return &engine.GCReport{Users: count(m.GetUsers()), Threads: count(m.GetThreads()), Expired: count(m.GetExpired()), Pruned: count(m.GetPruned()),
+		Leftovers: count(m.GetLeftovers()), IndexEntries: count(m.GetIndexEntries()), Blobs: count(m.GetBlobs()), Parts: count(m.GetParts()),
+		Bytes: m.GetBytes(), Compacted: m.GetCompacted()}
+}
+
+// PackVerify makes the message of a report of a verification.
+func PackVerify(r *engine.VerifyReport) *ckptdv1.VerifyReport {
+	m := &ckptdv1.VerifyReport{Users: uint64(r.Users), Threads: uint64(r.Threads), Lineages: uint64(r.Lineages), Checkpoints: uint64(r.Checkpoints),
+		Ghosts: uint64(r.Ghosts), Stubs: uint64(r.Stubs), Parts: uint64(r.Parts), Blobs: uint64(r.Blobs), Writes: uint64(r.Writes),
+		IndexEntries: uint64(r.IndexEntries), Orphans: uint64(r.Orphans), Unlisted: uint64(r.Unlisted)}
+	for _, p := range r.Problems {
+		reason := p.Err.Reason
+		if p.Err.Err != nil {
+			reason += ": " + p.Err.Err.Error()
+		}
+		m.Problems = append(m.Problems, &ckptdv1.Problem{Ref: PackRef(p.Ref), Record: toUTF8(p.Err.Record), Reason: toUTF8(reason)})
+	}
+	return m
+}
+
+// UnpackVerify is the inverse of PackVerify.
+func UnpackVerify(m *ckptdv1.VerifyReport) *engine.VerifyReport {
+	r := &engine.VerifyReport{Users: count(m.GetUsers()), Threads: count(m.GetThreads()), Lineages: count(m.GetLineages()), Checkpoints: count(m.GetCheckpoints()),
+		Ghosts: count(m.GetGhosts()), Stubs: count(m.GetStubs()), Parts: count(m.GetParts()), Blobs: count(m.GetBlobs()), Writes: count(m.GetWrites()),
+		IndexEntries: count(m.GetIndexEntries()), Orphans: count(m.GetOrphans()), Unlisted: count(m.GetUnlisted())}
+	for _, p := range m.GetProblems() {
+		r.Problems = append(r.Problems, engine.Problem{Ref: UnpackRef(p.GetRef()), Err: &engine.CorruptError{Record: p.GetRecord(), Reason: p.GetReason()}})
+	}
+	return r
+}
+
+// PackStats makes the message of the stats of a user.
+func PackStats(s *engine.Stats) *ckptdv1.GetStatsResponse {
+	return &ckptdv1.GetStatsResponse{Threads: uint64(s.Threads), Lineages: uint64(s.Lineages), Checkpoints: uint64(s.Checkpoints), Ghosts: uint64(s.Ghosts),
+		Stubs: uint64(s.Stubs), StateBytes: s.StateBytes, StoredBytes: s.StoredBytes, Parts: uint64(s.Parts), PartBytes: s.PartBytes, Blobs: uint64(s.Blobs),
+		Keyframes: uint64(s.Keyframes), MaxDepth: uint64(s.MaxDepth), MaxDepthBytes: s.MaxDepthBytes, IndexEntries: uint64(s.IndexEntries), DiskBytes: s.DiskBytes}
+}
+
+// UnpackStats is the inverse of PackStats.
+func UnpackStats(m *ckptdv1.GetStatsResponse) *engine.Stats {
+	return &engine.Stats{Threads: count(m.GetThreads()), Lineages: count(m.GetLineages()), Checkpoints: count(m.GetCheckpoints()), Ghosts: count(m.GetGhosts()),
+		Stubs: count(m.GetStubs()), StateBytes: m.GetStateBytes(), StoredBytes: m.GetStoredBytes(), Parts: count(m.GetParts()), PartBytes: m.GetPartBytes(),
+		Blobs: count(m.GetBlobs()), Keyframes: count(m.GetKeyframes()), MaxDepth: count(m.GetMaxDepth()), MaxDepthBytes: m.GetMaxDepthBytes(),
+		IndexEntries: count(m.GetIndexEntries()), DiskBytes: m.GetDiskBytes()}
+}
+
+// PackEvent makes the message of an event, without its cursor.
+func PackEvent(e *engine.Event) *ckptdv1.Event {
+	return &ckptdv1.Event{Ref: PackRef(e.Ref), Generation: e.Generation, Id: e.ID, Seq: e.Seq, Time: timestamppb.New(time.UnixMilli(e.Time)),
+		Step: e.Step, Status: e.Status, Before: e.Before}
+}
+
+// UnpackEvent is the inverse of PackEvent.
+func UnpackEvent(m *ckptdv1.Event, cursor string) engine.Event {
+	return engine.Event{Ref: UnpackRef(m.GetRef()), Generation: m.GetGeneration(), ID: m.GetId(), Seq: m.GetSeq(), Time: m.GetTime().AsTime().UnixMilli(),
+		Step: m.GetStep(), Status: m.GetStatus(), Before: m.GetBefore(), Cursor: engine.Cursor(cursor)}
+}
