@@ -44,8 +44,8 @@ func (f *Filter) describes(meta *codec.Attrs) bool {
 	return f.RunID == "" || meta.RunID == f.RunID
 }
 
-// Query yields the checkpoints of the user's threads that match, newest first by time, headers only; none for a user who
-// never saved. After an error it ends.
+// Query yields the checkpoints of the user's threads that match, newest first by time (those of the same millisecond by
+// ref and seq, the greatest first), headers only; none for a user who never saved. After an error it ends.
 //
 // If the query asks for a label, a run id, or a status other than running, a blind index names the lineages with such a
 // checkpoint, and nothing of any other thread is read or decrypted; of several such terms the rarest is used. Of those
@@ -136,13 +136,16 @@ func (s *Store) match(ctx context.Context, q *Query, tenant string, u *user) (m 
 		}
 		return nil
 	})
-	slices.SortFunc(m.found, func(a, b position) int { return -a.compare(b) })
+	slices.SortFunc(m.found, func(a, b position) int { return -m.compare(a, b) })
 	return m, err
 }
 
-// compare orders by time, and the checkpoints of one lineage by seq.
-func (p position) compare(q position) int {
-	return cmp.Or(cmp.Compare(p.time, q.time), cmp.Compare(p.ref, q.ref), cmp.Compare(p.seq, q.seq))
+// compare orders by time, and what was saved at the same time by ref and seq.
+func (m *matches) compare(p, q position) int {
+	if p.time != q.time {
+		return cmp.Compare(p.time, q.time)
+	}
+	return cmp.Or(m.refs[p.ref].Compare(m.refs[q.ref]), cmp.Compare(p.seq, q.seq))
 }
 
 // eachUser calls fn with the user u or, if that is nil, with all users of a tenant.

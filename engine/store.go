@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -311,6 +312,12 @@ func checkName(what, name string, emptyAllowed bool) error {
 		return fmt.Errorf("%w: %s is not UTF-8", ErrInvalid, what)
 	}
 	return nil
+}
+
+// Compare orders refs by tenant, user, thread and namespace, bytewise.
+func (r Ref) Compare(o Ref) int {
+	return cmp.Or(cmp.Compare(r.Tenant, o.Tenant), cmp.Compare(r.User, o.User), cmp.Compare(r.Thread, o.Thread),
+		cmp.Compare(r.Namespace, o.Namespace))
 }
 
 func (r Ref) check() error {

@@ -46,7 +46,13 @@ type Cursor string
 func CursorAt(at time.Time) Cursor { return mark{low: max(0, at.UnixMilli())}.cursor() }
 
 // WatchScope says what is watched: a tenant, a user of it, or a thread of that user with all its namespaces.
-type WatchScope struct{ Tenant, User, Thread string }
+type WatchScope struct {
+	Tenant, User, Thread string
+
+	// Began asks for a first event with nothing but a Cursor, as soon as nothing that is saved from then on can be
+	// missed: for those who must tell somebody else that the watch has begun.
+	Began bool
+}
 
 func (w *WatchScope) check() error {
 	if w.User == "" && w.Thread != "" {
@@ -194,6 +200,15 @@ func (w *watcher) run(ctx context.Context, from Cursor, yield func(Event, error)
 	for {
 		next, low := w.s.hub.join(w.s.now)
 		w.at = next
+		if w.scope.Began {
+			w.scope.Began = false
+			if from == "" {
+				w.low = low
+			}
+			if !yield(Event{Cursor: w.cursor()}, nil) {
+				return nil
+			}
+		}
 		if from != "" {
 			if err := w.catchUp(ctx, low, yield); err != nil {
 				return stopped(err)

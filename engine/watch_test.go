@@ -635,3 +635,32 @@ func BenchmarkHub(b *testing.B) {
 		})
 	}
 }
+
+// TestWatchTellsThatItBegan saves right behind the first event, which tells that nothing is missed from there on: neither
+// by that watch, nor by one that is resumed from the cursor of the event.
+func TestWatchTellsThatItBegan(t *testing.T) {
+	f := newFixture(t, Options{})
+	mustSave(t, f, testRef("old"), Draft{})
+	scope := WatchScope{Tenant: "acme", Began: true}
+	w := watchTail(t, f.Store, scope, "")
+	began := w.next()
+	if began.Cursor == "" || began.Seq != 0 {
+		t.Fatalf("the first event is %+v", began)
+	}
+	saved := mustSave(t, f, testRef("new"), Draft{})
+	if e := w.next(); e.ID != saved.ID {
+		t.Errorf("next comes %+v, saved was %s", e, saved.ID)
+	}
+	w.end()
+	w = watchTail(t, f.Store, scope, began.Cursor)
+	if e := w.next(); e.Cursor != began.Cursor || e.Seq != 0 {
+		t.Errorf("resumed from %q it begins with %+v", began.Cursor, e)
+	}
+	for e := w.next(); e.ID != saved.ID; e = w.next() {
+		if e.Ref.Thread != "old" { // saved in the same millisecond as the watch began
+			t.Errorf("event %+v", e)
+		}
+	}
+	w.quiet()
+	w.end()
+}
