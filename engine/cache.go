@@ -15,6 +15,8 @@ type cache struct {
 	order list.List // of *tip or *cachedPart, most recently used first
 	parts map[partName]*list.Element
 
+	hits, misses atomic.Uint64
+
 	// emptied are lineages that lost their last state while they may have been idle; some says that there are any.
 	emptied []*lineage
 	some    atomic.Bool
@@ -28,6 +30,23 @@ type partName struct {
 type cachedPart struct {
 	name partName
 	data []byte
+}
+
+// CacheStats tells how well the cache of a store does, since it was opened.
+type CacheStats struct {
+	// Hits counts the states and parts that loads and saves found in memory, Misses those that they had to read. The
+	// state of a thread's first checkpoint is neither.
+	Hits, Misses uint64
+	// Bytes is how much memory the cached states and parts take.
+	Bytes int64
+}
+
+// CacheStats returns how well the cache does. It works on a closed store, too.
+func (s *Store) CacheStats() CacheStats {
+	s.cache.mu.Lock()
+	size := s.cache.size
+	s.cache.mu.Unlock()
+	return CacheStats{s.cache.hits.Load(), s.cache.misses.Load(), size}
 }
 
 func newCache(most int64) *cache {
@@ -113,8 +132,10 @@ func (c *cache) part(n partName) []byte {
 	defer c.mu.Unlock()
 	e := c.parts[n]
 	if e == nil {
+		c.misses.Add(1)
 		return nil
 	}
+	c.hits.Add(1)
 	c.order.MoveToFront(e)
 	return e.Value.(*cachedPart).data
 }

@@ -48,6 +48,7 @@ func (l *lineage) load(ctx context.Context, w Which, o LoadOptions) (*Checkpoint
 	if err != nil {
 		return nil, err
 	}
+	l.s.cache.misses.Add(1)
 	rs := l.restorer()
 	if o.HeadersOnly || o.Channels != nil {
 		return rs.checkpoint(ctx, r, o.want())
@@ -76,6 +77,7 @@ func (l *lineage) locate(ctx context.Context, w Which, o *LoadOptions) (uint64, 
 			cp, p := t.checkpoint(o.want()), l.last
 			l.s.cache.used(t)
 			if p == nil || l.outcome(p) == nil {
+				l.s.cache.hits.Add(1)
 				return 0, cp, nil
 			}
 		}
@@ -90,6 +92,7 @@ func (l *lineage) locate(ctx context.Context, w Which, o *LoadOptions) (uint64, 
 	}
 	if t := l.tips[seq]; t != nil {
 		l.s.cache.used(t)
+		l.s.cache.hits.Add(1)
 		return 0, t.checkpoint(o.want()), nil
 	}
 	return seq, nil, nil

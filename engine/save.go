@@ -371,6 +371,7 @@ func (l *lineage) takeTip(ctx context.Context, seq uint64) (*tip, error) {
 		return &tip{l: l, meta: noAttrs}, nil
 	}
 	if t := l.tips[seq]; t != nil {
+		l.s.cache.hits.Add(1)
 		return t, nil
 	}
 	if l.leading { // the parent may be pending, and its tip already a child's
@@ -380,5 +381,6 @@ func (l *lineage) takeTip(ctx context.Context, seq uint64) (*tip, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the parent: %w", err)
 	}
+	l.s.cache.misses.Add(1)
 	return t, nil
 }

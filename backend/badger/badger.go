@@ -31,6 +31,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -54,6 +55,17 @@ type Options struct {
 
 	// Log receives Badger's messages, nil drops them. They name files and sizes, never keys or values.
 	Log *slog.Logger
+
+	// Observe, if not nil, is told of every group that was committed, before its commits return. One call follows the
+	// other, and every commit waits for them: it must not block.
+	Observe func(Group)
+}
+
+// Group tells of commits that shared a transaction and its sync.
+type Group struct {
+	Commits int           // those that were applied; the others' conditions did not hold
+	Bytes   int           // of keys, versions and values that they wrote
+	Took    time.Duration // from building the transaction until it was durable
 }
 
 const (

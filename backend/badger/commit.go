@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 
@@ -148,8 +149,28 @@ func (c *committer) run(group *request, size int) {
 			return
 		}
 	}
+	began := time.Now()
 	if err := c.write(group); err != nil {
 		c.fail(group, err)
+		return
+	}
+	c.observe(group, time.Since(began))
+}
+
+// observe tells of a group that was written, unless all of it was refused.
+func (c *committer) observe(group *request, took time.Duration) {
+	if c.store.opts.Observe == nil {
+		return
+	}
+	g := Group{Took: took}
+	for r := group; r != nil; r = r.next {
+		if r.err == nil {
+			g.Commits++
+			g.Bytes += r.size - entryOverhead*len(r.batch.Muts)
+		}
+	}
+	if g.Commits > 0 {
+		c.store.opts.Observe(g)
 	}
 }
 
