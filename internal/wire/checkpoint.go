@@ -232,4 +232,3 @@ func UnpackWrites(ms []*ckptdv1.PendingWrite) []engine.PendingWrite {
 
 // count makes an int of a number that came over the wire.
 func count[T uint32 | uint64](n T) int { return int(min(uint64(n), math.MaxInt)) }
-
