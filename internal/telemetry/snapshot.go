@@ -1,0 +1,139 @@
+package telemetry
+
+import (
+	"context"
+	"math"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/engine"
+)
+
+// Attach names who knows about the cache and about the files on disk. Both are asked when somebody reads the metrics, from
+// any goroutine; either may be nil. Until then there is nothing to tell of them.
+func (m *Metrics) Attach(cache func() engine.CacheStats, disk func(context.Context) (int64, error)) {
+	m.sources.Store(&sources{cache, disk})
+}
+
+func (m *Metrics) makeSources() {
+	hits := func() float64 { return float64(m.cache().Hits) }
+	misses := func() float64 { return float64(m.cache().Misses) }
+	m.registry.MustRegister(
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ckptd_cache_hits_total", Help: "States and parts that saves and loads found in memory."}, hits),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "ckptd_cache_misses_total", Help: "States and parts that they had to read."}, misses),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ckptd_cache_bytes", Help: "Memory that cached states and parts take."},
+			func() float64 { return float64(m.cache().Bytes) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ckptd_disk_bytes", Help: "Space that the files of the store take; at most ten seconds old."},
+			func() float64 { return float64(m.diskBytes()) }))
+}
+
+func (m *Metrics) cache() engine.CacheStats {
+	if s := m.sources.Load(); s != nil && s.cache != nil {
+		return s.cache()
+	}
+	return engine.CacheStats{}
+}
+
+// diskSize remembers the size of the store, since finding it out walks through its directory.
+type diskSize struct {
+	mu    sync.Mutex
+	bytes int64
+	asked time.Time
+}
+
+const (
+	diskEvery   = 10 * time.Second
+	diskTimeout = 2 * time.Second
+)
+
+func (m *Metrics) diskBytes() int64 {
+	s := m.sources.Load()
+	if s == nil || s.disk == nil {
+		return 0
+	}
+	m.disk.mu.Lock()
+	defer m.disk.mu.Unlock()
+	if time.Since(m.disk.asked) < diskEvery {
+		return m.disk.bytes
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), diskTimeout)
+	defer cancel()
+	if n, err := s.disk(ctx); err == nil { // else the last that was known
+		m.disk.bytes = n
+	}
+	m.disk.asked = time.Now()
+	return m.disk.bytes
+}
+
+// Handler serves the metrics to Prometheus.
+func (m *Metrics) Handler() http.Handler {
+	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, m.process}, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
+}
+
+// Snapshot tells what was counted so far. Version and start are for the caller to fill in.
+func (m *Metrics) Snapshot() *ckptdv1.GetStatusResponse {
+	cache := m.cache()
+	groups := read(m.groupCommits).GetHistogram()
+	ok := func(method string) prometheus.Metric {
+		return m.requests.WithLabelValues(m.names.method(method), "ok").(prometheus.Metric)
+	}
+	return &ckptdv1.GetStatusResponse{
+		Saves: count(m.saved), Loads: count(m.loaded), Errors: m.failures.Load(), Rejected: m.rejections.Load(),
+		InFlight: level(m.inFlight), Watchers: level(m.watchers), Connections: level(m.connections),
+		StateBytes: count(m.stateBytes), StoredBytes: count(m.storedBytes),
+		CacheHits: cache.Hits, CacheMisses: cache.Misses, CacheBytes: cache.Bytes,
+		Groups: groups.GetSampleCount(), Grouped: uint64(groups.GetSampleSum()),
+		MemoryBytes: m.memory(), DiskBytes: m.diskBytes(), Goroutines: uint64(runtime.NumGoroutine()),
+		SaveLatency:   latency(ok(ckptdv1.CheckpointServiceSaveProcedure)),
+		LoadLatency:   latency(ok(ckptdv1.CheckpointServiceLoadProcedure)),
+		CommitLatency: latency(m.commitSeconds),
+	}
+}
+
+// read returns what a metric says now.
+func read(m prometheus.Metric) *dto.Metric {
+	var out dto.Metric
+	if m.Write(&out) != nil {
+		return &dto.Metric{} // only of metrics that were made with an error, which these were not
+	}
+	return &out
+}
+
+func count(c prometheus.Counter) uint64 { return uint64(read(c).GetCounter().GetValue()) }
+
+func level(g prometheus.Gauge) uint64 { return uint64(max(0, read(g).GetGauge().GetValue())) }
+
+// latency turns a histogram, whose buckets each count all that are below their bound, into one whose buckets do not.
+func latency(m prometheus.Metric) *ckptdv1.Latency {
+	h := read(m).GetHistogram()
+	out := &ckptdv1.Latency{}
+	below := uint64(0)
+	for _, b := range h.GetBucket() {
+		out.BoundsMs = append(out.BoundsMs, math.Round(b.GetUpperBound()*1e6)/1e3)
+		out.Counts = append(out.Counts, b.GetCumulativeCount()-below)
+		below = b.GetCumulativeCount()
+	}
+	out.Counts = append(out.Counts, h.GetSampleCount()-below)
+	return out
+}
+
+// memory is the resident memory of the process in bytes, 0 where the platform does not tell.
+func (m *Metrics) memory() int64 {
+	families, err := m.process.Gather()
+	if err != nil {
+		return 0
+	}
+	for _, f := range families {
+		if f.GetName() == "process_resident_memory_bytes" {
+			return int64(f.GetMetric()[0].GetGauge().GetValue())
+		}
+	}
+	return 0
+}
