@@ -40,13 +40,19 @@ func (s *Store) Stats(ctx context.Context, tenant, name string) (*Stats, error) 
 	return st, nil
 }
 
+// DiskBytes returns how many bytes the files of the whole store take; 0 if the backend cannot tell.
+func (s *Store) DiskBytes(ctx context.Context) (int64, error) {
+	if sizer, ok := s.be.(backend.Sizer); ok {
+		return sizer.DiskBytes(ctx)
+	}
+	return 0, nil
+}
+
 func (s *Store) stats(ctx context.Context, tenant, name string) (*Stats, error) {
 	st := &Stats{}
-	if sizer, ok := s.be.(backend.Sizer); ok {
-		var err error
-		if st.DiskBytes, err = sizer.DiskBytes(ctx); err != nil {
-			return nil, err
-		}
+	var err error
+	if st.DiskBytes, err = s.DiskBytes(ctx); err != nil {
+		return nil, err
 	}
 	u, err := s.User(tenant, name).keys(ctx, false)
 	if err != nil {
