@@ -1,0 +1,236 @@
+// Package access decides who is calling and what they may do.
+//
+// A Caller has grants; each gives a role in a scope: a tenant, a user of it, threads whose names begin with a prefix.
+// Rules says which permission every method of the API needs, and on what. An Authenticator finds out who calls: by a
+// bearer token, a JSON web token, a client certificate, or the uid at the other end of a Unix socket.
+//
+// Whatever is not granted is refused. Nothing in this package logs, and callers are named by pseudonyms.
+package access
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine"
+)
+
+// Permission is a set of things that may be done.
+type Permission uint8
+
+// The permissions.
+const (
+	Read     Permission = 1 << iota // states, pending writes and blobs
+	Inspect                         // what is known about them: headers, lists, statistics, whether they are intact
+	Write                           // save, delete, prune, copy
+	Annotate                        // labels, branches and pending writes: what approving and resuming a paused run takes
+	Manage                          // retention, garbage collection, users
+	Issue                           // tokens
+	Audit                           // the audit log
+)
+
+// Role is a named set of permissions.
+type Role string
+
+// The roles.
+const (
+	Reader   Role = "reader"
+	Writer   Role = "writer"
+	Approver Role = "approver"
+	Auditor  Role = "auditor"
+	Admin    Role = "admin"
+)
+
+// Roles returns all roles, the lesser ones first.
+func Roles() []Role { return []Role{Reader, Approver, Writer, Auditor, Admin} }
+
+// Permissions returns what the role may do: nothing if there is no such role.
+func (r Role) Permissions() Permission {
+	switch r {
+	case Reader:
+		return Read | Inspect
+	case Approver:
+		return Read | Inspect | Annotate
+	case Writer:
+		return Read | Inspect | Annotate | Write
+	case Auditor:
+		return Inspect | Audit
+	case Admin:
+		return Read | Inspect | Write | Annotate | Manage | Issue | Audit
+	}
+	return 0
+}
+
+// Any is the tenant or user of a grant for every tenant or user. In a grant it never means one that is called so.
+const Any = "*"
+
+// Grant gives a role in a scope.
+type Grant struct {
+	Role         Role      `json:"role" toml:"role"`
+	Tenant       string    `json:"tenant" toml:"tenant"`                         // or Any
+	User         string    `json:"user" toml:"user"`                             // or Any
+	ThreadPrefix string    `json:"thread_prefix,omitempty" toml:"thread_prefix"` // "" is every thread
+	Expires      time.Time `json:"expires,omitzero" toml:"expires"`              // zero is never
+}
+
+// Everything returns the grant of an admin without limits.
+func Everything() Grant { return Grant{Role: Admin, Tenant: Any, User: Any} }
+
+// Validate says what is wrong with a grant. Its errors match engine.ErrInvalid.
+func (g Grant) Validate() error {
+	switch {
+	case g.Role.Permissions() == 0:
+		return fmt.Errorf("%w: there is no role %q, want reader, approver, writer, auditor or admin", engine.ErrInvalid, g.Role)
+	case g.Tenant == "":
+		return fmt.Errorf(`%w: a grant names no tenant, want a name or "*" for every tenant`, engine.ErrInvalid)
+	case g.User == "":
+		return fmt.Errorf(`%w: a grant names no user, want a name or "*" for every user`, engine.ErrInvalid)
+	case g.Tenant == Any && g.User != Any:
+		return fmt.Errorf("%w: a grant for user %q of every tenant: users of two tenants are not the same, name the tenant", engine.ErrInvalid, g.User)
+	case !g.Expires.IsZero() && (g.Expires.Year() < 1970 || g.Expires.Year() > 9999):
+		return fmt.Errorf("%w: a grant expires in the year %d", engine.ErrInvalid, g.Expires.Year())
+	}
+	for _, name := range []string{g.Tenant, g.User, g.ThreadPrefix} {
+		if len(name) > codec.MaxName || !utf8.ValidString(name) {
+			return fmt.Errorf("%w: a name in a grant is not UTF-8 of at most %d bytes", engine.ErrInvalid, codec.MaxName)
+		}
+	}
+	return nil
+}
+
+// String tells a grant to people, without its time.
+func (g Grant) String() string {
+	s := string(g.Role) + " of "
+	switch {
+	case g.Tenant == Any:
+		s += "every tenant"
+	case g.User == Any:
+		s += fmt.Sprintf("tenant %s, every user", g.Tenant)
+	default:
+		s += fmt.Sprintf("tenant %s, user %s", g.Tenant, g.User)
+	}
+	if g.ThreadPrefix != "" {
+		s += fmt.Sprintf(", threads %s…", g.ThreadPrefix)
+	}
+	return s
+}
+
+// live reports whether the grant has not expired.
+func (g Grant) live(now time.Time) bool { return g.Expires.IsZero() || now.Before(g.Expires) }
+
+// reaches reports whether the grant, whatever its thread prefix, is for a user; "" is all users, or all tenants.
+func (g Grant) reaches(tenant, user string) bool {
+	return (g.Tenant == Any || tenant != "" && g.Tenant == tenant) && (g.User == Any || user != "" && g.User == user)
+}
+
+// Caller is who calls. It does not change, and may be used by many goroutines.
+type Caller struct {
+	// Name goes into the audit log: token:ID, peer:UID, certificate:PSEUDONYM or jwt:PSEUDONYM. It never names a person.
+	Name   string
+	Grants []Grant
+}
+
+// May reports whether the caller has the permission for a thread. An empty thread asks for the user with all threads, an
+// empty user for the whole tenant, and an empty tenant for the whole store.
+func (c *Caller) May(p Permission, tenant, user, thread string, now time.Time) bool {
+	for i := range c.Grants {
+		g := &c.Grants[i]
+		if g.Role.Permissions()&p == p && g.live(now) && g.reaches(tenant, user) &&
+			(g.ThreadPrefix == "" || thread != "" && strings.HasPrefix(thread, g.ThreadPrefix)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Prefixes returns what the names of the threads begin with that the caller has the permission for, among those of a
+// user or, if that is empty, of all users of a tenant. all means every thread; without it and without prefixes it is none.
+func (c *Caller) Prefixes(p Permission, tenant, user string, now time.Time) (prefixes []string, all bool) {
+	for _, g := range c.Grants {
+		if g.Role.Permissions()&p != p || !g.live(now) || !g.reaches(tenant, user) {
+			continue
+		}
+		if g.ThreadPrefix == "" {
+			return nil, true
+		}
+		prefixes = append(prefixes, g.ThreadPrefix)
+	}
+	return prefixes, false
+}
+
+// Only returns the one tenant that all grants are for, and the one user. What there is not exactly one of is "". They
+// stand in for what a request leaves out.
+func (c *Caller) Only(now time.Time) (tenant, user string) {
+	first := true
+	for _, g := range c.Grants {
+		switch {
+		case !g.live(now):
+		case first:
+			tenant, user, first = g.Tenant, g.User, false
+		default:
+			if g.Tenant != tenant {
+				tenant, user = "", ""
+			}
+			if g.User != user {
+				user = ""
+			}
+		}
+	}
+	if tenant == Any {
+		tenant = ""
+	}
+	if user == Any {
+		user = ""
+	}
+	return tenant, user
+}
+
+// MayGive reports whether the caller may give a grant to others: only what lies within one of its own grants, and no
+// longer than that lasts.
+func (c *Caller) MayGive(g Grant, now time.Time) bool { return c.gives(g, now, true) }
+
+// MayTake reports whether the caller may see and take back a grant of others: what it might have given, however long.
+func (c *Caller) MayTake(g Grant, now time.Time) bool { return c.gives(g, now, false) }
+
+func (c *Caller) gives(g Grant, now time.Time, lasting bool) bool {
+	for _, own := range c.Grants {
+		if own.Role.Permissions()&Issue == 0 || !own.live(now) || g.Role.Permissions()&^own.Role.Permissions() != 0 {
+			continue
+		}
+		within := (own.Tenant == Any || own.Tenant == g.Tenant) && (own.User == Any || own.User == g.User) &&
+			strings.HasPrefix(g.ThreadPrefix, own.ThreadPrefix)
+		outlives := !own.Expires.IsZero() && (g.Expires.IsZero() || g.Expires.After(own.Expires))
+		if within && !(lasting && outlives) {
+			return true
+		}
+	}
+	return false
+}
+
+// live reports whether a grant has not expired.
+func (c *Caller) live(now time.Time) bool {
+	for i := range c.Grants {
+		if c.Grants[i].live(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// validate checks the grants of a caller or a token.
+func validate(grants []Grant) error {
+	if len(grants) == 0 {
+		return fmt.Errorf("%w: without a grant nothing may be done", engine.ErrInvalid)
+	}
+	if len(grants) > maxGrants {
+		return fmt.Errorf("%w: %d grants, at most %d are allowed", engine.ErrInvalid, len(grants), maxGrants)
+	}
+	var errs []error
+	for _, g := range grants {
+		errs = append(errs, g.Validate())
+	}
+	return errors.Join(errs...)
+}

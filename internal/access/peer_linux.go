@@ -1,0 +1,18 @@
+package access
+
+import (
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// PeerUID returns the uid of the process that made a connection to a Unix socket, as it was then, or UnknownUID.
+func PeerUID(conn net.Conn) int {
+	uid := UnknownUID
+	control(conn, func(fd uintptr) {
+		if cred, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			uid = int(cred.Uid)
+		}
+	})
+	return uid
+}

@@ -1,0 +1,51 @@
+// Package durable writes files that survive a crash.
+package durable
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+)
+
+// WriteFile replaces a file by one with this content that only its owner may read, and returns when that is durable.
+// After a crash there is the old file or the new one, and perhaps PATH.new, which the next call replaces. One call at a
+// time may write a path.
+func WriteFile(path string, content []byte) error {
+	temp := path + ".new"
+	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(content); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		os.Remove(temp)
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// SyncDir makes the names in a directory durable.
+func SyncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil // directories cannot be synced there, their changes are journalled
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if errors.Is(err, syscall.EINVAL) {
+		err = nil // some network file systems cannot sync directories, and say so thus
+	}
+	return errors.Join(err, d.Close())
+}
