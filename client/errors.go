@@ -1,0 +1,108 @@
+package client
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/wire"
+)
+
+// Errors that only a server has. With the first two nothing was done.
+var (
+	ErrOverloaded      = wire.ErrOverloaded
+	ErrShuttingDown    = wire.ErrShuttingDown
+	ErrUnauthenticated = wire.ErrUnauthenticated
+	ErrDenied          = wire.ErrDenied
+)
+
+// ErrUnreachable says that the server gave no answer and that nothing was changed. It matches engine.ErrUnavailable.
+var ErrUnreachable = fmt.Errorf("server cannot be reached: %w", engine.ErrUnavailable)
+
+// effect says what a call does to the store.
+type effect int
+
+const (
+	reads   effect = iota // nothing
+	repeats               // the same when it is done twice
+	once                  // something else when it is done twice
+)
+
+// errEnough ends a stream whose consumer has left.
+var errEnough = errors.New("enough")
+
+// failure is what an attempt came to.
+type failure struct {
+	err   error
+	again bool          // another attempt may help and does no harm
+	after time.Duration // what the server asks to wait for
+}
+
+// judge finds out what the error of an attempt means to the caller, whose context ctx is.
+func (s *Store) judge(ctx context.Context, e effect, err error) failure {
+	conn, broken := errors.AsType[*connError](err)
+	packed, rpc := errors.AsType[*connect.Error](err)
+	switch {
+	case err == errEnough:
+		return failure{err: err}
+	case s.life.Err() != nil && (broken || rpc && !connect.IsWireError(err)):
+		return failure{err: s.unanswered(e, broken && !conn.sent, engine.ErrClosed)}
+	case ctx.Err() != nil && (broken || rpc && !connect.IsWireError(err)):
+		return failure{err: s.unanswered(e, broken && !conn.sent, ctx.Err())}
+	case broken && !conn.sent:
+		_, refused := errors.AsType[*tls.CertificateVerificationError](conn.err)
+		return failure{err: fmt.Errorf("%w: %s: %w", ErrUnreachable, s.addr, conn.err), again: !refused}
+	case broken || timedOut(packed):
+		return failure{err: s.unanswered(e, false, fmt.Errorf("%s: %w", s.addr, err)), again: e != once}
+	case rpc && !connect.IsWireError(err):
+		return s.foreign(e, packed)
+	}
+	err = wire.UnpackError(err)
+	if wait, ok := errors.AsType[*wire.RetryError](err); ok {
+		return failure{err, true, min(max(wait.After, 0), maxAsked)}
+	}
+	if errors.Is(err, context.Canceled) { // by the server: the caller's context has not ended
+		return failure{err: s.unanswered(e, false, fmt.Errorf("%s: the server gave up", s.addr)), again: e != once}
+	}
+	again := errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrNoSpace) || errors.Is(err, engine.ErrAmbiguous) ||
+		errors.Is(err, context.DeadlineExceeded)
+	return failure{err: err, again: again && e != once}
+}
+
+// maxAsked bounds what is believed of a server that asks to wait.
+const maxAsked = 30 * time.Second
+
+// unanswered is the error of a call that had no answer because of why.
+func (s *Store) unanswered(e effect, unsent bool, why error) error {
+	switch {
+	case e != reads && !unsent:
+		return fmt.Errorf("%w: the answer is missing: %w", engine.ErrAmbiguous, why)
+	case errors.Is(why, engine.ErrClosed) || errors.Is(why, context.Canceled) || errors.Is(why, context.DeadlineExceeded):
+		return why
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, why)
+}
+
+// timedOut reports whether Options.Timeout ended an attempt.
+func timedOut(err *connect.Error) bool {
+	return err != nil && !connect.IsWireError(err) && (err.Code() == connect.CodeDeadlineExceeded || err.Code() == connect.CodeCanceled)
+}
+
+// foreign judges what did not come from a ckptd server: from a proxy, from something else, or from the library here.
+func (s *Store) foreign(e effect, err *connect.Error) failure {
+	switch {
+	case strings.HasPrefix(err.Message(), "marshal message"):
+		return failure{err: fmt.Errorf("%w: a name, a label or the metadata is not UTF-8", engine.ErrInvalid)}
+	case err.Code() == connect.CodeUnauthenticated, err.Code() == connect.CodePermissionDenied:
+		return failure{err: wire.UnpackError(err)}
+	case err.Code() == connect.CodeUnavailable:
+		return failure{err: s.unanswered(e, false, fmt.Errorf("%s: %s", s.addr, err.Message())), again: e != once}
+	}
+	return failure{err: fmt.Errorf("%w: %s does not answer as a ckptd server does: %s", ErrUnreachable, s.addr, err.Message())}
+}

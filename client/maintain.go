@@ -1,0 +1,131 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/wire"
+)
+
+// Retention returns the policy of a tenant, the zero value if it has none.
+func (s *Store) Retention(ctx context.Context, tenant string) (engine.RetentionPolicy, error) {
+	m, err := call(ctx, s, reads, s.admin.GetRetention, &ckptdv1.GetRetentionRequest{Tenant: tenant})
+	return wire.UnpackRetention(m.GetPolicy()), err
+}
+
+// SetRetention makes p the policy of a tenant from the next GC on.
+func (s *Store) SetRetention(ctx context.Context, tenant string, p engine.RetentionPolicy) error {
+	_, err := call(ctx, s, repeats, s.admin.SetRetention, &ckptdv1.SetRetentionRequest{Tenant: tenant, Policy: wire.PackRetention(p)})
+	return err
+}
+
+// GC collects the garbage of a tenant. Users whose data cannot be read are skipped, and named in the error, with which
+// there is a report.
+func (s *Store) GC(ctx context.Context, tenant string, o engine.GCOptions) (*engine.GCReport, error) {
+	return s.collect(ctx, tenant, "", o)
+}
+
+func (s *Store) collect(ctx context.Context, tenant, user string, o engine.GCOptions) (report *engine.GCReport, err error) {
+	req := &ckptdv1.CollectGarbageRequest{Tenant: tenant, User: user, DryRun: o.DryRun, Compact: o.Compact}
+	if o.Grace != 0 {
+		req.Grace = durationpb.New(o.Grace)
+	}
+	problems := ""
+	err = last(ctx, s, once, s.admin.CollectGarbage, req, func(m *ckptdv1.CollectGarbageResponse) bool {
+		if m.GetReport() != nil {
+			report, problems = wire.UnpackGarbage(m.GetReport()), m.GetProblems()
+		} else if o.Progress != nil {
+			o.Progress(engine.GCProgress{User: m.GetUser(), Stage: m.GetStage(), Done: int(m.GetDone())})
+		}
+		return report != nil
+	})
+	if err == nil && problems != "" {
+		err = errors.New(problems)
+	}
+	return report, err
+}
+
+// Verify reads what is stored and reports whatever is wrong.
+func (s *Store) Verify(ctx context.Context, o engine.VerifyOptions) (report *engine.VerifyReport, err error) {
+	req := &ckptdv1.VerifyRequest{Tenant: o.Tenant, User: o.User, Thread: o.Thread, Deep: o.Deep}
+	err = last(ctx, s, reads, s.admin.Verify, req, func(m *ckptdv1.VerifyResponse) bool {
+		if m.GetReport() != nil {
+			report = wire.UnpackVerify(m.GetReport())
+		} else if o.Progress != nil {
+			o.Progress(int(m.GetDone()), int(m.GetTotal()))
+		}
+		return report != nil
+	})
+	return report, err
+}
+
+// last makes a call that is answered by a stream of which the last message is what counts: each reports whether it was.
+func last[Req, Res any](ctx context.Context, s *Store, e effect,
+	open func(context.Context, *connect.Request[Req]) (*connect.ServerStreamForClient[Res], error), m *Req, each func(*Res) bool) error {
+	return s.retry(ctx, e, func(ctx context.Context) (bool, error) {
+		done := false
+		err := receive(ctx, s, open, m, func(m *Res) error {
+			done = each(m)
+			return nil
+		})
+		switch {
+		case done:
+			return true, nil
+		case err == nil:
+			err = fmt.Errorf("%w: the server's report is missing", engine.ErrUnavailable)
+		}
+		return false, err
+	})
+}
+
+// Stats counts what a user has stored.
+func (s *Store) Stats(ctx context.Context, tenant, name string) (*engine.Stats, error) {
+	m, err := call(ctx, s, reads, s.admin.GetStats, &ckptdv1.GetStatsRequest{Tenant: tenant, User: name})
+	if err != nil {
+		return nil, err
+	}
+	return wire.UnpackStats(m), nil
+}
+
+// Tenants yields the tenants that have users, in no particular order. After an error it ends.
+func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
+	return names(ctx, s, s.admin.ListTenants, &ckptdv1.ListTenantsRequest{}, (*ckptdv1.ListTenantsResponse).GetTenants)
+}
+
+// Users yields the users of a tenant that have keys, in no particular order. After an error it ends.
+func (s *Store) Users(ctx context.Context, tenant string) iter.Seq2[string, error] {
+	return names(ctx, s, s.admin.ListUsers, &ckptdv1.ListUsersRequest{Tenant: tenant}, (*ckptdv1.ListUsersResponse).GetUsers)
+}
+
+// names yields the names that a stream carries. A stream that breaks is begun anew, and names that came before are left out.
+func names[Req, Res any](ctx context.Context, s *Store,
+	open func(context.Context, *connect.Request[Req]) (*connect.ServerStreamForClient[Res], error), m *Req, of func(*Res) []string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		had := map[string]bool{}
+		err := s.retry(ctx, reads, func(ctx context.Context) (progress bool, err error) {
+			err = receive(ctx, s, open, m, func(m *Res) error {
+				for _, name := range of(m) {
+					if had[name] {
+						continue
+					}
+					progress, had[name] = true, true
+					if !yield(name, nil) {
+						return errEnough
+					}
+				}
+				return nil
+			})
+			return progress, err
+		})
+		if err != nil && err != errEnough {
+			yield("", err)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine"
+)
+
+// Session saves one thread step by step and sends only what changed: it remembers the channels of the checkpoint that was
+// saved or loaded last, one copy of the state. Whatever the parent of a draft turns out to be, the checkpoint is the one
+// that the whole channels would have made. A Session is for one goroutine at a time.
+type Session struct {
+	t    *Thread
+	have map[string]engine.Channel
+}
+
+// Session begins a session that remembers nothing yet.
+func (t *Thread) Session() *Session { return &Session{t: t} }
+
+// Save is Thread.Save of a draft with whole channels: the content of each is compared with what is remembered, and goes
+// as a splice. If the server's parent is another one than is remembered, the channels are sent again as they are.
+func (s *Session) Save(ctx context.Context, d engine.Draft) (*engine.Checkpoint, error) {
+	s.t.s.identify(&d) // both drafts are of one checkpoint
+	whole := d.Channels
+	d.Channels = s.splices(whole)
+	cp, err := s.t.Save(ctx, d)
+	if errors.Is(err, engine.ErrNeedFull) {
+		d.Channels = whole
+		cp, err = s.t.Save(ctx, d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range whole {
+		if c.Base == 0 {
+			s.remember(cp, c.Name, c.Data)
+		} else { // the caller knew better
+			delete(s.have, c.Name)
+		}
+	}
+	s.forget(cp)
+	return cp, nil
+}
+
+// splices turns whole channels into splices of those that are remembered.
+func (s *Session) splices(whole []engine.Change) []engine.Change {
+	changes := make([]engine.Change, len(whole))
+	for i, c := range whole {
+		if had, ok := s.have[c.Name]; ok && c.Base == 0 && !c.Remove {
+			c.Type = cmp.Or(c.Type, "bytes") // in a splice that would be the type that the channel has
+			c.Base = had.Version
+			c.Prefix = codec.CommonPrefix(had.Data, c.Data)
+			c.Suffix = codec.CommonSuffix(had.Data[c.Prefix:], c.Data[c.Prefix:])
+			c.Data = c.Data[c.Prefix : len(c.Data)-c.Suffix]
+		}
+		changes[i] = c
+	}
+	return changes
+}
+
+// Load is Thread.Load, and leaves out of the answer what is remembered. All channels are loaded.
+func (s *Session) Load(ctx context.Context, w engine.Which) (*engine.Checkpoint, error) {
+	have := make([]engine.Channel, 0, len(s.have))
+	for _, ch := range s.have {
+		have = append(have, ch)
+	}
+	cp, err := s.t.LoadHave(ctx, w, have)
+	if err != nil {
+		return nil, err
+	}
+	for i := range cp.Channels {
+		s.remember(cp, cp.Channels[i].Name, cp.Channels[i].Data)
+	}
+	s.forget(cp)
+	return cp, nil
+}
+
+// remember takes note of the content that a channel has in cp. It copies only what differs from what is remembered.
+func (s *Session) remember(cp *engine.Checkpoint, name string, data []byte) {
+	ch, ok := cp.Channel(name)
+	if !ok || ch.Size != int64(len(data)) { // removed
+		delete(s.have, name)
+		return
+	}
+	if s.have == nil {
+		s.have = map[string]engine.Channel{}
+	}
+	had := s.have[name].Data
+	same := codec.CommonPrefix(had, data)
+	ch.Data = append(had[:same], data[same:]...)
+	s.have[name] = ch
+}
+
+// forget drops the channels that are another's by now: those that were kept from a parent with another content.
+func (s *Session) forget(cp *engine.Checkpoint) {
+	for name, had := range s.have {
+		if ch, ok := cp.Channel(name); !ok || ch.Version != had.Version {
+			delete(s.have, name)
+		}
+	}
+}
