@@ -1,7 +1,6 @@
 package telemetry
 
 import (
-	"context"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/ckptd/ckptd/backend/badger"
 	"github.com/ckptd/ckptd/engine"
 )
 
@@ -36,14 +36,8 @@ type Metrics struct {
 
 	inFlight, watchers, connections prometheus.Gauge
 
-	sources atomic.Pointer[sources]
-	disk    diskSize
-}
-
-// sources are asked when somebody looks.
-type sources struct {
-	cache func() engine.CacheStats
-	disk  func(context.Context) (int64, error)
+	store atomic.Pointer[Store]
+	disk  diskSize
 }
 
 // NewMetrics makes metrics that have counted nothing yet.
@@ -51,16 +45,16 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), process: prometheus.NewRegistry(), names: newNames()}
 	m.process.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.registry.MustRegister(collectors.NewGoCollector())
+	m.makeSaves()
+	m.makeRequests()
 	m.makeStore()
-	m.makeServer()
-	m.makeSources()
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ckptd_build_info", Help: "The program that runs; always 1.",
 		ConstLabels: prometheus.Labels{"version": o.Version, "goversion": runtime.Version()}}, func() float64 { return 1 }))
 	return m
 }
 
-// makeStore makes the metrics of saves, loads and commits.
-func (m *Metrics) makeStore() {
+// makeSaves makes the metrics of saves, loads and commits.
+func (m *Metrics) makeSaves() {
 	saves := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ckptd_saves_total", Help: "Saves by outcome: ok, or error."}, []string{"outcome"})
 	m.registry.MustRegister(saves)
 	m.saved, m.saveFailed = saves.WithLabelValues("ok"), saves.WithLabelValues("error")
@@ -73,8 +67,8 @@ func (m *Metrics) makeStore() {
 	m.commitSeconds = m.histogram("ckptd_commit_seconds", "Time that a group of commits took to become durable.", latencyBounds())
 }
 
-// makeServer makes the metrics of requests.
-func (m *Metrics) makeServer() {
+// makeRequests makes the metrics of requests.
+func (m *Metrics) makeRequests() {
 	m.requests = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ckptd_request_seconds", Help: "Time that requests took, by method and RPC code.",
 		Buckets: latencyBounds()}, []string{"method", "code"})
 	m.rejected = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ckptd_rejected_total", Help: "Requests and connections turned away, by the limit that was reached."}, []string{"limit"})
@@ -129,11 +123,11 @@ func (m *Metrics) SaveFailed() { m.saveFailed.Inc() }
 // Loaded counts a checkpoint that was loaded.
 func (m *Metrics) Loaded() { m.loaded.Inc() }
 
-// GroupCommitted counts a group of commits to the backend that shared a sync.
-func (m *Metrics) GroupCommitted(commits, bytes int, took time.Duration) {
-	m.groupCommits.Observe(float64(commits))
-	m.groupBytes.Add(float64(bytes))
-	m.commitSeconds.Observe(took.Seconds())
+// ObserveGroup counts a group of commits to the backend: it is its badger.Options.Observe.
+func (m *Metrics) ObserveGroup(g badger.Group) {
+	m.groupCommits.Observe(float64(g.Commits))
+	m.groupBytes.Add(float64(g.Bytes))
+	m.commitSeconds.Observe(g.Took.Seconds())
 }
 
 // RequestBegan counts a request as under way, RequestEnded as no longer so.

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/backend/badger"
 	"github.com/ckptd/ckptd/engine"
 )
 
@@ -21,25 +22,35 @@ import (
 func scrape(t *testing.T, m *Metrics) string {
 	t.Helper()
 	w := httptest.NewRecorder()
-	m.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	MetricsHandler(m).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	if w.Code != 200 {
 		t.Fatalf("reading the metrics: %d %s", w.Code, w.Body)
 	}
 	return w.Body.String()
 }
 
+// fakeStore has a cache and files.
+type fakeStore struct {
+	cache engine.CacheStats
+	disk  func() (int64, error)
+}
+
+func (f *fakeStore) CacheStats() engine.CacheStats                { return f.cache }
+func (f *fakeStore) DiskBytes(ctx context.Context) (int64, error) { return f.disk() }
+
+var _ Store = (*engine.Store)(nil)
+
 // busy returns metrics in which everything was counted.
 func busy() *Metrics {
 	m := NewMetrics(MetricsOptions{Version: "1.2.3"})
-	m.Attach(func() engine.CacheStats { return engine.CacheStats{Hits: 30, Misses: 10, Bytes: 4096} },
-		func(context.Context) (int64, error) { return 1 << 20, nil })
+	m.ObserveStore(&fakeStore{engine.CacheStats{Hits: 30, Misses: 10, Bytes: 4096}, func() (int64, error) { return 1 << 20, nil }})
 	for range 3 {
 		m.Saved(engine.Cost{State: 1000, Stored: 100, Depth: 5})
 	}
 	m.SaveFailed()
 	m.Loaded()
-	m.GroupCommitted(1, 500, 400*time.Microsecond)
-	m.GroupCommitted(7, 3500, 2*time.Millisecond)
+	m.ObserveGroup(badger.Group{Commits: 1, Bytes: 500, Took: 400 * time.Microsecond})
+	m.ObserveGroup(badger.Group{Commits: 7, Bytes: 3500, Took: 2 * time.Millisecond})
 	m.RequestDone(ckptdv1.CheckpointServiceSaveProcedure, "ok", 1200*time.Microsecond)
 	m.RequestDone(ckptdv1.CheckpointServiceSaveProcedure, "aborted", time.Microsecond)
 	m.RequestDone(ckptdv1.CheckpointServiceLoadProcedure, "ok", time.Minute)
@@ -177,7 +188,7 @@ func TestSnapshot(t *testing.T) {
 }
 
 // Without a store there is nothing to ask, and that is no error.
-func TestSnapshotBeforeAttach(t *testing.T) {
+func TestSnapshotWithoutStore(t *testing.T) {
 	m := NewMetrics(MetricsOptions{})
 	if got := m.Snapshot(); got.DiskBytes != 0 || got.CacheHits != 0 || got.Saves != 0 {
 		t.Errorf("nothing was counted, and it tells %v", got)
@@ -189,12 +200,12 @@ func TestSnapshotBeforeAttach(t *testing.T) {
 func TestDiskBytesAreRemembered(t *testing.T) {
 	m := NewMetrics(MetricsOptions{})
 	asked := 0
-	m.Attach(nil, func(context.Context) (int64, error) {
+	m.ObserveStore(&fakeStore{disk: func() (int64, error) {
 		if asked++; asked > 1 {
 			return 0, errors.New("gone")
 		}
 		return 7, nil
-	})
+	}})
 	for range 3 {
 		if got := m.Snapshot().DiskBytes; got != 7 {
 			t.Errorf("%d bytes, want 7", got)
@@ -231,7 +242,7 @@ func request(m *Metrics) {
 	m.RequestBegan()
 	m.Saved(engine.Cost{State: 100_000, Stored: 900, Depth: 12})
 	m.RequestDone(ckptdv1.CheckpointServiceSaveProcedure, "ok", 900*time.Microsecond)
-	m.GroupCommitted(1, 1000, 700*time.Microsecond)
+	m.ObserveGroup(badger.Group{Commits: 1, Bytes: 1000, Took: 700 * time.Microsecond})
 	m.RequestEnded()
 }
 

@@ -3,26 +3,29 @@ package telemetry
 import (
 	"context"
 	"math"
-	"net/http"
 	"runtime"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
 )
 
-// Attach names who knows about the cache and about the files on disk. Both are asked when somebody reads the metrics, from
-// any goroutine; either may be nil. Until then there is nothing to tell of them.
-func (m *Metrics) Attach(cache func() engine.CacheStats, disk func(context.Context) (int64, error)) {
-	m.sources.Store(&sources{cache, disk})
+// Store is what is asked about its cache and its files when somebody reads the metrics: an *engine.Store.
+type Store interface {
+	CacheStats() engine.CacheStats
+	DiskBytes(context.Context) (int64, error)
 }
 
-func (m *Metrics) makeSources() {
+// ObserveStore names the store, which is made later than what counts its commits. Until then the metrics of its cache and
+// files are 0.
+func (m *Metrics) ObserveStore(s Store) { m.store.Store(&s) }
+
+// makeStore makes the metrics that the store is asked for.
+func (m *Metrics) makeStore() {
 	hits := func() float64 { return float64(m.cache().Hits) }
 	misses := func() float64 { return float64(m.cache().Misses) }
 	m.registry.MustRegister(
@@ -35,8 +38,8 @@ func (m *Metrics) makeSources() {
 }
 
 func (m *Metrics) cache() engine.CacheStats {
-	if s := m.sources.Load(); s != nil && s.cache != nil {
-		return s.cache()
+	if s := m.store.Load(); s != nil {
+		return (*s).CacheStats()
 	}
 	return engine.CacheStats{}
 }
@@ -54,8 +57,8 @@ const (
 )
 
 func (m *Metrics) diskBytes() int64 {
-	s := m.sources.Load()
-	if s == nil || s.disk == nil {
+	s := m.store.Load()
+	if s == nil {
 		return 0
 	}
 	m.disk.mu.Lock()
@@ -65,16 +68,11 @@ func (m *Metrics) diskBytes() int64 {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), diskTimeout)
 	defer cancel()
-	if n, err := s.disk(ctx); err == nil { // else the last that was known
+	if n, err := (*s).DiskBytes(ctx); err == nil { // else the last that was known
 		m.disk.bytes = n
 	}
 	m.disk.asked = time.Now()
 	return m.disk.bytes
-}
-
-// Handler serves the metrics to Prometheus.
-func (m *Metrics) Handler() http.Handler {
-	return promhttp.HandlerFor(prometheus.Gatherers{m.registry, m.process}, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }
 
 // Snapshot tells what was counted so far. Version and start are for the caller to fill in.
