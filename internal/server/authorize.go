@@ -1,0 +1,223 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/access"
+	"github.com/ckptd/ckptd/internal/audit"
+	"github.com/ckptd/ckptd/internal/wire"
+)
+
+// target is what a request is about. Without a thread it is a user, without a user a tenant, without a tenant the store.
+type target struct{ tenant, user, thread string }
+
+// endless reports whether a method goes on until its caller has enough.
+func endless(procedure string) bool { return procedure == ckptdv1.ThreadServiceWatchProcedure }
+
+func administers(procedure string) bool {
+	rule, _ := access.RuleFor(procedure)
+	return rule.Administers()
+}
+
+// authorize decides about a request by its method and message, in which it fills in what follows from the credentials.
+func (s *Server) authorize(c *call, m any) (*target, error) {
+	rule, ok := access.RuleFor(c.procedure)
+	if !ok {
+		return nil, &denial{wire.ErrDenied}
+	}
+	now := time.Now()
+	if _, batch := m.(*ckptdv1.SaveBatchRequest); batch { // the handler decides about each save
+		return &target{}, nil
+	}
+	if list, ok := m.(*ckptdv1.ListRequest); ok {
+		c.exports = list.GetData()
+	}
+	t, err := targetOf(c, rule, m, now)
+	if err != nil {
+		return t, err
+	}
+	return t, s.allow(c, needs(rule, m), rule.On, t, now)
+}
+
+// needs is the permission that a request needs: one that asks for no content may do with less.
+func needs(rule access.Rule, m any) access.Permission {
+	headers := false
+	switch m := m.(type) {
+	case *ckptdv1.LoadRequest:
+		headers = m.GetHeadersOnly() && !m.GetWrites()
+	case *ckptdv1.LoadNewestRequest:
+		headers = m.GetHeadersOnly()
+	case *ckptdv1.ListRequest:
+		headers = !m.GetData()
+	}
+	if headers {
+		return rule.Headers
+	}
+	return rule.Needs
+}
+
+// allow decides whether the caller has a permission where it is needed.
+func (s *Server) allow(c *call, p access.Permission, on access.Scope, t *target, now time.Time) error {
+	switch on {
+	case access.OnNothing, access.OnGrants: // of the grants those that deal with them decide
+		return nil
+	case access.OnThreads:
+		if t.thread != "" {
+			break
+		}
+		prefixes, all := c.caller.Prefixes(p, t.tenant, t.user, now)
+		switch {
+		case all:
+			return nil
+		case len(prefixes) > 0:
+			c.visible = beginsWith(prefixes)
+			return nil
+		}
+	}
+	if c.caller.May(p, t.tenant, t.user, t.thread, now) {
+		return nil
+	}
+	return refuse(c.caller, t, now)
+}
+
+func beginsWith(prefixes []string) func(string) bool {
+	return func(thread string) bool {
+		for _, p := range prefixes {
+			if strings.HasPrefix(thread, p) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// refuse tells a caller who has some right on the target that this one is missing, and everybody else what they would be
+// told if the target did not exist.
+func refuse(c *access.Caller, t *target, now time.Time) error {
+	for p := access.Read; p <= access.Audit; p <<= 1 {
+		if t.tenant == "" || c.May(p, t.tenant, t.user, t.thread, now) {
+			return &denial{wire.ErrDenied}
+		}
+	}
+	return &denial{engine.ErrNotFound}
+}
+
+// targetOf finds what a request is about. The tenant and user that it leaves out are those that all grants of the caller
+// are for.
+func targetOf(c *call, rule access.Rule, m any, now time.Time) (*target, error) {
+	message, ok := m.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("%w: a request that is no message", engine.ErrInvalid)
+	}
+	if t, ok := fullyNamed(m); ok {
+		return t, nil
+	}
+	names := message.ProtoReflect()
+	if ref := names.Descriptor().Fields().ByName("ref"); ref != nil {
+		names = names.Mutable(ref).Message()
+	}
+	t := &target{}
+	tenant, user := c.caller.Only(now)
+	if rule.On == access.OnTenant || rule.On == access.OnStore || rule.On == access.OnNamed || wholeTenant(m) {
+		user = ""
+	}
+	if rule.On == access.OnStore || rule.On == access.OnNamed {
+		tenant = ""
+	}
+	t.tenant = complete(names, "tenant", tenant)
+	if !wholeTenant(m) {
+		t.user = complete(names, "user", user)
+	}
+	t.thread = complete(names, "thread", "")
+	if missing := t.missing(rule.On, m); missing != "" {
+		return t, fmt.Errorf("%w: the request names no %s, and the credentials are not for exactly one", engine.ErrInvalid, missing)
+	}
+	return t, nil
+}
+
+// fullyNamed is targetOf for the requests that come by the thousand.
+func fullyNamed(m any) (*target, bool) {
+	r, ok := m.(interface{ GetRef() *ckptdv1.Ref })
+	if !ok {
+		return nil, false
+	}
+	ref := r.GetRef()
+	t := &target{ref.GetTenant(), ref.GetUser(), ref.GetThread()}
+	return t, t.tenant != "" && t.user != "" && t.thread != ""
+}
+
+// complete returns the value of a field of a message, which is set if it is empty.
+func complete(m protoreflect.Message, field protoreflect.Name, value string) string {
+	fd := m.Descriptor().Fields().ByName(field)
+	if fd == nil {
+		return ""
+	}
+	if have := m.Get(fd).String(); have != "" || value == "" {
+		return have
+	}
+	m.Set(fd, protoreflect.ValueOfString(value))
+	return value
+}
+
+// wholeTenant reports whether a request is about all users of a tenant.
+func wholeTenant(m any) bool {
+	q, ok := m.(*ckptdv1.QueryRequest)
+	return ok && q.GetWholeTenant()
+}
+
+// missing names what a request must name and does not.
+func (t *target) missing(on access.Scope, m any) string {
+	_, watch := m.(*ckptdv1.WatchRequest)
+	switch {
+	case on == access.OnNothing || on == access.OnGrants || on == access.OnStore || on == access.OnNamed:
+		return ""
+	case t.tenant == "":
+		return "tenant"
+	case on == access.OnTenant || wholeTenant(m) || watch && t.thread == "":
+		return ""
+	case t.user == "":
+		return "user"
+	case on == access.OnThread && t.thread == "":
+		return "thread"
+	}
+	return ""
+}
+
+// authorizeSave decides about one save of a batch.
+func (s *Server) authorizeSave(ctx context.Context, m *ckptdv1.SaveRequest) error {
+	c := *callOf(ctx)
+	c.procedure = ckptdv1.CheckpointServiceSaveProcedure
+	t, err := s.authorize(&c, m)
+	if _, ok := errors.AsType[*denial](err); ok {
+		s.record(&c, t, audit.Denied, err)
+	}
+	return err
+}
+
+// authorizeThread decides about a second thread that a request names.
+func (s *Server) authorizeThread(ctx context.Context, ref engine.Ref) error {
+	c := callOf(ctx)
+	rule, _ := access.RuleFor(c.procedure)
+	return s.allow(c, rule.Needs, access.OnThread, &target{ref.Tenant, ref.User, ref.Thread}, time.Now())
+}
+
+// authorizeAgain decides anew about a request that goes on: the credentials may have been taken back since, or expired.
+func (s *Server) authorizeAgain(ctx context.Context, m any) error {
+	c := callOf(ctx)
+	caller, err := s.access.Load().Authenticate(ctx, c.credentials)
+	if err != nil {
+		return err
+	}
+	c.caller = caller
+	_, err = s.authorize(c, m)
+	return err
+}

@@ -1,0 +1,188 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/mem"
+	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/access"
+	"github.com/ckptd/ckptd/internal/audit"
+)
+
+// bed is a server on a Unix socket, over data that outlives it.
+type bed struct {
+	t      testing.TB
+	dir    string
+	be     backend.Backend
+	opts   engine.Options
+	limits Limits
+
+	*Server
+	tokens *access.Tokens
+	socket string
+	served chan error
+}
+
+// keepOpen ignores Close, so that the data of a mem backend outlives the store on it.
+type keepOpen struct{ backend.Backend }
+
+func (keepOpen) Close() error { return nil }
+
+func newBed(t testing.TB, limits Limits) *bed {
+	t.Helper()
+	root, err := crypto.GenerateRootKey()
+	must(t, err)
+	dir, err := os.MkdirTemp("", "ckptd") // t.TempDir may be too long for a socket
+	must(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	b := &bed{t: t, dir: dir, be: mem.Open(), limits: limits, opts: engine.Options{Root: root, Keystore: crypto.NewMemKeystore(), Create: true}}
+	b.start()
+	t.Cleanup(func() {
+		b.stop()
+		b.verify()
+	})
+	return b
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b *bed) start() {
+	b.t.Helper()
+	store, err := engine.Open(b.t.Context(), keepOpen{b.be}, b.opts)
+	must(b.t, err)
+	b.tokens, err = access.OpenTokens(filepath.Join(b.dir, "tokens"), store)
+	must(b.t, err)
+	who, err := access.New(store, access.Options{Tokens: b.tokens, OwnerIsAdmin: true})
+	must(b.t, err)
+	log, err := audit.Open(filepath.Join(b.dir, "audit"))
+	must(b.t, err)
+	b.Server, err = New(Options{Store: store, Access: who, Tokens: b.tokens, Audit: log, Limits: b.limits, Version: "test"})
+	must(b.t, err)
+	b.socket = filepath.Join(b.dir, "sock")
+	l, err := net.Listen("unix", b.socket)
+	must(b.t, err)
+	b.served = make(chan error, 1)
+	go func() { b.served <- b.Serve(l, false) }()
+}
+
+func (b *bed) stop() {
+	b.t.Helper()
+	if b.Server == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := b.Shutdown(ctx); err != nil {
+		b.t.Errorf("shutting down: %v", err)
+	}
+	if err := <-b.served; err != nil {
+		b.t.Errorf("serving: %v", err)
+	}
+	must(b.t, errors.Join(b.audit.Close(), b.store.Close()))
+	b.Server = nil
+}
+
+// verify checks what is stored once the server is down.
+func (b *bed) verify() {
+	if b.t.Failed() {
+		return
+	}
+	store, err := engine.Open(context.Background(), keepOpen{b.be}, b.opts)
+	must(b.t, err)
+	defer store.Close()
+	report, err := store.Verify(context.Background(), engine.VerifyOptions{Deep: true})
+	if err != nil || !report.Clean() {
+		b.t.Errorf("verify: %v, %+v", err, report)
+	}
+}
+
+// httpClient is a client with a connection pool of its own, which calls as the owner of the socket, or with a token.
+func (b *bed) httpClient(token string) *http.Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", b.socket)
+	}
+	transport := &http.Transport{DialContext: dial, MaxIdleConnsPerHost: 256}
+	b.t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: bearer{transport, token}}
+}
+
+type bearer struct {
+	http.RoundTripper
+	token string
+}
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.RoundTripper.RoundTrip(r)
+}
+
+const baseURL = "http://ckptd"
+
+func (b *bed) checkpoints(token string) ckptdv1.CheckpointServiceClient {
+	return ckptdv1.NewCheckpointServiceClient(b.httpClient(token), baseURL)
+}
+
+func (b *bed) threads(token string) ckptdv1.ThreadServiceClient {
+	return ckptdv1.NewThreadServiceClient(b.httpClient(token), baseURL)
+}
+
+// token makes a token with a grant.
+func (b *bed) token(g access.Grant) string {
+	b.t.Helper()
+	_, secret, err := b.tokens.Create("", []access.Grant{g}, time.Now())
+	must(b.t, err)
+	return secret
+}
+
+func ref(thread string) *ckptdv1.Ref {
+	return &ckptdv1.Ref{Tenant: "acme", User: "alice", Thread: thread}
+}
+
+func draft(text string) *ckptdv1.Draft {
+	return &ckptdv1.Draft{Channels: []*ckptdv1.Change{{Name: "x", Content: &ckptdv1.Change_Text{Text: text}}}}
+}
+
+func mustSave(t testing.TB, c ckptdv1.CheckpointServiceClient, r *ckptdv1.Ref, d *ckptdv1.Draft) *ckptdv1.Checkpoint {
+	t.Helper()
+	res, err := c.Save(t.Context(), connect.NewRequest(&ckptdv1.SaveRequest{Ref: r, Draft: d}))
+	must(t, err)
+	return res.Msg.GetCheckpoint()
+}
+
+// wantCode checks an error's RPC code and reason.
+func wantCode(t testing.TB, err error, code connect.Code, reason ckptdv1.Reason) {
+	t.Helper()
+	got := ckptdv1.Reason_REASON_UNSPECIFIED
+	if e, ok := errors.AsType[*connect.Error](err); ok {
+		for _, d := range e.Details() {
+			if m, err := d.Value(); err == nil {
+				if m, ok := m.(*ckptdv1.ErrorDetail); ok {
+					got = m.GetReason()
+				}
+			}
+		}
+	}
+	if err == nil || connect.CodeOf(err) != code || got != reason {
+		t.Errorf("got %v (%v, %v), want %v, %v", err, connect.CodeOf(err), got, code, reason)
+	}
+}

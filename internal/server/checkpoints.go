@@ -1,0 +1,226 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"sync"
+
+	"connectrpc.com/connect"
+
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/wire"
+)
+
+// checkpoints serves the CheckpointService. Errors are the engine's: the interceptor packs them.
+type checkpoints struct{ *Server }
+
+func (s checkpoints) Save(ctx context.Context, req *connect.Request[ckptdv1.SaveRequest]) (*connect.Response[ckptdv1.SaveResponse], error) {
+	cp, err := s.save(ctx, req.Msg)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ckptdv1.SaveResponse{Checkpoint: cp}), nil
+}
+
+func (s *Server) save(ctx context.Context, m *ckptdv1.SaveRequest) (*ckptdv1.Checkpoint, error) {
+	draft, err := wire.UnpackDraft(m.GetDraft())
+	if err != nil {
+		return nil, err
+	}
+	cp, err := s.store.Thread(wire.UnpackRef(m.GetRef())).Save(ctx, draft)
+	if err != nil {
+		s.metrics.SaveFailed()
+		return nil, err
+	}
+	s.metrics.Saved(cp.Cost)
+	return wire.PackCheckpoint(cp, false), nil
+}
+
+const (
+	maxBatchSaves = 1000
+	// batchWorkers is how many lineages of a batch are saved to at a time, so that they share the backend's group commits.
+	batchWorkers = 32
+)
+
+func (s checkpoints) SaveBatch(ctx context.Context, req *connect.Request[ckptdv1.SaveBatchRequest]) (*connect.Response[ckptdv1.SaveBatchResponse], error) {
+	saves := req.Msg.GetSaves()
+	if len(saves) > maxBatchSaves {
+		return nil, fmt.Errorf("%w: %d saves in a batch, at most %d are allowed", engine.ErrInvalid, len(saves), maxBatchSaves)
+	}
+	results := make([]*ckptdv1.SaveResult, len(saves))
+	var order []engine.Ref
+	lines := map[engine.Ref][]int{}
+	for i, m := range saves {
+		if err := s.authorizeSave(ctx, m); err != nil {
+			results[i] = saveFailed(err)
+			continue
+		}
+		ref := wire.UnpackRef(m.GetRef())
+		if lines[ref] == nil {
+			order = append(order, ref)
+		}
+		lines[ref] = append(lines[ref], i)
+	}
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, batchWorkers)
+	for _, ref := range order {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			for _, i := range lines[ref] {
+				cp, err := s.save(ctx, saves[i])
+				if err != nil {
+					results[i] = saveFailed(err)
+					continue
+				}
+				results[i] = &ckptdv1.SaveResult{Result: &ckptdv1.SaveResult_Checkpoint{Checkpoint: cp}}
+			}
+		})
+	}
+	wg.Wait()
+	return connect.NewResponse(&ckptdv1.SaveBatchResponse{Results: results}), nil
+}
+
+func saveFailed(err error) *ckptdv1.SaveResult {
+	return &ckptdv1.SaveResult{Result: &ckptdv1.SaveResult_Error{Error: wire.PackSaveError(err)}}
+}
+
+func (s checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.LoadRequest]) (*connect.Response[ckptdv1.LoadResponse], error) {
+	m := req.Msg
+	have := map[string][sha256.Size]byte{}
+	for _, h := range m.GetHave() {
+		if len(h.GetSha256()) != sha256.Size {
+			return nil, fmt.Errorf("%w: channel %q: a SHA-256 has 32 bytes, this one %d", engine.ErrInvalid, h.GetChannel(), len(h.GetSha256()))
+		}
+		have[h.GetChannel()] = [sha256.Size]byte(h.GetSha256())
+	}
+	thread := s.store.Thread(wire.UnpackRef(m.GetRef()))
+	cp, err := thread.Load(ctx, wire.UnpackWhich(m.GetWhich()), loadOptions(m.GetHeadersOnly(), m.GetChannels()))
+	if err != nil {
+		return nil, err
+	}
+	s.metrics.Loaded()
+	unchanged := make([]bool, len(cp.Channels))
+	for i, ch := range cp.Channels {
+		if digest, ok := have[ch.Name]; ok && ch.Data != nil && sha256.Sum256(ch.Data) == digest {
+			cp.Channels[i].Data, unchanged[i] = nil, true
+		}
+	}
+	res := &ckptdv1.LoadResponse{Checkpoint: wire.PackCheckpoint(cp, m.GetText())}
+	for i, same := range unchanged {
+		if same {
+			res.Checkpoint.Channels[i].Content = &ckptdv1.Channel_Unchanged{Unchanged: true}
+		}
+	}
+	if m.GetWrites() {
+		ws, err := thread.Writes(ctx, cp.ID)
+		if err != nil {
+			return nil, err
+		}
+		res.Writes = wire.PackWrites(ws, m.GetText())
+	}
+	return connect.NewResponse(res), nil
+}
+
+func loadOptions(headersOnly bool, channels []string) engine.LoadOptions {
+	o := engine.LoadOptions{HeadersOnly: headersOnly}
+	if len(channels) > 0 {
+		o.Channels = channels
+	}
+	return o
+}
+
+func (s checkpoints) LoadNewest(ctx context.Context, req *connect.Request[ckptdv1.LoadNewestRequest]) (*connect.Response[ckptdv1.LoadNewestResponse], error) {
+	m := req.Msg
+	cp, err := s.store.User(m.GetTenant(), m.GetUser()).Latest(ctx, loadOptions(m.GetHeadersOnly(), m.GetChannels()))
+	if err != nil {
+		return nil, err
+	}
+	s.metrics.Loaded()
+	return connect.NewResponse(&ckptdv1.LoadNewestResponse{Checkpoint: wire.PackCheckpoint(cp, m.GetText())}), nil
+}
+
+func (s checkpoints) GetTree(ctx context.Context, req *connect.Request[ckptdv1.GetTreeRequest]) (*connect.Response[ckptdv1.GetTreeResponse], error) {
+	tree, err := s.thread(req.Msg).Tree(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(wire.PackTree(tree)), nil
+}
+
+func (s checkpoints) Diff(ctx context.Context, req *connect.Request[ckptdv1.DiffRequest]) (*connect.Response[ckptdv1.DiffResponse], error) {
+	d, err := s.thread(req.Msg).Diff(ctx, wire.UnpackWhich(req.Msg.GetFrom()), wire.UnpackWhich(req.Msg.GetTo()))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(wire.PackDiff(d)), nil
+}
+
+func (s checkpoints) Fork(ctx context.Context, req *connect.Request[ckptdv1.ForkRequest]) (*connect.Response[ckptdv1.ForkResponse], error) {
+	cp, err := s.thread(req.Msg).Fork(ctx, wire.UnpackWhich(req.Msg.GetFrom()), req.Msg.GetBranch())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ckptdv1.ForkResponse{Checkpoint: wire.PackCheckpoint(cp, false)}), nil
+}
+
+func (s checkpoints) ListBranches(ctx context.Context, req *connect.Request[ckptdv1.ListBranchesRequest]) (*connect.Response[ckptdv1.ListBranchesResponse], error) {
+	branches, err := s.thread(req.Msg).Branches(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ckptdv1.ListBranchesResponse{Branches: wire.PackBranches(branches)}), nil
+}
+
+func (s checkpoints) SetBranch(ctx context.Context, req *connect.Request[ckptdv1.SetBranchRequest]) (*connect.Response[ckptdv1.SetBranchResponse], error) {
+	if err := s.thread(req.Msg).SetBranch(ctx, req.Msg.GetBranch(), wire.UnpackWhich(req.Msg.GetTo())); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ckptdv1.SetBranchResponse{}), nil
+}
+
+func (s checkpoints) DeleteBranch(ctx context.Context, req *connect.Request[ckptdv1.DeleteBranchRequest]) (*connect.Response[ckptdv1.DeleteBranchResponse], error) {
+	if err := s.thread(req.Msg).DeleteBranch(ctx, req.Msg.GetBranch()); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ckptdv1.DeleteBranchResponse{}), nil
+}
+
+func (s checkpoints) SetLabels(ctx context.Context, req *connect.Request[ckptdv1.SetLabelsRequest]) (*connect.Response[ckptdv1.SetLabelsResponse], error) {
+	cp, err := s.thread(req.Msg).SetLabels(ctx, wire.UnpackWhich(req.Msg.GetWhich()), req.Msg.GetLabels())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ckptdv1.SetLabelsResponse{Checkpoint: wire.PackCheckpoint(cp, false)}), nil
+}
+
+func (s checkpoints) PutWrites(ctx context.Context, req *connect.Request[ckptdv1.PutWritesRequest]) (*connect.Response[ckptdv1.PutWritesResponse], error) {
+	m := req.Msg
+	ws := make([]engine.Write, len(m.GetWrites()))
+	for i, w := range m.GetWrites() {
+		ws[i] = wire.UnpackWrite(w)
+	}
+	mode := engine.Upsert
+	if m.GetIgnoreExisting() {
+		mode = engine.Ignore
+	}
+	if err := s.thread(m).PutWrites(ctx, m.GetCheckpointId(), m.GetTask(), m.GetPath(), mode, ws, m.GetGeneration()); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ckptdv1.PutWritesResponse{}), nil
+}
+
+func (s checkpoints) ListWrites(ctx context.Context, req *connect.Request[ckptdv1.ListWritesRequest]) (*connect.Response[ckptdv1.ListWritesResponse], error) {
+	ws, err := s.thread(req.Msg).Writes(ctx, req.Msg.GetCheckpointId())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&ckptdv1.ListWritesResponse{Writes: wire.PackWrites(ws, req.Msg.GetText())}), nil
+}
+
+// thread is the handle on the lineage that a request is about.
+func (s *Server) thread(m interface{ GetRef() *ckptdv1.Ref }) *engine.Thread {
+	return s.store.Thread(wire.UnpackRef(m.GetRef()))
+}

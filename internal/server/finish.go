@@ -1,0 +1,118 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/audit"
+	"github.com/ckptd/ckptd/internal/wire"
+)
+
+// finish counts, records and logs the end of a request, and returns its error as it goes over the wire. The target is
+// nil if the request was turned away before its message was read.
+func (s *Server) finish(ctx context.Context, c *call, t *target, began time.Time, err error) error {
+	packed := wire.PackError(err)
+	code := "ok"
+	if packed != nil {
+		code = connect.CodeOf(packed).String()
+	}
+	s.metrics.RequestDone(c.procedure, code, time.Since(began))
+	if e, ok := errors.AsType[*wire.RetryError](err); ok && e.What != "" {
+		s.metrics.Rejected(e.What)
+	}
+	_, denied := errors.AsType[*denial](err)
+	switch {
+	case denied || errors.Is(err, wire.ErrUnauthenticated):
+		s.metrics.Denied(c.procedure)
+		s.record(c, t, audit.Denied, packed)
+	case t != nil && c.exports:
+		s.record(c, t, audit.Export, packed)
+	case t != nil && administers(c.procedure):
+		s.record(c, t, audit.Admin, packed)
+	}
+	s.logEnd(ctx, c, code, began, err)
+	if err != nil && errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrNoSpace) {
+		s.suspect(err)
+	}
+	return packed
+}
+
+// logEnd logs a request by its method and caller; what it was about is nobody's business. Errors of the server's own
+// making are the only ones whose text is logged: those of the engine may name what the caller named.
+func (s *Server) logEnd(ctx context.Context, c *call, code string, began time.Time, err error) {
+	caller := "unknown"
+	if c.caller != nil {
+		caller = c.caller.Name
+	}
+	log := s.log.With("method", c.procedure, "caller", caller, "code", code, "took_ms", float64(time.Since(began).Microseconds())/1000)
+	switch code {
+	case "internal", "data_loss", "unavailable":
+		log.WarnContext(ctx, "a request failed", "error", cause(err))
+	case "unauthenticated", "permission_denied":
+		log.InfoContext(ctx, "a request was denied")
+	default:
+		log.DebugContext(ctx, "a request ended")
+	}
+}
+
+// cause names what went wrong by the sentinels that an error matches, and by what a damaged record is called, which is
+// never an id. The text itself may quote names.
+func cause(err error) string {
+	if e, ok := errors.AsType[*engine.CorruptError](err); ok {
+		return engine.ErrCorrupt.Error() + ": " + e.Record
+	}
+	for _, row := range wire.Table() {
+		if errors.Is(err, row.Err) {
+			return row.Err.Error()
+		}
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return "the caller went away"
+	}
+	return typeName(err)
+}
+
+// record writes to the audit log. A request that is to be recorded and cannot be has happened all the same, so the
+// server says so in its log, and goes on.
+func (s *Server) record(c *call, t *target, kind audit.Kind, err error) {
+	if s.audit == nil {
+		return
+	}
+	e := audit.Entry{Kind: kind, Method: c.procedure, Caller: "unknown", Code: "ok"}
+	if c.caller != nil {
+		e.Caller = c.caller.Name
+	}
+	if err != nil {
+		e.Code = connect.CodeOf(wire.PackError(err)).String()
+	}
+	if t != nil && t.tenant != "" {
+		e.Tenant = s.store.Pseudonym("audit", t.tenant)
+		if t.user != "" {
+			e.User = s.store.Pseudonym("audit", t.tenant, t.user)
+		}
+		if t.user != "" && t.thread != "" {
+			e.Thread = s.store.Pseudonym("audit", t.tenant, t.user, t.thread)
+		}
+	}
+	if err := s.audit.Append(e); err != nil {
+		s.log.Error("writing the audit log failed", "method", c.procedure, "error", err)
+	}
+}
+
+// suspect finds out whether the store has stopped for good, as it does after a write that failed.
+func (s *Server) suspect(why error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if _, err := s.store.Retention(ctx, "-"); !errors.Is(err, engine.ErrUnavailable) {
+		return
+	}
+	select {
+	case s.failed <- why:
+	default: // it is known already
+	}
+}

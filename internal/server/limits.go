@@ -1,0 +1,194 @@
+package server
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/ckptd/ckptd/internal/wire"
+)
+
+// Limits bound what callers can ask of a server. Each zero value is the default that is named.
+type Limits struct {
+	MaxMessage           int           // bytes of a request message: 64 MiB
+	InFlight             int           // requests under way: 1,024
+	InFlightBytes        int64         // bytes of the bodies of requests under way: 512 MiB
+	InFlightPerTenant    int           // requests under way for one tenant: as InFlight
+	Streams              int           // watches: 4,096
+	StreamsPerConnection int           // HTTP/2 streams of a connection: 256
+	Connections          int           // 16,384
+	Rate                 float64       // requests a second of one caller: 0 is any number
+	Burst                int           // requests at once within Rate: as many as Rate in a second
+	RequestTimeout       time.Duration // for a request that is not a stream: 30 s
+	StallTimeout         time.Duration // for a caller that does not read, or send, what is due: 30 s
+	HeaderTimeout        time.Duration // for the headers of a request: 10 s
+	IdleTimeout          time.Duration // for a connection without requests: 3 min
+}
+
+func (l *Limits) complete() error {
+	for _, v := range []struct {
+		name string
+		p    *int
+		most int
+	}{{"in-flight", &l.InFlight, 1024}, {"max-streams", &l.Streams, 4096}, {"streams-per-connection", &l.StreamsPerConnection, 256},
+		{"max-connections", &l.Connections, 16384}, {"max-message", &l.MaxMessage, 64 << 20}, {"burst", &l.Burst, int(max(1, l.Rate))}} {
+		if *v.p < 0 {
+			return fmt.Errorf("limit %s is negative", v.name)
+		}
+		if *v.p == 0 {
+			*v.p = v.most
+		}
+	}
+	for _, v := range []struct {
+		name string
+		p    *time.Duration
+		most time.Duration
+	}{{"request-timeout", &l.RequestTimeout, 30 * time.Second}, {"stall-timeout", &l.StallTimeout, 30 * time.Second},
+		{"header-timeout", &l.HeaderTimeout, 10 * time.Second}, {"idle-timeout", &l.IdleTimeout, 3 * time.Minute}} {
+		if *v.p < 0 {
+			return fmt.Errorf("limit %s is negative", v.name)
+		}
+		if *v.p == 0 {
+			*v.p = v.most
+		}
+	}
+	if l.InFlightBytes < 0 || l.InFlightPerTenant < 0 || l.Rate < 0 {
+		return fmt.Errorf("a limit on requests under way or their rate is negative")
+	}
+	if l.InFlightBytes == 0 {
+		l.InFlightBytes = 512 << 20
+	}
+	if l.InFlightPerTenant == 0 {
+		l.InFlightPerTenant = l.InFlight
+	}
+	return nil
+}
+
+// SetLimits changes the limits for what comes from now on. MaxMessage, StreamsPerConnection, Connections, HeaderTimeout and IdleTimeout stay
+// what they were when the server was made.
+func (s *Server) SetLimits(l Limits) error {
+	if err := l.complete(); err != nil {
+		return err
+	}
+	s.limits.Store(&l)
+	return nil
+}
+
+// gate counts what is under way. Whoever finds a limit reached is turned away at once, before anything was done: the
+// requests within the limit are the queue.
+type gate struct {
+	inFlight, bytes, streams, connections atomic.Int64
+
+	mu      sync.Mutex
+	tenants map[string]int // requests under way
+	rates   map[string]*callerRate
+}
+
+type callerRate struct {
+	limiter *rate.Limiter
+	used    time.Time
+}
+
+// retryAfter is what callers are told to wait: requests take milliseconds, so a second is long enough for a crowd to
+// spread, and short enough not to be noticed after a peak.
+const retryAfter = time.Second
+
+func overloaded(what string, after time.Duration) error {
+	return &wire.RetryError{Err: wire.ErrOverloaded, What: what, After: after}
+}
+
+// enter admits a request with a body of so many bytes; leave takes the same afterwards.
+func (g *gate) enter(l *Limits, bytes int64) error {
+	if g.inFlight.Add(1) > int64(l.InFlight) {
+		g.inFlight.Add(-1)
+		return overloaded("requests under way", retryAfter)
+	}
+	// One that is alone may be as large as a message: else a small budget would lock it out for good.
+	if now := g.bytes.Add(bytes); now > l.InFlightBytes && now != bytes {
+		g.bytes.Add(-bytes)
+		g.inFlight.Add(-1)
+		return overloaded("bytes of requests under way", retryAfter)
+	}
+	return nil
+}
+
+func (g *gate) leave(bytes int64) {
+	g.bytes.Add(-bytes)
+	g.inFlight.Add(-1)
+}
+
+func (g *gate) enterStream(l *Limits) error {
+	if g.streams.Add(1) > int64(l.Streams) {
+		g.streams.Add(-1)
+		return overloaded("watches", retryAfter)
+	}
+	return nil
+}
+
+func (g *gate) leaveStream() { g.streams.Add(-1) }
+
+// enterTenant admits a request for a tenant; leaveTenant ends it.
+func (g *gate) enterTenant(l *Limits, tenant string) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.tenants[tenant] >= l.InFlightPerTenant {
+		return overloaded("requests under way for the tenant", retryAfter)
+	}
+	g.tenants[tenant]++
+	return nil
+}
+
+func (g *gate) leaveTenant(tenant string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.tenants[tenant]--; g.tenants[tenant] == 0 {
+		delete(g.tenants, tenant)
+	}
+}
+
+// maxRates bounds the callers whose rate is remembered; those idle longest are forgotten, which gives them their burst.
+const maxRates = 10_000
+
+// paced admits a request of a caller within the rate.
+func (g *gate) paced(l *Limits, caller string) error {
+	if l.Rate == 0 {
+		return nil
+	}
+	now := time.Now()
+	g.mu.Lock()
+	r := g.rates[caller]
+	if r == nil {
+		if len(g.rates) >= maxRates {
+			g.forgetIdle(now)
+		}
+		r = &callerRate{limiter: rate.NewLimiter(rate.Limit(l.Rate), l.Burst)}
+		g.rates[caller] = r
+	}
+	r.used = now
+	if r.limiter.Limit() != rate.Limit(l.Rate) || r.limiter.Burst() != l.Burst { // they were changed
+		r.limiter.SetLimit(rate.Limit(l.Rate))
+		r.limiter.SetBurst(l.Burst)
+	}
+	g.mu.Unlock()
+	reserved := r.limiter.ReserveN(now, 1)
+	if wait := reserved.DelayFrom(now); wait > 0 {
+		reserved.CancelAt(now)
+		return overloaded("rate of the caller", max(wait.Round(time.Millisecond), time.Millisecond))
+	}
+	return nil
+}
+
+// forgetIdle forgets the callers that have not been seen for a while, or all if everybody was. The caller holds g.mu.
+func (g *gate) forgetIdle(now time.Time) {
+	for caller, r := range g.rates {
+		if now.Sub(r.used) > 10*time.Second {
+			delete(g.rates, caller)
+		}
+	}
+	if len(g.rates) >= maxRates {
+		clear(g.rates)
+	}
+}

@@ -1,0 +1,189 @@
+// Package server is the daemon: the wire API over a store, with access control, limits and an orderly end. What it knows
+// of a request flows one way: connection → credentials → admission → authorization → engine → answer.
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"connectrpc.com/grpcreflect"
+
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/access"
+	"github.com/ckptd/ckptd/internal/audit"
+	"github.com/ckptd/ckptd/internal/telemetry"
+	"github.com/ckptd/ckptd/internal/wire"
+)
+
+// Options configure a server. Store, Access and Tokens are required.
+type Options struct {
+	Store   *engine.Store
+	Access  *access.Authenticator
+	Tokens  *access.Tokens
+	Audit   *audit.Log         // nil: denials, exports and administration are not recorded
+	Metrics *telemetry.Metrics // nil: nothing is counted
+	Trace   connect.Interceptor
+	Log     *slog.Logger // nil: nothing is logged
+	Limits  Limits
+	Version string
+	TLS     *tls.Config // for listeners that want TLS
+}
+
+// Server serves a store until it is shut down. It does not close the store.
+type Server struct {
+	store   *engine.Store
+	access  atomic.Pointer[access.Authenticator]
+	tokens  *access.Tokens
+	audit   *audit.Log
+	metrics *telemetry.Metrics
+	log     *slog.Logger
+	version string
+	started time.Time
+
+	limits atomic.Pointer[Limits]
+	gate   gate
+	health *grpchealth.StaticChecker
+	errors *connect.ErrorWriter
+	http   *http.Server
+
+	draining  chan struct{} // closed when the server begins to shut down
+	drainOnce sync.Once
+	failed    chan error // has the error after which the store takes no more writes
+}
+
+// New makes a server that is ready to serve.
+func New(o Options) (*Server, error) {
+	if o.Store == nil || o.Access == nil || o.Tokens == nil {
+		return nil, errors.New("making a server: it needs a store, an authenticator and tokens")
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Metrics == nil {
+		o.Metrics = telemetry.NewMetrics(telemetry.MetricsOptions{})
+	}
+	s := &Server{store: o.Store, tokens: o.Tokens, audit: o.Audit, metrics: o.Metrics, log: o.Log, version: o.Version,
+		started: time.Now(), draining: make(chan struct{}), failed: make(chan error, 1)}
+	if err := s.SetLimits(o.Limits); err != nil {
+		return nil, err
+	}
+	s.access.Store(o.Access)
+	s.gate.tenants = map[string]int{}
+	s.gate.rates = map[string]*callerRate{}
+	l := s.limits.Load()
+	s.http = &http.Server{
+		Handler:           s.front(s.routes(o.Trace, l)),
+		TLSConfig:         o.TLS,
+		ConnContext:       s.connContext,
+		ReadHeaderTimeout: l.HeaderTimeout,
+		IdleTimeout:       l.IdleTimeout,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(droppedNames{o.Log.Handler()}, slog.LevelDebug),
+		Protocols:         new(http.Protocols),
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: l.StreamsPerConnection},
+	}
+	s.http.Protocols.SetHTTP1(true)
+	s.http.Protocols.SetHTTP2(true)
+	s.http.Protocols.SetUnencryptedHTTP2(true)
+	return s, nil
+}
+
+// droppedNames drops what net/http says of connections: its messages quote addresses and what peers sent.
+type droppedNames struct{ slog.Handler }
+
+func (d droppedNames) Handle(ctx context.Context, r slog.Record) error {
+	clean := slog.NewRecord(r.Time, r.Level, "a connection ended with an error", r.PC)
+	return d.Handler.Handle(ctx, clean)
+}
+
+// compressFrom is the size in bytes from which answers are compressed for callers that accept it.
+const compressFrom = 1 << 10
+
+func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
+	interceptors := []connect.Interceptor{&guard{s}}
+	if trace != nil {
+		interceptors = append([]connect.Interceptor{trace}, interceptors...)
+	}
+	options := []connect.HandlerOption{connect.WithInterceptors(interceptors...), connect.WithReadMaxBytes(l.MaxMessage),
+		connect.WithCompressMinBytes(compressFrom), connect.WithRecover(s.recovered)}
+	s.errors = connect.NewErrorWriter(options...)
+	mux := http.NewServeMux()
+	names := []string{ckptdv1.CheckpointServiceName, ckptdv1.ThreadServiceName, ckptdv1.BlobServiceName, ckptdv1.AdminServiceName}
+	mux.Handle(ckptdv1.NewCheckpointServiceHandler(checkpoints{s}, options...))
+	mux.Handle(ckptdv1.NewThreadServiceHandler(threads{s}, options...))
+	mux.Handle(ckptdv1.NewBlobServiceHandler(blobs{s}, options...))
+	mux.Handle(ckptdv1.NewAdminServiceHandler(admin{s}, options...))
+	s.health = grpchealth.NewStaticChecker(names...)
+	mux.Handle(grpchealth.NewHandler(s.health))
+	reflector := grpcreflect.NewStaticReflector(append(names, grpchealth.HealthV1ServiceName)...)
+	mux.Handle(grpcreflect.NewHandlerV1(reflector))
+	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector))
+	return mux
+}
+
+// recovered answers a request whose handler panicked. The process goes on: nothing of the store is held by a handler.
+func (s *Server) recovered(ctx context.Context, spec connect.Spec, _ http.Header, p any) error {
+	s.log.ErrorContext(ctx, "a handler panicked", "method", spec.Procedure, "panic", typeName(p), "stack", stack())
+	return connect.NewError(connect.CodeInternal, errors.New("internal error: the server's log has more"))
+}
+
+// Serve accepts connections on a listener until the server is shut down, which is no error.
+func (s *Server) Serve(l net.Listener, withTLS bool) error {
+	l = &listener{l, s}
+	var err error
+	if withTLS {
+		err = s.http.ServeTLS(l, "", "")
+	} else {
+		err = s.http.Serve(l)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// Failed has an error as soon as the store takes no more writes: it is time to end the process and open the store anew.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// Shutdown ends the server in good order: new requests and watches are turned away with SHUTTING_DOWN, what is under way
+// comes to its end and is answered. When ctx ends the rest is cut off; then its error is returned.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.drainOnce.Do(func() {
+		for _, name := range []string{"", ckptdv1.CheckpointServiceName, ckptdv1.ThreadServiceName, ckptdv1.BlobServiceName, ckptdv1.AdminServiceName} {
+			s.health.SetStatus(name, grpchealth.StatusNotServing)
+		}
+		close(s.draining)
+	})
+	err := s.http.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(err, s.http.Close())
+	}
+	return err
+}
+
+// SetAccess changes who may do what, for requests from now on and for watches under way.
+func (s *Server) SetAccess(a *access.Authenticator) { s.access.Store(a) }
+
+// Draining reports whether the server has begun to shut down.
+func (s *Server) Draining() bool {
+	select {
+	case <-s.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *Server) shuttingDown() error {
+	return &wire.RetryError{Err: wire.ErrShuttingDown, After: time.Second}
+}
