@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) serveCmd() *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the store to other processes",
+		Long: `Serve opens the store and serves it on a Unix socket and over TCP, with TLS where there is a certificate: as Connect (JSON
+with curl), gRPC and gRPC-Web. It makes the store, its key and a first token if there are none.
+
+SIGTERM and SIGINT end it when what is under way is answered; a second one cuts that short. SIGHUP reads the
+configuration, tokens, certificates and key sets again and reopens the audit log. Sockets that systemd passes are used
+in place of --listen and --socket.
+
+The configuration file is TOML. Its keys are the names of the flags, and the tables peer, certificate and jwt say who may
+do what. A flag outweighs the environment (CKPTD_IN_FLIGHT for --in-flight), and that the file.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			given := flagsGiven(cmd.Flags())
+			if err := a.configure(cmd.Flags(), &o); err != nil {
+				return err
+			}
+			return a.serve(cmd.Context(), &o, given)
+		},
+	}
+	o.flags(cmd.Flags())
+	return cmd
+}
+
+// serve runs the daemon until a signal ends it. given are the flags of the command line, for when it reads the rest again.
+func (a *app) serve(ctx context.Context, o *serveOptions, given map[string][]string) (err error) {
+	r, err := a.start(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	served := r.serveAll()
+	if err := a.greet(r, o); err != nil {
+		return err
+	}
+	r.log.Info("serving", "version", buildVersion(), "pid", os.Getpid())
+	tell(daemon.SdNotifyReady)
+	defer keepAlive()()
+	for {
+		select {
+		case <-hangup:
+			tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
+			if err := a.reload(r, given); err != nil {
+				r.log.Error("reloading failed; what was not read again stays as it was", "error", err)
+			} else {
+				r.log.Info("reloaded")
+			}
+			tell(daemon.SdNotifyReady)
+		case err := <-served:
+			return errors.Join(fmt.Errorf("serving: %w", err), r.shutdown(o.drain))
+		case err := <-r.server.Failed():
+			r.log.Error("a write failed, and the store has stopped: ending")
+			return errors.Join(err, r.shutdown(time.Second))
+		case <-ctx.Done():
+			tell(daemon.SdNotifyStopping)
+			r.log.Info("shutting down")
+			return r.shutdown(o.drain)
+		}
+	}
+}
+
+// shutdown lets what is under way come to its end, unless that takes too long or a second signal comes.
+func (r *running) shutdown(most time.Duration) error {
+	timed, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	ctx, stop := signal.NotifyContext(timed, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := r.server.Shutdown(ctx)
+	if ctx.Err() != nil {
+		r.log.Warn("requests were cut off; what was acknowledged is saved")
+		return nil
+	}
+	return err
+}
+
+// tell tells systemd how the daemon is doing, if it wants to know.
+func tell(state string) {
+	daemon.SdNotify(false, state) // who does not listen misses nothing
+}
+
+// keepAlive tells systemd now and then that the daemon is alive, if it wants to know, until it is stopped.
+func keepAlive() (stop func()) {
+	every, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || every <= 0 {
+		return func() {}
+	}
+	done := make(chan struct{})
+	go func() {
+		tick := time.NewTicker(every / 2)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				tell(daemon.SdNotifyWatchdog)
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { close(done) }
+}

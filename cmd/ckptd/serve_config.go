@@ -1,0 +1,245 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/pelletier/go-toml/v2"
+	"github.com/spf13/pflag"
+
+	"github.com/ckptd/ckptd/internal/access"
+	"github.com/ckptd/ckptd/internal/server"
+)
+
+// serveOptions are what flags, environment and configuration file say of the daemon.
+type serveOptions struct {
+	config      string
+	listen      []string
+	socket      string
+	socketMode  string
+	insecure    bool
+	cert        string
+	certKey     string
+	clientCA    string
+	tokensFile  string
+	auditLog    string
+	adminSocket string
+	metrics     string
+	logLevel    string
+	logFormat   string
+	otlp        string
+	traceRatio  float64
+	drain       time.Duration
+
+	maxMessage, inFlightBytes string
+	limits                    server.Limits
+
+	access access.Options
+}
+
+func (o *serveOptions) flags(f *pflag.FlagSet) {
+	f.StringVar(&o.config, "config", "", "TOML `file` with any of these flags, and who may do what")
+	f.StringArrayVar(&o.listen, "listen", []string{"127.0.0.1:7420"}, "TCP `address` to serve on (repeatable; none for no TCP)")
+	f.StringVar(&o.socket, "socket", "", "Unix socket to serve on (`path`; none for none; default: the data directory's name with .sock)")
+	f.StringVar(&o.socketMode, "socket-mode", "0600", "who may connect to the socket, as the octal `mode` of the file")
+	f.BoolVar(&o.insecure, "insecure", false, "serve without TLS beyond this machine")
+	f.StringVar(&o.cert, "cert", "", "TLS certificate with its chain (PEM `file`)")
+	f.StringVar(&o.certKey, "cert-key", "", "private key of the certificate (PEM `file`)")
+	f.StringVar(&o.clientCA, "client-ca", "", "authorities whose client certificates are accepted (PEM `file`)")
+	f.StringVar(&o.tokensFile, "tokens", "", "sealed `file` with the tokens (default: the data directory's name with .tokens)")
+	f.StringVar(&o.auditLog, "audit-log", "", "`file` for denials, exports and administration (none for none; default: the data directory's name with .audit.jsonl)")
+	f.StringVar(&o.adminSocket, "admin-socket", "", "Unix socket for metrics and profiles, for the owner alone (`path`; none for none; default: the data directory's name with .admin.sock)")
+	f.StringVar(&o.metrics, "metrics", "", "TCP `address` to serve metrics on, too")
+	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error (`level`)")
+	f.StringVar(&o.logFormat, "log-format", "json", "json or text (`format`)")
+	f.StringVar(&o.otlp, "otlp", "", "`URL` of an OpenTelemetry collector that takes traces (OTLP over HTTP)")
+	f.Float64Var(&o.traceRatio, "trace-ratio", 1, "share of the requests without a trace of their own that are traced (0 to 1)")
+	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long requests under way may take when the daemon ends")
+
+	f.StringVar(&o.maxMessage, "max-message", "64MiB", "largest request message (`size`)")
+	f.StringVar(&o.inFlightBytes, "in-flight-bytes", "512MiB", "most bytes of requests under way (`size`)")
+	f.IntVar(&o.limits.InFlight, "in-flight", 1024, "most requests under way")
+	f.IntVar(&o.limits.InFlightPerTenant, "in-flight-per-tenant", 0, "most requests under way for one tenant (0: as --in-flight)")
+	f.IntVar(&o.limits.Streams, "watches", 4096, "most watches")
+	f.IntVar(&o.limits.StreamsPerConnection, "streams-per-connection", 256, "most HTTP/2 streams of a connection")
+	f.IntVar(&o.limits.Connections, "connections", 16384, "most connections")
+	f.Float64Var(&o.limits.Rate, "rate", 0, "most requests a second of one caller (0: any number)")
+	f.IntVar(&o.limits.Burst, "burst", 0, "requests at once within the rate (0: as many as in a second)")
+	f.DurationVar(&o.limits.RequestTimeout, "request-timeout", 30*time.Second, "how long a request may take that is not a stream")
+	f.DurationVar(&o.limits.StallTimeout, "stall-timeout", 30*time.Second, "how long a caller may neither send nor read what is due")
+	f.DurationVar(&o.limits.HeaderTimeout, "header-timeout", 10*time.Second, "how long the headers of a request may take")
+	f.DurationVar(&o.limits.IdleTimeout, "idle-timeout", 3*time.Minute, "how long a connection without requests stays open")
+}
+
+// configure completes what the flags say with the environment and the configuration file, and checks it.
+func (a *app) configure(f *pflag.FlagSet, o *serveOptions) error {
+	if err := environment(f); err != nil {
+		return err
+	}
+	if o.config != "" {
+		if err := readConfig(o.config, f, &o.access); err != nil {
+			return err
+		}
+	}
+	// What was derived from the data directory is derived anew: the file may have named another.
+	for name, value := range map[string]*string{"key-file": &a.keyFile, "keystore": &a.keysDir} {
+		if flag := f.Lookup(name); !flag.Changed {
+			*value = flag.DefValue
+		}
+	}
+	if err := a.prepare(); err != nil {
+		return err
+	}
+	return o.complete(a.base)
+}
+
+// complete derives the defaults that depend on where the store is.
+func (o *serveOptions) complete(base string) error {
+	for _, p := range []struct {
+		path   *string
+		suffix string
+	}{{&o.socket, ".sock"}, {&o.tokensFile, ".tokens"}, {&o.auditLog, ".audit.jsonl"}, {&o.adminSocket, ".admin.sock"}} {
+		switch *p.path {
+		case "":
+			*p.path = base + p.suffix
+		case "none":
+			*p.path = ""
+		}
+	}
+	if o.tokensFile == "" {
+		return usagef("--tokens none: the tokens need a file")
+	}
+	if (o.cert == "") != (o.certKey == "") {
+		return usagef("--cert and --cert-key go together")
+	}
+	if o.clientCA != "" && o.cert == "" {
+		return usagef("--client-ca needs --cert: client certificates come with TLS")
+	}
+	o.listen = slices.DeleteFunc(o.listen, func(l string) bool { return l == "none" || l == "" })
+	if o.traceRatio < 0 || o.traceRatio > 1 {
+		return usagef("--trace-ratio %v is not between 0 and 1", o.traceRatio)
+	}
+	for _, s := range []struct {
+		name, value string
+		set         func(int64)
+	}{{"max-message", o.maxMessage, func(n int64) { o.limits.MaxMessage = int(n) }},
+		{"in-flight-bytes", o.inFlightBytes, func(n int64) { o.limits.InFlightBytes = n }}} {
+		n, err := humanize.ParseBytes(s.value)
+		if err != nil || n == 0 || n > 1<<40 {
+			return usagef("--%s %q is not a size such as 64MiB", s.name, s.value)
+		}
+		s.set(int64(n))
+	}
+	return nil
+}
+
+// environment sets the flags that the command line leaves out and the environment names.
+func environment(f *pflag.FlagSet) error {
+	var errs []error
+	f.VisitAll(func(flag *pflag.Flag) {
+		if value := os.Getenv(envName(flag.Name)); value != "" && !flag.Changed {
+			if err := f.Set(flag.Name, value); err != nil {
+				errs = append(errs, usagef("%s: %w", envName(flag.Name), err))
+			}
+		}
+	})
+	return errors.Join(errs...)
+}
+
+// readConfig sets the flags that neither the command line nor the environment names, and fills the tables.
+func readConfig(path string, f *pflag.FlagSet, tables *access.Options) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("reading the configuration: %w", err)
+	}
+	var all map[string]any
+	if err := toml.Unmarshal(text, &all); err != nil {
+		return usagef("%s: %s", path, tomlError(err))
+	}
+	rest := map[string]any{}
+	for key, value := range all {
+		flag := f.Lookup(key)
+		switch {
+		case isTable(key):
+			rest[key] = value
+		case flag == nil || key == "config" || key == "help":
+			return usagef("%s: there is no key %q", path, key)
+		case !flag.Changed:
+			if err := setFlag(f, key, value); err != nil {
+				return usagef("%s: %s: %w", path, key, err)
+			}
+		}
+	}
+	again, err := toml.Marshal(rest)
+	if err != nil {
+		return fmt.Errorf("reading the configuration: %w", err)
+	}
+	if err := toml.NewDecoder(bytes.NewReader(again)).DisallowUnknownFields().Decode(tables); err != nil {
+		return usagef("%s: %s", path, tomlError(err))
+	}
+	return nil
+}
+
+// tables are the keys of the configuration file that are no flags.
+func isTable(key string) bool {
+	return slices.Contains([]string{"jwt", "certificate", "peer", "owner-is-admin"}, key)
+}
+
+func setFlag(f *pflag.FlagSet, name string, value any) error {
+	switch v := value.(type) {
+	case map[string]any:
+		return errors.New("it is a table, want a value")
+	case []any:
+		var texts []string
+		for _, item := range v {
+			texts = append(texts, fmt.Sprint(item))
+		}
+		list, ok := f.Lookup(name).Value.(pflag.SliceValue)
+		if !ok {
+			return errors.New("it takes one value, not a list")
+		}
+		return list.Replace(texts)
+	}
+	return f.Set(name, fmt.Sprint(value))
+}
+
+// tomlError says in a line what is wrong with a configuration, and where.
+func tomlError(err error) string {
+	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
+		row, column := e.Position()
+		return fmt.Sprintf("line %d, column %d: %s", row, column, strings.TrimPrefix(e.Error(), "toml: "))
+	}
+	if e, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(e.Errors) > 0 {
+		return fmt.Sprintf("there is no key %q", strings.Join(e.Errors[0].Key(), "."))
+	}
+	return strings.TrimPrefix(err.Error(), "toml: ")
+}
+
+// flagsGiven returns the flags of the command line with their values.
+func flagsGiven(f *pflag.FlagSet) map[string][]string {
+	given := map[string][]string{}
+	f.Visit(func(flag *pflag.Flag) {
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			given[flag.Name] = list.GetSlice()
+		} else {
+			given[flag.Name] = []string{flag.Value.String()}
+		}
+	})
+	return given
+}
+
+// setValues gives a flag the values that flagsGiven returned.
+func setValues(f *pflag.FlagSet, name string, values []string) error {
+	for _, v := range values {
+		if err := f.Set(name, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}

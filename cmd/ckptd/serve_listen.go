@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/activation"
+
+	"github.com/ckptd/ckptd/internal/telemetry"
+)
+
+// listen opens the sockets of the API and for administration.
+func (r *running) listen(o *serveOptions) (err error) {
+	if o.cert != "" {
+		if r.keys, err = loadKeyPair(o.cert, o.certKey, o.clientCA); err != nil {
+			return err
+		}
+	}
+	passed, err := activation.Listeners()
+	if err != nil {
+		return fmt.Errorf("taking over the sockets of systemd: %w", err)
+	}
+	for _, l := range passed {
+		if l != nil {
+			r.listeners = append(r.listeners, listening{l, r.keys != nil && l.Addr().Network() == "tcp"})
+		}
+	}
+	if len(r.listeners) == 0 {
+		if err := r.listenAt(o); err != nil {
+			return err
+		}
+	}
+	if len(r.listeners) == 0 {
+		return usagef("there is nothing to serve on: --socket and --listen are both none")
+	}
+	if o.adminSocket != "" {
+		l, err := listenUnix(o.adminSocket, 0o600)
+		if err != nil {
+			return err
+		}
+		r.adminOn = append(r.adminOn, l)
+		r.admin = append(r.admin, &http.Server{Handler: telemetry.AdminHandler(r.metrics, r.ready), ReadHeaderTimeout: 10 * time.Second})
+	}
+	if o.metrics != "" {
+		l, err := net.Listen("tcp", o.metrics)
+		if err != nil {
+			return fmt.Errorf("listening for metrics: %w", err)
+		}
+		r.adminOn = append(r.adminOn, l)
+		r.admin = append(r.admin, &http.Server{Handler: telemetry.MetricsHandler(r.metrics), ReadHeaderTimeout: 10 * time.Second})
+	}
+	return nil
+}
+
+func (r *running) listenAt(o *serveOptions) error {
+	if o.socket != "" {
+		mode, err := strconv.ParseUint(o.socketMode, 8, 9)
+		if err != nil {
+			return usagef("--socket-mode %q is not an octal mode such as 0660", o.socketMode)
+		}
+		l, err := listenUnix(o.socket, fs.FileMode(mode))
+		if err != nil {
+			return err
+		}
+		r.listeners = append(r.listeners, listening{l, false})
+	}
+	for _, address := range o.listen {
+		l, err := net.Listen("tcp", address)
+		if err != nil {
+			return fmt.Errorf("listening: %w", err)
+		}
+		r.listeners = append(r.listeners, listening{l, r.keys != nil})
+		if ip := l.Addr().(*net.TCPAddr).IP; r.keys == nil && !ip.IsLoopback() && !o.insecure {
+			return usagef("--listen %s reaches beyond this machine, where tokens and states would be readable: give --cert, or --insecure behind a proxy that does TLS", address)
+		}
+	}
+	return nil
+}
+
+// listenUnix listens on a socket. One that a daemon left which is no more is replaced.
+func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
+	l, err := net.Listen("unix", path)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		if c, dialErr := net.DialTimeout("unix", path, time.Second); dialErr == nil {
+			c.Close()
+			return nil, fmt.Errorf("listening on %s: %w", path, errSocketTaken)
+		}
+		if info, statErr := os.Lstat(path); statErr != nil || info.Mode().Type() != fs.ModeSocket {
+			return nil, fmt.Errorf("listening on %s: there is something else", path)
+		}
+		if err = os.Remove(path); err == nil {
+			l, err = net.Listen("unix", path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		return nil, errors.Join(fmt.Errorf("listening: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+var errSocketTaken = errors.New("another daemon serves there")

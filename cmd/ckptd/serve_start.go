@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/ckptd/ckptd/backend/badger"
+	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/access"
+	"github.com/ckptd/ckptd/internal/audit"
+	"github.com/ckptd/ckptd/internal/durable"
+	"github.com/ckptd/ckptd/internal/server"
+	"github.com/ckptd/ckptd/internal/telemetry"
+)
+
+// running is a daemon with all that it holds open.
+type running struct {
+	server    *server.Server
+	store     *engine.Store
+	tokens    *access.Tokens
+	audit     *audit.Log // nil for none
+	log       *slog.Logger
+	metrics   *telemetry.Metrics
+	keys      *keyPair // nil without TLS
+	listeners []listening
+	admin     []*http.Server // metrics and profiles, each on its listener
+	adminOn   []net.Listener
+	stopTrace func(context.Context) error
+
+	firstToken string // file of the token that was made on this first start
+}
+
+// listening is a listener of the API.
+type listening struct {
+	net.Listener
+	tls bool
+}
+
+func (a *app) start(ctx context.Context, o *serveOptions) (r *running, err error) {
+	r = &running{stopTrace: func(context.Context) error { return nil }}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.close())
+		}
+	}()
+	if r.log, err = telemetry.NewLogger(a.errOut, o.logLevel, o.logFormat); err != nil {
+		return r, usageError{err}
+	}
+	r.metrics = telemetry.NewMetrics(telemetry.MetricsOptions{Version: buildVersion()})
+	// The sockets come first: a mistake in an address should not cost the making of a store.
+	if err := r.listen(o); err != nil {
+		return r, err
+	}
+	fresh, err := missingOrEmpty(a.data)
+	if err != nil {
+		return r, fmt.Errorf("opening the store: %w", err)
+	}
+	a.backend = badger.Options{Observe: r.metrics.ObserveGroup}
+	if r.store, err = a.open(ctx, true); err != nil {
+		return r, err
+	}
+	if r.tokens, err = access.OpenTokens(o.tokensFile, r.store); err != nil {
+		return r, err
+	}
+	if fresh {
+		if err := r.makeFirstToken(a, a.base+".token"); err != nil {
+			return r, err
+		}
+	}
+	if o.auditLog != "" {
+		if r.audit, err = audit.Open(o.auditLog); err != nil {
+			return r, err
+		}
+	}
+	return r, r.makeServer(ctx, a, o)
+}
+
+func (r *running) makeServer(ctx context.Context, a *app, o *serveOptions) error {
+	who, err := r.authenticator(o)
+	if err != nil {
+		return fmt.Errorf("reading who may do what: %w", err)
+	}
+	trace, stop, err := telemetry.NewTracer(ctx, telemetry.TraceOptions{Endpoint: o.otlp, Ratio: o.traceRatio, Version: buildVersion()})
+	if err != nil {
+		return err
+	}
+	r.stopTrace = stop
+	so := server.Options{Store: r.store, Access: who, Tokens: r.tokens, Audit: r.audit, Metrics: r.metrics, Trace: trace, Log: r.log,
+		Limits: o.limits, Version: buildVersion()}
+	if r.keys != nil {
+		so.TLS = r.keys.config()
+	}
+	if r.server, err = server.New(so); err != nil {
+		return usageError{err}
+	}
+	r.metrics.ObserveStore(r.store)
+	return nil
+}
+
+// authenticator knows who may do what by the tokens and the configuration.
+func (r *running) authenticator(o *serveOptions) (*access.Authenticator, error) {
+	options := o.access
+	options.Tokens = r.tokens
+	return access.New(r.store, options)
+}
+
+// makeFirstToken makes a token for the user that commands work on by default, and puts it into a file, since what is
+// printed ends up in logs.
+func (r *running) makeFirstToken(a *app, path string) error {
+	grant := access.Grant{Role: access.Writer, Tenant: a.tenant, User: a.user}
+	_, secret, err := r.tokens.Create("first token", []access.Grant{grant}, time.Now())
+	if err == nil {
+		err = durable.WriteFile(path, []byte(secret+"\n"))
+	}
+	if err != nil {
+		return fmt.Errorf("making a first token: %w", err)
+	}
+	r.firstToken = path
+	return nil
+}
+
+// serveAll serves on all sockets. What it returns gets an error if one of them fails.
+func (r *running) serveAll() <-chan error {
+	failed := make(chan error, len(r.listeners)+len(r.admin))
+	for _, l := range r.listeners {
+		go func() {
+			if err := r.server.Serve(l.Listener, l.tls); err != nil {
+				failed <- err
+			}
+		}()
+	}
+	for i, s := range r.admin {
+		go func() {
+			if err := s.Serve(r.adminOn[i]); !errors.Is(err, http.ErrServerClosed) {
+				failed <- err
+			}
+		}()
+	}
+	return failed
+}
+
+// close closes what is open, the store last.
+func (r *running) close() error {
+	var errs []error
+	for _, l := range r.listeners {
+		l.Close()
+	}
+	for i, s := range r.admin {
+		s.Close()
+		r.adminOn[i].Close()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	errs = append(errs, r.stopTrace(ctx))
+	if r.audit != nil {
+		errs = append(errs, r.audit.Close())
+	}
+	if r.store != nil {
+		errs = append(errs, r.store.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// reload reads again what may change while the daemon runs: limits, who may do what, tokens, certificates, and where the
+// audit log is.
+func (a *app) reload(r *running, given map[string][]string) error {
+	var o serveOptions
+	f := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	fresh := newApp()
+	fresh.flags(f)
+	o.flags(f)
+	for name, values := range given {
+		if err := setValues(f, name, values); err != nil {
+			return err
+		}
+	}
+	if err := fresh.configure(f, &o); err != nil {
+		return err
+	}
+	if err := r.tokens.Reload(); err != nil {
+		return err
+	}
+	who, err := r.authenticator(&o)
+	if err != nil {
+		return fmt.Errorf("reading who may do what: %w", err)
+	}
+	if r.keys != nil {
+		if err := r.keys.load(); err != nil {
+			return err
+		}
+	}
+	if r.audit != nil {
+		if err := r.audit.Reopen(); err != nil {
+			return err
+		}
+	}
+	if err := r.server.SetLimits(o.limits); err != nil {
+		return err
+	}
+	r.server.SetAccess(who)
+	return nil
+}
+
+// ready reports why the daemon cannot serve.
+func (r *running) ready() error {
+	if r.server == nil {
+		return errors.New("starting")
+	}
+	if r.server.Draining() {
+		return errors.New("shutting down")
+	}
+	return nil
+}

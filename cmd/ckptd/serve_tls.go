@@ -1,0 +1,57 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"sync/atomic"
+)
+
+// keyPair is the daemon's certificate, and the authorities whose client certificates it accepts. It can be loaded again
+// while it is in use; connections that are open keep what they began with.
+type keyPair struct {
+	certFile, keyFile, clientCAFile string
+	current                         atomic.Pointer[tls.Config]
+}
+
+func loadKeyPair(certFile, keyFile, clientCAFile string) (*keyPair, error) {
+	k := &keyPair{certFile: certFile, keyFile: keyFile, clientCAFile: clientCAFile}
+	return k, k.load()
+}
+
+func (k *keyPair) load() error {
+	cert, err := tls.LoadX509KeyPair(k.certFile, k.keyFile)
+	if err != nil {
+		return fmt.Errorf("loading the certificate %s: %w", k.certFile, err)
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}}
+	if k.clientCAFile != "" {
+		pem, err := os.ReadFile(k.clientCAFile)
+		if err != nil {
+			return fmt.Errorf("loading client authorities: %w", err)
+		}
+		c.ClientCAs = x509.NewCertPool()
+		if !c.ClientCAs.AppendCertsFromPEM(pem) {
+			return fmt.Errorf("loading client authorities: %s holds no PEM certificate", k.clientCAFile)
+		}
+		c.ClientAuth = tls.VerifyClientCertIfGiven // who has none may have a token
+	}
+	k.current.Store(c)
+	return nil
+}
+
+// config is the configuration of a server that follows what is loaded.
+func (k *keyPair) config() *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"h2", "http/1.1"},
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return k.current.Load(), nil
+		},
+		// ServeTLS wants to see a certificate, or a way to one.
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return &k.current.Load().Certificates[0], nil
+		},
+	}
+}
