@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/ckptd/ckptd/backend/badger"
 	"github.com/ckptd/ckptd/engine"
 )
 
@@ -23,6 +24,9 @@ type app struct {
 	cache                   string
 	cacheBytes              int64
 	json                    bool
+	base                    string         // what names beside the data directory begin with
+	backend                 badger.Options // for open
+	server                  dialer
 
 	in      io.Reader
 	out     *bufio.Writer
@@ -41,8 +45,7 @@ func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
 // flags declares the flags that all commands have. The environment gives their defaults.
 func (a *app) flags(f *pflag.FlagSet) {
 	text := func(to *string, name, fallback, usage string) {
-		env := "CKPTD_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-		value, ok := os.LookupEnv(env)
+		value, ok := os.LookupEnv(envName(name))
 		if !ok || value == "" {
 			value = fallback
 		}
@@ -55,7 +58,17 @@ func (a *app) flags(f *pflag.FlagSet) {
 	text(&a.user, "user", "local", "`name` of the user, the owner of the threads")
 	text(&a.namespace, "namespace", "", "`name` of a namespace in the thread")
 	text(&a.cache, "cache", "64MiB", "memory for recent states, such as 512MiB or 2GB (`size`)")
+	text(&a.server.addr, "server", "", "work through the server at `URL` instead of opening --data: unix:PATH, http://… or https://…")
+	text(&a.server.tokenFile, "token-file", "", "`file` with the token for the server (or the token itself in CKPTD_TOKEN)")
+	text(&a.server.ca, "tls-ca", "", "`file` with the authorities of the server's certificate (PEM; default: the system's)")
+	text(&a.server.cert, "tls-cert", "", "`file` with a certificate for the server to know us by (PEM)")
+	text(&a.server.key, "tls-key", "", "`file` with the private key of that certificate (PEM)")
 	f.BoolVar(&a.json, "json", false, "print JSON")
+}
+
+// envName is the environment variable that sets a flag.
+func envName(flag string) string {
+	return "CKPTD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // prepare completes the flags.
@@ -78,6 +91,7 @@ func (a *app) prepare() error {
 	if filepath.Dir(base) == base {
 		return usagef("--data %s: the root directory cannot be a store", a.data)
 	}
+	a.base = base
 	if a.keyFile == "" {
 		a.keyFile = base + ".key"
 	}
@@ -115,10 +129,10 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // completeThreads completes a first argument that is the name of a thread.
 func (a *app) completeThreads(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 || a.prepare() != nil {
+	if len(args) > 0 || a.choose(cmd.Flags()) != nil || a.prepare() != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	s, err := a.open(cmd.Context(), false)
+	s, err := a.reach(cmd.Context(), false)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

@@ -10,7 +10,7 @@ import (
 
 func (a *app) branchCmd() *cobra.Command {
 	list := func(cmd *cobra.Command, args []string) error {
-		return a.with(cmd.Context(), false, func(s *engine.Store) error {
+		return a.with(cmd.Context(), false, func(s store) error {
 			return a.branches(cmd.Context(), s.Thread(a.thread(args[0])))
 		})
 	}
@@ -35,7 +35,7 @@ func (a *app) branchCmd() *cobra.Command {
 			if err := checkBranch(args[1]); err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), false, func(s *engine.Store) error {
+			return a.with(cmd.Context(), false, func(s store) error {
 				t := s.Thread(a.thread(args[0]))
 				cp, err := find(cmd.Context(), t, args[2])
 				if err != nil {
@@ -56,7 +56,7 @@ func (a *app) branchCmd() *cobra.Command {
 		Short: "Delete a branch; its checkpoints stay",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.with(cmd.Context(), false, func(s *engine.Store) error {
+			return a.with(cmd.Context(), false, func(s store) error {
 				if err := s.Thread(a.thread(args[0])).DeleteBranch(cmd.Context(), args[1]); err != nil {
 					return err
 				}
@@ -78,7 +78,7 @@ type branchView struct {
 	HeadSeq uint64 `json:"head_seq"`
 }
 
-func (a *app) branches(ctx context.Context, t *engine.Thread) error {
+func (a *app) branches(ctx context.Context, t thread) error {
 	branches, err := t.Branches(ctx)
 	if err != nil {
 		return err

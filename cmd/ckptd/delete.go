@@ -24,7 +24,7 @@ wants --yes.`,
 			if given := cmd.Flags().Changed("run"); given == (len(args) > 0) || given && run == "" {
 				return usagef("say what to delete: threads by name, or a run with --run")
 			}
-			return a.with(cmd.Context(), false, func(s *engine.Store) error {
+			return a.with(cmd.Context(), false, func(s store) error {
 				if run != "" {
 					return a.deleteRun(cmd.Context(), s, run, yes)
 				}
@@ -46,7 +46,7 @@ type deletion struct {
 	Removed    int    `json:"removed,omitempty"`
 }
 
-func (a *app) deleteThreads(ctx context.Context, s *engine.Store, names []string, yes bool) error {
+func (a *app) deleteThreads(ctx context.Context, s store, names []string, yes bool) error {
 	for _, name := range names {
 		// All must be there before any goes.
 		head, err := find(ctx, s.Thread(a.thread(name)), "")
@@ -77,7 +77,7 @@ func (a *app) deleteThreads(ctx context.Context, s *engine.Store, names []string
 	return nil
 }
 
-func (a *app) deleteRun(ctx context.Context, s *engine.Store, run string, yes bool) error {
+func (a *app) deleteRun(ctx context.Context, s store, run string, yes bool) error {
 	if err := a.confirm(yes, fmt.Sprintf("delete all checkpoints of run %q for good", run)); err != nil {
 		return err
 	}

@@ -149,7 +149,7 @@ func (d *demo) play(ctx context.Context) error {
 	if !d.json {
 		d.printf("%s %s\n", d.paint.bold("ckptd demo"), d.paint.dim("on the store "+d.data))
 	}
-	if err := d.with(ctx, true, func(s *engine.Store) error { return d.reset(ctx, s) }); err != nil {
+	if err := d.withOwn(ctx, true, func(s *engine.Store) error { return d.reset(ctx, s) }); err != nil {
 		return err
 	}
 	acknowledged, err := d.saveAndDie(ctx)
@@ -157,8 +157,8 @@ func (d *demo) play(ctx context.Context) error {
 		return err
 	}
 	opening := time.Now()
-	return d.with(ctx, false, func(s *engine.Store) error {
-		d.store = s
+	return d.withOwn(ctx, false, func(s *engine.Store) error {
+		d.store = embedded{s}
 		opened := time.Since(opening)
 		t := s.Thread(d.thread(demoName))
 		if err := d.resumeRun(ctx, t, acknowledged, opened); err != nil {

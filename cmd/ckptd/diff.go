@@ -29,7 +29,7 @@ patch (RFC 6902). TO is the head if it is not given, and FROM the checkpoint bef
 			if len(args) > 2 {
 				to = args[2]
 			}
-			return a.with(cmd.Context(), false, func(s *engine.Store) error {
+			return a.with(cmd.Context(), false, func(s store) error {
 				t := s.Thread(a.thread(args[0]))
 				d, err := diffOf(cmd.Context(), t, from, to)
 				if err != nil {
@@ -47,7 +47,7 @@ patch (RFC 6902). TO is the head if it is not given, and FROM the checkpoint bef
 	return cmd
 }
 
-func diffOf(ctx context.Context, t *engine.Thread, from, to string) (*engine.Diff, error) {
+func diffOf(ctx context.Context, t thread, from, to string) (*engine.Diff, error) {
 	x, err := find(ctx, t, from)
 	if err != nil {
 		return nil, err

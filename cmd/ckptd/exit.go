@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/client"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/trajectory"
@@ -29,6 +30,8 @@ const (
 	exitForeign     = 8
 	exitInput       = 9
 	exitUnavailable = 10
+	exitDenied      = 11
+	exitBusy        = 12
 	exitInterrupted = 130
 	exitPipe        = 141
 )
@@ -48,7 +51,9 @@ var exitCodes = []struct {
 	{exitLocked, "another process has the store open"},
 	{exitForeign, "the directory is not a ckptd store, or was written by a newer version"},
 	{exitInput, "input is malformed, not valid, or over a limit"},
-	{exitUnavailable, "no space left, read-only, no permission, or the device fails"},
+	{exitUnavailable, "no space left, read-only, no permission, the device fails, or the server cannot be reached"},
+	{exitDenied, "no valid credentials for the server, or not allowed with them"},
+	{exitBusy, "the server is overloaded or shutting down; nothing was done"},
 	{exitInterrupted, "interrupted by a signal; what was acknowledged is saved"},
 	{exitPipe, "the reader of the output went away"},
 }
@@ -93,6 +98,13 @@ var explanations = []struct {
 	{errProblems, exitDamaged, "restore what is named from a copy of the store"},
 	{errExists, exitConflict, "take another name, or delete it first"},
 
+	{client.ErrUnauthenticated, exitDenied, "give a token with --token-file or " + tokenVariable + ", or a certificate with --tls-cert"},
+	{client.ErrDenied, exitDenied, "ckptd whoami shows what you may do"},
+	{client.ErrOverloaded, exitBusy, ""},
+	{client.ErrShuttingDown, exitBusy, "try again when it is back"},
+	{client.ErrUnreachable, exitUnavailable, "check --server, and whether ckptd serve runs there"},
+	{context.DeadlineExceeded, exitUnavailable, "it took too long: try again, or allow the server more with --request-timeout"},
+
 	{crypto.ErrKeyFileMissing, exitKey, "bring the key file back or name it with --key-file; without it nothing can be read"},
 	{crypto.ErrKeyFileMode, exitKey, ""},
 	{crypto.ErrKeyFileFormat, exitKey, "use the file that ckptd wrote, unchanged"},
@@ -120,10 +132,13 @@ var explanations = []struct {
 	{trajectory.ErrRead, exitUnavailable, ""},
 	{trajectory.ErrSyntax, exitInput, "correct it and import it again, what is there is skipped"},
 	{engine.ErrInvalid, exitInput, ""},
+	{engine.ErrExhausted, exitInput, "go on in another thread"},
+	{engine.ErrNeedFull, exitConflict, "save the channels whole"},
 	{engine.ErrConflict, exitConflict, "look at ckptd log and try again"},
 	{engine.ErrGeneration, exitConflict, "it is gone; run the command again to start afresh"},
 	{engine.ErrUnknownParent, exitNotFound, "ckptd log shows what there is"},
 	{engine.ErrNotFound, exitNotFound, "ckptd threads and ckptd log show what there is"},
+	{engine.ErrClosed, exitBusy, ""},
 	{engine.ErrUnavailable, exitUnavailable, "look at the device and try again"},
 	{engine.ErrAmbiguous, exitUnavailable, "run the command again: what was saved is skipped"},
 	{fs.ErrPermission, exitUnavailable, "check who may read and write there"},

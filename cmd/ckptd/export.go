@@ -62,7 +62,7 @@ func (x *exporter) run(ctx context.Context, args []string) error {
 	if ways != 1 {
 		return usagef("say which threads: by name, --prefix or --all")
 	}
-	return x.with(ctx, false, func(s *engine.Store) error {
+	return x.with(ctx, false, func(s store) error {
 		names, err := x.threadNames(ctx, s, args)
 		if err != nil {
 			return err
@@ -71,12 +71,12 @@ func (x *exporter) run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		return x.to(func(w io.Writer) error { return x.write(ctx, s, names, trajectory.NewWriter(w, form)) })
+		return x.to(x.output, func(w io.Writer) error { return x.write(ctx, s, names, trajectory.NewWriter(w, form)) })
 	})
 }
 
 // threadNames returns the threads that are meant, in the order of the file they came from.
-func (x *exporter) threadNames(ctx context.Context, s *engine.Store, args []string) ([]string, error) {
+func (x *exporter) threadNames(ctx context.Context, s store, args []string) ([]string, error) {
 	if len(args) == 0 {
 		names, err := x.below(ctx, s, x.prefix)
 		if err == nil && len(names) == 0 && x.prefix != "" {
@@ -106,7 +106,7 @@ func (x *exporter) threadNames(ctx context.Context, s *engine.Store, args []stri
 }
 
 // below returns the threads whose names begin with prefix, those that end in a number in its order.
-func (x *exporter) below(ctx context.Context, s *engine.Store, prefix string) ([]string, error) {
+func (x *exporter) below(ctx context.Context, s store, prefix string) ([]string, error) {
 	var names []string
 	for info, err := range s.User(x.tenant, x.user).Threads(ctx, engine.ThreadOptions{Prefix: prefix}) {
 		if err != nil {
@@ -134,7 +134,7 @@ func cutNumber(s string) (string, int) {
 }
 
 // formOf returns the form to write: that of the files the threads came from, JSONL if they differ.
-func (x *exporter) formOf(ctx context.Context, s *engine.Store, names []string) (trajectory.Form, error) {
+func (x *exporter) formOf(ctx context.Context, s store, names []string) (trajectory.Form, error) {
 	if x.form != trajectory.Auto {
 		if x.form == trajectory.Object && len(names) > 1 {
 			return 0, usagef("--form object holds one thread, there are %d", len(names))
@@ -159,7 +159,7 @@ func (x *exporter) formOf(ctx context.Context, s *engine.Store, names []string) 
 	return form, nil
 }
 
-func (x *exporter) load(ctx context.Context, s *engine.Store, name string, channels ...string) (*engine.Checkpoint, error) {
+func (x *exporter) load(ctx context.Context, s store, name string, channels ...string) (*engine.Checkpoint, error) {
 	t := s.Thread(x.thread(name))
 	which := engine.Latest
 	if x.at != "" {
@@ -173,7 +173,7 @@ func (x *exporter) load(ctx context.Context, s *engine.Store, name string, chann
 }
 
 // write writes the threads to w.
-func (x *exporter) write(ctx context.Context, s *engine.Store, names []string, w *trajectory.Writer) error {
+func (x *exporter) write(ctx context.Context, s store, names []string, w *trajectory.Writer) error {
 	bar := newProgress(int64(len(names)), "exporting", false)
 	defer bar.end()
 	for _, name := range names {
@@ -193,12 +193,12 @@ func (x *exporter) write(ctx context.Context, s *engine.Store, names []string, w
 	return wroteOut(w.Close())
 }
 
-// to calls f with the output. A file appears when it is complete, readable by its owner only.
-func (x *exporter) to(f func(io.Writer) error) error {
-	if x.output == "" || x.output == "-" {
-		return f(x.out)
+// to calls f with the output: a file, that appears when it is complete, readable by its owner only, or standard output.
+func (a *app) to(output string, f func(io.Writer) error) error {
+	if output == "" || output == "-" {
+		return f(a.out)
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(x.output), ".ckptd-export-*")
+	tmp, err := os.CreateTemp(filepath.Dir(output), ".ckptd-export-*")
 	if err != nil {
 		return outputError{err}
 	}
@@ -210,5 +210,5 @@ func (x *exporter) to(f func(io.Writer) error) error {
 	if err = errors.Join(err, tmp.Close()); err != nil {
 		return err
 	}
-	return wroteOut(os.Rename(tmp.Name(), x.output))
+	return wroteOut(os.Rename(tmp.Name(), output))
 }

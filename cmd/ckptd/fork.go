@@ -21,7 +21,7 @@ func (a *app) forkCmd() *cobra.Command {
 			if err := checkBranch(branch); err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), false, func(s *engine.Store) error {
+			return a.with(cmd.Context(), false, func(s store) error {
 				t := s.Thread(a.thread(args[0]))
 				from, err := find(cmd.Context(), t, args[1])
 				if err != nil {

@@ -25,7 +25,7 @@ blobs that no checkpoint needs. Parts younger than --grace stay: a save that wil
 					return err
 				}
 			}
-			return a.with(cmd.Context(), false, func(s *engine.Store) error { return a.gc(cmd.Context(), s, o) })
+			return a.with(cmd.Context(), false, func(s store) error { return a.gc(cmd.Context(), s, o) })
 		},
 	}
 	f := cmd.Flags()
@@ -50,7 +50,7 @@ type gcView struct {
 	Compacted    bool  `json:"compacted"`
 }
 
-func (a *app) gc(ctx context.Context, s *engine.Store, o engine.GCOptions) error {
+func (a *app) gc(ctx context.Context, s store, o engine.GCOptions) error {
 	bar := newProgress(-1, "collecting", false)
 	o.Progress = func(p engine.GCProgress) { bar.step("collecting " + p.Stage) }
 	r, err := s.GC(ctx, a.tenant, o)

@@ -60,7 +60,7 @@ type importer struct {
 	jobs       int
 	maxMessage int64
 
-	store *engine.Store
+	store store
 	bar   *progress
 
 	mu     sync.Mutex
@@ -110,7 +110,7 @@ func (im *importer) run(ctx context.Context, files []string) error {
 			size += info.Size()
 		}
 	}
-	return im.with(ctx, true, func(s *engine.Store) error {
+	return im.with(ctx, true, func(s store) error {
 		im.store, im.bar = s, newProgress(size, "importing", true)
 		start := time.Now()
 		im.files(ctx, files, names)
@@ -251,7 +251,7 @@ func (im *importer) importRun(ctx context.Context, j job) error {
 }
 
 // resume returns the head of a thread and how many checkpoints of the run it has.
-func (im *importer) resume(ctx context.Context, t *engine.Thread, run *trajectory.Run) (*engine.Checkpoint, int, error) {
+func (im *importer) resume(ctx context.Context, t thread, run *trajectory.Run) (*engine.Checkpoint, int, error) {
 	head, err := t.Load(ctx, engine.Latest)
 	if errors.Is(err, engine.ErrNotFound) {
 		return nil, 0, nil

@@ -18,7 +18,7 @@ pin is never pruned.`,
 			if err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), false, func(s *engine.Store) error {
+			return a.with(cmd.Context(), false, func(s store) error {
 				t := s.Thread(a.thread(args[0]))
 				cp, err := find(cmd.Context(), t, args[1])
 				if err != nil {

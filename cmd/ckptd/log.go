@@ -23,7 +23,7 @@ what it took to store, the step, the status, the time, the branches that end the
 			if o.Limit < 0 {
 				return usagef("--limit %d is negative", o.Limit)
 			}
-			return a.with(cmd.Context(), false, func(s *engine.Store) error {
+			return a.with(cmd.Context(), false, func(s store) error {
 				t := s.Thread(a.thread(args[0]))
 				if len(args) == 2 {
 					cp, err := find(cmd.Context(), t, args[1])
@@ -42,7 +42,7 @@ what it took to store, the step, the status, the time, the branches that end the
 	return cmd
 }
 
-func (a *app) log(ctx context.Context, t *engine.Thread, o engine.HistoryOptions) error {
+func (a *app) log(ctx context.Context, t thread, o engine.HistoryOptions) error {
 	newest, err := find(ctx, t, "")
 	if err != nil {
 		return err
@@ -82,7 +82,7 @@ func (a *app) log(ctx context.Context, t *engine.Thread, o engine.HistoryOptions
 }
 
 // headNames returns the branches that end at each seq.
-func headNames(ctx context.Context, t *engine.Thread) (map[uint64][]string, error) {
+func headNames(ctx context.Context, t thread) (map[uint64][]string, error) {
 	branches, err := t.Branches(ctx)
 	if err != nil {
 		return nil, err

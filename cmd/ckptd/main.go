@@ -72,8 +72,8 @@ key itself, in the form of the line in a key file.`,
 
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		PersistentPreRunE: func(*cobra.Command, []string) error {
-			if err := a.prepare(); err != nil {
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(a.choose(cmd.Flags()), a.prepare()); err != nil {
 				return err
 			}
 			a.running = true // what fails from here on is no mistake in the command line
@@ -94,8 +94,8 @@ key itself, in the form of the line in a key file.`,
 	root.SetErr(os.Stderr)
 	root.CompletionOptions.HiddenDefaultCmd = false
 	a.flags(root.PersistentFlags())
-	root.AddCommand(a.importCmd(), a.exportCmd(), a.threadsCmd(), a.logCmd(), a.showCmd(), a.diffCmd(), a.forkCmd(),
-		a.branchCmd(), a.labelCmd(), a.queryCmd(), a.deleteCmd(), a.pruneCmd(), a.gcCmd(), a.verifyCmd(), a.statsCmd(),
-		a.demoCmd(), a.demoAgentCmd(), a.versionCmd(), exitCodesTopic())
+	root.AddCommand(a.saveCmd(), a.importCmd(), a.exportCmd(), a.threadsCmd(), a.usersCmd(), a.logCmd(), a.showCmd(), a.diffCmd(), a.forkCmd(), a.copyCmd(),
+		a.branchCmd(), a.labelCmd(), a.queryCmd(), a.watchCmd(), a.blobCmd(), a.deleteCmd(), a.pruneCmd(), a.retentionCmd(), a.gcCmd(), a.verifyCmd(), a.statsCmd(),
+		a.serveCmd(), a.demoCmd(), a.demoAgentCmd(), a.versionCmd(), a.whoamiCmd(), exitCodesTopic())
 	return root
 }

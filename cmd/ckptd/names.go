@@ -15,7 +15,7 @@ import (
 const leastPrefix = 8
 
 // find returns the header of the checkpoint that the command line names; "" is the head.
-func find(ctx context.Context, t *engine.Thread, name string) (*engine.Checkpoint, error) {
+func find(ctx context.Context, t thread, name string) (*engine.Checkpoint, error) {
 	cp, err := findIn(ctx, t, name)
 	if err != nil && name == "" {
 		return nil, fmt.Errorf("thread %q: %w", t.Ref().Thread, err)
@@ -25,7 +25,7 @@ func find(ctx context.Context, t *engine.Thread, name string) (*engine.Checkpoin
 	return cp, nil
 }
 
-func findIn(ctx context.Context, t *engine.Thread, name string) (*engine.Checkpoint, error) {
+func findIn(ctx context.Context, t thread, name string) (*engine.Checkpoint, error) {
 	base, back, err := splitName(name)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func splitName(name string) (base string, back int, err error) {
 	return base, back, nil
 }
 
-func findBase(ctx context.Context, t *engine.Thread, base string) (*engine.Checkpoint, error) {
+func findBase(ctx context.Context, t thread, base string) (*engine.Checkpoint, error) {
 	header := engine.LoadOptions{HeadersOnly: true}
 	if base == "" || base == "head" {
 		return t.Load(ctx, engine.Latest, header)
@@ -87,16 +87,9 @@ func findBase(ctx context.Context, t *engine.Thread, base string) (*engine.Check
 			return cp, err
 		}
 	}
-	var found []*engine.Checkpoint
-	if len(base) >= leastPrefix {
-		for cp, err := range t.History(ctx, engine.HistoryOptions{}) {
-			if err != nil {
-				return nil, err
-			}
-			if strings.HasPrefix(cp.ID, base) {
-				found = append(found, cp)
-			}
-		}
+	found, err := withPrefix(ctx, t, base)
+	if err != nil {
+		return nil, err
 	}
 	switch len(found) {
 	case 0:
@@ -105,6 +98,50 @@ func findBase(ctx context.Context, t *engine.Thread, base string) (*engine.Check
 		return found[0], nil
 	}
 	return nil, usagef("%d ids begin with it, @%d and @%d among them", len(found), found[0].Seq, found[1].Seq)
+}
+
+// withPrefix returns the checkpoints whose ids begin with prefix, if that is long enough to name one.
+func withPrefix(ctx context.Context, t thread, prefix string) (found []*engine.Checkpoint, err error) {
+	if len(prefix) < leastPrefix {
+		return nil, nil
+	}
+	// A UUIDv7 tells when it was made, which spares a server to send the rest of the history.
+	filters := []engine.Filter{{}}
+	if since, until, ok := timeOf(prefix); ok {
+		filters = []engine.Filter{{Since: since.Add(-clockSkew), Until: until.Add(clockSkew)}, {}}
+	}
+	for _, f := range filters {
+		for cp, err := range t.History(ctx, engine.HistoryOptions{Filter: f}) {
+			if err != nil {
+				return nil, err
+			}
+			if strings.HasPrefix(cp.ID, prefix) {
+				found = append(found, cp)
+			}
+		}
+		if found != nil {
+			break
+		}
+	}
+	return found, nil
+}
+
+// clockSkew is how far the clocks of those who make ids may be from that of the store.
+const clockSkew = 10 * time.Minute
+
+// timeOf returns when the UUIDs of version 7 were made that begin with prefix.
+func timeOf(prefix string) (since, until time.Time, ok bool) {
+	const digits = 12 // of 48 bits
+	hex := strings.ReplaceAll(prefix, "-", "")
+	if len(hex) > digits {
+		hex = hex[:digits]
+	}
+	ms, err := strconv.ParseInt(hex, 16, 64)
+	if err != nil {
+		return since, until, false
+	}
+	missing := 4 * (digits - len(hex))
+	return time.UnixMilli(ms << missing), time.UnixMilli((ms + 1) << missing), true
 }
 
 // parseLabels reads k=v pairs.

@@ -28,7 +28,9 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 		return nil, fmt.Errorf("%w in %s", errNoStore, a.data)
 	}
 	// The backend comes first: it knows whose the directory is, and locks it against others that would make keys.
-	be, err := badger.Open(a.data, badger.Options{MustExist: !create})
+	options := a.backend
+	options.MustExist = !create
+	be, err := badger.Open(a.data, options)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +104,36 @@ func missingOrEmpty(dir string) (bool, error) {
 	return false, err
 }
 
-// with opens the store, calls f, and closes the store.
-func (a *app) with(ctx context.Context, create bool, f func(*engine.Store) error) error {
+// with opens the store of the data directory or, if there is a server, that behind it, calls f, and closes the store.
+func (a *app) with(ctx context.Context, create bool, f func(store) error) error {
+	s, err := a.reach(ctx, create)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(s), s.Close())
+}
+
+// reach is open for a store that may be behind a server, which has made it already.
+func (a *app) reach(ctx context.Context, create bool) (store, error) {
+	if a.server.addr != "" {
+		c, err := a.dial()
+		if err != nil {
+			return nil, err
+		}
+		return remote{c}, nil
+	}
+	s, err := a.open(ctx, create)
+	if err != nil {
+		return nil, err
+	}
+	return embedded{s}, nil
+}
+
+// withOwn is with for what works on the store itself.
+func (a *app) withOwn(ctx context.Context, create bool, f func(*engine.Store) error) error {
+	if a.server.addr != "" {
+		return usagef("this works on a store of its own and not on a server's: leave out --server")
+	}
 	s, err := a.open(ctx, create)
 	if err != nil {
 		return err

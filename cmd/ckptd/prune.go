@@ -37,7 +37,7 @@ the command ends.`,
 			if o.KeepLast == 0 && o.OlderThan == 0 {
 				return usagef("say what to keep with --keep-last or --older-than; ckptd delete removes whole threads")
 			}
-			return a.with(cmd.Context(), false, func(s *engine.Store) error { return a.prune(cmd.Context(), s, args, all, o) })
+			return a.with(cmd.Context(), false, func(s store) error { return a.prune(cmd.Context(), s, args, all, o) })
 		},
 		ValidArgsFunction: a.completeThreads,
 	}
@@ -67,7 +67,7 @@ type pruneItemView struct {
 	Bytes int64  `json:"bytes"`
 }
 
-func (a *app) prune(ctx context.Context, s *engine.Store, names []string, all bool, o engine.PruneOptions) error {
+func (a *app) prune(ctx context.Context, s store, names []string, all bool, o engine.PruneOptions) error {
 	if all {
 		for info, err := range s.User(a.tenant, a.user).Threads(ctx, engine.ThreadOptions{}) {
 			if err != nil {

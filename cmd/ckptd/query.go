@@ -23,7 +23,7 @@ match is not decrypted.`,
 			if err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), false, func(s *engine.Store) error { return a.query(cmd.Context(), s, q, o.tenant) })
+			return a.with(cmd.Context(), false, func(s store) error { return a.query(cmd.Context(), s, q, o.tenant) })
 		},
 	}
 	f := cmd.Flags()
@@ -78,7 +78,7 @@ func (o *queryOptions) query(cmd *cobra.Command, now time.Time) (engine.Query, e
 	return q, err
 }
 
-func (a *app) query(ctx context.Context, s *engine.Store, q engine.Query, tenant bool) error {
+func (a *app) query(ctx context.Context, s store, q engine.Query, tenant bool) error {
 	found := s.User(a.tenant, a.user).Query(ctx, q)
 	if tenant {
 		found = s.QueryTenant(ctx, a.tenant, q)

@@ -27,7 +27,7 @@ func (a *app) showCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), false, func(s *engine.Store) error {
+			return a.with(cmd.Context(), false, func(s store) error {
 				return a.show(cmd.Context(), s.Thread(a.thread(args[0])), name, o)
 			})
 		},
@@ -70,7 +70,7 @@ func (o *showOptions) checkpoint(args []string) (string, error) {
 	return "", usagef("%d ways to say which checkpoint, want one", len(names))
 }
 
-func (a *app) show(ctx context.Context, t *engine.Thread, name string, o showOptions) error {
+func (a *app) show(ctx context.Context, t thread, name string, o showOptions) error {
 	cp, err := find(ctx, t, name)
 	if err != nil {
 		return err

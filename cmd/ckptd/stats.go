@@ -4,8 +4,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"github.com/ckptd/ckptd/engine"
 )
 
 func (a *app) statsCmd() *cobra.Command {
@@ -14,7 +12,7 @@ func (a *app) statsCmd() *cobra.Command {
 		Short: "Count threads, checkpoints and bytes of a user",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd.Context(), false, func(s *engine.Store) error {
+			return a.with(cmd.Context(), false, func(s store) error {
 				st, err := s.Stats(cmd.Context(), a.tenant, a.user)
 				if err != nil {
 					return err

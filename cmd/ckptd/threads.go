@@ -18,7 +18,7 @@ func (a *app) threadsCmd() *cobra.Command {
 		Short: "List the threads of a user",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd.Context(), false, func(s *engine.Store) error { return a.threads(cmd.Context(), s, o) })
+			return a.with(cmd.Context(), false, func(s store) error { return a.threads(cmd.Context(), s, o) })
 		},
 	}
 	cmd.Flags().StringVar(&o.Prefix, "prefix", "", "only threads whose names begin with `TEXT`")
@@ -40,7 +40,7 @@ type threadView struct {
 	Checkpoints int               `json:"checkpoints,omitempty"`
 }
 
-func (a *app) threads(ctx context.Context, s *engine.Store, o engine.ThreadOptions) error {
+func (a *app) threads(ctx context.Context, s store, o engine.ThreadOptions) error {
 	var all []engine.ThreadInfo
 	wide := len("THREAD")
 	for info, err := range s.User(a.tenant, a.user).Threads(ctx, o) {

@@ -23,7 +23,7 @@ it with the commitment made when it was saved. Exit code 5 means that it found p
 			if len(args) == 1 {
 				o.Tenant, o.User, o.Thread = a.tenant, a.user, args[0]
 			}
-			return a.with(cmd.Context(), false, func(s *engine.Store) error { return a.verify(cmd.Context(), s, o) })
+			return a.with(cmd.Context(), false, func(s store) error { return a.verify(cmd.Context(), s, o) })
 		},
 		ValidArgsFunction: a.completeThreads,
 	}
@@ -44,7 +44,7 @@ type verifyView struct {
 	Seconds     float64  `json:"seconds"`
 }
 
-func (a *app) verify(ctx context.Context, s *engine.Store, o engine.VerifyOptions) error {
+func (a *app) verify(ctx context.Context, s store, o engine.VerifyOptions) error {
 	bar := newProgress(-1, "verifying", false)
 	o.Progress = func(done, total int) { bar.set(int64(done), int64(total)) }
 	start := time.Now()

@@ -13,9 +13,8 @@ func (a *app) versionCmd() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v := versionView{Version: "unknown", Format: 1, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+			v := versionView{Version: buildVersion(), Format: 1, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 			if info, ok := debug.ReadBuildInfo(); ok {
-				v.Version = info.Main.Version
 				for _, s := range info.Settings {
 					if s.Key == "vcs.revision" {
 						v.Revision = s.Value
@@ -28,6 +27,14 @@ func (a *app) versionCmd() *cobra.Command {
 			return a.printf("ckptd %s, storage format %d, %s %s/%s\n", v.Version, v.Format, v.Go, v.OS, v.Arch)
 		},
 	}
+}
+
+// buildVersion is the version that this program was built from.
+func buildVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "unknown"
 }
 
 type versionView struct {

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/ckptd/ckptd/client"
+)
+
+// tokenVariable is the environment variable that holds a token itself: on a command line all could read it.
+const tokenVariable = "CKPTD_TOKEN"
+
+// dialer is how to reach a server.
+type dialer struct {
+	addr, tokenFile string
+	ca, cert, key   string
+	attempts        int // 0: so many as one likes to wait for at a terminal
+}
+
+// terminalAttempts is how often a call is tried by somebody who waits: about a second.
+const terminalAttempts = 6
+
+// choose settles whether the store is behind a server: a --data on the command line stands above a server in the
+// environment.
+func (a *app) choose(f *pflag.FlagSet) error {
+	if !f.Changed("data") {
+		return nil
+	}
+	if f.Changed("server") {
+		return usagef("--data and --server exclude each other: the server knows where its store is")
+	}
+	a.server.addr = ""
+	return nil
+}
+
+// dial returns the client of the server. Nothing is sent yet.
+func (a *app) dial() (*client.Store, error) {
+	s := &a.server
+	o := client.Options{Token: os.Getenv(tokenVariable), Attempts: s.attempts}
+	if o.Attempts == 0 {
+		o.Attempts = terminalAttempts
+	}
+	if s.tokenFile != "" {
+		text, err := os.ReadFile(s.tokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("reading the token: %w", err)
+		}
+		if o.Token = strings.TrimSpace(string(text)); o.Token == "" || strings.ContainsAny(o.Token, " \t\r\n") {
+			return nil, usagef("%s does not hold a token and nothing else", s.tokenFile)
+		}
+	}
+	var err error
+	if o.TLS, err = s.tls(); err != nil {
+		return nil, err
+	}
+	c, err := client.Dial(s.addr, o)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return c, nil
+}
+
+// tls returns what the files say, nil if there are none.
+func (s *dialer) tls() (*tls.Config, error) {
+	if s.ca == "" && s.cert == "" && s.key == "" {
+		return nil, nil
+	}
+	if !strings.HasPrefix(s.addr, "https:") {
+		return nil, usagef("--tls-ca, --tls-cert and --tls-key go with a --server at https://")
+	}
+	if (s.cert == "") != (s.key == "") {
+		return nil, usagef("--tls-cert and --tls-key go together")
+	}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.ca != "" {
+		pem, err := os.ReadFile(s.ca)
+		if err != nil {
+			return nil, fmt.Errorf("reading --tls-ca: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, usagef("--tls-ca %s holds no PEM certificate", s.ca)
+		}
+	}
+	if s.cert != "" {
+		pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+		if err != nil {
+			return nil, fmt.Errorf("reading --tls-cert and --tls-key: %w", err)
+		}
+		c.Certificates = []tls.Certificate{pair}
+	}
+	return c, nil
+}

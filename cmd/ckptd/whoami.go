@@ -1,0 +1,83 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ckptd/ckptd/client"
+)
+
+func (a *app) whoamiCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "whoami",
+		Short: "Show what a server takes you for, and what you may do",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if a.server.addr == "" {
+				return usagef("name the server with --server: who has the keys of a store may do everything")
+			}
+			c, err := a.dial()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			caller, grants, err := c.WhoAmI(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.whoami(caller, grants)
+		},
+	}
+}
+
+// callerView is a caller as --json prints it.
+type callerView struct {
+	Caller string      `json:"caller"`
+	Grants []grantView `json:"grants"`
+}
+
+// grantView is a grant as --json prints it; "*" is every tenant or user.
+type grantView struct {
+	Role    string     `json:"role"`
+	Tenant  string     `json:"tenant"`
+	User    string     `json:"user"`
+	Prefix  string     `json:"thread_prefix,omitempty"`
+	Expires *time.Time `json:"expires,omitempty"`
+}
+
+func (a *app) whoami(caller string, grants []client.Grant) error {
+	v := callerView{caller, []grantView{}}
+	for _, g := range grants {
+		view := grantView{Role: g.Role, Tenant: g.Tenant, User: g.User, Prefix: g.ThreadPrefix}
+		if !g.Expires.IsZero() {
+			at := g.Expires.UTC()
+			view.Expires = &at
+		}
+		v.Grants = append(v.Grants, view)
+	}
+	if a.json {
+		return a.emit(v)
+	}
+	a.printf("%s\n", printable(v.Caller))
+	for _, g := range v.Grants {
+		line := "  " + pad(g.Role, 8) + "  of " + scopeText("tenant", g.Tenant) + ", " + scopeText("user", g.User)
+		if g.Prefix != "" {
+			line += ", threads that begin with " + printable(g.Prefix)
+		}
+		if g.Expires != nil {
+			line += ", until " + g.Expires.Local().Format("2006-01-02 15:04")
+		}
+		if err := a.printf("%s\n", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func scopeText(what, name string) string {
+	if name == "*" {
+		return "every " + what
+	}
+	return what + " " + printable(name)
+}
