@@ -72,7 +72,7 @@ type Grant struct {
 	Role         Role      `json:"role" toml:"role"`
 	Tenant       string    `json:"tenant" toml:"tenant"`                         // or Any
 	User         string    `json:"user" toml:"user"`                             // or Any
-	ThreadPrefix string    `json:"thread_prefix,omitempty" toml:"thread_prefix"` // "" is every thread
+	ThreadPrefix string    `json:"thread_prefix,omitempty" toml:"thread-prefix"` // "" is every thread
 	Expires      time.Time `json:"expires,omitzero" toml:"expires"`              // zero is never
 }
 
@@ -139,7 +139,7 @@ func (c *Caller) May(p Permission, tenant, user, thread string, now time.Time) b
 	for i := range c.Grants {
 		g := &c.Grants[i]
 		if g.Role.Permissions()&p == p && g.live(now) && g.reaches(tenant, user) &&
-			(g.ThreadPrefix == "" || thread != "" && strings.HasPrefix(thread, g.ThreadPrefix)) {
+			strings.HasPrefix(thread, g.ThreadPrefix) {
 			return true
 		}
 	}

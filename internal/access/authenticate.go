@@ -20,7 +20,7 @@ type Options struct {
 	Certificates []CertificateRule `toml:"certificate"`
 	Peers        []PeerRule        `toml:"peer"`
 	// OwnerIsAdmin makes an admin of everything of who connects to the Unix socket as the user that this process runs as.
-	OwnerIsAdmin bool `toml:"owner_is_admin"`
+	OwnerIsAdmin bool `toml:"owner-is-admin"`
 
 	Now func() time.Time `toml:"-"` // nil is time.Now
 }
@@ -137,7 +137,7 @@ func (a *Authenticator) find(ctx context.Context, c Credentials) (caller *Caller
 			return caller, ""
 		}
 	}
-	if caller, ok := a.peers[c.PeerUID]; ok && c.PeerUID >= 0 {
+	if caller, ok := a.peers[c.PeerUID]; ok { // UnknownUID never is
 		return caller, ""
 	}
 	return nil, "no credentials that are known"

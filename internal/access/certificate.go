@@ -12,7 +12,7 @@ import (
 // CertificateRule gives grants to the holder of a client certificate that the server has verified. Exactly one of the
 // names is set, and must be equal to the one in the certificate.
 type CertificateRule struct {
-	CommonName string `toml:"common_name"` // of the subject
+	CommonName string `toml:"common-name"` // of the subject
 	DNS        string `toml:"dns"`         // these are alternative names of it
 	URI        string `toml:"uri"`
 	Email      string `toml:"email"`

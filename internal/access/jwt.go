@@ -19,21 +19,21 @@ import (
 type JWT struct {
 	// Issuer must be the iss claim. Its keys are found by OpenID Connect discovery, or read from KeyFile, a JSON web key set.
 	Issuer  string `toml:"issuer"`
-	KeyFile string `toml:"key_file"`
+	KeyFile string `toml:"key-file"`
 	// Audience must be among the aud claim.
 	Audience string `toml:"audience"`
 	// Algorithms are the only ones that may have signed: of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512
 	// and EdDSA; RS256, ES256 and EdDSA if left out.
 	Algorithms []string `toml:"algorithms"`
 	// LeewaySeconds, 0 to 30, is how far the issuer's clock may be off.
-	LeewaySeconds int `toml:"leeway_seconds"`
+	LeewaySeconds int `toml:"leeway-seconds"`
 
 	// The claims that make a grant: the role (a text, or a list in which other texts are passed over), the tenant, the
 	// user, and a prefix of threads, which may be missing. Left out they are "role", "tenant", "sub" and "threads".
-	RoleClaim    string `toml:"role_claim"`
-	TenantClaim  string `toml:"tenant_claim"`
-	UserClaim    string `toml:"user_claim"`
-	ThreadsClaim string `toml:"threads_claim"`
+	RoleClaim    string `toml:"role-claim"`
+	TenantClaim  string `toml:"tenant-claim"`
+	UserClaim    string `toml:"user-claim"`
+	ThreadsClaim string `toml:"threads-claim"`
 	// Wildcards lets "*" in the claims of tenant and user stand for all of them. Without it such a token is refused, since
 	// people may be able to choose what they are called.
 	Wildcards bool `toml:"wildcards"`
