@@ -23,7 +23,12 @@ var (
 )
 
 // ErrUnreachable says that the server gave no answer and that nothing was changed. It matches engine.ErrUnavailable.
-var ErrUnreachable = fmt.Errorf("server cannot be reached: %w", engine.ErrUnavailable)
+var ErrUnreachable error = unreachable{}
+
+type unreachable struct{}
+
+func (unreachable) Error() string        { return "server cannot be reached" }
+func (unreachable) Is(target error) bool { return target == engine.ErrUnavailable }
 
 // effect says what a call does to the store.
 type effect int

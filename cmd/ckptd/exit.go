@@ -14,6 +14,7 @@ import (
 	"github.com/ckptd/ckptd/client"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/trajectory"
 )
 
@@ -97,6 +98,8 @@ var explanations = []struct {
 	{errNoStore, exitNotFound, "name its directory with --data, or make one with ckptd import or ckptd demo"},
 	{errProblems, exitDamaged, "restore what is named from a copy of the store"},
 	{errExists, exitConflict, "take another name, or delete it first"},
+	{errNoToken, exitNotFound, "ckptd token list shows those there are"},
+	{audit.ErrBroken, exitDamaged, "keep it as it is, and find out who could write to it"},
 
 	{client.ErrUnauthenticated, exitDenied, "give a token with --token-file or " + tokenVariable + ", or a certificate with --tls-cert"},
 	{client.ErrDenied, exitDenied, "ckptd whoami shows what you may do"},
@@ -117,7 +120,7 @@ var explanations = []struct {
 	{crypto.ErrKeystoreEntry, exitDamaged, "bring an intact copy of the keystore back"},
 	{crypto.ErrInvalidID, exitInput, ""},
 
-	{backend.ErrLocked, exitLocked, "wait until it ends, or use another --data"},
+	{backend.ErrLocked, exitLocked, "wait until it ends, use another --data or, if that is ckptd serve, work through it with --server"},
 	{backend.ErrForeign, exitForeign, "name another directory with --data; nothing in it was touched"},
 	{backend.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
 	{engine.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -31,10 +32,11 @@ func TestScripts(t *testing.T) {
 			return false, errors.New("unknown condition " + cond)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"code": cmdCode,
-			"hold": cmdHold,
-			"blow": cmdBlow,
-			"head": cmdHead,
+			"code":     cmdCode,
+			"hold":     cmdHold,
+			"blow":     cmdBlow,
+			"head":     cmdHead,
+			"wait-for": cmdWaitFor,
 		},
 	})
 }
@@ -99,4 +101,18 @@ func cmdHead(ts *testscript.TestScript, neg bool, args []string) {
 	n, err := strconv.ParseInt(args[1], 10, 64)
 	ts.Check(err)
 	ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
+}
+
+// cmdWaitFor waits until a file exists, such as the socket of a server that was started: wait-for FILE.
+func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: wait-for FILE")
+	}
+	for range 1000 {
+		if _, err := os.Stat(ts.MkAbs(args[0])); err == nil {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	ts.Fatalf("%s does not appear", args[0])
 }

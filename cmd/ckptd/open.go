@@ -110,7 +110,11 @@ func (a *app) with(ctx context.Context, create bool, f func(store) error) error 
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(s), s.Close())
+	err = f(s)
+	if a.server.addr != "" && errors.Is(err, engine.ErrNotFound) {
+		err = fmt.Errorf("%w, or you may not see it", err) // a server does not tell one from the other
+	}
+	return errors.Join(err, s.Close())
 }
 
 // reach is open for a store that may be behind a server, which has made it already.
