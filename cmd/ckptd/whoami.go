@@ -49,30 +49,38 @@ type grantView struct {
 func (a *app) whoami(caller string, grants []client.Grant) error {
 	v := callerView{caller, []grantView{}}
 	for _, g := range grants {
-		view := grantView{Role: g.Role, Tenant: g.Tenant, User: g.User, Prefix: g.ThreadPrefix}
-		if !g.Expires.IsZero() {
-			at := g.Expires.UTC()
-			view.Expires = &at
-		}
-		v.Grants = append(v.Grants, view)
+		v.Grants = append(v.Grants, viewGrant(g))
 	}
 	if a.json {
 		return a.emit(v)
 	}
 	a.printf("%s\n", printable(v.Caller))
 	for _, g := range v.Grants {
-		line := "  " + pad(g.Role, 8) + "  of " + scopeText("tenant", g.Tenant) + ", " + scopeText("user", g.User)
-		if g.Prefix != "" {
-			line += ", threads that begin with " + printable(g.Prefix)
-		}
-		if g.Expires != nil {
-			line += ", until " + g.Expires.Local().Format("2006-01-02 15:04")
-		}
-		if err := a.printf("%s\n", line); err != nil {
+		if err := a.printf("  %s\n", grantText(g)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func viewGrant(g client.Grant) grantView {
+	v := grantView{Role: g.Role, Tenant: g.Tenant, User: g.User, Prefix: g.ThreadPrefix}
+	if !g.Expires.IsZero() {
+		at := g.Expires.UTC()
+		v.Expires = &at
+	}
+	return v
+}
+
+func grantText(g grantView) string {
+	text := pad(printable(g.Role), 8) + "  of " + scopeText("tenant", g.Tenant) + ", " + scopeText("user", g.User)
+	if g.Prefix != "" {
+		text += ", threads that begin with " + printable(g.Prefix)
+	}
+	if g.Expires != nil {
+		text += ", until " + g.Expires.Local().Format("2006-01-02 15:04")
+	}
+	return text
 }
 
 func scopeText(what, name string) string {

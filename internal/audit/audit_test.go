@@ -341,6 +341,14 @@ func TestVerifyFindsForgedLines(t *testing.T) {
 	if broken, ok := errors.AsType[*BrokenError](err); !ok || broken.Line != 3 {
 		t.Errorf("a forged line in the middle: %v", err)
 	}
+	second.Number = 3
+	forged, _, err = encode(second.Entry, second.prev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = verify("", append(bytes.Clone(lines[0]), forged...)); !errors.Is(err, ErrBroken) {
+		t.Errorf("a line that passes over a number: %v", err)
+	}
 	first := second.Entry
 	first.Number = 1
 	forged, _, err = encode(first, second.prev)

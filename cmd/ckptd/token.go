@@ -1,0 +1,320 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/client"
+	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/access"
+	"github.com/ckptd/ckptd/internal/audit"
+)
+
+var errNoToken = errors.New("there is no token")
+
+// tokenKeeper is what the commands need of those who keep the tokens: a server, or the files of a store.
+type tokenKeeper interface {
+	CreateToken(ctx context.Context, note string, grants ...client.Grant) (client.Token, string, error)
+	Tokens(ctx context.Context) ([]client.Token, error)
+	RevokeToken(ctx context.Context, id string) error
+}
+
+func (a *app) tokenCmd() *cobra.Command {
+	files := besideFiles{a: a}
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make, list and revoke the tokens that callers of a server show",
+		Long: `A token lets its bearer do what a role may, for a user, a tenant or the whole store:
+  reader    reads everything
+  approver  reads, and sets labels, branches and pending writes, as approving a paused run takes
+  writer    does that, and saves, copies, prunes and deletes
+  auditor   sees headers, lists and statistics, but no content, and with every tenant the audit log
+  admin     does all that, and looks after retention, users and tokens
+
+Without --server the commands work on the files of the store, which no server may have open then.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().StringVar(&files.tokens, "tokens", os.Getenv(envName("tokens")), "sealed `file` with the tokens (default: the data directory's name with .tokens)")
+	cmd.PersistentFlags().StringVar(&files.log, "audit-log", os.Getenv(envName("audit-log")), auditLogUsage)
+	cmd.AddCommand(a.tokenCreateCmd(&files), a.tokenListCmd(&files), a.tokenRevokeCmd(&files))
+	return cmd
+}
+
+// tokenScope is what the command line says about a new token.
+type tokenScope struct {
+	role                 string
+	allUsers, allTenants bool
+	prefixes             []string
+	expires              string
+}
+
+func (a *app) tokenCreateCmd(files *besideFiles) *cobra.Command {
+	var scope tokenScope
+	var note string
+	cmd := &cobra.Command{
+		Use:   "create --role ROLE",
+		Short: "Make a token and print it: it cannot be had again",
+		Long: `Create makes a token for --user of --tenant, and prints it and nothing else on standard output. Only its hash is stored:
+put the token where only those who need it can read it.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			grants, err := a.grants(scope, time.Now())
+			if err != nil {
+				return err
+			}
+			return files.with(cmd.Context(), func(k tokenKeeper) error {
+				t, secret, err := k.CreateToken(cmd.Context(), note, grants...)
+				if err != nil {
+					return err
+				}
+				return a.tokenCreated(t, secret)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&scope.role, "role", "", "reader, approver, writer, auditor or admin (`role`)")
+	f.BoolVar(&scope.allUsers, "all-users", false, "for every user of --tenant")
+	f.BoolVar(&scope.allTenants, "all-tenants", false, "for every user of every tenant")
+	f.StringArrayVar(&scope.prefixes, "thread-prefix", nil, "only for threads whose names begin with `TEXT` (repeatable)")
+	f.StringVar(&scope.expires, "expires", "", "`when` it ends: after 12h, 30d or 2w, or at a time such as 2027-01-31 (default: never)")
+	f.StringVar(&note, "note", "", "what it is for, for those who list tokens (`text`)")
+	cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]cobra.Completion{"reader", "approver", "writer", "auditor", "admin"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// grants returns the grants that the command line asks for.
+func (a *app) grants(s tokenScope, now time.Time) ([]client.Grant, error) {
+	g := client.Grant{Role: s.role, Tenant: a.tenant, User: a.user}
+	switch {
+	case s.role == "":
+		return nil, usagef("say with --role what the token is for: reader, approver, writer, auditor or admin")
+	case access.Role(s.role).Permissions() == 0:
+		return nil, usagef("--role %q: want reader, approver, writer, auditor or admin", s.role)
+	case a.tenant == access.Any || a.user == access.Any:
+		return nil, usagef("a tenant or user cannot be given as *: use --all-users or --all-tenants")
+	case s.allTenants:
+		g.Tenant, g.User = access.Any, access.Any
+	case s.allUsers:
+		g.User = access.Any
+	}
+	if s.expires != "" {
+		var err error
+		if g.Expires, err = parseExpiry(s.expires, now); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.prefixes) == 0 {
+		return []client.Grant{g}, nil
+	}
+	var grants []client.Grant
+	for _, p := range s.prefixes {
+		if p == "" {
+			return nil, usagef("--thread-prefix is empty: leave it out for every thread")
+		}
+		g.ThreadPrefix = p
+		grants = append(grants, g)
+	}
+	return grants, nil
+}
+
+// parseExpiry reads a moment to come: an age from now, a date, or a time of RFC 3339.
+func parseExpiry(s string, now time.Time) (time.Time, error) {
+	at := now
+	if age, err := parseAge(s); err == nil {
+		at = now.Add(age)
+	} else if at, err = parseTime(s, now); err != nil {
+		return at, usagef("--expires %q is neither a duration such as 12h or 30d nor a time such as 2027-01-31 or 2027-01-31T12:00:00Z", s)
+	}
+	if !at.After(now) {
+		return at, usagef("--expires %s: that is over already", s)
+	}
+	return at, nil
+}
+
+// tokenView is a token as --json prints it. The secret is there only when it was just made.
+type tokenView struct {
+	ID      string      `json:"id"`
+	Note    string      `json:"note,omitempty"`
+	Created time.Time   `json:"created"`
+	Grants  []grantView `json:"grants"`
+	Secret  string      `json:"secret,omitempty"`
+}
+
+func viewToken(t client.Token, secret string) tokenView {
+	v := tokenView{ID: t.ID, Note: t.Note, Created: t.Created.UTC(), Grants: []grantView{}, Secret: secret}
+	for _, g := range t.Grants {
+		v.Grants = append(v.Grants, viewGrant(g))
+	}
+	return v
+}
+
+func (a *app) tokenCreated(t client.Token, secret string) error {
+	if a.json {
+		return a.emit(viewToken(t, secret))
+	}
+	for _, g := range t.Grants {
+		a.note("token %s: %s", t.ID, grantText(viewGrant(g)))
+	}
+	return a.printf("%s\n", secret)
+}
+
+func (a *app) tokenListCmd(files *besideFiles) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the tokens, without their secrets",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return files.with(cmd.Context(), func(k tokenKeeper) error {
+				tokens, err := k.Tokens(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return a.tokens(tokens)
+			})
+		},
+	}
+}
+
+func (a *app) tokens(tokens []client.Token) error {
+	for _, t := range tokens {
+		if a.json {
+			if err := a.emit(viewToken(t, "")); err != nil {
+				return err
+			}
+			continue
+		}
+		for i, g := range t.Grants {
+			line := strings.Repeat(" ", len(t.ID))
+			if i == 0 {
+				line = a.paint.bold(t.ID)
+			}
+			line += "  " + grantText(viewGrant(g))
+			if i == 0 && t.Note != "" {
+				line += "  " + a.paint.dim(printable(t.Note))
+			}
+			if err := a.printf("%s\n", line); err != nil {
+				return err
+			}
+		}
+	}
+	if len(tokens) == 0 && !a.json {
+		a.note("there are no tokens")
+	}
+	return nil
+}
+
+func (a *app) tokenRevokeCmd(files *besideFiles) *cobra.Command {
+	return &cobra.Command{
+		Use:   "revoke ID...",
+		Short: "Make tokens invalid at once",
+		Args:  cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return files.with(cmd.Context(), func(k tokenKeeper) error {
+				for _, id := range args {
+					err := k.RevokeToken(cmd.Context(), id)
+					if errors.Is(err, engine.ErrNotFound) {
+						return fmt.Errorf("%w %q", errNoToken, id)
+					}
+					if err == nil && a.json {
+						err = a.emit(map[string]string{"revoked": id})
+					} else if err == nil {
+						err = a.printf("revoked %s\n", id)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// besideFiles are the files beside a store that tokens are in and what was done with them is recorded in.
+type besideFiles struct {
+	a           *app
+	tokens, log string
+}
+
+// with calls f with the tokens of the server, if there is one, or of the store.
+func (b *besideFiles) with(ctx context.Context, f func(tokenKeeper) error) error {
+	if b.a.server.addr != "" {
+		c, err := b.a.dial()
+		if err != nil {
+			return err
+		}
+		return errors.Join(f(c), c.Close())
+	}
+	return b.a.withOwn(ctx, false, func(s *engine.Store) error {
+		path := b.tokens
+		if path == "" {
+			path = b.a.base + ".tokens"
+		}
+		tokens, err := access.OpenTokens(path, s)
+		if err != nil {
+			return err
+		}
+		return f(ownTokens{tokens, b.a.auditLog(b.log)})
+	})
+}
+
+// ownTokens are the tokens of a store that no server has open. What is done with them goes to the audit log.
+type ownTokens struct {
+	kept *access.Tokens
+	log  string // path, "" for none
+}
+
+func (o ownTokens) CreateToken(_ context.Context, note string, grants ...client.Grant) (client.Token, string, error) {
+	var gs []access.Grant
+	for _, g := range grants {
+		gs = append(gs, access.Grant{Role: access.Role(g.Role), Tenant: g.Tenant, User: g.User, ThreadPrefix: g.ThreadPrefix, Expires: g.Expires})
+	}
+	t, secret, err := o.kept.Create(note, gs, time.Now())
+	if err == nil {
+		err = o.record(ckptdv1.AdminServiceCreateTokenProcedure)
+	}
+	return clientToken(t), secret, err
+}
+
+func (o ownTokens) Tokens(context.Context) ([]client.Token, error) {
+	var all []client.Token
+	for _, t := range o.kept.List() {
+		all = append(all, clientToken(t))
+	}
+	return all, nil
+}
+
+func (o ownTokens) RevokeToken(_ context.Context, id string) error {
+	if err := o.kept.Revoke(id); err != nil {
+		return err
+	}
+	return o.record(ckptdv1.AdminServiceRevokeTokenProcedure)
+}
+
+func (o ownTokens) record(method string) error {
+	if o.log == "" {
+		return nil
+	}
+	l, err := audit.Open(o.log)
+	if err != nil {
+		return err
+	}
+	e := audit.Entry{Kind: audit.Admin, Method: method, Caller: fmt.Sprintf("peer:%d", os.Geteuid()), Code: "ok"}
+	return errors.Join(l.Append(e), l.Close())
+}
+
+func clientToken(t access.Token) client.Token {
+	c := client.Token{ID: t.ID, Note: t.Note, Created: t.Created}
+	for _, g := range t.Grants {
+		c.Grants = append(c.Grants, client.Grant{Role: string(g.Role), Tenant: g.Tenant, User: g.User, ThreadPrefix: g.ThreadPrefix, Expires: g.Expires})
+	}
+	return c
+}
