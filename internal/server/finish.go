@@ -15,13 +15,14 @@ import (
 
 // finish counts, records and logs the end of a request, and returns its error as it goes over the wire. The target is
 // nil if the request was turned away before its message was read.
-func (s *Server) finish(ctx context.Context, c *call, t *target, began time.Time, err error) error {
+func (s *Server) finish(ctx context.Context, c *call, t *target, err error) error {
+	c.finished = true
 	packed := wire.PackError(err)
 	code := "ok"
 	if packed != nil {
 		code = connect.CodeOf(packed).String()
 	}
-	s.metrics.RequestDone(c.procedure, code, time.Since(began))
+	s.metrics.RequestDone(c.procedure, code, time.Since(c.began))
 	if e, ok := errors.AsType[*wire.RetryError](err); ok && e.What != "" {
 		s.metrics.Rejected(e.What)
 	}
@@ -35,7 +36,7 @@ func (s *Server) finish(ctx context.Context, c *call, t *target, began time.Time
 	case t != nil && administers(c.procedure):
 		s.record(c, t, audit.Admin, packed)
 	}
-	s.logEnd(ctx, c, code, began, err)
+	s.logEnd(ctx, c, code, err)
 	if err != nil && errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrNoSpace) {
 		s.suspect(err)
 	}
@@ -44,12 +45,12 @@ func (s *Server) finish(ctx context.Context, c *call, t *target, began time.Time
 
 // logEnd logs a request by its method and caller; what it was about is nobody's business. Errors of the server's own
 // making are the only ones whose text is logged: those of the engine may name what the caller named.
-func (s *Server) logEnd(ctx context.Context, c *call, code string, began time.Time, err error) {
+func (s *Server) logEnd(ctx context.Context, c *call, code string, err error) {
 	caller := "unknown"
 	if c.caller != nil {
 		caller = c.caller.Name
 	}
-	log := s.log.With("method", c.procedure, "caller", caller, "code", code, "took_ms", float64(time.Since(began).Microseconds())/1000)
+	log := s.log.With("method", c.procedure, "caller", caller, "code", code, "took_ms", float64(time.Since(c.began).Microseconds())/1000)
 	switch code {
 	case "internal", "data_loss", "unavailable":
 		log.WarnContext(ctx, "a request failed", "error", cause(err))

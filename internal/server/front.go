@@ -11,7 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"connectrpc.com/connect"
+
 	"github.com/ckptd/ckptd/internal/access"
+	"github.com/ckptd/ckptd/internal/wire"
 )
 
 // call is what is known of a request before its message is read.
@@ -19,7 +22,9 @@ type call struct {
 	caller      *access.Caller
 	credentials access.Credentials
 	procedure   string
+	began       time.Time
 	exports     bool // the states of a whole history
+	finished    bool // it was counted, recorded and logged
 	// visible says which threads the caller may see of what the request is about; nil is all of them.
 	visible func(thread string) bool
 }
@@ -39,75 +44,99 @@ func visibleTo(ctx context.Context) func(thread string) bool {
 	return func(string) bool { return true }
 }
 
-// front turns away what cannot be a request, has no valid credentials or is beyond a limit, before its body is read.
-// Health and reflection are open: they tell nothing of what is stored.
+// front turns away what cannot be a request, has no valid credentials or is beyond a limit, before its message is read.
 func (s *Server) front(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !strings.HasPrefix(r.URL.Path, "/ckptd.v1.") {
-			next.ServeHTTP(w, r)
+		c := &call{procedure: r.URL.Path, began: time.Now()}
+		err := s.admit(w, r, c, next)
+		if err == nil {
+			if !c.finished { // its message could not be read, so nobody has looked at it
+				s.metrics.RequestDone(c.procedure, connect.CodeInvalidArgument.String(), time.Since(c.began))
+			}
 			return
 		}
-		began := time.Now()
-		c := &call{procedure: r.URL.Path}
-		if err := s.admit(w, r, c, next); err != nil {
-			err = s.finish(r.Context(), c, nil, began, err)
-			if writeErr := s.errors.Write(w, r, err); writeErr != nil {
-				http.Error(w, "the request is not one of Connect, gRPC or gRPC-Web", http.StatusUnsupportedMediaType)
-			}
+		if writeErr := s.errors.Write(w, r, s.finish(r.Context(), c, nil, err)); writeErr != nil {
+			http.Error(w, "the request is none of Connect, gRPC or gRPC-Web", http.StatusUnsupportedMediaType)
 		}
 	})
 }
 
+// open reports whether a method is for everybody: health and reflection tell nothing of what is stored.
+func open(procedure string) bool { return !strings.HasPrefix(procedure, "/ckptd.v1.") }
+
 // admit serves a request, or returns why it is turned away.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call, next http.Handler) error {
-	if s.Draining() {
+	if s.Draining() && !open(c.procedure) {
 		return s.shuttingDown()
 	}
-	c.credentials = access.Credentials{Authorization: r.Header.Get("Authorization"), TLS: r.TLS, PeerUID: peerUID(r.Context())}
-	var err error
-	if c.caller, err = s.access.Load().Authenticate(r.Context(), c.credentials); err != nil {
-		return err
-	}
 	l := s.limits.Load()
-	if err := s.gate.paced(l, c.caller.Name); err != nil {
-		return err
+	if open(c.procedure) {
+		c.finished = true
+	} else {
+		c.credentials = access.Credentials{Authorization: r.Header.Get("Authorization"), TLS: r.TLS, PeerUID: peerUID(r.Context())}
+		var err error
+		if c.caller, err = s.access.Load().Authenticate(r.Context(), c.credentials); err != nil {
+			return err
+		}
+		if err := s.gate.paced(l, c.caller.Name); err != nil {
+			return err
+		}
 	}
+	// The time to send a request and to take its answer is bounded piece by piece, so that a large one has the time it
+	// needs and a caller that stalls does not hold its place.
+	control := http.NewResponseController(w)
+	body := &pacedBody{ReadCloser: r.Body, gate: &s.gate, limits: l, answer: w.Header(), control: control}
 	if endless(c.procedure) {
 		if err := s.gate.enterStream(l); err != nil {
 			return err
 		}
 		defer s.gate.leaveStream()
 	} else {
-		size := r.ContentLength
-		if size < 0 || size > int64(l.MaxMessage) {
-			size = int64(l.MaxMessage) // not known: what it may become
-		}
-		if err := s.gate.enter(l, size); err != nil {
+		body.paid = foreseen(r, l)
+		if err := s.gate.enter(l, body.paid); err != nil {
 			return err
 		}
-		defer s.gate.leave(size)
+		defer s.gate.leave()
 	}
+	defer func() { s.gate.refund(body.paid) }()
 	s.metrics.RequestBegan()
 	defer s.metrics.RequestEnded()
-	control := http.NewResponseController(w)
-	// The time to send a request and to take its answer is bounded piece by piece, so that a large one has the time it
-	// needs and a caller that stalls does not hold its place.
-	r.Body = &pacedBody{r.Body, w.Header(), control, l.StallTimeout}
+	r.Body = body
 	next.ServeHTTP(&pacedWriter{w, control, l.StallTimeout}, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
 	return nil
 }
 
-// pacedBody gives each read of a request so much time.
+// foreseen is how many bytes the message of a request will have: what it says or, if it is compressed, the most that it
+// may become. Without a word on it, it is paid for as it comes.
+func foreseen(r *http.Request, l *Limits) int64 {
+	for _, header := range []string{"Content-Encoding", "Grpc-Encoding", "Connect-Content-Encoding"} {
+		if e := r.Header.Get(header); e != "" && e != "identity" {
+			return int64(l.MaxMessage)
+		}
+	}
+	return min(max(r.ContentLength, 0), int64(l.MaxMessage))
+}
+
+// pacedBody gives each read of a request so much time, and takes from the budget what was not foreseen.
 type pacedBody struct {
 	io.ReadCloser
-	answer  http.Header
-	control *http.ResponseController
-	stall   time.Duration
+	gate       *gate
+	limits     *Limits
+	answer     http.Header
+	control    *http.ResponseController
+	read, paid int64 // bytes
 }
 
 func (b *pacedBody) Read(p []byte) (int, error) {
-	b.control.SetReadDeadline(time.Now().Add(b.stall)) // where it is not supported there is none
+	b.control.SetReadDeadline(time.Now().Add(b.limits.StallTimeout)) // where it is not supported there is none
 	n, err := b.ReadCloser.Read(p)
+	if b.read += int64(n); b.read > b.paid && b.paid < int64(b.limits.MaxMessage) { // of a stream, no more is held at a time
+		more := min(b.read, int64(b.limits.MaxMessage)) - b.paid
+		if err := b.gate.pay(b.limits, more); err != nil {
+			return 0, wire.PackError(err)
+		}
+		b.paid += more
+	}
 	switch {
 	case err == io.EOF:
 		b.control.SetReadDeadline(time.Time{}) // it would end a stream that is answered for longer than that

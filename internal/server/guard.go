@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"sync"
-	"time"
 
 	"connectrpc.com/connect"
 )
@@ -14,22 +13,34 @@ type guard struct{ *Server }
 
 func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		c, began := callOf(ctx), time.Now()
+		c := callOf(ctx)
 		ctx, cancel := context.WithTimeout(ctx, g.limits.Load().RequestTimeout)
 		defer cancel()
 		target, err := g.authorize(c, req.Any())
 		var res connect.AnyResponse
 		if err == nil {
-			if err = g.enterTenant(target.tenant); err == nil {
+			err = g.forTenant(target.tenant, func() (err error) {
 				res, err = next(ctx, req)
-				g.leaveTenant(target.tenant)
-			}
+				return err
+			})
 		}
-		if err = g.finish(ctx, c, target, began, err); err != nil {
+		if err = g.finish(ctx, c, target, err); err != nil {
 			return nil, err
 		}
 		return res, nil
 	}
+}
+
+// forTenant calls f if the tenant has not reached its limit. It gives the place back even if f panics.
+func (g *guard) forTenant(tenant string, f func() error) error {
+	if tenant == "" {
+		return f()
+	}
+	if err := g.gate.enterTenant(g.limits.Load(), tenant); err != nil {
+		return err
+	}
+	defer g.gate.leaveTenant(tenant)
+	return f()
 }
 
 func (g *guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
@@ -38,16 +49,13 @@ func (g *guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 
 func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
-		c, began := callOf(ctx), time.Now()
-		guarded := &guardedConn{StreamingHandlerConn: conn, g: g, c: c}
+		guarded := &guardedConn{StreamingHandlerConn: conn, g: g, c: callOf(ctx)}
+		defer guarded.leave()
 		err := next(ctx, guarded)
-		if guarded.entered {
-			g.leaveTenant(guarded.target.tenant)
-		}
 		if guarded.refused != nil {
 			err = guarded.refused
 		}
-		return g.finish(ctx, c, guarded.target, began, err)
+		return g.finish(ctx, guarded.c, guarded.target, err)
 	}
 }
 
@@ -58,7 +66,7 @@ type guardedConn struct {
 	c       *call
 	once    sync.Once
 	target  *target
-	entered bool
+	entered bool // counted as under way for the tenant
 	refused error
 }
 
@@ -66,25 +74,22 @@ func (s *guardedConn) Receive(m any) error {
 	if err := s.StreamingHandlerConn.Receive(m); err != nil {
 		return err
 	}
-	s.once.Do(func() {
-		if s.target, s.refused = s.g.authorize(s.c, m); s.refused == nil && !endless(s.c.procedure) {
-			s.refused = s.g.enterTenant(s.target.tenant)
-			s.entered = s.refused == nil
-		}
-	})
+	s.once.Do(func() { s.refused = s.enter(m) })
 	return s.refused
 }
 
-func (s *Server) enterTenant(tenant string) error {
-	if tenant == "" {
-		return nil
+func (s *guardedConn) enter(m any) (err error) {
+	if s.target, err = s.g.authorize(s.c, m); err != nil || s.target.tenant == "" || endless(s.c.procedure) {
+		return err
 	}
-	return s.gate.enterTenant(s.limits.Load(), tenant)
+	err = s.g.gate.enterTenant(s.g.limits.Load(), s.target.tenant)
+	s.entered = err == nil
+	return err
 }
 
-func (s *Server) leaveTenant(tenant string) {
-	if tenant != "" {
-		s.gate.leaveTenant(tenant)
+func (s *guardedConn) leave() {
+	if s.entered {
+		s.g.gate.leaveTenant(s.target.tenant)
 	}
 }
 

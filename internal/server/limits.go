@@ -100,25 +100,32 @@ func overloaded(what string, after time.Duration) error {
 	return &wire.RetryError{Err: wire.ErrOverloaded, What: what, After: after}
 }
 
-// enter admits a request with a body of so many bytes; leave takes the same afterwards.
+// enter admits a request with a message of so many bytes; leave and refund end it.
 func (g *gate) enter(l *Limits, bytes int64) error {
 	if g.inFlight.Add(1) > int64(l.InFlight) {
 		g.inFlight.Add(-1)
 		return overloaded("requests under way", retryAfter)
 	}
-	// One that is alone may be as large as a message: else a small budget would lock it out for good.
+	if err := g.pay(l, bytes); err != nil {
+		g.inFlight.Add(-1)
+		return err
+	}
+	return nil
+}
+
+func (g *gate) leave() { g.inFlight.Add(-1) }
+
+// pay takes bytes from the budget; refund gives them back. A request that is alone may be as large as a message: else a
+// small budget would lock it out for good.
+func (g *gate) pay(l *Limits, bytes int64) error {
 	if now := g.bytes.Add(bytes); now > l.InFlightBytes && now != bytes {
 		g.bytes.Add(-bytes)
-		g.inFlight.Add(-1)
 		return overloaded("bytes of requests under way", retryAfter)
 	}
 	return nil
 }
 
-func (g *gate) leave(bytes int64) {
-	g.bytes.Add(-bytes)
-	g.inFlight.Add(-1)
-}
+func (g *gate) refund(bytes int64) { g.bytes.Add(-bytes) }
 
 func (g *gate) enterStream(l *Limits) error {
 	if g.streams.Add(1) > int64(l.Streams) {

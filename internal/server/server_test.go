@@ -369,3 +369,37 @@ func TestJSON(t *testing.T) {
 		t.Errorf("the answer is %s", answer)
 	}
 }
+
+// TestBytesUnderWay fills the budget for messages with one that does not come to its end: another is turned away, whether
+// it says how long it is or not.
+func TestBytesUnderWay(t *testing.T) {
+	b := newBed(t, Limits{InFlightBytes: 10_000, MaxMessage: 9000})
+	half, err := net.Dial("unix", b.socket)
+	must(t, err)
+	fmt.Fprintf(half, "POST %s HTTP/1.1\r\nHost: ckptd\r\nContent-Type: application/proto\r\nContent-Length: 8000\r\n\r\n", ckptdv1.CheckpointServiceSaveProcedure)
+	for b.gate.bytes.Load() != 8000 {
+		time.Sleep(time.Millisecond)
+	}
+	message, err := proto.Marshal(&ckptdv1.SaveRequest{Ref: ref("t"), Draft: draft(strings.Repeat("x", 6000))})
+	must(t, err)
+	post := func(body io.Reader) int {
+		t.Helper()
+		res, err := b.httpClient("").Post(baseURL+ckptdv1.CheckpointServiceSaveProcedure, "application/proto", body)
+		must(t, err)
+		res.Body.Close()
+		return res.StatusCode
+	}
+	if status := post(bytes.NewReader(message)); status != http.StatusTooManyRequests {
+		t.Errorf("with a length: %d", status)
+	}
+	if status := post(io.MultiReader(bytes.NewReader(message))); status != http.StatusTooManyRequests { // in chunks
+		t.Errorf("without a length: %d", status)
+	}
+	half.Close()
+	for b.gate.bytes.Load() != 0 {
+		time.Sleep(time.Millisecond)
+	}
+	if status := post(io.MultiReader(bytes.NewReader(message))); status != http.StatusOK {
+		t.Errorf("when there is room again: %d", status)
+	}
+}
