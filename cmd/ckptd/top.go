@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +13,6 @@ import (
 
 const (
 	leastInterval = 100 * time.Millisecond
-	curveTime     = time.Minute     // what the curve of saves shows
 	askTimeout    = 5 * time.Second // for an answer of the server
 )
 
@@ -105,9 +103,6 @@ func (a *app) top(ctx context.Context, ask asker, interval time.Duration, once b
 		case <-ctx.Done():
 			return nil
 		case now := <-answers:
-			if now.err != nil && ctx.Err() != nil {
-				return nil
-			}
 			if now.err != nil {
 				return fmt.Errorf("asking the server: %w", now.err)
 			}
@@ -145,15 +140,13 @@ func (a *app) topScreen(ctx context.Context, first topSample, answers <-chan ans
 		return err
 	}
 	defer s.close()
-	before, problem := first, ""
-	views := []topView{viewBetween(topSample{}, first)} // until there is something to compare with
-	fresh := true
+	h, problem, fresh := newTopHistory(first), "", true
 	look := time.NewTicker(leastInterval) // at the size of the terminal
 	defer look.Stop()
 	for {
 		if fresh || s.resized() {
 			fresh = false
-			if err := s.draw(a.topFrame(views, problem)); err != nil {
+			if err := s.draw(a.topFrame(h.views, problem)); err != nil {
 				return err
 			}
 		}
@@ -165,30 +158,24 @@ func (a *app) topScreen(ctx context.Context, first topSample, answers <-chan ans
 				return nil
 			}
 		case now := <-answers:
-			fresh = true
+			fresh, problem = true, ""
 			if now.err != nil {
 				problem = now.err.Error()
-				continue
+			} else {
+				h.add(now.topSample)
 			}
-			problem = ""
-			if before.status == first.status {
-				views = nil
-			}
-			views = slices.DeleteFunc(views, func(v topView) bool { return now.at.Sub(v.Time) >= curveTime })
-			views = append(views, viewBetween(before, now.topSample))
-			before = now.topSample
 		case <-look.C:
 		}
 	}
 }
 
-// topFrame is what is drawn on so many columns.
+// topFrame is what is drawn on so many columns. A problem stands near the top, where every terminal shows it.
 func (a *app) topFrame(views []topView, problem string) func(width int) []string {
 	return func(width int) []string {
-		foot := a.paint.dim("q quits")
+		lines := a.paint.topLines(a.server.addr, views, width)
 		if problem != "" {
-			foot = a.paint.with("31", cut("no answer: "+oneLine(problem), width))
+			lines[1] = a.paint.with("31", cut("no answer: "+oneLine(problem), width))
 		}
-		return append(a.paint.topLines(a.server.addr, views, width), "", foot)
+		return append(lines, "", a.paint.dim("q quits"))
 	}
 }

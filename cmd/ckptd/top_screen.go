@@ -30,7 +30,11 @@ func openScreen(out *bufio.Writer) (*screen, error) {
 	}
 	s.resized()
 	s.out.WriteString("\x1b[?1049h\x1b[?25l") // the other screen, no cursor
-	return s, wroteOut(s.out.Flush())
+	if err := s.out.Flush(); err != nil {
+		s.close()
+		return nil, wroteOut(err)
+	}
+	return s, nil
 }
 
 // read passes on what is typed. It ends with the process.

@@ -171,6 +171,49 @@ func TestViewBetween(t *testing.T) {
 	}
 }
 
+func TestTopHistory(t *testing.T) {
+	status := func(saves int) *ckptdv1.GetStatusResponse {
+		return &ckptdv1.GetStatusResponse{Started: timestamppb.New(topTime), Saves: uint64(saves)}
+	}
+	h := newTopHistory(topSample{topTime.Add(10 * time.Second), status(50)})
+	if len(h.views) != 1 || h.views[0].Saves != 5 {
+		t.Fatalf("at first: %+v, want what was before", h.views)
+	}
+	for i := 1; i <= 100; i++ {
+		h.add(topSample{topTime.Add(time.Duration(10+i) * time.Second), status(50 + i*i)})
+		if want := min(i, 60); len(h.views) != want {
+			t.Fatalf("after %d s: %d views, want %d", i, len(h.views), want)
+		}
+		if got := h.views[len(h.views)-1].Saves; got != float64(2*i-1) {
+			t.Fatalf("after %d s: %v saves/s, want %d", i, got, 2*i-1)
+		}
+	}
+}
+
+// While there is no answer, what is known stays.
+func TestTopFrame(t *testing.T) {
+	a, _ := topApp()
+	views := []topView{viewBetween(topPair())}
+	well, ill := a.topFrame(views, "")(80), a.topFrame(views, "it is\ngone\x1b[2J")(80)
+	if well[1] != "" || ill[1] != `no answer: it is; gone\x1b[2J` {
+		t.Errorf("second lines %q and %q", well[1], ill[1])
+	}
+	if diff := cmp.Diff(well[2:], ill[2:]); diff != "" || well[len(well)-1] != "q quits" {
+		t.Error(diff)
+	}
+}
+
+func TestScreenDraw(t *testing.T) {
+	var b bytes.Buffer
+	s := screen{out: bufio.NewWriter(&b), width: 5, height: 2}
+	if err := s.draw(func(width int) []string { return []string{strings.Repeat("x", width), "y", "z"} }); err != nil {
+		t.Fatal(err)
+	}
+	if want := "\x1b[Hxxxxx\x1b[K\r\ny\x1b[K\x1b[J"; b.String() != want {
+		t.Errorf("drew %q, want %q", b.String(), want)
+	}
+}
+
 func TestQuantile(t *testing.T) {
 	bounds := []float64{1, 2, 4}
 	for _, tt := range []struct {
@@ -197,21 +240,21 @@ func topApp() (*app, *bytes.Buffer) {
 	return &app{out: bufio.NewWriter(&b)}, &b
 }
 
-// growing is a server that saves ten times between two looks, and fails after so many answers.
-func growing(answers int) asker {
-	var n uint64
+// burst is a server that saves ten times between the first two looks and then no more, and fails after so many answers.
+func burst(answers int) asker {
+	n := 0
 	started := timestamppb.Now()
 	return func(context.Context) (*ckptdv1.GetStatusResponse, error) {
-		if n++; int(n) > answers {
+		if n++; n > answers {
 			return nil, errors.New("it is gone")
 		}
-		return &ckptdv1.GetStatusResponse{Version: "1.2.3", Started: started, Saves: 10 * n}, nil
+		return &ckptdv1.GetStatusResponse{Version: "1.2.3", Started: started, Saves: uint64(min(n, 2)) * 10}, nil
 	}
 }
 
 func TestTopPrintsLines(t *testing.T) {
 	a, out := topApp()
-	err := a.top(t.Context(), growing(4), time.Millisecond, false)
+	err := a.top(t.Context(), burst(4), time.Millisecond, false)
 	if err == nil || err.Error() != "asking the server: it is gone" {
 		t.Errorf("a server that is gone: %v", err)
 	}
@@ -219,16 +262,16 @@ func TestTopPrintsLines(t *testing.T) {
 	if len(lines) != 3 || strings.Contains(out.String(), "\x1b") {
 		t.Errorf("four answers are %d lines: %q", len(lines), out)
 	}
-	for _, line := range lines {
-		if !strings.Contains(line, "  saves ") || strings.Contains(line, "saves 0/s") {
-			t.Errorf("line %q", line)
+	for i, line := range lines {
+		if !strings.Contains(line, "  saves ") || strings.Contains(line, "saves 0/s") != (i > 0) {
+			t.Errorf("line %d: %q", i, line)
 		}
 	}
 }
 
 func TestTopOnce(t *testing.T) {
 	a, out := topApp()
-	if err := a.top(t.Context(), growing(2), time.Millisecond, true); err != nil {
+	if err := a.top(t.Context(), burst(2), time.Millisecond, true); err != nil {
 		t.Fatal(err)
 	}
 	if got := out.String(); !strings.HasPrefix(got, "ckptd 1.2.3 at") || strings.Count(got, "\n") < 12 || strings.Contains(got, "q quits") {
@@ -236,7 +279,7 @@ func TestTopOnce(t *testing.T) {
 	}
 	a, out = topApp()
 	a.json = true
-	if err := a.top(t.Context(), growing(2), time.Millisecond, true); err != nil {
+	if err := a.top(t.Context(), burst(2), time.Millisecond, true); err != nil {
 		t.Fatal(err)
 	}
 	var v map[string]any
@@ -250,17 +293,19 @@ func TestTopOnce(t *testing.T) {
 
 // Being interrupted is how it ends.
 func TestTopInterrupted(t *testing.T) {
-	a, _ := topApp()
-	ctx, cancel := context.WithCancel(t.Context())
-	n := 0
-	err := a.top(ctx, func(ctx context.Context) (*ckptdv1.GetStatusResponse, error) {
-		if n++; n == 2 {
-			cancel()
+	for range 100 {
+		a, _ := topApp()
+		ctx, cancel := context.WithCancel(t.Context())
+		n := 0
+		err := a.top(ctx, func(ctx context.Context) (*ckptdv1.GetStatusResponse, error) {
+			if n++; n == 2 {
+				cancel()
+			}
+			return &ckptdv1.GetStatusResponse{}, ctx.Err()
+		}, 10*time.Microsecond, false)
+		if err != nil {
+			t.Error(err)
 		}
-		return &ckptdv1.GetStatusResponse{}, ctx.Err()
-	}, time.Millisecond, false)
-	if err != nil {
-		t.Error(err)
 	}
 }
 

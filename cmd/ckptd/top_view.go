@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"time"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
@@ -122,4 +123,23 @@ func quantile(bounds, counts []float64, rank float64) float64 {
 		lower = upper
 	}
 	return lower
+}
+
+// topHistory has the views of the last minute, the newest last. There is always one.
+type topHistory struct {
+	views []topView
+	last  topSample
+	first bool // the view is of all the time before, until there is something to compare with
+}
+
+const historyTime = time.Minute
+
+func newTopHistory(s topSample) *topHistory {
+	return &topHistory{[]topView{viewBetween(topSample{}, s)}, s, true}
+}
+
+func (h *topHistory) add(s topSample) {
+	old := func(v topView) bool { return h.first || s.at.Sub(v.Time) >= historyTime }
+	h.views = append(slices.DeleteFunc(h.views, old), viewBetween(h.last, s))
+	h.last, h.first = s, false
 }
