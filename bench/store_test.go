@@ -74,15 +74,23 @@ func benchDir(b *testing.B) string {
 
 // agent is the host's side of one thread: what it holds between two saves.
 type agent struct {
-	thread  *engine.Thread
+	thread  saver
 	state   []byte
 	last    int            // offset of the last message in state
 	version engine.Version // of the channel as it was saved last
 	step    int64
 }
 
-func newAgent(st *engine.Store, n int) *agent {
-	return &agent{thread: st.Thread(engine.Ref{Tenant: "bench", User: "user", Thread: fmt.Sprintf("thread-%d", n)})}
+// saver is a thread, of the engine or of the client.
+type saver interface {
+	Save(ctx context.Context, d engine.Draft) (*engine.Checkpoint, error)
+	Load(ctx context.Context, w engine.Which, opts ...engine.LoadOptions) (*engine.Checkpoint, error)
+}
+
+func newAgent(st *engine.Store, n int) *agent { return &agent{thread: st.Thread(threadRef(n))} }
+
+func threadRef(n int) engine.Ref {
+	return engine.Ref{Tenant: "bench", User: "user", Thread: fmt.Sprintf("thread-%d", n)}
 }
 
 // begin saves a first state whole.

@@ -97,6 +97,25 @@ var rows = []row{
 		target: "≤ 3 ms",
 		figure: "{ckptd-p50-ms} ms (SQLite saver {sqlite-p50-ms} ms)",
 	},
+	{
+		what:  "through the daemon on a Unix socket, one client, durable, 1 kB splice of a 100 kB thread, against the same embedded",
+		bench: "DaemonOneClient/ids=client", unit: "daemon/embedded", atMost: 1.6,
+		target: "≤ 1.6 × its p50",
+		figure: "{daemon/embedded} ×, {daemon-p50-µs} to {embedded-p50-µs} µs (with the engine's ids {DaemonOneClient/ids=engine:daemon/embedded} ×)",
+	},
+	{
+		what:  "64 clients of the daemon, durable, clients on the same cores",
+		bench: "Daemon64/ids=client", unit: "daemon-saves/s", atLeast: 15_000,
+		target: "≥ 15,000 saves/s",
+		figure: "{daemon-saves/s} saves/s, p50 {daemon-p50-ms} ms, p99 {daemon-p99-ms} ms" +
+			" (with the engine's ids {Daemon64/ids=engine:daemon-saves/s}; embedded {embedded-saves/s})",
+	},
+	{
+		what:  "load of the newest state of 1 MB by a client that has it: bytes on the wire, both ways",
+		bench: "DaemonLoadKnown", unit: "wire-B", atMost: 2000,
+		target: "≤ 2 kB",
+		figure: "{wire-B} B (without it {whole-wire-B} B)",
+	},
 }
 
 // line returns the row in Markdown.
