@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 
@@ -26,8 +25,7 @@ func (s *Store) SetRetention(ctx context.Context, tenant string, p engine.Retent
 	return err
 }
 
-// GC collects the garbage of a tenant. Users whose data cannot be read are skipped, and named in the error, with which
-// there is a report.
+// GC collects the garbage of a tenant. Users whose data cannot be read are skipped, and reported in the error.
 func (s *Store) GC(ctx context.Context, tenant string, o engine.GCOptions) (*engine.GCReport, error) {
 	return s.collect(ctx, tenant, "", o)
 }
@@ -37,22 +35,19 @@ func (s *Store) collect(ctx context.Context, tenant, user string, o engine.GCOpt
 	if o.Grace != 0 {
 		req.Grace = durationpb.New(o.Grace)
 	}
-	problems := ""
 	err = last(ctx, s, once, s.admin.CollectGarbage, req, func(m *ckptdv1.CollectGarbageResponse) bool {
 		if m.GetReport() != nil {
-			report, problems = wire.UnpackGarbage(m.GetReport()), m.GetProblems()
+			report = wire.UnpackGarbage(m.GetReport())
 		} else if o.Progress != nil {
 			o.Progress(engine.GCProgress{User: m.GetUser(), Stage: m.GetStage(), Done: int(m.GetDone())})
 		}
 		return report != nil
 	})
-	if err == nil && problems != "" {
-		err = errors.New(problems)
-	}
 	return report, err
 }
 
-// Verify reads what is stored and reports whatever is wrong.
+// Verify reads what is stored and reports whatever is wrong. An error means that it could not come to its end; the report
+// is then of what it saw.
 func (s *Store) Verify(ctx context.Context, o engine.VerifyOptions) (report *engine.VerifyReport, err error) {
 	req := &ckptdv1.VerifyRequest{Tenant: o.Tenant, User: o.User, Thread: o.Thread, Deep: o.Deep}
 	err = last(ctx, s, reads, s.admin.Verify, req, func(m *ckptdv1.VerifyResponse) bool {
@@ -67,6 +62,7 @@ func (s *Store) Verify(ctx context.Context, o engine.VerifyOptions) (report *eng
 }
 
 // last makes a call that is answered by a stream of which the last message is what counts: each reports whether it was.
+// An error may come behind it.
 func last[Req, Res any](ctx context.Context, s *Store, e effect,
 	open func(context.Context, *connect.Request[Req]) (*connect.ServerStreamForClient[Res], error), m *Req, each func(*Res) bool) error {
 	return s.retry(ctx, e, func(ctx context.Context) (bool, error) {
@@ -75,10 +71,7 @@ func last[Req, Res any](ctx context.Context, s *Store, e effect,
 			done = each(m)
 			return nil
 		})
-		switch {
-		case done:
-			return true, nil
-		case err == nil:
+		if err == nil && !done {
 			err = fmt.Errorf("%w: the server's report is missing", engine.ErrUnavailable)
 		}
 		return false, err

@@ -338,15 +338,14 @@ func (x *CollectGarbageRequest) GetGrace() *durationpb.Duration {
 	return nil
 }
 
-// CollectGarbageResponse carries progress, and in the end the report.
+// CollectGarbageResponse carries progress, and in the end the report. An error behind the report is about users who were
+// passed over, because their data cannot be read.
 type CollectGarbageResponse struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	User   string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Stage  string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
-	Done   uint64                 `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
-	Report *GarbageReport         `protobuf:"bytes,4,opt,name=report,proto3" json:"report,omitempty"`
-	// In the last one: users that could not be read, and why.
-	Problems      string `protobuf:"bytes,5,opt,name=problems,proto3" json:"problems,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Stage         string                 `protobuf:"bytes,2,opt,name=stage,proto3" json:"stage,omitempty"`
+	Done          uint64                 `protobuf:"varint,3,opt,name=done,proto3" json:"done,omitempty"`
+	Report        *GarbageReport         `protobuf:"bytes,4,opt,name=report,proto3" json:"report,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -407,13 +406,6 @@ func (x *CollectGarbageResponse) GetReport() *GarbageReport {
 		return x.Report
 	}
 	return nil
-}
-
-func (x *CollectGarbageResponse) GetProblems() string {
-	if x != nil {
-		return x.Problems
-	}
-	return ""
 }
 
 type GarbageReport struct {
@@ -602,7 +594,7 @@ func (x *VerifyRequest) GetDeep() bool {
 	return false
 }
 
-// VerifyResponse carries progress, and in the end the report.
+// VerifyResponse carries progress, and in the end the report. With an error behind it the report is of what was seen.
 type VerifyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Done          uint64                 `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
@@ -2370,13 +2362,12 @@ const file_ckptd_v1_admin_service_proto_rawDesc = "" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x17\n" +
 	"\adry_run\x18\x03 \x01(\bR\x06dryRun\x12\x18\n" +
 	"\acompact\x18\x04 \x01(\bR\acompact\x12/\n" +
-	"\x05grace\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\xa3\x01\n" +
+	"\x05grace\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x05grace\"\x87\x01\n" +
 	"\x16CollectGarbageResponse\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x14\n" +
 	"\x05stage\x18\x02 \x01(\tR\x05stage\x12\x12\n" +
 	"\x04done\x18\x03 \x01(\x04R\x04done\x12/\n" +
-	"\x06report\x18\x04 \x01(\v2\x17.ckptd.v1.GarbageReportR\x06report\x12\x1a\n" +
-	"\bproblems\x18\x05 \x01(\tR\bproblems\"\x94\x02\n" +
+	"\x06report\x18\x04 \x01(\v2\x17.ckptd.v1.GarbageReportR\x06report\"\x94\x02\n" +
 	"\rGarbageReport\x12\x14\n" +
 	"\x05users\x18\x01 \x01(\x04R\x05users\x12\x18\n" +
 	"\athreads\x18\x02 \x01(\x04R\athreads\x12\x18\n" +
