@@ -13,11 +13,11 @@ TOOLS      := bin/tools
 # The race detector needs cgo; the product never does.
 RACE := $(shell command -v $$(go env CC | cut -d' ' -f1) >/dev/null 2>&1 && echo -race)
 
-.PHONY: help run build generate test lint fuzz bench table long clean
+.PHONY: help run build generate release-api test lint fuzz bench table long clean
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 run: build ## build ckptd and start the guided demo on ./data
 	bin/ckptd demo --data ./data
@@ -27,6 +27,9 @@ build: ## build bin/ckptd, without cgo
 
 generate: $(TOOLS)/buf ## make the Go code of api/ from its .proto files
 	cd api && ../$(TOOLS)/buf lint && ../$(TOOLS)/buf generate
+
+release-api: $(TOOLS)/buf ## make the API as it is what later ones must be compatible with
+	cd api && ../$(TOOLS)/buf build --exclude-source-info -o released.json
 
 test: ## install what the tests need and run all of them
 	go mod download
@@ -40,7 +43,7 @@ else
 endif
 	cd bench && CGO_ENABLED=0 go test -timeout 10m ./...
 
-lint: $(TOOLS)/staticcheck ## vet, staticcheck, gofmt, tidy go.mod files, import directions
+lint: $(TOOLS)/staticcheck $(TOOLS)/buf ## vet, staticcheck, gofmt, tidy go.mod files, the API's definition, import directions
 	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')) && \
 	  if [ -n "$$files" ]; then echo "not formatted with gofmt:"; echo "$$files"; exit 1; fi
 	go vet ./...
@@ -49,6 +52,9 @@ lint: $(TOOLS)/staticcheck ## vet, staticcheck, gofmt, tidy go.mod files, import
 	cd bench && ../$(TOOLS)/staticcheck ./...
 	go mod tidy -diff
 	cd bench && go mod tidy -diff
+	cd api && ../$(TOOLS)/buf lint && ../$(TOOLS)/buf breaking --against released.json
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && (cd api && ../$(TOOLS)/buf generate -o "$$fresh") && \
+	  for f in api/ckptd/v1/*.go; do cmp "$$f" "$$fresh/$${f#api/}" || { echo "the code of the API is not current: make generate"; exit 1; }; done
 	go test -count=1 ./internal/lint
 
 # Tools are pinned in a module of their own, so that they never enter the product's go.mod.
