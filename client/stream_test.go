@@ -190,6 +190,36 @@ func TestWatchEnds(t *testing.T) {
 	}
 }
 
+// An error may come behind a report, and a report is not the end.
+func TestReports(t *testing.T) {
+	w := newWorld(t, Options{Attempts: 10})
+	stage := ""
+	gc, err := w.GC(t.Context(), "acme", engine.GCOptions{Progress: func(p engine.GCProgress) { stage = p.Stage }})
+	if gc == nil || gc.Users != 7 || !errors.Is(err, engine.ErrKeyMissing) || stage != "parts" {
+		t.Errorf("%+v, %v, %q", gc, err, stage)
+	}
+	w.out.Store(0)
+	if _, err := w.Verify(t.Context(), engine.VerifyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	all := w.out.Load()
+	for cut := int64(1); cut < all; cut++ {
+		w.faults(func(n int64) fault {
+			if n == 1 {
+				return fault{cut: cut}
+			}
+			return fault{}
+		})
+		if report, err := w.Verify(t.Context(), engine.VerifyOptions{}); err != nil || report.Users != 7 || w.calls.Load() != 2 {
+			t.Errorf("cut at %d: %+v, %v, %d calls", cut, report, err, w.calls.Load())
+		}
+		w.faults(func(n int64) fault { return fault{cut: cut} })
+		if _, err := w.GC(t.Context(), "acme", engine.GCOptions{}); !errors.Is(err, engine.ErrAmbiguous) || w.calls.Load() != 1 {
+			t.Errorf("cut at %d: %v, %d calls", cut, err, w.calls.Load())
+		}
+	}
+}
+
 func TestBlobs(t *testing.T) {
 	ctx := t.Context()
 	w := newWorld(t, Options{Attempts: 20})

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -104,6 +105,7 @@ func (w *world) start() {
 	mux.Handle(ckptdv1.NewCheckpointServiceHandler(&checkpoints{w: w}))
 	mux.Handle(ckptdv1.NewThreadServiceHandler(&threads{w: w}))
 	mux.Handle(ckptdv1.NewBlobServiceHandler(&blobs{w: w}))
+	mux.Handle(ckptdv1.NewAdminServiceHandler(&admin{}))
 	w.http = httptest.NewUnstartedServer(w.faulty(mux))
 	w.http.Listener.Close()
 	w.http.Listener = l
@@ -353,6 +355,22 @@ func (h *blobs) GetBlob(ctx context.Context, req *connect.Request[ckptdv1.GetBlo
 		_, err = h.w.engine.User(req.Msg.GetTenant(), req.Msg.GetUser()).GetBlob(ctx, id, downstream{stream})
 	}
 	return wire.PackError(err)
+}
+
+// admin makes reports, and then says what was wrong.
+type admin struct {
+	ckptdv1.UnimplementedAdminServiceHandler
+}
+
+func (*admin) CollectGarbage(_ context.Context, req *connect.Request[ckptdv1.CollectGarbageRequest], stream *connect.ServerStream[ckptdv1.CollectGarbageResponse]) error {
+	stream.Send(&ckptdv1.CollectGarbageResponse{Stage: "parts"})
+	stream.Send(&ckptdv1.CollectGarbageResponse{Report: &ckptdv1.GarbageReport{Users: 7}})
+	return wire.PackError(fmt.Errorf("user bob: %w", engine.ErrKeyMissing))
+}
+
+func (*admin) Verify(_ context.Context, req *connect.Request[ckptdv1.VerifyRequest], stream *connect.ServerStream[ckptdv1.VerifyResponse]) error {
+	stream.Send(&ckptdv1.VerifyResponse{Done: 1, Total: 2})
+	return stream.Send(&ckptdv1.VerifyResponse{Report: &ckptdv1.VerifyReport{Users: 7}})
 }
 
 // place returns a ref for a test.
