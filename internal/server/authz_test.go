@@ -1,0 +1,548 @@
+package server
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/access"
+)
+
+// right is a request of the matrix and who may make it. ask makes the request for a place; n is another number each time.
+//
+// Each word has a letter for the reader, the approver, the writer, the auditor and the admin, in this order:
+// + it is done; d permission_denied, which a caller is told who has some right there; n not_found, which is what others
+// are told, as if nothing were there. The words are for a grant and a place:
+type right struct {
+	name string
+	ask  func(x place, n int) proto.Message
+
+	own     string // of the user alice; about her thread mine-1
+	mine    string // of her threads that begin with mine-; about mine-1
+	outside string // of her threads that begin with mine-; about her thread other-1
+	user    string // of alice; about bob, of her tenant
+	tenant  string // of alice of acme; about alice of umbrella
+	team    string // of every user of acme; about alice
+	store   string // of everything; about alice
+}
+
+// place is what a request is about.
+type place struct{ tenant, user, thread string }
+
+func (x place) ref() *ckptdv1.Ref {
+	return &ckptdv1.Ref{Tenant: x.tenant, User: x.user, Thread: x.thread}
+}
+
+const (
+	all   = "+++++"
+	none  = "nnnnn"
+	never = "ddddd"
+)
+
+func rights() []right {
+	seq := func(n uint64) *ckptdv1.Which { return &ckptdv1.Which{Which: &ckptdv1.Which_Seq{Seq: n}} }
+	return slices.Concat(checkpointRights(seq), threadRights(), adminRights())
+}
+
+func checkpointRights(seq func(uint64) *ckptdv1.Which) []right {
+	return []right{
+		{"Save", func(x place, n int) proto.Message {
+			return &ckptdv1.SaveRequest{Ref: x.ref(), Draft: draft(fmt.Sprint(n))}
+		},
+			"dd+d+", "dd+d+", none, none, none, "dd+d+", "dd+d+"},
+		{"SaveBatch", func(x place, n int) proto.Message {
+			return &ckptdv1.SaveBatchRequest{Saves: []*ckptdv1.SaveRequest{{Ref: x.ref(), Draft: draft(fmt.Sprint(n))}}}
+		}, "dd+d+", "dd+d+", none, none, none, "dd+d+", "dd+d+"},
+		{"Load", func(x place, _ int) proto.Message { return &ckptdv1.LoadRequest{Ref: x.ref()} },
+			"+++d+", "+++d+", none, none, none, "+++d+", "+++d+"},
+		{"Load some channels", func(x place, _ int) proto.Message { return &ckptdv1.LoadRequest{Ref: x.ref(), Channels: []string{"x"}} },
+			"+++d+", "+++d+", none, none, none, "+++d+", "+++d+"},
+		{"Load headers", func(x place, _ int) proto.Message { return &ckptdv1.LoadRequest{Ref: x.ref(), HeadersOnly: true} },
+			all, all, none, none, none, all, all},
+		{"Load headers and writes", func(x place, _ int) proto.Message {
+			return &ckptdv1.LoadRequest{Ref: x.ref(), HeadersOnly: true, Writes: true}
+		},
+			"+++d+", "+++d+", none, none, none, "+++d+", "+++d+"},
+		{"LoadNewest", func(x place, _ int) proto.Message { return &ckptdv1.LoadNewestRequest{Tenant: x.tenant, User: x.user} },
+			"+++d+", none, none, none, none, "+++d+", "+++d+"},
+		{"LoadNewest headers", func(x place, _ int) proto.Message {
+			return &ckptdv1.LoadNewestRequest{Tenant: x.tenant, User: x.user, HeadersOnly: true}
+		}, all, none, none, none, none, all, all},
+		{"List", func(x place, _ int) proto.Message { return &ckptdv1.ListRequest{Ref: x.ref()} },
+			all, all, none, none, none, all, all},
+		{"List with data", func(x place, _ int) proto.Message { return &ckptdv1.ListRequest{Ref: x.ref(), Data: true} },
+			"+++d+", "+++d+", none, none, none, "+++d+", "+++d+"},
+		{"GetTree", func(x place, _ int) proto.Message { return &ckptdv1.GetTreeRequest{Ref: x.ref()} },
+			all, all, none, none, none, all, all},
+		{"Diff", func(x place, _ int) proto.Message {
+			return &ckptdv1.DiffRequest{Ref: x.ref(), From: seq(1), To: seq(1)}
+		},
+			"+++d+", "+++d+", none, none, none, "+++d+", "+++d+"},
+		{"Fork", func(x place, n int) proto.Message {
+			return &ckptdv1.ForkRequest{Ref: x.ref(), From: seq(1), Branch: fmt.Sprint("fork", n)}
+		}, "d++d+", "d++d+", none, none, none, "d++d+", "d++d+"},
+		{"ListBranches", func(x place, _ int) proto.Message { return &ckptdv1.ListBranchesRequest{Ref: x.ref()} },
+			all, all, none, none, none, all, all},
+		{"SetBranch", func(x place, _ int) proto.Message {
+			return &ckptdv1.SetBranchRequest{Ref: x.ref(), Branch: "b", To: seq(1)}
+		},
+			"d++d+", "d++d+", none, none, none, "d++d+", "d++d+"},
+		{"DeleteBranch", func(x place, _ int) proto.Message { return &ckptdv1.DeleteBranchRequest{Ref: x.ref(), Branch: "gone"} },
+			"d++d+", "d++d+", none, none, none, "d++d+", "d++d+"},
+		{"SetLabels", func(x place, n int) proto.Message {
+			return &ckptdv1.SetLabelsRequest{Ref: x.ref(), Labels: map[string]string{"n": fmt.Sprint(n)}}
+		}, "d++d+", "d++d+", none, none, none, "d++d+", "d++d+"},
+		{"PutWrites", func(x place, n int) proto.Message {
+			return &ckptdv1.PutWritesRequest{Ref: x.ref(), CheckpointId: "c", Task: fmt.Sprint(n), Writes: []*ckptdv1.Write{{Channel: "x"}}}
+		}, "d++d+", "d++d+", none, none, none, "d++d+", "d++d+"},
+		{"ListWrites", func(x place, _ int) proto.Message { return &ckptdv1.ListWritesRequest{Ref: x.ref(), CheckpointId: "c"} },
+			"+++d+", "+++d+", none, none, none, "+++d+", "+++d+"},
+	}
+}
+
+func threadRights() []right {
+	return []right{
+		// What a grant of some threads leaves out is left out of the answer.
+		{"ListThreads", func(x place, _ int) proto.Message { return &ckptdv1.ListThreadsRequest{Tenant: x.tenant, User: x.user} },
+			all, all, all, none, none, all, all},
+		{"ListNamespaces", func(x place, _ int) proto.Message { return &ckptdv1.ListNamespacesRequest{Ref: x.ref()} },
+			all, all, none, none, none, all, all},
+		{"Copy", func(x place, n int) proto.Message {
+			return &ckptdv1.CopyRequest{Ref: x.ref(), To: fmt.Sprint("mine-copy", n)}
+		},
+			"dd+d+", "dd+d+", none, none, none, "dd+d+", "dd+d+"},
+		{"Copy to another place", func(x place, n int) proto.Message {
+			return &ckptdv1.CopyRequest{Ref: place{x.tenant, x.user, "mine-1"}.ref(), To: fmt.Sprint(x.thread, "-copy", n)}
+		}, "dd+d+", "dd+d+", "ddndn", none, none, "dd+d+", "dd+d+"},
+		{"Delete", func(x place, _ int) proto.Message { return &ckptdv1.DeleteRequest{Ref: x.ref()} },
+			"dd+d+", "dd+d+", none, none, none, "dd+d+", "dd+d+"},
+		{"DeleteRun", func(x place, _ int) proto.Message {
+			return &ckptdv1.DeleteRunRequest{Tenant: x.tenant, User: x.user, RunId: "none"}
+		}, "dd+d+", none, none, none, none, "dd+d+", "dd+d+"},
+		{"Prune", func(x place, _ int) proto.Message { return &ckptdv1.PruneRequest{Ref: x.ref(), KeepLast: 1} },
+			"dd+d+", "dd+d+", none, none, none, "dd+d+", "dd+d+"},
+		{"Query", func(x place, _ int) proto.Message { return &ckptdv1.QueryRequest{Tenant: x.tenant, User: x.user} },
+			all, all, all, none, none, all, all},
+		{"Query a tenant", func(x place, _ int) proto.Message {
+			return &ckptdv1.QueryRequest{Tenant: x.tenant, User: x.user, WholeTenant: true}
+		},
+			none, none, none, none, none, all, all},
+		{"Watch", func(x place, _ int) proto.Message {
+			return &ckptdv1.WatchRequest{Tenant: x.tenant, User: x.user, Thread: x.thread}
+		}, all, all, none, none, none, all, all},
+		{"Watch a user", func(x place, _ int) proto.Message { return &ckptdv1.WatchRequest{Tenant: x.tenant, User: x.user} },
+			all, all, all, none, none, all, all},
+
+		{"PutBlob", func(x place, n int) proto.Message {
+			return &ckptdv1.PutBlobRequest{Tenant: x.tenant, User: x.user, Data: fmt.Append(nil, n)}
+		}, "dd+d+", none, none, none, none, "dd+d+", "dd+d+"},
+		{"GetBlob", func(x place, _ int) proto.Message {
+			return &ckptdv1.GetBlobRequest{Tenant: x.tenant, User: x.user, Id: blobOf(x)}
+		},
+			"+++d+", none, none, none, none, "+++d+", "+++d+"},
+		{"StatBlob", func(x place, _ int) proto.Message {
+			return &ckptdv1.StatBlobRequest{Tenant: x.tenant, User: x.user, Id: blobOf(x)}
+		},
+			all, none, none, none, none, all, all},
+	}
+}
+
+func adminRights() []right {
+	return []right{
+		{"GetRetention", func(x place, _ int) proto.Message { return &ckptdv1.GetRetentionRequest{Tenant: x.tenant} },
+			none, none, none, none, none, all, all},
+		{"SetRetention", func(x place, _ int) proto.Message { return &ckptdv1.SetRetentionRequest{Tenant: x.tenant} },
+			none, none, none, none, none, "dddd+", "dddd+"},
+		{"CollectGarbage of a user", func(x place, _ int) proto.Message {
+			return &ckptdv1.CollectGarbageRequest{Tenant: x.tenant, User: x.user, DryRun: true}
+		}, "dddd+", none, none, none, none, "dddd+", "dddd+"},
+		{"CollectGarbage of a tenant", func(x place, _ int) proto.Message {
+			return &ckptdv1.CollectGarbageRequest{Tenant: x.tenant, DryRun: true}
+		},
+			none, none, none, none, none, "dddd+", "dddd+"},
+		{"Verify a thread", func(x place, _ int) proto.Message {
+			return &ckptdv1.VerifyRequest{Tenant: x.tenant, User: x.user, Thread: x.thread}
+		}, all, all, none, none, none, all, all},
+		{"Verify a user", func(x place, _ int) proto.Message { return &ckptdv1.VerifyRequest{Tenant: x.tenant, User: x.user} },
+			all, none, none, none, none, all, all},
+		{"Verify a tenant", func(x place, _ int) proto.Message { return &ckptdv1.VerifyRequest{Tenant: x.tenant} },
+			none, none, none, none, none, all, all},
+		{"Verify the store", func(place, int) proto.Message { return &ckptdv1.VerifyRequest{} },
+			never, never, never, never, never, never, all},
+		{"GetStats", func(x place, _ int) proto.Message { return &ckptdv1.GetStatsRequest{Tenant: x.tenant, User: x.user} },
+			all, none, none, none, none, all, all},
+		{"ListTenants", func(place, int) proto.Message { return &ckptdv1.ListTenantsRequest{} },
+			never, never, never, never, never, never, all},
+		{"ListUsers", func(x place, _ int) proto.Message { return &ckptdv1.ListUsersRequest{Tenant: x.tenant} },
+			none, none, none, none, none, all, all},
+		{"CreateUser", func(x place, _ int) proto.Message { return &ckptdv1.CreateUserRequest{Tenant: x.tenant, User: x.user} },
+			"dddd+", none, none, none, none, "dddd+", "dddd+"},
+		{"CreateToken", func(x place, _ int) proto.Message {
+			return &ckptdv1.CreateTokenRequest{Grants: []*ckptdv1.Grant{{Role: "reader", Tenant: x.tenant, User: x.user, ThreadPrefix: x.thread}}}
+		}, "dddd+", "dddd+", never, never, never, "dddd+", "dddd+"},
+		{"CreateToken for a user", func(x place, _ int) proto.Message {
+			return &ckptdv1.CreateTokenRequest{Grants: []*ckptdv1.Grant{{Role: "admin", Tenant: x.tenant, User: x.user}}}
+		}, "dddd+", never, never, never, never, "dddd+", "dddd+"},
+		{"CreateToken for a tenant", func(x place, _ int) proto.Message {
+			return &ckptdv1.CreateTokenRequest{Grants: []*ckptdv1.Grant{{Role: "reader", Tenant: x.tenant, User: "*"}}}
+		}, never, never, never, never, never, "dddd+", "dddd+"},
+		{"CreateToken for everything", func(place, int) proto.Message {
+			return &ckptdv1.CreateTokenRequest{Grants: []*ckptdv1.Grant{{Role: "reader", Tenant: "*", User: "*"}}}
+		}, never, never, never, never, never, never, "dddd+"},
+		// It answers with the tokens that the caller could have made.
+		{"ListTokens", func(place, int) proto.Message { return &ckptdv1.ListTokensRequest{} },
+			"dddd+", "dddd+", "dddd+", "dddd+", "dddd+", "dddd+", "dddd+"},
+		{"RevokeToken", func(place, int) proto.Message { return &ckptdv1.RevokeTokenRequest{Id: "TOKEN"} }, // one for the place
+			"dddd+", "dddd+", "ddddn", "ddddn", "ddddn", "dddd+", "dddd+"},
+		{"ReadAudit", func(place, int) proto.Message { return &ckptdv1.ReadAuditRequest{} },
+			never, never, never, never, never, never, "ddd++"},
+		{"GetStatus", func(place, int) proto.Message { return &ckptdv1.GetStatusRequest{} },
+			never, never, never, never, never, never, all},
+		{"WhoAmI", func(place, int) proto.Message { return &ckptdv1.WhoAmIRequest{} },
+			all, all, all, all, all, all, all},
+	}
+}
+
+// blobOf stands for the id of the blob of a user, which the server of a test gives. It is not known for every user.
+func blobOf(x place) string { return "BLOB " + x.tenant + " " + x.user }
+
+var roles = []access.Role{access.Reader, access.Approver, access.Writer, access.Auditor, access.Admin}
+
+// matrix is a server with the same things in four places, where nobody is known without a token.
+type matrix struct {
+	*bed
+	blobs   map[string]string
+	clients map[string]*http.Client
+	number  int
+}
+
+func newMatrix(t *testing.T) *matrix {
+	m := &matrix{bed: newBed(t, Limits{}), blobs: map[string]string{}, clients: map[string]*http.Client{}}
+	who, err := access.New(m.Server.store, access.Options{Tokens: m.bed.tokens})
+	must(t, err)
+	m.SetAccess(who)
+	for _, x := range []place{{"acme", "alice", ""}, {"acme", "bob", ""}, {"umbrella", "alice", ""}} {
+		id, _, err := m.Server.store.User(x.tenant, x.user).PutBlob(t.Context(), strings.NewReader("a blob"))
+		must(t, err)
+		m.blobs[blobOf(x)] = id.String()
+	}
+	return m
+}
+
+// prepare makes what a request about a place needs, whatever was done there before.
+func (m *matrix) prepare(x place, request proto.Message) {
+	m.number++
+	if r, ok := request.(*ckptdv1.RevokeTokenRequest); ok {
+		token, _, err := m.bed.tokens.Create("", []access.Grant{{Role: access.Reader, Tenant: x.tenant, User: x.user, ThreadPrefix: x.thread}}, time.Now())
+		must(m.t, err)
+		r.Id = token.ID
+	}
+	for _, thread := range []string{x.thread, "mine-1"} {
+		m.prepareThread(place{x.tenant, x.user, thread})
+	}
+}
+
+// known puts the id of a blob in its place.
+func (m *matrix) known(request proto.Message) proto.Message {
+	if id := request.ProtoReflect().Descriptor().Fields().ByName("id"); id != nil {
+		if known := m.blobs[request.ProtoReflect().Get(id).String()]; known != "" {
+			request.ProtoReflect().Set(id, protoreflect.ValueOfString(known))
+		}
+	}
+	return request
+}
+
+func (m *matrix) prepareThread(x place) {
+	thread := m.Server.store.Thread(engine.Ref{Tenant: x.tenant, User: x.user, Thread: x.thread})
+	if _, err := thread.Load(m.t.Context(), engine.AtSeq(1), engine.LoadOptions{HeadersOnly: true}); err != nil {
+		_, err := thread.Delete(m.t.Context()) // what a prune has left
+		if !errors.Is(err, engine.ErrNotFound) {
+			must(m.t, err)
+		}
+		_, err = thread.Save(m.t.Context(), engine.Draft{Channels: []engine.Change{{Name: "x", Data: []byte("first")}}})
+		must(m.t, err)
+	}
+	must(m.t, thread.SetBranch(m.t.Context(), "gone", engine.AtSeq(1)))
+}
+
+// client returns the one client for a token.
+func (m *matrix) client(token string) *http.Client {
+	if m.clients[token] == nil {
+		m.clients[token] = m.httpClient(token)
+	}
+	return m.clients[token]
+}
+
+// TestAuthorization asks everything of everybody: every method × role × grant and place of the table, and besides with a
+// token that has expired and without any.
+func TestAuthorization(t *testing.T) {
+	m := newMatrix(t)
+	mine, other, bob, umbrella := place{"acme", "alice", "mine-1"}, place{"acme", "alice", "other-1"}, place{"acme", "bob", "mine-1"}, place{"umbrella", "alice", "mine-1"}
+	for _, c := range []struct {
+		name  string
+		grant access.Grant // without its role
+		about place
+		want  func(right) string
+	}{
+		{"own", access.Grant{Tenant: "acme", User: "alice"}, mine, func(r right) string { return r.own }},
+		{"mine", access.Grant{Tenant: "acme", User: "alice", ThreadPrefix: "mine-"}, mine, func(r right) string { return r.mine }},
+		{"outside", access.Grant{Tenant: "acme", User: "alice", ThreadPrefix: "mine-"}, other, func(r right) string { return r.outside }},
+		{"user", access.Grant{Tenant: "acme", User: "alice"}, bob, func(r right) string { return r.user }},
+		{"tenant", access.Grant{Tenant: "acme", User: "alice"}, umbrella, func(r right) string { return r.tenant }},
+		{"team", access.Grant{Tenant: "acme", User: "*"}, mine, func(r right) string { return r.team }},
+		{"store", access.Grant{Tenant: "*", User: "*"}, mine, func(r right) string { return r.store }},
+		{"expired", access.Grant{Tenant: "*", User: "*", Expires: time.Now().Add(-time.Hour)}, mine, func(right) string { return "uuuuu" }},
+	} {
+		for i, role := range roles {
+			c.grant.Role = role
+			_, token, err := m.bed.tokens.Create("", []access.Grant{c.grant}, time.Now().Add(-2*time.Hour))
+			must(t, err)
+			for _, r := range rights() {
+				if got, want := m.answer(token, r, c.about), c.want(r)[i:i+1]; got != want {
+					t.Errorf("%s, with a grant for %s of role %s: %s, want %s", r.name, c.name, role, got, want)
+				}
+			}
+		}
+	}
+	for _, token := range []string{"", "ckptd_unknown", "eyJhbGciOiJub25lIn0.e30."} {
+		for _, r := range rights() {
+			if got := m.answer(token, r, mine); got != "u" {
+				t.Errorf("%s, with the token %q: %s", r.name, token, got)
+			}
+		}
+	}
+}
+
+// answer makes a request and returns the letter for what comes back.
+func (m *matrix) answer(token string, r right, x place) string {
+	m.t.Helper()
+	request := m.known(r.ask(x, m.number))
+	m.prepare(x, request)
+	got := m.raw(token, method(m.t, r.name), request)
+	switch code := got.code(m.t); code {
+	case "":
+		return "+"
+	case "permission_denied":
+		return "d"
+	case "not_found":
+		return "n"
+	case "unauthenticated":
+		return "u"
+	default:
+		m.t.Errorf("%s about %v: %s %s", r.name, x, code, got.body)
+		return code
+	}
+}
+
+func TestTheMatrixIsComplete(t *testing.T) {
+	covered := map[protoreflect.FullName]bool{}
+	for _, r := range rights() {
+		covered[method(t, r.name).FullName()] = true
+	}
+	for _, s := range allServices(t) {
+		for i := range s.Methods().Len() {
+			if name := s.Methods().Get(i).FullName(); !covered[name] {
+				t.Errorf("%s is not in the matrix", name)
+			}
+		}
+	}
+}
+
+func allServices(t testing.TB) []protoreflect.ServiceDescriptor {
+	var all []protoreflect.ServiceDescriptor
+	protoregistry.GlobalFiles.RangeFilesByPackage("ckptd.v1", func(f protoreflect.FileDescriptor) bool {
+		for i := range f.Services().Len() {
+			all = append(all, f.Services().Get(i))
+		}
+		return true
+	})
+	if len(all) == 0 {
+		t.Fatal("there are no services")
+	}
+	return all
+}
+
+// method finds a method by the first word of a name.
+func method(t testing.TB, name string) protoreflect.MethodDescriptor {
+	t.Helper()
+	first, _, _ := strings.Cut(name, " ")
+	for _, s := range allServices(t) {
+		if m := s.Methods().ByName(protoreflect.Name(first)); m != nil {
+			return m
+		}
+	}
+	t.Fatalf("there is no method %s", first)
+	return nil
+}
+
+// rawAnswer is an answer as it came, without its date.
+type rawAnswer struct {
+	status  int
+	headers string
+	body    string
+}
+
+// raw makes a request in JSON by the Connect protocol. Of a watch it reads the first message.
+func (m *matrix) raw(token string, method protoreflect.MethodDescriptor, request proto.Message) rawAnswer {
+	m.t.Helper()
+	body, err := protojson.Marshal(request)
+	must(m.t, err)
+	streaming, kind := method.IsStreamingClient() || method.IsStreamingServer(), "application/json"
+	if streaming {
+		kind = "application/connect+json"
+		body = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(body))), body...)
+	}
+	url := fmt.Sprintf("%s/%s/%s", baseURL, method.Parent().FullName(), method.Name())
+	r, err := http.NewRequestWithContext(m.t.Context(), http.MethodPost, url, bytes.NewReader(body))
+	must(m.t, err)
+	r.Header.Set("Content-Type", kind)
+	r.Header.Set("Accept-Encoding", "identity")
+	res, err := m.client(token).Do(r)
+	must(m.t, err)
+	defer res.Body.Close()
+	var answer []byte
+	if streaming && method.Name() == "Watch" && res.StatusCode == http.StatusOK {
+		head := make([]byte, 5)
+		_, err = io.ReadFull(res.Body, head)
+		must(m.t, err)
+		answer = make([]byte, binary.BigEndian.Uint32(head[1:]))
+		_, err = io.ReadFull(res.Body, answer)
+		answer = append(head, answer...)
+	} else {
+		answer, err = io.ReadAll(res.Body)
+	}
+	must(m.t, err)
+	res.Header.Del("Date")
+	var headers strings.Builder
+	must(m.t, res.Header.Write(&headers))
+	return rawAnswer{res.StatusCode, headers.String(), string(answer)}
+}
+
+// code returns the RPC code of an answer, "" for success. That of a batch is the code of its first save.
+func (a rawAnswer) code(t testing.TB) string {
+	t.Helper()
+	type failure struct{ Code string }
+	var m struct {
+		failure         // of a call
+		Error   failure // of a stream, in its last message
+		Results []struct{ Error failure }
+	}
+	last := a.body
+	if a.status == http.StatusOK && strings.Contains(a.headers, "application/connect+json") {
+		for rest := a.body; rest != ""; {
+			size := 5 + int(binary.BigEndian.Uint32([]byte(rest[1:5])))
+			last, rest = rest[5:size], rest[size:]
+		}
+	}
+	if err := json.Unmarshal([]byte(last), &m); err != nil {
+		t.Fatalf("%d %q: %v", a.status, a.body, err)
+	}
+	if len(m.Results) > 0 {
+		return m.Results[0].Error.Code
+	}
+	return m.Code + m.Error.Code
+}
+
+// TestWhatIsDeniedLooksMissing compares answers byte by byte: who has no right to a thread, user or tenant cannot tell
+// whether it exists, and who may read is told of a missing one of their own in the same words.
+func TestWhatIsDeniedLooksMissing(t *testing.T) {
+	m := newMatrix(t)
+	there, nobody := place{"acme", "bob", "mine-1"}, place{"acme", "nobody", "mine-1"}
+	for _, role := range roles {
+		whole := m.bed.token(access.Grant{Role: role, Tenant: "acme", User: "alice"})
+		some := m.bed.token(access.Grant{Role: role, Tenant: "acme", User: "alice", ThreadPrefix: "mine-"})
+		for _, tt := range []struct {
+			name   string
+			token  string
+			letter func(right) string
+			there  place
+			others []place
+		}{
+			{"user", whole, func(r right) string { return r.user }, there,
+				[]place{{"acme", "bob", "none"}, nobody, {"acme", "nobody", "none"}, {"umbrella", "alice", "mine-1"}, {"nowhere", "alice", "mine-1"}}},
+			{"outside", some, func(r right) string { return r.outside }, place{"acme", "alice", "other-1"}, []place{{"acme", "alice", "none"}}},
+		} {
+			m.prepare(tt.there, &ckptdv1.LoadRequest{})
+			for _, r := range rights() {
+				if r.name == "RevokeToken" || !strings.HasPrefix(tt.letter(r), "n") {
+					continue // there is no token that belongs to a place, and the rest is not denied so
+				}
+				want := m.raw(tt.token, method(t, r.name), m.known(r.ask(tt.there, 0)))
+				if code := want.code(t); code != "not_found" {
+					t.Errorf("%s, %s, as %s: %s", r.name, tt.name, role, code)
+				}
+				for _, x := range tt.others {
+					if got := m.raw(tt.token, method(t, r.name), m.known(r.ask(x, 0))); got != want {
+						t.Errorf("%s, %s, as %s: %+v\nfor %+v, but %+v\nfor %+v", r.name, tt.name, role, got, x, want, tt.there)
+					}
+				}
+			}
+		}
+	}
+
+	own := m.bed.token(access.Grant{Role: access.Writer, Tenant: "acme", User: "alice"})
+	var alike []string
+	for _, r := range rights() {
+		if !strings.HasPrefix(r.user, "n") {
+			continue
+		}
+		if _, err := m.Server.store.Thread(engine.Ref{Tenant: "acme", User: "alice", Thread: "none"}).Delete(t.Context()); !errors.Is(err, engine.ErrNotFound) {
+			must(t, err)
+		}
+		denied := m.raw(own, method(t, r.name), m.known(r.ask(there, 0)))
+		missing := m.raw(own, method(t, r.name), m.known(r.ask(place{"acme", "alice", "none"}, 0)))
+		if missing.code(t) != "not_found" {
+			continue // what lists answers with nothing, and what saves begins a thread
+		}
+		if alike = append(alike, r.name); missing != denied {
+			t.Errorf("%s: %+v\nfor what is missing, but %+v\nfor what is denied", r.name, missing, denied)
+		}
+	}
+	for _, name := range []string{"Load", "List", "GetTree", "Diff", "Fork", "SetBranch", "SetLabels", "ListWrites", "ListNamespaces", "Copy", "Delete", "Prune"} {
+		if !slices.Contains(alike, name) {
+			t.Errorf("%s does not say that a thread is missing", name)
+		}
+	}
+}
+
+// TestListingsLeaveOut lists with a grant for some threads.
+func TestListingsLeaveOut(t *testing.T) {
+	m := newMatrix(t)
+	for _, x := range []place{{"acme", "alice", "mine-1"}, {"acme", "alice", "other-1"}, {"acme", "bob", "mine-1"}, {"acme", "bob", "other-1"}} {
+		m.prepareThread(x)
+	}
+	some := access.Grant{Role: access.Auditor, Tenant: "acme", User: "alice", ThreadPrefix: "mine-"}
+	every := access.Grant{Role: access.Auditor, Tenant: "acme", User: "*", ThreadPrefix: "mine-"}
+	for _, tt := range []struct {
+		name    string
+		grant   access.Grant
+		method  string
+		request proto.Message
+		threads int // whose names begin with mine-
+	}{
+		{"threads", some, "ListThreads", &ckptdv1.ListThreadsRequest{Tenant: "acme", User: "alice"}, 1},
+		{"threads, by prefix", some, "ListThreads", &ckptdv1.ListThreadsRequest{Tenant: "acme", User: "alice", Prefix: "other"}, 0},
+		{"query", some, "Query", &ckptdv1.QueryRequest{Tenant: "acme", User: "alice"}, 1},
+		{"query of a tenant", every, "Query", &ckptdv1.QueryRequest{Tenant: "acme", WholeTenant: true}, 2},
+	} {
+		got := m.raw(m.bed.token(tt.grant), method(t, tt.method), tt.request)
+		if code := got.code(t); code != "" || strings.Contains(got.body, "other") || strings.Count(got.body, `"mine-1"`) != tt.threads {
+			t.Errorf("%s: %s %q", tt.name, code, got.body)
+		}
+	}
+}
