@@ -75,7 +75,7 @@ func skip(dir, path, name string) error {
 // read adds what a file imports and declares.
 func (p *pkg) read(path string) error {
 	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution|parser.ParseComments)
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (p *pkg) read(path string) error {
 		}
 	}
 	for _, decl := range file.Decls {
-		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
+		if fn, ok := decl.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" && !ast.IsGenerated(file) {
 			p.Inits = append(p.Inits, fset.Position(fn.Pos()).String())
 		}
 	}
@@ -112,6 +112,8 @@ func good() map[string]pkg {
 		{Path: "engine", Imports: []string{module + "/backend", module + "/codec", module + "/crypto"},
 			TestImports: []string{module + "/backend/mem", "github.com/klauspost/compress/zstd"}},
 		{Path: "plugins"},
+		{Path: "internal/telemetry", Imports: []string{"github.com/prometheus/client_golang/prometheus", "go.opentelemetry.io/otel/sdk/trace",
+			"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"}},
 		{Path: "cmd/ckptd", Imports: []string{module + "/engine", module + "/backend/badger", module + "/crypto"}},
 	}
 	pkgs := map[string]pkg{}
@@ -172,6 +174,8 @@ func TestCheck(t *testing.T) {
 			[]string{"cmd/ckptd: imports github.com/klauspost/compress/zstd, which only codec may"}},
 		{"wazero outside plugins", ship("engine", "github.com/tetratelabs/wazero/api"),
 			[]string{"engine: imports github.com/tetratelabs/wazero, which only plugins may"}},
+		{"metrics outside telemetry", ship("engine", "github.com/prometheus/client_golang/prometheus"),
+			[]string{"engine: imports github.com/prometheus, which only internal/telemetry may"}},
 		{"driver without badger", func(pkgs map[string]pkg) { pkgs["backend/badger"] = pkg{Path: "backend/badger"} },
 			[]string{"backend/badger: does not import github.com/dgraph-io/badger"}},
 		{"package gone", func(pkgs map[string]pkg) { delete(pkgs, "codec") }, []string{"codec: no such package"}},
