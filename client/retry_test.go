@@ -86,9 +86,10 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-func TestLostAnswer(t *testing.T) {
+func TestLostAnswer(t *testing.T) { overBoth(t, Options{Attempts: 3}, checkLostAnswer) }
+
+func checkLostAnswer(t *testing.T, w *world) {
 	ctx := t.Context()
-	w := newWorld(t, Options{Attempts: 3})
 	lose := func(n int64) fault { return fault{drop: n <= 2} }
 	th := w.Thread(place("t"))
 
@@ -184,7 +185,10 @@ func TestForeign(t *testing.T) {
 }
 
 func TestContext(t *testing.T) {
-	w := newWorld(t, Options{Timeout: 50 * time.Millisecond, Attempts: 3})
+	overBoth(t, Options{Timeout: 50 * time.Millisecond, Attempts: 3}, checkContext)
+}
+
+func checkContext(t *testing.T, w *world) {
 	th := w.Thread(place("t"))
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -14,8 +14,9 @@ import (
 )
 
 // A list whose connections all break somewhere else has each checkpoint once, in order.
-func TestListGoesOn(t *testing.T) {
-	w := newWorld(t, Options{Attempts: 50})
+func TestListGoesOn(t *testing.T) { overBoth(t, Options{Attempts: 50}, checkListGoesOn) }
+
+func checkListGoesOn(t *testing.T, w *world) {
 	ids := w.fill("t", 20)
 	slices.Reverse(ids)
 	w.out.Store(0)
@@ -85,9 +86,10 @@ func TestThreads(t *testing.T) {
 }
 
 // A watch whose connections break again and again has each event once, in the order of each lineage.
-func TestWatchGoesOn(t *testing.T) {
+func TestWatchGoesOn(t *testing.T) { overBoth(t, Options{Attempts: 50}, checkWatchGoesOn) }
+
+func checkWatchGoesOn(t *testing.T, w *world) {
 	const lineages, each = 12, 25
-	w := newWorld(t, Options{Attempts: 50})
 	w.faults(func(n int64) fault { return fault{cut: 200 + 97*n%900} })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -149,8 +151,9 @@ func TestWatchDropsRepeats(t *testing.T) {
 }
 
 // A watch that hears nothing tries another connection.
-func TestWatchHearsNothing(t *testing.T) {
-	w := newWorld(t, Options{})
+func TestWatchHearsNothing(t *testing.T) { overBoth(t, Options{}, checkWatchHearsNothing) }
+
+func checkWatchHearsNothing(t *testing.T, w *world) {
 	w.o.Heartbeat = 10 * time.Millisecond
 	w.faults(func(n int64) fault { return fault{silence: n <= 2} })
 	for e, err := range w.Watch(t.Context(), engine.WatchScope{Tenant: "acme", Began: true}, "") {
@@ -220,9 +223,10 @@ func TestReports(t *testing.T) {
 	}
 }
 
-func TestBlobs(t *testing.T) {
+func TestBlobs(t *testing.T) { overBoth(t, Options{Attempts: 20}, checkBlobs) }
+
+func checkBlobs(t *testing.T, w *world) {
 	ctx := t.Context()
-	w := newWorld(t, Options{Attempts: 20})
 	u := w.User("acme", "alice")
 	content := random(1 << 20)
 	if err := w.engine.User("acme", "alice").Create(ctx); err != nil {

@@ -5,9 +5,12 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/hex"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -35,6 +38,7 @@ type world struct {
 	engine *engine.Store
 	socket string
 	http   *httptest.Server
+	secure bool
 
 	conns  atomic.Int64 // accepted
 	calls  atomic.Int64
@@ -56,6 +60,17 @@ type fault struct {
 
 func newWorld(t testing.TB, o Options) *world {
 	t.Helper()
+	return makeWorld(t, o, false)
+}
+
+// overBoth runs a test over HTTP/1.1 on a Unix socket, and over HTTP/2 with TLS.
+func overBoth(t *testing.T, o Options, f func(*testing.T, *world)) {
+	t.Run("http1", func(t *testing.T) { f(t, makeWorld(t, o, false)) })
+	t.Run("http2", func(t *testing.T) { f(t, makeWorld(t, o, true)) })
+}
+
+func makeWorld(t testing.TB, o Options, secure bool) *world {
+	t.Helper()
 	root, err := crypto.GenerateRootKey()
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +83,7 @@ func newWorld(t testing.TB, o Options) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, engine: st, socket: filepath.Join(dir, "s")}
+	w := &world{t: t, engine: st, socket: filepath.Join(dir, "s"), secure: secure}
 	w.start()
 	t.Cleanup(func() {
 		w.Store.Close()
@@ -83,7 +98,12 @@ func newWorld(t testing.TB, o Options) *world {
 
 func (w *world) dial(o Options) *Store {
 	w.t.Helper()
-	c, err := Dial("unix:"+w.socket, o)
+	addr := "unix:" + w.socket
+	if w.secure {
+		addr, o.TLS = w.http.URL, &tls.Config{RootCAs: x509.NewCertPool()}
+		o.TLS.RootCAs.AddCert(w.http.Certificate())
+	}
+	c, err := Dial(addr, o)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -97,23 +117,29 @@ func (w *world) dial(o Options) *Store {
 }
 
 func (w *world) start() {
-	l, err := net.Listen("unix", w.socket)
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	mux := http.NewServeMux()
 	mux.Handle(ckptdv1.NewCheckpointServiceHandler(&checkpoints{w: w}))
 	mux.Handle(ckptdv1.NewThreadServiceHandler(&threads{w: w}))
 	mux.Handle(ckptdv1.NewBlobServiceHandler(&blobs{w: w}))
 	mux.Handle(ckptdv1.NewAdminServiceHandler(&admin{}))
 	w.http = httptest.NewUnstartedServer(w.faulty(mux))
-	w.http.Listener.Close()
-	w.http.Listener = l
+	w.http.Config.ErrorLog = log.New(io.Discard, "", 0)
 	w.http.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
 			w.conns.Add(1)
 		}
 	}
+	if w.secure {
+		w.http.EnableHTTP2 = true
+		w.http.StartTLS()
+		return
+	}
+	l, err := net.Listen("unix", w.socket)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.http.Listener.Close()
+	w.http.Listener = l
 	w.http.Start()
 }
 
@@ -141,6 +167,9 @@ func (w *world) faulty(next http.Handler) http.Handler {
 			f = w.fault(n)
 		}
 		w.mu.Unlock()
+		if w.secure != (r.ProtoMajor == 2) {
+			w.t.Errorf("a request over %s", r.Proto)
+		}
 		w.in.Add(max(r.ContentLength, 0))
 		switch {
 		case f.err != nil:
