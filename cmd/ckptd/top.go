@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -54,6 +55,9 @@ func (ask asker) sample(ctx context.Context) (topSample, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	m, err := ask(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("nothing came within %v: %w", askTimeout, err)
+	}
 	return topSample{time.Now(), m}, err
 }
 
