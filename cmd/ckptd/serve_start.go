@@ -87,7 +87,7 @@ func (r *running) makeServer(ctx context.Context, a *app, o *serveOptions) error
 	if err != nil {
 		return fmt.Errorf("reading who may do what: %w", err)
 	}
-	trace, stop, err := telemetry.NewTracer(ctx, telemetry.TraceOptions{Endpoint: o.otlp, Ratio: o.traceRatio, Version: buildVersion()})
+	trace, stop, err := telemetry.NewTracer(ctx, telemetry.TraceOptions{Endpoint: o.otlp, Ratio: o.traceRatio, Version: buildVersion(), Log: r.log})
 	if err != nil {
 		return err
 	}

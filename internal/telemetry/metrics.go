@@ -18,7 +18,7 @@ type MetricsOptions struct {
 }
 
 // Metrics counts what a server does. Its methods may be called by many goroutines at once and take well under a
-// microsecond, but for Snapshot and Handler.
+// microsecond, but for Snapshot.
 type Metrics struct {
 	registry *prometheus.Registry
 	process  *prometheus.Registry // memory and file handles of the process, which Snapshot asks for by themselves
