@@ -21,10 +21,22 @@ type hub struct {
 	size    uint64
 	first   uint64
 	next    uint64
-	waiting bool
-	wake    chan struct{} // closed when there is news, if somebody waits
+	waiting map[WatchScope]map[*waiter]struct{} // those who have seen all there is, by what they wait for
 
 	done chan struct{} // closed with the store
+}
+
+// waiter is a watcher as the hub knows it. While it waits, events of others pass it by: it is not woken for them, and
+// does not fall behind.
+type waiter struct {
+	scope WatchScope    // as a key: only the names
+	wake  chan struct{} // has room for one
+	at    uint64        // once it is woken: the number of the event it is woken for
+}
+
+func newWaiter(scope WatchScope) *waiter {
+	scope.Began = false
+	return &waiter{scope: scope, wake: make(chan struct{}, 1)}
 }
 
 // passed is an event and the low mark after it.
@@ -37,7 +49,7 @@ type passed struct {
 const ringSize = 4096
 
 func newHub() *hub {
-	return &hub{running: map[int64]int{}, size: ringSize, wake: make(chan struct{}), done: make(chan struct{})}
+	return &hub{running: map[int64]int{}, size: ringSize, waiting: map[WatchScope]map[*waiter]struct{}{}, done: make(chan struct{})}
 }
 
 func (h *hub) close() { close(h.done) }
@@ -82,17 +94,32 @@ func (h *hub) settled(e *Event, durable bool) {
 		return
 	case durable:
 		h.ring[h.next%h.size] = passed{*e, h.low(e.began)}
+		h.wake(WatchScope{Tenant: e.Ref.Tenant})
+		h.wake(WatchScope{Tenant: e.Ref.Tenant, User: e.Ref.User})
+		h.wake(WatchScope{Tenant: e.Ref.Tenant, User: e.Ref.User, Thread: e.Ref.Thread})
 		h.next++
 		if h.next-h.first > h.size {
 			h.first++
 		}
 	default:
+		for scope := range h.waiting {
+			h.wake(scope)
+		}
 		h.next++
 		h.first = h.next
 	}
-	if h.waiting {
-		close(h.wake)
-		h.wake, h.waiting = make(chan struct{}), false
+}
+
+// wake wakes those who wait for a scope, for the event that comes next. The caller holds h.mu.
+func (h *hub) wake(scope WatchScope) {
+	waiters, ok := h.waiting[scope]
+	if !ok {
+		return
+	}
+	delete(h.waiting, scope)
+	for w := range waiters {
+		w.at = h.next
+		w.wake <- struct{}{}
 	}
 }
 
@@ -129,22 +156,39 @@ func (h *hub) join(now func() time.Time) (next uint64, low int64) {
 	return h.next, h.low(now().UnixMilli())
 }
 
-// read copies events from number at on to page. Not ok means that they are no longer in the ring. If there are none yet,
-// it returns what is closed when there are.
-func (h *hub) read(at uint64, page []passed) (n int, ok bool, wake <-chan struct{}) {
+// read copies to page the events of w's scope from number at on, and returns how many these are and where to read on. Not
+// ok means that some are no longer in the ring. If there are none yet, w waits from now on: until it is woken, or until
+// unwait.
+func (h *hub) read(w *waiter, at uint64, page []passed) (n int, next uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if at < h.first {
-		return 0, false, nil
+		return 0, at, false
 	}
-	for n < len(page) && at < h.next {
-		page[n] = h.ring[at%h.size]
-		n, at = n+1, at+1
+	for ; n < len(page) && at < h.next; at++ {
+		if e := &h.ring[at%h.size]; w.scope.holds(&e.Ref) {
+			page[n] = *e
+			n++
+		}
 	}
 	if n == 0 {
-		h.waiting, wake = true, h.wake
+		if h.waiting[w.scope] == nil {
+			h.waiting[w.scope] = map[*waiter]struct{}{}
+		}
+		h.waiting[w.scope][w] = struct{}{}
 	}
-	return n, true, wake
+	return n, at, true
+}
+
+// unwait ends the waiting of w, if it still waits.
+func (h *hub) unwait(w *waiter) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if waiters := h.waiting[w.scope]; waiters != nil {
+		if delete(waiters, w); len(waiters) == 0 {
+			delete(h.waiting, w.scope)
+		}
+	}
 }
 
 // settleAll waits until every save that is under way is settled. Saves that begin meanwhile are not waited for.

@@ -228,9 +228,14 @@ func stopped(err error) error {
 	return err
 }
 
+// watchPage is how many events are taken from the hub at a time: few, since most watches are idle.
+const watchPage = 16
+
 // live passes on what the hub has.
 func (w *watcher) live(ctx context.Context, yield func(Event, error) bool) error {
-	page := make([]passed, 64)
+	page := make([]passed, watchPage)
+	waiter := newWaiter(w.scope)
+	defer w.s.hub.unwait(waiter)
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -238,14 +243,14 @@ func (w *watcher) live(ctx context.Context, yield func(Event, error) bool) error
 		if w.s.hub.closed() {
 			return ErrClosed
 		}
-		n, ok, wake := w.s.hub.read(w.at, page)
+		n, next, ok := w.s.hub.read(waiter, w.at, page)
 		if !ok {
 			return errBehind
 		}
+		w.at = next
 		for i := range page[:n] {
-			w.at++
 			p := &page[i]
-			if w.scope.holds(&p.Ref) && !w.deliver(&p.Event, p.low, place8{}, yield) {
+			if !w.deliver(&p.Event, p.low, place8{}, yield) {
 				return errEnough
 			}
 		}
@@ -254,7 +259,8 @@ func (w *watcher) live(ctx context.Context, yield func(Event, error) bool) error
 			continue
 		}
 		select {
-		case <-wake:
+		case <-waiter.wake:
+			w.at = waiter.at
 		case <-ctx.Done():
 		case <-w.s.hub.done:
 		}
