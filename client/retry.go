@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -13,32 +14,53 @@ import (
 
 // retry makes attempts until one succeeds or another would not help. An attempt that got somewhere does not count.
 func (s *Store) retry(ctx context.Context, e effect, attempt func(context.Context) (progress bool, err error)) error {
+	doubt := false // an attempt may have done it
 	for n := 1; ; n++ {
 		if s.life.Err() != nil {
-			return engine.ErrClosed
+			return doubted(doubt, engine.ErrClosed)
 		}
 		if err := ctx.Err(); err != nil {
-			return err
+			return doubted(doubt, err)
 		}
 		progress, err := attempt(ctx)
 		if err == nil {
 			return nil
 		}
 		f := s.judge(ctx, e, err)
+		doubt = doubt || errors.Is(f.err, engine.ErrAmbiguous)
 		if progress {
 			n = 1
 		}
 		if !f.again || n >= s.o.Attempts {
-			return f.err
+			return doubted(doubt, f.err)
 		}
 		wait := f.after + rand.N(min(s.o.MaxBackoff, s.o.Backoff<<min(n-1, 20)))
 		if end, ok := ctx.Deadline(); ok && time.Until(end) < wait {
-			return f.err
+			return doubted(doubt, f.err)
 		}
 		if err := s.pause(ctx, wait); err != nil {
-			return fmt.Errorf("%w: %w", err, f.err)
+			return fmt.Errorf("%w: %w", err, doubted(doubt, f.err))
 		}
 	}
+}
+
+// doubted is the error of a call of which an earlier attempt had no answer, if there is doubt: what tells only of the last
+// attempt does not settle what became of that one.
+func doubted(doubt bool, err error) error {
+	if !doubt || errors.Is(err, engine.ErrAmbiguous) {
+		return err
+	}
+	for _, ended := range []error{context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, ended) {
+			return fmt.Errorf("%w: an answer is missing: %w", engine.ErrAmbiguous, err)
+		}
+	}
+	for _, is := range []error{ErrUnreachable, ErrOverloaded, ErrShuttingDown, ErrUnauthenticated, ErrDenied, engine.ErrUnavailable, engine.ErrClosed} {
+		if errors.Is(err, is) { // and means that nothing was done, which must not be said of the whole
+			return fmt.Errorf("%w: an answer is missing, and then: %v", engine.ErrAmbiguous, err)
+		}
+	}
+	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

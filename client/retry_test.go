@@ -122,6 +122,28 @@ func checkLostAnswer(t *testing.T, w *world) {
 		t.Errorf("a save with no answer at all: %v", err)
 	}
 
+	// What stops the repetition tells nothing of the attempt before.
+	for _, then := range []error{&wire.RetryError{Err: wire.ErrOverloaded}, engine.ErrUnavailable, wire.ErrDenied} {
+		w.faults(func(n int64) fault {
+			if n == 1 {
+				return fault{drop: true}
+			}
+			return fault{err: then}
+		})
+		if _, err := th.Save(ctx, draft); !errors.Is(err, engine.ErrAmbiguous) || errors.Is(err, then) {
+			t.Errorf("a lost answer and then %v: %v", then, err)
+		}
+	}
+	w.faults(func(n int64) fault {
+		if n == 1 {
+			return fault{drop: true}
+		}
+		return fault{err: &engine.ConflictError{HeadSeq: 9}}
+	})
+	if _, err := th.Save(ctx, draft); !errors.Is(err, engine.ErrConflict) || errors.Is(err, engine.ErrAmbiguous) {
+		t.Errorf("a lost answer of a save that was not made: %v", err)
+	}
+
 	w.faults(lose)
 	if _, err := th.Delete(ctx); !errors.Is(err, engine.ErrAmbiguous) || w.calls.Load() != 1 {
 		t.Errorf("a deletion with a lost answer: %v after %d calls", err, w.calls.Load())

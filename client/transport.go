@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"go.opentelemetry.io/otel/propagation"
 )
 
 // poolSize is how many idle connections are kept: as many callers at once find one.
@@ -75,8 +77,9 @@ func connFailed(err error) error {
 	return &connError{err, !refused}
 }
 
-// Do makes a request. Redirections are not followed: they would carry the token along.
+// Do makes a request, as a part of the trace that the context is in. Redirections are not followed: they would carry the token along.
 func (t *transport) Do(req *http.Request) (*http.Response, error) {
+	propagation.TraceContext{}.Inject(req.Context(), propagation.HeaderCarrier(req.Header))
 	res, err := t.rt.RoundTrip(req)
 	if err != nil {
 		return nil, connFailed(err)
