@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"time"
 
 	"connectrpc.com/connect"
@@ -43,22 +44,28 @@ func (s *Server) finish(ctx context.Context, c *call, t *target, err error) erro
 	return packed
 }
 
-// logEnd logs a request by its method and caller; what it was about is nobody's business. Errors of the server's own
-// making are the only ones whose text is logged: those of the engine may name what the caller named.
+// logEnd logs a request by its method and caller; what it was about is nobody's business.
 func (s *Server) logEnd(ctx context.Context, c *call, code string, err error) {
+	level, message := slog.LevelDebug, "a request ended"
+	switch {
+	case errors.Is(err, wire.ErrShuttingDown):
+	case code == "internal" || code == "data_loss" || code == "unavailable" || code == "unknown":
+		level, message = slog.LevelWarn, "a request failed"
+	case code == "unauthenticated" || code == "permission_denied":
+		level, message = slog.LevelInfo, "a request was denied"
+	}
+	if !s.log.Enabled(ctx, level) {
+		return
+	}
 	caller := "unknown"
 	if c.caller != nil {
 		caller = c.caller.Name
 	}
-	log := s.log.With("method", c.procedure, "caller", caller, "code", code, "took_ms", float64(time.Since(c.began).Microseconds())/1000)
-	switch code {
-	case "internal", "data_loss", "unavailable":
-		log.WarnContext(ctx, "a request failed", "error", cause(err))
-	case "unauthenticated", "permission_denied":
-		log.InfoContext(ctx, "a request was denied")
-	default:
-		log.DebugContext(ctx, "a request ended")
+	attrs := []any{"method", c.procedure, "caller", caller, "code", code, "took_ms", float64(time.Since(c.began).Microseconds()) / 1000}
+	if level == slog.LevelWarn {
+		attrs = append(attrs, "error", cause(err))
 	}
+	s.log.Log(ctx, level, message, attrs...)
 }
 
 // cause names what went wrong by the sentinels that an error matches, and by what a damaged record is called, which is
