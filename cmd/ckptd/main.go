@@ -63,6 +63,9 @@ A thread is one agent run; a checkpoint is its state after a step. Wherever a co
   head, a branch, an id, the beginning of an id (8 characters or more), @12 for the checkpoint with seq 12,
   and any of them followed by ~3 for the third ancestor; ~3 alone is head~3.
 
+With --server a command works on the store behind a server (ckptd serve), with the rights of the token in --token-file
+or CKPTD_TOKEN, of the certificate in --tls-cert, or of the user who is known by the Unix socket.
+
 With --json a command prints JSON: one object, or one object a line where there can be several.
 Every flag that all commands have can be set by the environment: --key-file is CKPTD_KEY_FILE. CKPTD_KEY holds a root
 key itself, in the form of the line in a key file.`,
