@@ -28,6 +28,7 @@ type bed struct {
 	be     backend.Backend
 	opts   engine.Options
 	limits Limits
+	more   func(*Options) // what a test sets beside that, before start
 
 	*Server
 	tokens *access.Tokens
@@ -73,7 +74,11 @@ func (b *bed) start() {
 	must(b.t, err)
 	log, err := audit.Open(filepath.Join(b.dir, "audit"))
 	must(b.t, err)
-	b.Server, err = New(Options{Store: store, Access: who, Tokens: b.tokens, Audit: log, Limits: b.limits, Version: "test"})
+	o := Options{Store: store, Access: who, Tokens: b.tokens, Audit: log, Limits: b.limits, Version: "test"}
+	if b.more != nil {
+		b.more(&o)
+	}
+	b.Server, err = New(o)
 	must(b.t, err)
 	b.socket = filepath.Join(b.dir, "sock")
 	l, err := net.Listen("unix", b.socket)

@@ -143,6 +143,8 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		b.answer.Set("Connection", "close") // nobody waits for the rest
 		err = fmt.Errorf("the rest of the request did not come in time: %w", os.ErrDeadlineExceeded)
+	case err != nil:
+		err = connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("reading the request: %w", err))
 	}
 	return n, err
 }

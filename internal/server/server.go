@@ -109,6 +109,9 @@ func (d droppedNames) Handle(ctx context.Context, r slog.Record) error {
 // compressFrom is the size in bytes from which answers are compressed for callers that accept it.
 const compressFrom = 1 << 10
 
+// openMessage bounds the messages to services that are open to everybody: they carry a name, and answers quote it.
+const openMessage = 4 << 10
+
 func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
 	interceptors := []connect.Interceptor{&guard{s}}
 	if trace != nil {
@@ -124,10 +127,11 @@ func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
 	mux.Handle(ckptdv1.NewBlobServiceHandler(blobs{s}, options...))
 	mux.Handle(ckptdv1.NewAdminServiceHandler(admin{s}, options...))
 	s.health = grpchealth.NewStaticChecker(names...)
-	mux.Handle(grpchealth.NewHandler(s.health))
+	small := connect.WithReadMaxBytes(openMessage)
+	mux.Handle(grpchealth.NewHandler(s.health, small))
 	reflector := grpcreflect.NewStaticReflector(append(names, grpchealth.HealthV1ServiceName)...)
-	mux.Handle(grpcreflect.NewHandlerV1(reflector))
-	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector))
+	mux.Handle(grpcreflect.NewHandlerV1(reflector, small))
+	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, small))
 	return mux
 }
 
