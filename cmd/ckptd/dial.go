@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ckptd/ckptd/client"
+	"github.com/ckptd/ckptd/internal/access"
 )
 
 // tokenVariable is the environment variable that holds a token itself: on a command line all could read it.
@@ -53,6 +54,9 @@ func (a *app) dial() (*client.Store, error) {
 		if o.Token = strings.TrimSpace(string(text)); o.Token == "" || strings.ContainsAny(o.Token, " \t\r\n") {
 			return nil, usagef("%s does not hold a token and nothing else", s.tokenFile)
 		}
+	}
+	if strings.HasPrefix(o.Token, access.TokenPrefix) && !access.WellFormed(o.Token) {
+		return nil, usagef("the token is mistyped or cut off: give it whole")
 	}
 	var err error
 	if o.TLS, err = s.tls(); err != nil {

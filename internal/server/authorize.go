@@ -45,24 +45,7 @@ func (s *Server) authorize(c *call, m any) (*target, error) {
 	if err != nil {
 		return t, err
 	}
-	return t, s.allow(c, needs(rule, m), rule.On, t, now)
-}
-
-// needs is the permission that a request needs: one that asks for no content may do with less.
-func needs(rule access.Rule, m any) access.Permission {
-	headers := false
-	switch m := m.(type) {
-	case *ckptdv1.LoadRequest:
-		headers = m.GetHeadersOnly() && !m.GetWrites()
-	case *ckptdv1.LoadNewestRequest:
-		headers = m.GetHeadersOnly()
-	case *ckptdv1.ListRequest:
-		headers = !m.GetData()
-	}
-	if headers {
-		return rule.Headers
-	}
-	return rule.Needs
+	return t, s.allow(c, rule.For(m), rule.On, t, now)
 }
 
 // allow decides whether the caller has a permission where it is needed.
