@@ -164,13 +164,13 @@ func UnpackThreadInfo(m *ckptdv1.ThreadInfo) engine.ThreadInfo {
 
 // PackPrune makes the message of prune options.
 func PackPrune(ref engine.Ref, o *engine.PruneOptions) *ckptdv1.PruneRequest {
-	return &ckptdv1.PruneRequest{Ref: PackRef(ref), KeepLast: uint32(o.KeepLast), OlderThan: packDuration(o.OlderThan), KeepLabelled: o.KeepLabelled,
+	return &ckptdv1.PruneRequest{Ref: PackRef(ref), KeepLast: int64(o.KeepLast), OlderThan: packDuration(o.OlderThan), KeepLabelled: o.KeepLabelled,
 		Remove: o.Remove, AllNamespaces: o.AllNamespaces, Erase: o.Erase, DryRun: o.DryRun}
 }
 
 // UnpackPrune is the inverse of PackPrune.
 func UnpackPrune(m *ckptdv1.PruneRequest) engine.PruneOptions {
-	return engine.PruneOptions{KeepLast: count(m.GetKeepLast()), OlderThan: m.GetOlderThan().AsDuration(), KeepLabelled: m.GetKeepLabelled(),
+	return engine.PruneOptions{KeepLast: int(m.GetKeepLast()), OlderThan: m.GetOlderThan().AsDuration(), KeepLabelled: m.GetKeepLabelled(),
 		Remove: m.GetRemove(), AllNamespaces: m.GetAllNamespaces(), Erase: m.GetErase(), DryRun: m.GetDryRun()}
 }
 
@@ -194,12 +194,12 @@ func UnpackPruneReport(m *ckptdv1.PruneResponse) *engine.PruneReport {
 
 // PackRetention makes the message of a retention policy.
 func PackRetention(p engine.RetentionPolicy) *ckptdv1.RetentionPolicy {
-	return &ckptdv1.RetentionPolicy{KeepLast: uint32(p.KeepLast), OlderThan: packDuration(p.OlderThan), KeepLabelled: p.KeepLabelled}
+	return &ckptdv1.RetentionPolicy{KeepLast: int64(p.KeepLast), OlderThan: packDuration(p.OlderThan), KeepLabelled: p.KeepLabelled}
 }
 
 // UnpackRetention is the inverse of PackRetention.
 func UnpackRetention(m *ckptdv1.RetentionPolicy) engine.RetentionPolicy {
-	return engine.RetentionPolicy{KeepLast: count(m.GetKeepLast()), OlderThan: m.GetOlderThan().AsDuration(), KeepLabelled: m.GetKeepLabelled()}
+	return engine.RetentionPolicy{KeepLast: int(m.GetKeepLast()), OlderThan: m.GetOlderThan().AsDuration(), KeepLabelled: m.GetKeepLabelled()}
 }
 
 // PackGarbage makes the message of a report of a garbage collection.

@@ -25,7 +25,7 @@ const (
 
 type RetentionPolicy struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	KeepLast      uint32                 `protobuf:"varint,1,opt,name=keep_last,json=keepLast,proto3" json:"keep_last,omitempty"`
+	KeepLast      int64                  `protobuf:"varint,1,opt,name=keep_last,json=keepLast,proto3" json:"keep_last,omitempty"`
 	OlderThan     *durationpb.Duration   `protobuf:"bytes,2,opt,name=older_than,json=olderThan,proto3" json:"older_than,omitempty"`
 	KeepLabelled  bool                   `protobuf:"varint,3,opt,name=keep_labelled,json=keepLabelled,proto3" json:"keep_labelled,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -62,7 +62,7 @@ func (*RetentionPolicy) Descriptor() ([]byte, []int) {
 	return file_ckptd_v1_admin_service_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *RetentionPolicy) GetKeepLast() uint32 {
+func (x *RetentionPolicy) GetKeepLast() int64 {
 	if x != nil {
 		return x.KeepLast
 	}
@@ -2345,7 +2345,7 @@ const file_ckptd_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
 	"\x1cckptd/v1/admin_service.proto\x12\bckptd.v1\x1a\x14ckptd/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8d\x01\n" +
 	"\x0fRetentionPolicy\x12\x1b\n" +
-	"\tkeep_last\x18\x01 \x01(\rR\bkeepLast\x128\n" +
+	"\tkeep_last\x18\x01 \x01(\x03R\bkeepLast\x128\n" +
 	"\n" +
 	"older_than\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\tolderThan\x12#\n" +
 	"\rkeep_labelled\x18\x03 \x01(\bR\fkeepLabelled\"-\n" +

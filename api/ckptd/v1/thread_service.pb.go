@@ -671,7 +671,7 @@ type PruneRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Ref   *Ref                   `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	// What is neither among the newest keep_last checkpoints nor younger than older_than goes.
-	KeepLast     uint32               `protobuf:"varint,2,opt,name=keep_last,json=keepLast,proto3" json:"keep_last,omitempty"`
+	KeepLast     int64                `protobuf:"varint,2,opt,name=keep_last,json=keepLast,proto3" json:"keep_last,omitempty"`
 	OlderThan    *durationpb.Duration `protobuf:"bytes,3,opt,name=older_than,json=olderThan,proto3" json:"older_than,omitempty"`
 	KeepLabelled bool                 `protobuf:"varint,4,opt,name=keep_labelled,json=keepLabelled,proto3" json:"keep_labelled,omitempty"`
 	// Ids of checkpoints that go whatever the policy says.
@@ -722,7 +722,7 @@ func (x *PruneRequest) GetRef() *Ref {
 	return nil
 }
 
-func (x *PruneRequest) GetKeepLast() uint32 {
+func (x *PruneRequest) GetKeepLast() int64 {
 	if x != nil {
 		return x.KeepLast
 	}
@@ -1366,7 +1366,7 @@ const file_ckptd_v1_thread_service_proto_rawDesc = "" +
 	"\aremoved\x18\x01 \x01(\x04R\aremoved\"\x99\x02\n" +
 	"\fPruneRequest\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12\x1b\n" +
-	"\tkeep_last\x18\x02 \x01(\rR\bkeepLast\x128\n" +
+	"\tkeep_last\x18\x02 \x01(\x03R\bkeepLast\x128\n" +
 	"\n" +
 	"older_than\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\tolderThan\x12#\n" +
 	"\rkeep_labelled\x18\x04 \x01(\bR\fkeepLabelled\x12\x16\n" +
