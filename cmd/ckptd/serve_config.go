@@ -212,12 +212,12 @@ func setFlag(f *pflag.FlagSet, name string, value any) error {
 
 // tomlError says in a line what is wrong with a configuration, and where.
 func tomlError(err error) string {
+	if e, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(e.Errors) > 0 {
+		return fmt.Sprintf("there is no key %q", strings.Join(e.Errors[0].Key(), "."))
+	}
 	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
 		row, column := e.Position()
 		return fmt.Sprintf("line %d, column %d: %s", row, column, strings.TrimPrefix(e.Error(), "toml: "))
-	}
-	if e, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(e.Errors) > 0 {
-		return fmt.Sprintf("there is no key %q", strings.Join(e.Errors[0].Key(), "."))
 	}
 	return strings.TrimPrefix(err.Error(), "toml: ")
 }
