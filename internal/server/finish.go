@@ -61,7 +61,7 @@ func (s *Server) logEnd(ctx context.Context, c *call, code string, err error) {
 	if c.caller != nil {
 		caller = c.caller.Name
 	}
-	attrs := []any{"method", c.procedure, "caller", caller, "code", code, "took_ms", float64(time.Since(c.began).Microseconds()) / 1000}
+	attrs := []any{"method", c.method(), "caller", caller, "code", code, "took_ms", float64(time.Since(c.began).Microseconds()) / 1000}
 	if level == slog.LevelWarn {
 		attrs = append(attrs, "error", cause(err))
 	}
@@ -91,7 +91,7 @@ func (s *Server) record(c *call, t *target, kind audit.Kind, err error) {
 	if s.audit == nil {
 		return
 	}
-	e := audit.Entry{Kind: kind, Method: c.procedure, Caller: "unknown", Code: "ok"}
+	e := audit.Entry{Kind: kind, Method: c.method(), Caller: "unknown", Code: "ok"}
 	if c.caller != nil {
 		e.Caller = c.caller.Name
 	}
@@ -108,7 +108,7 @@ func (s *Server) record(c *call, t *target, kind audit.Kind, err error) {
 		}
 	}
 	if err := s.audit.Append(e); err != nil {
-		s.log.Error("writing the audit log failed", "method", c.procedure, "error", err)
+		s.log.Error("writing the audit log failed", "method", c.method(), "error", err)
 	}
 }
 

@@ -29,6 +29,14 @@ type call struct {
 	visible func(thread string) bool
 }
 
+// method is what the call may be named in logs: callers may make up any path.
+func (c *call) method() string {
+	if _, ok := access.RuleFor(c.procedure); ok {
+		return c.procedure
+	}
+	return "unknown"
+}
+
 type callKey struct{}
 
 func callOf(ctx context.Context) *call {
