@@ -163,12 +163,10 @@ func readConfig(path string, f *pflag.FlagSet, tables *access.Options) error {
 	if err := toml.Unmarshal(text, &all); err != nil {
 		return usagef("%s: %s", path, tomlError(err))
 	}
-	rest := map[string]any{}
 	for key, value := range all {
 		flag := f.Lookup(key)
 		switch {
-		case isTable(key):
-			rest[key] = value
+		case isTable(key): // below
 		case flag == nil || key == "config" || key == "help":
 			return usagef("%s: there is no key %q", path, key)
 		case !flag.Changed:
@@ -177,11 +175,14 @@ func readConfig(path string, f *pflag.FlagSet, tables *access.Options) error {
 			}
 		}
 	}
-	again, err := toml.Marshal(rest)
-	if err != nil {
-		return fmt.Errorf("reading the configuration: %w", err)
+	err = toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(tables)
+	if e, ok := errors.AsType[*toml.StrictMissingError](err); ok {
+		e.Errors = slices.DeleteFunc(e.Errors, func(e toml.DecodeError) bool { return !isTable(e.Key()[0]) }) // the flags
+		if len(e.Errors) == 0 {
+			return nil
+		}
 	}
-	if err := toml.NewDecoder(bytes.NewReader(again)).DisallowUnknownFields().Decode(tables); err != nil {
+	if err != nil {
 		return usagef("%s: %s", path, tomlError(err))
 	}
 	return nil
