@@ -18,7 +18,12 @@ const poolSize = 512
 const dialTimeout = 5 * time.Second
 
 // transport makes HTTP requests, and marks errors of connections as such.
-type transport struct{ rt *http.Transport }
+type transport struct {
+	rt interface {
+		http.RoundTripper
+		CloseIdleConnections()
+	}
+}
 
 // newTransport returns a transport to any host or, if it is named, to a Unix socket. It speaks HTTP/1.1 with a connection
 // for every call under way: on one machine that is quicker than sharing one. Only with TLS, where connections are dear,
@@ -52,6 +57,9 @@ func newTransport(socket string, conf *tls.Config) *transport {
 	}
 	if conf != nil {
 		rt.TLSClientConfig = conf.Clone()
+	}
+	if socket != "" {
+		return &transport{&local{Transport: rt, socket: socket, dialer: *dialer}}
 	}
 	return &transport{rt}
 }
