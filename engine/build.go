@@ -210,7 +210,10 @@ func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, bef
 			return fmt.Errorf("sealing an id: %w", err)
 		}
 		p.muts = append(p.muts, backend.Mut{Key: cond.Key, Value: value, Version: strconv.FormatUint(p.seq, 10)})
-		p.conds = append(p.conds, cond)
+		if old != nil || !l.s.caps.Exclusive { // else it was looked for, and nobody else can have added it since
+			p.conds = append(p.conds, cond)
+		}
+		l.noteID(d.ID)
 	}
 	if d.Branch != "" && (old == nil || old.meta.Branch != d.Branch) {
 		if err := l.moveBranch(ctx, p, d.Branch, p.seq); err != nil {

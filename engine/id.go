@@ -1,9 +1,13 @@
 package engine
 
 import (
+	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -57,4 +61,41 @@ func parseUUID(s string) (id [16]byte, ok bool) {
 		return id, false
 	}
 	return [16]byte(b), true
+}
+
+// isFresh reports whether an id is known not to be there without looking for it: callers whose ids are ordered UUIDs
+// choose a greater one each time. Another process could have added it, unless the backend is exclusive. The caller holds
+// l.mu.
+func (l *lineage) isFresh(ctx context.Context, id string) (bool, error) {
+	uuid, ok := parseUUID(id)
+	if !ok || !l.s.caps.Exclusive {
+		return false, nil
+	}
+	if seq := idSeq(uuid); seq >= 1 && seq <= l.head {
+		return false, nil // it may be one of the engine's own
+	}
+	if l.greatest == nil {
+		r := prefixRange(append(l.th.nsKey(kindID, l.ns), formUUID))
+		r.Reverse, r.Limit, r.KeysOnly = true, 1, true
+		page, _, err := l.s.be.Scan(ctx, r)
+		if err != nil {
+			return false, fmt.Errorf("looking for ids: %w", err)
+		}
+		l.greatest = &[16]byte{}
+		if len(page) > 0 {
+			key := page[0].Key
+			copy(l.greatest[:], key[len(key)-len(l.greatest):])
+		}
+		for _, p := range slices.Concat(l.flying, l.queue) {
+			l.noteID(p.event.ID)
+		}
+	}
+	return bytes.Compare(uuid[:], l.greatest[:]) > 0, nil
+}
+
+// noteID notes the id of a checkpoint that is pending from now on. The caller holds l.mu.
+func (l *lineage) noteID(id string) {
+	if uuid, ok := parseUUID(id); ok && l.greatest != nil && bytes.Compare(uuid[:], l.greatest[:]) > 0 {
+		*l.greatest = uuid
+	}
 }

@@ -66,6 +66,7 @@ type lineage struct {
 	latest     uint64 // seq of the newest checkpoint, pending ones included; 0: none
 	origin     uint64 // place in line of latest; differs from it if latest is a replacement
 	lastTime   int64
+	greatest   *[16]byte // of the UUIDs that callers chose as ids, pending ones included; nil: not known
 	tips       map[uint64]*tip
 	branches   map[string]*branchState
 	queue      []*pending // waiting for the batch under way
@@ -397,7 +398,7 @@ func (l *lineage) forget() {
 	}
 	clear(l.tips)
 	clear(l.branches)
-	l.opened, l.touched = false, false
+	l.opened, l.touched, l.greatest = false, false, nil
 }
 
 // record is a stored checkpoint, or a stub.

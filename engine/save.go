@@ -202,9 +202,12 @@ func (w *saving) tryPrepare(ctx context.Context, d *Draft) (*pending, *Checkpoin
 	}
 	var old *tip // of the same id
 	if d.ID != "" {
-		var same bool
-		var err error
-		if old, same, err = w.existing(ctx, d); err != nil {
+		fresh, err := l.isFresh(ctx, d.ID)
+		same := false
+		if err == nil && !fresh {
+			old, same, err = w.existing(ctx, d)
+		}
+		if err != nil {
 			return nil, nil, err
 		}
 		if same {
