@@ -19,8 +19,8 @@ RACE := $(shell command -v $$(go env CC | cut -d' ' -f1) >/dev/null 2>&1 && echo
 help:
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-run: build ## build ckptd and start the guided demo on ./data
-	bin/ckptd demo --data ./data
+run: build ## build ckptd and serve ./data, which is made with its key and a first token
+	bin/ckptd serve --data ./data
 
 build: ## build bin/ckptd, without cgo
 	CGO_ENABLED=0 go build -trimpath -o bin/ckptd ./cmd/ckptd

@@ -1,11 +1,13 @@
 package lint
 
 import (
+	"bufio"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -13,8 +15,91 @@ import (
 // TestReadmeExample builds the example of the README as a package of this module, runs it in an empty folder, and
 // compares what it prints with what the README says.
 func TestReadmeExample(t *testing.T) {
-	text := readme(t)
-	program, output := block(t, text, "go"), block(t, text, "")
+	program, output := example(t)
+	if out := runProgram(t, program, t.TempDir()); out != output {
+		t.Errorf("the example prints\n%s\nand the README says\n%s", out, output)
+	}
+}
+
+// TestReadmeClientExample runs the same program with the store of a daemon, as the README says it can be.
+func TestReadmeClientExample(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("SKIPPED: who owns a socket is not known here")
+	}
+	dial := regexp.MustCompile("`(store := [^`]*)`").FindStringSubmatch(readme(t))
+	if dial == nil {
+		t.Fatal("the README does not say how to use a daemon")
+	}
+	program, output := example(t)
+	for _, change := range [][2]string{
+		{`(?s)\troot := .*?\tstore := [^\n]*`, "\t" + dial[1]},
+		{`\n[^\n]*/backend/badger"`, ""},
+		{`/ckptd/crypto"`, `/ckptd/client"`},
+	} {
+		program = regexp.MustCompile(change[0]).ReplaceAllLiteralString(program, change[1])
+	}
+	if out := runProgram(t, program, startDaemon(t)); out != output {
+		t.Errorf("with a daemon the example prints\n%s\nand the README says\n%s", out, output)
+	}
+}
+
+// TestReadmeCalls runs the calls of the README in the folder of a daemon.
+func TestReadmeCalls(t *testing.T) {
+	for _, tool := range []string{"sh", "curl"} {
+		if _, err := exec.LookPath(tool); err != nil || runtime.GOOS == "windows" {
+			t.Skipf("SKIPPED: there is no %s to run the calls with", tool)
+		}
+	}
+	cmd := exec.Command("sh", "-eu", "-c", block(t, readme(t), "sh"))
+	cmd.Dir = startDaemon(t)
+	out, err := cmd.Output()
+	if err != nil || !regexp.MustCompile(`"text": ?"hi"`).Match(out) {
+		t.Errorf("the calls fail: %v\n%s", err, out)
+	}
+}
+
+// startDaemon starts ckptd serve on ./data in an empty folder, and returns that when it serves.
+func startDaemon(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ckptd") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(buildCommand(t), "serve", "--listen", "none")
+	cmd.Dir = dir
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(os.Interrupt)
+		cmd.Wait()
+		os.RemoveAll(dir)
+	})
+	if !bufio.NewScanner(out).Scan() {
+		t.Fatal("the daemon does not start")
+	}
+	return dir
+}
+
+// example returns the program of the README, and what it says that the program prints.
+func example(t *testing.T) (program, output string) {
+	t.Helper()
+	program = block(t, readme(t), "go")
+	_, output, ok := strings.Cut(program, "// Output: ")
+	if !ok {
+		t.Fatal("the README does not say what its example prints")
+	}
+	output, _, _ = strings.Cut(output, "\n")
+	return program, output + "\n"
+}
+
+// runProgram builds a program as a package of this module, runs it in a folder, and returns what it prints.
+func runProgram(t *testing.T, program, in string) string {
+	t.Helper()
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")
 	overlay := filepath.Join(dir, "overlay.json")
@@ -39,19 +124,17 @@ func TestReadmeExample(t *testing.T) {
 		t.Fatalf("the example does not build: %v\n%s", err, out)
 	}
 	run := exec.Command(bin)
-	run.Dir = t.TempDir()
+	run.Dir = in
 	out, err := run.CombinedOutput()
 	if err != nil {
 		t.Fatalf("the example fails: %v\n%s", err, out)
 	}
-	if string(out) != output {
-		t.Errorf("the example prints\n%s\nand the README says\n%s", out, output)
-	}
+	return string(out)
 }
 
-// TestReadmeCommands asks for the help of every command line in the README, which fails for a command or flag that does
-// not exist.
-func TestReadmeCommands(t *testing.T) {
+// buildCommand builds ckptd and returns where it is.
+func buildCommand(t *testing.T) string {
+	t.Helper()
 	bin := filepath.Join(t.TempDir(), "ckptd.exe")
 	build := exec.Command("go", "build", "-o", bin, "./cmd/ckptd")
 	build.Dir = root
@@ -59,6 +142,13 @@ func TestReadmeCommands(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("ckptd does not build: %v\n%s", err, out)
 	}
+	return bin
+}
+
+// TestReadmeCommands asks for the help of every command line in the README, which fails for a command or flag that does
+// not exist.
+func TestReadmeCommands(t *testing.T) {
+	bin := buildCommand(t)
 	lines := regexp.MustCompile(`(?m)^bin/ckptd ([^#\n]*)`).FindAllStringSubmatch(readme(t), -1)
 	if len(lines) == 0 {
 		t.Fatal("no command line found")
