@@ -137,13 +137,15 @@ func TestRotation(t *testing.T) {
 	if err := l.Reopen(); err != nil {
 		t.Fatal(err)
 	}
-	add(t, l, admin("6"))
+	l.Close() // before anything came into the new file, which says by itself what it goes on from
+	l = openLog(t, path)
+	add(t, l, admin("7"))
 	if err := l.Reopen(); err != nil { // nothing was moved
 		t.Fatal(err)
 	}
-	add(t, l, admin("7"))
+	add(t, l, admin("8"))
 	old, young := read(t, path+".1"), read(t, path)
-	if r, err := verify("", old, young); err != nil || r.Lines != 7 || r.Last != 7 {
+	if r, err := verify("", old, young); err != nil || r.Lines != 8 || r.Last != 8 || r.Notices != 0 {
 		t.Errorf("both: %+v, %v", r, err)
 	}
 	if r, err := verify("", young); err != nil || r.First != 6 {
@@ -154,7 +156,7 @@ func TestRotation(t *testing.T) {
 	}
 	l.Close()
 	l = openLog(t, path)
-	if n, _ := l.Last(); n != 7 {
+	if n, _ := l.Last(); n != 8 {
 		t.Errorf("after a restart the last line is %d", n)
 	}
 }
@@ -376,5 +378,23 @@ func TestAppendFails(t *testing.T) {
 	add(t, l, admin("2"))
 	if r, err := verify("", read(t, path)); err != nil || r.Lines != 2 {
 		t.Errorf("%+v, %v", r, err)
+	}
+
+	// A new file mends it, too.
+	if l.file, err = os.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(admin("3")); err == nil {
+		t.Fatal("appended")
+	}
+	if err := os.Rename(path, path+".1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Reopen(); err != nil {
+		t.Fatal(err)
+	}
+	add(t, l, admin("4"))
+	if r, err := verify("", read(t, path+".1"), read(t, path)); err != nil || r.Lines != 4 {
+		t.Errorf("in a new file: %+v, %v", r, err)
 	}
 }

@@ -43,8 +43,8 @@ func Open(path string) (*Log, error) {
 	return l, nil
 }
 
-// Reopen opens the file anew: one that was moved away is left, and its successor goes on where it ends. Call it after
-// rotating the log.
+// Reopen opens the file anew: one that was moved away is left, and its successor goes on where it ends, with a notice for
+// whoever opens that next. Call it after rotating the log.
 func (l *Log) Reopen() error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
@@ -58,11 +58,14 @@ func (l *Log) Reopen() error {
 		l.failed = err
 	}
 	old := l.file
-	if err := l.open(); err != nil {
-		return fmt.Errorf("opening the audit log %s: %w", l.path, err)
+	err := l.open()
+	if err != nil {
+		err = fmt.Errorf("opening the audit log %s: %w", l.path, err)
 	}
-	l.failed = nil
-	return old.Close()
+	if l.file == old {
+		return err
+	}
+	return errors.Join(err, old.Close())
 }
 
 // open opens the file at path and finds its end. A new file goes on behind the lines before.
@@ -71,40 +74,52 @@ func (l *Log) open() error {
 	if err != nil {
 		return err
 	}
-	torn, err := l.resume(f)
+	torn, begun, err := l.resume(f)
 	if err == nil {
 		err = durable.SyncDir(filepath.Dir(l.path))
 	}
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	l.file = f
-	if torn {
-		return l.write(Entry{Kind: Notice, Method: "open", Caller: "ckptd", Code: "torn"})
+	l.file, l.failed = f, nil
+	switch {
+	case torn:
+		return l.notice(codeTorn)
+	case begun && l.number > 0: // without a line in it, the next to open it would begin the chain anew
+		return l.notice("rotated")
 	}
 	return nil
 }
 
-// resume finds the last line of the file, if it has any, and moves aside what is behind it.
-func (l *Log) resume(f *os.File) (torn bool, err error) {
+// codeTorn is the code of a notice that a crash cut off the end of a line.
+const codeTorn = "torn"
+
+// notice writes a line in which the log tells about itself, durably.
+func (l *Log) notice(code string) error {
+	err := l.write(Entry{Kind: Notice, Method: "open", Caller: "ckptd", Code: code})
+	return errors.Join(err, l.file.Sync())
+}
+
+// resume finds the last line of the file, if that is not just begun, and moves aside what is behind it.
+func (l *Log) resume(f *os.File) (torn, begun bool, err error) {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
-		return false, err
+		return false, true, err
 	}
 	last, end, err := lastLine(f, info.Size())
 	if err != nil {
-		return false, err
+		return false, false, err
 	}
 	if end > 0 {
 		l.number, l.hash = last.Number, last.hash
 	}
 	if end == info.Size() {
-		return false, nil
+		return false, false, nil
 	}
 	if err := moveAside(f, end, info.Size(), l.path+".torn"); err != nil {
-		return false, err
+		return false, false, err
 	}
-	return true, f.Truncate(end)
+	return true, false, f.Truncate(end)
 }
 
 // moveAside appends a part of a file to another, durably.

@@ -36,7 +36,7 @@ type Report struct {
 	First, Last uint64 // numbers of lines, 0 if there are none
 	Hash        string // of the last line
 	Lines       int
-	Notices     int // lines in which the log tells about itself: after a crash it lost the end of a line
+	Notices     int // lines that tell that a crash cut off the end of the line before
 }
 
 // Verify reads the files of a log, the oldest first, and checks that each line is unchanged and follows on the one before.
@@ -73,7 +73,7 @@ func Verify(expect string, files ...io.Reader) (Report, error) {
 			if r.Lines == 0 {
 				r.First = l.Number
 			}
-			if l.Kind == Notice {
+			if l.Kind == Notice && l.Code == codeTorn {
 				r.Notices++
 			}
 			r.Lines++
