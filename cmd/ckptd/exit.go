@@ -98,6 +98,7 @@ var explanations = []struct {
 	{errNoStore, exitNotFound, "name its directory with --data, or make one with ckptd import or ckptd demo"},
 	{errProblems, exitDamaged, "restore what is named from a copy of the store"},
 	{errExists, exitConflict, "take another name, or delete it first"},
+	{errSocketTaken, exitLocked, "stop that one, or name another socket"},
 	{errNoToken, exitNotFound, "ckptd token list shows those there are"},
 	{audit.ErrBroken, exitDamaged, "keep it as it is, and find out who could write to it"},
 

@@ -137,6 +137,9 @@ func (o *serveOptions) complete(base string) error {
 		}
 		s.set(int64(n))
 	}
+	if err := o.limits.Validate(); err != nil {
+		return usageError{err}
+	}
 	return nil
 }
 

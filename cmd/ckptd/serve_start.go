@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/pflag"
 
 	"github.com/ckptd/ckptd/backend/badger"
@@ -32,6 +33,7 @@ type running struct {
 	listeners []listening
 	admin     []*http.Server // metrics and profiles, each on its listener
 	adminOn   []net.Listener
+	trace     connect.Interceptor // nil for none
 	stopTrace func(context.Context) error
 
 	firstToken string // file of the token that was made on this first start
@@ -54,7 +56,12 @@ func (a *app) start(ctx context.Context, o *serveOptions) (r *running, err error
 		return r, usageError{err}
 	}
 	r.metrics = telemetry.NewMetrics(telemetry.MetricsOptions{Version: buildVersion()})
-	// The sockets come first: a mistake in an address should not cost the making of a store.
+	// What can be wrong in the configuration comes first: a mistake in an address should not cost the making of a store.
+	trace, stop, err := telemetry.NewTracer(ctx, telemetry.TraceOptions{Endpoint: o.otlp, Ratio: o.traceRatio, Version: buildVersion(), Log: r.log})
+	if err != nil {
+		return r, usageError{err}
+	}
+	r.trace, r.stopTrace = trace, stop
 	if err := r.listen(o); err != nil {
 		return r, err
 	}
@@ -79,20 +86,15 @@ func (a *app) start(ctx context.Context, o *serveOptions) (r *running, err error
 			return r, err
 		}
 	}
-	return r, r.makeServer(ctx, a, o)
+	return r, r.makeServer(o)
 }
 
-func (r *running) makeServer(ctx context.Context, a *app, o *serveOptions) error {
+func (r *running) makeServer(o *serveOptions) error {
 	who, err := r.authenticator(o)
 	if err != nil {
 		return fmt.Errorf("reading who may do what: %w", err)
 	}
-	trace, stop, err := telemetry.NewTracer(ctx, telemetry.TraceOptions{Endpoint: o.otlp, Ratio: o.traceRatio, Version: buildVersion(), Log: r.log})
-	if err != nil {
-		return err
-	}
-	r.stopTrace = stop
-	so := server.Options{Store: r.store, Access: who, Tokens: r.tokens, Audit: r.audit, Metrics: r.metrics, Trace: trace, Log: r.log,
+	so := server.Options{Store: r.store, Access: who, Tokens: r.tokens, Audit: r.audit, Metrics: r.metrics, Trace: r.trace, Log: r.log,
 		Limits: o.limits, Version: buildVersion()}
 	if r.keys != nil {
 		so.TLS = r.keys.config()

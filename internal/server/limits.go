@@ -28,6 +28,9 @@ type Limits struct {
 	IdleTimeout          time.Duration // for a connection without requests: 3 min
 }
 
+// Validate says what is wrong with limits.
+func (l Limits) Validate() error { return l.complete() }
+
 func (l *Limits) complete() error {
 	for _, v := range []struct {
 		name string
