@@ -19,7 +19,7 @@ func (a *app) serveCmd() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the store to other processes",
 		Long: `Serve opens the store and serves it on a Unix socket and over TCP, with TLS where there is a certificate: as Connect (JSON
-with curl), gRPC and gRPC-Web. It makes the store, its key and a first token if there are none.
+with curl), gRPC and gRPC-Web. If there is no store it makes one, with its key and a first token for --user of --tenant.
 
 SIGTERM and SIGINT end it when what is under way is answered; a second one cuts that short. SIGHUP reads the
 configuration, tokens, certificates and key sets again and reopens the audit log. Sockets that systemd passes are used
