@@ -337,7 +337,7 @@ func (rs *restorer) checkpoint(ctx context.Context, r *record, want func(name st
 		c.path = codec.Path{{Last: at.r.seq, Len: 1}}
 		info := &meta.Channels[i]
 		wanted[e.Number] = want != nil && want(info.Name)
-		cp.Channels = append(cp.Channels, Channel{Name: info.Name, Type: info.Type, Version: rs.l.version(c), Size: int64(at.e.Size)})
+		cp.Channels = append(cp.Channels, Channel{Name: info.Name, Type: info.Type, Version: version(&at.e.Commitment), Size: int64(at.e.Size)})
 		cp.Cost.State += int64(at.e.Size)
 		depth := 1 + int(at.e.Path.Len())
 		cp.Cost.Depth, cp.Cost.Full = max(cp.Cost.Depth, depth), cp.Cost.Full || e.Mode == codec.Full

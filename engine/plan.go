@@ -78,7 +78,7 @@ func (w *saving) planChannel(t *tip, d *Change) (ch change, ok bool, err error) 
 		ch.suffix = codec.CommonSuffix(c.value[ch.prefix:], d.Data[ch.prefix:])
 		ch.insert = d.Data[ch.prefix : len(d.Data)-ch.suffix]
 	} else {
-		if d.Base != w.l.version(c) {
+		if d.Base != version(&c.commit) {
 			return ch, false, nil
 		}
 		if d.Prefix > len(c.value) || d.Suffix > len(c.value)-d.Prefix {

@@ -108,9 +108,10 @@ func (t *tip) memory() int64 {
 	return n
 }
 
-// version is what callers name the value of a channel by.
-func (l *lineage) version(c *chanState) Version {
-	return Version(uint64(l.th.epoch)<<40 | c.path[0].Last)
+// version is what callers name a value by: the beginning of its commitment. Like that it says what the bytes are, and not
+// where they stand, so it cannot name other bytes after the store was restored from an older copy. It is not 0.
+func version(commitment *[32]byte) Version {
+	return Version(max(1, binary.BigEndian.Uint64(commitment[:])))
 }
 
 // splice replaces what stands between the first prefix and last suffix bytes of the value, in place.
@@ -173,7 +174,7 @@ func (t *tip) checkpoint(want func(name string) bool) *Checkpoint {
 	cp.Cost.Stored = t.stored
 	for i := range t.chans {
 		c, info := &t.chans[i], &t.meta.Channels[i]
-		ch := Channel{Name: info.Name, Type: info.Type, Version: t.l.version(c), Size: int64(len(c.value))}
+		ch := Channel{Name: info.Name, Type: info.Type, Version: version(&c.commit), Size: int64(len(c.value))}
 		if want != nil && want(info.Name) {
 			ch.Data = append(make([]byte, 0, len(c.value)), c.value...)
 		}

@@ -23,8 +23,9 @@ const (
 	StatusWaiting     = "waiting"
 )
 
-// Version names the bytes of a channel as the engine issued it with a checkpoint. A splice names its base by it.
-// The zero Version names nothing.
+// Version names the bytes of a channel as the engine issued it with a checkpoint: the same bytes of a user have the same
+// version in every checkpoint, and others another one, but for one chance in 2^64. A splice names its base by it. The zero
+// Version names nothing.
 type Version uint64
 
 // BlobID is the digest that names a blob: a keyed hash of its content, the same for the same content of one user.
