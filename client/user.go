@@ -23,26 +23,16 @@ func (u *User) Create(ctx context.Context) error {
 
 // Threads yields the threads of the user, in order of id. After an error it ends.
 func (u *User) Threads(ctx context.Context, o engine.ThreadOptions) iter.Seq2[engine.ThreadInfo, error] {
-	all := pages[ckptdv1.ListThreadsRequest, ckptdv1.ListThreadsResponse, engine.ThreadInfo]{
+	return pages[ckptdv1.ListThreadsRequest, ckptdv1.ListThreadsResponse, engine.ThreadInfo]{
 		open: u.s.threads.ListThreads,
 		ask: func(left uint32, token string) *ckptdv1.ListThreadsRequest {
-			return &ckptdv1.ListThreadsRequest{Tenant: u.tenant, User: u.name, Prefix: o.Prefix, Count: o.Count, PageToken: token}
+			return &ckptdv1.ListThreadsRequest{Tenant: u.tenant, User: u.name, Prefix: o.Prefix, Count: o.Count, After: o.After, PageToken: token}
 		},
 		unpack: func(m *ckptdv1.ListThreadsResponse) ([]engine.ThreadInfo, string, error) {
 			infos, err := eachOf(m.GetThreads(), func(m *ckptdv1.ThreadInfo) (engine.ThreadInfo, error) { return wire.UnpackThreadInfo(m), nil })
 			return infos, m.GetNextPageToken(), err
 		},
 	}.all(ctx, u.s)
-	if o.After == "" {
-		return all
-	}
-	return func(yield func(engine.ThreadInfo, error) bool) {
-		for info, err := range all {
-			if (err != nil || info.Ref.Thread > o.After) && !yield(info, err) {
-				return
-			}
-		}
-	}
 }
 
 // Latest returns the newest checkpoint over all threads of the user, by time.

@@ -158,7 +158,7 @@ func (s threads) ListThreads(ctx context.Context, req *connect.Request[ckptdv1.L
 		return stream.Send(&ckptdv1.ListThreadsResponse{Threads: items, NextPageToken: token})
 	}}
 	visible := visibleTo(ctx)
-	o := engine.ThreadOptions{Prefix: m.GetPrefix(), Count: m.GetCount(), After: after.Ref.Thread}
+	o := engine.ThreadOptions{Prefix: m.GetPrefix(), Count: m.GetCount(), After: max(m.GetAfter(), after.Ref.Thread)}
 	for info, err := range s.store.User(m.GetTenant(), m.GetUser()).Threads(ctx, o) {
 		if err != nil {
 			return err

@@ -32,8 +32,10 @@ type ListThreadsRequest struct {
 	// Count the checkpoints of each, which reads all of their records.
 	Count bool `protobuf:"varint,4,opt,name=count,proto3" json:"count,omitempty"`
 	// How many threads to return; 0 is all.
-	PageSize      uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	PageToken     string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageSize  uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Only threads whose names come after it, bytewise.
+	After         string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -106,6 +108,13 @@ func (x *ListThreadsRequest) GetPageSize() uint32 {
 func (x *ListThreadsRequest) GetPageToken() string {
 	if x != nil {
 		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListThreadsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
 	}
 	return ""
 }
@@ -1310,7 +1319,7 @@ var File_ckptd_v1_thread_service_proto protoreflect.FileDescriptor
 
 const file_ckptd_v1_thread_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1dckptd/v1/thread_service.proto\x12\bckptd.v1\x1a\x14ckptd/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xaa\x01\n" +
+	"\x1dckptd/v1/thread_service.proto\x12\bckptd.v1\x1a\x14ckptd/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x01\n" +
 	"\x12ListThreadsRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
@@ -1318,7 +1327,8 @@ const file_ckptd_v1_thread_service_proto_rawDesc = "" +
 	"\x05count\x18\x04 \x01(\bR\x05count\x12\x1b\n" +
 	"\tpage_size\x18\x05 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x06 \x01(\tR\tpageToken\"m\n" +
+	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x14\n" +
+	"\x05after\x18\a \x01(\tR\x05after\"m\n" +
 	"\x13ListThreadsResponse\x12.\n" +
 	"\athreads\x18\x01 \x03(\v2\x14.ckptd.v1.ThreadInfoR\athreads\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xfd\x03\n" +
