@@ -299,7 +299,7 @@ type threads struct {
 
 func (h *threads) ListThreads(ctx context.Context, req *connect.Request[ckptdv1.ListThreadsRequest], stream *connect.ServerStream[ckptdv1.ListThreadsResponse]) error {
 	m := req.Msg
-	o := engine.ThreadOptions{Prefix: m.GetPrefix(), After: m.GetPageToken()}
+	o := engine.ThreadOptions{Prefix: m.GetPrefix(), After: max(m.GetAfter(), m.GetPageToken())}
 	res := &ckptdv1.ListThreadsResponse{}
 	for info, err := range h.w.engine.User(m.GetTenant(), m.GetUser()).Threads(ctx, o) {
 		if err != nil {
