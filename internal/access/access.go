@@ -89,7 +89,7 @@ func (g Grant) Validate() error {
 	case g.User == "":
 		return fmt.Errorf(`%w: a grant names no user, want a name or "*" for every user`, engine.ErrInvalid)
 	case g.Tenant == Any && g.User != Any:
-		return fmt.Errorf("%w: a grant for user %q of every tenant: users of two tenants are not the same, name the tenant", engine.ErrInvalid, g.User)
+		return fmt.Errorf("%w: a grant for one user of every tenant: users of two tenants are not the same, name the tenant", engine.ErrInvalid)
 	case !g.Expires.IsZero() && (g.Expires.Year() < 1970 || g.Expires.Year() > 9999):
 		return fmt.Errorf("%w: a grant expires in the year %d", engine.ErrInvalid, g.Expires.Year())
 	}

@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/wire"
 )
@@ -64,6 +65,9 @@ func (s *Server) logEnd(ctx context.Context, c *call, code string, err error) {
 	attrs := []any{"method", c.method(), "caller", caller, "code", code, "took_ms", float64(time.Since(c.began).Microseconds()) / 1000}
 	if level == slog.LevelWarn {
 		attrs = append(attrs, "error", cause(err))
+	}
+	if e, ok := errors.AsType[*access.RefusedError](err); ok {
+		attrs = append(attrs, "why", e.Why)
 	}
 	s.log.Log(ctx, level, message, attrs...)
 }

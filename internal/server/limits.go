@@ -70,8 +70,8 @@ func (l *Limits) complete() error {
 	return nil
 }
 
-// SetLimits changes the limits for what comes from now on. MaxMessage, StreamsPerConnection, Connections, HeaderTimeout and IdleTimeout stay
-// what they were when the server was made.
+// SetLimits changes the limits for what comes from now on. MaxMessage, StreamsPerConnection, HeaderTimeout and IdleTimeout
+// stay what they were when the server was made.
 func (s *Server) SetLimits(l Limits) error {
 	if err := l.complete(); err != nil {
 		return err

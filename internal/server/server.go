@@ -118,7 +118,7 @@ func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
 		interceptors = append([]connect.Interceptor{trace}, interceptors...)
 	}
 	options := []connect.HandlerOption{connect.WithInterceptors(interceptors...), connect.WithReadMaxBytes(l.MaxMessage),
-		connect.WithCompressMinBytes(compressFrom), connect.WithRecover(s.recovered)}
+		connect.WithCompressMinBytes(compressFrom), connect.WithRecover(s.recovered), withStrictJSON()}
 	s.errors = connect.NewErrorWriter(options...)
 	mux := http.NewServeMux()
 	names := []string{ckptdv1.CheckpointServiceName, ckptdv1.ThreadServiceName, ckptdv1.BlobServiceName, ckptdv1.AdminServiceName}

@@ -368,6 +368,16 @@ func TestJSON(t *testing.T) {
 	if answer := post(ckptdv1.CheckpointServiceLoadProcedure, `{"ref":{"tenant":"acme","user":"alice","thread":"t"},"text":true}`); !strings.Contains(answer, `"text":"{\"n\":1}"`) {
 		t.Errorf("the answer is %s", answer)
 	}
+	for _, wrong := range []string{`{"ref":{"tenant":"acme","user":"alice","thread":"t"},"draft":{"expectHed":"7"}}`, `{"ref":{"thread":"t"}`, ``} {
+		res, err := b.httpClient("").Post(baseURL+ckptdv1.CheckpointServiceSaveProcedure, "application/json; charset=utf-8", strings.NewReader(wrong))
+		must(t, err)
+		answer, err := io.ReadAll(res.Body)
+		must(t, err)
+		res.Body.Close()
+		if res.StatusCode != http.StatusBadRequest || !strings.Contains(string(answer), "JSON") {
+			t.Errorf("%s: %s %s", wrong, res.Status, answer)
+		}
+	}
 }
 
 // TestBytesUnderWay fills the budget for messages with one that does not come to its end: another is turned away, whether
