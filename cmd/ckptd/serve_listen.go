@@ -28,8 +28,12 @@ func (r *running) listen(o *serveOptions) (err error) {
 		return fmt.Errorf("taking over the sockets of systemd: %w", err)
 	}
 	for _, l := range passed {
-		if l != nil {
-			r.listeners = append(r.listeners, listening{l, r.keys != nil && l.Addr().Network() == "tcp"})
+		if l == nil {
+			continue // something else than a listener
+		}
+		r.listeners = append(r.listeners, listening{l, r.keys != nil && l.Addr().Network() == "tcp"})
+		if err := r.private(l, o); err != nil {
+			return err
 		}
 	}
 	if len(r.listeners) == 0 {
@@ -77,15 +81,30 @@ func (r *running) listenAt(o *serveOptions) error {
 			return fmt.Errorf("listening: %w", err)
 		}
 		r.listeners = append(r.listeners, listening{l, r.keys != nil})
-		if ip := l.Addr().(*net.TCPAddr).IP; r.keys == nil && !ip.IsLoopback() && !o.insecure {
-			return usagef("--listen %s reaches beyond this machine, where tokens and states would be readable: give --cert, or --insecure behind a proxy that does TLS", address)
+		if err := r.private(l, o); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// private refuses to serve in plain beyond this machine.
+func (r *running) private(l net.Listener, o *serveOptions) error {
+	addr, ok := l.Addr().(*net.TCPAddr)
+	if !ok || r.keys != nil || addr.IP.IsLoopback() || o.insecure {
+		return nil
+	}
+	return usagef("%s reaches beyond this machine, where tokens and states would be readable: give --cert, or --insecure behind a proxy that does TLS", addr)
+}
+
+// maxSocketPath is what the smallest of the platforms takes.
+const maxSocketPath = 103
+
 // listenUnix listens on a socket. One that a daemon left which is no more is replaced.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
+	if len(path) > maxSocketPath {
+		return nil, usagef("%s is too long for a Unix socket, which has a path of at most %d bytes: name another with --socket and --admin-socket", path, maxSocketPath)
+	}
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		if c, dialErr := net.DialTimeout("unix", path, time.Second); dialErr == nil {
