@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"sync"
@@ -14,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/client"
 	"github.com/ckptd/ckptd/engine"
 )
@@ -45,31 +49,40 @@ func makeThreads(t *testing.T, c *client.Store, n int) {
 	}
 }
 
-// watcher watches until it is stopped, and has what it heard.
+// watcher watches until it is stopped, and has what it heard, as the daemon tells it: the client would pass over an event
+// that comes twice.
 type watcher struct {
 	began chan struct{}
 	mu    sync.Mutex
 	seqs  []uint64
 }
 
-func watch(ctx context.Context, wg *sync.WaitGroup, t *testing.T, c *client.Store, scope engine.WatchScope) *watcher {
+func (d *served) watch(ctx context.Context, wg *sync.WaitGroup, scope *ckptdv1.WatchRequest) *watcher {
 	w := &watcher{began: make(chan struct{})}
-	scope.Began = true
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", d.path("s"))
+	}
+	c := ckptdv1.NewThreadServiceClient(&http.Client{Transport: &http.Transport{DialContext: dial}}, "http://ckptd")
 	wg.Go(func() {
-		for e, err := range c.Watch(ctx, scope, "") {
-			switch {
-			case err != nil:
-				if ctx.Err() == nil {
-					t.Errorf("a watch ends with %v", err)
-				}
-				return
-			case e.Seq == 0:
+		stream, err := c.Watch(ctx, connect.NewRequest(scope))
+		if err != nil {
+			d.t.Errorf("a watch does not begin: %v", err)
+			close(w.began)
+			return
+		}
+		defer stream.Close()
+		for first := true; stream.Receive(); first = false {
+			if first {
 				close(w.began)
-			default:
+			}
+			if e := stream.Msg().GetEvent(); e != nil {
 				w.mu.Lock()
-				w.seqs = append(w.seqs, e.Seq)
+				w.seqs = append(w.seqs, e.GetSeq())
 				w.mu.Unlock()
 			}
+		}
+		if ctx.Err() == nil {
+			d.t.Errorf("a watch ends with %v", stream.Err())
 		}
 	})
 	return w
@@ -81,8 +94,8 @@ func (w *watcher) heard() []uint64 {
 	return w.seqs
 }
 
-func scopeOf(r engine.Ref) engine.WatchScope {
-	return engine.WatchScope{Tenant: r.Tenant, User: r.User, Thread: r.Thread}
+func scopeOf(r engine.Ref) *ckptdv1.WatchRequest {
+	return &ckptdv1.WatchRequest{Tenant: r.Tenant, User: r.User, Thread: r.Thread}
 }
 
 // TestServeIdleWatchers has many who watch one thread each, of many more, and nothing happens.
@@ -97,7 +110,7 @@ func TestServeIdleWatchers(t *testing.T) {
 	var wg sync.WaitGroup
 	all := make([]*watcher, watchers)
 	for i := range all {
-		all[i] = watch(ctx, &wg, t, c, scopeOf(threadOf(i)))
+		all[i] = d.watch(ctx, &wg, scopeOf(threadOf(i)))
 	}
 	for _, w := range all {
 		<-w.began
@@ -131,10 +144,10 @@ func TestServeEventsReachAll(t *testing.T) {
 	var wg sync.WaitGroup
 	var all []*watcher
 	for range each {
-		all = append(all, watch(ctx, &wg, t, c, scopeOf(ref)), watch(ctx, &wg, t, c, engine.WatchScope{Tenant: ref.Tenant, User: ref.User}),
-			watch(ctx, &wg, t, c, engine.WatchScope{Tenant: ref.Tenant}))
+		all = append(all, d.watch(ctx, &wg, scopeOf(ref)), d.watch(ctx, &wg, &ckptdv1.WatchRequest{Tenant: ref.Tenant, User: ref.User}),
+			d.watch(ctx, &wg, &ckptdv1.WatchRequest{Tenant: ref.Tenant}))
 	}
-	other := watch(ctx, &wg, t, c, scopeOf(threadOf(2)))
+	other := d.watch(ctx, &wg, scopeOf(threadOf(2)))
 	for _, w := range append(all, other) {
 		<-w.began
 	}

@@ -306,6 +306,37 @@ func TestExtremeRequests(t *testing.T) {
 	}
 }
 
+// TestLyingSplices saves splices that keep more than there is, up to the ends of the numbers, where they add up to little
+// again. Those that keep what there is are saved as they say.
+func TestLyingSplices(t *testing.T) {
+	b := newFuzzBed(t)
+	const base = "0123456789"
+	first := mustSave(t, b.checkpoints(""), ref("splices"), draft(base))
+	lengths := []uint64{0, 1, 5, 9, 10, 11, math.MaxInt32 - 5, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32, math.MaxInt64 - 5, math.MaxInt64, 1 << 63, math.MaxUint64 - 9, math.MaxUint64}
+	for _, prefix := range lengths {
+		for _, suffix := range lengths {
+			for _, data := range []string{"", "new", base + base} {
+				d := &ckptdv1.Draft{Keep: true, Parent: first.GetId(), Channels: []*ckptdv1.Change{{Name: "x", Content: &ckptdv1.Change_Splice{
+					Splice: &ckptdv1.Splice{Base: first.GetChannels()[0].GetVersion(), Prefix: prefix, Suffix: suffix, Content: &ckptdv1.Splice_Data{Data: []byte(data)}}}}}}
+				procedure := ckptdv1.CheckpointServiceSaveProcedure
+				o := b.ask(t, inProto, procedure, inProto.body(methods()[procedure], one(&ckptdv1.SaveRequest{Ref: ref("splices"), Draft: d})))
+				if prefix > 10 || suffix > 10 || prefix+suffix > 10 {
+					if o.code != "invalid_argument" {
+						t.Errorf("keeping %d and %d of 10 bytes ends with %s: %s", prefix, suffix, o.code, o.message)
+					}
+					continue
+				}
+				want := draft(base[:prefix] + data + base[10-suffix:])
+				if o.code != "ok" {
+					t.Errorf("keeping %d and %d of 10 bytes ends with %s: %s", prefix, suffix, o.code, o.message)
+				} else {
+					b.saved(t, &ckptdv1.SaveRequest{Draft: want}, o.answer)
+				}
+			}
+		}
+	}
+}
+
 // extreme gives one or two fields of a message, or of one in it, another value.
 func extreme(r *rand.Rand, m protoreflect.Message) {
 	fields := m.Descriptor().Fields()
