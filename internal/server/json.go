@@ -1,0 +1,46 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// strictJSON reads JSON like the codec of the RPC library, but for members that the message does not have: those are
+// refused. A misspelt expectHead would be no condition at all.
+type strictJSON struct{ name string }
+
+// withStrictJSON makes handlers read JSON strictly, under both names that it has.
+func withStrictJSON() connect.HandlerOption {
+	return connect.WithHandlerOptions(connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}))
+}
+
+func (c strictJSON) Name() string { return c.name }
+
+func (c strictJSON) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
+
+func (c strictJSON) MarshalAppend(dst []byte, message any) ([]byte, error) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("%T is no message", message)
+	}
+	return protojson.MarshalOptions{}.MarshalAppend(dst, m)
+}
+
+func (c strictJSON) Unmarshal(text []byte, message any) error {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return fmt.Errorf("%T is no message", message)
+	}
+	if len(text) == 0 {
+		return errors.New("there is no JSON, want at least {}")
+	}
+	if err := protojson.Unmarshal(text, m); err != nil {
+		return fmt.Errorf("the JSON is not a request: %s", strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: "))
+	}
+	return nil
+}
