@@ -59,7 +59,7 @@ type saver struct {
 func (s *saver) save(ctx context.Context) error {
 	n := len(s.acked)
 	d := engine.Draft{ID: fmt.Sprintf("%s-step-%d", s.name, n), Step: int64(n)}
-	next := s.state
+	var next []byte
 	if n == 0 || s.r.IntN(10) == 0 {
 		next = fmt.Appendf(nil, "%s begins anew at %d with %d. ", s.name, n, s.r.Uint64())
 		d.Channels = []engine.Change{{Name: "state", Data: next}}
