@@ -39,6 +39,7 @@ type fuzzBed struct {
 	panicked atomic.Bool
 	asked    int
 	kept     *ckptdv1.Checkpoint
+	names    exampleNames
 }
 
 const fuzzMessage = 1 << 20 // the limit of a message
@@ -86,7 +87,8 @@ func (f *fuzzBed) seed(t testing.TB) {
 			}
 		}
 	}
-	for _, e := range examples(plainNames()) {
+	f.names = f.begun(plainNames())
+	for _, e := range examples(f.names) {
 		if e.procedure == ckptdv1.CheckpointServiceSaveProcedure {
 			f.ask(t, inProto, e.procedure, inProto.body(methods()[e.procedure], e.messages))
 		}
@@ -179,9 +181,9 @@ func (f *fuzzBed) saved(t testing.TB, req *ckptdv1.SaveRequest, answer []byte) {
 }
 
 // seeds calls add with every example in every dialect.
-func seeds(add func(d dialect, procedure string, body []byte)) {
+func (f *fuzzBed) seeds(add func(d dialect, procedure string, body []byte)) {
 	for d := range dialects {
-		for _, e := range examples(plainNames()) {
+		for _, e := range examples(f.names) {
 			add(d, e.procedure, d.body(methods()[e.procedure], e.messages))
 		}
 	}
@@ -191,7 +193,7 @@ func seeds(add func(d dialect, procedure string, body []byte)) {
 func FuzzHandlers(f *testing.F) {
 	b := newFuzzBed(f)
 	procedures := slices.Sorted(maps.Keys(methods()))
-	seeds(func(d dialect, procedure string, body []byte) {
+	b.seeds(func(d dialect, procedure string, body []byte) {
 		f.Add(uint8(d), uint8(slices.Index(procedures, procedure)), body)
 	})
 	f.Fuzz(func(t *testing.T, d, procedure uint8, body []byte) {
@@ -205,10 +207,10 @@ func TestDamagedRequests(t *testing.T) {
 	b := newFuzzBed(t)
 	r := rand.New(rand.NewPCG(3, 4))
 	var bodies [][]byte
-	seeds(func(_ dialect, _ string, body []byte) { bodies = append(bodies, body) })
+	b.seeds(func(_ dialect, _ string, body []byte) { bodies = append(bodies, body) })
 	times := rounds(t, 8)
 	codes := map[string]int{}
-	seeds(func(d dialect, procedure string, body []byte) {
+	b.seeds(func(d dialect, procedure string, body []byte) {
 		if endless(procedure) {
 			return // FuzzCursors
 		}
@@ -271,7 +273,7 @@ func TestExtremeRequests(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	times := rounds(t, 30)
 	codes := map[string]int{}
-	for _, e := range examples(plainNames()) {
+	for _, e := range examples(b.names) {
 		if endless(e.procedure) {
 			continue // FuzzCursors
 		}
@@ -372,7 +374,7 @@ func extreme(r *rand.Rand, m protoreflect.Message) {
 }
 
 func extremeValue(r *rand.Rand, fd protoreflect.FieldDescriptor) protoreflect.Value {
-	number := []uint64{0, 1, 2, math.MaxInt8, math.MaxUint8 + 1, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32, math.MaxInt64, 1 << 63, math.MaxUint64, 253402300800, firstVersion}[r.IntN(13)]
+	number := []uint64{0, 1, 2, math.MaxInt8, math.MaxUint8 + 1, math.MaxInt32, math.MaxInt32 + 1, math.MaxUint32, math.MaxInt64, 1 << 63, math.MaxUint64, 253402300800, 1<<40 | 1}[r.IntN(13)]
 	switch fd.Kind() {
 	case protoreflect.StringKind:
 		return protoreflect.ValueOfString(oddText(r))
@@ -406,7 +408,7 @@ func oddText(r *rand.Rand) string {
 // FuzzHeaders sends a save with any of the headers that mean something.
 func FuzzHeaders(f *testing.F) {
 	b := newFuzzBed(f)
-	e := examples(plainNames())[1]
+	e := examples(b.names)[1]
 	names := []string{"Authorization", "Content-Type", "Content-Encoding", "Connect-Timeout-Ms", "Connect-Protocol-Version", "Grpc-Timeout", "Grpc-Encoding",
 		"Accept-Encoding", "Grpc-Accept-Encoding", "Connect-Accept-Encoding", "Traceparent", "Expect", "Te", "X-Http-Method-Override"}
 	values := []string{"", "0", "-1", "1", "99999999999999999999", "1H", "99999999H", "5x", "gzip", "gzip, gzip", "br", "identity", "application/json; charset=utf-16",
