@@ -2,4 +2,7 @@
 
 package main
 
-const raceEnabled = false
+const (
+	raceEnabled = false
+	slower      = 1
+)

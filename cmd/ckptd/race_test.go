@@ -2,4 +2,7 @@
 
 package main
 
-const raceEnabled = true // the race detector multiplies time and memory
+const (
+	raceEnabled = true // which multiplies memory
+	slower      = 8    // how much slower it makes the daemon, about
+)

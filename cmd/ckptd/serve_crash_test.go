@@ -122,6 +122,7 @@ type crash struct {
 	*served
 	checker *client.Store
 	savers  []*saver
+	calm    sync.RWMutex // is held for reading by who saves
 }
 
 func newCrash(t *testing.T, eager bool) *crash {
@@ -149,8 +150,10 @@ func (c *crash) saving(t *testing.T, stop <-chan struct{}) (wait func()) {
 					return
 				default:
 				}
-				time.Sleep(time.Duration(s.r.IntN(10_000)) * time.Microsecond)
-				if err := s.save(t.Context()); err != nil {
+				c.calm.RLock()
+				err := s.save(t.Context())
+				c.calm.RUnlock()
+				if err != nil {
 					if !s.eager {
 						t.Errorf("%s: %v", s.name, err)
 					}
@@ -174,25 +177,10 @@ func TestServeCrash(t *testing.T) {
 	for cycle := range cycles {
 		time.Sleep(50*time.Millisecond + time.Duration(r.IntN(150_000))*time.Microsecond)
 		c.kill()
-		acked := make([][]step, len(c.savers)) // not a word of it has gone
-		for i, s := range c.savers {
-			acked[i] = s.known()
-		}
 		c.start()
-		for i, s := range c.savers {
-			newest := acked[i][max(0, len(acked[i])-5):]
-			for _, p := range s.missing(t.Context(), newest) {
-				t.Errorf("cycle %d: %s", cycle, p)
-			}
-			if len(newest) == 0 {
-				continue
-			}
-			again := newest[r.IntN(len(newest))]
-			cp, err := c.checker.Thread(threadOf(i)).Save(t.Context(), again.draft)
-			if err != nil || cp.Seq != again.seq || cp.Hash != again.hash {
-				t.Errorf("cycle %d: %s again: %v, %+v", cycle, again.draft.ID, err, cp)
-			}
-		}
+		c.calm.Lock() // when those that were under way have come to their end
+		c.check(t, fmt.Sprint("cycle ", cycle), r)
+		c.calm.Unlock()
 		if t.Failed() {
 			break
 		}
@@ -204,6 +192,26 @@ func TestServeCrash(t *testing.T) {
 		c.stop()
 		if out := c.run("verify", "--deep"); !strings.Contains(out, "no problems") {
 			t.Errorf("verify --deep says %s", out)
+		}
+	}
+}
+
+// check looks at the newest saves of each client, and repeats one of them.
+func (c *crash) check(t *testing.T, when string, r *rand.Rand) {
+	t.Helper()
+	for i, s := range c.savers {
+		steps := s.known()
+		newest := steps[max(0, len(steps)-5):]
+		for _, p := range s.missing(t.Context(), newest) {
+			t.Errorf("%s: %s", when, p)
+		}
+		if len(newest) == 0 {
+			continue
+		}
+		again := newest[r.IntN(len(newest))]
+		cp, err := c.checker.Thread(threadOf(i)).Save(t.Context(), again.draft)
+		if err != nil || cp.Seq != again.seq || cp.Hash != again.hash {
+			t.Errorf("%s: %s again: %v, %+v", when, again.draft.ID, err, cp)
 		}
 	}
 }

@@ -23,7 +23,7 @@ import (
 
 const (
 	loadThreads = 16
-	loadState   = 256 << 10 // bytes: a save of a splice of so much is dear to the daemon and cheap to its clients
+	loadState   = 256 << 10 / slower // bytes: a save of a splice of so much is dear to the daemon and cheap to its clients
 	loadSplice  = 1 << 10
 	// loadMemory bounds the daemon's memory under overload: 1,024 requests under way, each of which holds such a state and
 	// what is made of it, beside the caches, as large again for the garbage collector.
@@ -153,7 +153,7 @@ func loadTime() time.Duration {
 // TestServeOverload offers ten times as many saves as the daemon can make. Those it makes are there, those it refuses have
 // changed nothing, its memory is bounded, and it is itself again at once when the load is over.
 func TestServeOverload(t *testing.T) {
-	l := newLoad(t)
+	l := newLoad(t, "--in-flight", fmt.Sprint(1024/slower))
 	c := l.client(client.Options{Attempts: 1})
 	l.capacity(c, 200*time.Millisecond) // to get warm
 	capacity := l.capacity(c, time.Second)
