@@ -116,11 +116,11 @@ func examples(n exampleNames) []example {
 }
 
 // begun makes the first save of the examples, and returns the names with what it told. It can be made again.
-func (b *bed) begun(n exampleNames) exampleNames {
-	b.t.Helper()
+func begun(t testing.TB, c ckptdv1.CheckpointServiceClient, n exampleNames) exampleNames {
+	t.Helper()
 	for _, e := range examples(n) {
 		if m, ok := e.messages[0].(*ckptdv1.SaveRequest); ok {
-			n.version = mustSave(b.t, b.checkpoints(""), m.GetRef(), m.GetDraft()).GetChannels()[0].GetVersion()
+			n.version = mustSave(t, c, m.GetRef(), m.GetDraft()).GetChannels()[0].GetVersion()
 			return n
 		}
 	}
@@ -375,7 +375,7 @@ func TestExamplesInEveryDialect(t *testing.T) {
 	for d := range dialects {
 		b := newBed(t, Limits{})
 		client := b.http2Client("")
-		for i, e := range examples(b.begun(plainNames())) {
+		for i, e := range examples(begun(t, b.checkpoints(""), plainNames())) {
 			r, err := d.request(t.Context(), e.procedure, d.body(methods()[e.procedure], e.messages))
 			must(t, err)
 			o, err := d.call(client, r)

@@ -36,6 +36,7 @@ import (
 type fuzzBed struct {
 	*bed
 	client   *http.Client
+	saver    ckptdv1.CheckpointServiceClient
 	panicked atomic.Bool
 	asked    int
 	kept     *ckptdv1.Checkpoint
@@ -52,9 +53,9 @@ func newFuzzBed(t testing.TB) *fuzzBed {
 	f.stop()
 	f.more = func(o *Options) { o.Log = slog.New(listenFor{slog.DiscardHandler, "a handler panicked", &f.panicked}) }
 	f.start()
-	f.client = f.http2Client("")
+	f.client, f.saver = f.http2Client(""), f.checkpoints("") // what follows may run in a fuzz target, where the bed's own t is dead
 	r := &ckptdv1.Ref{Tenant: "kept", User: "kept", Thread: "kept"}
-	f.kept = mustSave(t, f.checkpoints(""), r, draft("kept"))
+	f.kept = mustSave(t, f.saver, r, draft("kept"))
 	f.seed(t)
 	return f
 }
@@ -87,7 +88,7 @@ func (f *fuzzBed) seed(t testing.TB) {
 			}
 		}
 	}
-	f.names = f.begun(plainNames())
+	f.names = begun(t, f.saver, plainNames())
 	for _, e := range examples(f.names) {
 		if e.procedure == ckptdv1.CheckpointServiceSaveProcedure {
 			f.ask(t, inProto, e.procedure, inProto.body(methods()[e.procedure], e.messages))

@@ -191,7 +191,7 @@ func TestNothingTelling(t *testing.T) {
 	} {
 		callers[who] = b.http2Client(token)
 	}
-	list := examples(b.begun(names))
+	list := examples(begun(t, b.checkpoints(""), names))
 	list = append(list, example{ckptdv1.ThreadServiceCopyProcedure, one(&ckptdv1.CopyRequest{Ref: &ckptdv1.Ref{Tenant: names.tenant, User: names.user, Thread: m.mark("a thread that is not there")}, To: "x"})},
 		example{ckptdv1.CheckpointServiceSaveProcedure, one(&ckptdv1.SaveRequest{Ref: &ckptdv1.Ref{Tenant: m.mark("a tenant that is not there"), User: m.mark("a user that is not there"), Thread: strings.Repeat(m.mark("a long name"), 500)}, Draft: &ckptdv1.Draft{Parent: m.mark("parent"), Meta: proto.String("{" + m.mark("broken metadata"))}})},
 		example{ckptdv1.AdminServiceCreateTokenProcedure, one(&ckptdv1.CreateTokenRequest{Grants: []*ckptdv1.Grant{{Role: m.mark("role"), Tenant: names.tenant}}})},
