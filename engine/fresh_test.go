@@ -52,6 +52,8 @@ func TestFreshIDs(t *testing.T) {
 						continue
 					}
 					batch[id] = content
+				}
+				for id, content := range batch {
 					wg.Go(func() {
 						cp, err := th.Save(ctx, Draft{ID: id, Channels: []Change{{Name: "x", Data: []byte(content)}}})
 						if err != nil {
