@@ -31,6 +31,7 @@ type AuditEntry struct {
 	Time                 time.Time
 	Kind, Method, Caller string
 	Tenant, User, Thread string
+	About                string // what else it was about, such as a token
 	Code                 string // RPC code of the answer
 	Count                int    // how often, if it came several times in a row
 }
@@ -115,5 +116,5 @@ func (s *Store) ReadAudit(ctx context.Context, since time.Time) iter.Seq2[AuditE
 
 func unpackEntry(m *ckptdv1.AuditEntry) AuditEntry {
 	return AuditEntry{Number: m.GetNumber(), Time: wire.UnpackTime(m.GetTime()), Kind: m.GetKind(), Method: m.GetMethod(), Caller: m.GetCaller(),
-		Tenant: m.GetTenant(), User: m.GetUser(), Thread: m.GetThread(), Code: m.GetCode(), Count: int(min(m.GetCount(), math.MaxInt32))}
+		Tenant: m.GetTenant(), User: m.GetUser(), Thread: m.GetThread(), About: m.GetAbout(), Code: m.GetCode(), Count: int(min(m.GetCount(), math.MaxInt32))}
 }

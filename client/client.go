@@ -41,6 +41,13 @@ type Options struct {
 	// three of them without any: 1 s to 10 min, 0 is 15 s.
 	Heartbeat time.Duration
 
+	// Waiting, if not nil, is told before a call is repeated: why, and the wait before it. It is called in the goroutine of
+	// the caller.
+	Waiting func(err error, wait time.Duration)
+
+	// Export says with every load that the state leaves the store, for the audit log of the server.
+	Export bool
+
 	// EngineIDs leaves the ids of drafts without one to the engine. Such a save is not repeated when its answer is lost,
 	// which is engine.ErrAmbiguous then. Otherwise they get a UUIDv7 here.
 	EngineIDs bool

@@ -38,6 +38,9 @@ func (s *Store) retry(ctx context.Context, e effect, attempt func(context.Contex
 		if end, ok := ctx.Deadline(); ok && time.Until(end) < wait {
 			return doubted(doubt, f.err)
 		}
+		if s.o.Waiting != nil {
+			s.o.Waiting(f.err, wait)
+		}
 		if err := s.pause(ctx, wait); err != nil {
 			return fmt.Errorf("%w: %w", err, doubted(doubt, f.err))
 		}

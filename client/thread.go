@@ -58,7 +58,7 @@ func (t *Thread) Load(ctx context.Context, w engine.Which, opts ...engine.LoadOp
 // LoadHave is Load for a caller who has some content already: channels with that content do not travel, and are filled in
 // with a copy of it. It is told to the server by its SHA-256, so it may be of any checkpoint.
 func (t *Thread) LoadHave(ctx context.Context, w engine.Which, have []engine.Channel, opts ...engine.LoadOptions) (*engine.Checkpoint, error) {
-	req := &ckptdv1.LoadRequest{Ref: wire.PackRef(t.ref), Which: wire.PackWhich(w)}
+	req := &ckptdv1.LoadRequest{Ref: wire.PackRef(t.ref), Which: wire.PackWhich(w), Export: t.s.o.Export}
 	req.HeadersOnly, req.Channels = packLoad(opts)
 	for i := range have {
 		sum := sha256.Sum256(have[i].Data)

@@ -32,6 +32,17 @@ const (
 	Audit                           // the audit log
 )
 
+// String names the permissions as docs/api.md does.
+func (p Permission) String() string {
+	var names []string
+	for i, name := range []string{"read", "inspect", "write", "annotate", "manage", "issue", "audit"} {
+		if p&(1<<i) != 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " and ")
+}
+
 // Role is a named set of permissions.
 type Role string
 

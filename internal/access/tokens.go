@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,17 @@ type Token struct {
 	Note    string    `json:"note,omitempty"`
 	Grants  []Grant   `json:"grants"`
 	Created time.Time `json:"created"` // to the second, in UTC
+}
+
+// Summary tells of a token by its id and roles, without names.
+func (t Token) Summary() string {
+	s := "token:" + t.ID
+	for _, g := range t.Grants {
+		if role := " " + string(g.Role); !strings.HasSuffix(s, role) {
+			s += role
+		}
+	}
+	return s
 }
 
 // Tokens are the bearer tokens of a store. They are kept in a file, sealed under the keys of the store (docs/format.md

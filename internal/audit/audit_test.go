@@ -81,7 +81,7 @@ func entries(t testing.TB, l *Log) []Entry {
 }
 
 func TestVector(t *testing.T) {
-	e := Entry{1, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Denied, "/ckptd.v1.CheckpointService/Load", "token:0badc0de", acme, "", "", "not_found", 3}
+	e := Entry{1, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Denied, "/ckptd.v1.CheckpointService/Load", "token:0badc0de", acme, "", "", "", "not_found", 3}
 	b, hash, err := encode(e, [32]byte{})
 	if err != nil || string(b) != vector {
 		t.Fatalf("got %s%v, want %s", b, err, vector)

@@ -31,6 +31,7 @@ type Entry struct {
 	Caller string // never a person's name
 	// Pseudonyms of what it was about, each "" or 32 hexadecimal digits.
 	Tenant, User, Thread string
+	About                string // what else it was about, such as a token; "" for nothing
 	Code                 string // of the answer
 	Count                int    // how often, at least 1
 }
@@ -58,6 +59,7 @@ type spelling struct {
 	Tenant string `json:"tenant,omitempty"`
 	User   string `json:"user,omitempty"`
 	Thread string `json:"thread,omitempty"`
+	About  string `json:"about,omitempty"`
 	Code   string `json:"code"`
 	Count  int    `json:"count,omitempty"` // left out for 1
 	Prev   string `json:"prev"`
@@ -68,7 +70,7 @@ func encode(e Entry, prev [sha256.Size]byte) ([]byte, [sha256.Size]byte, error) 
 	if err := e.check(); err != nil {
 		return nil, prev, err
 	}
-	s := spelling{e.Number, e.Time.UTC().Format(timeLayout), e.Kind, e.Method, e.Caller, e.Tenant, e.User, e.Thread, e.Code, e.Count, hex.EncodeToString(prev[:])}
+	s := spelling{e.Number, e.Time.UTC().Format(timeLayout), e.Kind, e.Method, e.Caller, e.Tenant, e.User, e.Thread, e.About, e.Code, e.Count, hex.EncodeToString(prev[:])}
 	if s.Count == 1 {
 		s.Count = 0
 	}
@@ -97,7 +99,7 @@ func decode(b []byte) (line, error) {
 	if err != nil || prevErr != nil || len(prev) != sha256.Size {
 		return line{}, errLine
 	}
-	l := line{Entry: Entry{s.Number, at, s.Kind, s.Method, s.Caller, s.Tenant, s.User, s.Thread, s.Code, max(s.Count, 1)}, prev: [sha256.Size]byte(prev)}
+	l := line{Entry: Entry{s.Number, at, s.Kind, s.Method, s.Caller, s.Tenant, s.User, s.Thread, s.About, s.Code, max(s.Count, 1)}, prev: [sha256.Size]byte(prev)}
 	again, hash, err := encode(l.Entry, l.prev)
 	if err != nil || !bytes.Equal(again, b) {
 		return line{}, errLine
@@ -117,6 +119,9 @@ func (e Entry) check() error {
 		if s == "" || s != tame(s) {
 			return errors.New("an audit entry with a text that is empty, too long or not plain")
 		}
+	}
+	if e.About != tame(e.About) {
+		return errors.New("an audit entry about something that is too long or not plain")
 	}
 	for _, p := range []string{e.Tenant, e.User, e.Thread} {
 		if b, err := hex.DecodeString(p); p != "" && (err != nil || len(b) != 16 || hex.EncodeToString(b) != p) {

@@ -3,9 +3,12 @@ package server
 import (
 	"bytes"
 	"compress/gzip"
+	"connectrpc.com/connect"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -237,4 +240,38 @@ func FuzzWire(f *testing.F) {
 		}
 		b.intact(t)
 	})
+}
+
+// TestTooManyElements sends requests that are short and would be large in memory. They are refused before that.
+func TestTooManyElements(t *testing.T) {
+	b := newBed(t, Limits{})
+	post := func(contentType string, body []byte) string {
+		t.Helper()
+		res, err := b.httpClient("").Post(baseURL+ckptdv1.CheckpointServiceLoadProcedure, contentType, bytes.NewReader(body))
+		must(t, err)
+		defer res.Body.Close()
+		answer, err := io.ReadAll(res.Body)
+		must(t, err)
+		if res.StatusCode != http.StatusBadRequest || !strings.Contains(string(answer), "fields and values") {
+			t.Errorf("%s: %s %.200s", contentType, res.Status, answer)
+		}
+		return string(answer)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	post("application/proto", bytes.Repeat([]byte{5<<3 | 2, 0}, 4<<20)) // have, and empty
+	post("application/json", []byte(`{"have":[`+strings.Repeat("{},", 2<<20)+`{}]}`))
+	runtime.ReadMemStats(&after)
+	if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 200 {
+		t.Errorf("%d MB were allocated", mb)
+	}
+	c := b.checkpoints("")
+	mustSave(t, c, ref("t"), draft(strings.Repeat("{[,]}", maxElements))) // content is not counted
+	batch := &ckptdv1.SaveBatchRequest{}
+	for i := range maxBatchSaves {
+		batch.Saves = append(batch.Saves, &ckptdv1.SaveRequest{Ref: ref(fmt.Sprint("t", i%10)), Draft: draft("x")})
+	}
+	if _, err := c.SaveBatch(t.Context(), connect.NewRequest(batch)); err != nil {
+		t.Errorf("the largest batch: %v", err)
+	}
 }

@@ -23,7 +23,13 @@ type target struct{ tenant, user, thread string }
 // endless reports whether a method goes on until its caller has enough.
 func endless(procedure string) bool { return procedure == ckptdv1.ThreadServiceWatchProcedure }
 
+// administers reports whether calls of a method go to the audit log when they are allowed, too: administration, and what
+// takes checkpoints away.
 func administers(procedure string) bool {
+	switch procedure {
+	case ckptdv1.ThreadServiceDeleteProcedure, ckptdv1.ThreadServiceDeleteRunProcedure, ckptdv1.ThreadServicePruneProcedure:
+		return true
+	}
 	rule, _ := access.RuleFor(procedure)
 	return rule.Administers()
 }
@@ -38,8 +44,11 @@ func (s *Server) authorize(c *call, m any) (*target, error) {
 	if _, batch := m.(*ckptdv1.SaveBatchRequest); batch { // the handler decides about each save
 		return &target{}, nil
 	}
-	if list, ok := m.(*ckptdv1.ListRequest); ok {
-		c.exports = list.GetData()
+	switch m := m.(type) {
+	case *ckptdv1.ListRequest:
+		c.exports = m.GetData()
+	case *ckptdv1.LoadRequest:
+		c.exports = m.GetExport() && !m.GetHeadersOnly()
 	}
 	t, err := targetOf(c, rule, m, now)
 	if err != nil {
@@ -69,7 +78,7 @@ func (s *Server) allow(c *call, p access.Permission, on access.Scope, t *target,
 	if c.caller.May(p, t.tenant, t.user, t.thread, now) {
 		return nil
 	}
-	return refuse(c.caller, t, now)
+	return refuse(c.caller, p, t, now)
 }
 
 func beginsWith(prefixes []string) func(string) bool {
@@ -85,10 +94,10 @@ func beginsWith(prefixes []string) func(string) bool {
 
 // refuse tells a caller who has some right on the target that this one is missing, and everybody else what they would be
 // told if the target did not exist.
-func refuse(c *access.Caller, t *target, now time.Time) error {
+func refuse(c *access.Caller, needs access.Permission, t *target, now time.Time) error {
 	for p := access.Read; p <= access.Audit; p <<= 1 {
 		if t.tenant == "" || c.May(p, t.tenant, t.user, t.thread, now) {
-			return &denial{wire.ErrDenied}
+			return &denial{fmt.Errorf("%w: it takes the right to %v", wire.ErrDenied, needs)}
 		}
 	}
 	return &denial{engine.ErrNotFound}
@@ -122,7 +131,7 @@ func targetOf(c *call, rule access.Rule, m any, now time.Time) (*target, error) 
 	}
 	t.thread = complete(names, "thread", "")
 	if missing := t.missing(rule.On, m); missing != "" {
-		return t, fmt.Errorf("%w: the request names no %s, and the credentials are not for exactly one", engine.ErrInvalid, missing)
+		return t, fmt.Errorf("%w: the request names no %s%s", engine.ErrInvalid, missing, map[bool]string{true: "", false: ", and the credentials are not for exactly one"}[missing == "thread"])
 	}
 	return t, nil
 }

@@ -25,6 +25,9 @@ func (s checkpoints) Save(ctx context.Context, req *connect.Request[ckptdv1.Save
 }
 
 func (s *Server) save(ctx context.Context, m *ckptdv1.SaveRequest) (*ckptdv1.Checkpoint, error) {
+	if m.GetDraft() == nil { // an empty one would be a checkpoint without channels
+		return nil, fmt.Errorf("%w: the request has no draft", engine.ErrInvalid)
+	}
 	draft, err := wire.UnpackDraft(m.GetDraft())
 	if err != nil {
 		return nil, err
@@ -97,7 +100,12 @@ func (s checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.Load
 		have[h.GetChannel()] = [sha256.Size]byte(h.GetSha256())
 	}
 	thread := s.store.Thread(wire.UnpackRef(m.GetRef()))
-	cp, err := thread.Load(ctx, wire.UnpackWhich(m.GetWhich()), loadOptions(m.GetHeadersOnly(), m.GetChannels()))
+	cp, err := thread.Load(ctx, wire.UnpackWhich(m.GetWhich()), engine.LoadOptions{HeadersOnly: true})
+	if err == nil && !m.GetHeadersOnly() {
+		if err = s.payForAnswer(ctx, cp, m.GetChannels()); err == nil {
+			cp, err = thread.Load(ctx, engine.AtSeq(cp.Seq), loadOptions(m.GetChannels()))
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -124,17 +132,21 @@ func (s checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.Load
 	return connect.NewResponse(res), nil
 }
 
-func loadOptions(headersOnly bool, channels []string) engine.LoadOptions {
-	o := engine.LoadOptions{HeadersOnly: headersOnly}
-	if len(channels) > 0 {
-		o.Channels = channels
+func loadOptions(channels []string) engine.LoadOptions {
+	if len(channels) == 0 {
+		return engine.LoadOptions{}
 	}
-	return o
+	return engine.LoadOptions{Channels: channels}
 }
 
 func (s checkpoints) LoadNewest(ctx context.Context, req *connect.Request[ckptdv1.LoadNewestRequest]) (*connect.Response[ckptdv1.LoadNewestResponse], error) {
 	m := req.Msg
-	cp, err := s.store.User(m.GetTenant(), m.GetUser()).Latest(ctx, loadOptions(m.GetHeadersOnly(), m.GetChannels()))
+	cp, err := s.store.User(m.GetTenant(), m.GetUser()).Latest(ctx, engine.LoadOptions{HeadersOnly: true})
+	if err == nil && !m.GetHeadersOnly() {
+		if err = s.payForAnswer(ctx, cp, m.GetChannels()); err == nil {
+			cp, err = s.store.Thread(cp.Ref).Load(ctx, engine.AtSeq(cp.Seq), loadOptions(m.GetChannels()))
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -95,7 +95,7 @@ func (s *Server) record(c *call, t *target, kind audit.Kind, err error) {
 	if s.audit == nil {
 		return
 	}
-	e := audit.Entry{Kind: kind, Method: c.method(), Caller: "unknown", Code: "ok"}
+	e := audit.Entry{Kind: kind, Method: c.method(), Caller: "unknown", About: c.about, Code: "ok"}
 	if c.caller != nil {
 		e.Caller = c.caller.Name
 	}

@@ -13,6 +13,8 @@ import (
 
 	"connectrpc.com/connect"
 
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/wire"
 )
@@ -23,8 +25,10 @@ type call struct {
 	credentials access.Credentials
 	procedure   string
 	began       time.Time
-	exports     bool // the states of a whole history
-	finished    bool // it was counted, recorded and logged
+	paid        int64  // bytes of its answer
+	exports     bool   // states leave the store in bulk
+	about       string // what else than its target the request is about, for the audit log
+	finished    bool   // it was counted, recorded and logged
 	// visible says which threads the caller may see of what the request is about; nil is all of them.
 	visible func(thread string) bool
 }
@@ -93,6 +97,10 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call, next htt
 	// The time to send a request and to take its answer is bounded piece by piece, so that a large one has the time it
 	// needs and a caller that stalls does not hold its place.
 	control := http.NewResponseController(w)
+	if !open(c.procedure) && !streamsUp(c.procedure) && r.ContentLength > int64(l.MaxMessage) {
+		w.Header().Set("Connection", "close")
+		return tooLarge(r.ContentLength, l)
+	}
 	body := &pacedBody{ReadCloser: r.Body, gate: &s.gate, limits: l, answer: w.Header(), control: control}
 	if endless(c.procedure) {
 		if err := s.gate.enterStream(l); err != nil {
@@ -106,12 +114,19 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call, next htt
 		}
 		defer s.gate.leave()
 	}
-	defer func() { s.gate.refund(body.paid) }()
+	defer func() { s.gate.refund(body.paid + c.paid) }()
 	s.metrics.RequestBegan()
 	defer s.metrics.RequestEnded()
 	r.Body = body
 	next.ServeHTTP(&pacedWriter{w, control, l.StallTimeout}, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
 	return nil
+}
+
+// streamsUp reports whether the body of a request holds any number of messages.
+func streamsUp(procedure string) bool { return procedure == ckptdv1.BlobServicePutBlobProcedure }
+
+func tooLarge(size int64, l *Limits) error {
+	return &engine.LimitError{What: "the request", Size: size, Most: int64(l.MaxMessage)}
 }
 
 // foreseen is how many bytes the message of a request will have: what it says or, if it is compressed, the most that it

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/wire"
@@ -19,7 +21,11 @@ func packGrants(gs []access.Grant) []*ckptdv1.Grant {
 func unpackGrants(ms []*ckptdv1.Grant) []access.Grant {
 	var gs []access.Grant
 	for _, m := range ms {
-		gs = append(gs, access.Grant{Role: access.Role(m.GetRole()), Tenant: m.GetTenant(), User: m.GetUser(), ThreadPrefix: m.GetThreadPrefix(), Expires: wire.UnpackTime(m.GetExpires())})
+		expires := wire.UnpackTime(m.GetExpires())
+		if m.GetExpires() != nil && expires.IsZero() {
+			expires = time.Unix(0, 0) // the zero time is none, and is not what is meant
+		}
+		gs = append(gs, access.Grant{Role: access.Role(m.GetRole()), Tenant: m.GetTenant(), User: m.GetUser(), ThreadPrefix: m.GetThreadPrefix(), Expires: expires})
 	}
 	return gs
 }

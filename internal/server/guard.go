@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -52,8 +53,11 @@ func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 		guarded := &guardedConn{StreamingHandlerConn: conn, g: g, c: callOf(ctx)}
 		defer guarded.leave()
 		err := next(ctx, guarded)
-		if guarded.refused != nil {
+		switch {
+		case guarded.refused != nil:
 			err = guarded.refused
+		case guarded.target == nil && connect.CodeOf(err) == connect.CodeInternal: // the library could not read it
+			err = connect.NewError(connect.CodeInvalidArgument, errors.New("the request is not one message in an envelope"))
 		}
 		return g.finish(ctx, guarded.c, guarded.target, err)
 	}

@@ -14,9 +14,9 @@ import (
 // refused. A misspelt expectHead would be no condition at all.
 type strictJSON struct{ name string }
 
-// withStrictJSON makes handlers read JSON strictly, under both names that it has.
-func withStrictJSON() connect.HandlerOption {
-	return connect.WithHandlerOptions(connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}))
+// withCodecs makes handlers count what is in a message, and read JSON, under both names that it has, strictly.
+func withCodecs() connect.HandlerOption {
+	return connect.WithHandlerOptions(connect.WithCodec(countedProto{}), connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}))
 }
 
 func (c strictJSON) Name() string { return c.name }
@@ -38,6 +38,9 @@ func (c strictJSON) Unmarshal(text []byte, message any) error {
 	}
 	if len(text) == 0 {
 		return errors.New("there is no JSON, want at least {}")
+	}
+	if err := countJSON(text); err != nil {
+		return err
 	}
 	if err := protojson.Unmarshal(text, m); err != nil {
 		return fmt.Errorf("the JSON is not a request: %s", strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: "))

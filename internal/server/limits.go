@@ -1,13 +1,16 @@
 package server
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
@@ -36,8 +39,8 @@ func (l *Limits) complete() error {
 		name string
 		p    *int
 		most int
-	}{{"in-flight", &l.InFlight, 1024}, {"max-streams", &l.Streams, 4096}, {"streams-per-connection", &l.StreamsPerConnection, 256},
-		{"max-connections", &l.Connections, 16384}, {"max-message", &l.MaxMessage, 64 << 20}, {"burst", &l.Burst, int(max(1, l.Rate))}} {
+	}{{"in-flight", &l.InFlight, 1024}, {"watches", &l.Streams, 4096}, {"streams-per-connection", &l.StreamsPerConnection, 256},
+		{"connections", &l.Connections, 16384}, {"max-message", &l.MaxMessage, 64 << 20}, {"burst", &l.Burst, int(max(1, l.Rate))}} {
 		if *v.p < 0 {
 			return fmt.Errorf("limit %s is negative", v.name)
 		}
@@ -125,6 +128,26 @@ func (g *gate) pay(l *Limits, bytes int64) error {
 		g.bytes.Add(-bytes)
 		return overloaded("bytes of requests under way", retryAfter)
 	}
+	return nil
+}
+
+// answerCopies is how often a state is in memory while it is answered: restored, handed out, encoded.
+const answerCopies = 3
+
+// payForAnswer takes from the budget what the answer of a request will hold, until the request ends: callers that are slow
+// to read would else fill the memory with states.
+func (s *Server) payForAnswer(ctx context.Context, cp *engine.Checkpoint, channels []string) error {
+	size := int64(0)
+	for _, ch := range cp.Channels {
+		if len(channels) == 0 || slices.Contains(channels, ch.Name) {
+			size += ch.Size
+		}
+	}
+	size *= answerCopies
+	if err := s.gate.pay(s.limits.Load(), size); err != nil {
+		return err
+	}
+	callOf(ctx).paid += size
 	return nil
 }
 

@@ -24,6 +24,7 @@ type listing[M proto.Message] struct {
 	pages *pages
 	left  uint32 // items that may still be sent; 0 at the start: any number
 	send  func(items []M, token string) error
+	s     *Server
 
 	items []M
 	size  int
@@ -32,8 +33,12 @@ type listing[M proto.Message] struct {
 
 // add adds an item, and reports whether it was the last that was asked for.
 func (l *listing[M]) add(item M, at position) (last bool, err error) {
+	size := proto.Size(item)
+	if err := l.s.gate.pay(l.s.limits.Load(), int64(size)); err != nil {
+		return false, err
+	}
 	l.items, l.at = append(l.items, item), at
-	l.size += proto.Size(item)
+	l.size += size
 	if l.left > 0 {
 		l.left--
 		last = l.left == 0
@@ -49,8 +54,15 @@ func (l *listing[M]) flush() error {
 	if err == nil {
 		err = l.send(l.items, token)
 	}
-	l.items, l.size = nil, 0
+	l.items = nil
+	l.release()
 	return err
+}
+
+// release gives back what the items that were not sent yet took from the budget for messages.
+func (l *listing[M]) release() {
+	l.s.gate.refund(int64(l.size))
+	l.size = 0
 }
 
 // end sends what is left, as the end of the listing.
@@ -93,9 +105,10 @@ func (s checkpoints) List(ctx context.Context, req *connect.Request[ckptdv1.List
 	if after.ID != "" {
 		o.Before = after.ID
 	}
-	l := &listing[*ckptdv1.Checkpoint]{pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.Checkpoint, token string) error {
+	l := &listing[*ckptdv1.Checkpoint]{s: s.Server, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.Checkpoint, token string) error {
 		return stream.Send(&ckptdv1.ListResponse{Checkpoints: items, NextPageToken: token})
 	}}
+	defer l.release()
 	return sendCheckpoints(l, m.GetText(), s.thread(m).History(ctx, o), func(cp *engine.Checkpoint) (bool, error) {
 		if after.Generation != 0 && cp.Generation != after.Generation {
 			return false, engine.ErrGeneration // the thread was deleted since, and is another one now
@@ -124,9 +137,10 @@ func (s threads) Query(ctx context.Context, req *connect.Request[ckptdv1.QueryRe
 	if m.GetWholeTenant() {
 		found = s.store.QueryTenant(ctx, m.GetTenant(), q)
 	}
-	l := &listing[*ckptdv1.Checkpoint]{pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.Checkpoint, token string) error {
+	l := &listing[*ckptdv1.Checkpoint]{s: s.Server, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.Checkpoint, token string) error {
 		return stream.Send(&ckptdv1.QueryResponse{Checkpoints: items, NextPageToken: token})
 	}}
+	defer l.release()
 	visible := visibleTo(ctx)
 	return sendCheckpoints(l, false, found, func(cp *engine.Checkpoint) (bool, error) {
 		return visible(cp.Ref.Thread) && (after.Time == 0 || comesAfter(cp, after)), nil
@@ -154,9 +168,10 @@ func (s threads) ListThreads(ctx context.Context, req *connect.Request[ckptdv1.L
 	if err != nil {
 		return err
 	}
-	l := &listing[*ckptdv1.ThreadInfo]{pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.ThreadInfo, token string) error {
+	l := &listing[*ckptdv1.ThreadInfo]{s: s.Server, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.ThreadInfo, token string) error {
 		return stream.Send(&ckptdv1.ListThreadsResponse{Threads: items, NextPageToken: token})
 	}}
+	defer l.release()
 	visible := visibleTo(ctx)
 	o := engine.ThreadOptions{Prefix: m.GetPrefix(), Count: m.GetCount(), After: max(m.GetAfter(), after.Ref.Thread)}
 	for info, err := range s.store.User(m.GetTenant(), m.GetUser()).Threads(ctx, o) {

@@ -118,7 +118,7 @@ func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
 		interceptors = append([]connect.Interceptor{trace}, interceptors...)
 	}
 	options := []connect.HandlerOption{connect.WithInterceptors(interceptors...), connect.WithReadMaxBytes(l.MaxMessage),
-		connect.WithCompressMinBytes(compressFrom), connect.WithRecover(s.recovered), withStrictJSON()}
+		connect.WithCompressMinBytes(compressFrom), connect.WithRecover(s.recovered), withCodecs()}
 	s.errors = connect.NewErrorWriter(options...)
 	mux := http.NewServeMux()
 	names := []string{ckptdv1.CheckpointServiceName, ckptdv1.ThreadServiceName, ckptdv1.BlobServiceName, ckptdv1.AdminServiceName}
@@ -177,6 +177,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // SetAccess changes who may do what, for requests from now on and for watches under way.
 func (s *Server) SetAccess(a *access.Authenticator) { s.access.Store(a) }
+
+// InFlight is how many requests are under way, watches aside.
+func (s *Server) InFlight() int { return int(s.gate.inFlight.Load()) }
 
 // Draining reports whether the server has begun to shut down.
 func (s *Server) Draining() bool {

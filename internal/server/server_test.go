@@ -249,9 +249,7 @@ func TestMessageSize(t *testing.T) {
 	b := newBed(t, Limits{MaxMessage: 10_000})
 	c := b.checkpoints("")
 	_, err := c.Save(t.Context(), connect.NewRequest(&ckptdv1.SaveRequest{Ref: ref("t"), Draft: draft(strings.Repeat("x", 20_000))}))
-	if connect.CodeOf(err) != connect.CodeResourceExhausted {
-		t.Errorf("a large message: %v", err)
-	}
+	wantCode(t, err, connect.CodeInvalidArgument, ckptdv1.Reason_REASON_TOO_LARGE)
 	mustSave(t, c, ref("t"), draft(strings.Repeat("x", 5000)))
 }
 
@@ -411,5 +409,36 @@ func TestBytesUnderWay(t *testing.T) {
 	}
 	if status := post(io.MultiReader(bytes.NewReader(message))); status != http.StatusOK {
 		t.Errorf("when there is room again: %d", status)
+	}
+}
+
+// TestAnswersAreWithinTheBudget loads a large state while another answer fills the budget for messages: it is turned away,
+// and everything is given back.
+func TestAnswersAreWithinTheBudget(t *testing.T) {
+	b := newBed(t, Limits{InFlightBytes: 8 << 20})
+	c := b.checkpoints("")
+	for range 3 {
+		mustSave(t, c, ref("t"), draft(strings.Repeat("large ", 400_000)))
+	}
+	load := func() error {
+		_, err := c.Load(t.Context(), connect.NewRequest(&ckptdv1.LoadRequest{Ref: ref("t")}))
+		return err
+	}
+	list := func() error {
+		stream, err := c.List(t.Context(), connect.NewRequest(&ckptdv1.ListRequest{Ref: ref("t"), Data: true}))
+		for err == nil && stream.Receive() {
+		}
+		return errors.Join(err, stream.Err())
+	}
+	must(t, b.gate.pay(b.Server.limits.Load(), 7<<20)) // an answer that its caller is slow to read
+	for _, read := range []func() error{load, list} {
+		wantCode(t, read(), connect.CodeResourceExhausted, ckptdv1.Reason_REASON_OVERLOADED)
+	}
+	b.gate.refund(7 << 20)
+	for _, read := range []func() error{load, list} {
+		must(t, read())
+	}
+	for b.gate.bytes.Load() != 0 {
+		time.Sleep(time.Millisecond) // the last request may not have ended quite yet
 	}
 }

@@ -85,12 +85,12 @@ func (s threads) Watch(ctx context.Context, req *connect.Request[ckptdv1.WatchRe
 	events, ended := s.pump(ctx, scope, from)
 	beat := time.NewTicker(every)
 	defer beat.Stop()
-	cursor := m.GetCursor()
+	cursor, next := m.GetCursor(), m.GetCursor()
 	for {
 		res := &ckptdv1.WatchResponse{}
 		select {
 		case e := <-events:
-			cursor = string(e.Cursor)
+			next = string(e.Cursor)
 			if e.Seq != 0 {
 				res.Event = wire.PackEvent(&e)
 			}
@@ -105,10 +105,12 @@ func (s threads) Watch(ctx context.Context, req *connect.Request[ckptdv1.WatchRe
 		}
 		if e := res.GetEvent(); e != nil {
 			if !visibleTo(ctx)(e.GetRef().GetThread()) {
+				next = cursor // the other one tells of this event
 				continue
 			}
 			beat.Reset(every)
 		}
+		cursor = next
 		res.Cursor = cursor
 		if err := stream.Send(res); err != nil {
 			return err

@@ -34,6 +34,7 @@ func (s admin) CreateToken(ctx context.Context, req *connect.Request[ckptdv1.Cre
 	if err != nil {
 		return nil, err
 	}
+	callOf(ctx).about = token.Summary()
 	return connect.NewResponse(&ckptdv1.CreateTokenResponse{Token: packToken(token), Secret: secret}), nil
 }
 
@@ -60,6 +61,7 @@ func (s admin) RevokeToken(ctx context.Context, req *connect.Request[ckptdv1.Rev
 	if err != nil {
 		return nil, err
 	}
+	callOf(ctx).about = t.Summary()
 	if !mayTake(ctx, t) {
 		return nil, &denial{engine.ErrNotFound}
 	}
@@ -106,7 +108,7 @@ func (s admin) ReadAudit(ctx context.Context, req *connect.Request[ckptdv1.ReadA
 			continue
 		}
 		page = append(page, &ckptdv1.AuditEntry{Number: e.Number, Time: timestamppb.New(e.Time), Kind: string(e.Kind), Method: e.Method, Caller: e.Caller,
-			Tenant: names.of(e.Tenant), User: names.of(e.User), Thread: names.of(e.Thread), Code: e.Code, Count: uint64(e.Count)})
+			Tenant: names.of(e.Tenant), User: names.of(e.User), Thread: names.of(e.Thread), About: e.About, Code: e.Code, Count: uint64(e.Count)})
 		if len(page) == 256 {
 			if err := stream.Send(&ckptdv1.ReadAuditResponse{Entries: page}); err != nil {
 				return err

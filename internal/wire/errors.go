@@ -76,9 +76,6 @@ var errBranchExists = errors.New("branch exists")
 
 var table = Table()
 
-// notFound is all that is said about what is not there, so that it cannot be told from what the caller must not see.
-const notFound = "not found"
-
 // PackError makes the error that a handler returns. A *connect.Error stays what it is; an error of no row is internal, and
 // its text is not for the caller.
 func PackError(err error) error {
@@ -99,8 +96,10 @@ func PackError(err error) error {
 		return connect.NewError(connect.CodeInternal, errors.New("internal error: the server's log has more"))
 	}
 	message := toUTF8(err.Error())
-	if row.Err == engine.ErrNotFound {
-		message = notFound
+	if row.Err == engine.ErrNotFound && strings.HasSuffix(message, engine.ErrNotFound.Error()) {
+		// A thread or user that is not there must not be told from one that the caller must not see. What is missing of
+		// a thread that the caller sees is named behind that.
+		message = engine.ErrNotFound.Error()
 	}
 	out := connect.NewError(row.Code, errors.New(message))
 	d := detailOf(err, row.Reason)

@@ -1840,7 +1840,9 @@ type AuditEntry struct {
 	// RPC code of the answer.
 	Code string `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`
 	// How often, if it came several times in a row.
-	Count         uint64 `protobuf:"varint,10,opt,name=count,proto3" json:"count,omitempty"`
+	Count uint64 `protobuf:"varint,10,opt,name=count,proto3" json:"count,omitempty"`
+	// What else it was about, such as a token.
+	About         string `protobuf:"bytes,11,opt,name=about,proto3" json:"about,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1943,6 +1945,13 @@ func (x *AuditEntry) GetCount() uint64 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *AuditEntry) GetAbout() string {
+	if x != nil {
+		return x.About
+	}
+	return ""
 }
 
 type GetStatusRequest struct {
@@ -2468,7 +2477,7 @@ const file_ckptd_v1_admin_service_proto_rawDesc = "" +
 	"\x10ReadAuditRequest\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"C\n" +
 	"\x11ReadAuditResponse\x12.\n" +
-	"\aentries\x18\x01 \x03(\v2\x14.ckptd.v1.AuditEntryR\aentries\"\x86\x02\n" +
+	"\aentries\x18\x01 \x03(\v2\x14.ckptd.v1.AuditEntryR\aentries\"\x9c\x02\n" +
 	"\n" +
 	"AuditEntry\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12.\n" +
@@ -2481,7 +2490,8 @@ const file_ckptd_v1_admin_service_proto_rawDesc = "" +
 	"\x06thread\x18\b \x01(\tR\x06thread\x12\x12\n" +
 	"\x04code\x18\t \x01(\tR\x04code\x12\x14\n" +
 	"\x05count\x18\n" +
-	" \x01(\x04R\x05count\"\x12\n" +
+	" \x01(\x04R\x05count\x12\x14\n" +
+	"\x05about\x18\v \x01(\tR\x05about\"\x12\n" +
 	"\x10GetStatusRequest\"\xff\x05\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x124\n" +

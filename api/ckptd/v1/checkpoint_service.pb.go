@@ -363,7 +363,9 @@ type LoadRequest struct {
 	// Content that is UTF-8 comes as text.
 	Text bool `protobuf:"varint,6,opt,name=text,proto3" json:"text,omitempty"`
 	// The pending writes of the checkpoint, too.
-	Writes        bool `protobuf:"varint,7,opt,name=writes,proto3" json:"writes,omitempty"`
+	Writes bool `protobuf:"varint,7,opt,name=writes,proto3" json:"writes,omitempty"`
+	// The state leaves the store for good: the audit log is to say so.
+	Export        bool `protobuf:"varint,8,opt,name=export,proto3" json:"export,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -443,6 +445,13 @@ func (x *LoadRequest) GetText() bool {
 func (x *LoadRequest) GetWrites() bool {
 	if x != nil {
 		return x.Writes
+	}
+	return false
+}
+
+func (x *LoadRequest) GetExport() bool {
+	if x != nil {
+		return x.Export
 	}
 	return false
 }
@@ -2120,7 +2129,7 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\tSaveError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12-\n" +
-	"\x06detail\x18\x03 \x01(\v2\x15.ckptd.v1.ErrorDetailR\x06detail\"\xe4\x01\n" +
+	"\x06detail\x18\x03 \x01(\v2\x15.ckptd.v1.ErrorDetailR\x06detail\"\xfc\x01\n" +
 	"\vLoadRequest\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12%\n" +
 	"\x05which\x18\x02 \x01(\v2\x0f.ckptd.v1.WhichR\x05which\x12!\n" +
@@ -2128,7 +2137,8 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\bchannels\x18\x04 \x03(\tR\bchannels\x12\"\n" +
 	"\x04have\x18\x05 \x03(\v2\x0e.ckptd.v1.HaveR\x04have\x12\x12\n" +
 	"\x04text\x18\x06 \x01(\bR\x04text\x12\x16\n" +
-	"\x06writes\x18\a \x01(\bR\x06writes\"8\n" +
+	"\x06writes\x18\a \x01(\bR\x06writes\x12\x16\n" +
+	"\x06export\x18\b \x01(\bR\x06export\"8\n" +
 	"\x04Have\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\tR\achannel\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"t\n" +
