@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -71,6 +72,9 @@ give it to the next verify with --expect: it must be in the chain still.`,
 			paths, err := a.auditFiles(args, *log)
 			if err != nil {
 				return err
+			}
+			if sum, err := hex.DecodeString(expect); expect != "" && (err != nil || len(sum) != 32) {
+				return usagef("--expect %q is no hash: want 64 hexadecimal digits", expect)
 			}
 			return a.auditVerify(paths, strings.ToLower(expect))
 		},
@@ -218,7 +222,7 @@ func namedEntries(path string, names map[string]string) iter.Seq2[client.AuditEn
 				err = fmt.Errorf("%s: %w", path, err)
 			}
 			if !yield(client.AuditEntry{Number: e.Number, Time: e.Time, Kind: string(e.Kind), Method: e.Method, Caller: e.Caller,
-				Tenant: name(e.Tenant), User: name(e.User), Thread: name(e.Thread), Code: e.Code, Count: e.Count}, err) {
+				Tenant: name(e.Tenant), User: name(e.User), Thread: name(e.Thread), About: e.About, Code: e.Code, Count: e.Count}, err) {
 				return
 			}
 		}
@@ -235,6 +239,7 @@ type entryView struct {
 	Tenant string    `json:"tenant,omitempty"`
 	User   string    `json:"user,omitempty"`
 	Thread string    `json:"thread,omitempty"`
+	About  string    `json:"about,omitempty"`
 	Code   string    `json:"code"`
 	Count  int       `json:"count"`
 }
@@ -248,7 +253,7 @@ func (a *app) auditShow(entries iter.Seq2[client.AuditEntry, error], since time.
 			continue
 		}
 		if a.json {
-			err = a.emit(entryView{e.Number, e.Time.UTC(), e.Kind, e.Method, e.Caller, e.Tenant, e.User, e.Thread, e.Code, max(e.Count, 1)})
+			err = a.emit(entryView{e.Number, e.Time.UTC(), e.Kind, e.Method, e.Caller, e.Tenant, e.User, e.Thread, e.About, e.Code, max(e.Count, 1)})
 		} else {
 			err = a.printf("%s\n", a.auditLine(e))
 		}
@@ -263,7 +268,7 @@ func (a *app) auditLine(e client.AuditEntry) string {
 	method := e.Method[strings.LastIndexByte(e.Method, '.')+1:] // without the package
 	line := fmt.Sprintf("%6d  %s  %s  %s  %s  %s", e.Number, e.Time.Local().Format("2006-01-02 15:04:05"), pad(printable(e.Kind), 6),
 		pad(printable(e.Code), 17), printable(method), printable(e.Caller))
-	for _, part := range [][2]string{{"tenant", e.Tenant}, {"user", e.User}, {"thread", e.Thread}} {
+	for _, part := range [][2]string{{"tenant", e.Tenant}, {"user", e.User}, {"thread", e.Thread}, {"about", e.About}} {
 		if part[1] != "" {
 			line += "  " + a.paint.dim(part[0]) + " " + printable(part[1])
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -20,7 +21,8 @@ const tokenVariable = "CKPTD_TOKEN"
 type dialer struct {
 	addr, tokenFile string
 	ca, cert, key   string
-	attempts        int // 0: so many as one likes to wait for at a terminal
+	export          bool // what is loaded leaves the store
+	attempts        int  // 0: so many as one likes to wait for at a terminal
 }
 
 // terminalAttempts is how often a call is tried by somebody who waits: about a second.
@@ -39,10 +41,17 @@ func (a *app) choose(f *pflag.FlagSet) error {
 	return nil
 }
 
+// noticeableWait is how long somebody at a terminal waits without wondering.
+const noticeableWait = time.Second
+
 // dial returns the client of the server. Nothing is sent yet.
 func (a *app) dial() (*client.Store, error) {
 	s := &a.server
-	o := client.Options{Token: os.Getenv(tokenVariable), Attempts: s.attempts}
+	o := client.Options{Token: os.Getenv(tokenVariable), Attempts: s.attempts, Export: s.export, Waiting: func(err error, wait time.Duration) {
+		if wait >= noticeableWait {
+			a.note("%v; trying again", err)
+		}
+	}}
 	if o.Attempts == 0 {
 		o.Attempts = terminalAttempts
 	}

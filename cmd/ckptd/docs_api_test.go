@@ -179,6 +179,7 @@ var varying = []struct {
 }{
 	{regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$`), "a time"},
 	{regexp.MustCompile(`^[0-9a-f]{64}$`), "an id of a blob"},
+	{regexp.MustCompile(`^[0-9a-f]{32}$`), "a pseudonym"},
 	{regexp.MustCompile(`^\d{12,20}$`), "a version"},
 	{regexp.MustCompile(`^[A-Za-z0-9+/]{43}=$`), "a hash"},
 	{regexp.MustCompile(`^[0-9a-f]{8}$`), "an id of a token"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -102,7 +103,7 @@ var explanations = []struct {
 	{errNoToken, exitNotFound, "ckptd token list shows those there are"},
 	{audit.ErrBroken, exitDamaged, "keep it as it is, and find out who could write to it"},
 
-	{client.ErrUnauthenticated, exitDenied, "give a token with --token-file or " + tokenVariable + ", or a certificate with --tls-cert"},
+	{client.ErrUnauthenticated, exitDenied, "give one with --token-file, " + tokenVariable + " or --tls-cert; one that is wrong, was revoked or has expired is refused alike"},
 	{client.ErrDenied, exitDenied, "ckptd whoami shows what you may do"},
 	{client.ErrOverloaded, exitBusy, ""},
 	{client.ErrShuttingDown, exitBusy, "try again when it is back"},
@@ -121,7 +122,7 @@ var explanations = []struct {
 	{crypto.ErrKeystoreEntry, exitDamaged, "bring an intact copy of the keystore back"},
 	{crypto.ErrInvalidID, exitInput, ""},
 
-	{backend.ErrLocked, exitLocked, "wait until it ends, use another --data or, if that is ckptd serve, work through it with --server"},
+	{backend.ErrLocked, exitLocked, "wait until it ends, use another --data or, if that is ckptd serve, work through it with --server unix:DATA.sock"},
 	{backend.ErrForeign, exitForeign, "name another directory with --data; nothing in it was touched"},
 	{backend.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
 	{engine.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
@@ -160,7 +161,10 @@ func explain(err error) (int, string) {
 		return exitPipe, ""
 	}
 	if _, ok := errors.AsType[usageError](err); ok {
-		return exitUsage, oneLine(err.Error()) + ": see ckptd --help"
+		return exitUsage, oneLine(err.Error())
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return exitUnavailable, oneLine(err.Error()) + ": name the authority of the server's certificate with --tls-ca"
 	}
 	for _, e := range explanations {
 		if errors.Is(err, e.is) {

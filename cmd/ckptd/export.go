@@ -31,7 +31,7 @@ that does not exist stands for all the threads THREAD/…: the runs of an import
 			if x.form, err = trajectory.ParseForm(form); err != nil {
 				return usageError{err}
 			}
-			x.app = a
+			x.app, a.server.export = a, true
 			return x.run(cmd.Context(), args)
 		},
 		ValidArgsFunction: a.completeThreads,

@@ -37,6 +37,9 @@ func run() int {
 		err = errInterrupted
 	}
 	code, line := explain(err)
+	if code == exitUsage && cmd != nil {
+		line += ": see " + cmd.CommandPath() + " --help"
+	}
 	if line != "" {
 		fmt.Fprintln(os.Stderr, "ckptd: "+line)
 	}
@@ -69,7 +72,8 @@ or CKPTD_TOKEN, of the certificate in --tls-cert, or of the user who is known by
 With --json a command prints JSON: one object, or one object a line where there can be several.
 Every flag that all commands have can be set by the environment: --key-file is CKPTD_KEY_FILE. CKPTD_KEY holds a root
 key itself, in the form of the line in a key file.`,
-		Args: cobra.ArbitraryArgs,
+		Args:    cobra.ArbitraryArgs,
+		Version: buildVersion(),
 
 		SuggestionsMinimumDistance: 2,
 

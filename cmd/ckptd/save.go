@@ -20,7 +20,8 @@ func (a *app) saveCmd() *cobra.Command {
 		Short: "Save a checkpoint whose channels are the contents of files",
 		Long: `Save adds a checkpoint to a thread and ends when it is durable. Each CHANNEL=FILE sets a channel; - is standard input.
 CHANNEL:TYPE=FILE says of what type it is, else a FILE.json is json and anything else bytes. The channels are the whole
-state or, with --keep, the changes to the parent's.
+state or, with --keep, the changes to the parent's. Without --parent or --branch it goes on from the newest checkpoint,
+whatever branch that is on: to go on from an older one, name it with --parent.
 
 With --expect the save fails with exit code 4 unless the newest checkpoint has that seq. Saving the same --id with the
 same content again changes nothing.`,
@@ -63,6 +64,9 @@ type saveOptions struct {
 
 // draft makes the draft that the command line asks for, but for its parent.
 func (o *saveOptions) draft(cmd *cobra.Command, in io.Reader, channels []string) (engine.Draft, error) {
+	if len(channels) == 0 && !o.keep {
+		return engine.Draft{}, usagef("no CHANNEL=FILE is given: the state would be empty; --keep keeps the parent's")
+	}
 	d := engine.Draft{ID: o.id, Branch: o.branch, Step: o.step, Status: o.status, SchemaVersion: o.schema, RunID: o.run, Keep: o.keep}
 	if cmd.Flags().Changed("expect") {
 		d.Expect = engine.ExpectHead(o.expect)

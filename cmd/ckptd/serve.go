@@ -33,7 +33,7 @@ do what. A flag outweighs the environment (CKPTD_IN_FLIGHT for --in-flight), and
 			if err := a.configure(cmd.Flags(), &o); err != nil {
 				return err
 			}
-			return a.serve(cmd.Context(), &o, given)
+			return a.serve(cmd.Context(), &o, given, fixedOf(cmd.Flags()))
 		},
 	}
 	o.flags(cmd.Flags())
@@ -41,11 +41,12 @@ do what. A flag outweighs the environment (CKPTD_IN_FLIGHT for --in-flight), and
 }
 
 // serve runs the daemon until a signal ends it. given are the flags of the command line, for when it reads the rest again.
-func (a *app) serve(ctx context.Context, o *serveOptions, given map[string][]string) (err error) {
+func (a *app) serve(ctx context.Context, o *serveOptions, given map[string][]string, fixed fixedFlags) (err error) {
 	r, err := a.start(ctx, o)
 	if err != nil {
 		return err
 	}
+	r.fixed = fixed
 	defer func() { err = errors.Join(err, r.close()) }()
 	hangup := make(chan os.Signal, 1)
 	signal.Notify(hangup, syscall.SIGHUP)
@@ -74,8 +75,10 @@ func (a *app) serve(ctx context.Context, o *serveOptions, given map[string][]str
 			return errors.Join(err, r.shutdown(time.Second))
 		case <-ctx.Done():
 			tell(daemon.SdNotifyStopping)
-			r.log.Info("shutting down")
-			return r.shutdown(o.drain)
+			r.log.Info("shutting down", "in_flight", r.server.InFlight(), "at_most", o.drain.String())
+			err := r.shutdown(o.drain)
+			r.log.Info("stopped")
+			return err
 		}
 	}
 }

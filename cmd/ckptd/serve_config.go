@@ -182,11 +182,18 @@ func readConfig(path string, f *pflag.FlagSet, tables *access.Options) error {
 	if e, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		e.Errors = slices.DeleteFunc(e.Errors, func(e toml.DecodeError) bool { return !isTable(e.Key()[0]) }) // the flags
 		if len(e.Errors) == 0 {
-			return nil
+			err = nil
 		}
 	}
 	if err != nil {
 		return usagef("%s: %s", path, tomlError(err))
+	}
+	if peers, ok := all["peer"].([]any); ok {
+		for _, p := range peers {
+			if table, ok := p.(map[string]any); ok && table["uid"] == nil { // it would be 0, which is root
+				return usagef("%s: a peer has no uid", path)
+			}
+		}
 	}
 	return nil
 }
@@ -247,4 +254,37 @@ func setValues(f *pflag.FlagSet, name string, values []string) error {
 		}
 	}
 	return nil
+}
+
+// isReloaded reports whether a running daemon reads a flag again.
+func isReloaded(flag string) bool {
+	switch flag {
+	case "config", "in-flight", "in-flight-bytes", "in-flight-per-tenant", "watches", "connections", "rate", "burst", "request-timeout",
+		"stall-timeout", "json", "help":
+		return true
+	}
+	return false
+}
+
+// fixedFlags are the values of the flags that only a restart changes.
+type fixedFlags map[string]string
+
+func fixedOf(f *pflag.FlagSet) fixedFlags {
+	fixed := fixedFlags{}
+	f.VisitAll(func(flag *pflag.Flag) {
+		if !isReloaded(flag.Name) {
+			fixed[flag.Name] = flag.Value.String()
+		}
+	})
+	return fixed
+}
+
+// changed returns the names of the flags that have another value now, in order.
+func (fixed fixedFlags) changed(f *pflag.FlagSet) (names []string) {
+	f.VisitAll(func(flag *pflag.Flag) {
+		if was, ok := fixed[flag.Name]; ok && was != flag.Value.String() {
+			names = append(names, flag.Name)
+		}
+	})
+	return names
 }

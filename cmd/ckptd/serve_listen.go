@@ -23,6 +23,9 @@ func (r *running) listen(o *serveOptions) (err error) {
 			return err
 		}
 	}
+	if n, err := strconv.Atoi(os.Getenv("LISTEN_FDS")); err == nil && n > maxPassed {
+		return usagef("LISTEN_FDS is %d: systemd does not pass more than %d sockets", n, maxPassed)
+	}
 	passed, err := activation.Listeners()
 	if err != nil {
 		return fmt.Errorf("taking over the sockets of systemd: %w", err)
@@ -88,6 +91,9 @@ func (r *running) listenAt(o *serveOptions) error {
 	return nil
 }
 
+// maxPassed bounds what the environment can make the daemon look for.
+const maxPassed = 64
+
 // private refuses to serve in plain beyond this machine.
 func (r *running) private(l net.Listener, o *serveOptions) error {
 	addr, ok := l.Addr().(*net.TCPAddr)
@@ -107,8 +113,11 @@ func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	}
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		if c, dialErr := net.DialTimeout("unix", path, time.Second); dialErr == nil {
+		c, dialErr := net.DialTimeout("unix", path, time.Second)
+		if dialErr == nil {
 			c.Close()
+		}
+		if !errors.Is(dialErr, syscall.ECONNREFUSED) { // a daemon that is there but busy does not answer either
 			return nil, fmt.Errorf("listening on %s: %w", path, errSocketTaken)
 		}
 		if info, statErr := os.Lstat(path); statErr != nil || info.Mode().Type() != fs.ModeSocket {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type running struct {
 	trace     connect.Interceptor // nil for none
 	stopTrace func(context.Context) error
 
+	fixed      fixedFlags
 	firstToken string // file of the token that was made on this first start
 }
 
@@ -57,6 +59,9 @@ func (a *app) start(ctx context.Context, o *serveOptions) (r *running, err error
 	}
 	r.metrics = telemetry.NewMetrics(telemetry.MetricsOptions{Version: buildVersion()})
 	// What can be wrong in the configuration comes first: a mistake in an address should not cost the making of a store.
+	if _, err := access.New(onPaper{}, o.access); err != nil {
+		return r, usagef("%s: %w", cmp.Or(o.config, "the configuration"), err)
+	}
 	trace, stop, err := telemetry.NewTracer(ctx, telemetry.TraceOptions{Endpoint: o.otlp, Ratio: o.traceRatio, Version: buildVersion(), Log: r.log})
 	if err != nil {
 		return r, usageError{err}
@@ -105,6 +110,13 @@ func (r *running) makeServer(o *serveOptions) error {
 	r.metrics.ObserveStore(r.store)
 	return nil
 }
+
+// onPaper stands for a store where only the form of a configuration counts.
+type onPaper struct{}
+
+func (onPaper) SealBeside(dst []byte, _ string, _ []byte) ([]byte, error) { return dst, nil }
+func (onPaper) OpenBeside(string, []byte) ([]byte, error)                 { return nil, nil }
+func (onPaper) Pseudonym(string, ...string) string                        { return "" }
 
 // authenticator knows who may do what by the tokens and the configuration.
 func (r *running) authenticator(o *serveOptions) (*access.Authenticator, error) {
@@ -185,6 +197,9 @@ func (a *app) reload(r *running, given map[string][]string) error {
 	}
 	if err := fresh.configure(f, &o); err != nil {
 		return err
+	}
+	if changed := r.fixed.changed(f); len(changed) > 0 {
+		r.log.Warn("these take a restart", "changed", changed)
 	}
 	if err := r.tokens.Reload(); err != nil {
 		return err

@@ -50,10 +50,11 @@ Without --server the commands work on the files of the store, which no server ma
 
 // tokenScope is what the command line says about a new token.
 type tokenScope struct {
-	role                 string
-	allUsers, allTenants bool
-	prefixes             []string
-	expires              string
+	role                   string
+	allUsers, allTenants   bool
+	tenantGiven, userGiven bool // on the command line
+	prefixes               []string
+	expires                string
 }
 
 func (a *app) tokenCreateCmd(files *besideFiles) *cobra.Command {
@@ -66,6 +67,7 @@ func (a *app) tokenCreateCmd(files *besideFiles) *cobra.Command {
 put the token where only those who need it can read it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			scope.tenantGiven, scope.userGiven = cmd.Flags().Changed("tenant"), cmd.Flags().Changed("user")
 			grants, err := a.grants(scope, time.Now())
 			if err != nil {
 				return err
@@ -100,6 +102,10 @@ func (a *app) grants(s tokenScope, now time.Time) ([]client.Grant, error) {
 		return nil, usagef("--role %q: want reader, approver, writer, auditor or admin", s.role)
 	case a.tenant == access.Any || a.user == access.Any:
 		return nil, usagef("a tenant or user cannot be given as *: use --all-users or --all-tenants")
+	case s.allTenants && (s.tenantGiven || s.userGiven):
+		return nil, usagef("--all-tenants is for every user of every tenant: leave out --tenant and --user")
+	case s.allUsers && s.userGiven:
+		return nil, usagef("--all-users is for every user of the tenant: leave out --user")
 	case s.allTenants:
 		g.Tenant, g.User = access.Any, access.Any
 	case s.allUsers:
@@ -279,7 +285,7 @@ func (o ownTokens) CreateToken(_ context.Context, note string, grants ...client.
 	}
 	t, secret, err := o.kept.Create(note, gs, time.Now())
 	if err == nil {
-		err = o.record(ckptdv1.AdminServiceCreateTokenProcedure)
+		err = o.record(ckptdv1.AdminServiceCreateTokenProcedure, t)
 	}
 	return clientToken(t), secret, err
 }
@@ -293,13 +299,17 @@ func (o ownTokens) Tokens(context.Context) ([]client.Token, error) {
 }
 
 func (o ownTokens) RevokeToken(_ context.Context, id string) error {
-	if err := o.kept.Revoke(id); err != nil {
+	t, err := o.kept.Get(id)
+	if err == nil {
+		err = o.kept.Revoke(id)
+	}
+	if err != nil {
 		return err
 	}
-	return o.record(ckptdv1.AdminServiceRevokeTokenProcedure)
+	return o.record(ckptdv1.AdminServiceRevokeTokenProcedure, t)
 }
 
-func (o ownTokens) record(method string) error {
+func (o ownTokens) record(method string, t access.Token) error {
 	if o.log == "" {
 		return nil
 	}
@@ -307,7 +317,7 @@ func (o ownTokens) record(method string) error {
 	if err != nil {
 		return err
 	}
-	e := audit.Entry{Kind: audit.Admin, Method: method, Caller: fmt.Sprintf("peer:%d", os.Geteuid()), Code: "ok"}
+	e := audit.Entry{Kind: audit.Admin, Method: method, Caller: fmt.Sprintf("peer:%d", os.Geteuid()), About: t.Summary(), Code: "ok"}
 	return errors.Join(l.Append(e), l.Close())
 }
 
