@@ -67,7 +67,7 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	  names=$$(go test -list '^Fuzz' $$pkg) || exit 1; \
 	  for name in $$(echo "$$names" | grep '^Fuzz'); do \
 	    found=1; echo "== $$pkg $$name"; \
-	    go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	    go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x $$pkg || exit 1; \
 	  done; \
 	done; [ $$found = 1 ] || { echo "make fuzz: no fuzz target found"; exit 1; }
 

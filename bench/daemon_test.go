@@ -2,10 +2,10 @@ package bench
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -25,6 +25,7 @@ type daemon struct {
 	*client.Store
 	socket string
 	cmd    *exec.Cmd
+	log    bytes.Buffer // not to be among the results
 }
 
 // startDaemon starts a daemon on a new store in dir, and stops it in the end.
@@ -32,7 +33,7 @@ func startDaemon(b *testing.B, dir string, o client.Options, args ...string) *da
 	b.Helper()
 	d := &daemon{socket: filepath.Join(dir, "data.sock")}
 	d.cmd = exec.Command(buildCommand(b), append([]string{"serve", "--data", filepath.Join(dir, "data"), "--listen", "none"}, args...)...)
-	d.cmd.Stderr = os.Stderr
+	d.cmd.Stderr = &d.log
 	out, err := d.cmd.StdoutPipe()
 	check(b, err)
 	check(b, d.cmd.Start())
@@ -52,7 +53,7 @@ func (d *daemon) stop(b *testing.B) {
 	d.Close()
 	d.cmd.Process.Signal(syscall.SIGTERM)
 	if err := d.cmd.Wait(); err != nil {
-		b.Errorf("the daemon ended with %v", err)
+		b.Errorf("the daemon ended with %v\n%s", err, d.log.String())
 	}
 }
 
