@@ -131,7 +131,10 @@ func targetOf(c *call, rule access.Rule, m any, now time.Time) (*target, error) 
 	}
 	t.thread = complete(names, "thread", "")
 	if missing := t.missing(rule.On, m); missing != "" {
-		return t, fmt.Errorf("%w: the request names no %s%s", engine.ErrInvalid, missing, map[bool]string{true: "", false: ", and the credentials are not for exactly one"}[missing == "thread"])
+		if missing != "thread" {
+			missing += ", and the credentials are not for exactly one"
+		}
+		return t, fmt.Errorf("%w: the request names no %s", engine.ErrInvalid, missing)
 	}
 	return t, nil
 }

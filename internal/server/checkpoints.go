@@ -100,10 +100,11 @@ func (s checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.Load
 		have[h.GetChannel()] = [sha256.Size]byte(h.GetSha256())
 	}
 	thread := s.store.Thread(wire.UnpackRef(m.GetRef()))
-	cp, err := thread.Load(ctx, wire.UnpackWhich(m.GetWhich()), engine.LoadOptions{HeadersOnly: true})
+	which := wire.UnpackWhich(m.GetWhich())
+	cp, err := thread.Load(ctx, which, engine.LoadOptions{HeadersOnly: true})
 	if err == nil && !m.GetHeadersOnly() {
 		if err = s.payForAnswer(ctx, cp, m.GetChannels()); err == nil {
-			cp, err = thread.Load(ctx, engine.AtSeq(cp.Seq), loadOptions(m.GetChannels()))
+			cp, err = thread.Load(ctx, which, loadOptions(m.GetChannels())) // not by seq: the thread may be another one by now
 		}
 	}
 	if err != nil {
@@ -144,7 +145,7 @@ func (s checkpoints) LoadNewest(ctx context.Context, req *connect.Request[ckptdv
 	cp, err := s.store.User(m.GetTenant(), m.GetUser()).Latest(ctx, engine.LoadOptions{HeadersOnly: true})
 	if err == nil && !m.GetHeadersOnly() {
 		if err = s.payForAnswer(ctx, cp, m.GetChannels()); err == nil {
-			cp, err = s.store.Thread(cp.Ref).Load(ctx, engine.AtSeq(cp.Seq), loadOptions(m.GetChannels()))
+			cp, err = s.store.Thread(cp.Ref).Load(ctx, engine.At(cp.ID), loadOptions(m.GetChannels()))
 		}
 	}
 	if err != nil {

@@ -79,6 +79,9 @@ func (s *Server) SetLimits(l Limits) error {
 	if err := l.complete(); err != nil {
 		return err
 	}
+	if now := s.limits.Load(); now != nil {
+		l.MaxMessage = now.MaxMessage // the handlers were made with it
+	}
 	s.limits.Store(&l)
 	return nil
 }
