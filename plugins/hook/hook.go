@@ -184,7 +184,7 @@ type Error struct {
 func (e *Error) Error() string {
 	text := e.Kind.Error()
 	if e.Plugin != "" {
-		text = "plugin " + e.Plugin + ": " + text
+		text = e.Plugin + ": " + text
 	}
 	if e.Stage != 0 {
 		text += " in " + e.Stage.String()
