@@ -27,27 +27,31 @@ const (
 type Reason int32
 
 const (
-	Reason_REASON_UNSPECIFIED     Reason = 0
-	Reason_REASON_INVALID         Reason = 1
-	Reason_REASON_NOT_FOUND       Reason = 2
-	Reason_REASON_CONFLICT        Reason = 3
-	Reason_REASON_BRANCH_EXISTS   Reason = 4
-	Reason_REASON_UNKNOWN_PARENT  Reason = 5
-	Reason_REASON_GENERATION      Reason = 6
-	Reason_REASON_NEED_FULL       Reason = 7
-	Reason_REASON_EXHAUSTED       Reason = 8
-	Reason_REASON_TOO_LARGE       Reason = 9
-	Reason_REASON_CORRUPT         Reason = 10
-	Reason_REASON_KEY_DESTROYED   Reason = 11
-	Reason_REASON_KEY_MISSING     Reason = 12
-	Reason_REASON_UNAVAILABLE     Reason = 13
-	Reason_REASON_NO_SPACE        Reason = 14
-	Reason_REASON_AMBIGUOUS       Reason = 15
-	Reason_REASON_NEWER_FORMAT    Reason = 16
-	Reason_REASON_OVERLOADED      Reason = 17
-	Reason_REASON_SHUTTING_DOWN   Reason = 18
-	Reason_REASON_UNAUTHENTICATED Reason = 19
-	Reason_REASON_DENIED          Reason = 20
+	Reason_REASON_UNSPECIFIED        Reason = 0
+	Reason_REASON_INVALID            Reason = 1
+	Reason_REASON_NOT_FOUND          Reason = 2
+	Reason_REASON_CONFLICT           Reason = 3
+	Reason_REASON_BRANCH_EXISTS      Reason = 4
+	Reason_REASON_UNKNOWN_PARENT     Reason = 5
+	Reason_REASON_GENERATION         Reason = 6
+	Reason_REASON_NEED_FULL          Reason = 7
+	Reason_REASON_EXHAUSTED          Reason = 8
+	Reason_REASON_TOO_LARGE          Reason = 9
+	Reason_REASON_CORRUPT            Reason = 10
+	Reason_REASON_KEY_DESTROYED      Reason = 11
+	Reason_REASON_KEY_MISSING        Reason = 12
+	Reason_REASON_UNAVAILABLE        Reason = 13
+	Reason_REASON_NO_SPACE           Reason = 14
+	Reason_REASON_AMBIGUOUS          Reason = 15
+	Reason_REASON_NEWER_FORMAT       Reason = 16
+	Reason_REASON_OVERLOADED         Reason = 17
+	Reason_REASON_SHUTTING_DOWN      Reason = 18
+	Reason_REASON_UNAUTHENTICATED    Reason = 19
+	Reason_REASON_DENIED             Reason = 20
+	Reason_REASON_PLUGIN_REJECTED    Reason = 21
+	Reason_REASON_PLUGIN_FAILED      Reason = 22
+	Reason_REASON_PLUGIN_UNAVAILABLE Reason = 23
+	Reason_REASON_PLUGIN_INVALID     Reason = 24
 )
 
 // Enum value maps for Reason.
@@ -74,29 +78,37 @@ var (
 		18: "REASON_SHUTTING_DOWN",
 		19: "REASON_UNAUTHENTICATED",
 		20: "REASON_DENIED",
+		21: "REASON_PLUGIN_REJECTED",
+		22: "REASON_PLUGIN_FAILED",
+		23: "REASON_PLUGIN_UNAVAILABLE",
+		24: "REASON_PLUGIN_INVALID",
 	}
 	Reason_value = map[string]int32{
-		"REASON_UNSPECIFIED":     0,
-		"REASON_INVALID":         1,
-		"REASON_NOT_FOUND":       2,
-		"REASON_CONFLICT":        3,
-		"REASON_BRANCH_EXISTS":   4,
-		"REASON_UNKNOWN_PARENT":  5,
-		"REASON_GENERATION":      6,
-		"REASON_NEED_FULL":       7,
-		"REASON_EXHAUSTED":       8,
-		"REASON_TOO_LARGE":       9,
-		"REASON_CORRUPT":         10,
-		"REASON_KEY_DESTROYED":   11,
-		"REASON_KEY_MISSING":     12,
-		"REASON_UNAVAILABLE":     13,
-		"REASON_NO_SPACE":        14,
-		"REASON_AMBIGUOUS":       15,
-		"REASON_NEWER_FORMAT":    16,
-		"REASON_OVERLOADED":      17,
-		"REASON_SHUTTING_DOWN":   18,
-		"REASON_UNAUTHENTICATED": 19,
-		"REASON_DENIED":          20,
+		"REASON_UNSPECIFIED":        0,
+		"REASON_INVALID":            1,
+		"REASON_NOT_FOUND":          2,
+		"REASON_CONFLICT":           3,
+		"REASON_BRANCH_EXISTS":      4,
+		"REASON_UNKNOWN_PARENT":     5,
+		"REASON_GENERATION":         6,
+		"REASON_NEED_FULL":          7,
+		"REASON_EXHAUSTED":          8,
+		"REASON_TOO_LARGE":          9,
+		"REASON_CORRUPT":            10,
+		"REASON_KEY_DESTROYED":      11,
+		"REASON_KEY_MISSING":        12,
+		"REASON_UNAVAILABLE":        13,
+		"REASON_NO_SPACE":           14,
+		"REASON_AMBIGUOUS":          15,
+		"REASON_NEWER_FORMAT":       16,
+		"REASON_OVERLOADED":         17,
+		"REASON_SHUTTING_DOWN":      18,
+		"REASON_UNAUTHENTICATED":    19,
+		"REASON_DENIED":             20,
+		"REASON_PLUGIN_REJECTED":    21,
+		"REASON_PLUGIN_FAILED":      22,
+		"REASON_PLUGIN_UNAVAILABLE": 23,
+		"REASON_PLUGIN_INVALID":     24,
 	}
 )
 
@@ -226,8 +238,12 @@ type Checkpoint struct {
 	// In order of name.
 	Channels []*Channel `protobuf:"bytes,16,rep,name=channels,proto3" json:"channels,omitempty"`
 	// SHA-256 over all of the above but the stored form, and the hash of the parent; 32 bytes.
-	Hash          []byte `protobuf:"bytes,17,opt,name=hash,proto3" json:"hash,omitempty"`
-	Cost          *Cost  `protobuf:"bytes,18,opt,name=cost,proto3" json:"cost,omitempty"`
+	Hash []byte `protobuf:"bytes,17,opt,name=hash,proto3" json:"hash,omitempty"`
+	Cost *Cost  `protobuf:"bytes,18,opt,name=cost,proto3" json:"cost,omitempty"`
+	// The plugins and rules that what is in it passed when it was saved, in order.
+	Hooks []*Hook `protobuf:"bytes,19,rep,name=hooks,proto3" json:"hooks,omitempty"`
+	// What they used of fuel, all together.
+	Fuel          uint64 `protobuf:"varint,20,opt,name=fuel,proto3" json:"fuel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -388,6 +404,84 @@ func (x *Checkpoint) GetCost() *Cost {
 	return nil
 }
 
+func (x *Checkpoint) GetHooks() []*Hook {
+	if x != nil {
+		return x.Hooks
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetFuel() uint64 {
+	if x != nil {
+		return x.Fuel
+	}
+	return 0
+}
+
+// Hook names a plugin or a set of rules that a checkpoint passed.
+type Hook struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// NAME@VERSION of a plugin, or redact.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// SHA-256 of the plugin's binary, or of the rules; 32 bytes.
+	Digest []byte `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
+	// SHA-256 of its configuration; empty without one.
+	Config        []byte `protobuf:"bytes,3,opt,name=config,proto3" json:"config,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Hook) Reset() {
+	*x = Hook{}
+	mi := &file_ckptd_v1_types_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Hook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Hook) ProtoMessage() {}
+
+func (x *Hook) ProtoReflect() protoreflect.Message {
+	mi := &file_ckptd_v1_types_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Hook.ProtoReflect.Descriptor instead.
+func (*Hook) Descriptor() ([]byte, []int) {
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Hook) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Hook) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+func (x *Hook) GetConfig() []byte {
+	if x != nil {
+		return x.Config
+	}
+	return nil
+}
+
 // Channel is a named part of a state. It comes without content where that was not asked for.
 type Channel struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -403,14 +497,17 @@ type Channel struct {
 	//	*Channel_Data
 	//	*Channel_Text
 	//	*Channel_Unchanged
-	Content       isChannel_Content `protobuf_oneof:"content"`
+	Content isChannel_Content `protobuf_oneof:"content"`
+	// In the answer to a save: hooks made something else of what the caller sent. A splice on the caller's own bytes would
+	// be refused with NEED_FULL; send the channel whole, or load what is stored.
+	Rewritten     bool `protobuf:"varint,8,opt,name=rewritten,proto3" json:"rewritten,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Channel) Reset() {
 	*x = Channel{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[2]
+	mi := &file_ckptd_v1_types_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -422,7 +519,7 @@ func (x *Channel) String() string {
 func (*Channel) ProtoMessage() {}
 
 func (x *Channel) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[2]
+	mi := &file_ckptd_v1_types_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -435,7 +532,7 @@ func (x *Channel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Channel.ProtoReflect.Descriptor instead.
 func (*Channel) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{2}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Channel) GetName() string {
@@ -500,6 +597,13 @@ func (x *Channel) GetUnchanged() bool {
 	return false
 }
 
+func (x *Channel) GetRewritten() bool {
+	if x != nil {
+		return x.Rewritten
+	}
+	return false
+}
+
 type isChannel_Content interface {
 	isChannel_Content()
 }
@@ -541,7 +645,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[3]
+	mi := &file_ckptd_v1_types_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -553,7 +657,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[3]
+	mi := &file_ckptd_v1_types_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -566,7 +670,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{3}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Cost) GetState() int64 {
@@ -636,7 +740,7 @@ type Draft struct {
 
 func (x *Draft) Reset() {
 	*x = Draft{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[4]
+	mi := &file_ckptd_v1_types_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -648,7 +752,7 @@ func (x *Draft) String() string {
 func (*Draft) ProtoMessage() {}
 
 func (x *Draft) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[4]
+	mi := &file_ckptd_v1_types_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -661,7 +765,7 @@ func (x *Draft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draft.ProtoReflect.Descriptor instead.
 func (*Draft) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{4}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Draft) GetId() string {
@@ -792,7 +896,7 @@ type Labels struct {
 
 func (x *Labels) Reset() {
 	*x = Labels{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[5]
+	mi := &file_ckptd_v1_types_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +908,7 @@ func (x *Labels) String() string {
 func (*Labels) ProtoMessage() {}
 
 func (x *Labels) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[5]
+	mi := &file_ckptd_v1_types_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +921,7 @@ func (x *Labels) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Labels.ProtoReflect.Descriptor instead.
 func (*Labels) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{5}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Labels) GetLabels() map[string]string {
@@ -837,7 +941,7 @@ type Blobs struct {
 
 func (x *Blobs) Reset() {
 	*x = Blobs{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[6]
+	mi := &file_ckptd_v1_types_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -849,7 +953,7 @@ func (x *Blobs) String() string {
 func (*Blobs) ProtoMessage() {}
 
 func (x *Blobs) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[6]
+	mi := &file_ckptd_v1_types_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -862,7 +966,7 @@ func (x *Blobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blobs.ProtoReflect.Descriptor instead.
 func (*Blobs) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{6}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Blobs) GetIds() []string {
@@ -891,7 +995,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[7]
+	mi := &file_ckptd_v1_types_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -903,7 +1007,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[7]
+	mi := &file_ckptd_v1_types_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -916,7 +1020,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{7}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Change) GetName() string {
@@ -1024,7 +1128,7 @@ type Splice struct {
 
 func (x *Splice) Reset() {
 	*x = Splice{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[8]
+	mi := &file_ckptd_v1_types_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1140,7 @@ func (x *Splice) String() string {
 func (*Splice) ProtoMessage() {}
 
 func (x *Splice) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[8]
+	mi := &file_ckptd_v1_types_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1153,7 @@ func (x *Splice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Splice.ProtoReflect.Descriptor instead.
 func (*Splice) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{8}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Splice) GetBase() uint64 {
@@ -1132,7 +1236,7 @@ type Which struct {
 
 func (x *Which) Reset() {
 	*x = Which{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[9]
+	mi := &file_ckptd_v1_types_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1144,7 +1248,7 @@ func (x *Which) String() string {
 func (*Which) ProtoMessage() {}
 
 func (x *Which) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[9]
+	mi := &file_ckptd_v1_types_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1157,7 +1261,7 @@ func (x *Which) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Which.ProtoReflect.Descriptor instead.
 func (*Which) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{9}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Which) GetWhich() isWhich_Which {
@@ -1283,7 +1387,7 @@ type Filter struct {
 
 func (x *Filter) Reset() {
 	*x = Filter{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[10]
+	mi := &file_ckptd_v1_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1399,7 @@ func (x *Filter) String() string {
 func (*Filter) ProtoMessage() {}
 
 func (x *Filter) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[10]
+	mi := &file_ckptd_v1_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1412,7 @@ func (x *Filter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Filter.ProtoReflect.Descriptor instead.
 func (*Filter) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{10}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Filter) GetLabels() map[string]string {
@@ -1372,7 +1476,7 @@ type PendingWrite struct {
 
 func (x *PendingWrite) Reset() {
 	*x = PendingWrite{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[11]
+	mi := &file_ckptd_v1_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1384,7 +1488,7 @@ func (x *PendingWrite) String() string {
 func (*PendingWrite) ProtoMessage() {}
 
 func (x *PendingWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[11]
+	mi := &file_ckptd_v1_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1397,7 +1501,7 @@ func (x *PendingWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingWrite.ProtoReflect.Descriptor instead.
 func (*PendingWrite) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{11}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PendingWrite) GetTask() string {
@@ -1439,7 +1543,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[12]
+	mi := &file_ckptd_v1_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1451,7 +1555,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[12]
+	mi := &file_ckptd_v1_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1464,7 +1568,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{12}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Write) GetIndex() int64 {
@@ -1541,7 +1645,7 @@ type Branch struct {
 
 func (x *Branch) Reset() {
 	*x = Branch{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[13]
+	mi := &file_ckptd_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1657,7 @@ func (x *Branch) String() string {
 func (*Branch) ProtoMessage() {}
 
 func (x *Branch) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[13]
+	mi := &file_ckptd_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1670,7 @@ func (x *Branch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Branch.ProtoReflect.Descriptor instead.
 func (*Branch) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{13}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Branch) GetName() string {
@@ -1606,14 +1710,16 @@ type ErrorDetail struct {
 	Size int64  `protobuf:"varint,7,opt,name=size,proto3" json:"size,omitempty"`
 	Most int64  `protobuf:"varint,8,opt,name=most,proto3" json:"most,omitempty"`
 	// OVERLOADED and SHUTTING_DOWN: when to try again. Nothing was done.
-	RetryAfter    *durationpb.Duration `protobuf:"bytes,9,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	RetryAfter *durationpb.Duration `protobuf:"bytes,9,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
+	// PLUGIN_…: which plugin, and what it was about.
+	Plugin        *PluginError `protobuf:"bytes,10,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[14]
+	mi := &file_ckptd_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1731,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[14]
+	mi := &file_ckptd_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1744,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ErrorDetail) GetReason() Reason {
@@ -1704,6 +1810,103 @@ func (x *ErrorDetail) GetRetryAfter() *durationpb.Duration {
 	return nil
 }
 
+func (x *ErrorDetail) GetPlugin() *PluginError {
+	if x != nil {
+		return x.Plugin
+	}
+	return nil
+}
+
+// PluginError tells which plugin or rule ended a request. It never quotes content.
+type PluginError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// rejected, failed, fuel, timeout, trap, limit, unavailable or invalid.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// NAME@VERSION of a plugin, or redact.
+	Plugin string `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	// pre_save, load, export or migrate.
+	Stage string `protobuf:"bytes,3,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Kind and name, such as channel messages.
+	Item string `protobuf:"bytes,4,opt,name=item,proto3" json:"item,omitempty"`
+	// What a plugin that failed returned.
+	Code          int32  `protobuf:"varint,5,opt,name=code,proto3" json:"code,omitempty"`
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PluginError) Reset() {
+	*x = PluginError{}
+	mi := &file_ckptd_v1_types_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PluginError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PluginError) ProtoMessage() {}
+
+func (x *PluginError) ProtoReflect() protoreflect.Message {
+	mi := &file_ckptd_v1_types_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PluginError.ProtoReflect.Descriptor instead.
+func (*PluginError) Descriptor() ([]byte, []int) {
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *PluginError) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *PluginError) GetPlugin() string {
+	if x != nil {
+		return x.Plugin
+	}
+	return ""
+}
+
+func (x *PluginError) GetStage() string {
+	if x != nil {
+		return x.Stage
+	}
+	return ""
+}
+
+func (x *PluginError) GetItem() string {
+	if x != nil {
+		return x.Item
+	}
+	return ""
+}
+
+func (x *PluginError) GetCode() int32 {
+	if x != nil {
+		return x.Code
+	}
+	return 0
+}
+
+func (x *PluginError) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 var File_ckptd_v1_types_proto protoreflect.FileDescriptor
 
 const file_ckptd_v1_types_proto_rawDesc = "" +
@@ -1713,7 +1916,7 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
 	"\x06thread\x18\x03 \x01(\tR\x06thread\x12\x1c\n" +
-	"\tnamespace\x18\x04 \x01(\tR\tnamespace\"\xde\x04\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\"\x98\x05\n" +
 	"\n" +
 	"Checkpoint\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12\x1e\n" +
@@ -1737,10 +1940,16 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x05blobs\x18\x0f \x03(\tR\x05blobs\x12-\n" +
 	"\bchannels\x18\x10 \x03(\v2\x11.ckptd.v1.ChannelR\bchannels\x12\x12\n" +
 	"\x04hash\x18\x11 \x01(\fR\x04hash\x12\"\n" +
-	"\x04cost\x18\x12 \x01(\v2\x0e.ckptd.v1.CostR\x04cost\x1a9\n" +
+	"\x04cost\x18\x12 \x01(\v2\x0e.ckptd.v1.CostR\x04cost\x12$\n" +
+	"\x05hooks\x18\x13 \x03(\v2\x0e.ckptd.v1.HookR\x05hooks\x12\x12\n" +
+	"\x04fuel\x18\x14 \x01(\x04R\x04fuel\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb6\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"J\n" +
+	"\x04Hook\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x16\n" +
+	"\x06config\x18\x03 \x01(\fR\x06config\"\xd4\x01\n" +
 	"\aChannel\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x18\n" +
@@ -1748,7 +1957,8 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x04size\x18\x04 \x01(\x03R\x04size\x12\x14\n" +
 	"\x04data\x18\x05 \x01(\fH\x00R\x04data\x12\x14\n" +
 	"\x04text\x18\x06 \x01(\tH\x00R\x04text\x12\x1e\n" +
-	"\tunchanged\x18\a \x01(\bH\x00R\tunchangedB\t\n" +
+	"\tunchanged\x18\a \x01(\bH\x00R\tunchanged\x12\x1c\n" +
+	"\trewritten\x18\b \x01(\bR\trewrittenB\t\n" +
 	"\acontent\"^\n" +
 	"\x04Cost\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\x03R\x05state\x12\x16\n" +
@@ -1837,7 +2047,7 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x06Branch\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\ahead_id\x18\x02 \x01(\tR\x06headId\x12\x19\n" +
-	"\bhead_seq\x18\x03 \x01(\x04R\aheadSeq\"\x98\x02\n" +
+	"\bhead_seq\x18\x03 \x01(\x04R\aheadSeq\"\xc7\x02\n" +
 	"\vErrorDetail\x12(\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x10.ckptd.v1.ReasonR\x06reason\x12\x19\n" +
 	"\bhead_seq\x18\x02 \x01(\x04R\aheadSeq\x12\x17\n" +
@@ -1848,7 +2058,16 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x04size\x18\a \x01(\x03R\x04size\x12\x12\n" +
 	"\x04most\x18\b \x01(\x03R\x04most\x12:\n" +
 	"\vretry_after\x18\t \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retryAfter*\xef\x03\n" +
+	"retryAfter\x12-\n" +
+	"\x06plugin\x18\n" +
+	" \x01(\v2\x15.ckptd.v1.PluginErrorR\x06plugin\"\x8f\x01\n" +
+	"\vPluginError\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
+	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12\x14\n" +
+	"\x05stage\x18\x03 \x01(\tR\x05stage\x12\x12\n" +
+	"\x04item\x18\x04 \x01(\tR\x04item\x12\x12\n" +
+	"\x04code\x18\x05 \x01(\x05R\x04code\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason*\xdf\x04\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x14\n" +
@@ -1871,7 +2090,11 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x11REASON_OVERLOADED\x10\x11\x12\x18\n" +
 	"\x14REASON_SHUTTING_DOWN\x10\x12\x12\x1a\n" +
 	"\x16REASON_UNAUTHENTICATED\x10\x13\x12\x11\n" +
-	"\rREASON_DENIED\x10\x14B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
+	"\rREASON_DENIED\x10\x14\x12\x1a\n" +
+	"\x16REASON_PLUGIN_REJECTED\x10\x15\x12\x18\n" +
+	"\x14REASON_PLUGIN_FAILED\x10\x16\x12\x1d\n" +
+	"\x19REASON_PLUGIN_UNAVAILABLE\x10\x17\x12\x19\n" +
+	"\x15REASON_PLUGIN_INVALID\x10\x18B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
 
 var (
 	file_ckptd_v1_types_proto_rawDescOnce sync.Once
@@ -1886,53 +2109,57 @@ func file_ckptd_v1_types_proto_rawDescGZIP() []byte {
 }
 
 var file_ckptd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ckptd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_ckptd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_ckptd_v1_types_proto_goTypes = []any{
 	(Reason)(0),                   // 0: ckptd.v1.Reason
 	(*Ref)(nil),                   // 1: ckptd.v1.Ref
 	(*Checkpoint)(nil),            // 2: ckptd.v1.Checkpoint
-	(*Channel)(nil),               // 3: ckptd.v1.Channel
-	(*Cost)(nil),                  // 4: ckptd.v1.Cost
-	(*Draft)(nil),                 // 5: ckptd.v1.Draft
-	(*Labels)(nil),                // 6: ckptd.v1.Labels
-	(*Blobs)(nil),                 // 7: ckptd.v1.Blobs
-	(*Change)(nil),                // 8: ckptd.v1.Change
-	(*Splice)(nil),                // 9: ckptd.v1.Splice
-	(*Which)(nil),                 // 10: ckptd.v1.Which
-	(*Filter)(nil),                // 11: ckptd.v1.Filter
-	(*PendingWrite)(nil),          // 12: ckptd.v1.PendingWrite
-	(*Write)(nil),                 // 13: ckptd.v1.Write
-	(*Branch)(nil),                // 14: ckptd.v1.Branch
-	(*ErrorDetail)(nil),           // 15: ckptd.v1.ErrorDetail
-	nil,                           // 16: ckptd.v1.Checkpoint.LabelsEntry
-	nil,                           // 17: ckptd.v1.Labels.LabelsEntry
-	nil,                           // 18: ckptd.v1.Filter.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 19: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 20: google.protobuf.Duration
+	(*Hook)(nil),                  // 3: ckptd.v1.Hook
+	(*Channel)(nil),               // 4: ckptd.v1.Channel
+	(*Cost)(nil),                  // 5: ckptd.v1.Cost
+	(*Draft)(nil),                 // 6: ckptd.v1.Draft
+	(*Labels)(nil),                // 7: ckptd.v1.Labels
+	(*Blobs)(nil),                 // 8: ckptd.v1.Blobs
+	(*Change)(nil),                // 9: ckptd.v1.Change
+	(*Splice)(nil),                // 10: ckptd.v1.Splice
+	(*Which)(nil),                 // 11: ckptd.v1.Which
+	(*Filter)(nil),                // 12: ckptd.v1.Filter
+	(*PendingWrite)(nil),          // 13: ckptd.v1.PendingWrite
+	(*Write)(nil),                 // 14: ckptd.v1.Write
+	(*Branch)(nil),                // 15: ckptd.v1.Branch
+	(*ErrorDetail)(nil),           // 16: ckptd.v1.ErrorDetail
+	(*PluginError)(nil),           // 17: ckptd.v1.PluginError
+	nil,                           // 18: ckptd.v1.Checkpoint.LabelsEntry
+	nil,                           // 19: ckptd.v1.Labels.LabelsEntry
+	nil,                           // 20: ckptd.v1.Filter.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
 }
 var file_ckptd_v1_types_proto_depIdxs = []int32{
 	1,  // 0: ckptd.v1.Checkpoint.ref:type_name -> ckptd.v1.Ref
-	19, // 1: ckptd.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	16, // 2: ckptd.v1.Checkpoint.labels:type_name -> ckptd.v1.Checkpoint.LabelsEntry
-	3,  // 3: ckptd.v1.Checkpoint.channels:type_name -> ckptd.v1.Channel
-	4,  // 4: ckptd.v1.Checkpoint.cost:type_name -> ckptd.v1.Cost
-	6,  // 5: ckptd.v1.Draft.labels:type_name -> ckptd.v1.Labels
-	7,  // 6: ckptd.v1.Draft.blobs:type_name -> ckptd.v1.Blobs
-	8,  // 7: ckptd.v1.Draft.channels:type_name -> ckptd.v1.Change
-	20, // 8: ckptd.v1.Draft.ttl:type_name -> google.protobuf.Duration
-	17, // 9: ckptd.v1.Labels.labels:type_name -> ckptd.v1.Labels.LabelsEntry
-	9,  // 10: ckptd.v1.Change.splice:type_name -> ckptd.v1.Splice
-	18, // 11: ckptd.v1.Filter.labels:type_name -> ckptd.v1.Filter.LabelsEntry
-	19, // 12: ckptd.v1.Filter.since:type_name -> google.protobuf.Timestamp
-	19, // 13: ckptd.v1.Filter.until:type_name -> google.protobuf.Timestamp
-	13, // 14: ckptd.v1.PendingWrite.write:type_name -> ckptd.v1.Write
-	0,  // 15: ckptd.v1.ErrorDetail.reason:type_name -> ckptd.v1.Reason
-	20, // 16: ckptd.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
-	17, // [17:17] is the sub-list for method output_type
-	17, // [17:17] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	21, // 1: ckptd.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	18, // 2: ckptd.v1.Checkpoint.labels:type_name -> ckptd.v1.Checkpoint.LabelsEntry
+	4,  // 3: ckptd.v1.Checkpoint.channels:type_name -> ckptd.v1.Channel
+	5,  // 4: ckptd.v1.Checkpoint.cost:type_name -> ckptd.v1.Cost
+	3,  // 5: ckptd.v1.Checkpoint.hooks:type_name -> ckptd.v1.Hook
+	7,  // 6: ckptd.v1.Draft.labels:type_name -> ckptd.v1.Labels
+	8,  // 7: ckptd.v1.Draft.blobs:type_name -> ckptd.v1.Blobs
+	9,  // 8: ckptd.v1.Draft.channels:type_name -> ckptd.v1.Change
+	22, // 9: ckptd.v1.Draft.ttl:type_name -> google.protobuf.Duration
+	19, // 10: ckptd.v1.Labels.labels:type_name -> ckptd.v1.Labels.LabelsEntry
+	10, // 11: ckptd.v1.Change.splice:type_name -> ckptd.v1.Splice
+	20, // 12: ckptd.v1.Filter.labels:type_name -> ckptd.v1.Filter.LabelsEntry
+	21, // 13: ckptd.v1.Filter.since:type_name -> google.protobuf.Timestamp
+	21, // 14: ckptd.v1.Filter.until:type_name -> google.protobuf.Timestamp
+	14, // 15: ckptd.v1.PendingWrite.write:type_name -> ckptd.v1.Write
+	0,  // 16: ckptd.v1.ErrorDetail.reason:type_name -> ckptd.v1.Reason
+	22, // 17: ckptd.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
+	17, // 18: ckptd.v1.ErrorDetail.plugin:type_name -> ckptd.v1.PluginError
+	19, // [19:19] is the sub-list for method output_type
+	19, // [19:19] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_ckptd_v1_types_proto_init() }
@@ -1940,23 +2167,23 @@ func file_ckptd_v1_types_proto_init() {
 	if File_ckptd_v1_types_proto != nil {
 		return
 	}
-	file_ckptd_v1_types_proto_msgTypes[2].OneofWrappers = []any{
+	file_ckptd_v1_types_proto_msgTypes[3].OneofWrappers = []any{
 		(*Channel_Data)(nil),
 		(*Channel_Text)(nil),
 		(*Channel_Unchanged)(nil),
 	}
-	file_ckptd_v1_types_proto_msgTypes[4].OneofWrappers = []any{}
-	file_ckptd_v1_types_proto_msgTypes[7].OneofWrappers = []any{
+	file_ckptd_v1_types_proto_msgTypes[5].OneofWrappers = []any{}
+	file_ckptd_v1_types_proto_msgTypes[8].OneofWrappers = []any{
 		(*Change_Data)(nil),
 		(*Change_Text)(nil),
 		(*Change_Splice)(nil),
 		(*Change_Remove)(nil),
 	}
-	file_ckptd_v1_types_proto_msgTypes[8].OneofWrappers = []any{
+	file_ckptd_v1_types_proto_msgTypes[9].OneofWrappers = []any{
 		(*Splice_Data)(nil),
 		(*Splice_Text)(nil),
 	}
-	file_ckptd_v1_types_proto_msgTypes[9].OneofWrappers = []any{
+	file_ckptd_v1_types_proto_msgTypes[10].OneofWrappers = []any{
 		(*Which_Id)(nil),
 		(*Which_Seq)(nil),
 		(*Which_Before)(nil),
@@ -1964,8 +2191,8 @@ func file_ckptd_v1_types_proto_init() {
 		(*Which_Branch)(nil),
 		(*Which_GreatestId)(nil),
 	}
-	file_ckptd_v1_types_proto_msgTypes[10].OneofWrappers = []any{}
-	file_ckptd_v1_types_proto_msgTypes[12].OneofWrappers = []any{
+	file_ckptd_v1_types_proto_msgTypes[11].OneofWrappers = []any{}
+	file_ckptd_v1_types_proto_msgTypes[13].OneofWrappers = []any{
 		(*Write_Data)(nil),
 		(*Write_Text)(nil),
 	}
@@ -1975,7 +2202,7 @@ func file_ckptd_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ckptd_v1_types_proto_rawDesc), len(file_ckptd_v1_types_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
