@@ -86,6 +86,7 @@ type Store struct {
 	cps     ckptdv1.CheckpointServiceClient
 	blobs   ckptdv1.BlobServiceClient
 	admin   ckptdv1.AdminServiceClient
+	plugins ckptdv1.PluginServiceClient
 }
 
 // Dial returns the store behind a server at unix:PATH, http://HOST:PORT or https://HOST:PORT. Nothing is sent yet.
@@ -111,6 +112,7 @@ func Dial(addr string, o Options) (*Store, error) {
 		cps:     ckptdv1.NewCheckpointServiceClient(t, base, plain),
 		blobs:   ckptdv1.NewBlobServiceClient(t, base, plain),
 		admin:   ckptdv1.NewAdminServiceClient(t, base, plain),
+		plugins: ckptdv1.NewPluginServiceClient(t, base, plain),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil

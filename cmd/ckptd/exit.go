@@ -17,6 +17,7 @@ import (
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/trajectory"
+	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // Exit codes. They are an interface: none is ever given another meaning.
@@ -34,6 +35,8 @@ const (
 	exitUnavailable = 10
 	exitDenied      = 11
 	exitBusy        = 12
+	exitRejected    = 13
+	exitPlugin      = 14
 	exitInterrupted = 130
 	exitPipe        = 141
 )
@@ -56,6 +59,8 @@ var exitCodes = []struct {
 	{exitUnavailable, "no space left, read-only, no permission, the device fails, or the server cannot be reached"},
 	{exitDenied, "no valid credentials for the server, or not allowed with them"},
 	{exitBusy, "the server is overloaded or shutting down; nothing was done"},
+	{exitRejected, "a plugin or a rule rejected it; nothing was saved"},
+	{exitPlugin, "a plugin that it must pass failed or is not there; nothing was saved"},
 	{exitInterrupted, "interrupted by a signal; what was acknowledged is saved"},
 	{exitPipe, "the reader of the output went away"},
 }
@@ -77,6 +82,9 @@ var (
 	errExists      = errors.New("exists already")
 	errDeclined    = errors.New("nothing was deleted")
 )
+
+// pluginAdvice is for a plugin that ran and did not do its work.
+const pluginAdvice = "ckptd plugin show tells more of the plugin; roll it back or disable it if it is at fault"
 
 type usageError struct{ error }
 
@@ -109,6 +117,15 @@ var explanations = []struct {
 	{client.ErrShuttingDown, exitBusy, "try again when it is back"},
 	{client.ErrUnreachable, exitUnavailable, "check --server, and whether ckptd serve runs there"},
 	{context.DeadlineExceeded, exitUnavailable, "it took too long: try again, or allow the server more with --request-timeout"},
+
+	{hook.ErrRejected, exitRejected, "take out what must not be stored"},
+	{hook.ErrUnavailable, exitPlugin, "ckptd plugin list shows the state of the plugins"},
+	{hook.ErrInvalid, exitInput, ""},
+	{hook.ErrFailed, exitPlugin, pluginAdvice},
+	{hook.ErrFuel, exitPlugin, pluginAdvice},
+	{hook.ErrTimeout, exitPlugin, pluginAdvice},
+	{hook.ErrTrap, exitPlugin, pluginAdvice},
+	{hook.ErrLimit, exitPlugin, pluginAdvice},
 
 	{crypto.ErrKeyFileMissing, exitKey, "bring the key file back or name it with --key-file; without it nothing can be read"},
 	{crypto.ErrKeyFileMode, exitKey, ""},

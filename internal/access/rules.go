@@ -105,5 +105,17 @@ func Rules() map[string]Rule {
 		ckptdv1.AdminServiceReadAuditProcedure:      {Needs: Audit, On: OnStore},
 		ckptdv1.AdminServiceGetStatusProcedure:      {Needs: Inspect, On: OnStore},
 		ckptdv1.AdminServiceWhoAmIProcedure:         {On: OnNothing},
+
+		// A plugin sees the states of those that it runs for, so who manages all of these decides. A key is trusted for
+		// the whole store.
+		ckptdv1.PluginServiceInstallPluginProcedure:    {Needs: Manage, On: OnNamed},
+		ckptdv1.PluginServiceListPluginsProcedure:      {Needs: Inspect, On: OnNamed},
+		ckptdv1.PluginServiceGetPluginProcedure:        {Needs: Manage, On: OnNamed},
+		ckptdv1.PluginServiceSetPluginEnabledProcedure: {Needs: Manage, On: OnNamed},
+		ckptdv1.PluginServiceRollbackPluginProcedure:   {Needs: Manage, On: OnNamed},
+		ckptdv1.PluginServiceRemovePluginProcedure:     {Needs: Manage, On: OnNamed},
+		ckptdv1.PluginServiceTrustKeyProcedure:         {Needs: Manage, On: OnStore},
+		ckptdv1.PluginServiceUntrustKeyProcedure:       {Needs: Manage, On: OnStore},
+		ckptdv1.PluginServiceListKeysProcedure:         {Needs: Inspect, On: OnStore},
 	}
 }

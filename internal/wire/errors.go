@@ -12,6 +12,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // Errors that only a server has. The client exports them.
@@ -51,6 +52,14 @@ func Table() []Row {
 		{ErrDenied, ckptdv1.Reason_REASON_DENIED, connect.CodePermissionDenied},
 		{ErrOverloaded, ckptdv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted},
 		{ErrShuttingDown, ckptdv1.Reason_REASON_SHUTTING_DOWN, connect.CodeUnavailable},
+		{hook.ErrRejected, ckptdv1.Reason_REASON_PLUGIN_REJECTED, connect.CodeFailedPrecondition},
+		{hook.ErrFailed, ckptdv1.Reason_REASON_PLUGIN_FAILED, connect.CodeFailedPrecondition},
+		{hook.ErrFuel, ckptdv1.Reason_REASON_PLUGIN_FAILED, connect.CodeFailedPrecondition},
+		{hook.ErrTimeout, ckptdv1.Reason_REASON_PLUGIN_FAILED, connect.CodeFailedPrecondition},
+		{hook.ErrTrap, ckptdv1.Reason_REASON_PLUGIN_FAILED, connect.CodeFailedPrecondition},
+		{hook.ErrLimit, ckptdv1.Reason_REASON_PLUGIN_FAILED, connect.CodeFailedPrecondition},
+		{hook.ErrUnavailable, ckptdv1.Reason_REASON_PLUGIN_UNAVAILABLE, connect.CodeUnavailable},
+		{hook.ErrInvalid, ckptdv1.Reason_REASON_PLUGIN_INVALID, connect.CodeInvalidArgument},
 		{engine.ErrNeedFull, ckptdv1.Reason_REASON_NEED_FULL, connect.CodeFailedPrecondition},
 		{errBranchExists, ckptdv1.Reason_REASON_BRANCH_EXISTS, connect.CodeAlreadyExists},
 		{engine.ErrConflict, ckptdv1.Reason_REASON_CONFLICT, connect.CodeAborted},
@@ -142,6 +151,7 @@ func detailOf(err error, reason ckptdv1.Reason) *ckptdv1.ErrorDetail {
 	if e, ok := errors.AsType[*RetryError](err); ok {
 		d.What, d.RetryAfter = e.What, durationpb.New(e.After)
 	}
+	d.Plugin = packPluginError(err)
 	return d
 }
 
@@ -225,6 +235,9 @@ func unpackDetail(message string, d *ckptdv1.ErrorDetail) error {
 		e.is = &RetryError{Err: ErrOverloaded, What: d.GetWhat(), After: d.GetRetryAfter().AsDuration()}
 	case ckptdv1.Reason_REASON_SHUTTING_DOWN:
 		e.is = &RetryError{Err: ErrShuttingDown, What: d.GetWhat(), After: d.GetRetryAfter().AsDuration()}
+	case ckptdv1.Reason_REASON_PLUGIN_REJECTED, ckptdv1.Reason_REASON_PLUGIN_FAILED, ckptdv1.Reason_REASON_PLUGIN_UNAVAILABLE,
+		ckptdv1.Reason_REASON_PLUGIN_INVALID:
+		e.is = unpackPluginError(d)
 	default:
 		for _, row := range table {
 			if row.Reason == d.GetReason() {

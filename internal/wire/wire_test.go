@@ -18,6 +18,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // travel encodes a message and decodes it into another, by way of binary or JSON.
@@ -178,6 +179,10 @@ func TestErrors(t *testing.T) {
 		&engine.BranchExistsError{Name: "main", HeadSeq: 3},
 		&RetryError{Err: ErrOverloaded, What: "requests under way", After: 1500 * time.Millisecond},
 		&RetryError{Err: ErrShuttingDown, After: time.Second},
+		&hook.Error{Kind: hook.ErrRejected, Plugin: "redact", Stage: hook.PreSave, Item: "channel messages", Reason: "rule card"},
+		&hook.Error{Kind: hook.ErrFailed, Plugin: "a@1.0.0", Stage: hook.Migrate, Item: "meta", Code: 17, Reason: "no"},
+		&hook.Error{Kind: hook.ErrFuel, Plugin: "a@1.0.0", Stage: hook.Load}, &hook.Error{Kind: hook.ErrTimeout, Stage: hook.Export},
+		&hook.Error{Kind: hook.ErrTrap}, &hook.Error{Kind: hook.ErrLimit}, &hook.Error{Kind: hook.ErrUnavailable}, &hook.Error{Kind: hook.ErrInvalid, Reason: "abi = 9"},
 	}
 	for _, want := range full {
 		got := UnpackError(PackError(fmt.Errorf("saving: %w", want)))
