@@ -52,6 +52,9 @@ func metrics(t *testing.T) (all [][]string) {
 	m.RequestDone("/", "ok", time.Millisecond)
 	m.Rejected("connections")
 	m.Denied("/")
+	m.PluginCalled("a@1.0.0", "pre_save", "ok", 1, time.Millisecond)
+	m.PluginFound("redact", "email", 1)
+	m.PluginSuspended("a@1.0.0", false)
 	w := httptest.NewRecorder()
 	telemetry.MetricsHandler(m).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	help, at := "", -1

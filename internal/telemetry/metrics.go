@@ -36,6 +36,8 @@ type Metrics struct {
 
 	inFlight, watchers, connections prometheus.Gauge
 
+	plugins pluginMetrics
+
 	store atomic.Pointer[Store]
 	disk  diskSize
 }
@@ -48,6 +50,7 @@ func NewMetrics(o MetricsOptions) *Metrics {
 	m.makeSaves()
 	m.makeRequests()
 	m.makeStore()
+	m.makePlugins()
 	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ckptd_build_info", Help: "The program that runs; always 1.",
 		ConstLabels: prometheus.Labels{"version": o.Version, "goversion": runtime.Version()}}, func() float64 { return 1 }))
 	return m

@@ -65,6 +65,12 @@ func busy() *Metrics {
 	m.ConnectionClosed()
 	m.Rejected("requests under way")
 	m.Denied(ckptdv1.AdminServiceCreateTokenProcedure)
+	m.PluginCalled("mail@1.0.0", "pre_save", "ok", 1000, 3*time.Microsecond)
+	m.PluginCalled("mail@1.0.0", "pre_save", "fuel", 500, time.Second)
+	m.PluginFound("redact", "email", 2)
+	m.PluginFound("mail@1.0.0", "", 1)
+	m.PluginSuspended("mail@1.0.0", true)
+	m.PluginRestarted()
 	return m
 }
 
@@ -92,6 +98,14 @@ func TestMetrics(t *testing.T) {
 		`ckptd_cache_misses_total 10`,
 		`ckptd_cache_bytes 4096`,
 		`ckptd_denied_total{method="ckptd.v1.AdminService/CreateToken"} 1`,
+		`ckptd_plugin_calls_total{outcome="fuel",plugin="mail@1.0.0",stage="pre_save"} 1`,
+		`ckptd_plugin_seconds_bucket{plugin="mail@1.0.0",le="2e-06"} 0`,
+		`ckptd_plugin_seconds_bucket{plugin="mail@1.0.0",le="5e-06"} 1`,
+		`ckptd_plugin_fuel_total{plugin="mail@1.0.0"} 1500`,
+		`ckptd_plugin_findings_total{plugin="redact",rule="email"} 2`,
+		`ckptd_plugin_findings_total{plugin="mail@1.0.0",rule=""} 1`,
+		`ckptd_plugin_suspended{plugin="mail@1.0.0"} 1`,
+		`ckptd_plugin_restarts_total 1`,
 		`ckptd_disk_bytes 1.048576e+06`,
 		`version="1.2.3"} 1`,
 	} {
