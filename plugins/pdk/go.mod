@@ -1,0 +1,3 @@
+module github.com/ckptd/ckptd/plugins/pdk
+
+go 1.24

@@ -1,0 +1,90 @@
+package pdk
+
+import "unsafe"
+
+// What the host gives to read.
+const (
+	slotPayload = 0
+	slotMeta    = 1
+	slotConfig  = 2
+)
+
+// Level is how much a line of the log matters.
+type Level int32
+
+// The levels of Log.
+const (
+	LevelDebug Level = iota
+	LevelInfo
+	LevelWarn
+	LevelError
+)
+
+// Log writes a line to the log of the host, which keeps only so many a call. It must not quote the payload.
+func Log(level Level, line string) { hostLog(int32(level), start(line), int32(len(line))) }
+
+// Finding reports that a rule of the plugin matched count times at a path, a JSON pointer or "" for the whole payload.
+// It must never quote what matched, and a path must not have what is data in it.
+func Finding(rule, path string, count int) {
+	hostFinding(start(rule), int32(len(rule)), start(path), int32(len(path)), int32(count))
+}
+
+// RedactBuiltin passes data through the built-in rules of the host; set "" are all of them. It takes the capability
+// redact_builtin.
+func RedactBuiltin(set string, data []byte) ([]byte, error) {
+	out := make([]byte, len(data)+len(data)/4+256)
+	for {
+		n := hostRedact(start(set), int32(len(set)), unsafe.Pointer(unsafe.SliceData(data)), int32(len(data)),
+			unsafe.Pointer(unsafe.SliceData(out)), int32(len(out)))
+		switch {
+		case n < 0:
+			return nil, ErrDenied
+		case int(n) <= len(out):
+			return out[:n], nil
+		}
+		out = make([]byte, n)
+	}
+}
+
+// BlobID names a blob of the user whose state passes.
+type BlobID [32]byte
+
+// String returns the id as ckptd blob takes it.
+func (id BlobID) String() string {
+	const digits = "0123456789abcdef"
+	s := make([]byte, 0, 2*len(id))
+	for _, c := range id {
+		s = append(s, digits[c>>4], digits[c&15])
+	}
+	return string(s)
+}
+
+// PutBlob stores data as a blob of the user, together with the item, and returns what to find it by: nothing is stored
+// if the operation fails. It takes the capability blob_put.
+func PutBlob(data []byte) (id BlobID, err error) {
+	if hostBlobPut(unsafe.Pointer(unsafe.SliceData(data)), int32(len(data)), unsafe.Pointer(&id)) < 0 {
+		return BlobID{}, ErrDenied
+	}
+	return id, nil
+}
+
+// read returns what is in a slot, nil if nothing is.
+func read(slot int32) ([]byte, error) {
+	n := hostInputLen(slot)
+	if n <= 0 {
+		return nil, nil
+	}
+	b := make([]byte, n)
+	if got := hostInputRead(slot, 0, unsafe.Pointer(unsafe.SliceData(b)), int32(n)); int64(got) != n {
+		return nil, errInput
+	}
+	return b, nil
+}
+
+func write(out []byte) bool {
+	return hostOutputWrite(unsafe.Pointer(unsafe.SliceData(out)), int32(len(out))) >= 0
+}
+
+func setError(code int32, reason string) { hostErrorSet(code, start(reason), int32(len(reason))) }
+
+func start(s string) unsafe.Pointer { return unsafe.Pointer(unsafe.StringData(s)) }
