@@ -2,6 +2,7 @@ package codec
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"maps"
 	"slices"
@@ -11,6 +12,13 @@ import (
 type ChannelInfo struct {
 	Number     uint64
 	Name, Type string
+	Rewritten  bool // hooks made the value of what was submitted, and it is another
+}
+
+// Hook names what made the state of a checkpoint what it is: a plugin, or the rules of the redactor.
+type Hook struct {
+	Name           string // never empty
+	Digest, Config [32]byte
 }
 
 // Attrs are what describes a checkpoint and seldom changes from one to the next (docs/format.md §8).
@@ -21,11 +29,21 @@ type Attrs struct {
 	Blobs    [][32]byte // increasing
 	Branch   string
 	Channels []ChannelInfo // numbers increasing
+	Hooks    []Hook        // in the order in which they run
+}
+
+// hooked reports whether a has what only version 2 of the encoding holds.
+func (a *Attrs) hooked() bool {
+	return len(a.Hooks) > 0 || slices.ContainsFunc(a.Channels, func(c ChannelInfo) bool { return c.Rewritten })
 }
 
 // AppendAttrs appends the encoding of a.
 func AppendAttrs(dst []byte, a *Attrs) []byte {
-	dst = appendString(append(dst, recordVersion), a.RunID)
+	version := byte(recordVersion)
+	if a.hooked() {
+		version = hookedVersion
+	}
+	dst = appendString(append(dst, version), a.RunID)
 	dst = binary.AppendUvarint(dst, uint64(len(a.Labels)))
 	if len(a.Labels) > 0 {
 		for _, k := range slices.Sorted(maps.Keys(a.Labels)) {
@@ -43,13 +61,41 @@ func AppendAttrs(dst []byte, a *Attrs) []byte {
 		dst = binary.AppendUvarint(dst, c.Number)
 		dst = appendString(appendString(dst, c.Name), c.Type)
 	}
+	if version == hookedVersion {
+		dst = appendHooks(dst, a)
+	}
+	return dst
+}
+
+// appendHooks appends what version 2 has more than version 1.
+func appendHooks(dst []byte, a *Attrs) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(a.Hooks)))
+	for i := range a.Hooks {
+		h := &a.Hooks[i]
+		dst = append(append(appendString(dst, h.Name), h.Digest[:]...), h.Config[:]...)
+	}
+	n := 0
+	for _, c := range a.Channels {
+		if c.Rewritten {
+			n++
+		}
+	}
+	dst = binary.AppendUvarint(dst, uint64(n))
+	for _, c := range a.Channels {
+		if c.Rewritten {
+			dst = binary.AppendUvarint(dst, c.Number)
+		}
+	}
 	return dst
 }
 
 // ParseAttrs decodes b. Meta aliases it.
 func ParseAttrs(b []byte) (*Attrs, error) {
 	r := reader{b: b}
-	r.version()
+	version := r.byte()
+	if version != recordVersion && version != hookedVersion {
+		r.fail("unknown version %d", version)
+	}
 	a := &Attrs{RunID: r.str("run id")}
 	last := ""
 	for i := range r.count("labels", MaxLabels) {
@@ -80,13 +126,16 @@ func ParseAttrs(b []byte) (*Attrs, error) {
 	}
 	a.Branch = r.str("branch")
 	r.channels(a)
+	if version == hookedVersion {
+		r.hooks(a)
+	}
 	return finish(&r, a)
 }
 
 func (r *reader) channels(a *Attrs) {
 	names := map[string]bool{}
 	for i := range r.count("channels", MaxChannels) {
-		c := ChannelInfo{r.count("channel number", MaxSeq), r.str("channel"), r.str("type")}
+		c := ChannelInfo{Number: r.count("channel number", MaxSeq), Name: r.str("channel"), Type: r.str("type")}
 		if c.Number == 0 || i > 0 && c.Number <= a.Channels[i-1].Number || names[c.Name] {
 			r.fail("channels out of order")
 		}
@@ -95,5 +144,29 @@ func (r *reader) channels(a *Attrs) {
 		}
 		names[c.Name] = true
 		a.Channels = append(a.Channels, c)
+	}
+}
+
+// hooks reads what version 2 has more than version 1, which is not nothing.
+func (r *reader) hooks(a *Attrs) {
+	for range r.count("hooks", MaxHooks) {
+		h := Hook{Name: r.nonEmpty("name of a hook"), Digest: r.hash(), Config: r.hash()}
+		if r.err != nil {
+			return
+		}
+		a.Hooks = append(a.Hooks, h)
+	}
+	last := uint64(0)
+	for range r.count("rewritten channels", uint64(len(a.Channels))) {
+		number := r.uvarint()
+		i, ok := slices.BinarySearchFunc(a.Channels, number, func(c ChannelInfo, n uint64) int { return cmp.Compare(c.Number, n) })
+		if !ok || number <= last {
+			r.fail("rewritten channels out of order")
+			return
+		}
+		a.Channels[i].Rewritten, last = true, number
+	}
+	if !a.hooked() {
+		r.fail("version 2 without hooks")
 	}
 }

@@ -134,6 +134,8 @@ type Record struct {
 	Submitted    [32]byte
 	HasSubmitted bool
 
+	Fuel uint64 // that hooks took
+
 	Entries []Entry
 }
 
@@ -145,7 +147,8 @@ const (
 	flagReplaced  = 0x10
 	flagSubmitted = 0x20
 	flagGhost     = 0x40
-	flagsKnown    = 0x7f
+	flagFuel      = 0x80
+	flagsKnown    = 0xff
 )
 
 var statusCodes = [...]string{1: "running", 2: "succeeded", 3: "failed", 4: "interrupted", 5: "cancelled", 6: "waiting"}
@@ -157,7 +160,7 @@ func (rec *Record) flags() (f uint64) {
 	}{
 		{rec.ID != "", flagCallerID}, {rec.UUID != [16]byte{}, flagUUID}, {rec.ParentDist != 0, flagParent},
 		{rec.ParentID != "", flagDangling}, {rec.Replaced != 0, flagReplaced},
-		{rec.HasSubmitted, flagSubmitted}, {rec.Ghost, flagGhost},
+		{rec.HasSubmitted, flagSubmitted}, {rec.Ghost, flagGhost}, {rec.Fuel != 0, flagFuel},
 	} {
 		if b.on {
 			f |= b.bit
@@ -197,6 +200,9 @@ func AppendRecord(dst []byte, seq uint64, rec *Record) []byte {
 	}
 	if rec.HasSubmitted {
 		dst = append(dst, rec.Submitted[:]...)
+	}
+	if rec.Fuel != 0 {
+		dst = binary.AppendUvarint(dst, rec.Fuel)
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(rec.Entries)))
 	next := uint64(0)
@@ -270,6 +276,11 @@ func ParseRecord(b []byte, seq uint64) (*Record, error) {
 	}
 	if rec.HasSubmitted {
 		rec.Submitted = r.hash()
+	}
+	if f&flagFuel != 0 {
+		if rec.Fuel = r.uvarint(); rec.Fuel == 0 {
+			r.fail("fuel is zero")
+		}
 	}
 	n := r.count("entries", MaxChannels+1)
 	if n == 0 || n > uint64(len(r.b))/minEntry {

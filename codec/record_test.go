@@ -125,6 +125,9 @@ func randomRecord(rng *rand.Rand, seq uint64) *Record {
 	if rng.IntN(2) == 0 {
 		rec.HasSubmitted, rec.Submitted = true, randomHash(rng)
 	}
+	if rng.IntN(2) == 0 {
+		rec.Fuel = rng.Uint64() >> rng.IntN(64)
+	}
 	number := uint64(0)
 	for range 1 + rng.IntN(6) {
 		rec.Entries = append(rec.Entries, randomEntry(rng, seq, number))

@@ -29,7 +29,10 @@ func randomAttrs(rng *rand.Rand) *Attrs {
 	number := uint64(0)
 	for i := range rng.IntN(6) {
 		number += 1 + rng.Uint64N(300)
-		a.Channels = append(a.Channels, ChannelInfo{number, fmt.Sprint("channel", i), randomString(rng)})
+		a.Channels = append(a.Channels, ChannelInfo{number, fmt.Sprint("channel", i), randomString(rng), rng.IntN(8) == 0})
+	}
+	for i := range rng.IntN(3) {
+		a.Hooks = append(a.Hooks, Hook{fmt.Sprint("hook", i), randomHash(rng), randomHash(rng)})
 	}
 	return a
 }
@@ -110,7 +113,7 @@ func TestAttrsRefuse(t *testing.T) {
 	}
 	var channels []ChannelInfo
 	for i := range uint64(MaxChannels + 1) {
-		channels = append(channels, ChannelInfo{i + 1, fmt.Sprint(i), ""})
+		channels = append(channels, ChannelInfo{Number: i + 1, Name: fmt.Sprint(i)})
 	}
 	for name, a := range map[string]*Attrs{
 		"long run id":         {RunID: long},
@@ -124,16 +127,20 @@ func TestAttrsRefuse(t *testing.T) {
 		"blob twice":          {Blobs: [][32]byte{hash32(2), hash32(2)}},
 		"too many blobs":      {Blobs: make([][32]byte, MaxBlobs+1)},
 		"long branch":         {Branch: long},
-		"channel number 0":    {Channels: []ChannelInfo{{0, "a", ""}}},
-		"channels fall":       {Channels: []ChannelInfo{{2, "a", ""}, {1, "b", ""}}},
-		"channel twice":       {Channels: []ChannelInfo{{2, "a", ""}, {2, "b", ""}}},
-		"channel name twice":  {Channels: []ChannelInfo{{1, "a", ""}, {2, "b", ""}, {3, "a", ""}}},
-		"channel number":      {Channels: []ChannelInfo{{MaxSeq + 1, "a", ""}}},
-		"long channel":        {Channels: []ChannelInfo{{1, long, ""}}},
-		"long type":           {Channels: []ChannelInfo{{1, "a", long}}},
+		"channel number 0":    {Channels: []ChannelInfo{{Number: 0, Name: "a"}}},
+		"channels fall":       {Channels: []ChannelInfo{{Number: 2, Name: "a"}, {Number: 1, Name: "b"}}},
+		"channel twice":       {Channels: []ChannelInfo{{Number: 2, Name: "a"}, {Number: 2, Name: "b"}}},
+		"channel name twice":  {Channels: []ChannelInfo{{Number: 1, Name: "a"}, {Number: 2, Name: "b"}, {Number: 3, Name: "a"}}},
+		"channel number":      {Channels: []ChannelInfo{{Number: MaxSeq + 1, Name: "a"}}},
+		"long channel":        {Channels: []ChannelInfo{{Number: 1, Name: long}}},
+		"long type":           {Channels: []ChannelInfo{{Number: 1, Name: "a", Type: long}}},
 		"too many channels":   {Channels: channels},
-		"channel not UTF-8":   {Channels: []ChannelInfo{{1, "\xff", ""}}},
-		"channel number 2^64": {Channels: []ChannelInfo{{math.MaxUint64, "a", ""}}},
+		"channel not UTF-8":   {Channels: []ChannelInfo{{Number: 1, Name: "\xff"}}},
+		"too many hooks":      {Hooks: slices.Repeat([]Hook{{Name: "a"}}, MaxHooks+1)},
+		"hook without a name": {Hooks: []Hook{{Digest: hash32(1)}}},
+		"long hook":           {Hooks: []Hook{{Name: long}}},
+		"hook not UTF-8":      {Hooks: []Hook{{Name: "\xff"}}},
+		"channel number 2^64": {Channels: []ChannelInfo{{Number: math.MaxUint64, Name: "a"}}},
 	} {
 		checkRefused(t, "attrs", name, AppendAttrs(nil, a), params{})
 	}
@@ -205,7 +212,11 @@ func TestUnknownVersionsAndFlagsAreRefused(t *testing.T) {
 		switch s.decoder {
 		case "stub", "part", "blob", "index": // have no version
 		default:
-			for _, v := range []byte{0, 2, 0x81, 0xff} {
+			next := byte(2)
+			if s.decoder == "attrs" {
+				next = 3
+			}
+			for _, v := range []byte{0, next, 0x81, 0xff} {
 				checkRefused(t, s.decoder, fmt.Sprint("version ", v), append([]byte{v}, s.enc[1:]...), s.params)
 			}
 		}

@@ -169,6 +169,7 @@ func recordSamples() []sample {
 			{Number: MaxSeq, Mode: ByDelta, Path: Path{{255, 255}}, Size: 0, PartBytes: 1, Parts: []PartID{part(3)}},
 		},
 	})
+	add("fuel of hooks", 1, &Record{Time: 1, Status: "running", Fuel: 1<<64 - 1, Entries: []Entry{first}})
 	return out
 }
 
@@ -181,8 +182,13 @@ func smallSamples() []sample {
 	add("attrs", "everything", AppendAttrs(nil, &Attrs{
 		RunID: "run-1", Labels: map[string]string{"": "empty", "a": "", "team": "sea"}, Meta: []byte(`{"k":1}`),
 		Blobs: [][32]byte{hash32(1), hash32(2)}, Branch: "main",
-		Channels: []ChannelInfo{{1, "messages", "json"}, {2, "", ""}, {MaxSeq, "ß", "bytes"}},
+		Channels: []ChannelInfo{{Number: 1, Name: "messages", Type: "json"}, {Number: 2, Name: "", Type: ""}, {Number: MaxSeq, Name: "ß", Type: "bytes"}},
 	}))
+	add("attrs", "hooks", AppendAttrs(nil, &Attrs{
+		Channels: []ChannelInfo{{Number: 1, Name: "messages", Rewritten: true}, {Number: 2, Name: "plan"}, {Number: 300, Name: "files", Rewritten: true}},
+		Hooks:    []Hook{{"mail@1.0.0", hash32(3), hash32(4)}, {"redact", hash32(5), hash32(0)}},
+	}))
+	add("attrs", "a rewritten channel of hooks that are gone", AppendAttrs(nil, &Attrs{Channels: []ChannelInfo{{Number: 7, Name: "a", Rewritten: true}}}))
 	out = append(out, sample{"stub", "one record", params{seq: 1}, AppendStub(nil, &Stub{1, 0, hash32(9), "s"})})
 	out = append(out, sample{"stub", "a run", params{seq: 300}, AppendStub(nil, &Stub{200, 299, hash32(9), "step-300"})})
 	add("part", "no bytes", AppendPart(nil, 0, nil))

@@ -28,6 +28,7 @@ const (
 	MaxLabels   = 256
 	MaxBlobs    = 256
 	MaxChannels = 4096
+	MaxHooks    = 64
 	MaxChannel  = 256 << 20
 	MaxPart     = 256 << 10
 	MaxInline   = 64 << 10
@@ -139,7 +140,10 @@ func finish[T any](r *reader, v T) (T, error) {
 	return v, nil
 }
 
-const recordVersion = 1
+const (
+	recordVersion = 1
+	hookedVersion = 2 // of attributes that tell of hooks
+)
 
 func appendBytes(dst, p []byte) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(p))), p...)

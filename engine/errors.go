@@ -22,6 +22,11 @@ var (
 	ErrNewerFormat  = errors.New("written by a newer version of ckptd")
 )
 
+// ErrRejected: hooks did not let something in or out, because they say so, because one failed, or because one that must
+// run is missing. errors.As finds the *hook.Error that tells which hook, where and how. Nothing was stored of what did
+// not come in.
+var ErrRejected = errors.New("rejected by hooks")
+
 // Errors of loads.
 var (
 	// ErrNotFound: no such thread, checkpoint, branch or blob. Missing and expired are not told apart.

@@ -24,6 +24,8 @@ type HistoryOptions struct {
 	// Data reads the channels too: those of Channels, or all if that is nil.
 	Data     bool
 	Channels []string
+	// Export is that of LoadOptions.
+	Export bool
 }
 
 // Filter is a condition on checkpoints. The zero value of each field asks for nothing.

@@ -14,6 +14,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // DefaultCacheBytes is Options.CacheBytes when it is 0.
@@ -31,6 +32,8 @@ type Options struct {
 	CacheBytes int64
 	// MaxChannel bounds the bytes of one channel. 0, and anything above it, is codec.MaxChannel (256 MiB).
 	MaxChannel int64
+	// Hooks is asked what runs on all that comes in and goes out; nil runs nothing.
+	Hooks hook.Hooks
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
@@ -44,6 +47,7 @@ type Store struct {
 	z          *codec.Zstd
 	now        func() time.Time
 	maxChannel int64
+	hooks      hook.Hooks // nil: none
 	cache      *cache
 	hub        *hub
 	batchSeed  [8]byte
@@ -98,7 +102,7 @@ func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 	if o.Keystore == nil {
 		return nil, fmt.Errorf("opening store: %w: no keystore", ErrInvalid)
 	}
-	s := &Store{be: b, caps: b.Caps(), now: o.Now, maxChannel: o.MaxChannel, z: codec.NewZstd(),
+	s := &Store{be: b, caps: b.Caps(), hooks: o.Hooks, now: o.Now, maxChannel: o.MaxChannel, z: codec.NewZstd(),
 		users: map[userName]*user{}, threads: map[threadName]*thread{}, lineages: map[Ref]*lineage{}}
 	if s.now == nil {
 		s.now = time.Now

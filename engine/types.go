@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"fmt"
 	"time"
+
+	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // Ref names a lineage: a thread of a user of a tenant, and in it a namespace. The unnamed namespace is the thread's
@@ -65,6 +67,11 @@ type Checkpoint struct {
 	Meta          []byte            // JSON, nil when there is none
 	Blobs         []BlobID          // blobs that this checkpoint keeps alive
 
+	// Hooks are what made the state, labels and metadata what they are (Options.Hooks), in order; nil when there were
+	// none. Fuel is what they took when the checkpoint was saved.
+	Hooks []hook.Identity
+	Fuel  uint64
+
 	// Channels in order of name. Data is nil unless the load asked for it.
 	Channels []Channel
 
@@ -92,6 +99,12 @@ type Channel struct {
 	Version Version
 	Size    int64 // bytes of Data, also when Data was not loaded
 	Data    []byte
+
+	// Rewritten says that hooks made these bytes of others: in what a save returns, and wherever the state is without
+	// Data, of what was submitted, so that who has that does not have these; in a load with Data, of what is stored.
+	// Version then serves no splice: a Change with it as Base gets a *NeedFullError. To splice on what hooks stored,
+	// load it.
+	Rewritten bool
 }
 
 // Cost tells what a checkpoint takes on disk and what reading it takes.
@@ -219,4 +232,7 @@ type LoadOptions struct {
 	HeadersOnly bool
 	// Channels, when not nil, are the only ones whose Data is read.
 	Channels []string
+	// Export says that the state leaves the store as a file or a stream: the hooks of that stage run after those of
+	// the loads.
+	Export bool
 }
