@@ -1,0 +1,261 @@
+package migrate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+func itoa(i int) string { return strconv.Itoa(i) }
+
+// escapePointer makes a token of a JSON pointer (RFC 6901).
+func escapePointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
+
+// parseJSON decodes one JSON text in UTF-8 without duplicate names (RFC 8259, RFC 7493).
+func parseJSON(data []byte) (*node, error) {
+	p := jsonParser{d: jsontext.NewDecoder(bytes.NewBuffer(data)), data: data}
+	n, err := p.value()
+	if err != nil {
+		return nil, fmt.Errorf("no valid JSON: %w", err)
+	}
+	if _, err := p.d.ReadToken(); err != io.EOF {
+		return nil, fmt.Errorf("no valid JSON: something follows the value, at byte %d", p.d.InputOffset())
+	}
+	return &n, nil
+}
+
+type jsonParser struct {
+	d    *jsontext.Decoder
+	data []byte
+}
+
+// skip is the offset of the next token at or after i.
+func (p *jsonParser) skip(i int) int {
+	for i < len(p.data) && strings.IndexByte(" \t\r\n,:", p.data[i]) >= 0 {
+		i++
+	}
+	return i
+}
+
+func (p *jsonParser) value() (n node, err error) {
+	n.start = p.skip(int(p.d.InputOffset()))
+	tok, err := p.d.ReadToken()
+	if err != nil {
+		return n, err
+	}
+	switch tok.Kind() {
+	case '{':
+		err = p.object(&n)
+	case '[':
+		err = p.array(&n)
+	case '"':
+		n.value = tok.String()
+	case '0':
+		n.value = json.Number(tok.String())
+	case 't', 'f':
+		n.value = tok.Bool()
+	}
+	n.end = int(p.d.InputOffset())
+	return n, err
+}
+
+func (p *jsonParser) object(n *node) error {
+	m := map[string]any{}
+	n.value = m
+	for p.d.PeekKind() != '}' {
+		k := kid{keyStart: p.skip(int(p.d.InputOffset()))}
+		tok, err := p.d.ReadToken()
+		if err != nil {
+			return err
+		}
+		k.key = tok.String()
+		if k.node, err = p.value(); err != nil {
+			return err
+		}
+		m[k.key] = k.value
+		n.kids = append(n.kids, k)
+	}
+	_, err := p.d.ReadToken()
+	return err
+}
+
+func (p *jsonParser) array(n *node) error {
+	s := []any{}
+	for p.d.PeekKind() != ']' {
+		v, err := p.value()
+		if err != nil {
+			return err
+		}
+		s = append(s, v.value)
+		n.kids = append(n.kids, kid{keyStart: v.start, node: v})
+	}
+	n.value = s
+	_, err := p.d.ReadToken()
+	return err
+}
+
+// appendJSON appends the text of v. Where v is what n holds it is n's text in src, and objects keep the order and the
+// spacing of theirs; n is nil where there is nothing to keep.
+func appendJSON(dst, src []byte, n *node, v any) ([]byte, error) {
+	if n != nil && equal(n.value, v) {
+		return append(dst, src[n.start:n.end]...), nil
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		if n != nil && (len(n.kids) == 0 || src[n.start] != '{') {
+			n = nil
+		}
+		return appendObject(dst, src, n, v)
+	case []any:
+		if n != nil && (len(n.kids) == 0 || src[n.start] != '[') {
+			n = nil
+		}
+		return appendArray(dst, src, n, v)
+	}
+	return appendScalar(dst, v)
+}
+
+func appendScalar(dst []byte, v any) ([]byte, error) {
+	switch v := v.(type) {
+	case nil:
+		return append(dst, "null"...), nil
+	case bool:
+		return strconv.AppendBool(dst, v), nil
+	case string:
+		return jsontext.AppendQuote(dst, v)
+	}
+	text, ok := literal(v)
+	if !ok || !json.Valid([]byte(text)) {
+		return nil, fmt.Errorf("%v (%T) is no JSON value", v, v)
+	}
+	return append(dst, text...), nil
+}
+
+// spacing is the text around the parts of an object or array, as the original has it.
+type spacing struct{ open, comma, colon, shut string }
+
+// style reads the spacing of n, which has kids, from its first ones.
+func (n *node) style(src []byte) spacing {
+	first, last := &n.kids[0], &n.kids[len(n.kids)-1]
+	s := spacing{open: string(src[n.start:first.keyStart]), comma: ",", shut: string(src[last.end:n.end])}
+	if len(n.kids) > 1 {
+		s.comma = string(src[first.end:n.kids[1].keyStart])
+	}
+	if src[n.start] == '{' {
+		name := first.keyStart + 1
+		for src[name] != '"' { // the end of the key
+			if src[name] == '\\' {
+				name++
+			}
+			name++
+		}
+		s.colon = string(src[name+1 : first.start])
+	}
+	return s
+}
+
+func appendObject(dst, src []byte, n *node, v map[string]any) ([]byte, error) {
+	style := spacing{"{", ",", ":", "}"}
+	var kids []kid
+	if n != nil {
+		style, kids = n.style(src), n.kids
+	}
+	if len(v) == 0 {
+		return append(dst, "{}"...), nil
+	}
+	var err error
+	dst = append(dst, style.open...)
+	begun := false
+	for i := range kids {
+		k := &kids[i]
+		w, ok := v[k.key]
+		if !ok {
+			continue
+		}
+		if begun {
+			dst = append(dst, style.comma...)
+		}
+		begun = true
+		dst = append(dst, src[k.keyStart:k.start]...)
+		if dst, err = appendJSON(dst, src, &k.node, w); err != nil {
+			return nil, err
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(v)) {
+		if n != nil && n.at(key) != nil {
+			continue
+		}
+		if begun {
+			dst = append(dst, style.comma...)
+		}
+		begun = true
+		if dst, err = jsontext.AppendQuote(dst, key); err != nil {
+			return nil, err
+		}
+		dst = append(dst, style.colon...)
+		if dst, err = appendJSON(dst, src, moved(kids, v, v[key]), v[key]); err != nil {
+			return nil, err
+		}
+	}
+	return append(dst, style.shut...), nil
+}
+
+// moved finds a member that v no longer has and that held the same value: it was renamed, and its text can be kept.
+func moved(kids []kid, v map[string]any, value any) *node {
+	for i := range kids {
+		if _, still := v[kids[i].key]; !still && equal(kids[i].value, value) {
+			return &kids[i].node
+		}
+	}
+	return nil
+}
+
+func appendArray(dst, src []byte, n *node, v []any) ([]byte, error) {
+	if len(v) == 0 {
+		return append(dst, "[]"...), nil
+	}
+	style := spacing{open: "[", comma: ",", shut: "]"}
+	var kids []kid
+	if n != nil {
+		style, kids = n.style(src), n.kids
+	}
+	var err error
+	dst = append(dst, style.open...)
+	for i, old := range align(kids, v) {
+		if i > 0 {
+			dst = append(dst, style.comma...)
+		}
+		if dst, err = appendJSON(dst, src, old, v[i]); err != nil {
+			return nil, err
+		}
+	}
+	return append(dst, style.shut...), nil
+}
+
+// align finds for every element of v the one that it was: equal ones from both ends, and in between those at the same
+// place. Nil is none.
+func align(kids []kid, v []any) []*node {
+	from := make([]*node, len(v))
+	most := min(len(kids), len(v))
+	front := 0
+	for front < most && equal(kids[front].value, v[front]) {
+		from[front] = &kids[front].node
+		front++
+	}
+	back := 0
+	for back < most-front && equal(kids[len(kids)-1-back].value, v[len(v)-1-back]) {
+		from[len(v)-1-back] = &kids[len(kids)-1-back].node
+		back++
+	}
+	for i := front; i < most-back; i++ {
+		from[i] = &kids[i].node
+	}
+	return from
+}

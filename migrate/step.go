@@ -1,0 +1,117 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Func changes the value of a document: maps, slices, strings, json.Number, bool and nil. It must be pure: no clock, no
+// randomness, no memory of earlier calls. It must not modify what it is given; the value that it returns may share it.
+type Func func(ctx context.Context, doc any) (any, error)
+
+// Step brings a state of a kind from a version to a neighbouring one.
+type Step struct {
+	From, To    uint64 // To is From+1, or From-1 for a way back
+	Description string
+	Source      string // for messages: where the step stands
+	Run         Func
+}
+
+// Limits bound one run of a step.
+type Limits struct {
+	Time   time.Duration
+	Memory int64 // bytes that a jq program may allocate beyond its input
+}
+
+// DefaultLimits are what a step may take that is not said to need more.
+func DefaultLimits() Limits { return Limits{Time: 2 * time.Second, Memory: 256 << 20} }
+
+// Go makes a step of a function that may change what it is given: it gets a copy of the document.
+func Go(from, to uint64, description string, fn func(doc map[string]any) (map[string]any, error)) Step {
+	run := func(_ context.Context, doc any) (any, error) {
+		in, ok := clone(doc).(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("the document is %s", typeName(doc))
+		}
+		out, err := fn(in)
+		if err != nil || out == nil {
+			return nil, err
+		}
+		return out, nil
+	}
+	return Step{From: from, To: to, Description: description, Source: "Go function", Run: run}
+}
+
+// Bytes makes a step of a function from the JSON of a document to that of the next, such as a WebAssembly module.
+func Bytes(from, to uint64, description, source string, fn func(ctx context.Context, from, to uint64, doc []byte) ([]byte, error)) Step {
+	run := func(ctx context.Context, doc any) (any, error) {
+		in, err := appendJSON(nil, nil, nil, doc)
+		if err != nil {
+			return nil, err
+		}
+		out, err := fn(ctx, from, to, in)
+		if err != nil {
+			return nil, err
+		}
+		n, err := parseJSON(out)
+		if err != nil {
+			return nil, fmt.Errorf("the outcome is %w", err)
+		}
+		return n.value, nil
+	}
+	return Step{From: from, To: to, Description: description, Source: source, Run: run}
+}
+
+// apply runs a step twice and compares: a step that says different things about one state would leave it to chance what
+// a thread becomes.
+func (s *Step) apply(ctx context.Context, kind string, limits Limits, d *Document) (*Document, error) {
+	var outs [2]any
+	for i := range outs {
+		out, err := s.run(ctx, limits, d.value)
+		if err != nil {
+			return nil, s.fail(kind, err)
+		}
+		outs[i] = out
+	}
+	if !equal(outs[0], outs[1]) {
+		return nil, s.fail(kind, &StepError{Path: firstDifference(outs[0], outs[1]),
+			Reason: "two runs on the same state differ; a step must not use time, randomness or memory"})
+	}
+	next, err := d.with(outs[0])
+	if err != nil {
+		return nil, s.fail(kind, err)
+	}
+	return next, nil
+}
+
+func (s *Step) run(ctx context.Context, limits Limits, doc any) (out any, err error) {
+	defer func() {
+		if r := recover(); r != nil { // a mistake in a Go function is about one state, and not the end of the host
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	limited, cancel := context.WithTimeout(ctx, limits.Time)
+	defer cancel()
+	out, err = s.Run(limited, doc)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("it did not end within %v", limits.Time)
+	}
+	return out, err
+}
+
+// fail says of which step err is.
+func (s *Step) fail(kind string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	e := &StepError{}
+	if inner, ok := errors.AsType[*StepError](err); ok {
+		*e = *inner
+	} else {
+		e.Reason, e.Err = err.Error(), err
+	}
+	e.Kind, e.From, e.To, e.Source = kind, s.From, s.To, s.Source
+	return e
+}
