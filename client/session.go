@@ -10,7 +10,7 @@ import (
 )
 
 // Session saves one thread step by step and sends only what changed: it remembers the channels of the checkpoint that was
-// saved or loaded last, one copy of the state. Whatever the parent of a draft turns out to be, the checkpoint is the one
+// saved or loaded last, one copy of the state. A channel that hooks made something else of goes whole each time. Whatever the parent of a draft turns out to be, the checkpoint is the one
 // that the whole channels would have made. A Session is for one goroutine at a time.
 type Session struct {
 	t    *Thread
@@ -81,7 +81,7 @@ func (s *Session) Load(ctx context.Context, w engine.Which) (*engine.Checkpoint,
 // remember takes note of the content that a channel has in cp. It copies only what differs from what is remembered.
 func (s *Session) remember(cp *engine.Checkpoint, name string, data []byte) {
 	ch, ok := cp.Channel(name)
-	if !ok || ch.Size != int64(len(data)) { // removed
+	if !ok || ch.Rewritten || ch.Size != int64(len(data)) { // removed, or these are not the bytes that its version is of
 		delete(s.have, name)
 		return
 	}

@@ -60,6 +60,7 @@ func (t *Thread) Load(ctx context.Context, w engine.Which, opts ...engine.LoadOp
 func (t *Thread) LoadHave(ctx context.Context, w engine.Which, have []engine.Channel, opts ...engine.LoadOptions) (*engine.Checkpoint, error) {
 	req := &ckptdv1.LoadRequest{Ref: wire.PackRef(t.ref), Which: wire.PackWhich(w), Export: t.s.o.Export}
 	req.HeadersOnly, req.Channels = packLoad(opts)
+	req.Export = req.Export || len(opts) > 0 && opts[0].Export
 	for i := range have {
 		sum := sha256.Sum256(have[i].Data)
 		req.Have = append(req.Have, &ckptdv1.Have{Channel: have[i].Name, Sha256: sum[:]})
@@ -99,7 +100,7 @@ func (t *Thread) History(ctx context.Context, o engine.HistoryOptions) iter.Seq2
 		open:  t.s.cps.List,
 		ask: func(left uint32, token string) *ckptdv1.ListRequest {
 			return &ckptdv1.ListRequest{Ref: wire.PackRef(t.ref), From: o.From, Branch: o.Branch, Before: o.Before, Filter: wire.PackFilter(&o.Filter),
-				Data: o.Data && (o.Channels == nil || len(o.Channels) > 0), Channels: o.Channels, PageSize: left, PageToken: token}
+				Data: o.Data && (o.Channels == nil || len(o.Channels) > 0), Channels: o.Channels, Export: o.Export || t.s.o.Export, PageSize: left, PageToken: token}
 		},
 		unpack: func(m *ckptdv1.ListResponse) ([]*engine.Checkpoint, string, error) {
 			cps, err := eachOf(m.GetCheckpoints(), wire.UnpackCheckpoint)

@@ -126,6 +126,9 @@ var explanations = []struct {
 	{hook.ErrTimeout, exitPlugin, pluginAdvice},
 	{hook.ErrTrap, exitPlugin, pluginAdvice},
 	{hook.ErrLimit, exitPlugin, pluginAdvice},
+	{engine.ErrRejected, exitPlugin, pluginAdvice},
+	{errNoPlugin, exitNotFound, "ckptd plugin list shows those there are"},
+	{errNoKey, exitNotFound, "ckptd plugin keys shows those there are"},
 
 	{crypto.ErrKeyFileMissing, exitKey, "bring the key file back or name it with --key-file; without it nothing can be read"},
 	{crypto.ErrKeyFileMode, exitKey, ""},

@@ -169,7 +169,7 @@ func (x *exporter) load(ctx context.Context, s store, name string, channels ...s
 		}
 		which = engine.AtSeq(cp.Seq)
 	}
-	return t.Load(ctx, which, engine.LoadOptions{Channels: channels})
+	return t.Load(ctx, which, engine.LoadOptions{Channels: channels, Export: true})
 }
 
 // write writes the threads to w.

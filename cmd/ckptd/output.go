@@ -150,6 +150,15 @@ type checkpointView struct {
 	StateBytes    int64             `json:"state_bytes"`
 	StoredBytes   int64             `json:"stored_bytes"`
 	Depth         int               `json:"depth"`
+	Hooks         []hookView        `json:"hooks,omitempty"`
+	Fuel          uint64            `json:"fuel,omitempty"`
+}
+
+// hookView is what a checkpoint passed when it was saved.
+type hookView struct {
+	Name   string `json:"name"`
+	Digest string `json:"digest"`
+	Config string `json:"config,omitempty"`
 }
 
 // channelView is a channel as --json prints it: the data of a json channel as they are, others in base64.
@@ -159,6 +168,8 @@ type channelView struct {
 	Size int64           `json:"size"`
 	Data json.RawMessage `json:"data,omitempty"`
 	Raw  []byte          `json:"data_base64,omitempty"`
+
+	Rewritten bool `json:"rewritten,omitempty"`
 }
 
 func viewOf(cp *engine.Checkpoint) checkpointView {
@@ -169,11 +180,19 @@ func viewOf(cp *engine.Checkpoint) checkpointView {
 	if json.Valid(cp.Meta) {
 		v.Meta = cp.Meta
 	}
+	v.Fuel = cp.Fuel
+	for _, h := range cp.Hooks {
+		hv := hookView{Name: h.Name, Digest: fmt.Sprintf("%x", h.Digest)}
+		if h.Config != [32]byte{} {
+			hv.Config = fmt.Sprintf("%x", h.Config)
+		}
+		v.Hooks = append(v.Hooks, hv)
+	}
 	for _, b := range cp.Blobs {
 		v.Blobs = append(v.Blobs, b.String())
 	}
 	for _, c := range cp.Channels {
-		cv := channelView{Name: c.Name, Type: c.Type, Size: c.Size}
+		cv := channelView{Name: c.Name, Type: c.Type, Size: c.Size, Rewritten: c.Rewritten}
 		if c.Type == "json" && json.Valid(c.Data) {
 			cv.Data = c.Data
 		} else {

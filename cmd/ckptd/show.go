@@ -132,6 +132,9 @@ func (a *app) showHeader(cp *engine.Checkpoint) error {
 	for _, b := range cp.Blobs {
 		line("blob", b.String())
 	}
+	for _, h := range cp.Hooks {
+		line("hook", fmt.Sprintf("%s %x", printable(h.Name), h.Digest[:6]))
+	}
 	line("hash", hex.EncodeToString(cp.Hash[:]))
 	line("size", fmt.Sprintf("%s, stored in %s; restored from %s", size(cp.Cost.State), size(cp.Cost.Stored), count(cp.Cost.Depth, "record")))
 	if len(cp.Meta) > 0 {
@@ -142,7 +145,11 @@ func (a *app) showHeader(cp *engine.Checkpoint) error {
 
 // showChannel prints a channel: JSON indented, other text as it is, anything else as a dump of its beginning.
 func (a *app) showChannel(ch engine.Channel, headerOnly bool) error {
-	title := fmt.Sprintf("%s (%s, %s)", printable(ch.Name), printable(ch.Type), size(ch.Size))
+	title := fmt.Sprintf("%s (%s, %s", printable(ch.Name), printable(ch.Type), size(ch.Size))
+	if ch.Rewritten {
+		title += ", rewritten by hooks"
+	}
+	title += ")"
 	if headerOnly {
 		return a.printf("%s %s\n", a.paint.dim(fmt.Sprintf("%-8s", "channel")), title)
 	}

@@ -104,7 +104,9 @@ func (s checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.Load
 	cp, err := thread.Load(ctx, which, engine.LoadOptions{HeadersOnly: true})
 	if err == nil && !m.GetHeadersOnly() {
 		if err = s.payForAnswer(ctx, cp, m.GetChannels()); err == nil {
-			cp, err = thread.Load(ctx, which, loadOptions(m.GetChannels())) // not by seq: the thread may be another one by now
+			o := loadOptions(m.GetChannels())
+			o.Export = m.GetExport()
+			cp, err = thread.Load(ctx, which, o) // not by seq: the thread may be another one by now
 		}
 	}
 	if err != nil {

@@ -98,7 +98,8 @@ func (s checkpoints) List(ctx context.Context, req *connect.Request[ckptdv1.List
 	if err != nil {
 		return err
 	}
-	o := engine.HistoryOptions{Before: m.GetBefore(), From: m.GetFrom(), Branch: m.GetBranch(), Filter: wire.UnpackFilter(m.GetFilter()), Data: m.GetData()}
+	o := engine.HistoryOptions{Before: m.GetBefore(), From: m.GetFrom(), Branch: m.GetBranch(), Filter: wire.UnpackFilter(m.GetFilter()), Data: m.GetData(),
+		Export: m.GetExport()}
 	if len(m.GetChannels()) > 0 {
 		o.Channels = m.GetChannels()
 	}

@@ -10,6 +10,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // PackRef makes the message of a ref.
@@ -30,6 +31,10 @@ func PackCheckpoint(cp *engine.Checkpoint, text bool) *ckptdv1.Checkpoint {
 		RunId: cp.RunID, Labels: cp.Labels, Meta: string(cp.Meta), Blobs: packBlobs(cp.Blobs), Hash: cp.Hash[:],
 		Cost: &ckptdv1.Cost{State: cp.Cost.State, Stored: cp.Cost.Stored, Depth: int32(cp.Cost.Depth), Full: cp.Cost.Full},
 	}
+	for i := range cp.Hooks {
+		m.Hooks = append(m.Hooks, packHook(&cp.Hooks[i]))
+	}
+	m.Fuel = cp.Fuel
 	if len(cp.Channels) > 0 {
 		room := make([]ckptdv1.Channel, len(cp.Channels))
 		m.Channels = make([]*ckptdv1.Channel, len(cp.Channels))
@@ -42,7 +47,7 @@ func PackCheckpoint(cp *engine.Checkpoint, text bool) *ckptdv1.Checkpoint {
 }
 
 func packChannel(m *ckptdv1.Channel, ch *engine.Channel, text bool) {
-	m.Name, m.Type, m.Version, m.Size = ch.Name, ch.Type, uint64(ch.Version), ch.Size
+	m.Name, m.Type, m.Version, m.Size, m.Rewritten = ch.Name, ch.Type, uint64(ch.Version), ch.Size, ch.Rewritten
 	switch {
 	case ch.Data == nil:
 	case text && utf8.Valid(ch.Data):
@@ -74,8 +79,16 @@ func UnpackCheckpoint(m *ckptdv1.Checkpoint) (*engine.Checkpoint, error) {
 		return nil, fmt.Errorf("%w: a hash of %d bytes", engine.ErrInvalid, len(m.GetHash()))
 	}
 	copy(cp.Hash[:], m.GetHash())
+	for _, h := range m.GetHooks() {
+		identity, err := unpackHook(h)
+		if err != nil {
+			return nil, err
+		}
+		cp.Hooks = append(cp.Hooks, identity)
+	}
+	cp.Fuel = m.GetFuel()
 	for _, ch := range m.GetChannels() {
-		c := engine.Channel{Name: ch.GetName(), Type: ch.GetType(), Version: engine.Version(ch.GetVersion()), Size: ch.GetSize()}
+		c := engine.Channel{Name: ch.GetName(), Type: ch.GetType(), Version: engine.Version(ch.GetVersion()), Size: ch.GetSize(), Rewritten: ch.GetRewritten()}
 		switch content := ch.GetContent().(type) {
 		case *ckptdv1.Channel_Data:
 			c.Data = bytesOf(content.Data)
@@ -85,6 +98,25 @@ func UnpackCheckpoint(m *ckptdv1.Checkpoint) (*engine.Checkpoint, error) {
 		cp.Channels = append(cp.Channels, c)
 	}
 	return cp, nil
+}
+
+// packHook makes the message of what a checkpoint passed.
+func packHook(h *hook.Identity) *ckptdv1.Hook {
+	m := &ckptdv1.Hook{Name: toUTF8(h.Name), Digest: h.Digest[:]}
+	if h.Config != [32]byte{} {
+		m.Config = h.Config[:]
+	}
+	return m
+}
+
+func unpackHook(m *ckptdv1.Hook) (hook.Identity, error) {
+	h := hook.Identity{Name: m.GetName()}
+	if len(m.GetDigest()) != len(h.Digest) || len(m.GetConfig()) != 0 && len(m.GetConfig()) != len(h.Config) {
+		return h, fmt.Errorf("%w: a digest of a plugin has %d bytes", engine.ErrInvalid, len(m.GetDigest()))
+	}
+	copy(h.Digest[:], m.GetDigest())
+	copy(h.Config[:], m.GetConfig())
+	return h, nil
 }
 
 // bytesOf tells content that is empty from none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
 
@@ -46,7 +47,14 @@ func packPluginError(err error) *ckptdv1.PluginError {
 	return m
 }
 
-// unpackPluginError is the inverse of packPluginError. Of a kind that is not known the reason tells enough.
+// rejection is the error of hooks that did not let something in or out.
+type rejection struct{ by *hook.Error }
+
+func (r rejection) Error() string   { return r.by.Error() }
+func (r rejection) Unwrap() []error { return []error{engine.ErrRejected, r.by} }
+
+// unpackPluginError is the inverse of packPluginError. Of a kind that is not known the reason tells enough. What concerns
+// no plugin that is installed, such as one that is about to be, is no rejection.
 func unpackPluginError(d *ckptdv1.ErrorDetail) error {
 	m := d.GetPlugin()
 	e := &hook.Error{Plugin: m.GetPlugin(), Item: m.GetItem(), Code: m.GetCode(), Reason: m.GetReason()}
@@ -61,5 +69,8 @@ func unpackPluginError(d *ckptdv1.ErrorDetail) error {
 			e.Kind = cmp.Or(e.Kind, row.Err)
 		}
 	}
-	return e
+	if d.GetReason() == ckptdv1.Reason_REASON_PLUGIN_INVALID && e.Stage == 0 {
+		return e
+	}
+	return rejection{e}
 }

@@ -127,8 +127,13 @@ func (m maker) checkpoint() *engine.Checkpoint {
 		cp.Blobs = blobs
 	}
 	copy(cp.Hash[:], m.bytes())
+	for range m.IntN(3) {
+		h := hook.Identity{Name: m.text(), Digest: [32]byte{byte(m.Uint32())}, Config: [32]byte{byte(m.IntN(2))}}
+		cp.Hooks = append(cp.Hooks, h)
+	}
+	cp.Fuel = m.Uint64() * uint64(m.IntN(2))
 	for i := range m.IntN(4) {
-		ch := engine.Channel{Name: fmt.Sprint("c", i), Type: m.text(), Version: engine.Version(m.Uint64()), Size: m.Int64()}
+		ch := engine.Channel{Name: fmt.Sprint("c", i), Type: m.text(), Version: engine.Version(m.Uint64()), Size: m.Int64(), Rewritten: m.IntN(2) == 0}
 		if m.IntN(3) > 0 {
 			ch.Data = m.bytes()
 		}

@@ -364,7 +364,7 @@ type LoadRequest struct {
 	Text bool `protobuf:"varint,6,opt,name=text,proto3" json:"text,omitempty"`
 	// The pending writes of the checkpoint, too.
 	Writes bool `protobuf:"varint,7,opt,name=writes,proto3" json:"writes,omitempty"`
-	// The state leaves the store for good: the audit log is to say so.
+	// The state leaves the store for good: the audit log is to say so, and the hooks of exports run.
 	Export        bool `protobuf:"varint,8,opt,name=export,proto3" json:"export,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -699,7 +699,9 @@ type ListRequest struct {
 	// How many checkpoints to return; 0 is all.
 	PageSize uint32 `protobuf:"varint,9,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// From an earlier answer to the same request: goes on behind it.
-	PageToken     string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// The states leave the store for good: the hooks of exports run.
+	Export        bool `protobuf:"varint,11,opt,name=export,proto3" json:"export,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -802,6 +804,13 @@ func (x *ListRequest) GetPageToken() string {
 		return x.PageToken
 	}
 	return ""
+}
+
+func (x *ListRequest) GetExport() bool {
+	if x != nil {
+		return x.Export
+	}
+	return false
 }
 
 type ListResponse struct {
@@ -2156,7 +2165,7 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\x12LoadNewestResponse\x124\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x14.ckptd.v1.CheckpointR\n" +
-	"checkpoint\"\x9c\x02\n" +
+	"checkpoint\"\xb4\x02\n" +
 	"\vListRequest\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x16\n" +
@@ -2169,7 +2178,8 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\tpage_size\x18\t \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\n" +
-	" \x01(\tR\tpageToken\"n\n" +
+	" \x01(\tR\tpageToken\x12\x16\n" +
+	"\x06export\x18\v \x01(\bR\x06export\"n\n" +
 	"\fListResponse\x126\n" +
 	"\vcheckpoints\x18\x01 \x03(\v2\x14.ckptd.v1.CheckpointR\vcheckpoints\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"1\n" +
