@@ -9,6 +9,10 @@ const (
 	slotConfig  = 2
 )
 
+// leastNeeded tells the length that an output needs from an error: what the host returns is its negative, and no error is
+// that small.
+const leastNeeded = 16
+
 // Level is how much a line of the log matters.
 type Level int32
 
@@ -29,21 +33,30 @@ func Finding(rule, path string, count int) {
 	hostFinding(start(rule), int32(len(rule)), start(path), int32(len(path)), int32(count))
 }
 
-// RedactBuiltin passes data through the built-in rules of the host; set "" are all of them. It takes the capability
-// redact_builtin.
+// RedactBuiltin passes JSON or text through the redactor of the host, with the rules of a set, "" for its default. It takes
+// the capability redact_builtin.
 func RedactBuiltin(set string, data []byte) ([]byte, error) {
 	out := make([]byte, len(data)+len(data)/4+256)
 	for {
 		n := hostRedact(start(set), int32(len(set)), unsafe.Pointer(unsafe.SliceData(data)), int32(len(data)),
 			unsafe.Pointer(unsafe.SliceData(out)), int32(len(out)))
 		switch {
-		case n < 0:
-			return nil, ErrDenied
-		case int(n) <= len(out):
+		case n >= 0:
 			return out[:n], nil
+		case n > -leastNeeded:
+			return nil, ErrDenied
 		}
-		out = make([]byte, n)
+		out = make([]byte, -n)
 	}
+}
+
+// Pseudonym returns what stands for text: the same for the same text, kind and user, and of no use without a key of the
+// user's, so it is gone when that is. Kinds are the plugin's own. It takes the capability pseudonym.
+func Pseudonym(kind int32, text []byte) (p [32]byte, err error) {
+	if hostPseudonym(kind, unsafe.Pointer(unsafe.SliceData(text)), int32(len(text)), unsafe.Pointer(&p)) < 0 {
+		return [32]byte{}, ErrDenied
+	}
+	return p, nil
 }
 
 // BlobID names a blob of the user whose state passes.
@@ -51,7 +64,7 @@ type BlobID [32]byte
 
 // String returns the id as ckptd blob takes it.
 func (id BlobID) String() string {
-	const digits = "0123456789abcdef"
+	const digits = "0123456789abcdef" // encoding/hex would bring fmt along
 	s := make([]byte, 0, 2*len(id))
 	for _, c := range id {
 		s = append(s, digits[c>>4], digits[c&15])
