@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/ckptd/ckptd/backend"
@@ -85,9 +86,24 @@ func (p *blobPut) add(ctx context.Context, data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
-	p.mac.Write(data)
 	p.u.sweep.RLock()
 	defer p.u.sweep.RUnlock()
+	return p.addLocked(ctx, data)
+}
+
+// putLocked stores a whole blob. The caller holds u.sweep for reading until a record that names the blob is durable.
+func (p *blobPut) putLocked(ctx context.Context, data []byte) error {
+	for piece := range slices.Chunk(data, blobStep) {
+		if err := p.addLocked(ctx, piece); err != nil {
+			return err
+		}
+	}
+	return p.finishLocked(ctx, BlobID(p.mac.Sum(nil)))
+}
+
+// addLocked is add of at least a byte. The caller holds u.sweep for reading.
+func (p *blobPut) addLocked(ctx context.Context, data []byte) error {
+	p.mac.Write(data)
 	ids, muts, err := p.u.newParts(ctx, data)
 	if err != nil {
 		return err
@@ -100,9 +116,13 @@ func (p *blobPut) add(ctx context.Context, data []byte) error {
 // finish writes the manifest. One that is there is written again, since its hour is what keeps the blob until a
 // checkpoint names it.
 func (p *blobPut) finish(ctx context.Context, id BlobID) error {
+	p.u.sweep.RLock()
+	defer p.u.sweep.RUnlock()
+	return p.finishLocked(ctx, id)
+}
+
+func (p *blobPut) finishLocked(ctx context.Context, id BlobID) error {
 	u := p.u
-	u.sweep.RLock()
-	defer u.sweep.RUnlock()
 	u.naming.noteBlobs([][32]byte{id})
 	p.manifest.Hour = u.s.hour()
 	old, err := u.manifest(ctx, id)

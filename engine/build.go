@@ -102,6 +102,12 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 	}
 	h.time = max(w.began, l.lastTime, t.rec.time)
 	rec.Time = h.time
+	if p := w.passage; p != nil {
+		h.fuel, rec.Fuel = p.fuel, p.fuel
+		if p.changed && p.submitted != noHash {
+			h.submitted, rec.Submitted, rec.HasSubmitted = p.submitted, p.submitted, true
+		}
+	}
 	h.origin, h.own = seq, d.ID == ""
 	if old != nil {
 		h.origin, h.own = old.rec.origin, old.rec.own

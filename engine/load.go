@@ -337,7 +337,9 @@ func (rs *restorer) checkpoint(ctx context.Context, r *record, want func(name st
 		c.path = codec.Path{{Last: at.r.seq, Len: 1}}
 		info := &meta.Channels[i]
 		wanted[e.Number] = want != nil && want(info.Name)
-		cp.Channels = append(cp.Channels, Channel{Name: info.Name, Type: info.Type, Version: version(&at.e.Commitment), Size: int64(at.e.Size)})
+		ch := Channel{Name: info.Name, Type: info.Type, Size: int64(at.e.Size)}
+		ch.describe(&c.commit, info)
+		cp.Channels = append(cp.Channels, ch)
 		cp.Cost.State += int64(at.e.Size)
 		depth := 1 + int(at.e.Path.Len())
 		cp.Cost.Depth, cp.Cost.Full = max(cp.Cost.Depth, depth), cp.Cost.Full || e.Mode == codec.Full
@@ -364,7 +366,9 @@ func (rs *restorer) fill(ctx context.Context, cp *Checkpoint, r *record, meta *c
 	}
 	for i := range cp.Channels {
 		if wanted[meta.Channels[i].Number] {
-			cp.Channels[i].Data = append([]byte{}, got[0].value...)
+			ch := &cp.Channels[i]
+			ch.Data, ch.Rewritten = append([]byte{}, got[0].value...), false
+			ch.describe(&got[0].commit, &meta.Channels[i])
 			got = got[1:]
 		}
 	}

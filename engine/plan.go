@@ -3,18 +3,16 @@ package engine
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"unicode/utf8"
 
 	"github.com/ckptd/ckptd/codec"
 )
 
 // plan finds what d changes about the parent t, without modifying it: w.changes, and the attributes of the new checkpoint,
-// which are t.meta itself when they are the same.
-func (w *saving) plan(ctx context.Context, t *tip, d *Draft) (*codec.Attrs, error) {
+// which are t.meta itself when they are the same. Hooks are those that made d.
+func (w *saving) plan(ctx context.Context, t *tip, d *Draft, hooks []codec.Hook) (*codec.Attrs, error) {
 	w.changes = w.changes[:0]
 	var missing []string
 	for i := range d.Channels {
@@ -30,7 +28,7 @@ func (w *saving) plan(ctx context.Context, t *tip, d *Draft) (*codec.Attrs, erro
 	if missing != nil {
 		return nil, &NeedFullError{missing}
 	}
-	next := codec.Attrs{RunID: d.RunID, Labels: d.Labels, Meta: d.Meta, Branch: d.Branch}
+	next := codec.Attrs{RunID: d.RunID, Labels: d.Labels, Meta: d.Meta, Branch: d.Branch, Hooks: hooks}
 	if d.Keep && d.RunID == "" {
 		next.RunID = t.meta.RunID
 	}
@@ -40,8 +38,10 @@ func (w *saving) plan(ctx context.Context, t *tip, d *Draft) (*codec.Attrs, erro
 	if d.Keep && d.Meta == nil {
 		next.Meta = t.meta.Meta
 	}
-	if len(next.Meta) > 0 && !bytes.Equal(next.Meta, t.meta.Meta) && (!json.Valid(next.Meta) || !utf8.Valid(next.Meta)) {
-		return nil, fmt.Errorf("%w: metadata is not JSON in UTF-8", ErrInvalid)
+	if !bytes.Equal(next.Meta, t.meta.Meta) {
+		if err := checkMeta(next.Meta); err != nil {
+			return nil, err
+		}
 	}
 	if err := w.planBlobs(ctx, t, d, &next); err != nil {
 		return nil, err
@@ -91,17 +91,26 @@ func (w *saving) planChannel(t *tip, d *Change) (ch change, ok bool, err error) 
 }
 
 func (w *saving) planBlobs(ctx context.Context, t *tip, d *Draft, next *codec.Attrs) error {
+	var made [][32]byte // not stored yet
+	if w.passage != nil && w.passage.blobs != nil {
+		made = w.passage.blobs.ids
+	}
 	if d.Keep && d.Blobs == nil {
-		next.Blobs = t.meta.Blobs
-		return nil
+		if next.Blobs = t.meta.Blobs; len(made) == 0 {
+			return nil
+		}
+		next.Blobs = slices.Clone(next.Blobs)
 	}
 	for _, id := range d.Blobs {
 		next.Blobs = append(next.Blobs, id)
 	}
+	next.Blobs = append(next.Blobs, made...)
 	slices.SortFunc(next.Blobs, func(a, b [32]byte) int { return bytes.Compare(a[:], b[:]) })
-	next.Blobs = slices.Compact(next.Blobs)
+	if next.Blobs = slices.Compact(next.Blobs); len(next.Blobs) > codec.MaxBlobs {
+		return fmt.Errorf("%w: %d blobs with those that hooks put, at most %d are allowed", ErrInvalid, len(next.Blobs), codec.MaxBlobs)
+	}
 	for _, id := range next.Blobs {
-		if slices.Contains(t.meta.Blobs, id) {
+		if slices.Contains(t.meta.Blobs, id) || slices.Contains(made, id) {
 			continue
 		}
 		if got, err := w.l.s.be.Get(ctx, w.l.th.u.blobKey(id)); err != nil {
@@ -127,7 +136,7 @@ func (w *saving) planTable(t *tip, d *Draft, next *codec.Attrs) error {
 			kept++
 			continue
 		}
-		if at < 0 || d.Channels[at].Remove || w.changes[at].typ != info.Type {
+		if at < 0 || d.Channels[at].Remove || w.changes[at].typ != info.Type || w.passage.rewrote(info.Name) != info.Rewritten {
 			same = false
 		}
 	}
@@ -148,13 +157,15 @@ func (w *saving) planTable(t *tip, d *Draft, next *codec.Attrs) error {
 		case at < 0 && d.Keep:
 			next.Channels = append(next.Channels, info)
 		case at >= 0 && !d.Channels[at].Remove:
-			next.Channels = append(next.Channels, codec.ChannelInfo{Number: info.Number, Name: info.Name, Type: w.changes[at].typ})
+			next.Channels = append(next.Channels, codec.ChannelInfo{Number: info.Number, Name: info.Name, Type: w.changes[at].typ,
+				Rewritten: w.passage.rewrote(info.Name)})
 		}
 	}
 	for i := range d.Channels {
 		if w.changes[i].number == 0 && !d.Channels[i].Remove {
 			used++
-			next.Channels = append(next.Channels, codec.ChannelInfo{Number: used, Name: w.changes[i].name, Type: w.changes[i].typ})
+			name := w.changes[i].name
+			next.Channels = append(next.Channels, codec.ChannelInfo{Number: used, Name: name, Type: w.changes[i].typ, Rewritten: w.passage.rewrote(name)})
 		}
 	}
 	if len(next.Channels) > codec.MaxChannels {
@@ -165,5 +176,5 @@ func (w *saving) planTable(t *tip, d *Draft, next *codec.Attrs) error {
 
 func sameAttrs(a, b *codec.Attrs) bool {
 	return a.RunID == b.RunID && a.Branch == b.Branch && maps.Equal(a.Labels, b.Labels) && bytes.Equal(a.Meta, b.Meta) &&
-		slices.Equal(a.Blobs, b.Blobs) && slices.Equal(a.Channels, b.Channels)
+		slices.Equal(a.Blobs, b.Blobs) && slices.Equal(a.Channels, b.Channels) && slices.Equal(a.Hooks, b.Hooks)
 }

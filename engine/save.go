@@ -7,13 +7,15 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // saving is the working memory of one save. It is pooled: its buffers live until the save is durable.
 type saving struct {
-	z      *codec.Zstd
-	differ *codec.Differ
-	l      *lineage
+	z       *codec.Zstd
+	differ  *codec.Differ
+	l       *lineage
+	passage *passage // by the hooks; nil if there are none
 
 	began   int64 // Unix milliseconds
 	counted bool  // by the hub
@@ -55,7 +57,7 @@ func (s *Store) putSaving(w *saving) {
 	clear(w.coded)
 	clear(w.entries)
 	clear(w.changes)
-	w.l = nil
+	w.l, w.passage = nil, nil
 	if cap(w.payload)+cap(w.literals)+cap(w.check)+cap(w.plain)+cap(w.sealed) < keepBuffers {
 		s.savings.Put(w)
 	}
@@ -84,12 +86,27 @@ func (t *Thread) Save(ctx context.Context, d Draft) (*Checkpoint, error) {
 }
 
 func (t *Thread) save(ctx context.Context, d *Draft) (*Checkpoint, error) {
+	chain, err := t.s.chain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
+	if err != nil {
+		return nil, err
+	}
+	if chain != nil {
+		return t.saveHooked(ctx, chain, d)
+	}
+	return t.saveDraft(ctx, d, nil)
+}
+
+// saveDraft saves what hooks made of a draft, or the draft itself where there are none.
+func (t *Thread) saveDraft(ctx context.Context, d *Draft, p *passage) (*Checkpoint, error) {
 	l, err := t.s.acquireLive(ctx, t.ref)
 	if err != nil {
 		return nil, err
 	}
 	defer l.release()
-	return l.save(func(w *saving) (*pending, *Checkpoint, error) { return w.prepare(ctx, d) })
+	return l.save(func(w *saving) (*pending, *Checkpoint, error) {
+		w.passage = p
+		return w.prepare(ctx, d)
+	})
 }
 
 // save commits what prepare prepares under l.mu, and waits until it is durable. Nothing prepared and no error means that
@@ -193,64 +210,85 @@ func (w *saving) prepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, 
 
 // tryPrepare is prepare, but for errPending. It does not give up l.mu.
 func (w *saving) tryPrepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, error) {
-	l := w.l
-	if err := l.open(ctx); err != nil {
-		return nil, nil, err
-	}
-	if d.Generation != 0 && d.Generation != l.generation {
-		return nil, nil, fmt.Errorf("%w: the draft names generation %d, the thread has %d", ErrGeneration, d.Generation, l.generation)
-	}
-	var old *tip // of the same id
-	if d.ID != "" {
-		fresh, err := l.isFresh(ctx, d.ID)
-		same := false
-		if err == nil && !fresh {
-			old, same, err = w.existing(ctx, d)
-		}
-		if err != nil {
-			return nil, nil, err
-		}
-		if same {
-			return nil, old.checkpoint(nil), nil
-		}
-	}
-	if err := l.expect(ctx, d.Expect); err != nil {
-		return nil, nil, err
-	}
-	if l.head >= codec.MaxSeq {
-		return nil, nil, fmt.Errorf("%w: seq %d is the last", ErrExhausted, l.head)
-	}
-	parent, dangling, err := l.parentOf(ctx, d, old)
+	g, err := w.ground(ctx, d)
 	if err != nil {
 		return nil, nil, err
 	}
-	t, err := l.takeTip(ctx, parent)
+	if g.same {
+		return nil, g.old.checkpoint(nil), nil
+	}
+	t := g.parent
+	if w.passage.moved(t, d) {
+		return nil, nil, errMoved
+	}
+	meta, err := w.plan(ctx, t, d, w.passage.identities())
+	if err == nil && w.passage != nil && w.passage.blobs != nil {
+		err = w.passage.blobs.store(ctx)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if t.pruned() {
-		if old == nil {
-			return nil, nil, corrupt(place(l.recordKey(parent)), "a head, but no checkpoint", nil)
-		}
-		if d.Keep {
-			return nil, nil, fmt.Errorf("%w: the parent of %q was pruned, so nothing can be kept from it", ErrUnknownParent, d.ID)
-		}
-		t.hash = old.rec.parentHash // only who replaces its child stands on it
-	}
-	meta, err := w.plan(ctx, t, d)
-	if err != nil {
-		return nil, nil, err
-	}
-	w.began, w.counted = l.s.hub.begin(l.s.now)
-	p, err := w.build(ctx, t, meta, d, dangling, old)
+	w.began, w.counted = w.l.s.hub.begin(w.l.s.now)
+	p, err := w.build(ctx, t, meta, d, g.dangling, g.old)
 	if err != nil {
 		if w.counted {
-			l.s.hub.drop(w.began)
+			w.l.s.hub.drop(w.began)
 		}
-		l.forget() // t may have changed
+		w.l.forget() // t may have changed
 		return nil, nil, err
 	}
 	return p, t.checkpoint(nil), nil
+}
+
+// ground is what a draft stands on.
+type ground struct {
+	old      *tip // the checkpoint with the draft's id, if there is one
+	same     bool // old is what the draft makes, and nothing else matters
+	parent   *tip
+	dangling string // id of a parent that does not exist
+}
+
+// ground finds what a draft stands on and checks its conditions. It modifies nothing, and does not give up l.mu.
+func (w *saving) ground(ctx context.Context, d *Draft) (g ground, err error) {
+	l := w.l
+	if err := l.open(ctx); err != nil {
+		return g, err
+	}
+	if d.Generation != 0 && d.Generation != l.generation {
+		return g, fmt.Errorf("%w: the draft names generation %d, the thread has %d", ErrGeneration, d.Generation, l.generation)
+	}
+	if d.ID != "" {
+		fresh, err := l.isFresh(ctx, d.ID)
+		if err == nil && !fresh {
+			g.old, g.same, err = w.existing(ctx, d)
+		}
+		if err != nil || g.same {
+			return g, err
+		}
+	}
+	if err := l.expect(ctx, d.Expect); err != nil {
+		return g, err
+	}
+	if l.head >= codec.MaxSeq {
+		return g, fmt.Errorf("%w: seq %d is the last", ErrExhausted, l.head)
+	}
+	parent := uint64(0)
+	if parent, g.dangling, err = l.parentOf(ctx, d, g.old); err != nil {
+		return g, err
+	}
+	if g.parent, err = l.takeTip(ctx, parent); err != nil {
+		return g, err
+	}
+	if g.parent.pruned() {
+		if g.old == nil {
+			return g, corrupt(place(l.recordKey(parent)), "a head, but no checkpoint", nil)
+		}
+		if d.Keep {
+			return g, fmt.Errorf("%w: the parent of %q was pruned, so nothing can be kept from it", ErrUnknownParent, d.ID)
+		}
+		g.parent.hash = g.old.rec.parentHash // only who replaces its child stands on it
+	}
+	return g, nil
 }
 
 // expect checks the draft's condition on the head. A head that is not durable yet is waited for: a conflict must not
@@ -273,7 +311,8 @@ func (l *lineage) expect(ctx context.Context, e Expect) error {
 	return conflict
 }
 
-// existing looks for a checkpoint with the draft's id, and whether the draft would make the same one.
+// existing looks for a checkpoint with the draft's id, and whether the draft would make the same one: because it is what
+// was submitted then, or because it makes the same content, by whatever hooks.
 func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, err error) {
 	l := w.l
 	if l.isPending(d.ID) {
@@ -292,6 +331,9 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 	if d.Root && old.rec.parent != "" || d.Parent != "" && d.Parent != old.rec.parent {
 		return old, false, nil
 	}
+	if old.rec.submitted != noHash && old.rec.submitted == w.submitted(d) {
+		return old, true, nil
+	}
 	t := &tip{l: l, meta: noAttrs}
 	if old.rec.parentSeq != 0 {
 		t, err = l.restoreTip(ctx, old.rec.parentSeq)
@@ -302,7 +344,7 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 			return nil, false, err
 		}
 	}
-	meta, err := w.plan(ctx, t, d)
+	meta, err := w.plan(ctx, t, d, old.meta.Hooks)
 	if errors.Is(err, ErrNeedFull) {
 		return old, false, nil
 	}
@@ -313,6 +355,17 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 		return nil, false, err
 	}
 	return old, t.sameContent(old, d), nil
+}
+
+// noHash is no commitment: none is zero.
+var noHash [32]byte
+
+// submitted is the commitment to what the caller submitted: d itself, unless hooks made d of it.
+func (w *saving) submitted(d *Draft) [32]byte {
+	if w.passage != nil {
+		return w.passage.submitted
+	}
+	return submission(&w.l.th.u.commitKey, d)
 }
 
 // sameContent reports whether t, to which d was applied, is what old holds.

@@ -43,6 +43,8 @@ type header struct {
 	schema     uint64
 	origin     uint64 // seq of the first checkpoint with this id, whose place in line it has
 	own        bool   // the id is of the engine's own
+	fuel       uint64
+	submitted  [32]byte // commitment to what the caller gave, if hooks made something else of it; else zero
 }
 
 // chanState is the value of a channel and how it is stored.
@@ -163,6 +165,9 @@ func hashOf(buf []byte, id string, seq uint64, h *header, attrs [32]byte, chans 
 		u64(chans[i].number)
 		buf = append(buf, chans[i].commit[:]...)
 	}
+	if h.fuel != 0 {
+		u64(h.fuel)
+	}
 	return buf, sha256.Sum256(buf)
 }
 
@@ -174,10 +179,11 @@ func (t *tip) checkpoint(want func(name string) bool) *Checkpoint {
 	cp.Cost.Stored = t.stored
 	for i := range t.chans {
 		c, info := &t.chans[i], &t.meta.Channels[i]
-		ch := Channel{Name: info.Name, Type: info.Type, Version: version(&c.commit), Size: int64(len(c.value))}
+		ch := Channel{Name: info.Name, Type: info.Type, Size: int64(len(c.value))}
 		if want != nil && want(info.Name) {
 			ch.Data = append(make([]byte, 0, len(c.value)), c.value...)
 		}
+		ch.describe(&c.commit, info)
 		cp.Cost.State += ch.Size
 		cp.Cost.Depth = max(cp.Cost.Depth, int(c.path.Len()))
 		cp.Cost.Full = cp.Cost.Full || c.path[0].Last == t.seq && c.path.Len() == 1
@@ -196,7 +202,7 @@ func newCheckpoint(l *lineage, seq uint64, id string, h *header, meta *codec.Att
 	cp := &Checkpoint{
 		Ref: l.ref, Generation: l.th.generation(), ID: id, Seq: seq, Parent: h.parent, ParentSeq: h.parentSeq,
 		Branch: meta.Branch, Time: time.UnixMilli(h.time).UTC(), Step: h.step, Status: h.status, SchemaVersion: h.schema,
-		RunID: meta.RunID, Labels: maps.Clone(meta.Labels), Meta: bytes.Clone(meta.Meta),
+		RunID: meta.RunID, Labels: maps.Clone(meta.Labels), Meta: bytes.Clone(meta.Meta), Hooks: identities(meta.Hooks), Fuel: h.fuel,
 	}
 	for _, b := range meta.Blobs {
 		cp.Blobs = append(cp.Blobs, BlobID(b))

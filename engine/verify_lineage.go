@@ -209,7 +209,7 @@ func (c *lineageCheck) entries(ctx context.Context, row *checked, r *record, key
 	}
 	if whole {
 		h := header{dangling: r.rec.ParentID, parentHash: r.rec.ParentHash, time: r.rec.Time, step: r.rec.Step,
-			status: r.rec.Status, schema: r.rec.Schema}
+			status: r.rec.Status, schema: r.rec.Schema, fuel: r.rec.Fuel}
 		var sum [32]byte
 		c.hashBuf, sum = hashOf(c.hashBuf, c.l.recordID(r), r.seq, &h, c.chans[0].commit, c.chans[1:])
 		row.hash = &sum

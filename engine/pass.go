@@ -1,0 +1,323 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/plugins/hook"
+)
+
+// passage is a draft as hooks made it, and what the save of it must know about that. Nil is a draft that no hook saw.
+type passage struct {
+	draft     Draft
+	hooks     []codec.Hook
+	submitted [32]byte // commitment to what the caller gave, for drafts with an id; else zero
+	changed   bool     // the draft is not what the caller gave
+	rewritten map[string]bool
+	fuel      uint64
+	blobs     *madeBlobs
+
+	// on is the hash of the parent that the hooks saw, and stands says that what is kept of it passed, too: then the
+	// draft holds on no other parent.
+	on     [32]byte
+	stands bool
+}
+
+// errMoved: the hooks saw another parent than that of the save, and what is kept of this one has not passed them.
+var errMoved = errors.New("the parent moved while hooks ran")
+
+// movedTries bounds how often the hooks run anew. Each time another save has passed the same hooks, or has changed them.
+const movedTries = 16
+
+// moved reports whether a draft that keeps from its parent cannot be saved on t. Splices look after themselves, since
+// they name the version of their base.
+func (p *passage) moved(t *tip, d *Draft) bool {
+	if p == nil || !d.Keep || t.hash == p.on {
+		return false
+	}
+	return p.stands || !slices.Equal(t.meta.Hooks, p.hooks)
+}
+
+// identities are those to record.
+func (p *passage) identities() []codec.Hook {
+	if p == nil {
+		return nil
+	}
+	return p.hooks
+}
+
+func (p *passage) rewrote(channel string) bool { return p != nil && p.rewritten[channel] }
+
+// saveHooked passes a draft through the hooks and saves it.
+func (t *Thread) saveHooked(ctx context.Context, chain hook.Chain, d *Draft) (*Checkpoint, error) {
+	for range movedTries {
+		p, cp, err := t.pass(ctx, chain, d)
+		if err != nil || cp != nil {
+			return cp, err
+		}
+		if cp, err = t.saveDraft(ctx, &p.draft, p); err != errMoved {
+			return cp, err
+		}
+	}
+	return nil, fmt.Errorf("%w: others keep saving with other hooks", ErrUnavailable)
+}
+
+// pass runs the hooks on a draft. A checkpoint and no error means that the draft made it already.
+func (t *Thread) pass(ctx context.Context, chain hook.Chain, d *Draft) (*passage, *Checkpoint, error) {
+	if err := checkMeta(d.Meta); err != nil {
+		return nil, nil, err
+	}
+	hooks, err := hooksOf(chain)
+	if err != nil {
+		return nil, nil, err
+	}
+	in := &intake{t: t, d: d, p: &passage{draft: *d, hooks: hooks}}
+	cp, err := in.look(ctx)
+	if err != nil || cp != nil {
+		return nil, cp, err
+	}
+	if err := in.run(ctx, chain); err != nil {
+		return nil, nil, err
+	}
+	return in.p, nil, nil
+}
+
+// intake is a draft on its way through the hooks.
+type intake struct {
+	t *Thread
+	u *user
+	d *Draft
+	p *passage
+
+	chans  []incoming
+	meta   []byte
+	labels map[string]string // those that pass
+	items  []hook.Item       // chans, metadata if there is any, labels
+}
+
+// incoming is the value of a channel before the hooks.
+type incoming struct {
+	change *Change // of the draft; nil for what is kept
+	name   string
+	typ    string
+	base   []byte  // what the parent has
+	on     Version // of base, if the change is a splice on it
+	prev   bool    // base passed the same hooks
+}
+
+// look finds out what the draft stands on, before the hooks run: whether it was saved already, and of the parent what
+// they need. Those are copies, since the next save changes the state of the parent in place.
+func (in *intake) look(ctx context.Context) (cp *Checkpoint, err error) {
+	l, err := in.t.s.acquireLive(ctx, in.t.ref)
+	if err != nil {
+		return nil, err
+	}
+	defer l.release()
+	in.u = l.th.u
+	w := l.s.newSaving()
+	defer l.s.putSaving(w)
+	w.l = l
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g, err := w.ground(ctx, in.d)
+	if err == errPending {
+		l.drain()
+		g, err = w.ground(ctx, in.d)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case g.same:
+		return g.old.checkpoint(nil), nil
+	}
+	if t := g.parent; t.seq == l.latest && l.tips[t.seq] == nil && len(t.attrs.path) > 0 {
+		l.tips[t.seq] = t // the save need not read it again
+		l.s.cache.used(t)
+	}
+	return nil, in.copy(g.parent)
+}
+
+// copy takes from the parent what the hooks need.
+func (in *intake) copy(t *tip) error {
+	d := in.d
+	in.p.on = t.hash
+	known := slices.Equal(t.meta.Hooks, in.p.hooks) // what the parent has, the hooks made
+	var missing []string
+	for i := range d.Channels {
+		c := &d.Channels[i]
+		if c.Remove {
+			continue
+		}
+		from := incoming{change: c, name: c.Name, typ: c.Type}
+		at := slices.IndexFunc(t.meta.Channels, func(info codec.ChannelInfo) bool { return info.Name == c.Name })
+		if c.Base != 0 && (at < 0 || version(&t.chans[at].commit) != c.Base) {
+			missing = append(missing, c.Name)
+			continue
+		}
+		if c.Base != 0 {
+			if from.on = c.Base; from.typ == "" {
+				from.typ = t.meta.Channels[at].Type
+			}
+			if n := len(t.chans[at].value); c.Prefix > n || c.Suffix > n-c.Prefix {
+				return fmt.Errorf("%w: channel %q has %d bytes, the splice keeps %d and %d", ErrInvalid, c.Name, n, c.Prefix, c.Suffix)
+			}
+		}
+		if from.typ == "" {
+			from.typ = "bytes"
+		}
+		from.prev = known && at >= 0 && t.meta.Channels[at].Type == from.typ
+		if from.on != 0 || from.prev {
+			from.base = append([]byte{}, t.chans[at].value...)
+		}
+		in.chans = append(in.chans, from)
+	}
+	if missing != nil {
+		return &NeedFullError{missing}
+	}
+	in.meta, in.labels = d.Meta, d.Labels
+	if d.Keep && !known {
+		in.keep(t)
+	}
+	return nil
+}
+
+// keep adds what the draft keeps of a parent with other hooks.
+func (in *intake) keep(t *tip) {
+	in.p.stands = true
+	for i, info := range t.meta.Channels {
+		if !slices.ContainsFunc(in.d.Channels, func(c Change) bool { return c.Name == info.Name }) {
+			c := &t.chans[i]
+			in.chans = append(in.chans, incoming{name: info.Name, typ: info.Type, base: append([]byte{}, c.value...), on: version(&c.commit)})
+		}
+	}
+	if in.d.Meta == nil {
+		in.meta = t.meta.Meta
+	}
+	if in.d.Labels == nil {
+		in.labels = t.meta.Labels
+	}
+}
+
+// run passes everything through the chain, with no lock held.
+func (in *intake) run(ctx context.Context, chain hook.Chain) error {
+	d, p := in.d, in.p
+	if d.ID != "" {
+		p.submitted = submission(&in.u.commitKey, d)
+	}
+	in.items = make([]hook.Item, 0, len(in.chans)+1+len(in.labels))
+	for i := range in.chans {
+		in.items = append(in.items, in.chans[i].item())
+	}
+	if len(in.meta) > 0 {
+		in.items = append(in.items, hook.Item{Kind: hook.Meta, Type: "json", Data: in.meta})
+	}
+	in.items = appendLabels(in.items, in.labels)
+	p.blobs = &madeBlobs{u: in.u}
+	defer p.blobs.close()
+	c := &hook.Call{Items: in.items, PutBlob: p.blobs.put, Place: hook.Place{Thread: in.t.ref.Thread, Namespace: in.t.ref.Namespace,
+		Checkpoint: d.ID, Step: d.Step, Status: d.status(), SchemaVersion: d.SchemaVersion, Time: in.t.s.clock()}}
+	before := slices.Clone(in.items)
+	if err := in.u.runHooks(ctx, chain, c, p.on[:], stepBytes(d.Step)); err != nil {
+		return err
+	}
+	if len(c.Items) != len(before) {
+		return unfit(hook.PreSave, fmt.Errorf("%d items out of %d", len(c.Items), len(before)))
+	}
+	in.items, p.fuel = c.Items, c.Fuel
+	in.take(before)
+	if err := errors.Join(in.t.checkDraft(&p.draft), checkMeta(p.draft.Meta)); err != nil {
+		return unfit(hook.PreSave, err)
+	}
+	return nil
+}
+
+// item is the channel as the hooks get it.
+func (c *incoming) item() hook.Item {
+	it := hook.Item{Kind: hook.Channel, Name: c.name, Type: c.typ, Data: c.base}
+	if c.change != nil {
+		it.Data = c.change.Data
+	}
+	if c.change != nil && c.on != 0 {
+		it.Data = slices.Concat(c.base[:c.change.Prefix], c.change.Data, c.base[len(c.base)-c.change.Suffix:])
+	}
+	if c.prev {
+		it.Prev = c.base
+	}
+	return it
+}
+
+// take makes the draft of what the hooks made of the items before them.
+func (in *intake) take(before []hook.Item) {
+	d, p := in.d, in.p
+	p.changed = p.blobs.count() > 0
+	p.draft.Channels = slices.DeleteFunc(slices.Clone(d.Channels), func(c Change) bool { return !c.Remove })
+	n := len(in.chans)
+	for i := range in.chans {
+		in.takeChannel(&in.chans[i], &before[i], &in.items[i])
+	}
+	if len(in.meta) > 0 {
+		if it := &in.items[n]; it.Dropped || !bytes.Equal(it.Data, before[n].Data) {
+			p.changed, p.draft.Meta = true, []byte{}
+			if !it.Dropped {
+				p.draft.Meta = append(p.draft.Meta, it.Data...)
+			}
+		}
+		n++
+	}
+	if !slices.EqualFunc(before[n:], in.items[n:], sameItem) {
+		p.changed, p.draft.Labels = true, labelsOf(in.items[n:])
+	}
+}
+
+func sameItem(a, b hook.Item) bool {
+	return !b.Dropped && a.Name == b.Name && bytes.Equal(a.Data, b.Data)
+}
+
+// takeChannel adds to the draft what became of a channel. What stood on a value of the parent still does, so that a save
+// which finds another parent there is told so.
+func (in *intake) takeChannel(c *incoming, before, it *hook.Item) {
+	p := in.p
+	same := bytes.Equal(it.Data, before.Data)
+	switch {
+	case it.Dropped && in.d.Keep:
+		p.draft.Channels = append(p.draft.Channels, Change{Name: c.name, Remove: true})
+	case it.Dropped:
+	case same && c.change == nil:
+		return
+	case same:
+		p.draft.Channels = append(p.draft.Channels, *c.change)
+		return
+	case c.on != 0:
+		prefix := codec.CommonPrefix(c.base, it.Data)
+		suffix := codec.CommonSuffix(c.base[prefix:], it.Data[prefix:])
+		p.draft.Channels = append(p.draft.Channels, Change{Name: c.name, Type: c.typ, Base: c.on, Prefix: prefix, Suffix: suffix,
+			Data: it.Data[prefix : len(it.Data)-suffix]})
+	default:
+		p.draft.Channels = append(p.draft.Channels, Change{Name: c.name, Type: c.typ, Data: it.Data})
+	}
+	p.changed = true
+	if !it.Dropped {
+		p.markRewritten(c.name)
+	}
+}
+
+func (p *passage) markRewritten(channel string) {
+	if p.rewritten == nil {
+		p.rewritten = map[string]bool{}
+	}
+	p.rewritten[channel] = true
+}
+
+// checkMeta is for metadata that is not known to be fine.
+func checkMeta(meta []byte) error {
+	if len(meta) > 0 && (!json.Valid(meta) || !utf8.Valid(meta)) {
+		return fmt.Errorf("%w: metadata is not JSON in UTF-8", ErrInvalid)
+	}
+	return nil
+}
