@@ -15,6 +15,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend/badger"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/installed"
 )
 
 // app is what all commands share.
@@ -27,6 +28,9 @@ type app struct {
 	base                    string         // what names beside the data directory begin with
 	backend                 badger.Options // for open
 	server                  dialer
+	workers                 bool           // run plugins in processes of their own
+	pluginMemory            int64          // bytes, 0 for the default
+	plugins                 *installed.Set // of the store that open opened
 
 	in      io.Reader
 	out     *bufio.Writer

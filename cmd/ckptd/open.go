@@ -12,6 +12,7 @@ import (
 	"github.com/ckptd/ckptd/backend/badger"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/installed"
 )
 
 // keyVariable is the environment variable that holds a root key itself.
@@ -42,10 +43,13 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, be.Close())
 	}
+	a.plugins = installed.New(installed.Options{Dir: a.base + ".plugins", Workers: a.workers, Memory: a.pluginMemory})
+	o.Hooks = a.plugins
 	s, err := engine.Open(ctx, be, o)
 	if err != nil {
 		return nil, err
 	}
+	a.plugins.Open(s)
 	if fresh || made { // a first use that was cut short may have left the directory
 		a.note("created the store %s %s", a.data, said)
 	}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/engine"
+)
+
+// builtinRedactor is installed in place of the files of a plugin.
+const builtinRedactor = "redact"
+
+// installOptions are what the command line says of a plugin to be installed.
+type installOptions struct {
+	tenants, prefixes []string
+	config, digest    string
+	order             int32
+	disabled          bool
+}
+
+func (a *app) pluginInstallCmd(p *installedPlugins) *cobra.Command {
+	var o installOptions
+	cmd := &cobra.Command{
+		Use:   "install PATH|redact",
+		Short: "Install a plugin, or another version of one, or the built-in redactor",
+		Long: `Install makes a plugin run from now on: its directory or archive is PATH; redact is the redactor that is built in. It runs
+where --tenant and --thread-prefix say, by default everywhere. Its fixtures must pass first.
+
+A plugin sees in plain what it runs on. With --digest, as ckptd plugin inspect prints it, nothing but that is installed; a
+signature counts if its key was trusted with ckptd plugin trust. Versions that ran before are kept: ckptd plugin rollback.`,
+		Example: `  ckptd plugin install redact
+  ckptd plugin install ./mail --tenant acme --thread-prefix support- --config mail.json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			in, err := o.install(args[0], cmd.Flags().Changed("order"))
+			if err != nil {
+				return err
+			}
+			return p.with(cmd.Context(), func(k pluginKeeper) error {
+				one, err := k.InstallPlugin(cmd.Context(), in)
+				if err != nil {
+					return err
+				}
+				return a.pluginNow(one)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&o.tenants, "tenant", nil, "run for this tenant (`name`, repeatable; default: every tenant)")
+	f.StringArrayVar(&o.prefixes, "thread-prefix", nil, "only for threads whose names begin with `TEXT` (repeatable)")
+	f.StringVar(&o.config, "config", "", "configuration of the plugin (JSON `file`)")
+	f.Int32Var(&o.order, "order", 0, "place `N` among the plugins, the lowest first (default: what its manifest says)")
+	f.StringVar(&o.digest, "digest", "", "what the plugin's `digest` must be, 64 hexadecimal digits")
+	f.BoolVar(&o.disabled, "disabled", false, "do not let it run yet")
+	return cmd
+}
+
+// install reads what is to be installed. A plugin for exactly one tenant is that tenant's, so that its admin may install it.
+func (o *installOptions) install(path string, ordered bool) (*ckptdv1.InstallPluginRequest, error) {
+	b := &ckptdv1.PluginBinding{Tenants: o.tenants, ThreadPrefixes: o.prefixes}
+	in := &ckptdv1.InstallPluginRequest{Disabled: o.disabled, Bindings: []*ckptdv1.PluginBinding{b}}
+	for _, text := range slices.Concat(o.tenants, o.prefixes) {
+		if text == "" {
+			return nil, usagef("--tenant and --thread-prefix must not be empty: leave them out for all")
+		}
+	}
+	if len(o.tenants) == 1 {
+		in.Tenant = o.tenants[0]
+	}
+	if ordered {
+		b.Order = &o.order
+	}
+	var err error
+	if o.digest != "" {
+		if in.Digest, err = hex.DecodeString(strings.TrimPrefix(o.digest, "sha256:")); err != nil || len(in.Digest) != sha256.Size {
+			return nil, usagef("--digest %q is no digest: want 64 hexadecimal digits", o.digest)
+		}
+	}
+	if o.config != "" {
+		text, err := os.ReadFile(o.config)
+		if err != nil {
+			return nil, fmt.Errorf("reading the configuration of the plugin: %w", err)
+		}
+		if !json.Valid(text) {
+			return nil, usagef("--config %s is not JSON", o.config)
+		}
+		b.Config = string(text)
+	}
+	if path == builtinRedactor {
+		in.Builtin = path
+		return in, nil
+	}
+	in.Archive, err = archiveOf(path)
+	return in, err
+}
+
+func (a *app) pluginTrustCmd(p *installedPlugins) *cobra.Command {
+	var note string
+	cmd := &cobra.Command{
+		Use:   "trust KEYFILE",
+		Short: "Let signatures of plugins that are made with a key count",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			public, err := readPublicKey(args[0])
+			if err != nil {
+				return err
+			}
+			return p.with(cmd.Context(), func(k pluginKeeper) error {
+				key, err := k.TrustKey(cmd.Context(), public, note)
+				if err != nil {
+					return err
+				}
+				return a.pluginKey(key)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&note, "note", "", "whose it is, for those who list keys (`text`)")
+	return cmd
+}
+
+func (a *app) pluginUntrustCmd(p *installedPlugins) *cobra.Command {
+	return &cobra.Command{
+		Use:   "untrust ID",
+		Short: "Let signatures made with a key no longer count; installed plugins stay",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.with(cmd.Context(), func(k pluginKeeper) error {
+				err := k.UntrustKey(cmd.Context(), args[0])
+				switch {
+				case errors.Is(err, engine.ErrNotFound):
+					return fmt.Errorf("%w %q", errNoKey, args[0])
+				case err != nil:
+					return err
+				case a.json:
+					return a.emit(map[string]string{"untrusted": args[0]})
+				}
+				return a.printf("untrusted %s\n", printable(args[0]))
+			})
+		},
+	}
+}
+
+func (a *app) pluginKeysCmd(p *installedPlugins) *cobra.Command {
+	return &cobra.Command{
+		Use:   "keys",
+		Short: "List the keys whose signatures count",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.with(cmd.Context(), func(k pluginKeeper) error {
+				all, err := k.TrustedKeys(cmd.Context())
+				if err != nil {
+					return err
+				}
+				for _, key := range all {
+					if err := a.pluginKey(key); err != nil {
+						return err
+					}
+				}
+				if len(all) == 0 && !a.json {
+					a.note("no keys are trusted")
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) pluginKey(k *ckptdv1.PluginKey) error {
+	public := base64.StdEncoding.EncodeToString(k.GetPublicKey())
+	if a.json {
+		return a.emit(map[string]any{"id": k.GetId(), "public_key": public, "note": k.GetNote(), "trusted": k.GetTrusted().AsTime()})
+	}
+	line := a.paint.bold(printable(k.GetId())) + "  " + public
+	if k.GetNote() != "" {
+		line += "  " + a.paint.dim(printable(k.GetNote()))
+	}
+	return a.printf("%s\n", line)
+}
+
+// readPublicKey reads an Ed25519 key from a file with it in base64, hexadecimal or as it is.
+func readPublicKey(path string) (ed25519.PublicKey, error) {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the public key: %w", err)
+	}
+	if len(raw) == ed25519.PublicKeySize {
+		return raw, nil
+	}
+	text := string(bytes.TrimSpace(raw))
+	if key, err := base64.StdEncoding.DecodeString(text); err == nil && len(key) == ed25519.PublicKeySize {
+		return key, nil
+	}
+	if key, err := hex.DecodeString(text); err == nil && len(key) == ed25519.PublicKeySize {
+		return key, nil
+	}
+	return nil, usagef("%s holds no public key: want what ckptd plugin sign wrote, the 32 bytes of an Ed25519 key in base64", path)
+}
