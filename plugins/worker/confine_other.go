@@ -1,0 +1,20 @@
+//go:build !unix
+
+package worker
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"syscall"
+)
+
+var errUnsupported = errors.New("plugins cannot run in processes of their own on " + runtime.GOOS + ": run them in the process of the store")
+
+func supported() error { return errUnsupported }
+
+func attributes() *syscall.SysProcAttr { return nil }
+
+func widen(*os.File) {}
+
+func confine(int64) ([]string, error) { return nil, errUnsupported }

@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ckptd/ckptd/plugins"
+	"github.com/ckptd/ckptd/plugins/hook"
+)
+
+// TestMain lets the test binary be a worker: a sound one, one whose plugins are fakes, or a rogue.
+func TestMain(m *testing.M) {
+	if len(os.Args) < 2 {
+		os.Exit(m.Run())
+	}
+	switch mode := os.Args[1]; mode {
+	case "plugin-worker":
+		os.Exit(Main(os.Stdin, os.Stdout))
+	case "fake":
+		os.Exit(fakeWorker())
+	case "rogue":
+		os.Exit(rogue(os.Args[2]))
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// fakeWorker is a confined worker, in which the name of a plugin says what it does.
+func fakeWorker() int {
+	_, body, err := readFrame(os.Stdin, expect(kindStart))
+	if err != nil {
+		return 2
+	}
+	s, err := parseStart(body)
+	if err != nil {
+		return 2
+	}
+	walls, err := confine(s.memory + overhead)
+	if err != nil {
+		return 2
+	}
+	if err := serve(endOfParent{os.Stdin}, os.Stdout, walls, loadFake); err != nil {
+		return 1
+	}
+	return 0
+}
+
+type fake struct{ plugins.Spec }
+
+func loadFake(ctx context.Context, s plugins.Spec) (plugin, error) {
+	switch {
+	case s.Name == "bad@1":
+		return nil, &hook.Error{Kind: hook.ErrInvalid, Reason: "a fake\nin two lines, \xff"}
+	case s.Name == "deadly-load@1":
+		os.Exit(3)
+	case s.Name == "slow-load@1":
+		<-ctx.Done()
+		return nil, &hook.Error{Kind: hook.ErrTimeout}
+	}
+	return &fake{s}, nil
+}
+
+func (f *fake) Stages() []hook.Stage { return []hook.Stage{hook.PreSave, hook.Load} }
+func (f *fake) Digest() [32]byte     { return digest(f.Binary) }
+func (f *fake) Close() error         { return nil }
+
+func (f *fake) Call(ctx context.Context, c *plugins.Call) (*plugins.Result, error) {
+	name, _, _ := strings.Cut(f.Name, "@")
+	switch name {
+	case "echo":
+		return &plugins.Result{Output: c.Payload, Fuel: 7}, nil
+	case "mirror": // everything that it was told
+		all := strings.Join([]string{c.Stage.String(), string(c.Meta), string(f.Config), c.Time.Format(time.RFC3339Nano),
+			string(c.Seed[:]), string(c.PseudonymKey[:]), string(c.Payload)}, "|")
+		return &plugins.Result{Output: []byte(all), Fuel: c.From + c.To,
+			Findings: []hook.Finding{{Rule: "email", Path: "/a", Count: 2}}, Logs: []plugins.LogLine{{Text: "hello"}}}, nil
+	case "unchanged":
+		return &plugins.Result{Unchanged: true}, nil
+	case "fails":
+		return nil, &hook.Error{Kind: hook.ErrFailed, Code: 42, Reason: "sorry"}
+	case "odd":
+		return nil, errors.New("an error with what the payload says: " + string(c.Payload))
+	case "blob":
+		id, err := c.PutBlob(c.Payload)
+		if err != nil {
+			return nil, &hook.Error{Kind: hook.ErrFailed, Code: 16, Reason: err.Error()}
+		}
+		return &plugins.Result{Output: id[:]}, nil
+	case "redact":
+		out, err := c.Redact("strict", c.Payload)
+		if err != nil {
+			return nil, &hook.Error{Kind: hook.ErrFailed, Code: 16, Reason: err.Error()}
+		}
+		return &plugins.Result{Output: out}, nil
+	case "steals": // asks although it was not allowed to
+		os.Stdout.Write([]byte{byte(kindPutBlob), 0, 0, 0, 0})
+		select {}
+	case "waits":
+		<-ctx.Done()
+		return nil, &hook.Error{Kind: hook.ErrTimeout, Reason: "given up"}
+	case "deaf":
+		time.Sleep(time.Hour)
+	case "dies":
+		if string(c.Payload) == "die" {
+			os.Exit(3)
+		}
+		return &plugins.Result{Output: c.Payload}, nil
+	case "bomb":
+		var held [][]byte
+		for {
+			b := make([]byte, 64<<20)
+			for i := 0; i < len(b); i += 4096 {
+				b[i] = 1
+			}
+			held = append(held, b)
+		}
+	case "escape":
+		return &plugins.Result{Output: []byte(strings.Join(escapes(), ", "))}, nil
+	}
+	panic("a fake without behaviour")
+}

@@ -1,0 +1,211 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ckptd/ckptd/plugins"
+	"github.com/ckptd/ckptd/plugins/hook"
+)
+
+// A plugin that kills its worker so often in a row is refused for a while, so that it does not keep the others from
+// theirs: a worker that comes up has to compile them all.
+const (
+	freeStrikes = 3
+	firstBan    = time.Second
+	longestBan  = time.Minute
+)
+
+// Plugin is a loaded plugin. Methods are safe for concurrent use.
+type Plugin struct {
+	host   *Host
+	handle uint64
+	spec   plugins.Spec
+	limits plugins.Limits // none is zero
+	digest [32]byte
+
+	mu      sync.Mutex
+	stages  []hook.Stage // nil until the first worker has loaded it
+	closed  bool
+	strikes int // in a row
+	banned  time.Time
+}
+
+// Stages lists the stages that the plugin has a hook for.
+func (pl *Plugin) Stages() []hook.Stage {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	return slices.Clone(pl.stages)
+}
+
+// Digest is the SHA-256 of the binary.
+func (pl *Plugin) Digest() [32]byte { return pl.digest }
+
+// Close lets the workers forget the plugin. Calls under way finish; later ones fail.
+func (pl *Plugin) Close() error {
+	pl.mu.Lock()
+	pl.closed = true
+	pl.mu.Unlock()
+	pl.host.forget(pl)
+	return nil
+}
+
+// Call runs a hook, as plugins.Plugin does: PutBlob and Redact are called here, not in the worker. It waits for a worker at
+// most as long as the plugin may run. What a worker that dies was doing fails with hook.ErrUnavailable, and with
+// hook.ErrTimeout if it was killed because it took too long.
+func (pl *Plugin) Call(ctx context.Context, c *plugins.Call) (*plugins.Result, error) {
+	r, err := pl.call(ctx, c)
+	if err != nil {
+		return nil, pl.explain(err, c.Stage, c.Item)
+	}
+	return r, nil
+}
+
+func (pl *Plugin) call(ctx context.Context, c *plugins.Call) (*plugins.Result, error) {
+	if err := pl.usable(); err != nil {
+		return nil, err
+	}
+	if size := int64(len(c.Payload)); size > pl.limits.Input {
+		return nil, &hook.Error{Kind: hook.ErrLimit, Reason: fmt.Sprintf("the input has %d bytes, the limit is %d", size, pl.limits.Input)}
+	}
+	p, err := pl.host.acquire(ctx, pl.limits.Call)
+	if err != nil {
+		return nil, err
+	}
+	defer pl.host.release(p)
+	if err := pl.host.load(ctx, p, pl); err != nil {
+		pl.judge(ctx, p)
+		return nil, err
+	}
+	limits := pl.limits
+	if pl.spec.Limits.Output == 0 {
+		limits.Output = min(limits.Output, 4*int64(len(c.Payload))+64<<10)
+	}
+	var r *plugins.Result
+	message := call{number: p.next(), handle: pl.handle, Call: *c}
+	err = p.operate(ctx, operation{
+		number: message.number, limit: pl.limits.Call, kind: kindCall, fields: message.build(), data: c.Payload,
+		want: kindDone, size: resultSize(limits), parse: func(body []byte) (err error) {
+			r, err = parseDone(body, message.number, limits, c.Item)
+			return err
+		},
+		asks: pl.asks(c),
+		answer: func(k kind, body []byte) ([]byte, bool, error) {
+			a, err := parseAsk(body, message.number)
+			if err != nil {
+				return nil, false, err
+			}
+			if k == kindPutBlob {
+				id, err := c.PutBlob(a.data)
+				return id[:], err == nil, nil
+			}
+			data, err := c.Redact(a.set, a.data)
+			return data, err == nil, nil
+		},
+	})
+	pl.judge(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// asks allows the questions for which the plugin has the capability and the caller the answer. What is asked about lies
+// in the memory of the guest.
+func (pl *Plugin) asks(c *plugins.Call) func(kind) int64 {
+	return func(k kind) int64 {
+		if k == kindPutBlob && pl.spec.Capabilities.PutBlob && c.PutBlob != nil ||
+			k == kindRedact && pl.spec.Capabilities.RedactBuiltin && c.Redact != nil {
+			return pl.limits.Memory + 4*maxText
+		}
+		return noAnswer
+	}
+}
+
+// resultSize is what a result takes at most.
+func resultSize(l plugins.Limits) int64 {
+	const finding, line = 2*maxText + 32, 32
+	return l.Output + maxFindings*finding + int64(l.LogLines)*int64(l.LogLine+line) + maxText
+}
+
+func (pl *Plugin) loadLimit() time.Duration { return pl.limits.Compile + pl.limits.Init }
+
+// learn keeps what a worker says of the plugin, which must be what the others said.
+func (pl *Plugin) learn(digest [32]byte, stages []hook.Stage) error {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	if digest != pl.digest || pl.stages != nil && !slices.Equal(stages, pl.stages) {
+		return errFrame
+	}
+	pl.stages = stages
+	return nil
+}
+
+// effective puts the defaults in.
+func effective(l plugins.Limits) plugins.Limits {
+	def := plugins.DefaultLimits()
+	defaults := limitFields(&def)
+	for i, v := range limitFields(&l) {
+		if *v == 0 {
+			*v = *defaults[i]
+		}
+	}
+	l.Fuel = cmp.Or(l.Fuel, def.Fuel)
+	l.LogLines, l.LogLine = cmp.Or(l.LogLines, def.LogLines), cmp.Or(l.LogLine, def.LogLine)
+	return l
+}
+
+func (pl *Plugin) usable() error {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	switch {
+	case pl.closed:
+		return &hook.Error{Kind: hook.ErrUnavailable, Reason: "it was closed"}
+	case time.Now().Before(pl.banned):
+		return &hook.Error{Kind: hook.ErrUnavailable, Reason: fmt.Sprintf("it killed %d workers in a row and is refused for a while", pl.strikes)}
+	default:
+		return nil
+	}
+}
+
+// judge counts the workers that died in the hands of the plugin, but for those whose caller lost patience.
+func (pl *Plugin) judge(ctx context.Context, p *process) {
+	if p.alive() {
+		pl.mu.Lock()
+		pl.strikes = 0
+		pl.mu.Unlock()
+	} else if ctx.Err() == nil {
+		pl.strike()
+	}
+}
+
+func (pl *Plugin) strike() {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	pl.strikes++
+	if n := pl.strikes - freeStrikes; n >= 0 {
+		pl.banned = time.Now().Add(min(firstBan<<min(n, 10), longestBan))
+	}
+}
+
+func (pl *Plugin) struck() bool {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	return pl.strikes >= freeStrikes
+}
+
+// explain tells which plugin, stage and item an error concerns.
+func (pl *Plugin) explain(err error, stage hook.Stage, item string) error {
+	var e *hook.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	told := *e
+	told.Plugin, told.Stage, told.Item = pl.spec.Name, stage, item
+	return &told
+}
