@@ -1,0 +1,174 @@
+package meter
+
+import "encoding/binary"
+
+// helper is a function that the rewriter adds after those of the plugin.
+type helper int
+
+const (
+	helperRefill helper = iota // ()->(): asks the host for fuel, or does not return
+	helperBytes                // (n i32)->i32: charges n bytes and returns n
+	helperPages                // (n i32)->i32: charges n pages, as many as there could be, and returns n
+	helperFill                 // (d, v, n i32)->(): memory.fill, in chunks
+	helperCopy                 // (d, s, n i32)->(): memory.copy, in chunks
+	helpers
+)
+
+// helperTypes are the types of the helpers, and last that of the refill function. The number is that of the type among
+// those that are added.
+var helperTypes = [helpers + 1]uint32{helperRefill: 0, helperBytes: 1, helperPages: 1, helperFill: 2, helperCopy: 2, helpers: 3}
+
+// addedTypes are the encoded types of the helpers.
+const addedTypeCount = 4
+const addedTypes = "\x60\x00\x00" + "\x60\x01\x7f\x01\x7f" + "\x60\x03\x7f\x7f\x7f\x00" + "\x60\x01\x7e\x01\x7e"
+
+// helperCount is how many helpers the module gets: without a memory, only the first.
+func (m *module) helperCount() int {
+	if m.hasMemory {
+		return int(helpers)
+	}
+	return 1
+}
+
+// fuel is the index of the global that holds the fuel.
+func (m *module) fuel() uint32 { return uint32(len(m.globals)) }
+
+// code is a piece of a body under construction.
+type code []byte
+
+func (c code) op(ops ...byte) code { return append(c, ops...) }
+
+// with appends an instruction with an index.
+func (c code) with(op byte, index uint32) code {
+	return binary.AppendUvarint(append(c, op), uint64(index))
+}
+
+// constant appends an i32.const or i64.const.
+func (c code) constant(op byte, v int64) code {
+	c = append(c, op)
+	for ; v < -0x40 || v >= 0x40; v >>= 7 {
+		c = append(c, byte(v)|0x80)
+	}
+	return append(c, byte(v)&0x7f)
+}
+
+// appendCall appends a call of a helper.
+func (m *module) appendCall(out code, h helper) code {
+	return out.with(opCall, uint32(len(m.funcs)+1+int(h)))
+}
+
+// appendCharge appends what a point does: take fuel, and ask the host for more if none is left.
+func (m *module) appendCharge(out code, p point) code {
+	out = out.with(opGlobalGet, m.fuel()).constant(opI64Const, int64(p.cost)).op(opI64Sub).with(opGlobalSet, m.fuel())
+	if p.checked {
+		out = m.appendCheck(out)
+	}
+	return out
+}
+
+func (m *module) appendCheck(out code) code {
+	out = out.with(opGlobalGet, m.fuel()).constant(opI64Const, 0).op(opI64LtS, opIf, 0x40)
+	return m.appendCall(out, helperRefill).op(opEnd)
+}
+
+// appendTake appends the charge of an amount that some code leaves on the stack as an i64, and a check.
+func (m *module) appendTake(out code, amount func(code) code) code {
+	out = amount(out.with(opGlobalGet, m.fuel())).op(opI64Sub).with(opGlobalSet, m.fuel())
+	return m.appendCheck(out)
+}
+
+// body returns the body of a helper.
+func (m *module) helper(h helper) code {
+	var c code
+	none := code{0}
+	switch h {
+	case helperRefill:
+		c = none.with(opGlobalGet, m.fuel()).with(opCall, uint32(len(m.imports))).with(opGlobalSet, m.fuel())
+	case helperBytes:
+		c = m.appendTake(none, bytesOf(0)).with(opLocalGet, 0)
+	case helperPages:
+		c = m.appendTake(none, func(c code) code {
+			// min(n, max) pages: that many could be granted.
+			c = c.with(opLocalGet, 0).constant(opI32Const, int64(m.max)).
+				with(opLocalGet, 0).constant(opI32Const, int64(m.max)).op(opI32LeU, opSelect)
+			return c.op(opI64ExtendU).constant(opI64Const, pageCost).op(opI64Mul)
+		}).with(opLocalGet, 0)
+	case helperFill:
+		c = m.fillBody()
+	case helperCopy:
+		c = m.copyBody()
+	}
+	return c.op(opEnd)
+}
+
+// bytesOf returns code for the cost of as many bytes as a local says.
+func bytesOf(local uint32) func(code) code {
+	return func(c code) code {
+		return c.with(opLocalGet, local).constant(opI32Const, bytesShift).op(opI32ShrU, opI64ExtendU)
+	}
+}
+
+// operands appends the three parameters d, s or v, and n.
+func (c code) operands() code { return c.with(opLocalGet, 0).with(opLocalGet, 1).with(opLocalGet, 2) }
+
+var (
+	fillOp = []byte{opBulk, bulkFill, 0}
+	copyOp = []byte{opBulk, bulkCopy, 0, 0}
+)
+
+// outside appends code that leaves whether local + n goes beyond the memory.
+func (c code) outside(local uint32) code {
+	c = c.with(opLocalGet, local).op(opI64ExtendU).with(opLocalGet, 2).op(opI64ExtendU, opI64Add)
+	return c.op(opMemorySize, 0, opI64ExtendU).constant(opI64Const, 16).op(opI64Shl, opI64GtU)
+}
+
+// large appends "if n > chunk".
+func (c code) large() code {
+	return c.with(opLocalGet, 2).constant(opI32Const, chunk).op(opI32GtU)
+}
+
+// addTo appends local += by, or -= with opI32Sub.
+func (c code) addTo(local uint32, op byte, by int64) code {
+	return c.with(opLocalGet, local).constant(opI32Const, by).op(op).with(opLocalSet, local)
+}
+
+// fillBody is the body of helperFill, without its end:
+//
+//	if n > chunk { if d+n > size { memory.fill(d, v, n) }   // traps, before anything is written
+//	    do { take(chunk); memory.fill(d, v, chunk); d += chunk; n -= chunk } while n > chunk }
+//	take(n); memory.fill(d, v, n)
+func (m *module) fillBody() code {
+	c := code{0}.large().op(opIf, 0x40)
+	c = c.outside(0).op(opIf, 0x40).operands().op(fillOp...).op(opEnd)
+	c = m.appendTake(c.op(opLoop, 0x40), chunkCost)
+	c = c.with(opLocalGet, 0).with(opLocalGet, 1).constant(opI32Const, chunk).op(fillOp...)
+	c = c.addTo(0, opI32Add, chunk).addTo(2, opI32Sub, chunk)
+	c = c.large().with(opBrIf, 0).op(opEnd, opEnd)
+	return m.appendTake(c, bytesOf(2)).operands().op(fillOp...)
+}
+
+func chunkCost(c code) code { return c.constant(opI64Const, chunk>>bytesShift) }
+
+// copyBody is the body of helperCopy, without its end:
+//
+//	if n > chunk { if d+n > size || s+n > size { memory.copy(d, s, n) }   // traps, before anything is written
+//	    if d <= s { do { take(chunk); memory.copy(d, s, chunk); d += chunk; s += chunk; n -= chunk } while n > chunk }
+//	    else      { do { take(chunk); n -= chunk; memory.copy(d+n, s+n, chunk) } while n > chunk } }
+//	take(n); memory.copy(d, s, n)
+func (m *module) copyBody() code {
+	c := code{0}.large().op(opIf, 0x40)
+	c = c.outside(0).outside(1).op(opI32Or).op(opIf, 0x40).operands().op(copyOp...).op(opEnd)
+	c = c.with(opLocalGet, 0).with(opLocalGet, 1).op(opI32LeU, opIf, 0x40)
+
+	c = m.appendTake(c.op(opLoop, 0x40), chunkCost)
+	c = c.with(opLocalGet, 0).with(opLocalGet, 1).constant(opI32Const, chunk).op(copyOp...)
+	c = c.addTo(0, opI32Add, chunk).addTo(1, opI32Add, chunk).addTo(2, opI32Sub, chunk)
+	c = c.large().with(opBrIf, 0).op(opEnd, opElse)
+
+	c = m.appendTake(c.op(opLoop, 0x40), chunkCost).addTo(2, opI32Sub, chunk)
+	c = c.with(opLocalGet, 0).with(opLocalGet, 2).op(opI32Add)
+	c = c.with(opLocalGet, 1).with(opLocalGet, 2).op(opI32Add)
+	c = c.constant(opI32Const, chunk).op(copyOp...)
+	c = c.large().with(opBrIf, 0).op(opEnd, opEnd, opEnd)
+	return m.appendTake(c, bytesOf(2)).operands().op(copyOp...)
+}

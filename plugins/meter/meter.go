@@ -1,0 +1,181 @@
+// Package meter makes a WebAssembly module safe to compile and count what it does: a bounded validator, and a rewriter
+// that puts a fuel meter into the code. It turns bytes into bytes and knows no runtime.
+//
+// Rewrite refuses what could exhaust the host before or outside of the guest's own instructions: counts that no bytes
+// stand behind, code that takes a compiler much longer than its size, unbounded tables, state that a snapshot of the
+// memory and the globals would miss. It does not check the types of operands: the compiler does that, on a module of
+// which Rewrite has walked every instruction.
+//
+// The rules, the costs and the vectors are in docs/metering.md. The same bytes and limits give the same module, and a
+// module uses the same fuel wherever and however often it is run on the same input.
+package meter
+
+import (
+	"fmt"
+
+	"github.com/ckptd/ckptd/plugins/hook"
+)
+
+// Version is the version of the rules. It changes whenever Rewrite gives another module for the same input, so it
+// belongs into the key of whatever is cached.
+const Version = 1
+
+// The names by which the host finds the meter. A plugin must not use the prefix or the module.
+const (
+	Prefix       = "ckptd_meter." // of all exports that Rewrite adds
+	FuelExport   = Prefix + "fuel"
+	RefillModule = "ckptd_meter"
+	RefillName   = "refill" // (i64)->i64
+)
+
+// Limits bounds what Rewrite accepts. A zero field means its default.
+type Limits struct {
+	Binary int    // bytes of the module; 16 MiB
+	Pages  uint32 // maximum of the memory, in pages of 64 KiB; 2048
+}
+
+// Limits that are the same for every module. Binaries of Go, C, Rust and AssemblyScript stay far below them.
+const (
+	defaultBinary = 16 << 20
+	defaultPages  = 2048
+
+	maxTypes      = 10_000
+	maxImports    = 10_000
+	maxFunctions  = 50_000
+	maxGlobals    = 10_000
+	maxMutable    = 256 // globals: each costs a copy at every join and call
+	maxExports    = 10_000
+	maxTables     = 16
+	maxEntries    = 64 << 10 // of all tables
+	maxSegments   = 200_000  // of data, and of elements; Go makes 40,000
+	maxParams     = 128
+	maxResults    = 16
+	maxLocals     = 2_000 // of a function, without its parameters
+	maxBody       = 1 << 20
+	maxNesting    = 2_000
+	maxBrTable    = 8 << 10
+	maxWork       = 500_000    // of a function: variables × joins, see work
+	maxModuleWork = 20_000_000 // of all functions
+	maxName       = 1_000      // bytes of a name of an import or export
+)
+
+// Module is a rewritten module and what its host needs to know of it.
+type Module struct {
+	Binary []byte // the rewritten module
+
+	Imports []Import // of the plugin, in order and without the meter's own; only functions can be imported
+	Exports []Export // of the plugin, in order and without the meter's own
+
+	// MinPages and MaxPages are the bounds of the memory. Both are 0 if there is none.
+	MinPages, MaxPages uint32
+
+	// Globals are the names by which every mutable global of the plugin is exported. Together with the memory they are
+	// the whole state of an instance: the host saves and restores them, and the fuel as it likes.
+	Globals []string
+}
+
+// Import is a function that the module imports.
+type Import struct {
+	Module, Name string
+	Type         FuncType
+}
+
+// Export is what the module exports.
+type Export struct {
+	Name string
+	Kind Kind
+	Type FuncType // of a function
+}
+
+// FuncType is the type of a function.
+type FuncType struct{ Params, Results string }
+
+// String returns the type as (i32,i64)->i32.
+func (t FuncType) String() string {
+	list := func(s string) string {
+		out := ""
+		for i := range len(s) {
+			if i > 0 {
+				out += ","
+			}
+			out += valueNames[s[i]]
+		}
+		return out
+	}
+	if len(t.Results) == 1 {
+		return "(" + list(t.Params) + ")->" + list(t.Results)
+	}
+	return "(" + list(t.Params) + ")->(" + list(t.Results) + ")"
+}
+
+// Kind is what an export is, as the binary format numbers it.
+type Kind byte
+
+// The kinds of exports.
+const (
+	Func Kind = iota
+	Table
+	Memory
+	Global
+)
+
+// String returns the name of the kind.
+func (k Kind) String() string {
+	if k > Global {
+		return fmt.Sprintf("kind %d", byte(k))
+	}
+	return [...]string{"function", "table", "memory", "global"}[k]
+}
+
+// The value types, as they stand in FuncType.
+const (
+	I32       = 0x7f
+	I64       = 0x7e
+	F32       = 0x7d
+	F64       = 0x7c
+	V128      = 0x7b
+	FuncRef   = 0x70
+	ExternRef = 0x6f
+)
+
+var valueNames = map[byte]string{
+	I32: "i32", I64: "i64", F32: "f32", F64: "f64", V128: "v128", FuncRef: "funcref", ExternRef: "externref",
+}
+
+// Error tells why a module was refused, and where. Kind is hook.ErrInvalid or hook.ErrLimit.
+type Error struct {
+	Kind    error
+	Section string // "code", "import", …; "" if none
+	Offset  int    // in the binary, in bytes
+	Reason  string
+}
+
+// Error returns one line, with nothing of the module's own text.
+func (e *Error) Error() string {
+	if e.Section == "" {
+		return fmt.Sprintf("wasm module: %s (byte %d)", e.Reason, e.Offset)
+	}
+	return fmt.Sprintf("wasm module: %s (%s section, byte %d)", e.Reason, e.Section, e.Offset)
+}
+
+// Unwrap returns Kind.
+func (e *Error) Unwrap() error { return e.Kind }
+
+// Rewrite validates a module and returns it metered, or an *Error. It does not keep or change bin. The time and memory
+// that it takes are a small multiple of the size of bin.
+func Rewrite(bin []byte, l Limits) (*Module, error) {
+	if l.Binary <= 0 {
+		l.Binary = defaultBinary
+	}
+	if l.Pages == 0 || l.Pages > 1<<16 {
+		l.Pages = defaultPages
+	}
+	if len(bin) > l.Binary {
+		return nil, &Error{Kind: hook.ErrLimit, Reason: fmt.Sprintf("%d bytes, more than the %d that are allowed", len(bin), l.Binary)}
+	}
+	p, err := parse(bin, l)
+	if err != nil {
+		return nil, err
+	}
+	return p.emit(), nil
+}

@@ -1,0 +1,455 @@
+package meter
+
+import "encoding/binary"
+
+// walker reads the body of one function, instruction by instruction, and notes what to change.
+type walker struct {
+	*reader
+	m       *module
+	plan    plan
+	edits   []edit
+	frames  []byte // the opcodes that opened them; the function's own is a block
+	locals  int    // and parameters
+	vars    int    // locals, parameters and mutable globals: what a compiler may have to copy at a join
+	run     uint32 // cost of the instructions since slot
+	slot    int    // index of the edit where a point for the run would stand
+	work    int
+	entered bool // whether a loop or call was passed since the entry
+}
+
+// edit replaces the bytes from..to of the binary.
+type edit struct {
+	from, to int
+	what     change
+	arg      uint32
+}
+
+type change byte
+
+const (
+	keep     change = iota // nothing to do
+	chargeAt               // insert what point arg takes
+	renumber               // a call or ref.func (the first byte stays) of function arg
+	fill                   // memory.fill, memory.copy: a call of the helper
+	copying
+	payBytes // memory.init, memory.grow: a call of the helper that charges, and then the instruction
+	payPages
+)
+
+// codeSection reads all bodies and keeps them as they will be written.
+func (m *module) codeSection(r *reader) {
+	n := r.count(2, maxFunctions, "bodies")
+	if n != len(m.funcs)-len(m.imports) {
+		r.invalid("%d functions and %d bodies", len(m.funcs)-len(m.imports), n)
+		return
+	}
+	mutable := 1 // the fuel
+	for _, g := range m.globals {
+		if g.mutable {
+			mutable++
+		}
+	}
+	w := &walker{m: m}
+	m.bodies = make([][]byte, 0, n)
+	for i := range n {
+		size := r.count(1, maxBody, "bytes of a function")
+		if r.err != nil {
+			return
+		}
+		body := &reader{bin: r.bin, pos: r.pos, end: r.pos + size, section: r.section}
+		r.pos += size
+		t := m.types[m.funcs[len(m.imports)+i]]
+		w.reset(body, len(t.Params), mutable)
+		from := body.pos
+		w.localDecls()
+		w.body()
+		if m.work += w.work; m.work > maxModuleWork {
+			body.limit("the functions are too complex taken together: more than %d variables at joins", maxModuleWork)
+		}
+		if body.err != nil {
+			r.err = body.err
+			return
+		}
+		m.bodies = append(m.bodies, w.emit(from))
+	}
+}
+
+// reset prepares for a body.
+func (w *walker) reset(r *reader, params, globals int) {
+	*w = walker{
+		reader: r, m: w.m,
+		plan:  plan{points: w.plan.points[:0], stack: w.plan.stack[:0]},
+		edits: w.edits[:0], frames: w.frames[:0],
+		locals: params, vars: params + globals,
+	}
+}
+
+// localDecls reads the declarations of locals.
+func (w *walker) localDecls() {
+	n := w.count(2, maxLocals, "groups of locals")
+	sum := 0
+	for range n {
+		k := w.u32()
+		w.valueType()
+		if k > maxLocals || sum+int(k) > maxLocals {
+			w.limit("more than %d locals in a function", maxLocals)
+		}
+		if w.err != nil {
+			return
+		}
+		sum += int(k)
+	}
+	w.locals += sum
+	w.vars += sum
+}
+
+// body reads the instructions up to the end of the function.
+func (w *walker) body() {
+	w.frames = append(w.frames, opBlock)
+	w.plan.open()
+	w.plan.newPoint(costEntry, true)
+	w.edits = append(w.edits, edit{from: w.pos, to: w.pos, what: chargeAt, arg: 0})
+	w.begin()
+	for w.err == nil && len(w.frames) > 0 {
+		w.instruction()
+	}
+	if w.left() > 0 {
+		w.invalid("%d bytes after the end of a function", w.left())
+	}
+}
+
+// begin notes that a run begins here.
+func (w *walker) begin() {
+	w.run = 0
+	w.slot = len(w.edits)
+	w.edits = append(w.edits, edit{from: w.pos, to: w.pos})
+}
+
+// settle charges the run that ends here.
+func (w *walker) settle() {
+	if p := w.plan.charge(w.run); p >= 0 {
+		w.edits[w.slot].what, w.edits[w.slot].arg = chargeAt, uint32(p)
+	}
+	w.run = 0
+}
+
+// complex adds to the work that a compiler may have with the function.
+func (w *walker) complex(n int) {
+	if w.work += n; w.work > maxWork {
+		w.limit("a function is too complex: more than %d variables at its joins", maxWork)
+	}
+}
+
+// instruction reads one instruction.
+func (w *walker) instruction() {
+	at := w.pos
+	op := w.byte()
+	w.run += plainCost(op)
+	switch {
+	case w.err != nil:
+	case op <= opReturn:
+		w.control(op)
+	case op == opCall:
+		f := w.index(len(w.m.funcs), "function")
+		w.edits = append(w.edits, edit{from: at, to: w.pos, what: renumber, arg: f})
+		if w.run += costCall - 1; int(f) < len(w.m.imports) {
+			w.run += costImport - costCall
+		}
+		w.called(w.m.funcs, f)
+	case op == opCallIndirect:
+		t := w.index(len(w.m.types), "type")
+		if i := w.index(len(w.m.tables), "table"); w.err == nil && w.m.tables[i] != FuncRef {
+			w.invalid("call_indirect through a table of %s", valueNames[w.m.tables[i]])
+		}
+		w.run += costCallIndirect - 1
+		w.called([]uint32{t}, 0)
+	case op == 0x1a || op == 0x1b: // drop, select
+	case op == opSelectTyped:
+		for range w.count(1, maxResults, "types of a select") {
+			w.valueType()
+		}
+	case op >= opLocalGet && op <= opLocalTee:
+		w.index(w.locals, "local")
+	case op == opGlobalGet || op == opGlobalSet:
+		w.index(len(w.m.globals), "global")
+	case op == opTableGet:
+		w.index(len(w.m.tables), "table")
+	case op >= opLoadFirst && op <= opStoreLast:
+		w.memarg()
+	case op == opMemorySize || op == opMemoryGrow:
+		w.memory()
+		if op == opMemoryGrow {
+			w.run += costGrow - 1
+			w.edits = append(w.edits, edit{from: at, to: w.pos, what: payPages})
+		}
+	case op == opI32Const:
+		w.signed(32)
+	case op == opI64Const:
+		w.signed(64)
+	case op == opF32Const:
+		w.bytes(4)
+	case op == opF64Const:
+		w.bytes(8)
+	case op >= opPlainFirst && op <= opPlainLast, op == opRefIsNull:
+	case op == opRefNull:
+		w.refType()
+	case op == opRefFunc:
+		f := w.index(len(w.m.funcs), "function")
+		w.edits = append(w.edits, edit{from: at, to: w.pos, what: renumber, arg: f})
+	case op == opBulk:
+		w.bulk(at)
+	case op == opVector:
+		w.vector(at)
+	default:
+		w.unknown(at, op)
+	}
+}
+
+// unknown refuses an instruction, and says what to do about it.
+func (w *walker) unknown(at int, op byte) {
+	w.pos = at
+	switch {
+	case op == opTableSet:
+		w.invalid("table.set: tables must not change, or an instance could not be reset")
+	case op == 0x12 || op == 0x13 || op == 0x15:
+		w.invalid("a tail call: build without it")
+	case op == 0xfe:
+		w.invalid("an atomic instruction: build without threads")
+	default:
+		w.invalid("unknown instruction 0x%02x: build without exceptions, GC and other proposals", op)
+	}
+}
+
+// called takes the type of a call into account.
+func (w *walker) called(types []uint32, i uint32) {
+	if w.err != nil {
+		return
+	}
+	t := w.m.types[types[i]]
+	w.complex(len(t.Params) + len(t.Results) + w.globals())
+	w.entered = true
+}
+
+// globals returns how many variables survive a call only by being read again.
+func (w *walker) globals() int { return w.vars - w.locals }
+
+// memory reads the index of the memory.
+func (w *walker) memory() {
+	w.zero("a memory other than the first: build without multi-memory")
+	if !w.m.hasMemory {
+		w.invalid("an instruction on the memory, and there is none")
+	}
+}
+
+// memarg reads the alignment and offset of a load or store.
+func (w *walker) memarg() {
+	if align := w.u32(); align > 4 {
+		w.invalid("alignment %d: build without multi-memory", align)
+	}
+	w.u32()
+	if !w.m.hasMemory {
+		w.invalid("an instruction on the memory, and there is none")
+	}
+}
+
+// bulk reads an instruction after the prefix 0xfc. The number must be a single byte: a runtime could read others
+// differently.
+func (w *walker) bulk(at int) {
+	op := w.byte()
+	if op <= bulkTruncLast {
+		return
+	}
+	w.run += costBulk - 1
+	change := keep
+	switch op {
+	case bulkInit:
+		if w.m.dataCount < 0 {
+			w.invalid("memory.init without a data count section")
+		}
+		w.index(w.m.dataCount, "data segment")
+		w.memory()
+		change = payBytes
+	case bulkCopy:
+		w.memory()
+		w.memory()
+		change = copying
+	case bulkFill:
+		w.memory()
+		change = fill
+	case bulkTableSize:
+		w.index(len(w.m.tables), "table")
+		return
+	case bulkDataDrop:
+		w.pos = at
+		w.invalid("data.drop: segments must stay, or an instance could not be reset")
+	case 0x0c, 0x0d, 0x0e, 0x0f, 0x11: // table.init, elem.drop, table.copy, table.grow, table.fill
+		w.pos = at
+		w.invalid("an instruction that changes tables (0xfc 0x%02x): they must not change, or an instance could not be reset", op)
+	default:
+		w.pos = at
+		w.invalid("unknown instruction 0xfc 0x%02x", op)
+	}
+	w.edits = append(w.edits, edit{from: at, to: w.pos, what: change})
+}
+
+// vector reads an instruction after the prefix 0xfd. Its number must be in the shortest form: wazero reads a byte, and
+// takes the second one of a long form for a nop.
+func (w *walker) vector(at int) {
+	op := w.byte()
+	if op >= 0x80 && w.byte() != 1 {
+		w.pos = at
+		w.invalid("unknown vector instruction: build without relaxed SIMD")
+	}
+	switch {
+	case op <= vecMemLast, op == vecMemZero, op == vecMemZeroE:
+		w.memarg()
+	case op == vecConst, op == vecShuffle:
+		w.bytes(16)
+	case op >= vecLaneFirst && op <= vecLaneLast:
+		w.byte()
+	case op >= vecMemLane && op <= vecMemLaneE:
+		w.memarg()
+		w.byte()
+	}
+}
+
+// control reads an instruction that changes where control goes.
+func (w *walker) control(op byte) {
+	switch op {
+	case opUnreachable:
+		w.settle()
+		w.plan.branch(len(w.frames) - 1)
+		w.begin()
+	case 0x01: // nop
+	case opBlock, opLoop, opIf:
+		w.enter(op)
+	case opElse:
+		if w.frames[len(w.frames)-1] != opIf {
+			w.invalid("else without if")
+			return
+		}
+		w.frames[len(w.frames)-1] = opElse
+		w.complex(w.vars)
+		w.settle()
+		w.plan.otherwise()
+		w.begin()
+	case opEnd:
+		w.complex(w.vars)
+		w.settle()
+		if w.frames = w.frames[:len(w.frames)-1]; len(w.frames) > 0 {
+			w.plan.shut()
+			w.begin()
+		}
+	case opBr, opBrIf:
+		w.run++
+		w.settle()
+		w.target()
+		w.begin()
+	case opBrTable:
+		w.run += costBrTable
+		w.settle()
+		for range w.count(1, maxBrTable, "targets of a br_table") {
+			w.target()
+		}
+		w.target()
+		w.begin()
+	case opReturn:
+		w.settle()
+		w.plan.branch(len(w.frames) - 1)
+		w.begin()
+	default:
+		w.unknown(w.pos-1, op)
+	}
+}
+
+// target reads the label of a branch.
+func (w *walker) target() {
+	depth := w.index(len(w.frames), "label")
+	w.plan.branch(int(depth))
+	w.complex(w.vars)
+}
+
+// enter opens a frame.
+func (w *walker) enter(op byte) {
+	w.blockType()
+	if len(w.frames) >= maxNesting {
+		w.limit("blocks nest deeper than %d", maxNesting)
+	}
+	w.complex(w.vars)
+	if op == opIf {
+		w.run++
+	}
+	w.settle()
+	w.frames = append(w.frames, op)
+	w.plan.open()
+	switch op {
+	case opIf:
+		w.plan.branch(0)
+	case opLoop:
+		w.loop()
+	}
+	w.begin()
+}
+
+// loop puts a point at the header of a loop. It looks if fuel is left, so the entry of the function needs not if it
+// always leads here without a call.
+func (w *walker) loop() {
+	if entry := &w.plan.points[0]; !w.entered && len(w.plan.stack) == 1 && entry.escape == noEscape {
+		entry.checked = false
+	}
+	w.entered = true
+	p := w.plan.newPoint(costLoop, true)
+	w.edits = append(w.edits, edit{from: w.pos, to: w.pos, what: chargeAt, arg: uint32(p)})
+}
+
+// blockType reads the type of a block: empty, one value, or the index of a function type.
+func (w *walker) blockType() {
+	b := w.byte()
+	if b == 0x40 || valueNames[b] != "" {
+		return
+	}
+	w.pos--
+	at := w.pos
+	i := w.signed(33)
+	if w.err == nil && (i < 0 || i >= int64(len(w.m.types))) {
+		w.pos = at
+		w.invalid("unknown type of a block")
+	}
+	if w.err == nil {
+		t := w.m.types[i]
+		w.complex(len(t.Params) + len(t.Results))
+	}
+}
+
+// emit returns the body as it will be written: its size, its locals, its instructions.
+func (w *walker) emit(from int) []byte {
+	out := make([]byte, 0, w.end-from+24*len(w.plan.points))
+	at := from
+	for _, e := range w.edits {
+		if e.what == keep {
+			continue
+		}
+		out = append(out, w.bin[at:e.from]...)
+		at = e.to
+		switch e.what {
+		case chargeAt:
+			out = w.m.appendCharge(out, w.plan.points[e.arg])
+		case renumber:
+			out = append(out, w.bin[e.from])
+			out = binary.AppendUvarint(out, uint64(w.m.moved(e.arg)))
+		case fill:
+			out = w.m.appendCall(out, helperFill)
+		case copying:
+			out = w.m.appendCall(out, helperCopy)
+		case payBytes, payPages:
+			helper := helperBytes
+			if e.what == payPages {
+				helper = helperPages
+			}
+			out = w.m.appendCall(out, helper)
+			out = append(out, w.bin[e.from:e.to]...)
+		}
+	}
+	out = append(out, w.bin[at:w.end]...)
+	return append(binary.AppendUvarint(nil, uint64(len(out))), out...)
+}
