@@ -29,6 +29,7 @@ import (
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/wire"
+	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // world is a store behind as much of a server as the tests of the client need, on a Unix socket, and a client of it.
@@ -60,22 +61,28 @@ type fault struct {
 
 func newWorld(t testing.TB, o Options) *world {
 	t.Helper()
-	return makeWorld(t, o, false)
+	return makeWorld(t, o, false, nil)
+}
+
+// newHookedWorld is newWorld with hooks on what is saved and loaded.
+func newHookedWorld(t testing.TB, h hook.Hooks) *world {
+	t.Helper()
+	return makeWorld(t, Options{}, false, h)
 }
 
 // overBoth runs a test over HTTP/1.1 on a Unix socket, and over HTTP/2 with TLS.
 func overBoth(t *testing.T, o Options, f func(*testing.T, *world)) {
-	t.Run("http1", func(t *testing.T) { f(t, makeWorld(t, o, false)) })
-	t.Run("http2", func(t *testing.T) { f(t, makeWorld(t, o, true)) })
+	t.Run("http1", func(t *testing.T) { f(t, makeWorld(t, o, false, nil)) })
+	t.Run("http2", func(t *testing.T) { f(t, makeWorld(t, o, true, nil)) })
 }
 
-func makeWorld(t testing.TB, o Options, secure bool) *world {
+func makeWorld(t testing.TB, o Options, secure bool, h hook.Hooks) *world {
 	t.Helper()
 	root, err := crypto.GenerateRootKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := engine.Open(context.Background(), mem.Open(), engine.Options{Root: root, Keystore: crypto.NewMemKeystore(), Create: true})
+	st, err := engine.Open(context.Background(), mem.Open(), engine.Options{Root: root, Keystore: crypto.NewMemKeystore(), Create: true, Hooks: h})
 	if err != nil {
 		t.Fatal(err)
 	}
