@@ -1,0 +1,178 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/plugins/meter"
+)
+
+// What an instance may keep of the memory it grew to: so many times its image, and some in any case. One that grew more
+// is thrown away, to give the memory back.
+const (
+	keepTimes = 4
+	keepBytes = 4 << 20
+)
+
+// deepCall is the fuel above which a call may have grown the stack that the runtime keeps for a function (up to 100 MB,
+// which no budget counts), so that the function is looked up again. To do that always would cost 1 µs a call.
+const deepCall = 10_000
+
+// instance is one guest: used by one call at a time.
+type instance struct {
+	plugin  *Plugin
+	module  api.Module
+	memory  api.Memory
+	linear  *linear
+	globals []api.MutableGlobal
+	hooks   [len(hooks)]api.Function // looked up when first called
+	env     *env
+	stack   [2]uint64
+}
+
+// instantiate makes a guest of which no code has run.
+func (p *Plugin) instantiate() (inst *instance, err error) {
+	l, err := newLinear(&p.host.budget, uint64(p.limits.Memory))
+	if err != nil {
+		return nil, p.spec.fail(hook.ErrUnavailable, "%v", err)
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = p.outOfBudget(l, r)
+		}
+		if err != nil {
+			l.Free()
+		}
+	}()
+	ctx := experimental.WithMemoryAllocator(context.Background(), l)
+	// A module without a name can be instantiated any number of times.
+	m, err := p.host.runtime.InstantiateModule(ctx, p.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions())
+	if err != nil {
+		return nil, p.spec.fail(hook.ErrInvalid, "it cannot be instantiated: %s", trapReason(err))
+	}
+	inst = &instance{plugin: p, module: m, memory: m.Memory(), linear: l}
+	fuel, ok := m.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
+	if !ok {
+		return nil, errors.New("plugins: the metered module has no fuel")
+	}
+	inst.env = &env{plugin: p, memory: inst.memory, fuel: fuel, linear: l}
+	for _, name := range p.globals {
+		g, ok := m.ExportedGlobal(name).(api.MutableGlobal)
+		if !ok {
+			return nil, fmt.Errorf("plugins: the metered module has no global %s", name)
+		}
+		inst.globals = append(inst.globals, g)
+	}
+	l.charge = func(bytes uint64) { inst.env.charge(bytes >> costGrowShift) }
+	return inst, nil
+}
+
+// outOfBudget makes the error of memory that was not to be had outside of a call; another panic goes on.
+func (p *Plugin) outOfBudget(l *linear, r any) error {
+	if !l.exhausted {
+		panic(r)
+	}
+	return p.spec.fail(hook.ErrUnavailable, "the memory of all plugins, %d bytes, is used up: raise the budget or lower the limits",
+		p.host.budget.max)
+}
+
+// fresh makes a guest that equals the image.
+func (p *Plugin) fresh() (inst *instance, err error) {
+	inst, err = p.instantiate()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = p.outOfBudget(inst.linear, r)
+		}
+		if err != nil {
+			inst.close()
+		}
+	}()
+	charge := inst.linear.charge
+	inst.linear.charge = nil
+	if more := p.image.size - inst.linear.size; more > 0 {
+		if _, ok := inst.memory.Grow(uint32(more >> 16)); !ok {
+			return nil, p.spec.fail(hook.ErrUnavailable, "its memory cannot grow to the %d bytes it needs", p.image.size)
+		}
+	}
+	inst.linear.charge = charge
+	inst.restore()
+	return inst, nil
+}
+
+// reset sets the guest back to the image, and reports false if it must be thrown away instead.
+func (inst *instance) reset() bool {
+	want, have := inst.plugin.image.size, inst.linear.size
+	if have > max(keepTimes*want, keepBytes) {
+		return false
+	}
+	if have > want {
+		wipe(inst.linear.space.bytes(have)[want:])
+		// The runtime has no way to shrink a memory, but takes for its new size whatever the allocator returns.
+		inst.linear.shrinkTo = want
+		if _, ok := inst.memory.Grow(1); !ok { // it is as large as the module lets it be
+			return false
+		}
+	}
+	inst.restore()
+	return true
+}
+
+func (inst *instance) restore() {
+	m := inst.plugin.image
+	m.restore(inst.linear.space.bytes(m.size))
+	for i, g := range inst.globals {
+		g.Set(m.globals[i])
+	}
+	inst.env.clock = m.clock
+}
+
+// image takes the image of the guest as it is.
+func (inst *instance) image() *image {
+	globals := make([]uint64, len(inst.globals))
+	for i, g := range inst.globals {
+		globals[i] = g.Get()
+	}
+	return takeImage(inst.linear.space.bytes(inst.linear.size), globals, inst.env.clock)
+}
+
+// function returns the function of a hook.
+func (inst *instance) function(s hook.Stage) api.Function {
+	if inst.hooks[s] == nil {
+		inst.hooks[s] = inst.module.ExportedFunction(hooks[s].name)
+	}
+	return inst.hooks[s]
+}
+
+// run calls a function with the arguments that are on the stack, and returns what it returned. On an error the instance
+// is not to be used again.
+func (inst *instance) run(f api.Function) (code int32, err error) {
+	e := inst.env
+	err = f.CallWithStack(e, inst.stack[:])
+	switch {
+	case err == nil:
+		return int32(inst.stack[0]), nil
+	case e.stopped != nil && e.stopped.as != nil:
+		return 0, e.stopped.as
+	case e.linear.exhausted:
+		return 0, inst.plugin.outOfBudget(e.linear, nil)
+	case e.stopped != nil && (e.stopped.kind != hook.ErrTrap || !e.linear.refused):
+		return 0, because(inst.plugin.failCall(e.call, e.stopped.kind, "%s", e.stopped.reason), e.stopped.cause)
+	case e.linear.refused:
+		return 0, inst.plugin.failCall(e.call, hook.ErrLimit, "it needs more memory than its %d bytes", e.linear.limit)
+	}
+	return 0, inst.plugin.failCall(e.call, hook.ErrTrap, "%s", trapReason(err))
+}
+
+func (inst *instance) close() {
+	_ = inst.module.Close(context.Background()) // there is nothing in it that can fail
+	inst.linear.Free()
+}

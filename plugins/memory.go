@@ -1,0 +1,112 @@
+package plugins
+
+import (
+	"sync"
+
+	"github.com/tetratelabs/wazero/experimental"
+)
+
+// budget is what the memories of all guests of the process share.
+type budget struct {
+	mu        sync.Mutex
+	used, max int64
+	evict     func() bool // frees the memory of an idle instance, and reports whether there was one
+}
+
+// take reserves n bytes, at the cost of idle instances if need be.
+func (b *budget) take(n int64) bool {
+	for !b.tryTake(n) {
+		if !b.evict() {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *budget) tryTake(n int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > b.max-b.used {
+		return false
+	}
+	b.used += n
+	return true
+}
+
+func (b *budget) give(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+}
+
+// linear is the memory of one guest: address space for all that it may ever have, of which as much is committed, and
+// counted in the budget, as it has had so far. It never moves, so growing costs nothing but the pages.
+type linear struct {
+	budget *budget
+	space  space
+	limit  uint64 // bytes the guest may have
+
+	size      uint64 // bytes the guest has
+	committed uint64
+	shrinkTo  uint64             // what the next Reallocate returns whatever it is asked for, if not 0
+	charge    func(bytes uint64) // takes fuel for growth
+
+	refused   bool // the guest asked for more than its limit
+	exhausted bool // the guest asked for more than the budget had
+}
+
+// newLinear reserves address space.
+func newLinear(b *budget, limit uint64) (*linear, error) {
+	s, err := reserve(limit)
+	if err != nil {
+		return nil, err
+	}
+	return &linear{budget: b, space: s, limit: limit}, nil
+}
+
+// Allocate gives the memory to the one instance that is about to be made with it.
+func (l *linear) Allocate(_, _ uint64) experimental.LinearMemory { return l }
+
+// Reallocate grows the memory. A guest that asks for more than its limit is told so, as always the same happens then;
+// one that the budget cannot serve is stopped, since what it would do next would depend on other guests.
+func (l *linear) Reallocate(size uint64) []byte {
+	if l.shrinkTo > 0 {
+		size, l.shrinkTo = l.shrinkTo, 0
+		l.size = size
+		return l.space.bytes(size)
+	}
+	if size > l.limit {
+		l.refused = true
+		return nil
+	}
+	// The fuel does not depend on what is committed from a call before.
+	if l.charge != nil {
+		l.charge(size - l.size)
+	}
+	if size > l.committed && !l.commit(size) {
+		l.exhausted = true
+		panic(errStopped)
+	}
+	l.size = size
+	return l.space.bytes(size)
+}
+
+func (l *linear) commit(size uint64) bool {
+	more := size - l.committed
+	if !l.budget.take(int64(more)) {
+		return false
+	}
+	if err := l.space.commit(l.committed, size); err != nil {
+		l.budget.give(int64(more))
+		return false
+	}
+	l.committed = size
+	return true
+}
+
+// Free gives everything back.
+func (l *linear) Free() {
+	l.space.release()
+	l.budget.give(int64(l.committed))
+	l.committed = 0
+}
