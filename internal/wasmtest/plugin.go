@@ -30,7 +30,7 @@ func NewPlugin(maximum int64) *Plugin {
 	p.Log = p.Import(ABI, "log", Sig(I32+I32+I32, ""))
 	p.Finding = p.Import(ABI, "finding", Sig(I32+I32+I32+I32+I32, ""))
 	p.RedactBuiltin = p.Import(ABI, "redact_builtin", Sig(I32+I32+I32+I32+I32+I32, I32))
-	p.Pseudonym = p.Import(ABI, "pseudonym", Sig(I32+I32+I32+I32+I32, I32))
+	p.Pseudonym = p.Import(ABI, "pseudonym", Sig(I32+I32+I32+I32, I32))
 	p.BlobPut = p.Import(ABI, "blob_put", Sig(I32+I32+I32, I32))
 	p.Memory(1, maximum)
 	p.Func("ckptd_abi_v1", Sig("", I32), "", I32Const(1))

@@ -39,7 +39,7 @@ func run(t *testing.T, bin []byte, input string) (code int32, output string, err
 	export("log", func(_, _, _ int32) {})
 	export("finding", func(_, _, _, _, _ int32) {})
 	export("redact_builtin", func(_, _, _, _, _, _ int32) int32 { return -1 })
-	export("pseudonym", func(_, _, _, _, _ int32) int32 { return -1 })
+	export("pseudonym", func(_, _, _, _ int32) int32 { return -1 })
 	export("blob_put", func(_, _, _ int32) int32 { return -1 })
 	if _, err := b.Instantiate(ctx); err != nil {
 		t.Fatal(err)
