@@ -33,11 +33,17 @@ type BlobInfo struct {
 // has stored before, in a blob or in part of one, is not stored again. Memory is bounded whatever the size. On an error,
 // that of r among them, there is no blob; what was stored of it is collected by GC.
 //
+// Text passes the hooks, whole and so in memory, and what they make of it is the blob; a text that is too large for that
+// is ErrRejected while there are hooks. Text is what is UTF-8 without zero bytes in its first 64 KiB.
+//
 // A blob is kept as long as a checkpoint names it (Draft.Blobs), and for GC's grace time after it was put last: that is
 // the time to save the checkpoint that names it.
 func (u *User) PutBlob(ctx context.Context, r io.Reader) (BlobID, int64, error) {
 	us, err := u.keys(ctx, true)
 	if err != nil {
+		return BlobID{}, 0, fmt.Errorf("storing a blob: %w", err)
+	}
+	if r, err = us.passBlob(ctx, r); err != nil {
 		return BlobID{}, 0, fmt.Errorf("storing a blob: %w", err)
 	}
 	us.naming.begin() // no sweep takes a part of the blob, new or old, before its manifest is there

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // MaxPatchInput is how many bytes a JSON value may have for a Diff to hold a patch; of larger ones it tells only sizes
@@ -69,8 +70,19 @@ type FieldDiff struct {
 	Old, New string
 }
 
-// Diff compares two checkpoints of the lineage. It holds one channel of both in memory at a time.
+// Diff compares two checkpoints of the lineage. It holds one channel of both in memory at a time, or all of them if hooks
+// run on loads: then what they make of both is compared.
 func (t *Thread) Diff(ctx context.Context, from, to Which) (*Diff, error) {
+	chain, err := t.s.chain(hook.Load, t.ref.Tenant, t.ref.Thread)
+	if err == nil && chain != nil {
+		var d *Diff
+		if d, err = t.diffGiven(ctx, from, to); err == nil {
+			return d, nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("comparing checkpoints: %w", err)
+	}
 	l, err := t.acquireThere(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("comparing checkpoints: %w", err)
@@ -83,7 +95,28 @@ func (t *Thread) Diff(ctx context.Context, from, to Which) (*Diff, error) {
 	return d, nil
 }
 
-// side is one of two checkpoints that are compared.
+// diffGiven compares what loads give.
+func (t *Thread) diffGiven(ctx context.Context, from, to Which) (*Diff, error) {
+	var a, b side
+	var err error
+	if a.cp, err = t.Load(ctx, from); err != nil {
+		return nil, err
+	}
+	if b.cp, err = t.Load(ctx, to); err != nil {
+		return nil, err
+	}
+	d, err := diffSides(ctx, &a, &b)
+	if err == nil {
+		for _, cp := range []*Checkpoint{a.cp, b.cp} {
+			for i := range cp.Channels {
+				cp.Channels[i].Data = nil
+			}
+		}
+	}
+	return d, err
+}
+
+// side is one of two checkpoints that are compared. Cp has its data if there is no rs to restore it.
 type side struct {
 	rs   *restorer
 	r    *record
@@ -106,10 +139,14 @@ func (l *lineage) diff(ctx context.Context, from, to Which) (*Diff, error) {
 			return nil, err
 		}
 	}
+	return diffSides(ctx, &a, &b)
+}
+
+func diffSides(ctx context.Context, a, b *side) (*Diff, error) {
 	d := &Diff{From: a.cp, To: b.cp, Fields: diffFields(a.cp, b.cp), Labels: diffMaps(a.cp.Labels, b.cp.Labels)}
 	d.Meta = diffValues(present(a.cp.Meta), present(b.cp.Meta), true)
 	for _, name := range channelNames(a.cp, b.cp) {
-		c, err := diffChannel(ctx, name, &a, &b)
+		c, err := diffChannel(ctx, name, a, b)
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +196,7 @@ func diffChannel(ctx context.Context, name string, a, b *side) (ChannelDiff, err
 		d.Kind = Added
 	case !inNew:
 		d.Kind = Removed
-	case old.Version == now.Version && old.Type == now.Type:
+	case a.rs != nil && old.Version == now.Version && old.Type == now.Type:
 		d.Kind, d.Prefix = Same, old.Size
 	default:
 		was, err := a.value(ctx, name)
@@ -180,6 +217,10 @@ func diffChannel(ctx context.Context, name string, a, b *side) (ChannelDiff, err
 
 // value restores one channel, which s has.
 func (s *side) value(ctx context.Context, name string) ([]byte, error) {
+	if s.rs == nil {
+		ch, _ := s.cp.Channel(name)
+		return ch.Data, nil
+	}
 	i := slices.IndexFunc(s.meta.Channels, func(c codec.ChannelInfo) bool { return c.Name == name })
 	got, err := s.rs.channels(ctx, s.r, func(number uint64) bool { return number == s.meta.Channels[i].Number })
 	clear(s.rs.parts)

@@ -67,6 +67,10 @@ func (t *Thread) History(ctx context.Context, o HistoryOptions) iter.Seq2[*Check
 				return
 			}
 			for _, cp := range page {
+				if err := t.s.give(ctx, cp, o.Export); err != nil {
+					yield(nil, fmt.Errorf("reading history: %w", err))
+					return
+				}
 				if !yield(cp, nil) {
 					return
 				}

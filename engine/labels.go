@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // SetLabels changes labels of a checkpoint: those that labels names are set or, with the value "", removed; others stay.
@@ -34,41 +36,156 @@ func (t *Thread) SetLabels(ctx context.Context, w Which, labels map[string]strin
 }
 
 func (t *Thread) setLabels(ctx context.Context, which Which, labels map[string]string) (*Checkpoint, error) {
+	chain, err := t.s.chain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
+	if err != nil {
+		return nil, err
+	}
+	if chain == nil {
+		return t.relabel(ctx, which, labels, nil)
+	}
+	for range movedTries {
+		p, cp, err := t.passLabels(ctx, chain, which, labels)
+		if err != nil || cp != nil {
+			return cp, err
+		}
+		if cp, err = t.relabel(ctx, which, nil, p); err != errMoved {
+			return cp, err
+		}
+	}
+	return nil, fmt.Errorf("%w: others keep changing the checkpoint", ErrUnavailable)
+}
+
+// relabel saves a checkpoint with other labels or, with p, as the hooks made it.
+func (t *Thread) relabel(ctx context.Context, which Which, labels map[string]string, p *passage) (*Checkpoint, error) {
 	l, err := t.s.acquire(ctx, t.ref, false)
 	if err != nil {
 		return nil, err
 	}
 	defer l.release()
-	return l.save(func(w *saving) (*pending, *Checkpoint, error) { return w.prepareLabels(ctx, which, labels) })
+	return l.save(func(w *saving) (*pending, *Checkpoint, error) { return w.prepareLabels(ctx, which, labels, p) })
 }
 
-// prepareLabels prepares the save of a checkpoint as it is but for its labels. The caller holds l.mu.
-func (w *saving) prepareLabels(ctx context.Context, which Which, labels map[string]string) (*pending, *Checkpoint, error) {
-	l := w.l
-	l.drain()
-	r, err := l.find(ctx, which)
+// passLabels passes labels through the hooks as if they were saved on the checkpoint that gets them, with all that it has
+// if other hooks made it. A checkpoint and no error means that it has the labels already.
+func (t *Thread) passLabels(ctx context.Context, chain hook.Chain, which Which, labels map[string]string) (*passage, *Checkpoint, error) {
+	hooks, err := hooksOf(chain)
 	if err != nil {
 		return nil, nil, err
 	}
-	old, err := l.restorer().tip(ctx, r)
+	old, err := t.labelled(ctx, which)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := old.withLabels(labels)
+	if err != nil || maps.Equal(all, old.meta.Labels) {
+		return nil, old.checkpoint(nil), err
+	}
+	d := &Draft{ID: old.id, Step: old.rec.step, Status: old.rec.status, SchemaVersion: old.rec.schema, Keep: true, Labels: all}
+	if slices.Equal(hooks, old.meta.Hooks) { // the others have passed
+		d.Labels = maps.Clone(labels)
+		maps.DeleteFunc(d.Labels, func(_, v string) bool { return v == "" })
+	}
+	in := &intake{t: t, u: old.l.th.u, d: d, p: &passage{draft: *d, hooks: hooks}}
+	if err := in.copy(old); err != nil {
+		return nil, nil, err
+	}
+	if err := in.run(ctx, chain); err != nil {
+		return nil, nil, err
+	}
+	for k := range d.Labels {
+		delete(all, k)
+	}
+	maps.Copy(all, labelsOf(in.items[len(in.items)-len(d.Labels):]))
+	if len(all) > codec.MaxLabels {
+		return nil, nil, unfit(hook.PreSave, fmt.Errorf("%d labels, at most %d are allowed", len(all), codec.MaxLabels))
+	}
+	in.p.draft.Labels = all
+	in.p.submitted = noHash // no save of a caller's makes this checkpoint
+	return in.p, nil, nil
+}
+
+// labelled restores a checkpoint.
+func (t *Thread) labelled(ctx context.Context, which Which) (*tip, error) {
+	l, err := t.s.acquire(ctx, t.ref, false)
+	if err != nil {
+		return nil, err
+	}
+	defer l.release()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.findTip(ctx, which)
+}
+
+// findTip restores a checkpoint when nothing is pending. The caller holds l.mu.
+func (l *lineage) findTip(ctx context.Context, which Which) (*tip, error) {
+	l.drain()
+	r, err := l.find(ctx, which)
+	if err != nil {
+		return nil, err
+	}
+	return l.restorer().tip(ctx, r)
+}
+
+// withLabels are the labels of t with some set and, to "", removed.
+func (t *tip) withLabels(labels map[string]string) (map[string]string, error) {
+	all := map[string]string{}
+	maps.Copy(all, t.meta.Labels)
+	for k, v := range labels {
+		if all[k] = v; v == "" {
+			delete(all, k)
+		}
+	}
+	if n := len(all); n > codec.MaxLabels {
+		return nil, fmt.Errorf("%w: %d labels, at most %d are allowed", ErrInvalid, n, codec.MaxLabels)
+	}
+	return all, nil
+}
+
+// prepareLabels prepares the save of a checkpoint as it is but for its labels or, with p, for what hooks changed. The
+// caller holds l.mu.
+func (w *saving) prepareLabels(ctx context.Context, which Which, labels map[string]string, p *passage) (*pending, *Checkpoint, error) {
+	old, err := w.l.findTip(ctx, which)
 	if err != nil {
 		return nil, nil, err
 	}
 	d := old.draft()
-	d.Labels = map[string]string{}
-	maps.Copy(d.Labels, old.meta.Labels)
-	for k, v := range labels {
-		if d.Labels[k] = v; v == "" {
-			delete(d.Labels, k)
+	switch {
+	case p == nil:
+		p = &passage{}
+		if d.Labels, err = old.withLabels(labels); err != nil {
+			return nil, nil, err
 		}
+	case p.on != old.hash:
+		return nil, nil, errMoved
+	default:
+		d.amend(&p.draft)
 	}
 	if maps.Equal(d.Labels, old.meta.Labels) {
 		return nil, old.checkpoint(nil), nil
 	}
-	if n := len(d.Labels); n > codec.MaxLabels {
-		return nil, nil, fmt.Errorf("%w: %d labels, at most %d are allowed", ErrInvalid, n, codec.MaxLabels)
+	for _, info := range old.meta.Channels {
+		if info.Rewritten {
+			p.markRewritten(info.Name)
+		}
 	}
+	w.passage = p
 	return w.prepare(ctx, d)
+}
+
+// amend changes a draft of whole channels as another one does, which keeps all that it does not name.
+func (d *Draft) amend(by *Draft) {
+	if d.Labels = by.Labels; by.Meta != nil {
+		d.Meta = by.Meta
+	}
+	for _, c := range by.Channels {
+		at := slices.IndexFunc(d.Channels, func(have Change) bool { return have.Name == c.Name })
+		if c.Remove {
+			d.Channels = slices.Delete(d.Channels, at, at+1)
+			continue
+		}
+		was := d.Channels[at].Data
+		d.Channels[at].Data = slices.Concat(was[:c.Prefix], c.Data, was[len(was)-c.Suffix:])
+	}
 }
 
 // draft is what saves t again, but for its labels. It shares the values of t.

@@ -21,8 +21,11 @@ func (t *Thread) Load(ctx context.Context, w Which, opts ...LoadOptions) (*Check
 	if err != nil {
 		return nil, fmt.Errorf("loading: %w", err)
 	}
-	defer l.release()
 	cp, err := l.load(ctx, w, o)
+	l.release()
+	if err == nil {
+		err = t.s.give(ctx, cp, o.Export)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("loading: %w", err)
 	}

@@ -372,6 +372,9 @@ func (s *Store) yieldMatches(ctx context.Context, m *matches, limit int, yield f
 		if errors.Is(err, ErrNotFound) {
 			continue
 		}
+		if err == nil {
+			err = s.give(ctx, cp, false)
+		}
 		if err != nil {
 			yield(nil, fmt.Errorf("querying: %w", err))
 			return

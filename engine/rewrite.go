@@ -16,7 +16,8 @@ import (
 
 // Copy copies the thread with all its namespaces to a thread of the same user that does not exist yet (ErrConflict).
 // Checkpoints keep their ids, seqs, times and hashes; the ghosts and stubs of what was removed become stubs. Both threads
-// wait meanwhile. The copy appears at once, when all of it is durable.
+// wait meanwhile. The copy appears at once, when all of it is durable. Where other hooks would have to run on what comes
+// into dst than on what comes into the thread, that is ErrRejected.
 func (t *Thread) Copy(ctx context.Context, dst Ref) error {
 	if err := t.copy(ctx, dst); err != nil {
 		return fmt.Errorf("copying thread: %w", err)
@@ -33,6 +34,9 @@ func (t *Thread) copy(ctx context.Context, dst Ref) error {
 	}
 	if dst.Thread == t.ref.Thread {
 		return &ConflictError{}
+	}
+	if err := t.s.sameHooks(t.ref, dst); err != nil {
+		return err
 	}
 	from, to, err := t.s.seizeBoth(ctx, t.ref, dst)
 	if err != nil {

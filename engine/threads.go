@@ -78,6 +78,11 @@ func (u *User) threadIDs(ctx context.Context) ([]string, error) {
 func (u *User) thread(ctx context.Context, id string, count bool) (*ThreadInfo, error) {
 	info := &ThreadInfo{Ref: Ref{Tenant: u.name.tenant, User: u.name.name, Thread: id}}
 	err := u.s.with(ctx, info.Ref, func(l *lineage) error { return l.describe(ctx, info) })
+	if err == nil {
+		head := &Checkpoint{Ref: info.Ref, ID: info.HeadID, Step: info.Step, Status: info.Status, Time: info.Updated, Labels: info.Labels}
+		err = u.s.give(ctx, head, false)
+		info.Labels = head.Labels
+	}
 	if err != nil || !count {
 		return info, err
 	}

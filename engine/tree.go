@@ -37,11 +37,14 @@ func (t *Thread) Tree(ctx context.Context) (*Tree, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading tree: %w", err)
 	}
-	defer l.release()
 	g := grower{l: l, tree: &Tree{}, bySeq: map[uint64]*Node{}, byID: map[string]*Node{}, gone: map[uint64]ghost{}}
 	// Branches first: a head that is read cannot be missing from the records read after it.
 	if g.tree.Branches, err = l.allBranches(ctx); err == nil {
 		err = g.read(ctx)
+	}
+	l.release()
+	for i := 0; err == nil && i < len(g.tree.Nodes); i++ {
+		err = t.s.give(ctx, g.tree.Nodes[i].Checkpoint, false)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading tree: %w", err)

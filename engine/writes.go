@@ -50,6 +50,10 @@ func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath s
 	if err := t.checkWrites(checkpointID, taskID, taskPath, mode, ws); err != nil {
 		return fmt.Errorf("putting writes: %w", err)
 	}
+	ws, err := t.passWrites(ctx, checkpointID, taskID, ws)
+	if err != nil {
+		return fmt.Errorf("putting writes: %w", err)
+	}
 	add := codec.Writes{Checkpoint: checkpointID, Task: taskID, Path: taskPath}
 	for try := 1; ; try++ {
 		err := t.putWrites(ctx, &add, mode, ws, generation)
@@ -234,6 +238,9 @@ func (l *lineage) addSealed(p *pending, typ byte, key, plain []byte, version str
 // thread that does not exist is ErrNotFound.
 func (t *Thread) Writes(ctx context.Context, checkpointID string) ([]PendingWrite, error) {
 	out, err := t.writes(ctx, checkpointID)
+	if err == nil {
+		out, err = t.giveWrites(ctx, checkpointID, out)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading writes: %w", err)
 	}
