@@ -28,9 +28,8 @@ type app struct {
 	base                    string         // what names beside the data directory begin with
 	backend                 badger.Options // for open
 	server                  dialer
-	workers                 bool           // run plugins in processes of their own
-	pluginMemory            int64          // bytes, 0 for the default
-	plugins                 *installed.Set // of the store that open opened
+	pluginOptions           installed.Options // for open, but for where they are
+	plugins                 *installed.Set    // of the store that open opened
 
 	in      io.Reader
 	out     *bufio.Writer

@@ -13,9 +13,16 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ckptd/ckptd/plugins/worker"
 )
 
-func main() { os.Exit(run()) }
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == "plugin-worker" { // a process that ckptd starts to run plugins in
+		os.Exit(worker.Main(os.Stdin, os.Stdout))
+	}
+	os.Exit(run())
+}
 
 // run runs the command line and returns the exit code.
 func run() int {

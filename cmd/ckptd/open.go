@@ -43,7 +43,8 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, be.Close())
 	}
-	a.plugins = installed.New(installed.Options{Dir: a.base + ".plugins", Workers: a.workers, Memory: a.pluginMemory})
+	a.pluginOptions.Dir = a.base + ".plugins"
+	a.plugins = installed.New(a.pluginOptions)
 	o.Hooks = a.plugins
 	s, err := engine.Open(ctx, be, o)
 	if err != nil {

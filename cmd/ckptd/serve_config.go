@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ckptd/ckptd/internal/access"
+	"github.com/ckptd/ckptd/internal/installed"
 	"github.com/ckptd/ckptd/internal/server"
 )
 
@@ -39,6 +40,9 @@ type serveOptions struct {
 
 	maxMessage, inFlightBytes string
 	limits                    server.Limits
+
+	pluginIsolation, pluginMemory string
+	plugins                       installed.Options // but for where they are
 
 	access access.Options
 }
@@ -75,6 +79,10 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.DurationVar(&o.limits.StallTimeout, "stall-timeout", 30*time.Second, "how long a caller may neither send nor read what is due")
 	f.DurationVar(&o.limits.HeaderTimeout, "header-timeout", 10*time.Second, "how long the headers of a request may take")
 	f.DurationVar(&o.limits.IdleTimeout, "idle-timeout", 3*time.Minute, "how long a connection without requests stays open")
+
+	f.StringVar(&o.pluginIsolation, "plugin-isolation", "process", "what plugins run in: process, one of their own, or none (`isolation`)")
+	f.StringVar(&o.pluginMemory, "plugin-memory", "1GiB", "memory for plugins, of each process that runs them (`size`)")
+	f.IntVar(&o.plugins.Calls, "plugin-calls", 0, "most calls of plugins at a time, and so processes (0: as many as processors, at most 8)")
 }
 
 // configure completes what the flags say with the environment and the configuration file, and checks it.
@@ -130,12 +138,22 @@ func (o *serveOptions) complete(base string) error {
 		name, value string
 		set         func(int64)
 	}{{"max-message", o.maxMessage, func(n int64) { o.limits.MaxMessage = int(n) }},
-		{"in-flight-bytes", o.inFlightBytes, func(n int64) { o.limits.InFlightBytes = n }}} {
+		{"in-flight-bytes", o.inFlightBytes, func(n int64) { o.limits.InFlightBytes = n }},
+		{"plugin-memory", o.pluginMemory, func(n int64) { o.plugins.Memory = n }}} {
 		n, err := humanize.ParseBytes(s.value)
 		if err != nil || n == 0 || n > 1<<40 {
 			return usagef("--%s %q is not a size such as 64MiB", s.name, s.value)
 		}
 		s.set(int64(n))
+	}
+	switch o.pluginIsolation {
+	case "process", "none":
+		o.plugins.Workers = o.pluginIsolation == "process"
+	default:
+		return usagef("--plugin-isolation %q: want process or none", o.pluginIsolation)
+	}
+	if o.plugins.Calls < 0 {
+		return usagef("--plugin-calls %d is negative", o.plugins.Calls)
 	}
 	if err := o.limits.Validate(); err != nil {
 		return usageError{err}

@@ -32,7 +32,8 @@ func configured(t *testing.T, config string, args ...string) (*pflag.FlagSet, *s
 func TestServeEveryFlagInTheFile(t *testing.T) {
 	defaults := serveFlags(t)
 	others := map[string]string{"listen": `["127.0.0.1:1", "127.0.0.1:2"]`, "socket-mode": `"0660"`, "log-level": `"debug"`, "log-format": `"text"`, "trace-ratio": "0.25",
-		"max-message": `"5MiB"`, "in-flight-bytes": `"6MiB"`, "rate": "7.5", "cache": `"8MiB"`, "client-ca": `"x"`, "cert": `"y"`, "cert-key": `"z"`}
+		"max-message": `"5MiB"`, "in-flight-bytes": `"6MiB"`, "rate": "7.5", "cache": `"8MiB"`, "client-ca": `"x"`, "cert": `"y"`, "cert-key": `"z"`,
+		"plugin-isolation": `"none"`, "plugin-memory": `"7MiB"`}
 	var text strings.Builder
 	var names []string
 	defaults.VisitAll(func(f *pflag.Flag) {

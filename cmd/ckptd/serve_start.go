@@ -18,6 +18,7 @@ import (
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/durable"
+	"github.com/ckptd/ckptd/internal/installed"
 	"github.com/ckptd/ckptd/internal/server"
 	"github.com/ckptd/ckptd/internal/telemetry"
 )
@@ -27,6 +28,7 @@ type running struct {
 	server    *server.Server
 	store     *engine.Store
 	tokens    *access.Tokens
+	plugins   *installed.Set
 	audit     *audit.Log // nil for none
 	log       *slog.Logger
 	metrics   *telemetry.Metrics
@@ -75,7 +77,13 @@ func (a *app) start(ctx context.Context, o *serveOptions) (r *running, err error
 		return r, fmt.Errorf("opening the store: %w", err)
 	}
 	a.backend = badger.Options{Observe: r.metrics.ObserveGroup}
+	a.pluginOptions = o.plugins
+	a.pluginOptions.Log, a.pluginOptions.Metrics = r.log, r.metrics
 	if r.store, err = a.open(ctx, true); err != nil {
+		return r, err
+	}
+	r.plugins = a.plugins
+	if err := r.plugins.Start(ctx); err != nil { // now, and not when the first save needs them
 		return r, err
 	}
 	if r.tokens, err = access.OpenTokens(o.tokensFile, r.store); err != nil {
@@ -99,7 +107,7 @@ func (r *running) makeServer(o *serveOptions) error {
 	if err != nil {
 		return fmt.Errorf("reading who may do what: %w", err)
 	}
-	so := server.Options{Store: r.store, Access: who, Tokens: r.tokens, Audit: r.audit, Metrics: r.metrics, Trace: r.trace, Log: r.log,
+	so := server.Options{Store: r.store, Access: who, Tokens: r.tokens, Plugins: r.plugins, Audit: r.audit, Metrics: r.metrics, Trace: r.trace, Log: r.log,
 		Limits: o.limits, Version: buildVersion()}
 	if r.keys != nil {
 		so.TLS = r.keys.config()
@@ -178,6 +186,9 @@ func (r *running) close() error {
 	}
 	if r.store != nil {
 		errs = append(errs, r.store.Close())
+	}
+	if r.plugins != nil {
+		errs = append(errs, r.plugins.Close())
 	}
 	return errors.Join(errs...)
 }

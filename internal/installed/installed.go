@@ -6,8 +6,11 @@
 package installed
 
 import (
+	"context"
+	"log/slog"
 	"sync"
 
+	"github.com/ckptd/ckptd/internal/telemetry"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
 
@@ -21,7 +24,11 @@ type Sealer interface {
 type Options struct {
 	Dir     string // of the plugins; it is made when the first is installed
 	Workers bool   // run them in processes of their own
-	Memory  int64  // bytes that all guests may have together, 0: 1 GiB
+	Memory  int64  // bytes that the guests of a process may have together, 0: 1 GiB
+	Calls   int    // at a time, and so processes; 0: as many as processors, of processes at most 8
+
+	Log     *slog.Logger       // nil: nothing is logged
+	Metrics *telemetry.Metrics // nil: nothing is counted
 }
 
 // Set is the plugins of a store. Methods are safe for concurrent use, and what they change is durable when they
@@ -48,3 +55,9 @@ func (p *Set) Open(s Sealer) {
 func (p *Set) For(stage hook.Stage, tenant, thread string) (hook.Chain, error) {
 	return nil, nil
 }
+
+// Start reads what is installed and makes it ready, if there is anything.
+func (p *Set) Start(ctx context.Context) error { return nil }
+
+// Close ends what plugins run in. Operations fail from then on.
+func (p *Set) Close() error { return nil }

@@ -19,6 +19,7 @@ import (
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
+	"github.com/ckptd/ckptd/internal/installed"
 )
 
 // bed is a server on a Unix socket, over data that outlives it.
@@ -66,15 +67,21 @@ func must(t testing.TB, err error) {
 
 func (b *bed) start() {
 	b.t.Helper()
+	plugins := installed.New(installed.Options{Dir: filepath.Join(b.dir, "plugins")})
+	if b.opts.Hooks == nil {
+		defer func() { b.opts.Hooks = nil }()
+		b.opts.Hooks = plugins
+	}
 	store, err := engine.Open(b.t.Context(), keepOpen{b.be}, b.opts)
 	must(b.t, err)
+	plugins.Open(store)
 	b.tokens, err = access.OpenTokens(filepath.Join(b.dir, "tokens"), store)
 	must(b.t, err)
 	who, err := access.New(store, access.Options{Tokens: b.tokens, OwnerIsAdmin: true})
 	must(b.t, err)
 	log, err := audit.Open(filepath.Join(b.dir, "audit"))
 	must(b.t, err)
-	o := Options{Store: store, Access: who, Tokens: b.tokens, Audit: log, Limits: b.limits, Version: "test"}
+	o := Options{Store: store, Access: who, Tokens: b.tokens, Plugins: plugins, Audit: log, Limits: b.limits, Version: "test"}
 	if b.more != nil {
 		b.more(&o)
 	}

@@ -109,6 +109,18 @@ func examples(n exampleNames) []example {
 		{ckptdv1.AdminServiceGetStatusProcedure, one(&ckptdv1.GetStatusRequest{})},
 		{ckptdv1.AdminServiceWhoAmIProcedure, one(&ckptdv1.WhoAmIRequest{})},
 
+		{ckptdv1.PluginServiceInstallPluginProcedure, one(&ckptdv1.InstallPluginRequest{Tenant: n.tenant, Builtin: "redact",
+			Bindings: []*ckptdv1.PluginBinding{{Tenants: []string{n.tenant}, ThreadPrefixes: []string{n.thread + "-redacted"}, Order: proto.Int32(7), Config: "{}"}}})},
+		{ckptdv1.PluginServiceInstallPluginProcedure, one(&ckptdv1.InstallPluginRequest{Archive: []byte(n.state), Digest: make([]byte, 32), Disabled: true})},
+		{ckptdv1.PluginServiceListPluginsProcedure, one(&ckptdv1.ListPluginsRequest{Tenant: n.tenant})},
+		{ckptdv1.PluginServiceGetPluginProcedure, one(&ckptdv1.GetPluginRequest{Tenant: n.tenant, Name: "redact"})},
+		{ckptdv1.PluginServiceSetPluginEnabledProcedure, one(&ckptdv1.SetPluginEnabledRequest{Tenant: n.tenant, Name: "redact", Enabled: true})},
+		{ckptdv1.PluginServiceRollbackPluginProcedure, one(&ckptdv1.RollbackPluginRequest{Tenant: n.tenant, Name: n.note, Version: n.note})},
+		{ckptdv1.PluginServiceRemovePluginProcedure, one(&ckptdv1.RemovePluginRequest{Tenant: n.tenant, Name: "redact"})},
+		{ckptdv1.PluginServiceTrustKeyProcedure, one(&ckptdv1.TrustKeyRequest{PublicKey: bytes.Repeat([]byte{7}, 32), Note: n.note})},
+		{ckptdv1.PluginServiceListKeysProcedure, one(&ckptdv1.ListKeysRequest{})},
+		{ckptdv1.PluginServiceUntrustKeyProcedure, one(&ckptdv1.UntrustKeyRequest{Id: n.note})},
+
 		{ckptdv1.ThreadServicePruneProcedure, one(&ckptdv1.PruneRequest{Ref: here, KeepLast: 2, KeepLabelled: true, DryRun: true})},
 		{ckptdv1.ThreadServiceDeleteRunProcedure, one(&ckptdv1.DeleteRunRequest{Tenant: n.tenant, User: n.user, RunId: n.run + "-other"})},
 		{ckptdv1.ThreadServiceDeleteProcedure, one(&ckptdv1.DeleteRequest{Ref: at(n.thread+"-2", "")})},
@@ -133,7 +145,7 @@ func one(m proto.Message) []proto.Message { return []proto.Message{m} }
 func methods() map[string]protoreflect.MethodDescriptor {
 	all := map[string]protoreflect.MethodDescriptor{}
 	for _, file := range []protoreflect.FileDescriptor{ckptdv1.File_ckptd_v1_checkpoint_service_proto, ckptdv1.File_ckptd_v1_thread_service_proto,
-		ckptdv1.File_ckptd_v1_blob_service_proto, ckptdv1.File_ckptd_v1_admin_service_proto} {
+		ckptdv1.File_ckptd_v1_blob_service_proto, ckptdv1.File_ckptd_v1_admin_service_proto, ckptdv1.File_ckptd_v1_plugin_service_proto} {
 		for i := range file.Services().Len() {
 			service := file.Services().Get(i)
 			for j := range service.Methods().Len() {

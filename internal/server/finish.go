@@ -13,6 +13,7 @@ import (
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/wire"
+	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // finish counts, records and logs the end of a request, and returns its error as it goes over the wire. The target is
@@ -50,6 +51,8 @@ func (s *Server) logEnd(ctx context.Context, c *call, code string, err error) {
 	level, message := slog.LevelDebug, "a request ended"
 	switch {
 	case errors.Is(err, wire.ErrShuttingDown):
+	case errors.Is(err, engine.ErrRejected) && !errors.Is(err, hook.ErrRejected):
+		level, message = slog.LevelWarn, "a plugin failed"
 	case code == "internal" || code == "data_loss" || code == "unavailable" || code == "unknown":
 		level, message = slog.LevelWarn, "a request failed"
 	case code == "unauthenticated" || code == "permission_denied":
@@ -68,6 +71,9 @@ func (s *Server) logEnd(ctx context.Context, c *call, code string, err error) {
 	}
 	if e, ok := errors.AsType[*access.RefusedError](err); ok {
 		attrs = append(attrs, "why", e.Why)
+	}
+	if e, ok := errors.AsType[*hook.Error](err); ok && e.Plugin != "" {
+		attrs = append(attrs, "plugin", e.Plugin, "failure", wire.PluginKind(e)) // not its reason, which the plugin may have given
 	}
 	s.log.Log(ctx, level, message, attrs...)
 }

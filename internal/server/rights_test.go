@@ -200,6 +200,41 @@ func adminRights() []right {
 			never, never, never, never, never, never, "ddd++"},
 		{"GetStatus", func(place, int) proto.Message { return &ckptdv1.GetStatusRequest{} },
 			never, never, never, never, never, never, all},
+		{"InstallPlugin for a tenant", func(x place, _ int) proto.Message {
+			return &ckptdv1.InstallPluginRequest{Tenant: x.tenant, Builtin: "redact"}
+		}, none, none, none, none, none, "dddd+", "dddd+"},
+		{"InstallPlugin for the store", func(place, int) proto.Message { return &ckptdv1.InstallPluginRequest{Builtin: "redact"} },
+			never, never, never, never, never, never, "dddd+"},
+		{"ListPlugins of a tenant", func(x place, _ int) proto.Message { return &ckptdv1.ListPluginsRequest{Tenant: x.tenant} },
+			none, none, none, none, none, all, all},
+		{"ListPlugins of the store", func(place, int) proto.Message { return &ckptdv1.ListPluginsRequest{} },
+			never, never, never, never, never, never, all},
+		{"GetPlugin of a tenant", func(x place, _ int) proto.Message {
+			return &ckptdv1.GetPluginRequest{Tenant: x.tenant, Name: "redact"}
+		}, none, none, none, none, none, "dddd+", "dddd+"},
+		{"GetPlugin of the store", func(place, int) proto.Message { return &ckptdv1.GetPluginRequest{Name: "redact"} },
+			never, never, never, never, never, never, "dddd+"},
+		{"SetPluginEnabled of a tenant", func(x place, n int) proto.Message {
+			return &ckptdv1.SetPluginEnabledRequest{Tenant: x.tenant, Name: "redact", Enabled: n%2 == 0}
+		}, none, none, none, none, none, "dddd+", "dddd+"},
+		{"SetPluginEnabled of the store", func(place, int) proto.Message { return &ckptdv1.SetPluginEnabledRequest{Name: "redact"} },
+			never, never, never, never, never, never, "dddd+"},
+		{"RollbackPlugin of a tenant", func(x place, _ int) proto.Message {
+			return &ckptdv1.RollbackPluginRequest{Tenant: x.tenant, Name: "redact"}
+		}, none, none, none, none, none, "dddd+", "dddd+"},
+		{"RollbackPlugin of the store", func(place, int) proto.Message { return &ckptdv1.RollbackPluginRequest{Name: "redact"} },
+			never, never, never, never, never, never, "dddd+"},
+		{"RemovePlugin of a tenant", func(x place, _ int) proto.Message {
+			return &ckptdv1.RemovePluginRequest{Tenant: x.tenant, Name: "redact"}
+		}, none, none, none, none, none, "dddd+", "dddd+"},
+		{"RemovePlugin of the store", func(place, int) proto.Message { return &ckptdv1.RemovePluginRequest{Name: "redact"} },
+			never, never, never, never, never, never, "dddd+"},
+		{"TrustKey", func(place, int) proto.Message { return &ckptdv1.TrustKeyRequest{PublicKey: make([]byte, 32)} },
+			never, never, never, never, never, never, "dddd+"},
+		{"UntrustKey", func(place, int) proto.Message { return &ckptdv1.UntrustKeyRequest{Id: "KEY"} },
+			never, never, never, never, never, never, "dddd+"},
+		{"ListKeys", func(place, int) proto.Message { return &ckptdv1.ListKeysRequest{} },
+			never, never, never, never, never, never, all},
 		{"WhoAmI", func(place, int) proto.Message { return &ckptdv1.WhoAmIRequest{} },
 			all, all, all, all, all, all, all},
 	}

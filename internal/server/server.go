@@ -21,15 +21,17 @@ import (
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
+	"github.com/ckptd/ckptd/internal/installed"
 	"github.com/ckptd/ckptd/internal/telemetry"
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// Options configure a server. Store, Access and Tokens are required.
+// Options configure a server. Store, Access, Tokens and Plugins are required.
 type Options struct {
 	Store   *engine.Store
 	Access  *access.Authenticator
 	Tokens  *access.Tokens
+	Plugins *installed.Set     // the hooks of the store
 	Audit   *audit.Log         // nil: denials, exports and administration are not recorded
 	Metrics *telemetry.Metrics // nil: nothing is counted
 	Trace   connect.Interceptor
@@ -44,6 +46,7 @@ type Server struct {
 	store   *engine.Store
 	access  atomic.Pointer[access.Authenticator]
 	tokens  *access.Tokens
+	plugins *installed.Set
 	audit   *audit.Log
 	metrics *telemetry.Metrics
 	log     *slog.Logger
@@ -63,8 +66,8 @@ type Server struct {
 
 // New makes a server that is ready to serve.
 func New(o Options) (*Server, error) {
-	if o.Store == nil || o.Access == nil || o.Tokens == nil {
-		return nil, errors.New("making a server: it needs a store, an authenticator and tokens")
+	if o.Store == nil || o.Access == nil || o.Tokens == nil || o.Plugins == nil {
+		return nil, errors.New("making a server: it needs a store, an authenticator, tokens and plugins")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -72,7 +75,7 @@ func New(o Options) (*Server, error) {
 	if o.Metrics == nil {
 		o.Metrics = telemetry.NewMetrics(telemetry.MetricsOptions{})
 	}
-	s := &Server{store: o.Store, tokens: o.Tokens, audit: o.Audit, metrics: o.Metrics, log: o.Log, version: o.Version,
+	s := &Server{store: o.Store, tokens: o.Tokens, plugins: o.Plugins, audit: o.Audit, metrics: o.Metrics, log: o.Log, version: o.Version,
 		started: time.Now(), draining: make(chan struct{}), failed: make(chan error, 1)}
 	if err := s.SetLimits(o.Limits); err != nil {
 		return nil, err
@@ -121,11 +124,12 @@ func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
 		connect.WithCompressMinBytes(compressFrom), connect.WithRecover(s.recovered), withCodecs()}
 	s.errors = connect.NewErrorWriter(options...)
 	mux := http.NewServeMux()
-	names := []string{ckptdv1.CheckpointServiceName, ckptdv1.ThreadServiceName, ckptdv1.BlobServiceName, ckptdv1.AdminServiceName}
+	names := services()
 	mux.Handle(ckptdv1.NewCheckpointServiceHandler(checkpoints{s}, options...))
 	mux.Handle(ckptdv1.NewThreadServiceHandler(threads{s}, options...))
 	mux.Handle(ckptdv1.NewBlobServiceHandler(blobs{s}, options...))
 	mux.Handle(ckptdv1.NewAdminServiceHandler(admin{s}, options...))
+	mux.Handle(ckptdv1.NewPluginServiceHandler(plugins{s}, options...))
 	s.health = grpchealth.NewStaticChecker(names...)
 	small := connect.WithReadMaxBytes(openMessage)
 	mux.Handle(grpchealth.NewHandler(s.health, small))
@@ -133,6 +137,11 @@ func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, small))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, small))
 	return mux
+}
+
+// services are the names of the services of the API.
+func services() []string {
+	return []string{ckptdv1.CheckpointServiceName, ckptdv1.ThreadServiceName, ckptdv1.BlobServiceName, ckptdv1.AdminServiceName, ckptdv1.PluginServiceName}
 }
 
 // recovered answers a request whose handler panicked. The process goes on: nothing of the store is held by a handler.
@@ -163,7 +172,7 @@ func (s *Server) Failed() <-chan error { return s.failed }
 // comes to its end and is answered. When ctx ends the rest is cut off; then its error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drainOnce.Do(func() {
-		for _, name := range []string{"", ckptdv1.CheckpointServiceName, ckptdv1.ThreadServiceName, ckptdv1.BlobServiceName, ckptdv1.AdminServiceName} {
+		for _, name := range append(services(), "") {
 			s.health.SetStatus(name, grpchealth.StatusNotServing)
 		}
 		close(s.draining)

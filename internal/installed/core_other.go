@@ -1,0 +1,5 @@
+//go:build !unix
+
+package installed
+
+func noCoreDumps() error { return nil }
