@@ -19,6 +19,7 @@ import (
 // when its input ends. Call it early in a program of its own or in a command of its own, with standard input and output,
 // which nothing else may touch. It prints nothing: what goes wrong, the parent notices.
 func Main(in, out *os.File) int {
+	in = pollable(in)
 	k, body, err := readFrame(in, expect(kindStart))
 	if err != nil || k != kindStart {
 		return 2
@@ -28,6 +29,7 @@ func Main(in, out *os.File) int {
 		return 2
 	}
 	debug.SetTraceback("none")
+	debug.SetGCPercent(400) // a small heap, of which a large payload is soon a multiple
 	debug.SetMemoryLimit(s.memory + overhead/2)
 	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 2)) // one guest, and the garbage collector beside it
 	walls, err := confine(s.memory + overhead)
@@ -83,12 +85,6 @@ type order struct {
 	body []byte
 }
 
-type answer struct {
-	number uint64
-	ok     bool
-	data   []byte
-}
-
 // serve runs until the input ends or is malformed. It says ready first.
 func serve(in io.Reader, out io.Writer, walls []string, load func(context.Context, plugins.Spec) (plugin, error)) error {
 	c := &child{out: out, load: load, plugins: map[uint64]plugin{}, answers: make(chan answer, 1)}
@@ -117,8 +113,18 @@ func serve(in io.Reader, out io.Writer, walls []string, load func(context.Contex
 // read hands on orders; what concerns the operation under way does not wait for its end.
 func (c *child) read(in io.Reader, orders chan<- order, done <-chan struct{}) error {
 	defer close(c.answers)
+	var room []byte // for the body of one call after the other
 	for {
-		k, body, err := readFrame(in, expect(kindLoad, kindUnload, kindCall, kindCancel, kindAnswer))
+		k, size, err := readHeader(in, expect(kindLoad, kindUnload, kindCall, kindCancel, kindAnswer))
+		var body []byte
+		if err == nil && k == kindCall {
+			body, err = readBody(in, size, room)
+			if cap(body) <= chunk {
+				room = body
+			}
+		} else if err == nil {
+			body, err = readBody(in, size, nil)
+		}
 		if err != nil {
 			c.giveUp(math.MaxUint64)
 			return err
@@ -132,8 +138,8 @@ func (c *child) read(in io.Reader, orders chan<- order, done <-chan struct{}) er
 			}
 			c.giveUp(number)
 		case kindAnswer:
-			var a answer
-			if a.number, a.ok, a.data, err = parseAnswer(body); err != nil {
+			a, err := parseAnswer(body)
+			if err != nil {
 				return err
 			}
 			select {
@@ -211,7 +217,7 @@ func (c *child) doLoad(number, handle uint64, spec plugins.Spec) error {
 	defer end()
 	pl, err := c.load(ctx, spec)
 	if err != nil {
-		return c.fail(number, err)
+		return writeFrame(c.out, kindFailed, buildFailed(number, told(err)), nil)
 	}
 	c.plugins[handle] = pl
 	return writeFrame(c.out, kindLoaded, buildLoaded(number, pl.Digest(), pl.Stages()), nil)
@@ -220,7 +226,8 @@ func (c *child) doLoad(number, handle uint64, spec plugins.Spec) error {
 func (c *child) doCall(call *call) error {
 	pl := c.plugins[call.handle]
 	if pl == nil {
-		return c.fail(call.number, &hook.Error{Kind: hook.ErrUnavailable, Reason: "it is not loaded"})
+		e := &hook.Error{Kind: hook.ErrUnavailable, Reason: "it is not loaded"}
+		return writeFrame(c.out, kindDone, buildDone(call.number, &plugins.Result{}, e), nil)
 	}
 	ctx, end := c.begin(call.number)
 	defer end()
@@ -240,9 +247,9 @@ func (c *child) doCall(call *call) error {
 	}
 	r, err := pl.Call(ctx, &call.Call)
 	if err != nil {
-		return c.fail(call.number, err)
+		r.Unchanged, r.Output = false, nil
 	}
-	return writeFrame(c.out, kindDone, buildDone(call.number, r), r.Output)
+	return writeFrame(c.out, kindDone, buildDone(call.number, r, told(err)), r.Output)
 }
 
 // ask asks the parent during a call. A call has one goroutine, so there is one question at a time.
@@ -252,10 +259,12 @@ func (c *child) ask(ctx context.Context, k kind, number uint64, set string, data
 	}
 	select {
 	case a := <-c.answers:
-		if a.number != number {
+		switch {
+		case a.number != number:
 			return nil, errFrame
-		}
-		if !a.ok {
+		case a.status == answerLimit:
+			return nil, fmt.Errorf("%w of the host", hook.ErrLimit)
+		case a.status == answerFailed:
 			return nil, errors.New("the host refused")
 		}
 		return a.data, nil
@@ -266,14 +275,14 @@ func (c *child) ask(ctx context.Context, k kind, number uint64, set string, data
 	}
 }
 
-// fail answers with an error. The parent knows which plugin, stage and item it concerns.
-func (c *child) fail(number uint64, err error) error {
+// told is what the parent is told of an error.
+func told(err error) *hook.Error {
 	var e *hook.Error
-	if !errors.As(err, &e) {
+	if err != nil && !errors.As(err, &e) {
 		// Its text may have anything in it.
 		e = &hook.Error{Kind: hook.ErrUnavailable, Reason: "the host failed"}
 	}
-	return writeFrame(c.out, kindFailed, buildFailed(number, e), nil)
+	return e
 }
 
 // expect allows frames of these kinds, of any size.

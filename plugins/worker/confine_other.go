@@ -15,6 +15,8 @@ func supported() error { return errUnsupported }
 
 func attributes() *syscall.SysProcAttr { return nil }
 
+func pollable(f *os.File) *os.File { return f }
+
 func widen(*os.File) {}
 
 func confine(int64) ([]string, error) { return nil, errUnsupported }

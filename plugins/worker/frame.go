@@ -27,46 +27,64 @@ const (
 	kindReady   // from the worker: answer to start
 	kindLoaded  // answer to load
 	kindDone    // answer to call
-	kindFailed  // answer to load or call
+	kindFailed  // answer to load
 	kindPutBlob // asks to store a blob, during a call
 	kindRedact  // asks to redact data, during a call
 )
 
 const (
 	headerSize = 1 + 4
-	chunk      = 1 << 20 // what is allocated for a body before any of it is there
+	chunk      = 4 << 20  // what is allocated for a body before any of it is there
+	inline     = 64 << 10 // up to which data is copied to be written at once with the fields
 )
 
 var errFrame = errors.New("malformed frame")
 
-// readFrame reads a frame whose body has at most max(kind) bytes; a kind with a negative maximum is not expected. No
-// more is allocated than twice what the other side really sent, and a chunk.
+// readFrame reads a frame whose body has at most max(kind) bytes; a kind with a negative maximum is not expected.
 func readFrame(r io.Reader, max func(kind) int64) (kind, []byte, error) {
+	k, size, err := readHeader(r, max)
+	if err != nil {
+		return 0, nil, err
+	}
+	body, err := readBody(r, size, nil)
+	return k, body, err
+}
+
+func readHeader(r io.Reader, max func(kind) int64) (kind, int, error) {
 	var head [headerSize]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return 0, nil, err
+		return 0, 0, err
 	}
 	k, size := kind(head[0]), int64(binary.LittleEndian.Uint32(head[1:]))
 	limit := max(k)
 	if limit < 0 {
-		return 0, nil, fmt.Errorf("%w: kind %d is not expected", errFrame, k)
+		return 0, 0, fmt.Errorf("%w: kind %d is not expected", errFrame, k)
 	}
 	if size > limit {
-		return 0, nil, fmt.Errorf("%w: kind %d has %d bytes, the limit is %d", errFrame, k, size, limit)
+		return 0, 0, fmt.Errorf("%w: kind %d has %d bytes, the limit is %d", errFrame, k, size, limit)
 	}
-	var body []byte
-	for n := int(size); len(body) < n; {
+	return k, int(size), nil
+}
+
+// readBody reads size bytes, into room if that has as many. Otherwise no more is allocated than twice what the other side
+// really sent, and a chunk.
+func readBody(r io.Reader, size int, room []byte) ([]byte, error) {
+	body := room[:0]
+	if cap(room) < size {
+		body = nil
+	}
+	for len(body) < size {
 		have := len(body)
-		body = slices.Grow(body, min(n-have, have+chunk))
-		body = body[:min(n, cap(body))]
+		body = slices.Grow(body, min(size-have, have+chunk))
+		body = body[:min(size, cap(body))]
 		if _, err := io.ReadFull(r, body[have:]); err != nil {
 			if err == io.EOF {
 				err = io.ErrUnexpectedEOF
 			}
-			return 0, nil, err
+			return nil, err
 		}
 	}
-	return k, body, nil
+	return body, nil
 }
 
 // writeFrame writes a frame. Its body is what was built and then data, which is not copied when it is large.
@@ -74,11 +92,11 @@ func writeFrame(w io.Writer, k kind, fields builder, data []byte) error {
 	if uint64(len(fields))+uint64(len(data)) > 1<<32-1 {
 		return fmt.Errorf("%w: kind %d is too large", errFrame, k)
 	}
-	frame := make([]byte, headerSize, headerSize+len(fields)+min(len(data), chunk/16))
+	frame := make([]byte, headerSize, headerSize+len(fields)+min(len(data), inline))
 	frame[0] = byte(k)
 	binary.LittleEndian.PutUint32(frame[1:], uint32(len(fields)+len(data)))
 	frame = append(frame, fields...)
-	if len(data) <= chunk/16 {
+	if len(data) <= inline {
 		frame, data = append(frame, data...), nil
 	}
 	if _, err := w.Write(frame); err != nil {

@@ -31,7 +31,8 @@ func TestMain(m *testing.M) {
 
 // fakeWorker is a confined worker, in which the name of a plugin says what it does.
 func fakeWorker() int {
-	_, body, err := readFrame(os.Stdin, expect(kindStart))
+	in := pollable(os.Stdin)
+	_, body, err := readFrame(in, expect(kindStart))
 	if err != nil {
 		return 2
 	}
@@ -43,7 +44,7 @@ func fakeWorker() int {
 	if err != nil {
 		return 2
 	}
-	if err := serve(endOfParent{os.Stdin}, os.Stdout, walls, loadFake); err != nil {
+	if err := serve(endOfParent{in}, os.Stdout, walls, loadFake); err != nil {
 		return 1
 	}
 	return 0
@@ -81,27 +82,30 @@ func (f *fake) Call(ctx context.Context, c *plugins.Call) (*plugins.Result, erro
 	case "unchanged":
 		return &plugins.Result{Unchanged: true}, nil
 	case "fails":
-		return nil, &hook.Error{Kind: hook.ErrFailed, Code: 42, Reason: "sorry"}
+		return &plugins.Result{Fuel: 9, Error: "so sorry"}, &hook.Error{Kind: hook.ErrFailed, Code: 42, Reason: "sorry"}
 	case "odd":
-		return nil, errors.New("an error with what the payload says: " + string(c.Payload))
+		return &plugins.Result{}, errors.New("an error with what the payload says: " + string(c.Payload))
 	case "blob":
 		id, err := c.PutBlob(c.Payload)
 		if err != nil {
-			return nil, &hook.Error{Kind: hook.ErrFailed, Code: 16, Reason: err.Error()}
+			return &plugins.Result{Fuel: 9, Error: "so sorry"}, &hook.Error{Kind: hook.ErrFailed, Code: 16, Reason: err.Error()}
 		}
 		return &plugins.Result{Output: id[:]}, nil
 	case "redact":
 		out, err := c.Redact("strict", c.Payload)
 		if err != nil {
-			return nil, &hook.Error{Kind: hook.ErrFailed, Code: 16, Reason: err.Error()}
+			return &plugins.Result{Fuel: 9, Error: "so sorry"}, &hook.Error{Kind: hook.ErrFailed, Code: 16, Reason: err.Error()}
 		}
 		return &plugins.Result{Output: out}, nil
+	case "stubborn":
+		c.Redact("", nil)
+		return &plugins.Result{Output: []byte("whatever")}, nil
 	case "steals": // asks although it was not allowed to
 		os.Stdout.Write([]byte{byte(kindPutBlob), 0, 0, 0, 0})
 		select {}
 	case "waits":
 		<-ctx.Done()
-		return nil, &hook.Error{Kind: hook.ErrTimeout, Reason: "given up"}
+		return &plugins.Result{}, &hook.Error{Kind: hook.ErrTimeout, Reason: "given up"}
 	case "deaf":
 		time.Sleep(time.Hour)
 	case "dies":

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -162,8 +163,13 @@ func parseCall(body []byte) (c call, err error) {
 	return c, p.end()
 }
 
-func buildDone(number uint64, r *plugins.Result) (b builder) {
+// buildDone has the result and the error of a call; e is nil if there was none.
+func buildDone(number uint64, r *plugins.Result, e *hook.Error) (b builder) {
 	b.uint(number)
+	b.bool(e != nil)
+	if e != nil {
+		b.failure(e)
+	}
 	b.bool(r.Unchanged)
 	b.uint(r.Fuel)
 	b.uint(uint64(len(r.Findings)))
@@ -177,14 +183,19 @@ func buildDone(number uint64, r *plugins.Result) (b builder) {
 		b.int(int64(l.Level))
 		b.string(l.Text)
 	}
+	b.int(int64(r.Dropped))
+	b.string(r.Error)
 	return b // and the output
 }
 
 // parseDone checks a result against the limits of its plugin. Findings are about item.
-func parseDone(body []byte, number uint64, l plugins.Limits, item string) (*plugins.Result, error) {
+func parseDone(body []byte, number uint64, l plugins.Limits, item string) (r *plugins.Result, failed *hook.Error, err error) {
 	p := parser{left: body}
 	p.failed = p.uint() != number
-	r := &plugins.Result{Unchanged: p.bool(), Fuel: p.uint()}
+	if p.bool() {
+		failed = p.failure()
+	}
+	r = &plugins.Result{Unchanged: p.bool(), Fuel: p.uint()}
 	p.failed = p.failed || r.Fuel > l.Fuel
 	for range p.count(maxFindings) {
 		f := hook.Finding{Rule: p.text(maxText), Path: p.text(maxText), Item: item, Count: int(p.int())}
@@ -195,19 +206,22 @@ func parseDone(body []byte, number uint64, l plugins.Limits, item string) (*plug
 		r.Findings = append(r.Findings, f)
 	}
 	for range p.count(l.LogLines) {
-		line := plugins.LogLine{Level: int32(p.int()), Text: p.text(l.LogLine)}
+		line := plugins.LogLine{Level: int32(p.int()), Text: p.text(3 * l.LogLine)}
 		if p.failed {
 			break
 		}
 		r.Logs = append(r.Logs, line)
 	}
-	if out := p.rest(); r.Unchanged {
-		p.failed = p.failed || len(out) > 0
+	r.Dropped = int(p.int())
+	r.Error = p.text(4 * maxText)
+	p.failed = p.failed || r.Dropped < 0
+	if out := p.rest(); r.Unchanged || failed != nil {
+		p.failed = p.failed || len(out) > 0 || r.Unchanged && failed != nil
 	} else {
 		r.Output = out
 		p.failed = p.failed || int64(len(out)) > l.Output
 	}
-	return r, p.end()
+	return r, failed, p.end()
 }
 
 // text is a string for people: one line of UTF-8.
@@ -222,8 +236,8 @@ func kinds() []error {
 	return []error{hook.ErrInvalid, hook.ErrLimit, hook.ErrFuel, hook.ErrTimeout, hook.ErrTrap, hook.ErrRejected, hook.ErrFailed, hook.ErrUnavailable}
 }
 
-func buildFailed(number uint64, e *hook.Error) (b builder) {
-	b.uint(number)
+// failure appends an error. Plugin, stage and item are for the parent to say, who knows them.
+func (b *builder) failure(e *hook.Error) {
 	b.int(int64(slices.Index(kinds(), e.Kind)))
 	b.int(int64(e.Code))
 	reason := strings.Map(func(r rune) rune {
@@ -233,20 +247,30 @@ func buildFailed(number uint64, e *hook.Error) (b builder) {
 		return r
 	}, strings.ToValidUTF8(e.Reason, "\uFFFD"))
 	b.string(strings.ToValidUTF8(reason[:min(len(reason), maxText)], ""))
+}
+
+func (p *parser) failure() *hook.Error {
+	at, code := p.int(), p.int()
+	e := &hook.Error{Code: int32(code), Reason: p.text(maxText)}
+	if at < 0 || at >= int64(len(kinds())) || int64(e.Code) != code {
+		p.failed = true
+		return e
+	}
+	e.Kind = kinds()[at]
+	return e
+}
+
+// failed is the answer to a load that went wrong.
+func buildFailed(number uint64, e *hook.Error) (b builder) {
+	b.uint(number)
+	b.failure(e)
 	return b
 }
 
-// parseFailed leaves plugin, stage and item to the caller, who knows them.
 func parseFailed(body []byte, number uint64) (*hook.Error, error) {
 	p := parser{left: body}
 	p.failed = p.uint() != number
-	at, code := p.int(), p.int()
-	e := &hook.Error{Reason: p.text(maxText)}
-	if at < 0 || at >= int64(len(kinds())) || int64(int32(code)) != code {
-		return nil, errFrame
-	}
-	e.Kind, e.Code = kinds()[at], int32(code)
-	return e, p.end()
+	return p.failure(), p.end()
 }
 
 // ask is what a worker asks for during a call: to store data as a blob, or to redact it by a set of rules.
@@ -268,15 +292,34 @@ func parseAsk(body []byte, number uint64) (a ask, err error) {
 	return a, p.end()
 }
 
-// buildAnswer is followed by the data, if it went well.
-func buildAnswer(number uint64, ok bool) (b builder) {
+// An answer is one of these, and data if it went well.
+const (
+	answerOK = iota
+	answerFailed
+	answerLimit // over one; a plugin is told
+)
+
+func buildAnswer(number uint64, err error) (b builder) {
 	b.uint(number)
-	b.bool(ok)
-	return b
+	switch {
+	case err == nil:
+		b.uint(answerOK)
+	case errors.Is(err, hook.ErrLimit):
+		b.uint(answerLimit)
+	default:
+		b.uint(answerFailed)
+	}
+	return b // and the data
 }
 
-func parseAnswer(body []byte) (number uint64, ok bool, data []byte, err error) {
+type answer struct {
+	number, status uint64
+	data           []byte
+}
+
+func parseAnswer(body []byte) (a answer, err error) {
 	p := parser{left: body}
-	number, ok, data = p.uint(), p.bool(), p.rest()
-	return number, ok, data, p.end()
+	a.number, a.status, a.data = p.uint(), p.uint(), p.rest()
+	p.failed = p.failed || a.status > answerLimit
+	return a, p.end()
 }

@@ -57,11 +57,15 @@ func (pl *Plugin) Close() error {
 
 // Call runs a hook, as plugins.Plugin does: PutBlob and Redact are called here, not in the worker. It waits for a worker at
 // most as long as the plugin may run. What a worker that dies was doing fails with hook.ErrUnavailable, and with
-// hook.ErrTimeout if it was killed because it took too long.
+// hook.ErrTimeout if it was killed because it took too long. The Result is never nil.
 func (pl *Plugin) Call(ctx context.Context, c *plugins.Call) (*plugins.Result, error) {
 	r, err := pl.call(ctx, c)
+	if r == nil {
+		r = &plugins.Result{}
+	}
 	if err != nil {
-		return nil, pl.explain(err, c.Stage, c.Item)
+		r.Output, r.Unchanged = nil, false
+		return r, pl.explain(ctx, err, c.Stage, c.Item)
 	}
 	return r, nil
 }
@@ -71,7 +75,7 @@ func (pl *Plugin) call(ctx context.Context, c *plugins.Call) (*plugins.Result, e
 		return nil, err
 	}
 	if size := int64(len(c.Payload)); size > pl.limits.Input {
-		return nil, &hook.Error{Kind: hook.ErrLimit, Reason: fmt.Sprintf("the input has %d bytes, the limit is %d", size, pl.limits.Input)}
+		return nil, &hook.Error{Kind: hook.ErrLimit, Reason: fmt.Sprintf("%d bytes of input, more than %d", size, pl.limits.Input)}
 	}
 	p, err := pl.host.acquire(ctx, pl.limits.Call)
 	if err != nil {
@@ -82,55 +86,21 @@ func (pl *Plugin) call(ctx context.Context, c *plugins.Call) (*plugins.Result, e
 		pl.judge(ctx, p)
 		return nil, err
 	}
-	limits := pl.limits
+	x := exchange{plugin: pl, call: call{number: p.next(), handle: pl.handle, Call: *c}, limits: pl.limits}
 	if pl.spec.Limits.Output == 0 {
-		limits.Output = min(limits.Output, 4*int64(len(c.Payload))+64<<10)
+		x.limits.Output = min(x.limits.Output, 4*int64(len(c.Payload))+64<<10)
 	}
-	var r *plugins.Result
-	message := call{number: p.next(), handle: pl.handle, Call: *c}
-	err = p.operate(ctx, operation{
-		number: message.number, limit: pl.limits.Call, kind: kindCall, fields: message.build(), data: c.Payload,
-		want: kindDone, size: resultSize(limits), parse: func(body []byte) (err error) {
-			r, err = parseDone(body, message.number, limits, c.Item)
-			return err
-		},
-		asks: pl.asks(c),
-		answer: func(k kind, body []byte) ([]byte, bool, error) {
-			a, err := parseAsk(body, message.number)
-			if err != nil {
-				return nil, false, err
-			}
-			if k == kindPutBlob {
-				id, err := c.PutBlob(a.data)
-				return id[:], err == nil, nil
-			}
-			data, err := c.Redact(a.set, a.data)
-			return data, err == nil, nil
-		},
-	})
+	err = p.operate(ctx, x.operation())
 	pl.judge(ctx, p)
-	if err != nil {
+	switch {
+	case x.refused != nil: // whatever the worker made of it
+		return x.result, x.refused
+	case err != nil:
 		return nil, err
+	case x.failed != nil:
+		return x.result, x.failed
 	}
-	return r, nil
-}
-
-// asks allows the questions for which the plugin has the capability and the caller the answer. What is asked about lies
-// in the memory of the guest.
-func (pl *Plugin) asks(c *plugins.Call) func(kind) int64 {
-	return func(k kind) int64 {
-		if k == kindPutBlob && pl.spec.Capabilities.PutBlob && c.PutBlob != nil ||
-			k == kindRedact && pl.spec.Capabilities.RedactBuiltin && c.Redact != nil {
-			return pl.limits.Memory + 4*maxText
-		}
-		return noAnswer
-	}
-}
-
-// resultSize is what a result takes at most.
-func resultSize(l plugins.Limits) int64 {
-	const finding, line = 2*maxText + 32, 32
-	return l.Output + maxFindings*finding + int64(l.LogLines)*int64(l.LogLine+line) + maxText
+	return x.result, nil
 }
 
 func (pl *Plugin) loadLimit() time.Duration { return pl.limits.Compile + pl.limits.Init }
@@ -199,13 +169,19 @@ func (pl *Plugin) struck() bool {
 	return pl.strikes >= freeStrikes
 }
 
-// explain tells which plugin, stage and item an error concerns.
-func (pl *Plugin) explain(err error, stage hook.Stage, item string) error {
+// explain tells which plugin, stage and item an error concerns, unless it does so itself.
+func (pl *Plugin) explain(ctx context.Context, err error, stage hook.Stage, item string) error {
 	var e *hook.Error
 	if !errors.As(err, &e) {
+		return fmt.Errorf("%w: %w", &hook.Error{Kind: hook.ErrFailed, Plugin: pl.spec.Name, Stage: stage, Item: item, Reason: "the host refused"}, err)
+	}
+	if e.Plugin != "" {
 		return err
 	}
 	told := *e
 	told.Plugin, told.Stage, told.Item = pl.spec.Name, stage, item
+	if cause := context.Cause(ctx); cause != nil && told.Kind == hook.ErrTimeout {
+		return fmt.Errorf("%w: %w", &told, cause)
+	}
 	return &told
 }

@@ -44,11 +44,11 @@ type operation struct {
 	kind   kind
 	fields builder
 	data   []byte
-	want   kind                    // what comes back if it goes well,
-	size   int64                   // of at most so many bytes,
-	parse  func(body []byte) error // and what it says, errFrame if no sound worker says it
-	asks   func(kind) int64        // what the worker may ask, of at most so many bytes, noAnswer if it may not
-	answer func(kind, []byte) (data []byte, ok bool, err error)
+	want   kind                                                        // what comes back if it goes well,
+	size   int64                                                       // of at most so many bytes,
+	parse  func(body []byte) error                                     // and what it says, errFrame if no sound worker says it
+	asks   func(kind) int64                                            // what the worker may ask, of at most so many bytes, noAnswer if it may not
+	answer func(k kind, body []byte) (data []byte, refused, err error) // an err is of the question
 }
 
 // expect returns how large a frame may be, noAnswer if there may be none.
@@ -56,7 +56,7 @@ func (o *operation) expect(k kind) int64 {
 	switch {
 	case k == o.want:
 		return o.size
-	case k == kindFailed:
+	case k == kindFailed && o.kind == kindLoad:
 		return 4 * maxText
 	case o.asks != nil:
 		return o.asks(k)
@@ -180,13 +180,13 @@ func (p *process) talk(o operation, watch *time.Timer) (*hook.Error, error) {
 		}
 		watch.Stop()
 		left -= time.Since(since)
-		data, ok, err := o.answer(k, body)
+		data, refused, err := o.answer(k, body)
 		if err != nil {
 			return nil, err
 		}
 		since = time.Now()
 		watch.Reset(max(left, 0))
-		if err := p.send(kindAnswer, buildAnswer(o.number, ok), data); err != nil {
+		if err := p.send(kindAnswer, buildAnswer(o.number, refused), data); err != nil {
 			return nil, err
 		}
 	}

@@ -59,7 +59,10 @@ func rogues() map[string]func(number uint64) []byte {
 	done := func(number uint64, change func(*plugins.Result)) []byte {
 		r := &plugins.Result{Output: []byte("x")}
 		change(r)
-		return frame(kindDone, buildDone(number, r), r.Output)
+		return frame(kindDone, buildDone(number, r, nil), r.Output)
+	}
+	failed := func(number uint64, e *hook.Error, output string) []byte {
+		return frame(kindDone, buildDone(number, &plugins.Result{}, e), []byte(output))
 	}
 	header := func(k kind, size uint32) []byte {
 		return binary.LittleEndian.AppendUint32([]byte{byte(k)}, size)
@@ -68,7 +71,7 @@ func rogues() map[string]func(number uint64) []byte {
 		"no such kind":         func(n uint64) []byte { return header(200, 0) },
 		"kind of the parent":   func(n uint64) []byte { return header(kindCall, 0) },
 		"4 GiB":                func(n uint64) []byte { return header(kindDone, math.MaxUint32) },
-		"too much failure":     func(n uint64) []byte { return header(kindFailed, 1<<20) },
+		"too much failure":     func(n uint64) []byte { return header(kindPutBlob, 1<<31) },
 		"nothing in it":        func(n uint64) []byte { return header(kindDone, 0) },
 		"other number":         func(n uint64) []byte { return done(n+1, func(*plugins.Result) {}) },
 		"loaded in a call":     func(n uint64) []byte { return frame(kindLoaded, buildLoaded(n, [32]byte{}, nil), nil) },
@@ -86,6 +89,7 @@ func rogues() map[string]func(number uint64) []byte {
 		"findings without end": func(n uint64) []byte {
 			var b builder
 			b.uint(n)
+			b.bool(false)
 			b.bool(true)
 			b.uint(0)
 			b.uint(math.MaxUint32)
@@ -97,16 +101,12 @@ func rogues() map[string]func(number uint64) []byte {
 		"log line not UTF-8": func(n uint64) []byte {
 			return done(n, func(r *plugins.Result) { r.Logs = []plugins.LogLine{{Text: "\xff"}} })
 		},
-		"failure of no kind": func(n uint64) []byte {
-			return frame(kindFailed, buildFailed(n, &hook.Error{Kind: os.ErrNotExist}), nil)
-		},
-		"failure with more": func(n uint64) []byte {
-			return frame(kindFailed, append(buildFailed(n, &hook.Error{Kind: hook.ErrTrap}), 0), nil)
-		},
+		"failure of no kind": func(n uint64) []byte { return failed(n, &hook.Error{Kind: os.ErrNotExist}, "") },
+		"failure and output": func(n uint64) []byte { return failed(n, &hook.Error{Kind: hook.ErrTrap}, "x") },
 		"reason in lines": func(n uint64) []byte {
-			b := buildFailed(n, &hook.Error{Kind: hook.ErrTrap, Reason: "a b"})
-			return frame(kindFailed, bytes.ReplaceAll(b, []byte(" "), []byte("\n")), nil)
+			return bytes.ReplaceAll(failed(n, &hook.Error{Kind: hook.ErrTrap, Reason: "a b"}, ""), []byte("a b"), []byte("a\nb"))
 		},
+		"failed to load": func(n uint64) []byte { return frame(kindFailed, buildFailed(n, &hook.Error{Kind: hook.ErrTrap}), nil) },
 	}
 }
 

@@ -104,7 +104,7 @@ func (h *Host) Load(ctx context.Context, s plugins.Spec) (*Plugin, error) {
 	h.mu.Unlock()
 	fail := func(err error) (*Plugin, error) {
 		h.forget(pl)
-		return nil, pl.explain(err, 0, "")
+		return nil, pl.explain(ctx, err, 0, "")
 	}
 	for i := range h.o.Processes {
 		p, err := h.acquire(ctx, pl.loadLimit())
@@ -258,7 +258,7 @@ func (h *Host) fresh() (*process, error) {
 			delete(h.all, p)
 			h.mu.Unlock()
 			p.close()
-			return nil, pl.explain(err, 0, "")
+			return nil, pl.explain(context.Background(), err, 0, "")
 		}
 	}
 	return p, nil

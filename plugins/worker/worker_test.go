@@ -108,7 +108,7 @@ func TestCall(t *testing.T) {
 	t.Run("all sizes", func(t *testing.T) {
 		pl := load(t, h, plugins.Spec{Name: "echo@1"})
 		random := rand.NewChaCha8([32]byte{})
-		for _, size := range []int{0, 1, chunk/16 - 1, chunk / 16, chunk/16 + 1, chunk, chunk + 1, 5*chunk + 17} {
+		for _, size := range []int{0, 1, inline - 1, chunk / 16, inline + 1, chunk, chunk + 1, 5*chunk + 17} {
 			b := make([]byte, size)
 			random.Read(b)
 			echo(t, pl, string(b))
@@ -121,10 +121,10 @@ func TestCall(t *testing.T) {
 		}
 	})
 	t.Run("errors", func(t *testing.T) {
-		_, err := load(t, h, plugins.Spec{Name: "fails@1"}).Call(t.Context(), &plugins.Call{Stage: hook.PreSave, Item: "channel c"})
+		r, err := load(t, h, plugins.Spec{Name: "fails@1"}).Call(t.Context(), &plugins.Call{Stage: hook.PreSave, Item: "channel c"})
 		e := failure(t, err, hook.ErrFailed, "fails@1: ", "in pre_save of channel c", "sorry")
-		if e.Code != 42 {
-			t.Errorf("code %d", e.Code)
+		if e.Code != 42 || r.Fuel != 9 || r.Error != "so sorry" {
+			t.Errorf("code %d, %+v", e.Code, r)
 		}
 		_, err = load(t, h, plugins.Spec{Name: "odd@1"}).Call(t.Context(), &plugins.Call{Payload: []byte("s3cret")})
 		if failure(t, err, hook.ErrUnavailable); strings.Contains(err.Error(), "s3cret") {
@@ -136,7 +136,7 @@ func TestCall(t *testing.T) {
 	t.Run("input over the limit", func(t *testing.T) {
 		pl := load(t, h, plugins.Spec{Name: "echo@1", Limits: plugins.Limits{Input: 4}})
 		_, err := pl.Call(t.Context(), &plugins.Call{Payload: []byte("12345")})
-		failure(t, err, hook.ErrLimit, "5 bytes", "limit is 4")
+		failure(t, err, hook.ErrLimit, "5 bytes", "more than 4")
 		echo(t, pl, "1234")
 	})
 	t.Run("closed", func(t *testing.T) {
@@ -165,10 +165,15 @@ func TestAsk(t *testing.T) {
 	if want := digest(large); !bytes.Equal(r.Output, want[:]) {
 		t.Errorf("the id is %x, want %x", r.Output, want)
 	}
-	_, err = blob.Call(t.Context(), &plugins.Call{PutBlob: func(b []byte) ([32]byte, error) { return [32]byte{}, errors.New("no room for s3cret") }})
-	if failure(t, err, hook.ErrFailed); strings.Contains(err.Error(), "s3cret") {
-		t.Errorf("the worker heard %v", err)
+	refusal := func(err error) func([]byte) ([32]byte, error) {
+		return func([]byte) ([32]byte, error) { return [32]byte{}, err }
 	}
+	_, err = blob.Call(t.Context(), &plugins.Call{PutBlob: refusal(os.ErrClosed)})
+	if failure(t, err, hook.ErrFailed, "blob@1"); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("got %v, which is not that of the host", err)
+	}
+	_, err = blob.Call(t.Context(), &plugins.Call{PutBlob: refusal(hook.ErrLimit)})
+	failure(t, err, hook.ErrFailed, "over a plugin limit of the host") // as the plugin was told and made of it
 	spec.Name = "redact@1"
 	redact := load(t, h, spec)
 	r, err = redact.Call(t.Context(), &plugins.Call{Payload: []byte("data"), Redact: func(set string, b []byte) ([]byte, error) {
@@ -176,6 +181,14 @@ func TestAsk(t *testing.T) {
 	}})
 	if err != nil || string(r.Output) != "strict data" {
 		t.Errorf("got %+v, %v", r, err)
+	}
+	// A worker that goes on after a refusal does not get away with it.
+	spec.Name = "stubborn@1"
+	stubborn := load(t, h, spec)
+	policy := &hook.Error{Kind: hook.ErrRejected, Plugin: "redact"}
+	_, err = stubborn.Call(t.Context(), &plugins.Call{Redact: func(string, []byte) ([]byte, error) { return nil, policy }})
+	if failure(t, err, hook.ErrRejected) != policy {
+		t.Errorf("got %v", err)
 	}
 	thief := load(t, h, plugins.Spec{Name: "steals@1"})
 	_, err = thief.Call(t.Context(), &plugins.Call{PutBlob: func([]byte) ([32]byte, error) {
@@ -234,7 +247,9 @@ func TestCancel(t *testing.T) {
 		_, err := pl.Call(ctx, &plugins.Call{})
 		return err
 	}
-	failure(t, call(waits), hook.ErrTimeout)
+	if err := call(waits); !errors.Is(err, hook.ErrTimeout) || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
 	if reasons := replaced(); len(reasons) > 0 {
 		t.Errorf("a worker that gave up was replaced: %q", reasons)
 	}

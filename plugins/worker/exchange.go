@@ -1,0 +1,73 @@
+package worker
+
+import (
+	"errors"
+
+	"github.com/ckptd/ckptd/plugins"
+	"github.com/ckptd/ckptd/plugins/hook"
+)
+
+// exchange is one call in a worker, seen from here.
+type exchange struct {
+	plugin *Plugin
+	call   call
+	limits plugins.Limits // none is zero
+
+	result  *plugins.Result
+	failed  *hook.Error // what the worker says of it
+	refused error       // why the plugin did not get what it asked for
+}
+
+func (x *exchange) operation() operation {
+	return operation{
+		number: x.call.number, limit: x.limits.Call, kind: kindCall, fields: x.call.build(), data: x.call.Payload,
+		want: kindDone, size: x.size(), parse: x.parse, asks: x.asks, answer: x.answer,
+	}
+}
+
+// size is what a result takes at most.
+func (x *exchange) size() int64 {
+	const finding, line = 2*maxText + 32, 32
+	l := &x.limits
+	return l.Output + maxFindings*finding + int64(l.LogLines)*int64(3*l.LogLine+line) + 8*maxText
+}
+
+func (x *exchange) parse(body []byte) (err error) {
+	r, failed, err := parseDone(body, x.call.number, x.limits, x.call.Item)
+	if err == nil {
+		x.result, x.failed = r, failed
+	}
+	return err
+}
+
+// asks allows the questions for which the plugin has the capability and the caller the answer. What is asked about lies
+// in the memory of the guest.
+func (x *exchange) asks(k kind) int64 {
+	can := x.plugin.spec.Capabilities
+	if k == kindPutBlob && can.PutBlob && x.call.PutBlob != nil || k == kindRedact && can.RedactBuiltin && x.call.Redact != nil {
+		return x.limits.Memory + 4*maxText
+	}
+	return noAnswer
+}
+
+// answer asks whom the plugin cannot ask. Only of a limit may the plugin hear and go on.
+func (x *exchange) answer(k kind, body []byte) (data []byte, refused, err error) {
+	a, err := parseAsk(body, x.call.number)
+	if err != nil {
+		return nil, nil, err
+	}
+	if k == kindRedact {
+		data, refused = x.call.Redact(a.set, a.data)
+	} else {
+		var id [32]byte
+		id, refused = x.call.PutBlob(a.data)
+		data = id[:]
+	}
+	if refused != nil {
+		data = nil
+		if k == kindRedact || !errors.Is(refused, hook.ErrLimit) {
+			x.refused = refused
+		}
+	}
+	return data, refused, nil
+}
