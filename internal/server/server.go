@@ -26,12 +26,12 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// Options configure a server. Store, Access, Tokens and Plugins are required.
+// Options configure a server. Store, Access and Tokens are required.
 type Options struct {
 	Store   *engine.Store
 	Access  *access.Authenticator
 	Tokens  *access.Tokens
-	Plugins *installed.Set     // the hooks of the store
+	Plugins *installed.Set     // the hooks of the store; nil: none can be installed
 	Audit   *audit.Log         // nil: denials, exports and administration are not recorded
 	Metrics *telemetry.Metrics // nil: nothing is counted
 	Trace   connect.Interceptor
@@ -66,8 +66,11 @@ type Server struct {
 
 // New makes a server that is ready to serve.
 func New(o Options) (*Server, error) {
-	if o.Store == nil || o.Access == nil || o.Tokens == nil || o.Plugins == nil {
-		return nil, errors.New("making a server: it needs a store, an authenticator, tokens and plugins")
+	if o.Store == nil || o.Access == nil || o.Tokens == nil {
+		return nil, errors.New("making a server: it needs a store, an authenticator and tokens")
+	}
+	if o.Plugins == nil {
+		o.Plugins = installed.New(installed.Options{})
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
