@@ -1,0 +1,100 @@
+// A plugin that keeps email addresses out of what is stored: bob@example.com becomes [EMAIL]. It looks at the bytes of JSON
+// or text once and needs no parser: what is left stays as it was, byte for byte.
+
+// ckptd.ts is what ckptd plugin new writes beside the source.
+import { Bytes, bytes, finding, OUTPUT, payload, UNCHANGED, write } from "../../../scaffold/files/assemblyscript/assembly/ckptd";
+export { ckptd_abi_v1 } from "../../../scaffold/files/assemblyscript/assembly/ckptd";
+
+export function on_pre_save(): i32 {
+  const b = payload(), mask = bytes("[EMAIL]");
+  let copied = 0, found = 0;
+  let start = 0; // where the run of characters of a local part began that ends at i
+  for (let i = 0; i < b.length;) {
+    if (isLocal(unchecked(b[i]))) {
+      i++;
+      continue;
+    }
+    const c = next(b, i);
+    let end = after;
+    if (isLocal(c)) {
+      i = end;
+      continue;
+    }
+    const stop = c == 0x40 && start < i ? domain(b, end) : 0;
+    if (stop > 0) {
+      write(b, copied, start);
+      write(mask, 0, mask.length);
+      copied = end = stop;
+      found++;
+    }
+    i = start = end;
+  }
+  if (found == 0) return UNCHANGED;
+  finding("email", "", found);
+  write(b, copied, b.length);
+  return OUTPUT;
+}
+
+/** Returns where the domain name ends that begins at i, 0 if there is none: labels with dots between them, the last of which
+ * is two letters or more. */
+function domain(b: Bytes, i: i32): i32 {
+  let stop = 0, labels = 0;
+  while (true) {
+    let size = 0, letters = true;
+    let c = next(b, i);
+    for (; isLetter(c) || isDigit(c) || c == 0x2d; c = next(b, i)) {
+      size++;
+      letters = letters && isLetter(c);
+      i = after;
+    }
+    if (labels++ > 0 && size >= 2 && letters) stop = i;
+    if (size == 0 || c != 0x2e) return stop;
+    i = after;
+  }
+}
+
+/** Where the character after the one begins that next returned. */
+let after: i32 = 0;
+
+/** Returns the character at i, 0 for one that is in no address. \u0040 is an @; any number of backslashes is one escape, as
+ * JSON in a string of JSON has it. */
+function next(b: Bytes, i: i32): i32 {
+  after = i;
+  if (i >= b.length) return 0;
+  after = i + 1;
+  const c: i32 = unchecked(b[i]);
+  if (c != 0x5c) return c;
+  while (i < b.length && unchecked(b[i]) == 0x5c) i++;
+  after = i;
+  if (i >= b.length) return 0;
+  switch (unchecked(b[i])) {
+    case 0x22: case 0x2f: case 0x62: case 0x66: case 0x6e: case 0x72: case 0x74: // " / b f n r t
+      after = i + 1;
+      return 0;
+    case 0x75: // u
+      if (i + 5 > b.length) return 0;
+      let code = 0;
+      for (let k = 1; k < 5; k++) {
+        const digit = hex(unchecked(b[i + k]));
+        if (digit < 0) return 0;
+        code = code << 4 | digit;
+      }
+      after = i + 5;
+      return code < 0x80 ? code : 0;
+  }
+  return 0;
+}
+
+function isLetter(c: i32): bool { return u32((c | 0x20) - 0x61) < 26; }
+function isDigit(c: i32): bool { return u32(c - 0x30) < 10; }
+
+/** The characters of a local part: a bit for each, in words of 64. */
+const local: StaticArray<u64> = [0x3ff682000000000, 0x7fffffe87fffffe, 0, 0];
+
+function isLocal(c: i32): bool { return (unchecked(local[c >> 6]) >> (c & 63) & 1) != 0; }
+
+function hex(c: i32): i32 {
+  if (isDigit(c)) return c - 0x30;
+  c |= 0x20;
+  return c >= 0x61 && c <= 0x66 ? c - 0x61 + 10 : -1;
+}
