@@ -65,7 +65,7 @@ func (c *careless) save() {
 	d = whole
 	for _, name := range []string{"a", "b", "c"} {
 		old, has := c.have[name]
-		if d.Keep && c.r.IntN(2) == 0 || !has && c.r.IntN(2) == 0 {
+		if (d.Keep || !has) && c.r.IntN(2) == 0 || c.r.IntN(8) == 0 {
 			if !d.Keep {
 				delete(next, name)
 			}

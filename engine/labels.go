@@ -80,7 +80,7 @@ func (t *Thread) passLabels(ctx context.Context, chain hook.Chain, which Which, 
 	if err != nil || maps.Equal(all, old.meta.Labels) {
 		return nil, old.checkpoint(nil), err
 	}
-	d := &Draft{ID: old.id, Step: old.rec.step, Status: old.rec.status, SchemaVersion: old.rec.schema, Keep: true, Labels: all}
+	d := &Draft{ID: old.id, Step: old.rec.step, Status: old.rec.status, SchemaVersion: old.rec.schema, Keep: true, Labels: maps.Clone(all)}
 	if slices.Equal(hooks, old.meta.Hooks) { // the others have passed
 		d.Labels = maps.Clone(labels)
 		maps.DeleteFunc(d.Labels, func(_, v string) bool { return v == "" })
