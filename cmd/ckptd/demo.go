@@ -158,7 +158,7 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	opening := time.Now()
 	return d.withOwn(ctx, false, func(s *engine.Store) error {
-		d.store = embedded{s}
+		d.store = embedded{s, d.plugins}
 		opened := time.Since(opening)
 		t := s.Thread(d.thread(demoName))
 		if err := d.resumeRun(ctx, t, acknowledged, opened); err != nil {

@@ -34,7 +34,7 @@ func (a *app) demoAgentCmd() *cobra.Command {
 			a.tenant, a.user, a.namespace = demoName, demoName, ""
 			ctx := cmd.Context()
 			return a.withOwn(ctx, false, func(s *engine.Store) error {
-				d := &demo{importer: &importer{app: a, store: embedded{s}}, script: script}
+				d := &demo{importer: &importer{app: a, store: embedded{s, a.plugins}}, script: script}
 				return d.saveRun(ctx, s.Thread(a.thread(demoName)), script.run, nil, 0, "", func(i int, cp *engine.Checkpoint, took time.Duration) error {
 					a.printf("%d %d %d %d\n", i, cp.Cost.State, cp.Cost.Stored, took.Nanoseconds())
 					if err := a.out.Flush(); err != nil {

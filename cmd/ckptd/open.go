@@ -135,7 +135,7 @@ func (a *app) reach(ctx context.Context, create bool) (store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return embedded{s}, nil
+	return embedded{s, a.plugins}, nil
 }
 
 // withOwn is with for what works on the store itself.
@@ -147,5 +147,5 @@ func (a *app) withOwn(ctx context.Context, create bool, f func(*engine.Store) er
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(s), s.Close())
+	return errors.Join(f(s), embedded{s, a.plugins}.Close())
 }

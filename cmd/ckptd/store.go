@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 
 	"github.com/ckptd/ckptd/client"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/installed"
 )
 
 // What the commands need of a store. It is opened here (embedded) or behind a server (remote), and the commands cannot
@@ -51,7 +53,12 @@ type user interface {
 	StatBlob(context.Context, engine.BlobID) (engine.BlobInfo, error)
 }
 
-type embedded struct{ *engine.Store }
+type embedded struct {
+	*engine.Store
+	plugins *installed.Set
+}
+
+func (s embedded) Close() error { return errors.Join(s.Store.Close(), s.plugins.Close()) }
 
 func (s embedded) Thread(ref engine.Ref) thread  { return s.Store.Thread(ref) }
 func (s embedded) User(tenant, name string) user { return s.Store.User(tenant, name) }
