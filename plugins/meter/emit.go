@@ -66,8 +66,10 @@ func (m *module) appendCharge(out code, p point) code {
 	return out
 }
 
+// appendCheck appends "if fuel >= 0 {} else { refill }". The empty arm is for wazero, which keeps variables in registers
+// where the first arm has them, and would compare in four instructions instead of one for a br_if that jumps to a join.
 func (m *module) appendCheck(out code) code {
-	out = out.with(opGlobalGet, m.fuel()).constant(opI64Const, 0).op(opI64LtS, opIf, 0x40)
+	out = out.with(opGlobalGet, m.fuel()).constant(opI64Const, 0).op(opI64GeS, opIf, 0x40, opElse)
 	return m.appendCall(out, helperRefill).op(opEnd)
 }
 
@@ -77,7 +79,7 @@ func (m *module) appendTake(out code, amount func(code) code) code {
 	return m.appendCheck(out)
 }
 
-// body returns the body of a helper.
+// helper returns the body of a helper.
 func (m *module) helper(h helper) code {
 	var c code
 	none := code{0}

@@ -32,7 +32,7 @@ const (
 	opF32Const     = 0x43
 	opF64Const     = 0x44
 	opPlainFirst   = 0x45 // from here to opPlainLast: no immediates
-	opI64LtS       = 0x53
+	opI64GeS       = 0x59
 	opI64GtU       = 0x56
 	opI32Eqz       = 0x45
 	opI32GtU       = 0x4b
