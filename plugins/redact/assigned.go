@@ -1,0 +1,368 @@
+package redact
+
+import (
+	"bytes"
+	"math"
+)
+
+// assigned finds a value that is assigned to a name with the keyword text[start:end]: in programs, configuration,
+// headers, command lines and prose.
+func (s *scan) assigned(text []byte, start, end int, r *rule) {
+	if !isName(text, start, end) {
+		return
+	}
+	at, flag := nameEnd(text, start, end)
+	if at < 0 {
+		return
+	}
+	v, ok := assignment(text, at, flag)
+	if !ok || v.start >= v.end {
+		return
+	}
+	if from, ok := r.takes(text[v.start:v.end], v.how); ok {
+		s.add(v.start+from, v.end, r)
+	}
+}
+
+// isName reports whether a keyword is a word of its own in a name: API_KEY and apiKey, but neither monkey nor keyboard.
+func isName(text []byte, start, end int) bool {
+	if start > 0 && isLetter(text[start-1]) && end-start <= 4 {
+		return isLower(text[start-1]) && isUpper(text[start])
+	}
+	return true
+}
+
+// nameEnd returns where the name ends that the keyword text[start:end] is in, -1 if the name says that its value is no
+// secret (token_count, passwordField). It tells whether the name is an option of a command.
+func nameEnd(text []byte, start, end int) (at int, flag bool) {
+	at = end
+	for at < len(text) && at-end < 40 && (isWord(text[at]) || (text[at] == '-' || text[at] == '.') && at+1 < len(text) && isWord(text[at+1])) {
+		at++
+	}
+	tail := text[end:at]
+	if len(tail) > 0 && isLetter(tail[0]) && (isLower(tail[0]) || isUpper(text[end-1])) {
+		return -1, false // the keyword is the beginning of another word
+	}
+	if bytes.Contains(tail, []byte(".")) && !bytes.HasPrefix(tail, []byte("_")) {
+		return -1, false
+	}
+	if harmless(tail) {
+		return -1, false
+	}
+	for start > 0 && end-start < 40 && isToken(text[start-1]) {
+		start--
+	}
+	return at, bytes.HasPrefix(text[start:], []byte("-")) && (start == 0 || isSpace(text[start-1]) || text[start-1] == '"' || text[start-1] == '\'')
+}
+
+// harmless reports whether what follows a keyword in a name makes it the name of something about a secret.
+func harmless(tail []byte) bool {
+	tail = bytes.ToLower(bytes.Trim(tail, "_-0123456789"))
+	if i := bytes.LastIndexAny(tail, "_-"); i >= 0 {
+		tail = tail[i+1:]
+	}
+	switch string(tail) {
+	case "id", "ids", "hash", "name", "names", "type", "count", "counts", "length", "len", "limit", "usage", "used", "url", "uri", "path", "file", "expires",
+		"expiry", "expiration", "expire", "at", "ttl", "field", "fields", "label", "hint", "policy", "reset", "env", "var", "size", "index", "version", "arn",
+		"ref", "refs", "format", "prefix", "regex", "pattern", "enabled", "required", "placeholder", "page", "input", "column", "status", "error",
+		"digest", "fingerprint", "checksum", "algorithm", "alg", "issuer", "endpoint", "provider", "class", "manager", "service", "event", "budget",
+		"price", "cost", "per", "max", "min", "total", "date", "time", "seconds", "days", "rotation", "strength", "dir", "kind", "store", "region":
+		return true
+	}
+	return false
+}
+
+// how tells how a value was written.
+type how struct {
+	quoted bool
+	said   bool // "is", or a blank: not an assignment
+}
+
+// assignedValue is where a value is, and how it was written.
+type assignedValue struct {
+	start, end int
+	how
+}
+
+// assignment reads the sign of an assignment at text[at:], behind a name, and the value.
+func assignment(text []byte, at int, flag bool) (v assignedValue, ok bool) {
+	at = skip(text, at, "\"'`\\]) \t", 8)
+	switch {
+	case at >= len(text):
+		return v, false
+	case bytes.HasPrefix(text[at:], []byte("=>")), bytes.HasPrefix(text[at:], []byte("->")), bytes.HasPrefix(text[at:], []byte(":=")):
+		at += 2
+	case bytes.HasPrefix(text[at:], []byte("==")), bytes.HasPrefix(text[at:], []byte("::")):
+		return v, false
+	case text[at] == ':' || text[at] == '=':
+		at++
+	case bytes.HasPrefix(text[at:], []byte("%3D")), bytes.HasPrefix(text[at:], []byte("%3A")):
+		at += 3
+	case bytes.HasPrefix(text[at:], []byte("is ")) && isSpace(text[at-1]):
+		at, v.said = at+3, true
+	case bytes.HasPrefix(text[at:], []byte(`, "`)), bytes.HasPrefix(text[at:], []byte(`, '`)), bytes.HasPrefix(text[at:], []byte(`,"`)):
+		at++ // set("password", "…")
+	case flag:
+		v.said = true
+	default:
+		return v, false
+	}
+	at = skip(text, at, " \t", 64)
+	at = pastType(text, at)
+	return valueAt(text, at, v), true
+}
+
+// skip returns the place after at most n bytes of a set.
+func skip(text []byte, at int, set string, n int) int {
+	for ; n > 0 && at < len(text) && bytes.IndexByte([]byte(set), text[at]) >= 0; n-- {
+		at++
+	}
+	return at
+}
+
+// pastType skips the type in password: str = "…".
+func pastType(text []byte, at int) int {
+	end := at
+	for end < len(text) && end-at < 32 && (isWord(text[end]) || text[end] == '[' || text[end] == ']' || text[end] == '.') {
+		end++
+	}
+	next := skip(text, end, " ", 4)
+	if end > at && next > end && next+1 < len(text) && text[next] == '=' && text[next+1] != '=' {
+		return skip(text, next+1, " ", 4)
+	}
+	return at
+}
+
+// valueAt reads the value at text[at:]: up to its closing quote, or to what cannot be in a value without quotes.
+func valueAt(text []byte, at int, v assignedValue) assignedValue {
+	for at+1 < len(text) && bytes.IndexByte([]byte("bfru@$"), text[at]) >= 0 && (text[at+1] == '"' || text[at+1] == '\'') {
+		at++
+	}
+	open := at
+	at = skip(text, at, `\`, 8)
+	if at < len(text) && bytes.IndexByte([]byte("\"'`"), text[at]) >= 0 {
+		quote := text[open : at+1]
+		at++
+		v.start, v.quoted = at, true
+		if n := bytes.Index(text[at:min(len(text), at+4096)], quote); n >= 0 {
+			v.end = at + n
+			return v
+		}
+		v.end = min(len(text), at+4096)
+		if n := bytes.IndexByte(text[at:v.end], '\n'); n >= 0 {
+			v.end = at + n
+		}
+		return v
+	}
+	v.start, v.end = open, open
+	for v.end < len(text) && v.end-open < 4096 && text[v.end] > ' ' && bytes.IndexByte([]byte("\"'`<>,;&|\\"), text[v.end]) < 0 {
+		v.end++
+	}
+	for v.end > v.start && bytes.IndexByte([]byte(".,!?:)]}"), text[v.end-1]) >= 0 {
+		if b := text[v.end-1]; b == ')' && bytes.IndexByte(text[v.start:v.end], '(') >= 0 || b == ']' && bytes.IndexByte(text[v.start:v.end], '[') >= 0 ||
+			b == '}' && bytes.IndexByte(text[v.start:v.end], '{') >= 0 {
+			break
+		}
+		v.end--
+	}
+	return v
+}
+
+// takes reports whether a value that is assigned to a keyword of the rule is one to find, and from where: the schemes
+// of headers stay.
+func (r *rule) takes(value []byte, h how) (from int, ok bool) {
+	for _, scheme := range []string{"Bearer ", "Basic ", "Token ", "token ", "bearer ", "basic ", "ApiKey ", "Bot "} {
+		if bytes.HasPrefix(value, []byte(scheme)) {
+			from = len(scheme)
+		}
+	}
+	value = value[from:]
+	if placeholder(value) {
+		return 0, false
+	}
+	if r.pattern != nil {
+		return from, r.first.fits(value) && r.pattern.Match(value) && (r.Entropy == 0 || entropy(value) >= r.Entropy) &&
+			(r.check == nil || r.check(value))
+	}
+	switch r.Like {
+	case "password":
+		return from, likePassword(value, h)
+	case "key":
+		return from, !h.said && likeKey(value)
+	}
+	return from, likeToken(value, h)
+}
+
+// likePassword reports whether a value is a password rather than a word about one.
+func likePassword(v []byte, h how) bool {
+	if len(v) < 4 || len(v) > 256 || bytes.ContainsAny(v, "\n\t") || h.quoted && bytes.Count(v, []byte(" ")) > 5 {
+		return false
+	}
+	letters, digits, others, upper, spaces := kinds(v)
+	if code(v, h) {
+		return false
+	}
+	switch {
+	case spaces > 0:
+		return h.quoted && digits > 0 && others > 0
+	case h.said:
+		return len(v) >= 6 && letters > 0 && (digits > 0 || others > 0 && !bytes.ContainsAny(v, "-/'’"))
+	case letters == 0:
+		return digits+others >= 4
+	case digits > 0 || others > 0 && !isPhrase(v):
+		return len(v) >= 5
+	case upper > 0 && upper < letters && !isUpper(v[0]):
+		return len(v) >= 8
+	}
+	return h.quoted && len(v) >= 8 && entropy(v) >= 2.5 && !proseWord(v)
+}
+
+// likeToken reports whether a value looks made by chance.
+func likeToken(v []byte, h how) bool {
+	if len(v) < 10 || len(v) > 4096 || bytes.ContainsAny(v, " \n\t") || code(v, h) {
+		return false
+	}
+	letters, digits, _, upper, _ := kinds(v)
+	e := entropy(v)
+	switch {
+	case letters == 0:
+		return false
+	case digits >= 2 && len(v) >= 16:
+		return e >= 3
+	case digits > 0:
+		return e >= 2.9 && (!h.said || digits >= 2)
+	}
+	return len(v) >= 20 && e >= 3.8 && upper >= 3 && upper < letters-3
+}
+
+// likeKey is likeToken for names that could as well be those of something public: no hash and no UUID.
+func likeKey(v []byte) bool {
+	if len(v) < 16 || !likeToken(v, how{}) || entropy(v) < 3.5 {
+		return false
+	}
+	for _, b := range v {
+		if !isHex(b) && b != '-' {
+			_, digits, _, upper, _ := kinds(v)
+			return digits >= 2 && upper > 0
+		}
+	}
+	return false
+}
+
+func kinds(v []byte) (letters, digits, others, upper, spaces int) {
+	for _, b := range v {
+		switch {
+		case isUpper(b):
+			upper++
+			letters++
+		case isLower(b) || b >= 0x80:
+			letters++
+		case isDigit(b):
+			digits++
+		case b == ' ':
+			spaces++
+		default:
+			others++
+		}
+	}
+	return
+}
+
+// isPhrase reports whether a value is words joined by dashes, underscores or dots.
+func isPhrase(v []byte) bool {
+	for _, b := range v {
+		if !isLetter(b) && bytes.IndexByte([]byte("-_.:/?!,;"), b) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// code reports whether a value is an expression of a program and no literal.
+func code(v []byte, h how) bool {
+	if h.quoted {
+		return false
+	}
+	if bytes.IndexByte(v, '(') > 0 && isName2(v[:bytes.IndexByte(v, '(')]) || bytes.IndexByte(v, '[') > 0 && isName2(v[:bytes.IndexByte(v, '[')]) {
+		return true
+	}
+	return bytes.IndexByte(v, '.') > 0 && isName2(v) && entropy(v) < 4
+}
+
+// isName2 reports whether a value is a name, or names with dots between.
+func isName2(v []byte) bool {
+	for part := range bytes.SplitSeq(v, []byte(".")) {
+		if len(part) == 0 || isDigit(part[0]) {
+			return false
+		}
+		for _, b := range part {
+			if !isWord(b) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// placeholder reports whether a value stands for a secret that is elsewhere.
+func placeholder(v []byte) bool {
+	if len(v) == 0 {
+		return true
+	}
+	for _, sign := range []string{"${", "{{", "$(", "%(", "<", "***", "xxxx", "XXXX", "...", "…", "[REDACTED", "process.env", "os.environ", "os.getenv", "System.getenv",
+		"•••"} {
+		if bytes.Contains(v, []byte(sign)) {
+			return true
+		}
+	}
+	if v[0] == '$' && len(v) > 1 && isName2(v[1:]) || v[0] == '{' && v[len(v)-1] == '}' || v[0] == '%' && v[len(v)-1] == '%' || v[0] == '@' && isName2(v[1:]) {
+		return true
+	}
+	if v[0] == '[' || v[0] == '(' {
+		return true
+	}
+	same := true
+	for _, b := range v {
+		same = same && b == v[0]
+	}
+	lower := bytes.ToLower(v)
+	for _, word := range []string{"your_", "your-", "yourapi", "yourtoken", "placeholder", "example_", "changeme", "change-me", "change_me", "replace", "insert_", "insert-",
+		"enter_", "dummy", "redacted", "todo", "my_secret", "my-secret"} {
+		if bytes.Contains(lower, []byte(word)) {
+			return true
+		}
+	}
+	return same || proseWord(lower)
+}
+
+// proseWord reports whether a value is a word that documents and schemas put where a secret would be.
+func proseWord(v []byte) bool {
+	switch string(bytes.ToLower(v)) {
+	case "null", "none", "nil", "true", "false", "undefined", "string", "str", "text", "bytes", "int", "integer", "number", "bool", "boolean", "object", "array",
+		"required", "optional", "hidden", "password", "passwd", "secret", "token", "empty", "unset", "missing", "invalid", "incorrect", "expired", "wrong",
+		"correct", "unknown", "default", "disabled", "enabled", "sensitive", "encrypted", "hashed", "redacted", "removed", "masked", "omitted", "failed",
+		"success", "authenticated", "weak", "strong", "something", "anything", "nothing", "protected", "private", "public", "internal", "continue", "plaintext",
+		"keyword", "username", "optional[str]", "credentials", "authentication", "authorization", "forgotten":
+		return true
+	}
+	return false
+}
+
+// entropy returns the bits in a byte of v, after Shannon.
+func entropy(v []byte) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	var counts [256]int
+	for _, b := range v {
+		counts[b]++
+	}
+	e := 0.0
+	for _, n := range counts {
+		if n > 0 {
+			p := float64(n) / float64(len(v))
+			e -= p * math.Log2(p)
+		}
+	}
+	return e
+}

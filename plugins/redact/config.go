@@ -1,0 +1,200 @@
+package redact
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/ckptd/ckptd/plugins/hook"
+)
+
+// Action is what becomes of what a rule found.
+type Action string
+
+const (
+	Mask   Action = "mask"   // [REDACTED:rule], the default
+	Hash   Action = "hash"   // [rule:9f86d081884c7d65], the same for the same value of one user
+	Drop   Action = "drop"   // the member or element that holds it goes
+	Reject Action = "reject" // the whole item is refused
+)
+
+// Config says which rules apply and what they do. The zero Config is the built-in rules with mask. Unknown names in it
+// are errors of New.
+type Config struct {
+	// Disable turns off rules by id or group, and Enable turns some of those on again.
+	Disable []string `toml:"disable" json:"disable,omitempty"`
+	Enable  []string `toml:"enable" json:"enable,omitempty"`
+	// Actions maps ids or groups to actions; an id goes before its group, and "all" stands for every rule.
+	Actions map[string]Action `toml:"actions" json:"actions,omitempty"`
+	// Rules are rules of one's own: id, keywords (each match begins with one) and pattern, all others optional.
+	Rules []Rule `toml:"rules" json:"rules,omitempty"`
+	// Allow lists what stays although a rule matches, Block what goes although none does.
+	Allow Allow `toml:"allow" json:"allow,omitzero"`
+	Block Block `toml:"block" json:"block,omitzero"`
+}
+
+// Allow lists what stays. Paths are JSON pointers from the root of a value in which * stands for one name or index and
+// ** for any number; keys are names of members, without case. Both keep all that is below.
+type Allow struct {
+	Values   []string `toml:"values" json:"values,omitempty"`     // exactly
+	Patterns []string `toml:"patterns" json:"patterns,omitempty"` // RE2, must match the whole of what was found
+	Paths    []string `toml:"paths" json:"paths,omitempty"`
+	Keys     []string `toml:"keys" json:"keys,omitempty"`
+}
+
+// Block lists members whose values are redacted whatever they are, but null. Action is that of the rule "blocked".
+type Block struct {
+	Paths  []string `toml:"paths" json:"paths,omitempty"`
+	Keys   []string `toml:"keys" json:"keys,omitempty"`
+	Action Action   `toml:"action" json:"action,omitempty"`
+}
+
+const blocked = "blocked" // the id of the rule for what Block lists
+
+// wrong is the error of a configuration.
+func wrong(format string, args ...any) error {
+	return &hook.Error{Kind: hook.ErrInvalid, Plugin: name, Reason: fmt.Sprintf(format, args...)}
+}
+
+// digest returns the SHA-256 of the configuration as JSON, zero for the zero Config.
+func (c Config) digest() [32]byte {
+	text, err := json.Marshal(c) // in the order of the fields, maps sorted
+	if err != nil || string(text) == "{}" {
+		return [32]byte{}
+	}
+	return sha256.Sum256(text)
+}
+
+// compile returns the rules that a configuration wants, ready.
+func (c Config) compile(base []Rule) ([]*rule, error) {
+	names := map[string]bool{"all": true, blocked: true}
+	all := slices.Clone(base)
+	for _, r := range base {
+		names[r.ID], names[r.Group] = true, true
+	}
+	for i, r := range c.Rules {
+		if !goodID.MatchString(r.ID) {
+			return nil, wrong("rules[%d].id %q: use lower-case letters, digits and dashes", i, r.ID)
+		}
+		if names[r.ID] {
+			return nil, wrong("rules[%d].id %q is taken: choose another, or disable that one and choose another", i, r.ID)
+		}
+		if r.Group == "" {
+			r.Group = "own"
+		}
+		names[r.ID], names[r.Group] = true, true
+		all = append(all, r)
+	}
+	if err := c.check(names); err != nil {
+		return nil, err
+	}
+	rules := make([]*rule, len(all))
+	for i, r := range all {
+		compiled, err := compile(r, i)
+		if err != nil {
+			return nil, wrong("%v", err)
+		}
+		off := c.names(c.Disable, r) && !c.names(c.Enable, r)
+		compiled.off = off
+		compiled.action = c.actionOf(r)
+		rules[i] = compiled
+	}
+	return rules, nil
+}
+
+var goodID = regexp.MustCompile(`^[a-z][a-z0-9-]{0,47}$`)
+
+func (c Config) check(names map[string]bool) error {
+	lists := []struct {
+		field string
+		list  []string
+	}{{"disable", c.Disable}, {"enable", c.Enable}}
+	for _, l := range lists {
+		for _, n := range l.list {
+			if !names[n] {
+				return wrong("%s: there is no rule or group %q: ckptd redact --rules lists them", l.field, n)
+			}
+		}
+	}
+	for n, a := range c.Actions {
+		if !names[n] {
+			return wrong("actions: there is no rule or group %q: ckptd redact --rules lists them", n)
+		}
+		if !a.valid() {
+			return wrong("actions.%s %q: use mask, hash, drop or reject", n, a)
+		}
+	}
+	for i, r := range c.Rules {
+		if r.Action != "" && !r.Action.valid() {
+			return wrong("rules[%d].action %q: use mask, hash, drop or reject", i, r.Action)
+		}
+	}
+	if a := c.Block.Action; a != "" && !a.valid() {
+		return wrong("block.action %q: use mask, hash, drop or reject", a)
+	}
+	return nil
+}
+
+func (a Action) valid() bool { return a == Mask || a == Hash || a == Drop || a == Reject }
+
+// names reports whether a list names a rule.
+func (c Config) names(list []string, r Rule) bool {
+	return slices.Contains(list, "all") || slices.Contains(list, r.ID) || slices.Contains(list, r.Group)
+}
+
+func (c Config) actionOf(r Rule) Action {
+	for _, key := range []string{r.ID, r.Group, "all"} {
+		if a, ok := c.Actions[key]; ok {
+			return a
+		}
+	}
+	if r.Action != "" {
+		return r.Action
+	}
+	return Mask
+}
+
+// allowed is what an Allow lets pass by its value.
+type allowed struct {
+	values   map[string]bool
+	patterns []*regexp.Regexp
+}
+
+func newAllowed(a Allow) (allowed, error) {
+	out := allowed{values: map[string]bool{}}
+	for _, v := range a.Values {
+		out.values[v] = true
+	}
+	for i, p := range a.Patterns {
+		re, err := regexp.Compile(`\A(?:` + p + `)\z`)
+		if err != nil {
+			return out, wrong("allow.patterns[%d]: %v: write it in RE2 syntax", i, err)
+		}
+		out.patterns = append(out.patterns, re)
+	}
+	return out, nil
+}
+
+func (a *allowed) has(value []byte) bool {
+	if a.values[string(value)] {
+		return true
+	}
+	for _, re := range a.patterns {
+		if re.Match(value) {
+			return true
+		}
+	}
+	return false
+}
+
+// keySet is a list of names of members, without case.
+func keySet(keys []string) map[string]bool {
+	set := map[string]bool{}
+	for _, k := range keys {
+		set[strings.ToLower(k)] = true
+	}
+	return set
+}

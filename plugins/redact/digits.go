@@ -1,0 +1,423 @@
+package redact
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// number is a run of groups of digits with one to three characters between them, such as +1 (415) 555-0123.
+type number struct {
+	start, end int // in the text; a plus sign or opening parenthesis before belongs to it
+	plus       bool
+	groups     [maxGroups]group
+	n          int
+}
+
+// group is a group of digits and what separates it from the one before.
+type group struct {
+	start, end int
+	sep        byte // '-', '.', ' ', '/', '(' or ')', 0 before the first
+}
+
+const (
+	maxGroups    = 12
+	maxDigits    = 24 // in one number that we look at
+	minimumDigit = 3
+)
+
+func (g group) size() int { return g.end - g.start }
+
+// digits looks at the digits that begin at text[start] and marks them as seen.
+func (s *scan) digits(text []byte, start int) {
+	if start > 0 && isLetter(text[start-1]) && !escapeEnds(text, start) {
+		s.word(text, start)
+		return
+	}
+	var n number
+	readNumber(&n, text, start)
+	s.until = n.end
+	if n.end < len(text) && isWord(text[n.end]) {
+		last := n.groups[n.n-1]
+		if !s.word(text, last.start) && text[n.end] != 'x' {
+			n.n-- // the last group is the beginning of a word
+		}
+	}
+	if n.n == 0 || n.end-n.start < 7 {
+		return
+	}
+	for g := 0; g < n.n; {
+		if skip := dateAt(text, &n, g); skip > 0 {
+			g += skip
+			continue
+		}
+		if to := s.numberAt(text, &n, g); to > g {
+			g = to
+			continue
+		}
+		g++
+	}
+}
+
+// numberAt tries every rule for digits on the groups from g on and returns the group after what was found, or g.
+func (s *scan) numberAt(text []byte, n *number, g int) int {
+	if g > 0 && tight(n.groups[g].sep) || g == 0 && glued(text, n.start) {
+		return g
+	}
+	for _, r := range s.r.digits {
+		to := g
+		switch r.Scanner {
+		case "card":
+			to = s.card(text, n, g, r)
+		case "ipv4":
+			to = s.ipv4(text, n, g, r)
+		case "phone":
+			to = s.phone(text, n, g, r)
+		default:
+			to = s.shaped(text, n, g, r)
+		}
+		if to > g {
+			return to
+		}
+	}
+	return g
+}
+
+// tight reports whether a separator binds what is on both sides of it.
+func tight(sep byte) bool { return sep == '-' || sep == '.' || sep == '/' }
+
+// glued reports whether what is before text[i] binds it: it is the tail of a longer name or number.
+func glued(text []byte, i int) bool {
+	if i == 0 {
+		return false
+	}
+	switch b := text[i-1]; {
+	case isWord(b):
+		return !escapeEnds(text, i)
+	case b == '-', b == '.', b == '/':
+		return i > 1 && isWord(text[i-2])
+	case b == '#', b == '$', b == '\\':
+		return true
+	case b >= 0x80: // € and £ before an amount
+		return bytes.HasSuffix(text[:i], []byte("€")) || bytes.HasSuffix(text[:i], []byte("£"))
+	}
+	return false
+}
+
+// bounded reports whether groups up to to (excluded) end where a number can end.
+func bounded(text []byte, n *number, to int) bool {
+	if to < n.n {
+		return !tight(n.groups[to].sep)
+	}
+	end := n.groups[to-1].end
+	if end >= len(text) {
+		return true
+	}
+	switch b := text[end]; {
+	case isWord(b):
+		return false
+	case b == '-', b == '/':
+		return end+1 >= len(text) || !isWord(text[end+1])
+	case b == '.', b == ',':
+		return end+1 >= len(text) || !isDigit(text[end+1])
+	case b == '%':
+		return false
+	}
+	return true
+}
+
+// readNumber reads the number whose first digit is text[start].
+func readNumber(n *number, text []byte, start int) {
+	n.start = start
+	at := start
+	var sep byte
+	if at > 0 && text[at-1] == '(' {
+		n.start, sep = at-1, '('
+		if at > 1 && text[at-2] == '+' {
+			n.start, n.plus = at-2, true
+		}
+	} else if at > 0 && text[at-1] == '+' {
+		n.start, n.plus = at-1, true
+	}
+	digits := 0
+	for n.n < maxGroups {
+		g := group{start: at, sep: sep}
+		for at < len(text) && isDigit(text[at]) {
+			at++
+		}
+		g.end = at
+		n.groups[n.n] = g
+		n.n++
+		digits += g.size()
+		var next int
+		if sep, next = separator(text, at); sep == 0 || digits > 2*maxDigits {
+			break
+		}
+		at = next
+	}
+	n.end = n.groups[n.n-1].end
+}
+
+// separator reads what may stand between two groups of digits at text[at], and where the next begins: 0 for none.
+func separator(text []byte, at int) (sep byte, next int) {
+	for i := 0; i < 3 && at < len(text); i++ {
+		b := text[at]
+		size := 1
+		switch {
+		case isDigit(b):
+			return sep, at
+		case b == ' ' || b == '-' || b == '.' || b == '/' || b == '(' || b == ')':
+		case b == 0xC2 && at+1 < len(text) && text[at+1] == 0xA0: // no-break space
+			b, size = ' ', 2
+		case b == 0xE2 && at+2 < len(text) && text[at+1] == 0x80 && (text[at+2] >= 0x90 && text[at+2] <= 0x94): // dashes
+			b, size = '-', 3
+		case b == 0xE2 && at+2 < len(text) && text[at+1] == 0x80 && text[at+2] == 0xAF: // narrow space
+			b, size = ' ', 3
+		default:
+			return 0, at
+		}
+		if b != ' ' || sep == 0 { // "- " and ") " are a dash and a parenthesis
+			if sep == 0 || sep == ' ' || b == '(' || sep == ')' && b == '-' {
+				if !(sep == ')' && b == '-') {
+					sep = b
+				}
+			} else {
+				return 0, at
+			}
+		}
+		at += size
+	}
+	if at < len(text) && isDigit(text[at]) {
+		return sep, at
+	}
+	return 0, at
+}
+
+// dateAt returns how many groups from g on are a date, 0 for none.
+func dateAt(text []byte, n *number, g int) int {
+	if g+2 >= n.n || n.plus && g == 0 {
+		return 0
+	}
+	a, b, c := n.groups[g], n.groups[g+1], n.groups[g+2]
+	if !tight(b.sep) || b.sep != c.sep || b.size() > 2 || a.sep == '(' || g+3 < n.n && n.groups[g+3].sep == b.sep {
+		return 0
+	}
+	value := func(g group) int { return decimal(text[g.start:g.end]) }
+	month := func(g group) bool { return g.size() <= 2 && value(g) >= 1 && value(g) <= 12 }
+	day := func(g group) bool { return g.size() <= 2 && value(g) >= 1 && value(g) <= 31 }
+	year := func(g group) bool { return g.size() == 4 && value(g) >= 1800 && value(g) < 2200 }
+	if year(a) && month(b) && day(c) || (year(c) || c.size() == 2) && (month(a) && day(b) || day(a) && month(b)) {
+		return 3
+	}
+	return 0
+}
+
+func decimal(digits []byte) int {
+	v := 0
+	for _, d := range digits {
+		v = v*10 + int(d-'0')
+	}
+	return v
+}
+
+// collect appends the digits of groups to buf.
+func (n *number) collect(buf, text []byte, from, to int) []byte {
+	for _, g := range n.groups[from:to] {
+		buf = append(buf, text[g.start:g.end]...)
+	}
+	return buf
+}
+
+// count returns how many digits groups have.
+func (n *number) count(from, to int) int {
+	sum := 0
+	for _, g := range n.groups[from:to] {
+		sum += g.size()
+	}
+	return sum
+}
+
+// shape is how a number is written: the sizes of its groups and what is between them.
+type shape struct {
+	sizes []int
+	seps  []byte // before each but the first
+	weak  bool   // needs a word of context
+}
+
+// parseShape reads a shape such as "3-2-4" or "2 3 3".
+func parseShape(text string) (shape, error) {
+	var sh shape
+	at := 0
+	for i := 0; i <= len(text); i++ {
+		if i < len(text) && isDigit(text[i]) {
+			continue
+		}
+		size := decimal([]byte(text[at:i]))
+		if i == at || size == 0 || size > maxDigits {
+			return sh, fmt.Errorf("shape %q: write sizes of groups with one character between them, such as 3-2-4", text)
+		}
+		sh.sizes = append(sh.sizes, size)
+		if i < len(text) {
+			sh.seps = append(sh.seps, text[i])
+		}
+		at = i + 1
+	}
+	if len(sh.sizes) > maxGroups {
+		return sh, fmt.Errorf("shape %q has more than %d groups", text, maxGroups)
+	}
+	return sh, nil
+}
+
+// shaped finds a number of one of the shapes of a rule.
+func (s *scan) shaped(text []byte, n *number, g int, r *rule) int {
+	if n.plus && g == 0 {
+		return g
+	}
+	for i := range r.shapes {
+		sh := &r.shapes[i]
+		to := g + len(sh.sizes)
+		if !sh.fits(n, g) || !bounded(text, n, to) || s.denied(r, n.groups[g].start) {
+			continue
+		}
+		if sh.weak && (s.joined || !s.near(r, n.groups[g].start)) {
+			continue
+		}
+		var buf [maxDigits * 2]byte
+		if r.check != nil && !r.check(n.collect(buf[:0], text, g, to)) {
+			continue
+		}
+		s.add(n.groups[g].start, n.groups[to-1].end, r)
+		return to
+	}
+	return g
+}
+
+func (sh *shape) fits(n *number, g int) bool {
+	if g+len(sh.sizes) > n.n {
+		return false
+	}
+	for k, size := range sh.sizes {
+		if at := n.groups[g+k]; at.size() != size || k > 0 && at.sep != sh.seps[k-1] {
+			return false
+		}
+	}
+	return true
+}
+
+// card finds the number of a payment card: in one group, or in groups of which the first has four digits.
+func (s *scan) card(text []byte, n *number, g int, r *rule) int {
+	if n.plus && g == 0 {
+		return g
+	}
+	for to := min(n.n, g+6); to > g; to-- {
+		count := n.count(g, to)
+		if count < 12 || count > 19 || !bounded(text, n, to) || !cardGroups(n, g, to) || s.denied(r, n.groups[g].start) {
+			continue
+		}
+		var buf [maxDigits * 2]byte
+		if r.check(n.collect(buf[:0], text, g, to)) {
+			s.add(n.groups[g].start, n.groups[to-1].end, r)
+			return to
+		}
+	}
+	return g
+}
+
+func cardGroups(n *number, g, to int) bool {
+	if to == g+1 {
+		return true
+	}
+	if n.groups[g].size() != 4 || to < g+3 {
+		return false
+	}
+	for k := g + 1; k < to; k++ {
+		if n.groups[k].sep != n.groups[g+1].sep || n.groups[k].sep != ' ' && n.groups[k].sep != '-' && n.groups[k].sep != '.' {
+			return false
+		}
+		if size := n.groups[k].size(); size > 7 || size < 3 && k < to-1 {
+			return false
+		}
+	}
+	return true
+}
+
+// word finds an identifier of letters and digits, a digit of which is text[at], and reports whether it did. The digits
+// of the word are marked as seen.
+func (s *scan) word(text []byte, at int) bool {
+	start, end := at, at
+	for start > 0 && at-start <= maxWord && (isLetter(text[start-1]) || isDigit(text[start-1])) {
+		start--
+	}
+	for start < at && escapeEnds(text, start+1) && start > 0 && text[start-1] == '\\' {
+		start++ // the n of \n is none of its letters
+	}
+	for end < len(text) && end-at <= maxWord && (isLetter(text[end]) || isDigit(text[end])) {
+		end++
+	}
+	s.until = max(s.until, end)
+	if s.ibanAt(text, start) {
+		return true
+	}
+	for _, r := range s.r.words9[end-start] {
+		value := text[start:end]
+		if glued(text, start) || end < len(text) && (text[end] == '_' || text[end] == '-' && end+1 < len(text) && isWord(text[end+1])) {
+			continue
+		}
+		if !r.first.fits(value) || !r.pattern.Match(value) || r.check != nil && !r.check(value) || !s.inContext(r, start) ||
+			s.denied(r, start) {
+			continue
+		}
+		s.add(start, end, r)
+		return true
+	}
+	return false
+}
+
+const maxWord = 40
+
+// lengths returns how long the words may be that a rule finds: those that Shapes lists.
+func (r *rule) lengths() []int {
+	var list []int
+	for _, sh := range r.shapes {
+		list = append(list, sh.sizes[0])
+	}
+	return list
+}
+
+// ibanAt finds an IBAN that begins at text[start], in one piece or in groups.
+func (s *scan) ibanAt(text []byte, start int) bool {
+	if s.r.iban == nil || start+15 > len(text) || !isLetter(text[start]) || !isLetter(text[start+1]) ||
+		!isDigit(text[start+2]) || !isDigit(text[start+3]) || glued(text, start) {
+		return false
+	}
+	size := ibanSize(text[start], text[start+1])
+	if size == 0 {
+		return false
+	}
+	var buf [maxIBAN]byte
+	value := buf[:0]
+	at := start
+	for at < len(text) && len(value) < size {
+		switch b := text[at]; {
+		case isLetter(b) || isDigit(b):
+			value = append(value, b&^lowerBit(b))
+		case (b == ' ' || b == '-') && at+1 < len(text) && isWord(text[at+1]) && len(value) >= 4:
+		default:
+			return false
+		}
+		at++
+	}
+	if len(value) < size || at < len(text) && isWord(text[at]) || !mod97(value) {
+		return false
+	}
+	s.add(start, at, s.r.iban)
+	s.until = max(s.until, at)
+	return true
+}
+
+// lowerBit is the bit that makes a letter a capital when it is cleared, 0 for what is no letter.
+func lowerBit(b byte) byte {
+	if isLower(b) {
+		return 0x20
+	}
+	return 0
+}

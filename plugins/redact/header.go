@@ -1,0 +1,66 @@
+package redact
+
+import "bytes"
+
+// header finds a private key between two lines of dashes, beginning at text[start]. Line feeds may be written out as
+// \n. One without an end reaches as far as it can go on: a stream may have been cut there.
+func (s *scan) header(text []byte, start int) {
+	rest := text[start:]
+	head := rest[:min(len(rest), 80)]
+	if !bytes.Contains(head, []byte("PRIVATE KEY")) {
+		return
+	}
+	from := bytes.Index(head, []byte("PRIVATE KEY")) + len("PRIVATE KEY")
+	for from < len(rest) && (isLetter(rest[from]) || rest[from] == ' ') {
+		from++
+	}
+	dashes := from
+	for from < len(rest) && rest[from] == '-' {
+		from++
+	}
+	if from-dashes < 4 {
+		return
+	}
+	end := from
+	for end < len(rest) && isKeyBody(rest[end]) {
+		if rest[end] == '-' && bytes.HasPrefix(rest[end:], []byte("---")) {
+			s.add(start, start+footer(rest, end), s.r.pem)
+			return
+		}
+		end++
+	}
+	// Without an end, and without a body, it is talk about keys.
+	body := bytes.Map(func(r rune) rune {
+		if r < 0x80 && (isLetter(byte(r)) || isDigit(byte(r))) {
+			return r
+		}
+		return -1
+	}, rest[from:end])
+	if len(body) >= 24 {
+		for end > from && (isSpace(rest[end-1]) || bytes.IndexByte([]byte(`"'\,`), rest[end-1]) >= 0) {
+			end--
+		}
+		s.add(start, start+end, s.r.pem)
+	}
+}
+
+// footer returns the end of the line of dashes at text[at].
+func footer(text []byte, at int) int {
+	end := at
+	for end < len(text) && text[end] == '-' {
+		end++
+	}
+	for end < len(text) && (isLetter(text[end]) || text[end] == ' ') {
+		end++
+	}
+	for end < len(text) && text[end] == '-' {
+		end++
+	}
+	return end
+}
+
+// isKeyBody reports whether a byte may stand between the lines: base64, headers such as Proc-Type, line ends, and the
+// quotes and escapes of a program around them.
+func isKeyBody(b byte) bool {
+	return isWord(b) || isSpace(b) || bytes.IndexByte([]byte(`+/=-\"',:.()@`), b) >= 0
+}

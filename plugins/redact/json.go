@@ -1,0 +1,447 @@
+package redact
+
+import (
+	"bytes"
+	"slices"
+)
+
+// walker goes through a text in JSON without building anything of it, and collects edits. It follows what JSON means
+// and is lenient about the rest: what it lets pass that is not JSON stays as it is.
+type walker struct {
+	s      *scan
+	data   []byte
+	pos    int
+	base   int // how many frames were open outside
+	state  wants
+	any    bool // a value was seen
+	edits  []edit
+	drop   bool   // the value at the root goes
+	same   region // what is known from the parent
+	escape []byte // scratch for decoded strings
+}
+
+// wants is what may come next.
+type wants uint8
+
+const (
+	wantValue   wants = iota
+	wantElement       // a value, or the end of an array
+	wantMember        // a name, or the end of an object
+	wantName
+	wantColon
+	wantNext // a comma, or the end
+)
+
+// json redacts a text in JSON, or several such one after the other. Not ok: it is not JSON, and nothing was done.
+func (s *scan) json(data, prev []byte) (edits []edit, drop, ok bool, err error) {
+	w := &walker{s: s, data: data, base: len(s.path)}
+	w.same = regionOf(data, prev, s.r)
+	held := s.chains.hold()
+	ok, err = w.run()
+	if ok && err == nil {
+		w.join()
+	}
+	s.chains.release(held)
+	s.path = s.path[:w.base]
+	if !ok || err != nil {
+		return nil, false, ok, err
+	}
+	return ordered(w.edits), w.drop, true, nil
+}
+
+func (w *walker) run() (ok bool, err error) {
+	for {
+		for w.pos < len(w.data) && isSpace(w.data[w.pos]) {
+			w.pos++
+		}
+		if w.pos >= len(w.data) {
+			return w.any && w.state == wantNext && len(w.s.path) == w.base, nil
+		}
+		b := w.data[w.pos]
+		switch w.state {
+		case wantMember, wantName:
+			if b == '}' && w.state == wantMember {
+				w.close()
+			} else if b != '"' || !w.name() {
+				return false, nil
+			}
+		case wantColon:
+			if b != ':' {
+				return false, nil
+			}
+			w.pos++
+			w.state = wantValue
+		case wantNext:
+			if !w.next(b) {
+				return false, nil
+			}
+		default:
+			if b == ']' && w.state == wantElement {
+				w.close()
+				continue
+			}
+			if ok, err := w.value(b); !ok || err != nil {
+				return ok, err
+			}
+		}
+	}
+}
+
+// top returns the innermost open frame, nil at the root.
+func (w *walker) top() *frame {
+	if len(w.s.path) == w.base {
+		return nil
+	}
+	return &w.s.path[len(w.s.path)-1]
+}
+
+// next goes on after a value.
+func (w *walker) next(b byte) bool {
+	f := w.top()
+	switch {
+	case f == nil:
+		w.state = wantValue // another text in JSON: a file of lines
+		return true
+	case b == ',' && f.object:
+		w.state = wantName
+	case b == ',':
+		w.state = wantValue
+		f.index++
+	case b == '}' && f.object, b == ']' && !f.object:
+		w.close()
+		return true
+	default:
+		return false
+	}
+	w.pos++
+	return true
+}
+
+// open begins an object or array.
+func (w *walker) open(object bool) error {
+	if len(w.s.path) >= maxDepth {
+		return w.s.tooDeep()
+	}
+	child := frame{object: object, dropped: -1, hash: w.hash(), nearest: w.key()}
+	w.s.path = append(w.s.path, child)
+	w.pos++
+	w.state = wantElement
+	if object {
+		w.state = wantMember
+	}
+	return nil
+}
+
+// hash identifies the path of the value in hand.
+func (w *walker) hash() uint64 {
+	f := w.top()
+	if f == nil {
+		return uint64(len(w.s.path))
+	}
+	return mix(f.hash, f.step())
+}
+
+// step is the part of the path that a frame adds.
+func (f *frame) step() uint64 {
+	if f.object {
+		return f.key.hash << 1
+	}
+	return uint64(f.index)<<1 | 1
+}
+
+func mix(h, v uint64) uint64 {
+	h = (h ^ v) * 0x9E3779B97F4A7C15
+	return h ^ h>>29
+}
+
+// key returns the member that the value in hand belongs to.
+func (w *walker) key() *member {
+	if len(w.s.path) == 0 {
+		return nil
+	}
+	f := &w.s.path[len(w.s.path)-1]
+	if f.object {
+		return f.key
+	}
+	return f.nearest
+}
+
+// close ends the object or array in hand.
+func (w *walker) close() {
+	w.pos++
+	f := w.top()
+	if f.dropped >= 0 {
+		from := f.dropped
+		if f.kept > 0 {
+			from = f.kept
+		}
+		w.edits = append(w.edits, edit{start: from, end: f.ends})
+	}
+	w.distinct(f)
+	w.s.path = w.s.path[:len(w.s.path)-1]
+	w.done(false)
+}
+
+// done ends the value in hand, which goes if drop is set.
+func (w *walker) done(drop bool) {
+	w.state, w.any = wantNext, true
+	f := w.top()
+	switch {
+	case f == nil:
+		w.drop = w.drop || drop
+	case drop || f.object && f.key.drop:
+		if drop {
+			w.edits = w.edits[:f.mark]
+		}
+		if f.dropped < 0 {
+			f.dropped = f.start
+		}
+		f.ends = w.pos
+	default:
+		if f.dropped >= 0 {
+			w.edits = append(w.edits, edit{start: f.dropped, end: f.start})
+		}
+		f.dropped, f.kept = -1, w.pos
+	}
+}
+
+// name reads the name of a member.
+func (w *walker) name() bool {
+	end, escaped := stringEnd(w.data, w.pos+1)
+	if end < 0 {
+		return false
+	}
+	f := w.top()
+	f.start, f.mark = w.pos, len(w.edits)
+	raw := w.data[w.pos+1 : end]
+	text := raw
+	if escaped {
+		var ok bool
+		if text, ok = unescape(nil, raw); !ok {
+			text = raw
+		}
+	}
+	m := w.s.member(text)
+	f.key = m
+	if m.mark {
+		f.taken = append(f.taken, m.name)
+	}
+	if len(m.edits) > 0 {
+		for _, r := range m.found {
+			w.s.report1(r)
+		}
+		if !m.drop {
+			f.marked = append(f.marked, len(w.edits))
+			w.edits = append(w.edits, edit{w.pos + 1, end, appendEscaped(nil, apply(text, m.edits))})
+		}
+	}
+	w.pos = end + 1
+	w.state = wantColon
+	return true
+}
+
+// distinct makes the names apart that redaction made the same, so that no member hides another.
+func (w *walker) distinct(f *frame) {
+	for _, i := range f.marked {
+		name := string(w.edits[i].text)
+		for n := 2; slices.Contains(f.taken, name); n++ {
+			name = numbered(string(w.edits[i].text), n)
+		}
+		f.taken = append(f.taken, name)
+		w.edits[i].text = []byte(name)
+	}
+}
+
+// value reads a value that begins with b.
+func (w *walker) value(b byte) (ok bool, err error) {
+	if f := w.top(); f != nil && !f.object {
+		f.start, f.mark = w.pos, len(w.edits)
+	}
+	if allow, block := w.s.judge(); allow || block {
+		return w.whole(block && !allow)
+	}
+	switch b {
+	case '{', '[':
+		return true, w.open(b == '{')
+	case '"':
+		end, escaped := stringEnd(w.data, w.pos+1)
+		if end < 0 {
+			return false, nil
+		}
+		drop, err := w.text(w.pos+1, end, escaped)
+		if err != nil {
+			return false, err
+		}
+		w.pos = end + 1
+		w.done(drop)
+		return true, nil
+	}
+	end := literalEnd(w.data, w.pos)
+	if end == w.pos {
+		return false, nil
+	}
+	drop := w.literal(w.pos, end)
+	w.pos = end
+	w.done(drop)
+	return true, nil
+}
+
+// text redacts the string between two quotes.
+func (w *walker) text(start, end int, escaped bool) (drop bool, err error) {
+	from := len(w.edits)
+	if !w.same.has(start, end) {
+		if drop, err = w.changed(start, end, escaped); err != nil {
+			return false, err
+		}
+	}
+	w.chain(start, end, escaped, w.edits[from:])
+	return drop, nil
+}
+
+// changed redacts a string that is not known from the parent.
+func (w *walker) changed(start, end int, escaped bool) (drop bool, err error) {
+	text := w.data[start:end]
+	if escaped {
+		decoded, ok := unescape(w.escape[:0], text)
+		if ok {
+			w.escape, text = decoded, decoded
+		} else {
+			escaped = false
+		}
+	}
+	edits, drop, err := w.s.inner(text, w.key())
+	if err != nil || len(edits) == 0 {
+		return drop, err
+	}
+	if escaped {
+		edits = escapedEdits(w.data[start:end], edits)
+	} else {
+		for i := range edits {
+			edits[i].text = appendEscaped(nil, edits[i].text)
+		}
+	}
+	for _, e := range edits {
+		w.edits = append(w.edits, edit{e.start + start, e.end + start, e.text})
+	}
+	return drop, nil
+}
+
+// inner redacts a text that is a value: JSON if it is an object or array, else plain.
+func (s *scan) inner(text []byte, key *member) (edits []edit, drop bool, err error) {
+	if s.layers < maxLayers && len(text) > 1 && (text[0] == '{' || text[0] == '[' || isSpace(text[0])) && looksLikeJSON(text) {
+		s.layers++
+		edits, drop, ok, err := s.json(text, nil)
+		s.layers--
+		if ok || err != nil {
+			return edits, drop, err
+		}
+	}
+	edits, drop = s.value(text, key)
+	return edits, drop, nil
+}
+
+// literal redacts a number. What is found makes a string of it.
+func (w *walker) literal(start, end int) (drop bool) {
+	text := w.data[start:end]
+	if w.same.has(start, end) || len(text) < 3 || bytes.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' }) {
+		return false
+	}
+	key := w.key()
+	if len(text) < 7 && (key == nil || len(key.assigned) == 0) {
+		return false
+	}
+	matches, rev := w.s.settle(text, key)
+	if rev.from == nil {
+		return false
+	}
+	for _, m := range matches {
+		drop = drop || m.rule.action == Drop
+	}
+	w.edits = append(w.edits, edit{start, end, slices.Concat([]byte(`"`), rev.text, []byte(`"`))})
+	return drop
+}
+
+// whole passes a value over without looking into it, and replaces it if it is blocked.
+func (w *walker) whole(block bool) (ok bool, err error) {
+	start := w.pos
+	end, err := w.s.valueEnd(w.data, start)
+	if end < 0 || err != nil {
+		return false, err
+	}
+	w.pos = end
+	value := w.data[start:end]
+	if !block || string(value) == "null" || len(value) > 2 && value[0] == '"' && value[1] == '[' && w.s.r.markAt(value, 1) == len(value)-1 ||
+		string(value) == `""` {
+		w.done(false)
+		return true, nil
+	}
+	w.s.report1(w.s.r.blocked)
+	mark := slices.Concat([]byte(`"`), w.s.replacement(w.s.r.blocked, value), []byte(`"`))
+	w.edits = append(w.edits, edit{start, end, mark})
+	w.done(w.s.r.blocked.action == Drop)
+	return true, nil
+}
+
+// valueEnd returns the end of the value at data[pos], -1 if it has none. Within arrays and objects it looks for
+// brackets and strings only.
+func (s *scan) valueEnd(data []byte, pos int) (end int, err error) {
+	depth := 0
+	for pos < len(data) {
+		switch b := data[pos]; {
+		case b == '"':
+			end, _ := stringEnd(data, pos+1)
+			if end < 0 {
+				return -1, nil
+			}
+			pos = end
+		case b == '{' || b == '[':
+			if depth++; depth+len(s.path) > maxDepth {
+				return -1, s.tooDeep()
+			}
+		case b == '}' || b == ']':
+			depth--
+		case depth == 0:
+			if end = literalEnd(data, pos); end == pos {
+				return -1, nil
+			}
+			return end, nil
+		}
+		pos++
+		if depth == 0 {
+			return pos, nil
+		}
+	}
+	return -1, nil
+}
+
+// stringEnd returns where the string ends whose first byte is data[pos], at its quote, and whether it has escapes.
+func stringEnd(data []byte, pos int) (end int, escaped bool) {
+	for i := pos; i < len(data); i++ {
+		n := bytes.IndexByte(data[i:], '"')
+		if n < 0 {
+			return -1, false
+		}
+		if !escaped {
+			k := bytes.IndexByte(data[i:i+n], '\\')
+			if k < 0 {
+				return i + n, false
+			}
+			escaped = true
+			i += k
+		} else if k := bytes.IndexByte(data[i:i+n], '\\'); k >= 0 {
+			i += k
+		} else {
+			return i + n, true
+		}
+		i++ // what is escaped
+	}
+	return -1, false
+}
+
+// literalEnd returns where a number or a word such as true ends.
+func literalEnd(data []byte, pos int) int {
+	for pos < len(data) && (isToken(data[pos]) || data[pos] == '.' || data[pos] == '+') {
+		pos++
+	}
+	return pos
+}

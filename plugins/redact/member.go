@@ -1,0 +1,147 @@
+package redact
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// member is what a name says about the value that it names.
+type member struct {
+	name     string
+	hash     uint64 // of the name
+	context  []bool // by rank of a rule: the name is a word of its context
+	unless   []bool
+	assigned []*rule // rules of which the name has a keyword
+	allow    bool
+	block    bool
+	mark     bool   // the name is a mask of ours
+	drop     bool   // a rule that drops found something in the name
+	edits    []edit // what the rules do to the name
+	found    []*rule
+	shown    string // in a path
+}
+
+// frame is an object, array or map that is open.
+type frame struct {
+	object  bool
+	key     *member // the member that we are in
+	nearest *member // the member that the values of an array belong to
+	index   int
+	hash    uint64 // of the path to it
+	start   int    // where its child in hand begins
+	kept    int    // where its last child ends that stays, 0 for none
+	dropped int    // where the run of children begins that go, -1 for none
+	ends    int    // and where that run ends
+	mark    int    // edits before the child
+	marked  []int  // edits of names
+	taken   []string
+}
+
+// member returns what a name says. The name is text as it is meant, without escapes.
+func (s *scan) member(name []byte) *member {
+	if m, ok := s.keys[string(name)]; ok {
+		return m
+	}
+	m := &member{name: string(name), context: make([]bool, len(s.r.rules)), unless: make([]bool, len(s.r.rules)), shown: "*"}
+	s.members++
+	m.hash = uint64(s.members)
+	lower := strings.ToLower(string(name))
+	m.allow, m.block = s.r.allowKeys[lower], s.r.blockKeys[lower]
+	if len(name) > 0 && name[0] == '[' {
+		m.mark = s.r.markAt(name, 0) == len(name)
+	}
+	reports := s.reporting
+	s.reporting = false
+	matches, rev := s.settle(name, nil)
+	s.reporting = reports
+	if rev.from != nil {
+		m.edits = rev.edits(len(name))
+		for _, f := range matches {
+			if f.rule != nil {
+				m.found = append(m.found, f.rule)
+				m.drop = m.drop || f.rule.action == Drop
+			}
+		}
+	} else if !m.mark {
+		s.learn(m, name)
+		if !odd(name) {
+			m.shown = pointerName.Replace(string(name))
+		}
+	}
+	s.keys[string(name)] = m
+	return m
+}
+
+var pointerName = strings.NewReplacer("~", "~0", "/", "~1")
+
+// odd reports whether a name looks like data: it is long, or none of a schema.
+func odd(name []byte) bool {
+	digits := 0
+	for _, b := range name {
+		if isDigit(b) {
+			digits++
+		}
+	}
+	return len(name) == 0 || len(name) > 48 || digits > 4 || !utf8.Valid(name) || bytes.ContainsFunc(name, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-.$:@/~", r)
+	}) || bytes.IndexByte(name, '@') > 0
+}
+
+// learn finds the words in a name that say something about its value.
+func (s *scan) learn(m *member, name []byte) {
+	state := uint32(0)
+	for i, b := range name {
+		state = s.r.words.next[state+uint32(s.r.words.class[b])]
+		if state < s.r.words.accept {
+			continue
+		}
+		for _, word := range s.r.words.at(state) {
+			for _, t := range s.r.acts[word] {
+				start, end := i+1-t.size, i+1
+				switch t.kind {
+				case byContext:
+					m.context[t.rule.rank] = m.context[t.rule.rank] || startsWord(name, start, end)
+				case byUnless:
+					m.unless[t.rule.rank] = m.unless[t.rule.rank] || startsWord(name, start, end)
+				case byAssigned:
+					if !isName(name, start, end) {
+						continue
+					}
+					if at, _ := nameEnd(name, start, end); at == len(name) {
+						m.assigned = append(m.assigned, t.rule)
+					}
+				}
+			}
+		}
+	}
+}
+
+// byKey finds a secret that is the whole value of a member, by its name.
+func (s *scan) byKey(text []byte, key *member) {
+	for _, r := range key.assigned {
+		if from, ok := r.takes(text, how{quoted: true}); ok {
+			s.add(from, len(text), r)
+		}
+	}
+}
+
+// pointer returns the path of where we are as a JSON pointer, with * for names that may be data.
+func (s *scan) pointer() string {
+	var b []byte
+	for i := range s.path {
+		f := &s.path[i]
+		b = append(b, '/')
+		switch {
+		case !f.object:
+			b = strconv.AppendInt(b, int64(f.index), 10)
+		case f.key != nil:
+			b = append(b, f.key.shown...)
+		default:
+			b = append(b, '*')
+		}
+	}
+	return string(b)
+}

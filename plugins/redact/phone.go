@@ -1,0 +1,135 @@
+package redact
+
+import "bytes"
+
+// phone finds a telephone number in the groups from g on. Numbers with a country code, or written as people of some
+// country write theirs, are taken as they are; what could as well be another number needs a word about telephones.
+func (s *scan) phone(text []byte, n *number, g int, r *rule) int {
+	if s.denied(r, n.groups[g].start) {
+		return g
+	}
+	near := !s.joined && s.near(r, n.groups[g].start)
+	for to := min(n.n, g+7); to > g; to-- {
+		count := n.count(g, to)
+		if count < 6 || count > 17 || !bounded(text, n, to) && !extension(text, n, to) {
+			continue
+		}
+		plus := n.plus && g == 0
+		if plus && international(text, n, g, to, count) || !plus && national(text, n, g, to, count) ||
+			!plus && near && spoken(text, n, g, to, count) {
+			start := n.groups[g].start
+			if g == 0 {
+				start = n.start
+			} else if n.groups[g].sep == '(' && text[start-1] == '(' {
+				start--
+			}
+			s.add(start, extended(text, n.groups[to-1].end), r)
+			return to
+		}
+	}
+	return g
+}
+
+// extension reports whether an extension follows the groups, as in 555-0123x42.
+func extension(text []byte, n *number, to int) bool {
+	return to == n.n && extended(text, n.groups[to-1].end) > n.groups[to-1].end
+}
+
+// extended returns the end of a telephone number with its extension, if it has one.
+func extended(text []byte, end int) int {
+	at := end
+	for at < len(text) && text[at] == ' ' && at-end < 2 {
+		at++
+	}
+	rest := text[at:]
+	for _, word := range []string{"extension", "ext.", "ext", "x", "#"} {
+		if len(rest) < len(word) || !bytes.EqualFold(rest[:len(word)], []byte(word)) {
+			continue
+		}
+		at += len(word)
+		for at < len(text) && text[at] == ' ' {
+			at++
+		}
+		digits := at
+		for at < len(text) && isDigit(text[at]) {
+			at++
+		}
+		if n := at - digits; n >= 1 && n <= 6 && (at == len(text) || !isWord(text[at])) {
+			return at
+		}
+		return end
+	}
+	return end
+}
+
+// even reports whether the separators of the groups are those of a telephone number: one kind, parentheses apart.
+func even(n *number, g, to int) bool {
+	var kind byte
+	for k := g + 1; k < to; k++ {
+		switch sep := n.groups[k].sep; {
+		case sep == '(' || sep == ')':
+		case kind == 0:
+			kind = sep
+		case kind != sep && (kind == '.' || sep == '.'):
+			return false
+		}
+	}
+	return true
+}
+
+// international takes numbers with a plus sign and a country code.
+func international(text []byte, n *number, g, to, count int) bool {
+	first := text[n.groups[g].start]
+	return first != '0' && count >= 8 && count <= 16 && even(n, g, to)
+}
+
+// national takes numbers that are written as one is in some country, and little else is.
+func national(text []byte, n *number, g, to, count int) bool {
+	first := n.groups[g]
+	digits := text[first.start:first.end]
+	sizes := [8]int{}
+	for k := g; k < to; k++ {
+		sizes[k-g] = n.groups[k].size()
+	}
+	groups := to - g
+	if !even(n, g, to) {
+		return false
+	}
+	last := n.groups[to-1]
+	switch {
+	case digits[0] == '0' && len(digits) >= 2 && digits[1] == '0': // 00 and a country code
+		return count >= 10 && groups >= 3 && (len(digits) == 2 || digits[2] != '0')
+	case first.sep == '(' && first.size() >= 2 && first.size() <= 5: // (0116) 496 0123
+		return groups >= 2 && n.groups[g+1].sep == ')' && count >= 8 && count <= 12
+	case digits[0] == '0': // trunk prefix
+		if groups == 1 {
+			return (count == 10 || count == 11) && varied(digits)
+		}
+		return count >= 9 && count <= 12 && len(digits) <= 5 && sizes[groups-1] >= 2 && (last.size() >= 2)
+	case groups >= 3 && sizes[0] == 1 && (digits[0] == '1' || digits[0] == '8' || digits[0] == '7') && count == 11 && sizes[1] == 3 && sizes[2] == 3:
+		return true // 1-800-555-0123, 8 (495) 123-45-67
+	case groups == 3 && sizes == [8]int{3, 3, 4}: // 415-555-0123
+		return digits[0] >= '2' && (last.sep != ' ' || n.groups[g+1].sep == '(' || text[n.groups[g+1].start] >= '2') && last.sep != '/'
+	case groups == 3 && sizes == [8]int{3, 4, 4}: // 138-1234-5678
+		return digits[0] == '1' && digits[1] >= '3' && last.sep != '.'
+	case groups == 4 && (sizes == [8]int{3, 2, 2, 2} || sizes == [8]int{2, 3, 2, 2}):
+		return digits[0] >= '6' && last.sep == ' '
+	case groups == 3 && (sizes == [8]int{2, 4, 4} || sizes == [8]int{2, 5, 4}): // 11 91234-5678
+		return last.sep == '-'
+	case groups == 2 && sizes == [8]int{5, 5} && last.sep == ' ': // 98765 43210
+		return digits[0] >= '6'
+	}
+	return false
+}
+
+// spoken takes what may be a telephone number when words say that it is one.
+func spoken(text []byte, n *number, g, to, count int) bool {
+	if count < 7 || count > 15 || !even(n, g, to) {
+		return false
+	}
+	if to == g+1 { // not a moment in time
+		digits := text[n.groups[g].start:n.groups[g].end]
+		return varied(digits) || count == 7
+	}
+	return n.groups[to-1].size() >= 2
+}

@@ -1,0 +1,206 @@
+// Package redact finds secrets and personal data in what agents save, and masks, pseudonymises, drops or rejects them.
+//
+// What it looks for is data: rules.toml, and a Config. It looks at what text means, not at how it is written: strings
+// with their escapes decoded, JSON within strings, base64, names of members, numbers, msgpack within msgpack, and
+// strings cut into the chunks of a stream. What it does not replace it keeps byte for byte, and what it made it leaves
+// alone when it sees it again. docs/redaction.md is the contract.
+package redact
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/ckptd/ckptd/plugins/hook"
+)
+
+const (
+	name    = "redact"
+	version = "1" // of what the scanners do: part of the digest, counted up when they do something else
+)
+
+// Redactor redacts by one configuration. It is safe for concurrent use.
+type Redactor struct {
+	rules   []*rule
+	words   *automaton
+	acts    [][]trigger
+	digits  []*rule // with the scanner "digits" or one of its kin
+	words9  map[int][]*rule
+	iban    *rule
+	url     *rule
+	email   *rule
+	pem     *rule
+	ipv6    *rule
+	mac     *rule
+	blocked *rule
+	allowed allowed
+
+	allowKeys, blockKeys   map[string]bool
+	allowPaths, blockPaths paths
+
+	digest, config [32]byte
+	scans          sync.Pool // of *scan
+}
+
+// Input is what to redact. Data and Prev are not modified.
+type Input struct {
+	Type string // type tag: "json", "msgpack", "text" and so on; "" is found out from Data
+	Name string // kind and name of the item, for errors and findings, such as "channel messages"
+	Data []byte
+	// Prev, when not nil, is what a Redactor of the same digests made of an earlier version of Data: parts of Data that
+	// are the same are not looked at again. The result does not depend on it.
+	Prev []byte
+	// PseudonymKey makes the pseudonyms of the action hash. Without one (zero) that action masks.
+	PseudonymKey [32]byte
+}
+
+// Output is what became of an Input.
+type Output struct {
+	Data     []byte // Input.Data itself if nothing changed
+	Changed  bool
+	Dropped  bool // a rule with the action drop matched what has nothing around it that could stay: Data is nil
+	Findings []hook.Finding
+}
+
+// New returns the Redactor of a configuration. Errors are *hook.Error of the kind ErrInvalid and name the field.
+func New(c Config) (*Redactor, error) {
+	base, err := loadRules()
+	if err != nil {
+		return nil, err
+	}
+	r := &Redactor{digest: sha256.Sum256(append([]byte("ckptd redact "+version+"\n"), builtin...)), config: c.digest()}
+	if r.rules, err = c.compile(base); err != nil {
+		return nil, err
+	}
+	if r.allowed, err = newAllowed(c.Allow); err != nil {
+		return nil, err
+	}
+	if r.allowPaths, err = parsePaths("allow.paths", c.Allow.Paths); err != nil {
+		return nil, err
+	}
+	if r.blockPaths, err = parsePaths("block.paths", c.Block.Paths); err != nil {
+		return nil, err
+	}
+	r.allowKeys, r.blockKeys = keySet(c.Allow.Keys), keySet(c.Block.Keys)
+	r.blocked = &rule{Rule: Rule{ID: blocked}, rank: -1, action: c.Block.Action}
+	if r.blocked.action == "" {
+		r.blocked.action = c.actionOf(r.blocked.Rule)
+	}
+	r.sort()
+	words, acts := triggers(r.rules)
+	r.words, r.acts = newAutomaton(words), acts
+	r.scans.New = func() any { return newScan(r) }
+	return r, nil
+}
+
+// sort files the rules by their scanners.
+func (r *Redactor) sort() {
+	r.words9 = map[int][]*rule{}
+	for _, c := range r.rules {
+		if c.off {
+			continue
+		}
+		switch scanners[c.Scanner].kind {
+		case byDigits:
+			r.digits = append(r.digits, c)
+		case byWord:
+			for _, n := range c.lengths() {
+				r.words9[n] = append(r.words9[n], c)
+			}
+		case byIBAN:
+			r.iban = c
+		case byURL:
+			r.url = c
+		case byEmail:
+			r.email = c
+		case byHeader:
+			r.pem = c
+		case byColons:
+			if c.Scanner == "mac" {
+				r.mac = c
+			} else {
+				r.ipv6 = c
+			}
+		}
+	}
+}
+
+// Default returns the Redactor of the zero Config.
+func Default() *Redactor {
+	r, err := New(Config{})
+	if err != nil {
+		panic(err) // the built-in rules are part of the program
+	}
+	return r
+}
+
+// Digest identifies the built-in rules and scanners.
+func (r *Redactor) Digest() [32]byte { return r.digest }
+
+// ConfigDigest identifies the configuration: the SHA-256 of it as JSON, zero for the zero Config.
+func (r *Redactor) ConfigDigest() [32]byte { return r.config }
+
+// Rules lists the rules that apply, with their actions.
+func (r *Redactor) Rules() []Rule {
+	var list []Rule
+	for _, c := range r.rules {
+		if !c.off {
+			c.Rule.Action = c.action
+			list = append(list, c.Rule)
+		}
+	}
+	return list
+}
+
+// Redact returns the data redacted. Errors are *hook.Error and never quote the data: ErrRejected if a rule wants it so,
+// ErrLimit if it is nested too deep.
+func (r *Redactor) Redact(in Input) (Output, error) {
+	s := r.scans.Get().(*scan)
+	defer func() {
+		s.reset()
+		r.scans.Put(s)
+	}()
+	s.in = in
+	return s.run()
+}
+
+// format is how data is laid out.
+type format uint8
+
+const (
+	opaque format = iota // kept as it is
+	plain
+	jsonFormat
+	msgpackFormat
+)
+
+// formatOf tells the format of a type tag, or of data without one that says it.
+func formatOf(tag string, data []byte) format {
+	tag, _, _ = strings.Cut(strings.ToLower(tag), ";")
+	switch {
+	case tag == "json" || strings.HasSuffix(tag, "/json") || strings.HasSuffix(tag, "+json") || strings.HasSuffix(tag, "jsonl") ||
+		strings.HasSuffix(tag, "ndjson"):
+		return jsonFormat
+	case tag == "msgpack" || strings.HasSuffix(tag, "/msgpack") || strings.HasSuffix(tag, "/x-msgpack"):
+		return msgpackFormat
+	case tag == "text" || strings.HasPrefix(tag, "text/"):
+		return plain
+	case !utf8.Valid(data) || bytes.IndexByte(data, 0) >= 0:
+		return opaque
+	case looksLikeJSON(data):
+		return jsonFormat
+	}
+	return plain
+}
+
+// looksLikeJSON reports whether data may be an object or array in JSON.
+func looksLikeJSON(data []byte) bool {
+	data = bytes.TrimSpace(data)
+	if len(data) < 2 {
+		return false
+	}
+	first, last := data[0], data[len(data)-1]
+	return first == '{' && last == '}' || first == '[' && last == ']'
+}

@@ -1,0 +1,265 @@
+package redact
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ckptd/ckptd/plugins/hook"
+)
+
+const (
+	maxDepth  = 10000 // of arrays, objects and maps, those in strings included: what is deeper is refused
+	maxLayers = 8     // of encodings in each other (JSON in strings, base64): what is deeper is text
+	maxRounds = 4     // of looking at what redaction made of a text, before all of it goes
+)
+
+// scan is the work of one call of Redact, and the memory that it uses.
+type scan struct {
+	r  *Redactor
+	in Input
+
+	path      []frame // where we are: the open objects, arrays and maps
+	layers    int
+	keys      map[string]*member
+	members   int
+	findings  map[hook.Finding]int
+	reject    *hook.Error
+	reporting bool // findings are counted; not while a name is looked at, which is kept
+	again     bool // something was made that must be looked at as a whole once more
+	chains    chains
+
+	// Of the text in hand; see text.go.
+	found   []match
+	seen    []seenAt
+	until   int // digits before it are done with
+	key     *member
+	joined  bool
+	scratch [][]byte
+}
+
+// match is what a rule found in a text.
+type match struct {
+	start, end int
+	rule       *rule
+	text       []byte // what is to stand there instead, when that is no mask: base64 that was redacted inside
+}
+
+// seenAt says where words that tell about their surroundings were last seen: the end of them, 0 for nowhere.
+type seenAt struct{ context, unless int }
+
+func newScan(r *Redactor) *scan {
+	return &scan{r: r, keys: map[string]*member{}, findings: map[hook.Finding]int{}, seen: make([]seenAt, len(r.rules)), reporting: true, chains: newChains()}
+}
+
+// reset forgets the data.
+func (s *scan) reset() {
+	clear(s.keys)
+	clear(s.findings)
+	clear(s.path[:cap(s.path)])
+	clear(s.found[:cap(s.found)])
+	s.chains.reset()
+	s.in, s.path, s.found, s.members, s.layers = Input{}, s.path[:0], s.found[:0], 0, 0
+	s.reject, s.again, s.key, s.joined, s.reporting = nil, false, nil, false, true
+}
+
+// run redacts the input until redacting it again would change nothing.
+func (s *scan) run() (Output, error) {
+	data := s.in.Data
+	for round := 0; ; round++ {
+		s.again = false
+		next, dropped, err := s.once(data)
+		if err == nil && s.reject != nil {
+			err = s.reject
+		}
+		if err != nil {
+			return Output{}, err
+		}
+		if dropped {
+			return Output{Changed: true, Dropped: true, Findings: s.report()}, nil
+		}
+		data = next
+		if !s.again || round >= 4*maxRounds {
+			break
+		}
+	}
+	changed := len(s.findings) > 0
+	return Output{Data: data, Changed: changed, Findings: s.report()}, nil
+}
+
+// once redacts data by its format.
+func (s *scan) once(data []byte) (out []byte, dropped bool, err error) {
+	var edits []edit
+	ok := true
+	switch formatOf(s.in.Type, data) {
+	case opaque:
+		return data, false, nil
+	case plain:
+		ok = false
+	case jsonFormat:
+		edits, dropped, ok, err = s.json(data, s.in.Prev)
+	case msgpackFormat:
+		if edits, dropped, ok, err = s.msgpack(data); !ok {
+			return data, false, s.notMsgpack(err)
+		}
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	if !ok {
+		edits, dropped = s.value(data, nil)
+	}
+	if len(edits) == 0 {
+		return data, dropped, nil
+	}
+	return apply(data, edits), dropped, nil
+}
+
+func (s *scan) limit(what string) error {
+	return &hook.Error{Kind: hook.ErrLimit, Plugin: name, Item: s.in.Name, Reason: what}
+}
+
+// tooDeep is the error of data that is nested deeper than we follow.
+func (s *scan) tooDeep() error {
+	return s.limit(fmt.Sprintf("nested deeper than %d levels: flatten it", maxDepth))
+}
+
+// value redacts a text, and tells whether the value that it is, or is part of, is to be dropped.
+func (s *scan) value(text []byte, key *member) (edits []edit, drop bool) {
+	matches, rev := s.settle(text, key)
+	if rev.from == nil {
+		return nil, false
+	}
+	for _, m := range matches {
+		drop = drop || m.rule != nil && m.rule.action == Drop
+	}
+	return rev.edits(len(text)), drop
+}
+
+// settle redacts a text until nothing more is found in what came of it. All that was found is reported.
+func (s *scan) settle(text []byte, key *member) ([]match, revision) {
+	rev := revision{text: text}
+	var all []match
+	for round := 0; ; round++ {
+		matches := s.text(rev.text, key)
+		if len(matches) == 0 {
+			return all, rev
+		}
+		if round == maxRounds {
+			for matches[0].rule == nil && len(all) > 0 {
+				matches[0].rule = all[0].rule
+			}
+			matches = []match{{0, len(rev.text), matches[0].rule, nil}}
+		}
+		edits := make([]edit, len(matches))
+		for i, m := range matches {
+			edits[i] = edit{m.start, m.end, m.text}
+			if m.rule != nil {
+				edits[i].text = s.replacement(m.rule, rev.text[m.start:m.end])
+				s.report1(m.rule)
+			}
+		}
+		all = append(all, slices.Clone(matches)...)
+		rev = rev.revise(edits)
+	}
+}
+
+// report1 counts a finding where we are.
+func (s *scan) report1(r *rule) {
+	if !s.reporting {
+		return
+	}
+	f := hook.Finding{Rule: r.ID, Path: s.pointer(), Item: s.in.Name}
+	s.findings[f]++
+	if r.action == Reject && s.reject == nil {
+		where := ""
+		if f.Path != "" {
+			where = " at " + f.Path
+		}
+		s.reject = &hook.Error{Kind: hook.ErrRejected, Plugin: name, Item: s.in.Name,
+			Reason: fmt.Sprintf("the rule %s matched%s: take it out and save again", r.ID, where)}
+	}
+}
+
+// report returns the findings in order.
+func (s *scan) report() []hook.Finding {
+	var list []hook.Finding
+	for f, n := range s.findings {
+		f.Count = n
+		list = append(list, f)
+	}
+	slices.SortFunc(list, func(x, y hook.Finding) int {
+		return cmp.Or(strings.Compare(x.Path, y.Path), strings.Compare(x.Rule, y.Rule))
+	})
+	return list
+}
+
+// replacement is what stands for a value that a rule found. It is plain ASCII without quotes or backslashes, and no
+// rule finds anything in it.
+func (s *scan) replacement(r *rule, value []byte) []byte {
+	if r.action != Hash || s.in.PseudonymKey == [32]byte{} {
+		return []byte("[REDACTED:" + r.ID + "]")
+	}
+	mac := hmac.New(sha256.New, s.in.PseudonymKey[:])
+	mac.Write([]byte("ckptd redact 1\x00" + r.ID + "\x00"))
+	mac.Write(normal(r, value))
+	sum := mac.Sum(nil)
+	return []byte("[" + r.ID + ":" + hex.EncodeToString(sum[:pseudonymSize]) + "]")
+}
+
+const pseudonymSize = 8 // bytes
+
+// normal is the form of a value that equal values share: letters and digits only where others are decoration.
+func normal(r *rule, value []byte) []byte {
+	switch scanners[r.Scanner].kind {
+	case byEmail:
+		return []byte(strings.ToLower(string(value)))
+	case byDigits, byIBAN, byWord:
+		if r.Scanner == "ipv4" {
+			return value
+		}
+		return []byte(strings.Map(func(c rune) rune {
+			switch {
+			case c >= '0' && c <= '9', c >= 'A' && c <= 'Z':
+				return c
+			case c >= 'a' && c <= 'z':
+				return c - 'a' + 'A'
+			}
+			return -1
+		}, string(value)))
+	}
+	return value
+}
+
+// markAt returns the end of a mask or pseudonym of ours that begins at text[i], which is '[', or 0.
+func (r *Redactor) markAt(text []byte, i int) int {
+	rest := text[i+1:]
+	if len(rest) > 80 {
+		rest = rest[:80]
+	}
+	end := slices.Index(rest, ']')
+	if end < 0 {
+		return 0
+	}
+	id, tail, ok := strings.Cut(string(rest[:end]), ":")
+	if !ok {
+		return 0
+	}
+	if id == "REDACTED" {
+		id, tail, _ = strings.Cut(tail, "#")
+		if _, err := strconv.ParseUint(tail, 10, 32); tail != "" && err != nil {
+			return 0
+		}
+	} else if raw, err := hex.DecodeString(tail); err != nil || len(raw) != pseudonymSize {
+		return 0
+	}
+	if !goodID.MatchString(id) {
+		return 0
+	}
+	return i + 1 + end + 1
+}

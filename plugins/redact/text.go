@@ -1,0 +1,266 @@
+package redact
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+)
+
+// text returns what the rules find in a text, in order and apart. key is the member that it is the value of, or nil.
+// The result is valid until the next call.
+func (s *scan) text(text []byte, key *member) []match {
+	s.found = s.found[:0]
+	if len(text) < 3 {
+		return nil
+	}
+	s.key, s.until = key, 0
+	s.walk(text)
+	if key != nil {
+		s.byKey(text, key)
+	}
+	if s.layers < maxLayers {
+		s.encoded(text)
+	}
+	if len(s.found) == 0 {
+		return nil
+	}
+	return s.resolve(text)
+}
+
+// walk runs the automaton over a text and looks closer where a word is.
+func (s *scan) walk(text []byte) {
+	a := s.r.words
+	next, class, accept := a.next, &a.class, a.accept
+	state := uint32(0)
+	fresh := true
+	for i, b := range text {
+		state = next[state+uint32(class[b])]
+		if state < accept {
+			continue
+		}
+		if isDigit(b) && i > 0 && isDigit(text[i-1]) {
+			continue
+		}
+		if fresh {
+			clear(s.seen)
+			fresh = false
+		}
+		for _, word := range a.at(state) {
+			for k := range s.r.acts[word] {
+				s.look(text, i+1, &s.r.acts[word][k])
+			}
+		}
+	}
+}
+
+// look does what is to be done where a word ends.
+func (s *scan) look(text []byte, end int, t *trigger) {
+	start := end - t.size
+	switch t.kind {
+	case byDigits:
+		if start >= s.until {
+			s.digits(text, start)
+		}
+	case byContext:
+		if startsWord(text, start, end) {
+			s.seen[t.rule.rank].context = end
+		}
+	case byUnless:
+		if startsWord(text, start, end) {
+			s.seen[t.rule.rank].unless = end
+		}
+	case byPattern:
+		s.pattern(text, start, end, t.rule)
+	case byAssigned:
+		s.assigned(text, start, end, t.rule)
+	case byEmail:
+		s.email(text, start, end)
+	case byURL:
+		s.url(text, start, end)
+	case byHeader:
+		s.header(text, start)
+	case byColons:
+		s.colons(text, start)
+	}
+}
+
+// add notes a match.
+func (s *scan) add(start, end int, r *rule) {
+	s.found = append(s.found, match{start: start, end: end, rule: r})
+}
+
+// pattern tries the pattern of a rule where a keyword of it begins.
+func (s *scan) pattern(text []byte, start, end int, r *rule) {
+	for n := 0; n < r.Before && start > 0 && isToken(text[start-1]); n++ {
+		start--
+	}
+	rest := text[start:]
+	if !r.first.fits(rest) || !boundary(text, start) {
+		return
+	}
+	loc := r.pattern.FindSubmatchIndex(rest[:min(len(rest), maxPattern)])
+	if loc == nil {
+		return
+	}
+	if whole := start + loc[1]; whole < len(text) && isWord(text[whole-1]) && isWord(text[whole]) {
+		return
+	}
+	from, to := loc[0], loc[1]
+	if len(loc) > 2 && loc[2] >= 0 {
+		from, to = loc[2], loc[3]
+	}
+	value := rest[from:to]
+	if r.Entropy > 0 && entropy(value) < r.Entropy || r.check != nil && !r.check(value) || !s.inContext(r, start+from) {
+		return
+	}
+	s.add(start+from, start+to, r)
+}
+
+const maxPattern = 16 << 10 // bytes that a pattern may look at
+
+// inContext reports whether a rule that needs context has it before a place.
+func (s *scan) inContext(r *rule, at int) bool {
+	return len(r.Context) == 0 || len(r.shapes) > 0 || s.near(r, at)
+}
+
+const (
+	contextReach = 64 // bytes from a word about what follows to what it is about
+	unlessReach  = 24
+)
+
+// near reports whether a word of the rule's context, in the text before or in the name of the member, speaks of what
+// is at a place.
+func (s *scan) near(r *rule, at int) bool {
+	if s.key != nil && s.key.context[r.rank] {
+		return true
+	}
+	seen := s.seen[r.rank]
+	return seen.context > 0 && at-seen.context <= contextReach
+}
+
+// denied reports whether a word speaks against the rule at a place: one that is nearer than those for it.
+func (s *scan) denied(r *rule, at int) bool {
+	seen := s.seen[r.rank]
+	if seen.unless > 0 && at-seen.unless <= unlessReach && seen.unless > seen.context {
+		return true
+	}
+	return s.key != nil && s.key.unless[r.rank] && seen.context == 0
+}
+
+// resolve sorts what was found, removes what is allowed or a mark of ours, and joins what overlaps.
+func (s *scan) resolve(text []byte) []match {
+	marks := s.marks(text)
+	s.found = slices.DeleteFunc(s.found, func(m match) bool {
+		for _, mark := range marks {
+			if m.start < mark.end && mark.start < m.end {
+				return true
+			}
+		}
+		return m.start >= m.end || m.rule != nil && s.r.allowed.has(text[m.start:m.end])
+	})
+	slices.SortFunc(s.found, func(x, y match) int {
+		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(y.end, x.end))
+	})
+	kept := s.found[:0]
+	for _, m := range s.found {
+		n := len(kept) - 1
+		if n < 0 || m.start >= kept[n].end {
+			kept = append(kept, m)
+			continue
+		}
+		last := &kept[n]
+		switch {
+		case m.rule == nil:
+		case last.rule == nil:
+			*last = match{last.start, max(last.end, m.end), m.rule, nil}
+		default:
+			last.rule = stronger(last.rule, m.rule)
+			last.end = max(last.end, m.end)
+		}
+	}
+	s.found = kept
+	return kept
+}
+
+// stronger returns the rule that gives two overlapping matches their name, and its action if that is the harsher.
+func stronger(x, y *rule) *rule {
+	if harsh(x.action) != harsh(y.action) {
+		if harsh(x.action) > harsh(y.action) {
+			return x
+		}
+		return y
+	}
+	if x.rank <= y.rank {
+		return x
+	}
+	return y
+}
+
+func harsh(a Action) int { return slices.Index([]Action{Hash, Mask, Drop, Reject}, a) }
+
+// marks returns where a text has masks and pseudonyms of ours.
+func (s *scan) marks(text []byte) []edit {
+	var list []edit
+	for i := 0; i < len(text); i++ {
+		k := bytes.IndexByte(text[i:], '[')
+		if k < 0 {
+			break
+		}
+		i += k
+		if end := s.r.markAt(text, i); end > 0 {
+			list = append(list, edit{start: i, end: end})
+			i = end - 1
+		}
+	}
+	return list
+}
+
+func isDigit(b byte) bool { return b-'0' <= 9 }
+func isLetter(b byte) bool {
+	b |= 0x20
+	return b-'a' <= 25
+}
+func isUpper(b byte) bool { return b-'A' <= 25 }
+func isLower(b byte) bool { return b-'a' <= 25 }
+func isHex(b byte) bool   { return isDigit(b) || (b|0x20)-'a' <= 5 }
+func isWord(b byte) bool  { return isLetter(b) || isDigit(b) || b == '_' }
+func isToken(b byte) bool { return isWord(b) || b == '-' }
+func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }
+
+// boundary reports whether a word can begin at text[i]: what is before it is no part of it. A letter that belongs to an
+// escape written out (\n, %3D, \u0022) is none.
+func boundary(text []byte, i int) bool {
+	if i == 0 || !isWord(text[i-1]) {
+		return true
+	}
+	return escapeEnds(text, i)
+}
+
+// escapeEnds reports whether an escape that is written out ends before text[i].
+func escapeEnds(text []byte, i int) bool {
+	switch {
+	case i >= 2 && text[i-2] == '\\' && bytes.IndexByte([]byte("nrtbf"), text[i-1]) >= 0:
+		return true
+	case i >= 3 && text[i-3] == '%' && isHex(text[i-2]) && isHex(text[i-1]):
+		return true
+	case i >= 6 && text[i-6] == '\\' && text[i-5] == 'u' && isHex(text[i-4]) && isHex(text[i-3]) && isHex(text[i-2]) && isHex(text[i-1]):
+		return true
+	}
+	return false
+}
+
+// startsWord reports whether a context word at text[start:end] is a word or the beginning of one. Words in scripts
+// without spaces need no boundary.
+func startsWord(text []byte, start, end int) bool {
+	if text[start] >= 0x80 || start == 0 || !isLetter(text[start]) {
+		return true
+	}
+	if isLetter(text[start-1]) && !(isLower(text[start-1]) && isUpper(text[start])) && !escapeEnds(text, start) {
+		return false
+	}
+	// Short words must be whole: "tel" is no part of "tell".
+	if end-start <= 4 && end < len(text) && isLetter(text[end]) && !(isLower(text[end-1]) && isUpper(text[end])) {
+		return end+1 >= len(text) || text[end] == 's' && !isLetter(text[min(end+1, len(text)-1)])
+	}
+	return true
+}
