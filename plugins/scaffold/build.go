@@ -1,0 +1,173 @@
+package scaffold
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+var (
+	// ErrToolchain: a program that is needed is not installed. The text says which, and what to install.
+	ErrToolchain = errors.New("the toolchain is not complete")
+	// ErrBuild: the toolchain refused the source. What it had to say was written where Build was told to.
+	ErrBuild = errors.New("the build failed")
+	// ErrNoProject: the directory has no source that is known how to build.
+	ErrNoProject = errors.New("nothing to build")
+)
+
+// rustTarget is what Rust calls WebAssembly without anything around it.
+const rustTarget = "wasm32-unknown-unknown"
+
+// Language returns the language of the project in dir, by the file that its toolchain begins from.
+func Language(dir string) (string, error) {
+	for _, known := range []struct{ pattern, language string }{
+		{"Cargo.toml", "rust"}, {"asconfig.json", "assemblyscript"}, {"Makefile", "c"}, {"*.go", "go"},
+	} {
+		if found, err := filepath.Glob(filepath.Join(dir, known.pattern)); err == nil && len(found) > 0 {
+			return known.language, nil
+		}
+	}
+	return "", fmt.Errorf("%w in %s: there is no Go file, asconfig.json, Cargo.toml or Makefile", ErrNoProject, dir)
+}
+
+// Build has the toolchain of the project's language make the module, a path below dir. What the toolchain says goes to
+// output.
+func Build(ctx context.Context, dir, module string, output io.Writer) error {
+	language, err := Language(dir)
+	if err == nil {
+		err = Toolchain(ctx, dir, language)
+	}
+	if err != nil {
+		return err
+	}
+	b := build{ctx: ctx, dir: dir, output: output}
+	switch language {
+	case "go":
+		err = b.run(output, []string{"GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0"},
+			"go", "build", "-buildmode=c-shared", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", module, ".")
+	case "assemblyscript":
+		err = b.run(output, nil, "npm", "run", "--silent", "build")
+	case "c":
+		err = b.run(output, nil, "make", "--silent", module)
+	case "rust":
+		err = b.cargo(module)
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(dir, module)); err != nil {
+		return fmt.Errorf("%w: it did not make %s, which plugin.toml names", ErrBuild, module)
+	}
+	return nil
+}
+
+// build is one run of a toolchain.
+type build struct {
+	ctx    context.Context
+	dir    string
+	output io.Writer
+}
+
+// run runs a program in the project, with more of an environment.
+func (b *build) run(stdout io.Writer, env []string, name string, args ...string) error {
+	cmd := exec.CommandContext(b.ctx, name, args...)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = b.dir, append(os.Environ(), env...), stdout, b.output
+	err := cmd.Run()
+	if b.ctx.Err() != nil {
+		return b.ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrBuild, name, err)
+	}
+	return nil
+}
+
+// cargo builds, and copies the module from where cargo says that it is.
+func (b *build) cargo(module string) error {
+	var messages bytes.Buffer
+	err := b.run(&messages, nil, "cargo", "build", "--quiet", "--release", "--target", rustTarget, "--message-format", "json-render-diagnostics")
+	if err != nil {
+		return err
+	}
+	made := ""
+	lines := bufio.NewScanner(&messages)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var m struct{ Filenames []string }
+		if json.Unmarshal(lines.Bytes(), &m) != nil {
+			continue
+		}
+		for _, f := range m.Filenames {
+			if strings.HasSuffix(f, ".wasm") {
+				made = f
+			}
+		}
+	}
+	if made == "" {
+		return fmt.Errorf(`%w: cargo made no module: has Cargo.toml crate-type = ["cdylib"]?`, ErrBuild)
+	}
+	data, err := os.ReadFile(made)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(b.dir, module), data, 0o666)
+}
+
+// Toolchain reports what is missing to build a project of a language in dir.
+func Toolchain(ctx context.Context, dir, language string) error {
+	for _, tool := range map[string][]struct{ program, install string }{
+		"go":             {{"go", "install Go 1.24 or newer"}},
+		"assemblyscript": {{"node", "install Node.js 20 or newer"}, {"npm", "install Node.js 20 or newer, with npm"}},
+		"c":              {{"make", "apt-get install make"}, {"clang", "apt-get install clang lld"}, {"wasm-ld", "apt-get install lld"}},
+		"rust":           {{"cargo", "install Rust"}, {"rustc", "install Rust"}},
+	}[language] {
+		if _, err := exec.LookPath(tool.program); err != nil {
+			return fmt.Errorf("%w: there is no %s: %s", ErrToolchain, tool.program, tool.install)
+		}
+	}
+	switch {
+	case language == "assemblyscript" && !findASC(dir):
+		return fmt.Errorf("%w: there is no asc, the compiler of AssemblyScript: run npm install in %s", ErrToolchain, dir)
+	case language == "rust" && !hasTarget(ctx, dir):
+		return fmt.Errorf("%w: rustc has no target %s: rustup target add %[2]s, or Debian's rustc with libstd-rust-dev-wasm32",
+			ErrToolchain, rustTarget)
+	}
+	return nil
+}
+
+// findASC reports whether npm finds the compiler: it looks in node_modules of dir and of every directory above it.
+func findASC(dir string) bool {
+	if _, err := exec.LookPath("asc"); err == nil {
+		return true
+	}
+	dir, err := filepath.Abs(dir)
+	for ; err == nil; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "node_modules", ".bin", "asc")); err == nil {
+			return true
+		}
+		if dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	return false
+}
+
+// hasTarget reports whether rustc has the libraries for WebAssembly.
+func hasTarget(ctx context.Context, dir string) bool {
+	cmd := exec.CommandContext(ctx, "rustc", "--print", "target-libdir", "--target", rustTarget)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		return false
+	}
+	core, _ := filepath.Glob(filepath.Join(strings.TrimSpace(string(out)), "libcore-*"))
+	return len(core) > 0
+}
