@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/ckptd/ckptd/plugins/hook"
 )
@@ -29,7 +30,6 @@ const (
 	costHash      = 1
 	costHashCall  = 1000
 	costBlob      = 4
-	costGrowShift = 2 // 1/4 a byte of memory that is new
 )
 
 const maxErrorText = 1 << 10
@@ -95,9 +95,6 @@ func (e *env) outputWrite(s []uint64) {
 		return
 	}
 	e.copied(len(b))
-	if e.output == nil {
-		e.output = make([]byte, 0, len(b)) // most write once
-	}
 	e.output, e.wrote = append(e.output, b...), true
 	s[0] = 0
 }
@@ -130,15 +127,24 @@ func (e *env) finding(s []uint64) {
 	if len(path) <= maxPath && len(path) > 0 && path[0] == '/' {
 		f.Path = printable(string(path), maxPath)
 	}
-	for i := range e.findings {
-		e.charge(1)
-		old := &e.findings[i]
-		if old.Rule == f.Rule && old.Path == f.Path || i == maxFindings-1 {
-			old.Count = min(old.Count+f.Count, math.MaxInt32)
-			return
-		}
+	e.charge(uint64(len(e.findings)))
+	e.addFinding(f)
+}
+
+// addFinding adds up findings of the same rule and path. The last of so many takes all others.
+func (e *env) addFinding(f hook.Finding) {
+	at := slices.IndexFunc(e.findings, func(old hook.Finding) bool { return old.Rule == f.Rule && old.Path == f.Path })
+	switch n := len(e.findings); {
+	case at < 0 && n < maxFindings-1:
+		e.findings = append(e.findings, f)
+		return
+	case at < 0 && n == maxFindings-1:
+		e.findings = append(e.findings, hook.Finding{Rule: "other", Count: f.Count})
+		return
+	case at < 0:
+		at = n - 1
 	}
-	e.findings = append(e.findings, f)
+	e.findings[at].Count = min(e.findings[at].Count+f.Count, math.MaxInt32)
 }
 
 func (e *env) redactBuiltin(s []uint64) {

@@ -17,6 +17,8 @@ import (
 	"github.com/ckptd/ckptd/plugins/meter"
 )
 
+const maxPages = 1 << 16 // that a memory can have
+
 // Options of a Host. The zero value works.
 type Options struct {
 	Memory int64 // bytes of all guests together, and of the images of their state; 0: 1 GiB
@@ -76,12 +78,19 @@ func (h *Host) Load(ctx context.Context, s Spec) (*Plugin, error) {
 		return nil, s.named(err)
 	}
 	limits := s.Limits.orDefault()
+	if h.isClosed() {
+		return nil, s.fail(hook.ErrUnavailable, "the host was closed")
+	}
 	if int64(len(s.Binary)) > limits.Binary {
 		return nil, s.fail(hook.ErrLimit, "its binary has %d bytes, more than %d", len(s.Binary), limits.Binary)
 	}
-	m, err := meter.Rewrite(s.Binary, meter.Limits{Binary: int(limits.Binary), Pages: uint32(limits.Memory >> 16)})
+	// The allocator keeps the limit of the memory, not the module's own maximum, so that it sees what is asked for.
+	m, err := meter.Rewrite(s.Binary, meter.Limits{Binary: int(limits.Binary), Pages: maxPages})
 	if err != nil {
 		return nil, s.named(err)
+	}
+	if least := int64(m.MinPages) << 16; least > limits.Memory {
+		return nil, s.fail(hook.ErrLimit, "it starts with %d bytes of memory, more than %d", least, limits.Memory)
 	}
 	if err := s.checkImports(m); err != nil {
 		return nil, err
@@ -216,6 +225,12 @@ func (h *Host) remember(p *Plugin) bool {
 		h.plugins[p] = struct{}{}
 	}
 	return !h.closed
+}
+
+func (h *Host) isClosed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.closed
 }
 
 func (h *Host) forget(p *Plugin) {

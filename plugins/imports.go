@@ -60,6 +60,28 @@ func hostFuncs() []hostFunc {
 		{wasiModule, "proc_exit", "i", "", (*env).procExit},
 		{wasiModule, "random_get", "ii", "i", (*env).randomGet},
 		{wasiModule, "sched_yield", "", "i", (*env).nothing},
+
+		// A Go program imports these as soon as it uses reflection on some packages. They refuse every file.
+		{wasiModule, "fd_filestat_get", "ii", "i", (*env).noFile},
+		{wasiModule, "fd_filestat_set_size", "iI", "i", (*env).noFile},
+		{wasiModule, "fd_filestat_set_times", "iIIi", "i", (*env).noFile},
+		{wasiModule, "fd_pread", "iiiIi", "i", (*env).noFile},
+		{wasiModule, "fd_pwrite", "iiiIi", "i", (*env).noFile},
+		{wasiModule, "fd_readdir", "iiiIi", "i", (*env).noFile},
+		{wasiModule, "fd_sync", "i", "i", (*env).noFile},
+		{wasiModule, "path_create_directory", "iii", "i", (*env).noFile},
+		{wasiModule, "path_filestat_get", "iiiii", "i", (*env).noFile},
+		{wasiModule, "path_filestat_set_times", "iiiiIIi", "i", (*env).noFile},
+		{wasiModule, "path_link", "iiiiiii", "i", (*env).noFile},
+		{wasiModule, "path_open", "iiiiiIIii", "i", (*env).noFile},
+		{wasiModule, "path_readlink", "iiiiii", "i", (*env).noFile},
+		{wasiModule, "path_remove_directory", "iii", "i", (*env).noFile},
+		{wasiModule, "path_rename", "iiiiii", "i", (*env).noFile},
+		{wasiModule, "path_symlink", "iiiii", "i", (*env).noFile},
+		{wasiModule, "path_unlink_file", "iii", "i", (*env).noFile},
+		{wasiModule, "sock_accept", "iii", "i", (*env).noFile},
+		{wasiModule, "sock_shutdown", "ii", "i", (*env).noFile},
+
 		{envModule, "abort", "iiii", "", (*env).abort},
 		{meter.RefillModule, meter.RefillName, "I", "I", (*env).refillFunc},
 	}

@@ -69,7 +69,6 @@ func (p *Plugin) instantiate() (inst *instance, err error) {
 		}
 		inst.globals = append(inst.globals, g)
 	}
-	l.charge = func(bytes uint64) { inst.env.charge(bytes >> costGrowShift) }
 	return inst, nil
 }
 
@@ -96,14 +95,11 @@ func (p *Plugin) fresh() (inst *instance, err error) {
 			inst.close()
 		}
 	}()
-	charge := inst.linear.charge
-	inst.linear.charge = nil
 	if more := p.image.size - inst.linear.size; more > 0 {
 		if _, ok := inst.memory.Grow(uint32(more >> 16)); !ok {
 			return nil, p.spec.fail(hook.ErrUnavailable, "its memory cannot grow to the %d bytes it needs", p.image.size)
 		}
 	}
-	inst.linear.charge = charge
 	inst.restore()
 	return inst, nil
 }
@@ -156,7 +152,9 @@ func (inst *instance) function(s hook.Stage) api.Function {
 // is not to be used again.
 func (inst *instance) run(f api.Function) (code int32, err error) {
 	e := inst.env
+	e.linear.check = e.check
 	err = f.CallWithStack(e, inst.stack[:])
+	e.linear.check = nil
 	switch {
 	case err == nil:
 		return int32(inst.stack[0]), nil

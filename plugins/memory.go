@@ -39,6 +39,8 @@ func (b *budget) give(n int64) {
 	b.used -= n
 }
 
+const commitStep = 4 << 20
+
 // linear is the memory of one guest: address space for all that it may ever have, of which as much is committed, and
 // counted in the budget, as it has had so far. It never moves, so growing costs nothing but the pages.
 type linear struct {
@@ -48,8 +50,8 @@ type linear struct {
 
 	size      uint64 // bytes the guest has
 	committed uint64
-	shrinkTo  uint64             // what the next Reallocate returns whatever it is asked for, if not 0
-	charge    func(bytes uint64) // takes fuel for growth
+	check     func() // ends the call if its time is over; nil before the guest runs
+	shrinkTo  uint64 // what the next Reallocate returns whatever it is asked for, if not 0
 
 	refused   bool // the guest asked for more than its limit
 	exhausted bool // the guest asked for more than the budget had
@@ -79,10 +81,6 @@ func (l *linear) Reallocate(size uint64) []byte {
 		l.refused = true
 		return nil
 	}
-	// The fuel does not depend on what is committed from a call before.
-	if l.charge != nil {
-		l.charge(size - l.size)
-	}
 	if size > l.committed && !l.commit(size) {
 		l.exhausted = true
 		panic(errStopped)
@@ -91,16 +89,23 @@ func (l *linear) Reallocate(size uint64) []byte {
 	return l.space.bytes(size)
 }
 
+// commit makes memory usable, and present: that takes the kernel 0.2 ms and more for each MiB. So it goes in steps, with a
+// look at the clock after each.
 func (l *linear) commit(size uint64) bool {
-	more := size - l.committed
-	if !l.budget.take(int64(more)) {
-		return false
+	for l.committed < size {
+		step := min(size-l.committed, commitStep)
+		if !l.budget.take(int64(step)) {
+			return false
+		}
+		if err := l.space.commit(l.committed, l.committed+step); err != nil {
+			l.budget.give(int64(step))
+			return false
+		}
+		l.committed += step
+		if l.check != nil {
+			l.check()
+		}
 	}
-	if err := l.space.commit(l.committed, size); err != nil {
-		l.budget.give(int64(more))
-		return false
-	}
-	l.committed = size
 	return true
 }
 

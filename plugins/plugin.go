@@ -147,7 +147,9 @@ func (p *Plugin) run(ctx context.Context, inst *instance, c *Call) (*Result, err
 	case code == 0 && !wrote:
 		return r, p.failCall(c, hook.ErrFailed, "it returned 0 and wrote no output")
 	case code == 0:
-		r.Output = output
+		if r.Output = output; output == nil {
+			r.Output = []byte{}
+		}
 		return r, nil
 	case code == 1:
 		r.Unchanged = true

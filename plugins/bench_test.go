@@ -1,0 +1,70 @@
+package plugins_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/ckptd/ckptd/internal/wasmtest"
+	"github.com/ckptd/ckptd/plugins"
+	"github.com/ckptd/ckptd/plugins/hook"
+)
+
+// goGuest builds a reactor for wasip1 out of testdata, once for all tests.
+var goGuest = sync.OnceValues(func() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "ckptd-guest-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	out := filepath.Join(dir, "guest.wasm")
+	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-o", out, ".")
+	cmd.Dir = filepath.Join("testdata", "guest")
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=", "GOWORK=off")
+	if msg, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the guest: %w: %s", err, msg)
+	}
+	return os.ReadFile(out)
+})
+
+func buildGo(t testing.TB) []byte {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds a Go program")
+	}
+	bin, err := goGuest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bin
+}
+
+func BenchmarkIdentity(b *testing.B) {
+	for _, guest := range []struct {
+		name string
+		bin  func(testing.TB) []byte
+	}{
+		{"small", func(testing.TB) []byte { return wasmtest.Echo() }},
+		{"go", buildGo},
+	} {
+		b.Run(guest.name, func(b *testing.B) {
+			p := load(b, newHost(b, plugins.Options{}), plugins.Spec{Binary: guest.bin(b)})
+			for _, size := range []int{1 << 10, 100 << 10, 1 << 20} {
+				in := bytes.Repeat([]byte("x"), size)
+				b.Run(fmt.Sprintf("%dkB", size>>10), func(b *testing.B) {
+					b.SetBytes(int64(size))
+					for b.Loop() {
+						if _, err := p.Call(context.Background(), &plugins.Call{Stage: hook.PreSave, Payload: in}); err != nil {
+							b.Fatal(err)
+						}
+					}
+				})
+			}
+		})
+	}
+}
