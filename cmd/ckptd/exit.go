@@ -17,6 +17,7 @@ import (
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/trajectory"
+	"github.com/ckptd/ckptd/internal/wire"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
 
@@ -182,6 +183,9 @@ func explain(err error) (int, string) {
 	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage, oneLine(err.Error())
+	}
+	if wire.PluginUnfit(err) {
+		return exitInput, oneLine(err.Error())
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return exitUnavailable, oneLine(err.Error()) + ": name the authority of the server's certificate with --tls-ca"

@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/ckptd/ckptd/backend/badger"
+	"github.com/ckptd/ckptd/internal/wasmtest"
 )
 
 func TestMain(m *testing.M) {
@@ -37,6 +38,7 @@ func TestScripts(t *testing.T) {
 			"blow":     cmdBlow,
 			"head":     cmdHead,
 			"wait-for": cmdWaitFor,
+			"module":   cmdModule,
 		},
 	})
 }
@@ -101,6 +103,21 @@ func cmdHead(ts *testscript.TestScript, neg bool, args []string) {
 	n, err := strconv.ParseInt(args[1], 10, 64)
 	ts.Check(err)
 	ts.Check(os.Truncate(ts.MkAbs(args[0]), n))
+}
+
+// cmdModule writes the module of a plugin: module FILE upper.
+func cmdModule(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: module FILE KIND")
+	}
+	migrates := wasmtest.NewPlugin(2)
+	migrates.Func("on_migrate", wasmtest.Sig(wasmtest.I64+wasmtest.I64, wasmtest.I32), "", wasmtest.I32Const(wasmtest.Unchanged))
+	modules := map[string][]byte{"upper": wasmtest.Upper(), "reject": wasmtest.Reject(), "spin": wasmtest.Spin(), "trap": wasmtest.Trap(), "fail": wasmtest.Fail(17),
+		"fill": wasmtest.Fill(16, 100_000), "migrate": migrates.Bytes(), "nothing": wasmtest.New().Bytes(), "component": []byte("\x00asm\x0d\x00\x01\x00")}
+	if modules[args[1]] == nil {
+		ts.Fatalf("there is no module %s", args[1])
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), modules[args[1]], 0o600))
 }
 
 // cmdWaitFor waits until a file exists, such as the socket of a server that was started: wait-for FILE.

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -17,6 +15,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/plugins/bundle"
 )
 
 // builtinRedactor is installed in place of the files of a plugin.
@@ -48,7 +47,7 @@ signature counts if its key was trusted with ckptd plugin trust. Versions that r
 			if err != nil {
 				return err
 			}
-			return p.with(cmd.Context(), func(k pluginKeeper) error {
+			return p.with(cmd.Context(), true, func(k pluginKeeper) error {
 				one, err := k.InstallPlugin(cmd.Context(), in)
 				if err != nil {
 					return err
@@ -69,8 +68,8 @@ signature counts if its key was trusted with ckptd plugin trust. Versions that r
 
 // install reads what is to be installed. A plugin for exactly one tenant is that tenant's, so that its admin may install it.
 func (o *installOptions) install(path string, ordered bool) (*ckptdv1.InstallPluginRequest, error) {
-	b := &ckptdv1.PluginBinding{Tenants: o.tenants, ThreadPrefixes: o.prefixes}
-	in := &ckptdv1.InstallPluginRequest{Disabled: o.disabled, Bindings: []*ckptdv1.PluginBinding{b}}
+	where := &ckptdv1.PluginBinding{Tenants: o.tenants, ThreadPrefixes: o.prefixes}
+	in := &ckptdv1.InstallPluginRequest{Disabled: o.disabled, Bindings: []*ckptdv1.PluginBinding{where}}
 	for _, text := range slices.Concat(o.tenants, o.prefixes) {
 		if text == "" {
 			return nil, usagef("--tenant and --thread-prefix must not be empty: leave them out for all")
@@ -80,10 +79,10 @@ func (o *installOptions) install(path string, ordered bool) (*ckptdv1.InstallPlu
 		in.Tenant = o.tenants[0]
 	}
 	if ordered {
-		b.Order = &o.order
+		where.Order = &o.order
 	}
-	var err error
 	if o.digest != "" {
+		var err error
 		if in.Digest, err = hex.DecodeString(strings.TrimPrefix(o.digest, "sha256:")); err != nil || len(in.Digest) != sha256.Size {
 			return nil, usagef("--digest %q is no digest: want 64 hexadecimal digits", o.digest)
 		}
@@ -96,14 +95,18 @@ func (o *installOptions) install(path string, ordered bool) (*ckptdv1.InstallPlu
 		if !json.Valid(text) {
 			return nil, usagef("--config %s is not JSON", o.config)
 		}
-		b.Config = string(text)
+		where.Config = string(text)
 	}
 	if path == builtinRedactor {
 		in.Builtin = path
 		return in, nil
 	}
-	in.Archive, err = archiveOf(path)
-	return in, err
+	b, err := bundle.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	in.Archive = b.Archive()
+	return in, nil
 }
 
 func (a *app) pluginTrustCmd(p *installedPlugins) *cobra.Command {
@@ -113,16 +116,25 @@ func (a *app) pluginTrustCmd(p *installedPlugins) *cobra.Command {
 		Short: "Let signatures of plugins that are made with a key count",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			public, err := readPublicKey(args[0])
+			text, err := os.ReadFile(args[0])
 			if err != nil {
-				return err
+				return fmt.Errorf("reading the public key: %w", err)
 			}
-			return p.with(cmd.Context(), func(k pluginKeeper) error {
-				key, err := k.TrustKey(cmd.Context(), public, note)
-				if err != nil {
-					return err
+			keys, err := bundle.ParseKeys(text)
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			return p.with(cmd.Context(), true, func(k pluginKeeper) error {
+				for _, public := range keys {
+					key, err := k.TrustKey(cmd.Context(), public[:], note)
+					if err == nil {
+						err = a.pluginKey(key)
+					}
+					if err != nil {
+						return err
+					}
 				}
-				return a.pluginKey(key)
+				return nil
 			})
 		},
 	}
@@ -136,7 +148,7 @@ func (a *app) pluginUntrustCmd(p *installedPlugins) *cobra.Command {
 		Short: "Let signatures made with a key no longer count; installed plugins stay",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.with(cmd.Context(), func(k pluginKeeper) error {
+			return p.with(cmd.Context(), false, func(k pluginKeeper) error {
 				err := k.UntrustKey(cmd.Context(), args[0])
 				switch {
 				case errors.Is(err, engine.ErrNotFound):
@@ -158,7 +170,7 @@ func (a *app) pluginKeysCmd(p *installedPlugins) *cobra.Command {
 		Short: "List the keys whose signatures count",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.with(cmd.Context(), func(k pluginKeeper) error {
+			return p.with(cmd.Context(), false, func(k pluginKeeper) error {
 				all, err := k.TrustedKeys(cmd.Context())
 				if err != nil {
 					return err
@@ -187,23 +199,4 @@ func (a *app) pluginKey(k *ckptdv1.PluginKey) error {
 		line += "  " + a.paint.dim(printable(k.GetNote()))
 	}
 	return a.printf("%s\n", line)
-}
-
-// readPublicKey reads an Ed25519 key from a file with it in base64, hexadecimal or as it is.
-func readPublicKey(path string) (ed25519.PublicKey, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the public key: %w", err)
-	}
-	if len(raw) == ed25519.PublicKeySize {
-		return raw, nil
-	}
-	text := string(bytes.TrimSpace(raw))
-	if key, err := base64.StdEncoding.DecodeString(text); err == nil && len(key) == ed25519.PublicKeySize {
-		return key, nil
-	}
-	if key, err := hex.DecodeString(text); err == nil && len(key) == ed25519.PublicKeySize {
-		return key, nil
-	}
-	return nil, usagef("%s holds no public key: want what ckptd plugin sign wrote, the 32 bytes of an Ed25519 key in base64", path)
 }

@@ -22,7 +22,7 @@ func (a *app) pluginListCmd(p *installedPlugins) *cobra.Command {
 		Short: "List the plugins that are installed",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return p.with(cmd.Context(), func(k pluginKeeper) error {
+			return p.with(cmd.Context(), false, func(k pluginKeeper) error {
 				all, err := k.Plugins(cmd.Context(), p.tenant)
 				if err != nil {
 					return err
@@ -39,7 +39,7 @@ func (a *app) pluginShowCmd(p *installedPlugins) *cobra.Command {
 		Short: "Show a plugin with its configuration and the versions that are kept",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.with(cmd.Context(), func(k pluginKeeper) error {
+			return p.with(cmd.Context(), false, func(k pluginKeeper) error {
 				one, err := k.Plugin(cmd.Context(), p.tenant, args[0])
 				if err != nil {
 					return noPlugin(err, args[0])
@@ -211,7 +211,7 @@ func (p *installedPlugins) complete(cmd *cobra.Command, args []string, prefix st
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	var names []string
-	err := p.with(cmd.Context(), func(k pluginKeeper) error {
+	err := p.with(cmd.Context(), false, func(k pluginKeeper) error {
 		all, err := k.Plugins(context.WithoutCancel(cmd.Context()), p.tenant)
 		for _, one := range all {
 			names = append(names, one.GetName())

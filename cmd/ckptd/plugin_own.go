@@ -22,8 +22,8 @@ type installedPlugins struct {
 	log    string // audit log
 }
 
-// with calls f with the plugins of the server, if there is one, or of the store.
-func (p *installedPlugins) with(ctx context.Context, f func(pluginKeeper) error) error {
+// with calls f with the plugins of the server, if there is one, or of the store, which create makes if there is none.
+func (p *installedPlugins) with(ctx context.Context, create bool, f func(pluginKeeper) error) error {
 	if p.a.server.addr != "" {
 		c, err := p.a.dial()
 		if err != nil {
@@ -31,7 +31,7 @@ func (p *installedPlugins) with(ctx context.Context, f func(pluginKeeper) error)
 		}
 		return errors.Join(f(c), c.Close())
 	}
-	return p.a.withOwn(ctx, false, func(*engine.Store) error {
+	return p.a.withOwn(ctx, create, func(*engine.Store) error {
 		return f(ownPlugins{p.a.plugins, p.a.auditLog(p.log)})
 	})
 }
@@ -86,6 +86,3 @@ func (o ownPlugins) record(method, about string, err error) error {
 	e := audit.Entry{Kind: audit.Admin, Method: method, Caller: fmt.Sprintf("peer:%d", os.Geteuid()), About: about, Code: "ok"}
 	return errors.Join(l.Append(e), l.Close())
 }
-
-// archiveOf reads a plugin's archive, or makes one of its directory.
-func archiveOf(path string) ([]byte, error) { return os.ReadFile(path) }

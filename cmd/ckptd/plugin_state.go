@@ -43,7 +43,7 @@ func (a *app) pluginEnableCmd(p *installedPlugins, enable bool) *cobra.Command {
 		Short: "Let a plugin no longer run; what it did stays",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.with(cmd.Context(), func(k pluginKeeper) error {
+			return p.with(cmd.Context(), false, func(k pluginKeeper) error {
 				one, err := k.SetPluginEnabled(cmd.Context(), p.tenant, args[0], enable)
 				if err != nil {
 					return noPlugin(err, args[0])
@@ -69,7 +69,7 @@ func (a *app) pluginRollbackCmd(p *installedPlugins) *cobra.Command {
 			if len(args) == 2 {
 				version = args[1]
 			}
-			return p.with(cmd.Context(), func(k pluginKeeper) error {
+			return p.with(cmd.Context(), false, func(k pluginKeeper) error {
 				one, err := k.RollbackPlugin(cmd.Context(), p.tenant, args[0], version)
 				if err != nil {
 					return noPlugin(err, args[0])
@@ -87,7 +87,7 @@ func (a *app) pluginRemoveCmd(p *installedPlugins) *cobra.Command {
 		Short: "Remove a plugin with all its versions; what it did stays",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return p.with(cmd.Context(), func(k pluginKeeper) error {
+			return p.with(cmd.Context(), false, func(k pluginKeeper) error {
 				if err := k.RemovePlugin(cmd.Context(), p.tenant, args[0]); err != nil {
 					return noPlugin(err, args[0])
 				}

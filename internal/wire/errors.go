@@ -124,6 +124,9 @@ func PackError(err error) error {
 
 func rowOf(err error) (Row, bool) {
 	_, branch := errors.AsType[*engine.BranchExistsError](err)
+	if PluginUnfit(err) {
+		err = hook.ErrInvalid
+	}
 	for _, row := range table {
 		if errors.Is(err, row.Err) || branch && row.Err == errBranchExists {
 			return row, true

@@ -31,6 +31,12 @@ func PluginKind(err error) string {
 	return ""
 }
 
+// PluginUnfit reports whether an error is about a plugin that cannot be installed as it is, and not about one at work.
+func PluginUnfit(err error) bool {
+	e, ok := errors.AsType[*hook.Error](err)
+	return ok && e.Stage == 0 && !errors.Is(err, engine.ErrRejected) && e.Kind != hook.ErrRejected && e.Kind != hook.ErrUnavailable
+}
+
 // packPluginError makes the message of a hook's error, nil for another one.
 func packPluginError(err error) *ckptdv1.PluginError {
 	kind := PluginKind(err)
@@ -53,8 +59,7 @@ type rejection struct{ by *hook.Error }
 func (r rejection) Error() string   { return r.by.Error() }
 func (r rejection) Unwrap() []error { return []error{engine.ErrRejected, r.by} }
 
-// unpackPluginError is the inverse of packPluginError. Of a kind that is not known the reason tells enough. What concerns
-// no plugin that is installed, such as one that is about to be, is no rejection.
+// unpackPluginError is the inverse of packPluginError. Of a kind that is not known the reason tells enough.
 func unpackPluginError(d *ckptdv1.ErrorDetail) error {
 	m := d.GetPlugin()
 	e := &hook.Error{Plugin: m.GetPlugin(), Item: m.GetItem(), Code: m.GetCode(), Reason: m.GetReason()}
@@ -69,7 +74,7 @@ func unpackPluginError(d *ckptdv1.ErrorDetail) error {
 			e.Kind = cmp.Or(e.Kind, row.Err)
 		}
 	}
-	if d.GetReason() == ckptdv1.Reason_REASON_PLUGIN_INVALID && e.Stage == 0 {
+	if d.GetReason() == ckptdv1.Reason_REASON_PLUGIN_INVALID && PluginUnfit(e) {
 		return e
 	}
 	return rejection{e}
