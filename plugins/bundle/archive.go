@@ -1,0 +1,73 @@
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+)
+
+// maxArchive is the most bytes of an archive: a header and padding for each file, and the end.
+const maxArchive = MaxSize + maxFiles*1024 + 1024
+
+// Archive returns the bundle as one file. The same files make the same bytes.
+func (b *Bundle) Archive() []byte { return pack(b.files) }
+
+// pack writes files, which are valid and in the order of their paths, as a tar archive in which nothing but paths and
+// contents varies.
+func pack(files []File) []byte {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	for _, f := range files {
+		// A buffer takes everything, and the paths are such that USTAR takes them.
+		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Size: int64(len(f.Data)), Mode: 0o644, Format: tar.FormatUSTAR})
+		w.Write(f.Data)
+	}
+	w.Close()
+	return out.Bytes()
+}
+
+// LoadArchive makes a Bundle of what Archive returned. Any other spelling of the same files is an error, so that one
+// plugin is one sequence of bytes. The Bundle does not keep the archive.
+func LoadArchive(archive []byte) (*Bundle, error) {
+	if len(archive) > maxArchive {
+		return nil, invalidf("the archive has more than %d bytes", maxArchive)
+	}
+	files, err := unpack(archive)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(pack(files), archive) {
+		return nil, invalidf("the archive was not made by ckptd plugin build: make it with that, of the plugin's directory")
+	}
+	return Load(files)
+}
+
+func unpack(archive []byte) ([]File, error) {
+	var files []File
+	r := tar.NewReader(bytes.NewReader(archive))
+	for {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return files, nil
+		}
+		if err != nil {
+			return nil, invalidf("it is no archive of a plugin, or a damaged one: make it with ckptd plugin build")
+		}
+		switch {
+		case h.Typeflag != tar.TypeReg || h.Format&tar.FormatUSTAR == 0:
+			return nil, invalidf("the archive holds more than plain files: make it with ckptd plugin build")
+		case len(files) == maxFiles:
+			return nil, invalidf("the archive holds more than %d files", maxFiles)
+		case !validPath(h.Name):
+			return nil, badPath(h.Name)
+		case len(files) > 0 && h.Name <= files[len(files)-1].Path:
+			return nil, invalidf("the files of the archive are not in order: make it with ckptd plugin build")
+		}
+		data, err := io.ReadAll(io.LimitReader(r, int64(len(archive))+1))
+		if err != nil || int64(len(data)) != h.Size {
+			return nil, invalidf("the archive is damaged in %s: get it again", h.Name)
+		}
+		files = append(files, File{h.Name, data})
+	}
+}

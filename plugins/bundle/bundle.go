@@ -1,0 +1,320 @@
+// Package bundle reads and writes plugins as their authors hand them over: a directory, or one archive of it, with the
+// manifest plugin.toml, the module, and what the manifest names.
+//
+// A bundle is taken for hostile: sizes, counts and paths are bounded, and unknown fields are errors. Errors match
+// hook.ErrInvalid, or hook.ErrLimit for a limit that is too high, and say in one line what to do. docs/bundles.md is the
+// contract.
+package bundle
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/ckptd/ckptd/plugins"
+	"github.com/ckptd/ckptd/plugins/hook"
+)
+
+// Names of files.
+const (
+	ManifestFile  = "plugin.toml"
+	SignatureFile = "plugin.sig"
+	Extension     = ".ckptd-plugin" // of an archive
+)
+
+// Bounds of a bundle.
+const (
+	MaxSize     = 96 << 20 // bytes of all files
+	maxFiles    = 1000
+	maxPath     = 100     // bytes
+	maxManifest = 1 << 20 // bytes
+)
+
+// File is a file of a bundle. Its path has slashes.
+type File struct {
+	Path string
+	Data []byte
+}
+
+// Bundle is a plugin whose manifest is valid and whose files are all there. It does not change.
+type Bundle struct {
+	Manifest Manifest
+
+	files  []File // in the order of their paths
+	digest [sha256.Size]byte
+	schema *schema // nil without one
+}
+
+// Load makes a Bundle of its files, which it keeps. What the manifest does not name is an error, except for files next
+// to it whose names begin with README or LICENSE.
+func Load(files []File) (*Bundle, error) {
+	files = slices.Clone(files)
+	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	if err := checkFiles(files); err != nil {
+		return nil, err
+	}
+	b := &Bundle{files: files, digest: digest(files)}
+	text, ok := b.File(ManifestFile)
+	if !ok {
+		return nil, invalidf("there is no %s: add the manifest", ManifestFile)
+	}
+	var err error
+	if b.Manifest, err = parseManifest(text); err != nil {
+		return nil, err
+	}
+	if err := b.check(); err != nil {
+		if e, ok := errors.AsType[*hook.Error](err); ok && e.Plugin == "" {
+			named := *e
+			named.Plugin = b.Name()
+			return nil, &named
+		}
+		return nil, err
+	}
+	return b, nil
+}
+
+// LoadFS makes a Bundle of a directory, of which it reads the manifest, what that names, the signature, README* and
+// LICENSE*, and nothing else.
+func LoadFS(fsys fs.FS) (*Bundle, error) {
+	text, err := readFile(fsys, ManifestFile, maxManifest)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, invalidf("there is no %s: name the directory that has it", ManifestFile)
+	}
+	if err != nil {
+		return nil, err
+	}
+	m, err := parseManifest(text)
+	if err != nil {
+		return nil, err
+	}
+	files := []File{{ManifestFile, text}}
+	top, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return nil, fmt.Errorf("reading plugin: %w", err)
+	}
+	paths := m.paths()
+	for _, entry := range top {
+		if accompanies(entry.Name()) && entry.Type().IsRegular() {
+			paths = append(paths, entry.Name())
+		}
+	}
+	slices.Sort(paths)
+	left := int64(MaxSize)
+	for _, path := range slices.Compact(paths) {
+		if !validPath(path) {
+			return nil, badPath(path)
+		}
+		data, err := readFile(fsys, path, left)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			continue // Load says who named it
+		case err != nil:
+			return nil, err
+		}
+		files, left = append(files, File{path, data}), left-int64(len(data))
+	}
+	return Load(files)
+}
+
+// Open makes a Bundle of the directory or archive at a path.
+func Open(path string) (*Bundle, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening plugin: %w", err)
+	}
+	if info.IsDir() {
+		root, err := os.OpenRoot(path) // so that a link leads nowhere else
+		if err != nil {
+			return nil, fmt.Errorf("opening plugin: %w", err)
+		}
+		defer root.Close()
+		return LoadFS(root.FS())
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening plugin: %w", err)
+	}
+	defer f.Close()
+	archive, err := io.ReadAll(io.LimitReader(f, maxArchive+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading plugin: %w", err)
+	}
+	return LoadArchive(archive)
+}
+
+// readFile reads a file of at most so many bytes.
+func readFile(fsys fs.FS, path string, most int64) ([]byte, error) {
+	f, err := fsys.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading plugin: %w", err)
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && !info.Mode().IsRegular() {
+		return nil, invalidf("%s is not a file", path)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading plugin: %w", err)
+	}
+	if int64(len(data)) > most {
+		return nil, invalidf("%s is too large: all files of a plugin have at most %d bytes, the manifest %d", path, MaxSize, maxManifest)
+	}
+	return data, nil
+}
+
+// Name returns NAME@VERSION.
+func (b *Bundle) Name() string { return b.Manifest.Name + "@" + b.Manifest.Version }
+
+// Digest identifies all files but the signature. It is the SHA-256 over, for each in the order of their paths, the
+// SHA-256 of the file in hexadecimal, two spaces, the path and a line feed: what sha256sum prints.
+func (b *Bundle) Digest() [sha256.Size]byte { return b.digest }
+
+// Files returns the files in the order of their paths. The bytes are not to be modified.
+func (b *Bundle) Files() []File { return slices.Clone(b.files) }
+
+// File returns a file by its path. The bytes are not to be modified.
+func (b *Bundle) File(path string) ([]byte, bool) {
+	i, ok := slices.BinarySearchFunc(b.files, path, func(f File, path string) int { return cmp.Compare(f.Path, path) })
+	if !ok {
+		return nil, false
+	}
+	return b.files[i].Data, true
+}
+
+// Binary returns the module.
+func (b *Bundle) Binary() []byte {
+	data, _ := b.File(b.Manifest.Wasm)
+	return data
+}
+
+// Spec returns what a host needs to load the plugin with a configuration that Config returned.
+func (b *Bundle) Spec(config []byte) plugins.Spec {
+	m := &b.Manifest
+	return plugins.Spec{Name: b.Name(), Binary: b.Binary(), Config: config, Limits: m.Limits, Capabilities: plugins.Capabilities{
+		RedactBuiltin: m.Capable(RedactBuiltin), Pseudonym: m.Capable(Pseudonym), PutBlob: m.Capable(BlobPut),
+	}}
+}
+
+func digest(files []File) [sha256.Size]byte {
+	h := sha256.New()
+	for _, f := range files {
+		if f.Path != SignatureFile {
+			fmt.Fprintf(h, "%x  %s\n", sha256.Sum256(f.Data), f.Path)
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+func checkFiles(files []File) error {
+	if len(files) > maxFiles {
+		return invalidf("there are %d files, and may be %d: leave out what the plugin does not need", len(files), maxFiles)
+	}
+	size := 0
+	for i, f := range files {
+		if !validPath(f.Path) {
+			return badPath(f.Path)
+		}
+		if i > 0 && f.Path == files[i-1].Path {
+			return invalidf("the file %s is there twice", f.Path)
+		}
+		size += len(f.Data)
+	}
+	if size > MaxSize {
+		return invalidf("all files together have %d bytes, and may have %d", size, MaxSize)
+	}
+	return nil
+}
+
+// validPath reports whether a path is short, relative, and of letters, digits, and '.', '_', '-' and '/' alone.
+func validPath(path string) bool {
+	return len(path) <= maxPath && path != "." && fs.ValidPath(path) && !strings.ContainsFunc(path, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._-/", r))
+	})
+}
+
+func badPath(path string) error {
+	return invalidf("the path %.120q cannot be one of a plugin: want at most %d letters, digits, and . _ - /, relative to the manifest", path, maxPath)
+}
+
+// accompanies reports whether a file may be there although the manifest does not name it.
+func accompanies(path string) bool {
+	return !strings.Contains(path, "/") && (strings.HasPrefix(path, "README") || strings.HasPrefix(path, "LICENSE"))
+}
+
+// check checks the manifest against the files.
+func (b *Bundle) check() error {
+	m := &b.Manifest
+	if err := m.check(); err != nil {
+		return err
+	}
+	named := append(m.paths(), ManifestFile)
+	for _, f := range b.files {
+		if !slices.Contains(named, f.Path) && !accompanies(f.Path) {
+			return invalidf("the manifest does not name the file %s: leave it out", f.Path)
+		}
+	}
+	if _, ok := b.File(m.Wasm); !ok {
+		return invalidf("the file %s is missing, which the manifest names as wasm: build the plugin", m.Wasm)
+	}
+	if sum := sha256.Sum256(b.Binary()); m.SHA256 != "" && m.SHA256 != hex.EncodeToString(sum[:]) {
+		return invalidf("%s has the SHA-256 %x and the manifest says %s: build it anew, or correct sha256", m.Wasm, sum, m.SHA256)
+	}
+	for i := range m.Fixtures {
+		for _, path := range []string{m.Fixtures[i].Input, m.Fixtures[i].Output} {
+			if _, ok := b.File(path); path != "" && !ok {
+				return invalidf("the file %s is missing, which a fixture names: add it", path)
+			}
+		}
+	}
+	return b.checkConfigs()
+}
+
+// checkConfigs checks the defaults, and with them what the fixtures configure, against the schema.
+func (b *Bundle) checkConfigs() error {
+	m := &b.Manifest
+	if m.ConfigSchema != "" {
+		text, ok := b.File(m.ConfigSchema)
+		if !ok {
+			return invalidf("the file %s is missing, which the manifest names as config_schema: add it", m.ConfigSchema)
+		}
+		var err error
+		if b.schema, err = compileSchema(text); err != nil {
+			return invalidf("%s: %v", m.ConfigSchema, err)
+		}
+	}
+	if _, err := merged(m.Config, nil); err != nil {
+		return invalidf("%s: config%v", ManifestFile, err)
+	}
+	for i := range m.Fixtures {
+		if _, err := b.FixtureConfig(&m.Fixtures[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func invalidf(format string, args ...any) error {
+	return &hook.Error{Kind: hook.ErrInvalid, Reason: oneLine(fmt.Sprintf(format, args...))}
+}
+
+// oneLine makes one bounded line of a text that a hostile file may be quoted in.
+func oneLine(text string) string {
+	const most = 500
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, "?"))
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
