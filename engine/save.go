@@ -91,7 +91,8 @@ func (t *Thread) save(ctx context.Context, d *Draft) (*Checkpoint, error) {
 		return nil, err
 	}
 	if chain != nil {
-		return t.saveHooked(ctx, chain, d)
+		given := *d // so that the draft is on the heap only where there are hooks
+		return t.saveHooked(ctx, chain, &given)
 	}
 	return t.saveDraft(ctx, d, nil)
 }

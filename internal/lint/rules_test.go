@@ -88,6 +88,10 @@ func (c *checker) directions(p pkg) {
 		rel, ours := local(imp)
 		switch {
 		case !ours:
+		case p.Path == "plugins/hook":
+			c.add("plugins/hook: imports %s, and may import nothing of the module", rel)
+		case within(p.Path, "engine") && within(rel, "plugins") && rel != "plugins/hook":
+			c.add("%s: imports %s, and may import only the vocabulary of hooks", p.Path, rel)
 		case p.Path == "backend":
 			c.add("backend: imports %s, and may import nothing of the module", rel)
 		case within(p.Path, "backend") && !within(rel, "backend"):

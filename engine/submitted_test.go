@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"encoding/hex"
+	"slices"
+	"testing"
+)
+
+func submittedDraft() *Draft {
+	two, one := BlobID{}, BlobID{}
+	for i := range one {
+		one[i], two[i] = 1, 2
+	}
+	return &Draft{Step: -3, SchemaVersion: 7, RunID: "run", Branch: "main", Keep: true, Labels: map[string]string{"b": "c", "a": ""},
+		Blobs: []BlobID{two, one, two}, Channels: []Change{{Name: "plan", Base: 0x0102030405060708, Prefix: 5, Suffix: 1, Data: []byte(",2")},
+			{Name: "gone", Remove: true}, {Name: "messages", Type: "json", Data: []byte("[1]")}}}
+}
+
+// The commitment is as docs/format.md §11 says; the constant was made by another program.
+func TestSubmission(t *testing.T) {
+	var key [32]byte
+	for i := range key {
+		key[i] = byte(i)
+	}
+	const want = "a336794b86745b9b0d211daefcf52e576802691f3f4a00cdfc65d7b16311ba6e"
+	d := submittedDraft()
+	got := submission(&key, d)
+	if hex.EncodeToString(got[:]) != want {
+		t.Errorf("got %x, want %s", got, want)
+	}
+	slices.Reverse(d.Channels)
+	d.ID, d.Parent, d.Status = "id", "parent", StatusRunning
+	if submission(&key, d) != got {
+		t.Error("the order of channels, the id or the parent matters")
+	}
+	seen := map[[32]byte]string{got: "none"}
+	for name, change := range map[string]func(d *Draft){
+		"step":      func(d *Draft) { d.Step++ },
+		"status":    func(d *Draft) { d.Status = "x" },
+		"schema":    func(d *Draft) { d.SchemaVersion++ },
+		"run":       func(d *Draft) { d.RunID, d.Branch = "runm", "ain" },
+		"branch":    func(d *Draft) { d.Branch = "" },
+		"keep":      func(d *Draft) { d.Keep = false },
+		"label":     func(d *Draft) { d.Labels["a"] = "x" },
+		"labels":    func(d *Draft) { d.Labels = nil },
+		"no labels": func(d *Draft) { d.Labels = map[string]string{} },
+		"metadata":  func(d *Draft) { d.Meta = []byte("1") },
+		"no meta":   func(d *Draft) { d.Meta = []byte{} },
+		"blobs":     func(d *Draft) { d.Blobs = nil },
+		"no blobs":  func(d *Draft) { d.Blobs = []BlobID{} },
+		"blob":      func(d *Draft) { d.Blobs = d.Blobs[:1] },
+		"name":      func(d *Draft) { d.Channels[0].Name = "plans" },
+		"type":      func(d *Draft) { d.Channels[0].Type = "json" },
+		"base":      func(d *Draft) { d.Channels[0].Base++ },
+		"prefix":    func(d *Draft) { d.Channels[0].Prefix++ },
+		"suffix":    func(d *Draft) { d.Channels[0].Suffix++ },
+		"data":      func(d *Draft) { d.Channels[0].Data = []byte(",3") },
+		"remove":    func(d *Draft) { d.Channels[1].Remove = false },
+		"channels":  func(d *Draft) { d.Channels = d.Channels[:2] },
+	} {
+		d := submittedDraft()
+		change(d)
+		sum := submission(&key, d)
+		if other, taken := seen[sum]; taken {
+			t.Errorf("%s is the same as %s", name, other)
+		}
+		seen[sum] = name
+	}
+	key[0]++
+	if submission(&key, submittedDraft()) == got {
+		t.Error("the key does not matter")
+	}
+}
