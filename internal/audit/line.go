@@ -17,7 +17,7 @@ type Kind string
 const (
 	Denied Kind = "denied" // somebody was not allowed what they asked for
 	Export Kind = "export" // states were read in bulk
-	Admin  Kind = "admin"  // the store, its users, its tokens or this log were looked after
+	Admin  Kind = "admin"  // the store, its users, tokens, plugins or this log were looked after
 	Notice Kind = "notice" // the log tells about itself
 )
 
