@@ -49,14 +49,13 @@ func (b *Builder) Module(t testing.TB, name string) []byte {
 	return m
 }
 
-// Bundle returns a directory with the plugin of an example as its author would hand it over: the manifest, the module and
-// the fixtures.
+// Bundle returns a directory with the plugin of an example as its author would hand it over: the source, the manifest
+// with what it names, and the module.
 func (b *Builder) Bundle(t testing.TB, name string) string {
 	t.Helper()
 	m := b.Module(t, name)
 	dir, from := t.TempDir(), filepath.Join(root(t), "plugins", "examples", filepath.FromSlash(name))
-	copyFile(t, filepath.Join(from, "plugin.toml"), filepath.Join(dir, "plugin.toml"))
-	copyTree(t, filepath.Join(from, "fixtures"), filepath.Join(dir, "fixtures"))
+	copyTree(t, from, dir)
 	if err := os.WriteFile(filepath.Join(dir, filepath.Base(name)+".wasm"), m, 0o666); err != nil {
 		t.Fatal(err)
 	}

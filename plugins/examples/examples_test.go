@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,8 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ckptd/ckptd/plugins"
+	"github.com/ckptd/ckptd/plugins/bundle"
 	"github.com/ckptd/ckptd/plugins/hook"
 	"github.com/ckptd/ckptd/plugins/scaffold"
+	"github.com/ckptd/ckptd/plugins/trial"
 )
 
 // bed is what the tests of the examples share: building and compiling takes longer than all else.
@@ -27,6 +28,7 @@ type bed struct {
 
 func TestExamples(t *testing.T) {
 	b := &bed{host: newHost(t), loaded: map[string]*plugins.Plugin{}}
+	t.Run("fixtures", b.fixtures)
 	t.Run("redactors", b.redactors)
 	t.Run("agree", b.agree)
 	t.Run("summary", b.summary)
@@ -63,6 +65,31 @@ func newHost(t testing.TB) *plugins.Host {
 		}
 	})
 	return h
+}
+
+// fixtures runs those of every example.
+func (b *bed) fixtures(t *testing.T) {
+	for _, name := range All() {
+		t.Run(name, func(t *testing.T) { try(t, b.host, b.Bundle(t, name)) })
+	}
+}
+
+// try runs the fixtures of the bundle in a directory.
+func try(t testing.TB, h *plugins.Host, dir string) {
+	t.Helper()
+	plugin, err := bundle.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcomes, err := trial.Fixtures(context.Background(), h, plugin)
+	if err != nil || len(outcomes) < 2 {
+		t.Fatalf("%d outcomes, %v", len(outcomes), err)
+	}
+	for _, o := range outcomes {
+		if o.Problem != "" {
+			t.Errorf("%s: %s: %s", o.Fixture.Input, o.Problem, o.Result.Output)
+		}
+	}
 }
 
 // redact passes a payload through a redactor twice: the second time must change nothing.
@@ -256,6 +283,7 @@ func (b *bed) channels(t *testing.T) {
 
 // A new project builds, and does what its fixtures say.
 func TestNewProjects(t *testing.T) {
+	h := newHost(t)
 	for _, language := range scaffold.Languages() {
 		t.Run(language, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "p")
@@ -265,25 +293,8 @@ func TestNewProjects(t *testing.T) {
 			if language == "assemblyscript" {
 				LinkCompiler(t, dir)
 			}
-			spec := plugins.Spec{Name: language, Binary: Build(t, dir, "first-try.wasm")}
-			p, err := newHost(t).Load(t.Context(), spec)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for in, out := range map[string]string{"messages.json": "messages.out.json", "clean.json": "clean.json"} {
-				if got, want := redact(t, p, fixture(t, dir, in)), fixture(t, dir, out); !bytes.Equal(got, want) {
-					t.Errorf("%s became %s", in, got)
-				}
-			}
+			Build(t, dir, "first-try.wasm")
+			try(t, h, dir)
 		})
 	}
-}
-
-func fixture(t testing.TB, dir, name string) []byte {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(dir, "fixtures", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
 }

@@ -1,0 +1,184 @@
+// Package trial runs a plugin by itself, with no store around it: once by hand, or over the fixtures of its bundle. What
+// it does is the same every time and on every machine: the clock stands still, and blobs go nowhere.
+package trial
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ckptd/ckptd/plugins"
+	"github.com/ckptd/ckptd/plugins/bundle"
+	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/plugins/redact"
+)
+
+// Host loads plugins. *plugins.Host is one.
+type Host interface {
+	Load(context.Context, plugins.Spec) (*plugins.Plugin, error)
+}
+
+// Item is what a plugin is tried on. Migration is set in the stage migrate, the other names in every other one.
+type Item struct {
+	Stage     hook.Stage
+	Kind      hook.Kind
+	Name      string
+	Type      string
+	Migration bundle.Migration
+	Data      []byte
+}
+
+// Call runs a hook over an item. Pseudonyms are made with a key that is none, and the id of a blob is the SHA-256 of what
+// is in it.
+func Call(ctx context.Context, p *plugins.Plugin, it Item) (*plugins.Result, error) {
+	meta, err := json.Marshal(it.meta())
+	if err != nil {
+		return &plugins.Result{}, err
+	}
+	return p.Call(ctx, &plugins.Call{
+		Stage: it.Stage, Item: it.String(), Payload: it.Data, Meta: meta,
+		Time: noon, PseudonymKey: sha256.Sum256([]byte("ckptd plugin trial")),
+		PutBlob: func(data []byte) ([32]byte, error) { return sha256.Sum256(data), nil },
+		Redact: func(set string, data []byte) ([]byte, error) {
+			if set != "" {
+				return nil, &hook.Error{Kind: hook.ErrInvalid, Plugin: "redact", Stage: it.Stage, Item: it.String(), Reason: "there is no such set of rules"}
+			}
+			out, err := redact.Default().Redact(redact.Input{Type: it.Type, Name: it.String(), Data: data})
+			return out.Data, err
+		},
+		From: it.Migration.From, To: it.Migration.To,
+	})
+}
+
+// noon is what the clock of a plugin says.
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// String names the item as errors do.
+func (it Item) String() string {
+	if it.Stage == hook.Migrate {
+		return fmt.Sprintf("state of %s from %d to %d", it.Migration.Kind, it.Migration.From, it.Migration.To)
+	}
+	if it.Name == "" {
+		return it.Kind.String()
+	}
+	return it.Kind.String() + " " + it.Name
+}
+
+// meta is what a pipeline would tell of the item.
+func (it Item) meta() any {
+	return struct {
+		ABI           int       `json:"abi"`
+		Stage         string    `json:"stage"`
+		Kind          string    `json:"kind"`
+		Name          string    `json:"name"`
+		Type          string    `json:"type"`
+		Step          int64     `json:"step"`
+		Status        string    `json:"status"`
+		SchemaVersion uint64    `json:"schema_version"`
+		Time          time.Time `json:"time"`
+	}{plugins.ABI, it.Stage.String(), it.Kind.String(), it.Name, it.Type, 0, "running", it.Migration.From, noon}
+}
+
+// Outcome is what came of a fixture.
+type Outcome struct {
+	Fixture *bundle.Fixture
+	Item    Item
+	Want    []byte // nil unless the fixture wants an output
+	Result  *plugins.Result
+	Err     error // of the call; nil if there is none, or the fixture wants it
+	Took    time.Duration
+	Problem string // one line; "" if the fixture holds
+}
+
+// Fixtures runs every fixture of a bundle: it must give what it wants, give it again with as much fuel, and, if the
+// manifest says that the plugin is idempotent, leave alone what it gave. An error is one of loading the plugin.
+func Fixtures(ctx context.Context, h Host, b *bundle.Bundle) ([]Outcome, error) {
+	loaded := map[string]*plugins.Plugin{}
+	defer func() {
+		for _, p := range loaded {
+			p.Close()
+		}
+	}()
+	var all []Outcome
+	for i := range b.Manifest.Fixtures {
+		f := &b.Manifest.Fixtures[i]
+		config, err := b.FixtureConfig(f)
+		if err != nil {
+			return all, err
+		}
+		p := loaded[string(config)]
+		if p == nil {
+			if p, err = h.Load(ctx, b.Spec(config)); err != nil {
+				return all, err
+			}
+			loaded[string(config)] = p
+		}
+		o, err := fixture(ctx, p, b, f)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// fixture runs one. An error is that of the context.
+func fixture(ctx context.Context, p *plugins.Plugin, b *bundle.Bundle, f *bundle.Fixture) (Outcome, error) {
+	o := Outcome{Fixture: f, Item: Item{Stage: f.Stage, Kind: f.Kind, Name: f.Name, Type: f.Type, Migration: f.Step, Data: b.FixtureInput(f)}}
+	if f.Want == bundle.WantOutput {
+		o.Want = b.FixtureOutput(f)
+	}
+	start := time.Now()
+	o.Result, o.Err = Call(ctx, p, o.Item)
+	o.Took = time.Since(start)
+	if ctx.Err() != nil {
+		return o, ctx.Err()
+	}
+	if o.Problem = o.compare(); o.Problem != "" {
+		return o, nil
+	}
+	again, err := Call(ctx, p, o.Item)
+	switch {
+	case (err == nil) != (o.Err == nil), !bytes.Equal(again.Output, o.Result.Output), again.Unchanged != o.Result.Unchanged:
+		o.Problem = "another run on the same input gives something else: it must not use time, randomness or memory of earlier calls"
+	case again.Fuel != o.Result.Fuel:
+		o.Problem = fmt.Sprintf("another run on the same input takes %d fuel instead of %d", again.Fuel, o.Result.Fuel)
+	case b.Manifest.Idempotent && o.Err == nil && !o.Result.Unchanged:
+		it := o.Item
+		it.Data = o.Result.Output
+		if twice, err := Call(ctx, p, it); err != nil || !twice.Unchanged && !bytes.Equal(twice.Output, it.Data) {
+			o.Problem = "it changes its own output, and the manifest says idempotent = true"
+		}
+	}
+	if o.Problem == "" {
+		o.Err = nil
+	}
+	return o, ctx.Err()
+}
+
+// compare says how the result is not what the fixture wants.
+func (o *Outcome) compare() string {
+	rejected := errors.Is(o.Err, hook.ErrRejected)
+	switch want := o.Fixture.Want; {
+	case want == bundle.WantRejected && rejected, want == bundle.WantError && o.Err != nil && !rejected:
+		return ""
+	case o.Err != nil:
+		return "it gives an error: " + o.Err.Error()
+	case want == bundle.WantRejected:
+		return "it does not reject the input"
+	case want == bundle.WantError:
+		return "it gives no error"
+	case want == bundle.WantUnchanged && !o.Result.Unchanged:
+		o.Want = o.Item.Data
+		return "it changes the input"
+	case want == bundle.WantOutput && o.Result.Unchanged:
+		return "it leaves the input unchanged"
+	case want == bundle.WantOutput && !bytes.Equal(o.Result.Output, o.Want):
+		return "it gives another output"
+	}
+	return ""
+}
