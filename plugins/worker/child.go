@@ -29,7 +29,6 @@ func Main(in, out *os.File) int {
 		return 2
 	}
 	debug.SetTraceback("none")
-	debug.SetGCPercent(400) // a small heap, of which a large payload is soon a multiple
 	debug.SetMemoryLimit(s.memory + overhead/2)
 	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 2)) // one guest, and the garbage collector beside it
 	walls, err := confine(s.memory + overhead)

@@ -15,7 +15,7 @@ import (
 
 const (
 	startLimit = 10 * time.Second
-	patience   = 100 * time.Millisecond // with a worker that was told to give up
+	patience   = 250 * time.Millisecond // with a worker that was told to give up
 )
 
 // process is one worker. It does one operation at a time, for whoever holds it.

@@ -1,0 +1,231 @@
+package hostile
+
+import (
+	"context"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+
+	. "github.com/ckptd/ckptd/internal/wasmtest"
+	"github.com/ckptd/ckptd/plugins"
+	"github.com/ckptd/ckptd/plugins/hook"
+)
+
+// refusal is a row of a binary that must not load.
+func refusal(name string, bin func() []byte, kinds ...error) row {
+	if len(kinds) == 0 {
+		kinds = []error{hook.ErrInvalid, hook.ErrLimit}
+	}
+	return row{name: name, run: func(b *bed) { b.refused(spec(bin()), kinds...) }}
+}
+
+// spoiled returns a plugin that echoes, but for what is done to it.
+func spoiled(change func(p *Plugin)) func() []byte {
+	return func() []byte {
+		p := NewPlugin(-1)
+		p.Hook("on_pre_save", I32, p.ReadAll(0), p.WriteAll(0), I32Const(Output))
+		change(p)
+		return p.Bytes()
+	}
+}
+
+func lies(id byte) func() []byte { return spoiled(func(p *Plugin) { p.Count(id, math.MaxUint32) }) }
+
+// sectionOf is a section whose count is there, and nothing of what is counted.
+func sectionOf(id byte, rest Code) func() []byte {
+	return func() []byte { return []byte(Header + Section(id, U(math.MaxUint32)+rest)) }
+}
+
+func binaryRows() []row {
+	counts := []struct {
+		name string
+		id   byte
+	}{
+		{"type", SecType}, {"import", SecImport}, {"function", SecFunction}, {"table", SecTable}, {"memory", SecMemory},
+		{"global", SecGlobal}, {"export", SecExport}, {"element", SecElement}, {"code", SecCode}, {"data", SecData}, {"data count", SecDataCount},
+	}
+	var rows []row
+	for _, c := range counts {
+		rows = append(rows, row{name: c.name + " count 2^32-1", run: func(b *bed) {
+			b.refused(spec(lies(c.id)()), hook.ErrInvalid, hook.ErrLimit)
+			b.refused(spec(sectionOf(c.id, "")()), hook.ErrInvalid, hook.ErrLimit)
+		}})
+	}
+	return append(append(rows, sizeRows()...), interfaceRows()...)
+}
+
+func sizeRows() []row {
+	locals := func(n uint64) func() []byte {
+		return spoiled(func(p *Plugin) { p.FuncRaw("", Sig("", ""), U(1)+U(n)+I64+End) })
+	}
+	body := func(code func() Code) func() []byte {
+		return spoiled(func(p *Plugin) { p.Func("", Sig("", ""), I32, code()) })
+	}
+	return []row{
+		refusal("type parameters 2^32-1", func() []byte { return []byte(Header + Section(SecType, U(1)+"\x60"+U(math.MaxUint32))) }),
+		refusal("element vector 2^32-1", spoiled(func(p *Plugin) { p.Table(1, 1); p.ElemRaw(U(0) + I32Const(0) + End + U(math.MaxUint32)) })),
+		refusal("locals 4G", locals(math.MaxUint32)),
+		refusal("locals 50M", locals(50_000_000)),
+		{name: "truncated everywhere", run: func(b *bed) {
+			bin := Upper()
+			for n := range len(bin) {
+				b.refused(spec(bin[:n]), hook.ErrInvalid, hook.ErrLimit)
+			}
+		}},
+		refusal("truncated LEB", func() []byte { return []byte(Header + Section(SecType, "\x80\x80")) }),
+		refusal("over-long LEB", func() []byte { return []byte(Header + Section(SecType, Long(0, 11))) }),
+		refusal("component", func() []byte { return []byte("\x00asm\x0d\x00\x01\x00") }, hook.ErrInvalid),
+		refusal("not a module", func() []byte { return []byte("#!/bin/sh\nexit 0\n") }, hook.ErrInvalid),
+		refusal("empty", func() []byte { return nil }, hook.ErrInvalid),
+		refusal("64 huge tables", spoiled(func(p *Plugin) {
+			for range 64 {
+				p.Table(1<<27, -1)
+			}
+		})),
+		refusal("minimum memory over the limit", func() []byte {
+			p := spoiled(func(p *Plugin) { p.Raw(SecMemory, U(1)+"\x00"+U(65536)) })
+			return p()
+		}, hook.ErrLimit),
+		refusal("100k nesting", body(func() Code { return Repeat(100_000, "\x02"+Void) + Repeat(100_000, End) })),
+		refusal("br_table bomb", body(func() Code {
+			return Block(Void, I32Const(0)+"\x0e"+U(299_999)+Repeat(300_000, U(0)))
+		})),
+		refusal("200k-function bomb", spoiled(func(p *Plugin) {
+			one := "\x02\x00" + End
+			t := p.Type(Sig("", ""))
+			p.Raw(SecFunction, U(200_000)+Repeat(200_000, U(uint64(t))))
+			p.Raw(SecCode, U(200_000)+Repeat(200_000, one))
+		})),
+		refusal("locals times branches", spoiled(func(p *Plugin) { // 8.5 s and 1.5 GB in the compiler
+			p.Func("", Sig("", ""), Repeat(2000, I64), Repeat(30_000, Block(Void, LocalGet(0)+I64Eqz+BrIf(0))))
+		}), hook.ErrLimit),
+		refusal("binary over its limit", func() []byte {
+			p := NewPlugin(-1)
+			p.Custom("padding", strings.Repeat("x", 17<<20))
+			return p.Bytes()
+		}, hook.ErrLimit),
+	}
+}
+
+func interfaceRows() []row {
+	without := func(change func(m *Module)) func() []byte {
+		return func() []byte {
+			m := New()
+			change(m)
+			return m.Bytes()
+		}
+	}
+	abi := func(m *Module, version int32) { m.Func("ckptd_abi_v1", Sig("", I32), "", I32Const(version)) }
+	saves := func(m *Module) { m.Func("on_pre_save", Sig("", I32), "", I32Const(Unchanged)) }
+	return []row{
+		refusal("unknown import", without(func(m *Module) {
+			m.Import(ABI, "host_exec", Sig(I32, I32))
+			m.Memory(1, -1)
+			abi(m, 1)
+			saves(m)
+		}), hook.ErrInvalid),
+		refusal("mistyped import", without(func(m *Module) {
+			m.Import(ABI, "input_len", Sig(I64, I64))
+			m.Memory(1, -1)
+			abi(m, 1)
+			saves(m)
+		}), hook.ErrInvalid),
+		{name: "duplicate import", run: func(b *bed) { // is legal, and one function
+			m := New()
+			for range 100 {
+				m.Import(ABI, "input_len", Sig(I32, I64))
+			}
+			m.Memory(1, -1)
+			abi(m, 1)
+			saves(m)
+			if pl := b.load(spec(m.Bytes())); pl != nil {
+				if r, err := pl.Call(context.Background(), b.call()); err != nil || !r.Unchanged {
+					b.errorf("%+v, %v", r, err)
+				}
+			}
+		}},
+		refusal("imported memory", without(func(m *Module) {
+			m.ImportRaw("env", "memory", KindMemory, "\x00\x01")
+			abi(m, 1)
+			saves(m)
+		}), hook.ErrInvalid),
+		refusal("import of the meter", without(func(m *Module) {
+			m.Import("ckptd_meter", "refill", Sig(I64, I64))
+			m.Memory(1, -1)
+			abi(m, 1)
+			saves(m)
+		}), hook.ErrInvalid),
+		refusal("export of the meter", spoiled(func(p *Plugin) { p.Export("ckptd_meter.fuel", KindGlobal, p.Global(I64, true, I64Const(1<<60))) }), hook.ErrInvalid),
+		refusal("duplicate export", spoiled(func(p *Plugin) { p.Export("on_pre_save", KindFunc, 0) }), hook.ErrInvalid),
+		refusal("missing memory", without(func(m *Module) { abi(m, 1); saves(m) }), hook.ErrInvalid),
+		refusal("missing ABI export", without(func(m *Module) { m.Memory(1, -1); saves(m) }), hook.ErrInvalid),
+		refusal("missing hooks", func() []byte { return NewPlugin(-1).Bytes() }, hook.ErrInvalid),
+		refusal("mistyped exports", func() []byte {
+			p := NewPlugin(-1)
+			p.Func("on_pre_save", Sig(I32, I32), "", I32Const(Unchanged))
+			return p.Bytes()
+		}, hook.ErrInvalid),
+		refusal("wrong ABI", without(func(m *Module) { m.Memory(1, -1); abi(m, 2); saves(m) }), hook.ErrInvalid),
+		refusal("spinning start section", spoiled(func(p *Plugin) { p.Start(p.Func("", Sig("", ""), "", Loop(Void, Br(0)))) }), hook.ErrInvalid),
+		{name: "poisoned compile cache", run: poisonedCache, only: inProcess}, // workers have no cache on disk
+	}
+}
+
+// poisonedCache changes what is in the cache in every way that somebody with access to the folder could.
+func poisonedCache(b *bed) {
+	open := func() *plugins.Host {
+		h, err := plugins.New(plugins.Options{Memory: memory, CacheDir: filepath.Join(b.dir, "cache"), CacheKey: [32]byte{1}})
+		if err != nil {
+			b.errorf("opening the cache: %v", err)
+			return nil
+		}
+		return h
+	}
+	echo := func(poison string) {
+		h := open()
+		if h == nil {
+			return
+		}
+		defer h.Close()
+		pl, err := h.Load(context.Background(), plugins.Spec{Name: "echo@1", Binary: Echo()})
+		if err != nil {
+			b.errorf("%s: %v", poison, err)
+			return
+		}
+		b.works(pl, poison)
+	}
+	echo("no cache yet")
+	files, _ := filepath.Glob(filepath.Join(b.dir, "cache", "*.native"))
+	if len(files) != 1 {
+		b.errorf("the cache has %q", files)
+		return
+	}
+	file := files[0]
+	sound, _ := os.ReadFile(file)
+	h := open()
+	h.Load(context.Background(), plugins.Spec{Name: "upper@1", Binary: Upper()})
+	h.Close()
+	var other []byte
+	files, _ = filepath.Glob(filepath.Join(b.dir, "cache", "*.native"))
+	for _, f := range files {
+		if f != file {
+			other, _ = os.ReadFile(f)
+		}
+	}
+	if len(other) == 0 {
+		b.errorf("the cache has only %q", files)
+	}
+	os.WriteFile(file, other, 0o600)
+	echo("the code of another plugin")
+	for at := 0; at < len(sound); at += max(1, len(sound)/20) {
+		bad := append([]byte(nil), sound...)
+		bad[at] ^= 0x40
+		os.WriteFile(file, bad, 0o600)
+		echo("a bit that flipped")
+	}
+	os.WriteFile(file, sound[:len(sound)/2], 0o600)
+	echo("half of it")
+	os.WriteFile(file, nil, 0o600)
+	echo("nothing")
+}
