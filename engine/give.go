@@ -71,7 +71,8 @@ func (cp *Checkpoint) takeGiven(items []hook.Item) {
 				continue
 			}
 			if !bytes.Equal(it.Data, ch.Data) {
-				if ch.Data, ch.Size = it.Data, int64(len(it.Data)); !ch.Rewritten {
+				ch.Data = append([]byte{}, it.Data...) // not nil, which is what was not loaded
+				if ch.Size = int64(len(ch.Data)); !ch.Rewritten {
 					ch.Version, ch.Rewritten = unspliceable(ch.Version), true
 				}
 			}

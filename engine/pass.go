@@ -219,11 +219,12 @@ func (in *intake) run(ctx context.Context, chain hook.Chain) error {
 	}
 	in.items = appendLabels(in.items, in.labels)
 	p.blobs = &madeBlobs{u: in.u}
-	defer p.blobs.close()
 	c := &hook.Call{Items: in.items, PutBlob: p.blobs.put, Place: hook.Place{Thread: in.t.ref.Thread, Namespace: in.t.ref.Namespace,
 		Checkpoint: d.ID, Step: d.Step, Status: d.status(), SchemaVersion: d.SchemaVersion, Time: in.t.s.clock()}}
 	before := slices.Clone(in.items)
-	if err := in.u.runHooks(ctx, chain, c, p.on[:], stepBytes(d.Step)); err != nil {
+	err := in.u.runHooks(ctx, chain, c, p.on[:], stepBytes(d.Step))
+	p.blobs.close()
+	if err != nil {
 		return err
 	}
 	if len(c.Items) != len(before) {
