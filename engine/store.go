@@ -32,7 +32,9 @@ type Options struct {
 	CacheBytes int64
 	// MaxChannel bounds the bytes of one channel. 0, and anything above it, is codec.MaxChannel (256 MiB).
 	MaxChannel int64
-	// Hooks is asked what runs on all that comes in and goes out; nil runs nothing.
+	// Hooks is asked what runs on what comes in (the channels, metadata and labels of saves, SetLabels, pending writes,
+	// blobs of text) and on what loads, lists, diffs and exports give; nil runs nothing. Saves, SetLabels and Fork
+	// return what is stored.
 	Hooks hook.Hooks
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time

@@ -142,7 +142,8 @@ type Draft struct {
 	SchemaVersion uint64
 
 	// RunID, Labels, Meta and Blobs describe the checkpoint. With Keep, those that are "" or nil are kept from
-	// the parent (an empty, non-nil value clears).
+	// the parent (an empty, non-nil value clears). Blobs that hooks put come to those of the draft; a later draft
+	// without Keep names them again, if its state still refers to them.
 	RunID  string
 	Labels map[string]string
 	Meta   []byte
