@@ -19,6 +19,7 @@ import (
 	"github.com/ckptd/ckptd/internal/trajectory"
 	"github.com/ckptd/ckptd/internal/wire"
 	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/plugins/scaffold"
 )
 
 // Exit codes. They are an interface: none is ever given another meaning.
@@ -119,6 +120,13 @@ var explanations = []struct {
 	{client.ErrUnreachable, exitUnavailable, "check --server, and whether ckptd serve runs there"},
 	{context.DeadlineExceeded, exitUnavailable, "it took too long: try again, or allow the server more with --request-timeout"},
 
+	{errTriedRejected, exitRejected, ""},
+	{errTried, exitPlugin, ""},
+	{errFixtures, exitPlugin, ""},
+	{scaffold.ErrName, exitUsage, ""},
+	{scaffold.ErrLanguage, exitUsage, ""},
+	{scaffold.ErrNoProject, exitInput, "name the directory of a plugin's source"},
+	{scaffold.ErrBuild, exitInput, ""},
 	{hook.ErrRejected, exitRejected, "take out what must not be stored"},
 	{hook.ErrUnavailable, exitPlugin, "ckptd plugin list shows the state of the plugins"},
 	{hook.ErrInvalid, exitInput, ""},

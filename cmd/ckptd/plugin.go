@@ -29,6 +29,7 @@ not there, nothing is saved.`,
 	for _, c := range append(installing, keys...) {
 		c.Flags().StringVar(&installed.log, "audit-log", os.Getenv(envName("audit-log")), auditLogUsage)
 	}
+	cmd.AddCommand(a.writingPlugins()...)
 	cmd.AddCommand(installing...)
 	cmd.AddCommand(keys...)
 	return cmd
