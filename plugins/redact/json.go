@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 )
 
@@ -15,9 +16,10 @@ type walker struct {
 	state  wants
 	any    bool // a value was seen
 	edits  []edit
-	drop   bool   // the value at the root goes
-	same   region // what is known from the parent
-	escape []byte // scratch for decoded strings
+	drop   bool    // the value at the root goes
+	same   region  // what is known from the parent
+	escape []byte  // scratch for decoded strings
+	stops  []split // findings to count when we are there
 }
 
 // wants is what may come next.
@@ -36,13 +38,13 @@ const (
 func (s *scan) json(data, prev []byte) (edits []edit, drop, ok bool, err error) {
 	w := &walker{s: s, data: data, base: len(s.path)}
 	w.same = regionOf(data, prev, s.r)
-	held := s.chains.hold()
+	outer := s.hold()
 	ok, err = w.run()
+	s.path = s.path[:w.base]
 	if ok && err == nil {
 		w.join()
 	}
-	s.chains.release(held)
-	s.path = s.path[:w.base]
+	s.chains = outer
 	if !ok || err != nil {
 		return nil, false, ok, err
 	}
@@ -193,6 +195,7 @@ func (w *walker) done(drop bool) {
 		if drop {
 			w.edits = w.edits[:f.mark]
 		}
+		w.s.again = true // what was apart is together now
 		if f.dropped < 0 {
 			f.dropped = f.start
 		}
@@ -288,13 +291,20 @@ func (w *walker) value(b byte) (ok bool, err error) {
 
 // text redacts the string between two quotes.
 func (w *walker) text(start, end int, escaped bool) (drop bool, err error) {
+	if w.stops != nil {
+		w.stop(end)
+		return false, nil
+	}
 	from := len(w.edits)
-	if !w.same.has(start, end) {
+	sd := w.same.sideOf(w.data, start-1, end+1)
+	if sd == changedSide {
 		if drop, err = w.changed(start, end, escaped); err != nil {
 			return false, err
 		}
 	}
-	w.chain(start, end, escaped, w.edits[from:])
+	if !drop {
+		w.s.link(w.base, pieceOf(w.data, start, end, escaped, w.edits[from:]), sd)
+	}
 	return drop, nil
 }
 
@@ -343,7 +353,7 @@ func (s *scan) inner(text []byte, key *member) (edits []edit, drop bool, err err
 // literal redacts a number. What is found makes a string of it.
 func (w *walker) literal(start, end int) (drop bool) {
 	text := w.data[start:end]
-	if w.same.has(start, end) || len(text) < 3 || bytes.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' }) {
+	if len(text) < 3 || w.same.sideOf(w.data, start, end) != changedSide || bytes.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' }) {
 		return false
 	}
 	key := w.key()
@@ -359,6 +369,36 @@ func (w *walker) literal(start, end int) (drop bool) {
 	}
 	w.edits = append(w.edits, edit{start, end, slices.Concat([]byte(`"`), rev.text, []byte(`"`))})
 	return drop
+}
+
+// join makes the edits of what was cut into chunks, and counts the findings where they begin.
+func (w *walker) join() {
+	w.s.finishAll()
+	for _, j := range w.s.chains.joins {
+		w.edits = append(w.edits, j.edit)
+	}
+	if len(w.s.chains.splits) == 0 {
+		return
+	}
+	// Another walk, to tell where the findings are.
+	stops := slices.Clone(w.s.chains.splits)
+	slices.SortStableFunc(stops, func(x, y split) int { return cmp.Compare(x.at, y.at) })
+	again := &walker{s: w.s, data: w.data, base: w.base, same: region{prefix: len(w.data) + 1}, stops: stops}
+	outer := w.s.hold()
+	w.s.reporting = false
+	_, _ = again.run() // it was run to the end before
+	w.s.reporting, w.s.chains = true, outer
+	w.s.path = w.s.path[:w.base]
+}
+
+// stop counts the findings that begin in the string in hand.
+func (w *walker) stop(end int) {
+	for len(w.stops) > 0 && w.stops[0].at <= end {
+		w.s.reporting = true
+		w.s.report1(w.stops[0].rule)
+		w.s.reporting = false
+		w.stops = w.stops[1:]
+	}
 }
 
 // whole passes a value over without looking into it, and replaces it if it is blocked.

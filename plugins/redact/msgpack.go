@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -15,14 +16,19 @@ import (
 type packed struct {
 	s     *scan
 	data  []byte
+	base  int // how many frames were open outside
 	edits []edit
 }
 
 // msgpack redacts a value in msgpack, or several one after the other.
 func (s *scan) msgpack(data []byte) (edits []edit, drop, ok bool, err error) {
 	p := &packed{s: s, data: data}
-	depth := len(s.path)
-	defer func() { s.path = s.path[:depth] }()
+	p.base = len(s.path)
+	outer := s.hold()
+	defer func() {
+		s.path = s.path[:p.base]
+		s.chains = outer
+	}()
 	for at := 0; at < len(data); {
 		next, gone, err := p.value(at)
 		if err != nil {
@@ -34,7 +40,32 @@ func (s *scan) msgpack(data []byte) (edits []edit, drop, ok bool, err error) {
 		drop = drop || gone
 		at = next
 	}
+	p.join()
 	return ordered(p.edits), drop, true, nil
+}
+
+// join makes the edits of what was cut into chunks.
+func (p *packed) join() {
+	s := p.s
+	s.finishAll()
+	slices.SortStableFunc(s.chains.joins, func(x, y join) int { return cmp.Compare(x.edit.start, y.edit.start) })
+	for i := 0; i < len(s.chains.joins); {
+		at := s.chains.joins[i].piece.head
+		var edits []edit
+		for ; i < len(s.chains.joins) && s.chains.joins[i].piece.head == at; i++ {
+			edits = append(edits, s.chains.joins[i].edit)
+		}
+		h, _ := p.head(at)
+		edits = ordered(edits)
+		for k := range edits {
+			edits[k].start -= h.start
+			edits[k].end -= h.start
+		}
+		p.edits = append(p.edits, edit{at, h.start + h.size, packText(h.kind, apply(p.data[h.start:h.start+h.size], edits))})
+	}
+	for _, sp := range s.chains.splits {
+		s.report1(sp.rule)
+	}
 }
 
 // notMsgpack is the error of data that should be msgpack and is not: what we cannot read we cannot redact.
@@ -142,7 +173,7 @@ func (p *packed) value(at int) (end int, drop bool, err error) {
 	}
 	switch h.kind {
 	case str:
-		drop, err = p.text(at, h, false)
+		drop, err = p.text(at, h)
 	case bin, ext:
 		drop, err = p.nested(at, h)
 	case unsigned:
@@ -165,13 +196,22 @@ func (p *packed) key() *member {
 	return f.nearest
 }
 
+// hash identifies the path of the value in hand.
+func (p *packed) hash() uint64 {
+	if len(p.s.path) == p.base {
+		return uint64(p.base)
+	}
+	f := &p.s.path[len(p.s.path)-1]
+	return mix(f.hash, f.step())
+}
+
 // container redacts an array or a map.
 func (p *packed) container(at int, h head) (end int, drop bool, err error) {
 	s := p.s
 	if len(s.path) >= maxDepth {
 		return -1, false, s.tooDeep()
 	}
-	s.path = append(s.path, frame{object: h.kind == object, nearest: p.key(), dropped: -1})
+	s.path = append(s.path, frame{object: h.kind == object, nearest: p.key(), hash: p.hash()})
 	depth := len(s.path)
 	end = h.start
 	gone := 0
@@ -192,6 +232,7 @@ func (p *packed) container(at int, h head) (end int, drop bool, err error) {
 		if keyGone || valueGone {
 			gone++
 			p.edits = append(p.edits[:mark], edit{start: start, end: end})
+			s.again = true // what was apart is together now
 		}
 	}
 	f := &s.path[depth-1]
@@ -262,14 +303,24 @@ func (p *packed) distinct(f *frame, i int) {
 }
 
 // text redacts a string, or a binary value that is text.
-func (p *packed) text(at int, h head, binary bool) (drop bool, err error) {
+func (p *packed) text(at int, h head) (drop bool, err error) {
 	end := h.start + h.size
 	text := p.data[h.start:end]
 	edits, drop, err := p.s.inner(text, p.key())
-	if err != nil || len(edits) == 0 {
-		return drop, err
+	if err != nil {
+		return false, err
 	}
-	p.edits = append(p.edits, edit{at, end, packText(h.kind, apply(text, edits))})
+	if len(edits) > 0 {
+		p.edits = append(p.edits, edit{at, end, packText(h.kind, apply(text, edits))})
+	}
+	if h.kind == str && !drop {
+		link := pieceOf(text, 0, len(text), false, edits)
+		if !link.edited {
+			link = piece{src: p.data, start: h.start, end: end}
+		}
+		link.head = at
+		p.s.link(p.base, link, changedSide)
+	}
 	return drop, nil
 }
 
@@ -292,7 +343,7 @@ func (p *packed) nested(at int, h head) (drop bool, err error) {
 		}
 	}
 	if h.kind == bin && utf8.Valid(content) {
-		return p.text(at, h, true)
+		return p.text(at, h)
 	}
 	return false, nil
 }

@@ -202,5 +202,7 @@ func looksLikeJSON(data []byte) bool {
 		return false
 	}
 	first, last := data[0], data[len(data)-1]
-	return first == '{' && last == '}' || first == '[' && last == ']'
+	second := bytes.TrimLeft(data[1:], " \t\r\n")[0]
+	return first == '{' && last == '}' && (second == '"' || second == '}') ||
+		first == '[' && last == ']' && bytes.IndexByte([]byte(`"{[]-0123456789tfnNI`), second) >= 0
 }

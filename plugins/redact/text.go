@@ -120,7 +120,7 @@ const maxPattern = 16 << 10 // bytes that a pattern may look at
 
 // inContext reports whether a rule that needs context has it before a place.
 func (s *scan) inContext(r *rule, at int) bool {
-	return len(r.Context) == 0 || len(r.shapes) > 0 || s.near(r, at)
+	return len(r.Context) == 0 || s.near(r, at)
 }
 
 const (

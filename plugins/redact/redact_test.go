@@ -1,0 +1,310 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ckptd/ckptd/plugins/hook"
+)
+
+// redacted redacts data and checks what must always hold: a second pass changes nothing, data are not modified, JSON
+// stays JSON, and no finding quotes what was found.
+func redacted(t testing.TB, r *Redactor, in Input) Output {
+	t.Helper()
+	before := bytes.Clone(in.Data)
+	out, err := r.Redact(in)
+	if err != nil {
+		t.Fatalf("%.200q: %v", in.Data, err)
+	}
+	if !bytes.Equal(before, in.Data) {
+		t.Fatalf("%.200q: the input was modified", before)
+	}
+	if out.Changed != (out.Dropped || !bytes.Equal(out.Data, in.Data)) {
+		t.Errorf("%.200q: Changed is %v", in.Data, out.Changed)
+	}
+	if out.Dropped {
+		return out
+	}
+	if formatOf(in.Type, in.Data) == jsonFormat && json.Valid(in.Data) && !json.Valid(out.Data) {
+		t.Errorf("%.300q is JSON and became %.300q, which is not", in.Data, out.Data)
+	}
+	again := in
+	again.Data, again.Prev = out.Data, nil
+	second, err := r.Redact(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.Changed {
+		t.Errorf("%.300q became %.300q, and then %.300q: %v", in.Data, out.Data, second.Data, second.Findings)
+	}
+	return out
+}
+
+func TestJSON(t *testing.T) {
+	r := Default()
+	for _, c := range []struct{ name, in, want string }{
+		{"escapes", `{"a":"mail \u0061lice@example.com \u00e9\n"}`, `{"a":"mail [REDACTED:email] \u00e9\n"}`},
+		{"layout is kept", "{ \"b\" : 1.50e3 ,\n\t\"a\":\"x \\/ bob@example.org\" }\n", "{ \"b\" : 1.50e3 ,\n\t\"a\":\"x \\/ [REDACTED:email]\" }\n"},
+		{"JSON in strings", `{"arguments":"{\"to\": \"bob@example.org\",  \"n\": 1.0, \"card\": 4111111111111111}"}`,
+			`{"arguments":"{\"to\": \"[REDACTED:email]\",  \"n\": 1.0, \"card\": \"[REDACTED:card]\"}"}`},
+		{"JSON in JSON in strings", `["{\"a\":\"[\\\"bob@example.org\\\"]\"}"]`, `["{\"a\":\"[\\\"[REDACTED:email]\\\"]\"}"]`},
+		{"base64", `{"x":"Y2FsbCBhbGljZUBleGFtcGxlLmNvbSBub3c="}`, `{"x":"Y2FsbCBbUkVEQUNURUQ6ZW1haWxdIG5vdw=="}`},
+		{"names", `{"bob@example.org":1,"al@example.org":2,"x":3}`, `{"[REDACTED:email]":1,"[REDACTED:email#2]":2,"x":3}`},
+		{"names that are taken", `{"bob@example.org":1,"[REDACTED:email]":2}`, `{"[REDACTED:email#2]":1,"[REDACTED:email]":2}`},
+		{"numbers", `{"card":4111111111111111,"phone":4155550132,"order":4155550132}`,
+			`{"card":"[REDACTED:card]","phone":"[REDACTED:phone]","order":4155550132}`},
+		{"names of members tell", `{"ssn":"123456780","password":"correct horse 7 battery!","user":{"apiKey":"a8f7d6e5c4b3a291"}}`,
+			`{"ssn":"[REDACTED:us-ssn]","password":"[REDACTED:password]","user":{"apiKey":"[REDACTED:secret]"}}`},
+		{"lists of a member", `{"phones":["4155550132","4155550133"]}`, `{"phones":["[REDACTED:phone]","[REDACTED:phone]"]}`},
+		{"lines", "{\"a\":\"bob@example.org\"}\n{\"a\":1}\n", "{\"a\":\"[REDACTED:email]\"}\n{\"a\":1}\n"},
+		{"a text", `"bob@example.org"`, `"[REDACTED:email]"`},
+		{"no JSON is text", `{"a":"bob@example.org"`, `{"a":"[REDACTED:email]"`},
+		{"chunks", `[{"d":{"c":"my key is ghp_0123456789abcd"}},{"d":{"c":"efghijABCDEFGHIJ"}},{"d":{"c":"KLMNOP, ok?"}}]`,
+			`[{"d":{"c":"my key is [REDACTED:github-token]"}},{"d":{"c":""}},{"d":{"c":", ok?"}}]`},
+		{"chunks with escapes", `[{"c":"to \u0061lice@ex"},{"c":"\u0061mple.com\n"}]`, `[{"c":"to [REDACTED:email]"},{"c":"\n"}]`},
+		{"tokens of a stream", `["My"," card"," is"," ","4111","-","1111","-","1111","-","1111","."]`,
+			`["My"," card"," is"," ","[REDACTED:card]","","","","","","","."]`},
+		{"lists are no streams", `["1.5","2.5","3.5","10.0"]`, `["1.5","2.5","3.5","10.0"]`},
+		{"a key in chunks", `[" -----","BEGIN"," RSA"," PRIVATE KEY","-----","\n","MIIEowIBAAKCAQEA75","\n","c2VjcmV0a2V5aGVyZQ==","\n","-----END RSA PRIVATE KEY-----","\n"]`,
+			`[" [REDACTED:private-key]","","","","","","","","","","","\n"]`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out := redacted(t, r, Input{Type: "json", Data: []byte(c.in)})
+			if diff := cmp.Diff(c.want, string(out.Data)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestFindings(t *testing.T) {
+	in := `{"messages":[{"content":"bob@example.org and al@example.org"},{"bob@example.org":"x","user 1234567":{"ip":"10.1.2.3"}}]}`
+	out := redacted(t, Default(), Input{Type: "json", Name: "channel messages", Data: []byte(in)})
+	want := []hook.Finding{
+		{Rule: "email", Path: "/messages/0/content", Item: "channel messages", Count: 2},
+		{Rule: "email", Path: "/messages/1/*", Item: "channel messages", Count: 1},
+		{Rule: "ipv4", Path: "/messages/1/*/ip", Item: "channel messages", Count: 1},
+	}
+	if diff := cmp.Diff(want, out.Findings); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestActions(t *testing.T) {
+	key := [32]byte{1}
+	for _, c := range []struct{ name, action, in, want string }{
+		{"hash", "hash", `["bob@example.org","Bob@Example.org"]`, ``},
+		{"drop", "drop", `[1, "bob@example.org", 2,  "al@example.org"]`, `[1, 2]`},
+		{"drop a member", "drop", `{"a":"bob@example.org","b":1,"c":{"d":"x","e":"bob@example.org"}}`, `{"b":1,"c":{"d":"x"}}`},
+		{"drop all", "drop", `{"a":"bob@example.org"}`, `{}`},
+		{"drop the first", "drop", `["bob@example.org", 7]`, `[7]`},
+		{"drop by its name", "drop", `{"bob@example.org":[1,{"x":"al@example.org"}],"b":1}`, `{"b":1}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, err := New(Config{Actions: map[string]Action{"all": Action(c.action)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := redacted(t, r, Input{Type: "json", Data: []byte(c.in), PseudonymKey: key})
+			if c.action == "hash" {
+				var got []string
+				if err := json.Unmarshal(out.Data, &got); err != nil || got[0] != got[1] || !strings.HasPrefix(got[0], "[email:") {
+					t.Errorf("%s", out.Data)
+				}
+				return
+			}
+			if string(out.Data) != c.want {
+				t.Errorf("got %s, want %s", out.Data, c.want)
+			}
+		})
+	}
+}
+
+func TestDropOfAll(t *testing.T) {
+	r, err := New(Config{Actions: map[string]Action{"email": Drop}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, in := range []Input{{Type: "text", Data: []byte("to bob@example.org")}, {Type: "json", Data: []byte(`"bob@example.org"`)}} {
+		if out := redacted(t, r, in); !out.Dropped || out.Data != nil {
+			t.Errorf("%s: %+v", in.Type, out)
+		}
+	}
+}
+
+func TestReject(t *testing.T) {
+	r, err := New(Config{Actions: map[string]Action{"secrets": Reject}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.Redact(Input{Type: "json", Name: "channel notes", Data: []byte(`{"a":[{"token":"ghp_0123456789abcdefghijABCDEFGHIJKLMNOP"}]}`)})
+	if !errors.Is(err, hook.ErrRejected) || strings.Contains(err.Error(), "ghp_") || !strings.Contains(err.Error(), "/a/0/token") {
+		t.Error(err)
+	}
+	redacted(t, r, Input{Type: "json", Data: []byte(`{"a":"bob@example.org"}`)})
+}
+
+func TestPseudonyms(t *testing.T) {
+	r, err := New(Config{Actions: map[string]Action{"personal": Hash}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(key byte, text string) string {
+		return string(redacted(t, r, Input{Type: "text", Data: []byte(text), PseudonymKey: [32]byte{key}}).Data)
+	}
+	if of(1, "bob@example.org") != of(1, "BOB@example.org") || of(1, "415-555-0132") != of(1, "(415) 555-0132") {
+		t.Error("equal values have other pseudonyms")
+	}
+	if of(1, "bob@example.org") == of(2, "bob@example.org") || of(1, "bob@example.org") == of(1, "al@example.org") {
+		t.Error("other keys or values have the same pseudonym")
+	}
+	if got := of(0, "bob@example.org"); got != "[REDACTED:email]" {
+		t.Errorf("without a key: %s", got)
+	}
+}
+
+func TestDepth(t *testing.T) {
+	const deep = 1_000_000
+	for _, c := range []struct {
+		kind string
+		data []byte
+	}{
+		{"json", []byte(strings.Repeat("[", deep) + strings.Repeat("]", deep))},
+		{"json", []byte(strings.Repeat(`{"a":`, deep) + "1" + strings.Repeat("}", deep))},
+		{"msgpack", append(bytes.Repeat([]byte{0x91}, deep), 0xc0)},
+		{"json", []byte(`{"password":` + strings.Repeat("[", deep) + strings.Repeat("]", deep) + `}`)},
+	} {
+		_, err := Default().Redact(Input{Type: c.kind, Data: c.data})
+		if !errors.Is(err, hook.ErrLimit) {
+			t.Errorf("%s %.20s: %v", c.kind, c.data, err)
+		}
+	}
+}
+
+// What is known of the parent is not looked at again, and the result is the same as without.
+func TestPrev(t *testing.T) {
+	configs := map[string]Config{
+		"default": {},
+		"drop":    {Actions: map[string]Action{"email": Drop}},
+		"hash":    {Actions: map[string]Action{"all": Hash}},
+		"paths":   {Block: Block{Paths: []string{"/0/x", "/**/secret"}}, Allow: Allow{Paths: []string{"/1/**"}}},
+	}
+	for name, config := range configs {
+		t.Run(name, func(t *testing.T) {
+			r, err := New(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			rng := rand.New(rand.NewPCG(4, 2))
+			for range 300 {
+				doc := randomValue(rng, 0)
+				var prev []byte
+				for range 8 {
+					data, err := json.Marshal(doc)
+					if err != nil {
+						t.Fatal(err)
+					}
+					in := Input{Type: "json", Data: data, PseudonymKey: [32]byte{9}}
+					whole := redacted(t, r, in)
+					in.Prev = prev
+					part := redacted(t, r, in)
+					if !bytes.Equal(whole.Data, part.Data) || whole.Dropped != part.Dropped {
+						t.Fatalf("data %s\nprev %s\nwhole %s\npart  %s", data, prev, whole.Data, part.Data)
+					}
+					if whole.Dropped {
+						break
+					}
+					// The caller goes on from what is stored, or from what it has.
+					prev = whole.Data
+					if rng.IntN(2) == 0 {
+						if err := json.Unmarshal(whole.Data, &doc); err != nil {
+							t.Fatal(err)
+						}
+					}
+					doc = mutated(rng, doc, 0)
+				}
+			}
+		})
+	}
+}
+
+// fragments are what random documents are made of: pieces of secrets, whole ones, and what looks like them.
+var fragments = []string{"", "a", " ", "is ", "ghp_0123456789abcdefghij", "ABCDEFGHIJKLMNOP", "ghp_0123456789abcdefghijABCDEFGHIJKLMNOP", "bob@", "example.org",
+	"bob@example.org", "4111", "1111", "-", "4111 1111 1111 1111", "415-555", "-0132", "call", "phone 415", "password=", "hunter2x!", "10.1.2", ".3", "\n", "ok.",
+	"-----BEGIN RSA PRIVATE KEY-----", "MIIEowIBAAKCAQEAMIIEowIBAAKCAQEA", "-----END RSA PRIVATE KEY-----", "é", "Y2FsbCBhbGljZUBleGFtcGxlLmNvbSBub3c=",
+	`{"to":"bob@example.org"}`, "plain words that say nothing of anybody and go on for a while, longer than an edge of a chunk is"}
+
+var memberNames = []string{"x", "content", "role", "password", "phone", "ssn", "secret", "bob@example.org", "al@example.org", "text"}
+
+func randomText(rng *rand.Rand) string {
+	var b strings.Builder
+	for range 1 + rng.IntN(3) {
+		b.WriteString(fragments[rng.IntN(len(fragments))])
+	}
+	return b.String()
+}
+
+func randomValue(rng *rand.Rand, depth int) any {
+	switch n := rng.IntN(10); {
+	case depth == 0 || depth < 4 && n < 3:
+		list := []any{}
+		for range rng.IntN(6) {
+			list = append(list, randomValue(rng, depth+1))
+		}
+		return list
+	case depth < 4 && n < 5:
+		object := map[string]any{}
+		for range rng.IntN(4) {
+			object[memberNames[rng.IntN(len(memberNames))]] = randomValue(rng, depth+1)
+		}
+		return object
+	case n == 5:
+		return json.Number(fmt.Sprint([]int{1, 4111111111111111, 4155550132, 123456780}[rng.IntN(4)]))
+	}
+	return randomText(rng)
+}
+
+// mutated changes, inserts, appends or removes something.
+func mutated(rng *rand.Rand, v any, depth int) any {
+	switch v := v.(type) {
+	case []any:
+		v = append([]any(nil), v...)
+		switch at := 0; {
+		case len(v) == 0 || rng.IntN(3) == 0:
+			return append(v, randomValue(rng, depth+1))
+		default:
+			at = rng.IntN(len(v))
+			switch rng.IntN(4) {
+			case 0:
+				return append(v[:at], v[at+1:]...)
+			case 1:
+				return append(v[:at:at], append([]any{randomValue(rng, depth+1)}, v[at:]...)...)
+			default:
+				v[at] = mutated(rng, v[at], depth+1)
+			}
+		}
+		return v
+	case map[string]any:
+		object := map[string]any{}
+		for k, e := range v {
+			object[k] = e
+		}
+		name := memberNames[rng.IntN(len(memberNames))]
+		if old, ok := object[name]; ok {
+			object[name] = mutated(rng, old, depth+1)
+		} else {
+			object[name] = randomValue(rng, depth+1)
+		}
+		return object
+	case string:
+		return v + randomText(rng)
+	}
+	return randomValue(rng, depth)
+}
