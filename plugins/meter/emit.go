@@ -33,6 +33,9 @@ func (m *module) helperCount() int {
 // fuel is the index of the global that holds the fuel.
 func (m *module) fuel() uint32 { return uint32(len(m.globals)) }
 
+// stack is the index of the global that tells a function how much stack is left for it.
+func (m *module) stack() uint32 { return uint32(len(m.globals)) + 1 }
+
 // code is a piece of a body under construction.
 type code []byte
 
@@ -71,6 +74,23 @@ func (m *module) appendCharge(out code, p point) code {
 func (m *module) appendCheck(out code) code {
 	out = out.with(opGlobalGet, m.fuel()).constant(opI64Const, 0).op(opI64GeS, opIf, 0x40, opElse)
 	return m.appendCall(out, helperRefill).op(opEnd)
+}
+
+// appendSink appends what a function that calls others begins with: it takes its frame from the stack that is left, and
+// traps if that is not enough. Callers set the global before each call, so nothing has to be given back.
+func (m *module) appendSink(out code, frame int, depth uint32) code {
+	out = out.with(opGlobalGet, m.stack()).constant(opI32Const, int64(frame)).op(opI32Sub).with(opLocalTee, depth)
+	out = out.constant(opI32Const, 0).op(opI32LtS, opIf, 0x40)
+	return out.constant(opI32Const, -1).with(opGlobalSet, m.stack()).op(opUnreachable, opEnd)
+}
+
+// thunk returns the body of the function that is exported in place of f: it gives f the whole stack.
+func (m *module) thunk(f uint32) code {
+	c := code{0}.constant(opI32Const, stackSize).with(opGlobalSet, m.stack())
+	for i := range m.types[m.funcs[f]].Params {
+		c = c.with(opLocalGet, uint32(i))
+	}
+	return c.with(opCall, m.moved(f)).op(opEnd)
 }
 
 // appendTake appends the charge of an amount that some code leaves on the stack as an i64, and a check.

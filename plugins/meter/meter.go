@@ -22,8 +22,9 @@ const Version = 1
 
 // The names by which the host finds the meter. A plugin must not use the prefix or the module.
 const (
-	Prefix       = "ckptd_meter." // of all exports that Rewrite adds
-	FuelExport   = Prefix + "fuel"
+	Prefix       = "ckptd_meter."   // of all exports that Rewrite adds
+	FuelExport   = Prefix + "fuel"  // i64: what is left of the slice; the host sets and reads it
+	StackExport  = Prefix + "stack" // i32: negative after a trap because the call stack was full
 	RefillModule = "ckptd_meter"
 	RefillName   = "refill" // (i64)->i64
 )

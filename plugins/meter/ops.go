@@ -35,6 +35,7 @@ const (
 	opI64GeS       = 0x59
 	opI64GtU       = 0x56
 	opI32Eqz       = 0x45
+	opI32LtS       = 0x48
 	opI32GtU       = 0x4b
 	opI32LeU       = 0x4d
 	opI32Add       = 0x6a
@@ -88,6 +89,15 @@ const (
 	bytesShift = 4    // bulk operations: a unit for 16 bytes
 	pageCost   = 4096 // a page, by the same measure
 	chunk      = 64 << 10
+)
+
+// The call stack: how much there is, and what a frame takes of it: in bytes, roughly, of what wazero needs.
+const (
+	stackSize   = 16 << 20
+	stackFrame  = 64
+	stackLocal  = 8        // of a parameter or local, at the entry and at each loop
+	stackResult = 16       // of a call in the function
+	stackFree   = 64 << 10 // what calls that cannot go deeper than that need not account for
 )
 
 // plainCost is the cost of an instruction without a rule of its own.

@@ -50,8 +50,8 @@ type module struct {
 	dataCount int      // -1 without the section
 	datas     int
 	rawData   []byte
+	deep      []bool   // of functions with bodies: whether they account for their stack
 	bodies    [][]byte // as they will be written, with their sizes
-	work      int
 }
 
 type global struct {

@@ -24,7 +24,7 @@ type point struct {
 }
 
 const (
-	slack    = 24 // units; measured: with less, code of C and Go runs slower, and more gains nothing
+	slack    = 16 // units; measured: about where redactors in C and Go run fastest
 	noEscape = 1 << 30
 )
 

@@ -1,6 +1,9 @@
 package meter
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"slices"
+)
 
 // walker reads the body of one function, instruction by instruction, and notes what to change.
 type walker struct {
@@ -15,6 +18,13 @@ type walker struct {
 	slot    int    // index of the edit where a point for the run would stand
 	work    int
 	entered bool // whether a loop or call was passed since the entry
+
+	decls   int // where the instructions begin
+	groups  int // of local declarations, and where they begin
+	group0  int
+	callees []uint32 // functions of the module, without imports; indirect for those that cannot be known
+	loops   int
+	results int // of all calls
 }
 
 // edit replaces the bytes from..to of the binary.
@@ -30,48 +40,60 @@ const (
 	keep     change = iota // nothing to do
 	chargeAt               // insert what point arg takes
 	renumber               // a call or ref.func (the first byte stays) of function arg
+	sinking                // before a call: tell the callee how much stack is left
 	fill                   // memory.fill, memory.copy: a call of the helper
 	copying
 	payBytes // memory.init, memory.grow: a call of the helper that charges, and then the instruction
 	payPages
 )
 
-// codeSection reads all bodies and keeps them as they will be written.
+// codeSection reads all bodies: once to learn which functions the rest of the stack may be asked of, and once more to
+// keep them as they will be written.
 func (m *module) codeSection(r *reader) {
 	n := r.count(2, maxFunctions, "bodies")
 	if n != len(m.funcs)-len(m.imports) {
 		r.invalid("%d functions and %d bodies", len(m.funcs)-len(m.imports), n)
-		return
 	}
-	mutable := 1 // the fuel
+	mutable := 2 // the fuel and the stack
 	for _, g := range m.globals {
 		if g.mutable {
 			mutable++
 		}
 	}
 	w := &walker{m: m}
-	m.bodies = make([][]byte, 0, n)
+	calls := calls{frames: make([]int, n), callees: make([][]uint32, n)}
+	from, work := r.pos, 0
 	for i := range n {
-		size := r.count(1, maxBody, "bytes of a function")
+		w.function(r, i, mutable)
+		if work += w.work; work > maxModuleWork {
+			r.limit("the functions taken together are too complex: more than %d variables at joins", maxModuleWork)
+		}
 		if r.err != nil {
 			return
 		}
-		body := &reader{bin: r.bin, pos: r.pos, end: r.pos + size, section: r.section}
-		r.pos += size
-		t := m.types[m.funcs[len(m.imports)+i]]
-		w.reset(body, len(t.Params), mutable)
-		from := body.pos
-		w.localDecls()
-		w.body()
-		if m.work += w.work; m.work > maxModuleWork {
-			body.limit("the functions are too complex taken together: more than %d variables at joins", maxModuleWork)
-		}
-		if body.err != nil {
-			r.err = body.err
-			return
-		}
-		m.bodies = append(m.bodies, w.emit(from))
+		calls.frames[i], calls.callees[i] = w.frame(), slices.Clone(w.callees)
 	}
+	m.deep = calls.deep()
+	r.pos = from
+	m.bodies = make([][]byte, n)
+	for i := range n {
+		w.function(r, i, mutable)
+		m.bodies[i] = w.emit(m.deep[i])
+	}
+}
+
+// function reads the size and the body of function i, not counting imports.
+func (w *walker) function(r *reader, i, mutable int) {
+	size := r.count(1, maxBody, "bytes of a function")
+	if r.err != nil {
+		return
+	}
+	body := &reader{bin: r.bin, pos: r.pos, end: r.pos + size, section: r.section}
+	r.pos += size
+	w.reset(body, len(w.m.types[w.m.funcs[len(w.m.imports)+i]].Params), mutable)
+	w.localDecls()
+	w.body()
+	r.err = body.err
 }
 
 // reset prepares for a body.
@@ -79,7 +101,7 @@ func (w *walker) reset(r *reader, params, globals int) {
 	*w = walker{
 		reader: r, m: w.m,
 		plan:  plan{points: w.plan.points[:0], stack: w.plan.stack[:0]},
-		edits: w.edits[:0], frames: w.frames[:0],
+		edits: w.edits[:0], frames: w.frames[:0], callees: w.callees[:0],
 		locals: params, vars: params + globals,
 	}
 }
@@ -87,6 +109,7 @@ func (w *walker) reset(r *reader, params, globals int) {
 // localDecls reads the declarations of locals.
 func (w *walker) localDecls() {
 	n := w.count(2, maxLocals, "groups of locals")
+	w.groups, w.group0 = n, w.pos
 	sum := 0
 	for range n {
 		k := w.u32()
@@ -105,6 +128,7 @@ func (w *walker) localDecls() {
 
 // body reads the instructions up to the end of the function.
 func (w *walker) body() {
+	w.decls = w.pos
 	w.frames = append(w.frames, opBlock)
 	w.plan.open()
 	w.plan.newPoint(costEntry, true)
@@ -151,10 +175,12 @@ func (w *walker) instruction() {
 		w.control(op)
 	case op == opCall:
 		f := w.index(len(w.m.funcs), "function")
-		w.edits = append(w.edits, edit{from: at, to: w.pos, what: renumber, arg: f})
 		if w.run += costCall - 1; int(f) < len(w.m.imports) {
 			w.run += costImport - costCall
+		} else {
+			w.sink(at, f-uint32(len(w.m.imports)))
 		}
+		w.edits = append(w.edits, edit{from: at, to: w.pos, what: renumber, arg: f})
 		w.called(w.m.funcs, f)
 	case op == opCallIndirect:
 		t := w.index(len(w.m.types), "type")
@@ -162,6 +188,7 @@ func (w *walker) instruction() {
 			w.invalid("call_indirect through a table of %s", valueNames[w.m.tables[i]])
 		}
 		w.run += costCallIndirect - 1
+		w.sink(at, indirect)
 		w.called([]uint32{t}, 0)
 	case op == 0x1a || op == 0x1b: // drop, select
 	case op == opSelectTyped:
@@ -227,7 +254,21 @@ func (w *walker) called(types []uint32, i uint32) {
 	}
 	t := w.m.types[types[i]]
 	w.complex(len(t.Params) + len(t.Results) + w.globals())
+	w.results += len(t.Results)
 	w.entered = true
+}
+
+// sink notes a call of a function of the module.
+func (w *walker) sink(at int, callee uint32) {
+	if w.err == nil {
+		w.callees = append(w.callees, callee)
+		w.edits = append(w.edits, edit{from: at, to: at, what: sinking, arg: callee})
+	}
+}
+
+// frame returns how much of the stack a frame of this function is taken to need.
+func (w *walker) frame() int {
+	return stackFrame + stackLocal*w.locals*(1+w.loops) + stackResult*w.results + (w.end - w.decls)
 }
 
 // globals returns how many variables survive a call only by being read again.
@@ -398,6 +439,7 @@ func (w *walker) loop() {
 		entry.checked = false
 	}
 	w.entered = true
+	w.loops++
 	p := w.plan.newPoint(costLoop, true)
 	w.edits = append(w.edits, edit{from: w.pos, to: w.pos, what: chargeAt, arg: uint32(p)})
 }
@@ -422,9 +464,18 @@ func (w *walker) blockType() {
 }
 
 // emit returns the body as it will be written: its size, its locals, its instructions.
-func (w *walker) emit(from int) []byte {
-	out := make([]byte, 0, w.end-from+24*len(w.plan.points))
-	at := from
+func (w *walker) emit(deep bool) []byte {
+	out := make(code, 0, w.end-w.group0+24*len(w.plan.points)+4*len(w.edits))
+	depth := uint32(w.locals) // the local that holds how much stack this function leaves
+	if deep {
+		out = binary.AppendUvarint(out, uint64(w.groups+1))
+		out = append(append(out, w.bin[w.group0:w.decls]...), 1, I32)
+		out = w.m.appendSink(out, w.frame(), depth)
+	} else {
+		out = binary.AppendUvarint(out, uint64(w.groups))
+		out = append(out, w.bin[w.group0:w.decls]...)
+	}
+	at := w.decls
 	for _, e := range w.edits {
 		if e.what == keep {
 			continue
@@ -434,20 +485,21 @@ func (w *walker) emit(from int) []byte {
 		switch e.what {
 		case chargeAt:
 			out = w.m.appendCharge(out, w.plan.points[e.arg])
+		case sinking:
+			if !deep || e.arg != indirect && !w.m.deep[e.arg] {
+				continue
+			}
+			out = out.with(opLocalGet, depth).with(opGlobalSet, w.m.stack())
 		case renumber:
-			out = append(out, w.bin[e.from])
-			out = binary.AppendUvarint(out, uint64(w.m.moved(e.arg)))
+			out = out.with(w.bin[e.from], w.m.moved(e.arg))
 		case fill:
 			out = w.m.appendCall(out, helperFill)
 		case copying:
 			out = w.m.appendCall(out, helperCopy)
-		case payBytes, payPages:
-			helper := helperBytes
-			if e.what == payPages {
-				helper = helperPages
-			}
-			out = w.m.appendCall(out, helper)
-			out = append(out, w.bin[e.from:e.to]...)
+		case payBytes:
+			out = append(w.m.appendCall(out, helperBytes), w.bin[e.from:e.to]...)
+		case payPages:
+			out = append(w.m.appendCall(out, helperPages), w.bin[e.from:e.to]...)
 		}
 	}
 	out = append(out, w.bin[at:w.end]...)

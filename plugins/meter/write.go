@@ -3,6 +3,7 @@ package meter
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 )
 
 // section is a section under construction.
@@ -46,10 +47,12 @@ func (m *module) emit() *Module {
 	}
 
 	var globals, exports, elems, codes section
+	thunk := uint32(len(m.funcs) + 1 + m.helperCount())
 	for _, e := range m.exports {
 		index := e.index
 		if e.Kind == Func {
-			index = m.moved(index)
+			index = thunk
+			thunk++
 		}
 		exports.add(binary.AppendUvarint(append(name(e.Name), byte(e.Kind)), uint64(index)))
 	}
@@ -64,7 +67,9 @@ func (m *module) emit() *Module {
 		globals.add(append([]byte{g.typ, mutable}, g.init...))
 	}
 	globals.add([]byte{I64, 1, opI64Const, 0, opEnd})
+	globals.add([]byte{I32, 1, opI32Const, 0, opEnd})
 	exports.add(binary.AppendUvarint(append(name(FuelExport), byte(Global)), uint64(m.fuel())))
+	exports.add(binary.AppendUvarint(append(name(StackExport), byte(Global)), uint64(m.stack())))
 	out = globals.appendTo(out, secGlobal)
 	out = exports.appendTo(out, secExport)
 
@@ -81,6 +86,10 @@ func (m *module) emit() *Module {
 	}
 	for h := range m.helperCount() {
 		b := m.helper(helper(h))
+		codes.add(append(binary.AppendUvarint(nil, uint64(len(b))), b...))
+	}
+	for f := range m.exportedFuncs() {
+		b := m.thunk(f)
 		codes.add(append(binary.AppendUvarint(nil, uint64(len(b))), b...))
 	}
 	out = codes.appendTo(out, secCode)
@@ -109,5 +118,19 @@ func (m *module) functionSection() *section {
 	for h := range m.helperCount() {
 		s.add(binary.AppendUvarint(nil, uint64(len(m.types))+uint64(helperTypes[h])))
 	}
+	for f := range m.exportedFuncs() {
+		s.add(binary.AppendUvarint(nil, uint64(m.funcs[f])))
+	}
 	return &s
+}
+
+// exportedFuncs yields the function of each export of one, in order.
+func (m *module) exportedFuncs() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		for _, e := range m.exports {
+			if e.Kind == Func && !yield(e.index) {
+				return
+			}
+		}
+	}
 }
