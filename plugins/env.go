@@ -100,14 +100,16 @@ func (e *env) refill() {
 	e.fuel.Set(uint64(left) + grant)
 }
 
+const gaveUp = "the caller gave up"
+
 // check ends the call when its time is over.
 func (e *env) check() {
 	if err := e.ctx.Err(); err != nil {
-		e.end(&stop{kind: hook.ErrTimeout, reason: "the caller gave up", cause: context.Cause(e.ctx)})
+		e.end(&stop{kind: hook.ErrTimeout, reason: gaveUp, cause: context.Cause(e.ctx)})
 	}
 	if !time.Now().Before(e.deadline) {
 		if d, ok := e.ctx.Deadline(); ok && d.Equal(e.deadline) {
-			e.end(&stop{kind: hook.ErrTimeout, reason: "the caller gave up", cause: context.DeadlineExceeded})
+			e.end(&stop{kind: hook.ErrTimeout, reason: gaveUp, cause: context.DeadlineExceeded})
 		}
 		e.end(&stop{kind: hook.ErrTimeout, reason: "it ran into its time limit"})
 	}

@@ -253,6 +253,8 @@ func (h *Host) Close() error {
 	for _, p := range all {
 		errs = append(errs, p.Close())
 	}
+	h.compiling <- struct{}{} // what is being loaded finds the host closed, and cleans up
+	defer func() { <-h.compiling }()
 	errs = append(errs, h.runtime.Close(context.Background()))
 	if h.cache != nil {
 		errs = append(errs, h.cache.close())

@@ -2,8 +2,6 @@ package plugins
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -30,6 +28,7 @@ type instance struct {
 	module  api.Module
 	memory  api.Memory
 	linear  *linear
+	depth   api.Global // of the meter: below zero after a trap because the call stack was full
 	globals []api.MutableGlobal
 	hooks   [len(hooks)]api.Function // looked up when first called
 	env     *env
@@ -47,6 +46,7 @@ func (p *Plugin) instantiate() (inst *instance, err error) {
 			err = p.outOfBudget(l, r)
 		}
 		if err != nil {
+			inst = nil
 			l.Free()
 		}
 	}()
@@ -57,28 +57,23 @@ func (p *Plugin) instantiate() (inst *instance, err error) {
 		return nil, p.spec.fail(hook.ErrInvalid, "it cannot be instantiated: %s", trapReason(err))
 	}
 	inst = &instance{plugin: p, module: m, memory: m.Memory(), linear: l}
-	fuel, ok := m.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
-	if !ok {
-		return nil, errors.New("plugins: the metered module has no fuel")
-	}
-	inst.env = &env{plugin: p, memory: inst.memory, fuel: fuel, linear: l}
+	// The meter exports the fuel and every mutable global.
+	inst.env = &env{plugin: p, memory: inst.memory, fuel: m.ExportedGlobal(meter.FuelExport).(api.MutableGlobal), linear: l}
+	inst.depth = m.ExportedGlobal(meter.Prefix + "stack")
 	for _, name := range p.globals {
-		g, ok := m.ExportedGlobal(name).(api.MutableGlobal)
-		if !ok {
-			return nil, fmt.Errorf("plugins: the metered module has no global %s", name)
-		}
-		inst.globals = append(inst.globals, g)
+		inst.globals = append(inst.globals, m.ExportedGlobal(name).(api.MutableGlobal))
 	}
 	return inst, nil
 }
+
+const usedUp = "the memory of all plugins, %d bytes, is used up: raise the budget or lower the limits"
 
 // outOfBudget makes the error of memory that was not to be had outside of a call; another panic goes on.
 func (p *Plugin) outOfBudget(l *linear, r any) error {
 	if !l.exhausted {
 		panic(r)
 	}
-	return p.spec.fail(hook.ErrUnavailable, "the memory of all plugins, %d bytes, is used up: raise the budget or lower the limits",
-		p.host.budget.max)
+	return p.failCall(&Call{}, hook.ErrUnavailable, usedUp, p.host.budget.max)
 }
 
 // fresh makes a guest that equals the image.
@@ -161,11 +156,14 @@ func (inst *instance) run(f api.Function) (code int32, err error) {
 	case e.stopped != nil && e.stopped.as != nil:
 		return 0, e.stopped.as
 	case e.linear.exhausted:
-		return 0, inst.plugin.outOfBudget(e.linear, nil)
+		return 0, inst.plugin.failCall(e.call, hook.ErrUnavailable, usedUp, inst.plugin.host.budget.max)
 	case e.stopped != nil && (e.stopped.kind != hook.ErrTrap || !e.linear.refused):
 		return 0, because(inst.plugin.failCall(e.call, e.stopped.kind, "%s", e.stopped.reason), e.stopped.cause)
 	case e.linear.refused:
 		return 0, inst.plugin.failCall(e.call, hook.ErrLimit, "it needs more memory than its %d bytes", e.linear.limit)
+	}
+	if inst.depth != nil && int32(inst.depth.Get()) < 0 {
+		return 0, inst.plugin.failCall(e.call, hook.ErrTrap, "stack overflow")
 	}
 	return 0, inst.plugin.failCall(e.call, hook.ErrTrap, "%s", trapReason(err))
 }

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -63,6 +66,21 @@ func TestNothingStays(t *testing.T) {
 	}
 }
 
+// A guest that grew to the maximum of its module cannot be shrunk, and is not used again.
+func TestNothingStaysAtTheMaximum(t *testing.T) {
+	p := NewPlugin(3)
+	p.Hook("on_pre_save", "", I32Const(0)+MemorySize+I32Store8+I32Const(2)+MemoryGrow+Drop+
+		I32Const(1)+I32Const(3*65536-1)+I32Load8U+I32Store8+I32Const(3*65536-1)+I32Const(7)+I32Store8+
+		I32Const(0)+I32Const(2)+Call(p.OutputWrite))
+	plugin := load(t, newHost(t, plugins.Options{}), plugins.Spec{Binary: p.Bytes()})
+	for range 3 {
+		r, err := plugin.Call(context.Background(), preSave("x"))
+		if err != nil || string(r.Output) != "\x01\x00" {
+			t.Fatalf("found %q, %v", r.Output, err)
+		}
+	}
+}
+
 func TestNothingStaysInGo(t *testing.T) {
 	p := load(t, newHost(t, plugins.Options{Concurrency: 1}), plugins.Spec{Binary: buildGo(t)})
 	for i := range 5 {
@@ -103,7 +121,8 @@ func TestSameEveryTime(t *testing.T) {
 		}
 		return nil
 	}
-	first := load(t, newHost(t, plugins.Options{}), plugins.Spec{Binary: bin, Limits: plugins.Limits{Memory: 16 << 20}})
+	o := plugins.Options{CacheDir: filepath.Join(t.TempDir(), "cache"), CacheKey: [32]byte{1}}
+	first := load(t, newHost(t, o), plugins.Spec{Binary: bin, Limits: plugins.Limits{Memory: 16 << 20}})
 	for i := range inputs {
 		if err := check(first, i); err != nil {
 			t.Fatal(err)
@@ -113,7 +132,7 @@ func TestSameEveryTime(t *testing.T) {
 		t.Errorf("the collector of the guest did not run: %s", want[0])
 	}
 	for range 2 {
-		p := load(t, newHost(t, plugins.Options{}), plugins.Spec{Binary: bin, Limits: plugins.Limits{Memory: 16 << 20}})
+		p := load(t, newHost(t, o), plugins.Spec{Binary: bin, Limits: plugins.Limits{Memory: 16 << 20}})
 		var wg sync.WaitGroup
 		for worker := range 4 {
 			rng := rand.New(rand.NewPCG(uint64(worker), 1))
@@ -129,6 +148,31 @@ func TestSameEveryTime(t *testing.T) {
 			})
 		}
 		wg.Wait()
+	}
+}
+
+// Another process gives the same: it runs this test, and says what it got.
+func TestSameInAnotherProcess(t *testing.T) {
+	dir := os.Getenv("CKPTD_TEST_CACHE")
+	child := dir != ""
+	if !child {
+		dir = filepath.Join(t.TempDir(), "cache")
+	}
+	p := load(t, newHost(t, plugins.Options{CacheDir: dir, CacheKey: [32]byte{1}}), plugins.Spec{Binary: buildGo(t)})
+	got := ""
+	for _, in := range []string{`json {"b":1,"a":[2]}`, "redact to eve@example.org", "env", "panic now"} {
+		r, err := p.Call(context.Background(), onLoad(in))
+		got += fmt.Sprintf("%q %d %v %v;", r.Output, r.Fuel, r.Logs, err)
+	}
+	if child {
+		fmt.Printf("got <%s>\n", got)
+		return
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^TestSameInAnotherProcess$")
+	cmd.Env = append(os.Environ(), "CKPTD_TEST_CACHE="+dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "got <"+got+">") {
+		t.Errorf("another process: %v\n%s\nwant\n%s", err, out, got)
 	}
 }
 
@@ -198,6 +242,20 @@ func TestManyAtATime(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// Two plugins of one module share its code, not its end.
+func TestSameModuleTwice(t *testing.T) {
+	h := newHost(t, plugins.Options{})
+	one, two := load(t, h, plugins.Spec{Binary: Echo()}), load(t, h, plugins.Spec{Binary: Echo()})
+	if err := one.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		if r, err := two.Call(context.Background(), preSave("x")); err != nil || string(r.Output) != "x" {
+			t.Fatalf("got %q, %v", r.Output, err)
+		}
+	}
 }
 
 // Close waits for calls under way, and those that come later fail.

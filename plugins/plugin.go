@@ -102,6 +102,9 @@ func (p *Plugin) Call(ctx context.Context, c *Call) (*Result, error) {
 		return &Result{}, because(p.failCall(c, hook.ErrUnavailable, "no place among the calls under way"), err)
 	}
 	defer p.host.places.give()
+	if err := ctx.Err(); err != nil {
+		return &Result{}, because(p.failCall(c, hook.ErrTimeout, gaveUp), context.Cause(ctx))
+	}
 	inst, err := p.acquire()
 	if err != nil {
 		return &Result{}, err
@@ -124,14 +127,8 @@ func (p *Plugin) enter() bool {
 func (p *Plugin) run(ctx context.Context, inst *instance, c *Call) (*Result, error) {
 	e := inst.env
 	e.begin(ctx, c, p.limits.Call)
-	var code int32
-	var err error
-	if err = ctx.Err(); err != nil {
-		err = because(p.failCall(c, hook.ErrTimeout, "the caller gave up"), context.Cause(ctx))
-	} else {
-		inst.stack = [2]uint64{c.From, c.To}
-		code, err = inst.run(inst.function(c.Stage))
-	}
+	inst.stack = [2]uint64{c.From, c.To}
+	code, err := inst.run(inst.function(c.Stage))
 	r := &Result{Fuel: e.used(), Findings: e.findings, Logs: e.log.all(), Dropped: e.log.dropped, Error: e.errorText}
 	output, wrote, over := e.output, e.wrote, e.over
 	if r.Fuel > deepCall {
