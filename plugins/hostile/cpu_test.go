@@ -61,13 +61,13 @@ func cpuRows() []row {
 			p := NewPlugin(-1)
 			p.Hook("on_pre_save", "", I32Const(Unchanged))
 			p.Func("_initialize", Sig("", ""), "", forever(""))
-			b.refused(hasty(p.Bytes()), hook.ErrTimeout)
+			b.refused(hasty(p.Bytes()), "_initialize", hook.ErrTimeout)
 		}},
 		{name: "spin in configure", runaway: true, run: func(b *bed) {
 			p := NewPlugin(-1)
 			p.Hook("on_pre_save", "", I32Const(Unchanged))
 			p.Hook("ckptd_configure", "", forever(""), I32Const(0))
-			b.refused(hasty(p.Bytes()), hook.ErrTimeout)
+			b.refused(hasty(p.Bytes()), "ckptd_configure", hook.ErrTimeout)
 		}},
 		runaway("spin between host calls", saving(-1, func(p *Plugin) Code {
 			return forever(I32Const(0) + Call(p.InputLen) + Drop + LocalGet(0) + I32Const(1) + I32Add + LocalTee(0) + I32Const(7) + I32And + I32Eqz + Drop)

@@ -74,13 +74,13 @@ func isolationRows() []row {
 			p.Table(4, 4)
 			p.Hook("on_pre_save", "", I32Const(0)+"\xd0"+FuncRef+"\x26\x00"+I32Const(Unchanged))
 			return p.Bytes()
-		}, hook.ErrInvalid),
+		}, hook.ErrInvalid, "table.set"),
 		refusal("state in element segments", func() []byte {
 			p := NewPlugin(-1)
 			p.Table(4, 4)
 			p.Hook("on_pre_save", "", "\xfc\x0d\x00"+I32Const(Unchanged))
 			return p.Bytes()
-		}, hook.ErrInvalid),
+		}, hook.ErrInvalid, "changes tables"),
 		{name: "state in data segments", run: func(b *bed) { // dropping one is refused, or forgotten
 			p := NewPlugin(-1)
 			seg := p.PassiveData("data")

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -149,8 +150,8 @@ func (b *bed) works(pl plugin, what string) {
 	}
 }
 
-// refused asserts that a binary does not load, for one of these reasons.
-func (b *bed) refused(s plugins.Spec, kinds ...error) {
+// refused asserts that a binary does not load, for a reason of one of these kinds that has these words.
+func (b *bed) refused(s plugins.Spec, because string, kinds ...error) {
 	begin := time.Now()
 	pl, err := b.loads(context.Background(), s)
 	b.Took = time.Since(begin)
@@ -160,6 +161,9 @@ func (b *bed) refused(s plugins.Spec, kinds ...error) {
 		return
 	}
 	b.typed(err, kinds)
+	if !strings.Contains(err.Error(), because) {
+		b.errorf("the error is %v, and says nothing of %q", err, because)
+	}
 }
 
 // fails asserts that a plugin loads and that its call fails for one of these reasons, twice alike.

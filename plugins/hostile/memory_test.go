@@ -49,7 +49,7 @@ func memoryRows() []row {
 			p.Table(1, -1)
 			p.Hook("on_pre_save", "", "\xd0"+FuncRef+I32Const(100_000_000)+"\xfc\x0f\x00"+Drop+I32Const(Unchanged))
 			return p.Bytes()
-		}, hook.ErrInvalid),
+		}, hook.ErrInvalid, "changes tables"),
 		failing("infinite recursion", Recurse, hook.ErrTrap),
 		failing("wide recursion", wide, hook.ErrTrap),
 		{name: "recursion, many at a time", run: func(b *bed) { b.together(8, spec(Recurse()).Binary, hook.ErrTrap, hook.ErrUnavailable) }},
