@@ -123,6 +123,7 @@ var explanations = []struct {
 	{errTriedRejected, exitRejected, ""},
 	{errTried, exitPlugin, ""},
 	{errFixtures, exitPlugin, ""},
+	{errSigningKey, exitKey, ""},
 	{scaffold.ErrName, exitUsage, ""},
 	{scaffold.ErrLanguage, exitUsage, ""},
 	{scaffold.ErrNoProject, exitInput, "name the directory of a plugin's source"},

@@ -13,6 +13,8 @@ import (
 	"github.com/ckptd/ckptd/plugins/bundle"
 )
 
+var errSigningKey = errors.New("not a key to sign with")
+
 func (a *app) pluginKeygenCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "keygen FILE",
@@ -66,6 +68,9 @@ func (a *app) pluginSignCmd() *cobra.Command {
 		Long:  `Sign signs all files of a plugin that a store reads. The signature is plugin.sig in its directory, or part of its archive.`,
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if key == "" {
+				return usagef("--key is missing: name the file with the private key, as ckptd plugin keygen makes it")
+			}
 			path := pathOf(args)
 			text, err := os.ReadFile(key)
 			if err != nil {
@@ -73,7 +78,7 @@ func (a *app) pluginSignCmd() *cobra.Command {
 			}
 			private, err := bundle.ParsePrivateKey(text)
 			if err != nil {
-				return fmt.Errorf("%s: %w", key, err)
+				return fmt.Errorf("%s: %w: %w", key, errSigningKey, err)
 			}
 			b, err := bundle.Open(path)
 			if err != nil {
@@ -91,7 +96,6 @@ func (a *app) pluginSignCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&key, "key", "", "`file` with the private key (PEM)")
-	cmd.MarkFlagRequired("key")
 	return cmd
 }
 
@@ -115,6 +119,9 @@ func (a *app) pluginVerifyCmd() *cobra.Command {
 		Short: "Check the signature of a plugin",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if len(keys) == 0 {
+				return usagef("--key is missing: name a file with a public key")
+			}
 			var trusted []bundle.Key
 			for _, file := range keys {
 				text, err := os.ReadFile(file)
@@ -142,6 +149,5 @@ func (a *app) pluginVerifyCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "`file` with a public key whose signature counts (repeatable)")
-	cmd.MarkFlagRequired("key")
 	return cmd
 }
