@@ -28,7 +28,7 @@ type scan struct {
 	layers    int
 	keys      map[string]*member
 	members   int
-	findings  map[hook.Finding]int
+	findings  []hook.Finding // one each time
 	reject    *hook.Error
 	reporting bool // findings are counted; not while a name is looked at, which is kept
 	again     bool // something was made that must be looked at as a whole once more
@@ -54,13 +54,14 @@ type match struct {
 type seenAt struct{ context, unless int }
 
 func newScan(r *Redactor) *scan {
-	return &scan{r: r, keys: map[string]*member{}, findings: map[hook.Finding]int{}, seen: make([]seenAt, len(r.rules)), reporting: true, chains: newChains()}
+	return &scan{r: r, keys: map[string]*member{}, seen: make([]seenAt, len(r.rules)), reporting: true, chains: newChains()}
 }
 
 // reset forgets the data.
 func (s *scan) reset() {
 	clear(s.keys)
 	clear(s.findings)
+	s.findings = s.findings[:0]
 	clear(s.path[:cap(s.path)])
 	clear(s.found[:cap(s.found)])
 	s.chains.reset()
@@ -175,7 +176,7 @@ func (s *scan) report1(r *rule) {
 		return
 	}
 	f := hook.Finding{Rule: r.ID, Path: s.pointer(), Item: s.in.Name}
-	s.findings[f]++
+	s.findings = append(s.findings, f)
 	if r.action == Reject && s.reject == nil {
 		where := ""
 		if f.Path != "" {
@@ -186,16 +187,18 @@ func (s *scan) report1(r *rule) {
 	}
 }
 
-// report returns the findings in order.
+// report returns the findings in order, counted.
 func (s *scan) report() []hook.Finding {
-	var list []hook.Finding
-	for f, n := range s.findings {
-		f.Count = n
-		list = append(list, f)
-	}
-	slices.SortFunc(list, func(x, y hook.Finding) int {
+	slices.SortFunc(s.findings, func(x, y hook.Finding) int {
 		return cmp.Or(strings.Compare(x.Path, y.Path), strings.Compare(x.Rule, y.Rule))
 	})
+	var list []hook.Finding
+	for _, f := range s.findings {
+		if n := len(list); n == 0 || list[n-1].Path != f.Path || list[n-1].Rule != f.Rule {
+			list = append(list, f)
+		}
+		list[len(list)-1].Count++
+	}
 	return list
 }
 
