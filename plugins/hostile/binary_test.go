@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	. "github.com/ckptd/ckptd/internal/wasmtest"
@@ -50,7 +51,7 @@ func binaryRows() []row {
 			b.refused(spec(sectionOf(c.id)()), "4294967295 ", hook.ErrInvalid, hook.ErrLimit)
 		}})
 	}
-	return append(append(rows, sizeRows()...), interfaceRows()...)
+	return slices.Concat(rows, sizeRows(), interfaceRows(), bundleRows())
 }
 
 func sizeRows() []row {

@@ -45,7 +45,7 @@ func rows() []row {
 
 // No row is lost unnoticed, and no two have the same name.
 func TestRows(t *testing.T) {
-	want := map[int]int{1: 43, 2: 14, 3: 9, 4: 28, 5: 8, 6: 9, 7: 6, 8: 2}
+	want := map[int]int{1: 45, 2: 14, 3: 9, 4: 28, 5: 8, 6: 9, 7: 6, 8: 2}
 	got, names := map[int]int{}, map[string]bool{}
 	for _, r := range rows() {
 		got[r.group]++
