@@ -18,7 +18,7 @@ const (
 	keepBytes = 4 << 20
 )
 
-// deepCall is the fuel above which a call may have grown the stack that the runtime keeps for a function (up to 100 MB,
+// deepCall is the fuel above which a call may have grown the stack that the runtime keeps for a function (to some 32 MiB,
 // which no budget counts), so that the function is looked up again. To do that always would cost 1 µs a call.
 const deepCall = 10_000
 
@@ -59,7 +59,7 @@ func (p *Plugin) instantiate() (inst *instance, err error) {
 	inst = &instance{plugin: p, module: m, memory: m.Memory(), linear: l}
 	// The meter exports the fuel and every mutable global.
 	inst.env = &env{plugin: p, memory: inst.memory, fuel: m.ExportedGlobal(meter.FuelExport).(api.MutableGlobal), linear: l}
-	inst.depth = m.ExportedGlobal(meter.Prefix + "stack")
+	inst.depth = m.ExportedGlobal(meter.StackExport)
 	for _, name := range p.globals {
 		inst.globals = append(inst.globals, m.ExportedGlobal(name).(api.MutableGlobal))
 	}
@@ -162,7 +162,7 @@ func (inst *instance) run(f api.Function) (code int32, err error) {
 	case e.linear.refused:
 		return 0, inst.plugin.failCall(e.call, hook.ErrLimit, "it needs more memory than its %d bytes", e.linear.limit)
 	}
-	if inst.depth != nil && int32(inst.depth.Get()) < 0 {
+	if int32(inst.depth.Get()) < 0 {
 		return 0, inst.plugin.failCall(e.call, hook.ErrTrap, "stack overflow")
 	}
 	return 0, inst.plugin.failCall(e.call, hook.ErrTrap, "%s", trapReason(err))

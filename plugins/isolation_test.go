@@ -66,6 +66,34 @@ func TestNothingStays(t *testing.T) {
 	}
 }
 
+// What did not end well is not used again, nor what grew a lot.
+func TestInstancesThatAreThrownAway(t *testing.T) {
+	h := newHost(t, plugins.Options{})
+	for name, test := range map[string]struct {
+		bin  []byte
+		size int
+		want int
+	}{
+		"unchanged":  {Returns(1), 0, 1},
+		"rejected":   {Reject(), 0, 1},
+		"failed":     {Fail(16), 0, 1},
+		"grew":       {Echo(), 1 << 20, 1},
+		"grew a lot": {Echo(), 8 << 20, 0},
+		"trapped":    {Trap(), 0, 0},
+		"full stack": {Recurse(), 0, 0},
+		"no fuel":    {Spin(), 0, 0},
+	} {
+		p := load(t, h, plugins.Spec{Binary: test.bin, Limits: plugins.Limits{Fuel: 1e7}})
+		if p.Idle() != 1 {
+			t.Errorf("%s: %d instances to begin with", name, p.Idle())
+		}
+		_, _ = p.Call(context.Background(), preSave(strings.Repeat("x", test.size)))
+		if p.Idle() != test.want {
+			t.Errorf("%s: %d instances left, want %d", name, p.Idle(), test.want)
+		}
+	}
+}
+
 // A guest that grew to the maximum of its module cannot be shrunk, and is not used again.
 func TestNothingStaysAtTheMaximum(t *testing.T) {
 	p := NewPlugin(3)
