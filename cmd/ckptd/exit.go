@@ -39,6 +39,7 @@ const (
 	exitBusy        = 12
 	exitRejected    = 13
 	exitPlugin      = 14
+	exitFound       = 15
 	exitInterrupted = 130
 	exitPipe        = 141
 )
@@ -63,6 +64,7 @@ var exitCodes = []struct {
 	{exitBusy, "the server is overloaded or shutting down; nothing was done"},
 	{exitRejected, "a plugin or a rule rejected it; nothing was saved"},
 	{exitPlugin, "a plugin that it must pass failed or is not there; nothing was saved"},
+	{exitFound, "redact --check found something"},
 	{exitInterrupted, "interrupted by a signal; what was acknowledged is saved"},
 	{exitPipe, "the reader of the output went away"},
 }
@@ -110,6 +112,7 @@ var explanations = []struct {
 	{errProblems, exitDamaged, "restore what is named from a copy of the store"},
 	{errExists, exitConflict, "take another name, or delete it first"},
 	{errSocketTaken, exitLocked, "stop that one, or name another socket"},
+	{errFound, exitFound, "ckptd redact without --check replaces it"},
 	{errNoToken, exitNotFound, "ckptd token list shows those there are"},
 	{audit.ErrBroken, exitDamaged, "keep it as it is, and find out who could write to it"},
 

@@ -1,12 +1,16 @@
 package redact
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/pelletier/go-toml/v2"
 
 	"github.com/ckptd/ckptd/plugins/hook"
 )
@@ -50,6 +54,32 @@ type Block struct {
 	Paths  []string `toml:"paths" json:"paths,omitempty"`
 	Keys   []string `toml:"keys" json:"keys,omitempty"`
 	Action Action   `toml:"action" json:"action,omitempty"`
+}
+
+// ParseConfig reads a configuration in TOML, or in JSON if it begins with a brace. Errors are *hook.Error of the kind
+// ErrInvalid and name the field.
+func ParseConfig(text []byte) (c Config, err error) {
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		dec := json.NewDecoder(bytes.NewReader(text))
+		dec.DisallowUnknownFields()
+		if err = dec.Decode(&c); err == nil && dec.More() {
+			err = errors.New("there is more after the object")
+		}
+	} else {
+		err = toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&c)
+	}
+	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(unknown.Errors) > 0 {
+		row, _ := unknown.Errors[0].Position()
+		return c, wrong("line %d: there is no field %s: correct it", row, strings.Join(unknown.Errors[0].Key(), "."))
+	}
+	if syntax, ok := errors.AsType[*toml.DecodeError](err); ok {
+		row, _ := syntax.Position()
+		return c, wrong("line %d: %v: correct it", row, err)
+	}
+	if err != nil {
+		return c, wrong("%v: correct it", err)
+	}
+	return c, nil
 }
 
 const blocked = "blocked" // the id of the rule for what Block lists

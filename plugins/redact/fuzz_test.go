@@ -13,7 +13,9 @@ func FuzzText(f *testing.F) {
 	f.Add([]byte("export KEY=sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789 -u bob:hunter22 https://u:p4ss@h/"))
 	f.Add([]byte("(415) 555-0132x3 +49 30 123456 DE89 3704 0044 0532 0130 00 2001:db8::1 aa:bb:cc:dd:ee:0f"))
 	r := Default()
-	f.Fuzz(func(t *testing.T, data []byte) { redacted(t, r, Input{Type: "text", Data: data, PseudonymKey: [32]byte{1}}) })
+	f.Fuzz(func(t *testing.T, data []byte) {
+		redacted(t, r, Input{Type: "text", Data: data, PseudonymKey: [32]byte{1}})
+	})
 }
 
 func FuzzJSON(f *testing.F) {

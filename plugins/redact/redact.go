@@ -195,6 +195,9 @@ func formatOf(tag string, data []byte) format {
 	return plain
 }
 
+// Opaque reports whether data without a type tag would be kept as they are, unseen: they are no text.
+func Opaque(data []byte) bool { return formatOf("", data) == opaque }
+
 // looksLikeJSON reports whether data may be an object or array in JSON.
 func looksLikeJSON(data []byte) bool {
 	data = bytes.TrimSpace(data)
