@@ -52,12 +52,15 @@ const (
 	maxParams     = 128
 	maxResults    = 16
 	maxLocals     = 2_000 // of a function, without its parameters
-	maxBody       = 1 << 20
-	maxNesting    = 2_000
+	maxBody       = 256 << 10
+	maxNesting    = 2_000 // of blocks
+	maxLoops      = 32    // that are nested
 	maxBrTable    = 8 << 10
-	maxWork       = 500_000    // of a function: variables × joins, see work
-	maxModuleWork = 20_000_000 // of all functions
-	maxName       = 1_000      // bytes of a name of an import or export
+	maxWork       = 200_000    // of a function: variables to be copied at its joins and calls
+	maxModuleWork = 20_000_000 // of all functions, and no more than the next two allow
+	baseWork      = 2_000_000
+	workPerByte   = 4     // of the code; Go has 2
+	maxName       = 1_000 // bytes of a name of an import or export
 )
 
 // Module is a rewritten module and what its host needs to know of it.

@@ -1,6 +1,7 @@
 package meter
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 )
@@ -63,10 +64,11 @@ func (m *module) codeSection(r *reader) {
 	w := &walker{m: m}
 	calls := calls{frames: make([]int, n), callees: make([][]uint32, n)}
 	from, work := r.pos, 0
+	most := min(maxModuleWork, baseWork+workPerByte*r.left())
 	for i := range n {
 		w.function(r, i, mutable)
-		if work += w.work; work > maxModuleWork {
-			r.limit("the functions taken together are too complex: more than %d variables at joins", maxModuleWork)
+		if work += w.work; work > most {
+			r.limit("the functions taken together are too complex: more than %d variables at joins", most)
 		}
 		if r.err != nil {
 			return
@@ -440,6 +442,11 @@ func (w *walker) loop() {
 	}
 	w.entered = true
 	w.loops++
+	depth := bytes.Count(w.frames, []byte{opLoop})
+	if depth > maxLoops {
+		w.limit("loops nest deeper than %d", maxLoops)
+	}
+	w.complex(depth * w.vars) // a compiler's work grows with the depth
 	p := w.plan.newPoint(costLoop, true)
 	w.edits = append(w.edits, edit{from: w.pos, to: w.pos, what: chargeAt, arg: uint32(p)})
 }
