@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -227,6 +228,9 @@ func (im *importer) importRun(ctx context.Context, j job) error {
 		if err = ctx.Err(); err != nil {
 			break
 		}
+		if head, err = spliceable(ctx, t, head); err != nil {
+			break
+		}
 		var cp *engine.Checkpoint
 		if cp, err = t.Save(ctx, im.draft(j.run, i, head)); err != nil {
 			err = fmt.Errorf("message %d: %w", i, err)
@@ -258,14 +262,33 @@ func (im *importer) resume(ctx context.Context, t thread, run *trajectory.Run) (
 	} else if err != nil {
 		return nil, 0, err
 	}
-	messages, _ := head.Channel(messagesChannel)
-	meta := metaOf(head)
 	n := int(head.Step) + 1
-	if head.Step < 0 || n > max(len(run.Messages), 1) || string(meta) != string(run.Meta) ||
-		string(messages.Data) != string(trajectory.State(run.Messages[:min(n, len(run.Messages))])) {
+	if head.Step < 0 || n > max(len(run.Messages), 1) || !holds(head, run, min(n, len(run.Messages))) {
 		return nil, 0, fmt.Errorf("the thread %w with other content: import it with --as NAME, or ckptd delete it first", errExists)
 	}
 	return head, n, nil
+}
+
+// holds reports whether a checkpoint is what an import of the first n messages of a run makes. What hooks made of them
+// cannot be compared with the file: then it is the number that counts.
+func holds(cp *engine.Checkpoint, run *trajectory.Run, n int) bool {
+	messages, _ := cp.Channel(messagesChannel)
+	if len(cp.Hooks) > 0 {
+		var stored []json.RawMessage
+		return json.Unmarshal(messages.Data, &stored) == nil && len(stored) == n
+	}
+	return string(metaOf(cp)) == string(run.Meta) && string(messages.Data) == string(trajectory.State(run.Messages[:n]))
+}
+
+// spliceable loads the messages of the head if hooks rewrote them: the next save stands on what is stored.
+func spliceable(ctx context.Context, t thread, head *engine.Checkpoint) (*engine.Checkpoint, error) {
+	if head == nil {
+		return nil, nil
+	}
+	if ch, _ := head.Channel(messagesChannel); !ch.Rewritten {
+		return head, nil
+	}
+	return t.Load(ctx, engine.At(head.ID), engine.LoadOptions{Channels: []string{messagesChannel}})
 }
 
 const (
