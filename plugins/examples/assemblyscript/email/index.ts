@@ -8,31 +8,36 @@ export { ckptd_abi_v1 } from "../../../scaffold/files/assemblyscript/assembly/ck
 export function on_pre_save(): i32 {
   const b = payload(), mask = bytes("[EMAIL]");
   let copied = 0, found = 0;
-  let start = 0; // where the run of characters of a local part began that ends at i
   for (let i = 0; i < b.length;) {
-    if (isLocal(unchecked(b[i]))) {
+    const byte = unchecked(b[i]);
+    if (byte != 0x40 && byte != 0x5c) { // most of a text is neither @ nor a backslash
       i++;
       continue;
     }
-    const c = next(b, i);
-    let end = after;
-    if (isLocal(c)) {
-      i = end;
-      continue;
-    }
-    const stop = c == 0x40 && start < i ? domain(b, end) : 0;
-    if (stop > 0) {
-      write(b, copied, start);
-      write(mask, 0, mask.length);
-      copied = end = stop;
-      found++;
-    }
-    i = start = end;
+    const at = i, c = next(b, at);
+    i = after;
+    if (c != 0x40) continue;
+    const start = begin(b, copied, at), stop = domain(b, i);
+    if (start == at || stop == 0) continue;
+    write(b, copied, start);
+    write(mask, 0, mask.length);
+    copied = i = stop;
+    found++;
   }
   if (found == 0) return UNCHANGED;
   finding("email", "", found);
   write(b, copied, b.length);
   return OUTPUT;
+}
+
+/** Returns where the local part begins that ends at i, not before low. */
+function begin(b: Bytes, low: i32, i: i32): i32 {
+  while (true) {
+    while (i > low && isLocal(unchecked(b[i - 1]))) i--;
+    if (i == low || unchecked(b[i - 1]) != 0x5c) return i;
+    while (i > low && unchecked(b[i - 1]) == 0x5c) i--; // the run begins with the rest of an escape
+    if (!isLocal(next(b, i))) return after;
+  }
 }
 
 /** Returns where the domain name ends that begins at i, 0 if there is none: labels with dots between them, the last of which

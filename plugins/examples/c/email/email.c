@@ -9,16 +9,9 @@ static bool is_digit(int c) { return '0' <= c && c <= '9'; }
 static bool is_hex(int c) { return is_digit(c) || ('a' <= (c | 0x20) && (c | 0x20) <= 'f'); }
 static int hex(int c) { return is_digit(c) ? c - '0' : (c | 0x20) - 'a' + 10; }
 
-/* The characters of a local part. */
-static const bool local[256] = {
-	['0'] = 1, ['1'] = 1, ['2'] = 1, ['3'] = 1, ['4'] = 1, ['5'] = 1, ['6'] = 1, ['7'] = 1, ['8'] = 1, ['9'] = 1,
-	['A'] = 1, ['B'] = 1, ['C'] = 1, ['D'] = 1, ['E'] = 1, ['F'] = 1, ['G'] = 1, ['H'] = 1, ['I'] = 1, ['J'] = 1, ['K'] = 1,
-	['L'] = 1, ['M'] = 1, ['N'] = 1, ['O'] = 1, ['P'] = 1, ['Q'] = 1, ['R'] = 1, ['S'] = 1, ['T'] = 1, ['U'] = 1, ['V'] = 1,
-	['W'] = 1, ['X'] = 1, ['Y'] = 1, ['Z'] = 1, ['a'] = 1, ['b'] = 1, ['c'] = 1, ['d'] = 1, ['e'] = 1, ['f'] = 1, ['g'] = 1,
-	['h'] = 1, ['i'] = 1, ['j'] = 1, ['k'] = 1, ['l'] = 1, ['m'] = 1, ['n'] = 1, ['o'] = 1, ['p'] = 1, ['q'] = 1, ['r'] = 1,
-	['s'] = 1, ['t'] = 1, ['u'] = 1, ['v'] = 1, ['w'] = 1, ['x'] = 1, ['y'] = 1, ['z'] = 1, ['.'] = 1, ['_'] = 1, ['%'] = 1,
-	['+'] = 1, ['-'] = 1,
-};
+static bool is_local(int c) {
+	return is_letter(c) || is_digit(c) || c == '.' || c == '_' || c == '%' || c == '+' || c == '-';
+}
 
 /* next returns the character at p, 0 for one that is in no address, and where the one after it begins. \u0040 is an @; any
  * number of backslashes is one escape, as JSON in a string of JSON has it. */
@@ -47,6 +40,21 @@ static inline int next(const uint8_t *p, const uint8_t *end, const uint8_t **aft
 	return 0;
 }
 
+/* begin returns where the local part begins that ends at end, not before low. */
+static const uint8_t *begin(const uint8_t *low, const uint8_t *end) {
+	const uint8_t *p = end, *after;
+	for (;;) {
+		while (p > low && is_local(p[-1]))
+			p--;
+		if (p == low || p[-1] != '\\')
+			return p;
+		while (p > low && p[-1] == '\\') /* the run begins with the rest of an escape */
+			p--;
+		if (!is_local(next(p, end, &after)))
+			return after;
+	}
+}
+
 /* domain returns where the domain name ends that begins at p, NULL if there is none: labels with dots between them, the
  * last of which is two letters or more. */
 static const uint8_t *domain(const uint8_t *p, const uint8_t *end) {
@@ -72,23 +80,22 @@ int32_t on_pre_save(void) {
 	static const char mask[] = "[EMAIL]";
 	ckptd_bytes in = ckptd_payload();
 	const uint8_t *copied = in.data, *end = in.data + in.len;
-	const uint8_t *start = in.data; /* where the run of characters of a local part began that ends at p */
 	int32_t found = 0;
-	for (const uint8_t *p = in.data, *after; p < end; p = after) {
-		after = p + 1;
-		if (local[*p])
+	for (const uint8_t *p = in.data; p < end;) {
+		if (*p != '@' && *p != '\\') { /* most of a text is neither */
+			p++;
 			continue;
-		int c = next(p, end, &after);
-		if (local[c])
-			continue;
-		const uint8_t *stop = c == '@' && start < p ? domain(after, end) : NULL;
-		if (stop) {
-			ckptd_output(copied, start - copied);
-			ckptd_output(mask, sizeof mask - 1);
-			copied = after = stop;
-			found++;
 		}
-		start = after;
+		const uint8_t *at = p;
+		if (next(at, end, &p) != '@')
+			continue;
+		const uint8_t *start = begin(copied, at), *stop = domain(p, end);
+		if (start == at || !stop)
+			continue;
+		ckptd_output(copied, start - copied);
+		ckptd_output(mask, sizeof mask - 1);
+		copied = p = stop;
+		found++;
 	}
 	if (!found)
 		return CKPTD_UNCHANGED;

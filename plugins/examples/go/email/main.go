@@ -74,23 +74,19 @@ func (s *signs) next(i int) (at, end int) {
 
 // begin returns where the local part begins that ends at i, not before low.
 func begin(b []byte, low, i int) int {
-	for start := i; ; {
-		for start > low && local[b[start-1]] {
-			start--
+	for {
+		for i > low && local[b[i-1]] {
+			i--
 		}
-		if start == low || b[start-1] != '\\' {
-			return start
+		if i == low || b[i-1] != '\\' {
+			return i
 		}
-		// The run begins with the rest of an escape.
-		escape := start
-		for escape > low && b[escape-1] == '\\' {
-			escape--
+		for i > low && b[i-1] == '\\' { // the run begins with the rest of an escape
+			i--
 		}
-		c, end := next(b, escape)
-		if !local[c] {
+		if c, end := next(b, i); !local[c] {
 			return end
 		}
-		start = escape
 	}
 }
 

@@ -18,26 +18,20 @@ fn redact(input: &Input) -> Result<Option<Vec<u8>>, Error> {
     let b = input.payload.as_slice();
     let mut out = Vec::new();
     let (mut i, mut copied, mut found) = (0, 0, 0);
-    let mut start = 0; // where the run of characters of a local part began that ends at i
-    while i < b.len() {
-        if LOCAL[b[i] as usize] {
-            i += 1;
+    while let Some(n) = b[i..].iter().position(|&c| c == b'@' || c == b'\\') {
+        let at = i + n;
+        let (c, end) = next(b, at);
+        i = end;
+        if c != b'@' {
             continue;
         }
-        let (c, mut end) = next(b, i);
-        if LOCAL[c as usize] {
-            i = end;
-            continue;
+        let start = begin(b, copied, at);
+        if let (true, Some(stop)) = (start < at, domain(b, end)) {
+            out.extend_from_slice(&b[copied..start]);
+            out.extend_from_slice(MASK);
+            (copied, i) = (stop, stop);
+            found += 1;
         }
-        if c == b'@' && start < i {
-            if let Some(stop) = domain(b, end) {
-                out.extend_from_slice(&b[copied..start]);
-                out.extend_from_slice(MASK);
-                (copied, end) = (stop, stop);
-                found += 1;
-            }
-        }
-        (i, start) = (end, end);
     }
     if found == 0 {
         return Ok(None);
@@ -45,6 +39,26 @@ fn redact(input: &Input) -> Result<Option<Vec<u8>>, Error> {
     ckptd::finding("email", "", found);
     out.extend_from_slice(&b[copied..]);
     Ok(Some(out))
+}
+
+/// Returns where the local part begins that ends at i, not before low.
+fn begin(b: &[u8], low: usize, mut i: usize) -> usize {
+    loop {
+        while i > low && is_local(b[i - 1]) {
+            i -= 1;
+        }
+        if i == low || b[i - 1] != b'\\' {
+            return i;
+        }
+        // The run begins with the rest of an escape.
+        while i > low && b[i - 1] == b'\\' {
+            i -= 1;
+        }
+        let (c, end) = next(b, i);
+        if !is_local(c) {
+            return end;
+        }
+    }
 }
 
 /// Returns where the domain name ends that begins at i: labels with dots between them, the last of which is two letters or
@@ -96,14 +110,6 @@ fn hex4(digits: &[u8]) -> Option<u32> {
     digits.iter().try_fold(0, |n, &c| Some(n << 4 | (c as char).to_digit(16)?))
 }
 
-/// The characters of a local part.
-static LOCAL: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut c = 0;
-    while c < 256 {
-        let b = c as u8;
-        table[c] = b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'%' | b'+' | b'-');
-        c += 1;
-    }
-    table
-};
+fn is_local(c: u8) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'%' | b'+' | b'-')
+}
