@@ -26,7 +26,9 @@ func (s *Spec) fail(kind error, format string, args ...any) *hook.Error {
 
 // failCall makes the error of a call.
 func (p *Plugin) failCall(c *Call, kind error, format string, args ...any) *hook.Error {
-	return &hook.Error{Kind: kind, Plugin: p.spec.Name, Stage: c.Stage, Item: c.Item, Reason: oneLine(fmt.Sprintf(format, args...))}
+	err := p.spec.fail(kind, format, args...)
+	err.Stage, err.Item = c.Stage, c.Item
+	return err
 }
 
 // named gives an error of a module or its limits the name of the plugin.

@@ -209,9 +209,11 @@ func (s *Spec) checkExports(m *meter.Module) ([]hook.Stage, error) {
 	case err != nil:
 		return nil, err
 	case !has && find("_start") != nil:
-		return nil, s.fail(hook.ErrInvalid, "it is a WASI command, not a plugin: build it as a reactor (Go: -buildmode=c-shared; Rust: crate-type cdylib; C: -mexec-model=reactor)")
+		return nil, s.fail(hook.ErrInvalid, "it is a WASI command, not a plugin: build it as a reactor "+
+			"(Go: -buildmode=c-shared; Rust: crate-type cdylib; C: -mexec-model=reactor)")
 	case !has:
-		return nil, s.fail(hook.ErrInvalid, "it exports no %s: it is for another host, or for another version of the ABI than %d", exportABI, ABI)
+		return nil, s.fail(hook.ErrInvalid, "it exports no %s: it is for another host, or for another version of the ABI than %d",
+			exportABI, ABI)
 	}
 	if e := find(exportMemory); e == nil || e.Kind != meter.Memory {
 		return nil, s.fail(hook.ErrInvalid, "it exports no memory by the name %q", exportMemory)
