@@ -13,7 +13,7 @@ TOOLS      := bin/tools
 # The race detector needs cgo; the product never does.
 RACE := $(shell command -v $$(go env CC | cut -d' ' -f1) >/dev/null 2>&1 && echo -race)
 
-.PHONY: help run build generate release-api test lint fuzz bench table long clean
+.PHONY: help run build generate release-api toolchains test lint fuzz bench table long clean
 .DEFAULT_GOAL := help
 
 help:
@@ -31,7 +31,10 @@ generate: $(TOOLS)/buf ## make the Go code of api/ from its .proto files
 release-api: $(TOOLS)/buf ## make the API as it is what later ones must be compatible with
 	cd api && ../$(TOOLS)/buf build --exclude-source-info -o released.json
 
-test: ## install what the tests need and run all of them
+toolchains: ## install what building the example plugins takes
+	plugins/toolchains.sh
+
+test: toolchains ## install what the tests need and run all of them
 	go mod download
 	cd bench && go mod download
 	CGO_ENABLED=0 go build ./...
@@ -42,6 +45,7 @@ else
 	CGO_ENABLED=1 go test -race -timeout 30m ./...
 endif
 	cd bench && CGO_ENABLED=0 go test -timeout 10m ./...
+	cd plugins/pdk && CGO_ENABLED=0 go test -timeout 10m ./...
 
 lint: $(TOOLS)/staticcheck $(TOOLS)/buf ## vet, staticcheck, gofmt, tidy go.mod files, the API's definition, import directions
 	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')) && \
@@ -50,8 +54,13 @@ lint: $(TOOLS)/staticcheck $(TOOLS)/buf ## vet, staticcheck, gofmt, tidy go.mod 
 	cd bench && go vet ./...
 	$(TOOLS)/staticcheck ./...
 	cd bench && ../$(TOOLS)/staticcheck ./...
+	@# staticcheck does not know that what go:wasmexport exports is used
+	for dir in plugins/pdk plugins/examples/go; do \
+	  (cd $$dir && go vet ./... && GOOS=wasip1 GOARCH=wasm go vet ./... && \
+	    GOOS=wasip1 GOARCH=wasm $(CURDIR)/$(TOOLS)/staticcheck -checks inherit,-U1000 ./...) || exit 1; \
+	done
 	go mod tidy -diff
-	cd bench && go mod tidy -diff
+	for dir in bench plugins/pdk plugins/examples/go; do (cd $$dir && go mod tidy -diff) || exit 1; done
 	cd api && ../$(TOOLS)/buf lint && ../$(TOOLS)/buf breaking --against released.json
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && (cd api && ../$(TOOLS)/buf generate -o "$$fresh") && \
 	  for f in api/ckptd/v1/*.go; do cmp "$$f" "$$fresh/$${f#api/}" || { echo "the code of the API is not current: make generate"; exit 1; }; done
