@@ -1,0 +1,245 @@
+package pipeline
+
+import "bytes"
+
+// splitter walks over the elements of a JSON value: those of the outermost array, or those of the arrays which are members
+// of the outermost object and the other members' values. Any other value is the one element of itself. It is quick, and
+// may take what is not JSON for JSON, but the elements it finds do not overlap and depend on nothing after them.
+type splitter struct {
+	data  []byte
+	pos   int
+	state splitState
+}
+
+type splitState uint8
+
+const (
+	splitBegin  splitState = iota
+	splitArray             // in the outermost array
+	splitObject            // in the outermost object
+	splitMember            // in an array which is a member of that
+	splitEnd               // behind the value
+	splitBad               // it is not JSON
+)
+
+// span is where an element is.
+type span struct{ start, end int }
+
+// next returns the next element. At the end, or where it is not JSON any more, ok is false.
+func (s *splitter) next() (e span, ok bool) {
+	for {
+		s.skipBlanks()
+		if s.pos >= len(s.data) {
+			if s.state != splitEnd {
+				s.state = splitBad
+			}
+			return span{}, false
+		}
+		c := s.data[s.pos]
+		switch s.state {
+		case splitBegin:
+			switch c {
+			case '[':
+				s.state = splitArray
+				s.pos++
+			case '{':
+				s.state = splitObject
+				s.pos++
+			default:
+				s.state = splitEnd
+				return s.value()
+			}
+		case splitArray, splitMember:
+			switch c {
+			case ',':
+				s.pos++
+			case ']':
+				s.pos++
+				if s.state == splitArray {
+					s.state = splitEnd
+				} else {
+					s.state = splitObject
+				}
+			default:
+				return s.value()
+			}
+		case splitObject:
+			switch c {
+			case ',':
+				s.pos++
+			case '}':
+				s.pos++
+				s.state = splitEnd
+			default:
+				if !s.key() {
+					return s.bad()
+				}
+				if s.pos < len(s.data) && s.data[s.pos] == '[' {
+					s.pos++
+					s.state = splitMember
+					continue
+				}
+				return s.value()
+			}
+		default:
+			return s.bad() // more follows the value
+		}
+	}
+}
+
+func (s *splitter) bad() (span, bool) {
+	s.state = splitBad
+	return span{}, false
+}
+
+func (s *splitter) skipBlanks() {
+	for s.pos < len(s.data) && blank(s.data[s.pos]) {
+		s.pos++
+	}
+}
+
+func blank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
+
+// key skips a name and the colon behind it.
+func (s *splitter) key() bool {
+	if s.data[s.pos] != '"' || !s.skipString() {
+		return false
+	}
+	s.skipBlanks()
+	if s.pos >= len(s.data) || s.data[s.pos] != ':' {
+		return false
+	}
+	s.pos++
+	s.skipBlanks()
+	return true
+}
+
+// value skips a value and returns where it was.
+func (s *splitter) value() (span, bool) {
+	start := s.pos
+	if start >= len(s.data) {
+		return s.bad()
+	}
+	switch s.data[start] {
+	case '"':
+		if !s.skipString() {
+			return s.bad()
+		}
+	case '{', '[':
+		if !s.skipNested() {
+			return s.bad()
+		}
+	default:
+		for s.pos < len(s.data) && !blank(s.data[s.pos]) && bytes.IndexByte([]byte(",:[]{}\""), s.data[s.pos]) < 0 {
+			s.pos++
+		}
+		if s.pos == start {
+			return s.bad()
+		}
+	}
+	return span{start, s.pos}, true
+}
+
+// skipString skips a string. Most of the bytes of a state are in strings, so it looks for their ends only.
+func (s *splitter) skipString() bool {
+	s.pos++
+	for {
+		i := bytes.IndexByte(s.data[s.pos:], '"')
+		if i < 0 {
+			s.pos = len(s.data)
+			return false
+		}
+		end := s.pos + i
+		escapes := 0
+		for j := end - 1; j >= s.pos && s.data[j] == '\\'; j-- {
+			escapes++
+		}
+		s.pos = end + 1
+		if escapes%2 == 0 {
+			return true
+		}
+	}
+}
+
+// skipNested skips an array or an object.
+func (s *splitter) skipNested() bool {
+	for depth := 0; s.pos < len(s.data); {
+		switch s.data[s.pos] {
+		case '"':
+			if !s.skipString() {
+				return false
+			}
+			continue
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		s.pos++
+		if depth == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// changedElements returns the elements of data that are not elements of prev, in their order. ok is false if data cannot be
+// split, and then has to be looked at as a whole.
+func changedElements(data, prev []byte) (changed []span, ok bool) {
+	s := splitter{data: data}
+	same := 0 // how many bytes the two have in common at their beginnings
+	if prev != nil {
+		same = commonPrefix(data, prev)
+	}
+	fork := splitter{data: prev} // stands behind the last element of prev that is at the same place in data
+	for {
+		e, more := s.next()
+		if !more {
+			break
+		}
+		// The byte behind an element tells where it ends, so that it has to be the same too.
+		if e.end < same {
+			fork.pos, fork.state = s.pos, s.state
+			continue
+		}
+		changed = append(changed, e)
+	}
+	if s.state != splitEnd {
+		return nil, false
+	}
+	if prev == nil || len(changed) == 0 {
+		return changed, true
+	}
+	known := map[string]bool{}
+	for {
+		e, more := fork.next()
+		if !more {
+			break
+		}
+		known[string(prev[e.start:e.end])] = true
+	}
+	if fork.state != splitEnd {
+		known = nil
+	}
+	rest := changed[:0]
+	for _, e := range changed {
+		if !known[string(data[e.start:e.end])] {
+			rest = append(rest, e)
+		}
+	}
+	return rest, true
+}
+
+// commonPrefix returns how many bytes two texts have in common at their beginnings.
+func commonPrefix(a, b []byte) int {
+	n := min(len(a), len(b))
+	const step = 256
+	i := 0
+	for i+step <= n && bytes.Equal(a[i:i+step], b[i:i+step]) {
+		i += step
+	}
+	for i < n && a[i] == b[i] {
+		i++
+	}
+	return i
+}

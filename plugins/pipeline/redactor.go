@@ -1,0 +1,140 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"slices"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/plugins/redact"
+)
+
+// Redactor is the built-in redactor with a configuration, and with each group of its rules alone. It is safe for
+// concurrent use.
+type Redactor struct {
+	all    *redact.Redactor
+	groups map[string]func() (*redact.Redactor, error) // made when they are asked for
+}
+
+// NewRedactor returns the redactor of a configuration. Errors are *hook.Error of the kind ErrInvalid.
+func NewRedactor(c redact.Config) (*Redactor, error) {
+	all, err := redact.New(c)
+	if err != nil {
+		return nil, err
+	}
+	return newRedactor(all, c), nil
+}
+
+func newRedactor(all *redact.Redactor, c redact.Config) *Redactor {
+	r := &Redactor{all, map[string]func() (*redact.Redactor, error){}}
+	for _, group := range []string{"secrets", "personal"} {
+		r.groups[group] = sync.OnceValues(func() (*redact.Redactor, error) {
+			only := c
+			only.Disable, only.Enable = []string{"all"}, nil
+			for _, rule := range all.Rules() {
+				if rule.Group == group {
+					only.Enable = append(only.Enable, rule.ID)
+				}
+			}
+			return redact.New(only)
+		})
+	}
+	return r
+}
+
+// group returns the redactor of a set of rules: "" is all.
+func (r *Redactor) group(set string) (*redact.Redactor, error) {
+	if set == "" {
+		return r.all, nil
+	}
+	if make := r.groups[set]; make != nil {
+		return make()
+	}
+	return nil, &hook.Error{Kind: hook.ErrFailed, Reason: `it asked for a set of rules that there is not: want "", "secrets" or "personal"`}
+}
+
+// Identity names the rules and the configuration.
+func (r *Redactor) Identity() hook.Identity {
+	return hook.Identity{Name: redactName, Digest: r.all.Digest(), Config: r.all.ConfigDigest()}
+}
+
+// Rules lists the rules that apply.
+func (r *Redactor) Rules() []redact.Rule { return r.all.Rules() }
+
+// redactItem redacts an item in place.
+func (r *Redactor) redactItem(it *hook.Item, key [32]byte) ([]hook.Finding, error) {
+	if it.Kind == hook.Label {
+		return r.redactLabel(it, key)
+	}
+	out, err := r.all.Redact(redact.Input{Type: it.Type, Name: nameOf(it), Data: it.Data, Prev: it.Prev, PseudonymKey: key})
+	if err != nil {
+		return nil, err
+	}
+	if it.Data, it.Dropped = out.Data, out.Dropped; it.Data == nil && !it.Dropped {
+		it.Data = []byte{}
+	}
+	return out.Findings, nil
+}
+
+// redactLabel redacts key and value of a label as the member of an object, so that the key says what the value is.
+func (r *Redactor) redactLabel(it *hook.Item, key [32]byte) ([]hook.Finding, error) {
+	if !utf8.ValidString(it.Name) || !utf8.Valid(it.Data) {
+		return nil, &hook.Error{Kind: hook.ErrRejected, Plugin: redactName, Item: nameOf(it), Reason: "a label is not UTF-8"}
+	}
+	object, err := json.Marshal(map[string]string{it.Name: string(it.Data)})
+	if err != nil {
+		return nil, err
+	}
+	out, err := r.all.Redact(redact.Input{Type: "json", Name: nameOf(it), Data: object, PseudonymKey: key})
+	if err != nil || !out.Changed {
+		return out.Findings, err
+	}
+	var label map[string]any
+	if err := json.Unmarshal(out.Data, &label); err != nil && !out.Dropped {
+		return nil, &hook.Error{Kind: hook.ErrFailed, Plugin: redactName, Item: nameOf(it), Reason: "a label did not stay one"}
+	}
+	it.Dropped = true // unless something is left of it
+	for name, value := range label {
+		if text, ok := value.(string); ok {
+			it.Name, it.Data, it.Dropped = name, []byte(text), false
+		}
+	}
+	return out.Findings, nil
+}
+
+// redactBytes redacts what a plugin hands over, by one of the sets of rules.
+func (r *Redactor) redactBytes(set, name string, data []byte, key [32]byte) ([]byte, []hook.Finding, error) {
+	rules, err := r.group(set)
+	if err != nil {
+		return nil, nil, err
+	}
+	out, err := rules.Redact(redact.Input{Name: name, Data: data, PseudonymKey: key})
+	if err != nil {
+		return nil, nil, err
+	}
+	if out.Dropped {
+		return []byte{}, out.Findings, nil
+	}
+	return out.Data, out.Findings, nil
+}
+
+// countByRule sums findings up.
+func countByRule(findings []hook.Finding) map[string]int {
+	if len(findings) == 0 {
+		return nil
+	}
+	counts := map[string]int{}
+	for _, f := range findings {
+		counts[f.Rule] += f.Count
+	}
+	return counts
+}
+
+// nameOf returns the kind and name of an item for errors and findings. Labels and memory items have names that are data.
+func nameOf(it *hook.Item) string {
+	if it.Name == "" || !slices.Contains([]hook.Kind{hook.Channel, hook.Write}, it.Kind) {
+		return it.Kind.String()
+	}
+	return it.Kind.String() + " " + it.Name
+}
