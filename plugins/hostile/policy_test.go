@@ -127,7 +127,7 @@ func mutationRows() []row {
 	mutate := func(b *bed, seed uint64, change func(r *rand.Rand, bin []byte) []byte) {
 		n := 150
 		if long, err := strconv.Atoi(os.Getenv("CKPTD_LONG")); err == nil {
-			n = max(n, min(long/20, 50_000))
+			n = max(n, min(long/100, 20_000))
 		}
 		random := rand.New(rand.NewPCG(seed, 1))
 		loaded := 0

@@ -25,7 +25,7 @@ type row struct {
 // outside of it: two calls at a time whose stacks are as deep as they may be, the compiler, and three times this program.
 // With the race detector it is not measured.
 const (
-	watchdog  = time.Minute
+	watchdog  = time.Minute // in campaigns ten
 	mostRSS   = 768 << 20 // of the process and its workers together
 	timeLimit = 500 * time.Millisecond
 	mostTime  = 550 * time.Millisecond
@@ -120,7 +120,11 @@ func (r row) spawn(t *testing.T, mode string) (got report, rss int64) {
 	}
 	done := make(chan error, 1)
 	go func() { done <- json.NewDecoder(out).Decode(&got) }()
-	deadline, look := time.After(watchdog), time.NewTicker(20*time.Millisecond)
+	patience := watchdog
+	if os.Getenv("CKPTD_LONG") != "" {
+		patience *= 10
+	}
+	deadline, look := time.After(patience), time.NewTicker(20*time.Millisecond)
 	defer look.Stop()
 	for over := false; !over; {
 		select {
@@ -129,7 +133,7 @@ func (r row) spawn(t *testing.T, mode string) (got report, rss int64) {
 		case <-look.C:
 		case <-deadline:
 			cmd.Process.Kill()
-			t.Errorf("it hung for %v", watchdog)
+			t.Errorf("it hung for %v", patience)
 			deadline = nil
 		}
 		rss = max(rss, resident(cmd.Process.Pid))
