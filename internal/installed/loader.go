@@ -1,0 +1,99 @@
+package installed
+
+import (
+	"context"
+	"sync"
+
+	"github.com/ckptd/ckptd/plugins"
+	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/plugins/pipeline"
+	"github.com/ckptd/ckptd/plugins/worker"
+)
+
+// loader starts what plugins run in when the first of them is loaded: the built-in redactor needs none of it.
+type loader struct {
+	o Options
+
+	mu     sync.Mutex // of what follows
+	load   pipeline.Loader
+	end    func() error
+	closed bool
+}
+
+// Load makes a plugin ready to be called.
+func (l *loader) Load(ctx context.Context, s plugins.Spec) (pipeline.Plugin, error) {
+	load, err := l.start()
+	if err != nil {
+		return nil, err
+	}
+	return load.Load(ctx, s)
+}
+
+func (l *loader) start() (pipeline.Loader, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "the plugins were closed with the store"}
+	}
+	if l.load != nil {
+		return l.load, nil
+	}
+	var err error
+	if l.o.Workers {
+		err = l.startWorkers()
+	} else {
+		err = l.startHost()
+	}
+	if err != nil {
+		return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "what plugins run in cannot be started: " + err.Error()}
+	}
+	return l.load, nil
+}
+
+func (l *loader) startWorkers() error {
+	h, err := worker.New(worker.Options{Processes: l.o.Calls, Memory: l.o.Memory, Replaced: func(reason string) {
+		l.o.Log.Warn("a process of plugins was replaced", "reason", reason)
+		if l.o.Metrics != nil {
+			l.o.Metrics.PluginRestarted()
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	l.o.Log.Info("plugins run in processes of their own", "confined_by", h.Walls())
+	l.end = h.Close
+	l.load = pipeline.LoaderFunc(func(ctx context.Context, s plugins.Spec) (pipeline.Plugin, error) {
+		p, err := h.Load(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
+	})
+	return nil
+}
+
+func (l *loader) startHost() error {
+	h, err := plugins.New(plugins.Options{Memory: l.o.Memory, Concurrency: l.o.Calls})
+	if err != nil {
+		return err
+	}
+	l.end = h.Close
+	l.load = pipeline.LoaderFunc(func(ctx context.Context, s plugins.Spec) (pipeline.Plugin, error) {
+		p, err := h.Load(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
+	})
+	return nil
+}
+
+func (l *loader) close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.end == nil {
+		return nil
+	}
+	return l.end()
+}
