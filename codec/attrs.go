@@ -30,18 +30,19 @@ type Attrs struct {
 	Branch   string
 	Channels []ChannelInfo // numbers increasing
 	Hooks    []Hook        // in the order in which they run
+	Kind     string        // of the thread
 }
 
-// hooked reports whether a has what only version 2 of the encoding holds.
-func (a *Attrs) hooked() bool {
-	return len(a.Hooks) > 0 || slices.ContainsFunc(a.Channels, func(c ChannelInfo) bool { return c.Rewritten })
+// extended reports whether a has what only version 2 of the encoding holds.
+func (a *Attrs) extended() bool {
+	return a.Kind != "" || len(a.Hooks) > 0 || slices.ContainsFunc(a.Channels, func(c ChannelInfo) bool { return c.Rewritten })
 }
 
 // AppendAttrs appends the encoding of a.
 func AppendAttrs(dst []byte, a *Attrs) []byte {
 	version := byte(recordVersion)
-	if a.hooked() {
-		version = hookedVersion
+	if a.extended() {
+		version = extendedVersion
 	}
 	dst = appendString(append(dst, version), a.RunID)
 	dst = binary.AppendUvarint(dst, uint64(len(a.Labels)))
@@ -61,13 +62,13 @@ func AppendAttrs(dst []byte, a *Attrs) []byte {
 		dst = binary.AppendUvarint(dst, c.Number)
 		dst = appendString(appendString(dst, c.Name), c.Type)
 	}
-	if version == hookedVersion {
-		dst = appendHooks(dst, a)
+	if version == extendedVersion {
+		dst = appendString(appendHooks(dst, a), a.Kind)
 	}
 	return dst
 }
 
-// appendHooks appends what version 2 has more than version 1.
+// appendHooks appends the hooks, and the channels that they rewrote.
 func appendHooks(dst []byte, a *Attrs) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(a.Hooks)))
 	for i := range a.Hooks {
@@ -93,7 +94,7 @@ func appendHooks(dst []byte, a *Attrs) []byte {
 func ParseAttrs(b []byte) (*Attrs, error) {
 	r := reader{b: b}
 	version := r.byte()
-	if version != recordVersion && version != hookedVersion {
+	if version != recordVersion && version != extendedVersion {
 		r.fail("unknown version %d", version)
 	}
 	a := &Attrs{RunID: r.str("run id")}
@@ -126,8 +127,11 @@ func ParseAttrs(b []byte) (*Attrs, error) {
 	}
 	a.Branch = r.str("branch")
 	r.channels(a)
-	if version == hookedVersion {
+	if version == extendedVersion {
 		r.hooks(a)
+		if a.Kind = r.str("kind"); !a.extended() {
+			r.fail("version 2 without anything that needs it")
+		}
 	}
 	return finish(&r, a)
 }
@@ -147,7 +151,7 @@ func (r *reader) channels(a *Attrs) {
 	}
 }
 
-// hooks reads what version 2 has more than version 1, which is not nothing.
+// hooks is the inverse of appendHooks.
 func (r *reader) hooks(a *Attrs) {
 	for range r.count("hooks", MaxHooks) {
 		h := Hook{Name: r.nonEmpty("name of a hook"), Digest: r.hash(), Config: r.hash()}
@@ -165,8 +169,5 @@ func (r *reader) hooks(a *Attrs) {
 			return
 		}
 		a.Channels[i].Rewritten, last = true, number
-	}
-	if !a.hooked() {
-		r.fail("version 2 without hooks")
 	}
 }

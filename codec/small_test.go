@@ -34,6 +34,9 @@ func randomAttrs(rng *rand.Rand) *Attrs {
 	for i := range rng.IntN(3) {
 		a.Hooks = append(a.Hooks, Hook{fmt.Sprint("hook", i), randomHash(rng), randomHash(rng)})
 	}
+	if rng.IntN(2) == 0 {
+		a.Kind = randomString(rng)
+	}
 	return a
 }
 
@@ -127,6 +130,7 @@ func TestAttrsRefuse(t *testing.T) {
 		"blob twice":          {Blobs: [][32]byte{hash32(2), hash32(2)}},
 		"too many blobs":      {Blobs: make([][32]byte, MaxBlobs+1)},
 		"long branch":         {Branch: long},
+		"long kind":           {Kind: long},
 		"channel number 0":    {Channels: []ChannelInfo{{Number: 0, Name: "a"}}},
 		"channels fall":       {Channels: []ChannelInfo{{Number: 2, Name: "a"}, {Number: 1, Name: "b"}}},
 		"channel twice":       {Channels: []ChannelInfo{{Number: 2, Name: "a"}, {Number: 2, Name: "b"}}},

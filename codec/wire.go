@@ -141,8 +141,8 @@ func finish[T any](r *reader, v T) (T, error) {
 }
 
 const (
-	recordVersion = 1
-	hookedVersion = 2 // of attributes that tell of hooks
+	recordVersion   = 1
+	extendedVersion = 2 // of attributes that tell of hooks or of a kind
 )
 
 func appendBytes(dst, p []byte) []byte {

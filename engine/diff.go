@@ -35,7 +35,7 @@ type Diff struct {
 	Channels []ChannelDiff // all channels of either, in order of name
 	Meta     ValueDiff
 
-	// Fields are the step, status, schema version, run id, branch and blobs that differ, Labels the labels, both in
+	// Fields are the step, status, kind, schema version, run id, branch and blobs that differ, Labels the labels, both in
 	// order of name.
 	Fields, Labels []FieldDiff
 }
@@ -255,7 +255,7 @@ func diffValues(old, now []byte, isJSON bool) ValueDiff {
 // diffFields lists the header fields that differ.
 func diffFields(a, b *Checkpoint) []FieldDiff {
 	fields := func(c *Checkpoint) map[string]string {
-		return map[string]string{"step": strconv.FormatInt(c.Step, 10), "status": c.Status, "run id": c.RunID, "branch": c.Branch,
+		return map[string]string{"step": strconv.FormatInt(c.Step, 10), "status": c.Status, "run id": c.RunID, "branch": c.Branch, "kind": c.Kind,
 			"schema version": strconv.FormatUint(c.SchemaVersion, 10)}
 	}
 	out := diffMaps(fields(a), fields(b))

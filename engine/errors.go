@@ -6,6 +6,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/migrate"
 )
 
 // Errors of any operation.
@@ -40,6 +41,13 @@ var (
 	ErrGeneration    = errors.New("thread was deleted since")
 	ErrNeedFull      = errors.New("base of the splice is not the parent's version")
 	ErrExhausted     = errors.New("lineage is full")
+)
+
+// Errors of migrations, by loads and saves. errors.As finds the *migrate.VersionError or *migrate.StepError that tells more.
+var (
+	ErrSchemaTooNew = migrate.ErrTooNew // the state is newer than what was asked for, and there is no way back
+	ErrNoMigration  = migrate.ErrNoPath // there are no steps from the version of the state to the one asked for
+	ErrMigration    = migrate.ErrStep   // a step failed on the state
 )
 
 // ConflictError tells where the head is. It matches ErrConflict.

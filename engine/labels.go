@@ -190,7 +190,7 @@ func (d *Draft) amend(by *Draft) {
 
 // draft is what saves t again, but for its labels. It shares the values of t.
 func (t *tip) draft() *Draft {
-	d := &Draft{ID: t.id, Step: t.rec.step, Status: t.rec.status, SchemaVersion: t.rec.schema, Branch: t.meta.Branch,
+	d := &Draft{ID: t.id, Step: t.rec.step, Status: t.rec.status, SchemaVersion: t.rec.schema, Branch: t.meta.Branch, Kind: t.meta.Kind,
 		RunID: t.meta.RunID, Meta: t.meta.Meta}
 	for _, id := range t.meta.Blobs {
 		d.Blobs = append(d.Blobs, id)

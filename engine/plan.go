@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -28,7 +29,10 @@ func (w *saving) plan(ctx context.Context, t *tip, d *Draft, hooks []codec.Hook)
 	if missing != nil {
 		return nil, &NeedFullError{missing}
 	}
-	next := codec.Attrs{RunID: d.RunID, Labels: d.Labels, Meta: d.Meta, Branch: d.Branch, Hooks: hooks}
+	next := codec.Attrs{RunID: d.RunID, Labels: d.Labels, Meta: d.Meta, Branch: d.Branch, Hooks: hooks, Kind: cmp.Or(d.Kind, t.meta.Kind)}
+	if t.meta.Kind != "" && next.Kind != t.meta.Kind {
+		return nil, fmt.Errorf("%w: the thread is of kind %q, the draft of kind %q", ErrInvalid, t.meta.Kind, d.Kind)
+	}
 	if d.Keep && d.RunID == "" {
 		next.RunID = t.meta.RunID
 	}
@@ -175,6 +179,6 @@ func (w *saving) planTable(t *tip, d *Draft, next *codec.Attrs) error {
 }
 
 func sameAttrs(a, b *codec.Attrs) bool {
-	return a.RunID == b.RunID && a.Branch == b.Branch && maps.Equal(a.Labels, b.Labels) && bytes.Equal(a.Meta, b.Meta) &&
+	return a.RunID == b.RunID && a.Branch == b.Branch && a.Kind == b.Kind && maps.Equal(a.Labels, b.Labels) && bytes.Equal(a.Meta, b.Meta) &&
 		slices.Equal(a.Blobs, b.Blobs) && slices.Equal(a.Channels, b.Channels) && slices.Equal(a.Hooks, b.Hooks)
 }

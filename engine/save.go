@@ -150,7 +150,8 @@ func (s *Store) acquireLive(ctx context.Context, ref Ref) (*lineage, error) {
 
 func (t *Thread) checkDraft(d *Draft) error {
 	errs := []error{t.ref.check(), checkName("id", d.ID, true), checkName("parent", d.Parent, true),
-		checkName("branch", d.Branch, true), checkName("status", d.Status, true), checkName("run id", d.RunID, true)}
+		checkName("branch", d.Branch, true), checkName("status", d.Status, true), checkName("run id", d.RunID, true),
+		checkName("kind", d.Kind, true)}
 	if len(d.Labels) > codec.MaxLabels || len(d.Blobs) > codec.MaxBlobs || len(d.Channels) > codec.MaxChannels {
 		errs = append(errs, fmt.Errorf("%w: %d labels, %d blobs, %d channels; at most %d, %d, %d are allowed", ErrInvalid,
 			len(d.Labels), len(d.Blobs), len(d.Channels), codec.MaxLabels, codec.MaxBlobs, codec.MaxChannels))

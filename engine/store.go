@@ -14,6 +14,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/migrate"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
 
@@ -36,6 +37,9 @@ type Options struct {
 	// blobs of text) and on what loads, lists, diffs and exports give; nil runs nothing. Saves, SetLabels and Fork
 	// return what is stored.
 	Hooks hook.Hooks
+	// Migrations returns the migrations of a kind, nil if it has none. It may return another set later, and is called
+	// by every operation that needs one. Nil is no migrations.
+	Migrations func(tenant, kind string) *migrate.Set
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 }
@@ -50,6 +54,7 @@ type Store struct {
 	now        func() time.Time
 	maxChannel int64
 	hooks      hook.Hooks // nil: none
+	migrations func(tenant, kind string) *migrate.Set
 	cache      *cache
 	hub        *hub
 	batchSeed  [8]byte
@@ -104,7 +109,7 @@ func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 	if o.Keystore == nil {
 		return nil, fmt.Errorf("opening store: %w: no keystore", ErrInvalid)
 	}
-	s := &Store{be: b, caps: b.Caps(), hooks: o.Hooks, now: o.Now, maxChannel: o.MaxChannel, z: codec.NewZstd(),
+	s := &Store{be: b, caps: b.Caps(), hooks: o.Hooks, migrations: o.Migrations, now: o.Now, maxChannel: o.MaxChannel, z: codec.NewZstd(),
 		users: map[userName]*user{}, threads: map[threadName]*thread{}, lineages: map[Ref]*lineage{}}
 	if s.now == nil {
 		s.now = time.Now

@@ -50,6 +50,9 @@ func submission(key *[32]byte, d *Draft) (sum [32]byte) {
 		w.number(uint64(c.Suffix))
 		w.bytes(c.Data)
 	}
+	if d.Kind != "" {
+		w.text(d.Kind)
+	}
 	w.h.Sum(sum[:0])
 	return sum
 }

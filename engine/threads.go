@@ -26,12 +26,14 @@ type ThreadInfo struct {
 	Expires    time.Time // zero if the thread does not expire
 	Updated    time.Time // time of the head, or of the creation if there is no head
 
-	HeadID  string
-	HeadSeq uint64
-	Step    int64
-	Status  string
-	RunID   string
-	Labels  map[string]string
+	HeadID        string
+	HeadSeq       uint64
+	Step          int64
+	Status        string
+	Kind          string
+	SchemaVersion uint64
+	RunID         string
+	Labels        map[string]string
 
 	Checkpoints int // over all namespaces; 0 unless it was asked for
 }
@@ -117,6 +119,7 @@ func (l *lineage) describe(ctx context.Context, info *ThreadInfo) error {
 	}
 	info.Updated = time.UnixMilli(r.rec.Time).UTC()
 	info.HeadID, info.HeadSeq, info.Step, info.Status = l.recordID(r), r.seq, r.rec.Step, r.rec.Status
+	info.Kind, info.SchemaVersion = meta.Kind, r.rec.Schema
 	info.RunID, info.Labels = meta.RunID, meta.Labels // both fresh: the restorer is gone
 	return nil
 }

@@ -201,7 +201,7 @@ func sortChannels(chs []Channel) {
 func newCheckpoint(l *lineage, seq uint64, id string, h *header, meta *codec.Attrs) *Checkpoint {
 	cp := &Checkpoint{
 		Ref: l.ref, Generation: l.th.generation(), ID: id, Seq: seq, Parent: h.parent, ParentSeq: h.parentSeq,
-		Branch: meta.Branch, Time: time.UnixMilli(h.time).UTC(), Step: h.step, Status: h.status, SchemaVersion: h.schema,
+		Branch: meta.Branch, Time: time.UnixMilli(h.time).UTC(), Step: h.step, Status: h.status, Kind: meta.Kind, SchemaVersion: h.schema,
 		RunID: meta.RunID, Labels: maps.Clone(meta.Labels), Meta: bytes.Clone(meta.Meta), Hooks: identities(meta.Hooks), Fuel: h.fuel,
 	}
 	for _, b := range meta.Blobs {

@@ -61,7 +61,8 @@ type Checkpoint struct {
 	Time          time.Time // of the save, by the engine's clock, in milliseconds; never decreases along a lineage
 	Step          int64
 	Status        string
-	SchemaVersion uint64
+	Kind          string // of the thread: the agent or workflow that it is a run of; "" if none was said
+	SchemaVersion uint64 // of the state, counted for each kind
 	RunID         string
 	Labels        map[string]string // nil when there are none
 	Meta          []byte            // JSON, nil when there is none
@@ -80,6 +81,16 @@ type Checkpoint struct {
 
 	// Cost is what the record of this checkpoint takes, known after a save and after a load.
 	Cost Cost
+
+	// Migrated tells what a load made of what is stored (LoadOptions.Schema); nil: nothing. Hash is that of what is
+	// stored.
+	Migrated *Migrated
+}
+
+// Migrated is the way from the version that is stored to the one that was asked for.
+type Migrated struct {
+	From, To uint64
+	Steps    []string // their descriptions, with their sources, in the order in which they ran
 }
 
 // Channel returns the channel of that name.
@@ -137,8 +148,15 @@ type Draft struct {
 	// Generation, when not 0, must be the thread's: a late save of a deleted thread gets ErrGeneration.
 	Generation uint64
 
-	Step          int64
-	Status        string // "" is StatusRunning
+	Step   int64
+	Status string // "" is StatusRunning
+
+	// Kind is that of the thread; "" is the parent's. Another one than a parent has is ErrInvalid.
+	Kind string
+	// SchemaVersion is that of the state. If it is not the parent's, and the kind has migrations (Options.Migrations),
+	// what the draft keeps and what its splices stand on is the parent as migrated to this version, which is what a
+	// load with LoadOptions.Schema gives; if there is no way, that is ErrSchemaTooNew or ErrNoMigration. A draft with
+	// the whole state needs no way.
 	SchemaVersion uint64
 
 	// RunID, Labels, Meta and Blobs describe the checkpoint. With Keep, those that are "" or nil are kept from
@@ -236,4 +254,13 @@ type LoadOptions struct {
 	// Export says that the state leaves the store as a file or a stream: the hooks of that stage run after those of
 	// the loads.
 	Export bool
+
+	// Schema is the version that the state is wanted in, by the migrations of its kind; 0 is as it is stored. All of
+	// the state is read and migrated, in memory, also where Channels wants only some of it; a channel that was not
+	// asked for has a Version that serves no splice then. With HeadersOnly no step runs: the checkpoint is described
+	// as it is stored, and Migrated says which steps a load would run. A state that is newer is ErrSchemaTooNew unless
+	// Down is set and every step has a way back; one that has no way there is ErrNoMigration, and one on which a step
+	// fails is ErrMigration.
+	Schema uint64
+	Down   bool
 }
