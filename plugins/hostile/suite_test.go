@@ -26,7 +26,7 @@ type row struct {
 // With the race detector it is not measured.
 const (
 	watchdog  = time.Minute // in campaigns ten
-	mostRSS   = 768 << 20 // of the process and its workers together
+	mostRSS   = 768 << 20   // of the process and its workers together
 	timeLimit = 500 * time.Millisecond
 	mostTime  = 550 * time.Millisecond
 	mostPause = 20 * time.Millisecond
