@@ -111,7 +111,7 @@ func good() map[string]pkg {
 		{Path: "crypto/keyfile", Imports: []string{"os", module + "/crypto"}},
 		{Path: "engine", Imports: []string{module + "/backend", module + "/plugins/hook", module + "/codec", module + "/crypto"},
 			TestImports: []string{module + "/backend/mem", "github.com/klauspost/compress/zstd"}},
-		{Path: "plugins", Imports: []string{module + "/plugins/hook"}},
+		{Path: "plugins", Imports: []string{"github.com/tetratelabs/wazero", module + "/plugins/hook"}},
 		{Path: "plugins/hook"},
 		{Path: "internal/telemetry", Imports: []string{"github.com/prometheus/client_golang/prometheus", "go.opentelemetry.io/otel/sdk/trace",
 			"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"}},

@@ -24,7 +24,7 @@ var owners = []struct {
 }{
 	{"github.com/dgraph-io/badger", "backend/badger", true},
 	{"github.com/klauspost/compress/zstd", "codec", true},
-	{"github.com/tetratelabs/wazero", "plugins", false},
+	{"github.com/tetratelabs/wazero", "plugins", true},
 	{"github.com/prometheus", "internal/telemetry", true},
 	{"go.opentelemetry.io/otel/sdk", "internal/telemetry", true},
 	{"go.opentelemetry.io/otel/exporters", "internal/telemetry", true},
