@@ -28,6 +28,7 @@ type bed struct {
 
 func TestExamples(t *testing.T) {
 	b := &bed{host: newHost(t), loaded: map[string]*plugins.Plugin{}}
+	t.Run("sdk", b.sdk)
 	t.Run("fixtures", b.fixtures)
 	t.Run("redactors", b.redactors)
 	t.Run("agree", b.agree)

@@ -43,15 +43,26 @@ func Call(ctx context.Context, p *plugins.Plugin, it Item) (*plugins.Result, err
 		Stage: it.Stage, Item: it.String(), Payload: it.Data, Meta: meta,
 		Time: noon, PseudonymKey: sha256.Sum256([]byte("ckptd plugin trial")),
 		PutBlob: func(data []byte) ([32]byte, error) { return sha256.Sum256(data), nil },
-		Redact: func(set string, data []byte) ([]byte, error) {
-			if set != "" {
-				return nil, &hook.Error{Kind: hook.ErrInvalid, Plugin: "redact", Stage: it.Stage, Item: it.String(), Reason: "there is no such set of rules"}
-			}
-			out, err := redact.Default().Redact(redact.Input{Type: it.Type, Name: it.String(), Data: data})
-			return out.Data, err
-		},
-		From: it.Migration.From, To: it.Migration.To,
+		Redact:  func(set string, data []byte) ([]byte, error) { return redactBy(set, it, data) },
+		From:    it.Migration.From, To: it.Migration.To,
 	})
+}
+
+// redactBy is the built-in redactor with all its rules, or a group of them.
+func redactBy(set string, it Item, data []byte) ([]byte, error) {
+	r := redact.Default()
+	switch set {
+	case "":
+	case "secrets", "personal":
+		var err error
+		if r, err = redact.New(redact.Config{Disable: []string{"all"}, Enable: []string{set}}); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, &hook.Error{Kind: hook.ErrFailed, Stage: it.Stage, Item: it.String(), Reason: `there is no such set of rules: want "", "secrets" or "personal"`}
+	}
+	out, err := r.Redact(redact.Input{Name: it.String(), Data: data})
+	return out.Data, err
 }
 
 // noon is what the clock of a plugin says.
@@ -179,6 +190,8 @@ func (o *Outcome) compare() string {
 		return "it leaves the input unchanged"
 	case want == bundle.WantOutput && !bytes.Equal(o.Result.Output, o.Want):
 		return "it gives another output"
+	case want == bundle.WantOutput && o.Item.Type == "json" && json.Valid(o.Item.Data) && !json.Valid(o.Result.Output):
+		return "its output is not JSON, and the input is: a store does not take that"
 	}
 	return ""
 }

@@ -6,7 +6,7 @@
 //
 //   export function on_pre_save(): i32 {
 //     const data = payload();
-//     return data.length < 100 ? UNCHANGED : output(data.slice(0, 100));
+//     return data.length < 100 ? UNCHANGED : output(data, 100);
 //   }
 //
 // The host sets the memory back after every call, so nothing is ever freed and nothing outlives a call.
@@ -87,7 +87,7 @@ export function redactBuiltin(set: string, data: Bytes): Bytes | null {
   while (true) {
     const out = new StaticArray<u8>(cap);
     const n = hostRedact(changetype<usize>(name), name.length, changetype<usize>(data), data.length, changetype<usize>(out), cap);
-    if (n >= 0) return StaticArray.slice<u8, Bytes>(out, 0, n);
+    if (n >= 0) return out.slice<Bytes>(0, n);
     if (n > -16) return null;
     cap = -n;
   }
