@@ -22,6 +22,12 @@ type Host interface {
 	Load(context.Context, plugins.Spec) (*plugins.Plugin, error)
 }
 
+// Plugin is a loaded plugin. *plugins.Plugin is one.
+type Plugin interface {
+	Call(context.Context, *plugins.Call) (*plugins.Result, error)
+	Close() error
+}
+
 // Item is what a plugin is tried on. Migration is set in the stage migrate, the other names in every other one.
 type Item struct {
 	Stage     hook.Stage
@@ -34,7 +40,7 @@ type Item struct {
 
 // Call runs a hook over an item. Pseudonyms are made with a key that is none, and the id of a blob is the SHA-256 of what
 // is in it.
-func Call(ctx context.Context, p *plugins.Plugin, it Item) (*plugins.Result, error) {
+func Call(ctx context.Context, p Plugin, it Item) (*plugins.Result, error) {
 	meta, err := json.Marshal(it.meta())
 	if err != nil {
 		return &plugins.Result{}, err
@@ -108,7 +114,12 @@ type Outcome struct {
 // Fixtures runs every fixture of a bundle: it must give what it wants, give it again with as much fuel, and, if the
 // manifest says that the plugin is idempotent, leave alone what it gave. An error is one of loading the plugin.
 func Fixtures(ctx context.Context, h Host, b *bundle.Bundle) ([]Outcome, error) {
-	loaded := map[string]*plugins.Plugin{}
+	return FixturesIn(ctx, func(ctx context.Context, s plugins.Spec) (Plugin, error) { return h.Load(ctx, s) }, b)
+}
+
+// FixturesIn is Fixtures in whatever loads plugins. If load fails, what it returns besides the error is not used.
+func FixturesIn(ctx context.Context, load func(context.Context, plugins.Spec) (Plugin, error), b *bundle.Bundle) ([]Outcome, error) {
+	loaded := map[string]Plugin{}
 	defer func() {
 		for _, p := range loaded {
 			p.Close()
@@ -123,7 +134,7 @@ func Fixtures(ctx context.Context, h Host, b *bundle.Bundle) ([]Outcome, error) 
 		}
 		p := loaded[string(config)]
 		if p == nil {
-			if p, err = h.Load(ctx, b.Spec(config)); err != nil {
+			if p, err = load(ctx, b.Spec(config)); err != nil {
 				return all, err
 			}
 			loaded[string(config)] = p
@@ -138,7 +149,7 @@ func Fixtures(ctx context.Context, h Host, b *bundle.Bundle) ([]Outcome, error) 
 }
 
 // fixture runs one. An error is that of the context.
-func fixture(ctx context.Context, p *plugins.Plugin, b *bundle.Bundle, f *bundle.Fixture) (Outcome, error) {
+func fixture(ctx context.Context, p Plugin, b *bundle.Bundle, f *bundle.Fixture) (Outcome, error) {
 	o := Outcome{Fixture: f, Item: Item{Stage: f.Stage, Kind: f.Kind, Name: f.Name, Type: f.Type, Migration: f.Step, Data: b.FixtureInput(f)}}
 	if f.Want == bundle.WantOutput {
 		o.Want = b.FixtureOutput(f)
