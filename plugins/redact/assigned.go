@@ -49,10 +49,26 @@ func nameEnd(text []byte, start, end int) (at int, flag bool) {
 	if harmless(tail) {
 		return -1, false
 	}
+	key := start
 	for start > 0 && end-start < 40 && isToken(text[start-1]) {
 		start--
 	}
+	if public(text[start:key]) {
+		return -1, false
+	}
 	return at, bytes.HasPrefix(text[start:], []byte("-")) && (start == 0 || isSpace(text[start-1]) || text[start-1] == '"' || text[start-1] == '\'')
+}
+
+// public reports whether what is before a keyword in a name makes it the name of something that is no secret.
+func public(head []byte) bool {
+	head = bytes.ToLower(bytes.TrimRight(head, "_-."))
+	for _, word := range []string{"public", "publishable", "primary", "foreign", "partition", "sort", "cache", "idempotency", "page", "next", "max", "object", "i18n",
+		"translation", "row", "group", "order", "index", "unique", "hot", "short", "arrow", "map", "react"} {
+		if bytes.HasSuffix(head, []byte(word)) {
+			return true
+		}
+	}
+	return false
 }
 
 // harmless reports whether what follows a keyword in a name makes it the name of something about a secret.
@@ -86,30 +102,76 @@ type assignedValue struct {
 
 // assignment reads the sign of an assignment at text[at:], behind a name, and the value.
 func assignment(text []byte, at int, flag bool) (v assignedValue, ok bool) {
+	name := at
 	at = skip(text, at, "\"'`\\]) \t", 8)
-	switch {
-	case at >= len(text):
+	if at >= len(text) {
 		return v, false
-	case bytes.HasPrefix(text[at:], []byte("=>")), bytes.HasPrefix(text[at:], []byte("->")), bytes.HasPrefix(text[at:], []byte(":=")):
-		at += 2
-	case bytes.HasPrefix(text[at:], []byte("==")), bytes.HasPrefix(text[at:], []byte("::")):
-		return v, false
-	case text[at] == ':' || text[at] == '=':
-		at++
-	case bytes.HasPrefix(text[at:], []byte("%3D")), bytes.HasPrefix(text[at:], []byte("%3A")):
-		at += 3
-	case bytes.HasPrefix(text[at:], []byte("is ")) && isSpace(text[at-1]):
+	}
+	rest := text[at:]
+	switch sign := signAt(rest); {
+	case sign > 0:
+		at += sign
+	case text[at] == '>' && at == name: // <token>…
+		return untilTag(text, skip(text, at+1, " \t\r\n", 64)), true
+	case bytes.HasPrefix(rest, []byte("is ")) && isSpace(text[at-1]):
 		at, v.said = at+3, true
-	case bytes.HasPrefix(text[at:], []byte(`, "`)), bytes.HasPrefix(text[at:], []byte(`, '`)), bytes.HasPrefix(text[at:], []byte(`,"`)):
-		at++ // set("password", "…")
-	case flag:
+	case (rest[0] == ',' || rest[0] == '(') && quoteFollows(rest[1:]): // set("password", "…")
+		at++
+	case flag && at > name:
 		v.said = true
 	default:
-		return v, false
+		// A type may stand between: var token string = "…"
+		typed := pastType(text, at)
+		if typed == at || at == name {
+			return v, false
+		}
+		at = typed
 	}
 	at = skip(text, at, " \t", 64)
 	at = pastType(text, at)
 	return valueAt(text, at, v), true
+}
+
+// signAt returns how long the sign of an assignment is that text begins with, 0 for none: = : := => -> ?= .= and more.
+func signAt(text []byte) int {
+	for _, sign := range []string{"%3D", "%3A", "=>", "->"} {
+		if bytes.HasPrefix(text, []byte(sign)) {
+			return len(sign)
+		}
+	}
+	n := 0
+	for n < len(text) && n < 3 && bytes.IndexByte([]byte(":?.|+"), text[n]) >= 0 {
+		n++
+	}
+	switch {
+	case n < len(text) && text[n] == '=':
+		if n == 0 && len(text) > 1 && text[1] == '=' {
+			return 0 // a comparison
+		}
+		return n + 1
+	case n == 1 && text[0] == ':':
+		return 1
+	}
+	return 0
+}
+
+// quoteFollows reports whether a quote is the next but for blanks.
+func quoteFollows(text []byte) bool {
+	i := skip(text, 0, " \t\\", 8)
+	return i < len(text) && (text[i] == '"' || text[i] == '\'')
+}
+
+// untilTag is the value between two tags, without the white space around it.
+func untilTag(text []byte, at int) (v assignedValue) {
+	v.start, v.end = at, at
+	for v.end < len(text) && text[v.end] != '<' && v.end-at < 4096 {
+		v.end++
+	}
+	for v.end > at && isSpace(text[v.end-1]) {
+		v.end--
+	}
+	v.quoted = true
+	return v
 }
 
 // skip returns the place after at most n bytes of a set.
@@ -224,6 +286,9 @@ func likeToken(v []byte, h how) bool {
 	}
 	letters, digits, _, upper, _ := kinds(v)
 	e := entropy(v)
+	if numberedPhrase(v) || bytes.Contains(bytes.ToLower(v), []byte("abcdefghijklm")) {
+		return false
+	}
 	switch {
 	case letters == 0:
 		return false
@@ -278,6 +343,20 @@ func isPhrase(v []byte) bool {
 	return true
 }
 
+// numberedPhrase reports whether a value is words and then a version or number, such as jjwt-jackson-0.11.2.
+func numberedPhrase(v []byte) bool {
+	words := bytes.TrimRight(v, "0123456789.")
+	if len(words) == len(v) || len(words) < 3 || len(v)-len(words) > 8 {
+		return false
+	}
+	for _, b := range words {
+		if !isLower(b) && bytes.IndexByte([]byte("-_.:/@"), b) < 0 {
+			return false
+		}
+	}
+	return bytes.IndexAny(words, "-_:/@.") > 0
+}
+
 // code reports whether a value is an expression of a program and no literal.
 func code(v []byte, h how) bool {
 	if h.quoted {
@@ -286,7 +365,15 @@ func code(v []byte, h how) bool {
 	if bytes.IndexByte(v, '(') > 0 && isName2(v[:bytes.IndexByte(v, '(')]) || bytes.IndexByte(v, '[') > 0 && isName2(v[:bytes.IndexByte(v, '[')]) {
 		return true
 	}
-	return bytes.IndexByte(v, '.') > 0 && isName2(v) && entropy(v) < 4
+	if bytes.IndexByte(v, '.') < 0 || !isName2(v) {
+		return false
+	}
+	for part := range bytes.SplitSeq(v, []byte(".")) {
+		if len(part) >= 20 && entropy(part) >= 3.5 {
+			return false
+		}
+	}
+	return true
 }
 
 // isName2 reports whether a value is a name, or names with dots between.

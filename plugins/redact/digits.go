@@ -155,6 +155,12 @@ func readNumber(n *number, text []byte, start int) {
 		at = next
 	}
 	n.end = n.groups[n.n-1].end
+	if first := &n.groups[0]; first.sep == '(' && (n.n == 1 || n.groups[1].sep != ')') { // it is around the whole
+		first.sep = 0
+		if !n.plus {
+			n.start = first.start
+		}
+	}
 }
 
 // separator reads what may stand between two groups of digits at text[at], and where the next begins: 0 for none.
@@ -314,7 +320,8 @@ func (s *scan) card(text []byte, n *number, g int, r *rule) int {
 			continue
 		}
 		var buf [maxDigits * 2]byte
-		if r.check(n.collect(buf[:0], text, g, to)) {
+		digits := n.collect(buf[:0], text, g, to)
+		if r.check(digits) || !s.joined && count >= 13 && s.near(r, n.groups[g].start) && luhn(digits) && varied(digits) {
 			s.add(n.groups[g].start, n.groups[to-1].end, r)
 			return to
 		}
@@ -394,24 +401,39 @@ func (s *scan) ibanAt(text []byte, start int) bool {
 		return false
 	}
 	var buf [maxIBAN]byte
-	value := buf[:0]
-	at := start
+	end, exact := readIBAN(buf[:0], text, start, size)
+	if !exact { // not as long as those of its country are, but with the checksum of one
+		end, exact = readIBAN(buf[:0], text, start, maxIBAN)
+	}
+	if !exact {
+		return false
+	}
+	s.add(start, end, s.r.iban)
+	s.until = max(s.until, end)
+	return true
+}
+
+// readIBAN reads up to size letters and digits at text[at:], alone or in groups, and reports whether they are an IBAN.
+func readIBAN(value, text []byte, at, size int) (end int, ok bool) {
+	upper := true
 	for at < len(text) && len(value) < size {
-		switch b := text[at]; {
-		case isLetter(b) || isDigit(b):
+		b := text[at]
+		if b == ' ' || b == '-' {
+			if at+1 >= len(text) || !isUpper(text[at+1]) && !isDigit(text[at+1]) || len(value)%4 != 0 && size < maxIBAN {
+				break
+			}
+		} else if !isLetter(b) && !isDigit(b) {
+			break
+		} else {
+			upper = upper && !isLower(b)
 			value = append(value, b&^lowerBit(b))
-		case (b == ' ' || b == '-') && at+1 < len(text) && isWord(text[at+1]) && len(value) >= 4:
-		default:
-			return false
 		}
 		at++
 	}
-	if len(value) < size || at < len(text) && isWord(text[at]) || !mod97(value) {
-		return false
+	if at < len(text) && isWord(text[at]) || len(value) < 15 || size < maxIBAN && len(value) < size || size == maxIBAN && !upper {
+		return at, false
 	}
-	s.add(start, at, s.r.iban)
-	s.until = max(s.until, at)
-	return true
+	return at, mod97(value)
 }
 
 // lowerBit is the bit that makes a letter a capital when it is cleared, 0 for what is no letter.

@@ -97,7 +97,9 @@ func national(text []byte, n *number, g, to, count int) bool {
 	}
 	last := n.groups[to-1]
 	switch {
-	case digits[0] == '0' && len(digits) >= 2 && digits[1] == '0': // 00 and a country code
+	case groups == 1 && count == 11 && digits[0] != '0': // mobile telephones of China and Russia
+		return digits[0] == '1' && digits[1] >= '3' || (digits[0] == '7' || digits[0] == '8') && digits[1] == '9'
+	case first.sep != '(' && digits[0] == '0' && len(digits) >= 2 && digits[1] == '0': // 00 and a country code
 		return count >= 10 && groups >= 3 && (len(digits) == 2 || digits[2] != '0')
 	case first.sep == '(' && first.size() >= 2 && first.size() <= 5: // (0116) 496 0123
 		return groups >= 2 && n.groups[g+1].sep == ')' && count >= 8 && count <= 12

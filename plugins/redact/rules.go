@@ -22,6 +22,7 @@ type Rule struct {
 	About    string   `toml:"about" json:"about,omitempty"`
 	Keywords []string `toml:"keywords" json:"keywords,omitempty"`
 	Before   int      `toml:"before" json:"before,omitempty"`
+	Lead     string   `toml:"lead" json:"lead,omitempty"`
 	Pattern  string   `toml:"pattern" json:"pattern,omitempty"`
 	Scanner  string   `toml:"scanner" json:"scanner,omitempty"`
 	Shapes   []string `toml:"shapes" json:"shapes,omitempty"`
@@ -41,6 +42,7 @@ type rule struct {
 	action  Action
 	pattern *regexp.Regexp
 	first   firstBytes
+	lead    firstBytes
 	shapes  []shape
 	check   func(value []byte) bool
 	off     bool
@@ -130,6 +132,12 @@ func compile(r Rule, rank int) (*rule, error) {
 	}
 	if r.Pattern == "" && scanner.kind == byAssigned && r.Like != "password" && r.Like != "token" && r.Like != "key" {
 		return nil, fmt.Errorf("rule %s: like %q: use password, token or key, or give a pattern", r.ID, r.Like)
+	}
+	if r.Lead != "" {
+		if _, err := regexp.Compile(r.Lead); err != nil {
+			return nil, fmt.Errorf("rule %s: lead: %w: write a class such as [0-9a-f]", r.ID, err)
+		}
+		c.lead = firstBytesOf(r.Lead)
 	}
 	if r.Check != "" {
 		if c.check = checks[r.Check]; c.check == nil {

@@ -91,11 +91,11 @@ func (s *scan) add(start, end int, r *rule) {
 
 // pattern tries the pattern of a rule where a keyword of it begins.
 func (s *scan) pattern(text []byte, start, end int, r *rule) {
-	for n := 0; n < r.Before && start > 0 && isToken(text[start-1]); n++ {
+	for n := 0; n < r.Before && start > 0 && r.lead.set[text[start-1]]; n++ {
 		start--
 	}
 	rest := text[start:]
-	if !r.first.fits(rest) || !boundary(text, start) {
+	if !r.first.fits(rest) || !boundary(text, start) && !(r.Before > 0 && bytes.HasSuffix(text[:start], []byte("bot"))) {
 		return
 	}
 	loc := r.pattern.FindSubmatchIndex(rest[:min(len(rest), maxPattern)])
@@ -106,10 +106,16 @@ func (s *scan) pattern(text []byte, start, end int, r *rule) {
 		return
 	}
 	from, to := loc[0], loc[1]
-	if len(loc) > 2 && loc[2] >= 0 {
-		from, to = loc[2], loc[3]
+	for k := 2; k < len(loc); k += 2 {
+		if loc[k] >= 0 {
+			from, to = loc[k], loc[k+1]
+			break
+		}
 	}
 	value := rest[from:to]
+	if r.Group == "secrets" && placeholder(value) {
+		return
+	}
 	if r.Entropy > 0 && entropy(value) < r.Entropy || r.check != nil && !r.check(value) || !s.inContext(r, start+from) {
 		return
 	}
