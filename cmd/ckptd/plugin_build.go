@@ -18,6 +18,7 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 	"github.com/ckptd/ckptd/plugins/bundle"
 	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/plugins/pipeline"
 	"github.com/ckptd/ckptd/plugins/scaffold"
 )
 
@@ -47,13 +48,14 @@ func tried(err error) error {
 	return err
 }
 
-// withPluginHost calls f with a host that runs plugins in this process.
-func withPluginHost(f func(*plugins.Host) error) error {
+// withPluginLoader calls f with what runs plugins in this process.
+func withPluginLoader(f func(pipeline.Loader) error) error {
 	h, err := plugins.New(plugins.Options{})
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(h), h.Close())
+	load := func(ctx context.Context, s plugins.Spec) (pipeline.Plugin, error) { return h.Load(ctx, s) }
+	return errors.Join(f(pipeline.LoaderFunc(load)), h.Close())
 }
 
 func (a *app) pluginBuildCmd() *cobra.Command {
@@ -171,16 +173,10 @@ func checked(ctx context.Context, b *bundle.Bundle) error {
 	if err != nil {
 		return err
 	}
-	return withPluginHost(func(h *plugins.Host) error {
-		p, err := h.Load(ctx, b.Spec(config))
+	return withPluginLoader(func(l pipeline.Loader) error {
+		p, err := pipeline.Load(ctx, l, b, config)
 		if err != nil {
 			return tried(err)
-		}
-		have := p.Stages()
-		for _, s := range b.Manifest.Stages() {
-			if !slices.Contains(have, s) {
-				return fmt.Errorf("%w: %s has hooks for %s, and the module exports no on_%s", hook.ErrInvalid, bundle.ManifestFile, s, s)
-			}
 		}
 		return p.Close()
 	})

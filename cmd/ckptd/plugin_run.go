@@ -14,6 +14,7 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 	"github.com/ckptd/ckptd/plugins/bundle"
 	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/plugins/pipeline"
 	"github.com/ckptd/ckptd/plugins/trial"
 )
 
@@ -44,7 +45,7 @@ leaves it unchanged. Nothing is stored. What the plugin logs and finds, its time
 			if o.item.Data, err = a.readInput(args[0]); err != nil {
 				return err
 			}
-			return withPluginHost(func(h *plugins.Host) error { return a.pluginRun(cmd.Context(), h, b, &o) })
+			return withPluginLoader(func(l pipeline.Loader) error { return a.pluginRun(cmd.Context(), l, b, &o) })
 		},
 	}
 	f := cmd.Flags()
@@ -113,7 +114,7 @@ type ranView struct {
 	Seconds   float64         `json:"seconds"`
 }
 
-func (a *app) pluginRun(ctx context.Context, h *plugins.Host, b *bundle.Bundle, o *trialFlags) error {
+func (a *app) pluginRun(ctx context.Context, l pipeline.Loader, b *bundle.Bundle, o *trialFlags) error {
 	var over []byte
 	var err error
 	if o.config != "" {
@@ -125,7 +126,7 @@ func (a *app) pluginRun(ctx context.Context, h *plugins.Host, b *bundle.Bundle, 
 	if err != nil {
 		return err
 	}
-	p, err := h.Load(ctx, b.Spec(config))
+	p, err := pipeline.Load(ctx, l, b, config)
 	if err != nil {
 		return tried(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ckptd/ckptd/plugins"
 	"github.com/ckptd/ckptd/plugins/bundle"
+	"github.com/ckptd/ckptd/plugins/pipeline"
 	"github.com/ckptd/ckptd/plugins/trial"
 )
 
@@ -33,7 +34,7 @@ PATH is the plugin's directory or archive, by default the working directory.`,
 			if err != nil {
 				return err
 			}
-			return withPluginHost(func(h *plugins.Host) error { return a.pluginTest(cmd.Context(), h, b) })
+			return withPluginLoader(func(l pipeline.Loader) error { return a.pluginTest(cmd.Context(), l, b) })
 		},
 	}
 }
@@ -52,8 +53,8 @@ type outcomeView struct {
 	Found   []findingView `json:"findings,omitempty"`
 }
 
-func (a *app) pluginTest(ctx context.Context, h *plugins.Host, b *bundle.Bundle) error {
-	outcomes, err := trial.Fixtures(ctx, h, b)
+func (a *app) pluginTest(ctx context.Context, l pipeline.Loader, b *bundle.Bundle) error {
+	outcomes, err := trial.FixturesIn(ctx, func(ctx context.Context, s plugins.Spec) (trial.Plugin, error) { return l.Load(ctx, s) }, b)
 	if err != nil {
 		return tried(err)
 	}
