@@ -1,0 +1,327 @@
+package registry
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ckptd/ckptd/plugins"
+	"github.com/ckptd/ckptd/plugins/bundle"
+	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/plugins/pipeline"
+	"github.com/ckptd/ckptd/plugins/redact"
+	"github.com/ckptd/ckptd/plugins/trial"
+)
+
+// builtinVersion is the version of the redactor: it comes with the program.
+const builtinVersion = "builtin"
+
+// describeVersion returns the name of what is to be installed, and what has to be known of it.
+func describeVersion(b *bundle.Bundle) (string, version, error) {
+	if b == nil {
+		r, err := pipeline.NewRedactor(redact.Config{})
+		if err != nil {
+			return "", version{}, err
+		}
+		return Redact, version{Version: builtinVersion, Digest: r.Identity().Digest, Description: "the built-in redactor"}, nil
+	}
+	m := &b.Manifest
+	v := version{Version: m.Version, Digest: b.Digest(), Description: m.Description, Capabilities: m.Capabilities}
+	for _, step := range m.Migrations {
+		v.Migrations = append(v.Migrations, migration(step))
+	}
+	for _, stage := range m.Stages() {
+		v.Stages = append(v.Stages, stage.String())
+	}
+	return m.Name, v, nil
+}
+
+// checkBindings checks the bindings of what is to be installed, and returns them as they are kept.
+func checkBindings(in *Install, name string) ([]binding, error) {
+	given := in.Bindings
+	if len(given) == 0 {
+		given = []Binding{{}}
+	}
+	if len(given) > maxBindings {
+		return nil, invalidf(name, "it has %d bindings, and may have %d", len(given), maxBindings)
+	}
+	var list []binding
+	for i, g := range given {
+		b := binding{Tenants: slices.Clone(g.Tenants), Prefixes: slices.Clone(g.Prefixes), Order: g.Order}
+		for _, text := range slices.Concat(b.Tenants, b.Prefixes) {
+			if text == "" || len(text) > maxName || !utf8.ValidString(text) {
+				return nil, invalidf(name, "a tenant or thread prefix is not UTF-8 of 1 to %d bytes: leave it out for all", maxName)
+			}
+		}
+		if len(b.Tenants) > maxNames || len(b.Prefixes) > maxNames {
+			return nil, invalidf(name, "a binding has more than %d tenants or prefixes", maxNames)
+		}
+		if in.Tenant != "" {
+			if len(b.Tenants) > 1 || len(b.Tenants) == 1 && b.Tenants[0] != in.Tenant {
+				return nil, invalidf(name, "it is installed for one tenant, and a binding names another: leave the tenants out")
+			}
+			b.Tenants = []string{in.Tenant}
+		}
+		if b.Order != nil && in.Bundle == nil {
+			return nil, invalidf(name, "it has no order: it runs last")
+		}
+		if len(bytes.TrimSpace(g.Config)) > 0 {
+			var compact bytes.Buffer
+			if err := json.Compact(&compact, g.Config); err != nil || len(g.Config) > bundle.MaxConfig {
+				return nil, invalidf(name, "its configuration is not JSON of at most %d bytes", bundle.MaxConfig)
+			}
+			escaped := &bytes.Buffer{}
+			json.HTMLEscape(escaped, compact.Bytes()) // as it comes out of the state
+			b.Config = escaped.Bytes()
+		}
+		if err := checkConfig(in.Bundle, b.Config); err != nil {
+			return nil, err
+		}
+		for j := range list {
+			if list[j].meets(&b) {
+				return nil, invalidf(name, "its bindings %d and %d cover the same threads: it would run twice there; make them differ in tenants or prefixes", j+1, i+1)
+			}
+		}
+		list = append(list, b)
+	}
+	return list, nil
+}
+
+func checkConfig(b *bundle.Bundle, config []byte) error {
+	if b != nil {
+		_, err := b.Config(config)
+		return err
+	}
+	_, _, err := redactorOf(config)
+	return err
+}
+
+// redactorOf makes the redactor of a configuration: that of package redact, and stages, which is pre_save if left out.
+func redactorOf(config []byte) (*pipeline.Redactor, []hook.Stage, error) {
+	var c struct {
+		redact.Config
+		Stages []string `json:"stages"`
+	}
+	if len(config) > 0 {
+		d := json.NewDecoder(bytes.NewReader(config))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&c); err != nil {
+			return nil, nil, invalidf(Redact, "its configuration is not one: %s", strings.TrimPrefix(err.Error(), "json: "))
+		}
+	}
+	stages := []hook.Stage{hook.PreSave}
+	if c.Stages != nil {
+		stages = nil
+	}
+	for _, name := range c.Stages {
+		stage, ok := hook.ParseStage(name)
+		if !ok || slices.Contains(stages, stage) {
+			return nil, nil, invalidf(Redact, "its configuration has the stage %.40q: want each of pre_save, load, export and migrate at most once", name)
+		}
+		stages = append(stages, stage)
+	}
+	if len(stages) == 0 {
+		return nil, nil, invalidf(Redact, "its configuration has no stages: leave them out for pre_save")
+	}
+	r, err := pipeline.NewRedactor(c.Config)
+	return r, stages, err
+}
+
+// redactorStages returns the stages of all bindings of the redactor.
+func redactorStages(bindings []binding) ([]string, error) {
+	var all []hook.Stage
+	for i := range bindings {
+		_, stages, err := redactorOf(bindings[i].Config)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, stages...)
+	}
+	slices.Sort(all)
+	var names []string
+	for _, stage := range slices.Compact(all) {
+		names = append(names, stage.String())
+	}
+	return names, nil
+}
+
+// running is what is bound in the pipeline, or will be.
+type running struct {
+	bindings []pipeline.Binding
+	bundles  map[digest]*bundle.Bundle
+	loaded   map[loadKey]pipeline.Plugin
+	fresh    []pipeline.Plugin    // of loaded, those that were not loaded before
+	problems map[pluginKey]string // why a plugin cannot run
+}
+
+// loadKey is what a loaded plugin is told apart by.
+type loadKey struct {
+	digest digest
+	config string
+}
+
+// closeNew closes what was loaded for something that will not run.
+func (n *running) closeNew() {
+	for _, p := range n.fresh {
+		p.Close()
+	}
+}
+
+// prepare loads what a state says must run. What is loaded already is used again. The plugin that the change is about must
+// load, and its fixtures pass; another one that cannot be loaded is bound as missing.
+func (r *Registry) prepare(ctx context.Context, s *state, about *plugin) (*running, error) {
+	next := &running{bundles: map[digest]*bundle.Bundle{}, loaded: map[loadKey]pipeline.Plugin{}, problems: map[pluginKey]string{}}
+	for i := range s.Plugins {
+		p := &s.Plugins[i]
+		if !p.Enabled {
+			continue
+		}
+		bindings, err := r.bind(ctx, next, p, p == about)
+		if err != nil && p == about {
+			next.closeNew()
+			return nil, err
+		}
+		if err != nil {
+			bindings = missing(p, err)
+			next.problems[p.key()] = bindings[0].Missing
+		}
+		next.bindings = append(next.bindings, bindings...)
+	}
+	return next, nil
+}
+
+// bind loads a plugin for each of its bindings.
+func (r *Registry) bind(ctx context.Context, next *running, p *plugin, try bool) ([]pipeline.Binding, error) {
+	v := p.active()
+	var bindings []pipeline.Binding
+	if p.Name == Redact {
+		for i := range v.Bindings {
+			b := &v.Bindings[i]
+			redactor, stages, err := redactorOf(b.Config)
+			if err != nil {
+				return nil, err
+			}
+			bindings = append(bindings, pipeline.Binding{Redactor: redactor, Stages: stages, Tenants: b.Tenants, Prefixes: b.Prefixes})
+		}
+		return bindings, nil
+	}
+	unpacked := r.running.bundles[v.Digest] // which does not need its archive any more
+	if unpacked == nil {
+		var err error
+		if unpacked, err = r.bundle(v); err != nil {
+			return nil, err
+		}
+	}
+	next.bundles[v.Digest] = unpacked
+	if try {
+		if err := r.try(ctx, unpacked, nil); err != nil {
+			return nil, err
+		}
+	}
+	for i := range v.Bindings {
+		b := &v.Bindings[i]
+		config, err := unpacked.Config(b.Config)
+		if err != nil {
+			return nil, err
+		}
+		loaded, err := r.load(ctx, next, unpacked, config)
+		if err != nil {
+			return nil, err
+		}
+		bindings = append(bindings, pipeline.Binding{Bundle: unpacked, Plugin: loaded, Config: config, Tenants: b.Tenants, Prefixes: b.Prefixes, Order: b.Order})
+	}
+	return bindings, nil
+}
+
+func (r *Registry) load(ctx context.Context, next *running, b *bundle.Bundle, config []byte) (pipeline.Plugin, error) {
+	key := loadKey{b.Digest(), string(config)}
+	if p := next.loaded[key]; p != nil {
+		return p, nil
+	}
+	p := r.running.loaded[key]
+	if p == nil {
+		var err error
+		if p, err = pipeline.Load(ctx, r.o.Loader, b, config); err != nil {
+			return nil, err
+		}
+		next.fresh = append(next.fresh, p)
+	}
+	next.loaded[key] = p
+	return p, nil
+}
+
+// try runs the fixtures of a bundle, and loads it with the configurations of bindings.
+func (r *Registry) try(ctx context.Context, b *bundle.Bundle, bindings []binding) error {
+	for i := range bindings {
+		config, err := b.Config(bindings[i].Config)
+		if err != nil {
+			return err
+		}
+		p, err := pipeline.Load(ctx, r.o.Loader, b, config)
+		if err != nil {
+			return err
+		}
+		p.Close()
+	}
+	outcomes, err := trial.FixturesIn(ctx, func(ctx context.Context, s plugins.Spec) (trial.Plugin, error) { return r.o.Loader.Load(ctx, s) }, b)
+	if err != nil {
+		return err
+	}
+	for _, o := range outcomes {
+		if o.Problem != "" {
+			return invalidf(b.Name(), "its fixture %s does not hold: %s; see ckptd plugin test", o.Fixture.Input, o.Problem)
+		}
+	}
+	return nil
+}
+
+// missing binds a plugin that cannot run to where it must.
+func missing(p *plugin, err error) []pipeline.Binding {
+	v := p.active()
+	reason := err.Error()
+	if e, ok := errors.AsType[*hook.Error](err); ok {
+		reason = e.Kind.Error()
+		if e.Reason != "" {
+			reason = e.Reason
+		}
+	}
+	reason = fmt.Sprintf("it cannot be loaded (%s): install it again, roll it back, or disable it", reason)
+	var bindings []pipeline.Binding
+	for i := range v.Bindings {
+		b := &v.Bindings[i]
+		bindings = append(bindings, pipeline.Binding{Name: v.label(p.Name), Missing: reason, Stages: v.stages(), Tenants: b.Tenants, Prefixes: b.Prefixes})
+	}
+	return bindings
+}
+
+// run lets what was prepared run.
+func (r *Registry) run(next *running) {
+	next.fresh = nil
+	r.running = *next
+	r.pipeline.Replace(next.bindings)
+}
+
+// describe tells of a plugin of the state that counts.
+func (r *Registry) describe(p *plugin) Plugin {
+	v := p.active()
+	d := Plugin{Tenant: p.Tenant, Name: p.Name, Version: v.Version, Digest: v.Digest, Description: v.Description, Stages: v.stages(),
+		Capabilities: slices.Clone(v.Capabilities), Enabled: p.Enabled, Problem: r.running.problems[p.key()]}
+	for _, b := range v.Bindings {
+		d.Bindings = append(d.Bindings, Binding{slices.Clone(b.Tenants), slices.Clone(b.Prefixes), b.Order, slices.Clone([]byte(b.Config))})
+	}
+	for i := range p.Versions {
+		w := &p.Versions[i]
+		d.Versions = append(d.Versions, Version{w.Version, w.Digest, w.Installed, w.Signer, i == p.Active})
+	}
+	for _, stat := range r.pipeline.Stats() {
+		if p.Enabled && stat.Plugin == v.label(p.Name) {
+			d.Calls, d.Errors, d.Suspended = d.Calls+stat.Calls, d.Errors+stat.Errors, d.Suspended || stat.Suspended
+		}
+	}
+	return d
+}
