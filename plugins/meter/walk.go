@@ -384,12 +384,11 @@ func (w *walker) control(op byte) {
 			w.begin()
 		}
 	case opBr, opBrIf:
-		w.run++
 		w.settle()
 		w.target()
 		w.begin()
 	case opBrTable:
-		w.run += costBrTable
+		w.run += costBrTable - 1
 		w.settle()
 		for range w.count(1, maxBrTable, "targets of a br_table") {
 			w.target()
