@@ -6,14 +6,15 @@ import (
 	"sync/atomic"
 )
 
-// cache bounds the memory of the tips of all lineages, and holds the parts that were read last. The least recently used
-// goes first.
+// cache bounds the memory of the tips of all lineages, and holds the parts that were read and the states that were migrated
+// last. The least recently used goes first.
 type cache struct {
 	mu    sync.Mutex
 	most  int64
 	size  int64
-	order list.List // of *tip or *cachedPart, most recently used first
+	order list.List // of *tip, *cachedPart or *cachedState, most recently used first
 	parts map[partName]*list.Element
+	lazy  map[migratedName]*list.Element
 
 	hits, misses atomic.Uint64
 
@@ -32,12 +33,17 @@ type cachedPart struct {
 	data []byte
 }
 
+type cachedState struct {
+	name migratedName
+	m    *migrated
+}
+
 // CacheStats tells how well the cache of a store does, since it was opened.
 type CacheStats struct {
 	// Hits counts the states and parts that loads and saves found in memory, Misses those that they had to read. The
-	// state of a thread's first checkpoint is neither.
+	// state of a thread's first checkpoint is neither, and neither is what a migration made.
 	Hits, Misses uint64
-	// Bytes is how much memory the cached states and parts take.
+	// Bytes is how much memory the cached states and parts take, migrated states among them.
 	Bytes int64
 }
 
@@ -50,7 +56,7 @@ func (s *Store) CacheStats() CacheStats {
 }
 
 func newCache(most int64) *cache {
-	return &cache{most: most, parts: map[partName]*list.Element{}}
+	return &cache{most: most, parts: map[partName]*list.Element{}, lazy: map[migratedName]*list.Element{}}
 }
 
 // used puts a tip in front, with its present size, and makes room. The caller holds the lock of the tip's lineage.
@@ -91,6 +97,10 @@ func (c *cache) evict(held *lineage) {
 		switch v := e.Value.(type) {
 		case *cachedPart:
 			c.removePart(e, v)
+		case *cachedState:
+			c.order.Remove(e)
+			c.size -= v.m.memory()
+			delete(c.lazy, v.name)
 		case *tip:
 			if v.l == held {
 				c.remove(v)
@@ -150,6 +160,33 @@ func (c *cache) keepPart(n partName, data []byte) {
 	if c.parts[n] == nil {
 		c.parts[n] = c.order.PushFront(&cachedPart{n, data})
 		c.size += int64(len(data))
+		c.evict(nil)
+	}
+}
+
+// migrated returns a state that was migrated before, or nil.
+func (c *cache) migrated(n migratedName) *migrated {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.lazy[n]
+	if e == nil {
+		return nil
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(*cachedState).m
+}
+
+// keepMigrated remembers a migrated state. One that would push out much of the cache is left out.
+func (c *cache) keepMigrated(n migratedName, m *migrated) {
+	size := m.memory()
+	if size > c.most/4 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.lazy[n] == nil {
+		c.lazy[n] = c.order.PushFront(&cachedState{n, m})
+		c.size += size
 		c.evict(nil)
 	}
 }

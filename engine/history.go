@@ -219,7 +219,7 @@ func (h *history) see(ctx context.Context, l *lineage, e backend.Entry) (*Checkp
 	}
 	if h.o.Data {
 		lo := LoadOptions{Channels: h.o.Channels}
-		return h.rs.checkpoint(ctx, r, lo.want())
+		return h.rs.checkpoint(ctx, r, lo.want)
 	}
 	return cp, nil
 }

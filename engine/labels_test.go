@@ -17,9 +17,9 @@ import (
 	"github.com/ckptd/ckptd/backend/backendtest"
 )
 
-func mustLoad(t *testing.T, th *Thread, w Which) *Checkpoint {
+func mustLoad(t testing.TB, th *Thread, w Which, o ...LoadOptions) *Checkpoint {
 	t.Helper()
-	cp, err := th.Load(context.Background(), w)
+	cp, err := th.Load(context.Background(), w, o...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,8 +21,16 @@ func (t *Thread) Load(ctx context.Context, w Which, opts ...LoadOptions) (*Check
 	if err != nil {
 		return nil, fmt.Errorf("loading: %w", err)
 	}
-	cp, err := l.load(ctx, w, o)
+	want := o.want
+	z := lazily{u: l.th.u, o: &o}
+	if o.Schema != 0 {
+		want = z.want
+	}
+	cp, err := l.load(ctx, w, &o, want)
 	l.release()
+	if err == nil && o.Schema != 0 {
+		err = z.finish(ctx, cp)
+	}
 	if err == nil {
 		err = t.s.give(ctx, cp, o.Export)
 	}
@@ -32,7 +40,8 @@ func (t *Thread) Load(ctx context.Context, w Which, opts ...LoadOptions) (*Check
 	return cp, nil
 }
 
-func (o *LoadOptions) want() func(name string) bool {
+// want says which channels of a checkpoint are to be read; nil is none.
+func (o *LoadOptions) want(*Checkpoint) func(name string) bool {
 	switch {
 	case o.HeadersOnly:
 		return nil
@@ -42,8 +51,11 @@ func (o *LoadOptions) want() func(name string) bool {
 	return func(string) bool { return true }
 }
 
-func (l *lineage) load(ctx context.Context, w Which, o LoadOptions) (*Checkpoint, error) {
-	seq, cp, err := l.locate(ctx, w, &o)
+// wanting tells which channels of a checkpoint, complete but for them, are to be read; nil is none.
+type wanting func(cp *Checkpoint) func(name string) bool
+
+func (l *lineage) load(ctx context.Context, w Which, o *LoadOptions, want wanting) (*Checkpoint, error) {
+	seq, cp, err := l.locate(ctx, w, want)
 	if err != nil || cp != nil {
 		return cp, err
 	}
@@ -54,19 +66,19 @@ func (l *lineage) load(ctx context.Context, w Which, o LoadOptions) (*Checkpoint
 	l.s.cache.misses.Add(1)
 	rs := l.restorer()
 	if o.HeadersOnly || o.Channels != nil {
-		return rs.checkpoint(ctx, r, o.want())
+		return rs.checkpoint(ctx, r, want)
 	}
 	t, err := rs.tip(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	cp = t.checkpoint(o.want())
+	cp = t.checkpoint(want)
 	l.adopt(t)
 	return cp, nil
 }
 
 // locate finds the seq of w, or the checkpoint itself if its state is in memory. It waits until what it found is durable.
-func (l *lineage) locate(ctx context.Context, w Which, o *LoadOptions) (uint64, *Checkpoint, error) {
+func (l *lineage) locate(ctx context.Context, w Which, want wanting) (uint64, *Checkpoint, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, there := l.th.record(); !there && !l.leading {
@@ -77,7 +89,7 @@ func (l *lineage) locate(ctx context.Context, w Which, o *LoadOptions) (uint64, 
 	}
 	if w.by == ByNewest {
 		if t := l.tips[l.latest]; t != nil && l.latest != 0 {
-			cp, p := t.checkpoint(o.want()), l.last
+			cp, p := t.checkpoint(want), l.last
 			l.s.cache.used(t)
 			if p == nil || l.outcome(p) == nil {
 				l.s.cache.hits.Add(1)
@@ -96,7 +108,7 @@ func (l *lineage) locate(ctx context.Context, w Which, o *LoadOptions) (uint64, 
 	if t := l.tips[seq]; t != nil {
 		l.s.cache.used(t)
 		l.s.cache.hits.Add(1)
-		return 0, t.checkpoint(o.want()), nil
+		return 0, t.checkpoint(want), nil
 	}
 	return seq, nil, nil
 }
@@ -312,8 +324,8 @@ func (l *lineage) newest(ctx context.Context, seq uint64, ok func(*restorer, *re
 	return 0, err
 }
 
-// checkpoint builds what callers see of r, with the values of the channels that want names.
-func (rs *restorer) checkpoint(ctx context.Context, r *record, want func(name string) bool) (*Checkpoint, error) {
+// checkpoint builds what callers see of r, with the values of the channels that want names; a nil want names none.
+func (rs *restorer) checkpoint(ctx context.Context, r *record, want wanting) (*Checkpoint, error) {
 	if err := rs.fetch(ctx, r, func(number uint64) bool { return number == 0 }); err != nil {
 		return nil, err
 	}
@@ -328,7 +340,6 @@ func (rs *restorer) checkpoint(ctx context.Context, r *record, want func(name st
 	cp := newCheckpoint(rs.l, r.seq, rs.l.recordID(r), &h, meta)
 	cp.Cost.Stored = r.size
 	chans := make([]chanState, len(meta.Channels))
-	wanted := map[uint64]bool{}
 	for i := range chans {
 		e := &r.rec.Entries[i+1]
 		at, err := rs.holder(ctx, r, e)
@@ -339,7 +350,6 @@ func (rs *restorer) checkpoint(ctx context.Context, r *record, want func(name st
 		c.number, c.commit = e.Number, at.e.Commitment
 		c.path = codec.Path{{Last: at.r.seq, Len: 1}}
 		info := &meta.Channels[i]
-		wanted[e.Number] = want != nil && want(info.Name)
 		ch := Channel{Name: info.Name, Type: info.Type, Size: int64(at.e.Size)}
 		ch.describe(&c.commit, info)
 		cp.Channels = append(cp.Channels, ch)
@@ -353,7 +363,7 @@ func (rs *restorer) checkpoint(ctx context.Context, r *record, want func(name st
 	}
 	_, cp.Hash = hashOf(nil, cp.ID, r.seq, &h, attrs.e.Commitment, chans)
 	if want != nil {
-		if err := rs.fill(ctx, cp, r, meta, wanted); err != nil {
+		if err := rs.fill(ctx, cp, r, meta, want(cp)); err != nil {
 			return nil, err
 		}
 	}
@@ -362,7 +372,14 @@ func (rs *restorer) checkpoint(ctx context.Context, r *record, want func(name st
 }
 
 // fill restores the data of wanted channels, which cp lists in the order of meta.
-func (rs *restorer) fill(ctx context.Context, cp *Checkpoint, r *record, meta *codec.Attrs, wanted map[uint64]bool) error {
+func (rs *restorer) fill(ctx context.Context, cp *Checkpoint, r *record, meta *codec.Attrs, want func(name string) bool) error {
+	if want == nil {
+		return nil
+	}
+	wanted := map[uint64]bool{}
+	for i := range meta.Channels {
+		wanted[meta.Channels[i].Number] = want(meta.Channels[i].Name)
+	}
 	got, err := rs.channels(ctx, r, func(number uint64) bool { return wanted[number] })
 	if err != nil {
 		return err

@@ -171,12 +171,15 @@ func hashOf(buf []byte, id string, seq uint64, h *header, attrs [32]byte, chans 
 	return buf, sha256.Sum256(buf)
 }
 
-// checkpoint is what callers see of t, with the values of the channels that want names: nil for none, all for
-// every one.
-func (t *tip) checkpoint(want func(name string) bool) *Checkpoint {
+// checkpoint is what callers see of t, with the values of the channels that wants names; a nil one names none.
+func (t *tip) checkpoint(wants wanting) *Checkpoint {
 	cp := newCheckpoint(t.l, t.seq, t.id, &t.rec, t.meta)
 	cp.Hash = t.hash
 	cp.Cost.Stored = t.stored
+	var want func(name string) bool
+	if wants != nil {
+		want = wants(cp)
+	}
 	for i := range t.chans {
 		c, info := &t.chans[i], &t.meta.Channels[i]
 		ch := Channel{Name: info.Name, Type: info.Type, Size: int64(len(c.value))}
