@@ -350,7 +350,7 @@ func numberedPhrase(v []byte) bool {
 		return false
 	}
 	for _, b := range words {
-		if !isLower(b) && bytes.IndexByte([]byte("-_.:/@"), b) < 0 {
+		if !isLetter(b) && bytes.IndexByte([]byte("-_.:/@="), b) < 0 {
 			return false
 		}
 	}
@@ -362,10 +362,19 @@ func code(v []byte, h how) bool {
 	if h.quoted {
 		return false
 	}
-	if bytes.IndexByte(v, '(') > 0 && isName2(v[:bytes.IndexByte(v, '(')]) || bytes.IndexByte(v, '[') > 0 && isName2(v[:bytes.IndexByte(v, '[')]) {
+	if i := bytes.IndexAny(v, "([{"); i > 0 && isName2(v[:i]) {
 		return true
 	}
-	if bytes.IndexByte(v, '.') < 0 || !isName2(v) {
+	if !isName2(v) {
+		return false
+	}
+	if bytes.IndexByte(v, '.') < 0 {
+		lower := bytes.ToLower(v)
+		for _, word := range []string{"key", "token", "secret", "password", "test", "private", "config", "client", "cert", "string", "value", "user", "auth", "default", "params", "options"} {
+			if bytes.Contains(lower, []byte(word)) && !bytes.Equal(lower, v) {
+				return true
+			}
+		}
 		return false
 	}
 	for part := range bytes.SplitSeq(v, []byte(".")) {
@@ -405,7 +414,7 @@ func placeholder(v []byte) bool {
 	if v[0] == '$' && len(v) > 1 && isName2(v[1:]) || v[0] == '{' && v[len(v)-1] == '}' || v[0] == '%' && v[len(v)-1] == '%' || v[0] == '@' && isName2(v[1:]) {
 		return true
 	}
-	if v[0] == '[' || v[0] == '(' {
+	if v[0] == '[' || v[0] == '(' || bytes.HasPrefix(v, []byte(`\u`)) {
 		return true
 	}
 	same := true

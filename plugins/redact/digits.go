@@ -93,7 +93,9 @@ func glued(text []byte, i int) bool {
 	switch b := text[i-1]; {
 	case isWord(b):
 		return !escapeEnds(text, i)
-	case b == '-', b == '.', b == '/':
+	case b == '-':
+		return true // a minus, or a name
+	case b == '.', b == '/':
 		return i > 1 && isWord(text[i-2])
 	case b == '#', b == '$', b == '\\':
 		return true
@@ -321,12 +323,24 @@ func (s *scan) card(text []byte, n *number, g int, r *rule) int {
 		}
 		var buf [maxDigits * 2]byte
 		digits := n.collect(buf[:0], text, g, to)
-		if r.check(digits) || !s.joined && count >= 13 && s.near(r, n.groups[g].start) && luhn(digits) && varied(digits) {
+		near := !s.joined && s.near(r, n.groups[g].start)
+		if r.check(digits) && (near || usual(digits, to > g+1)) || near && count >= 13 && luhn(digits) && varied(digits) {
 			s.add(n.groups[g].start, n.groups[to-1].end, r)
 			return to
 		}
 	}
 	return g
+}
+
+// usual reports whether a card number is as long as those of its network are: others take a word about cards.
+func usual(digits []byte, grouped bool) bool {
+	switch len(digits) {
+	case 12, 14, 15, 16:
+		return true
+	case 13, 19:
+		return digits[0] == '4' || grouped
+	}
+	return grouped
 }
 
 func cardGroups(n *number, g, to int) bool {

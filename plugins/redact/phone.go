@@ -11,12 +11,16 @@ func (s *scan) phone(text []byte, n *number, g int, r *rule) int {
 	near := !s.joined && s.near(r, n.groups[g].start)
 	for to := min(n.n, g+7); to > g; to-- {
 		count := n.count(g, to)
-		if count < 6 || count > 17 || !bounded(text, n, to) && !extension(text, n, to) {
+		if count < 6 || count > 17 {
+			continue
+		}
+		named := to == n.n && named(text, n.end)
+		if !bounded(text, n, to) && !extension(text, n, to) && !named {
 			continue
 		}
 		plus := n.plus && g == 0
 		if plus && international(text, n, g, to, count) || !plus && national(text, n, g, to, count) ||
-			!plus && near && spoken(text, n, g, to, count) {
+			!plus && (near && (to > g+1 || count > 8 || s.close(r, n.groups[g].start)) || named && !s.joined) && spoken(text, n, g, to, count) {
 			start := n.groups[g].start
 			if g == 0 {
 				start = n.start
@@ -28,6 +32,21 @@ func (s *scan) phone(text []byte, n *number, g int, r *rule) int {
 		}
 	}
 	return g
+}
+
+// named reports whether the word behind a number says that it is one to call: 555 0123 (mobile), 555-0123-Fax.
+func named(text []byte, end int) bool {
+	at := skip(text, end, " -(,", 2)
+	word := text[at:min(len(text), at+8)]
+	if at == end || at > end+2 {
+		return false
+	}
+	for _, name := range []string{"fax", "office", "mobile", "cell", "phone", "tel", "home)", "work)", "whatsapp", "landline", "voice"} {
+		if len(word) >= len(name) && bytes.EqualFold(word[:len(name)], []byte(name)) {
+			return at+len(name) >= len(text) || !isLetter(text[at+len(name)])
+		}
+	}
+	return false
 }
 
 // extension reports whether an extension follows the groups, as in 555-0123x42.
@@ -79,8 +98,14 @@ func even(n *number, g, to int) bool {
 
 // international takes numbers with a plus sign and a country code.
 func international(text []byte, n *number, g, to, count int) bool {
-	first := text[n.groups[g].start]
-	return first != '0' && count >= 8 && count <= 16 && even(n, g, to)
+	first := n.groups[g]
+	switch text[first.start] {
+	case '0':
+		return false
+	case '1', '7': // North America, Russia: eleven digits
+		return count == 11 && even(n, g, to)
+	}
+	return count >= 8 && count <= 16 && even(n, g, to) && (to > g+1 || varied(text[first.start:first.end]))
 }
 
 // national takes numbers that are written as one is in some country, and little else is.
@@ -107,7 +132,7 @@ func national(text []byte, n *number, g, to, count int) bool {
 		if groups == 1 {
 			return (count == 10 || count == 11) && varied(digits)
 		}
-		return count >= 9 && count <= 12 && len(digits) <= 5 && sizes[groups-1] >= 2 && (last.size() >= 2)
+		return count >= 9 && count <= 12 && len(digits) <= 5 && last.size() >= 2 && (last.sep != '.' || groups > 2)
 	case groups >= 3 && sizes[0] == 1 && (digits[0] == '1' || digits[0] == '8' || digits[0] == '7') && count == 11 && sizes[1] == 3 && sizes[2] == 3:
 		return true // 1-800-555-0123, 8 (495) 123-45-67
 	case groups == 3 && sizes == [8]int{3, 3, 4}: // 415-555-0123
@@ -126,12 +151,11 @@ func national(text []byte, n *number, g, to, count int) bool {
 
 // spoken takes what may be a telephone number when words say that it is one.
 func spoken(text []byte, n *number, g, to, count int) bool {
-	if count < 7 || count > 15 || !even(n, g, to) {
+	if count < 7 || count > 15 || !even(n, g, to) || n.groups[to-1].sep == '.' && to < g+3 {
 		return false
 	}
-	if to == g+1 { // not a moment in time
-		digits := text[n.groups[g].start:n.groups[g].end]
-		return varied(digits) || count == 7
+	if to == g+1 {
+		return varied(text[n.groups[g].start:n.groups[g].end])
 	}
 	return n.groups[to-1].size() >= 2
 }

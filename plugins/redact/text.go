@@ -144,6 +144,12 @@ func (s *scan) near(r *rule, at int) bool {
 	return seen.context > 0 && at-seen.context <= contextReach
 }
 
+// close is near, with no more than a word between.
+func (s *scan) close(r *rule, at int) bool {
+	seen := s.seen[r.rank]
+	return s.key != nil && s.key.context[r.rank] || seen.context > 0 && at-seen.context <= 12
+}
+
 // denied reports whether a word speaks against the rule at a place: one that is nearer than those for it.
 func (s *scan) denied(r *rule, at int) bool {
 	seen := s.seen[r.rank]
