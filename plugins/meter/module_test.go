@@ -162,7 +162,7 @@ func TestGo(t *testing.T) {
 		}
 	}
 	write("main.go", goSource)
-	write("go.mod", "module work\n\ngo 1.24\n")
+	write("go.mod", "module example.com/work\n\ngo 1.24\n")
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", "work.wasm", ".")
 	build.Dir = dir
 	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOWORK=off", "GOFLAGS=")
