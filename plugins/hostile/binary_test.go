@@ -91,9 +91,9 @@ func sizeRows() []row {
 			p := spoiled(func(p *Plugin) { p.Raw(SecMemory, U(1)+"\x00"+U(65536)) })
 			return p()
 		}, hook.ErrLimit, "of memory"),
-		refusal("100k nesting", body(func() Code { return Repeat(100_000, "\x02"+Void) + Repeat(100_000, End) }), hook.ErrLimit, "nest"),
+		refusal("100k nesting", body(func() Code { return Repeat(100_000, "\x02"+Void) }), hook.ErrLimit, "nest"),
 		refusal("br_table bomb", body(func() Code {
-			return Block(Void, I32Const(0)+"\x0e"+U(299_999)+Repeat(300_000, U(0)))
+			return Block(Void, I32Const(0)+"\x0e"+U(99_999)+Repeat(100_000, U(0)))
 		}), hook.ErrLimit, "br_table"),
 		refusal("200k-function bomb", spoiled(func(p *Plugin) {
 			one := "\x02\x00" + End

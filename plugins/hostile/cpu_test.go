@@ -50,7 +50,7 @@ func cpuRows() []row {
 	return []row{
 		runaway("spin", Spin),
 		runaway("loop-free recursion", func() []byte { return Explode(62) }),
-		runaway("straight-line memory.fill", func() []byte { return Fill(1024, 30_000) }),
+		runaway("straight-line memory.fill", func() []byte { return Fill(1024, 20_000) }),
 		runaway("looped memory.fill", saving(1024, func(*Plugin) Code {
 			return large + forever(I32Const(0)+I32Const(1)+I32Const(64*mebibyte)+MemoryFill)
 		})),
@@ -78,7 +78,7 @@ func cpuRows() []row {
 		{name: "sleep", runaway: true, run: func(b *bed) { b.fails(hasty(sleeper(3600)), hook.ErrFuel, hook.ErrTimeout) }},
 		runaway("many short sleeps", func() []byte { return sleeper(0) }),
 		{name: "out of fuel", run: func(b *bed) {
-			for _, bin := range [][]byte{Spin(), Explode(62), Fill(64, 30_000)} {
+			for _, bin := range [][]byte{Spin(), Explode(62), Fill(64, 20_000)} {
 				s := spec(bin)
 				s.Limits.Fuel = 10_000_000
 				b.fails(s, hook.ErrFuel)

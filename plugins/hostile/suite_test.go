@@ -104,7 +104,7 @@ func (r row) check(t *testing.T, mode string) {
 func (r row) spawn(t *testing.T, mode string) (got report, rss int64) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "row", mode, r.name)
-	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "GORACE=atexit_sleep_ms=0")
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
