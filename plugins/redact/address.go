@@ -31,11 +31,18 @@ func (s *scan) ipv4(text []byte, n *number, g int, r *rule) int {
 		return g // Chrome/1.2.3.4, pkg==1.2.3.4
 	}
 	addr, err := netip.ParseAddr(string(text[start:end]))
-	if err != nil || ordinary(addr) {
+	if err != nil || ordinary(addr) || section(addr) && !s.near(r, start) && !(start > 0 && (text[start-1] == '@' || text[start-1] == '/')) &&
+		!(end < len(text) && (text[end] == '/' || text[end] == ':')) {
 		return g
 	}
 	s.add(start, end, r)
 	return to
+}
+
+// section reports whether four numbers are as small as those of a chapter, a version or an object identifier.
+func section(a netip.Addr) bool {
+	b := a.As4()
+	return b[0] < 10 && b[1] < 30 && b[2] < 30 && b[3] < 60 && (b[0] != b[1] || b[0] != b[2] && b[1] != b[2])
 }
 
 // ordinary reports whether an address says nothing about a host: loopback, unspecified, broadcast and netmasks.

@@ -15,7 +15,7 @@ func (s *scan) assigned(text []byte, start, end int, r *rule) {
 	if at < 0 {
 		return
 	}
-	v, ok := assignment(text, at, flag)
+	v, ok := assignment(text, start, at, flag)
 	if !ok || v.start >= v.end {
 		return
 	}
@@ -100,10 +100,10 @@ type assignedValue struct {
 	how
 }
 
-// assignment reads the sign of an assignment at text[at:], behind a name, and the value.
-func assignment(text []byte, at int, flag bool) (v assignedValue, ok bool) {
+// assignment reads the sign of an assignment at text[at:], behind a name that has text[keyword], and the value.
+func assignment(text []byte, keyword, at int, flag bool) (v assignedValue, ok bool) {
 	name := at
-	at = skip(text, at, "\"'`\\]) \t", 8)
+	at = skip(text, at, "\"'`\\] \t", 8)
 	if at >= len(text) {
 		return v, false
 	}
@@ -115,8 +115,10 @@ func assignment(text []byte, at int, flag bool) (v assignedValue, ok bool) {
 		return untilTag(text, skip(text, at+1, " \t\r\n", 64)), true
 	case bytes.HasPrefix(rest, []byte("is ")) && isSpace(text[at-1]):
 		at, v.said = at+3, true
-	case (rest[0] == ',' || rest[0] == '(') && quoteFollows(rest[1:]): // set("password", "…")
+	case rest[0] == ',' && quoteFollows(rest[1:]) && firstArgument(text, keyword): // set("password", "…")
 		at++
+	case rest[0] == '(' && at == name && quoteFollows(rest[1:]): // password("…")
+		at, v.said = at+1, true
 	case flag && at > name:
 		v.said = true
 	default:
@@ -153,6 +155,14 @@ func signAt(text []byte) int {
 		return 1
 	}
 	return 0
+}
+
+// firstArgument reports whether the name around text[at] is the first argument of a call, in quotes.
+func firstArgument(text []byte, at int) bool {
+	for at > 0 && isToken(text[at-1]) {
+		at--
+	}
+	return at > 1 && (text[at-1] == '"' || text[at-1] == '\'') && text[at-2] == '('
 }
 
 // quoteFollows reports whether a quote is the next but for blanks.
@@ -239,7 +249,7 @@ func (r *rule) takes(value []byte, h how) (from int, ok bool) {
 		}
 	}
 	value = value[from:]
-	if placeholder(value) {
+	if placeholder(value) || camelPhrase(value) {
 		return 0, false
 	}
 	if r.pattern != nil {
@@ -257,7 +267,7 @@ func (r *rule) takes(value []byte, h how) (from int, ok bool) {
 
 // likePassword reports whether a value is a password rather than a word about one.
 func likePassword(v []byte, h how) bool {
-	if len(v) < 4 || len(v) > 256 || bytes.ContainsAny(v, "\n\t") || h.quoted && bytes.Count(v, []byte(" ")) > 5 {
+	if len(v) < 4 || len(v) > 256 || v[len(v)-1] == ':' || bytes.ContainsAny(v, "\n\t") || h.quoted && bytes.Count(v, []byte(" ")) > 5 {
 		return false
 	}
 	letters, digits, others, upper, spaces := kinds(v)
@@ -297,12 +307,12 @@ func likeToken(v []byte, h how) bool {
 	case digits > 0:
 		return e >= 2.9 && (!h.said || digits >= 2)
 	}
-	return len(v) >= 20 && e >= 3.8 && upper >= 3 && upper < letters-3
+	return len(v) >= 20 && e >= 3.8 && upper >= 3 && upper < letters-3 && upper*4 > letters
 }
 
 // likeKey is likeToken for names that could as well be those of something public: no hash and no UUID.
 func likeKey(v []byte) bool {
-	if len(v) < 16 || !likeToken(v, how{}) || entropy(v) < 3.5 {
+	if len(v) < 16 || v[0] == '/' || v[0] == '^' || v[0] == '*' || !likeToken(v, how{}) || entropy(v) < 3.5 {
 		return false
 	}
 	for _, b := range v {
@@ -362,31 +372,45 @@ func code(v []byte, h how) bool {
 	if h.quoted {
 		return false
 	}
-	if i := bytes.IndexAny(v, "([{"); i > 0 && isName2(v[:i]) {
+	if i := bytes.IndexAny(v, "([{"); i > 0 && isNames(v[:i]) {
 		return true
 	}
-	if !isName2(v) {
+	if !isNames(v) {
 		return false
 	}
-	if bytes.IndexByte(v, '.') < 0 {
-		lower := bytes.ToLower(v)
-		for _, word := range []string{"key", "token", "secret", "password", "test", "private", "config", "client", "cert", "string", "value", "user", "auth", "default", "params", "options"} {
-			if bytes.Contains(lower, []byte(word)) && !bytes.Equal(lower, v) {
-				return true
-			}
-		}
-		return false
-	}
+	dotted := bytes.IndexByte(v, '.') >= 0
 	for part := range bytes.SplitSeq(v, []byte(".")) {
-		if len(part) >= 20 && entropy(part) >= 3.5 {
+		if !programName(part) && (!dotted || len(part) >= 20) {
 			return false
 		}
 	}
-	return true
+	return dotted || !bytes.Equal(bytes.ToLower(v), v)
 }
 
-// isName2 reports whether a value is a name, or names with dots between.
-func isName2(v []byte) bool {
+// programName reports whether a word is more likely a name in a program than made by chance.
+func programName(word []byte) bool {
+	_, digits, _, upper, _ := kinds(word)
+	if digits == 0 || upper > 0 && bytes.Equal(bytes.ToUpper(word), word) && bytes.IndexByte(word, '_') >= 0 {
+		return true
+	}
+	lower := bytes.ToLower(word)
+	for _, known := range []string{"key", "token", "secret", "password", "test", "private", "config", "client", "cert", "string", "value", "user", "auth", "default", "params",
+		"options", "model"} {
+		if bytes.Contains(lower, []byte(known)) {
+			return true
+		}
+	}
+	return false
+}
+
+// camelPhrase reports whether a value is the name of a type: words with a capital each, such as Cohere2VisionConfig.
+func camelPhrase(v []byte) bool {
+	letters, digits, others, upper, _ := kinds(v)
+	return others <= 1 && digits <= 4 && upper >= 2 && letters >= 3*upper+2 && letters >= 12 && isNames(v) && digits*4 <= letters
+}
+
+// isNames reports whether a value is a name, or names with dots between.
+func isNames(v []byte) bool {
 	for part := range bytes.SplitSeq(v, []byte(".")) {
 		if len(part) == 0 || isDigit(part[0]) {
 			return false
@@ -411,7 +435,7 @@ func placeholder(v []byte) bool {
 			return true
 		}
 	}
-	if v[0] == '$' && len(v) > 1 && isName2(v[1:]) || v[0] == '{' && v[len(v)-1] == '}' || v[0] == '%' && v[len(v)-1] == '%' || v[0] == '@' && isName2(v[1:]) {
+	if v[0] == '$' && len(v) > 1 && isNames(v[1:]) || v[0] == '{' && v[len(v)-1] == '}' || v[0] == '%' && v[len(v)-1] == '%' || v[0] == '@' && isNames(v[1:]) {
 		return true
 	}
 	if v[0] == '[' || v[0] == '(' || bytes.HasPrefix(v, []byte(`\u`)) {

@@ -183,6 +183,9 @@ func separator(text []byte, at int) (sep byte, next int) {
 		default:
 			return 0, at
 		}
+		if b == ' ' && i > 0 && (text[at-1] == ' ' || text[at-1] >= 0x80) {
+			return 0, at // columns of a table
+		}
 		if b != ' ' || sep == 0 { // "- " and ") " are a dash and a parenthesis
 			if sep == 0 || sep == ' ' || b == '(' || sep == ')' && b == '-' {
 				if !(sep == ')' && b == '-') {

@@ -117,7 +117,7 @@ func national(text []byte, n *number, g, to, count int) bool {
 		sizes[k-g] = n.groups[k].size()
 	}
 	groups := to - g
-	if !even(n, g, to) {
+	if !even(n, g, to) || countedUp(text, n, g, to) {
 		return false
 	}
 	last := n.groups[to-1]
@@ -125,7 +125,8 @@ func national(text []byte, n *number, g, to, count int) bool {
 	case groups == 1 && count == 11 && digits[0] != '0': // mobile telephones of China and Russia
 		return digits[0] == '1' && digits[1] >= '3' || (digits[0] == '7' || digits[0] == '8') && digits[1] == '9'
 	case first.sep != '(' && digits[0] == '0' && len(digits) >= 2 && digits[1] == '0': // 00 and a country code
-		return count >= 10 && groups >= 3 && (len(digits) == 2 || digits[2] != '0')
+		after := append(digits[2:len(digits):len(digits)], text[n.groups[min(g+1, to-1)].start])
+		return count >= 10 && groups >= 3 && after[0] != '0'
 	case first.sep == '(' && first.size() >= 2 && first.size() <= 5: // (0116) 496 0123
 		return groups >= 2 && n.groups[g+1].sep == ')' && count >= 8 && count <= 12
 	case digits[0] == '0': // trunk prefix
@@ -147,6 +148,17 @@ func national(text []byte, n *number, g, to, count int) bool {
 		return digits[0] >= '6'
 	}
 	return false
+}
+
+// countedUp reports whether each group is one more than the one before: a calendar or a ruler.
+func countedUp(text []byte, n *number, g, to int) bool {
+	for k := g + 1; k < to; k++ {
+		a, b := n.groups[k-1], n.groups[k]
+		if decimal(text[b.start:b.end]) != decimal(text[a.start:a.end])+1 {
+			return false
+		}
+	}
+	return to > g+1
 }
 
 // spoken takes what may be a telephone number when words say that it is one.
