@@ -17,6 +17,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == "plugin-worker" { // a daemon of a test started itself
+		main()
+	}
 	testscript.Main(m, map[string]func(){"ckptd": main})
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -53,6 +52,7 @@ func (a *app) pluginShowCmd(p *installedPlugins) *cobra.Command {
 
 // pluginView is a plugin as --json prints it.
 type pluginView struct {
+	Tenant       string              `json:"tenant,omitempty"`
 	Name         string              `json:"name"`
 	Version      string              `json:"version"`
 	Digest       string              `json:"digest"`
@@ -61,6 +61,7 @@ type pluginView struct {
 	Capabilities []string            `json:"capabilities,omitempty"`
 	Bindings     []bindingView       `json:"bindings"`
 	State        string              `json:"state"`
+	Problem      string              `json:"problem,omitempty"`
 	Versions     []pluginVersionView `json:"versions,omitempty"`
 	Calls        uint64              `json:"calls"`
 	Errors       uint64              `json:"errors"`
@@ -78,16 +79,17 @@ type pluginVersionView struct {
 	Digest    string    `json:"digest"`
 	Installed time.Time `json:"installed"`
 	Signer    string    `json:"signer,omitempty"`
+	Active    bool      `json:"active"`
 }
 
 func viewPlugin(p *ckptdv1.Plugin) pluginView {
-	v := pluginView{Name: p.GetName(), Version: p.GetVersion(), Digest: fmt.Sprintf("%x", p.GetDigest()), Description: p.GetDescription(), Stages: p.GetStages(),
+	v := pluginView{Tenant: p.GetTenant(), Problem: p.GetProblem(), Name: p.GetName(), Version: p.GetVersion(), Digest: fmt.Sprintf("%x", p.GetDigest()), Description: p.GetDescription(), Stages: p.GetStages(),
 		Capabilities: p.GetCapabilities(), Bindings: []bindingView{}, State: stateOf(p), Calls: p.GetCalls(), Errors: p.GetErrors()}
 	for _, b := range p.GetBindings() {
 		v.Bindings = append(v.Bindings, bindingView{b.GetTenants(), b.GetThreadPrefixes(), b.Order, json.RawMessage(b.GetConfig())})
 	}
 	for _, k := range p.GetVersions() {
-		v.Versions = append(v.Versions, pluginVersionView{k.GetVersion(), fmt.Sprintf("%x", k.GetDigest()), k.GetInstalled().AsTime(), k.GetSigner()})
+		v.Versions = append(v.Versions, pluginVersionView{k.GetVersion(), fmt.Sprintf("%x", k.GetDigest()), k.GetInstalled().AsTime(), k.GetSigner(), k.GetActive()})
 	}
 	return v
 }
@@ -97,6 +99,8 @@ func stateOf(p *ckptdv1.Plugin) string {
 	switch {
 	case !p.GetEnabled():
 		return "disabled"
+	case p.GetProblem() != "":
+		return "missing"
 	case p.GetSuspended():
 		return "suspended"
 	}
@@ -178,6 +182,7 @@ func (a *app) pluginShow(p *ckptdv1.Plugin) error {
 		}
 	}
 	a.printf("%s  %s\n", a.paint.bold(printable(p.GetName())+" "+printable(p.GetVersion())), stateOf(p))
+	line("problem", printable(p.GetProblem()))
 	line("about", printable(p.GetDescription()))
 	line("digest", fmt.Sprintf("%x", p.GetDigest()))
 	line("stages", strings.Join(p.GetStages(), ", "))
@@ -197,7 +202,7 @@ func (a *app) pluginShow(p *ckptdv1.Plugin) error {
 		if v.GetSigner() != "" {
 			text += ", signed with " + printable(v.GetSigner())
 		}
-		if bytes.Equal(v.GetDigest(), p.GetDigest()) {
+		if v.GetActive() {
 			text += ", runs"
 		}
 		line("version", text)

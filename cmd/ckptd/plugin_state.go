@@ -71,8 +71,11 @@ func (a *app) pluginRollbackCmd(p *installedPlugins) *cobra.Command {
 			}
 			return p.with(cmd.Context(), false, func(k pluginKeeper) error {
 				one, err := k.RollbackPlugin(cmd.Context(), p.tenant, args[0], version)
+				if errors.Is(err, engine.ErrNotFound) {
+					return fmt.Errorf("%w %q, or no other version of it", errNoPlugin, args[0])
+				}
 				if err != nil {
-					return noPlugin(err, args[0])
+					return err
 				}
 				return a.pluginNow(one)
 			})

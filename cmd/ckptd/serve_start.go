@@ -224,6 +224,9 @@ func (a *app) reload(r *running, given map[string][]string) error {
 			return err
 		}
 	}
+	if err := r.plugins.Reload(context.Background()); err != nil {
+		return err
+	}
 	if r.audit != nil {
 		if err := r.audit.Reopen(); err != nil {
 			return err

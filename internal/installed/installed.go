@@ -7,22 +7,31 @@ package installed
 
 import (
 	"context"
+	"crypto/sha256"
+	"errors"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ckptd/ckptd/internal/telemetry"
 	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/plugins/pipeline"
+	"github.com/ckptd/ckptd/plugins/registry"
 )
 
 // Sealer seals what is kept beside a store. *engine.Store is one.
 type Sealer interface {
 	SealBeside(dst []byte, name string, plain []byte) ([]byte, error)
 	OpenBeside(name string, sealed []byte) ([]byte, error)
+	Pseudonym(purpose string, names ...string) string
 }
 
 // Options say where plugins are kept, and in what they run.
 type Options struct {
-	Dir     string // of the plugins; it is made when the first is installed
+	Dir     string // of the plugins, made when the first is installed; "": none can be
 	Workers bool   // run them in processes of their own
 	Memory  int64  // bytes that the guests of a process may have together, 0: 1 GiB
 	Calls   int    // at a time, and so processes; 0: as many as processors, of processes at most 8
@@ -31,33 +40,118 @@ type Options struct {
 	Metrics *telemetry.Metrics // nil: nothing is counted
 }
 
-// Set is the plugins of a store. Methods are safe for concurrent use, and what they change is durable when they
-// return. Until Open was called, no operation passes.
+// Set is the plugins of a store. Methods are safe for concurrent use, and what they change is durable when they return.
+// Until Open was called, no operation passes.
 type Set struct {
-	o Options
+	o      Options
+	loader loader
+	now    atomic.Pointer[registry.Registry] // nil: not read
+	none   atomic.Bool                       // there is nothing to read
 
-	mu     sync.Mutex // of what follows, and of changes
+	mu     sync.Mutex // of what follows, and while the registry is opened
 	sealer Sealer
+	closed bool
 }
+
+// sealedAs is the name under which the state of the plugins is sealed.
+const sealedAs = "plugins"
 
 // New returns the plugins of a store that is yet to be opened. It reads nothing.
-func New(o Options) *Set { return &Set{o: o} }
-
-// Open takes what seals the state of the plugins, as soon as the store is open. It reads nothing yet: Check does, or the
-// first operation that hooks could concern.
-func (p *Set) Open(s Sealer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.sealer = s
+func New(o Options) *Set {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Set{o: o}
+	s.loader.o = o
+	return s
 }
 
-// For is that of hook.Hooks.
-func (p *Set) For(stage hook.Stage, tenant, thread string) (hook.Chain, error) {
-	return nil, nil
+// Open takes what seals the state of the plugins, as soon as the store is open. If there are plugins they are not read
+// yet: Start does, or the first operation that hooks could concern.
+func (s *Set) Open(sealer Sealer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sealer = sealer
+	_, err := os.Lstat(s.o.Dir)
+	s.none.Store(s.o.Dir == "" || errors.Is(err, fs.ErrNotExist))
 }
 
 // Start reads what is installed and makes it ready, if there is anything.
-func (p *Set) Start(ctx context.Context) error { return nil }
+func (s *Set) Start(ctx context.Context) error {
+	if s.none.Load() {
+		return nil
+	}
+	_, err := s.registry(ctx)
+	return err
+}
+
+// Reload reads again what is installed, and makes ready what could not be made so before.
+func (s *Set) Reload(ctx context.Context) error {
+	if r := s.now.Load(); r != nil {
+		return r.Reload(ctx)
+	}
+	return nil
+}
+
+// For is that of hook.Hooks.
+func (s *Set) For(stage hook.Stage, tenant, thread string) (hook.Chain, error) {
+	if r := s.now.Load(); r != nil {
+		return r.Hooks().For(stage, tenant, thread)
+	}
+	if s.none.Load() {
+		return nil, nil
+	}
+	r, err := s.registry(context.Background()) // which outlives the operation
+	if err != nil {
+		return nil, &hook.Error{Kind: hook.ErrUnavailable, Stage: stage, Reason: err.Error()}
+	}
+	return r.Hooks().For(stage, tenant, thread)
+}
+
+// registry opens the registry, if that is yet to be done.
+func (s *Set) registry(ctx context.Context) (*registry.Registry, error) {
+	if r := s.now.Load(); r != nil {
+		return r, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.now.Load(); r != nil {
+		return r, nil
+	}
+	switch {
+	case s.o.Dir == "":
+		return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "there is no place for plugins here"}
+	case s.sealer == nil || s.closed:
+		return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "the store is not open"}
+	}
+	if err := noCoreDumps(); err != nil {
+		return nil, err
+	}
+	s.loader.cacheKey = sha256.Sum256([]byte(s.sealer.Pseudonym("cache of plugins")))
+	r, err := registry.Open(ctx, registry.Options{Dir: s.o.Dir, Loader: &s.loader,
+		Seal:     func(plain []byte) ([]byte, error) { return s.sealer.SealBeside(nil, sealedAs, plain) },
+		Unseal:   func(sealed []byte) ([]byte, error) { return s.sealer.OpenBeside(sealedAs, sealed) },
+		Pipeline: pipeline.Options{Observe: observer(s.o.Metrics)}})
+	if err != nil {
+		return nil, err
+	}
+	s.now.Store(r)
+	s.none.Store(false)
+	return r, nil
+}
 
 // Close ends what plugins run in. Operations fail from then on.
-func (p *Set) Close() error { return nil }
+func (s *Set) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.none.Store(false)
+	var err error
+	if r := s.now.Load(); r != nil {
+		err = r.Close()
+	}
+	return errors.Join(err, s.loader.close())
+}
+
+// cacheDir is where compiled plugins are kept.
+func (o *Options) cacheDir() string { return filepath.Join(o.Dir, "cache") }

@@ -12,7 +12,8 @@ import (
 
 // loader starts what plugins run in when the first of them is loaded: the built-in redactor needs none of it.
 type loader struct {
-	o Options
+	o        Options
+	cacheKey [32]byte
 
 	mu     sync.Mutex // of what follows
 	load   pipeline.Loader
@@ -45,6 +46,7 @@ func (l *loader) start() (pipeline.Loader, error) {
 		err = l.startHost()
 	}
 	if err != nil {
+		l.o.Log.Error("what plugins run in cannot be started", "error", err)
 		return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "what plugins run in cannot be started: " + err.Error()}
 	}
 	return l.load, nil
@@ -73,7 +75,7 @@ func (l *loader) startWorkers() error {
 }
 
 func (l *loader) startHost() error {
-	h, err := plugins.New(plugins.Options{Memory: l.o.Memory, Concurrency: l.o.Calls})
+	h, err := plugins.New(plugins.Options{Memory: l.o.Memory, Concurrency: l.o.Calls, CacheDir: l.o.cacheDir(), CacheKey: l.cacheKey})
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ type PluginServiceClient interface {
 	RollbackPlugin(context.Context, *connect.Request[RollbackPluginRequest]) (*connect.Response[RollbackPluginResponse], error)
 	// RemovePlugin removes a plugin with all its versions.
 	RemovePlugin(context.Context, *connect.Request[RemovePluginRequest]) (*connect.Response[RemovePluginResponse], error)
-	// TrustKey lets signatures made with a key count.
+	// TrustKey lets signatures made with a key count. From the first one on, only what is signed can be installed.
 	TrustKey(context.Context, *connect.Request[TrustKeyRequest]) (*connect.Response[TrustKeyResponse], error)
 	// UntrustKey takes that back. Plugins that are installed stay.
 	UntrustKey(context.Context, *connect.Request[UntrustKeyRequest]) (*connect.Response[UntrustKeyResponse], error)
@@ -225,7 +225,7 @@ type PluginServiceHandler interface {
 	RollbackPlugin(context.Context, *connect.Request[RollbackPluginRequest]) (*connect.Response[RollbackPluginResponse], error)
 	// RemovePlugin removes a plugin with all its versions.
 	RemovePlugin(context.Context, *connect.Request[RemovePluginRequest]) (*connect.Response[RemovePluginResponse], error)
-	// TrustKey lets signatures made with a key count.
+	// TrustKey lets signatures made with a key count. From the first one on, only what is signed can be installed.
 	TrustKey(context.Context, *connect.Request[TrustKeyRequest]) (*connect.Response[TrustKeyResponse], error)
 	// UntrustKey takes that back. Plugins that are installed stay.
 	UntrustKey(context.Context, *connect.Request[UntrustKeyRequest]) (*connect.Response[UntrustKeyResponse], error)

@@ -29,7 +29,7 @@ type PluginBinding struct {
 	Tenants []string `protobuf:"bytes,1,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	// None is every thread; otherwise those whose names begin with one of these.
 	ThreadPrefixes []string `protobuf:"bytes,2,rep,name=thread_prefixes,json=threadPrefixes,proto3" json:"thread_prefixes,omitempty"`
-	// Place among the plugins of a stage, the lowest first; left out, what the manifest says.
+	// Place among the plugins of a stage, the lowest first; left out, what the manifest says. The redactor is always last.
 	Order *int32 `protobuf:"varint,3,opt,name=order,proto3,oneof" json:"order,omitempty"`
 	// JSON that goes with the schema of the manifest; empty is the manifest's defaults. Only GetPlugin returns it.
 	Config        string `protobuf:"bytes,4,opt,name=config,proto3" json:"config,omitempty"`
@@ -116,7 +116,11 @@ type Plugin struct {
 	Calls  uint64 `protobuf:"varint,10,opt,name=calls,proto3" json:"calls,omitempty"`
 	Errors uint64 `protobuf:"varint,11,opt,name=errors,proto3" json:"errors,omitempty"`
 	// It failed so often that it is not called for now, which rejects what needs it.
-	Suspended     bool `protobuf:"varint,12,opt,name=suspended,proto3" json:"suspended,omitempty"`
+	Suspended bool `protobuf:"varint,12,opt,name=suspended,proto3" json:"suspended,omitempty"`
+	// Whose it is, if it is one tenant's; empty is the whole store's.
+	Tenant string `protobuf:"bytes,13,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// Why it cannot run, which rejects what needs it; empty if it can.
+	Problem       string `protobuf:"bytes,14,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -235,6 +239,20 @@ func (x *Plugin) GetSuspended() bool {
 	return false
 }
 
+func (x *Plugin) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *Plugin) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 // PluginVersion is a version of a plugin that can be rolled back to.
 type PluginVersion struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -242,8 +260,10 @@ type PluginVersion struct {
 	// SHA-256 over all its files; 32 bytes.
 	Digest    []byte                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"`
 	Installed *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=installed,proto3" json:"installed,omitempty"`
-	// Id of the trusted key that it is signed with; empty if it is not signed.
-	Signer        string `protobuf:"bytes,4,opt,name=signer,proto3" json:"signer,omitempty"`
+	// Id of the trusted key that it is signed with; empty if none was trusted then.
+	Signer string `protobuf:"bytes,4,opt,name=signer,proto3" json:"signer,omitempty"`
+	// It is the one that runs.
+	Active        bool `protobuf:"varint,5,opt,name=active,proto3" json:"active,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -304,6 +324,13 @@ func (x *PluginVersion) GetSigner() string {
 		return x.Signer
 	}
 	return ""
+}
+
+func (x *PluginVersion) GetActive() bool {
+	if x != nil {
+		return x.Active
+	}
+	return false
 }
 
 type InstallPluginRequest struct {
@@ -1259,7 +1286,7 @@ const file_ckptd_v1_plugin_service_proto_rawDesc = "" +
 	"\x0fthread_prefixes\x18\x02 \x03(\tR\x0ethreadPrefixes\x12\x19\n" +
 	"\x05order\x18\x03 \x01(\x05H\x00R\x05order\x88\x01\x01\x12\x16\n" +
 	"\x06config\x18\x04 \x01(\tR\x06configB\b\n" +
-	"\x06_order\"\xfc\x02\n" +
+	"\x06_order\"\xae\x03\n" +
 	"\x06Plugin\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +
@@ -1273,12 +1300,15 @@ const file_ckptd_v1_plugin_service_proto_rawDesc = "" +
 	"\x05calls\x18\n" +
 	" \x01(\x04R\x05calls\x12\x16\n" +
 	"\x06errors\x18\v \x01(\x04R\x06errors\x12\x1c\n" +
-	"\tsuspended\x18\f \x01(\bR\tsuspended\"\x93\x01\n" +
+	"\tsuspended\x18\f \x01(\bR\tsuspended\x12\x16\n" +
+	"\x06tenant\x18\r \x01(\tR\x06tenant\x12\x18\n" +
+	"\aproblem\x18\x0e \x01(\tR\aproblem\"\xab\x01\n" +
 	"\rPluginVersion\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x128\n" +
 	"\tinstalled\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tinstalled\x12\x16\n" +
-	"\x06signer\x18\x04 \x01(\tR\x06signer\"\xcb\x01\n" +
+	"\x06signer\x18\x04 \x01(\tR\x06signer\x12\x16\n" +
+	"\x06active\x18\x05 \x01(\bR\x06active\"\xcb\x01\n" +
 	"\x14InstallPluginRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x18\n" +
 	"\aarchive\x18\x02 \x01(\fR\aarchive\x12\x18\n" +
