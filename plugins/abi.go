@@ -34,6 +34,10 @@ const (
 
 const maxErrorText = 1 << 10
 
+// maxRedact bounds what redact_builtin takes at once: the redactor is not stopped on its way, so this bounds by how much a
+// call can outlive its time.
+const maxRedact = 4 << 20
+
 // bytes returns a range of the guest's memory, valid until the guest runs on, or ends the call. The sum cannot wrap:
 // both are 32 bits wide.
 func (e *env) bytes(what string, ptr, n uint64) []byte {
@@ -156,6 +160,9 @@ func (e *env) redactBuiltin(s []uint64) {
 		return
 	case e.call.Redact == nil:
 		s[0] = result(codeUnavailable)
+		return
+	case len(data) > maxRedact:
+		s[0] = result(codeLimit)
 		return
 	}
 	e.charge(costRedact * uint64(len(data)))

@@ -95,6 +95,12 @@ func TestAnswers(t *testing.T) {
 			return I32Const(0) + I32Const(0) + I32Const(0) + I32Const(5) + I32Const(8) + I32Const(room) + Call(p.RedactBuiltin)
 		}
 	}
+	redactMuch := func(n int32) func(*Plugin) Code {
+		return func(p *Plugin) Code {
+			return I32Const(80) + MemoryGrow + Drop +
+				I32Const(0) + I32Const(0) + I32Const(0) + I32Const(n) + I32Const(0) + I32Const(8) + Call(p.RedactBuiltin)
+		}
+	}
 	pseudonym := func(p *Plugin) Code { return I32Const(0) + I32Const(0) + I32Const(5) + I32Const(8) + Call(p.Pseudonym) }
 	blob := func(p *Plugin) Code { return I32Const(0) + I32Const(5) + I32Const(8) + Call(p.BlobPut) }
 	none, nothing := plugins.Capabilities{}, preSave("payload")
@@ -124,6 +130,8 @@ func TestAnswers(t *testing.T) {
 		"redact, just enough":         {all, full(), redact(8), 8},
 		"redact, little room":         {all, full(), redact(7), -16},
 		"redact, far too little room": {all, long, redact(7), -1000},
+		"redact, the most at once":    {all, full(), redactMuch(4 << 20), 8},
+		"redact, too much at once":    {all, full(), redactMuch(4<<20 + 1), -3},
 		"redact, not allowed":         {none, full(), redact(100), -1},
 		"redact, not there":           {all, nothing, redact(100), -5},
 		"pseudonym":                   {all, full(), pseudonym, 0},

@@ -46,7 +46,7 @@ func (b *bed) load(t testing.TB, name, config string) *plugins.Plugin {
 	if config != "" {
 		spec.Config = []byte(config)
 	}
-	p, err := b.host.Load(context.Background(), spec)
+	p, err := patient(b.host)(context.Background(), spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +54,10 @@ func (b *bed) load(t testing.TB, name, config string) *plugins.Plugin {
 	return p
 }
 
+// newHost returns a host that compiles a module only once, which takes long with the race detector.
 func newHost(t testing.TB) *plugins.Host {
 	t.Helper()
-	h, err := plugins.New(plugins.Options{})
+	h, err := plugins.New(plugins.Options{CacheDir: filepath.Join(t.TempDir(), "cache"), CacheKey: [32]byte{1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +67,14 @@ func newHost(t testing.TB) *plugins.Host {
 		}
 	})
 	return h
+}
+
+// patient is a load that may take as long as loads may at most.
+func patient(h *plugins.Host) func(context.Context, plugins.Spec) (*plugins.Plugin, error) {
+	return func(ctx context.Context, s plugins.Spec) (*plugins.Plugin, error) {
+		s.Limits.Compile, s.Limits.Init = plugins.HardLimits().Compile, plugins.HardLimits().Init
+		return h.Load(ctx, s)
+	}
 }
 
 // fixtures runs those of every example.
@@ -82,7 +91,8 @@ func try(t testing.TB, h *plugins.Host, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcomes, err := trial.Fixtures(context.Background(), h, plugin)
+	load := func(ctx context.Context, s plugins.Spec) (trial.Plugin, error) { return patient(h)(ctx, s) }
+	outcomes, err := trial.FixturesIn(context.Background(), load, plugin)
 	if err != nil || len(outcomes) < 2 {
 		t.Fatalf("%d outcomes, %v", len(outcomes), err)
 	}
@@ -241,7 +251,7 @@ func (b *bed) summary(t *testing.T) {
 		}
 	}
 	spec := plugins.Spec{Name: "summary", Binary: b.Module(t, "go/summary"), Config: []byte(`{"longest":10}`)}
-	if _, err := b.host.Load(t.Context(), spec); err == nil {
+	if _, err := patient(b.host)(t.Context(), spec); err == nil {
 		t.Error("a limit that cannot be kept is accepted")
 	}
 }

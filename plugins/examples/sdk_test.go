@@ -30,7 +30,7 @@ func (b *bed) sdk(t *testing.T) {
 		t.Run(language, func(t *testing.T) {
 			spec := plugins.Spec{Name: language, Binary: b.Module(t, language+"/sdk"), Config: []byte(`{"a":1}`),
 				Capabilities: plugins.Capabilities{RedactBuiltin: true, Pseudonym: true, PutBlob: true}}
-			p, err := b.host.Load(t.Context(), spec)
+			p, err := patient(b.host)(t.Context(), spec)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,7 +72,7 @@ func (b *bed) sdk(t *testing.T) {
 			pseudonym = got.Output
 
 			spec.Capabilities = plugins.Capabilities{}
-			if p, err = b.host.Load(t.Context(), spec); err != nil {
+			if p, err = patient(b.host)(t.Context(), spec); err != nil {
 				t.Fatal(err)
 			}
 			for _, payload := range []string{"r", "p", "b"} {
@@ -84,7 +84,7 @@ func (b *bed) sdk(t *testing.T) {
 				wantError(t, payload, err, hook.ErrFailed, 16)
 			}
 			spec.Config = []byte(`{"bad":true}`)
-			if _, err := b.host.Load(t.Context(), spec); !errors.Is(err, hook.ErrInvalid) {
+			if _, err := patient(b.host)(t.Context(), spec); !errors.Is(err, hook.ErrInvalid) {
 				t.Errorf("a configuration that it refuses: %v", err)
 			}
 		})

@@ -197,8 +197,7 @@ func changedElements(data, prev []byte) (changed []span, ok bool) {
 		if !more {
 			break
 		}
-		// The byte behind an element tells where it ends, so that it has to be the same too.
-		if e.end < same {
+		if e.end < same || e.end == same && ends(prev, e.end) {
 			fork.pos, fork.state = s.pos, s.state
 			continue
 		}
@@ -228,6 +227,15 @@ func changedElements(data, prev []byte) (changed []span, ok bool) {
 		}
 	}
 	return rest, true
+}
+
+// ends reports whether a value that stands before a position ends there. Strings, objects and arrays say so themselves;
+// numbers and words go on until something else comes.
+func ends(data []byte, pos int) bool {
+	if pos == 0 || pos >= len(data) {
+		return false
+	}
+	return bytes.IndexByte([]byte("\"}]"), data[pos-1]) >= 0 || blank(data[pos]) || bytes.IndexByte([]byte(",]}"), data[pos]) >= 0
 }
 
 // commonPrefix returns how many bytes two texts have in common at their beginnings.
