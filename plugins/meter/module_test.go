@@ -2,6 +2,7 @@ package meter_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,6 +79,47 @@ func TestModule(t *testing.T) {
 	for i, name := range out.Globals {
 		if g, ok := mod.ExportedGlobal(name).(api.MutableGlobal); !ok {
 			t.Errorf("global %d is %v", i, g)
+		}
+	}
+}
+
+// Nothing runs on without a check for more than a chunk of bytes or a few instructions.
+func TestStops(t *testing.T) {
+	forever := func(body wt.Code) wt.Code { return wt.Loop(wt.Void, body+wt.Br(0)) }
+	fill := wt.I32Const(0) + wt.I32Const(1) + wt.I32Const(4<<16) + wt.MemoryFill
+	move := wt.I32Const(1) + wt.I32Const(0) + wt.I32Const(4<<16-1) + wt.MemoryCopy
+	twice := wt.LocalGet(0) + wt.I32Const(1) + wt.I32Sub + wt.Call(0)
+	for name, body := range map[string]wt.Code{
+		"loop":                    forever(""),
+		"loop that is not first":  wt.LocalGet(0) + wt.If(wt.Void, forever(wt.Nop)),
+		"br_if":                   wt.Loop(wt.Void, wt.I32Const(1)+wt.BrIf(0)),
+		"br_table":                wt.Loop(wt.Void, wt.I32Const(1)+wt.BrTable(1, 0)),
+		"inner loop":              forever(wt.Loop(wt.Void, wt.LocalGet(0)+wt.I32Eqz+wt.BrIf(0))),
+		"recursion without loops": wt.LocalGet(0) + wt.If(wt.Void, twice, twice),
+		"recursion into a loop":   wt.LocalGet(0) + wt.If(wt.Void, twice, twice) + wt.Loop(wt.Void, ""),
+		"straight fills":          wt.Repeat(1000, fill),
+		"fills":                   forever(fill),
+		"copies":                  forever(move),
+		"growing":                 forever(wt.I32Const(1) + wt.MemoryGrow + wt.Drop),
+		"init":                    forever(wt.I32Const(0) + wt.I32Const(0) + wt.I32Const(9) + wt.MemoryInit(0)),
+	} {
+		m := wt.New()
+		m.Memory(4, 4)
+		m.PassiveData("some bytes")
+		m.Func("f", wt.Sig(wt.I32, ""), "", body)
+		out, err := meter.Rewrite(m.Bytes(), meter.Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ma := newMachine(t, wazero.NewRuntimeConfigCompiler())
+		ma.limit, ma.slice = 1_000_000, 10_000
+		_, fuel, err := ma.call(ma.instantiate(t, out.Binary), "f", 40)
+		if !errors.Is(err, errFuel) {
+			t.Fatalf("%s: error %v", name, err)
+		}
+		// The straight fills are charged 10,000 at the entry, a page of growing 4,096.
+		if ma.refills < 50 || ma.late > 11_000 || fuel <= ma.limit || fuel > ma.limit+20_000 {
+			t.Errorf("%s: %d units, %d slices, at most %d more than a slice", name, fuel, ma.refills, ma.late)
 		}
 	}
 }

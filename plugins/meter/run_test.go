@@ -19,6 +19,7 @@ type machine struct {
 	limit   int64 // of fuel, for what is run after a reset
 	granted int64
 	refills int
+	late    int64 // the most that was used beyond a slice
 }
 
 var errFuel = errors.New("out of fuel")
@@ -44,6 +45,7 @@ func (m *machine) refill(_ context.Context, stack []uint64) {
 		panic(errFuel)
 	}
 	m.refills++
+	m.late = max(m.late, used-m.granted)
 	m.granted = min(m.limit, used+m.slice)
 	stack[0] = uint64(m.granted - used)
 }
@@ -66,7 +68,7 @@ func (m *machine) instantiate(t testing.TB, bin []byte) api.Module {
 func (m *machine) call(mod api.Module, name string, args ...uint64) (results []uint64, fuel int64, err error) {
 	global, metered := mod.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
 	if metered {
-		m.granted, m.refills = 0, 0
+		m.granted, m.refills, m.late = 0, 0, 0
 		global.Set(0)
 	}
 	f := mod.ExportedFunction(name)
