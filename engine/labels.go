@@ -85,7 +85,7 @@ func (t *Thread) passLabels(ctx context.Context, chain hook.Chain, which Which, 
 		d.Labels = maps.Clone(labels)
 		maps.DeleteFunc(d.Labels, func(_, v string) bool { return v == "" })
 	}
-	in := &intake{t: t, u: old.l.th.u, d: d, p: &passage{draft: *d, hooks: hooks}}
+	in := &intake{t: t, u: old.l.th.u, given: d, d: d, p: &passage{draft: *d, hooks: hooks}}
 	if err := in.copy(old); err != nil {
 		return nil, nil, err
 	}

@@ -23,10 +23,11 @@ type passage struct {
 	fuel      uint64
 	blobs     *madeBlobs
 
-	// on is the hash of the parent that the hooks saw, and stands says that what is kept of it passed, too: then the
-	// draft holds on no other parent.
-	on     [32]byte
-	stands bool
+	// on is the hash of the parent that the hooks saw. Stands says that what is kept of it passed, too, and crossed that
+	// it was migrated for the draft: then the draft holds on no other parent.
+	on      [32]byte
+	stands  bool
+	crossed bool
 }
 
 // errMoved: the hooks saw another parent than that of the save, and what is kept of this one has not passed them.
@@ -38,10 +39,10 @@ const movedTries = 16
 // moved reports whether a draft that keeps from its parent cannot be saved on t. Splices look after themselves, since
 // they name the version of their base.
 func (p *passage) moved(t *tip, d *Draft) bool {
-	if p == nil || !d.Keep || t.hash == p.on {
+	if p == nil || t.hash == p.on || !d.Keep && !p.crossed {
 		return false
 	}
-	return p.stands || !slices.Equal(t.meta.Hooks, p.hooks)
+	return p.stands || p.crossed || !slices.Equal(t.meta.Hooks, p.hooks)
 }
 
 // identities are those to record.
@@ -55,13 +56,13 @@ func (p *passage) identities() []codec.Hook {
 func (p *passage) rewrote(channel string) bool { return p != nil && p.rewritten[channel] }
 
 // saveHooked passes a draft through the hooks and saves it.
-func (t *Thread) saveHooked(ctx context.Context, chain hook.Chain, d *Draft) (*Checkpoint, error) {
+func (t *Thread) saveHooked(ctx context.Context, chain hook.Chain, d *Draft, x crossings) (*Checkpoint, error) {
 	for range movedTries {
-		p, cp, err := t.pass(ctx, chain, d)
+		p, cp, err := t.pass(ctx, chain, d, x)
 		if err != nil || cp != nil {
 			return cp, err
 		}
-		if cp, err = t.saveDraft(ctx, &p.draft, p); err != errMoved {
+		if cp, err = t.saveDraft(ctx, &p.draft, p, x); err != errMoved {
 			return cp, err
 		}
 	}
@@ -69,7 +70,7 @@ func (t *Thread) saveHooked(ctx context.Context, chain hook.Chain, d *Draft) (*C
 }
 
 // pass runs the hooks on a draft. A checkpoint and no error means that the draft made it already.
-func (t *Thread) pass(ctx context.Context, chain hook.Chain, d *Draft) (*passage, *Checkpoint, error) {
+func (t *Thread) pass(ctx context.Context, chain hook.Chain, d *Draft, x crossings) (*passage, *Checkpoint, error) {
 	if err := checkMeta(d.Meta); err != nil {
 		return nil, nil, err
 	}
@@ -77,8 +78,8 @@ func (t *Thread) pass(ctx context.Context, chain hook.Chain, d *Draft) (*passage
 	if err != nil {
 		return nil, nil, err
 	}
-	in := &intake{t: t, d: d, p: &passage{draft: *d, hooks: hooks}}
-	cp, err := in.look(ctx)
+	in := &intake{t: t, given: d, d: d, p: &passage{draft: *d, hooks: hooks}}
+	cp, err := in.look(ctx, x)
 	if err != nil || cp != nil {
 		return nil, cp, err
 	}
@@ -90,10 +91,11 @@ func (t *Thread) pass(ctx context.Context, chain hook.Chain, d *Draft) (*passage
 
 // intake is a draft on its way through the hooks.
 type intake struct {
-	t *Thread
-	u *user
-	d *Draft
-	p *passage
+	t     *Thread
+	u     *user
+	given *Draft // by the caller
+	d     *Draft // the same as it stands on the parent that is stored
+	p     *passage
 
 	chans  []incoming
 	meta   []byte
@@ -113,7 +115,7 @@ type incoming struct {
 
 // look finds out what the draft stands on, before the hooks run: whether it was saved already, and of the parent what
 // they need. Those are copies, since the next save changes the state of the parent in place.
-func (in *intake) look(ctx context.Context) (cp *Checkpoint, err error) {
+func (in *intake) look(ctx context.Context, x crossings) (cp *Checkpoint, err error) {
 	l, err := in.t.s.acquireLive(ctx, in.t.ref)
 	if err != nil {
 		return nil, err
@@ -122,7 +124,7 @@ func (in *intake) look(ctx context.Context) (cp *Checkpoint, err error) {
 	in.u = l.th.u
 	w := l.s.newSaving()
 	defer l.s.putSaving(w)
-	w.l = l
+	w.l, w.crossings = l, x
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g, err := w.ground(ctx, in.d)
@@ -140,6 +142,10 @@ func (in *intake) look(ctx context.Context) (cp *Checkpoint, err error) {
 		l.tips[t.seq] = t // the save need not read it again
 		l.s.cache.used(t)
 	}
+	if in.d, err = w.cross(g.parent, in.given); err != nil {
+		return nil, err
+	}
+	in.p.draft, in.p.crossed = *in.d, in.d != in.given
 	return nil, in.copy(g.parent)
 }
 
@@ -208,7 +214,7 @@ func (in *intake) keep(t *tip) {
 func (in *intake) run(ctx context.Context, chain hook.Chain) error {
 	d, p := in.d, in.p
 	if d.ID != "" {
-		p.submitted = submission(&in.u.commitKey, d)
+		p.submitted = submission(&in.u.commitKey, in.given)
 	}
 	in.items = make([]hook.Item, 0, len(in.chans)+1+len(in.labels))
 	for i := range in.chans {

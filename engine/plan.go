@@ -129,6 +129,7 @@ func (w *saving) planBlobs(ctx context.Context, t *tip, d *Draft, next *codec.At
 // planTable lists the channels of the new checkpoint. Those that the parent has keep their numbers; new ones get
 // greater numbers.
 func (w *saving) planTable(t *tip, d *Draft, next *codec.Attrs) error {
+	rewritten := func(at int) bool { return d.Channels[at].rewritten || w.passage.rewrote(w.changes[at].name) }
 	same := true
 	used := uint64(0)
 	kept := 0
@@ -140,7 +141,7 @@ func (w *saving) planTable(t *tip, d *Draft, next *codec.Attrs) error {
 			kept++
 			continue
 		}
-		if at < 0 || d.Channels[at].Remove || w.changes[at].typ != info.Type || w.passage.rewrote(info.Name) != info.Rewritten {
+		if at < 0 || d.Channels[at].Remove || w.changes[at].typ != info.Type || rewritten(at) != info.Rewritten {
 			same = false
 		}
 	}
@@ -162,14 +163,14 @@ func (w *saving) planTable(t *tip, d *Draft, next *codec.Attrs) error {
 			next.Channels = append(next.Channels, info)
 		case at >= 0 && !d.Channels[at].Remove:
 			next.Channels = append(next.Channels, codec.ChannelInfo{Number: info.Number, Name: info.Name, Type: w.changes[at].typ,
-				Rewritten: w.passage.rewrote(info.Name)})
+				Rewritten: rewritten(at)})
 		}
 	}
 	for i := range d.Channels {
 		if w.changes[i].number == 0 && !d.Channels[i].Remove {
 			used++
-			name := w.changes[i].name
-			next.Channels = append(next.Channels, codec.ChannelInfo{Number: used, Name: name, Type: w.changes[i].typ, Rewritten: w.passage.rewrote(name)})
+			next.Channels = append(next.Channels, codec.ChannelInfo{Number: used, Name: w.changes[i].name, Type: w.changes[i].typ,
+				Rewritten: rewritten(i)})
 		}
 	}
 	if len(next.Channels) > codec.MaxChannels {

@@ -17,6 +17,8 @@ type saving struct {
 	l       *lineage
 	passage *passage // by the hooks; nil if there are none
 
+	crossings crossings // parents that were migrated for this save
+
 	began   int64 // Unix milliseconds
 	counted bool  // by the hub
 
@@ -57,7 +59,7 @@ func (s *Store) putSaving(w *saving) {
 	clear(w.coded)
 	clear(w.entries)
 	clear(w.changes)
-	w.l, w.passage = nil, nil
+	w.l, w.passage, w.crossings = nil, nil, nil
 	if cap(w.payload)+cap(w.literals)+cap(w.check)+cap(w.plain)+cap(w.sealed) < keepBuffers {
 		s.savings.Put(w)
 	}
@@ -92,20 +94,20 @@ func (t *Thread) save(ctx context.Context, d *Draft) (*Checkpoint, error) {
 	}
 	if chain != nil {
 		given := *d // so that the draft is on the heap only where there are hooks
-		return t.saveHooked(ctx, chain, &given)
+		return t.saveAcross(ctx, func(x crossings) (*Checkpoint, error) { return t.saveHooked(ctx, chain, &given, x) })
 	}
-	return t.saveDraft(ctx, d, nil)
+	return t.saveAcross(ctx, func(x crossings) (*Checkpoint, error) { return t.saveDraft(ctx, d, nil, x) })
 }
 
 // saveDraft saves what hooks made of a draft, or the draft itself where there are none.
-func (t *Thread) saveDraft(ctx context.Context, d *Draft, p *passage) (*Checkpoint, error) {
+func (t *Thread) saveDraft(ctx context.Context, d *Draft, p *passage, x crossings) (*Checkpoint, error) {
 	l, err := t.s.acquireLive(ctx, t.ref)
 	if err != nil {
 		return nil, err
 	}
 	defer l.release()
 	return l.save(func(w *saving) (*pending, *Checkpoint, error) {
-		w.passage = p
+		w.passage, w.crossings = p, x
 		return w.prepare(ctx, d)
 	})
 }
@@ -220,8 +222,8 @@ func (w *saving) tryPrepare(ctx context.Context, d *Draft) (*pending, *Checkpoin
 		return nil, g.old.checkpoint(nil), nil
 	}
 	t := g.parent
-	if w.passage.moved(t, d) {
-		return nil, nil, errMoved
+	if d, err = w.settle(t, d); err != nil {
+		return nil, nil, err
 	}
 	meta, err := w.plan(ctx, t, d, w.passage.identities())
 	if err == nil && w.passage != nil && w.passage.blobs != nil {
@@ -240,6 +242,22 @@ func (w *saving) tryPrepare(ctx context.Context, d *Draft) (*pending, *Checkpoin
 		return nil, nil, err
 	}
 	return p, t.checkpoint(nil), nil
+}
+
+// settle returns the draft as it is to be saved on t. What hooks made of a draft holds on no other parent than they saw.
+func (w *saving) settle(t *tip, d *Draft) (*Draft, error) {
+	p := w.passage
+	switch {
+	case p.moved(t, d):
+		return nil, errMoved
+	case p != nil && p.crossed:
+		return d, nil
+	}
+	next, err := w.cross(t, d)
+	if _, ok := errors.AsType[*unmigratedError](err); p != nil && (ok || err == nil && next != d) {
+		return nil, errMoved
+	}
+	return next, err
 }
 
 // ground is what a draft stands on.
@@ -346,7 +364,15 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 			return nil, false, err
 		}
 	}
-	meta, err := w.plan(ctx, t, d, old.meta.Hooks)
+	if w.passage == nil || !w.passage.crossed {
+		d, err = w.cross(t, d)
+	} else if t.hash != w.passage.on {
+		return old, false, nil
+	}
+	var meta *codec.Attrs
+	if err == nil {
+		meta, err = w.plan(ctx, t, d, old.meta.Hooks)
+	}
 	if errors.Is(err, ErrNeedFull) {
 		return old, false, nil
 	}

@@ -184,6 +184,8 @@ type Change struct {
 	Base           Version
 	Prefix, Suffix int
 	Remove         bool // with Keep: the channel is dropped
+
+	rewritten bool // it is made of a value that hooks rewrote, and that the caller need not have read
 }
 
 // Expect is a condition on the head of the lineage. The zero value is no condition.

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/migrate"
+)
+
+// A save crosses versions if its state has another than its parent's. The caller saw the parent as a load migrated it, so
+// that is what the draft keeps and what its splices stand on. The draft is made into one that says the same of the parent
+// as it is stored: then the record is encoded against the old bytes as any other, and no old record is written anew. Steps
+// do not run while the lineage is locked: a save that finds that some must gives the lock up, runs them and begins again.
+
+// crossings are the parents that were migrated for a save.
+type crossings map[migratedName]*migrated
+
+// unmigratedError says that the parent of a save has to be migrated first.
+type unmigratedError struct {
+	u     *user
+	way   *way
+	hash  [32]byte
+	state migrate.State // a copy
+}
+
+func (*unmigratedError) Error() string { return "the parent has another schema version" }
+
+// saveAcross calls save until what it stands on is migrated.
+func (t *Thread) saveAcross(ctx context.Context, save func(crossings) (*Checkpoint, error)) (*Checkpoint, error) {
+	var x crossings
+	for range movedTries {
+		cp, err := save(x)
+		e, ok := errors.AsType[*unmigratedError](err)
+		if !ok {
+			return cp, err
+		}
+		m, err := e.u.migrate(ctx, e.way, e.hash, func() migrate.State { return e.state })
+		if err != nil {
+			return nil, ofThread(t.ref, err)
+		}
+		if x == nil {
+			x = crossings{}
+		}
+		x[migratedName{e.u, e.hash, e.way.set, e.way.to}] = m
+	}
+	return nil, fmt.Errorf("%w: others keep changing the parent or its migrations", ErrUnavailable)
+}
+
+// cross returns d as a draft on the parent as it is stored: d itself unless it stands on another version of it.
+func (w *saving) cross(t *tip, d *Draft) (*Draft, error) {
+	s, u := w.l.s, w.l.th.u
+	if s.migrations == nil || t.seq == 0 || t.pruned() || t.rec.schema == d.SchemaVersion || !d.stands() ||
+		d.Kind != "" && d.Kind != t.meta.Kind {
+		return d, nil
+	}
+	set := s.setOf(u.tenant, t.meta.Kind)
+	if set == nil {
+		return d, nil
+	}
+	steps, err := set.Path(t.rec.schema, d.SchemaVersion, true)
+	if err != nil {
+		return nil, ofThread(w.l.ref, err)
+	}
+	name := migratedName{u, t.hash, set, d.SchemaVersion}
+	m := w.crossings[name]
+	if m == nil {
+		m = s.cache.migrated(name)
+	}
+	if m == nil {
+		return nil, &unmigratedError{u, &way{set, t.rec.schema, d.SchemaVersion, steps}, t.hash, t.state()}
+	}
+	return d.onto(t, m)
+}
+
+// stands reports whether the state of the draft depends on its parent's.
+func (d *Draft) stands() bool {
+	return d.Keep || slices.ContainsFunc(d.Channels, func(c Change) bool { return c.Base != 0 })
+}
+
+// state is a copy of the state of t.
+func (t *tip) state() migrate.State {
+	s := migrate.State{Meta: bytes.Clone(t.meta.Meta), Labels: maps.Clone(t.meta.Labels)}
+	for i, info := range t.meta.Channels {
+		s.Channels = append(s.Channels, migrate.Channel{Name: info.Name, Type: info.Type, Data: append([]byte{}, t.chans[i].value...)})
+	}
+	return s
+}
+
+// onto makes of a draft that stands on m, which is t migrated, one that stands on t.
+func (d *Draft) onto(t *tip, m *migrated) (*Draft, error) {
+	next := *d
+	next.Channels = make([]Change, 0, len(d.Channels))
+	var missing []string
+	for _, c := range d.Channels {
+		if c.Base != 0 {
+			from, commit := m.find(c.Name)
+			if from == nil || version(commit) != c.Base {
+				missing = append(missing, c.Name)
+				continue
+			}
+			n := len(from.Data)
+			if c.Prefix > n || c.Suffix > n-c.Prefix {
+				return nil, fmt.Errorf("%w: channel %q has %d bytes, the splice keeps %d and %d", ErrInvalid, c.Name, n, c.Prefix, c.Suffix)
+			}
+			c = Change{Name: c.Name, Type: cmp.Or(c.Type, from.Type), Data: slices.Concat(from.Data[:c.Prefix], c.Data, from.Data[n-c.Suffix:])}
+		}
+		next.Channels = append(next.Channels, c)
+	}
+	if missing != nil {
+		return nil, &NeedFullError{missing}
+	}
+	if d.Keep {
+		next.keep(t, m)
+	}
+	return &next, nil
+}
+
+// keep adds to a draft on t what m has that is not as in t, where the draft does not say something else.
+func (d *Draft) keep(t *tip, m *migrated) {
+	given := d.Channels
+	named := func(name string) bool {
+		return slices.ContainsFunc(given, func(c Change) bool { return c.Name == name })
+	}
+	unread := slices.ContainsFunc(t.meta.Channels, func(c codec.ChannelInfo) bool { return c.Rewritten })
+	for i := range m.state.Channels {
+		ch := &m.state.Channels[i]
+		at := slices.IndexFunc(t.meta.Channels, func(c codec.ChannelInfo) bool { return c.Name == ch.Name })
+		if named(ch.Name) || at >= 0 && t.meta.Channels[at].Type == ch.Type && t.chans[at].commit == m.commits[i] {
+			continue
+		}
+		d.Channels = append(d.Channels, Change{Name: ch.Name, Type: ch.Type, Data: ch.Data,
+			rewritten: unread && (at < 0 || t.meta.Channels[at].Rewritten)})
+	}
+	for _, info := range t.meta.Channels {
+		if ch, _ := m.find(info.Name); ch == nil && !named(info.Name) {
+			d.Channels = append(d.Channels, Change{Name: info.Name, Remove: true})
+		}
+	}
+	if d.Labels == nil && !maps.Equal(m.state.Labels, t.meta.Labels) {
+		d.Labels = maps.Clone(m.state.Labels)
+		if d.Labels == nil {
+			d.Labels = map[string]string{}
+		}
+	}
+	if d.Meta == nil && !bytes.Equal(m.state.Meta, t.meta.Meta) {
+		d.Meta = append([]byte{}, m.state.Meta...)
+	}
+}
