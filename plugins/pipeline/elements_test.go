@@ -65,6 +65,18 @@ func TestElements(t *testing.T) {
 	saved(t, p, it)
 	wantStrings(t, plugin.payloads())
 	wantStrings(t, saved(t, p, channel("c", `["x"`)), `["y"`) // not JSON: as a whole
+	plugin.payloads()
+	for _, tt := range []struct{ data, prev, want string }{
+		{`[1,12]`, `[1,123]`, `12`}, {`[1,12]`, `[1,12,3]`, ``}, {`["a"]`, `["a","b"]`, ``}, {`["a","b"]`, `["a"]`, `"b"`}, {`12`, `123`, `12`}, {`12`, `12`, ``},
+		{`[[1]]`, `[[1],2]`, ``}, {`{"a":tru}`, `{"a":true}`, `tru`},
+	} {
+		it := channel("c", tt.data)
+		it.Prev = []byte(tt.prev)
+		saved(t, p, it)
+		if got := strings.Join(plugin.payloads(), "|"); got != tt.want {
+			t.Errorf("of %s after %s: %s, want %s", tt.data, tt.prev, got, tt.want)
+		}
+	}
 }
 
 // TestElementsOfAppended: what an element costs that was appended does not grow with the history.

@@ -203,6 +203,19 @@ func TestCancelled(t *testing.T) {
 		}
 	}
 	saved(t, p, channel("c", "[]")) // it is not suspended: it was not the plugin's fault
+
+	ctx, cancel = context.WithCancel(context.Background())
+	slow := newFake(func(*plugins.Call) (*plugins.Result, error) {
+		cancel()
+		return &plugins.Result{}, &hook.Error{Kind: hook.ErrTimeout}
+	})
+	p.Replace([]Binding{bound(t, "a", preSave, slow)})
+	if err := chainOf(t, p, hook.PreSave).Run(ctx, callOf(channel("c", "[]"))); !errors.Is(err, hook.ErrTimeout) || !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if err := chainOf(t, p, hook.PreSave).Run(context.Background(), callOf(channel("c", "[]"))); !errors.Is(err, hook.ErrTimeout) {
+		t.Errorf("after a call that the caller gave up: %v", err)
+	}
 }
 
 func TestMissing(t *testing.T) {

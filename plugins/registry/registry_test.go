@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,18 @@ type bed struct {
 	o       Options
 	broken  map[string]bool // names of plugins that cannot be loaded
 	unsaved bool            // nothing can be written
+	open    atomic.Int64    // plugins that are loaded
+}
+
+// tracked is a plugin whose closing is noticed.
+type tracked struct {
+	pipeline.Plugin
+	open *atomic.Int64
+}
+
+func (p tracked) Close() error {
+	p.open.Add(-1)
+	return p.Plugin.Close()
 }
 
 var ctx = context.Background()
@@ -51,7 +64,12 @@ func newBed(t *testing.T) *bed {
 			if b.broken[s.Name] {
 				return nil, &hook.Error{Kind: hook.ErrTimeout, Plugin: s.Name, Reason: "it took too long"}
 			}
-			return h.Load(ctx, s)
+			p, err := h.Load(ctx, s)
+			if err != nil {
+				return nil, err
+			}
+			b.open.Add(1)
+			return tracked{p, &b.open}, nil
 		}),
 		Seal: func(plain []byte) ([]byte, error) {
 			if b.unsaved {
@@ -249,6 +267,9 @@ func TestRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "the disk is full") {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if n := b.open.Load(); n != 1 {
+		t.Errorf("%d plugins are loaded", n)
 	}
 	b.want("any", "t", "a", "A")
 	if diff := cmp.Diff(before, files()); diff != "" {
