@@ -41,6 +41,9 @@ type code []byte
 
 func (c code) op(ops ...byte) code { return append(c, ops...) }
 
+// raw appends an instruction as it is.
+func (c code) raw(instruction string) code { return append(c, instruction...) }
+
 // with appends an instruction with an index.
 func (c code) with(op byte, index uint32) code {
 	return binary.AppendUvarint(append(c, op), uint64(index))
@@ -133,9 +136,10 @@ func bytesOf(local uint32) func(code) code {
 // operands appends the three parameters d, s or v, and n.
 func (c code) operands() code { return c.with(opLocalGet, 0).with(opLocalGet, 1).with(opLocalGet, 2) }
 
-var (
-	fillOp = []byte{opBulk, bulkFill, 0}
-	copyOp = []byte{opBulk, bulkCopy, 0, 0}
+// memory.fill and memory.copy.
+const (
+	fillOp = "\xfc\x0b\x00"
+	copyOp = "\xfc\x0a\x00\x00"
 )
 
 // outside appends code that leaves whether local + n goes beyond the memory.
@@ -161,12 +165,12 @@ func (c code) addTo(local uint32, op byte, by int64) code {
 //	take(n); memory.fill(d, v, n)
 func (m *module) fillBody() code {
 	c := code{0}.large().op(opIf, 0x40)
-	c = c.outside(0).op(opIf, 0x40).operands().op(fillOp...).op(opEnd)
+	c = c.outside(0).op(opIf, 0x40).operands().raw(fillOp).op(opEnd)
 	c = m.appendTake(c.op(opLoop, 0x40), chunkCost)
-	c = c.with(opLocalGet, 0).with(opLocalGet, 1).constant(opI32Const, chunk).op(fillOp...)
+	c = c.with(opLocalGet, 0).with(opLocalGet, 1).constant(opI32Const, chunk).raw(fillOp)
 	c = c.addTo(0, opI32Add, chunk).addTo(2, opI32Sub, chunk)
 	c = c.large().with(opBrIf, 0).op(opEnd, opEnd)
-	return m.appendTake(c, bytesOf(2)).operands().op(fillOp...)
+	return m.appendTake(c, bytesOf(2)).operands().raw(fillOp)
 }
 
 func chunkCost(c code) code { return c.constant(opI64Const, chunk>>bytesShift) }
@@ -179,18 +183,18 @@ func chunkCost(c code) code { return c.constant(opI64Const, chunk>>bytesShift) }
 //	take(n); memory.copy(d, s, n)
 func (m *module) copyBody() code {
 	c := code{0}.large().op(opIf, 0x40)
-	c = c.outside(0).outside(1).op(opI32Or).op(opIf, 0x40).operands().op(copyOp...).op(opEnd)
+	c = c.outside(0).outside(1).op(opI32Or).op(opIf, 0x40).operands().raw(copyOp).op(opEnd)
 	c = c.with(opLocalGet, 0).with(opLocalGet, 1).op(opI32LeU, opIf, 0x40)
 
 	c = m.appendTake(c.op(opLoop, 0x40), chunkCost)
-	c = c.with(opLocalGet, 0).with(opLocalGet, 1).constant(opI32Const, chunk).op(copyOp...)
+	c = c.with(opLocalGet, 0).with(opLocalGet, 1).constant(opI32Const, chunk).raw(copyOp)
 	c = c.addTo(0, opI32Add, chunk).addTo(1, opI32Add, chunk).addTo(2, opI32Sub, chunk)
 	c = c.large().with(opBrIf, 0).op(opEnd, opElse)
 
 	c = m.appendTake(c.op(opLoop, 0x40), chunkCost).addTo(2, opI32Sub, chunk)
 	c = c.with(opLocalGet, 0).with(opLocalGet, 2).op(opI32Add)
 	c = c.with(opLocalGet, 1).with(opLocalGet, 2).op(opI32Add)
-	c = c.constant(opI32Const, chunk).op(copyOp...)
+	c = c.constant(opI32Const, chunk).raw(copyOp)
 	c = c.large().with(opBrIf, 0).op(opEnd, opEnd, opEnd)
-	return m.appendTake(c, bytesOf(2)).operands().op(copyOp...)
+	return m.appendTake(c, bytesOf(2)).operands().raw(copyOp)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
 
 	wt "github.com/ckptd/ckptd/internal/wasmtest"
 	"github.com/ckptd/ckptd/plugins/meter"
@@ -204,9 +205,20 @@ func (m *machine) outcome(t testing.TB, bin []byte, globals string, arg uint64) 
 	if globals != "" {
 		o.global = mod.ExportedGlobal(globals).Get()
 	}
-	data, _ := mod.Memory().Read(0, mod.Memory().Size())
-	o.memory = sha256.Sum256(data)
+	o.memory = digest(mod)
 	return o, fuel
+}
+
+func digest(mod api.Module) [32]byte {
+	data, _ := mod.Memory().Read(0, mod.Memory().Size())
+	return sha256.Sum256(data)
+}
+
+// after calls a function of a new instance, and returns the digest of the memory then.
+func (m *machine) after(t testing.TB, bin []byte, name string, args []uint64) (memory [32]byte, fuel int64, err error) {
+	mod := m.instantiate(t, bin)
+	_, fuel, err = m.call(mod, name, args...)
+	return digest(mod), fuel, err
 }
 
 // checkSame runs the module that choices make, metered and not, compiled and not, in slices of several sizes.
