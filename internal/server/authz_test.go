@@ -52,8 +52,43 @@ func (m *matrix) prepare(x place, request proto.Message) {
 		must(m.t, err)
 		r.Id = token.ID
 	}
+	m.preparePlugins(request)
 	for _, thread := range []string{x.thread, "mine-1"} {
 		m.prepareThread(place{x.tenant, x.user, thread})
+	}
+}
+
+// preparePlugins makes the plugin that a request is about, with a version to roll back to, or the key.
+func (m *matrix) preparePlugins(request proto.Message) {
+	tenant := ""
+	switch r := request.(type) {
+	case *ckptdv1.GetPluginRequest:
+		tenant = r.GetTenant()
+	case *ckptdv1.SetPluginEnabledRequest:
+		tenant = r.GetTenant()
+	case *ckptdv1.RollbackPluginRequest:
+		tenant = r.GetTenant()
+	case *ckptdv1.RemovePluginRequest:
+		tenant = r.GetTenant()
+	case *ckptdv1.UntrustKeyRequest:
+		if keys, err := m.Server.plugins.TrustedKeys(m.t.Context()); err == nil && len(keys) > 0 {
+			r.Id = keys[0].GetId()
+			return
+		}
+		key, err := m.Server.plugins.TrustKey(m.t.Context(), make([]byte, 32), "")
+		must(m.t, err)
+		r.Id = key.GetId()
+		return
+	default:
+		return
+	}
+	if p, err := m.Server.plugins.Plugin(m.t.Context(), tenant, "redact"); err == nil && len(p.GetVersions()) > 1 && p.GetVersions()[0].GetActive() {
+		return
+	}
+	for _, prefix := range []string{"before-", "now-"} {
+		_, err := m.Server.plugins.InstallPlugin(m.t.Context(), &ckptdv1.InstallPluginRequest{Tenant: tenant, Builtin: "redact",
+			Bindings: []*ckptdv1.PluginBinding{{ThreadPrefixes: []string{prefix}}}})
+		must(m.t, err)
 	}
 }
 

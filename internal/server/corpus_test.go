@@ -25,6 +25,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/internal/wasmtest"
+	"github.com/ckptd/ckptd/plugins/bundle"
 )
 
 // example is a call of the API: the messages of its request, one but for uploads.
@@ -62,6 +64,8 @@ func examples(n exampleNames) []example {
 		return &ckptdv1.Draft{Channels: []*ckptdv1.Change{{Name: n.channel, Content: &ckptdv1.Change_Data{Data: []byte(n.state)}}}}
 	}
 	grant := []*ckptdv1.Grant{{Role: "reader", Tenant: n.tenant, User: n.user, ThreadPrefix: n.thread, Expires: timestamppb.New(time.Now().Add(time.Hour))}}
+	upper := plugin("upper", n.note, wasmtest.Upper())
+	digest := upper.Digest()
 	return []example{
 		{ckptdv1.AdminServiceCreateUserProcedure, one(&ckptdv1.CreateUserRequest{Tenant: n.tenant, User: n.user})},
 		{ckptdv1.CheckpointServiceSaveProcedure, one(&ckptdv1.SaveRequest{Ref: here, Draft: whole})},
@@ -110,8 +114,10 @@ func examples(n exampleNames) []example {
 		{ckptdv1.AdminServiceWhoAmIProcedure, one(&ckptdv1.WhoAmIRequest{})},
 
 		{ckptdv1.PluginServiceInstallPluginProcedure, one(&ckptdv1.InstallPluginRequest{Tenant: n.tenant, Builtin: "redact",
-			Bindings: []*ckptdv1.PluginBinding{{Tenants: []string{n.tenant}, ThreadPrefixes: []string{n.thread + "-redacted"}, Order: proto.Int32(7), Config: "{}"}}})},
-		{ckptdv1.PluginServiceInstallPluginProcedure, one(&ckptdv1.InstallPluginRequest{Archive: []byte(n.state), Digest: make([]byte, 32), Disabled: true})},
+			Bindings: []*ckptdv1.PluginBinding{{Tenants: []string{n.tenant}, ThreadPrefixes: []string{n.thread + "-redacted"}, Config: "{}"}}})},
+		{ckptdv1.PluginServiceInstallPluginProcedure, one(&ckptdv1.InstallPluginRequest{Archive: upper.Archive(), Digest: digest[:], Disabled: true,
+			Bindings: []*ckptdv1.PluginBinding{{Tenants: []string{n.tenant}, ThreadPrefixes: []string{n.thread}, Order: proto.Int32(7), Config: `{"x":"` + n.state[2:7] + `"}`}}})},
+		{ckptdv1.PluginServiceGetPluginProcedure, one(&ckptdv1.GetPluginRequest{Name: "upper"})},
 		{ckptdv1.PluginServiceListPluginsProcedure, one(&ckptdv1.ListPluginsRequest{Tenant: n.tenant})},
 		{ckptdv1.PluginServiceGetPluginProcedure, one(&ckptdv1.GetPluginRequest{Tenant: n.tenant, Name: "redact"})},
 		{ckptdv1.PluginServiceSetPluginEnabledProcedure, one(&ckptdv1.SetPluginEnabledRequest{Tenant: n.tenant, Name: "redact", Enabled: true})},
@@ -125,6 +131,16 @@ func examples(n exampleNames) []example {
 		{ckptdv1.ThreadServiceDeleteRunProcedure, one(&ckptdv1.DeleteRunRequest{Tenant: n.tenant, User: n.user, RunId: n.run + "-other"})},
 		{ckptdv1.ThreadServiceDeleteProcedure, one(&ckptdv1.DeleteRequest{Ref: at(n.thread+"-2", "")})},
 	}
+}
+
+// plugin returns a plugin that runs before saves.
+func plugin(name, description string, module []byte) *bundle.Bundle {
+	b, err := bundle.Load([]bundle.File{{Path: "x.wasm", Data: module}, {Path: bundle.ManifestFile, Data: fmt.Appendf(nil,
+		"name = %q\nversion = \"1.0.0\"\ndescription = %q\nabi = 1\nwasm = \"x.wasm\"\n[[hooks]]\nstage = \"pre_save\"\n", name, description)}})
+	if err != nil {
+		panic(err)
+	}
+	return b
 }
 
 // begun makes the first save of the examples, and returns the names with what it told. It can be made again.
