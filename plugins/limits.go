@@ -15,7 +15,7 @@ type Limits struct {
 	Input  int64 // size of a payload
 	Output int64 // size of an output; if 0, four times the input and 64 KiB more, at most 64 MiB
 
-	Fuel uint64 // of a call, and of the initialisation; about one per nanosecond of a fast machine
+	Fuel uint64 // of a call, and of the initialisation; four to ten a nanosecond (docs/metering.md)
 
 	Call    time.Duration // of a call, from when it has its place
 	Init    time.Duration // of _initialize and ckptd_configure
@@ -27,7 +27,7 @@ type Limits struct {
 // DefaultLimits returns what zero fields mean.
 func DefaultLimits() Limits {
 	return Limits{
-		Binary: 16 << 20, Memory: 128 << 20, Input: 32 << 20, Output: 64 << 20, Fuel: 2e9,
+		Binary: 16 << 20, Memory: 128 << 20, Input: 32 << 20, Output: 64 << 20, Fuel: 1e10,
 		Call: 2 * time.Second, Init: time.Second, Compile: 20 * time.Second, LogLines: 64, LogLine: 1 << 10,
 	}
 }

@@ -134,7 +134,7 @@ func parseLines(text []byte) ([]Key, error) {
 
 // ParsePrivateKey reads an Ed25519 key in PEM, as openssl genpkey writes it and MarshalPrivateKey does.
 func ParsePrivateKey(text []byte) (ed25519.PrivateKey, error) {
-	const want = "want an Ed25519 key in PEM, as ckptd plugin sign or openssl genpkey -algorithm ed25519 makes it"
+	const want = "want an Ed25519 key in PEM, as ckptd plugin keygen or openssl genpkey -algorithm ed25519 makes it"
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "PRIVATE KEY" {
 		return nil, errors.New("reading private key: it is none: " + want)
