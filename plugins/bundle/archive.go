@@ -20,7 +20,8 @@ func pack(files []File) []byte {
 	w := tar.NewWriter(&out)
 	for _, f := range files {
 		// A buffer takes everything, and the paths are such that USTAR takes them.
-		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Size: int64(len(f.Data)), Mode: 0o644, Format: tar.FormatUSTAR})
+		w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Size: int64(len(f.Data)), Mode: 0o644,
+			Format: tar.FormatUSTAR})
 		w.Write(f.Data)
 	}
 	w.Close()

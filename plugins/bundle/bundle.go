@@ -164,7 +164,8 @@ func readFile(fsys fs.FS, path string, most int64) ([]byte, error) {
 		return nil, fmt.Errorf("reading plugin: %w", err)
 	}
 	if int64(len(data)) > most {
-		return nil, invalidf("%s is too large: all files of a plugin have at most %d bytes, the manifest %d", path, MaxSize, maxManifest)
+		return nil, invalidf("%s is too large: all files of a plugin have at most %d bytes, the manifest %d", path,
+			MaxSize, maxManifest)
 	}
 	return data, nil
 }

@@ -41,7 +41,8 @@ func ValidVersion(version string) bool {
 func (m *Manifest) check() error {
 	switch {
 	case !ValidName(m.Name):
-		return invalidf("%s: the name is %.80q: want at most 64 lower-case letters, digits and hyphens, and not redact", ManifestFile, m.Name)
+		return invalidf("%s: the name is %.80q: want at most 64 lower-case letters, digits and hyphens, and not redact",
+			ManifestFile, m.Name)
 	case !ValidVersion(m.Version):
 		return invalidf("%s: the version is %.80q: want one such as 1.2.0", ManifestFile, m.Version)
 	case len(m.Description) > maxDescription || strings.ContainsFunc(m.Description, func(r rune) bool { return r < ' ' }):
@@ -53,7 +54,8 @@ func (m *Manifest) check() error {
 	case len(m.Hooks) == 0 && len(m.Migrations) == 0:
 		return invalidf("%s: there are neither [[hooks]] nor [[migrations]]: say when the plugin runs", ManifestFile)
 	case len(m.Hooks) > maxHooks || len(m.Migrations) > maxMigrations || len(m.Fixtures) > maxFixtures:
-		return invalidf("%s: there may be %d hooks, %d migrations and %d fixtures", ManifestFile, maxHooks, maxMigrations, maxFixtures)
+		return invalidf("%s: there may be %d hooks, %d migrations and %d fixtures", ManifestFile, maxHooks,
+			maxMigrations, maxFixtures)
 	}
 	for _, path := range m.paths() {
 		if !validPath(path) {
@@ -65,7 +67,8 @@ func (m *Manifest) check() error {
 	}
 	for _, c := range m.Capabilities {
 		if !slices.Contains([]string{RedactBuiltin, Pseudonym, BlobPut, Identity}, c) {
-			return invalidf("%s: there is no capability %.80q: want redact_builtin, pseudonym, blob_put or identity", ManifestFile, c)
+			return invalidf("%s: there is no capability %.80q: want redact_builtin, pseudonym, blob_put or identity",
+				ManifestFile, c)
 		}
 	}
 	if err := m.Limits.Check(); err != nil {
@@ -82,7 +85,8 @@ func (m *Manifest) check() error {
 func (m *Manifest) checkHook(h *Hook) error {
 	for _, globs := range [][]string{h.Channels, h.Types} {
 		if len(globs) > maxGlobs || slices.ContainsFunc(globs, func(g string) bool { return g == "" || len(g) > maxGlob }) {
-			return invalidf("%s: a hook has at most %d channels and %d types, of 1 to %d bytes", ManifestFile, maxGlobs, maxGlobs, maxGlob)
+			return invalidf("%s: a hook has at most %d channels and %d types, of 1 to %d bytes", ManifestFile, maxGlobs,
+				maxGlobs, maxGlob)
 		}
 	}
 	switch {

@@ -57,7 +57,8 @@ func (t *fixtureText) fixture(m *Manifest) (Fixture, error) {
 	if f.Stage, ok = hook.ParseStage(t.Stage); !ok {
 		stages := m.Stages()
 		if t.Stage != "" || len(stages) != 1 {
-			return f, invalidf("%s: the fixture %s has the stage %q: want pre_save, load, export or migrate", ManifestFile, t.Input, t.Stage)
+			return f, invalidf("%s: the fixture %s has the stage %q: want pre_save, load, export or migrate",
+				ManifestFile, t.Input, t.Stage)
 		}
 		f.Stage = stages[0]
 	}

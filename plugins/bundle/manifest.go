@@ -231,7 +231,8 @@ func parseManifest(content []byte) (Manifest, error) {
 func tomlError(err error) error {
 	if e, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(e.Errors) > 0 {
 		row, _ := e.Errors[0].Position()
-		return invalidf("%s:%d: there is no field %s: correct its name or leave it out", ManifestFile, row, strings.Join(e.Errors[0].Key(), "."))
+		return invalidf("%s:%d: there is no field %s: correct its name or leave it out", ManifestFile, row,
+			strings.Join(e.Errors[0].Key(), "."))
 	}
 	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
 		row, column := e.Position()
@@ -284,7 +285,8 @@ func (t *hookText) hook() (Hook, error) {
 	for _, name := range t.Kinds {
 		kind, ok := hook.ParseKind(name)
 		if !ok {
-			return h, invalidf("%s: a hook is for the kind %q: want channel, write, meta, label, blob or memory", ManifestFile, name)
+			return h, invalidf("%s: a hook is for the kind %q: want channel, write, meta, label, blob or memory",
+				ManifestFile, name)
 		}
 		h.Kinds = append(h.Kinds, kind)
 	}

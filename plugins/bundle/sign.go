@@ -36,7 +36,8 @@ func signedBytes(digest [sha256.Size]byte) []byte {
 
 // Sign returns the bundle with a signature in place of any that it had.
 func (b *Bundle) Sign(private ed25519.PrivateKey) *Bundle {
-	line := fmt.Sprintf("ed25519 %s %s\n", PublicKey(private).ID(), base64.StdEncoding.EncodeToString(ed25519.Sign(private, signedBytes(b.digest))))
+	line := fmt.Sprintf("ed25519 %s %s\n", PublicKey(private).ID(),
+		base64.StdEncoding.EncodeToString(ed25519.Sign(private, signedBytes(b.digest))))
 	signed := *b
 	signed.files = slices.DeleteFunc(slices.Clone(b.files), func(f File) bool { return f.Path == SignatureFile })
 	signed.files = append(signed.files, File{SignatureFile, []byte(line)})
@@ -47,7 +48,8 @@ func (b *Bundle) Sign(private ed25519.PrivateKey) *Bundle {
 // Signed reports whether there is a signature, and the id of the key that it claims to be made with.
 func (b *Bundle) Signed() (id string, ok bool) {
 	line, ok := b.File(SignatureFile)
-	if fields := strings.Fields(string(line)); ok && len(fields) == 3 && len(fields[1]) == 16 && strings.Trim(fields[1], "0123456789abcdef") == "" {
+	fields := strings.Fields(string(line))
+	if len(fields) == 3 && len(fields[1]) == 16 && strings.Trim(fields[1], "0123456789abcdef") == "" {
 		id = fields[1]
 	}
 	return id, ok

@@ -40,8 +40,9 @@ func (c *chain) Run(ctx context.Context, call *hook.Call) error {
 		step := bundle.Migration{Kind: call.Migrate.Kind, From: call.Migrate.From, To: call.Migrate.To}
 		r.links = c.migrating(step)
 		if len(r.links) == 0 {
-			return &hook.Error{Kind: hook.ErrUnavailable, Stage: c.stage, Reason: fmt.Sprintf("no plugin migrates %.80q from %d to %d: install one that does",
-				step.Kind, step.From, step.To)}
+			return &hook.Error{Kind: hook.ErrUnavailable, Stage: c.stage,
+				Reason: fmt.Sprintf("no plugin migrates %.80q from %d to %d: install one that does",
+					step.Kind, step.From, step.To)}
 		}
 	}
 	for i := range call.Items {
@@ -133,7 +134,8 @@ func (r *run) plugin(l *link, it *hook.Item) error {
 			return nil
 		}
 		return r.fail(l, it, &hook.Error{Kind: hook.ErrUnavailable, Reason: fmt.Sprintf(
-			"it failed %d times in a row and is suspended, and tried again in %v: repair or disable it", circuit.failures, wait.Round(time.Millisecond))})
+			"it failed %d times in a row and is suspended, and tried again in %v: repair or disable it",
+			circuit.failures, wait.Round(time.Millisecond))})
 	}
 	before := *it
 	i := invocation{run: r, link: l, item: it}
@@ -163,7 +165,8 @@ func (r *run) plugin(l *link, it *hook.Item) error {
 			found[""] += f.Count
 		}
 	}
-	r.observe(Event{Plugin: l.name, Kind: it.Kind, Err: kindOf(err), Fuel: i.fuel, Took: took, Findings: found, Suspended: circuit.suspended()})
+	r.observe(Event{Plugin: l.name, Kind: it.Kind, Err: kindOf(err), Fuel: i.fuel, Took: took, Findings: found,
+		Suspended: circuit.suspended()})
 	if err != nil && l.hook.FailOpen && r.ctx.Err() == nil && !errors.Is(err, hook.ErrRejected) {
 		*it = before
 		return nil
@@ -190,7 +193,8 @@ func kindOf(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, kind := range []error{hook.ErrRejected, hook.ErrTimeout, hook.ErrFuel, hook.ErrTrap, hook.ErrLimit, hook.ErrUnavailable, hook.ErrInvalid} {
+	for _, kind := range []error{hook.ErrRejected, hook.ErrTimeout, hook.ErrFuel, hook.ErrTrap, hook.ErrLimit,
+		hook.ErrUnavailable, hook.ErrInvalid} {
 		if errors.Is(err, kind) {
 			return kind
 		}

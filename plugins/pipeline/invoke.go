@@ -52,8 +52,9 @@ func (i *invocation) elements() error {
 		changed = []span{{0, len(it.Data)}}
 	}
 	if len(changed) > maxElements {
-		return &hook.Error{Kind: hook.ErrLimit, Reason: fmt.Sprintf(`%d elements are new, and may be %d: say scope = "value" in the manifest`,
-			len(changed), maxElements)}
+		return &hook.Error{Kind: hook.ErrLimit,
+			Reason: fmt.Sprintf(`%d elements are new, and may be %d: say scope = "value" in the manifest`,
+				len(changed), maxElements)}
 	}
 	var out []byte // the item up to last, if anything of it changed
 	last := 0
@@ -109,8 +110,10 @@ func (i *invocation) call(payload []byte, element bool) ([]byte, error) {
 	r, l := i.run, i.link
 	m := &l.binding.Bundle.Manifest
 	c := &plugins.Call{
-		Stage: r.chain.stage, Item: nameOf(i.item), Payload: payload, Meta: r.meta.json(r, i.item, element, m.Capable(bundle.Identity)),
-		Time: r.call.Place.Time, Seed: i.seed(payload, element), PseudonymKey: r.call.PseudonymKey, From: r.call.Migrate.From, To: r.call.Migrate.To,
+		Stage: r.chain.stage, Item: nameOf(i.item), Payload: payload,
+		Meta: r.meta.json(r, i.item, element, m.Capable(bundle.Identity)),
+		Time: r.call.Place.Time, Seed: i.seed(payload, element), PseudonymKey: r.call.PseudonymKey,
+		From: r.call.Migrate.From, To: r.call.Migrate.To,
 	}
 	if element {
 		c.Time = time.Unix(0, 0)
@@ -220,7 +223,8 @@ func (i *invocation) putBlob(data []byte) ([32]byte, error) {
 			return [32]byte{}, err
 		}
 		if blob.Dropped {
-			return [32]byte{}, &hook.Error{Kind: hook.ErrRejected, Plugin: redactName, Reason: "nothing was left of a blob that a plugin put"}
+			return [32]byte{}, &hook.Error{Kind: hook.ErrRejected, Plugin: redactName,
+				Reason: "nothing was left of a blob that a plugin put"}
 		}
 		data = blob.Data
 	}

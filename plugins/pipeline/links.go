@@ -40,7 +40,8 @@ func links(b *Binding, u *user) []link {
 		migrates = migrates || m.Hooks[i].Stage == hook.Migrate
 	}
 	if len(m.Migrations) > 0 && !migrates {
-		add(&bundle.Hook{Stage: hook.Migrate, Kinds: []hook.Kind{hook.Channel, hook.Write, hook.Meta}, Types: []string{"*"}, Redacts: true})
+		add(&bundle.Hook{Stage: hook.Migrate, Kinds: []hook.Kind{hook.Channel, hook.Write, hook.Meta},
+			Types: []string{"*"}, Redacts: true})
 	}
 	return all
 }

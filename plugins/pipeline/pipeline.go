@@ -52,8 +52,9 @@ func Load(ctx context.Context, l Loader, b *bundle.Bundle, config []byte) (Plugi
 	for _, stage := range b.Manifest.Stages() {
 		if !slices.Contains(p.Stages(), stage) {
 			p.Close()
-			return nil, &hook.Error{Kind: hook.ErrInvalid, Plugin: b.Name(), Reason: "the manifest names the stage " + stage.String() +
-				" and the module exports no on_" + stage.String() + ": add it, or correct the manifest"}
+			return nil, &hook.Error{Kind: hook.ErrInvalid, Plugin: b.Name(),
+				Reason: "the manifest names the stage " + stage.String() +
+					" and the module exports no on_" + stage.String() + ": add it, or correct the manifest"}
 		}
 	}
 	return p, nil
@@ -196,7 +197,9 @@ func (p *Pipeline) Replace(bindings []Binding) {
 		}
 		s.links = append(s.links, links(&b, u)...)
 	}
-	slices.SortStableFunc(s.links, func(a, b link) int { return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.name, b.name)) })
+	slices.SortStableFunc(s.links, func(a, b link) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.name, b.name))
+	})
 	p.swap(s, in)
 }
 

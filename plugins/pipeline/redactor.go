@@ -51,7 +51,8 @@ func (r *Redactor) group(set string) (*redact.Redactor, error) {
 	if make := r.groups[set]; make != nil {
 		return make()
 	}
-	return nil, &hook.Error{Kind: hook.ErrFailed, Reason: `it asked for a set of rules that there is not: want "", "secrets" or "personal"`}
+	return nil, &hook.Error{Kind: hook.ErrFailed,
+		Reason: `it asked for a set of rules that there is not: want "", "secrets" or "personal"`}
 }
 
 // Identity names the rules and the configuration.

@@ -190,7 +190,8 @@ func (r *Registry) versionOf(in *Install) (name string, v version, err error) {
 		return "", v, err
 	}
 	if in.Digest != [32]byte{} && in.Digest != [32]byte(v.Digest) {
-		return "", v, invalidf(v.label(name), "its digest is %x and should be %x: get the plugin that was meant, or check what it is", v.Digest, in.Digest)
+		return "", v, invalidf(v.label(name),
+			"its digest is %x and should be %x: get the plugin that was meant, or check what it is", v.Digest, in.Digest)
 	}
 	if in.Bundle != nil {
 		if v.Signer, err = r.signer(in.Bundle); err != nil {

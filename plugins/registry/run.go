@@ -121,7 +121,8 @@ func redactorOf(config []byte) (*pipeline.Redactor, []hook.Stage, error) {
 	for _, name := range c.Stages {
 		stage, ok := hook.ParseStage(name)
 		if !ok || slices.Contains(stages, stage) {
-			return nil, nil, invalidf(Redact, "its configuration has the stage %.40q: want each of pre_save, load, export and migrate at most once", name)
+			return nil, nil, invalidf(Redact,
+				"its configuration has the stage %.40q: want each of pre_save, load, export and migrate at most once", name)
 		}
 		stages = append(stages, stage)
 	}
@@ -206,7 +207,8 @@ func (r *Registry) bind(ctx context.Context, next *running, p *plugin, try bool)
 			if err != nil {
 				return nil, err
 			}
-			bindings = append(bindings, pipeline.Binding{Redactor: redactor, Stages: stages, Tenants: b.Tenants, Prefixes: b.Prefixes})
+			bindings = append(bindings, pipeline.Binding{Redactor: redactor, Stages: stages, Tenants: b.Tenants,
+				Prefixes: b.Prefixes})
 		}
 		return bindings, nil
 	}
@@ -233,7 +235,8 @@ func (r *Registry) bind(ctx context.Context, next *running, p *plugin, try bool)
 		if err != nil {
 			return nil, err
 		}
-		bindings = append(bindings, pipeline.Binding{Bundle: unpacked, Plugin: loaded, Config: config, Tenants: b.Tenants, Prefixes: b.Prefixes, Order: b.Order})
+		bindings = append(bindings, pipeline.Binding{Bundle: unpacked, Plugin: loaded, Config: config,
+			Tenants: b.Tenants, Prefixes: b.Prefixes, Order: b.Order})
 	}
 	return bindings, nil
 }
@@ -268,7 +271,8 @@ func (r *Registry) try(ctx context.Context, b *bundle.Bundle, bindings []binding
 		}
 		p.Close()
 	}
-	outcomes, err := trial.FixturesIn(ctx, func(ctx context.Context, s plugins.Spec) (trial.Plugin, error) { return r.o.Loader.Load(ctx, s) }, b)
+	load := func(ctx context.Context, s plugins.Spec) (trial.Plugin, error) { return r.o.Loader.Load(ctx, s) }
+	outcomes, err := trial.FixturesIn(ctx, load, b)
 	if err != nil {
 		return err
 	}
@@ -294,7 +298,8 @@ func missing(p *plugin, err error) []pipeline.Binding {
 	var bindings []pipeline.Binding
 	for i := range v.Bindings {
 		b := &v.Bindings[i]
-		bindings = append(bindings, pipeline.Binding{Name: v.label(p.Name), Missing: reason, Stages: v.stages(), Tenants: b.Tenants, Prefixes: b.Prefixes})
+		bindings = append(bindings, pipeline.Binding{Name: v.label(p.Name), Missing: reason, Stages: v.stages(),
+			Tenants: b.Tenants, Prefixes: b.Prefixes})
 	}
 	return bindings
 }
@@ -309,10 +314,11 @@ func (r *Registry) run(next *running) {
 // describe tells of a plugin of the state that counts.
 func (r *Registry) describe(p *plugin) Plugin {
 	v := p.active()
-	d := Plugin{Tenant: p.Tenant, Name: p.Name, Version: v.Version, Digest: v.Digest, Description: v.Description, Stages: v.stages(),
-		Capabilities: slices.Clone(v.Capabilities), Enabled: p.Enabled, Problem: r.running.problems[p.key()]}
+	d := Plugin{Tenant: p.Tenant, Name: p.Name, Version: v.Version, Digest: v.Digest, Description: v.Description,
+		Stages: v.stages(), Capabilities: slices.Clone(v.Capabilities), Enabled: p.Enabled, Problem: r.running.problems[p.key()]}
 	for _, b := range v.Bindings {
-		d.Bindings = append(d.Bindings, Binding{slices.Clone(b.Tenants), slices.Clone(b.Prefixes), b.Order, slices.Clone([]byte(b.Config))})
+		d.Bindings = append(d.Bindings, Binding{slices.Clone(b.Tenants), slices.Clone(b.Prefixes), b.Order,
+			slices.Clone([]byte(b.Config))})
 	}
 	for i := range p.Versions {
 		w := &p.Versions[i]

@@ -158,7 +158,9 @@ func (s *state) plugin(tenant, name string) *plugin {
 
 func (s *state) add(tenant, name string) *plugin {
 	s.Plugins = append(s.Plugins, plugin{Tenant: tenant, Name: name})
-	slices.SortFunc(s.Plugins, func(a, b plugin) int { return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(s.Plugins, func(a, b plugin) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+	})
 	return s.plugin(tenant, name)
 }
 
@@ -190,7 +192,8 @@ func (s *state) check() error {
 		for _, m := range v.Migrations {
 			for _, c := range claims[m] {
 				if overlap(v.Bindings, c.v.Bindings) {
-					return invalidf(v.label(p.Name), "it makes the migration of %.80q from %d to %d, which %s makes, too: disable or remove one of them",
+					return invalidf(v.label(p.Name),
+						"it makes the migration of %.80q from %d to %d, which %s makes, too: disable or remove one of them",
 						m.Kind, m.From, m.To, c.v.label(c.p.Name))
 				}
 			}
@@ -214,7 +217,8 @@ func overlap(a, b []binding) bool {
 
 // meets reports whether there can be a thread that both bindings cover.
 func (b *binding) meets(c *binding) bool {
-	tenants := len(b.Tenants) == 0 || len(c.Tenants) == 0 || slices.ContainsFunc(b.Tenants, func(t string) bool { return slices.Contains(c.Tenants, t) })
+	tenants := len(b.Tenants) == 0 || len(c.Tenants) == 0 ||
+		slices.ContainsFunc(b.Tenants, func(t string) bool { return slices.Contains(c.Tenants, t) })
 	return tenants && (len(b.Prefixes) == 0 || len(c.Prefixes) == 0 || slices.ContainsFunc(b.Prefixes, func(p string) bool {
 		return slices.ContainsFunc(c.Prefixes, func(q string) bool { return strings.HasPrefix(p, q) || strings.HasPrefix(q, p) })
 	}))
@@ -260,7 +264,8 @@ func parseState(plain []byte) (state, error) {
 		return s, errors.New("it is damaged")
 	}
 	if head.Format != stateVersion {
-		return s, fmt.Errorf("it has the version %d, and this program knows %d: take the program that wrote it", head.Format, stateVersion)
+		return s, fmt.Errorf("it has the version %d, and this program knows %d: take the program that wrote it",
+			head.Format, stateVersion)
 	}
 	d := json.NewDecoder(bytes.NewReader(plain))
 	d.DisallowUnknownFields()
