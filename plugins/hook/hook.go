@@ -139,7 +139,7 @@ type Finding struct {
 // Identity names what touched a checkpoint, for the checkpoint to record.
 type Identity struct {
 	Name   string   // "NAME@VERSION" of a plugin, "redact" of the built-in rules
-	Digest [32]byte // SHA-256 of the plugin's binary, or of the rules
+	Digest [32]byte // of the plugin's bundle (its manifest decides what it sees), or of the rules
 	Config [32]byte // SHA-256 of its configuration as canonical JSON, zero without one
 }
 
