@@ -2,19 +2,87 @@ package redact
 
 import (
 	"cmp"
+	"fmt"
+	"math"
 	"slices"
 )
 
 // automaton finds every occurrence of many short words in one pass over a text: an Aho-Corasick machine in which every
 // state knows its successor for every class of bytes, so that a byte costs two loads. Letters are taken without case,
-// and all digits as one: whoever looks closer at a hit sees the text.
+// all digits as one, and the bytes of other scripts as a few: whoever looks closer at a hit sees the text.
 type automaton struct {
 	class  [256]uint8
-	width  uint32     // classes
-	next   []uint32   // state and class -> state; states are counted in steps of width
-	accept uint32     // the first state in which words end
-	ends   [][]uint16 // the words that end there, by state/width - accept/width
+	next   []uint16   // state<<classBits | class -> state
+	accept uint16     // the first state in which words end
+	ends   [][]uint16 // the words that end there, by state-accept
+	most   int        // bytes of the longest word
 }
+
+// hit is where words end.
+type hit struct {
+	end   int
+	state uint16
+}
+
+// scan appends the hits in a text to hits, in order; of digits that follow each other only the first is one.
+//
+// Each step waits for the one before it, so a longer text is gone through in four parts at once.
+func (a *automaton) scan(hits []hit, text []byte) []hit {
+	const parts = 4
+	n := len(text) / parts
+	if n < 2*a.most {
+		return a.scanFrom(hits, text, 0, 0)
+	}
+	var far [parts - 1][]hit // made on the way, and seldom large
+	var buffers [parts - 1][16]hit
+	var states [parts - 1]uint16
+	for k := range far {
+		far[k] = buffers[k][:0]
+		for _, b := range text[(k+1)*n-a.most : (k+1)*n] {
+			states[k] = a.step(states[k], b)
+		}
+	}
+	s0, s1, s2, s3 := uint16(0), states[0], states[1], states[2]
+	t0, t1, t2, t3 := text[:n], text[n:2*n], text[2*n:3*n], text[3*n:4*n]
+	for i := range t0 {
+		s0, s1, s2, s3 = a.step(s0, t0[i]), a.step(s1, t1[i]), a.step(s2, t2[i]), a.step(s3, t3[i])
+		if s0 >= a.accept {
+			hits = a.note(hits, text, i, s0)
+		}
+		if s1 >= a.accept {
+			far[0] = a.note(far[0], text, n+i, s1)
+		}
+		if s2 >= a.accept {
+			far[1] = a.note(far[1], text, 2*n+i, s2)
+		}
+		if s3 >= a.accept {
+			far[2] = a.note(far[2], text, 3*n+i, s3)
+		}
+	}
+	for _, more := range far {
+		hits = append(hits, more...)
+	}
+	return a.scanFrom(hits, text, parts*n, s3)
+}
+
+// scanFrom goes on at text[at:].
+func (a *automaton) scanFrom(hits []hit, text []byte, at int, state uint16) []hit {
+	for i := at; i < len(text); i++ {
+		if state = a.step(state, text[i]); state >= a.accept {
+			hits = a.note(hits, text, i, state)
+		}
+	}
+	return hits
+}
+
+func (a *automaton) note(hits []hit, text []byte, i int, state uint16) []hit {
+	if i > 0 && isDigit(text[i]) && isDigit(text[i-1]) {
+		return hits
+	}
+	return append(hits, hit{i + 1, state})
+}
+
+const classBits = 6 // of a class; the words have fewer than 64 classes of bytes
 
 const digitByte = '0' // stands for every digit in the words of an automaton
 
@@ -25,6 +93,8 @@ func fold(b byte) byte {
 		return b + 'a' - 'A'
 	case '0' <= b && b <= '9':
 		return digitByte
+	case b >= 0x80:
+		return 0x80 | b&0x0f
 	}
 	return b
 }
@@ -37,16 +107,18 @@ type node struct {
 }
 
 // newAutomaton returns the automaton of the words. The number of a word is its place in the list.
-func newAutomaton(words []string) *automaton {
-	a := &automaton{width: 1}
+func newAutomaton(words []string) (*automaton, error) {
+	a := &automaton{}
+	classes := uint8(1)
 	nodes := []*node{{children: map[byte]int{}}}
 	for i, word := range words {
+		a.most = max(a.most, len(word))
 		at := 0
 		for _, b := range []byte(word) {
 			b = fold(b)
 			if a.class[b] == 0 {
-				a.class[b] = uint8(a.width)
-				a.width++
+				a.class[b] = classes
+				classes++
 			}
 			if _, ok := nodes[at].children[b]; !ok {
 				nodes[at].children[b] = len(nodes)
@@ -56,11 +128,14 @@ func newAutomaton(words []string) *automaton {
 		}
 		nodes[at].ends = append(nodes[at].ends, uint16(i))
 	}
+	if len(nodes) > math.MaxUint16 || classes > 1<<classBits {
+		return nil, fmt.Errorf("the keywords have %d characters, %d different ones: use fewer or shorter ones", len(nodes), classes)
+	}
 	for b := range a.class {
 		a.class[b] = a.class[fold(byte(b))]
 	}
 	a.fill(nodes, link(nodes))
-	return a
+	return a, nil
 }
 
 // link sets the fail links and returns the nodes by their depth.
@@ -87,31 +162,36 @@ func link(nodes []*node) []int {
 
 // fill makes the table. States in which words end come last.
 func (a *automaton) fill(nodes []*node, order []int) {
-	state := make([]uint32, len(nodes))
+	state := make([]uint16, len(nodes))
 	byEnd := slices.Clone(order)
 	slices.SortStableFunc(byEnd, func(x, y int) int { return cmp.Compare(min(1, len(nodes[x].ends)), min(1, len(nodes[y].ends))) })
-	a.accept = uint32(len(nodes)) * a.width
+	a.accept = uint16(len(nodes))
 	for i, n := range byEnd {
-		state[n] = uint32(i) * a.width
+		state[n] = uint16(i)
 		if len(nodes[n].ends) > 0 {
 			a.accept = min(a.accept, state[n])
 			a.ends = append(a.ends, nodes[n].ends)
 		}
 	}
-	a.next = make([]uint32, uint32(len(nodes))*a.width)
+	row := func(n int) []uint16 { return a.next[int(state[n])<<classBits:][:1<<classBits] }
+	a.next = make([]uint16, len(nodes)<<classBits)
 	for _, n := range order {
-		row := a.next[state[n] : state[n]+a.width]
 		if n != 0 {
-			copy(row, a.next[state[nodes[n].fail]:][:a.width])
+			copy(row(n), row(nodes[n].fail))
 		}
 		for b, child := range nodes[n].children {
-			row[a.class[b]] = state[child]
+			row(n)[a.class[b]] = state[child]
 		}
 	}
 }
 
+// step returns the state after a byte.
+func (a *automaton) step(state uint16, b byte) uint16 {
+	return a.next[uint(state)<<classBits|uint(a.class[b])]
+}
+
 // at returns the words that end in an accepting state.
-func (a *automaton) at(state uint32) []uint16 { return a.ends[(state-a.accept)/a.width] }
+func (a *automaton) at(state uint16) []uint16 { return a.ends[state-a.accept] }
 
 func sortedKeys(m map[byte]int) []byte {
 	keys := make([]byte, 0, len(m))

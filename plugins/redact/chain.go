@@ -10,66 +10,143 @@ const (
 	chainWord  = 4 << 10  // but no further than this
 	chainChunk = 24       // strings up to this size are chunks of a stream whatever they begin or end with
 	chainMost  = 64 << 10 // bytes of a chain
-	chainDepth = 3        // arrays around a string that are followed, the innermost
+	chainDepth = 2        // arrays around a string that are followed, the innermost
 )
 
 // piece is a string, or the end or beginning of one, that is a link of a chain.
 type piece struct {
-	src        []byte // the data, or what became of the string in it
-	start, end int    // in src
+	start, end int32 // in the data, or in what became of the string
+	head       int32 // msgpack: where the header of the string is
+	edited     int32 // which of the edited strings it is, counted from 1, 0 if it was not edited
 	escaped    bool
-	edited     bool
-	head       int // msgpack: where the header of the string is
 	whole      bool
 }
 
 // pieceOf returns the string data[start:end] as it is after edits of the data.
-func pieceOf(data []byte, start, end int, escaped bool, edits []edit) piece {
+func (c *chains) pieceOf(data []byte, start, end int, escaped bool, edits []edit) piece {
 	if len(edits) == 0 {
-		return piece{src: data, start: start, end: end, escaped: escaped}
+		return piece{start: int32(start), end: int32(end), escaped: escaped}
 	}
 	own := make([]edit, len(edits))
 	for i, e := range edits {
 		own[i] = edit{e.start - start, e.end - start, e.text}
 	}
-	src := apply(data[start:end], own)
-	return piece{src: src, end: len(src), escaped: escaped, edited: true}
+	text := apply(data[start:end], own)
+	c.edited = append(c.edited, text)
+	return piece{end: int32(len(text)), escaped: escaped, edited: int32(len(c.edited))}
 }
 
-func (p *piece) text() []byte { return p.src[p.start:p.end] }
+// source returns what a piece is a part of.
+func (c *chains) source(p piece) []byte {
+	if p.edited > 0 {
+		return c.edited[p.edited-1]
+	}
+	return c.data
+}
+
+func (c *chains) text(p piece) []byte { return c.source(p)[p.start:p.end] }
 
 // chain is what may be one text.
 type chain struct {
 	pieces []piece
-	index  int    // of the element that the last of them is in
-	side   side   // of the last string
-	fresh  bool   // it is not known from the parent
-	pem    bool   // in a private key: white space does not end it
-	tail   []byte // the last bytes, if there is a dash in them
+	inline [2]piece // for the first pieces
+	index  int      // of the element that the last of them is in
+	side   side     // of the last string
+	fresh  bool     // it is not known from the parent
+	heat   heat     // of its cuts, the most
+	pem    bool     // in a private key: white space does not end it
+	tail   []byte   // the last bytes, if there is a dash in them
 	size   int
 }
 
 // chains are those that are open, by the hash of their place, and in order; and what was found in those that ended.
 type chains struct {
+	data   []byte
+	edited [][]byte // strings that were edited
 	open   map[uint64]*chain
+	recent [64]struct { // of open, by the low bits of the place
+		place uint64
+		chain *chain
+	}
 	order  []*chain
 	joins  []join
 	splits []split
+	spare  []*chain
+
+	joined []byte // scratch
+	starts []int
 }
 
-func newChains() chains { return chains{open: map[uint64]*chain{}} }
+func newChains(data []byte) *chains { return &chains{data: data, open: map[uint64]*chain{}} }
 
+// reset forgets the data, and keeps the memory for the next.
 func (c *chains) reset() {
 	clear(c.open)
-	clear(c.order[:cap(c.order)])
+	clear(c.recent[:])
+	for _, old := range c.order {
+		clear(old.tail[:cap(old.tail)])
+	}
+	if len(c.order) < spareChains {
+		c.spare = append(c.spare, c.order...)
+	}
+	if len(c.spare) > spareChains {
+		c.spare = c.spare[:spareChains]
+	}
 	clear(c.joins[:cap(c.joins)])
-	c.order, c.joins, c.splits = c.order[:0], c.joins[:0], c.splits[:0]
+	clear(c.edited[:cap(c.edited)])
+	c.data, c.edited, c.order, c.joins, c.splits = nil, c.edited[:0], c.order[:0], c.joins[:0], c.splits[:0]
+}
+
+const spareChains = 4096
+
+// at returns the chain of a place, nil if there is none.
+func (c *chains) at(place uint64) *chain {
+	slot := &c.recent[place%uint64(len(c.recent))]
+	if slot.chain == nil || slot.place != place {
+		found := c.open[place]
+		if found == nil {
+			return nil
+		}
+		slot.place, slot.chain = place, found
+	}
+	return slot.chain
+}
+
+// add opens a chain at a place.
+func (c *chains) add(place uint64) *chain {
+	var made *chain
+	if n := len(c.spare); n > 0 {
+		made, c.spare = c.spare[n-1], c.spare[:n-1]
+		*made = chain{pieces: made.pieces[:0], tail: made.tail[:0]}
+	} else {
+		made = new(chain)
+		made.pieces = made.inline[:0]
+	}
+	c.open[place] = made
+	c.order = append(c.order, made)
+	return made
 }
 
 // hold puts the chains of an outer text away while an inner one is looked at.
-func (s *scan) hold() (outer chains) {
-	outer, s.chains = s.chains, newChains()
+func (s *scan) hold(data []byte) (outer *chains) {
+	outer = s.chains
+	if outer.data == nil {
+		outer.data = data
+		return nil
+	}
+	if s.chains = s.spare; s.chains == nil || s.chains.data != nil {
+		s.chains = newChains(nil)
+	}
+	s.chains.data = data
 	return outer
+}
+
+// release takes the outer chains out again.
+func (s *scan) release(outer *chains) {
+	s.chains.reset()
+	if outer != nil {
+		s.chains, s.spare = outer, s.chains
+	}
 }
 
 // link adds a string to the chains of its place.
@@ -85,12 +162,11 @@ func (s *scan) link(base int, p piece, sd side) {
 		for k := level + 1; k < len(s.path); k++ {
 			h = mix(h, s.path[k].step())
 		}
-		c := s.chains.open[h]
+		c := s.chains.at(h)
 		if c == nil {
-			c = &chain{side: sd, fresh: sd != prefixSide}
-			s.chains.open[h] = c
-			s.chains.order = append(s.chains.order, c)
-			c.begin(p, f.index)
+			c = s.chains.add(h)
+			c.side, c.fresh = sd, sd != prefixSide
+			s.begin(c, p, f.index)
 			continue
 		}
 		s.extend(c, p, f.index, sd)
@@ -103,35 +179,39 @@ func (s *scan) extend(c *chain, p piece, index int, sd side) {
 		c.index = index // nothing was streamed
 		return
 	}
-	head := headOf(p)
+	head := s.chains.headOf(p)
 	turned := sd != c.side || sd == changedSide
 	c.fresh = c.fresh || turned
 	c.side = sd
-	if c.index+1 == index && len(c.pieces) > 0 && head.end > head.start && c.links(head) {
+	if c.index+1 == index && len(c.pieces) > 0 && head.end > head.start && s.chains.links(c, head) {
+		c.heat = max(c.heat, heatOf(s.chains.text(c.pieces[len(c.pieces)-1]), s.chains.text(head)))
+		if c.pem {
+			c.heat = hot
+		}
 		c.pieces = append(c.pieces, head)
 		if c.index = index; head.whole && c.size < chainMost {
-			c.note(head)
+			s.chains.note(c, head)
 			return
 		}
 	}
 	s.finish(c)
 	c.fresh = turned
-	c.begin(p, index)
+	s.begin(c, p, index)
 }
 
 // begin starts a chain with the end of a string.
-func (c *chain) begin(p piece, index int) {
-	c.pieces, c.index, c.pem, c.tail, c.size = c.pieces[:0], index, false, c.tail[:0], 0
-	if tail := tailOf(p); tail.end > tail.start {
+func (s *scan) begin(c *chain, p piece, index int) {
+	c.pieces, c.index, c.pem, c.heat, c.tail, c.size = c.pieces[:0], index, false, cold, c.tail[:0], 0
+	if tail := s.chains.tailOf(p); tail.end > tail.start {
 		c.pieces = append(c.pieces, tail)
-		c.note(tail)
+		s.chains.note(c, tail)
 	}
 }
 
 // note remembers how the chain ends, and whether it is in a private key.
-func (c *chain) note(p piece) {
-	c.size += p.end - p.start
-	end := p.src[max(p.start, p.end-96):p.end]
+func (cs *chains) note(c *chain, p piece) {
+	c.size += int(p.end - p.start)
+	end := cs.source(p)[max(p.start, p.end-96):p.end]
 	if len(c.tail) == 0 && bytes.IndexByte(end, '-') < 0 {
 		return
 	}
@@ -145,12 +225,12 @@ func (c *chain) note(p piece) {
 }
 
 // links reports whether a string can go on where the chain ends.
-func (c *chain) links(head piece) bool {
+func (cs *chains) links(c *chain, head piece) bool {
 	last := c.pieces[len(c.pieces)-1]
 	if c.pem || last.whole && head.whole && last.end-last.start <= chainChunk && head.end-head.start <= chainChunk {
 		return true
 	}
-	left, right := last.text(), head.text()
+	left, right := cs.text(last), cs.text(head)
 	a, b := left[len(left)-1], right[0]
 	if last.escaped && len(left) > 1 && left[len(left)-2] == '\\' && (a == 'n' || a == 't' || a == 'r') {
 		a = '\n'
@@ -167,13 +247,54 @@ func (c *chain) links(head piece) bool {
 	return a == ' ' && len(left) > 1 && isDigit(left[len(left)-2]) && isDigit(b)
 }
 
+// heat is how likely the word that a cut goes through is something to find.
+type heat uint8
+
+const (
+	cold heat = iota // letters, and not many
+	warm             // digits: among words they may be something
+	hot
+)
+
+func heatOf(left, right []byte) heat {
+	const long = 20
+	n := 0
+	var letters, digits, marks bool
+	take := func(b byte) {
+		n++
+		switch {
+		case isLetter(b):
+			letters = true
+		case isDigit(b):
+			digits = true
+		case b == '@' || b >= 0x80:
+			letters, marks = true, true
+		case b == '_' || b == '-' || b == '=' || b == '/' || b == '+' || b == ':':
+			marks = true
+		}
+	}
+	for i := len(left) - 1; i >= 0 && n <= long && !isSpace(left[i]); i-- {
+		take(left[i])
+	}
+	for i := 0; i < len(right) && n <= long && !isSpace(right[i]); i++ {
+		take(right[i])
+	}
+	switch {
+	case letters && (marks || n > long):
+		return hot
+	case digits, len(left) > 1 && isDigit(left[len(left)-2]), len(right) > 1 && isDigit(right[1]):
+		return warm
+	}
+	return cold
+}
+
 // headOf returns the beginning of a string, as far as a chain looks into it.
-func headOf(p piece) piece {
+func (c *chains) headOf(p piece) piece {
 	end := p.end
-	if end-p.start > chainEdge {
-		if n := bytes.IndexByte(p.src[p.start+chainEdge:min(end, p.start+chainWord)], ' '); n >= 0 {
-			end = p.start + chainEdge + n
-		} else if end-p.start > chainWord {
+	if text := c.text(p); len(text) > chainEdge {
+		if n := bytes.IndexByte(text[chainEdge:min(len(text), chainWord)], ' '); n >= 0 {
+			end = p.start + chainEdge + int32(n)
+		} else if len(text) > chainWord {
 			end = p.start
 		}
 	}
@@ -182,12 +303,13 @@ func headOf(p piece) piece {
 }
 
 // tailOf returns the end of a string, as far as a chain looks into it.
-func tailOf(p piece) piece {
+func (c *chains) tailOf(p piece) piece {
 	start := p.start
-	if p.end-start > chainEdge {
-		if n := bytes.LastIndexByte(p.src[max(start, p.end-chainWord):p.end-chainEdge], ' '); n >= 0 {
-			start = max(start, p.end-chainWord) + n + 1
-		} else if p.end-start > chainWord {
+	if text := c.text(p); len(text) > chainEdge {
+		from := max(0, len(text)-chainWord)
+		if n := bytes.LastIndexByte(text[from:len(text)-chainEdge], ' '); n >= 0 {
+			start += int32(from + n + 1)
+		} else if len(text) > chainWord {
 			start = p.end
 		}
 	}
@@ -197,14 +319,13 @@ func tailOf(p piece) piece {
 
 // finish looks at a chain that ends.
 func (s *scan) finish(c *chain) {
-	if len(c.pieces) < 2 || !c.fresh {
+	if len(c.pieces) < 2 || !c.fresh || c.heat == cold {
 		return
 	}
-	var text []byte
-	starts := make([]int, 0, len(c.pieces)+1)
+	text, starts := s.chains.joined[:0], s.chains.starts[:0]
 	for _, p := range c.pieces {
 		starts = append(starts, len(text))
-		raw := p.text()
+		raw := s.chains.text(p)
 		if p.escaped {
 			if decoded, ok := unescape(text, raw); ok {
 				text = decoded
@@ -214,12 +335,16 @@ func (s *scan) finish(c *chain) {
 		text = append(text, raw...)
 	}
 	starts = append(starts, len(text))
+	s.chains.joined, s.chains.starts = text, starts
+	prose := bytes.IndexByte(text, ' ') >= 0 && bytes.ContainsFunc(text, func(r rune) bool { return r < 0x80 && isLetter(byte(r)) })
+	if c.heat == warm && !prose {
+		return
+	}
 	s.joined = true
 	s.layers += maxLayers // what is encoded is not looked into
 	matches := s.text(text, nil)
 	s.layers -= maxLayers
 	s.joined = false
-	prose := bytes.IndexByte(text, ' ') >= 0 && bytes.ContainsFunc(text, func(r rune) bool { return r < 0x80 && isLetter(byte(r)) })
 	for _, m := range matches {
 		first := 0
 		for starts[first+1] <= m.start {
@@ -248,12 +373,12 @@ func (s *scan) cut(c *chain, starts []int, first int, m match, text []byte) {
 	s.again = true
 	last := first
 	for last < len(c.pieces) && starts[last] < m.end {
-		if c.pieces[last].edited {
+		if c.pieces[last].edited > 0 {
 			return
 		}
 		last++
 	}
-	s.chains.splits = append(s.chains.splits, split{c.pieces[first].start, m.rule})
+	s.chains.splits = append(s.chains.splits, split{int(c.pieces[first].start), m.rule})
 	for k := first; k < last; k++ {
 		p := c.pieces[k]
 		e := edit{start: max(m.start, starts[k]) - starts[k], end: min(m.end, starts[k+1]) - starts[k]}
@@ -261,9 +386,9 @@ func (s *scan) cut(c *chain, starts []int, first int, m match, text []byte) {
 			e.text = s.replacement(m.rule, text[m.start:m.end])
 		}
 		if p.escaped {
-			e = escapedEdits(p.text(), []edit{e})[0]
+			e = escapedEdits(s.chains.text(p), []edit{e})[0]
 		}
-		s.chains.joins = append(s.chains.joins, join{p, edit{e.start + p.start, e.end + p.start, e.text}})
+		s.chains.joins = append(s.chains.joins, join{p, edit{e.start + int(p.start), e.end + int(p.start), e.text}})
 	}
 }
 

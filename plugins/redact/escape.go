@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"bytes"
 	"strconv"
 	"strings"
 	"unicode/utf16"
@@ -55,22 +56,22 @@ func hex4(raw []byte, i int) (rune, bool) {
 
 // unescape appends what a string in JSON means to buf. Not ok: an escape is none of JSON's.
 func unescape(buf, raw []byte) (text []byte, ok bool) {
-	for i := 0; i < len(raw); {
-		if raw[i] != '\\' {
-			k := i + 1
-			for k < len(raw) && raw[k] != '\\' {
-				k++
-			}
-			buf = append(buf, raw[i:k]...)
-			i = k
-			continue
+	for len(raw) > 0 {
+		n := bytes.IndexByte(raw, '\\')
+		if n < 0 {
+			return append(buf, raw...), true
 		}
-		r, size, ok := unit(raw, i)
+		buf, raw = append(buf, raw[:n]...), raw[n:]
+		r, size, ok := unit(raw, 0)
 		if !ok {
 			return nil, false
 		}
-		buf = utf8.AppendRune(buf, r)
-		i += size
+		if r < utf8.RuneSelf {
+			buf = append(buf, byte(r))
+		} else {
+			buf = utf8.AppendRune(buf, r)
+		}
+		raw = raw[size:]
 	}
 	return buf, true
 }

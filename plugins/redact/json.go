@@ -38,14 +38,14 @@ const (
 func (s *scan) json(data, prev []byte) (edits []edit, drop, ok bool, err error) {
 	w := &walker{s: s, data: data, base: len(s.path)}
 	w.same = regionOf(data, prev, s.r)
-	outer := s.hold()
+	outer := s.hold(data)
 	found, again, reject := len(s.findings), s.again, s.reject
 	ok, err = w.run()
 	s.path = s.path[:w.base]
 	if ok && err == nil {
 		w.join()
 	}
-	s.chains = outer
+	s.release(outer)
 	if !ok || err != nil {
 		s.findings, s.again, s.reject = s.findings[:found], again, reject
 		return nil, false, ok, err
@@ -233,7 +233,7 @@ func (w *walker) name() bool {
 	}
 	if len(m.edits) > 0 {
 		for _, r := range m.found {
-			w.s.report1(r)
+			w.s.count(r)
 		}
 		if !m.drop {
 			f.marked = append(f.marked, len(w.edits))
@@ -305,7 +305,7 @@ func (w *walker) text(start, end int, escaped bool) (drop bool, err error) {
 		}
 	}
 	if !drop {
-		w.s.link(w.base, pieceOf(w.data, start, end, escaped, w.edits[from:]), sd)
+		w.s.link(w.base, w.s.chains.pieceOf(w.data, start, end, escaped, w.edits[from:]), sd)
 	}
 	return drop, nil
 }
@@ -314,9 +314,10 @@ func (w *walker) text(start, end int, escaped bool) (drop bool, err error) {
 func (w *walker) changed(start, end int, escaped bool) (drop bool, err error) {
 	text := w.data[start:end]
 	if escaped {
-		decoded, ok := unescape(w.escape[:0], text)
+		scratch := &w.s.scratch[w.s.layers]
+		decoded, ok := unescape((*scratch)[:0], text)
 		if ok {
-			w.escape, text = decoded, decoded
+			*scratch, text = decoded, decoded
 		} else {
 			escaped = false
 		}
@@ -362,14 +363,10 @@ func (w *walker) literal(start, end int) (drop bool) {
 	if len(text) < 7 && (key == nil || len(key.assigned) == 0) {
 		return false
 	}
-	matches, rev := w.s.settle(text, key)
-	if rev.from == nil {
-		return false
+	edits, drop := w.s.value(text, key)
+	if len(edits) > 0 {
+		w.edits = append(w.edits, edit{start, end, slices.Concat([]byte(`"`), apply(text, edits), []byte(`"`))})
 	}
-	for _, m := range matches {
-		drop = drop || m.rule.action == Drop
-	}
-	w.edits = append(w.edits, edit{start, end, slices.Concat([]byte(`"`), rev.text, []byte(`"`))})
 	return drop
 }
 
@@ -386,10 +383,11 @@ func (w *walker) join() {
 	stops := slices.Clone(w.s.chains.splits)
 	slices.SortStableFunc(stops, func(x, y split) int { return cmp.Compare(x.at, y.at) })
 	again := &walker{s: w.s, data: w.data, base: w.base, same: region{prefix: len(w.data) + 1}, stops: stops}
-	outer := w.s.hold()
+	outer := w.s.hold(w.data)
 	w.s.reporting = false
 	_, _ = again.run() // it was run to the end before
-	w.s.reporting, w.s.chains = true, outer
+	w.s.reporting = true
+	w.s.release(outer)
 	w.s.path = w.s.path[:w.base]
 }
 
@@ -397,7 +395,7 @@ func (w *walker) join() {
 func (w *walker) stop(end int) {
 	for len(w.stops) > 0 && w.stops[0].at <= end {
 		w.s.reporting = true
-		w.s.report1(w.stops[0].rule)
+		w.s.count(w.stops[0].rule)
 		w.s.reporting = false
 		w.stops = w.stops[1:]
 	}
@@ -417,7 +415,7 @@ func (w *walker) whole(block bool) (ok bool, err error) {
 		w.done(false)
 		return true, nil
 	}
-	w.s.report1(w.s.r.blocked)
+	w.s.count(w.s.r.blocked)
 	mark := slices.Concat([]byte(`"`), w.s.replacement(w.s.r.blocked, value), []byte(`"`))
 	w.edits = append(w.edits, edit{start, end, mark})
 	w.done(w.s.r.blocked.action == Drop)
@@ -458,6 +456,15 @@ func (s *scan) valueEnd(data []byte, pos int) (end int, err error) {
 
 // stringEnd returns where the string ends whose first byte is data[pos], at its quote, and whether it has escapes.
 func stringEnd(data []byte, pos int) (end int, escaped bool) {
+	// Most strings are short, and found faster byte by byte.
+	for near := min(len(data), pos+16); pos < near; pos++ {
+		if data[pos] == '"' {
+			return pos, false
+		}
+		if data[pos] == '\\' {
+			break
+		}
+	}
 	for i := pos; i < len(data); i++ {
 		n := bytes.IndexByte(data[i:], '"')
 		if n < 0 {

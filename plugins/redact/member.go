@@ -12,8 +12,8 @@ import (
 type member struct {
 	name     string
 	hash     uint64 // of the name
-	context  []bool // by rank of a rule: the name is a word of its context
-	unless   []bool
+	context  []*rule // rules of whose context the name is a word
+	unless   []*rule
 	assigned []*rule // rules of which the name has a keyword
 	allow    bool
 	block    bool
@@ -42,10 +42,23 @@ type frame struct {
 
 // member returns what a name says. The name is text as it is meant, without escapes.
 func (s *scan) member(name []byte) *member {
-	if m, ok := s.keys[string(name)]; ok {
-		return m
+	slot := &s.recent[0]
+	if n := len(name); n > 0 {
+		slot = &s.recent[(n*7+int(name[0])*3+int(name[n-1])+int(name[n/2])*5)%len(s.recent)]
+		if *slot != nil && (*slot).name == string(name) {
+			return *slot
+		}
 	}
-	m := &member{name: string(name), context: make([]bool, len(s.r.rules)), unless: make([]bool, len(s.r.rules)), shown: "*"}
+	m, ok := s.keys[string(name)]
+	if !ok {
+		m = s.newMember(name)
+	}
+	*slot = m
+	return m
+}
+
+func (s *scan) newMember(name []byte) *member {
+	m := &member{name: string(name), shown: "*"}
 	s.members++
 	m.hash = uint64(s.members)
 	lower := strings.ToLower(string(name))
@@ -55,15 +68,11 @@ func (s *scan) member(name []byte) *member {
 	}
 	reports := s.reporting
 	s.reporting = false
-	matches, rev := s.settle(name, nil)
+	m.edits, m.found = s.settle(name, nil)
 	s.reporting = reports
-	if rev.from != nil {
-		m.edits = rev.edits(len(name))
-		for _, f := range matches {
-			if f.rule != nil {
-				m.found = append(m.found, f.rule)
-				m.drop = m.drop || f.rule.action == Drop
-			}
+	if len(m.edits) > 0 {
+		for _, r := range m.found {
+			m.drop = m.drop || r.action == Drop
 		}
 	} else if !m.mark {
 		s.learn(m, name)
@@ -92,20 +101,27 @@ func odd(name []byte) bool {
 
 // learn finds the words in a name that say something about its value.
 func (s *scan) learn(m *member, name []byte) {
-	state := uint32(0)
+	state := uint16(0)
 	for i, b := range name {
-		state = s.r.words.next[state+uint32(s.r.words.class[b])]
+		state = s.r.words.step(state, b)
 		if state < s.r.words.accept {
 			continue
 		}
 		for _, word := range s.r.words.at(state) {
 			for _, t := range s.r.acts[word] {
 				start, end := i+1-t.size, i+1
+				if t.exact != "" && string(name[start:end]) != t.exact {
+					continue
+				}
 				switch t.kind {
 				case byContext:
-					m.context[t.rule.rank] = m.context[t.rule.rank] || startsWord(name, start, end)
+					if startsWord(name, start, end) {
+						m.context = append(m.context, t.rule)
+					}
 				case byUnless:
-					m.unless[t.rule.rank] = m.unless[t.rule.rank] || startsWord(name, start, end)
+					if startsWord(name, start, end) {
+						m.unless = append(m.unless, t.rule)
+					}
 				case byAssigned:
 					if !isName(name, start, end) {
 						continue

@@ -24,10 +24,10 @@ type packed struct {
 func (s *scan) msgpack(data []byte) (edits []edit, drop, ok bool, err error) {
 	p := &packed{s: s, data: data}
 	p.base = len(s.path)
-	outer := s.hold()
+	outer := s.hold(data)
 	defer func() {
 		s.path = s.path[:p.base]
-		s.chains = outer
+		s.release(outer)
 	}()
 	for at := 0; at < len(data); {
 		next, gone, err := p.value(at)
@@ -50,9 +50,9 @@ func (p *packed) join() {
 	s.finishAll()
 	slices.SortStableFunc(s.chains.joins, func(x, y join) int { return cmp.Compare(x.edit.start, y.edit.start) })
 	for i := 0; i < len(s.chains.joins); {
-		at := s.chains.joins[i].piece.head
+		at := int(s.chains.joins[i].piece.head)
 		var edits []edit
-		for ; i < len(s.chains.joins) && s.chains.joins[i].piece.head == at; i++ {
+		for ; i < len(s.chains.joins) && int(s.chains.joins[i].piece.head) == at; i++ {
 			edits = append(edits, s.chains.joins[i].edit)
 		}
 		h, _ := p.head(at)
@@ -64,7 +64,7 @@ func (p *packed) join() {
 		p.edits = append(p.edits, edit{at, h.start + h.size, packText(h.kind, apply(p.data[h.start:h.start+h.size], edits))})
 	}
 	for _, sp := range s.chains.splits {
-		s.report1(sp.rule)
+		s.count(sp.rule)
 	}
 }
 
@@ -272,7 +272,7 @@ func (p *packed) name(at int, f *frame) (end int, drop bool) {
 	}
 	if len(m.edits) > 0 {
 		for _, r := range m.found {
-			p.s.report1(r)
+			p.s.count(r)
 		}
 		f.marked = append(f.marked, len(p.edits))
 		p.edits = append(p.edits, edit{at, end, packText(h.kind, apply(text, m.edits))})
@@ -314,11 +314,11 @@ func (p *packed) text(at int, h head) (drop bool, err error) {
 		p.edits = append(p.edits, edit{at, end, packText(h.kind, apply(text, edits))})
 	}
 	if h.kind == str && !drop {
-		link := pieceOf(text, 0, len(text), false, edits)
-		if !link.edited {
-			link = piece{src: p.data, start: h.start, end: end}
+		for i := range edits {
+			edits[i].start, edits[i].end = edits[i].start+h.start, edits[i].end+h.start
 		}
-		link.head = at
+		link := p.s.chains.pieceOf(p.data, h.start, end, false, edits)
+		link.head = int32(at)
 		p.s.link(p.base, link, changedSide)
 	}
 	return drop, nil
@@ -362,13 +362,9 @@ func (p *packed) number(at int, h head) (drop bool) {
 	if len(text) < 7 && (key == nil || len(key.assigned) == 0) || len(text) < 3 {
 		return false
 	}
-	matches, rev := p.s.settle(text, key)
-	if rev.from == nil {
-		return false
-	}
-	p.edits = append(p.edits, edit{at, h.start + h.size, packText(str, rev.text)})
-	for _, m := range matches {
-		drop = drop || m.rule.action == Drop
+	edits, drop := p.s.value(text, key)
+	if len(edits) > 0 {
+		p.edits = append(p.edits, edit{at, h.start + h.size, packText(str, apply(text, edits))})
 	}
 	return drop
 }
@@ -383,7 +379,7 @@ func (p *packed) whole(at int, block bool) (end int, drop bool, err error) {
 	if !block || value[0] == 0xc0 || h.kind == str && (h.size == 0 || p.data[h.start] == '[' && p.s.r.markAt(p.data[:end], h.start) == end) {
 		return end, false, nil
 	}
-	p.s.report1(p.s.r.blocked)
+	p.s.count(p.s.r.blocked)
 	p.edits = append(p.edits, edit{at, end, packText(str, p.s.replacement(p.s.r.blocked, value))})
 	return end, p.s.r.blocked.action == Drop, nil
 }

@@ -90,7 +90,10 @@ func New(c Config) (*Redactor, error) {
 	}
 	r.sort()
 	words, acts := triggers(r.rules)
-	r.words, r.acts = newAutomaton(words), acts
+	if r.words, err = newAutomaton(words); err != nil {
+		return nil, wrong("rules: %v", err)
+	}
+	r.acts = acts
 	r.scans.New = func() any { return newScan(r) }
 	return r, nil
 }

@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
 	"regexp"
@@ -90,6 +91,8 @@ type trigger struct {
 	kind scannerKind
 	rule *rule
 	size int // of the word
+	// exact is the word where the automaton takes others for it: those in other scripts.
+	exact string
 }
 
 // loadRules reads the built-in rules.
@@ -176,6 +179,9 @@ func triggers(rules []*rule) (words []string, acts [][]trigger) {
 			words, acts = append(words, string(folded)), append(acts, nil)
 		}
 		t.size = len(word)
+		if bytes.ContainsFunc([]byte(word), func(r rune) bool { return r >= 0x80 }) {
+			t.exact = word
+		}
 		if !slices.Contains(acts[i], t) {
 			acts[i] = append(acts[i], t)
 		}

@@ -27,20 +27,24 @@ type scan struct {
 	path      []frame // where we are: the open objects, arrays and maps
 	layers    int
 	keys      map[string]*member
+	recent    [128]*member // of keys
 	members   int
 	findings  []hook.Finding // one each time
 	reject    *hook.Error
 	reporting bool // findings are counted; not while a name is looked at, which is kept
 	again     bool // something was made that must be looked at as a whole once more
-	chains    chains
+	chains    *chains
+	spare     *chains // spare, for JSON in strings
 
 	// Of the text in hand; see text.go.
 	found   []match
 	seen    []seenAt
-	until   int // digits before it are done with
+	hits    []hit
+	touched []int // ranks that have something in seen
+	until   int   // digits before it are done with
 	key     *member
 	joined  bool
-	scratch [][]byte
+	scratch [maxLayers + 1][]byte // for decoded strings, by layer
 }
 
 // match is what a rule found in a text.
@@ -54,20 +58,44 @@ type match struct {
 type seenAt struct{ context, unless int }
 
 func newScan(r *Redactor) *scan {
-	return &scan{r: r, keys: map[string]*member{}, seen: make([]seenAt, len(r.rules)), reporting: true, chains: newChains()}
+	return &scan{r: r, keys: map[string]*member{}, seen: make([]seenAt, len(r.rules)), reporting: true, chains: newChains(nil)}
 }
 
 // reset forgets the data.
 func (s *scan) reset() {
-	clear(s.keys)
+	s.forget()
 	clear(s.findings)
 	s.findings = s.findings[:0]
 	clear(s.path[:cap(s.path)])
 	clear(s.found[:cap(s.found)])
 	s.chains.reset()
-	s.in, s.path, s.found, s.members, s.layers = Input{}, s.path[:0], s.found[:0], 0, 0
+	s.in, s.path, s.found, s.layers = Input{}, s.path[:0], s.found[:0], 0
 	s.reject, s.again, s.key, s.joined, s.reporting = nil, false, nil, false, true
 }
+
+// forget forgets the names of members that may be data, and all of them when there are many. Names of a schema come
+// again with the next data.
+func (s *scan) forget() {
+	if len(s.keys) > maxNames {
+		clear(s.keys)
+	}
+	clear(s.recent[:])
+	for name, m := range s.keys {
+		if m.shown == "*" {
+			delete(s.keys, name)
+		}
+	}
+	for i := range s.scratch {
+		if cap(s.scratch[i]) > maxScratch {
+			s.scratch[i] = nil
+		}
+	}
+}
+
+const (
+	maxNames   = 512
+	maxScratch = 1 << 20
+)
 
 // run redacts the input until redacting it again would change nothing.
 func (s *scan) run() (Output, error) {
@@ -132,46 +160,49 @@ func (s *scan) tooDeep() error {
 
 // value redacts a text, and tells whether the value that it is, or is part of, is to be dropped.
 func (s *scan) value(text []byte, key *member) (edits []edit, drop bool) {
-	matches, rev := s.settle(text, key)
-	if rev.from == nil {
-		return nil, false
+	edits, rules := s.settle(text, key)
+	for _, r := range rules {
+		drop = drop || r.action == Drop
 	}
-	for _, m := range matches {
-		drop = drop || m.rule != nil && m.rule.action == Drop
-	}
-	return rev.edits(len(text)), drop
+	return edits, drop
 }
 
-// settle redacts a text until nothing more is found in what came of it. All that was found is reported.
-func (s *scan) settle(text []byte, key *member) ([]match, revision) {
+// settle redacts a text until nothing more is found in what came of it, and returns the edits and whose they are. All
+// that was found is counted.
+func (s *scan) settle(text []byte, key *member) (edits []edit, rules []*rule) {
 	rev := revision{text: text}
-	var all []match
 	for round := 0; ; round++ {
 		matches := s.text(rev.text, key)
 		if len(matches) == 0 {
-			return all, rev
+			break
 		}
 		if round == maxRounds {
-			for matches[0].rule == nil && len(all) > 0 {
-				matches[0].rule = all[0].rule
-			}
-			matches = []match{{0, len(rev.text), matches[0].rule, nil}}
+			matches = []match{{0, len(rev.text), rules[0], nil}}
 		}
-		edits := make([]edit, len(matches))
+		more := make([]edit, len(matches))
 		for i, m := range matches {
-			edits[i] = edit{m.start, m.end, m.text}
+			more[i] = edit{m.start, m.end, m.text}
 			if m.rule != nil {
-				edits[i].text = s.replacement(m.rule, rev.text[m.start:m.end])
-				s.report1(m.rule)
+				more[i].text = s.replacement(m.rule, rev.text[m.start:m.end])
+				rules = append(rules, m.rule)
+				s.count(m.rule)
 			}
 		}
-		all = append(all, slices.Clone(matches)...)
-		rev = rev.revise(edits)
+		if round == 0 {
+			edits, rev.text = more, apply(text, more)
+			continue
+		}
+		if round == 1 {
+			rev = revision{text: text}.revise(edits)
+		}
+		rev = rev.revise(more)
+		edits = rev.edits(len(text))
 	}
+	return edits, rules
 }
 
-// report1 counts a finding where we are.
-func (s *scan) report1(r *rule) {
+// count counts a finding where we are.
+func (s *scan) count(r *rule) {
 	if !s.reporting {
 		return
 	}

@@ -29,25 +29,12 @@ func (s *scan) text(text []byte, key *member) []match {
 
 // walk runs the automaton over a text and looks closer where a word is.
 func (s *scan) walk(text []byte) {
-	a := s.r.words
-	next, class, accept := a.next, &a.class, a.accept
-	state := uint32(0)
-	fresh := true
-	for i, b := range text {
-		state = next[state+uint32(class[b])]
-		if state < accept {
-			continue
-		}
-		if isDigit(b) && i > 0 && isDigit(text[i-1]) {
-			continue
-		}
-		if fresh {
-			clear(s.seen)
-			fresh = false
-		}
-		for _, word := range a.at(state) {
+	s.unsee()
+	s.hits = s.r.words.scan(s.hits[:0], text)
+	for _, h := range s.hits {
+		for _, word := range s.r.words.at(h.state) {
 			for k := range s.r.acts[word] {
-				s.look(text, i+1, &s.r.acts[word][k])
+				s.look(text, h.end, &s.r.acts[word][k])
 			}
 		}
 	}
@@ -56,6 +43,9 @@ func (s *scan) walk(text []byte) {
 // look does what is to be done where a word ends.
 func (s *scan) look(text []byte, end int, t *trigger) {
 	start := end - t.size
+	if t.exact != "" && string(text[start:end]) != t.exact {
+		return
+	}
 	switch t.kind {
 	case byDigits:
 		if start >= s.until {
@@ -63,11 +53,11 @@ func (s *scan) look(text []byte, end int, t *trigger) {
 		}
 	case byContext:
 		if startsWord(text, start, end) {
-			s.seen[t.rule.rank].context = end
+			s.see(t.rule).context = end
 		}
 	case byUnless:
 		if startsWord(text, start, end) {
-			s.seen[t.rule.rank].unless = end
+			s.see(t.rule).unless = end
 		}
 	case byPattern:
 		s.pattern(text, start, end, t.rule)
@@ -82,6 +72,23 @@ func (s *scan) look(text []byte, end int, t *trigger) {
 	case byColons:
 		s.colons(text, start)
 	}
+}
+
+// see returns where words of a rule were seen in the text in hand, to be set.
+func (s *scan) see(r *rule) *seenAt {
+	seen := &s.seen[r.rank]
+	if *seen == (seenAt{}) {
+		s.touched = append(s.touched, r.rank)
+	}
+	return seen
+}
+
+// unsee forgets what was seen in another text.
+func (s *scan) unsee() {
+	for _, rank := range s.touched {
+		s.seen[rank] = seenAt{}
+	}
+	s.touched = s.touched[:0]
 }
 
 // add notes a match.
@@ -137,7 +144,7 @@ const (
 // near reports whether a word of the rule's context, in the text before or in the name of the member, speaks of what
 // is at a place.
 func (s *scan) near(r *rule, at int) bool {
-	if s.key != nil && s.key.context[r.rank] {
+	if s.key != nil && slices.Contains(s.key.context, r) {
 		return true
 	}
 	seen := s.seen[r.rank]
@@ -147,7 +154,7 @@ func (s *scan) near(r *rule, at int) bool {
 // close is near, with no more than a word between.
 func (s *scan) close(r *rule, at int) bool {
 	seen := s.seen[r.rank]
-	return s.key != nil && s.key.context[r.rank] || seen.context > 0 && at-seen.context <= 12
+	return s.key != nil && slices.Contains(s.key.context, r) || seen.context > 0 && at-seen.context <= 12
 }
 
 // denied reports whether a word speaks against the rule at a place: one that is nearer than those for it.
@@ -156,7 +163,7 @@ func (s *scan) denied(r *rule, at int) bool {
 	if seen.unless > 0 && at-seen.unless <= unlessReach && seen.unless > seen.context {
 		return true
 	}
-	return s.key != nil && s.key.unless[r.rank] && seen.context == 0
+	return s.key != nil && slices.Contains(s.key.unless, r) && seen.context == 0
 }
 
 // resolve sorts what was found, removes what is allowed or a mark of ours, and joins what overlaps.
