@@ -160,7 +160,7 @@ func entries(t *testing.T, dir string) []os.DirEntry {
 // TestMessagesOfTheDocuments looks for the messages of the troubleshooting table in the code.
 func TestMessagesOfTheDocuments(t *testing.T) {
 	var code strings.Builder
-	for _, dir := range []string{"backend", "client", "cmd", "crypto", "engine", "internal"} {
+	for _, dir := range []string{"backend", "client", "cmd", "crypto", "engine", "internal", "plugins"} {
 		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(name string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 				return err
