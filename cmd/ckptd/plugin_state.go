@@ -54,7 +54,7 @@ func (a *app) pluginEnableCmd(p *installedPlugins, enable bool) *cobra.Command {
 		ValidArgsFunction: p.complete,
 	}
 	if enable {
-		cmd.Use, cmd.Short = "enable NAME", "Let a plugin run that was disabled, or was suspended after failing"
+		cmd.Use, cmd.Short = "enable NAME", "Let a plugin run that was disabled, or could not be loaded"
 	}
 	return cmd
 }
