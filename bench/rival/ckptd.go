@@ -1,0 +1,189 @@
+package rival
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"sync"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/badger"
+	"github.com/ckptd/ckptd/bench/workload"
+	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine"
+)
+
+func ckptdRival(whole bool) Rival {
+	r := Rival{
+		Name: "ckptd", What: "ckptd's engine in the process, on Badger: is handed what changed, as its clients do; encrypted",
+		Durable: "as it comes",
+		Open:    func(ctx context.Context, o Options) (Driver, error) { return openCkptd(ctx, o, whole, nil) },
+	}
+	if whole {
+		r.Name, r.What = "ckptd-whole", "the same, handed the whole state each time; it finds out what changed"
+	}
+	return r
+}
+
+// Pipeline opens ckptd on a backend made of the one that is given, to measure what a save costs without its commit.
+func Pipeline(ctx context.Context, o Options, wrap func(backend.Backend) backend.Backend) (Driver, error) {
+	return openCkptd(ctx, o, false, wrap)
+}
+
+const (
+	// remembered is how many steps of a thread can be gone back to, more than any workload does.
+	remembered = 64
+	users      = 16
+)
+
+type ckptd struct {
+	store *engine.Store
+	whole bool
+
+	mu      sync.Mutex
+	threads map[int]*lineage
+}
+
+// lineage is what a client remembers of a thread. Whoever saves the thread has it for themselves.
+type lineage struct {
+	*engine.Thread
+	saved [remembered]saved
+	draft []engine.Change
+}
+
+type saved struct {
+	step int
+	id   string
+	// versions of the channels, in order of name
+	versions []engine.Version
+}
+
+func openCkptd(ctx context.Context, o Options, whole bool, wrap func(backend.Backend) backend.Backend) (Driver, error) {
+	keyFile := filepath.Join(o.Dir, "data.key")
+	root, err := crypto.ReadKeyFile(keyFile)
+	create := errors.Is(err, fs.ErrNotExist)
+	if create {
+		if root, err = crypto.GenerateRootKey(); err == nil {
+			err = crypto.WriteKeyFile(keyFile, root)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the key: %w", err)
+	}
+	keystore, err := crypto.OpenFileKeystore(filepath.Join(o.Dir, "data.keys"), create)
+	if err != nil {
+		return nil, fmt.Errorf("opening the keystore: %w", err)
+	}
+	var be backend.Backend
+	if be, err = badger.Open(filepath.Join(o.Dir, "data"), badger.Options{}); err != nil {
+		return nil, fmt.Errorf("opening the backend: %w", err)
+	}
+	if wrap != nil {
+		be = wrap(be)
+	}
+	store, err := engine.Open(ctx, be, engine.Options{Root: root, Keystore: keystore, Create: create, CacheBytes: o.Cache})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the store: %w", err), be.Close())
+	}
+	return &ckptd{store: store, whole: whole, threads: map[int]*lineage{}}, nil
+}
+
+func (c *ckptd) lineage(thread int) *lineage {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.threads[thread]
+	if l == nil {
+		l = &lineage{Thread: c.store.Thread(engine.Ref{
+			Tenant: "bench", User: fmt.Sprintf("user-%d", thread%users), Thread: fmt.Sprintf("thread-%d", thread)})}
+		c.threads[thread] = l
+	}
+	return l
+}
+
+func (c *ckptd) Save(ctx context.Context, s *workload.Step) error {
+	l := c.lineage(s.Thread)
+	parent := &saved{}
+	if s.Parent >= 0 {
+		if parent = &l.saved[s.Parent%remembered]; parent.id == "" || parent.step != s.Parent {
+			return fmt.Errorf("step %d of a thread stands on step %d, which was not saved", s.Number, s.Parent)
+		}
+	}
+	d := engine.Draft{Step: int64(s.Number), Parent: parent.id, Channels: l.draft[:0]}
+	if c.whole || s.Parent < 0 {
+		for _, channel := range s.State.Channels {
+			d.Channels = append(d.Channels, engine.Change{Name: channel.Name, Type: "json", Data: s.State.Doc[channel.Start:channel.End]})
+		}
+	} else {
+		d.Keep = true
+		d.Channels = splices(d.Channels, s, parent.versions)
+	}
+	cp, err := l.Thread.Save(ctx, d)
+	l.draft = d.Channels
+	if err != nil {
+		return err
+	}
+	at := &l.saved[s.Number%remembered]
+	at.step, at.id, at.versions = s.Number, cp.ID, at.versions[:0]
+	for _, channel := range cp.Channels {
+		at.versions = append(at.versions, channel.Version)
+	}
+	return nil
+}
+
+// splices appends the changes of a step, on channels of the parent that have these versions.
+func splices(to []engine.Change, s *workload.Step, versions []engine.Version) []engine.Change {
+	fresh, next := 0, 0 // splices are few, and channels come in order of name: new ones shift the parent's
+	isNew := func(name string) bool {
+		for _, e := range s.Splices {
+			if e.Channel == name && e.New {
+				return true
+			}
+		}
+		return false
+	}
+	base := make(map[string]engine.Version, len(s.Splices))
+	for next = range s.State.Channels {
+		name := s.State.Channels[next].Name
+		if isNew(name) {
+			fresh++
+			continue
+		}
+		for _, e := range s.Splices {
+			if e.Channel == name {
+				base[name] = versions[next-fresh]
+			}
+		}
+	}
+	for _, e := range s.Splices {
+		change := engine.Change{Name: e.Channel, Data: e.Insert, Base: base[e.Channel], Prefix: e.Prefix, Suffix: e.Suffix}
+		if e.New {
+			change = engine.Change{Name: e.Channel, Type: "json", Data: e.Insert}
+		}
+		to = append(to, change)
+	}
+	return to
+}
+
+func (c *ckptd) Load(ctx context.Context, thread, step int) ([]byte, error) {
+	which := engine.Latest
+	if step >= 0 {
+		which = engine.AtSeq(uint64(step) + 1)
+	}
+	cp, err := c.lineage(thread).Load(ctx, which)
+	if err != nil {
+		return nil, err
+	}
+	size := 2
+	for _, channel := range cp.Channels {
+		size += len(channel.Name) + len(channel.Data) + len(`"":,`)
+	}
+	return workload.AppendDoc(make([]byte, 0, size), len(cp.Channels), func(i int) (string, []byte) {
+		return cp.Channels[i].Name, cp.Channels[i].Data
+	}), nil
+}
+
+func (c *ckptd) Settle(context.Context) error { return nil } // what is done in time is done on Close
+func (c *ckptd) Process() int                 { return 0 }
+func (c *ckptd) Close() error                 { return c.store.Close() }
