@@ -24,20 +24,24 @@ type hit struct {
 	state uint16
 }
 
-// scan appends the hits in a text to hits, in order; of digits that follow each other only the first is one.
+const parts = 4 // of a text, gone through at once
+
+// hits is scratch for scan.
+type hits [parts][]hit
+
+// scan returns the hits in a text, in order, until the next call with h; of digits that follow each other only the first is one.
 //
 // Each step waits for the one before it, so a longer text is gone through in four parts at once.
-func (a *automaton) scan(hits []hit, text []byte) []hit {
-	const parts = 4
+func (a *automaton) scan(h *hits, text []byte) []hit {
 	n := len(text) / parts
+	h[0] = h[0][:0]
 	if n < 2*a.most {
-		return a.scanFrom(hits, text, 0, 0)
+		h[0] = a.scanFrom(h[0], text, 0, 0)
+		return h[0]
 	}
-	var far [parts - 1][]hit // made on the way, and seldom large
-	var buffers [parts - 1][16]hit
 	var states [parts - 1]uint16
-	for k := range far {
-		far[k] = buffers[k][:0]
+	for k := range states {
+		h[k+1] = h[k+1][:0]
 		for _, b := range text[(k+1)*n-a.most : (k+1)*n] {
 			states[k] = a.step(states[k], b)
 		}
@@ -47,22 +51,23 @@ func (a *automaton) scan(hits []hit, text []byte) []hit {
 	for i := range t0 {
 		s0, s1, s2, s3 = a.step(s0, t0[i]), a.step(s1, t1[i]), a.step(s2, t2[i]), a.step(s3, t3[i])
 		if s0 >= a.accept {
-			hits = a.note(hits, text, i, s0)
+			h[0] = a.note(h[0], text, i, s0)
 		}
 		if s1 >= a.accept {
-			far[0] = a.note(far[0], text, n+i, s1)
+			h[1] = a.note(h[1], text, n+i, s1)
 		}
 		if s2 >= a.accept {
-			far[1] = a.note(far[1], text, 2*n+i, s2)
+			h[2] = a.note(h[2], text, 2*n+i, s2)
 		}
 		if s3 >= a.accept {
-			far[2] = a.note(far[2], text, 3*n+i, s3)
+			h[3] = a.note(h[3], text, 3*n+i, s3)
 		}
 	}
-	for _, more := range far {
-		hits = append(hits, more...)
+	for _, more := range h[1:] {
+		h[0] = append(h[0], more...)
 	}
-	return a.scanFrom(hits, text, parts*n, s3)
+	h[0] = a.scanFrom(h[0], text, parts*n, s3)
+	return h[0]
 }
 
 // scanFrom goes on at text[at:].

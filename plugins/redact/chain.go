@@ -59,72 +59,28 @@ type chain struct {
 	size   int
 }
 
-// chains are those that are open, by the hash of their place, and in order; and what was found in those that ended.
+// links are the chains of an array, by the place of their strings in its elements.
+type links struct {
+	open  map[uint64]*chain
+	order []*chain
+}
+
+// chains is what chains need that run through one text.
 type chains struct {
 	data   []byte
 	edited [][]byte // strings that were edited
-	open   map[uint64]*chain
-	recent [64]struct { // of open, by the low bits of the place
-		place uint64
-		chain *chain
-	}
-	order  []*chain
-	joins  []join
+	joins  []join   // what was found
 	splits []split
-	spare  []*chain
 
 	joined []byte // scratch
 	starts []int
 }
 
-func newChains(data []byte) *chains { return &chains{data: data, open: map[uint64]*chain{}} }
-
 // reset forgets the data, and keeps the memory for the next.
 func (c *chains) reset() {
-	clear(c.open)
-	clear(c.recent[:])
-	for _, old := range c.order {
-		clear(old.tail[:cap(old.tail)])
-	}
-	if len(c.order) < spareChains {
-		c.spare = append(c.spare, c.order...)
-	}
-	if len(c.spare) > spareChains {
-		c.spare = c.spare[:spareChains]
-	}
 	clear(c.joins[:cap(c.joins)])
 	clear(c.edited[:cap(c.edited)])
-	c.data, c.edited, c.order, c.joins, c.splits = nil, c.edited[:0], c.order[:0], c.joins[:0], c.splits[:0]
-}
-
-const spareChains = 4096
-
-// at returns the chain of a place, nil if there is none.
-func (c *chains) at(place uint64) *chain {
-	slot := &c.recent[place%uint64(len(c.recent))]
-	if slot.chain == nil || slot.place != place {
-		found := c.open[place]
-		if found == nil {
-			return nil
-		}
-		slot.place, slot.chain = place, found
-	}
-	return slot.chain
-}
-
-// add opens a chain at a place.
-func (c *chains) add(place uint64) *chain {
-	var made *chain
-	if n := len(c.spare); n > 0 {
-		made, c.spare = c.spare[n-1], c.spare[:n-1]
-		*made = chain{pieces: made.pieces[:0], tail: made.tail[:0]}
-	} else {
-		made = new(chain)
-		made.pieces = made.inline[:0]
-	}
-	c.open[place] = made
-	c.order = append(c.order, made)
-	return made
+	c.data, c.edited, c.joins, c.splits = nil, c.edited[:0], c.joins[:0], c.splits[:0]
 }
 
 // hold puts the chains of an outer text away while an inner one is looked at.
@@ -135,7 +91,7 @@ func (s *scan) hold(data []byte) (outer *chains) {
 		return nil
 	}
 	if s.chains = s.spare; s.chains == nil || s.chains.data != nil {
-		s.chains = newChains(nil)
+		s.chains = &chains{}
 	}
 	s.chains.data = data
 	return outer
@@ -152,25 +108,69 @@ func (s *scan) release(outer *chains) {
 // link adds a string to the chains of its place.
 func (s *scan) link(base int, p piece, sd side) {
 	arrays := 0
+	place := uint64(0)
 	for level := len(s.path) - 1; level >= base && arrays < chainDepth; level-- {
 		f := &s.path[level]
 		if f.object {
+			place = mix(place, f.step())
 			continue
 		}
 		arrays++
-		h := mix(f.hash, 0)
-		for k := level + 1; k < len(s.path); k++ {
-			h = mix(h, s.path[k].step())
+		if f.links == nil {
+			f.links = s.newLinks()
 		}
-		c := s.chains.at(h)
+		c := f.links.open[place]
 		if c == nil {
-			c = s.chains.add(h)
+			c = s.newChain()
 			c.side, c.fresh = sd, sd != prefixSide
+			f.links.open[place] = c
+			f.links.order = append(f.links.order, c)
 			s.begin(c, p, f.index)
-			continue
+		} else {
+			s.extend(c, p, f.index, sd)
 		}
-		s.extend(c, p, f.index, sd)
+		place = mix(place, f.step())
 	}
+}
+
+// unlink looks at the chains of an array that ends, at a place of a side.
+func (s *scan) unlink(f *frame, sd side) {
+	if f.links == nil {
+		return
+	}
+	for _, c := range f.links.order {
+		c.fresh = c.fresh || sd != c.side || sd == changedSide
+		s.finish(c)
+	}
+	if len(s.spareChains) < maxSpare {
+		s.spareChains = append(s.spareChains, f.links.order...)
+		clear(f.links.open)
+		f.links.order = f.links.order[:0]
+		s.spareLinks = append(s.spareLinks, f.links)
+	}
+	f.links = nil
+}
+
+const maxSpare = 1024 // chains that are kept for what comes next
+
+func (s *scan) newLinks() *links {
+	if n := len(s.spareLinks); n > 0 {
+		l := s.spareLinks[n-1]
+		s.spareLinks = s.spareLinks[:n-1]
+		return l
+	}
+	return &links{open: map[uint64]*chain{}}
+}
+
+func (s *scan) newChain() *chain {
+	if n := len(s.spareChains); n > 0 {
+		c := s.spareChains[n-1]
+		s.spareChains = s.spareChains[:n-1]
+		return c
+	}
+	c := &chain{}
+	c.pieces = c.inline[:0]
+	return c
 }
 
 // extend adds a string to a chain, or ends the chain and begins another with it.
@@ -212,7 +212,7 @@ func (s *scan) begin(c *chain, p piece, index int) {
 func (cs *chains) note(c *chain, p piece) {
 	c.size += int(p.end - p.start)
 	end := cs.source(p)[max(p.start, p.end-96):p.end]
-	if len(c.tail) == 0 && bytes.IndexByte(end, '-') < 0 {
+	if len(c.tail) == 0 && !bytes.Contains(end, []byte("----")) {
 		return
 	}
 	c.tail = append(c.tail, end...)
@@ -401,12 +401,4 @@ type join struct {
 type split struct {
 	at   int
 	rule *rule
-}
-
-// finishAll looks at all chains that are open.
-func (s *scan) finishAll() {
-	for _, c := range s.chains.order {
-		c.fresh = true // what came after it in an earlier version is gone
-		s.finish(c)
-	}
 }

@@ -56,22 +56,28 @@ func hex4(raw []byte, i int) (rune, bool) {
 
 // unescape appends what a string in JSON means to buf. Not ok: an escape is none of JSON's.
 func unescape(buf, raw []byte) (text []byte, ok bool) {
-	for len(raw) > 0 {
-		n := bytes.IndexByte(raw, '\\')
-		if n < 0 {
-			return append(buf, raw...), true
+	for i := 0; i < len(raw); {
+		from := i
+		for near := min(len(raw), i+24); i < near && raw[i] != '\\'; {
+			i++
 		}
-		buf, raw = append(buf, raw[:n]...), raw[n:]
-		r, size, ok := unit(raw, 0)
+		if i == from+24 {
+			if n := bytes.IndexByte(raw[i:], '\\'); n >= 0 {
+				i += n
+			} else {
+				i = len(raw)
+			}
+		}
+		buf = append(buf, raw[from:i]...)
+		if i == len(raw) {
+			break
+		}
+		r, size, ok := unit(raw, i)
 		if !ok {
 			return nil, false
 		}
-		if r < utf8.RuneSelf {
-			buf = append(buf, byte(r))
-		} else {
-			buf = utf8.AppendRune(buf, r)
-		}
-		raw = raw[size:]
+		buf = utf8.AppendRune(buf, r)
+		i += size
 	}
 	return buf, true
 }

@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"slices"
 )
 
@@ -126,7 +127,7 @@ func (w *walker) open(object bool) error {
 	if len(w.s.path) >= maxDepth {
 		return w.s.tooDeep()
 	}
-	child := frame{object: object, dropped: -1, hash: w.hash(), nearest: w.key()}
+	child := frame{object: object, dropped: -1, nearest: w.key()}
 	w.s.path = append(w.s.path, child)
 	w.pos++
 	w.state = wantElement
@@ -134,15 +135,6 @@ func (w *walker) open(object bool) error {
 		w.state = wantMember
 	}
 	return nil
-}
-
-// hash identifies the path of the value in hand.
-func (w *walker) hash() uint64 {
-	f := w.top()
-	if f == nil {
-		return uint64(len(w.s.path))
-	}
-	return mix(f.hash, f.step())
 }
 
 // step is the part of the path that a frame adds.
@@ -182,6 +174,9 @@ func (w *walker) close() {
 		w.edits = append(w.edits, edit{start: from, end: f.ends})
 	}
 	w.distinct(f)
+	if f.links != nil {
+		w.s.unlink(f, w.same.sideOf(w.data, w.pos-1, w.pos))
+	}
 	w.s.path = w.s.path[:len(w.s.path)-1]
 	w.done(false)
 }
@@ -372,7 +367,6 @@ func (w *walker) literal(start, end int) (drop bool) {
 
 // join makes the edits of what was cut into chunks, and counts the findings where they begin.
 func (w *walker) join() {
-	w.s.finishAll()
 	for _, j := range w.s.chains.joins {
 		w.edits = append(w.edits, j.edit)
 	}
@@ -382,7 +376,7 @@ func (w *walker) join() {
 	// Another walk, to tell where the findings are.
 	stops := slices.Clone(w.s.chains.splits)
 	slices.SortStableFunc(stops, func(x, y split) int { return cmp.Compare(x.at, y.at) })
-	again := &walker{s: w.s, data: w.data, base: w.base, same: region{prefix: len(w.data) + 1}, stops: stops}
+	again := &walker{s: w.s, data: w.data, base: w.base, same: region{whole: true}, stops: stops}
 	outer := w.s.hold(w.data)
 	w.s.reporting = false
 	_, _ = again.run() // it was run to the end before
@@ -404,10 +398,14 @@ func (w *walker) stop(end int) {
 // whole passes a value over without looking into it, and replaces it if it is blocked.
 func (w *walker) whole(block bool) (ok bool, err error) {
 	start := w.pos
-	end, err := w.s.valueEnd(w.data, start)
-	if end < 0 || err != nil {
-		return false, err
+	end, err := valueEnd(w.data, start, len(w.s.path))
+	if err != nil {
+		return false, w.s.tooDeep()
 	}
+	if end < 0 {
+		return false, nil
+	}
+	w.same.sideOf(w.data, start, end) // so that it goes on behind it
 	w.pos = end
 	value := w.data[start:end]
 	if !block || string(value) == "null" || len(value) > 2 && value[0] == '"' && value[1] == '[' && w.s.r.markAt(value, 1) == len(value)-1 ||
@@ -422,10 +420,12 @@ func (w *walker) whole(block bool) (ok bool, err error) {
 	return true, nil
 }
 
-// valueEnd returns the end of the value at data[pos], -1 if it has none. Within arrays and objects it looks for
-// brackets and strings only.
-func (s *scan) valueEnd(data []byte, pos int) (end int, err error) {
-	depth := 0
+var errDeep = errors.New("nested too deep")
+
+// valueEnd returns the end of the value at data[pos], which is depth deep, and -1 if it has none. Within arrays and
+// objects it looks for brackets and strings only.
+func valueEnd(data []byte, pos, depth int) (end int, err error) {
+	depth, open := 0, depth
 	for pos < len(data) {
 		switch b := data[pos]; {
 		case b == '"':
@@ -435,8 +435,8 @@ func (s *scan) valueEnd(data []byte, pos int) (end int, err error) {
 			}
 			pos = end
 		case b == '{' || b == '[':
-			if depth++; depth+len(s.path) > maxDepth {
-				return -1, s.tooDeep()
+			if depth++; depth+open > maxDepth {
+				return -1, errDeep
 			}
 		case b == '}' || b == ']':
 			depth--
@@ -456,35 +456,38 @@ func (s *scan) valueEnd(data []byte, pos int) (end int, err error) {
 
 // stringEnd returns where the string ends whose first byte is data[pos], at its quote, and whether it has escapes.
 func stringEnd(data []byte, pos int) (end int, escaped bool) {
-	// Most strings are short, and found faster byte by byte.
-	for near := min(len(data), pos+16); pos < near; pos++ {
-		if data[pos] == '"' {
-			return pos, false
-		}
-		if data[pos] == '\\' {
-			break
-		}
-	}
-	for i := pos; i < len(data); i++ {
-		n := bytes.IndexByte(data[i:], '"')
-		if n < 0 {
+	for i := pos; ; {
+		if i += plainBytes(data[i:]); i >= len(data) {
 			return -1, false
 		}
-		if !escaped {
-			k := bytes.IndexByte(data[i:i+n], '\\')
-			if k < 0 {
-				return i + n, false
-			}
-			escaped = true
-			i += k
-		} else if k := bytes.IndexByte(data[i:i+n], '\\'); k >= 0 {
-			i += k
-		} else {
-			return i + n, true
+		if data[i] == '"' {
+			return i, escaped
 		}
-		i++ // what is escaped
+		escaped = true
+		if i += 2; i > len(data) {
+			return -1, false
+		}
 	}
-	return -1, false
+}
+
+// plainBytes returns how many bytes come before the first quote or backslash. The first ones, which are all there are
+// in most strings, are looked at one by one.
+func plainBytes(data []byte) int {
+	near := min(len(data), 24)
+	for i, b := range data[:near] {
+		if b == '"' || b == '\\' {
+			return i
+		}
+	}
+	rest := data[near:]
+	n := bytes.IndexByte(rest, '"')
+	if n < 0 {
+		n = len(rest)
+	}
+	if k := bytes.IndexByte(rest[:n], '\\'); k >= 0 {
+		n = k
+	}
+	return near + n
 }
 
 // literalEnd returns where a number or a word such as true ends.

@@ -11,7 +11,7 @@ import (
 // member is what a name says about the value that it names.
 type member struct {
 	name     string
-	hash     uint64 // of the name
+	hash     uint64  // of the name
 	context  []*rule // rules of whose context the name is a word
 	unless   []*rule
 	assigned []*rule // rules of which the name has a keyword
@@ -30,7 +30,7 @@ type frame struct {
 	key     *member // the member that we are in
 	nearest *member // the member that the values of an array belong to
 	index   int
-	hash    uint64 // of the path to it
+	links   *links // of an array: the chains through its elements
 	start   int    // where its child in hand begins
 	kept    int    // where its last child ends that stays, 0 for none
 	dropped int    // where the run of children begins that go, -1 for none

@@ -47,7 +47,6 @@ func (s *scan) msgpack(data []byte) (edits []edit, drop, ok bool, err error) {
 // join makes the edits of what was cut into chunks.
 func (p *packed) join() {
 	s := p.s
-	s.finishAll()
 	slices.SortStableFunc(s.chains.joins, func(x, y join) int { return cmp.Compare(x.edit.start, y.edit.start) })
 	for i := 0; i < len(s.chains.joins); {
 		at := int(s.chains.joins[i].piece.head)
@@ -196,22 +195,13 @@ func (p *packed) key() *member {
 	return f.nearest
 }
 
-// hash identifies the path of the value in hand.
-func (p *packed) hash() uint64 {
-	if len(p.s.path) == p.base {
-		return uint64(p.base)
-	}
-	f := &p.s.path[len(p.s.path)-1]
-	return mix(f.hash, f.step())
-}
-
 // container redacts an array or a map.
 func (p *packed) container(at int, h head) (end int, drop bool, err error) {
 	s := p.s
 	if len(s.path) >= maxDepth {
 		return -1, false, s.tooDeep()
 	}
-	s.path = append(s.path, frame{object: h.kind == object, nearest: p.key(), hash: p.hash()})
+	s.path = append(s.path, frame{object: h.kind == object, nearest: p.key()})
 	depth := len(s.path)
 	end = h.start
 	gone := 0
@@ -239,6 +229,7 @@ func (p *packed) container(at int, h head) (end int, drop bool, err error) {
 	for _, i := range f.marked {
 		p.distinct(f, i)
 	}
+	s.unlink(f, changedSide)
 	s.path = s.path[:depth-1]
 	if gone > 0 {
 		p.edits = append(p.edits, edit{at, h.start, appendHead(nil, h.kind, h.size-gone, 0)})

@@ -2,7 +2,7 @@ package redact
 
 import "bytes"
 
-// side is where a string is: in what is the same at the beginning of the data and of what they were, in what changed,
+// side is where a string is: in what is the same as before from the beginning on, but for some values; in what changed;
 // or in what is the same at the end.
 type side uint8
 
@@ -12,37 +12,60 @@ const (
 	suffixSide
 )
 
-// region is what of some JSON is known from an earlier version of it, which was redacted. Names, arrays and objects
-// around a string or number in it are the same ones, so that it means the same; but for the numbers of elements.
+// region tells what of some JSON is known from an earlier version of it, which was redacted. Names, arrays and objects
+// around what is known are the same ones, so that it means the same; but for the numbers of elements.
 type region struct {
-	prev   []byte
-	prefix int // data[:prefix] is the same
-	suffix int // data[suffix:] is the same, once it is known
-	known  bool
+	prev    []byte
+	at, old int  // the place in the data and in prev up to which they are alike but for values
+	run     int  // from there on so many bytes are the same
+	lost    bool // they differ in more than values
+	suffix  int  // data[suffix:] is the same, once it is known
+	known   bool
+	whole   bool // all of the data is known
 }
 
 // regionOf compares data with an earlier version, nil if there is none.
 func regionOf(data, prev []byte, r *Redactor) region {
 	if prev == nil {
-		return region{suffix: len(data) + 1, known: true}
+		return region{suffix: len(data) + 1, known: true, lost: true}
 	}
-	return region{prev: prev, prefix: commonPrefix(data, prev), suffix: len(data) + 1,
+	return region{prev: prev, run: commonPrefix(data, prev), suffix: len(data) + 1,
 		known: r.allowPaths.indexed() || r.blockPaths.indexed()}
 }
 
-// sideOf tells the side of the token data[start:end], its quotes included. Tokens must be asked for in order.
+// sideOf tells the side of the value data[start:end], its quotes included. Values must be asked for in order.
 func (g *region) sideOf(data []byte, start, end int) side {
-	if end < g.prefix {
+	if g.whole || !g.lost && end < g.at+g.run {
 		return prefixSide
+	}
+	if !g.lost {
+		if start <= g.at+g.run && g.pass(data, start, end) {
+			return changedSide
+		}
+		g.lost = true
 	}
 	if !g.known {
 		g.known = true
-		g.suffix = suffixOf(data, g.prev, start, g.prefix)
+		g.suffix = suffixOf(data, g.prev, g.at, g.old)
 	}
 	if start >= g.suffix {
 		return suffixSide
 	}
 	return changedSide
+}
+
+// pass goes on behind a value that changed, if prev has a value in its place.
+func (g *region) pass(data []byte, start, end int) bool {
+	from := g.old + start - g.at
+	if from >= len(g.prev) || bytes.IndexByte([]byte("]},:"), g.prev[from]) >= 0 {
+		return false
+	}
+	to, err := valueEnd(g.prev, from, 0)
+	if to < 0 || err != nil {
+		return false
+	}
+	g.at, g.old, g.run = end, to, commonPrefix(data[end:], g.prev[to:])
+	return true
 }
 
 func commonPrefix(a, b []byte) int {
@@ -72,18 +95,14 @@ func commonSuffix(a, b []byte) int {
 }
 
 // suffixOf returns from where on data is what prev is at its end, in the same arrays and objects: those that were open
-// at from, where both are at the beginning of a token, and still are. prefix bytes are the same in both.
-func suffixOf(data, prev []byte, from, prefix int) int {
+// at data[at] and prev[old], between two tokens of each, and still are.
+func suffixOf(data, prev []byte, at, old int) int {
 	none := len(data) + 1
-	most := min(len(data), len(prev)) - prefix
-	n := min(commonSuffix(data, prev), most)
-	end, old := len(data)-n, len(prev)-n
-	if end < from || old < from {
-		return none
-	}
+	n := commonSuffix(data[at:], prev[old:])
+	end, oldEnd := len(data)-n, len(prev)-n
 	var a, b lexer
-	a.skim(data[from:end])
-	b.skim(prev[from:old])
+	a.skim(data[at:end])
+	b.skim(prev[old:oldEnd])
 	if a.depth != b.depth || a.inString != b.inString || a.escape != b.escape {
 		return none
 	}

@@ -34,12 +34,15 @@ type scan struct {
 	reporting bool // findings are counted; not while a name is looked at, which is kept
 	again     bool // something was made that must be looked at as a whole once more
 	chains    *chains
-	spare     *chains // spare, for JSON in strings
+	spare     *chains // for JSON in strings
+
+	spareLinks  []*links
+	spareChains []*chain
 
 	// Of the text in hand; see text.go.
 	found   []match
 	seen    []seenAt
-	hits    []hit
+	hits    hits
 	touched []int // ranks that have something in seen
 	until   int   // digits before it are done with
 	key     *member
@@ -58,7 +61,7 @@ type match struct {
 type seenAt struct{ context, unless int }
 
 func newScan(r *Redactor) *scan {
-	return &scan{r: r, keys: map[string]*member{}, seen: make([]seenAt, len(r.rules)), reporting: true, chains: newChains(nil)}
+	return &scan{r: r, keys: map[string]*member{}, seen: make([]seenAt, len(r.rules)), reporting: true, chains: &chains{}}
 }
 
 // reset forgets the data.

@@ -30,8 +30,7 @@ func (s *scan) text(text []byte, key *member) []match {
 // walk runs the automaton over a text and looks closer where a word is.
 func (s *scan) walk(text []byte) {
 	s.unsee()
-	s.hits = s.r.words.scan(s.hits[:0], text)
-	for _, h := range s.hits {
+	for _, h := range s.r.words.scan(&s.hits, text) {
 		for _, word := range s.r.words.at(h.state) {
 			for k := range s.r.acts[word] {
 				s.look(text, h.end, &s.r.acts[word][k])
