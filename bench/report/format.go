@@ -1,0 +1,121 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/ckptd/ckptd/bench/result"
+)
+
+// value writes a figure in the unit of its measure, with three digits that mean something.
+func value(v float64, unit string) string {
+	switch unit {
+	case "s":
+		for _, u := range []struct {
+			name string
+			size float64
+		}{{"s", 1}, {"ms", 1e-3}, {"µs", 1e-6}} {
+			if math.Abs(v) >= u.size {
+				return digits(v/u.size) + " " + u.name
+			}
+		}
+		return digits(v*1e9) + " ns"
+	case "B":
+		return inBytes(v)
+	case "B/s":
+		return inBytes(v) + "/s"
+	case "saves/s":
+		return digits(v) + "/s"
+	}
+	return digits(v)
+}
+
+func inBytes(v float64) string {
+	for _, u := range []struct {
+		name string
+		size float64
+	}{{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}} {
+		if math.Abs(v) >= u.size {
+			return digits(v/u.size) + " " + u.name
+		}
+	}
+	return digits(v) + " B"
+}
+
+// times writes a ratio.
+func times(v float64) string { return digits(v) + " ×" }
+
+func percent(v float64) string { return digits(v*100) + " %" }
+
+// digits writes a number with three digits that mean something, and commas between thousands.
+func digits(v float64) string {
+	switch size := math.Abs(v); {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return "–"
+	case size >= 99.95:
+		return thousands(int64(math.Round(v)))
+	case size >= 9.995:
+		return trim(fmt.Sprintf("%.1f", v))
+	case size >= 0.1 || size == 0:
+		return trim(fmt.Sprintf("%.2f", v))
+	}
+	return strconv.FormatFloat(v, 'g', 2, 64)
+}
+
+func trim(s string) string {
+	if !strings.Contains(s, ".") {
+		return s
+	}
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".")
+}
+
+func thousands(n int64) string {
+	sign := ""
+	if n < 0 {
+		sign, n = "-", -n
+	}
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+// spread writes how far the rounds of a figure lie apart.
+func spread(f result.Figure, unit string) string {
+	if f.Min == f.Max {
+		return "–"
+	}
+	return value(f.Min, unit) + " … " + value(f.Max, unit)
+}
+
+// place names what a point measures, without its rival: "chat 100 kB, 64 writers".
+func place(p result.Point) string {
+	s := state(p.Workload, p.Size)
+	if p.Kind == result.Space {
+		return s
+	}
+	s += ", " + counted(p.Writers, "writer")
+	if p.Rate > 0 {
+		s += fmt.Sprintf(", %s offered", value(p.Rate, "saves/s"))
+	}
+	return s
+}
+
+// state names a workload and the size of its states.
+func state(workload string, size int) string {
+	if size == 0 {
+		return workload
+	}
+	return workload + " " + inBytes(float64(size))
+}
+
+// over writes a place on a curve.
+func over(what string, x float64) string {
+	if what == result.OverSize {
+		return inBytes(x)
+	}
+	return digits(x)
+}

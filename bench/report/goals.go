@@ -1,0 +1,245 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/ckptd/ckptd/bench/result"
+)
+
+// Goal is something that ckptd means to reach against a rival or a limit, at every place of the run where it applies.
+type Goal struct {
+	Against string
+	Want    string // in words
+	Checks  []Check
+	Whole   []Check // the same when ckptd is handed whole states; told, but no goal
+}
+
+// Check is a goal at one place.
+type Check struct {
+	Where  string
+	Rival  string
+	Got    float64 // a ratio
+	Want   float64
+	AtMost bool // otherwise Got must be Want or more
+}
+
+// Met says whether the goal is reached there.
+func (c Check) Met() bool {
+	if c.AtMost {
+		return c.Got <= c.Want
+	}
+	return c.Got >= c.Want
+}
+
+// Short is by what factor the goal is missed; 1 or less if it is met.
+func (c Check) Short() float64 {
+	if c.AtMost {
+		return c.Got / c.Want
+	}
+	return c.Want / c.Got
+}
+
+// Tally returns at how many places the goal is met, and at how many it was measured.
+func (g Goal) Tally() (met, of int) {
+	for _, c := range g.Checks {
+		if c.Met() {
+			met++
+		}
+	}
+	return met, len(g.Checks)
+}
+
+// Worst returns the check that is missed by most; !ok if there are none.
+func (g Goal) Worst() (worst Check, ok bool) { return worstOf(g.Checks) }
+
+func worstOf(checks []Check) (worst Check, ok bool) {
+	for _, c := range checks {
+		if !ok || c.Short() > worst.Short() {
+			worst, ok = c, true
+		}
+	}
+	return worst, ok
+}
+
+// The rivals and the workload that goals name.
+const (
+	rawBadger   = "rawbadger"
+	zstdBadger  = "zstdbadger"
+	bbolt       = "bbolt"
+	sqlite      = "sqlite"
+	files       = "files"
+	postgres    = "postgres"
+	redis       = "redis"
+	growingChat = "chat"
+)
+
+// versus is a goal against rivals: at every point of the table that only allows, ckptd is better by the factor.
+type versus struct {
+	against, want string
+	rivals        []string
+	table, kind   string
+	measure       string
+	factor        float64
+	only          func(p result.Point) bool
+}
+
+func rivalGoals() []versus {
+	chat100k := func(p result.Point) bool { return p.Workload == growingChat && isSize(p, 100_000) }
+	chat100kMany := func(p result.Point) bool { return chat100k(p) && (p.Writers == 64 || p.Writers == 256) }
+	anywhere := func(result.Point) bool { return true }
+	return []versus{
+		{"raw Badger", "≥ 5 × saves/s with 64 and 256 writers, chat at 100 kB", []string{rawBadger},
+			result.Durable, result.Speed, result.SaveRate, 5, chat100kMany},
+		{"raw Badger", "≥ 50 × fewer bytes on disk, chat at 100 kB", []string{rawBadger},
+			result.Durable, result.Space, result.DiskBytes, 50, chat100k},
+		{"Badger + zstd + AES-GCM", "≥ 10 × saves/s at 100 kB states", []string{zstdBadger},
+			result.Durable, result.Speed, result.SaveRate, 10, func(p result.Point) bool { return isSize(p, 100_000) && p.Writers >= 64 }},
+		{"Badger + zstd + AES-GCM", "≥ 15 × fewer bytes on disk at 100 kB states", []string{zstdBadger},
+			result.Durable, result.Space, result.DiskBytes, 15, func(p result.Point) bool { return isSize(p, 100_000) }},
+		{"SQLite, bbolt, files", "≥ 5 × saves/s with 64 writers, every workload", []string{sqlite, bbolt, files},
+			result.Durable, result.Speed, result.SaveRate, 5, func(p result.Point) bool { return p.Writers == 64 }},
+		{"SQLite, bbolt, files", "never behind with one writer, states ≥ 10 kB", []string{sqlite, bbolt, files},
+			result.Durable, result.Speed, result.SaveRate, 1, func(p result.Point) bool { return p.Writers == 1 && sizeFrom(p, 10_000, true) }},
+		{"PostgreSQL", "≥ 5 × saves/s, every workload", []string{postgres},
+			result.Durable, result.Speed, result.SaveRate, 5, anywhere},
+		{"Redis, AOF always", "ahead, every workload", []string{redis},
+			result.Durable, result.Speed, result.SaveRate, 1, anywhere},
+		{"Redis, AOF everysec", "not behind at states ≥ 100 kB", []string{redis},
+			result.Default, result.Speed, result.SaveRate, 1, func(p result.Point) bool { return sizeFrom(p, 100_000, false) }},
+	}
+}
+
+func isSize(p result.Point, size int) bool {
+	got, ok := stateSize(p)
+	return ok && got == size
+}
+
+// sizeFrom says whether states have at least that size; real says what to say of real runs.
+func sizeFrom(p result.Point, size int, real bool) bool {
+	got, ok := stateSize(p)
+	if !ok {
+		return real
+	}
+	return got >= size
+}
+
+// Goals measures a run by the goals of the project, in their order. One without checks was not measured.
+func Goals(run *result.Run) []Goal {
+	v := newView(run)
+	var goals []Goal
+	for _, g := range rivalGoals() {
+		goals = append(goals, Goal{g.against, g.want, v.versus(g, result.Ckptd), v.versus(g, result.CkptdWhole)})
+	}
+	for _, g := range []struct {
+		want, over string
+		to         float64
+	}{
+		{"save p50 ≤ 1.3 × from step 10 to step 10,000", result.OverSteps, 10_000},
+		{"save p50 ≤ 1.3 × from 10 to 100,000 threads", result.OverThreads, 100_000},
+	} {
+		goals = append(goals, Goal{"growth", g.want, v.flat(g.over, g.to, result.Ckptd), v.flat(g.over, g.to, result.CkptdWhole)})
+	}
+	return append(goals,
+		Goal{"growth", "peak RSS grows by no more than the configured cache", v.bounded(result.Ckptd), v.bounded(result.CkptdWhole)},
+		Goal{"limit", "one writer: save p50 ≤ 2 × fdatasync of a preallocated file", v.nearSync(result.Ckptd), v.nearSync(result.CkptdWhole)},
+		Goal{"limit", "256 writers: ≥ 50 % of what the pipeline's CPU cost allows", v.nearPipeline(result.Ckptd), v.nearPipeline(result.CkptdWhole)})
+}
+
+// versus compares one of the two rows of ckptd with the rivals of a goal, wherever both were measured.
+func (v *view) versus(g versus, ours string) []Check {
+	var checks []Check
+	for _, p := range v.run.Points {
+		if p.Kind != g.kind || p.Table != g.table || p.Rate > 0 || !g.only(p) || !slices.Contains(g.rivals, p.Rival) {
+			continue
+		}
+		k := keyOf(p)
+		k.rival = ours
+		own, ok := v.figure(k, g.measure)
+		theirs, has := p.Figures[g.measure]
+		if !ok || !has {
+			continue
+		}
+		checks = append(checks, Check{place(p), p.Rival, v.advantage(own, theirs, g.measure), g.factor, false})
+	}
+	return dropNaN(checks)
+}
+
+// flat compares the save of a curve at its far end with the one at 10.
+func (v *view) flat(over string, to float64, rival string) []Check {
+	var checks []Check
+	for _, c := range v.run.Curves {
+		if c.Over != over || c.Rival != rival {
+			continue
+		}
+		first, ok := at(c, 10, result.SaveP50)
+		last, has := at(c, to, result.SaveP50)
+		if ok && has {
+			checks = append(checks, Check{fmt.Sprintf("%s, %s to %s %s", c.Workload, digits(10), digits(to), over), rival, last / first, 1.3, true})
+		}
+	}
+	return dropNaN(checks)
+}
+
+// bounded compares by what the memory grew from the fewest threads to the most with the cache.
+func (v *view) bounded(rival string) []Check {
+	var checks []Check
+	for _, c := range v.run.Curves {
+		if c.Over != result.OverThreads || c.Rival != rival || len(c.Points) < 2 {
+			continue
+		}
+		from, to := c.Points[0].X, c.Points[len(c.Points)-1].X
+		first, ok := at(c, from, result.PeakRSS)
+		last, has := at(c, to, result.PeakRSS)
+		if ok && has && to >= 100_000 {
+			where := fmt.Sprintf("%s, %s to %s threads, cache %s", c.Workload, digits(from), digits(to), inBytes(float64(v.run.Cache)))
+			checks = append(checks, Check{where, rival, max(last-first, 0) / float64(v.run.Cache), 1, true})
+		}
+	}
+	return dropNaN(checks)
+}
+
+func (v *view) nearSync(rival string) []Check {
+	limit, ok := v.run.Limit(result.LimitSync)
+	var checks []Check
+	for _, p := range v.run.Points {
+		f, has := p.Figures[result.SaveP50]
+		if ok && has && p.Kind == result.Speed && p.Table == result.Durable && p.Rival == rival && p.Writers == 1 && p.Rate == 0 {
+			checks = append(checks, Check{place(p), rival, f.Median / limit.Median, 2, true})
+		}
+	}
+	return dropNaN(checks)
+}
+
+func (v *view) nearPipeline(rival string) []Check {
+	var checks []Check
+	for _, p := range v.run.Points {
+		f, ok := p.Figures[result.SaveRate]
+		if ok && f.Limit == result.LimitPipeline && p.Kind == result.Speed && p.Table == result.Durable && p.Rival == rival && p.Writers == 256 && p.Rate == 0 {
+			checks = append(checks, Check{place(p), rival, f.Fraction, 0.5, false})
+		}
+	}
+	return dropNaN(checks)
+}
+
+// at is a measure at a place of a curve.
+func at(c result.Curve, x float64, measure string) (float64, bool) {
+	for _, p := range c.Points {
+		if f, ok := p.Figures[measure]; ok && p.X == x {
+			return f.Median, true
+		}
+	}
+	return 0, false
+}
+
+// dropNaN leaves out ratios of nothing to nothing, which were not measured.
+func dropNaN(checks []Check) []Check {
+	kept := checks[:0]
+	for _, c := range checks {
+		if !math.IsNaN(c.Got) {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,147 @@
+package report
+
+import (
+	"slices"
+
+	"github.com/ckptd/ckptd/bench/result"
+	"github.com/ckptd/ckptd/bench/workload"
+)
+
+// view finds what a run has measured.
+type view struct {
+	run      *result.Run
+	rivals   []string // in the order of the run, ckptd first
+	measures map[string]result.Measure
+	points   map[key]result.Point
+	same     map[string]bool // rivals whose default is durable
+}
+
+// key tells points apart.
+type key struct {
+	kind, table, workload string
+	size                  int
+	rival                 string
+	writers               int
+	rate                  float64
+}
+
+func keyOf(p result.Point) key {
+	k := key{p.Kind, p.Table, p.Workload, p.Size, p.Rival, p.Writers, p.Rate}
+	if p.Kind == result.Space {
+		k.writers, k.rate = 0, 0 // always one, closed
+	}
+	return k
+}
+
+func newView(run *result.Run) *view {
+	v := &view{run: run, measures: map[string]result.Measure{}, points: map[key]result.Point{}, same: map[string]bool{}}
+	for _, m := range result.Measures() {
+		v.measures[m.Name] = m
+	}
+	names := []string{result.Ckptd, result.CkptdWhole}
+	for _, r := range run.Rivals {
+		names = append(names, r.Name)
+		v.same[r.Name] = r.Default == ""
+	}
+	took := map[string]bool{}
+	for _, p := range run.Points {
+		took[p.Rival] = true
+		names = append(names, p.Rival)
+		if _, ok := v.points[keyOf(p)]; !ok {
+			v.points[keyOf(p)] = p
+		}
+	}
+	for _, c := range run.Curves {
+		took[c.Rival] = true
+		names = append(names, c.Rival)
+	}
+	for _, name := range names {
+		if took[name] && !slices.Contains(v.rivals, name) {
+			v.rivals = append(v.rivals, name)
+		}
+	}
+	return v
+}
+
+// point finds a point; in the table of defaults that of a rival whose default is durable is its durable one.
+func (v *view) point(k key) (result.Point, bool) {
+	p, ok := v.points[k]
+	if !ok && k.table == result.Default && v.same[k.rival] {
+		k.table = result.Durable
+		p, ok = v.points[k]
+	}
+	return p, ok
+}
+
+// figure is a measure of a point; !ok if it was not measured.
+func (v *view) figure(k key, measure string) (result.Figure, bool) {
+	p, ok := v.point(k)
+	if !ok {
+		return result.Figure{}, false
+	}
+	f, ok := p.Figures[measure]
+	return f, ok
+}
+
+// advantage is by how much ckptd is better than a rival at a measure.
+func (v *view) advantage(ckptd, rival result.Figure, measure string) float64 {
+	if v.measures[measure].More {
+		return ckptd.Median / rival.Median
+	}
+	return rival.Median / ckptd.Median
+}
+
+// group is one workload with states of one size, in one table.
+type group struct {
+	table, workload string
+	size            int
+	writers         []int     // of the closed loops, ascending
+	rates           []offered // of the open ones
+	space           bool
+}
+
+type offered struct {
+	writers int
+	rate    float64
+}
+
+// groups are those of a table, in the order in which they were measured.
+func (v *view) groups(table string) []group {
+	var groups []group
+	for _, p := range v.run.Points {
+		if p.Table != table {
+			continue
+		}
+		i := slices.IndexFunc(groups, func(g group) bool { return g.workload == p.Workload && g.size == p.Size })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, group{table: table, workload: p.Workload, size: p.Size})
+		}
+		g := &groups[i]
+		switch o := (offered{p.Writers, p.Rate}); {
+		case p.Kind == result.Space:
+			g.space = true
+		case p.Rate > 0 && !slices.Contains(g.rates, o):
+			g.rates = append(g.rates, o)
+		case p.Rate == 0 && !slices.Contains(g.writers, p.Writers):
+			g.writers = append(g.writers, p.Writers)
+		}
+	}
+	for _, g := range groups {
+		slices.Sort(g.writers)
+	}
+	return groups
+}
+
+func (g group) key(kind, rival string, writers int, rate float64) key {
+	return key{kind, g.table, g.workload, g.size, rival, writers, rate}
+}
+
+// stateSize is about how large the states of a point are; !ok for real runs, which have every size.
+func stateSize(p result.Point) (int, bool) {
+	if p.Size > 0 {
+		return p.Size, true
+	}
+	w, err := workload.Lookup(p.Workload)
+	return w.Size, err == nil
+}
