@@ -221,7 +221,7 @@ func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, bef
 		}
 		l.noteID(d.ID)
 	}
-	if d.Branch != "" && (old == nil || old.meta.Branch != d.Branch) {
+	if d.Branch != "" && w.carry == nil && (old == nil || old.meta.Branch != d.Branch) {
 		if err := l.moveBranch(ctx, p, d.Branch, p.seq); err != nil {
 			return err
 		}
@@ -238,6 +238,9 @@ func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, bef
 			return fmt.Errorf("sealing a namespace: %w", err)
 		}
 		p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: versionOne})
+	}
+	if w.carry != nil {
+		return w.carry.over(ctx, l, p)
 	}
 	return l.th.touch(p, d.TTL, t.rec.time, l)
 }

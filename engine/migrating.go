@@ -92,7 +92,16 @@ func (u *user) migrate(ctx context.Context, w *way, hash [32]byte, state func() 
 	if m := u.s.cache.migrated(name); m != nil {
 		return m, nil
 	}
-	out, _, err := w.set.Migrate(ctx, state(), w.from, w.to, w.to < w.from)
+	m, err := u.runSteps(ctx, w, state())
+	if err == nil {
+		u.s.cache.keepMigrated(name, m)
+	}
+	return m, err
+}
+
+// runSteps is migrate without the cache.
+func (u *user) runSteps(ctx context.Context, w *way, state migrate.State) (*migrated, error) {
+	out, _, err := w.set.Migrate(ctx, state, w.from, w.to, w.to < w.from)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +116,6 @@ func (u *user) migrate(ctx context.Context, w *way, hash [32]byte, state func() 
 		c.Splice(out.Channels[i].Data, 0, 0)
 		m.commits[i] = c.Commitment(&u.commitKey)
 	}
-	u.s.cache.keepMigrated(name, m)
 	return m, nil
 }
 

@@ -18,6 +18,7 @@ type saving struct {
 	passage *passage // by the hooks; nil if there are none
 
 	crossings crossings // parents that were migrated for this save
+	carry     *carrying // what moves on to the new checkpoint; nil but for migrated heads
 
 	began   int64 // Unix milliseconds
 	counted bool  // by the hub
@@ -59,7 +60,7 @@ func (s *Store) putSaving(w *saving) {
 	clear(w.coded)
 	clear(w.entries)
 	clear(w.changes)
-	w.l, w.passage, w.crossings = nil, nil, nil
+	w.l, w.passage, w.crossings, w.carry = nil, nil, nil, nil
 	if cap(w.payload)+cap(w.literals)+cap(w.check)+cap(w.plain)+cap(w.sealed) < keepBuffers {
 		s.savings.Put(w)
 	}
@@ -222,6 +223,9 @@ func (w *saving) tryPrepare(ctx context.Context, d *Draft) (*pending, *Checkpoin
 		return nil, g.old.checkpoint(nil), nil
 	}
 	t := g.parent
+	if err := w.carry.check(ctx, w.l, &g); err != nil {
+		return nil, nil, err
+	}
 	if d, err = w.settle(t, d); err != nil {
 		return nil, nil, err
 	}
