@@ -30,6 +30,7 @@ type app struct {
 	server                  dialer
 	pluginOptions           installed.Options // for open, but for where they are
 	plugins                 *installed.Set    // of the store that open opened
+	migrations              migrations
 
 	in      io.Reader
 	out     *bufio.Writer
@@ -61,6 +62,7 @@ func (a *app) flags(f *pflag.FlagSet) {
 	text(&a.user, "user", "local", "`name` of the user, the owner of the threads")
 	text(&a.namespace, "namespace", "", "`name` of a namespace in the thread")
 	text(&a.cache, "cache", "64MiB", "memory for recent states, such as 512MiB or 2GB (`size`)")
+	text(&a.migrations.dir, "migrations", "", "`directory` of schema migrations, in place of those installed beside the store")
 	text(&a.server.addr, "server", "", "work through the server at `URL` instead of opening --data: unix:PATH, http://… or https://…")
 	text(&a.server.tokenFile, "token-file", "", "`file` with the token for the server (or the token itself in CKPTD_TOKEN)")
 	text(&a.server.ca, "tls-ca", "", "`file` with the authorities of the server's certificate (PEM; default: the system's)")

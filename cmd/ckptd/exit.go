@@ -16,8 +16,10 @@ import (
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/audit"
+	"github.com/ckptd/ckptd/internal/migration"
 	"github.com/ckptd/ckptd/internal/trajectory"
 	"github.com/ckptd/ckptd/internal/wire"
+	"github.com/ckptd/ckptd/migrate"
 	"github.com/ckptd/ckptd/plugins/hook"
 	"github.com/ckptd/ckptd/plugins/scaffold"
 )
@@ -40,6 +42,7 @@ const (
 	exitRejected    = 13
 	exitPlugin      = 14
 	exitFound       = 15
+	exitMigration   = 16
 	exitInterrupted = 130
 	exitPipe        = 141
 )
@@ -65,6 +68,7 @@ var exitCodes = []struct {
 	{exitRejected, "a plugin or a rule rejected it; nothing was saved"},
 	{exitPlugin, "a plugin that it must pass failed or is not there; nothing was saved"},
 	{exitFound, "redact --check found something"},
+	{exitMigration, "a state cannot be migrated: a step failed, there is no way, or the state is too new"},
 	{exitInterrupted, "interrupted by a signal; what was acknowledged is saved"},
 	{exitPipe, "the reader of the output went away"},
 }
@@ -140,6 +144,19 @@ var explanations = []struct {
 	{hook.ErrTrap, exitPlugin, pluginAdvice},
 	{hook.ErrLimit, exitPlugin, pluginAdvice},
 	{engine.ErrRejected, exitPlugin, pluginAdvice},
+	{migration.ErrNoJob, exitNotFound, "ckptd migrate jobs shows those there are"},
+	{migration.ErrBusy, exitBusy, ""},
+	{migration.ErrState, exitConflict, ""},
+	{migration.ErrStopped, exitMigration, "mend the step and run it again, or undo the job"},
+	{migration.ErrRefused, exitMigration, ""},
+	{errNotMigrated, exitError, ""},
+	{errUndone, exitConflict, ""},
+	{errNoSet, exitNotFound, "ckptd migrate sets shows those there are"},
+	{migrate.ErrInvalid, exitInput, ""},
+	{migrate.ErrStep, exitMigration, ""},
+	{migrate.ErrNoPath, exitMigration, "name migrations with --migrations, or install some with ckptd migrate install"},
+	{migrate.ErrTooNew, exitMigration, "use newer migrations, or --down if there are ways back"},
+
 	{errNoPlugin, exitNotFound, "ckptd plugin list shows those there are"},
 	{errNoKey, exitNotFound, "ckptd plugin keys shows those there are"},
 

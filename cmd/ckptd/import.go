@@ -49,6 +49,8 @@ FILE. What has been imported is skipped, and an import that was cut short goes o
 	f.IntVar(&im.jobs, "jobs", 16, "`runs` imported at once")
 	f.StringArrayVar(&im.labelPairs, "label", nil, "label `KEY=VALUE` for every checkpoint (repeatable)")
 	f.StringVar(&im.runID, "run", "", "run `ID` for every checkpoint, for ckptd delete --run")
+	f.StringVar(&im.kind, "kind", "", "`KIND` of the threads: the agent that they are runs of")
+	f.Uint64Var(&im.schema, "schema", 0, "schema version `N` of the states")
 	f.StringVar(&maxMessage, "max-message", "64MiB", "`size` of the largest message that is read")
 	return cmd
 }
@@ -56,6 +58,8 @@ FILE. What has been imported is skipped, and an import that was cut short goes o
 type importer struct {
 	*app
 	as, runID  string
+	kind       string
+	schema     uint64
 	labelPairs []string
 	labels     map[string]string
 	jobs       int
@@ -299,7 +303,7 @@ const (
 
 // draft is checkpoint i of a run, on the one before it: nil for the first. Only the first hands over everything.
 func (im *importer) draft(run *trajectory.Run, i int, head *engine.Checkpoint) engine.Draft {
-	d := engine.Draft{Step: int64(i), Status: engine.StatusRunning}
+	d := engine.Draft{Step: int64(i), Status: engine.StatusRunning, Kind: im.kind, SchemaVersion: im.schema}
 	if i >= len(run.Messages)-1 {
 		d.Status = run.Status
 	}

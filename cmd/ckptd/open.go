@@ -28,6 +28,9 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	if fresh && !create {
 		return nil, fmt.Errorf("%w in %s", errNoStore, a.data)
 	}
+	if err := a.migrations.open(ctx, a.base, func(err error) { a.note("%s", oneLine(err.Error())) }); err != nil {
+		return nil, err
+	}
 	// The backend comes first: it knows whose the directory is, and locks it against others that would make keys.
 	options := a.backend
 	options.MustExist = !create
@@ -46,11 +49,13 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	a.pluginOptions.Dir = a.base + ".plugins"
 	a.plugins = installed.New(a.pluginOptions)
 	o.Hooks = a.plugins
+	o.Migrations = a.migrations.find
 	s, err := engine.Open(ctx, be, o)
 	if err != nil {
 		return nil, err
 	}
 	a.plugins.Open(s)
+	a.migrations.sets.Open(s)
 	if fresh || made { // a first use that was cut short may have left the directory
 		a.note("created the store %s %s", a.data, said)
 	}

@@ -140,7 +140,9 @@ type checkpointView struct {
 	Time          time.Time         `json:"time"`
 	Step          int64             `json:"step"`
 	Status        string            `json:"status"`
+	Kind          string            `json:"kind,omitempty"`
 	SchemaVersion uint64            `json:"schema_version"`
+	Migrated      *migratedView     `json:"migrated,omitempty"`
 	RunID         string            `json:"run_id,omitempty"`
 	Labels        map[string]string `json:"labels,omitempty"`
 	Meta          json.RawMessage   `json:"meta,omitempty"`
@@ -152,6 +154,13 @@ type checkpointView struct {
 	Depth         int               `json:"depth"`
 	Hooks         []hookView        `json:"hooks,omitempty"`
 	Fuel          uint64            `json:"fuel,omitempty"`
+}
+
+// migratedView is what a load made of what is stored.
+type migratedView struct {
+	From  uint64   `json:"from"`
+	To    uint64   `json:"to"`
+	Steps []string `json:"steps"`
 }
 
 // hookView is what a checkpoint passed when it was saved.
@@ -175,12 +184,15 @@ type channelView struct {
 func viewOf(cp *engine.Checkpoint) checkpointView {
 	v := checkpointView{Tenant: cp.Ref.Tenant, User: cp.Ref.User, Thread: cp.Ref.Thread, Namespace: cp.Ref.Namespace,
 		ID: cp.ID, Seq: cp.Seq, Parent: cp.Parent, ParentSeq: cp.ParentSeq, Branch: cp.Branch, Time: cp.Time.UTC(), Step: cp.Step,
-		Status: cp.Status, SchemaVersion: cp.SchemaVersion, RunID: cp.RunID, Labels: cp.Labels, Hash: fmt.Sprintf("%x", cp.Hash),
+		Status: cp.Status, Kind: cp.Kind, SchemaVersion: cp.SchemaVersion, RunID: cp.RunID, Labels: cp.Labels, Hash: fmt.Sprintf("%x", cp.Hash),
 		Channels: []channelView{}, StateBytes: cp.Cost.State, StoredBytes: cp.Cost.Stored, Depth: cp.Cost.Depth}
 	if json.Valid(cp.Meta) {
 		v.Meta = cp.Meta
 	}
 	v.Fuel = cp.Fuel
+	if m := cp.Migrated; m != nil {
+		v.Migrated = &migratedView{m.From, m.To, m.Steps}
+	}
 	for _, h := range cp.Hooks {
 		hv := hookView{Name: h.Name, Digest: fmt.Sprintf("%x", h.Digest)}
 		if h.Config != [32]byte{} {

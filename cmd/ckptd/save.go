@@ -46,6 +46,7 @@ same content again changes nothing.`,
 	f.StringVar(&o.branch, "branch", "", "branch `NAME` to extend; it is made if it does not exist")
 	f.Int64Var(&o.step, "step", 0, "number `N` of the step")
 	f.StringVar(&o.status, "status", "", "`STATUS`, such as running (the default), waiting or succeeded")
+	f.StringVar(&o.kind, "kind", "", "`KIND` of the thread: the agent that it is a run of (default: the parent's)")
 	f.Uint64Var(&o.schema, "schema", 0, "schema version `N` of the state")
 	f.StringVar(&o.run, "run", "", "`ID` of the run")
 	f.StringArrayVar(&o.labels, "label", nil, "label `KEY=VALUE` (repeatable)")
@@ -55,11 +56,11 @@ same content again changes nothing.`,
 }
 
 type saveOptions struct {
-	keep                                  bool
-	expect, schema                        uint64
-	step                                  int64
-	id, parent, branch, status, run, meta string
-	labels, blobs                         []string
+	keep                                        bool
+	expect, schema                              uint64
+	step                                        int64
+	id, parent, branch, status, kind, run, meta string
+	labels, blobs                               []string
 }
 
 // draft makes the draft that the command line asks for, but for its parent.
@@ -67,7 +68,7 @@ func (o *saveOptions) draft(cmd *cobra.Command, in io.Reader, channels []string)
 	if len(channels) == 0 && !o.keep {
 		return engine.Draft{}, usagef("no CHANNEL=FILE is given: the state would be empty; --keep keeps the parent's")
 	}
-	d := engine.Draft{ID: o.id, Branch: o.branch, Step: o.step, Status: o.status, SchemaVersion: o.schema, RunID: o.run, Keep: o.keep}
+	d := engine.Draft{ID: o.id, Branch: o.branch, Step: o.step, Status: o.status, Kind: o.kind, SchemaVersion: o.schema, RunID: o.run, Keep: o.keep}
 	if cmd.Flags().Changed("expect") {
 		d.Expect = engine.ExpectHead(o.expect)
 	}

@@ -38,6 +38,8 @@ func (a *app) showCmd() *cobra.Command {
 	f.Uint64Var(&o.seq, "seq", 0, "the checkpoint with seq `N`")
 	f.StringVar(&o.branch, "branch", "", "the head of branch `NAME`")
 	f.StringVar(&o.channel, "channel", "", "only channel `NAME`")
+	f.Uint64Var(&o.schema, "schema", 0, "the state in schema version `N`, migrated in memory")
+	f.BoolVar(&o.down, "down", false, "with --schema: take ways back from a newer version")
 	f.BoolVar(&o.raw, "raw", false, "the bytes of the channel and nothing else")
 	f.BoolVar(&o.header, "header", false, "no channels, only what is known about the checkpoint")
 	return cmd
@@ -45,8 +47,8 @@ func (a *app) showCmd() *cobra.Command {
 
 type showOptions struct {
 	at, branch, channel string
-	seq                 uint64
-	raw, header         bool
+	seq, schema         uint64
+	raw, header, down   bool
 }
 
 // checkpoint returns the one name for the checkpoint that the command line gives in one of four ways.
@@ -75,8 +77,8 @@ func (a *app) show(ctx context.Context, t thread, name string, o showOptions) er
 	if err != nil {
 		return err
 	}
-	if !o.header {
-		options := engine.LoadOptions{}
+	if !o.header || o.schema != 0 {
+		options := engine.LoadOptions{Schema: o.schema, Down: o.down, HeadersOnly: o.header}
 		if o.channel != "" {
 			options.Channels = []string{o.channel}
 		}
@@ -126,8 +128,14 @@ func (a *app) showHeader(cp *engine.Checkpoint) error {
 	}
 	line("branch", printable(cp.Branch))
 	line("run", printable(cp.RunID))
+	line("kind", printable(cp.Kind))
 	if cp.SchemaVersion > 0 {
 		line("schema", fmt.Sprint(cp.SchemaVersion))
+	}
+	if m := cp.Migrated; m != nil {
+		for i, step := range m.Steps {
+			line("migrated", fmt.Sprintf("%d of %d from %d to %d: %s", i+1, len(m.Steps), m.From, m.To, printable(step)))
+		}
 	}
 	for _, b := range cp.Blobs {
 		line("blob", b.String())

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ckptd/ckptd/engine"
+)
+
+// errNoSet: there are no migrations of a kind to be removed.
+var errNoSet = errors.New("no migrations are installed")
+
+func (a *app) migrateInstallCmd() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "install DIR",
+		Short: "Keep the sets of a directory beside the store, so that every command and server on it knows them",
+		Long: `Install takes the sets of a directory in, each in place of the one of its kind that is there. They are for --tenant or,
+with --all-tenants, for every tenant that has none of its own. All fixtures must pass first.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := os.ReadDir(args[0]); err != nil {
+				return err
+			}
+			return a.withOwn(cmd.Context(), true, func(*engine.Store) error {
+				done, err := a.migrations.sets.Install(cmd.Context(), a.tenantOr(all), os.DirFS(args[0]), nil)
+				if err != nil {
+					return err
+				}
+				for _, in := range done {
+					if err := a.showSet(in.Tenant, in.Set); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all-tenants", false, "for every tenant")
+	return cmd
+}
+
+// tenantOr is the tenant that sets are for, "" for all.
+func (a *app) tenantOr(all bool) string {
+	if all {
+		return ""
+	}
+	return a.tenant
+}
+
+func (a *app) migrateSetsCmd() *cobra.Command {
+	return &cobra.Command{
+		Use:   "sets",
+		Short: "List the sets that are installed beside the store",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withOwn(cmd.Context(), false, func(*engine.Store) error {
+				all, err := a.migrations.sets.List(cmd.Context())
+				if err != nil {
+					return err
+				}
+				for _, in := range all {
+					if err := a.showSet(in.Tenant, in.Set); err != nil {
+						return err
+					}
+				}
+				if len(all) == 0 && !a.json {
+					a.note("no migrations are installed")
+				}
+				return nil
+			})
+		},
+	}
+}
+
+func (a *app) migrateRemoveCmd() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "remove KIND",
+		Short: "Remove the set of a kind that is installed; what it migrated stays",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.withOwn(cmd.Context(), false, func(*engine.Store) error {
+				err := a.migrations.sets.Remove(cmd.Context(), a.tenantOr(all), args[0])
+				switch {
+				case errors.Is(err, fs.ErrNotExist):
+					return fmt.Errorf("%w for kind %q", errNoSet, args[0])
+				case err != nil:
+					return err
+				case a.json:
+					return a.emit(map[string]string{"removed": args[0]})
+				}
+				return a.printf("removed the migrations of %s\n", printable(args[0]))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all-tenants", false, "the set that is for every tenant")
+	return cmd
+}

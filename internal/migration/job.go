@@ -1,0 +1,269 @@
+package migration
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/durable"
+	"github.com/ckptd/ckptd/migrate"
+)
+
+// State says where a job is.
+type State string
+
+// The states of a job.
+const (
+	Running   State = "running" // or was cut short: Run goes on
+	Stopped   State = "stopped" // too many states failed: Run tries again
+	Done      State = "done"
+	Undoing   State = "undoing" // or was cut short: Undo goes on
+	Undone    State = "undone"
+	Finishing State = "finishing" // the originals of histories are going
+)
+
+var (
+	// ErrNoJob: there is no job of that id.
+	ErrNoJob = errors.New("there is no migration job")
+	// ErrBusy: another job of the store is running.
+	ErrBusy = errors.New("a migration job is running")
+	// ErrState: a job is not where it would have to be.
+	ErrState = errors.New("the migration job is not in the state for that")
+	// ErrStopped: too many states failed.
+	ErrStopped = errors.New("too many states failed")
+	// ErrRefused: states would fail, and nothing was written.
+	ErrRefused = errors.New("nothing was migrated")
+)
+
+// Job is a migration that was begun.
+type Job struct {
+	ID       string
+	Spec     Spec
+	To       map[string]uint64 // version that each kind gets
+	State    State
+	Created  time.Time
+	Updated  time.Time // of the state
+	Migrated int       // heads or, if histories are rewritten, threads
+	Failed   int
+	Undone   int
+	Kept     int // could not be undone
+}
+
+// Start begins a job, which Run carries out. It refuses what a plan refuses: a set that is older than the store, say. If
+// MaxErrorRate is 0 it tries the steps on all states first, and begins nothing if one fails: then the report tells which, and
+// the error is ErrRefused. With a higher rate states that fail are left as they are, and the job stops when there are more.
+func (j *Jobs) Start(ctx context.Context, spec Spec, o RunOptions) (*Job, *Report, error) {
+	plan, err := j.Plan(ctx, spec)
+	if err == nil {
+		err = plan.Err()
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.MaxErrorRate == 0 {
+		dry := o
+		dry.Throttle = 0
+		report, err := j.DryRun(ctx, spec, spec.Rewrite, dry)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := report.Err(); err != nil {
+			return nil, report, fmt.Errorf("%w, %d of %d states would fail: %w", ErrRefused, report.Failed, report.States, err)
+		}
+	}
+	b := &begin{Version: journalVersion, Spec: spec, Created: time.Now().UTC().Truncate(time.Second), Digests: map[string][]byte{}, To: map[string]uint64{}}
+	for i := range plan.Groups {
+		if g := &plan.Groups[i]; len(g.Steps) > 0 || g.To != g.Version {
+			digest := j.sets(spec.Tenant, g.Kind).Digest()
+			b.Digests[g.Kind], b.To[g.Kind] = digest[:], g.To
+		}
+	}
+	var id string
+	for try := 0; ; try++ {
+		id = b.Created.Format("20060102-150405")
+		if try > 0 {
+			id += fmt.Sprintf("-%d", try)
+		}
+		l, err := j.create(id, b)
+		if err == nil {
+			return &Job{ID: id, Spec: spec, To: b.To, State: Running, Created: b.Created, Updated: b.Created}, nil, l.close()
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return nil, nil, fmt.Errorf("beginning the journal of a job: %w", err)
+		}
+	}
+}
+
+var jobID = regexp.MustCompile(`^[0-9]{8}-[0-9]{6}(-[0-9]+)?$`)
+
+// Job returns a job.
+func (j *Jobs) Job(id string) (*Job, error) {
+	l, h, err := j.read(id, false)
+	if err != nil {
+		return nil, err
+	}
+	return &h.job, l.close()
+}
+
+// List returns the jobs, the oldest first.
+func (j *Jobs) List() ([]*Job, error) {
+	entries, err := os.ReadDir(j.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("listing migration jobs: %w", err)
+	}
+	var all []*Job
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), ".job")
+		if !ok || !jobID.MatchString(id) {
+			continue
+		}
+		job, err := j.Job(id)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, job)
+	}
+	slices.SortFunc(all, func(a, b *Job) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+	return all, nil
+}
+
+// Unfinished returns the job of a spec that Run goes on with, nil if there is none.
+func (j *Jobs) Unfinished(spec Spec) (*Job, error) {
+	all, err := j.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, job := range all {
+		if job.Spec == spec && (job.State == Running || job.State == Stopped) {
+			return job, nil
+		}
+	}
+	return nil, nil
+}
+
+// history is what a journal says.
+type history struct {
+	job      Job
+	begin    *begin
+	pending  []intent     // which may have been carried out, or not
+	outcomes []int64      // places of frames with outcomes, by number; -1 for other frames
+	undone   map[int]bool // frames of outcomes that were undone
+}
+
+// read reads the journal of a job. With repair frames can be appended.
+func (j *Jobs) read(id string, repair bool) (*journal, *history, error) {
+	if !jobID.MatchString(id) {
+		return nil, nil, fmt.Errorf("%w %q", ErrNoJob, id)
+	}
+	h := &history{job: Job{ID: id}, undone: map[int]bool{}}
+	l, err := j.open(id, repair, h.see)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("%w %q", ErrNoJob, id)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading migration job %s: %w", id, err)
+	}
+	if h.begin == nil { // it was cut short before it had a first frame
+		return nil, nil, errors.Join(fmt.Errorf("%w %q: it was never begun", ErrNoJob, id), l.close())
+	}
+	return l, h, nil
+}
+
+// see takes a frame in, which stands at a place in the file.
+func (h *history) see(at int64, f *frame) error {
+	place := int64(-1)
+	switch {
+	case f.Begin != nil:
+		h.begin = f.Begin
+		if f.Begin.Version != journalVersion {
+			return fmt.Errorf("%w: a journal of version %d", engine.ErrNewerFormat, f.Begin.Version)
+		}
+		h.job.Spec, h.job.To, h.job.State = f.Begin.Spec, f.Begin.To, Running
+		h.job.Created, h.job.Updated = f.Begin.Created, f.Begin.Created
+	case f.Intents != nil:
+		h.pending = f.Intents
+	case f.Outcomes != nil:
+		h.pending, place = nil, at
+		for _, o := range f.Outcomes {
+			if o.Failed {
+				h.job.Failed++
+			} else {
+				h.job.Migrated++
+			}
+		}
+	case f.Undone != nil:
+		for _, n := range f.Undone {
+			h.undone[n] = true
+		}
+		h.job.Undone += f.Count
+		h.job.Kept += len(f.Left)
+	case f.State != nil:
+		h.job.State, h.job.Updated = f.State.State, f.State.Time
+		if f.State.State == Running { // what failed is tried again
+			h.job.Failed = 0
+		}
+	}
+	h.outcomes = append(h.outcomes, place)
+	return nil
+}
+
+// become records a new state of a job.
+func (l *journal) become(h *history, s State) error {
+	h.job.State, h.job.Updated = s, time.Now().UTC().Truncate(time.Second)
+	return l.commit(&frame{State: &change{s, h.job.Updated}})
+}
+
+// pinned checks that the sets of a job are those that it began with.
+func (j *Jobs) pinned(b *begin) error {
+	for kind, want := range b.Digests {
+		set := j.sets(b.Spec.Tenant, kind)
+		if set == nil {
+			return fmt.Errorf("%w: the migrations of kind %q, with which the job began, are not there", migrate.ErrNoPath, kind)
+		}
+		if digest := set.Digest(); !bytes.Equal(digest[:], want) {
+			return fmt.Errorf("%w: the migrations of kind %q changed since the job began: bring those back, or undo it", ErrState, kind)
+		}
+	}
+	return nil
+}
+
+// Finish ends a job for good: the originals of rewritten histories are dropped, and the journal goes. Originals of heads are
+// ordinary checkpoints and stay. A job that is under way must be run to its end, or undone, first.
+func (j *Jobs) Finish(ctx context.Context, id string) error {
+	if !j.busy.TryLock() {
+		return ErrBusy
+	}
+	defer j.busy.Unlock()
+	l, h, err := j.read(id, true)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	switch h.job.State {
+	case Done, Finishing:
+		if h.begin.Spec.Rewrite {
+			if err := l.become(h, Finishing); err != nil {
+				return err
+			}
+			if err := j.dropHistories(ctx, l, h); err != nil {
+				return fmt.Errorf("finishing job %s: %w", id, err)
+			}
+		}
+	case Undone:
+	default:
+		return fmt.Errorf("%w: job %s is %s: run it to its end, or undo it", ErrState, id, h.job.State)
+	}
+	if err := os.Remove(j.path(id)); err != nil {
+		return fmt.Errorf("finishing job %s: %w", id, err)
+	}
+	return durable.SyncDir(j.dir)
+}

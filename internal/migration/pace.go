@@ -1,0 +1,41 @@
+package migration
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/time/rate"
+)
+
+// pace holds work up to a throttle, and tells of its progress.
+type pace struct {
+	limit    *rate.Limiter
+	progress func(done, total int)
+
+	mu       sync.Mutex // of what follows; held while progress is told
+	n, total int
+}
+
+func newPace(o RunOptions, total int) *pace {
+	p := &pace{progress: o.Progress, total: total}
+	if o.Throttle > 0 {
+		p.limit = rate.NewLimiter(rate.Limit(o.Throttle), max(1, int(o.Throttle/10)))
+	}
+	return p
+}
+
+// done says that so many states are done, and waits until the next ones may begin.
+func (p *pace) done(ctx context.Context, n int) error {
+	if p.progress != nil {
+		p.mu.Lock()
+		p.n += n
+		p.progress(p.n, p.total)
+		p.mu.Unlock()
+	}
+	for ; p.limit != nil && n > 0; n-- {
+		if err := p.limit.Wait(ctx); err != nil {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}

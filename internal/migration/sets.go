@@ -1,0 +1,265 @@
+package migration
+
+import (
+	"archive/zip"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ckptd/ckptd/internal/durable"
+	"github.com/ckptd/ckptd/migrate"
+)
+
+// Sealer seals what is kept beside a store. *engine.Store is one.
+type Sealer interface {
+	SealBeside(dst []byte, name string, plain []byte) ([]byte, error)
+	OpenBeside(name string, sealed []byte) ([]byte, error)
+	Pseudonym(purpose string, names ...string) string
+}
+
+// Installed is a set that is kept beside a store.
+type Installed struct {
+	Tenant    string // whose it is; "" is every tenant that has none of its own for the kind
+	Kind      string
+	Digest    [32]byte
+	Installed time.Time
+	Set       *migrate.Set
+}
+
+// Sets are the sets that are installed beside a store, read when the first is asked for. Methods are safe for concurrent use.
+type Sets struct {
+	dir     string
+	reader  *migrate.Reader
+	problem func(error)
+
+	mu     sync.Mutex // of what follows
+	sealer Sealer
+	read   bool
+	err    error // of reading
+	all    map[setName]*Installed
+}
+
+type setName struct{ tenant, kind string }
+
+// NewSets returns the sets of a store that is yet to be opened. They are kept in dir, which is made with the first. What
+// cannot be read of them is told to problem, unless that is nil, and has no migrations until it can be.
+func NewSets(dir string, r *migrate.Reader, problem func(error)) *Sets {
+	return &Sets{dir: dir, reader: r, problem: problem}
+}
+
+// Open takes what seals the sets, as soon as the store is open.
+func (s *Sets) Open(sealer Sealer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sealer, s.read = sealer, false
+}
+
+// For is the set of a kind, nil if there is none: engine.Options.Migrations.
+func (s *Sets) For(tenant, kind string) *migrate.Set {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.load(context.Background()); err != nil && s.problem != nil {
+		s.problem(err)
+		s.err = nil // it was told
+	}
+	for _, name := range []setName{{tenant, kind}, {"", kind}} {
+		if in := s.all[name]; in != nil {
+			return in.Set
+		}
+	}
+	return nil
+}
+
+// List returns the sets in order of tenant and kind.
+func (s *Sets) List(ctx context.Context) ([]Installed, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.read = false
+	if err := s.load(ctx); err != nil {
+		return nil, err
+	}
+	var all []Installed
+	for _, in := range s.all {
+		all = append(all, *in)
+	}
+	slices.SortFunc(all, func(a, b Installed) int { return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Kind, b.Kind)) })
+	return all, nil
+}
+
+// Install installs the sets of a directory, as migrate.Reader.Read describes it, each in place of one of its kind: for a tenant
+// or, with "", for all that have none of their own. All of them are read, and their fixtures run, before any is installed.
+// A set whose digest is asked for and is another one is migrate.ErrInvalid.
+func (s *Sets) Install(ctx context.Context, tenant string, fsys fs.FS, digests map[string][32]byte) ([]Installed, error) {
+	registry, err := s.reader.Read(ctx, fsys)
+	if err != nil {
+		return nil, err
+	}
+	if len(registry.Kinds()) == 0 {
+		return nil, fmt.Errorf("%w: the directory has no folder of a kind", migrate.ErrInvalid)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.load(ctx); err != nil {
+		return nil, err
+	}
+	var done []Installed
+	for _, kind := range registry.Kinds() {
+		set := registry.Set(kind)
+		if want, ok := digests[kind]; ok && want != set.Digest() {
+			return nil, fmt.Errorf("%w: the set of %q has the digest %x, not %x", migrate.ErrInvalid, kind, set.Digest(), want)
+		}
+		done = append(done, Installed{tenant, kind, set.Digest(), time.Now().UTC().Truncate(time.Second), set})
+	}
+	for i := range done {
+		files, err := fs.Sub(fsys, migrate.FolderOf(done[i].Kind))
+		if err == nil {
+			err = s.write(&done[i], files)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("installing the migrations of %q: %w", done[i].Kind, err)
+		}
+		s.all[setName{tenant, done[i].Kind}] = &done[i]
+	}
+	return done, nil
+}
+
+// Remove removes a set. One that is not there is fs.ErrNotExist.
+func (s *Sets) Remove(ctx context.Context, tenant, kind string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.load(ctx); err != nil {
+		return err
+	}
+	path := filepath.Join(s.dir, s.file(tenant, kind))
+	if err := os.Remove(path); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the migrations of %q: %w", kind, fs.ErrNotExist)
+		}
+		return fmt.Errorf("removing the migrations of %q: %w", kind, err)
+	}
+	delete(s.all, setName{tenant, kind})
+	return durable.SyncDir(s.dir)
+}
+
+// setFile is the plaintext of the file of a set.
+type setFile struct {
+	Version   int       `json:"version"`
+	Tenant    string    `json:"tenant"`
+	Kind      string    `json:"kind"`
+	Installed time.Time `json:"installed"`
+	Digest    []byte    `json:"sha256"`
+	Files     []byte    `json:"files"` // zip
+}
+
+const setFileVersion = 1
+
+func (s *Sets) file(tenant, kind string) string {
+	return s.sealer.Pseudonym("migrations", tenant, kind) + ".set"
+}
+
+// nameBeside is what the file of a set is sealed under.
+func nameBeside(file string) string { return "migrations/sets/" + file }
+
+func (s *Sets) write(in *Installed, files fs.FS) error {
+	var packed bytes.Buffer
+	z := zip.NewWriter(&packed)
+	if err := z.AddFS(files); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	plain, err := json.Marshal(&setFile{setFileVersion, in.Tenant, in.Kind, in.Installed, in.Digest[:], packed.Bytes()})
+	if err != nil {
+		return err
+	}
+	file := s.file(in.Tenant, in.Kind)
+	sealed, err := s.sealer.SealBeside(nil, nameBeside(file), plain)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		return err
+	}
+	if err := durable.SyncDir(filepath.Dir(s.dir)); err != nil {
+		return err
+	}
+	return durable.WriteFile(filepath.Join(s.dir, file), sealed)
+}
+
+// load reads the sets, once. The caller holds s.mu.
+func (s *Sets) load(ctx context.Context) error {
+	if s.read {
+		return s.err
+	}
+	if s.sealer == nil {
+		return errors.New("reading the installed migrations: the store is not open yet")
+	}
+	s.read, s.err, s.all = true, nil, map[setName]*Installed{}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.err = fmt.Errorf("reading the installed migrations: %w", err)
+		return s.err
+	}
+	for _, e := range entries {
+		if !strings.HasSuffix(e.Name(), ".set") {
+			continue // what a crash left
+		}
+		in, err := s.open(ctx, e.Name())
+		if err != nil {
+			s.err = fmt.Errorf("reading the installed migrations: %w", err)
+			continue
+		}
+		s.all[setName{in.Tenant, in.Kind}] = in
+	}
+	return s.err
+}
+
+// maxSetFile bounds the file of a set in bytes.
+const maxSetFile = 256 << 20
+
+func (s *Sets) open(ctx context.Context, file string) (*Installed, error) {
+	f, err := os.Open(filepath.Join(s.dir, file))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	sealed, err := io.ReadAll(io.LimitReader(f, maxSetFile))
+	if err != nil {
+		return nil, err
+	}
+	plain, err := s.sealer.OpenBeside(nameBeside(file), sealed)
+	if err != nil {
+		return nil, err
+	}
+	var in setFile
+	if err := json.Unmarshal(plain, &in); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if in.Version != setFileVersion {
+		return nil, fmt.Errorf("%s is of version %d, which this ckptd does not know", file, in.Version)
+	}
+	files, err := zip.NewReader(bytes.NewReader(in.Files), int64(len(in.Files)))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	set, err := s.reader.ReadSet(ctx, files, in.Kind)
+	if err != nil {
+		return nil, err
+	}
+	if digest := set.Digest(); !bytes.Equal(digest[:], in.Digest) {
+		return nil, fmt.Errorf("%w: the set of %q has not the digest that it was installed with", migrate.ErrInvalid, in.Kind)
+	}
+	return &Installed{in.Tenant, in.Kind, set.Digest(), in.Installed, set}, nil
+}

@@ -1,0 +1,136 @@
+package migration
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/ckptd/ckptd/engine"
+)
+
+// Undo takes back what a job migrated, also one that was cut short: the originals are the heads again, as if nothing had been.
+// Threads that were saved to since are left as they are, and reported as failures. An undo that was cut short goes on.
+func (j *Jobs) Undo(ctx context.Context, id string, o RunOptions) (*Report, error) {
+	if !j.busy.TryLock() {
+		return nil, ErrBusy
+	}
+	defer j.busy.Unlock()
+	l, h, err := j.read(id, true)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	if s := h.job.State; s == Undone || s == Finishing {
+		return nil, fmt.Errorf("%w: job %s is %s", ErrState, id, s)
+	}
+	r := &run{Jobs: j, log: l, begin: h.begin, o: o, pace: newPace(o, h.job.Migrated)}
+	if err = r.settle(ctx, h); err == nil && h.job.State != Undoing {
+		err = l.become(h, Undoing)
+	}
+	for n := len(h.outcomes) - 1; n >= 0 && err == nil; n-- {
+		if h.outcomes[n] >= 0 && !h.undone[n] {
+			err = r.undoBatch(ctx, n, h.outcomes[n])
+		}
+	}
+	if err == nil {
+		err = l.become(h, Undone)
+	}
+	if err != nil {
+		return r.tally.done(), fmt.Errorf("undoing migration job %s: %w", id, err)
+	}
+	return r.tally.done(), nil
+}
+
+// undoBatch undoes what a frame of the journal says was migrated, and says so there. Once is as good as twice.
+func (r *run) undoBatch(ctx context.Context, n int, place int64) error {
+	f, err := r.log.at(n, place)
+	if err != nil {
+		return fmt.Errorf("reading the journal: %w", err)
+	}
+	// What was migrated in a lineage goes in its order backwards; lineages are independent.
+	slices.Reverse(f.Outcomes)
+	lineages := map[engine.Ref][]outcome{}
+	for _, out := range f.Outcomes {
+		if !out.Failed {
+			ref := out.ref(r.begin.Spec.Tenant)
+			lineages[ref] = append(lineages[ref], out)
+		}
+	}
+	var mu sync.Mutex
+	undone := &frame{Undone: []int{n}}
+	err = inParallel(ctx, 4*workersOr(r.o.Workers), func(_ context.Context, hand func([]outcome) error) error {
+		for _, outs := range lineages {
+			if err := hand(outs); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func(ctx context.Context, outs []outcome) error {
+		for _, out := range outs {
+			why, err := r.undo(ctx, out)
+			if err != nil {
+				return fmt.Errorf("thread %q of user %q: %w", out.Thread, out.User, err)
+			}
+			mu.Lock()
+			if why == "" {
+				undone.Count++
+			} else {
+				undone.Left = append(undone.Left, kept{out.User, out.Thread, out.Namespace, out.New, why})
+			}
+			mu.Unlock()
+			r.undid(out, why)
+			if err := r.pace.done(ctx, 1); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return r.log.commit(undone)
+}
+
+func (out *outcome) ref(tenant string) engine.Ref {
+	return engine.Ref{Tenant: tenant, User: out.User, Thread: out.Thread, Namespace: out.Namespace}
+}
+
+// undid counts what came of an undo.
+func (r *run) undid(out outcome, why string) {
+	if why != "" {
+		r.tally.fail(&engine.Checkpoint{Ref: out.ref(r.begin.Spec.Tenant), Seq: out.New}, errors.New(why))
+	}
+	r.tally.add(func(rep *Report) {
+		if rep.States++; why == "" {
+			rep.Migrated++
+		}
+	})
+}
+
+// undo undoes one outcome, unless there is a reason why not.
+func (r *run) undo(ctx context.Context, out outcome) (why string, err error) {
+	if r.begin.Spec.Rewrite {
+		return r.restore(ctx, out)
+	}
+	t := r.store.Thread(out.ref(r.begin.Spec.Tenant))
+	// A thread that was deleted and begun again may have such seqs too.
+	cp, err := t.Load(ctx, engine.AtSeq(out.New), engine.LoadOptions{HeadersOnly: true})
+	if err == nil && !bytes.Equal(cp.Hash[:], out.Hash) {
+		return "the thread was begun anew since", nil
+	}
+	if err == nil || gone(err) {
+		err = t.UndoHead(ctx, out.Old, out.New)
+	}
+	switch {
+	case errors.Is(err, engine.ErrConflict):
+		return "something was saved on it since", nil
+	case gone(err):
+		return "the thread or its original is gone", nil
+	case errors.Is(err, engine.ErrInvalid):
+		return "the thread was begun anew since", nil
+	}
+	return "", err
+}
