@@ -123,10 +123,16 @@ func telling(v []byte) bool {
 	return digits > 0 && groups >= 2 && (long || groups >= 4)
 }
 
-// email finds the address around the sign at text[at:end], which is @ or its escape in URLs.
+// email finds the address around the sign at text[at:end], which is @ or the beginning of its escape in URLs.
 func (s *scan) email(text []byte, at, end int) {
 	if s.r.email == nil {
 		return
+	}
+	if text[at] == '%' { // %40
+		if end >= len(text) || text[end] != '0' {
+			return
+		}
+		end++
 	}
 	start := at
 	for start > 0 && at-start <= 64 {

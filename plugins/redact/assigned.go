@@ -227,7 +227,7 @@ func valueAt(text []byte, at int, v assignedValue) assignedValue {
 		return v
 	}
 	v.start, v.end = open, open
-	for v.end < len(text) && v.end-open < 4096 && text[v.end] > ' ' && bytes.IndexByte([]byte("\"'`<>,;&|\\"), text[v.end]) < 0 {
+	for v.end < len(text) && v.end-open < 4096 && text[v.end] > ' ' && bytes.IndexByte([]byte("\"'`<>,;|\\"), text[v.end]) < 0 && !nextParameter(text[v.end:]) {
 		v.end++
 	}
 	for v.end > v.start && bytes.IndexByte([]byte(".,!?:)]}"), text[v.end-1]) >= 0 {
@@ -238,6 +238,18 @@ func valueAt(text []byte, at int, v assignedValue) assignedValue {
 		v.end--
 	}
 	return v
+}
+
+// nextParameter reports whether another parameter of a query begins: &name=
+func nextParameter(text []byte) bool {
+	if text[0] != '&' {
+		return false
+	}
+	i := 1
+	for i < len(text) && isToken(text[i]) {
+		i++
+	}
+	return i < len(text) && text[i] == '=' || bytes.HasPrefix(text, []byte("&amp;"))
 }
 
 // takes reports whether a value that is assigned to a keyword of the rule is one to find, and from where: the schemes

@@ -8,7 +8,7 @@ var checks = map[string]func(value []byte) bool{
 	"us-ssn":    usSSN,
 	"us-ein":    func(v []byte) bool { return varied(v) },
 	"uk-nhs":    ukNHS,
-	"ca-sin":    func(v []byte) bool { return v[0] != '0' && v[0] != '8' && luhn(v) },
+	"ca-sin":    func(v []byte) bool { return v[0] != '8' && luhn(v) && varied(v) },
 	"de-tax-id": deTaxID,
 	"fr-nir":    frNIR,
 	"es-nif":    esNIF,

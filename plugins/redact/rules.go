@@ -75,7 +75,7 @@ var scanners = map[string]struct {
 	"assigned": {byAssigned, nil},
 	"pem":      {byHeader, []string{"-----BEGIN", "---- BEGIN"}},
 	"url":      {byURL, []string{"://"}},
-	"email":    {byEmail, []string{"@", "%40"}},
+	"email":    {byEmail, []string{"@", "%4"}},
 	"digits":   {byDigits, nil},
 	"phone":    {byDigits, nil},
 	"card":     {byDigits, nil},
@@ -118,6 +118,11 @@ func compile(r Rule, rank int) (*rule, error) {
 	}
 	if needs := scanner.kind == byPattern || scanner.kind == byAssigned; needs && len(r.Keywords) == 0 {
 		return nil, fmt.Errorf("rule %s: keywords is empty: name what every match begins with", r.ID)
+	}
+	for _, w := range slices.Concat(r.Keywords, r.Context, r.Unless) {
+		if w == "" {
+			return nil, fmt.Errorf("rule %s: a keyword is empty: take it out", r.ID)
+		}
 	}
 	if r.Pattern != "" {
 		end := `)`
@@ -168,6 +173,9 @@ func triggers(rules []*rule) (words []string, acts [][]trigger) {
 	index := map[string]int{}
 	add := func(word string, t trigger) {
 		word = strings.ToLower(word)
+		for n := len(word); n > 1 && isDigit(word[n-1]) && isDigit(word[n-2]); n-- {
+			word = word[:n-1] // of digits that follow each other only the first is told
+		}
 		folded := []byte(word)
 		for i, b := range folded {
 			folded[i] = fold(b)

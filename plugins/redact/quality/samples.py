@@ -122,7 +122,7 @@ def main():
         fake.seed_instance(n)
         for _ in range(rounds):
             for kind, value in values(fake, rng):
-                templates = PHONE if kind == "phone" else NUMBER[kind]
+                templates = PHONE + ANY if kind == "phone" else NUMBER[kind]
                 out.append(sample(rng.choice(templates), locale, kind, value))
             for value in lookalikes(fake, rng):
                 out.append(sample(rng.choice(NOTHING), locale, "", value))
