@@ -143,14 +143,35 @@ type Thread struct {
 	Created    int64 // Unix milliseconds
 	TTL        int64 // milliseconds, 0: none
 	Expires    int64 // Unix milliseconds, 0: never
+
+	Kept uint64 // an older epoch that is kept, 0: none
+	Used uint64 // an epoch, greater than Epoch, that was in use before; 0: none
 }
+
+const (
+	flagDeleted = 1
+	flagKept    = 2
+	flagUsed    = 4
+)
 
 func AppendThread(dst []byte, t *Thread) []byte {
 	dst = appendString(append(dst, recordVersion), t.ID)
 	dst = binary.AppendUvarint(binary.AppendUvarint(dst, t.Epoch), t.Generation)
-	dst = append(dst, boolByte(t.Deleted))
+	flags := boolByte(t.Deleted)
+	if t.Kept != 0 {
+		flags |= flagKept
+	}
+	if t.Used != 0 {
+		flags |= flagUsed
+	}
+	dst = append(dst, flags)
 	for _, v := range [...]int64{t.Created, t.TTL, t.Expires} {
 		dst = binary.AppendUvarint(dst, uint64(v))
+	}
+	for _, v := range [...]uint64{t.Kept, t.Used} {
+		if v != 0 {
+			dst = binary.AppendUvarint(dst, v)
+		}
 	}
 	return dst
 }
@@ -158,8 +179,23 @@ func AppendThread(dst []byte, t *Thread) []byte {
 func ParseThread(b []byte) (*Thread, error) {
 	r := reader{b: b}
 	r.version()
-	t := &Thread{ID: r.nonEmpty("thread id"), Epoch: r.count("epoch", 1<<32-1), Generation: r.uvarint(), Deleted: r.bool()}
+	t := &Thread{ID: r.nonEmpty("thread id"), Epoch: r.count("epoch", 1<<32-1), Generation: r.uvarint()}
+	flags := r.byte()
+	if flags > flagDeleted|flagKept|flagUsed || flags&flagDeleted != 0 && flags&flagKept != 0 {
+		r.fail("flags are %#x", flags)
+	}
+	t.Deleted = flags&flagDeleted != 0
 	t.Created, t.TTL, t.Expires = r.millis("creation"), r.millis("time to live"), r.millis("expiry")
+	if flags&flagKept != 0 {
+		if t.Kept = r.count("kept epoch", 1<<32-1); t.Kept == 0 || t.Kept >= t.Epoch {
+			r.fail("kept epoch %d of a thread in epoch %d", t.Kept, t.Epoch)
+		}
+	}
+	if flags&flagUsed != 0 {
+		if t.Used = r.count("used epoch", 1<<32-1); t.Used <= t.Epoch {
+			r.fail("used epoch %d of a thread in epoch %d", t.Used, t.Epoch)
+		}
+	}
 	return finish(&r, t)
 }
 

@@ -67,11 +67,12 @@ func (t *thread) remove(ctx context.Context) (uint64, error) {
 	}
 	old := t.at(t.epoch)
 	rec, _ := t.record()
-	rec.Deleted, rec.Epoch, rec.Generation = true, uint64(epoch), rec.Generation+1
+	kept := rec.Kept
+	rec.Deleted, rec.Epoch, rec.Generation, rec.Kept, rec.Used = true, uint64(epoch), rec.Generation+1, 0, 0
 	if err := t.replace(ctx, rec); err != nil {
 		return 0, err
 	}
-	if err := old.purge(ctx); err != nil {
+	if err := errors.Join(old.purge(ctx), t.purgeEpoch(ctx, kept)); err != nil {
 		return rec.Generation, fmt.Errorf("removing records of a deleted thread: %w", err)
 	}
 	return rec.Generation, nil
@@ -86,7 +87,8 @@ func (t *thread) nextEpoch(ctx context.Context) (uint32, error) {
 	if err != nil {
 		return 0, fmt.Errorf("looking for a new epoch: %w", err)
 	}
-	used := t.epoch
+	rec, _ := t.record()
+	used := max(t.epoch, uint32(rec.Used))
 	if len(page) > 0 {
 		used = max(used, keyEpoch(page[0].Key))
 	}
@@ -160,6 +162,14 @@ func (t *thread) purge(ctx context.Context) error {
 		}
 	}
 	return t.u.s.purge(ctx, epochPrefix(t.u.tok, t.tok, t.epoch))
+}
+
+// purgeEpoch is purge for another epoch of t; 0 is none.
+func (t *thread) purgeEpoch(ctx context.Context, epoch uint64) error {
+	if epoch == 0 {
+		return nil
+	}
+	return t.at(uint32(epoch)).purge(ctx)
 }
 
 // epochPrefix begins all keys of one epoch of a thread.

@@ -48,6 +48,9 @@ func (s *Store) deleteRun(ctx context.Context, ref Ref, runID string) (int, erro
 	if _, there := l.th.record(); !there {
 		return 0, ErrNotFound
 	}
+	if err := l.th.dropKept(ctx); err != nil {
+		return 0, err
+	}
 	p, err := l.th.plan(ctx, func(string) *keeping { return &keeping{run: runID} }, false)
 	if err != nil {
 		return 0, err

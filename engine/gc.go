@@ -211,8 +211,8 @@ func (g *collection) leftovers(ctx context.Context, u *user) error {
 		// use: it was found before, and none that has records becomes current but by a rewrite.
 		u.rewrites.Lock()
 		defer u.rewrites.Unlock()
-		current, err := u.currentEpoch(ctx, tok)
-		if err != nil || current == epoch {
+		current, kept, err := u.epochsOf(ctx, tok)
+		if err != nil || epoch == current || epoch == kept {
 			return err
 		}
 		th, err := u.threadAt(tok, epoch)
@@ -231,21 +231,21 @@ func (g *collection) leftovers(ctx context.Context, u *user) error {
 	})
 }
 
-// currentEpoch is the epoch that the thread record names. Before there is one, that is 1.
-func (u *user) currentEpoch(ctx context.Context, tok crypto.Token) (uint32, error) {
+// epochsOf are the epoch that the thread record names, 1 before there is one, and the one that it keeps besides, or 0.
+func (u *user) epochsOf(ctx context.Context, tok crypto.Token) (current, kept uint32, err error) {
 	key := u.threadKey(tok)
 	got, err := u.s.be.Get(ctx, key)
 	if err != nil {
-		return 0, fmt.Errorf("reading thread: %w", err)
+		return 0, 0, fmt.Errorf("reading thread: %w", err)
 	}
 	if got[0].Version == "" {
-		return 1, nil
+		return 1, 0, nil
 	}
 	rec, err := u.openThread(key, got[0].Value)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return uint32(rec.Epoch), nil
+	return uint32(rec.Epoch), uint32(rec.Kept), nil
 }
 
 // eachEpoch calls fn with every epoch of every thread of the user that has keys, whether there is a thread record or not.

@@ -95,7 +95,7 @@ func (u *user) staleEntries(ctx context.Context, keys [][]byte) (stale [][]byte,
 			if err != nil {
 				return nil, err
 			}
-			if !rec.Deleted && uint32(rec.Epoch) == keyEpoch(r.Key) {
+			if epoch := uint64(keyEpoch(r.Key)); !rec.Deleted && (epoch == rec.Epoch || epoch == rec.Kept) {
 				continue
 			}
 		}

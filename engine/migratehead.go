@@ -16,6 +16,9 @@ import (
 // HeadMigration says which head is migrated, and to which version.
 type HeadMigration struct {
 	Branch string // the head of this branch; "" is the newest checkpoint of the lineage
+	// Seq, if Branch is "", is the seq of the head: for one in which no branch ends, and that was the newest until other heads
+	// of the lineage were migrated. It is a head as long as no checkpoint stands on it. 0 is the newest checkpoint.
+	Seq    uint64
 	To     uint64
 	Down   bool // ways back are allowed
 	DryRun bool // the steps run, and nothing is written
@@ -53,6 +56,8 @@ func (t *Thread) migrateHead(ctx context.Context, o *HeadMigration) (*HeadMigrat
 	which := Latest
 	if o.Branch != "" {
 		which = HeadOf(o.Branch)
+	} else if o.Seq != 0 {
+		which = AtSeq(o.Seq)
 	}
 	old, id, err := t.findHead(ctx, which, o.To)
 	if err != nil {
@@ -75,7 +80,7 @@ func (t *Thread) migrateHead(ctx context.Context, o *HeadMigration) (*HeadMigrat
 	}
 	d := old.migrate(m, o.To)
 	d.ID, d.Parent = id, old.id
-	out.New, err = t.saveHead(ctx, d, &carrying{old: old, branch: o.Branch})
+	out.New, err = t.saveHead(ctx, d, &carrying{old: old, branch: o.Branch, leaf: o.Branch == "" && o.Seq != 0})
 	return out, err
 }
 
@@ -184,6 +189,7 @@ func (t *Thread) saveHead(ctx context.Context, d *Draft, c *carrying) (*Checkpoi
 type carrying struct {
 	old    *tip
 	branch string // whose head it is; "": the lineage's
+	leaf   bool   // or it is one because nothing stands on it
 }
 
 // check makes sure that the head is still what was migrated.
@@ -198,6 +204,11 @@ func (c *carrying) check(ctx context.Context, l *lineage, g *ground) error {
 			return err
 		}
 		head = b.head
+	} else if c.leaf {
+		if err := l.childless(ctx, c.old.seq); err != nil {
+			return err
+		}
+		head = c.old.seq
 	}
 	if head != c.old.seq || g.old != nil || g.parent.hash != c.old.hash {
 		return l.conflict(ctx)
@@ -324,13 +335,7 @@ func (l *lineage) undoable(ctx context.Context, r *record, oldSeq uint64) error 
 	case r.rec.Ghost || r.rec.Replaced != 0:
 		return l.conflict(ctx)
 	}
-	err := l.eachRecord(ctx, r.seq+1, endSeq, false, func(later *record) error {
-		if later.rec != nil && (later.rec.ParentDist == later.seq-r.seq || later.rec.Replaced == later.seq-r.seq) {
-			return l.conflict(ctx)
-		}
-		return nil
-	})
-	if err != nil {
+	if err := l.childless(ctx, r.seq); err != nil {
 		return err
 	}
 	old, err := l.readRecord(ctx, oldSeq)
@@ -351,6 +356,16 @@ func (l *lineage) undoable(ctx context.Context, r *record, oldSeq uint64) error 
 		}
 	}
 	return nil
+}
+
+// childless is an ErrConflict if a checkpoint stands on the one at seq, or replaced it.
+func (l *lineage) childless(ctx context.Context, seq uint64) error {
+	return l.eachRecord(ctx, seq+1, endSeq, false, func(later *record) error {
+		if later.rec != nil && (later.rec.ParentDist == later.seq-seq || later.rec.Replaced == later.seq-seq) {
+			return l.conflict(ctx)
+		}
+		return nil
+	})
 }
 
 // writesOf are the pending writes of a checkpoint by task, encoded without its id.

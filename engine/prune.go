@@ -132,8 +132,9 @@ func (o *PruneOptions) keeping(now time.Time) *keeping {
 
 // pruning is a prune of a whole thread.
 type pruning struct {
-	th    *thread
-	lines []*line
+	th      *thread
+	lines   []*line
+	history *historyMigration // what a rewrite does to what stays; nil: nothing
 }
 
 // line is a prune of one of its lineages.

@@ -60,7 +60,7 @@ func (t *Thread) copy(ctx context.Context, dst Ref) error {
 		rec.Generation++
 	}
 	now := t.s.now().UnixMilli()
-	rec.Deleted, rec.Created, rec.TTL, rec.Expires = false, now, source.TTL, 0
+	rec.Deleted, rec.Created, rec.TTL, rec.Expires, rec.Kept = false, now, source.TTL, 0, 0
 	if rec.TTL > 0 {
 		rec.Expires = now + rec.TTL
 	}
@@ -86,8 +86,13 @@ func (s *Store) seizeBoth(ctx context.Context, a, b Ref) (la, lb *lineage, err e
 // erase removes the records of what does not stay, with all that is encoded on them.
 func (p *pruning) erase(ctx context.Context) error {
 	rec, _ := p.th.record()
+	kept := rec.Kept
+	rec.Kept = 0
 	if err := p.rewrite(ctx, p.th, rec); err != nil {
 		return err
+	}
+	if err := p.th.purgeEpoch(ctx, kept); err != nil {
+		return fmt.Errorf("removing records of a kept epoch: %w", err)
 	}
 	for _, n := range p.lines {
 		if err := n.forget(ctx, true); err != nil {
@@ -133,7 +138,7 @@ func (s *Store) wipe(ctx context.Context, ref Ref, blobs map[BlobID]bool) (compa
 }
 
 // rewrite builds a new epoch of to, which may be the thread itself, from what stays of p, makes rec with that epoch
-// its record, and purges the epoch before. The caller holds both threads' mu for writing.
+// its record, and purges the epoch before unless rec keeps that. The caller holds both threads' mu for writing.
 func (p *pruning) rewrite(ctx context.Context, to *thread, rec codec.Thread) error {
 	u := p.th.u
 	u.rewrites.RLock()
@@ -148,16 +153,17 @@ func (p *pruning) rewrite(ctx context.Context, to *thread, rec codec.Thread) err
 	w := u.s.newSaving()
 	defer u.s.putSaving(w)
 	for _, n := range p.lines {
-		c := &copying{line: n, to: to.at(epoch).detached(n.l.ref.Namespace), from: n.l.restorer(), w: w, out: batcher{s: u.s}}
+		c := &copying{line: n, to: to.at(epoch).detached(n.l.ref.Namespace), from: n.l.restorer(), w: w, out: batcher{s: u.s},
+			history: p.history}
 		if err := c.run(ctx); err != nil {
 			return err
 		}
 	}
-	rec.Epoch = uint64(epoch)
+	rec.Epoch, rec.Used = uint64(epoch), 0
 	if err := to.replace(ctx, rec); err != nil {
 		return err
 	}
-	if was {
+	if was && rec.Kept != uint64(old.epoch) {
 		if err := old.purge(ctx); err != nil {
 			return fmt.Errorf("removing records of an old epoch: %w", err)
 		}
@@ -174,6 +180,9 @@ type copying struct {
 	tip  *tip // what was copied last
 	out  batcher
 	size int64 // bytes of the records that from remembers
+
+	history *historyMigration // nil: all stays as it is
+	hashes  map[uint64][32]byte
 }
 
 func (c *copying) run(ctx context.Context) error {
@@ -272,7 +281,13 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 	}
 	c.tip = nil // until it is whole again
 	root := t.seq == 0
-	if err := c.change(ctx, t, r); err != nil {
+	rec := *r.rec
+	if c.history == nil {
+		err = c.change(ctx, t, r)
+	} else {
+		err = c.migrate(ctx, t, r, &rec)
+	}
+	if err != nil {
 		return err
 	}
 	p := &pending{seq: r.seq, tip: t}
@@ -284,7 +299,6 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
-	rec := *r.rec
 	rec.Ghost, rec.Entries = false, c.w.table(t)
 	if rec.ID == "" {
 		rec.UUID, _ = parseUUID(row.id)
@@ -339,7 +353,7 @@ func (c *copying) base(ctx context.Context, r *row) (*tip, error) {
 	on := uint64(0)
 	if r.parent != 0 {
 		on = c.nearest(r.parent)
-		if on == 0 && c.tip != nil {
+		if on == 0 && c.tip != nil && c.history == nil {
 			on = c.tip.seq
 		}
 	}

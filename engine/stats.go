@@ -26,6 +26,7 @@ type Stats struct {
 	MaxDepth      int   // records that a restore of one channel reads at most
 	MaxDepthBytes int64 // bytes of records and parts that it reads at most
 	IndexEntries  int   // entries in the index
+	KeptBytes     int64 // sealed records of threads as they were before MigrateHistory
 	DiskBytes     int64 // files of the whole store; 0 if the backend cannot tell
 }
 
@@ -77,8 +78,24 @@ func (s *Store) stats(ctx context.Context, tenant, name string) (*Stats, error) 
 			return nil, err
 		}
 		st.Threads++
+		if err := st.kept(ctx, u, id); err != nil {
+			return nil, err
+		}
 	}
 	return st, st.shared(ctx, u)
+}
+
+// kept adds what a thread keeps besides itself.
+func (st *Stats) kept(ctx context.Context, u *user, id string) error {
+	tok := u.keys.ThreadToken(id)
+	_, kept, err := u.epochsOf(ctx, tok)
+	if err != nil || kept == 0 {
+		return err
+	}
+	return u.s.scan(ctx, prefixRange(keyPrefix(u.tok, tok, kept, kindRecord)), func(e backend.Entry) error {
+		st.KeptBytes += int64(len(e.Value))
+		return nil
+	})
 }
 
 // lineage adds one lineage.

@@ -96,14 +96,20 @@ func (sw *sweeper) markThread(ctx context.Context, id string) error {
 		return err
 	}
 	defer l.release()
-	at := l.th.at(l.th.epoch)
-	names, err := at.namespaces(ctx)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if err := sw.markLineage(ctx, at.detached(name)); err != nil {
+	rec, _ := l.th.record()
+	for _, epoch := range []uint64{uint64(l.th.epoch), rec.Kept} {
+		if epoch == 0 {
+			continue
+		}
+		at := l.th.at(uint32(epoch))
+		names, err := at.namespaces(ctx)
+		if err != nil {
 			return err
+		}
+		for _, name := range names {
+			if err := sw.markLineage(ctx, at.detached(name)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -236,6 +236,28 @@ func (u *verifiedUser) thread(ctx context.Context, id string) error {
 			return err
 		}
 	}
+	ref.Namespace = ""
+	err = u.s.with(ctx, ref, func(l *lineage) error { return u.kept(ctx, l.th) })
+	return u.v.problem(ref, err)
+}
+
+// kept verifies the lineages of the epoch that a thread keeps, if it keeps one. The caller holds the thread's mu.
+func (u *verifiedUser) kept(ctx context.Context, th *thread) error {
+	rec, _ := th.record()
+	if rec.Kept == 0 {
+		return nil
+	}
+	at := th.at(uint32(rec.Kept))
+	names, err := u.namespaces(ctx, at.detached(""))
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		l := at.detached(name)
+		if err := u.v.problem(l.ref, u.lineage(ctx, l)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -343,7 +365,7 @@ func (u *verifiedUser) strays(ctx context.Context) error {
 		epoch := binary.BigEndian.Uint32(e.Key[32:])
 		rec, listed := u.threads[tok]
 		if listed {
-			if rec != nil && uint64(epoch) != rec.Epoch {
+			if rec != nil && uint64(epoch) != rec.Epoch && uint64(epoch) != rec.Kept {
 				u.v.report.Orphans++
 			}
 			return nil

@@ -1,0 +1,304 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/plugins/hook"
+)
+
+// HistoryMigrated tells what became of the history of a thread.
+type HistoryMigrated struct {
+	Checkpoints int // of the thread, in all namespaces; 0 if all were of that version already
+	Migrated    int // of these, those that were of another version
+}
+
+// MigrateHistory writes every checkpoint of the thread anew, in all namespaces, at a version: with its id, seq, time and place,
+// and with other hashes; what was removed or replaced leaves stubs, as in a copy. The thread as it was is kept, until DropHistory; an erasing prune and DeleteRun drop it, too. The
+// new one appears at once, when all of it is durable; one that fails or is killed leaves the thread as it was. All other
+// operations on the thread wait meanwhile, and the steps run within that time.
+//
+// If all is of that version, nothing is done; if something else is kept already, that is ErrConflict. A checkpoint that
+// has no way to the version, or on which a step fails, is an error that names its seq. What hooks of saves would have to
+// see is ErrRejected: migrate the heads then.
+func (t *Thread) MigrateHistory(ctx context.Context, to uint64, down bool) (*HistoryMigrated, error) {
+	out, err := t.migrateHistory(ctx, &historyMigration{to: to, down: down})
+	if err != nil {
+		return nil, fmt.Errorf("migrating a history: %w", err)
+	}
+	return out, nil
+}
+
+// historyMigration is what a rewrite does to checkpoints.
+type historyMigration struct {
+	to    uint64
+	down  bool
+	count HistoryMigrated
+}
+
+func (t *Thread) migrateHistory(ctx context.Context, m *historyMigration) (*HistoryMigrated, error) {
+	chain, err := t.s.chain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
+	if err != nil {
+		return nil, err
+	}
+	if chain != nil {
+		return nil, fmt.Errorf("%w: saves of the thread pass hooks, and a history that is written anew does not; migrate its heads", ErrRejected)
+	}
+	l, err := t.s.seize(ctx, t.ref, false)
+	if err != nil {
+		return nil, err
+	}
+	defer l.vacate()
+	rec, there := l.th.record()
+	if !there {
+		return nil, ErrNotFound
+	}
+	p, err := l.th.plan(ctx, func(string) *keeping { return nil }, true)
+	if err != nil {
+		return nil, err
+	}
+	p.history = m
+	if todo, err := p.unlike(ctx, m.to); !todo {
+		return &m.count, err
+	}
+	if rec.Kept != 0 {
+		return nil, fmt.Errorf("%w: thread %q keeps its history from before an earlier migration; restore or drop that first", ErrConflict, t.ref.Thread)
+	}
+	rec.Kept = rec.Epoch
+	if err := p.rewrite(ctx, l.th, rec); err != nil {
+		return nil, err
+	}
+	return &m.count, p.forgetAll(ctx)
+}
+
+// unlike reports whether some checkpoint that stays is of another version.
+func (p *pruning) unlike(ctx context.Context, version uint64) (found bool, err error) {
+	for _, n := range p.lines {
+		err := n.l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
+			if r.rec == nil || n.rows[r.seq].fate != stays || r.rec.Schema == version {
+				return nil
+			}
+			found = true
+			return errStop
+		})
+		if found || err != nil {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
+// forgetAll drops from memory what is remembered of the lineages.
+func (p *pruning) forgetAll(ctx context.Context) error {
+	for _, n := range p.lines {
+		if err := n.forget(ctx, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// migrate makes t, which is the parent in the new epoch, the checkpoint of r at the version that is wanted, as rec says then.
+func (c *copying) migrate(ctx context.Context, t *tip, r *record, rec *codec.Record) error {
+	s, row, h := c.l.s, c.rows[r.seq], c.history
+	old, err := c.from.tip(ctx, r)
+	if err != nil {
+		return err
+	}
+	clear(c.from.parts)
+	d, hooks := old.draft(), old.meta.Hooks
+	for i := range d.Channels {
+		d.Channels[i].rewritten = old.meta.Channels[i].Rewritten
+	}
+	way, err := s.wayTo(c.l.ref.Tenant, old.meta.Kind, old.rec.schema, h.to, h.down)
+	if err == nil && way != nil {
+		var m *migrated
+		if m, err = c.l.th.u.runSteps(ctx, way, old.state()); err == nil {
+			d, hooks = old.migrate(m, h.to), nil
+			h.count.Migrated++
+		}
+	}
+	if err != nil {
+		return ofThread(c.l.ref, fmt.Errorf("checkpoint at seq %d: %w", r.seq, err))
+	}
+	h.count.Checkpoints++
+	meta, err := c.w.plan(ctx, t, d, hooks)
+	if err != nil {
+		return err
+	}
+	if _, err := c.w.apply(t, meta); err != nil {
+		return err
+	}
+	head := old.rec
+	if hash, ok := c.hashes[row.parent]; ok {
+		head.parentHash, rec.ParentHash = hash, hash
+	}
+	rec.Schema, head.schema = d.SchemaVersion, d.SchemaVersion
+	t.rec = head
+	_, t.hash = hashOf(nil, row.id, r.seq, &head, t.attrs.commit, t.chans)
+	if c.hashes == nil {
+		c.hashes = map[uint64][32]byte{}
+	}
+	c.hashes[r.seq] = t.hash
+	row.attrs = &codec.Attrs{RunID: meta.RunID, Labels: meta.Labels, Blobs: meta.Blobs} // what it is found by from now on
+	return nil
+}
+
+// RestoreHistory makes the thread what it was before MigrateHistory. If something was saved since, put, or moved to
+// another place, nothing is changed, and that is ErrConflict. A thread that keeps nothing is ErrNotFound.
+func (t *Thread) RestoreHistory(ctx context.Context) error {
+	if err := t.restoreHistory(ctx); err != nil {
+		return fmt.Errorf("restoring a history: %w", err)
+	}
+	return nil
+}
+
+func (t *Thread) restoreHistory(ctx context.Context) error {
+	l, err := t.s.seize(ctx, t.ref, false)
+	if err != nil {
+		return err
+	}
+	defer l.vacate()
+	rec, there := l.th.record()
+	if !there {
+		return ErrNotFound
+	}
+	if rec.Kept == 0 {
+		return fmt.Errorf("%w: thread %q keeps no history", ErrNotFound, t.ref.Thread)
+	}
+	now, was := l.th.at(l.th.epoch), l.th.at(uint32(rec.Kept))
+	is, err := now.outline(ctx)
+	if err != nil {
+		return err
+	}
+	had, err := was.outline(ctx)
+	if err != nil {
+		return err
+	}
+	for name, o := range is {
+		if !o.within(had[name]) {
+			return fmt.Errorf("%w: something came to thread %q since its history was migrated", ErrConflict, t.ref.Thread)
+		}
+	}
+	l.th.u.rewrites.RLock()
+	defer l.th.u.rewrites.RUnlock()
+	rec.Epoch, rec.Kept, rec.Used = rec.Kept, 0, max(rec.Used, rec.Epoch)
+	if err := l.th.replace(ctx, rec); err != nil {
+		return err
+	}
+	if err := now.purge(ctx); err != nil {
+		return fmt.Errorf("removing records of the migrated history: %w", err)
+	}
+	return nil
+}
+
+// outline is what of a lineage no migration of its history changes.
+type outline struct {
+	head     uint64
+	branches map[string]uint64
+	writes   map[string][]byte // by key within the lineage
+}
+
+// within reports whether o, the lineage as it is, has nothing that had does not.
+func (o *outline) within(had *outline) bool {
+	if had == nil {
+		return o.head == 0 && len(o.writes) == 0
+	}
+	for key, plain := range o.writes {
+		if !bytes.Equal(plain, had.writes[key]) {
+			return false
+		}
+	}
+	return o.head == had.head && maps.Equal(o.branches, had.branches)
+}
+
+// outline reads the outlines of all lineages of the thread's epoch.
+func (t *thread) outline(ctx context.Context) (map[string]*outline, error) {
+	names, err := t.namespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*outline{}
+	for _, name := range names {
+		l, o := t.detached(name), &outline{branches: map[string]uint64{}, writes: map[string][]byte{}}
+		out[name] = o
+		newest := l.records(1, endSeq)
+		newest.Reverse, newest.Limit, newest.KeysOnly = true, 1, true
+		page, _, err := l.s.be.Scan(ctx, newest)
+		if err != nil {
+			return nil, err
+		}
+		if len(page) > 0 {
+			o.head = keySeq(page[0].Key)
+		}
+		err = l.eachBranch(ctx, func(b *codec.Branch) error {
+			o.branches[b.Name] = b.Head
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		from := t.nsKey(kindWrites, l.ns)
+		err = l.s.scan(ctx, prefixRange(from), func(e backend.Entry) error {
+			_, plain, err := t.openWrites(e)
+			o.writes[string(e.Key[len(from):])] = slices.Clone(plain)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// DropHistory removes what MigrateHistory kept of the thread; then there is no way back. A thread that keeps nothing is left
+// as it is.
+func (t *Thread) DropHistory(ctx context.Context) error {
+	l, err := t.s.seize(ctx, t.ref, false)
+	if err == nil {
+		if _, there := l.th.record(); there {
+			err = l.th.dropKept(ctx)
+		} else {
+			err = ErrNotFound
+		}
+		l.vacate()
+	}
+	if err != nil {
+		return fmt.Errorf("dropping a history: %w", err)
+	}
+	return nil
+}
+
+// KeepsHistory reports whether there is something for RestoreHistory.
+func (t *Thread) KeepsHistory(ctx context.Context) (bool, error) {
+	l, err := t.acquireThere(ctx)
+	if err != nil {
+		return false, fmt.Errorf("reading thread: %w", err)
+	}
+	defer l.release()
+	rec, _ := l.th.record()
+	return rec.Kept != 0, nil
+}
+
+// dropKept purges the epoch that the thread keeps. The caller holds mu for writing.
+func (t *thread) dropKept(ctx context.Context) error {
+	rec, _ := t.record()
+	if rec.Kept == 0 {
+		return nil
+	}
+	kept := rec.Kept
+	rec.Kept = 0
+	if err := t.replace(ctx, rec); err != nil {
+		return err
+	}
+	if err := t.purgeEpoch(ctx, kept); err != nil && !errors.Is(err, ErrNotFound) {
+		return fmt.Errorf("removing records of a kept epoch: %w", err)
+	}
+	return nil
+}
