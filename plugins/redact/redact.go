@@ -23,19 +23,19 @@ const (
 
 // Redactor redacts by one configuration. It is safe for concurrent use.
 type Redactor struct {
-	rules   []*rule
-	words   *automaton
-	acts    [][]trigger
-	digits  []*rule // with the scanner "digits" or one of its kin
-	words9  map[int][]*rule
-	iban    *rule
-	url     *rule
-	email   *rule
-	pem     *rule
-	ipv6    *rule
-	mac     *rule
-	blocked *rule
-	allowed allowed
+	rules    []*rule
+	words    *automaton
+	acts     [][]trigger
+	digits   []*rule         // with the scanner "digits" or one of its kin
+	byLength map[int][]*rule // with the scanner "word", by the length of the word
+	iban     *rule
+	url      *rule
+	email    *rule
+	pem      *rule
+	ipv6     *rule
+	mac      *rule
+	blocked  *rule
+	allowed  allowed
 
 	allowKeys, blockKeys   map[string]bool
 	allowPaths, blockPaths paths
@@ -100,7 +100,7 @@ func New(c Config) (*Redactor, error) {
 
 // sort files the rules by their scanners.
 func (r *Redactor) sort() {
-	r.words9 = map[int][]*rule{}
+	r.byLength = map[int][]*rule{}
 	for _, c := range r.rules {
 		if c.off {
 			continue
@@ -110,7 +110,7 @@ func (r *Redactor) sort() {
 			r.digits = append(r.digits, c)
 		case byWord:
 			for _, n := range c.lengths() {
-				r.words9[n] = append(r.words9[n], c)
+				r.byLength[n] = append(r.byLength[n], c)
 			}
 		case byIBAN:
 			r.iban = c
