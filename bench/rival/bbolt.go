@@ -29,11 +29,8 @@ func openBolt(o Options) (Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bolt{db, db.Update}
-	if o.Writers > 1 {
-		db.MaxBatchSize = o.Writers // so that nobody waits for a batch when all are waiting
-		b.update = db.Batch
-	}
+	b := &bolt{db: db}
+	b.Writers(o.Writers)
 	err = db.Update(func(tx *bbolt.Tx) error {
 		_, err := tx.CreateBucketIfNotExists(bucket())
 		return err
@@ -42,6 +39,14 @@ func openBolt(o Options) (Driver, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	return b, nil
+}
+
+func (b *bolt) Writers(n int) {
+	b.update = b.db.Update
+	if n > 1 {
+		b.db.MaxBatchSize = n // so that nobody waits for a batch when all are waiting
+		b.update = b.db.Batch
+	}
 }
 
 func bucket() []byte { return []byte("checkpoints") }

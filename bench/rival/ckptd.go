@@ -49,7 +49,7 @@ type ckptd struct {
 // lineage is what a client remembers of a thread. Whoever saves the thread has it for themselves.
 type lineage struct {
 	*engine.Thread
-	saved [remembered]saved
+	saved []saved // the last steps, each at its number modulo remembered
 	draft []engine.Change
 }
 
@@ -104,11 +104,9 @@ func (c *ckptd) lineage(thread int) *lineage {
 
 func (c *ckptd) Save(ctx context.Context, s *workload.Step) error {
 	l := c.lineage(s.Thread)
-	parent := &saved{}
-	if s.Parent >= 0 {
-		if parent = &l.saved[s.Parent%remembered]; parent.id == "" || parent.step != s.Parent {
-			return fmt.Errorf("step %d of a thread stands on step %d, which was not saved", s.Number, s.Parent)
-		}
+	parent, err := l.find(ctx, s.Parent)
+	if err != nil {
+		return err
 	}
 	d := engine.Draft{Step: int64(s.Number), Parent: parent.id, Channels: l.draft[:0]}
 	if c.whole || s.Parent < 0 {
@@ -124,44 +122,60 @@ func (c *ckptd) Save(ctx context.Context, s *workload.Step) error {
 	if err != nil {
 		return err
 	}
-	at := &l.saved[s.Number%remembered]
-	at.step, at.id, at.versions = s.Number, cp.ID, at.versions[:0]
+	l.remember(s.Number, cp)
+	return nil
+}
+
+// find returns what is remembered of a step, or asks for it; nothing for a step that is none.
+func (l *lineage) find(ctx context.Context, step int) (*saved, error) {
+	if step < 0 {
+		return &saved{}, nil
+	}
+	if at := step % remembered; at < len(l.saved) && l.saved[at].step == step {
+		return &l.saved[at], nil
+	}
+	cp, err := l.Load(ctx, engine.AtSeq(uint64(step)+1), engine.LoadOptions{HeadersOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	return l.remember(step, cp), nil
+}
+
+func (l *lineage) remember(step int, cp *engine.Checkpoint) *saved {
+	for len(l.saved) <= step%remembered {
+		l.saved = append(l.saved, saved{step: -1})
+	}
+	at := &l.saved[step%remembered]
+	at.step, at.id, at.versions = step, cp.ID, at.versions[:0]
 	for _, channel := range cp.Channels {
 		at.versions = append(at.versions, channel.Version)
 	}
-	return nil
+	return at
 }
 
 // splices appends the changes of a step, on channels of the parent that have these versions.
 func splices(to []engine.Change, s *workload.Step, versions []engine.Version) []engine.Change {
-	fresh, next := 0, 0 // splices are few, and channels come in order of name: new ones shift the parent's
-	isNew := func(name string) bool {
-		for _, e := range s.Splices {
-			if e.Channel == name && e.New {
-				return true
-			}
-		}
-		return false
-	}
-	base := make(map[string]engine.Version, len(s.Splices))
-	for next = range s.State.Channels {
-		name := s.State.Channels[next].Name
-		if isNew(name) {
-			fresh++
-			continue
-		}
-		for _, e := range s.Splices {
-			if e.Channel == name {
-				base[name] = versions[next-fresh]
-			}
-		}
-	}
+	first := len(to)
 	for _, e := range s.Splices {
-		change := engine.Change{Name: e.Channel, Data: e.Insert, Base: base[e.Channel], Prefix: e.Prefix, Suffix: e.Suffix}
+		change := engine.Change{Name: e.Channel, Data: e.Insert, Prefix: e.Prefix, Suffix: e.Suffix}
 		if e.New {
-			change = engine.Change{Name: e.Channel, Type: "json", Data: e.Insert}
+			change.Type = "json"
 		}
 		to = append(to, change)
+	}
+	at := 0 // among the parent's channels, which are those of the state without new ones, in the same order
+	for _, channel := range s.State.Channels {
+		for i, e := range s.Splices {
+			if e.Channel != channel.Name {
+				continue
+			}
+			if e.New {
+				at--
+			} else {
+				to[first+i].Base = versions[at]
+			}
+		}
+		at++
 	}
 	return to
 }

@@ -20,7 +20,7 @@ func postgresLangGraph() Rival {
 			if err != nil {
 				return nil, err
 			}
-			return &langGraph{pg: d, threads: map[int]*[remembered]channelVersions{}}, nil
+			return &langGraph{pg: d, threads: map[int]*[]channelVersions{}}, nil
 		},
 	}
 }
@@ -29,12 +29,12 @@ func postgresLangGraph() Rival {
 type langGraph struct {
 	*pg
 	mu      sync.Mutex
-	threads map[int]*[remembered]channelVersions
+	threads map[int]*[]channelVersions
 }
 
 // channelVersions are the steps that changed the channels last, as of a step.
 type channelVersions struct {
-	step     int // one more, so that the zero value is none
+	step     int
 	versions map[string]int
 }
 
@@ -77,7 +77,7 @@ func (l *langGraph) versions(s *workload.Step) map[string]int {
 	l.mu.Lock()
 	known := l.threads[s.Thread]
 	if known == nil {
-		known = new([remembered]channelVersions)
+		known = new([]channelVersions)
 		l.threads[s.Thread] = known
 	}
 	l.mu.Unlock()
@@ -86,7 +86,8 @@ func (l *langGraph) versions(s *workload.Step) map[string]int {
 		versions[c.Name] = s.Number
 	}
 	if s.Parent >= 0 {
-		if parent := known[s.Parent%remembered]; parent.step == s.Parent+1 {
+		if at := s.Parent % remembered; at < len(*known) && (*known)[at].step == s.Parent {
+			parent := (*known)[at]
 			for name, version := range parent.versions {
 				versions[name] = version
 			}
@@ -95,7 +96,10 @@ func (l *langGraph) versions(s *workload.Step) map[string]int {
 			}
 		}
 	}
-	known[s.Number%remembered] = channelVersions{s.Number + 1, versions}
+	for len(*known) <= s.Number%remembered {
+		*known = append(*known, channelVersions{step: -1})
+	}
+	(*known)[s.Number%remembered] = channelVersions{s.Number, versions}
 	return versions
 }
 

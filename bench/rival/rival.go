@@ -64,6 +64,10 @@ type Driver interface {
 	Close() error
 }
 
+// Adaptable is a Driver that can be told that another number of writers save at a time from now on. No save is under way
+// then.
+type Adaptable interface{ Writers(n int) }
+
 // All lists the rivals, ckptd first.
 func All() []Rival {
 	return []Rival{ckptdRival(false), ckptdRival(true), rawBadger(), zstdBadger(), bboltRival(), sqliteRival(), postgres(), postgresLangGraph(), redisRival(), filesRival()}

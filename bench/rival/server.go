@@ -64,7 +64,8 @@ func (a account) command(dir, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
 	cmd.Env = []string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.credential, Setpgid: true} // Ctrl-C is ours to pass on
+	// Ctrl-C is ours to pass on, and a worker that dies takes its server along.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.credential, Setpgid: true, Pdeathsig: syscall.SIGINT}
 	return cmd
 }
 

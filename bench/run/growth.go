@@ -1,0 +1,276 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ckptd/ckptd/bench/result"
+)
+
+// growth measures a curve of every rival.
+func (r *runner) growth(ctx context.Context, g Growth) error {
+	r.log.Info("measuring growth", "over", g.Over, "to", g.At[len(g.At)-1])
+	switch g.Over {
+	case result.OverSteps:
+		return r.overSteps(ctx, g.At)
+	case result.OverSize:
+		return r.overSize(ctx, g.At)
+	case result.OverThreads:
+		return r.overThreads(ctx, g.At)
+	}
+	return fmt.Errorf("no growth over %q", g.Over)
+}
+
+// curves are those of the contenders, by their names.
+type curves map[string]*result.Curve
+
+func (r *runner) newCurves(over string, e *entrants) curves {
+	list := curves{}
+	for _, c := range e.list {
+		list[c.Name] = &result.Curve{Over: over, Workload: "chat", Rival: c.Name}
+	}
+	return list
+}
+
+// done adds curves to the result, in the order of the rivals.
+func (r *runner) done(list curves) {
+	for _, v := range r.rivals {
+		if c := list[v.Name]; c != nil && len(c.Points) > 0 {
+			r.out.Curves = append(r.out.Curves, *c)
+		}
+	}
+}
+
+const window = 20 // saves that are measured before each place on a curve
+
+// overSteps lets one thread grow. What a rival that stores whole states does not save, by Plan.Fill, it skips up to the
+// next window.
+func (r *runner) overSteps(ctx context.Context, at []int) (err error) {
+	e, err := r.enter(ctx, "growth over steps", r.rivals, OpenArgs{Durable: true, Workload: "chat", Writers: 1, Threads: 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.leave()) }()
+	list := r.newCurves(result.OverSteps, e)
+	histories := map[string]*history{}
+	for _, c := range e.list {
+		histories[c.Name] = &history{}
+	}
+	for _, x := range at {
+		found := map[string]tally{}
+		err = e.each(ctx, 0, func(c *contender) error {
+			found[c.Name] = tally{}
+			h := histories[c.Name]
+			h.sampled = h.sampled || c.Whole && messageBytes*float64(x)*float64(x)/2 > float64(r.plan.Fill)
+			return c.call(ctx, "Advance", AdvanceArgs{To: max(0, x-window), Save: !h.sampled}, &struct{}{})
+		})
+		for round := 0; round < r.plan.Rounds && err == nil; round++ {
+			err = e.each(ctx, round, func(c *contender) error {
+				steps := min(x, window)
+				return r.growthRound(ctx, c, found[c.Name], steps*(round+1)/r.plan.Rounds-steps*round/r.plan.Rounds)
+			})
+		}
+		if err == nil {
+			err = e.each(ctx, 0, func(c *contender) error { return r.settleAt(ctx, c, found[c.Name], histories[c.Name], x) })
+		}
+		if err != nil {
+			return err
+		}
+		for _, c := range e.list {
+			figures := found[c.Name].figures()
+			r.compareSaves(figures, 1, messageBytes, false)
+			list[c.Name].Points = append(list[c.Name].Points, result.CurvePoint{X: float64(x), Figures: figures, Sampled: histories[c.Name].sampled})
+		}
+	}
+	r.done(list)
+	return nil
+}
+
+const messageBytes = 1036 // of a step of the chat, about
+
+// growthRound measures some saves, and loads of the newest state.
+func (r *runner) growthRound(ctx context.Context, c *contender, t tally, steps int) error {
+	turn, err := c.turn(ctx, TurnArgs{Steps: steps})
+	if err != nil {
+		return err
+	}
+	t.turn(turn)
+	loaded, err := c.load(ctx, LoadArgs{Loads: 3})
+	if err == nil && loaded.Loads > 0 {
+		t.add(result.LoadWarm, loaded.P50)
+	}
+	return err
+}
+
+// history is what a contender's thread takes on the disk, saved in full or in windows.
+type history struct {
+	sampled bool
+	at      float64 // the place before
+	disk    float64 // bytes of all of it up to there, by the windows if it was sampled
+	real    float64 // bytes that are there
+	slope   float64 // bytes a save, there
+}
+
+// grow goes on to step x, when so many bytes are there. Of a sampled history all of it would take the sum over its steps
+// of what a save takes, which is known in the windows and taken to grow evenly from one to the next.
+func (h *history) grow(real, x float64) {
+	steps := x - h.at
+	if h.sampled {
+		slope := max(0, real-h.real) / min(x, window)
+		h.disk += (h.slope + slope) / 2 * steps
+		h.slope = slope
+	} else {
+		h.slope = max(0, real-h.disk) / steps
+		h.disk = real
+	}
+	h.real, h.at = real, x
+}
+
+// settleAt measures memory and disk.
+func (r *runner) settleAt(ctx context.Context, c *contender, t tally, h *history, x int) error {
+	var peak float64
+	if err := c.call(ctx, "Memory", struct{}{}, &peak); err != nil {
+		return err
+	}
+	t.add(result.PeakRSS, peak)
+	settled, err := c.settle(ctx)
+	if err != nil {
+		return err
+	}
+	h.grow(float64(settled.Disk), float64(x))
+	t.add(result.DiskBytes, h.disk)
+	t.add(result.DiskPerSave, h.disk/float64(x))
+	return nil
+}
+
+// overSize measures chats that keep to a size.
+func (r *runner) overSize(ctx context.Context, at []int) error {
+	all := curves{}
+	for _, size := range at {
+		if err := r.atSize(ctx, size, all); err != nil {
+			return err
+		}
+	}
+	r.done(all)
+	return nil
+}
+
+func (r *runner) atSize(ctx context.Context, size int, all curves) (err error) {
+	e, err := r.enter(ctx, fmt.Sprintf("states of %d bytes", size), r.rivals,
+		OpenArgs{Durable: true, Workload: "chat", Size: size, Filled: true, Writers: 1, Threads: 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.leave()) }()
+	found, sums := map[string]tally{}, map[string]*spent{}
+	err = e.each(ctx, 0, func(c *contender) error {
+		found[c.Name], sums[c.Name] = tally{}, &spent{}
+		var begun Turn
+		err := c.call(ctx, "Begin", struct{}{}, &begun)
+		sums[c.Name].add(begun)
+		return err
+	})
+	for round := 0; round < r.plan.Rounds && err == nil; round++ {
+		err = e.each(ctx, round, func(c *contender) error {
+			turn, err := c.turn(ctx, TurnArgs{Steps: window / 2, Seconds: 2})
+			if err == nil {
+				found[c.Name].turn(turn)
+				sums[c.Name].add(turn)
+			}
+			return err
+		})
+	}
+	if err == nil {
+		err = r.loads(ctx, e, found, sums)
+	}
+	if err != nil {
+		return err
+	}
+	for name, c := range r.newCurves(result.OverSize, e) {
+		if all[name] == nil {
+			all[name] = c
+		}
+		figures := found[name].figures()
+		r.compareSaves(figures, 1, messageBytes, false)
+		r.compareLoads(figures, sums[name])
+		all[name].Points = append(all[name].Points, result.CurvePoint{X: float64(size), Figures: figures})
+	}
+	return nil
+}
+
+const populators = 64 // writers that begin threads
+
+// overThreads measures saves of random threads in stores of ever more of them.
+func (r *runner) overThreads(ctx context.Context, at []int) (err error) {
+	e, err := r.enter(ctx, "growth over threads", r.rivals, OpenArgs{Durable: true, Workload: "chat", Writers: populators})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.leave()) }()
+	list, reached := r.newCurves(result.OverThreads, e), 0
+	for _, x := range at {
+		found := map[string]tally{}
+		var late []*contender
+		err = e.each(ctx, 0, func(c *contender) error {
+			found[c.Name] = tally{}
+			var populated int
+			err := c.call(ctx, "Populate", PopulateArgs{From: reached, To: x, Seconds: r.plan.Patience}, &populated)
+			if err == nil && populated < x {
+				list[c.Name].Note = fmt.Sprintf("it ends before %d threads: after %.0f s there were %d", x, r.plan.Patience, populated)
+				late = append(late, c)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, c := range late {
+			if err := c.leave(); err != nil {
+				return err
+			}
+		}
+		e.list = slices.DeleteFunc(e.list, func(c *contender) bool { return slices.Contains(late, c) })
+		if err := r.atThreads(ctx, e, found, x); err != nil {
+			return err
+		}
+		for _, c := range e.list {
+			figures := found[c.Name].figures()
+			r.compareSaves(figures, 1, messageBytes, false)
+			list[c.Name].Points = append(list[c.Name].Points, result.CurvePoint{X: float64(x), Figures: figures})
+		}
+		reached = x
+	}
+	r.done(list)
+	return nil
+}
+
+func (r *runner) atThreads(ctx context.Context, e *entrants, found map[string]tally, x int) error {
+	for round := range r.plan.Rounds + 1 {
+		if err := e.each(ctx, round, func(c *contender) error {
+			var turn Turn
+			err := c.call(ctx, "Sample", SampleArgs{Threads: x, Saves: 2 * window}, &turn)
+			if err == nil && round > 0 { // the first warms
+				found[c.Name].turn(turn)
+			}
+			return err
+		}); err != nil {
+			return err
+		}
+	}
+	return e.each(ctx, 0, func(c *contender) error {
+		var peak float64
+		if err := c.call(ctx, "Memory", struct{}{}, &peak); err != nil {
+			return err
+		}
+		settled, err := c.settle(ctx)
+		if err != nil {
+			return err
+		}
+		t := found[c.Name]
+		t.add(result.PeakRSS, peak)
+		t.add(result.DiskBytes, float64(settled.Disk))
+		return nil
+	})
+}

@@ -1,0 +1,216 @@
+package run
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sys/unix"
+
+	"github.com/ckptd/ckptd/bench/result"
+	"github.com/ckptd/ckptd/bench/rival"
+	"github.com/ckptd/ckptd/bench/workload"
+)
+
+// limits measures what the machine can do, and what ckptd's own work allows.
+func (r *runner) limits(ctx context.Context) error {
+	r.log.Info("measuring the machine")
+	small := r.plan.Rounds == 1
+	for _, l := range []struct {
+		name, unit, what string
+		measure          func(dir string, small bool) (float64, error)
+	}{
+		{result.LimitSync, "s", "4 KiB written over in a preallocated file of 16 MiB, then fdatasync: p50", measureSync},
+		{result.LimitWrite, "B/s", "1 MiB after the other into a new file, fdatasync in the end", measureWrite},
+		{result.LimitRead, "B/s", "the same file in pieces of 1 MiB, not in the page cache", measureRead},
+		{result.LimitCopy, "B/s", "copy of 64 MiB in memory, one core", measureCopy},
+		{result.LimitAESGCM, "B/s", "AES-256-GCM of 16 KiB at a time, one core", measureAESGCM},
+		{result.LimitZstd, "B/s", "zstd of a chat of 100 kB at the fastest level, one core", measureZstd},
+	} {
+		var rounds []float64
+		for range r.plan.Rounds {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			value, err := l.measure(r.base, small)
+			if err != nil {
+				return fmt.Errorf("measuring %s of the machine: %w", l.name, err)
+			}
+			rounds = append(rounds, value)
+		}
+		r.out.Limits = append(r.out.Limits, result.Limit{Name: l.name, Unit: l.unit, What: l.what, Figure: result.FigureOf(rounds)})
+	}
+	os.Remove(filepath.Join(r.base, "sequential"))
+	return r.pipeline(ctx)
+}
+
+// pipeline measures how many saves a second the CPU time of ckptd's own save allows on all cores.
+func (r *runner) pipeline(ctx context.Context) error {
+	ckptd, err := rival.Lookup(result.Ckptd)
+	if err != nil {
+		return err
+	}
+	e, err := r.enter(ctx, "the pipeline", []rival.Rival{ckptd},
+		OpenArgs{Durable: true, Workload: "chat", Size: 100_000, Filled: true, Writers: 1, Threads: 16, Pipeline: true})
+	if err != nil {
+		return err
+	}
+	defer e.leave()
+	var rounds []float64
+	for _, c := range e.list {
+		if err := c.call(ctx, "Begin", struct{}{}, &Turn{}); err != nil {
+			return err
+		}
+		for range r.plan.Rounds {
+			turn, err := c.turn(ctx, TurnArgs{Seconds: r.plan.Seconds})
+			if err != nil {
+				return err
+			}
+			if turn.Usage.CPU > 0 {
+				rounds = append(rounds, float64(runtime.GOMAXPROCS(0))*float64(turn.Saves)/turn.Usage.CPU)
+			}
+		}
+	}
+	r.out.Limits = append(r.out.Limits, result.Limit{Name: result.LimitPipeline, Unit: "saves/s",
+		What:   "all cores ÷ the CPU time of a save of 1 kB on a chat of 100 kB by ckptd, with a backend that acknowledges at once",
+		Figure: result.FigureOf(rounds)})
+	return e.leave()
+}
+
+func measureSync(dir string, small bool) (float64, error) {
+	const size, page = 16 << 20, 4096
+	file, err := os.Create(filepath.Join(dir, "preallocated"))
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+	if _, err := file.Write(make([]byte, size)); err != nil {
+		return 0, err
+	}
+	if err := file.Sync(); err != nil {
+		return 0, err
+	}
+	n := 300
+	if small {
+		n = 30
+	}
+	buf := make([]byte, page)
+	took := make([]float64, n)
+	for i := range took {
+		rand.Read(buf[:64])
+		began := time.Now()
+		if _, err := file.WriteAt(buf, int64(i)*page%size); err != nil {
+			return 0, err
+		}
+		if err := unix.Fdatasync(int(file.Fd())); err != nil {
+			return 0, err
+		}
+		took[i] = since(began)
+	}
+	slices.Sort(took)
+	return took[n/2], nil
+}
+
+func sequentialBytes(small bool) int64 {
+	if small {
+		return 16 << 20
+	}
+	return 256 << 20
+}
+
+func measureWrite(dir string, small bool) (float64, error) {
+	file, err := os.Create(filepath.Join(dir, "sequential"))
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	buf := make([]byte, 1<<20)
+	rand.Read(buf)
+	began := time.Now()
+	for range sequentialBytes(small) >> 20 {
+		if _, err := file.Write(buf); err != nil {
+			return 0, err
+		}
+	}
+	if err := unix.Fdatasync(int(file.Fd())); err != nil {
+		return 0, err
+	}
+	return float64(sequentialBytes(small)) / since(began), nil
+}
+
+// measureRead reads what measureWrite wrote.
+func measureRead(dir string, small bool) (float64, error) {
+	file, err := os.Open(filepath.Join(dir, "sequential"))
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close()
+	if err := unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{file}, make([]byte, 1<<20))
+	return float64(n) / since(began), err
+}
+
+// perSecond calls do, which goes through so many bytes, for a while.
+func perSecond(bytes int, small bool, do func()) float64 {
+	length := 200 * time.Millisecond
+	if small {
+		length = 20 * time.Millisecond
+	}
+	do()
+	n, began := 0, time.Now()
+	for time.Since(began) < length {
+		do()
+		n++
+	}
+	return float64(n) * float64(bytes) / since(began)
+}
+
+func measureCopy(_ string, small bool) (float64, error) {
+	from, to := make([]byte, 64<<20), make([]byte, 64<<20)
+	from[0] = 1 // or all of it is one page of zeros
+	for i := 0; i < len(from); i += 4096 {
+		from[i] = byte(i)
+	}
+	return perSecond(len(from), small, func() { copy(to, from) }), nil
+}
+
+func measureAESGCM(_ string, small bool) (float64, error) {
+	block, err := aes.NewCipher(make([]byte, 32))
+	if err != nil {
+		return 0, err
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return 0, err
+	}
+	text, nonce := make([]byte, 16<<10), make([]byte, aead.NonceSize())
+	out := make([]byte, 0, len(text)+aead.Overhead())
+	return perSecond(len(text), small, func() { out = aead.Seal(out[:0], nonce, text, nil) }), nil
+}
+
+func measureZstd(_ string, small bool) (float64, error) {
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return 0, err
+	}
+	chat, err := workload.Lookup("chat")
+	if err != nil {
+		return 0, err
+	}
+	text := chat.Player(workload.Options{Filled: true}).Next().State.Doc
+	var out []byte
+	return perSecond(len(text), small, func() { out = enc.EncodeAll(text, out[:0]) }), nil
+}

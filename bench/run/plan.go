@@ -1,0 +1,142 @@
+package run
+
+import (
+	"fmt"
+
+	"github.com/ckptd/ckptd/bench/result"
+	"github.com/ckptd/ckptd/bench/workload"
+)
+
+// Plan says what a run measures.
+type Plan struct {
+	Set      string
+	Seed     uint64
+	Rounds   int      // that each figure is the median of
+	Seconds  float64  // of a turn
+	Bytes    int64    // of whole states that a rival may be handed in a turn, which may end it early
+	Fill     int64    // of whole states that a rival may be handed over a history; beyond it is sampled
+	Patience float64  // seconds that a rival may take to begin the threads of a curve
+	Cache    int64    // bytes that ckptd may cache
+	Rivals   []string // names; nil is all
+	Input    Input    // a workload of real runs, if its Path is set
+	Dir      string   // where stores are made; "" is the system's folder for temporary files
+	Command  string   // as the result tells it
+
+	Speed  []Speed
+	Space  []Space
+	Growth []Growth
+}
+
+// Speed measures writers that save at the same time, each its own threads.
+type Speed struct {
+	Workload string
+	Size     int // bytes of a state; 0 is the workload's own
+	Table    string
+	Writers  int
+	Rate     float64 // saves/s of an open loop, 0 is a closed one
+}
+
+// Space measures what the same saves take of every rival, and loads.
+type Space struct {
+	Workload       string
+	Size           int
+	Filled         bool
+	Threads, Steps int
+}
+
+// Growth measures a curve.
+type Growth struct {
+	Over string // one of result's
+	At   []int  // in order
+}
+
+// Plans of the sets.
+const (
+	Smoke = "smoke" // every rival at little of everything, to see that all of it works
+	Some  = "some"  // what is told of in short, in ten minutes
+	Full  = "full"
+)
+
+// PlanOf returns the plan of a set.
+func PlanOf(set string, input Input) (Plan, error) {
+	p := Plan{Set: set, Seed: 1, Rounds: 5, Seconds: 0.4, Bytes: 192 << 20, Fill: 600 << 20, Patience: 20, Cache: 256 << 20, Input: input}
+	names := make([]string, 0, 8)
+	for _, w := range workload.All() {
+		names = append(names, w.Name)
+	}
+	if input.Path != "" {
+		names = append(names, input.Name)
+	}
+	switch set {
+	case Smoke:
+		p.Rounds, p.Seconds, p.Bytes, p.Fill, p.Patience = 1, 0.1, 16<<20, 1<<20, 10
+		p.Speed = []Speed{
+			{"chat", 10_000, result.Durable, 8, 0}, {"branchy", 20_000, result.Durable, 4, 200}, {"blackboard", 0, result.Default, 4, 0}}
+		p.Space = []Space{{"chat", 100_000, false, 2, 30}, {"multimodal", 0, false, 1, 12}}
+		p.Growth = []Growth{{result.OverSteps, []int{10, 60}}, {result.OverThreads, []int{10, 100}}}
+	case Some:
+		p.Speed, p.Space = someSpeed(names), spaces(names)
+		p.Growth = []Growth{
+			{result.OverSteps, []int{10, 30, 100, 300, 1000}},
+			{result.OverSize, []int{1000, 10_000, 100_000, 1_000_000}},
+			{result.OverThreads, []int{10, 100, 1000}}}
+	case Full:
+		p.Seconds, p.Patience = 1, 300
+		p.Speed, p.Space = fullSpeed(names), spaces(names)
+		p.Growth = []Growth{
+			{result.OverSteps, []int{10, 30, 100, 300, 1000, 3000, 10_000}},
+			{result.OverSize, []int{1000, 10_000, 100_000, 1_000_000, 10_000_000}},
+			{result.OverThreads, []int{10, 100, 1000, 10_000, 100_000, 1_000_000}}}
+	default:
+		return p, fmt.Errorf("no set %q: there are %s, %s and %s", set, Smoke, Some, Full)
+	}
+	return p, nil
+}
+
+func writerCounts() []int { return []int{1, 16, 64, 256} }
+
+// someSpeed is the growing chat by all numbers of writers, and every other workload by 64.
+func someSpeed(names []string) (list []Speed) {
+	for _, writers := range writerCounts() {
+		list = append(list, Speed{"chat", 100_000, result.Durable, writers, 0})
+	}
+	for _, name := range names {
+		if name != "chat" {
+			list = append(list, Speed{name, 0, result.Durable, 64, 0})
+		}
+	}
+	return append(list, Speed{"chat", 100_000, result.Durable, 16, 200}, Speed{"chat", 100_000, result.Default, 64, 0})
+}
+
+func fullSpeed(names []string) (list []Speed) {
+	for _, table := range []string{result.Durable, result.Default} {
+		for _, name := range names {
+			for _, writers := range writerCounts() {
+				list = append(list, Speed{name, 0, table, writers, 0})
+			}
+		}
+	}
+	return append(list, Speed{"chat", 10_000, result.Durable, 1, 0}, Speed{"chat", 1_000_000, result.Default, 64, 0},
+		Speed{"chat", 100_000, result.Durable, 16, 200}, Speed{"chat", 100_000, result.Durable, 64, 1000})
+}
+
+// spaces hands every rival some hundred megabytes of whole states, of each workload.
+func spaces(names []string) (list []Space) {
+	for _, name := range names {
+		s := Space{Workload: name, Threads: 8, Steps: 100}
+		switch name {
+		case "chat":
+			s.Size = 100_000
+		case "coder", "multimodal":
+			s.Threads, s.Steps = 2, 60
+		case "summariser":
+			s.Steps = 130
+		case "branchy":
+			s.Filled = true
+		case "tools":
+			s.Threads, s.Steps = 4, 80
+		}
+		list = append(list, s)
+	}
+	return list
+}

@@ -1,0 +1,120 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ckptd/ckptd/bench/rival"
+)
+
+// AdvanceArgs say how far the first thread goes.
+type AdvanceArgs struct {
+	To   int // the number of steps that it has then
+	Save bool
+}
+
+// Advance lets the first thread go on without being measured.
+func (w *Worker) Advance(a AdvanceArgs, _ *struct{}) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.steps[0] == nil || w.steps[0].Number+1 < a.To {
+		if a.To == 0 {
+			return nil
+		}
+		w.steps[0] = w.players[0].Next()
+		if !a.Save {
+			continue
+		}
+		if err := w.driver.Save(context.Background(), w.steps[0]); err != nil {
+			return fmt.Errorf("saving with %s: %w", w.rival.Name, err)
+		}
+	}
+	return nil
+}
+
+// PopulateArgs say which threads are begun.
+type PopulateArgs struct {
+	From, To int
+	Seconds  float64 // after which no more are
+}
+
+// Populate begins threads by as many writers as the worker has, and tells how many threads there are then.
+func (w *Worker) Populate(a PopulateArgs, reply *int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writers(w.args.Writers)
+	var (
+		wg    sync.WaitGroup
+		next  atomic.Int64
+		done  atomic.Int64
+		once  sync.Once
+		first error
+	)
+	next.Store(int64(a.From))
+	began := time.Now()
+	for range w.args.Writers {
+		wg.Go(func() {
+			for since(began) < a.Seconds {
+				thread := int(next.Add(1) - 1)
+				if thread >= a.To {
+					return
+				}
+				if err := w.driver.Save(context.Background(), w.player(thread).Next()); err != nil {
+					once.Do(func() { first = err })
+					return
+				}
+				done.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if first != nil {
+		return fmt.Errorf("beginning threads with %s: %w", w.rival.Name, first)
+	}
+	*reply = a.From + int(done.Load())
+	return nil
+}
+
+// writers tells a rival that wants to know how many save at a time from now on.
+func (w *Worker) writers(n int) {
+	if d, ok := w.driver.(rival.Adaptable); ok {
+		d.Writers(n)
+	}
+}
+
+// SampleArgs say how many saves are made in how many threads.
+type SampleArgs struct{ Threads, Saves int }
+
+// Sample lets one writer save random ones of the threads that Populate began.
+func (w *Worker) Sample(a SampleArgs, reply *Turn) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.writers(1)
+	p := &pace{}
+	began, before := time.Now(), usage(w.driver.Process())
+	for range a.Saves {
+		thread := w.rng.IntN(a.Threads)
+		player := w.extra[thread]
+		if player == nil {
+			player = w.player(thread)
+			player.Next()
+			w.extra[thread] = player
+		}
+		s := player.Next()
+		due := time.Now()
+		if err := w.driver.Save(context.Background(), s); err != nil {
+			return fmt.Errorf("saving with %s: %w", w.rival.Name, err)
+		}
+		p.took = append(p.took, time.Since(due))
+		p.saves++
+		p.changed += int64(s.Changed)
+		p.handed += int64(len(s.State.Doc))
+	}
+	reply.Seconds = since(began)
+	reply.Usage = usage(w.driver.Process()).minus(before)
+	reply.sum([]*pace{p}, w.dry)
+	return nil
+}

@@ -1,0 +1,193 @@
+// Package run measures rivals side by side: the same saves of the same workloads by each, in turns, with the limits of the
+// machine in between, so that a machine that gets slower or faster meanwhile does so for all.
+//
+// Every rival runs in a process of its own, which a Worker serves. A program that calls Run must therefore call Main
+// before anything else: it is started again as a worker.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/ckptd/ckptd/bench/result"
+	"github.com/ckptd/ckptd/bench/rival"
+)
+
+// Run measures what a plan says and tells log how far it is. A rival that cannot be measured somewhere is among what was
+// skipped; an error of a driver, or a state that comes back other than it was saved, ends the run unless keepOn is set.
+func Run(ctx context.Context, p Plan, log *slog.Logger, keepOn bool) (*result.Run, error) {
+	base, err := os.MkdirTemp(p.Dir, "ckptd-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the stores: %w", err)
+	}
+	defer os.RemoveAll(base)
+	if err := os.Chmod(base, 0o711); err != nil { // servers run as other users
+		return nil, fmt.Errorf("opening the folder of the stores: %w", err)
+	}
+	r := &runner{plan: p, base: base, log: log, keepOn: keepOn, out: &result.Run{
+		Began: time.Now().UTC().Truncate(time.Second), Command: p.Command, Version: version(), Set: p.Set, Seed: p.Seed, Rounds: p.Rounds,
+		Turn: p.Seconds, Cache: p.Cache, Machine: machine(base),
+	}}
+	if err := r.field(); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if err := r.limits(ctx); err != nil {
+		return nil, err
+	}
+	for _, s := range p.Speed {
+		if err := r.speed(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	for _, s := range p.Space {
+		if err := r.space(ctx, s); err != nil {
+			return nil, err
+		}
+	}
+	for _, g := range p.Growth {
+		if err := r.growth(ctx, g); err != nil {
+			return nil, err
+		}
+	}
+	r.out.Took = since(began)
+	return r.out, nil
+}
+
+// runner is a run under way.
+type runner struct {
+	plan   Plan
+	base   string
+	log    *slog.Logger
+	keepOn bool
+	rivals []rival.Rival // that are installed and wanted
+	out    *result.Run
+}
+
+// field finds who takes part.
+func (r *runner) field() error {
+	for _, name := range r.plan.Rivals {
+		if _, err := rival.Lookup(name); err != nil {
+			return err
+		}
+	}
+	for _, v := range rival.All() {
+		if len(r.plan.Rivals) > 0 && !slices.Contains(r.plan.Rivals, v.Name) {
+			continue
+		}
+		entry := result.Rival{Name: v.Name, What: v.What, Durable: v.Durable, Default: v.Default}
+		if v.Installed != nil {
+			var err error
+			if entry.Version, err = v.Installed(); errors.Is(err, rival.ErrNotInstalled) {
+				r.skip(v.Name, err)
+				continue
+			} else if err != nil {
+				return err
+			}
+		}
+		r.rivals = append(r.rivals, v)
+		r.out.Rivals = append(r.out.Rivals, entry)
+	}
+	return nil
+}
+
+func (r *runner) skip(what string, why error) {
+	r.log.Warn("skipped", "what", what, "why", why.Error())
+	r.out.Skipped = append(r.out.Skipped, result.Skip{What: what, Why: why.Error()})
+}
+
+// failed says what becomes of the error of a rival at a place: nil if the run goes on without it.
+func (r *runner) failed(ctx context.Context, name, where string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if !r.keepOn {
+		return fmt.Errorf("measuring %s: %w", where, err)
+	}
+	r.skip(name+" at "+where, err)
+	return nil
+}
+
+// entrants are the contenders at one place, in a row that turns round by round.
+type entrants struct {
+	r     *runner
+	where string
+	list  []*contender
+}
+
+// enter starts a worker for each of some rivals.
+func (r *runner) enter(ctx context.Context, where string, rivals []rival.Rival, a OpenArgs) (*entrants, error) {
+	a.Seed, a.Cache, a.Input = r.plan.Seed, r.plan.Cache, r.plan.Input
+	e := &entrants{r: r, where: where}
+	for _, v := range rivals {
+		c, err := enter(ctx, r.base, v, a)
+		if err == nil {
+			e.list = append(e.list, c)
+			continue
+		}
+		if err := r.failed(ctx, v.Name, where, err); err != nil {
+			return nil, errors.Join(err, e.leave())
+		}
+	}
+	return e, nil
+}
+
+// each calls do for every contender, beginning with another one each round. Who fails leaves, if the run goes on at all.
+func (e *entrants) each(ctx context.Context, round int, do func(*contender) error) error {
+	if len(e.list) == 0 {
+		return nil
+	}
+	first := round % len(e.list)
+	for _, c := range slices.Concat(e.list[first:], e.list[:first]) {
+		if err := do(c); err != nil {
+			if err := e.r.failed(ctx, c.Name, e.where, err); err != nil {
+				return err
+			}
+			c.leave()
+			e.list = slices.DeleteFunc(e.list, func(o *contender) bool { return o == c })
+		}
+	}
+	return nil
+}
+
+// leave ends all workers.
+func (e *entrants) leave() (err error) {
+	for _, c := range e.list {
+		err = errors.Join(err, c.leave())
+	}
+	e.list = nil
+	return err
+}
+
+// tally gathers the rounds of the measures of one contender.
+type tally map[string][]float64
+
+func (t tally) add(measure string, value float64) { t[measure] = append(t[measure], value) }
+
+// turn adds what a turn of saves found.
+func (t tally) turn(turn Turn) {
+	if turn.Saves == 0 {
+		return
+	}
+	n := float64(turn.Saves)
+	t.add(result.SaveRate, n/turn.Seconds)
+	t.add(result.SaveP50, turn.P50)
+	t.add(result.SaveP99, turn.P99)
+	t.add(result.SaveP999, turn.P999)
+	t.add(result.SaveCPU, max(0, turn.Usage.CPU/n))
+	t.add(result.SaveAllocs, max(0, turn.Usage.Allocs/n))
+	t.add(result.SaveBytes, max(0, turn.Usage.AllocBytes/n))
+}
+
+func (t tally) figures() map[string]result.Figure {
+	figures := make(map[string]result.Figure, len(t))
+	for measure, rounds := range t {
+		figures[measure] = result.FigureOf(rounds)
+	}
+	return figures
+}

@@ -1,0 +1,168 @@
+package run
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ckptd/ckptd/bench/result"
+	"github.com/ckptd/ckptd/bench/rival"
+)
+
+func TestMain(m *testing.M) {
+	Main()
+	os.Exit(m.Run())
+}
+
+// scratch is a folder that the accounts of servers can reach.
+func scratch(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ckptd-run-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// The smoke plan measures every rival that is installed everywhere, and leaves nothing behind.
+func TestSmoke(t *testing.T) {
+	input := filepath.Join(t.TempDir(), "runs.json")
+	if err := os.WriteFile(input, []byte(`[{"reward":1,"traj":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := PlanOf(Smoke, Input{"real", input})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Dir = scratch(t)
+	p.Space = append(p.Space, Space{"real", 0, false, 2, 5})
+	run, err := Run(t.Context(), p, slog.New(slog.DiscardHandler), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range rival.All() {
+		var table, why string
+		for _, s := range run.Skipped {
+			if s.What == v.Name {
+				why = s.Why
+			}
+		}
+		if why != "" {
+			t.Logf("%s is SKIPPED: %s", v.Name, why)
+			continue
+		}
+		points := 0
+		for _, point := range run.Points {
+			if point.Rival != v.Name {
+				continue
+			}
+			points++
+			table += point.Table + " "
+			wanted := []string{result.SaveRate, result.SaveP50, result.SaveP999}
+			if point.Kind == result.Space {
+				wanted = append(wanted, result.LoadWarm, result.LoadCold, result.LoadOld, result.WriteAmp, result.PeakRSS)
+			}
+			for _, measure := range wanted {
+				if point.Figures[measure].Median <= 0 {
+					t.Errorf("%s at %s: %s is %v", v.Name, point.Workload, measure, point.Figures[measure].Median)
+				}
+			}
+		}
+		if want := 5 + strings.Count(table, result.Default); points != want || (v.Default != "") != strings.Contains(table, result.Default) {
+			t.Errorf("%s has %d points, want %d, in %s", v.Name, points, want, table)
+		}
+		for _, c := range run.Curves {
+			if c.Rival == v.Name && len(c.Points) != 2 {
+				t.Errorf("%s over %s has %d points: %s", v.Name, c.Over, len(c.Points), c.Note)
+			}
+		}
+		if sampled := slices.ContainsFunc(run.Curves, func(c result.Curve) bool {
+			return c.Rival == v.Name && c.Over == result.OverSteps && c.Points[1].Sampled
+		}); sampled != v.Whole {
+			t.Errorf("%s: its history is sampled: %v", v.Name, sampled)
+		}
+	}
+	for _, name := range []string{result.LimitSync, result.LimitWrite, result.LimitRead, result.LimitCopy, result.LimitAESGCM, result.LimitZstd, result.LimitPipeline} {
+		if l, ok := run.Limit(name); !ok || l.Median <= 0 {
+			t.Errorf("limit %s: %+v", name, l)
+		}
+	}
+	if left, err := os.ReadDir(p.Dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// A run that is interrupted ends its workers and removes their stores.
+func TestInterrupt(t *testing.T) {
+	p, err := PlanOf(Smoke, Input{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Dir, p.Rivals = scratch(t), []string{"ckptd", "redis"}
+	p.Speed[0].Size, p.Seconds = 10_000, 1
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	if _, err := Run(ctx, p, slog.New(slog.DiscardHandler), true); err == nil {
+		t.Error("a run that was interrupted ended well")
+	}
+	if left, err := os.ReadDir(p.Dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestPlans(t *testing.T) {
+	for _, set := range []string{Smoke, Some, Full} {
+		p, err := PlanOf(set, Input{"real", "x"})
+		if err != nil || len(p.Speed) == 0 || len(p.Space) == 0 || len(p.Growth) == 0 {
+			t.Errorf("%s: %+v, %v", set, p, err)
+		}
+	}
+	if _, err := PlanOf("all", Input{}); err == nil || !strings.Contains(err.Error(), "smoke") {
+		t.Errorf("a set that is none: %v", err)
+	}
+	if _, err := Run(t.Context(), Plan{Rivals: []string{"nobody"}}, slog.New(slog.DiscardHandler), false); err == nil {
+		t.Error("a rival that is none takes part")
+	}
+}
+
+// An open loop counts from when a save was due: a writer that is held up makes those that wait for it slow too.
+func TestOpenLoop(t *testing.T) {
+	p := &pace{seconds: 0.05, interval: 10 * time.Millisecond}
+	began := time.Now().Add(-time.Second) // all saves are a second late, more than the patience
+	if _, ok := p.next(0, began); ok || p.late != 5 || len(p.took) != 5 {
+		t.Fatalf("%d late saves, %d times, ok %v", p.late, len(p.took), ok)
+	}
+	if p.took[0] < time.Second || p.took[4] < 950*time.Millisecond {
+		t.Errorf("what never began counts as %v", p.took)
+	}
+	p = &pace{seconds: 1, interval: 10 * time.Millisecond}
+	due, ok := p.next(3, time.Now().Add(-100*time.Millisecond))
+	if late := time.Since(due); !ok || late < 70*time.Millisecond {
+		t.Errorf("a save that was due 70 ms ago is %v late", late)
+	}
+}
+
+// The disk space of a sampled history is that of all of it.
+func TestDiskOfSample(t *testing.T) {
+	var h history
+	h.grow(5000, 100) // a save takes as many bytes as its number, so all of them up to x take x²/2
+	h.slope = 100
+	h.sampled = true
+	real := 5000.0
+	for _, x := range []float64{200, 400, 1000} {
+		real += window * x
+		h.grow(real, x)
+		if want := x * x / 2; h.disk != want {
+			t.Errorf("up to %v: %v bytes, want %v", x, h.disk, want)
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package run
+
+import (
+	"bufio"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/metrics"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Usage is what a process and the server that it uses have taken so far, or between two points in time.
+type Usage struct {
+	CPU                float64 // seconds
+	Allocs, AllocBytes float64 // of this process
+	Written            float64 // bytes that went towards the disk, as Linux accounts them to processes
+}
+
+func (u Usage) minus(v Usage) Usage {
+	return Usage{u.CPU - v.CPU, u.Allocs - v.Allocs, u.AllocBytes - v.AllocBytes, u.Written - v.Written}
+}
+
+func (u Usage) times(f float64) Usage {
+	return Usage{u.CPU * f, u.Allocs * f, u.AllocBytes * f, u.Written * f}
+}
+
+// usage reads what this process and a server (0: none) with its children have taken. Where the system does not tell,
+// that is 0.
+func usage(server int) Usage {
+	var self syscall.Rusage
+	var u Usage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &self) == nil {
+		u.CPU = seconds(self.Utime) + seconds(self.Stime)
+	}
+	samples := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/tiny/allocs:objects"}}
+	metrics.Read(samples)
+	u.Allocs, u.AllocBytes = float64(samples[0].Value.Uint64()+samples[2].Value.Uint64()), float64(samples[1].Value.Uint64())
+	u.Written = written(os.Getpid())
+	for _, pid := range family(server) {
+		u.CPU += cpu(pid, pid == server)
+		u.Written += written(pid)
+	}
+	return u
+}
+
+func seconds(t syscall.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
+
+// written returns write_bytes of /proc/PID/io.
+func written(pid int) float64 {
+	return procField(pid, "io", "write_bytes:")
+}
+
+// procField returns the number after a name at the start of a line of a file of /proc/PID, 0 if there is none.
+func procField(pid int, file, name string) float64 {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			value, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
+			n, _ := strconv.ParseFloat(value, 64)
+			return n
+		}
+	}
+	return 0
+}
+
+// stat returns the fields of /proc/PID/stat after the name of the program: the first is the state, the second the parent.
+func stat(pid int) []string {
+	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+}
+
+// cpu returns the seconds of a process, and of its children that ended if it is the server itself.
+func cpu(pid int, server bool) float64 {
+	fields := stat(pid)
+	if len(fields) < 15 {
+		return 0
+	}
+	n := 2
+	if server {
+		n = 4
+	}
+	sum := 0.0
+	for _, field := range fields[11 : 11+n] {
+		ticks, _ := strconv.ParseFloat(field, 64)
+		sum += ticks / 100 // USER_HZ, which is 100 wherever Go runs
+	}
+	return sum
+}
+
+// family returns a server and its children.
+func family(server int) []int {
+	if server == 0 {
+		return nil
+	}
+	pids := []int{server}
+	list, err := os.ReadDir("/proc")
+	if err != nil {
+		return pids
+	}
+	for _, entry := range list {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		if fields := stat(pid); len(fields) > 1 && fields[1] == strconv.Itoa(server) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// peakRSS returns the most memory that this process had since resetPeak, and what a server has now, shared pages once.
+func peakRSS(server int) float64 {
+	sum := procField(os.Getpid(), "status", "VmHWM:") * 1024
+	for _, pid := range family(server) {
+		sum += procField(pid, "smaps_rollup", "Pss:") * 1024
+	}
+	return sum
+}
+
+func resetPeak() { os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) } // best effort: the peak is too high without
+
+// diskBytes returns the allocated bytes of a folder. PostgreSQL's log is left out: it is used again and does not grow.
+func diskBytes(dir string) (sum int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) { // servers remove files while we look
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && d.Name() == "pg_wal" {
+			return fs.SkipDir
+		}
+		info, err := d.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			sum += stat.Blocks * 512
+		}
+		return nil
+	})
+	return sum, err
+}
+
+// dropCache asks the system to forget what it has in memory of the files below dir.
+func dropCache(dir string) error {
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		if err := file.Sync(); err != nil { // what is dirty cannot be forgotten
+			return err
+		}
+		return unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
+	})
+}
+
+// cpuModel and others of the machine are read where Linux tells them.
+func cpuModel() string {
+	file, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if name, value, ok := strings.Cut(lines.Text(), ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// since returns the seconds from a time on.
+func since(t time.Time) float64 { return time.Since(t).Seconds() }
