@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -399,3 +402,76 @@ func benchmarkMigrateHead(b *testing.B, dry bool) {
 
 func BenchmarkMigrateHeadDry(b *testing.B)     { benchmarkMigrateHead(b, true) }
 func BenchmarkMigrateHeadAndUndo(b *testing.B) { benchmarkMigrateHead(b, false) }
+
+// Programs save while heads are migrated up and down, undone, and histories are rewritten and restored: every save that was
+// acknowledged is there, and its number is what the head says.
+func TestMigrateWhileSaving(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{Migrations: only(sayingSet(t)), CacheBytes: 256 << 10})
+	ref := testRef("t")
+	mustSave(t, f, ref, Draft{Kind: "saying", SchemaVersion: 1, Channels: []Change{jsonChannel("state", saying{}.at(1)["state"])}})
+	var saved atomic.Int64
+	var writers, migrators sync.WaitGroup
+	done := make(chan struct{})
+	for writer := range 3 {
+		writers.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(writer), 3))
+			for range 60 {
+				version := 1 + r.Uint64N(4)
+				on, err := f.Thread(ref).Load(ctx, Latest, LoadOptions{Schema: version, Down: true})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				s := parseSaying(t, on)
+				s.n++
+				_, err = say(t, f.Thread(ref), r, on, s, version, ExpectHead(on.Seq))
+				switch {
+				case err == nil:
+					saved.Add(1)
+				case !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNeedFull):
+					t.Error(err)
+				}
+			}
+		})
+	}
+	allowed := func(err error) {
+		if err != nil && !errors.Is(err, ErrConflict) && !errors.Is(err, ErrNotFound) {
+			t.Error(err)
+		}
+	}
+	migrators.Go(func() {
+		r := rand.New(rand.NewPCG(7, 7))
+		for n := 0; ; n++ {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			got, err := f.Thread(ref).MigrateHead(ctx, HeadMigration{To: 1 + r.Uint64N(4), Down: true})
+			if allowed(err); err == nil && got.New != nil && n%2 == 0 {
+				allowed(f.Thread(ref).UndoHead(ctx, got.Old.Seq, got.New.Seq))
+			}
+			if n%20 == 0 {
+				_, err := f.Thread(ref).MigrateHistory(ctx, 1+r.Uint64N(4), true)
+				if allowed(err); n%40 == 0 {
+					allowed(f.Thread(ref).RestoreHistory(ctx))
+				}
+				allowed(f.Thread(ref).DropHistory(ctx))
+			}
+		}
+	})
+	writers.Wait()
+	close(done)
+	migrators.Wait()
+	if s := parseSaying(t, mustLoad(t, f.Thread(ref), Latest)); int64(s.n) != saved.Load() || s.n == 0 {
+		t.Errorf("the head says %d after %d saves", s.n, saved.Load())
+	}
+	for cp, err := range f.Thread(ref).History(ctx, HistoryOptions{Data: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		parseSaying(t, cp)
+	}
+	mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+}
