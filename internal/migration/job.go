@@ -62,6 +62,11 @@ type Job struct {
 // MaxErrorRate is 0 it tries the steps on all states first, and begins nothing if one fails: then the report tells which, and
 // the error is ErrRefused. With a higher rate states that fail are left as they are, and the job stops when there are more.
 func (j *Jobs) Start(ctx context.Context, spec Spec, o RunOptions) (*Job, *Report, error) {
+	return j.StartAs(ctx, "", spec, o)
+}
+
+// StartAs is Start of a job with an id that NewID returned, so that whoever keeps that knows the job after a kill.
+func (j *Jobs) StartAs(ctx context.Context, id string, spec Spec, o RunOptions) (*Job, *Report, error) {
 	plan, err := j.Plan(ctx, spec)
 	if err == nil {
 		err = plan.Err()
@@ -87,21 +92,31 @@ func (j *Jobs) Start(ctx context.Context, spec Spec, o RunOptions) (*Job, *Repor
 			b.Digests[g.Kind], b.To[g.Kind] = digest[:], g.To
 		}
 	}
-	var id string
-	for try := 0; ; try++ {
-		id = b.Created.Format("20060102-150405")
-		if try > 0 {
-			id += fmt.Sprintf("-%d", try)
+	for try, named := 0, id != ""; ; try++ {
+		if !named {
+			id = NewID(b.Created, try)
 		}
 		l, err := j.create(id, b)
 		if err == nil {
 			return &Job{ID: id, Spec: spec, To: b.To, State: Running, Created: b.Created, Updated: b.Created}, nil, l.close()
 		}
-		if !errors.Is(err, fs.ErrExist) {
+		if named || !errors.Is(err, fs.ErrExist) {
 			return nil, nil, fmt.Errorf("beginning the journal of a job: %w", err)
 		}
 	}
 }
+
+// NewID is an id for a job that begins now; try counts those that were taken.
+func NewID(now time.Time, try int) string {
+	id := now.UTC().Format("20060102-150405")
+	if try > 0 {
+		id += fmt.Sprintf("-%d", try)
+	}
+	return id
+}
+
+// ValidID reports whether a job may have that id.
+func ValidID(id string) bool { return len(id) <= 32 && jobID.MatchString(id) }
 
 var jobID = regexp.MustCompile(`^[0-9]{8}-[0-9]{6}(-[0-9]+)?$`)
 

@@ -42,10 +42,14 @@ func (j *Jobs) Run(ctx context.Context, id string, o RunOptions) (*Report, error
 	if err := j.pinned(h.begin); err != nil {
 		return nil, err
 	}
-	r := &run{Jobs: j, log: l, begin: h.begin, o: o}
+	r := &run{Jobs: j, log: l, begin: h.begin, o: o, pace: newPace(o, 0)}
+	again := h.pending
 	err = r.settle(ctx, h)
 	if err == nil && h.job.State == Stopped {
 		err = l.become(h, Running)
+	}
+	if err == nil && len(again) > 0 {
+		err = r.batch(ctx, again)
 	}
 	if err == nil {
 		err = r.all(ctx)
@@ -76,7 +80,6 @@ type run struct {
 // all migrates all that is in scope and is not of its version yet. Threads are looked for while others are migrated.
 func (r *run) all(ctx context.Context) error {
 	spec := r.begin.Spec
-	r.pace = newPace(r.o, 0)
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	found := make(chan intent, batchSize)
@@ -184,6 +187,9 @@ func (r *run) one(ctx context.Context, in intent) ([]outcome, error) {
 	for try := 0; ; try++ {
 		heads, err := headsOf(ctx, t)
 		if err == nil {
+			heads, err = andThose(ctx, t, heads, in.Seqs)
+		}
+		if err == nil {
 			err = r.heads(ctx, t, heads, in, &done)
 		}
 		switch {
@@ -218,12 +224,19 @@ func (in *intent) ref(tenant string) engine.Ref {
 
 // heads migrates the heads of a lineage, the oldest first.
 func (r *run) heads(ctx context.Context, t *engine.Thread, heads []head, in intent, done *[]outcome) error {
-	for _, h := range heads {
+	for i, h := range heads {
 		to, ok := r.begin.To[h.Kind]
 		if !ok || to == h.SchemaVersion {
 			continue
 		}
-		m, err := t.MigrateHead(ctx, engine.HeadMigration{Branch: h.branch, To: to, Down: r.begin.Spec.Down})
+		o := engine.HeadMigration{Branch: h.branch, To: to, Down: r.begin.Spec.Down}
+		if h.was || h.branch == "" && i > 0 { // those before it are the newest by now
+			o.Seq = h.Seq
+		}
+		m, err := t.MigrateHead(ctx, o)
+		if h.was && errors.Is(err, engine.ErrConflict) {
+			continue // it is no head any more
+		}
 		if permanent(err) {
 			r.tally.fail(h.Checkpoint, err)
 			r.tally.add(func(rep *Report) { rep.States++ })

@@ -29,6 +29,7 @@ type lineage struct {
 type head struct {
 	*engine.Checkpoint
 	branch string
+	was    bool // it was a head when somebody looked, and is one still if nothing stands on it
 }
 
 // eachLineage calls f for all lineages in scope that have heads of the kind, from so many goroutines. It ends with the first
@@ -141,7 +142,7 @@ func headsOf(ctx context.Context, t *engine.Thread) ([]head, error) {
 	if err != nil {
 		return nil, err
 	}
-	heads := []head{{latest, ""}}
+	heads := []head{{Checkpoint: latest}}
 	for _, b := range branches {
 		at := slices.IndexFunc(heads, func(h head) bool { return h.Seq == b.HeadSeq })
 		if at >= 0 {
@@ -152,7 +153,27 @@ func headsOf(ctx context.Context, t *engine.Thread) ([]head, error) {
 		if err != nil {
 			return nil, err
 		}
-		heads = append(heads, head{cp, b.Name})
+		heads = append(heads, head{Checkpoint: cp, branch: b.Name})
+	}
+	slices.SortFunc(heads, func(a, b head) int { return cmp.Compare(a.Seq, b.Seq) })
+	return heads, nil
+}
+
+// andThose adds to the heads of a lineage what else was one when somebody looked. Once another head was migrated, one in which
+// no branch ends is not the newest any more.
+func andThose(ctx context.Context, t *engine.Thread, heads []head, seqs []uint64) ([]head, error) {
+	for _, seq := range seqs {
+		if slices.ContainsFunc(heads, func(h head) bool { return h.Seq == seq }) {
+			continue
+		}
+		cp, err := t.Load(ctx, engine.AtSeq(seq), engine.LoadOptions{HeadersOnly: true})
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		heads = append(heads, head{Checkpoint: cp, was: true})
 	}
 	slices.SortFunc(heads, func(a, b head) int { return cmp.Compare(a.Seq, b.Seq) })
 	return heads, nil
