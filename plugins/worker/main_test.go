@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +122,7 @@ func (f *fake) Call(ctx context.Context, c *plugins.Call) (*plugins.Result, erro
 				b[i] = 1
 			}
 			held = append(held, b)
+			runtime.KeepAlive(held)
 		}
 	case "escape":
 		return &plugins.Result{Output: []byte(strings.Join(escapes(), ", "))}, nil
