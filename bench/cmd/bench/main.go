@@ -1,0 +1,53 @@
+// Command bench compares ckptd with what its users would pick instead, on their own hardware. Every command is in a file of
+// its own name.
+//
+// It needs Linux, for what it reads of processes. Figures go to standard output, how far it is to standard error.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ckptd/ckptd/bench/run"
+)
+
+func main() {
+	run.Main() // this program is also the worker that holds a rival
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal kills
+	if err := root().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "bench", Short: "Compare ckptd with other ways to keep checkpoints",
+		SilenceUsage: true, SilenceErrors: true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	cmd.AddCommand(runCommand(), listCommand(), profileCommand())
+	return cmd
+}
+
+// inputOf understands NAME=FILE, and FILE, which is then named like its base without extension.
+func inputOf(text string) run.Input {
+	if text == "" {
+		return run.Input{}
+	}
+	name, path, ok := strings.Cut(text, "=")
+	if !ok {
+		path = text
+		name = strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	}
+	return run.Input{Name: name, Path: path}
+}

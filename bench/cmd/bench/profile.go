@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ckptd/ckptd/bench/flame"
+	"github.com/ckptd/ckptd/bench/result"
+	"github.com/ckptd/ckptd/bench/run"
+)
+
+func profileCommand() *cobra.Command {
+	var (
+		args       run.ProfileArgs
+		input, out string
+	)
+	cmd := &cobra.Command{
+		Use:   "profile WORKLOAD",
+		Short: "Profile the saves of a workload",
+		Long: `Save a workload for a while, and write profiles of processor time (cpu.pprof), of what was allocated (heap.pprof), and of
+what was waited for (block.pprof, mutex.pprof), with a flame graph for each in profile.html. The profiles are for "go tool pprof".`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, names []string) error {
+			args.Workload, args.Input = names[0], inputOf(input)
+			return profile(cmd, args, out)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&args.Rival, "rival", result.Ckptd, "whose saves")
+	f.IntVar(&args.Writers, "writers", 64, "how many save at a time")
+	f.IntVar(&args.Size, "size", 0, "bytes of a state (0: the workload's own)")
+	f.Float64Var(&args.Seconds, "seconds", 10, "for how long")
+	f.BoolVar(&args.Loads, "loads", false, "profile loads of the newest states instead")
+	f.Int64Var(&args.Cache, "cache", 256<<20, "bytes that ckptd may cache")
+	f.Uint64Var(&args.Seed, "seed", 1, "seed of the workload")
+	f.StringVar(&input, "input", "", "a workload of real runs: NAME=FILE")
+	f.StringVar(&out, "out", "out", "folder of the profiles")
+	f.StringVar(&args.Dir, "dir", os.Getenv("CKPTD_BENCH_DIR"), "where the store is made ($CKPTD_BENCH_DIR)")
+	return cmd
+}
+
+func profile(cmd *cobra.Command, args run.ProfileArgs, out string) error {
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return fmt.Errorf("making the folder of the profiles: %w", err)
+	}
+	profiled, err := run.Profile(args)
+	if err != nil {
+		return err
+	}
+	var graphs []flame.Graph
+	for _, p := range profiled.Profiles {
+		if err := os.WriteFile(filepath.Join(out, p.Name+".pprof"), p.Data, 0o644); err != nil {
+			return err
+		}
+		g, err := flame.Parse(p.Name, p.Value, p.Data)
+		if err != nil {
+			return err
+		}
+		graphs = append(graphs, g)
+	}
+	page, err := os.Create(filepath.Join(out, "profile.html"))
+	if err != nil {
+		return err
+	}
+	title := fmt.Sprintf("%s: %s, %d writers, %d operations", args.Workload, args.Rival, args.Writers, profiled.Operations)
+	if err := errors.Join(flame.Write(page, title, graphs), page.Close()); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s\n%d operations in %.1f s, %.1f µs of processor time and %.0f allocations each\nwritten: %s\n",
+		title, profiled.Operations, profiled.Seconds, profiled.CPU*1e6, profiled.Allocs, filepath.Join(out, "profile.html"))
+	return nil
+}

@@ -1,0 +1,117 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/pprof"
+)
+
+// ProfileArgs say what is profiled.
+type ProfileArgs struct {
+	Rival, Workload string
+	Input           Input
+	Size, Writers   int
+	Seconds         float64
+	Loads           bool // loads of the newest states, one after the other, and not saves
+	Seed            uint64
+	Cache           int64
+	Dir             string
+}
+
+// Profiled is what profiling found.
+type Profiled struct {
+	Operations  int
+	Seconds     float64
+	CPU, Allocs float64 // of one operation
+	Profiles    []ProfileData
+}
+
+// ProfileData is a profile in the format of pprof.
+type ProfileData struct {
+	Name  string // cpu, heap, block, mutex
+	Value string // which of its values counts
+	Data  []byte
+}
+
+// Profile profiles a rival in this process, which has nothing else to do. What a server does is not seen.
+func Profile(a ProfileArgs) (found *Profiled, err error) {
+	dir, err := os.MkdirTemp(a.Dir, "ckptd-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder for the store: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o711); err != nil {
+		return nil, err
+	}
+	w := &Worker{}
+	if err := w.Open(OpenArgs{Rival: a.Rival, Dir: dir, Durable: true, Workload: a.Workload, Input: a.Input, Size: a.Size, Filled: true,
+		Writers: a.Writers, Threads: max(a.Writers, 16), Seed: a.Seed, Cache: a.Cache}, &Opened{}); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	if err := w.Begin(struct{}{}, &Turn{}); err != nil {
+		return nil, err
+	}
+	if err := w.Turn(TurnArgs{Seconds: a.Seconds / 10}, &Turn{}); err != nil { // warm
+		return nil, err
+	}
+	return w.profile(a)
+}
+
+// profile profiles what a says. The rates of the profiles are set for a moment, since they are the process's.
+func (w *Worker) profile(a ProfileArgs) (*Profiled, error) {
+	runtime.SetBlockProfileRate(10_000) // ns
+	runtime.SetMutexProfileFraction(10)
+	defer runtime.SetBlockProfileRate(0)
+	defer runtime.SetMutexProfileFraction(0)
+	found := &Profiled{}
+	var cpu bytes.Buffer
+	if err := pprof.StartCPUProfile(&cpu); err != nil {
+		return nil, fmt.Errorf("profiling: %w", err)
+	}
+	err := w.operate(a, found)
+	pprof.StopCPUProfile()
+	if err != nil {
+		return nil, err
+	}
+	found.Profiles = []ProfileData{{"cpu", "cpu", cpu.Bytes()}}
+	runtime.GC() // the profile of the heap is as of the last collection
+	for _, p := range []struct{ name, value string }{{"heap", "alloc_space"}, {"block", "delay"}, {"mutex", "delay"}} {
+		var data bytes.Buffer
+		if err := pprof.Lookup(p.name).WriteTo(&data, 0); err != nil {
+			return nil, fmt.Errorf("writing the profile %s: %w", p.name, err)
+		}
+		found.Profiles = append(found.Profiles, ProfileData{p.name, p.value, data.Bytes()})
+	}
+	return found, nil
+}
+
+// operate saves, or loads, for so many seconds.
+func (w *Worker) operate(a ProfileArgs, found *Profiled) error {
+	if !a.Loads {
+		var t Turn
+		if err := w.Turn(TurnArgs{Seconds: a.Seconds}, &t); err != nil {
+			return err
+		}
+		n := float64(max(t.Saves, 1))
+		*found = Profiled{Operations: t.Saves, Seconds: t.Seconds, CPU: t.Usage.CPU / n, Allocs: t.Usage.Allocs / n}
+		return nil
+	}
+	var sum Profiled
+	before := usage(w.driver.Process())
+	for sum.Seconds < a.Seconds {
+		var l Loaded
+		if err := w.Load(LoadArgs{Loads: len(w.players)}, &l); err != nil {
+			return err
+		}
+		sum.Operations += l.Loads
+		sum.Seconds += l.P50 * float64(l.Loads)
+	}
+	u, n := usage(w.driver.Process()).minus(before), float64(max(sum.Operations, 1))
+	sum.CPU, sum.Allocs = u.CPU/n, u.Allocs/n
+	*found = sum
+	return nil
+}
