@@ -141,6 +141,9 @@ func TestMigrateHead(t *testing.T) {
 			}
 			th = f.Thread(ref)
 		}
+		if ws, err := th.Writes(ctx, now.ID); len(ws) != 0 || err != nil {
+			t.Errorf("%s: writes that moved are left: %d, %v", kind, len(ws), err)
+		}
 		if _, err := th.Load(ctx, At(now.ID)); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: the migrated head: %v", kind, err)
 		}

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -183,6 +184,41 @@ func TestRestoreHistoryConflicts(t *testing.T) {
 		before := viewOf(t, f.Store, refs[0])
 		if err := th.RestoreHistory(ctx); !errors.Is(err, ErrConflict) || !cmp.Equal(before, viewOf(t, f.Store, refs[0])) {
 			t.Errorf("%s: %v, want ErrConflict and no change", name, err)
+		}
+	}
+}
+
+// A collection leaves the parts that only the kept history names, and no epoch is used twice.
+func TestKeptHistoryStaysWhole(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{Migrations: only(supportSet(t))})
+	ref := testRef("t")
+	large := strings.Replace(supportV1, "en", base64.StdEncoding.EncodeToString(noiseBytes(100_000)), 1)
+	mustSave(t, f, ref, supportDraft(large))
+	last := uint64(0)
+	for range 3 {
+		if _, err := f.Thread(ref).MigrateHistory(ctx, 4, false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.GC(ctx, "acme", GCOptions{Grace: -1}); err != nil {
+			t.Fatal(err)
+		}
+		f.reopen()
+		l, err := f.acquire(ctx, ref, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec, _ := l.th.record()
+		l.release()
+		if rec.Epoch <= last {
+			t.Errorf("epoch %d after %d", rec.Epoch, last)
+		}
+		last = rec.Epoch
+		if err := f.Thread(ref).RestoreHistory(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if valueOf(mustLoad(t, f.Thread(ref), Latest), "state") != large {
+			t.Error("the restored state is another one")
 		}
 	}
 }
