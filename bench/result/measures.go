@@ -11,7 +11,7 @@ const (
 	SaveBytes  = "save.alloc-bytes"
 
 	LoadWarm = "load.warm" // s, p50: the newest state of a thread, by a process that just saved
-	LoadCold = "load.cold" // s, p50: the same by a process that was just started, with nothing in the page cache
+	LoadCold = "load.cold" // s, p50: the same by a store that was just opened, with nothing of it in the page cache
 	LoadOld  = "load.old"  // s, p50: the state after a random earlier step
 
 	DiskBytes    = "disk.bytes"     // allocated once all is settled, less those of an empty store

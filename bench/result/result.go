@@ -99,6 +99,7 @@ const (
 	LimitCopy     = "memcpy"    // B/s
 	LimitAESGCM   = "aes-gcm"   // B/s
 	LimitZstd     = "zstd"      // B/s of what goes in, fastest level, on the chat workload
+	LimitChanged  = "changed"   // not measured: the bytes that a step changes, of which none must be stored twice
 	LimitPipeline = "pipeline"  // saves/s of all cores: what the CPU time of ckptd's own save allows, its commit left out
 )
 

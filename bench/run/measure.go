@@ -68,7 +68,7 @@ func note(p *result.Point, t Turn) {
 	case t.Late > 0:
 		p.Note = "it fell behind the rate: saves that never began count with their wait"
 	case t.Full && p.Note == "":
-		p.Note = "turns ended early, by the bytes of their states"
+		p.Note = "turns ended early, so as not to fill the disk"
 	}
 }
 

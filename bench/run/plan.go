@@ -75,6 +75,7 @@ func PlanOf(set string, input Input) (Plan, error) {
 		p.Space = []Space{{"chat", 100_000, false, 2, 30}, {"multimodal", 0, false, 1, 12}}
 		p.Growth = []Growth{{result.OverSteps, []int{10, 60}}, {result.OverThreads, []int{10, 100}}}
 	case Some:
+		p.Seconds = 0.3
 		p.Speed, p.Space = someSpeed(names), spaces(names)
 		p.Growth = []Growth{
 			{result.OverSteps, []int{10, 30, 100, 300, 1000}},

@@ -109,9 +109,7 @@ func (w *Worker) Sample(a SampleArgs, reply *Turn) error {
 			return fmt.Errorf("saving with %s: %w", w.rival.Name, err)
 		}
 		p.took = append(p.took, time.Since(due))
-		p.saves++
-		p.changed += int64(s.Changed)
-		p.handed += int64(len(s.State.Doc))
+		p.saved(w, s)
 	}
 	reply.Seconds = since(began)
 	reply.Usage = usage(w.driver.Process()).minus(before)

@@ -44,7 +44,7 @@ func TestSmoke(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Dir = scratch(t)
-	p.Space = append(p.Space, Space{"real", 0, false, 2, 5})
+	p.Space[1] = Space{"real", 0, false, 2, 5}
 	run, err := Run(t.Context(), p, slog.New(slog.DiscardHandler), false)
 	if err != nil {
 		t.Fatal(err)

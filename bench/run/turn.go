@@ -16,7 +16,7 @@ import (
 // TurnArgs say for how long the writers save, whatever comes first.
 type TurnArgs struct {
 	Seconds float64
-	Bytes   int64   // of states that were handed in by all writers together
+	Bytes   int64   // that all writers together give a rival to store: whole states, or what changed
 	Steps   int     // of each writer; 0 is no limit, as with the others
 	Rate    float64 // saves/s that are due, of all writers; 0: each saves as soon as its last save is done
 }
@@ -27,7 +27,7 @@ type Turn struct {
 	Late     int     // saves that were due and never began, because those before took too long; their wait counts
 	Seconds  float64 // that it took
 	Changed  int64   // bytes
-	Handed   int64   // bytes of whole states
+	Stored   int64   // bytes that the rival was given to store
 	P50, P99 float64 // seconds
 	P999     float64
 	Usage    Usage // less what making the steps takes
@@ -46,7 +46,7 @@ func (w *Worker) Turn(a TurnArgs, reply *Turn) error {
 		}
 		return p
 	})
-	reply.Full = a.Bytes > 0 && reply.Handed >= a.Bytes*9/10
+	reply.Full = a.Bytes > 0 && reply.Stored >= a.Bytes*9/10
 	return err
 }
 
@@ -60,7 +60,7 @@ type pace struct {
 
 	took            []time.Duration
 	saves, late     int
-	changed, handed int64
+	changed, stored int64
 }
 
 // patience is how many times its length an open loop may take to catch up.
@@ -69,7 +69,7 @@ const patience = 3
 // next waits until the n-th save is due and returns when that was, or that there is none.
 func (p *pace) next(n int, began time.Time) (due time.Time, ok bool) {
 	now := time.Now()
-	if p.steps > 0 && n >= p.steps || p.bytes > 0 && p.handed >= p.bytes {
+	if p.steps > 0 && n >= p.steps || p.bytes > 0 && p.stored >= p.bytes {
 		return now, false
 	}
 	if p.interval == 0 {
@@ -139,15 +139,24 @@ func (w *Worker) write(ctx context.Context, writer int, p *pace, began time.Time
 			return err
 		}
 		p.took = append(p.took, time.Since(due))
-		p.saves++
-		p.changed += int64(s.Changed)
-		p.handed += int64(len(s.State.Doc))
+		p.saved(w, s)
 		w.steps[thread] = s
 		if writer == 0 {
 			w.keep(s)
 		}
 	}
 	return nil
+}
+
+// saved counts a step.
+func (p *pace) saved(w *Worker, s *workload.Step) {
+	p.saves++
+	p.changed += int64(s.Changed)
+	if w.rival.Whole {
+		p.stored += int64(len(s.State.Doc))
+	} else {
+		p.stored += int64(s.Changed)
+	}
 }
 
 // keep keeps copies of some states, to see later that they load.
@@ -176,7 +185,7 @@ func (t *Turn) sum(paces []*pace, dry Usage) {
 		t.Saves += p.saves
 		t.Late += p.late
 		t.Changed += p.changed
-		t.Handed += p.handed
+		t.Stored += p.stored
 		for _, took := range p.took {
 			record(h, took)
 		}

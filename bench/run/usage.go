@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime/metrics"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,9 +38,9 @@ func usage(server int) Usage {
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &self) == nil {
 		u.CPU = seconds(self.Utime) + seconds(self.Stime)
 	}
-	samples := []metrics.Sample{{Name: "/gc/heap/allocs:objects"}, {Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/tiny/allocs:objects"}}
-	metrics.Read(samples)
-	u.Allocs, u.AllocBytes = float64(samples[0].Value.Uint64()+samples[2].Value.Uint64()), float64(samples[1].Value.Uint64())
+	var memory runtime.MemStats // it is exact, unlike what runtime/metrics tells without stopping the world
+	runtime.ReadMemStats(&memory)
+	u.Allocs, u.AllocBytes = float64(memory.Mallocs), float64(memory.TotalAlloc)
 	u.Written = written(os.Getpid())
 	for _, pid := range family(server) {
 		u.CPU += cpu(pid, pid == server)

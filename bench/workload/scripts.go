@@ -274,6 +274,7 @@ type multimodal struct {
 	n      int
 	filled bool
 	raw    []byte
+	text   []byte // of an image, as a JSON string
 }
 
 const (
@@ -290,10 +291,8 @@ func (m *multimodal) image(p *Player) {
 	for i := 0; i < len(m.raw); i += 8 {
 		binary.LittleEndian.PutUint64(m.raw[i:], p.rng.Uint64())
 	}
-	text := make([]byte, base64.StdEncoding.EncodedLen(imageBytes)+2)
-	text[0], text[len(text)-1] = '"', '"'
-	base64.StdEncoding.Encode(text[1:], m.raw)
-	p.set(fmt.Sprintf("image-%d", m.n/imageEvery%images), text)
+	m.text = append(base64.StdEncoding.AppendEncode(append(m.text[:0], '"'), m.raw), '"')
+	p.set(fmt.Sprintf("image-%d", m.n/imageEvery%images), m.text)
 }
 
 func (m *multimodal) first(p *Player) {
