@@ -9,17 +9,16 @@ import (
 // walker goes through a text in JSON without building anything of it, and collects edits. It follows what JSON means
 // and is lenient about the rest: what it lets pass that is not JSON stays as it is.
 type walker struct {
-	s      *scan
-	data   []byte
-	pos    int
-	base   int // how many frames were open outside
-	state  wants
-	any    bool // a value was seen
-	edits  []edit
-	drop   bool    // the value at the root goes
-	same   region  // what is known from the parent
-	escape []byte  // scratch for decoded strings
-	stops  []split // findings to count when we are there
+	s     *scan
+	data  []byte
+	pos   int
+	base  int // how many frames were open outside
+	state wants
+	any   bool // a value was seen
+	edits []edit
+	drop  bool    // the value at the root goes
+	same  region  // what is known from the parent
+	stops []split // findings to count when we are there
 }
 
 // wants is what may come next.
@@ -223,7 +222,7 @@ func (w *walker) name() bool {
 	m := w.s.member(text)
 	f.key = m
 	if m.mark {
-		f.taken = append(f.taken, m.name)
+		f.take(m.name)
 	}
 	if len(m.edits) > 0 {
 		for _, r := range m.found {
@@ -242,12 +241,7 @@ func (w *walker) name() bool {
 // distinct makes the names apart that redaction made the same, so that no member hides another.
 func (w *walker) distinct(f *frame) {
 	for _, i := range f.marked {
-		name := string(w.edits[i].text)
-		for n := 2; slices.Contains(f.taken, name); n++ {
-			name = numbered(string(w.edits[i].text), n)
-		}
-		f.taken = append(f.taken, name)
-		w.edits[i].text = []byte(name)
+		w.edits[i].text = []byte(f.distinct(string(w.edits[i].text)))
 	}
 }
 

@@ -30,14 +30,33 @@ type frame struct {
 	key     *member // the member that we are in
 	nearest *member // the member that the values of an array belong to
 	index   int
-	links   *links // of an array: the chains through its elements
-	start   int    // where its child in hand begins
-	kept    int    // where its last child ends that stays, 0 for none
-	dropped int    // where the run of children begins that go, -1 for none
-	ends    int    // and where that run ends
-	mark    int    // edits before the child
-	marked  []int  // edits of names
-	taken   []string
+	links   *links         // of an array: the chains through its elements
+	start   int            // where its child in hand begins
+	kept    int            // where its last child ends that stays, 0 for none
+	dropped int            // where the run of children begins that go, -1 for none
+	ends    int            // and where that run ends
+	mark    int            // edits before the child
+	marked  []int          // edits of names
+	taken   map[string]int // names that are masks; how far those that are like it are numbered
+}
+
+// take notes a name that is there.
+func (f *frame) take(name string) {
+	if f.taken == nil {
+		f.taken = map[string]int{}
+	}
+	f.taken[name] = max(f.taken[name], 1)
+}
+
+// distinct returns a name that is not there yet for one that redaction made, and takes it.
+func (f *frame) distinct(name string) string {
+	made := name
+	for f.taken[made] > 0 {
+		f.taken[name]++
+		made = numbered(name, f.taken[name])
+	}
+	f.take(made)
+	return made
 }
 
 // member returns what a name says. The name is text as it is meant, without escapes.

@@ -259,7 +259,7 @@ func (p *packed) name(at int, f *frame) (end int, drop bool) {
 	m := p.s.member(text)
 	f.key = m
 	if m.mark {
-		f.taken = append(f.taken, m.name)
+		f.take(m.name)
 	}
 	if len(m.edits) > 0 {
 		for _, r := range m.found {
@@ -274,23 +274,15 @@ func (p *packed) name(at int, f *frame) (end int, drop bool) {
 // distinct makes a name one that no other of the map has.
 func (p *packed) distinct(f *frame, i int) {
 	if i >= len(p.edits) {
-		return
+		return // it was dropped
 	}
 	q := packed{s: p.s, data: p.edits[i].text}
 	if len(q.data) == 0 {
 		return
 	}
-	h, ok := q.head(0)
-	if !ok {
-		return
+	if h, ok := q.head(0); ok {
+		p.edits[i].text = packText(h.kind, []byte(f.distinct(string(q.data[h.start:]))))
 	}
-	first := string(q.data[h.start:])
-	name := first
-	for n := 2; slices.Contains(f.taken, name); n++ {
-		name = numbered(first, n)
-	}
-	f.taken = append(f.taken, name)
-	p.edits[i].text = packText(h.kind, []byte(name))
 }
 
 // text redacts a string, or a binary value that is text.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -307,4 +308,46 @@ func mutated(rng *rand.Rand, v any, depth int) any {
 		return v + randomText(rng)
 	}
 	return randomValue(rng, depth)
+}
+
+// Data made to be slow to look at take a time that grows with their size, or are refused.
+func TestHostileText(t *testing.T) {
+	object := strings.Builder{}
+	for i := range 20000 {
+		fmt.Fprintf(&object, `,"u%d@example.org":%d`, i, i)
+	}
+	for name, c := range map[string]struct {
+		kind, text string
+	}{
+		"beginnings":       {"text", strings.Repeat("PuTTY-User-Key-File-2: ", 20000)},
+		"prefixes":         {"text", strings.Repeat("sk-proj-", 50000)},
+		"web tokens":       {"text", strings.Repeat("eyJ-", 100000)},
+		"assignments":      {"text", strings.Repeat("password=", 50000)},
+		"headers":          {"text", strings.Repeat("-----BEGIN PRIVATE KEY-----", 20000)},
+		"URLs":             {"text", strings.Repeat("://:", 100000)},
+		"signs":            {"text", strings.Repeat("a@", 200000)},
+		"digits":           {"text", strings.Repeat("1-", 200000)},
+		"brackets":         {"text", strings.Repeat("[REDACTED:", 50000)},
+		"masks and emails": {"text", strings.Repeat("[REDACTED:email] bob@example.org ", 10000)},
+		"quotes":           {"json", `["` + strings.Repeat(`\"`, 200000) + `"]`},
+		"tokens":           {"json", `[` + strings.Repeat(`"-----BEGIN",`, 50000) + `""]`},
+		"names":            {"json", "{" + object.String()[1:] + "}"},
+		"JSON that is not": {"json", `["` + strings.Repeat(`[\"[`, 50000) + `]"]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			done := make(chan error, 1)
+			go func() {
+				_, err := Default().Redact(Input{Type: c.kind, Data: []byte(c.text)})
+				done <- err
+			}()
+			select {
+			case err := <-done:
+				if err != nil && !errors.Is(err, hook.ErrLimit) {
+					t.Error(err)
+				}
+			case <-time.After(60 * time.Second):
+				t.Fatal("takes too long")
+			}
+		})
+	}
 }

@@ -218,7 +218,7 @@ func triggers(rules []*rule) (words []string, acts [][]trigger) {
 	return words, acts
 }
 
-// firstBytes is what every match of a pattern begins with: n bytes, all of the set.
+// firstBytes is what every match of a pattern is made of: n bytes at least, all of the set.
 type firstBytes struct {
 	n   int
 	set [256]bool
@@ -235,6 +235,17 @@ func (f *firstBytes) fits(text []byte) bool {
 		}
 	}
 	return true
+}
+
+// run returns how many bytes at the beginning of text are of the set: no match reaches further.
+func (f *firstBytes) run(text []byte) int {
+	text = text[:min(len(text), maxPattern)]
+	for i, b := range text {
+		if !f.set[b] {
+			return i
+		}
+	}
+	return len(text)
 }
 
 func firstBytesOf(pattern string) (f firstBytes) {
@@ -264,7 +275,7 @@ func (f *firstBytes) add(re *syntax.Regexp) int {
 		}
 		return 1
 	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
-		f.addRange(0, 0x80)
+		f.addRange(0, 0x80) // all
 		return 1
 	case syntax.OpConcat, syntax.OpCapture:
 		n := 0

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +32,8 @@ type scan struct {
 	members   int
 	findings  []hook.Finding // one each time
 	reject    *hook.Error
+	work      int // bytes that patterns looked at
+	allowed   int
 	reporting bool // findings are counted; not while a name is looked at, which is kept
 	again     bool // something was made that must be looked at as a whole once more
 	chains    *chains
@@ -61,7 +64,8 @@ type match struct {
 type seenAt struct{ context, unless int }
 
 func newScan(r *Redactor) *scan {
-	return &scan{r: r, keys: map[string]*member{}, seen: make([]seenAt, len(r.rules)), reporting: true, chains: &chains{}}
+	return &scan{r: r, keys: map[string]*member{}, seen: make([]seenAt, len(r.rules)), reporting: true,
+		allowed: math.MaxInt, chains: &chains{}}
 }
 
 // reset forgets the data.
@@ -104,9 +108,15 @@ const (
 func (s *scan) run() (Output, error) {
 	data := s.in.Data
 	for round := 0; ; round++ {
-		s.again = false
+		s.again, s.work, s.allowed = false, 0, maxWork*len(data)+1<<20
 		next, dropped, err := s.once(data)
-		if err == nil && s.reject != nil {
+		switch {
+		case err != nil:
+		case s.work > s.allowed:
+			err = s.limit("has too much that keys begin with: save it in pieces")
+		case round > maxRounds*4:
+			err = s.limit("does not come to rest: save it in pieces")
+		case s.reject != nil:
 			err = s.reject
 		}
 		if err != nil {
@@ -116,7 +126,7 @@ func (s *scan) run() (Output, error) {
 			return Output{Changed: true, Dropped: true, Findings: s.report()}, nil
 		}
 		data = next
-		if !s.again || round >= 4*maxRounds {
+		if !s.again {
 			break
 		}
 	}

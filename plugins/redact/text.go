@@ -104,7 +104,11 @@ func (s *scan) pattern(text []byte, start, end int, r *rule) {
 	if !r.first.fits(rest) || !boundary(text, start) && !(r.Before > 0 && bytes.HasSuffix(text[:start], []byte("bot"))) {
 		return
 	}
-	loc := r.pattern.FindSubmatchIndex(rest[:min(len(rest), maxPattern)])
+	rest = rest[:r.first.run(rest)]
+	if s.work += len(rest); s.work > s.allowed {
+		return
+	}
+	loc := r.pattern.FindSubmatchIndex(rest)
 	if loc == nil {
 		return
 	}
@@ -128,7 +132,10 @@ func (s *scan) pattern(text []byte, start, end int, r *rule) {
 	s.add(start+from, start+to, r)
 }
 
-const maxPattern = 16 << 10 // bytes that a pattern may look at
+const (
+	maxPattern = 16 << 10 // bytes that a pattern may look at
+	maxWork    = 16       // bytes that patterns may look at for each byte of the data, and a megabyte
+)
 
 // inContext reports whether a rule that needs context has it before a place.
 func (s *scan) inContext(r *rule, at int) bool {
@@ -167,17 +174,15 @@ func (s *scan) denied(r *rule, at int) bool {
 
 // resolve sorts what was found, removes what is allowed or a mark of ours, and joins what overlaps.
 func (s *scan) resolve(text []byte) []match {
-	marks := s.marks(text)
-	s.found = slices.DeleteFunc(s.found, func(m match) bool {
-		for _, mark := range marks {
-			if m.start < mark.end && mark.start < m.end {
-				return true
-			}
-		}
-		return m.start >= m.end || m.rule != nil && s.r.allowed.has(text[m.start:m.end])
-	})
 	slices.SortFunc(s.found, func(x, y match) int {
 		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(y.end, x.end))
+	})
+	marks := s.marks(text)
+	s.found = slices.DeleteFunc(s.found, func(m match) bool {
+		for len(marks) > 0 && marks[0].end <= m.start {
+			marks = marks[1:]
+		}
+		return m.start >= m.end || len(marks) > 0 && marks[0].start < m.end || m.rule != nil && s.r.allowed.has(text[m.start:m.end])
 	})
 	kept := s.found[:0]
 	for _, m := range s.found {
