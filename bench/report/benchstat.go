@@ -15,7 +15,8 @@ import (
 // whatever else reads it. A figure without rounds is given once, as its median.
 func Benchstat(w io.Writer, run *result.Run) error {
 	out := bufio.NewWriter(w)
-	goos, goarch, _ := strings.Cut(strings.Fields(run.Machine.System + " ")[0], "/")
+	system, _, _ := strings.Cut(run.Machine.System, " ")
+	goos, goarch, _ := strings.Cut(system, "/")
 	fmt.Fprintf(out, "goos: %s\ngoarch: %s\npkg: github.com/ckptd/ckptd/bench\ncpu: %s\n", goos, goarch, run.Machine.CPU)
 	for _, m := range result.Measures() {
 		if m.More {
@@ -27,8 +28,8 @@ func Benchstat(w io.Writer, run *result.Run) error {
 		writeRounds(out, name, map[string]result.Figure{"": l.Figure}, []result.Measure{{Name: "", Unit: l.Unit}})
 	}
 	for _, p := range run.Points {
-		name := fmt.Sprintf("Benchmark%s/table=%s/workload=%s/size=%d/rival=%s/writers=%d",
-			strings.ToUpper(p.Kind[:min(1, len(p.Kind))])+p.Kind[min(1, len(p.Kind)):], p.Table, p.Workload, p.Size, p.Rival, p.Writers)
+		kind := map[string]string{result.Speed: "Speed", result.Space: "Space"}[p.Kind]
+		name := fmt.Sprintf("Benchmark%s/table=%s/workload=%s/size=%d/rival=%s/writers=%d", kind, p.Table, p.Workload, p.Size, p.Rival, p.Writers)
 		if p.Rate > 0 {
 			name += fmt.Sprintf("/offered=%g", p.Rate)
 		}

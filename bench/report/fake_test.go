@@ -26,6 +26,7 @@ func fakeRun(seed uint64, speed float64) *result.Run {
 			{Name: result.LimitSync, Unit: "s", What: "a page written over in a preallocated file, p50", Figure: f.figure(180e-6 / speed)},
 			{Name: result.LimitWrite, Unit: "B/s", What: "1 GB in blocks of 1 MB", Figure: f.figure(900e6 * speed)},
 			{Name: result.LimitCopy, Unit: "B/s", What: "64 MB", Figure: f.figure(9e9 * speed)},
+			{Name: result.LimitZstd, Unit: "B/s", What: "states of the chat", Figure: f.figure(400e6 * speed)},
 			{Name: result.LimitPipeline, Unit: "saves/s", What: "what the CPU time of a save allows", Figure: f.figure(100e3 * speed)},
 		},
 		Skipped: []result.Skip{{What: "redis", Why: "redis-server is not installed: bench/rivals.sh installs it"}},
@@ -69,7 +70,8 @@ func fakeRivals() map[string]fakeRival {
 		bbolt:             {4, 450e-6, 8e-9, 1.1, ""},
 		sqlite:            {5, 350e-6, 5e-9, 1.05, "synchronous=NORMAL"},
 		postgres:          {6, 900e-6, 9e-9, 0.9, ""},
-		files:             {7, 500e-6, 3e-9, 1, "not synced"},
+		langGraph:         {7, 1200e-6, 6e-9, 0.4, ""},
+		files:             {8, 500e-6, 3e-9, 1, "not synced"},
 	}
 }
 

@@ -44,6 +44,23 @@ func inBytes(v float64) string {
 	return digits(v) + " B"
 }
 
+// tick writes a round value beside an axis, where there is no room for many letters.
+func tick(v float64, unit string) string {
+	if unit == "s" || unit == "B" || unit == "B/s" {
+		return value(v, unit)
+	}
+	rate := strings.TrimPrefix(unit, "saves")
+	for _, u := range []struct {
+		name string
+		size float64
+	}{{"G", 1e9}, {"M", 1e6}, {"k", 1e3}} {
+		if v >= u.size {
+			return digits(v/u.size) + u.name + rate
+		}
+	}
+	return digits(v) + rate
+}
+
 // times writes a ratio.
 func times(v float64) string { return digits(v) + " ×" }
 

@@ -65,12 +65,13 @@ func worstOf(checks []Check) (worst Check, ok bool) {
 
 // The rivals and the workload that goals name.
 const (
-	rawBadger   = "rawbadger"
-	zstdBadger  = "zstdbadger"
+	rawBadger   = "badger"
+	zstdBadger  = "badger-zstd"
 	bbolt       = "bbolt"
 	sqlite      = "sqlite"
 	files       = "files"
 	postgres    = "postgres"
+	langGraph   = "postgres-langgraph"
 	redis       = "redis"
 	growingChat = "chat"
 )
@@ -102,7 +103,7 @@ func rivalGoals() []versus {
 			result.Durable, result.Speed, result.SaveRate, 5, func(p result.Point) bool { return p.Writers == 64 }},
 		{"SQLite, bbolt, files", "never behind with one writer, states ≥ 10 kB", []string{sqlite, bbolt, files},
 			result.Durable, result.Speed, result.SaveRate, 1, func(p result.Point) bool { return p.Writers == 1 && sizeFrom(p, 10_000, true) }},
-		{"PostgreSQL", "≥ 5 × saves/s, every workload", []string{postgres},
+		{"PostgreSQL", "≥ 5 × saves/s, every workload", []string{postgres, langGraph},
 			result.Durable, result.Speed, result.SaveRate, 5, anywhere},
 		{"Redis, AOF always", "ahead, every workload", []string{redis},
 			result.Durable, result.Speed, result.SaveRate, 1, anywhere},

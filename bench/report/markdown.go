@@ -9,7 +9,7 @@ import (
 func writeMarkdown(w *bufio.Writer, doc document) {
 	fmt.Fprintln(w, markdownText(doc.Lead))
 	for _, s := range doc.Sections {
-		fmt.Fprintf(w, "\n## %s\n", s.Title)
+		fmt.Fprintf(w, "\n## %s\n", markdownText(s.Title))
 		for _, l := range s.Lines {
 			fmt.Fprintf(w, "\n%s\n", markdownText(l))
 		}
@@ -18,7 +18,7 @@ func writeMarkdown(w *bufio.Writer, doc document) {
 				continue
 			}
 			if p.Title != "" {
-				fmt.Fprintf(w, "\n### %s\n", p.Title)
+				fmt.Fprintf(w, "\n### %s\n", markdownText(p.Title))
 			}
 			for _, l := range p.Lines {
 				fmt.Fprintf(w, "\n%s\n", markdownText(l))

@@ -20,3 +20,14 @@ func writePage(w io.Writer, doc document) error {
 
 // Right is right, for the template.
 func (t table) Right() []bool { return t.right() }
+
+// Noted says which columns have notes, which then stand below each other.
+func (t table) Noted() []bool {
+	noted := make([]bool, len(t.Head))
+	for _, row := range t.Rows {
+		for i, c := range row {
+			noted[i] = noted[i] || c.Note != ""
+		}
+	}
+	return noted
+}

@@ -13,14 +13,15 @@ import (
 // plot is a drawing with logarithmic axes, one line a rival. What is 0 or less cannot stand on such an axis and is left
 // out of the drawing; the table beside it has it.
 type plot struct {
-	ID    string // of the element; unique in the page
-	Title string
-	X     string // what the x axis is
-	XUnit string
-	Unit  string // of y
-	Ticks []float64
-	Lines []line
-	Marks []mark // limits, as lines across
+	ID      string // of the element; unique in the page
+	Title   string
+	Caption string // where several stand together
+	X       string // what the x axis is
+	XUnit   string
+	Unit    string // of y
+	Ticks   []float64
+	Lines   []line
+	Marks   []mark // limits, as lines across
 }
 
 type line struct {
@@ -43,12 +44,12 @@ type mark struct {
 // The drawing in its own units. Letters are 12 high, so that a page as narrow as a phone can show it whole.
 const (
 	plotWidth, plotHeight  = 440.0, 300.0
-	plotLeft, plotRight    = 58.0, 112.0
+	plotLeft, plotRight    = 52.0, 130.0
 	plotTop, plotBottom    = 12.0, 40.0
 	labelHeight            = 13.0
-	plotStyles             = 9 // that the page has colours for
+	plotStyles             = 10 // that the page has colours for
 	leastDecades, padding  = 0.7, 0.06
-	longestName, nameShort = 15, 14
+	longestName, nameShort = 18, 17
 )
 
 // axis maps logarithms to places.
@@ -101,18 +102,17 @@ func (p plot) SVG() template.HTML {
 	for i := range p.Lines {
 		p.Lines[i].Spots = drawable(p.Lines[i].Spots)
 		for _, s := range p.Lines[i].Spots {
-			xs, ys = append(xs, s.X), append(ys, s.Y, s.Max)
-			if s.Min > 0 {
-				ys = append(ys, s.Min)
-			}
+			xs, ys = append(xs, s.X), append(ys, s.Y, s.Min, s.Max)
 		}
 	}
 	if len(xs) == 0 {
 		return ""
 	}
+	p.Marks = slices.DeleteFunc(slices.Clone(p.Marks), func(m mark) bool { return !positive(m.Y) })
 	for _, m := range p.Marks {
 		ys = append(ys, m.Y)
 	}
+	ys = slices.DeleteFunc(ys, func(y float64) bool { return !positive(y) })
 	x := axisOf(xs, plotLeft, plotWidth-plotRight)
 	y := axisOf(ys, plotHeight-plotBottom, plotTop)
 	var b strings.Builder
@@ -133,8 +133,10 @@ func (p plot) SVG() template.HTML {
 
 // drawable keeps what has a logarithm.
 func drawable(spots []spot) []spot {
-	return slices.DeleteFunc(slices.Clone(spots), func(s spot) bool { return !(s.X > 0 && s.Y > 0) || math.IsInf(s.Y, 0) })
+	return slices.DeleteFunc(slices.Clone(spots), func(s spot) bool { return !positive(s.X) || !positive(s.Y) })
 }
+
+func positive(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
 
 // describe says in words what the plot shows, for those who do not see it.
 func (p plot) describe() string {
@@ -156,7 +158,7 @@ func (p plot) axes(b *strings.Builder, x, y axis) {
 	}
 	for _, v := range named {
 		fmt.Fprintf(b, `<path class="grid" d="M%.1f %.1fH%.1f"/><text class="tick y" x="%.1f" y="%.1f">%s</text>`,
-			plotLeft, y.at(v), plotWidth-plotRight, plotLeft-6, y.at(v)+4, html.EscapeString(value(v, p.Unit)))
+			plotLeft, y.at(v), plotWidth-plotRight, plotLeft-6, y.at(v)+4, html.EscapeString(tick(v, p.Unit)))
 	}
 	ticks := p.Ticks
 	if len(ticks) == 0 {
@@ -164,7 +166,7 @@ func (p plot) axes(b *strings.Builder, x, y axis) {
 	}
 	for _, v := range ticks {
 		fmt.Fprintf(b, `<path class="grid fine" d="M%.1f %.1fV%.1f"/><text class="tick x" x="%.1f" y="%.1f">%s</text>`,
-			x.at(v), plotTop, plotHeight-plotBottom, x.at(v), plotHeight-plotBottom+16, html.EscapeString(value(v, p.XUnit)))
+			x.at(v), plotTop, plotHeight-plotBottom, x.at(v), plotHeight-plotBottom+16, html.EscapeString(tick(v, p.XUnit)))
 	}
 	fmt.Fprintf(b, `<text class="tick x" x="%.1f" y="%.1f">%s</text>`, (plotLeft+plotWidth-plotRight)/2, plotHeight-6, html.EscapeString(p.X))
 }
@@ -185,7 +187,7 @@ func (p plot) line(b *strings.Builder, l line, x, y axis) {
 	}
 	b.WriteString(`"/>`)
 	for _, s := range l.Spots {
-		if s.Min > 0 && s.Min < s.Max {
+		if positive(s.Min) && positive(s.Max) && s.Min < s.Max {
 			fmt.Fprintf(b, `<path class="spread" d="M%.1f %.1fV%.1f"/>`, x.at(s.X), y.at(s.Min), y.at(s.Max))
 		}
 		class, note := "spot", ""

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -10,6 +11,60 @@ import (
 // spaceMeasures are the columns of the table of what a history costs; what else was measured is in the folded one.
 func spaceMeasures() []string {
 	return []string{result.DiskPerSave, result.WriteAmp, result.LoadWarm, result.LoadCold, result.LoadOld}
+}
+
+// glance is ckptd's advantage over every rival at every workload, which is what most readers want first.
+func (v *view) glance() section {
+	groups := v.groups(result.Durable)
+	writers := 0 // of most of the goals, if they were measured
+	for _, g := range groups {
+		for _, n := range g.writers {
+			if writers < 64 {
+				writers = max(writers, n)
+			}
+		}
+	}
+	s := section{ID: "glance", Title: "At a glance", Lines: []string{
+		"ckptd's advantage over each rival, durable: above 1 × it is better, below it is worse.",
+	}}
+	for _, o := range []struct{ title, kind, measure string }{
+		{"Saves a second, " + counted(writers, "writer"), result.Speed, result.SaveRate},
+		{"Bytes on disk for a save", result.Space, result.DiskPerSave},
+		{"Load of the newest state, cold", result.Space, result.LoadCold},
+	} {
+		if t := v.advantages(groups, o.kind, writers, o.measure); len(t.Rows) > 0 {
+			s.Parts = append(s.Parts, part{Title: o.title, Table: t})
+		}
+	}
+	if len(s.Parts) == 0 {
+		return section{}
+	}
+	return s
+}
+
+// advantages has a row for each rival and a column for each group.
+func (v *view) advantages(groups []group, kind string, writers int, measure string) table {
+	t := table{Head: []string{"rival"}}
+	for _, g := range groups {
+		t.Head = append(t.Head, state(g.workload, g.size))
+	}
+	for _, rival := range v.rivals {
+		row, measured := words(rival), false
+		for _, g := range groups {
+			k := g.key(kind, rival, writers, 0)
+			if kind == result.Space {
+				k.writers = 0
+			}
+			c := v.cell(k, measure)
+			measured = measured || c.Note != ""
+			c.Text, c.Note = cmp.Or(c.Note, "–"), ""
+			row = append(row, c)
+		}
+		if measured {
+			t.Rows = append(t.Rows, row)
+		}
+	}
+	return t
 }
 
 // costMeasures are what a save takes of the machine.
@@ -113,11 +168,14 @@ func (v *view) cell(k key, measure string) cell {
 	}
 	ratio := v.advantage(own, f, measure)
 	c.Note = times(ratio)
-	if k.rival != result.CkptdWhole && ratio < 1 {
+	if k.rival != result.CkptdWhole && ratio < 1 && apart(own, f) {
 		c.Mood = "bad"
 	}
 	return c
 }
+
+// apart says whether no round of one figure lies among those of the other.
+func apart(a, b result.Figure) bool { return a.Max < b.Min || b.Max < a.Min }
 
 // every lists all figures of a group as they are.
 func (v *view) every(g group) table {
@@ -149,7 +207,7 @@ func (v *view) every(g group) table {
 // writersPlot draws a measure against the number of writers.
 func (v *view) writersPlot(g group, id, measure string) plot {
 	m := v.measures[measure]
-	p := plot{ID: id, Title: state(g.workload, g.size) + ": " + m.Title, X: "writers", Unit: m.Unit}
+	p := plot{ID: id, Title: state(g.workload, g.size) + ": " + m.Title, Caption: m.Title, X: "writers", Unit: m.Unit}
 	for _, n := range g.writers {
 		p.Ticks = append(p.Ticks, float64(n))
 	}

@@ -35,7 +35,7 @@ func root() *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	cmd.AddCommand(runCommand(), listCommand(), profileCommand())
+	cmd.AddCommand(runCommand(), listCommand(), profileCommand(), compareCommand(), reportCommand())
 	return cmd
 }
 

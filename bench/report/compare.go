@@ -1,0 +1,240 @@
+package report
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ckptd/ckptd/bench/result"
+)
+
+// ErrRegressed is matched by the error of Comparison.Err.
+var ErrRegressed = errors.New("regressed")
+
+// leastRounds is from how many rounds on their range tells noise from change.
+const leastRounds = 3
+
+// Verdict is what a comparison says of one figure.
+type Verdict int
+
+const (
+	Same   Verdict = iota // within the threshold
+	Better                // by more than the threshold, and no round of one run lies among those of the other
+	Worse                 // the same, the other way
+	Unsure                // beyond the threshold, but within the noise, or of too few rounds to know it
+)
+
+func (v Verdict) String() string {
+	return [...]string{"same", "better", "worse", "unsure"}[v]
+}
+
+// Change is one figure of two runs.
+type Change struct {
+	Where   string
+	Rival   string
+	Measure result.Measure
+	Old     result.Figure
+	New     result.Figure
+	Limit   string // that both are divided by, as it was measured in their own run; "" for bytes and counts, which need none
+	// Ratio is the cost in limits of the new run over that of the old: above 1 is worse, whether more or less of the
+	// measure is.
+	Ratio   float64
+	Verdict Verdict
+}
+
+// Comparison is what became of ckptd from one run to another.
+type Comparison struct {
+	Old, New  *result.Run
+	Threshold float64
+	// Changes are all figures of ckptd that both runs have, the worst first.
+	Changes []Change
+	// Control are the same of the rivals: their code is what it was, so what moves with them is the machine.
+	Control []Change
+	// Gone and Added are figures of ckptd that only the old run and only the new one has.
+	Gone, Added []string
+	// Unlimited are times and rates that cannot be compared, because their limit was not measured in both runs.
+	Unlimited []string
+}
+
+// Compare compares two runs by the limits of the machine that each has measured, so that a run on a slower disk is not
+// a regression. A change counts beyond the threshold (0.1: a tenth), and only where it is larger than the noise.
+func Compare(old, new *result.Run, threshold float64) *Comparison {
+	c := &Comparison{Old: old, New: new, Threshold: threshold}
+	before, after := figures(old), figures(new)
+	byName := map[figureKey]figure{}
+	for _, f := range before {
+		byName[f.figureKey] = f
+	}
+	for _, f := range after {
+		was, ok := byName[f.figureKey]
+		delete(byName, f.figureKey)
+		own := f.rival == result.Ckptd || f.rival == result.CkptdWhole
+		if !ok {
+			if own {
+				c.Added = append(c.Added, f.String())
+			}
+			continue
+		}
+		change, ok := c.change(was, f)
+		switch {
+		case !ok && own:
+			c.Unlimited = append(c.Unlimited, f.String())
+		case ok && own:
+			c.Changes = append(c.Changes, change)
+		case ok:
+			c.Control = append(c.Control, change)
+		}
+	}
+	for _, f := range before {
+		if _, left := byName[f.figureKey]; left && (f.rival == result.Ckptd || f.rival == result.CkptdWhole) {
+			c.Gone = append(c.Gone, f.String())
+		}
+	}
+	slices.SortStableFunc(c.Changes, func(a, b Change) int {
+		return cmp.Or(cmp.Compare(rank(a.Verdict), rank(b.Verdict)), cmp.Compare(b.Ratio, a.Ratio))
+	})
+	return c
+}
+
+// rank orders verdicts by how much they matter.
+func rank(v Verdict) int { return slices.Index([]Verdict{Worse, Unsure, Better, Same}, v) }
+
+// Err is nil if nothing of ckptd is worse, and otherwise matches ErrRegressed.
+func (c *Comparison) Err() error {
+	if n := c.count(Worse); n > 0 {
+		return fmt.Errorf("%w: %s of ckptd by more than %s", ErrRegressed, counted(n, "figure"), percent(c.Threshold))
+	}
+	return nil
+}
+
+func (c *Comparison) count(v Verdict) int {
+	n := 0
+	for _, change := range c.Changes {
+		if change.Verdict == v {
+			n++
+		}
+	}
+	return n
+}
+
+// figure is one of a run, with where it was measured.
+type figure struct {
+	figureKey
+	result.Figure
+	measure result.Measure
+}
+
+// figureKey is equal for the same figure in two runs.
+type figureKey struct{ where, rival, measure string }
+
+func (f figure) String() string { return f.rival + ", " + f.where + ": " + f.measure.Title }
+
+// figures lists all of a run. What the pipeline of ckptd allows is a figure of ckptd as well: as the limit of others it
+// would hide what it lost itself.
+func figures(run *result.Run) []figure {
+	var all []figure
+	add := func(where, rival string, of map[string]result.Figure) {
+		for _, m := range result.Measures() {
+			if f, ok := of[m.Name]; ok && f.Median > 0 {
+				all = append(all, figure{figureKey{where, rival, m.Name}, f, m})
+			}
+		}
+	}
+	for _, p := range run.Points {
+		add(p.Table+", "+place(p), p.Rival, p.Figures)
+	}
+	for _, c := range run.Curves {
+		for _, p := range c.Points {
+			add(fmt.Sprintf("%s, %s %s", c.Workload, over(c.Over, p.X), c.Over), c.Rival, p.Figures)
+		}
+	}
+	if l, ok := run.Limit(result.LimitPipeline); ok {
+		m := result.Measure{Name: result.LimitPipeline, Unit: l.Unit, Title: "saves/s that the CPU allows", More: true}
+		all = append(all, figure{figureKey{"pipeline", result.Ckptd, m.Name}, l.Figure, m})
+	}
+	return all
+}
+
+// change compares a figure of the old run with the same of the new one; !ok if their limit is missing.
+func (c *Comparison) change(old, new figure) (Change, bool) {
+	limit := yardstick(new)
+	before, ok := inLimits(c.Old, old, limit)
+	after, has := inLimits(c.New, new, limit)
+	if !ok || !has {
+		return Change{}, false
+	}
+	change := Change{Where: new.where, Rival: new.rival, Measure: new.measure, Old: old.Figure, New: new.Figure, Limit: limit, Ratio: after.Median / before.Median}
+	moved := change.Ratio > 1+c.Threshold || change.Ratio < 1/(1+c.Threshold)
+	clear := len(before.Rounds) >= leastRounds && len(after.Rounds) >= leastRounds && apart(before, after)
+	switch {
+	case !moved:
+	case !clear:
+		change.Verdict = Unsure
+	case change.Ratio > 1:
+		change.Verdict = Worse
+	default:
+		change.Verdict = Better
+	}
+	return change, true
+}
+
+// yardstick names the limit that a figure is divided by. What ckptd's own pipeline allows is none: it is compared by what
+// it is made of.
+func yardstick(f figure) string {
+	timed := f.measure.Unit == "s" || f.measure.Unit == "saves/s"
+	switch {
+	case !timed:
+		return ""
+	case f.Limit != "" && f.Limit != result.LimitPipeline:
+		return f.Limit
+	case f.Limit == result.LimitPipeline || f.measure.Name == result.LimitPipeline || f.measure.Name == result.SaveCPU:
+		return result.LimitZstd
+	case f.measure.Name == result.LoadCold:
+		return result.LimitRead
+	case f.measure.Name == result.LoadWarm || f.measure.Name == result.LoadOld:
+		return result.LimitCopy
+	}
+	return result.LimitSync
+}
+
+// inLimits is the cost of a figure in units of a limit of its run, round by round where both have as many: they were
+// measured in turns, so that what slowed one slowed the other.
+func inLimits(run *result.Run, f figure, name string) (result.Figure, bool) {
+	cost := func(v float64) float64 {
+		if f.measure.More {
+			return 1 / v
+		}
+		return v
+	}
+	if name == "" {
+		return mapped(f.Figure, func(_ int, v float64) float64 { return cost(v) }), true
+	}
+	limit, ok := run.Limit(name)
+	if !ok || limit.Median <= 0 {
+		return result.Figure{}, false
+	}
+	paired := len(limit.Rounds) == len(f.Rounds)
+	return mapped(f.Figure, func(i int, v float64) float64 {
+		l := limit.Median
+		if paired && i >= 0 {
+			l = limit.Rounds[i]
+		}
+		if limit.Unit == "s" {
+			return cost(v) / l
+		}
+		return cost(v) * l
+	}), true
+}
+
+// mapped applies f to the rounds of a figure, or to its median, as round -1, if it has none.
+func mapped(fig result.Figure, f func(round int, v float64) float64) result.Figure {
+	if len(fig.Rounds) == 0 {
+		return result.FigureOf([]float64{f(-1, fig.Median)})
+	}
+	rounds := make([]float64, len(fig.Rounds))
+	for i, v := range fig.Rounds {
+		rounds[i] = f(i, v)
+	}
+	return result.FigureOf(rounds)
+}
