@@ -78,6 +78,22 @@ func (w *saving) cross(t *tip, d *Draft) (*Draft, error) {
 	return d.onto(t, m)
 }
 
+// settle returns the draft as it is to be saved on t. What hooks made of a draft holds on no other parent than they saw.
+func (w *saving) settle(t *tip, d *Draft) (*Draft, error) {
+	p := w.passage
+	switch {
+	case p.moved(t, d):
+		return nil, errMoved
+	case p != nil && p.crossed:
+		return d, nil
+	}
+	next, err := w.cross(t, d)
+	if _, ok := errors.AsType[*unmigratedError](err); p != nil && (ok || err == nil && next != d) {
+		return nil, errMoved
+	}
+	return next, err
+}
+
 // stands reports whether the state of the draft depends on its parent's.
 func (d *Draft) stands() bool {
 	return d.Keep || slices.ContainsFunc(d.Channels, func(c Change) bool { return c.Base != 0 })

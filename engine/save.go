@@ -248,22 +248,6 @@ func (w *saving) tryPrepare(ctx context.Context, d *Draft) (*pending, *Checkpoin
 	return p, t.checkpoint(nil), nil
 }
 
-// settle returns the draft as it is to be saved on t. What hooks made of a draft holds on no other parent than they saw.
-func (w *saving) settle(t *tip, d *Draft) (*Draft, error) {
-	p := w.passage
-	switch {
-	case p.moved(t, d):
-		return nil, errMoved
-	case p != nil && p.crossed:
-		return d, nil
-	}
-	next, err := w.cross(t, d)
-	if _, ok := errors.AsType[*unmigratedError](err); p != nil && (ok || err == nil && next != d) {
-		return nil, errMoved
-	}
-	return next, err
-}
-
 // ground is what a draft stands on.
 type ground struct {
 	old      *tip // the checkpoint with the draft's id, if there is one
