@@ -87,7 +87,7 @@ func (j *Jobs) StartAs(ctx context.Context, id string, spec Spec, o RunOptions) 
 	}
 	b := &begin{Version: journalVersion, Spec: spec, Created: time.Now().UTC().Truncate(time.Second), Digests: map[string][]byte{}, To: map[string]uint64{}}
 	for i := range plan.Groups {
-		if g := &plan.Groups[i]; len(g.Steps) > 0 || g.To != g.Version {
+		if g := &plan.Groups[i]; len(g.Steps) > 0 || g.To != g.Version || spec.Rewrite && g.Kind != "" && j.sets(spec.Tenant, g.Kind) != nil {
 			digest := j.sets(spec.Tenant, g.Kind).Digest()
 			b.Digests[g.Kind], b.To[g.Kind] = digest[:], g.To
 		}

@@ -45,6 +45,7 @@ type intent struct {
 	User      string   `json:"user"`
 	Thread    string   `json:"thread"`
 	Namespace string   `json:"namespace,omitempty"`
+	To        uint64   `json:"to,omitempty"`   // version of a history
 	Seqs      []uint64 `json:"seqs,omitempty"` // of the heads as they were seen, the oldest first; none for a whole history
 }
 

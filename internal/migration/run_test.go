@@ -148,7 +148,9 @@ func TestInterrupted(t *testing.T) {
 		w := newWorld(t, threeSteps)
 		w.settle(30)
 		before := w.snapshot()
-		id := w.begin(acme, RunOptions{})
+		spec := acme
+		spec.Rewrite = round%3 == 2
+		id := w.begin(spec, RunOptions{})
 		again := func(what func(ctx context.Context, id string, o RunOptions) (*Report, error)) {
 			for n := 0; ; n++ {
 				ctx, cancel := context.WithCancel(t.Context())

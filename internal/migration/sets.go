@@ -10,11 +10,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ckptd/ckptd/internal/durable"
@@ -43,6 +45,8 @@ type Sets struct {
 	reader  *migrate.Reader
 	problem func(error)
 
+	now atomic.Pointer[map[setName]*Installed] // all, for those who do not wait; nil: not read yet
+
 	mu     sync.Mutex // of what follows
 	sealer Sealer
 	read   bool
@@ -63,29 +67,50 @@ func (s *Sets) Open(sealer Sealer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.sealer, s.read = sealer, false
+	s.now.Store(nil)
 }
 
 // For is the set of a kind, nil if there is none: engine.Options.Migrations.
 func (s *Sets) For(tenant, kind string) *migrate.Set {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.load(context.Background()); err != nil && s.problem != nil {
-		s.problem(err)
-		s.err = nil // it was told
+	all := s.now.Load()
+	if all == nil {
+		s.mu.Lock()
+		if err := s.load(context.Background()); err != nil && s.problem != nil {
+			s.problem(err)
+			s.err = nil // it was told
+		}
+		all = s.now.Load()
+		s.mu.Unlock()
+	}
+	if all == nil { // the store is not open
+		return nil
 	}
 	for _, name := range []setName{{tenant, kind}, {"", kind}} {
-		if in := s.all[name]; in != nil {
+		if in := (*all)[name]; in != nil {
 			return in.Set
 		}
 	}
 	return nil
 }
 
-// List returns the sets in order of tenant and kind.
+// publish lets what is asked for from now on be as all says. The caller holds s.mu.
+func (s *Sets) publish() {
+	all := maps.Clone(s.all)
+	s.now.Store(&all)
+}
+
+// List reads the sets anew, and returns them in order of tenant and kind.
 func (s *Sets) List(ctx context.Context) ([]Installed, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.read = false
+	s.mu.Unlock()
+	return s.Known(ctx)
+}
+
+// Known returns the sets as they were read, or installed since, in order of tenant and kind.
+func (s *Sets) Known(ctx context.Context) ([]Installed, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if err := s.load(ctx); err != nil {
 		return nil, err
 	}
@@ -130,6 +155,7 @@ func (s *Sets) Install(ctx context.Context, tenant string, fsys fs.FS, digests m
 			return nil, fmt.Errorf("installing the migrations of %q: %w", done[i].Kind, err)
 		}
 		s.all[setName{tenant, done[i].Kind}] = &done[i]
+		s.publish()
 	}
 	return done, nil
 }
@@ -149,6 +175,7 @@ func (s *Sets) Remove(ctx context.Context, tenant, kind string) error {
 		return fmt.Errorf("removing the migrations of %q: %w", kind, err)
 	}
 	delete(s.all, setName{tenant, kind})
+	s.publish()
 	return durable.SyncDir(s.dir)
 }
 
@@ -207,6 +234,7 @@ func (s *Sets) load(ctx context.Context) error {
 		return errors.New("reading the installed migrations: the store is not open yet")
 	}
 	s.read, s.err, s.all = true, nil, map[setName]*Installed{}
+	defer s.publish()
 	entries, err := os.ReadDir(s.dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.err = fmt.Errorf("reading the installed migrations: %w", err)
