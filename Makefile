@@ -4,7 +4,6 @@ SHELL       := bash
 .SHELLFLAGS := -o pipefail -c
 
 FUZZTIME   ?= 10s
-BENCH      ?= .
 BENCHCOUNT ?= 6
 BENCHTIME  ?= 1s
 LONGTIME   ?= 24h
@@ -13,7 +12,7 @@ TOOLS      := bin/tools
 # The race detector needs cgo; the product never does.
 RACE := $(shell command -v $$(go env CC | cut -d' ' -f1) >/dev/null 2>&1 && echo -race)
 
-.PHONY: help run build generate release-api toolchains test lint fuzz bench table long clean
+.PHONY: help run build generate release-api toolchains rivals test lint fuzz bench bench-full bench-smoke table long clean FORCE
 .DEFAULT_GOAL := help
 
 help:
@@ -34,7 +33,7 @@ release-api: $(TOOLS)/buf ## make the API as it is what later ones must be compa
 toolchains: ## install what building the example plugins takes
 	plugins/toolchains.sh
 
-test: toolchains ## install what the tests need and run all of them
+test: toolchains rivals ## install what the tests need and run all of them
 	go mod download
 	cd bench && go mod download
 	CGO_ENABLED=0 go build ./...
@@ -80,11 +79,33 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	  done; \
 	done; [ $$found = 1 ] || { echo "make fuzz: no fuzz target found"; exit 1; }
 
-bench: $(TOOLS)/benchstat ## benchmarks with the rivals in the same run, for benchstat
+# Real runs for the workload tau-bench, if they are there: a file that ckptd import reads.
+RUNS ?= $(wildcard ../shared/data/tau-bench/gpt-4o-airline.json)
+RUN_BENCH = bin/bench run $(if $(RUNS),--input tau-bench=$(RUNS)) --out bench/out
+
+rivals: ## install the servers that the bench compares with
+	bench/rivals.sh
+
+bin/bench: FORCE
+	@mkdir -p bin
+	cd bench && CGO_ENABLED=0 go build -o ../bin/bench ./cmd/bench
+
+ifeq ($(BENCH),)
+bench: rivals bin/bench ## ckptd beside its rivals in ten minutes; BENCH=OneWriter runs Go benchmarks of that name instead
+	$(RUN_BENCH) --set some
+else
+bench: $(TOOLS)/benchstat
 	@mkdir -p bench/out
 	cd bench && CGO_ENABLED=0 go test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) \
-	  -count $(BENCHCOUNT) -timeout 2h . | tee out/bench.txt
-	$(TOOLS)/benchstat bench/out/bench.txt
+	  -count $(BENCHCOUNT) -timeout 2h . | tee out/go.txt
+	$(TOOLS)/benchstat bench/out/go.txt
+endif
+
+bench-full: rivals bin/bench ## the same with everything, in hours
+	$(RUN_BENCH) --set full --keep-going
+
+bench-smoke: rivals bin/bench ## a little of everything in two minutes: fails on a broken driver, never on a time
+	$(RUN_BENCH)/smoke --set smoke >/dev/null
 
 table: ## measure the figures of the README and print its table
 	cd bench && CGO_ENABLED=0 go run ./cmd/table

@@ -1,11 +1,14 @@
-// Package bench measures ckptd beside its rivals, in the same run and on the same disk. It is a module of its own, so
+// Package bench holds the benchmarks of the README's table; what compares ckptd with everything that users would pick
+// instead is in the packages below, and run by make bench (cmd/bench).
+//
+// The benchmarks measure ckptd beside its rivals, in the same run and on the same disk. It is a module of its own, so
 // that the rivals never enter the product's dependencies.
 //
 // Every benchmark is one row or two of the table in the README. Contenders take turns within a benchmark, in slices, so
 // that a machine that gets slower or faster while it runs does so for all of them; figures are metrics that benchstat
 // reads. Nothing is asserted: a figure that misses its target is printed all the same.
 //
-//	make bench                     everything, six times, through benchstat
+//	make bench BENCH=.             everything, six times, through benchstat
 //	make bench BENCH=OneWriter     one benchmark
 //	make table                     everything five times, as the table of the README
 //

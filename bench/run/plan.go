@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ckptd/ckptd/bench/result"
 	"github.com/ckptd/ckptd/bench/workload"
@@ -92,6 +93,18 @@ func PlanOf(set string, input Input) (Plan, error) {
 		return p, fmt.Errorf("no set %q: there are %s, %s and %s", set, Smoke, Some, Full)
 	}
 	return p, nil
+}
+
+// workloads names those that p measures, once each.
+func (p Plan) workloads() (names []string) {
+	for _, s := range p.Speed {
+		names = append(names, s.Workload)
+	}
+	for _, s := range p.Space {
+		names = append(names, s.Workload)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func writerCounts() []int { return []int{1, 16, 64, 256} }

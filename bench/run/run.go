@@ -76,6 +76,11 @@ func (r *runner) field() error {
 			return err
 		}
 	}
+	for _, name := range r.plan.workloads() {
+		if _, err := r.plan.Input.lookup(name); err != nil {
+			return err
+		}
+	}
 	for _, v := range rival.All() {
 		if len(r.plan.Rivals) > 0 && !slices.Contains(r.plan.Rivals, v.Name) {
 			continue
