@@ -111,13 +111,22 @@ func appendLabels(items []hook.Item, labels map[string]string) []hook.Item {
 	return items
 }
 
-// labelsOf are the labels that items make: never nil. Of two that got the same key the later one stays.
+// labelsOf are the labels that items make: never nil. Of several that got the same key all but the first get a number:
+// none may be lost because hooks hide what told them apart.
 func labelsOf(items []hook.Item) map[string]string {
 	labels := make(map[string]string, len(items))
 	for i := range items {
-		if !items[i].Dropped {
-			labels[items[i].Name] = string(items[i].Data)
+		if items[i].Dropped {
+			continue
 		}
+		key := items[i].Name
+		for n := 2; ; n++ {
+			if _, taken := labels[key]; !taken {
+				break
+			}
+			key = fmt.Sprintf("%s#%d", items[i].Name, n)
+		}
+		labels[key] = string(items[i].Data)
 	}
 	return labels
 }

@@ -153,7 +153,7 @@ func TestHooksRewriteWhatIsSaved(t *testing.T) {
 	c := redacting("sk")
 	h.set(hook.PreSave, c)
 	th := f.Thread(testRef("t"))
-	cp, err := th.Save(ctx, Draft{ID: "a", Step: 3, SchemaVersion: 2, Meta: []byte(`{"key":"sk-1"}`), Labels: map[string]string{"who": "sk-2", "sk-3": "x"},
+	cp, err := th.Save(ctx, Draft{ID: "a", Step: 3, SchemaVersion: 2, Meta: []byte(`{"key":"sk-1"}`), Labels: map[string]string{"who": "sk-2", "sk-3": "x", "sk-4": "y"},
 		Channels: []Change{jsonChannel("messages", `["sk-123"]`), {Name: "plan", Data: []byte("clean")}}})
 	if err != nil {
 		t.Fatal(err)
@@ -166,7 +166,7 @@ func TestHooksRewriteWhatIsSaved(t *testing.T) {
 	if !m.Rewritten || p.Rewritten {
 		t.Errorf("rewritten: %v and %v", m.Rewritten, p.Rewritten)
 	}
-	if d := cmp.Diff(map[string]string{"who": "<sk>", "<sk>": "x"}, cp.Labels); d != "" || string(cp.Meta) != `{"key":"<sk>"}` {
+	if d := cmp.Diff(map[string]string{"who": "<sk>", "<sk>": "x", "<sk>#2": "y"}, cp.Labels); d != "" || string(cp.Meta) != `{"key":"<sk>"}` {
 		t.Errorf("labels %s, metadata %s", d, cp.Meta)
 	}
 	if d := cmp.Diff(map[string]string{"messages": `["<sk>"]`, "plan": "clean"}, dataOf(t, f, testRef("t"), Latest)); d != "" {
