@@ -22,7 +22,7 @@ const (
 	Same   Verdict = iota // within the threshold
 	Better                // by more than the threshold, and no round of one run lies among those of the other
 	Worse                 // the same, the other way
-	Unsure                // beyond the threshold, but within the noise, or of too few rounds to know it
+	Unsure                // beyond the threshold, but within the noise: rounds overlap, or are too few, or the rivals moved as far
 )
 
 func (v Verdict) String() string {
@@ -91,10 +91,38 @@ func Compare(old, new *result.Run, threshold float64) *Comparison {
 			c.Gone = append(c.Gone, f.String())
 		}
 	}
+	c.doubt()
 	slices.SortStableFunc(c.Changes, func(a, b Change) int {
 		return cmp.Or(cmp.Compare(rank(a.Verdict), rank(b.Verdict)), cmp.Compare(b.Ratio, a.Ratio))
 	})
 	return c
+}
+
+// doubt makes unsure what moved no further than the rivals did, by the same measure and the same limit: limits are measured
+// once in a run, but rivals are in turns with ckptd.
+func (c *Comparison) doubt() {
+	for i, ch := range c.Changes {
+		rivals, ok := c.drift(func(r Change) bool { return r.Measure.Name == ch.Measure.Name && r.Limit == ch.Limit })
+		if ok && ch.Limit != "" && c.within(ch.Ratio/rivals) && ch.Verdict != Same {
+			c.Changes[i].Verdict = Unsure
+		}
+	}
+}
+
+// drift is the median change of the rivals' figures that only lets through; !ok if there are none.
+func (c *Comparison) drift(only func(Change) bool) (float64, bool) {
+	var ratios []float64
+	for _, r := range c.Control {
+		if only(r) {
+			ratios = append(ratios, r.Ratio)
+		}
+	}
+	return result.FigureOf(ratios).Median, len(ratios) > 0
+}
+
+// within says whether a change is within the threshold, either way.
+func (c *Comparison) within(ratio float64) bool {
+	return ratio <= 1+c.Threshold && ratio >= 1/(1+c.Threshold)
 }
 
 // rank orders verdicts by how much they matter.
@@ -142,6 +170,7 @@ func figures(run *result.Run) []figure {
 		}
 	}
 	for _, p := range run.Points {
+		p.Size = sizeAsked(p)
 		add(p.Table+", "+place(p), p.Rival, p.Figures)
 	}
 	for _, c := range run.Curves {
@@ -165,10 +194,9 @@ func (c *Comparison) change(old, new figure) (Change, bool) {
 		return Change{}, false
 	}
 	change := Change{Where: new.where, Rival: new.rival, Measure: new.measure, Old: old.Figure, New: new.Figure, Limit: limit, Ratio: after.Median / before.Median}
-	moved := change.Ratio > 1+c.Threshold || change.Ratio < 1/(1+c.Threshold)
 	clear := len(before.Rounds) >= leastRounds && len(after.Rounds) >= leastRounds && apart(before, after)
 	switch {
-	case !moved:
+	case c.within(change.Ratio):
 	case !clear:
 		change.Verdict = Unsure
 	case change.Ratio > 1:
@@ -198,43 +226,35 @@ func yardstick(f figure) string {
 	return result.LimitSync
 }
 
-// inLimits is the cost of a figure in units of a limit of its run, round by round where both have as many: they were
-// measured in turns, so that what slowed one slowed the other.
+// inLimits is the cost of a figure in units of a limit of its run, round by round.
 func inLimits(run *result.Run, f figure, name string) (result.Figure, bool) {
-	cost := func(v float64) float64 {
-		if f.measure.More {
-			return 1 / v
+	speed := 1.0
+	if name != "" {
+		limit, ok := run.Limit(name)
+		if !ok || limit.Median <= 0 {
+			return result.Figure{}, false
 		}
-		return v
-	}
-	if name == "" {
-		return mapped(f.Figure, func(_ int, v float64) float64 { return cost(v) }), true
-	}
-	limit, ok := run.Limit(name)
-	if !ok || limit.Median <= 0 {
-		return result.Figure{}, false
-	}
-	paired := len(limit.Rounds) == len(f.Rounds)
-	return mapped(f.Figure, func(i int, v float64) float64 {
-		l := limit.Median
-		if paired && i >= 0 {
-			l = limit.Rounds[i]
-		}
+		speed = limit.Median
 		if limit.Unit == "s" {
-			return cost(v) / l
+			speed = 1 / limit.Median
 		}
-		return cost(v) * l
+	}
+	return mapped(f.Figure, func(v float64) float64 {
+		if f.measure.More {
+			return speed / v
+		}
+		return speed * v
 	}), true
 }
 
-// mapped applies f to the rounds of a figure, or to its median, as round -1, if it has none.
-func mapped(fig result.Figure, f func(round int, v float64) float64) result.Figure {
+// mapped applies f to the rounds of a figure, or to its median if it has none.
+func mapped(fig result.Figure, f func(float64) float64) result.Figure {
 	if len(fig.Rounds) == 0 {
-		return result.FigureOf([]float64{f(-1, fig.Median)})
+		return result.FigureOf([]float64{f(fig.Median)})
 	}
 	rounds := make([]float64, len(fig.Rounds))
 	for i, v := range fig.Rounds {
-		rounds[i] = f(i, v)
+		rounds[i] = f(v)
 	}
 	return result.FigureOf(rounds)
 }

@@ -74,7 +74,7 @@ func TestComparePipeline(t *testing.T) {
 	scale(slow, result.Ckptd, result.SaveRate, 0.7)
 	for i, l := range slow.Limits {
 		if l.Name == result.LimitPipeline {
-			slow.Limits[i].Figure = mapped(l.Figure, func(_ int, v float64) float64 { return v * 0.7 })
+			slow.Limits[i].Figure = mapped(l.Figure, func(v float64) float64 { return v * 0.7 })
 		}
 	}
 	worse := map[string]bool{}
@@ -83,13 +83,28 @@ func TestComparePipeline(t *testing.T) {
 			worse[c.Where] = true
 		}
 	}
-	if !worse["pipeline"] || !worse["durable, chat 100 kB, 256 writers"] {
+	if !worse["pipeline"] || !worse["durable, chat, 256 writers"] {
 		t.Errorf("worse: %v", worse)
 	}
 	// Without the limit on one side nothing can be said.
 	old.Limits = nil
 	if c := Compare(old, slow, 0.1); len(c.Unlimited) == 0 {
 		t.Error("compared with a limit that was not measured")
+	}
+}
+
+// Where the rivals became as much slower, it was the machine in a way that its limits do not show.
+func TestCompareControl(t *testing.T) {
+	run := fakeRun(1, 1)
+	for name := range fakeRivals() {
+		scale(run, name, result.SaveP50, 1.3)
+	}
+	if c := Compare(fakeRun(1, 1), run, 0.1); c.Err() != nil || c.count(Unsure) == 0 {
+		t.Errorf("all are slower: %v, %d unsure", c.Err(), c.count(Unsure))
+	}
+	scale(run, result.Ckptd, result.SaveP50, 1.3)
+	if err := Compare(fakeRun(1, 1), run, 0.1).Err(); err == nil {
+		t.Error("all are slower, which hides that ckptd is by more")
 	}
 }
 

@@ -78,21 +78,16 @@ func (c *Comparison) limits() table {
 
 // control is the median change of the rivals by a limit, "–" if none is divided by it.
 func (c *Comparison) control(limit string) string {
-	var ratios []float64
-	for _, ch := range c.Control {
-		if ch.Limit == limit {
-			ratios = append(ratios, ch.Ratio)
-		}
-	}
-	if len(ratios) == 0 {
+	ratio, ok := c.drift(func(r Change) bool { return r.Limit == limit })
+	if !ok {
 		return "–"
 	}
-	return times(result.FigureOf(ratios).Median)
+	return times(ratio)
 }
 
 // warnings are the reasons to doubt the comparison as a whole.
 func (c *Comparison) warnings() []string {
-	lines := []string{"The rivals are the control: their code did not change, so where their cost in limits moved, ckptd's moved with the machine."}
+	lines := []string{"The rivals are the control: what moved no further than theirs, by the same measure, moved with the machine and is unsure."}
 	if c.Old.Machine.CPU != c.New.Machine.CPU || c.Old.Machine.Cores != c.New.Machine.Cores {
 		lines = append(lines, fmt.Sprintf("The machines differ: %s with %s, then %s with %s. Limits do not even that out wholly.",
 			c.Old.Machine.CPU, counted(c.Old.Machine.Cores, "core"), c.New.Machine.CPU, counted(c.New.Machine.Cores, "core")))

@@ -97,12 +97,13 @@ func TestGoalsOfGrowthAndLimits(t *testing.T) {
 		return map[string]result.Figure{result.SaveP50: result.FigureOf([]float64{p50}), result.PeakRSS: result.FigureOf([]float64{rss})}
 	}
 	run := &result.Run{
-		Cache:  100,
-		Limits: []result.Limit{{Name: result.LimitSync, Unit: "s", Figure: result.FigureOf([]float64{2})}},
+		Cache: 100,
+		Limits: []result.Limit{{Name: result.LimitSync, Unit: "s", Figure: result.FigureOf([]float64{2})},
+			{Name: result.LimitPipeline, Unit: "saves/s", Figure: result.FigureOf([]float64{10})}},
 		Points: []result.Point{
 			{Kind: result.Speed, Table: result.Durable, Rival: result.Ckptd, Writers: 1, Figures: figures(6, 0)},
-			{Kind: result.Speed, Table: result.Durable, Rival: result.Ckptd, Writers: 256, Figures: map[string]result.Figure{
-				result.SaveRate: {Median: 1, Limit: result.LimitPipeline, Fraction: 0.4}}},
+			{Kind: result.Speed, Table: result.Durable, Workload: growingChat, Rival: result.Ckptd, Writers: 256, Figures: map[string]result.Figure{
+				result.SaveRate: {Median: 4}}},
 		},
 		Curves: []result.Curve{
 			{Over: result.OverSteps, Rival: result.Ckptd, Points: []result.CurvePoint{{X: 10, Figures: figures(10, 0)}, {X: 10_000, Figures: figures(26, 0)}}},

@@ -135,7 +135,7 @@ func TestTablesAreRectangles(t *testing.T) {
 func TestAdvantage(t *testing.T) {
 	run := fakeRun(1, 1)
 	v := newView(run)
-	k := key{result.Speed, result.Durable, growingChat, 100_000, rawBadger, 64, 0}
+	k := key{result.Speed, result.Durable, growingChat, 0, rawBadger, 64, 0}
 	for _, measure := range []string{result.SaveRate, result.SaveP50} {
 		c := v.cell(k, measure)
 		if !strings.HasPrefix(c.Note, "2.9") || c.Mood != "" { // 590 µs to 201 µs
@@ -156,7 +156,7 @@ func TestAdvantage(t *testing.T) {
 // A rival whose default is durable stands in the second table with its figures of the first.
 func TestDefaultsThatAreDurable(t *testing.T) {
 	v := newView(fakeRun(1, 1))
-	k := key{result.Speed, result.Default, growingChat, 100_000, bbolt, 64, 0}
+	k := key{result.Speed, result.Default, growingChat, 0, bbolt, 64, 0}
 	got, ok := v.point(k)
 	k.table = result.Durable
 	want, has := v.point(k)
@@ -215,7 +215,7 @@ func scale(run *result.Run, rival, measure string, by float64) {
 	each := func(figures map[string]result.Figure) {
 		if f, ok := figures[measure]; ok {
 			limit := f
-			f = mapped(f, func(_ int, v float64) float64 { return v * by })
+			f = mapped(f, func(v float64) float64 { return v * by })
 			f.Limit, f.Fraction = limit.Limit, limit.Fraction
 			figures[measure] = f
 		}

@@ -1,14 +1,15 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
 
 	"github.com/ckptd/ckptd/bench/result"
+	"github.com/ckptd/ckptd/bench/workload"
 )
 
 // goalsSection says of every goal whether it is met, and where and by how much it is missed.
-func goalsSection(goals []Goal) section {
+func goalsSection(run *result.Run, goals []Goal) section {
 	t := table{Head: []string{"against", "goal", "verdict", "met at", "worst", "where", "handed whole states"}}
 	missed := table{Head: []string{"against", "goal", "where", "measured", "missed by"}}
 	for _, g := range goals {
@@ -23,6 +24,9 @@ func goalsSection(goals []Goal) section {
 		"Each goal holds at every place where it applies; the worst of them is given. ckptd is handed what changed, as its clients " +
 			"send it; the last column is the worst of the same when it is handed whole states and finds the change itself.",
 	}, Parts: []part{{Table: t}}}
+	if run.Rounds < leastRounds {
+		s.Lines = append(s.Lines, fmt.Sprintf("This run had %s: enough to see that all of it works, too few for a verdict.", counted(run.Rounds, "round")))
+	}
 	if len(missed.Rows) > 0 {
 		s.Parts = append(s.Parts, part{Title: "Every miss", Table: missed})
 	}
@@ -52,10 +56,12 @@ func goalRow(g Goal) []cell {
 	return append(row, cell{Text: times(whole.Got), Mood: mood})
 }
 
-// at names the place, and the rival where the goal is against several.
+// at names the place, and the rival where there are several.
 func (c Check) at(g Goal) string {
-	if strings.Contains(g.Against, ",") && g.Against != "Redis, AOF always" && g.Against != "Redis, AOF everysec" {
-		return c.Rival + ", " + c.Where
+	for _, other := range g.Checks {
+		if other.Rival != c.Rival {
+			return c.Rival + ", " + c.Where
+		}
 	}
 	return c.Where
 }
@@ -68,7 +74,7 @@ func machineSection(run *result.Run) section {
 			words("CPU", m.CPU), words("cores", digits(float64(m.Cores))), words("memory", inBytes(float64(m.Memory))),
 			words("system", m.System), words("file system", m.FileSystem), words("Go", m.Go),
 			words("load when it began", digits(m.Load)),
-			words("ckptd", run.Version), words("begun", run.Began.UTC().Format("2006-01-02 15:04 UTC")), words("command", run.Command),
+			words("ckptd", cmp.Or(run.Version, "of an unknown version")), words("begun", run.Began.UTC().Format("2006-01-02 15:04 UTC")), words("command", run.Command),
 			words("set", fmt.Sprintf("%s, seed %d, %s of %s a rival", run.Set, run.Seed, counted(run.Rounds, "round"), value(run.Turn, "s"))),
 			words("cache of ckptd", inBytes(float64(run.Cache))),
 		},
@@ -99,7 +105,25 @@ func rivalsSection(run *result.Run) section {
 	if len(t.Rows) == 0 {
 		return section{}
 	}
-	return section{ID: "rivals", Title: "Who took part", Parts: []part{{Table: t}}}
+	return section{ID: "rivals", Title: "Who took part, in what", Parts: []part{{Table: t}, {Table: workloadTable(run)}}}
+}
+
+// workloadTable says what the workloads of the run are.
+func workloadTable(run *result.Run) table {
+	t := table{Head: []string{"workload", "what it is", "a state, if no size is given"}}
+	seen := map[string]bool{}
+	for _, p := range run.Points {
+		if seen[p.Workload] {
+			continue
+		}
+		seen[p.Workload] = true
+		if w, err := workload.Lookup(p.Workload); err == nil {
+			t.Rows = append(t.Rows, words(w.Name, w.What, inBytes(float64(w.Size))))
+		} else {
+			t.Rows = append(t.Rows, words(p.Workload, "real runs, from a file", "as they are"))
+		}
+	}
+	return t
 }
 
 // gapsSection says what was not measured, what only in part, and what else a reader must know of single figures.

@@ -34,6 +34,12 @@ func keyOf(p result.Point) key {
 }
 
 func newView(run *result.Run) *view {
+	own := *run
+	own.Points = slices.Clone(run.Points)
+	for i, p := range own.Points {
+		own.Points[i].Size = sizeAsked(p)
+	}
+	run = &own
 	v := &view{run: run, measures: map[string]result.Measure{}, points: map[key]result.Point{}, same: map[string]bool{}}
 	for _, m := range result.Measures() {
 		v.measures[m.Name] = m
@@ -135,6 +141,14 @@ func (v *view) groups(table string) []group {
 
 func (g group) key(kind, rival string, writers int, rate float64) key {
 	return key{kind, g.table, g.workload, g.size, rival, writers, rate}
+}
+
+// sizeAsked is the size of the states of a point, 0 if it is the workload's own, whichever way that was asked for.
+func sizeAsked(p result.Point) int {
+	if w, err := workload.Lookup(p.Workload); err == nil && w.Size == p.Size {
+		return 0
+	}
+	return p.Size
 }
 
 // stateSize is about how large the states of a point are; !ok for real runs, which have every size.
