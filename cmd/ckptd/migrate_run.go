@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 
@@ -113,6 +115,9 @@ func (a *app) migrateDryRunCmd() *cobra.Command {
 reports what fails by step, with the thread and the place in the state, and ends with exit code 16 if anything does.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if os.Getenv("GOMEMLIMIT") == "" { // collect rather than grow: many threads need no more memory than few
+				debug.SetMemoryLimit(a.cacheBytes + dryRunMemory)
+			}
 			return a.withMigrator(cmd.Context(), func(m migrator) error {
 				spec, err := o.spec(a, m)
 				if err != nil {
@@ -131,6 +136,9 @@ reports what fails by step, with the thread and the place in the state, and ends
 	cmd.Flags().BoolVar(&all, "all", false, "every checkpoint, not only the newest")
 	return cmd
 }
+
+// dryRunMemory is about what a dry run takes besides the cache, in bytes: half of it are the backend's tables of what is written.
+const dryRunMemory = 180 << 20
 
 // watched shows the progress of work.
 func (a *app) watched(what string, o migration.RunOptions, work func(migration.RunOptions) (*migration.Report, error)) (*migration.Report, error) {
