@@ -42,8 +42,15 @@ func (v *view) glance() section {
 	return s
 }
 
-// advantages has a row for each rival and a column for each group.
+// advantages has a row for each rival and a column for each group that was measured so.
 func (v *view) advantages(groups []group, kind string, writers int, measure string) table {
+	if kind == result.Space {
+		writers = 0
+	}
+	groups = slices.DeleteFunc(slices.Clone(groups), func(g group) bool {
+		_, ok := v.figure(g.key(kind, result.Ckptd, writers, 0), measure)
+		return !ok
+	})
 	t := table{Head: []string{"rival"}}
 	for _, g := range groups {
 		t.Head = append(t.Head, state(g.workload, g.size))
@@ -51,11 +58,7 @@ func (v *view) advantages(groups []group, kind string, writers int, measure stri
 	for _, rival := range v.rivals {
 		row, measured := words(rival), false
 		for _, g := range groups {
-			k := g.key(kind, rival, writers, 0)
-			if kind == result.Space {
-				k.writers = 0
-			}
-			c := v.cell(k, measure)
+			c := v.cell(g.key(kind, rival, writers, 0), measure)
 			measured = measured || c.Note != ""
 			c.Text, c.Note = cmp.Or(c.Note, "–"), ""
 			row = append(row, c)

@@ -74,3 +74,29 @@ func TestReport(t *testing.T) {
 		t.Error("a form that there is not")
 	}
 }
+
+func TestReportInto(t *testing.T) {
+	run, doc := written(t, 10), filepath.Join(t.TempDir(), "performance.md")
+	if err := os.WriteFile(doc, []byte("# Before\n"+figuresBegin+"\nold\n"+figuresEnd+"\nafter\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for range 2 {
+		if _, err := execute("report", "--into", doc, run); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, string(text))
+	}
+	got := texts[0]
+	if !strings.HasPrefix(got, "# Before\n"+figuresBegin+"\n") || !strings.HasSuffix(got, figuresEnd+"\nafter\n") || strings.Contains(got, "old\n") ||
+		!strings.Contains(got, "## Goals") || texts[1] != got {
+		t.Errorf("the document became\n%s", got)
+	}
+	if _, err := execute("report", "--into", run, run); err == nil {
+		t.Error("put into a file without marks")
+	}
+}

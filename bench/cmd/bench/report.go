@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,12 +14,16 @@ import (
 )
 
 func reportCommand() *cobra.Command {
-	var form, out string
+	var form, out, into string
 	cmd := &cobra.Command{
 		Use:   "report FILE",
 		Short: "Tell again what a run found, in the form that is asked for",
 		Long: `Tell again what a run found: FILE is results.json of bench run. Forms are text for a terminal, markdown, benchstat's lines,
-and html, one page with plots that needs nothing else.`,
+and html, one page with plots that needs nothing else.
+
+--into puts Markdown into a file that exists, in place of what stands between the lines
+  ` + figuresBegin + `
+  ` + figuresEnd,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			write, err := writerOf(form)
@@ -29,7 +34,10 @@ and html, one page with plots that needs nothing else.`,
 			if err != nil {
 				return err
 			}
-			if out == "" {
+			switch {
+			case into != "":
+				return writeInto(into, run)
+			case out == "":
 				return write(cmd.OutOrStdout(), run)
 			}
 			file, err := os.Create(out)
@@ -41,6 +49,9 @@ and html, one page with plots that needs nothing else.`,
 	}
 	cmd.Flags().StringVar(&form, "form", "text", "text, markdown, benchstat or html")
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write into this file")
+	cmd.Flags().StringVar(&into, "into", "", "put Markdown into this file, between its marks")
+	cmd.MarkFlagsMutuallyExclusive("into", "form")
+	cmd.MarkFlagsMutuallyExclusive("into", "output")
 	return cmd
 }
 
@@ -56,4 +67,32 @@ func writerOf(form string) (func(io.Writer, *result.Run) error, error) {
 		return report.HTML, nil
 	}
 	return nil, fmt.Errorf("--form %q: there are text, markdown, benchstat and html", form)
+}
+
+// The lines between which a document carries the figures of a run.
+const (
+	figuresBegin = "<!-- figures: begin -->"
+	figuresEnd   = "<!-- figures: end -->"
+)
+
+// writeInto replaces the figures of a document.
+func writeInto(path string, run *result.Run) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, begins := bytes.Cut(text, []byte(figuresBegin+"\n"))
+	_, after, ends := bytes.Cut(rest, []byte(figuresEnd+"\n"))
+	if !begins || !ends {
+		return fmt.Errorf("%s: lacks the lines %s and %s, between which the figures go", path, figuresBegin, figuresEnd)
+	}
+	var b bytes.Buffer
+	b.Write(before)
+	b.WriteString(figuresBegin + "\n")
+	if err := report.Markdown(&b, run); err != nil {
+		return err
+	}
+	b.WriteString(figuresEnd + "\n")
+	b.Write(after)
+	return os.WriteFile(path, b.Bytes(), 0o644)
 }
