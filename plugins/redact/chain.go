@@ -54,6 +54,7 @@ type chain struct {
 	side   side     // of the last string
 	fresh  bool     // it is not known from the parent
 	heat   heat     // of its cuts, the most
+	begun  bool     // it has more than its first string, and of that only the end
 	pem    bool     // in a private key: white space does not end it
 	tail   []byte   // the last bytes, if there is a dash in them
 	size   int
@@ -68,8 +69,8 @@ type links struct {
 // chains is what chains need that run through one text.
 type chains struct {
 	data   []byte
-	edited [][]byte // strings that were edited
-	joins  []join   // what was found
+	edited [][]byte   // strings that were edited
+	joins  []joinEdit // what was found
 	splits []split
 
 	joined []byte // scratch
@@ -125,7 +126,7 @@ func (s *scan) link(base int, p piece, sd side) {
 			c.side, c.fresh = sd, sd != prefixSide
 			f.links.open[place] = c
 			f.links.order = append(f.links.order, c)
-			s.begin(c, p, f.index)
+			c.begin(p, f.index)
 		} else {
 			s.extend(c, p, f.index, sd)
 		}
@@ -179,33 +180,42 @@ func (s *scan) extend(c *chain, p piece, index int, sd side) {
 		c.index = index // nothing was streamed
 		return
 	}
-	head := s.chains.headOf(p)
 	turned := sd != c.side || sd == changedSide
 	c.fresh = c.fresh || turned
 	c.side = sd
-	if c.index+1 == index && len(c.pieces) > 0 && head.end > head.start && s.chains.links(c, head) {
-		c.heat = max(c.heat, heatOf(s.chains.text(c.pieces[len(c.pieces)-1]), s.chains.text(head)))
-		if c.pem {
-			c.heat = hot
-		}
-		c.pieces = append(c.pieces, head)
-		if c.index = index; head.whole && c.size < chainMost {
-			s.chains.note(c, head)
-			return
-		}
+	if c.index+1 == index && s.chains.links(c, p) && s.join(c, p) {
+		c.index = index
+		return
 	}
 	s.finish(c)
 	c.fresh = turned
-	s.begin(c, p, index)
+	c.begin(p, index)
 }
 
-// begin starts a chain with the end of a string.
-func (s *scan) begin(c *chain, p piece, index int) {
-	c.pieces, c.index, c.pem, c.heat, c.tail, c.size = c.pieces[:0], index, false, cold, c.tail[:0], 0
-	if tail := s.chains.tailOf(p); tail.end > tail.start {
-		c.pieces = append(c.pieces, tail)
-		s.chains.note(c, tail)
+// begin starts a chain with a string, of which nothing is looked at before the next is there.
+func (c *chain) begin(p piece, index int) {
+	c.pieces, c.index, c.begun, c.pem, c.heat, c.tail, c.size = append(c.pieces[:0], p), index, false, false, cold, c.tail[:0], 0
+}
+
+// join adds the beginning of a string to a chain, and reports whether the chain goes on behind the string: not if that
+// was not all of it.
+func (s *scan) join(c *chain, p piece) bool {
+	cs := s.chains
+	if !c.begun {
+		c.begun = true
+		c.pieces[0] = cs.tailOf(c.pieces[0])
+		cs.note(c, c.pieces[0])
 	}
+	last, head := c.pieces[len(c.pieces)-1], cs.headOf(p)
+	if last.start == last.end || head.start == head.end {
+		return false
+	}
+	if c.heat = max(c.heat, heatOf(cs.text(last), cs.text(head))); c.pem {
+		c.heat = hot
+	}
+	c.pieces = append(c.pieces, head)
+	cs.note(c, head)
+	return head.whole && c.size < chainMost
 }
 
 // note remembers how the chain ends, and whether it is in a private key.
@@ -215,27 +225,34 @@ func (cs *chains) note(c *chain, p piece) {
 	if len(c.tail) == 0 && !bytes.Contains(end, []byte("----")) {
 		return
 	}
-	c.tail = append(c.tail, end...)
-	if k := bytes.LastIndex(c.tail, []byte("-----")); k >= 0 {
-		c.pem = bytes.LastIndex(c.tail, []byte("-----BEGIN")) > bytes.LastIndex(c.tail, []byte("-----END"))
+	if c.tail = append(c.tail, end...); bytes.Contains(c.tail, []byte("-----")) {
+		c.pem = inKey(c.tail)
 	}
 	if len(c.tail) > 192 {
 		c.tail = append(c.tail[:0], c.tail[len(c.tail)-96:]...)
 	}
 }
 
+// inKey reports whether a text ends in a private key.
+func inKey(text []byte) bool {
+	return bytes.LastIndex(text, []byte("-----BEGIN")) > bytes.LastIndex(text, []byte("-----END"))
+}
+
 // links reports whether a string can go on where the chain ends.
-func (cs *chains) links(c *chain, head piece) bool {
+func (cs *chains) links(c *chain, p piece) bool {
 	last := c.pieces[len(c.pieces)-1]
-	if c.pem || last.whole && head.whole && last.end-last.start <= chainChunk && head.end-head.start <= chainChunk {
+	left, right := cs.text(last), cs.text(p)
+	if len(left) == 0 || len(right) == 0 {
+		return false
+	}
+	if c.pem || len(left) <= chainChunk && len(right) <= chainChunk {
 		return true
 	}
-	left, right := cs.text(last), cs.text(head)
 	a, b := left[len(left)-1], right[0]
 	if last.escaped && len(left) > 1 && left[len(left)-2] == '\\' && (a == 'n' || a == 't' || a == 'r') {
 		a = '\n'
 	}
-	if head.escaped && b == '\\' && len(right) > 1 && (right[1] == 'n' || right[1] == 't' || right[1] == 'r') {
+	if p.escaped && b == '\\' && len(right) > 1 && (right[1] == 'n' || right[1] == 't' || right[1] == 'r') {
 		b = '\n'
 	}
 	switch {
@@ -243,8 +260,10 @@ func (cs *chains) links(c *chain, head piece) bool {
 		return true
 	case isDigit(a) && b == ' ' && len(right) > 1 && isDigit(right[1]):
 		return true
+	case a == ' ' && len(left) > 1 && isDigit(left[len(left)-2]) && isDigit(b):
+		return true
 	}
-	return a == ' ' && len(left) > 1 && isDigit(left[len(left)-2]) && isDigit(b)
+	return !c.begun && inKey(left[max(0, len(left)-96):])
 }
 
 // heat is how likely the word that a cut goes through is something to find.
@@ -388,12 +407,12 @@ func (s *scan) cut(c *chain, starts []int, first int, m match, text []byte) {
 		if p.escaped {
 			e = escapedEdits(s.chains.text(p), []edit{e})[0]
 		}
-		s.chains.joins = append(s.chains.joins, join{p, edit{e.start + int(p.start), e.end + int(p.start), e.text}})
+		s.chains.joins = append(s.chains.joins, joinEdit{p, edit{e.start + int(p.start), e.end + int(p.start), e.text}})
 	}
 }
 
-// join is an edit of a piece, in the data; split a finding that begins at a place in the data.
-type join struct {
+// joinEdit is an edit of a piece, in the data; split a finding that begins at a place in the data.
+type joinEdit struct {
 	piece piece
 	edit  edit
 }

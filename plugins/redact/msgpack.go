@@ -47,7 +47,7 @@ func (s *scan) msgpack(data []byte) (edits []edit, drop, ok bool, err error) {
 // join makes the edits of what was cut into chunks.
 func (p *packed) join() {
 	s := p.s
-	slices.SortStableFunc(s.chains.joins, func(x, y join) int { return cmp.Compare(x.edit.start, y.edit.start) })
+	slices.SortStableFunc(s.chains.joins, func(x, y joinEdit) int { return cmp.Compare(x.edit.start, y.edit.start) })
 	for i := 0; i < len(s.chains.joins); {
 		at := int(s.chains.joins[i].piece.head)
 		var edits []edit
