@@ -87,6 +87,7 @@ type Store struct {
 	blobs   ckptdv1.BlobServiceClient
 	admin   ckptdv1.AdminServiceClient
 	plugins ckptdv1.PluginServiceClient
+	migrate ckptdv1.MigrationServiceClient
 }
 
 // Dial returns the store behind a server at unix:PATH, http://HOST:PORT or https://HOST:PORT. Nothing is sent yet.
@@ -113,6 +114,7 @@ func Dial(addr string, o Options) (*Store, error) {
 		blobs:   ckptdv1.NewBlobServiceClient(t, base, plain),
 		admin:   ckptdv1.NewAdminServiceClient(t, base, plain),
 		plugins: ckptdv1.NewPluginServiceClient(t, base, plain),
+		migrate: ckptdv1.NewMigrationServiceClient(t, base, plain),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil

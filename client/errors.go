@@ -22,6 +22,15 @@ var (
 	ErrDenied          = wire.ErrDenied
 )
 
+// Errors of migration jobs. Those of sets and steps are of package migrate.
+var (
+	ErrNoJob      = wire.ErrNoJob      // there is no job of that id
+	ErrJobBusy    = wire.ErrJobBusy    // another job of the tenant is under way
+	ErrJobState   = wire.ErrJobState   // the job is not where it would have to be for that
+	ErrJobStopped = wire.ErrJobStopped // too many states failed
+	ErrJobRefused = wire.ErrJobRefused // states would fail, and nothing was written
+)
+
 // ErrUnreachable says that the server gave no answer and that nothing was changed. It matches engine.ErrUnavailable.
 var ErrUnreachable error = unreachable{}
 

@@ -59,8 +59,11 @@ func (t *Thread) Load(ctx context.Context, w engine.Which, opts ...engine.LoadOp
 // with a copy of it. It is told to the server by its SHA-256, so it may be of any checkpoint.
 func (t *Thread) LoadHave(ctx context.Context, w engine.Which, have []engine.Channel, opts ...engine.LoadOptions) (*engine.Checkpoint, error) {
 	req := &ckptdv1.LoadRequest{Ref: wire.PackRef(t.ref), Which: wire.PackWhich(w), Export: t.s.o.Export}
-	req.HeadersOnly, req.Channels = packLoad(opts)
-	req.Export = req.Export || len(opts) > 0 && opts[0].Export
+	if len(opts) > 0 {
+		o := &opts[0]
+		req.HeadersOnly, req.Channels = packLoad(o)
+		req.Schema, req.Down, req.Export = o.Schema, o.Down, req.Export || o.Export
+	}
 	for i := range have {
 		sum := sha256.Sum256(have[i].Data)
 		req.Have = append(req.Have, &ckptdv1.Have{Channel: have[i].Name, Sha256: sum[:]})
@@ -85,11 +88,7 @@ func (t *Thread) LoadHave(ctx context.Context, w engine.Which, have []engine.Cha
 	return cp, nil
 }
 
-func packLoad(opts []engine.LoadOptions) (headersOnly bool, channels []string) {
-	if len(opts) == 0 {
-		return false, nil
-	}
-	o := opts[0]
+func packLoad(o *engine.LoadOptions) (headersOnly bool, channels []string) {
 	return o.HeadersOnly || o.Channels != nil && len(o.Channels) == 0, o.Channels
 }
 

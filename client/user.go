@@ -38,7 +38,10 @@ func (u *User) Threads(ctx context.Context, o engine.ThreadOptions) iter.Seq2[en
 // Latest returns the newest checkpoint over all threads of the user, by time.
 func (u *User) Latest(ctx context.Context, opts ...engine.LoadOptions) (*engine.Checkpoint, error) {
 	req := &ckptdv1.LoadNewestRequest{Tenant: u.tenant, User: u.name}
-	req.HeadersOnly, req.Channels = packLoad(opts)
+	if len(opts) > 0 {
+		req.HeadersOnly, req.Channels = packLoad(&opts[0])
+		req.Schema, req.Down = opts[0].Schema, opts[0].Down
+	}
 	m, err := call(ctx, u.s, reads, u.s.cps.LoadNewest, req)
 	if err != nil {
 		return nil, err

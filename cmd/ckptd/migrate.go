@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ckptd/ckptd/client"
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/migration"
 	"github.com/ckptd/ckptd/migrate"
@@ -35,7 +36,7 @@ wrong. A run keeps the originals. A run or an undo that was cut short goes on wh
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.migrateNewCmd(), a.migrateCheckCmd(), a.migrateInstallCmd(), a.migrateSetsCmd(), a.migrateRemoveCmd(),
-		a.migrateStatusCmd(), a.migratePlanCmd(), a.migrateDryRunCmd(), a.migrateRunCmd(), a.migrateUndoCmd(), a.migrateFinishCmd(), a.migrateJobsCmd())
+		a.migrateStatusCmd(), a.migratePlanCmd(), a.migrateDryRunCmd(), a.migrateRunCmd(), a.migrateUndoCmd(), a.migrateFinishCmd(), a.migrateJobsCmd(), a.migrateWatchCmd(), a.migrateCancelCmd())
 	return cmd
 }
 
@@ -56,8 +57,17 @@ type migrator interface {
 	Set(tenant, kind string) *migrate.Set
 }
 
-// withMigrator calls f with what migrates the store: the one place where a server would come in.
+// withMigrator calls f with what migrates the store, here or behind a server.
 func (a *app) withMigrator(ctx context.Context, f func(migrator) error) error {
+	if a.server.addr != "" {
+		return a.withRemote(func(c *client.Store) error {
+			sets, err := unpackSets(c.MigrationSets(ctx, a.tenant))
+			if err != nil {
+				return err
+			}
+			return f(&remoteMigrator{ctx: ctx, c: c, tenant: a.tenant, sets: sets})
+		})
+	}
 	return a.withOwn(ctx, false, func(s *engine.Store) error {
 		if _, err := a.migrations.sets.List(ctx); err != nil {
 			return err

@@ -7,8 +7,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-
-	"github.com/ckptd/ckptd/engine"
 )
 
 // errNoSet: there are no migrations of a kind to be removed.
@@ -26,8 +24,8 @@ with --all-tenants, for every tenant that has none of its own. All fixtures must
 			if _, err := os.ReadDir(args[0]); err != nil {
 				return err
 			}
-			return a.withOwn(cmd.Context(), true, func(*engine.Store) error {
-				done, err := a.migrations.sets.Install(cmd.Context(), a.tenantOr(all), os.DirFS(args[0]), nil)
+			return a.withSets(cmd.Context(), true, func(sets setKeeper) error {
+				done, err := sets.Install(cmd.Context(), a.tenantOr(all), os.DirFS(args[0]), nil)
 				if err != nil {
 					return err
 				}
@@ -58,8 +56,8 @@ func (a *app) migrateSetsCmd() *cobra.Command {
 		Short: "List the sets that are installed beside the store",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withOwn(cmd.Context(), false, func(*engine.Store) error {
-				all, err := a.migrations.sets.List(cmd.Context())
+			return a.withSets(cmd.Context(), false, func(sets setKeeper) error {
+				all, err := sets.List(cmd.Context())
 				if err != nil {
 					return err
 				}
@@ -84,8 +82,8 @@ func (a *app) migrateRemoveCmd() *cobra.Command {
 		Short: "Remove the set of a kind that is installed; what it migrated stays",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.withOwn(cmd.Context(), false, func(*engine.Store) error {
-				err := a.migrations.sets.Remove(cmd.Context(), a.tenantOr(all), args[0])
+			return a.withSets(cmd.Context(), false, func(sets setKeeper) error {
+				err := sets.Remove(cmd.Context(), a.tenantOr(all), args[0])
 				switch {
 				case errors.Is(err, fs.ErrNotExist):
 					return fmt.Errorf("%w for kind %q", errNoSet, args[0])

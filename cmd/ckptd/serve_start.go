@@ -19,6 +19,8 @@ import (
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/durable"
 	"github.com/ckptd/ckptd/internal/installed"
+	"github.com/ckptd/ckptd/internal/jobs"
+	"github.com/ckptd/ckptd/internal/migration"
 	"github.com/ckptd/ckptd/internal/server"
 	"github.com/ckptd/ckptd/internal/telemetry"
 )
@@ -29,6 +31,8 @@ type running struct {
 	store     *engine.Store
 	tokens    *access.Tokens
 	plugins   *installed.Set
+	migrator  *jobs.Runner
+	sets      *migration.Sets
 	audit     *audit.Log // nil for none
 	log       *slog.Logger
 	metrics   *telemetry.Metrics
@@ -86,6 +90,9 @@ func (a *app) start(ctx context.Context, o *serveOptions) (r *running, err error
 	if err := r.plugins.Start(ctx); err != nil { // now, and not when the first save needs them
 		return r, err
 	}
+	if err := r.startMigrations(ctx, a); err != nil {
+		return r, err
+	}
 	if r.tokens, err = access.OpenTokens(o.tokensFile, r.store); err != nil {
 		return r, err
 	}
@@ -102,12 +109,23 @@ func (a *app) start(ctx context.Context, o *serveOptions) (r *running, err error
 	return r, r.makeServer(o)
 }
 
+// startMigrations reads the sets that are installed, and goes on with the jobs that were under way. A set that cannot be read
+// must not keep the daemon from serving: its states are as they were saved.
+func (r *running) startMigrations(ctx context.Context, a *app) error {
+	r.sets = a.migrations.sets
+	if _, err := r.sets.Known(ctx); err != nil {
+		r.log.Warn("some migrations that are installed cannot be read: states that need them are not migrated")
+	}
+	r.migrator = jobs.New(jobs.Options{Store: r.store, Dir: a.base + ".migrations", Sets: r.sets, Find: a.migrations.find, Log: r.log})
+	return r.migrator.Resume()
+}
+
 func (r *running) makeServer(o *serveOptions) error {
 	who, err := r.authenticator(o)
 	if err != nil {
 		return fmt.Errorf("reading who may do what: %w", err)
 	}
-	so := server.Options{Store: r.store, Access: who, Tokens: r.tokens, Plugins: r.plugins, Audit: r.audit, Metrics: r.metrics, Trace: r.trace, Log: r.log,
+	so := server.Options{Store: r.store, Access: who, Tokens: r.tokens, Plugins: r.plugins, Migrator: r.migrator, Audit: r.audit, Metrics: r.metrics, Trace: r.trace, Log: r.log,
 		Limits: o.limits, Version: buildVersion()}
 	if r.keys != nil {
 		so.TLS = r.keys.config()
@@ -184,6 +202,9 @@ func (r *running) close() error {
 	if r.audit != nil {
 		errs = append(errs, r.audit.Close())
 	}
+	if r.migrator != nil {
+		r.migrator.Close()
+	}
 	if r.store != nil {
 		errs = append(errs, r.store.Close())
 	}
@@ -225,6 +246,9 @@ func (a *app) reload(r *running, given map[string][]string) error {
 		}
 	}
 	if err := r.plugins.Reload(context.Background()); err != nil {
+		return err
+	}
+	if _, err := r.sets.List(context.Background()); err != nil {
 		return err
 	}
 	if r.audit != nil {

@@ -117,5 +117,17 @@ func Rules() map[string]Rule {
 		ckptdv1.PluginServiceTrustKeyProcedure:         {Needs: Manage, On: OnStore},
 		ckptdv1.PluginServiceUntrustKeyProcedure:       {Needs: Manage, On: OnStore},
 		ckptdv1.PluginServiceListKeysProcedure:         {Needs: Inspect, On: OnStore},
+
+		// A job touches the states of a whole tenant, and its report may quote them.
+		ckptdv1.MigrationServiceInstallMigrationSetsProcedure: {Needs: Manage, On: OnNamed},
+		ckptdv1.MigrationServiceListMigrationSetsProcedure:    {Needs: Inspect, On: OnNamed},
+		ckptdv1.MigrationServiceRemoveMigrationSetProcedure:   {Needs: Manage, On: OnNamed},
+		ckptdv1.MigrationServiceGetMigrationStatusProcedure:   {Needs: Inspect, On: OnTenant},
+		ckptdv1.MigrationServicePlanMigrationProcedure:        {Needs: Inspect, On: OnTenant},
+		ckptdv1.MigrationServiceStartMigrationJobProcedure:    {Needs: Manage, On: OnTenant},
+		ckptdv1.MigrationServiceGetMigrationJobProcedure:      {Needs: Manage, On: OnTenant},
+		ckptdv1.MigrationServiceListMigrationJobsProcedure:    {Needs: Manage, On: OnTenant},
+		ckptdv1.MigrationServiceWatchMigrationJobProcedure:    {Needs: Manage, On: OnTenant},
+		ckptdv1.MigrationServiceCancelMigrationJobProcedure:   {Needs: Manage, On: OnTenant},
 	}
 }

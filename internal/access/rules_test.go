@@ -13,7 +13,7 @@ func services() []protoreflect.ServiceDescriptor {
 	var all []protoreflect.ServiceDescriptor
 	for _, file := range []protoreflect.FileDescriptor{ckptdv1.File_ckptd_v1_admin_service_proto, ckptdv1.File_ckptd_v1_blob_service_proto,
 		ckptdv1.File_ckptd_v1_checkpoint_service_proto, ckptdv1.File_ckptd_v1_thread_service_proto,
-		ckptdv1.File_ckptd_v1_plugin_service_proto} {
+		ckptdv1.File_ckptd_v1_plugin_service_proto, ckptdv1.File_ckptd_v1_migration_service_proto} {
 		for i := range file.Services().Len() {
 			all = append(all, file.Services().Get(i))
 		}

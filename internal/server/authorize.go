@@ -21,7 +21,9 @@ import (
 type target struct{ tenant, user, thread string }
 
 // endless reports whether a method goes on until its caller has enough.
-func endless(procedure string) bool { return procedure == ckptdv1.ThreadServiceWatchProcedure }
+func endless(procedure string) bool {
+	return procedure == ckptdv1.ThreadServiceWatchProcedure || procedure == ckptdv1.MigrationServiceWatchMigrationJobProcedure
+}
 
 // administers reports whether calls of a method go to the audit log when they are allowed, too: administration, and what
 // takes checkpoints away.

@@ -53,6 +53,7 @@ func (m *matrix) prepare(x place, request proto.Message) {
 		r.Id = token.ID
 	}
 	m.preparePlugins(request)
+	m.prepareMigrations(request)
 	for _, thread := range []string{x.thread, "mine-1"} {
 		m.prepareThread(place{x.tenant, x.user, thread})
 	}
@@ -90,6 +91,30 @@ func (m *matrix) preparePlugins(request proto.Message) {
 			Bindings: []*ckptdv1.PluginBinding{{ThreadPrefixes: []string{prefix}}}})
 		must(m.t, err)
 	}
+}
+
+// prepareMigrations makes the set that is removed, or the job that a request is about.
+func (m *matrix) prepareMigrations(request proto.Message) {
+	tenant := ""
+	switch r := request.(type) {
+	case *ckptdv1.RemoveMigrationSetRequest:
+		_, err := m.Server.migrator.Install(m.t.Context(), &ckptdv1.InstallMigrationSetsRequest{Tenant: r.GetTenant(), Files: setFiles("support")})
+		must(m.t, err)
+		return
+	case *ckptdv1.GetMigrationJobRequest:
+		tenant = r.GetTenant()
+	case *ckptdv1.WatchMigrationJobRequest:
+		tenant = r.GetTenant()
+	case *ckptdv1.CancelMigrationJobRequest:
+		tenant = r.GetTenant()
+	default:
+		return
+	}
+	job, err := m.Server.migrator.Start(&ckptdv1.StartMigrationJobRequest{Tenant: tenant, Action: ckptdv1.MigrationAction_MIGRATION_ACTION_DRY_RUN, Spec: &ckptdv1.MigrationSpec{User: "alice"}})
+	must(m.t, err)
+	must(m.t, m.Server.migrator.Watch(m.t.Context(), tenant, job.GetId(), time.Second, func(*ckptdv1.MigrationJob) error { return nil }))
+	fields := request.ProtoReflect().Descriptor().Fields()
+	request.ProtoReflect().Set(fields.ByName("id"), protoreflect.ValueOfString(job.GetId()))
 }
 
 // known puts the id of a blob in its place.

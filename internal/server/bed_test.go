@@ -20,6 +20,9 @@ import (
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/installed"
+	"github.com/ckptd/ckptd/internal/jobs"
+	"github.com/ckptd/ckptd/internal/migration"
+	"github.com/ckptd/ckptd/migrate"
 )
 
 // bed is a server on a Unix socket, over data that outlives it.
@@ -72,16 +75,22 @@ func (b *bed) start() {
 		defer func() { b.opts.Hooks = nil }()
 		b.opts.Hooks = plugins
 	}
+	sets := migration.NewSets(filepath.Join(b.dir, "migrations", "sets"), &migrate.Reader{}, nil)
+	b.opts.Migrations = sets.For
+	defer func() { b.opts.Migrations = nil }()
 	store, err := engine.Open(b.t.Context(), keepOpen{b.be}, b.opts)
 	must(b.t, err)
 	plugins.Open(store)
+	sets.Open(store)
+	runner := jobs.New(jobs.Options{Store: store, Dir: filepath.Join(b.dir, "migrations"), Sets: sets, Find: sets.For})
+	must(b.t, runner.Resume())
 	b.tokens, err = access.OpenTokens(filepath.Join(b.dir, "tokens"), store)
 	must(b.t, err)
 	who, err := access.New(store, access.Options{Tokens: b.tokens, OwnerIsAdmin: true})
 	must(b.t, err)
 	log, err := audit.Open(filepath.Join(b.dir, "audit"))
 	must(b.t, err)
-	o := Options{Store: store, Access: who, Tokens: b.tokens, Plugins: plugins, Audit: log, Limits: b.limits, Version: "test"}
+	o := Options{Store: store, Access: who, Tokens: b.tokens, Plugins: plugins, Migrator: runner, Audit: log, Limits: b.limits, Version: "test"}
 	if b.more != nil {
 		b.more(&o)
 	}
@@ -107,6 +116,7 @@ func (b *bed) stop() {
 	if err := <-b.served; err != nil {
 		b.t.Errorf("serving: %v", err)
 	}
+	b.migrator.Close()
 	must(b.t, errors.Join(b.audit.Close(), b.store.Close()))
 	b.Server = nil
 }

@@ -101,10 +101,10 @@ func (s checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.Load
 	}
 	thread := s.store.Thread(wire.UnpackRef(m.GetRef()))
 	which := wire.UnpackWhich(m.GetWhich())
-	cp, err := thread.Load(ctx, which, engine.LoadOptions{HeadersOnly: true})
+	cp, err := thread.Load(ctx, which, engine.LoadOptions{HeadersOnly: true, Schema: m.GetSchema(), Down: m.GetDown()})
 	if err == nil && !m.GetHeadersOnly() {
 		if err = s.payForAnswer(ctx, cp, m.GetChannels()); err == nil {
-			o := loadOptions(m.GetChannels())
+			o := loadOptions(m)
 			o.Export = m.GetExport()
 			cp, err = thread.Load(ctx, which, o) // not by seq: the thread may be another one by now
 		}
@@ -135,19 +135,25 @@ func (s checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.Load
 	return connect.NewResponse(res), nil
 }
 
-func loadOptions(channels []string) engine.LoadOptions {
-	if len(channels) == 0 {
-		return engine.LoadOptions{}
+// loadOptions are those of a request for content.
+func loadOptions(m interface {
+	GetChannels() []string
+	GetSchema() uint64
+	GetDown() bool
+}) engine.LoadOptions {
+	o := engine.LoadOptions{Schema: m.GetSchema(), Down: m.GetDown()}
+	if len(m.GetChannels()) > 0 {
+		o.Channels = m.GetChannels()
 	}
-	return engine.LoadOptions{Channels: channels}
+	return o
 }
 
 func (s checkpoints) LoadNewest(ctx context.Context, req *connect.Request[ckptdv1.LoadNewestRequest]) (*connect.Response[ckptdv1.LoadNewestResponse], error) {
 	m := req.Msg
-	cp, err := s.store.User(m.GetTenant(), m.GetUser()).Latest(ctx, engine.LoadOptions{HeadersOnly: true})
+	cp, err := s.store.User(m.GetTenant(), m.GetUser()).Latest(ctx, engine.LoadOptions{HeadersOnly: true, Schema: m.GetSchema(), Down: m.GetDown()})
 	if err == nil && !m.GetHeadersOnly() {
 		if err = s.payForAnswer(ctx, cp, m.GetChannels()); err == nil {
-			cp, err = s.store.Thread(cp.Ref).Load(ctx, engine.At(cp.ID), loadOptions(m.GetChannels()))
+			cp, err = s.store.Thread(cp.Ref).Load(ctx, engine.At(cp.ID), loadOptions(m))
 		}
 	}
 	if err != nil {

@@ -26,6 +26,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/internal/wasmtest"
+	"github.com/ckptd/ckptd/migrate"
 	"github.com/ckptd/ckptd/plugins/bundle"
 )
 
@@ -56,7 +57,7 @@ func examples(n exampleNames) []example {
 	which := &ckptdv1.Which{Which: &ckptdv1.Which_Id{Id: n.id}}
 	filter := &ckptdv1.Filter{Labels: map[string]string{n.label: n.value}, Status: n.status, RunId: n.run, MinStep: proto.Int64(-3), Since: timestamppb.New(time.Unix(1, 0))}
 	whole := &ckptdv1.Draft{Id: n.id, Step: 3, Status: n.status, SchemaVersion: 2, RunId: n.run, Branch: n.branch, ExpectHead: proto.Uint64(0),
-		Labels: &ckptdv1.Labels{Labels: map[string]string{n.label: n.value}}, Meta: proto.String(n.meta), Ttl: durationpb.New(time.Hour), Blobs: &ckptdv1.Blobs{},
+		Kind: n.value, Labels: &ckptdv1.Labels{Labels: map[string]string{n.label: n.value}}, Meta: proto.String(n.meta), Ttl: durationpb.New(time.Hour), Blobs: &ckptdv1.Blobs{},
 		Channels: []*ckptdv1.Change{{Name: n.channel, Type: "json", Content: &ckptdv1.Change_Text{Text: n.state}}, {Name: "raw", Content: &ckptdv1.Change_Data{Data: []byte(n.state)}}}}
 	splice := &ckptdv1.Draft{Keep: true, Channels: []*ckptdv1.Change{{Name: n.channel, Content: &ckptdv1.Change_Splice{
 		Splice: &ckptdv1.Splice{Base: n.version, Prefix: 1, Suffix: 1, Content: &ckptdv1.Splice_Data{Data: []byte(n.state)}}}}}}
@@ -127,9 +128,30 @@ func examples(n exampleNames) []example {
 		{ckptdv1.PluginServiceListKeysProcedure, one(&ckptdv1.ListKeysRequest{})},
 		{ckptdv1.PluginServiceUntrustKeyProcedure, one(&ckptdv1.UntrustKeyRequest{Id: n.note})},
 
+		{ckptdv1.MigrationServiceInstallMigrationSetsProcedure, one(&ckptdv1.InstallMigrationSetsRequest{Tenant: n.tenant, Files: setFiles(n.note)})},
+		{ckptdv1.MigrationServiceInstallMigrationSetsProcedure, one(&ckptdv1.InstallMigrationSetsRequest{Files: setFiles("support")})},
+		{ckptdv1.MigrationServiceListMigrationSetsProcedure, one(&ckptdv1.ListMigrationSetsRequest{Tenant: n.tenant})},
+		{ckptdv1.MigrationServiceGetMigrationStatusProcedure, one(&ckptdv1.GetMigrationStatusRequest{Tenant: n.tenant, Spec: &ckptdv1.MigrationSpec{User: n.user}})},
+		{ckptdv1.MigrationServicePlanMigrationProcedure, one(&ckptdv1.PlanMigrationRequest{Tenant: n.tenant, Spec: &ckptdv1.MigrationSpec{Kind: n.note, To: 2}})},
+		{ckptdv1.MigrationServiceStartMigrationJobProcedure, one(&ckptdv1.StartMigrationJobRequest{Tenant: n.tenant, Action: ckptdv1.MigrationAction_MIGRATION_ACTION_DRY_RUN,
+			Spec: &ckptdv1.MigrationSpec{User: n.user}, Pace: &ckptdv1.MigrationPace{Workers: 1, MaxErrorRate: 0.5}})},
+		{ckptdv1.MigrationServiceListMigrationJobsProcedure, one(&ckptdv1.ListMigrationJobsRequest{Tenant: n.tenant})},
+		{ckptdv1.MigrationServiceGetMigrationJobProcedure, one(&ckptdv1.GetMigrationJobRequest{Tenant: n.tenant, Id: n.note})},
+		{ckptdv1.MigrationServiceWatchMigrationJobProcedure, one(&ckptdv1.WatchMigrationJobRequest{Tenant: n.tenant, Id: n.note})},
+		{ckptdv1.MigrationServiceCancelMigrationJobProcedure, one(&ckptdv1.CancelMigrationJobRequest{Tenant: n.tenant, Id: n.note})},
+		{ckptdv1.MigrationServiceRemoveMigrationSetProcedure, one(&ckptdv1.RemoveMigrationSetRequest{Tenant: n.tenant, Kind: n.note})},
+
 		{ckptdv1.ThreadServicePruneProcedure, one(&ckptdv1.PruneRequest{Ref: here, KeepLast: 2, KeepLabelled: true, DryRun: true})},
 		{ckptdv1.ThreadServiceDeleteRunProcedure, one(&ckptdv1.DeleteRunRequest{Tenant: n.tenant, User: n.user, RunId: n.run + "-other"})},
 		{ckptdv1.ThreadServiceDeleteProcedure, one(&ckptdv1.DeleteRequest{Ref: at(n.thread+"-2", "")})},
+	}
+}
+
+// setFiles is a set with a step from version 1 to 2, which says so in the state.
+func setFiles(kind string) []*ckptdv1.MigrationFile {
+	return []*ckptdv1.MigrationFile{
+		{Path: migrate.FolderOf(kind) + "/0002_say.jq", Data: []byte(`.channels.x.version = 2`)},
+		{Path: migrate.FolderOf(kind) + "/0002_say.down.jq", Data: []byte(`del(.channels.x.version)`)},
 	}
 }
 
@@ -161,7 +183,8 @@ func one(m proto.Message) []proto.Message { return []proto.Message{m} }
 func methods() map[string]protoreflect.MethodDescriptor {
 	all := map[string]protoreflect.MethodDescriptor{}
 	for _, file := range []protoreflect.FileDescriptor{ckptdv1.File_ckptd_v1_checkpoint_service_proto, ckptdv1.File_ckptd_v1_thread_service_proto,
-		ckptdv1.File_ckptd_v1_blob_service_proto, ckptdv1.File_ckptd_v1_admin_service_proto, ckptdv1.File_ckptd_v1_plugin_service_proto} {
+		ckptdv1.File_ckptd_v1_blob_service_proto, ckptdv1.File_ckptd_v1_admin_service_proto, ckptdv1.File_ckptd_v1_plugin_service_proto,
+		ckptdv1.File_ckptd_v1_migration_service_proto} {
 		for i := range file.Services().Len() {
 			service := file.Services().Get(i)
 			for j := range service.Methods().Len() {

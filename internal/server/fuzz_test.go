@@ -391,6 +391,10 @@ func extremeValue(r *rand.Rand, fd protoreflect.FieldDescriptor) protoreflect.Va
 		return protoreflect.ValueOfInt64(int64(number))
 	case protoreflect.Uint64Kind:
 		return protoreflect.ValueOfUint64(number)
+	case protoreflect.DoubleKind:
+		return protoreflect.ValueOfFloat64([]float64{0, 0.5, -1, 1e300, math.NaN(), math.Inf(1)}[r.IntN(6)])
+	case protoreflect.EnumKind:
+		return protoreflect.ValueOfEnum(protoreflect.EnumNumber(int32(number)))
 	}
 	panic("a field of a kind that there was not before: " + fd.Kind().String())
 }

@@ -182,14 +182,16 @@ func TestEveryOperationIsReachable(t *testing.T) {
 	reached := map[reflect.Type]map[string]string{
 		reflect.TypeFor[*engine.Thread](): {"Save": "Save", "Load": "Load", "History": "List", "Tree": "GetTree", "Diff": "Diff", "Fork": "Fork",
 			"Branches": "ListBranches", "SetBranch": "SetBranch", "DeleteBranch": "DeleteBranch", "SetLabels": "SetLabels", "PutWrites": "PutWrites",
-			"Writes": "ListWrites", "Namespaces": "ListNamespaces", "Copy": "Copy", "Delete": "Delete", "Prune": "Prune", "Ref": ""},
+			"Writes": "ListWrites", "Namespaces": "ListNamespaces", "Copy": "Copy", "Delete": "Delete", "Prune": "Prune", "Ref": "",
+			"MigrateHead": "StartMigrationJob", "UndoHead": "StartMigrationJob", "MigrateHistory": "StartMigrationJob", "RestoreHistory": "StartMigrationJob",
+			"DropHistory": "StartMigrationJob", "KeepsHistory": "StartMigrationJob"},
 		reflect.TypeFor[*engine.User](): {"Latest": "LoadNewest", "Threads": "ListThreads", "Query": "Query", "DeleteRun": "DeleteRun", "PutBlob": "PutBlob",
 			"GetBlob": "GetBlob", "StatBlob": "StatBlob", "GC": "CollectGarbage", "Create": "CreateUser"},
 		reflect.TypeFor[*engine.Store](): {"QueryTenant": "Query", "Watch": "Watch", "Verify": "Verify", "Stats": "GetStats", "GC": "CollectGarbage",
 			"Retention": "GetRetention", "SetRetention": "SetRetention", "Tenants": "ListTenants", "Users": "ListUsers", "CacheStats": "GetStatus", "DiskBytes": "GetStatus",
 			"Thread": "", "User": "", "Close": "", "SealBeside": "", "OpenBeside": "", "Pseudonym": ""}, // handles, and what is the host's own
 	}
-	handlers := []any{checkpoints{}, threads{}, blobs{}, admin{}}
+	handlers := []any{checkpoints{}, threads{}, blobs{}, admin{}, migrations{}}
 	for typ, operations := range reached {
 		for i := range typ.NumMethod() {
 			name := typ.Method(i).Name

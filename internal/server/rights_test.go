@@ -43,7 +43,7 @@ const (
 
 func rights() []right {
 	seq := func(n uint64) *ckptdv1.Which { return &ckptdv1.Which{Which: &ckptdv1.Which_Seq{Seq: n}} }
-	return slices.Concat(checkpointRights(seq), threadRights(), adminRights())
+	return slices.Concat(checkpointRights(seq), threadRights(), adminRights(), migrationRights())
 }
 
 func checkpointRights(seq func(uint64) *ckptdv1.Which) []right {
@@ -237,6 +237,46 @@ func adminRights() []right {
 			never, never, never, never, never, never, all},
 		{"WhoAmI", func(place, int) proto.Message { return &ckptdv1.WhoAmIRequest{} },
 			all, all, all, all, all, all, all},
+	}
+}
+
+func migrationRights() []right {
+	return []right{
+		{"InstallMigrationSets for a tenant", func(x place, _ int) proto.Message {
+			return &ckptdv1.InstallMigrationSetsRequest{Tenant: x.tenant, Files: setFiles("support")}
+		}, none, none, none, none, none, "dddd+", "dddd+"},
+		{"InstallMigrationSets for the store", func(place, int) proto.Message {
+			return &ckptdv1.InstallMigrationSetsRequest{Files: setFiles("support")}
+		}, never, never, never, never, never, never, "dddd+"},
+		{"ListMigrationSets of a tenant", func(x place, _ int) proto.Message { return &ckptdv1.ListMigrationSetsRequest{Tenant: x.tenant} },
+			none, none, none, none, none, all, all},
+		{"ListMigrationSets of the store", func(place, int) proto.Message { return &ckptdv1.ListMigrationSetsRequest{} },
+			never, never, never, never, never, never, all},
+		{"RemoveMigrationSet of a tenant", func(x place, _ int) proto.Message {
+			return &ckptdv1.RemoveMigrationSetRequest{Tenant: x.tenant, Kind: "support"}
+		}, none, none, none, none, none, "dddd+", "dddd+"},
+		{"RemoveMigrationSet of the store", func(place, int) proto.Message { return &ckptdv1.RemoveMigrationSetRequest{Kind: "support"} },
+			never, never, never, never, never, never, "dddd+"},
+		{"GetMigrationStatus", func(x place, _ int) proto.Message { return &ckptdv1.GetMigrationStatusRequest{Tenant: x.tenant} },
+			none, none, none, none, none, all, all},
+		{"PlanMigration", func(x place, _ int) proto.Message { return &ckptdv1.PlanMigrationRequest{Tenant: x.tenant} },
+			none, none, none, none, none, all, all},
+		{"StartMigrationJob", func(x place, _ int) proto.Message {
+			return &ckptdv1.StartMigrationJobRequest{Tenant: x.tenant, Action: ckptdv1.MigrationAction_MIGRATION_ACTION_DRY_RUN,
+				Spec: &ckptdv1.MigrationSpec{User: x.user}}
+		}, none, none, none, none, none, "dddd+", "dddd+"},
+		{"GetMigrationJob", func(x place, _ int) proto.Message {
+			return &ckptdv1.GetMigrationJobRequest{Tenant: x.tenant, Id: "JOB"}
+		},
+			none, none, none, none, none, "dddd+", "dddd+"},
+		{"ListMigrationJobs", func(x place, _ int) proto.Message { return &ckptdv1.ListMigrationJobsRequest{Tenant: x.tenant} },
+			none, none, none, none, none, "dddd+", "dddd+"},
+		{"WatchMigrationJob", func(x place, _ int) proto.Message {
+			return &ckptdv1.WatchMigrationJobRequest{Tenant: x.tenant, Id: "JOB"}
+		}, none, none, none, none, none, "dddd+", "dddd+"},
+		{"CancelMigrationJob", func(x place, _ int) proto.Message {
+			return &ckptdv1.CancelMigrationJobRequest{Tenant: x.tenant, Id: "JOB"}
+		}, none, none, none, none, none, "dddd+", "dddd+"},
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/installed"
+	"github.com/ckptd/ckptd/internal/jobs"
 	"github.com/ckptd/ckptd/internal/telemetry"
 	"github.com/ckptd/ckptd/internal/wire"
 )
@@ -31,27 +32,30 @@ type Options struct {
 	Store   *engine.Store
 	Access  *access.Authenticator
 	Tokens  *access.Tokens
-	Plugins *installed.Set     // the hooks of the store; nil: none can be installed
-	Audit   *audit.Log         // nil: denials, exports and administration are not recorded
-	Metrics *telemetry.Metrics // nil: nothing is counted
-	Trace   connect.Interceptor
-	Log     *slog.Logger // nil: nothing is logged
-	Limits  Limits
-	Version string
-	TLS     *tls.Config // for listeners that want TLS
+	Plugins *installed.Set // the hooks of the store; nil: none can be installed
+	// Migrator runs migration jobs; nil: there are none. Who made it closes it, after the server.
+	Migrator *jobs.Runner
+	Audit    *audit.Log         // nil: denials, exports and administration are not recorded
+	Metrics  *telemetry.Metrics // nil: nothing is counted
+	Trace    connect.Interceptor
+	Log      *slog.Logger // nil: nothing is logged
+	Limits   Limits
+	Version  string
+	TLS      *tls.Config // for listeners that want TLS
 }
 
 // Server serves a store until it is shut down. It does not close the store.
 type Server struct {
-	store   *engine.Store
-	access  atomic.Pointer[access.Authenticator]
-	tokens  *access.Tokens
-	plugins *installed.Set
-	audit   *audit.Log
-	metrics *telemetry.Metrics
-	log     *slog.Logger
-	version string
-	started time.Time
+	store    *engine.Store
+	access   atomic.Pointer[access.Authenticator]
+	tokens   *access.Tokens
+	plugins  *installed.Set
+	migrator *jobs.Runner
+	audit    *audit.Log
+	metrics  *telemetry.Metrics
+	log      *slog.Logger
+	version  string
+	started  time.Time
 
 	limits atomic.Pointer[Limits]
 	gate   gate
@@ -72,13 +76,16 @@ func New(o Options) (*Server, error) {
 	if o.Plugins == nil {
 		o.Plugins = installed.New(installed.Options{})
 	}
+	if o.Migrator == nil {
+		o.Migrator = jobs.New(jobs.Options{Store: o.Store})
+	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Metrics == nil {
 		o.Metrics = telemetry.NewMetrics(telemetry.MetricsOptions{})
 	}
-	s := &Server{store: o.Store, tokens: o.Tokens, plugins: o.Plugins, audit: o.Audit, metrics: o.Metrics, log: o.Log, version: o.Version,
+	s := &Server{store: o.Store, tokens: o.Tokens, plugins: o.Plugins, migrator: o.Migrator, audit: o.Audit, metrics: o.Metrics, log: o.Log, version: o.Version,
 		started: time.Now(), draining: make(chan struct{}), failed: make(chan error, 1)}
 	if err := s.SetLimits(o.Limits); err != nil {
 		return nil, err
@@ -133,6 +140,7 @@ func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
 	mux.Handle(ckptdv1.NewBlobServiceHandler(blobs{s}, options...))
 	mux.Handle(ckptdv1.NewAdminServiceHandler(admin{s}, options...))
 	mux.Handle(ckptdv1.NewPluginServiceHandler(plugins{s}, options...))
+	mux.Handle(ckptdv1.NewMigrationServiceHandler(migrations{s}, options...))
 	s.health = grpchealth.NewStaticChecker(names...)
 	small := connect.WithReadMaxBytes(openMessage)
 	mux.Handle(grpchealth.NewHandler(s.health, small))
@@ -144,7 +152,8 @@ func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
 
 // services are the names of the services of the API.
 func services() []string {
-	return []string{ckptdv1.CheckpointServiceName, ckptdv1.ThreadServiceName, ckptdv1.BlobServiceName, ckptdv1.AdminServiceName, ckptdv1.PluginServiceName}
+	return []string{ckptdv1.CheckpointServiceName, ckptdv1.ThreadServiceName, ckptdv1.BlobServiceName, ckptdv1.AdminServiceName, ckptdv1.PluginServiceName,
+		ckptdv1.MigrationServiceName}
 }
 
 // recovered answers a request whose handler panicked. The process goes on: nothing of the store is held by a handler.

@@ -34,7 +34,13 @@ func PackCheckpoint(cp *engine.Checkpoint, text bool) *ckptdv1.Checkpoint {
 	for i := range cp.Hooks {
 		m.Hooks = append(m.Hooks, packHook(&cp.Hooks[i]))
 	}
-	m.Fuel = cp.Fuel
+	m.Fuel, m.Kind = cp.Fuel, cp.Kind
+	if w := cp.Migrated; w != nil {
+		m.Migrated = &ckptdv1.Migrated{From: w.From, To: w.To}
+		for _, step := range w.Steps {
+			m.Migrated.Steps = append(m.Migrated.Steps, toUTF8(step))
+		}
+	}
 	if len(cp.Channels) > 0 {
 		room := make([]ckptdv1.Channel, len(cp.Channels))
 		m.Channels = make([]*ckptdv1.Channel, len(cp.Channels))
@@ -86,7 +92,10 @@ func UnpackCheckpoint(m *ckptdv1.Checkpoint) (*engine.Checkpoint, error) {
 		}
 		cp.Hooks = append(cp.Hooks, identity)
 	}
-	cp.Fuel = m.GetFuel()
+	cp.Fuel, cp.Kind = m.GetFuel(), m.GetKind()
+	if w := m.GetMigrated(); w != nil {
+		cp.Migrated = &engine.Migrated{From: w.GetFrom(), To: w.GetTo(), Steps: w.GetSteps()}
+	}
 	for _, ch := range m.GetChannels() {
 		c := engine.Channel{Name: ch.GetName(), Type: ch.GetType(), Version: engine.Version(ch.GetVersion()), Size: ch.GetSize(), Rewritten: ch.GetRewritten()}
 		switch content := ch.GetContent().(type) {

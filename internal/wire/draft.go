@@ -14,7 +14,7 @@ import (
 func PackDraft(d *engine.Draft) *ckptdv1.Draft {
 	m := &ckptdv1.Draft{
 		Id: d.ID, Parent: d.Parent, Root: d.Root, AllowDangling: d.AllowDangling, Branch: d.Branch, Generation: d.Generation,
-		Step: d.Step, Status: d.Status, SchemaVersion: d.SchemaVersion, RunId: d.RunID, Keep: d.Keep,
+		Step: d.Step, Status: d.Status, SchemaVersion: d.SchemaVersion, RunId: d.RunID, Keep: d.Keep, Kind: d.Kind,
 	}
 	if seq, ok := d.Expect.Head(); ok {
 		m.ExpectHead = &seq
@@ -59,7 +59,7 @@ func UnpackDraft(m *ckptdv1.Draft) (engine.Draft, error) {
 	d := engine.Draft{
 		ID: m.GetId(), Parent: m.GetParent(), Root: m.GetRoot(), AllowDangling: m.GetAllowDangling(), Branch: m.GetBranch(),
 		Generation: m.GetGeneration(), Step: m.GetStep(), Status: m.GetStatus(), SchemaVersion: m.GetSchemaVersion(),
-		RunID: m.GetRunId(), Keep: m.GetKeep(), TTL: m.GetTtl().AsDuration(),
+		RunID: m.GetRunId(), Keep: m.GetKeep(), TTL: m.GetTtl().AsDuration(), Kind: m.GetKind(),
 	}
 	if m == nil {
 		return d, nil

@@ -12,6 +12,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/migrate"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
 
@@ -52,6 +53,16 @@ func Table() []Row {
 		{ErrDenied, ckptdv1.Reason_REASON_DENIED, connect.CodePermissionDenied},
 		{ErrOverloaded, ckptdv1.Reason_REASON_OVERLOADED, connect.CodeResourceExhausted},
 		{ErrShuttingDown, ckptdv1.Reason_REASON_SHUTTING_DOWN, connect.CodeUnavailable},
+		// A step may be that of a plugin, whose error it matches too.
+		{ErrNoJob, ckptdv1.Reason_REASON_NO_JOB, connect.CodeNotFound},
+		{ErrJobBusy, ckptdv1.Reason_REASON_MIGRATION_BUSY, connect.CodeAborted},
+		{ErrJobState, ckptdv1.Reason_REASON_MIGRATION_STATE, connect.CodeFailedPrecondition},
+		{ErrJobStopped, ckptdv1.Reason_REASON_MIGRATION_STOPPED, connect.CodeFailedPrecondition},
+		{ErrJobRefused, ckptdv1.Reason_REASON_MIGRATION_REFUSED, connect.CodeFailedPrecondition},
+		{engine.ErrSchemaTooNew, ckptdv1.Reason_REASON_SCHEMA_TOO_NEW, connect.CodeFailedPrecondition},
+		{engine.ErrNoMigration, ckptdv1.Reason_REASON_NO_MIGRATION, connect.CodeFailedPrecondition},
+		{engine.ErrMigration, ckptdv1.Reason_REASON_MIGRATION_FAILED, connect.CodeFailedPrecondition},
+		{migrate.ErrInvalid, ckptdv1.Reason_REASON_MIGRATION_INVALID, connect.CodeInvalidArgument},
 		{hook.ErrRejected, ckptdv1.Reason_REASON_PLUGIN_REJECTED, connect.CodeFailedPrecondition},
 		{hook.ErrFailed, ckptdv1.Reason_REASON_PLUGIN_FAILED, connect.CodeFailedPrecondition},
 		{hook.ErrFuel, ckptdv1.Reason_REASON_PLUGIN_FAILED, connect.CodeFailedPrecondition},
@@ -155,7 +166,7 @@ func detailOf(err error, reason ckptdv1.Reason) *ckptdv1.ErrorDetail {
 	if e, ok := errors.AsType[*RetryError](err); ok {
 		d.What, d.RetryAfter = e.What, durationpb.New(e.After)
 	}
-	d.Plugin = packPluginError(err)
+	d.Plugin, d.Migration = packPluginError(err), packMigrationError(err)
 	return d
 }
 
@@ -242,6 +253,9 @@ func unpackDetail(message string, d *ckptdv1.ErrorDetail) error {
 	case ckptdv1.Reason_REASON_PLUGIN_REJECTED, ckptdv1.Reason_REASON_PLUGIN_FAILED, ckptdv1.Reason_REASON_PLUGIN_UNAVAILABLE,
 		ckptdv1.Reason_REASON_PLUGIN_INVALID:
 		e.is = unpackPluginError(d)
+	case ckptdv1.Reason_REASON_SCHEMA_TOO_NEW, ckptdv1.Reason_REASON_NO_MIGRATION, ckptdv1.Reason_REASON_MIGRATION_FAILED,
+		ckptdv1.Reason_REASON_MIGRATION_REFUSED, ckptdv1.Reason_REASON_MIGRATION_STOPPED:
+		e.is = unpackMigrationError(d)
 	default:
 		for _, row := range table {
 			if row.Reason == d.GetReason() {

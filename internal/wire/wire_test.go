@@ -18,6 +18,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/migrate"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
 
@@ -68,7 +69,7 @@ func (m maker) blobs() []engine.BlobID {
 
 func (m maker) draft() engine.Draft {
 	d := engine.Draft{ID: m.text(), Parent: m.text(), Root: m.IntN(2) == 0, AllowDangling: m.IntN(2) == 0, Branch: m.text(), Generation: m.Uint64(),
-		Step: m.Int64() - m.Int64(), Status: m.text(), SchemaVersion: m.Uint64(), RunID: m.text(), Keep: m.IntN(2) == 0, TTL: time.Duration(m.Int64N(1e12) - 5e11)}
+		Step: m.Int64() - m.Int64(), Status: m.text(), SchemaVersion: m.Uint64(), RunID: m.text(), Keep: m.IntN(2) == 0, Kind: m.text(), TTL: time.Duration(m.Int64N(1e12) - 5e11)}
 	if m.IntN(2) == 0 {
 		d.Expect = engine.ExpectHead(uint64(m.IntN(3)))
 	}
@@ -116,9 +117,12 @@ func TestDraft(t *testing.T) {
 func (m maker) checkpoint() *engine.Checkpoint {
 	cp := &engine.Checkpoint{Ref: engine.Ref{Tenant: m.text(), User: m.text(), Thread: m.text(), Namespace: m.text()}, Generation: m.Uint64(), ID: m.text(),
 		Parent: m.text(), Seq: m.Uint64(), ParentSeq: m.Uint64(), Branch: m.text(), Time: time.UnixMilli(m.Int64N(1e13)).UTC(), Step: m.Int64(), Status: m.text(),
-		SchemaVersion: m.Uint64(), RunID: m.text(), Cost: engine.Cost{State: m.Int64(), Stored: m.Int64(), Depth: m.IntN(256), Full: m.IntN(2) == 0}}
+		SchemaVersion: m.Uint64(), RunID: m.text(), Kind: m.text(), Cost: engine.Cost{State: m.Int64(), Stored: m.Int64(), Depth: m.IntN(256), Full: m.IntN(2) == 0}}
 	if m.IntN(2) == 0 {
 		cp.Meta = []byte(`{"n": 1.0}`)
+	}
+	if m.IntN(2) == 0 {
+		cp.Migrated = &engine.Migrated{From: m.Uint64(), To: m.Uint64(), Steps: []string{"rename", "a step"}}
 	}
 	if labels := m.labels(); len(labels) > 0 {
 		cp.Labels = labels
@@ -188,6 +192,9 @@ func TestErrors(t *testing.T) {
 		&hook.Error{Kind: hook.ErrFailed, Plugin: "a@1.0.0", Stage: hook.Migrate, Item: "meta", Code: 17, Reason: "no"},
 		&hook.Error{Kind: hook.ErrFuel, Plugin: "a@1.0.0", Stage: hook.Load}, &hook.Error{Kind: hook.ErrTimeout, Stage: hook.Export},
 		&hook.Error{Kind: hook.ErrTrap}, &hook.Error{Kind: hook.ErrLimit}, &hook.Error{Kind: hook.ErrUnavailable}, &hook.Error{Kind: hook.ErrInvalid, Reason: "abi = 9"},
+		&migrate.VersionError{Kind: migrate.ErrTooNew, Of: "support", From: 4, To: 3, Why: "no way back"},
+		&migrate.VersionError{Kind: migrate.ErrNoPath, Of: "support", From: 1, To: 9},
+		&migrate.StepError{Kind: "support", From: 1, To: 2, Source: "jq 0002_rename.jq", Path: "/channels/a", Reason: "null"},
 	}
 	for _, want := range full {
 		got := UnpackError(PackError(fmt.Errorf("saving: %w", want)))
@@ -195,6 +202,10 @@ func TestErrors(t *testing.T) {
 		if !errors.As(got, target.Interface()) || !reflect.DeepEqual(target.Elem().Interface(), want) {
 			t.Errorf("%#v arrives as %#v", want, target.Elem().Interface())
 		}
+	}
+	refused := UnpackError(PackError(&JobError{Is: ErrJobRefused, Err: fmt.Errorf("1 state would fail: %w", full[len(full)-1])}))
+	if step, ok := errors.AsType[*migrate.StepError](refused); !ok || step.Path != "/channels/a" || !errors.Is(refused, ErrJobRefused) || !errors.Is(refused, migrate.ErrStep) {
+		t.Errorf("a refused job arrives as %v", refused)
 	}
 	seen := map[ckptdv1.Reason]bool{}
 	for _, row := range Table() {

@@ -365,7 +365,13 @@ type LoadRequest struct {
 	// The pending writes of the checkpoint, too.
 	Writes bool `protobuf:"varint,7,opt,name=writes,proto3" json:"writes,omitempty"`
 	// The state leaves the store for good: the audit log is to say so, and the hooks of exports run.
-	Export        bool `protobuf:"varint,8,opt,name=export,proto3" json:"export,omitempty"`
+	Export bool `protobuf:"varint,8,opt,name=export,proto3" json:"export,omitempty"`
+	// The version that the state is wanted in, by the migrations of its kind; 0 is as it is stored. A newer state is
+	// SCHEMA_TOO_NEW, unless down is set and every step has a way back. Nothing is written. With headers_only no step runs,
+	// and migrated says which would.
+	Schema uint64 `protobuf:"varint,9,opt,name=schema,proto3" json:"schema,omitempty"`
+	// Ways back are allowed.
+	Down          bool `protobuf:"varint,10,opt,name=down,proto3" json:"down,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -452,6 +458,20 @@ func (x *LoadRequest) GetWrites() bool {
 func (x *LoadRequest) GetExport() bool {
 	if x != nil {
 		return x.Export
+	}
+	return false
+}
+
+func (x *LoadRequest) GetSchema() uint64 {
+	if x != nil {
+		return x.Schema
+	}
+	return 0
+}
+
+func (x *LoadRequest) GetDown() bool {
+	if x != nil {
+		return x.Down
 	}
 	return false
 }
@@ -563,12 +583,15 @@ func (x *LoadResponse) GetWrites() []*PendingWrite {
 }
 
 type LoadNewestRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
-	HeadersOnly   bool                   `protobuf:"varint,3,opt,name=headers_only,json=headersOnly,proto3" json:"headers_only,omitempty"`
-	Channels      []string               `protobuf:"bytes,4,rep,name=channels,proto3" json:"channels,omitempty"`
-	Text          bool                   `protobuf:"varint,5,opt,name=text,proto3" json:"text,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Tenant      string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	User        string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	HeadersOnly bool                   `protobuf:"varint,3,opt,name=headers_only,json=headersOnly,proto3" json:"headers_only,omitempty"`
+	Channels    []string               `protobuf:"bytes,4,rep,name=channels,proto3" json:"channels,omitempty"`
+	Text        bool                   `protobuf:"varint,5,opt,name=text,proto3" json:"text,omitempty"`
+	// As in LoadRequest.
+	Schema        uint64 `protobuf:"varint,6,opt,name=schema,proto3" json:"schema,omitempty"`
+	Down          bool   `protobuf:"varint,7,opt,name=down,proto3" json:"down,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -634,6 +657,20 @@ func (x *LoadNewestRequest) GetChannels() []string {
 func (x *LoadNewestRequest) GetText() bool {
 	if x != nil {
 		return x.Text
+	}
+	return false
+}
+
+func (x *LoadNewestRequest) GetSchema() uint64 {
+	if x != nil {
+		return x.Schema
+	}
+	return 0
+}
+
+func (x *LoadNewestRequest) GetDown() bool {
+	if x != nil {
+		return x.Down
 	}
 	return false
 }
@@ -2138,7 +2175,7 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\tSaveError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12-\n" +
-	"\x06detail\x18\x03 \x01(\v2\x15.ckptd.v1.ErrorDetailR\x06detail\"\xfc\x01\n" +
+	"\x06detail\x18\x03 \x01(\v2\x15.ckptd.v1.ErrorDetailR\x06detail\"\xa8\x02\n" +
 	"\vLoadRequest\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12%\n" +
 	"\x05which\x18\x02 \x01(\v2\x0f.ckptd.v1.WhichR\x05which\x12!\n" +
@@ -2147,7 +2184,10 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\x04have\x18\x05 \x03(\v2\x0e.ckptd.v1.HaveR\x04have\x12\x12\n" +
 	"\x04text\x18\x06 \x01(\bR\x04text\x12\x16\n" +
 	"\x06writes\x18\a \x01(\bR\x06writes\x12\x16\n" +
-	"\x06export\x18\b \x01(\bR\x06export\"8\n" +
+	"\x06export\x18\b \x01(\bR\x06export\x12\x16\n" +
+	"\x06schema\x18\t \x01(\x04R\x06schema\x12\x12\n" +
+	"\x04down\x18\n" +
+	" \x01(\bR\x04down\"8\n" +
 	"\x04Have\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\tR\achannel\x12\x16\n" +
 	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"t\n" +
@@ -2155,13 +2195,15 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x14.ckptd.v1.CheckpointR\n" +
 	"checkpoint\x12.\n" +
-	"\x06writes\x18\x02 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes\"\x92\x01\n" +
+	"\x06writes\x18\x02 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes\"\xbe\x01\n" +
 	"\x11LoadNewestRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12!\n" +
 	"\fheaders_only\x18\x03 \x01(\bR\vheadersOnly\x12\x1a\n" +
 	"\bchannels\x18\x04 \x03(\tR\bchannels\x12\x12\n" +
-	"\x04text\x18\x05 \x01(\bR\x04text\"J\n" +
+	"\x04text\x18\x05 \x01(\bR\x04text\x12\x16\n" +
+	"\x06schema\x18\x06 \x01(\x04R\x06schema\x12\x12\n" +
+	"\x04down\x18\a \x01(\bR\x04down\"J\n" +
 	"\x12LoadNewestResponse\x124\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x14.ckptd.v1.CheckpointR\n" +

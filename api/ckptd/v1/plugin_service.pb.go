@@ -336,7 +336,8 @@ func (x *PluginVersion) GetActive() bool {
 type InstallPluginRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// The plugin's files in one archive, as ckptd plugin build makes it. Empty for the built-in redactor.
+	// The plugin's files in one archive, just as ckptd plugin build makes it: a tar in its canonical form, and no other. Empty
+	// for the built-in redactor.
 	Archive []byte `protobuf:"bytes,2,opt,name=archive,proto3" json:"archive,omitempty"`
 	// In place of an archive: redact, the built-in redactor.
 	Builtin string `protobuf:"bytes,3,opt,name=builtin,proto3" json:"builtin,omitempty"`

@@ -187,7 +187,10 @@ type ThreadInfo struct {
 	RunId   string                 `protobuf:"bytes,10,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Labels  map[string]string      `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Over all namespaces; 0 unless it was asked for.
-	Checkpoints   uint64 `protobuf:"varint,12,opt,name=checkpoints,proto3" json:"checkpoints,omitempty"`
+	Checkpoints uint64 `protobuf:"varint,12,opt,name=checkpoints,proto3" json:"checkpoints,omitempty"`
+	// Of the head.
+	Kind          string `protobuf:"bytes,13,opt,name=kind,proto3" json:"kind,omitempty"`
+	SchemaVersion uint64 `protobuf:"varint,14,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -302,6 +305,20 @@ func (x *ThreadInfo) GetLabels() map[string]string {
 func (x *ThreadInfo) GetCheckpoints() uint64 {
 	if x != nil {
 		return x.Checkpoints
+	}
+	return 0
+}
+
+func (x *ThreadInfo) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ThreadInfo) GetSchemaVersion() uint64 {
+	if x != nil {
+		return x.SchemaVersion
 	}
 	return 0
 }
@@ -1331,7 +1348,7 @@ const file_ckptd_v1_thread_service_proto_rawDesc = "" +
 	"\x05after\x18\a \x01(\tR\x05after\"m\n" +
 	"\x13ListThreadsResponse\x12.\n" +
 	"\athreads\x18\x01 \x03(\v2\x14.ckptd.v1.ThreadInfoR\athreads\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xfd\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb8\x04\n" +
 	"\n" +
 	"ThreadInfo\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12\x1e\n" +
@@ -1348,7 +1365,9 @@ const file_ckptd_v1_thread_service_proto_rawDesc = "" +
 	"\x06run_id\x18\n" +
 	" \x01(\tR\x05runId\x128\n" +
 	"\x06labels\x18\v \x03(\v2 .ckptd.v1.ThreadInfo.LabelsEntryR\x06labels\x12 \n" +
-	"\vcheckpoints\x18\f \x01(\x04R\vcheckpoints\x1a9\n" +
+	"\vcheckpoints\x18\f \x01(\x04R\vcheckpoints\x12\x12\n" +
+	"\x04kind\x18\r \x01(\tR\x04kind\x12%\n" +
+	"\x0eschema_version\x18\x0e \x01(\x04R\rschemaVersion\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"8\n" +

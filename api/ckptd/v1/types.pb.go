@@ -52,6 +52,15 @@ const (
 	Reason_REASON_PLUGIN_FAILED      Reason = 22
 	Reason_REASON_PLUGIN_UNAVAILABLE Reason = 23
 	Reason_REASON_PLUGIN_INVALID     Reason = 24
+	Reason_REASON_SCHEMA_TOO_NEW     Reason = 25
+	Reason_REASON_NO_MIGRATION       Reason = 26
+	Reason_REASON_MIGRATION_FAILED   Reason = 27
+	Reason_REASON_MIGRATION_INVALID  Reason = 28
+	Reason_REASON_MIGRATION_REFUSED  Reason = 29
+	Reason_REASON_MIGRATION_STOPPED  Reason = 30
+	Reason_REASON_MIGRATION_BUSY     Reason = 31
+	Reason_REASON_MIGRATION_STATE    Reason = 32
+	Reason_REASON_NO_JOB             Reason = 33
 )
 
 // Enum value maps for Reason.
@@ -82,6 +91,15 @@ var (
 		22: "REASON_PLUGIN_FAILED",
 		23: "REASON_PLUGIN_UNAVAILABLE",
 		24: "REASON_PLUGIN_INVALID",
+		25: "REASON_SCHEMA_TOO_NEW",
+		26: "REASON_NO_MIGRATION",
+		27: "REASON_MIGRATION_FAILED",
+		28: "REASON_MIGRATION_INVALID",
+		29: "REASON_MIGRATION_REFUSED",
+		30: "REASON_MIGRATION_STOPPED",
+		31: "REASON_MIGRATION_BUSY",
+		32: "REASON_MIGRATION_STATE",
+		33: "REASON_NO_JOB",
 	}
 	Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED":        0,
@@ -109,6 +127,15 @@ var (
 		"REASON_PLUGIN_FAILED":      22,
 		"REASON_PLUGIN_UNAVAILABLE": 23,
 		"REASON_PLUGIN_INVALID":     24,
+		"REASON_SCHEMA_TOO_NEW":     25,
+		"REASON_NO_MIGRATION":       26,
+		"REASON_MIGRATION_FAILED":   27,
+		"REASON_MIGRATION_INVALID":  28,
+		"REASON_MIGRATION_REFUSED":  29,
+		"REASON_MIGRATION_STOPPED":  30,
+		"REASON_MIGRATION_BUSY":     31,
+		"REASON_MIGRATION_STATE":    32,
+		"REASON_NO_JOB":             33,
 	}
 )
 
@@ -243,7 +270,11 @@ type Checkpoint struct {
 	// The plugins and rules that what is in it passed when it was saved, in order.
 	Hooks []*Hook `protobuf:"bytes,19,rep,name=hooks,proto3" json:"hooks,omitempty"`
 	// What they used of fuel, all together.
-	Fuel          uint64 `protobuf:"varint,20,opt,name=fuel,proto3" json:"fuel,omitempty"`
+	Fuel uint64 `protobuf:"varint,20,opt,name=fuel,proto3" json:"fuel,omitempty"`
+	// Of the thread: the agent or workflow that it is a run of. Schema versions are counted for each kind.
+	Kind string `protobuf:"bytes,21,opt,name=kind,proto3" json:"kind,omitempty"`
+	// What a load with LoadRequest.schema made of what is stored; left out if nothing. The hash is that of what is stored.
+	Migrated      *Migrated `protobuf:"bytes,22,opt,name=migrated,proto3" json:"migrated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -418,6 +449,82 @@ func (x *Checkpoint) GetFuel() uint64 {
 	return 0
 }
 
+func (x *Checkpoint) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Checkpoint) GetMigrated() *Migrated {
+	if x != nil {
+		return x.Migrated
+	}
+	return nil
+}
+
+// Migrated is the way from the version that is stored to the one that was asked for.
+type Migrated struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	From  uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	To    uint64                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	// Descriptions of the steps, with their sources, in the order in which they ran.
+	Steps         []string `protobuf:"bytes,3,rep,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Migrated) Reset() {
+	*x = Migrated{}
+	mi := &file_ckptd_v1_types_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Migrated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Migrated) ProtoMessage() {}
+
+func (x *Migrated) ProtoReflect() protoreflect.Message {
+	mi := &file_ckptd_v1_types_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Migrated.ProtoReflect.Descriptor instead.
+func (*Migrated) Descriptor() ([]byte, []int) {
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Migrated) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Migrated) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *Migrated) GetSteps() []string {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
 // Hook names a plugin or a set of rules that a checkpoint passed.
 type Hook struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -433,7 +540,7 @@ type Hook struct {
 
 func (x *Hook) Reset() {
 	*x = Hook{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[2]
+	mi := &file_ckptd_v1_types_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -445,7 +552,7 @@ func (x *Hook) String() string {
 func (*Hook) ProtoMessage() {}
 
 func (x *Hook) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[2]
+	mi := &file_ckptd_v1_types_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -458,7 +565,7 @@ func (x *Hook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hook.ProtoReflect.Descriptor instead.
 func (*Hook) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{2}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Hook) GetName() string {
@@ -507,7 +614,7 @@ type Channel struct {
 
 func (x *Channel) Reset() {
 	*x = Channel{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[3]
+	mi := &file_ckptd_v1_types_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -519,7 +626,7 @@ func (x *Channel) String() string {
 func (*Channel) ProtoMessage() {}
 
 func (x *Channel) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[3]
+	mi := &file_ckptd_v1_types_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -532,7 +639,7 @@ func (x *Channel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Channel.ProtoReflect.Descriptor instead.
 func (*Channel) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{3}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Channel) GetName() string {
@@ -645,7 +752,7 @@ type Cost struct {
 
 func (x *Cost) Reset() {
 	*x = Cost{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[4]
+	mi := &file_ckptd_v1_types_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +764,7 @@ func (x *Cost) String() string {
 func (*Cost) ProtoMessage() {}
 
 func (x *Cost) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[4]
+	mi := &file_ckptd_v1_types_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +777,7 @@ func (x *Cost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cost.ProtoReflect.Descriptor instead.
 func (*Cost) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{4}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Cost) GetState() int64 {
@@ -733,14 +840,17 @@ type Draft struct {
 	Channels []*Change `protobuf:"bytes,15,rep,name=channels,proto3" json:"channels,omitempty"`
 	Keep     bool      `protobuf:"varint,16,opt,name=keep,proto3" json:"keep,omitempty"`
 	// A positive one lets the thread expire that long after its last save, a negative one clears that.
-	Ttl           *durationpb.Duration `protobuf:"bytes,17,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	Ttl *durationpb.Duration `protobuf:"bytes,17,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	// Of the thread; empty is the parent's. Another one than a parent has is INVALID. If schema_version is not the parent's,
+	// and the kind has migrations, what is kept and spliced on is the parent as a load with that schema gives it.
+	Kind          string `protobuf:"bytes,18,opt,name=kind,proto3" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Draft) Reset() {
 	*x = Draft{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[5]
+	mi := &file_ckptd_v1_types_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +862,7 @@ func (x *Draft) String() string {
 func (*Draft) ProtoMessage() {}
 
 func (x *Draft) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[5]
+	mi := &file_ckptd_v1_types_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +875,7 @@ func (x *Draft) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Draft.ProtoReflect.Descriptor instead.
 func (*Draft) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{5}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Draft) GetId() string {
@@ -887,6 +997,13 @@ func (x *Draft) GetTtl() *durationpb.Duration {
 	return nil
 }
 
+func (x *Draft) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
 type Labels struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Labels        map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -896,7 +1013,7 @@ type Labels struct {
 
 func (x *Labels) Reset() {
 	*x = Labels{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[6]
+	mi := &file_ckptd_v1_types_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -908,7 +1025,7 @@ func (x *Labels) String() string {
 func (*Labels) ProtoMessage() {}
 
 func (x *Labels) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[6]
+	mi := &file_ckptd_v1_types_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -921,7 +1038,7 @@ func (x *Labels) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Labels.ProtoReflect.Descriptor instead.
 func (*Labels) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{6}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Labels) GetLabels() map[string]string {
@@ -941,7 +1058,7 @@ type Blobs struct {
 
 func (x *Blobs) Reset() {
 	*x = Blobs{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[7]
+	mi := &file_ckptd_v1_types_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -953,7 +1070,7 @@ func (x *Blobs) String() string {
 func (*Blobs) ProtoMessage() {}
 
 func (x *Blobs) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[7]
+	mi := &file_ckptd_v1_types_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -966,7 +1083,7 @@ func (x *Blobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blobs.ProtoReflect.Descriptor instead.
 func (*Blobs) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{7}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Blobs) GetIds() []string {
@@ -995,7 +1112,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[8]
+	mi := &file_ckptd_v1_types_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1007,7 +1124,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[8]
+	mi := &file_ckptd_v1_types_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1020,7 +1137,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{8}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Change) GetName() string {
@@ -1128,7 +1245,7 @@ type Splice struct {
 
 func (x *Splice) Reset() {
 	*x = Splice{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[9]
+	mi := &file_ckptd_v1_types_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1257,7 @@ func (x *Splice) String() string {
 func (*Splice) ProtoMessage() {}
 
 func (x *Splice) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[9]
+	mi := &file_ckptd_v1_types_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1270,7 @@ func (x *Splice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Splice.ProtoReflect.Descriptor instead.
 func (*Splice) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{9}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Splice) GetBase() uint64 {
@@ -1236,7 +1353,7 @@ type Which struct {
 
 func (x *Which) Reset() {
 	*x = Which{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[10]
+	mi := &file_ckptd_v1_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1365,7 @@ func (x *Which) String() string {
 func (*Which) ProtoMessage() {}
 
 func (x *Which) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[10]
+	mi := &file_ckptd_v1_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1378,7 @@ func (x *Which) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Which.ProtoReflect.Descriptor instead.
 func (*Which) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{10}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Which) GetWhich() isWhich_Which {
@@ -1387,7 +1504,7 @@ type Filter struct {
 
 func (x *Filter) Reset() {
 	*x = Filter{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[11]
+	mi := &file_ckptd_v1_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1516,7 @@ func (x *Filter) String() string {
 func (*Filter) ProtoMessage() {}
 
 func (x *Filter) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[11]
+	mi := &file_ckptd_v1_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1529,7 @@ func (x *Filter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Filter.ProtoReflect.Descriptor instead.
 func (*Filter) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{11}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Filter) GetLabels() map[string]string {
@@ -1476,7 +1593,7 @@ type PendingWrite struct {
 
 func (x *PendingWrite) Reset() {
 	*x = PendingWrite{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[12]
+	mi := &file_ckptd_v1_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1605,7 @@ func (x *PendingWrite) String() string {
 func (*PendingWrite) ProtoMessage() {}
 
 func (x *PendingWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[12]
+	mi := &file_ckptd_v1_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1618,7 @@ func (x *PendingWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingWrite.ProtoReflect.Descriptor instead.
 func (*PendingWrite) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{12}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PendingWrite) GetTask() string {
@@ -1543,7 +1660,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[13]
+	mi := &file_ckptd_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1555,7 +1672,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[13]
+	mi := &file_ckptd_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1568,7 +1685,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{13}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Write) GetIndex() int64 {
@@ -1645,7 +1762,7 @@ type Branch struct {
 
 func (x *Branch) Reset() {
 	*x = Branch{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[14]
+	mi := &file_ckptd_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1774,7 @@ func (x *Branch) String() string {
 func (*Branch) ProtoMessage() {}
 
 func (x *Branch) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[14]
+	mi := &file_ckptd_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +1787,7 @@ func (x *Branch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Branch.ProtoReflect.Descriptor instead.
 func (*Branch) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Branch) GetName() string {
@@ -1712,14 +1829,16 @@ type ErrorDetail struct {
 	// OVERLOADED and SHUTTING_DOWN: when to try again. Nothing was done.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,9,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// PLUGIN_…: which plugin, and what it was about.
-	Plugin        *PluginError `protobuf:"bytes,10,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	Plugin *PluginError `protobuf:"bytes,10,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	// SCHEMA_TOO_NEW, NO_MIGRATION and MIGRATION_FAILED: the way that there is not, or the step that failed.
+	Migration     *MigrationError `protobuf:"bytes,11,opt,name=migration,proto3" json:"migration,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[15]
+	mi := &file_ckptd_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1850,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[15]
+	mi := &file_ckptd_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1863,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ErrorDetail) GetReason() Reason {
@@ -1817,6 +1936,100 @@ func (x *ErrorDetail) GetPlugin() *PluginError {
 	return nil
 }
 
+func (x *ErrorDetail) GetMigration() *MigrationError {
+	if x != nil {
+		return x.Migration
+	}
+	return nil
+}
+
+// MigrationError tells from which version to which a state could not be brought. Its reason may quote the state.
+type MigrationError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	From  uint64                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`
+	To    uint64                 `protobuf:"varint,3,opt,name=to,proto3" json:"to,omitempty"`
+	// MIGRATION_FAILED: which step, such as jq 0002_rename.jq.
+	Source string `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	// MIGRATION_FAILED: JSON pointer to where in the document, empty for the whole.
+	Path          string `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
+	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MigrationError) Reset() {
+	*x = MigrationError{}
+	mi := &file_ckptd_v1_types_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MigrationError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MigrationError) ProtoMessage() {}
+
+func (x *MigrationError) ProtoReflect() protoreflect.Message {
+	mi := &file_ckptd_v1_types_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MigrationError.ProtoReflect.Descriptor instead.
+func (*MigrationError) Descriptor() ([]byte, []int) {
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *MigrationError) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *MigrationError) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *MigrationError) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *MigrationError) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *MigrationError) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *MigrationError) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // PluginError tells which plugin or rule ended a request. It never quotes content.
 type PluginError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1837,7 +2050,7 @@ type PluginError struct {
 
 func (x *PluginError) Reset() {
 	*x = PluginError{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[16]
+	mi := &file_ckptd_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +2062,7 @@ func (x *PluginError) String() string {
 func (*PluginError) ProtoMessage() {}
 
 func (x *PluginError) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[16]
+	mi := &file_ckptd_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +2075,7 @@ func (x *PluginError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginError.ProtoReflect.Descriptor instead.
 func (*PluginError) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PluginError) GetKind() string {
@@ -1916,7 +2129,7 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
 	"\x06thread\x18\x03 \x01(\tR\x06thread\x12\x1c\n" +
-	"\tnamespace\x18\x04 \x01(\tR\tnamespace\"\x98\x05\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\"\xdc\x05\n" +
 	"\n" +
 	"Checkpoint\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12\x1e\n" +
@@ -1942,10 +2155,16 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x04hash\x18\x11 \x01(\fR\x04hash\x12\"\n" +
 	"\x04cost\x18\x12 \x01(\v2\x0e.ckptd.v1.CostR\x04cost\x12$\n" +
 	"\x05hooks\x18\x13 \x03(\v2\x0e.ckptd.v1.HookR\x05hooks\x12\x12\n" +
-	"\x04fuel\x18\x14 \x01(\x04R\x04fuel\x1a9\n" +
+	"\x04fuel\x18\x14 \x01(\x04R\x04fuel\x12\x12\n" +
+	"\x04kind\x18\x15 \x01(\tR\x04kind\x12.\n" +
+	"\bmigrated\x18\x16 \x01(\v2\x12.ckptd.v1.MigratedR\bmigrated\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"J\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"D\n" +
+	"\bMigrated\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\x12\x14\n" +
+	"\x05steps\x18\x03 \x03(\tR\x05steps\"J\n" +
 	"\x04Hook\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\fR\x06digest\x12\x16\n" +
@@ -1964,7 +2183,7 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x05state\x18\x01 \x01(\x03R\x05state\x12\x16\n" +
 	"\x06stored\x18\x02 \x01(\x03R\x06stored\x12\x14\n" +
 	"\x05depth\x18\x03 \x01(\x05R\x05depth\x12\x12\n" +
-	"\x04full\x18\x04 \x01(\bR\x04full\"\xa4\x04\n" +
+	"\x04full\x18\x04 \x01(\bR\x04full\"\xb8\x04\n" +
 	"\x05Draft\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x12\n" +
@@ -1986,7 +2205,8 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x05blobs\x18\x0e \x01(\v2\x0f.ckptd.v1.BlobsR\x05blobs\x12,\n" +
 	"\bchannels\x18\x0f \x03(\v2\x10.ckptd.v1.ChangeR\bchannels\x12\x12\n" +
 	"\x04keep\x18\x10 \x01(\bR\x04keep\x12+\n" +
-	"\x03ttl\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\x03ttlB\x0e\n" +
+	"\x03ttl\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x12\n" +
+	"\x04kind\x18\x12 \x01(\tR\x04kindB\x0e\n" +
 	"\f_expect_headB\a\n" +
 	"\x05_meta\"y\n" +
 	"\x06Labels\x124\n" +
@@ -2047,7 +2267,7 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x06Branch\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\ahead_id\x18\x02 \x01(\tR\x06headId\x12\x19\n" +
-	"\bhead_seq\x18\x03 \x01(\x04R\aheadSeq\"\xc7\x02\n" +
+	"\bhead_seq\x18\x03 \x01(\x04R\aheadSeq\"\xff\x02\n" +
 	"\vErrorDetail\x12(\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x10.ckptd.v1.ReasonR\x06reason\x12\x19\n" +
 	"\bhead_seq\x18\x02 \x01(\x04R\aheadSeq\x12\x17\n" +
@@ -2060,14 +2280,22 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\vretry_after\x18\t \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"retryAfter\x12-\n" +
 	"\x06plugin\x18\n" +
-	" \x01(\v2\x15.ckptd.v1.PluginErrorR\x06plugin\"\x8f\x01\n" +
+	" \x01(\v2\x15.ckptd.v1.PluginErrorR\x06plugin\x126\n" +
+	"\tmigration\x18\v \x01(\v2\x18.ckptd.v1.MigrationErrorR\tmigration\"\x8c\x01\n" +
+	"\x0eMigrationError\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\x04R\x02to\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\x12\x12\n" +
+	"\x04path\x18\x05 \x01(\tR\x04path\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\"\x8f\x01\n" +
 	"\vPluginError\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12\x14\n" +
 	"\x05stage\x18\x03 \x01(\tR\x05stage\x12\x12\n" +
 	"\x04item\x18\x04 \x01(\tR\x04item\x12\x12\n" +
 	"\x04code\x18\x05 \x01(\x05R\x04code\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason*\xdf\x04\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason*\xd4\x06\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eREASON_INVALID\x10\x01\x12\x14\n" +
@@ -2094,7 +2322,16 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x16REASON_PLUGIN_REJECTED\x10\x15\x12\x18\n" +
 	"\x14REASON_PLUGIN_FAILED\x10\x16\x12\x1d\n" +
 	"\x19REASON_PLUGIN_UNAVAILABLE\x10\x17\x12\x19\n" +
-	"\x15REASON_PLUGIN_INVALID\x10\x18B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
+	"\x15REASON_PLUGIN_INVALID\x10\x18\x12\x19\n" +
+	"\x15REASON_SCHEMA_TOO_NEW\x10\x19\x12\x17\n" +
+	"\x13REASON_NO_MIGRATION\x10\x1a\x12\x1b\n" +
+	"\x17REASON_MIGRATION_FAILED\x10\x1b\x12\x1c\n" +
+	"\x18REASON_MIGRATION_INVALID\x10\x1c\x12\x1c\n" +
+	"\x18REASON_MIGRATION_REFUSED\x10\x1d\x12\x1c\n" +
+	"\x18REASON_MIGRATION_STOPPED\x10\x1e\x12\x19\n" +
+	"\x15REASON_MIGRATION_BUSY\x10\x1f\x12\x1a\n" +
+	"\x16REASON_MIGRATION_STATE\x10 \x12\x11\n" +
+	"\rREASON_NO_JOB\x10!B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
 
 var (
 	file_ckptd_v1_types_proto_rawDescOnce sync.Once
@@ -2109,57 +2346,61 @@ func file_ckptd_v1_types_proto_rawDescGZIP() []byte {
 }
 
 var file_ckptd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ckptd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_ckptd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_ckptd_v1_types_proto_goTypes = []any{
 	(Reason)(0),                   // 0: ckptd.v1.Reason
 	(*Ref)(nil),                   // 1: ckptd.v1.Ref
 	(*Checkpoint)(nil),            // 2: ckptd.v1.Checkpoint
-	(*Hook)(nil),                  // 3: ckptd.v1.Hook
-	(*Channel)(nil),               // 4: ckptd.v1.Channel
-	(*Cost)(nil),                  // 5: ckptd.v1.Cost
-	(*Draft)(nil),                 // 6: ckptd.v1.Draft
-	(*Labels)(nil),                // 7: ckptd.v1.Labels
-	(*Blobs)(nil),                 // 8: ckptd.v1.Blobs
-	(*Change)(nil),                // 9: ckptd.v1.Change
-	(*Splice)(nil),                // 10: ckptd.v1.Splice
-	(*Which)(nil),                 // 11: ckptd.v1.Which
-	(*Filter)(nil),                // 12: ckptd.v1.Filter
-	(*PendingWrite)(nil),          // 13: ckptd.v1.PendingWrite
-	(*Write)(nil),                 // 14: ckptd.v1.Write
-	(*Branch)(nil),                // 15: ckptd.v1.Branch
-	(*ErrorDetail)(nil),           // 16: ckptd.v1.ErrorDetail
-	(*PluginError)(nil),           // 17: ckptd.v1.PluginError
-	nil,                           // 18: ckptd.v1.Checkpoint.LabelsEntry
-	nil,                           // 19: ckptd.v1.Labels.LabelsEntry
-	nil,                           // 20: ckptd.v1.Filter.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 21: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
+	(*Migrated)(nil),              // 3: ckptd.v1.Migrated
+	(*Hook)(nil),                  // 4: ckptd.v1.Hook
+	(*Channel)(nil),               // 5: ckptd.v1.Channel
+	(*Cost)(nil),                  // 6: ckptd.v1.Cost
+	(*Draft)(nil),                 // 7: ckptd.v1.Draft
+	(*Labels)(nil),                // 8: ckptd.v1.Labels
+	(*Blobs)(nil),                 // 9: ckptd.v1.Blobs
+	(*Change)(nil),                // 10: ckptd.v1.Change
+	(*Splice)(nil),                // 11: ckptd.v1.Splice
+	(*Which)(nil),                 // 12: ckptd.v1.Which
+	(*Filter)(nil),                // 13: ckptd.v1.Filter
+	(*PendingWrite)(nil),          // 14: ckptd.v1.PendingWrite
+	(*Write)(nil),                 // 15: ckptd.v1.Write
+	(*Branch)(nil),                // 16: ckptd.v1.Branch
+	(*ErrorDetail)(nil),           // 17: ckptd.v1.ErrorDetail
+	(*MigrationError)(nil),        // 18: ckptd.v1.MigrationError
+	(*PluginError)(nil),           // 19: ckptd.v1.PluginError
+	nil,                           // 20: ckptd.v1.Checkpoint.LabelsEntry
+	nil,                           // 21: ckptd.v1.Labels.LabelsEntry
+	nil,                           // 22: ckptd.v1.Filter.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
 }
 var file_ckptd_v1_types_proto_depIdxs = []int32{
 	1,  // 0: ckptd.v1.Checkpoint.ref:type_name -> ckptd.v1.Ref
-	21, // 1: ckptd.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	18, // 2: ckptd.v1.Checkpoint.labels:type_name -> ckptd.v1.Checkpoint.LabelsEntry
-	4,  // 3: ckptd.v1.Checkpoint.channels:type_name -> ckptd.v1.Channel
-	5,  // 4: ckptd.v1.Checkpoint.cost:type_name -> ckptd.v1.Cost
-	3,  // 5: ckptd.v1.Checkpoint.hooks:type_name -> ckptd.v1.Hook
-	7,  // 6: ckptd.v1.Draft.labels:type_name -> ckptd.v1.Labels
-	8,  // 7: ckptd.v1.Draft.blobs:type_name -> ckptd.v1.Blobs
-	9,  // 8: ckptd.v1.Draft.channels:type_name -> ckptd.v1.Change
-	22, // 9: ckptd.v1.Draft.ttl:type_name -> google.protobuf.Duration
-	19, // 10: ckptd.v1.Labels.labels:type_name -> ckptd.v1.Labels.LabelsEntry
-	10, // 11: ckptd.v1.Change.splice:type_name -> ckptd.v1.Splice
-	20, // 12: ckptd.v1.Filter.labels:type_name -> ckptd.v1.Filter.LabelsEntry
-	21, // 13: ckptd.v1.Filter.since:type_name -> google.protobuf.Timestamp
-	21, // 14: ckptd.v1.Filter.until:type_name -> google.protobuf.Timestamp
-	14, // 15: ckptd.v1.PendingWrite.write:type_name -> ckptd.v1.Write
-	0,  // 16: ckptd.v1.ErrorDetail.reason:type_name -> ckptd.v1.Reason
-	22, // 17: ckptd.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
-	17, // 18: ckptd.v1.ErrorDetail.plugin:type_name -> ckptd.v1.PluginError
-	19, // [19:19] is the sub-list for method output_type
-	19, // [19:19] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	23, // 1: ckptd.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	20, // 2: ckptd.v1.Checkpoint.labels:type_name -> ckptd.v1.Checkpoint.LabelsEntry
+	5,  // 3: ckptd.v1.Checkpoint.channels:type_name -> ckptd.v1.Channel
+	6,  // 4: ckptd.v1.Checkpoint.cost:type_name -> ckptd.v1.Cost
+	4,  // 5: ckptd.v1.Checkpoint.hooks:type_name -> ckptd.v1.Hook
+	3,  // 6: ckptd.v1.Checkpoint.migrated:type_name -> ckptd.v1.Migrated
+	8,  // 7: ckptd.v1.Draft.labels:type_name -> ckptd.v1.Labels
+	9,  // 8: ckptd.v1.Draft.blobs:type_name -> ckptd.v1.Blobs
+	10, // 9: ckptd.v1.Draft.channels:type_name -> ckptd.v1.Change
+	24, // 10: ckptd.v1.Draft.ttl:type_name -> google.protobuf.Duration
+	21, // 11: ckptd.v1.Labels.labels:type_name -> ckptd.v1.Labels.LabelsEntry
+	11, // 12: ckptd.v1.Change.splice:type_name -> ckptd.v1.Splice
+	22, // 13: ckptd.v1.Filter.labels:type_name -> ckptd.v1.Filter.LabelsEntry
+	23, // 14: ckptd.v1.Filter.since:type_name -> google.protobuf.Timestamp
+	23, // 15: ckptd.v1.Filter.until:type_name -> google.protobuf.Timestamp
+	15, // 16: ckptd.v1.PendingWrite.write:type_name -> ckptd.v1.Write
+	0,  // 17: ckptd.v1.ErrorDetail.reason:type_name -> ckptd.v1.Reason
+	24, // 18: ckptd.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
+	19, // 19: ckptd.v1.ErrorDetail.plugin:type_name -> ckptd.v1.PluginError
+	18, // 20: ckptd.v1.ErrorDetail.migration:type_name -> ckptd.v1.MigrationError
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_ckptd_v1_types_proto_init() }
@@ -2167,23 +2408,23 @@ func file_ckptd_v1_types_proto_init() {
 	if File_ckptd_v1_types_proto != nil {
 		return
 	}
-	file_ckptd_v1_types_proto_msgTypes[3].OneofWrappers = []any{
+	file_ckptd_v1_types_proto_msgTypes[4].OneofWrappers = []any{
 		(*Channel_Data)(nil),
 		(*Channel_Text)(nil),
 		(*Channel_Unchanged)(nil),
 	}
-	file_ckptd_v1_types_proto_msgTypes[5].OneofWrappers = []any{}
-	file_ckptd_v1_types_proto_msgTypes[8].OneofWrappers = []any{
+	file_ckptd_v1_types_proto_msgTypes[6].OneofWrappers = []any{}
+	file_ckptd_v1_types_proto_msgTypes[9].OneofWrappers = []any{
 		(*Change_Data)(nil),
 		(*Change_Text)(nil),
 		(*Change_Splice)(nil),
 		(*Change_Remove)(nil),
 	}
-	file_ckptd_v1_types_proto_msgTypes[9].OneofWrappers = []any{
+	file_ckptd_v1_types_proto_msgTypes[10].OneofWrappers = []any{
 		(*Splice_Data)(nil),
 		(*Splice_Text)(nil),
 	}
-	file_ckptd_v1_types_proto_msgTypes[10].OneofWrappers = []any{
+	file_ckptd_v1_types_proto_msgTypes[11].OneofWrappers = []any{
 		(*Which_Id)(nil),
 		(*Which_Seq)(nil),
 		(*Which_Before)(nil),
@@ -2191,8 +2432,8 @@ func file_ckptd_v1_types_proto_init() {
 		(*Which_Branch)(nil),
 		(*Which_GreatestId)(nil),
 	}
-	file_ckptd_v1_types_proto_msgTypes[11].OneofWrappers = []any{}
-	file_ckptd_v1_types_proto_msgTypes[13].OneofWrappers = []any{
+	file_ckptd_v1_types_proto_msgTypes[12].OneofWrappers = []any{}
+	file_ckptd_v1_types_proto_msgTypes[14].OneofWrappers = []any{
 		(*Write_Data)(nil),
 		(*Write_Text)(nil),
 	}
@@ -2202,7 +2443,7 @@ func file_ckptd_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ckptd_v1_types_proto_rawDesc), len(file_ckptd_v1_types_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
