@@ -46,6 +46,7 @@ type scan struct {
 	found   []match
 	seen    []seenAt
 	hits    hits
+	clean   [512]cleanText
 	touched []int // ranks that have something in seen
 	until   int   // digits before it are done with
 	key     *member
@@ -75,6 +76,7 @@ func (s *scan) reset() {
 	s.findings = s.findings[:0]
 	clear(s.path[:cap(s.path)])
 	clear(s.found[:cap(s.found)])
+	clear(s.clean[:])
 	s.chains.reset()
 	s.in, s.path, s.found, s.layers = Input{}, s.path[:0], s.found[:0], 0
 	s.reject, s.again, s.key, s.joined, s.reporting = nil, false, nil, false, true

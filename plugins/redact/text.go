@@ -10,7 +10,7 @@ import (
 // The result is valid until the next call.
 func (s *scan) text(text []byte, key *member) []match {
 	s.found = s.found[:0]
-	if len(text) < 3 {
+	if len(text) < 3 || s.isClean(text, key) {
 		return nil
 	}
 	s.key, s.until = key, 0
@@ -22,9 +22,41 @@ func (s *scan) text(text []byte, key *member) []match {
 		s.encoded(text)
 	}
 	if len(s.found) == 0 {
+		s.setClean(text, key)
 		return nil
 	}
 	return s.resolve(text)
+}
+
+// cleanText is a short text in which nothing was found. States of agents have the same ones again and again.
+type cleanText struct {
+	size int8
+	text [shortText]byte
+}
+
+const shortText = 31
+
+// cleanSlot returns where a short text of a member that tells nothing is noted, nil for others.
+func (s *scan) cleanSlot(text []byte, key *member) *cleanText {
+	if len(text) > shortText || s.layers == maxLayers || key != nil && len(key.context)+len(key.unless)+len(key.assigned) > 0 || s.joined {
+		return nil
+	}
+	h := uint(len(text))
+	for _, b := range text {
+		h = h*31 + uint(b)
+	}
+	return &s.clean[h%uint(len(s.clean))]
+}
+
+func (s *scan) isClean(text []byte, key *member) bool {
+	slot := s.cleanSlot(text, key)
+	return slot != nil && string(slot.text[:slot.size]) == string(text)
+}
+
+func (s *scan) setClean(text []byte, key *member) {
+	if slot := s.cleanSlot(text, key); slot != nil {
+		slot.size = int8(copy(slot.text[:], text))
+	}
 }
 
 // walk runs the automaton over a text and looks closer where a word is.
