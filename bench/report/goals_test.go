@@ -128,3 +128,14 @@ func TestGoalsOfGrowthAndLimits(t *testing.T) {
 		t.Error("a goal was measured by half a curve")
 	}
 }
+
+// A rate that was offered tells nothing of who could save more.
+func TestOpenLoopsAreNoGoals(t *testing.T) {
+	run := goalRun(postgres, result.Durable, 1000, 16, 1)
+	for i := range run.Points {
+		run.Points[i].Rate = 500
+	}
+	if _, of := goalOf(t, run, "≥ 5 × saves/s, every workload").Tally(); of != 0 {
+		t.Errorf("measured at %d places", of)
+	}
+}

@@ -98,7 +98,7 @@ func build(run *result.Run) document {
 	doc := document{
 		Title:    "ckptd beside what one would use instead",
 		Lead:     lead(run, goals),
-		Sections: []section{goalsSection(run, goals), v.glance(), machineSection(run)},
+		Sections: []section{goalsSection(run, goals), v.glance(), machineSection(v)},
 	}
 	for _, t := range []struct{ id, title, text string }{
 		{result.Durable, "Durable", "Each save is on disk before it returns, for every rival."},

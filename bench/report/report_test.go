@@ -196,6 +196,21 @@ func TestBenchstatLines(t *testing.T) {
 	}
 }
 
+// In every form for people, what ckptd reaches of the limits stands beside the limits.
+func TestNearLimits(t *testing.T) {
+	run := fakeRun(1, 1)
+	for _, p := range run.Points {
+		if p.Rival == result.Ckptd && p.Workload == growingChat && p.Writers == 1 && p.Table == result.Durable && p.Kind == result.Speed {
+			p.Figures[result.SaveP50] = result.Figure{Median: 1, Limit: result.LimitSync, Fraction: 0.4321}
+		}
+	}
+	for _, f := range forms()[:3] {
+		if got := render(t, f.write, run); !strings.Contains(got, "43.2 %") {
+			t.Errorf("%s does not say how near the limit is", f.name)
+		}
+	}
+}
+
 func TestWritersErrors(t *testing.T) {
 	for _, f := range forms() {
 		if err := f.write(full{}, fakeRun(1, 1)); !errors.Is(err, errFull) {

@@ -66,7 +66,8 @@ func (c Check) at(g Goal) string {
 	return c.Where
 }
 
-func machineSection(run *result.Run) section {
+func machineSection(v *view) section {
+	run := v.run
 	m := run.Machine
 	s := section{ID: "machine", Title: "The machine and its limits", Parts: []part{{Table: table{
 		Head: []string{"machine", ""},
@@ -90,6 +91,9 @@ func machineSection(run *result.Run) section {
 		limits.Rows = append(limits.Rows, words(l.Name, value(l.Median, l.Unit), spread(l.Figure, l.Unit), l.What))
 	}
 	s.Parts = append(s.Parts, part{Title: "Limits", Table: limits})
+	if near := v.nearLimits(); len(near.Head) > 1 {
+		s.Parts = append(s.Parts, part{Title: "How much of its limit ckptd reaches, durable: 100 % is at the limit", Table: near})
+	}
 	return s
 }
 

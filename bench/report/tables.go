@@ -156,6 +156,44 @@ func (v *view) byMeasure(g group, kind string, writers int, rate float64, measur
 	return t
 }
 
+// nearLimits says of ckptd's figures, durable, what part of their limit they reach; the folded tables say it of everybody's.
+func (v *view) nearLimits() table {
+	var measures []string
+	var points []result.Point
+	for _, p := range v.run.Points {
+		if p.Rival != result.Ckptd || p.Table != result.Durable || p.Rate > 0 {
+			continue
+		}
+		points = append(points, p)
+		for name, f := range p.Figures {
+			if f.Limit != "" && !slices.Contains(measures, name) {
+				measures = append(measures, name)
+			}
+		}
+	}
+	t := table{Head: []string{"ckptd"}}
+	for _, m := range result.Measures() {
+		if slices.Contains(measures, m.Name) {
+			t.Head = append(t.Head, m.Title)
+		}
+	}
+	for _, p := range points {
+		row := words(place(p))
+		for _, m := range result.Measures() {
+			if !slices.Contains(measures, m.Name) {
+				continue
+			}
+			c := cell{Text: "–"}
+			if f := p.Figures[m.Name]; f.Limit != "" {
+				c = cell{Text: percent(f.Fraction), Note: f.Limit}
+			}
+			row = append(row, c)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
 // cell is a figure with ckptd's advantage over it.
 func (v *view) cell(k key, measure string) cell {
 	f, ok := v.figure(k, measure)

@@ -7,8 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// widest is how wide a column of a terminal's table may be; longer texts go on below.
-const widest = 44
+// How wide a column of a terminal's table and its head may be; longer texts go on below.
+const (
+	widest     = 44
+	widestHead = 20
+)
 
 func writeText(w *bufio.Writer, doc document) {
 	fmt.Fprintf(w, "%s\n%s\n", doc.Title, wrap(doc.Lead, 100))
@@ -35,9 +38,9 @@ func writeText(w *bufio.Writer, doc document) {
 
 // writeColumns writes a table with its columns below each other, figures to the right.
 func writeColumns(w *bufio.Writer, t table) {
-	lines := [][]string{t.Head}
+	lines := unfold(words(t.Head...), widestHead)
 	for _, row := range t.Rows {
-		lines = append(lines, unfold(row)...)
+		lines = append(lines, unfold(row, widest)...)
 	}
 	widths := make([]int, len(t.Head))
 	for _, l := range lines {
@@ -60,11 +63,11 @@ func writeColumns(w *bufio.Writer, t table) {
 	}
 }
 
-// unfold makes lines of a row: more than one where a text is wider than a column may be.
-func unfold(row []cell) [][]string {
+// unfold makes lines of a row: more than one where a text is wider than it may be.
+func unfold(row []cell, width int) [][]string {
 	var lines [][]string
 	for i, c := range row {
-		for n, text := range strings.Split(wrap(c.plain(), widest), "\n") {
+		for n, text := range strings.Split(wrap(c.plain(), width), "\n") {
 			if n == len(lines) {
 				lines = append(lines, make([]string, len(row)))
 			}
