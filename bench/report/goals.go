@@ -2,7 +2,6 @@ package report
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/ckptd/ckptd/bench/result"
@@ -165,7 +164,7 @@ func (v *view) versus(g versus, ours string) []Check {
 		}
 		checks = append(checks, Check{place(p), p.Rival, v.advantage(own, theirs, g.measure), g.factor, false})
 	}
-	return dropNaN(checks)
+	return sound(checks)
 }
 
 // flat compares the save of a curve at its far end with the one at 10.
@@ -181,7 +180,7 @@ func (v *view) flat(over string, to float64, rival string) []Check {
 			checks = append(checks, Check{fmt.Sprintf("%s, %s to %s %s", c.Workload, digits(10), digits(to), over), rival, last / first, 1.3, true})
 		}
 	}
-	return dropNaN(checks)
+	return sound(checks)
 }
 
 // bounded compares by what the memory grew from the fewest threads to the most with the cache.
@@ -199,7 +198,7 @@ func (v *view) bounded(rival string) []Check {
 			checks = append(checks, Check{where, rival, max(last-first, 0) / float64(v.run.Cache), 1, true})
 		}
 	}
-	return dropNaN(checks)
+	return sound(checks)
 }
 
 func (v *view) nearSync(rival string) []Check {
@@ -211,7 +210,7 @@ func (v *view) nearSync(rival string) []Check {
 			checks = append(checks, Check{place(p), rival, f.Median / limit.Median, 2, true})
 		}
 	}
-	return dropNaN(checks)
+	return sound(checks)
 }
 
 // nearPipeline compares with what ckptd's CPU time allows, which is measured on the chat.
@@ -224,7 +223,7 @@ func (v *view) nearPipeline(rival string) []Check {
 			checks = append(checks, Check{place(p), rival, f.Median / limit.Median, 0.5, false})
 		}
 	}
-	return dropNaN(checks)
+	return sound(checks)
 }
 
 // at is a measure at a place of a curve.
@@ -237,13 +236,7 @@ func at(c result.Curve, x float64, measure string) (float64, bool) {
 	return 0, false
 }
 
-// dropNaN leaves out ratios of nothing to nothing, which were not measured.
-func dropNaN(checks []Check) []Check {
-	kept := checks[:0]
-	for _, c := range checks {
-		if !math.IsNaN(c.Got) {
-			kept = append(kept, c)
-		}
-	}
-	return kept
+// sound leaves out ratios of or to nothing, which was then not measured.
+func sound(checks []Check) []Check {
+	return slices.DeleteFunc(checks, func(c Check) bool { return !positive(c.Got) && c.Got != 0 })
 }

@@ -122,6 +122,13 @@ func TestGoalsOfGrowthAndLimits(t *testing.T) {
 			t.Errorf("%s: %+v, short by %v, want %v", want, worst, worst.Short(), short)
 		}
 	}
+	// A limit that could not be measured is met by nobody.
+	run.Limits = []result.Limit{{Name: result.LimitSync}, {Name: result.LimitPipeline}}
+	for _, want := range []string{"one writer: save p50 ≤ 2 × fdatasync of a preallocated file", "256 writers: ≥ 50 % of what the pipeline's CPU cost allows"} {
+		if worst, ok := goalOf(t, run, want).Worst(); ok {
+			t.Errorf("%s of a limit that is 0: %+v", want, worst)
+		}
+	}
 	// A curve that ends early has not shown that it stays flat.
 	run.Curves[0].Points = run.Curves[0].Points[:1]
 	if _, ok := goalOf(t, run, "save p50 ≤ 1.3 × from step 10 to step 10,000").Worst(); ok {
