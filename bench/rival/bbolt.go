@@ -61,12 +61,11 @@ func (b *bolt) Load(_ context.Context, thread, step int) (state []byte, err erro
 			state = bytes.Clone(tx.Bucket(bucket()).Get(stateKey(thread, step)))
 		} else {
 			cursor := tx.Bucket(bucket()).Cursor()
-			key, value := cursor.Seek(stateKey(thread+1, 0))
-			if key == nil {
-				key, value = cursor.Last()
-			} else {
-				key, value = cursor.Prev()
+			last := cursor.Prev
+			if key, _ := cursor.Seek(stateKey(thread+1, 0)); key == nil {
+				last = cursor.Last
 			}
+			key, value := last()
 			if bytes.HasPrefix(key, stateKey(thread, 0)[:8]) {
 				state = bytes.Clone(value)
 			}

@@ -87,9 +87,17 @@ func (r *redisServer) Load(ctx context.Context, thread, step int) ([]byte, error
 
 // Settle rewrites the log, which Redis does itself when it has doubled.
 func (r *redisServer) Settle(ctx context.Context) error {
+	if err := r.awaitRewrite(ctx); err != nil { // one that it began itself has not all
+		return err
+	}
 	if err := r.client.BgRewriteAOF(ctx).Err(); err != nil {
 		return err
 	}
+	return r.awaitRewrite(ctx)
+}
+
+// awaitRewrite waits until the log is not being rewritten.
+func (r *redisServer) awaitRewrite(ctx context.Context) error {
 	for {
 		info, err := r.client.Info(ctx, "persistence").Result()
 		if err != nil {

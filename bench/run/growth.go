@@ -48,7 +48,7 @@ const window = 20 // saves that are measured before each place on a curve
 // overSteps lets one thread grow. What a rival that stores whole states does not save, by Plan.Fill, it skips up to the
 // next window.
 func (r *runner) overSteps(ctx context.Context, at []int) (err error) {
-	e, err := r.enter(ctx, "growth over steps", r.rivals, OpenArgs{Durable: true, Workload: "chat", Writers: 1, Threads: 1})
+	e, err := r.enter(ctx, "growth over steps", r.rivals, OpenArgs{Durable: true, Workload: "chat", Writers: 1, Threads: 1, Settles: true})
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (r *runner) overSize(ctx context.Context, at []int) error {
 
 func (r *runner) atSize(ctx context.Context, size int, all curves) (err error) {
 	e, err := r.enter(ctx, fmt.Sprintf("states of %d bytes", size), r.rivals,
-		OpenArgs{Durable: true, Workload: "chat", Size: size, Filled: true, Writers: 1, Threads: 1})
+		OpenArgs{Durable: true, Workload: "chat", Size: size, Filled: true, Writers: 1, Threads: 1, Settles: true})
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ const populators = 64 // writers that begin threads
 
 // overThreads measures saves of random threads in stores of ever more of them.
 func (r *runner) overThreads(ctx context.Context, at []int) (err error) {
-	e, err := r.enter(ctx, "growth over threads", r.rivals, OpenArgs{Durable: true, Workload: "chat", Writers: populators})
+	e, err := r.enter(ctx, "growth over threads", r.rivals, OpenArgs{Durable: true, Workload: "chat", Writers: populators, Settles: true})
 	if err != nil {
 		return err
 	}

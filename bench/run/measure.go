@@ -84,7 +84,7 @@ func (r *runner) space(ctx context.Context, s Space) (err error) {
 	where := s.Workload + ", the same saves"
 	r.log.Info("measuring space and loads", "workload", s.Workload, "threads", s.Threads, "steps", s.Steps)
 	e, err := r.enter(ctx, where, r.rivals, OpenArgs{Durable: true, Workload: s.Workload, Size: s.Size, Filled: s.Filled,
-		Writers: 1, Threads: s.Threads})
+		Writers: 1, Threads: s.Threads, Settles: true})
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func spaces(names []string) (list []Space) {
 		case "chat":
 			s.Size = 100_000
 		case "coder", "multimodal":
-			s.Threads, s.Steps = 2, 60
+			s.Filled, s.Threads, s.Steps = true, 2, 60
 		case "summariser":
 			s.Steps = 130
 		case "branchy":

@@ -94,7 +94,7 @@ func (w *Worker) Sample(a SampleArgs, reply *Turn) error {
 	defer w.mu.Unlock()
 	w.writers(1)
 	p := &pace{}
-	began, before := time.Now(), usage(w.driver.Process())
+	m, began := meterOf(w.driver.Process()), time.Now()
 	for range a.Saves {
 		thread := w.rng.IntN(a.Threads)
 		player := w.extra[thread]
@@ -112,7 +112,7 @@ func (w *Worker) Sample(a SampleArgs, reply *Turn) error {
 		p.saved(w, s)
 	}
 	reply.Seconds = since(began)
-	reply.Usage = usage(w.driver.Process()).minus(before)
+	reply.Usage = m.taken()
 	reply.sum([]*pace{p}, w.dry)
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/pprof"
+	"time"
 )
 
 // ProfileArgs say what is profiled.
@@ -101,16 +102,15 @@ func (w *Worker) operate(a ProfileArgs, found *Profiled) error {
 		return nil
 	}
 	var sum Profiled
-	before := usage(w.driver.Process())
-	for sum.Seconds < a.Seconds {
+	m := meterOf(w.driver.Process())
+	for began := time.Now(); sum.Seconds < a.Seconds; sum.Seconds = since(began) {
 		var l Loaded
 		if err := w.Load(LoadArgs{Loads: len(w.players)}, &l); err != nil {
 			return err
 		}
 		sum.Operations += l.Loads
-		sum.Seconds += l.P50 * float64(l.Loads)
 	}
-	u, n := usage(w.driver.Process()).minus(before), float64(max(sum.Operations, 1))
+	u, n := m.taken(), float64(max(sum.Operations, 1))
 	sum.CPU, sum.Allocs = u.CPU/n, u.Allocs/n
 	*found = sum
 	return nil

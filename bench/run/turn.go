@@ -103,7 +103,7 @@ func (w *Worker) turn(reply *Turn, pacer func(writer int) *pace) error {
 	)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	before, began := usage(w.driver.Process()), time.Now()
+	m, began := meterOf(w.driver.Process()), time.Now()
 	for i, p := range paces {
 		wg.Go(func() {
 			if err := w.write(ctx, i, p, began); err != nil {
@@ -114,10 +114,10 @@ func (w *Worker) turn(reply *Turn, pacer func(writer int) *pace) error {
 	}
 	wg.Wait()
 	reply.Seconds = since(began)
+	reply.Usage = m.taken()
 	if first != nil {
 		return fmt.Errorf("saving with %s: %w", w.rival.Name, first)
 	}
-	reply.Usage = usage(w.driver.Process()).minus(before)
 	reply.sum(paces, w.dry)
 	return nil
 }

@@ -30,31 +30,52 @@ func (u Usage) times(f float64) Usage {
 	return Usage{u.CPU * f, u.Allocs * f, u.AllocBytes * f, u.Written * f}
 }
 
-// usage reads what this process and a server (0: none) with its children have taken. Where the system does not tell,
-// that is 0.
-func usage(server int) Usage {
-	var self syscall.Rusage
+// meter measures what is taken between two points in time. Where the system does not tell, that is 0.
+type meter struct {
+	server int // its process, 0 if there is none
+	begin  Usage
+}
+
+// meterOf begins to measure this process and a server. What measuring takes itself is left out.
+func meterOf(server int) meter {
+	m := meter{server: server}
+	m.begin = ofServer(server)
+	m.begin.addSelf()
+	return m
+}
+
+// taken returns what was taken since.
+func (m meter) taken() Usage {
 	var u Usage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &self) == nil {
-		u.CPU = seconds(self.Utime) + seconds(self.Stime)
-	}
+	u.addSelf()
+	s := ofServer(m.server)
+	u.CPU += s.CPU
+	u.Written += s.Written
+	return u.minus(m.begin)
+}
+
+// addSelf adds what this process has taken so far.
+func (u *Usage) addSelf() {
+	var self syscall.Rusage
 	var memory runtime.MemStats // it is exact, unlike what runtime/metrics tells without stopping the world
 	runtime.ReadMemStats(&memory)
 	u.Allocs, u.AllocBytes = float64(memory.Mallocs), float64(memory.TotalAlloc)
-	u.Written = written(os.Getpid())
+	u.Written += procField(os.Getpid(), "io", "write_bytes:")
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &self) == nil {
+		u.CPU += seconds(self.Utime) + seconds(self.Stime)
+	}
+}
+
+// ofServer returns what a server with its children has taken so far.
+func ofServer(server int) (u Usage) {
 	for _, pid := range family(server) {
 		u.CPU += cpu(pid, pid == server)
-		u.Written += written(pid)
+		u.Written += procField(pid, "io", "write_bytes:")
 	}
 	return u
 }
 
 func seconds(t syscall.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
-
-// written returns write_bytes of /proc/PID/io.
-func written(pid int) float64 {
-	return procField(pid, "io", "write_bytes:")
-}
 
 // procField returns the number after a name at the start of a line of a file of /proc/PID, 0 if there is none.
 func procField(pid int, file, name string) float64 {

@@ -10,6 +10,7 @@ import (
 	"net/rpc/jsonrpc"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"sync"
 
 	"github.com/ckptd/ckptd/backend"
@@ -79,6 +80,8 @@ type OpenArgs struct {
 	Threads  int
 	Seed     uint64
 	Cache    int64
+	// Settles says that Settle will be called, and takes what an empty store needs on the disk beforehand.
+	Settles bool
 	// Pipeline lets ckptd's backend acknowledge every batch after the threads have begun, and keep nothing.
 	Pipeline bool
 }
@@ -117,10 +120,16 @@ func (w *Worker) Open(a OpenArgs, reply *Opened) (err error) {
 		w.players = append(w.players, w.player(i))
 	}
 	w.steps = make([]*workload.Step, a.Threads)
-	w.empty, err = diskBytes(a.Dir)
 	reply.Size = w.work.Size
+	if a.Settles {
+		var empty Settled
+		if err := w.settle(&empty); err != nil {
+			return err
+		}
+		w.empty = empty.Disk
+	}
 	resetPeak()
-	return err
+	return nil
 }
 
 func (w *Worker) player(thread int) *workload.Player {
@@ -157,11 +166,11 @@ func (w *Worker) measureDry() Usage {
 	const steps = 100
 	p := w.player(0)
 	p.Next()
-	before := usage(0)
+	m := meterOf(0)
 	for range steps {
 		p.Next()
 	}
-	u := usage(0).minus(before)
+	u := m.taken()
 	u.Written = 0
 	return u.times(1.0 / steps)
 }
@@ -191,26 +200,35 @@ type Settled struct {
 	Written float64 // bytes that settling wrote
 }
 
-// Settle lets the rival do what it would in time, and opens it again.
+// Settle lets the rival do what it would in time, and opens it again. Memory counts from then on.
 func (w *Worker) Settle(_ struct{}, reply *Settled) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := usage(w.driver.Process())
+	return w.settle(reply)
+}
+
+func (w *Worker) settle(reply *Settled) error {
+	m := meterOf(w.driver.Process())
 	if err := w.driver.Settle(context.Background()); err != nil {
 		return fmt.Errorf("settling %s: %w", w.rival.Name, err)
 	}
-	reply.Written = usage(w.driver.Process()).minus(before).Written
-	own := usage(0)
+	reply.Written = m.taken().Written
+	m = meterOf(0)
 	if err := w.close(); err != nil {
 		return fmt.Errorf("closing %s: %w", w.rival.Name, err)
 	}
-	reply.Written += usage(0).minus(own).Written
+	reply.Written += m.taken().Written
 	disk, err := diskBytes(w.args.Dir)
 	if err != nil {
 		return err
 	}
 	reply.Disk = max(0, disk-w.empty)
-	return w.open()
+	debug.FreeOSMemory() // what the closed store had is not the next one's
+	if err := w.open(); err != nil {
+		return err
+	}
+	resetPeak()
+	return nil
 }
 
 // Cool closes the rival, lets the system forget its files, and opens it again.
@@ -227,7 +245,7 @@ func (w *Worker) Cool(_ struct{}, _ *struct{}) error {
 	return w.open()
 }
 
-// Memory returns the most memory that was taken since Open.
+// Memory returns the most memory that was taken since Open or Settle.
 func (w *Worker) Memory(_ struct{}, reply *float64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -104,6 +104,7 @@ func TestWrongArguments(t *testing.T) {
 		{[]string{"run", "--rival", "oracle"}, "ckptd-whole"},
 		{[]string{"run", "--workload", "games", "--rival", "files", "--seconds", "0.01"}, "branchy"},
 		{[]string{"run", "--workload", "chat", "--writers", "0"}, "--writers"},
+		{[]string{"run", "--part", "most"}, "growth"},
 		{[]string{"profile", "games"}, "branchy"},
 		{[]string{"profile"}, "arg"},
 	} {

@@ -21,6 +21,7 @@ import (
 type runOptions struct {
 	set, input, out, dir string
 	rivals, workloads    []string
+	parts                []string
 	writers              []int
 	size                 int
 	seconds              float64
@@ -50,6 +51,7 @@ With --workload only saves of these workloads are measured, by --writers writers
 	f.StringVar(&o.set, "set", run.Some, "what is measured: smoke, some or full")
 	f.StringVar(&o.input, "input", "", "a workload of real runs: NAME=FILE, in a form that ckptd import reads")
 	f.StringSliceVar(&o.rivals, "rival", nil, "measure only these rivals")
+	f.StringSliceVar(&o.parts, "part", nil, "measure only these parts of the set: speed, space, growth")
 	f.StringSliceVar(&o.workloads, "workload", nil, "measure only saves of these workloads")
 	f.IntSliceVar(&o.writers, "writers", []int{1, 64}, "with --workload: how many save at a time")
 	f.IntVar(&o.size, "size", 0, "with --workload: bytes of a state (0: the workload's own)")
@@ -97,6 +99,23 @@ func (o runOptions) plan() (run.Plan, error) {
 	if o.rounds > 0 {
 		p.Rounds = o.rounds
 	}
+	if len(o.parts) > 0 {
+		p.Set += " in part"
+		all := p
+		p.Speed, p.Space, p.Growth = nil, nil, nil
+		for _, part := range o.parts {
+			switch part {
+			case result.Speed:
+				p.Speed = all.Speed
+			case result.Space:
+				p.Space = all.Space
+			case "growth":
+				p.Growth = all.Growth
+			default:
+				return p, fmt.Errorf("--part: there is no %q: parts are speed, space and growth", part)
+			}
+		}
+	}
 	if len(o.workloads) == 0 {
 		return p, nil
 	}
@@ -115,7 +134,7 @@ func (o runOptions) plan() (run.Plan, error) {
 // commandOf is the command line again, with the flags that matter for the figures and without paths.
 func commandOf(cmd *cobra.Command) string {
 	text := "bench run"
-	for _, name := range []string{"set", "rival", "workload", "writers", "size", "rate", "seconds", "rounds", "seed", "cache"} {
+	for _, name := range []string{"set", "part", "rival", "workload", "writers", "size", "rate", "seconds", "rounds", "seed", "cache"} {
 		if f := cmd.Flags().Lookup(name); f.Changed {
 			text += " --" + name + " " + strings.Trim(f.Value.String(), "[]")
 		}
