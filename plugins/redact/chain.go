@@ -245,7 +245,13 @@ func (cs *chains) links(c *chain, p piece) bool {
 	if len(left) == 0 || len(right) == 0 {
 		return false
 	}
-	if c.pem || len(left) <= chainChunk && len(right) <= chainChunk {
+	if c.pem {
+		return true
+	}
+	if standsAlone(right) {
+		return false
+	}
+	if len(left) <= chainChunk && len(right) <= chainChunk {
 		return true
 	}
 	a, b := left[len(left)-1], right[0]
@@ -264,6 +270,40 @@ func (cs *chains) links(c *chain, p piece) bool {
 		return true
 	}
 	return !c.begun && inKey(left[max(0, len(left)-96):])
+}
+
+// standsAlone reports whether a string begins with an option or an assignment of its own: --name or NAME=value. Lists of
+// environments and of arguments are no streams.
+func standsAlone(text []byte) bool {
+	if len(text) > 2 && text[0] == '-' && text[1] == '-' && isLetter(text[2]) {
+		return true
+	}
+	if len(text) == 0 || !isLetter(text[0]) && text[0] != '_' {
+		return false
+	}
+	n := 1
+	for n < len(text) && (isToken(text[n]) || text[n] == '.') {
+		n++
+	}
+	return n+1 < len(text) && text[n] == '=' && text[n+1] != '='
+}
+
+// streamed reports whether the strings of a chain look like cut out of a text: one begins or ends with white space, is
+// nothing but signs, or has a quote that another closes.
+func (cs *chains) streamed(c *chain) bool {
+	for _, p := range c.pieces {
+		text := cs.text(p)
+		if p.escaped {
+			if decoded, ok := unescape(nil, text); ok {
+				text = decoded
+			}
+		}
+		if n := len(text); n > 0 && (isSpace(text[0]) || isSpace(text[n-1]) || bytes.Count(text, []byte(`"`))%2 == 1 ||
+			!bytes.ContainsFunc(text, func(r rune) bool { return r >= 0x80 || isWord(byte(r)) })) {
+			return true
+		}
+	}
+	return false
 }
 
 // heat is how likely the word that a cut goes through is something to find.
@@ -369,7 +409,7 @@ func (s *scan) finish(c *chain) {
 		for starts[first+1] <= m.start {
 			first++
 		}
-		if starts[first+1] >= m.end || !prose && m.rule.numeric() {
+		if starts[first+1] >= m.end || !prose && m.rule.numeric() || m.rule.Scanner == "assigned" && !s.chains.streamed(c) {
 			continue
 		}
 		s.cut(c, starts, first, m, text)
