@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -278,9 +279,15 @@ func (a *app) migrateWatchCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withRemote(func(c *client.Store) error {
 				m := &remoteMigrator{ctx: cmd.Context(), c: c, tenant: a.tenant}
+				job, err := c.MigrationJob(cmd.Context(), a.tenant, args[0])
+				if err != nil {
+					return err
+				}
+				what := map[ckptdv1.MigrationAction]string{ckptdv1.MigrationAction_MIGRATION_ACTION_DRY_RUN: "would be migrated",
+					ckptdv1.MigrationAction_MIGRATION_ACTION_UNDO: "undone"}[job.GetAction()]
 				report, err := a.watched("migrating", migration.RunOptions{}, func(o migration.RunOptions) (*migration.Report, error) { return m.watch(cmd.Context(), args[0], o) })
 				if report != nil {
-					err = errors.Join(a.showReport(report, args[0], "done"), err)
+					err = errors.Join(a.showReport(report, args[0], cmp.Or(what, "migrated")), err)
 				}
 				return err
 			})
