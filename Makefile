@@ -107,7 +107,7 @@ bench-full: rivals bin/bench ## the same with everything, in hours
 bench-smoke: rivals bin/bench ## a little of everything in two minutes: fails on a broken driver, never on a time
 	$(RUN_BENCH)/smoke --set smoke >/dev/null
 
-table: ## measure the figures of the README and print its table
+table: ## measure the goals of the engine and the daemon, as docs/performance.md has them
 	cd bench && CGO_ENABLED=0 go run ./cmd/table
 
 # How large the campaigns are: random operations against the model, and kills of a writing process.

@@ -1,16 +1,16 @@
-// Package bench holds the benchmarks of the README's table; what compares ckptd with everything that users would pick
+// Package bench holds the benchmarks of the goals in docs/performance.md; what compares ckptd with everything that users would pick
 // instead is in the packages below, and run by make bench (cmd/bench).
 //
 // The benchmarks measure ckptd beside its rivals, in the same run and on the same disk. It is a module of its own, so
 // that the rivals never enter the product's dependencies.
 //
-// Every benchmark is one row or two of the table in the README. Contenders take turns within a benchmark, in slices, so
+// Every benchmark is one row or two of that table. Contenders take turns within a benchmark, in slices, so
 // that a machine that gets slower or faster while it runs does so for all of them; figures are metrics that benchstat
 // reads. Nothing is asserted: a figure that misses its target is printed all the same.
 //
 //	make bench BENCH=.             everything, six times, through benchstat
 //	make bench BENCH=OneWriter     one benchmark
-//	make table                     everything five times, as the table of the README
+//	make table                     everything five times, as the table of docs/performance.md
 //
 // Stores are made below CKPTD_BENCH_DIR, by default the system's folder for temporary files. It should be on a real
 // disk: on a file system in memory a durable save costs nothing.

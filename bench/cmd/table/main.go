@@ -1,4 +1,4 @@
-// Command table runs the benchmarks of this module and prints the table of figures of the README, in Markdown: for each
+// Command table runs the benchmarks of this module and prints the goals of the engine and the daemon for docs/performance.md, in Markdown: for each
 // row the median of all runs, the target, and the command that measures it alone.
 //
 //	go run ./cmd/table [-count 5] [-benchtime 1s] [-from FILE]
