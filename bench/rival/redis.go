@@ -87,13 +87,18 @@ func (r *redisServer) Load(ctx context.Context, thread, step int) ([]byte, error
 
 // Settle rewrites the log, which Redis does itself when it has doubled.
 func (r *redisServer) Settle(ctx context.Context) error {
-	if err := r.awaitRewrite(ctx); err != nil { // one that it began itself has not all
-		return err
+	for {
+		if err := r.awaitRewrite(ctx); err != nil { // one that it began itself does not hold all
+			return err
+		}
+		err := r.client.BgRewriteAOF(ctx).Err()
+		if err == nil {
+			return r.awaitRewrite(ctx)
+		}
+		if !strings.Contains(err.Error(), "in progress") {
+			return err
+		}
 	}
-	if err := r.client.BgRewriteAOF(ctx).Err(); err != nil {
-		return err
-	}
-	return r.awaitRewrite(ctx)
 }
 
 // awaitRewrite waits until the log is not being rewritten.

@@ -77,7 +77,7 @@ func TestSmoke(t *testing.T) {
 				}
 			}
 		}
-		if want := 5 + strings.Count(table, result.Default); points != want || (v.Default != "") != strings.Contains(table, result.Default) {
+		if want := 4 + strings.Count(table, result.Default); points != want || (v.Default != "") != strings.Contains(table, result.Default) {
 			t.Errorf("%s has %d points, want %d, in %s", v.Name, points, want, table)
 		}
 		for _, c := range run.Curves {

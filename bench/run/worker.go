@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/bench/rival"
@@ -163,16 +164,21 @@ func (w *Worker) close() error {
 
 // measureDry makes steps that are not saved, to know what that costs.
 func (w *Worker) measureDry() Usage {
-	const steps = 100
+	const (
+		enough = 0.03 // seconds
+		least  = 100
+		most   = 2000 // an endless chat would fill the memory
+	)
 	p := w.player(0)
 	p.Next()
-	m := meterOf(0)
-	for range steps {
+	runtime.GC()
+	m, began, n := meterOf(0), time.Now(), 0
+	for ; n < least || n < most && since(began) < enough; n++ {
 		p.Next()
 	}
 	u := m.taken()
 	u.Written = 0
-	return u.times(1.0 / steps)
+	return u.times(1 / float64(n))
 }
 
 // Begin saves the first step of every thread.
