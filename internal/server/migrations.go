@@ -24,12 +24,21 @@ func (s migrations) InstallMigrationSets(ctx context.Context, req *connect.Reque
 	if err != nil {
 		return nil, err
 	}
+	callOf(ctx).about = aboutSets(sets)
+	return connect.NewResponse(&ckptdv1.InstallMigrationSetsResponse{Sets: sets}), nil
+}
+
+// aboutSets names sets for the audit log, where there is room for a few.
+func aboutSets(sets []*ckptdv1.MigrationSet) string {
+	const most = 8
 	var about []string
-	for _, set := range sets {
+	for _, set := range sets[:min(len(sets), most)] {
 		about = append(about, fmt.Sprintf("migrations:%.6x", set.GetDigest()))
 	}
-	callOf(ctx).about = strings.Join(about, " ")
-	return connect.NewResponse(&ckptdv1.InstallMigrationSetsResponse{Sets: sets}), nil
+	if len(sets) > most {
+		about = append(about, fmt.Sprintf("and %d more", len(sets)-most))
+	}
+	return strings.Join(about, " ")
 }
 
 // mayHaveModules refuses modules in sets where plugins must be signed: there is no signature on a set.

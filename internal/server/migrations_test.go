@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -143,6 +144,17 @@ func TestMigrationsOfAnotherTenant(t *testing.T) {
 	// Its own migrations are its own: acme's set does not reach its states.
 	_, err = b.checkpoints("").Load(t.Context(), connect.NewRequest(&ckptdv1.LoadRequest{Ref: &ckptdv1.Ref{Tenant: "umbrella", User: "alice", Thread: "run-1"}, Schema: 2}))
 	wantCode(t, err, connect.CodeFailedPrecondition, ckptdv1.Reason_REASON_NO_MIGRATION)
+}
+
+// A hundred sets do not burst the audit log.
+func TestAboutSets(t *testing.T) {
+	sets := make([]*ckptdv1.MigrationSet, 100)
+	for i := range sets {
+		sets[i] = &ckptdv1.MigrationSet{Digest: make([]byte, 32)}
+	}
+	if about := aboutSets(sets); len(about) > 256 || !strings.Contains(about, "and 92 more") {
+		t.Errorf("%d bytes: %s", len(about), about)
+	}
 }
 
 // A set that is not the one that was meant is not installed, and neither is one that does not read.
