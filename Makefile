@@ -30,8 +30,9 @@ generate: $(TOOLS)/buf ## make the Go code of api/ from its .proto files
 release-api: $(TOOLS)/buf ## make the API as it is what later ones must be compatible with
 	cd api && ../$(TOOLS)/buf build --exclude-source-info -o released.json
 
-toolchains: ## install what building the example plugins takes
+toolchains: ## install what building the example plugins and measuring the redactor takes
 	plugins/toolchains.sh
+	plugins/redact/quality/install.sh
 
 test: toolchains rivals ## install what the tests need and run all of them
 	go mod download
