@@ -29,7 +29,7 @@ func (w *Worker) Advance(a AdvanceArgs, _ *struct{}) error {
 			continue
 		}
 		if err := w.driver.Save(context.Background(), w.steps[0]); err != nil {
-			return fmt.Errorf("saving with %s: %w", w.rival.Name, err)
+			return fmt.Errorf("saving: %w", err)
 		}
 	}
 	return nil
@@ -72,7 +72,7 @@ func (w *Worker) Populate(a PopulateArgs, reply *int) error {
 	}
 	wg.Wait()
 	if first != nil {
-		return fmt.Errorf("beginning threads with %s: %w", w.rival.Name, first)
+		return fmt.Errorf("beginning threads: %w", first)
 	}
 	*reply = a.From + int(done.Load())
 	return nil
@@ -106,7 +106,7 @@ func (w *Worker) Sample(a SampleArgs, reply *Turn) error {
 		s := player.Next()
 		due := time.Now()
 		if err := w.driver.Save(context.Background(), s); err != nil {
-			return fmt.Errorf("saving with %s: %w", w.rival.Name, err)
+			return fmt.Errorf("saving: %w", err)
 		}
 		p.took = append(p.took, time.Since(due))
 		p.saved(w, s)

@@ -1,7 +1,6 @@
 package run
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -116,7 +115,7 @@ func (w *Worker) turn(reply *Turn, pacer func(writer int) *pace) error {
 	reply.Seconds = since(began)
 	reply.Usage = m.taken()
 	if first != nil {
-		return fmt.Errorf("saving with %s: %w", w.rival.Name, first)
+		return fmt.Errorf("saving: %w", first)
 	}
 	reply.sum(paces, w.dry)
 	return nil
@@ -259,11 +258,10 @@ func (w *Worker) load(h *hdrhistogram.Histogram, thread, step int, want []byte, 
 	got, err := w.driver.Load(context.Background(), thread, step)
 	record(h, time.Since(began))
 	if err != nil {
-		return fmt.Errorf("loading with %s: %w", w.rival.Name, err)
+		return fmt.Errorf("loading: %w", err)
 	}
 	if want != nil && !rival.Same(w.rival, got, want) {
-		return fmt.Errorf("%s gave back another state than was saved: %d bytes, want %d, equal up to %d",
-			w.rival.Name, len(got), len(want), common(got, want))
+		return fmt.Errorf("another state came back than was saved: %d bytes, want %d, equal up to %d", len(got), len(want), common(got, want))
 	}
 	reply.Loads++
 	reply.Bytes += int64(len(got))
@@ -271,7 +269,7 @@ func (w *Worker) load(h *hdrhistogram.Histogram, thread, step int, want []byte, 
 }
 
 func common(a, b []byte) (n int) {
-	for n < len(a) && n < len(b) && bytes.Equal(a[n:n+1], b[n:n+1]) {
+	for n < len(a) && n < len(b) && a[n] == b[n] {
 		n++
 	}
 	return n

@@ -148,7 +148,7 @@ func (w *Worker) open() (err error) {
 		w.driver, err = w.rival.Open(context.Background(), o)
 	}
 	if err != nil {
-		return fmt.Errorf("opening %s: %w", a.Rival, err)
+		return fmt.Errorf("opening: %w", err)
 	}
 	return nil
 }
@@ -216,12 +216,12 @@ func (w *Worker) Settle(_ struct{}, reply *Settled) error {
 func (w *Worker) settle(reply *Settled) error {
 	m := meterOf(w.driver.Process())
 	if err := w.driver.Settle(context.Background()); err != nil {
-		return fmt.Errorf("settling %s: %w", w.rival.Name, err)
+		return fmt.Errorf("settling: %w", err)
 	}
 	reply.Written = m.taken().Written
 	m = meterOf(0)
 	if err := w.close(); err != nil {
-		return fmt.Errorf("closing %s: %w", w.rival.Name, err)
+		return fmt.Errorf("closing: %w", err)
 	}
 	reply.Written += m.taken().Written
 	disk, err := diskBytes(w.args.Dir)
@@ -242,7 +242,7 @@ func (w *Worker) Cool(_ struct{}, _ *struct{}) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err := w.close(); err != nil {
-		return fmt.Errorf("closing %s: %w", w.rival.Name, err)
+		return fmt.Errorf("closing: %w", err)
 	}
 	if err := dropCache(w.args.Dir); err != nil {
 		return fmt.Errorf("emptying the page cache: %w", err)
