@@ -86,16 +86,6 @@ func (w *world) save(r engine.Ref, d engine.Draft) *engine.Checkpoint {
 	return cp
 }
 
-// text is the state of a checkpoint.
-func (w *world) text(r engine.Ref, which engine.Which) string {
-	w.Helper()
-	cp, err := w.store.Thread(r).Load(w.Context(), which)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return fmt.Sprintf("%d %s", cp.SchemaVersion, cp.Channels[0].Data)
-}
-
 var acme = Spec{Scope: Scope{Tenant: "acme"}}
 
 // begin starts a job that must begin.
