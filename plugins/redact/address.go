@@ -245,6 +245,12 @@ func (s *scan) url(text []byte, at, end int) {
 	i := end
 loop:
 	for ; i < len(text) && i-end < 512; i++ {
+		if text[i] == '[' {
+			if mark := markAt(text, i); mark > 0 {
+				i = mark - 1
+				continue
+			}
+		}
 		switch b := text[i]; {
 		case b == ':' && colon < 0 && sign < 0:
 			colon = i
@@ -264,11 +270,11 @@ loop:
 	from := colon + 1
 	if colon < 0 || colon > sign {
 		from = end
-		if sign-from < 16 || entropy(text[from:sign]) < 3 {
+		if sign-from < 16 || entropy(unmarked(text[from:sign])) < 3 {
 			return
 		}
 	}
-	if sign > from && !placeholder(text[from:sign]) {
+	if sign > from && !placeholder(unmarked(text[from:sign])) {
 		s.add(from, sign, s.r.url)
 	}
 }

@@ -257,7 +257,7 @@ func (r *rule) takes(value []byte, h how) (from int, ok bool) {
 			from = len(scheme)
 		}
 	}
-	value = value[from:]
+	value = unmarked(value[from:])
 	if placeholder(value) || camelPhrase(value) {
 		return 0, false
 	}

@@ -22,7 +22,16 @@ func (s *scan) header(text []byte, start int) {
 		return
 	}
 	end := from
-	for end < len(rest) && isKeyBody(rest[end]) {
+	for end < len(rest) {
+		if rest[end] == '[' {
+			if mark := markAt(rest, end); mark > 0 { // something in it was found before
+				end = mark
+				continue
+			}
+		}
+		if !isKeyBody(rest[end]) {
+			break
+		}
 		if rest[end] == '-' && bytes.HasPrefix(rest[end:], []byte("---")) {
 			s.add(start, start+footer(rest, end), s.r.pem)
 			return

@@ -401,7 +401,7 @@ func (w *walker) whole(block bool) (ok bool, err error) {
 	w.same.sideOf(w.data, start, end) // so that it goes on behind it
 	w.pos = end
 	value := w.data[start:end]
-	if !block || string(value) == "null" || len(value) > 2 && value[0] == '"' && value[1] == '[' && w.s.r.markAt(value, 1) == len(value)-1 ||
+	if !block || string(value) == "null" || len(value) > 2 && value[0] == '"' && value[1] == '[' && markAt(value, 1) == len(value)-1 ||
 		string(value) == `""` {
 		w.done(false)
 		return true, nil

@@ -83,7 +83,7 @@ func (s *scan) newMember(name []byte) *member {
 	lower := strings.ToLower(string(name))
 	m.allow, m.block = s.r.allowKeys[lower], s.r.blockKeys[lower]
 	if len(name) > 0 && name[0] == '[' {
-		m.mark = s.r.markAt(name, 0) == len(name)
+		m.mark = markAt(name, 0) == len(name)
 	}
 	reports := s.reporting
 	s.reporting = false

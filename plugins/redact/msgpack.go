@@ -359,7 +359,7 @@ func (p *packed) whole(at int, block bool) (end int, drop bool, err error) {
 	}
 	value := p.data[at:end]
 	h, _ := p.head(at)
-	if !block || value[0] == 0xc0 || h.kind == str && (h.size == 0 || p.data[h.start] == '[' && p.s.r.markAt(p.data[:end], h.start) == end) {
+	if !block || value[0] == 0xc0 || h.kind == str && (h.size == 0 || p.data[h.start] == '[' && markAt(p.data[:end], h.start) == end) {
 		return end, false, nil
 	}
 	p.s.count(p.s.r.blocked)

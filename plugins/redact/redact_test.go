@@ -63,6 +63,8 @@ func TestJSON(t *testing.T) {
 			`{"card":"[REDACTED:card]","phone":"[REDACTED:phone]","order":4155550132}`},
 		{"names of members tell", `{"ssn":"123456780","password":"correct horse 7 battery!","user":{"apiKey":"a8f7d6e5c4b3a291"}}`,
 			`{"ssn":"[REDACTED:us-ssn]","password":"[REDACTED:password]","user":{"apiKey":"[REDACTED:secret]"}}`},
+		{"masks protect nothing", `{"password":"Sup3rS3cr3tPw[REDACTED:email]","token":"[REDACTED:email]"}`,
+			`{"password":"[REDACTED:password][REDACTED:email]","token":"[REDACTED:email]"}`},
 		{"lists of a member", `{"phones":["4155550132","4155550133"]}`, `{"phones":["[REDACTED:phone]","[REDACTED:phone]"]}`},
 		{"lines", "{\"a\":\"bob@example.org\"}\n{\"a\":1}\n", "{\"a\":\"[REDACTED:email]\"}\n{\"a\":1}\n"},
 		{"a text", `"bob@example.org"`, `"[REDACTED:email]"`},
@@ -173,6 +175,15 @@ func TestPseudonyms(t *testing.T) {
 	}
 	if got := of(0, "bob@example.org"); got != "[REDACTED:email]" {
 		t.Errorf("without a key: %s", got)
+	}
+}
+
+// A pseudonym is no number, which could be that of a card.
+func TestPseudonymHasLetters(t *testing.T) {
+	for sum, want := range map[string]string{"\x45\x39\x57\x87\x63\x62\x14\x86": "e539578763621486", "\x45\x39\x57\x87\x63\x62\x14\x8f": "453957876362148f"} {
+		if got := pseudonym([]byte(sum)); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
 	}
 }
 

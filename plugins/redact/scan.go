@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"bytes"
 	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -258,7 +259,7 @@ func (s *scan) replacement(r *rule, value []byte) []byte {
 	mac.Write([]byte("ckptd redact 1\x00" + r.ID + "\x00"))
 	mac.Write(normal(r, value))
 	sum := mac.Sum(nil)
-	return []byte("[" + r.ID + ":" + hex.EncodeToString(sum[:pseudonymSize]) + "]")
+	return []byte("[" + r.ID + ":" + pseudonym(sum) + "]")
 }
 
 const pseudonymSize = 8 // bytes
@@ -286,7 +287,7 @@ func normal(r *rule, value []byte) []byte {
 }
 
 // markAt returns the end of a mask or pseudonym of ours that begins at text[i], which is '[', or 0.
-func (r *Redactor) markAt(text []byte, i int) int {
+func markAt(text []byte, i int) int {
 	rest := text[i+1:]
 	if len(rest) > 80 {
 		rest = rest[:80]
@@ -304,11 +305,38 @@ func (r *Redactor) markAt(text []byte, i int) int {
 		if _, err := strconv.ParseUint(tail, 10, 32); tail != "" && err != nil {
 			return 0
 		}
-	} else if raw, err := hex.DecodeString(tail); err != nil || len(raw) != pseudonymSize {
+	} else if !isPseudonym(tail) {
 		return 0
 	}
 	if !goodID.MatchString(id) {
 		return 0
 	}
 	return i + 1 + end + 1
+}
+
+// pseudonym writes a sum in hexadecimal digits. At least one is a letter: a number is no pseudonym.
+func pseudonym(sum []byte) string {
+	text := []byte(hex.EncodeToString(sum[:pseudonymSize]))
+	if !isPseudonym(string(text)) {
+		text[0] = "abcdefabcd"[text[0]-'0']
+	}
+	return string(text)
+}
+
+func isPseudonym(text string) bool {
+	return len(text) == 2*pseudonymSize && strings.Trim(text, "0123456789abcdef") == "" && strings.ContainsAny(text, "abcdef")
+}
+
+// unmarked returns a value without the marks of ours in it.
+func unmarked(value []byte) []byte {
+	if bytes.IndexByte(value, '[') < 0 {
+		return value
+	}
+	var rest []byte
+	at := 0
+	for _, m := range marks(value) {
+		rest = append(rest, value[at:m.start]...)
+		at = m.end
+	}
+	return append(rest, value[at:]...)
 }

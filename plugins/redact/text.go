@@ -204,18 +204,16 @@ func (s *scan) denied(r *rule, at int) bool {
 	return s.key != nil && slices.Contains(s.key.unless, r) && seen.context == 0
 }
 
-// resolve sorts what was found, removes what is allowed or a mark of ours, and joins what overlaps.
+// resolve sorts what was found, removes what is allowed and marks of ours, and joins what overlaps.
 func (s *scan) resolve(text []byte) []match {
-	slices.SortFunc(s.found, func(x, y match) int {
-		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(y.end, x.end))
-	})
-	marks := s.marks(text)
 	s.found = slices.DeleteFunc(s.found, func(m match) bool {
-		for len(marks) > 0 && marks[0].end <= m.start {
-			marks = marks[1:]
-		}
-		return m.start >= m.end || len(marks) > 0 && marks[0].start < m.end || m.rule != nil && s.r.allowed.has(text[m.start:m.end])
+		return m.start >= m.end || m.rule != nil && s.r.allowed.has(text[m.start:m.end])
 	})
+	s.sortFound()
+	if list := marks(text); len(list) > 0 {
+		s.cutOut(text, list)
+		s.sortFound()
+	}
 	kept := s.found[:0]
 	for _, m := range s.found {
 		n := len(kept) - 1
@@ -237,6 +235,45 @@ func (s *scan) resolve(text []byte) []match {
 	return kept
 }
 
+func (s *scan) sortFound() {
+	slices.SortFunc(s.found, func(x, y match) int {
+		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(y.end, x.end))
+	})
+}
+
+// cutOut takes marks of ours out of the matches that overlap them: what is beside a mark is found as if that was not
+// there. What was put together of chunks, or decoded, is left alone with a mark in it.
+func (s *scan) cutOut(text []byte, marks []edit) {
+	var parts []match
+	for _, m := range s.found {
+		for len(marks) > 0 && marks[0].end <= m.start {
+			marks = marks[1:]
+		}
+		if len(marks) == 0 || marks[0].start >= m.end {
+			parts = append(parts, m)
+			continue
+		}
+		if s.joined || m.rule == nil {
+			continue
+		}
+		at := m.start
+		part := func(end int) {
+			if end > at && len(bytes.TrimSpace(text[at:end])) > 0 {
+				parts = append(parts, match{start: at, end: end, rule: m.rule})
+			}
+		}
+		for _, mark := range marks {
+			if mark.start >= m.end {
+				break
+			}
+			part(mark.start)
+			at = mark.end
+		}
+		part(m.end)
+	}
+	s.found = append(s.found[:0], parts...)
+}
+
 // stronger returns the rule that gives two overlapping matches their name, and its action if that is the harsher.
 func stronger(x, y *rule) *rule {
 	if harsh(x.action) != harsh(y.action) {
@@ -254,7 +291,7 @@ func stronger(x, y *rule) *rule {
 func harsh(a Action) int { return slices.Index([]Action{Hash, Mask, Drop, Reject}, a) }
 
 // marks returns where a text has masks and pseudonyms of ours.
-func (s *scan) marks(text []byte) []edit {
+func marks(text []byte) []edit {
 	var list []edit
 	for i := 0; i < len(text); i++ {
 		k := bytes.IndexByte(text[i:], '[')
@@ -262,7 +299,7 @@ func (s *scan) marks(text []byte) []edit {
 			break
 		}
 		i += k
-		if end := s.r.markAt(text, i); end > 0 {
+		if end := markAt(text, i); end > 0 {
 			list = append(list, edit{start: i, end: end})
 			i = end - 1
 		}

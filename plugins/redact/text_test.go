@@ -46,6 +46,12 @@ func TestText(t *testing.T) {
 		{`"-----BEGIN PRIVATE KEY-----\nMIIEowIBAAKCAQEAMIIEowIBAAKCAQEA\n`, `"[REDACTED:private-key]`},
 		{"the password is Tr0ub4dor&3!", "the password is [REDACTED:password]!"},
 		{"Server=db;User Id=app;Password=p4ss-W0rd;", "Server=db;User Id=app;Password=[REDACTED:password];"},
+		{"password=Sup3rS3cr3tPw[REDACTED:email]", "password=[REDACTED:password][REDACTED:email]"},
+		{"password=[REDACTED:email]Sup3rS3cr3tPw", "password=[REDACTED:email][REDACTED:password]"},
+		{"-----BEGIN PRIVATE KEY-----\nMIIEowIB[REDACTED:email]AAKCAQEA\n-----END PRIVATE KEY-----", "[REDACTED:private-key][REDACTED:email][REDACTED:private-key]"},
+		{"postgres://[REDACTED:email]:pw1@host", "postgres://[REDACTED:email]:[REDACTED:url-credentials]@host"},
+		{"https://u:[REDACTED:email]s3cr3t@host", "https://u:[REDACTED:email][REDACTED:url-credentials]@host"},
+		{"[card:4539578763621486]", "[card:[REDACTED:card]]"},
 		{"ticket in base64: Ym9iQGV4YW1wbGUub3Jn", "ticket in base64: W1JFREFDVEVEOmVtYWlsXQ"},
 	} {
 		out := redacted(t, r, Input{Type: "text", Data: []byte(c.in)})
