@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -84,8 +85,10 @@ func (s *migratedServer) versions() (migrated int) {
 // watches it all the time.
 func (s *migratedServer) killed(req *ckptdv1.StartMigrationJobRequest) *ckptdv1.MigrationJob {
 	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
+	defer cancel()
 	req.Tenant, req.Pace = "default", &ckptdv1.MigrationPace{Throttle: 300, Workers: 2}
-	job, err := s.c.StartMigrationJob(s.t.Context(), req)
+	job, err := s.c.StartMigrationJob(ctx, req)
 	must(s.t, err)
 	under := make(chan struct{})
 	var once sync.Once
@@ -93,7 +96,7 @@ func (s *migratedServer) killed(req *ckptdv1.StartMigrationJobRequest) *ckptdv1.
 	var wg sync.WaitGroup
 	var end *ckptdv1.MigrationJob
 	wg.Go(func() {
-		end, err = s.c.WatchMigrationJob(s.t.Context(), "default", job.GetId(), func(job *ckptdv1.MigrationJob) {
+		end, err = s.c.WatchMigrationJob(ctx, "default", job.GetId(), func(job *ckptdv1.MigrationJob) {
 			if told++; job.GetStage() != "" && job.GetProgressDone() > 20 {
 				once.Do(func() { close(under) })
 			}
