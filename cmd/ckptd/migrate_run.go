@@ -221,7 +221,7 @@ func (a *app) startJob(ctx context.Context, m migrator, spec migration.Spec, o *
 		if a.json {
 			return nil, a.emit(viewReport(&migration.Report{}, ""))
 		}
-		return nil, a.printf("nothing is to be migrated\n")
+		return nil, a.printf("nothing is to be migrated: every state is of the wanted version, or %s\n", noMigrations)
 	}
 	if err := a.confirm(yes, fmt.Sprintf("migrate %s", count(plan.Todo, "state"))); errors.Is(err, errDeclined) {
 		return nil, errNotMigrated
@@ -240,6 +240,9 @@ func (a *app) startJob(ctx context.Context, m migrator, spec migration.Spec, o *
 	}
 	return job, err
 }
+
+// noMigrations says why a state may be left alone, and what helps.
+const noMigrations = "no migrations are known for it (name their directory with --migrations, or see ckptd migrate sets)"
 
 // errNotMigrated: somebody was asked, and did not want it.
 var errNotMigrated = errors.New("nothing was migrated")

@@ -192,6 +192,9 @@ func (a *app) showReport(r *migration.Report, job, did string) error {
 	if err := a.printf("%s\n", line); err != nil {
 		return err
 	}
+	if r.Left > 0 && r.Left == r.States {
+		a.note("every state has no kind, or %s", noMigrations)
+	}
 	if job != "" && did == "migrated" {
 		return a.printf("job %s: ckptd migrate undo %s takes it back, ckptd migrate finish %s forgets it\n", job, job, job)
 	}
