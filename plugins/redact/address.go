@@ -161,6 +161,7 @@ func (s *scan) email(text []byte, at, end int) {
 
 // afterEscape returns where a name begins that may begin with the rest of an escape written out: \n or %3D.
 func afterEscape(text []byte, start, end int) int {
+	start = afterColour(text, start)
 	for i := start + 1; i < min(end, start+3); i++ {
 		if escapeEnds(text, i) && text[i-1] != '%' {
 			return i

@@ -100,7 +100,7 @@ type assignedValue struct {
 // assignment reads the sign of an assignment at text[at:], behind a name that has text[keyword], and the value.
 func assignment(text []byte, keyword, at int, flag bool) (v assignedValue, ok bool) {
 	name := at
-	at = skip(text, at, "\"'`\\] \t", 8)
+	at = skip(text, pastColours(text, at), "\"'`\\] \t", 8)
 	if at >= len(text) {
 		return v, false
 	}
@@ -126,8 +126,8 @@ func assignment(text []byte, keyword, at int, flag bool) (v assignedValue, ok bo
 		}
 		at = typed
 	}
-	at = skip(text, at, " \t", 64)
-	at = pastType(text, at)
+	at = skip(text, pastColours(text, at), " \t", 64)
+	at = pastType(text, pastColours(text, at))
 	return valueAt(text, at, v), true
 }
 

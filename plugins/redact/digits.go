@@ -29,6 +29,10 @@ func (g group) size() int { return g.end - g.start }
 
 // digits looks at the digits that begin at text[start] and marks them as seen.
 func (s *scan) digits(text []byte, start int) {
+	if end := afterColour(text, start); end > start {
+		s.until = end
+		return
+	}
 	if start > 0 && isLetter(text[start-1]) && !escapeEnds(text, start) {
 		s.word(text, start)
 		return

@@ -328,7 +328,7 @@ func boundary(text []byte, i int) bool {
 	return escapeEnds(text, i)
 }
 
-// escapeEnds reports whether an escape that is written out ends before text[i].
+// escapeEnds reports whether an escape that is written out, or a colour of a terminal, ends before text[i].
 func escapeEnds(text []byte, i int) bool {
 	switch {
 	case i >= 2 && text[i-2] == '\\' && bytes.IndexByte([]byte("nrtbf"), text[i-1]) >= 0:
@@ -338,7 +338,7 @@ func escapeEnds(text []byte, i int) bool {
 	case i >= 6 && text[i-6] == '\\' && text[i-5] == 'u' && isHex(text[i-4]) && isHex(text[i-3]) && isHex(text[i-2]) && isHex(text[i-1]):
 		return true
 	}
-	return false
+	return colourEnds(text, i)
 }
 
 // startsWord reports whether a context word at text[start:end] is a word or the beginning of one. Words in scripts

@@ -80,6 +80,35 @@ func TestLookalikes(t *testing.T) {
 	}
 }
 
+// Colours of terminals are no part of the words between them.
+func TestColours(t *testing.T) {
+	r := Default()
+	for _, escape := range []string{"\x1b", `\033`, `\x1b`, `\x1B`, `\u001b`, `\e`} {
+		for _, c := range []struct{ value, want string }{
+			{"ghp_0123456789abcdefghijABCDEFGHIJKLMNOP", "[REDACTED:github-token]"},
+			{"AKIAQYLPMN5HHHFPZAM2", "[REDACTED:aws-access-key-id]"},
+			{"4111 1111 1111 1111", "[REDACTED:card]"},
+			{"4111111111111111", "[REDACTED:card]"},
+			{"bob@example.org", "[REDACTED:email]"},
+			{"GB82WEST12345698765432", "[REDACTED:iban]"},
+			{"10.1.2.3", "[REDACTED:ipv4]"},
+		} {
+			for _, colour := range []string{"[m", "[31m", "[0;36m", "[38;5;208m"} {
+				in := "see " + escape + colour + c.value + escape + "[0m"
+				want := "see " + escape + colour + c.want + escape + "[0m"
+				if out := redacted(t, r, Input{Type: "text", Data: []byte(in)}); string(out.Data) != want {
+					t.Errorf("%q became %q", in, out.Data)
+				}
+			}
+		}
+		in := escape + "[36mpassword" + escape + "[0m=" + escape + "[1mhunter-2xy" + escape + "[0m"
+		want := escape + "[36mpassword" + escape + "[0m=" + escape + "[1m[REDACTED:password]" + escape + "[0m"
+		if out := redacted(t, r, Input{Type: "text", Data: []byte(in)}); string(out.Data) != want {
+			t.Errorf("%q became %q", in, out.Data)
+		}
+	}
+}
+
 // The automaton finds what looking for each word by itself finds.
 func TestAutomaton(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -10,6 +10,7 @@ func (s *scan) word(text []byte, at int) bool {
 	for start < at && escapeEnds(text, start+1) && start > 0 && text[start-1] == '\\' {
 		start++ // the n of \n is none of its letters
 	}
+	start = afterColour(text, start)
 	for end < len(text) && end-at <= maxWord && (isLetter(text[end]) || isDigit(text[end])) {
 		end++
 	}
