@@ -99,7 +99,10 @@ func (c Config) digest() [32]byte {
 }
 
 // compile returns the rules that a configuration wants, ready.
-func (c Config) compile(base []Rule) ([]*rule, error) {
+func (c Config) compile(base []Rule, b *budget) ([]*rule, error) {
+	if len(c.Rules) > maxRules {
+		return nil, wrong("rules: there are %d: use at most %d", len(c.Rules), maxRules)
+	}
 	names := map[string]bool{"all": true, blocked: true}
 	all := slices.Clone(base)
 	for _, r := range base {
@@ -123,12 +126,22 @@ func (c Config) compile(base []Rule) ([]*rule, error) {
 	}
 	rules := make([]*rule, len(all))
 	for i, r := range all {
+		cost := 1
+		if i >= len(base) {
+			var err error
+			if cost, err = b.take(r.Pattern); err == nil {
+				_, err = b.take(r.Lead)
+			}
+			if err != nil {
+				return nil, wrong("rule %s: pattern: %v", r.ID, err)
+			}
+		}
 		compiled, err := compile(r, i)
 		if err != nil {
 			return nil, wrong("%v", err)
 		}
 		off := c.names(c.Disable, r) && !c.names(c.Enable, r)
-		compiled.off = off
+		compiled.off, compiled.cost = off, cost
 		compiled.action = c.actionOf(r)
 		rules[i] = compiled
 	}
@@ -191,14 +204,20 @@ func (c Config) actionOf(r Rule) Action {
 type allowed struct {
 	values   map[string]bool
 	patterns []*regexp.Regexp
+	cost     int // of all patterns, for a byte
 }
 
-func newAllowed(a Allow) (allowed, error) {
+func newAllowed(a Allow, b *budget) (allowed, error) {
 	out := allowed{values: map[string]bool{}}
 	for _, v := range a.Values {
 		out.values[v] = true
 	}
 	for i, p := range a.Patterns {
+		cost, err := b.take(p)
+		if err != nil {
+			return out, wrong("allow.patterns[%d]: %v", i, err)
+		}
+		out.cost += cost
 		re, err := regexp.Compile(`\A(?:` + p + `)\z`)
 		if err != nil {
 			return out, wrong("allow.patterns[%d]: %v: write it in RE2 syntax", i, err)
@@ -218,6 +237,12 @@ func (a *allowed) has(value []byte) bool {
 		}
 	}
 	return false
+}
+
+// allows reports whether what a rule found may stay.
+func (s *scan) allows(value []byte) bool {
+	s.work += len(value) * s.r.allowed.cost
+	return s.work <= s.allowed && s.r.allowed.has(value)
 }
 
 // keySet is a list of names of members, without case.

@@ -135,3 +135,32 @@ func TestRules(t *testing.T) {
 		t.Errorf("there are %d rules", len(ids))
 	}
 }
+
+// Patterns that are large when they are compiled are refused before that, and those that are slow use up their work.
+func TestLargePatterns(t *testing.T) {
+	rule := func(id, pattern string) Rule { return Rule{ID: id, Keywords: []string{"zzz"}, Pattern: pattern} }
+	for name, c := range map[string]struct {
+		config Config
+		want   string
+	}{
+		"repeats":   {Config{Rules: []Rule{rule("big", "zzz"+strings.Repeat(`\pL{1000}`, 100))}}, "rule big"},
+		"long":      {Config{Rules: []Rule{rule("long", strings.Repeat("z", 5000))}}, "rule long"},
+		"many":      {Config{Rules: make([]Rule, 201)}, "rules: there are 201"},
+		"allowed":   {Config{Allow: Allow{Patterns: []string{"(?:(?:a{30}){30}){30}b", "(?:b{500}){2}", strings.Repeat("(?:c{100})", 99)}}}, "allow.patterns[0]"},
+		"together":  {Config{Rules: []Rule{rule("a", "zzz.{900}a{900}b{900}c{900}d{900}"), rule("b", "zzz.{900}a{900}b{900}c{900}d{900}e{900}f{900}")}}, "rule b"},
+		"of a lead": {Config{Rules: []Rule{{ID: "led", Keywords: []string{"zzz"}, Pattern: "zzz", Lead: strings.Repeat(`\pL{1000}`, 100)}}}, "rule led"},
+	} {
+		_, err := New(c.config)
+		if !errors.Is(err, hook.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	r, err := New(Config{Rules: []Rule{rule("slow", `zzz\d`+strings.Repeat(".?", 2000)+"#")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	redacted(t, r, Input{Type: "text", Data: []byte("zzz1 and so on #, bob@example.org")})
+	if _, err := r.Redact(Input{Type: "text", Data: []byte(strings.Repeat("zzz1 ", 4000))}); !errors.Is(err, hook.ErrLimit) {
+		t.Error(err)
+	}
+}

@@ -71,10 +71,11 @@ func New(c Config) (*Redactor, error) {
 		return nil, err
 	}
 	r := &Redactor{digest: sha256.Sum256(append([]byte("ckptd redact "+version+"\n"), builtin...)), config: c.digest()}
-	if r.rules, err = c.compile(base); err != nil {
+	patterns := &budget{maxProgram}
+	if r.rules, err = c.compile(base, patterns); err != nil {
 		return nil, err
 	}
-	if r.allowed, err = newAllowed(c.Allow); err != nil {
+	if r.allowed, err = newAllowed(c.Allow, patterns); err != nil {
 		return nil, err
 	}
 	if r.allowPaths, err = parsePaths("allow.paths", c.Allow.Paths); err != nil {

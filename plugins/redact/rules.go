@@ -47,6 +47,7 @@ type rule struct {
 	shapes  []shape
 	check   func(value []byte) bool
 	off     bool
+	cost    int // of a byte that the pattern looks at
 }
 
 // scannerKind is what a rule does where a keyword of it is. The numbers of the others follow from a rule's fields.

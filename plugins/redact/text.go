@@ -137,7 +137,7 @@ func (s *scan) pattern(text []byte, start, end int, r *rule) {
 		return
 	}
 	rest = rest[:r.first.run(rest)]
-	if s.work += len(rest); s.work > s.allowed {
+	if s.work += len(rest) * r.cost; s.work > s.allowed {
 		return
 	}
 	loc := r.pattern.FindSubmatchIndex(rest)
@@ -207,7 +207,7 @@ func (s *scan) denied(r *rule, at int) bool {
 // resolve sorts what was found, removes what is allowed and marks of ours, and joins what overlaps.
 func (s *scan) resolve(text []byte) []match {
 	s.found = slices.DeleteFunc(s.found, func(m match) bool {
-		return m.start >= m.end || m.rule != nil && s.r.allowed.has(text[m.start:m.end])
+		return m.start >= m.end || m.rule != nil && s.allows(text[m.start:m.end])
 	})
 	s.sortFound()
 	if list := marks(text); len(list) > 0 {
