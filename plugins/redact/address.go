@@ -125,7 +125,7 @@ func telling(v []byte) bool {
 
 // email finds the address around the sign at text[at:end], which is @ or the beginning of its escape in URLs.
 func (s *scan) email(text []byte, at, end int) {
-	if s.r.email == nil {
+	if s.r.email == nil || at > 0 && at == s.sign {
 		return
 	}
 	if text[at] == '%' { // %40
@@ -253,7 +253,7 @@ loop:
 			}
 		}
 		switch b := text[i]; {
-		case b == ':' && colon < 0 && sign < 0:
+		case b == ':' && colon < 0:
 			colon = i
 		case b == '@':
 			sign = i
@@ -275,6 +275,7 @@ loop:
 			return
 		}
 	}
+	s.sign = sign
 	if sign > from && !placeholder(unmarked(text[from:sign])) {
 		s.add(from, sign, s.r.url)
 	}

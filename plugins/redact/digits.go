@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"fmt"
+	"strings"
 )
 
 // number is a run of groups of digits with one to three characters between them, such as +1 (415) 555-0123.
@@ -320,7 +321,7 @@ func (sh *shape) fits(n *number, g int) bool {
 
 // card finds the number of a payment card: in one group, or in groups of which the first has four digits.
 func (s *scan) card(text []byte, n *number, g int, r *rule) int {
-	if n.plus && g == 0 {
+	if n.plus && g == 0 || s.bare && (!s.near(r, n.start) || s.key != nil && identifies(s.key.name)) {
 		return g
 	}
 	for to := min(n.n, g+6); to > g; to-- {
@@ -337,6 +338,13 @@ func (s *scan) card(text []byte, n *number, g int, r *rule) int {
 		}
 	}
 	return g
+}
+
+// identifies reports whether a name is that of an identifier. Of the numbers that are some, one in ten has the checksum
+// of a card.
+func identifies(name string) bool {
+	return strings.EqualFold(name, "id") || strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "-id") || strings.HasSuffix(name, "Id") ||
+		strings.HasSuffix(name, "ID")
 }
 
 // usual reports whether a card number is as long as those of its network are: others take a word about cards.

@@ -351,7 +351,9 @@ func (w *walker) literal(start, end int) (drop bool) {
 	if len(text) < 7 && (key == nil || len(key.assigned) == 0) {
 		return false
 	}
+	w.s.bare = true
 	edits, drop := w.s.value(text, key)
+	w.s.bare = false
 	if len(edits) > 0 {
 		w.edits = append(w.edits, edit{start, end, slices.Concat([]byte(`"`), apply(text, edits), []byte(`"`))})
 	}

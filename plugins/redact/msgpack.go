@@ -345,7 +345,9 @@ func (p *packed) number(at int, h head) (drop bool) {
 	if len(text) < 7 && (key == nil || len(key.assigned) == 0) || len(text) < 3 {
 		return false
 	}
+	p.s.bare = true
 	edits, drop := p.s.value(text, key)
+	p.s.bare = false
 	if len(edits) > 0 {
 		p.edits = append(p.edits, edit{at, h.start + h.size, packText(str, apply(text, edits))})
 	}

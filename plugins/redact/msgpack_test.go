@@ -34,7 +34,7 @@ func TestMsgpack(t *testing.T) {
 		{"values of names", packMap(packStr("password"), packStr("hunter22x")), packMap(packStr("password"), packStr("[REDACTED:password]"))},
 		{"names", packMap(packStr("bob@example.org"), []byte{1}, packStr("al@example.org"), []byte{2}),
 			packMap(packStr("[REDACTED:email]"), []byte{1}, packStr("[REDACTED:email#2]"), []byte{2})},
-		{"numbers", packMap(packStr("n"), card), packMap(packStr("n"), packStr("[REDACTED:card]"))},
+		{"numbers", packMap(packStr("card"), card), packMap(packStr("card"), packStr("[REDACTED:card]"))},
 		{"nested extensions", packExt(5, packArray(packStr("m"), packExt(2, packMap(packStr("content"), packStr("bob@example.org"))))),
 			packExt(5, packArray(packStr("m"), packExt(2, packMap(packStr("content"), packStr("[REDACTED:email]")))))},
 		{"other extensions are kept", packExt(1, []byte("bob@example.org")), packExt(1, []byte("bob@example.org"))},

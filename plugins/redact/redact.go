@@ -18,7 +18,7 @@ import (
 
 const (
 	name    = "redact"
-	version = "1" // of what the scanners do: part of the digest, counted up when they do something else
+	version = "2" // of what the scanners do: part of the digest, counted up when they do something else
 )
 
 // Redactor redacts by one configuration. It is safe for concurrent use.

@@ -52,6 +52,8 @@ type scan struct {
 	until   int   // digits before it are done with
 	key     *member
 	joined  bool
+	bare    bool                  // the text is a number of JSON or msgpack
+	sign    int                   // the @ behind the credentials of the last URL, 0 for none
 	scratch [maxLayers + 1][]byte // for decoded strings, by layer
 }
 
@@ -81,6 +83,7 @@ func (s *scan) reset() {
 	s.chains.reset()
 	s.in, s.path, s.found, s.layers = Input{}, s.path[:0], s.found[:0], 0
 	s.reject, s.again, s.key, s.joined, s.reporting = nil, false, nil, false, true
+	s.bare = false
 }
 
 // forget forgets the names of members that may be data, and all of them when there are many. Names of a schema come

@@ -13,7 +13,7 @@ func (s *scan) text(text []byte, key *member) []match {
 	if len(text) < 3 || s.isClean(text, key) {
 		return nil
 	}
-	s.key, s.until = key, 0
+	s.key, s.until, s.sign = key, 0, 0
 	s.walk(text)
 	if key != nil {
 		s.byKey(text, key)
@@ -38,7 +38,7 @@ const shortText = 31
 
 // cleanSlot returns where a short text of a member that tells nothing is noted, nil for others.
 func (s *scan) cleanSlot(text []byte, key *member) *cleanText {
-	if len(text) > shortText || s.layers == maxLayers || key != nil && len(key.context)+len(key.unless)+len(key.assigned) > 0 || s.joined {
+	if len(text) > shortText || s.layers == maxLayers || key != nil && len(key.context)+len(key.unless)+len(key.assigned) > 0 || s.joined || s.bare {
 		return nil
 	}
 	h := uint(len(text))

@@ -52,6 +52,9 @@ func TestText(t *testing.T) {
 		{"postgres://[REDACTED:email]:pw1@host", "postgres://[REDACTED:email]:[REDACTED:url-credentials]@host"},
 		{"https://u:[REDACTED:email]s3cr3t@host", "https://u:[REDACTED:email][REDACTED:url-credentials]@host"},
 		{"[card:4539578763621486]", "[card:[REDACTED:card]]"},
+		{"mongodb+srv://u:p4ssw0rd@c.mongodb.net/x", "mongodb+srv://u:[REDACTED:url-credentials]@c.mongodb.net/x"},
+		{"postgres://al@example.com:pw1@db.example.com", "postgres://[REDACTED:email]:[REDACTED:url-credentials]@db.example.com"},
+		{"https://ghp_0123456789abcdefghijABCDEFGHIJKLMNOP:x-oauth-basic@github.com/a", "https://[REDACTED:github-token]:[REDACTED:url-credentials]@github.com/a"},
 		{"ticket in base64: Ym9iQGV4YW1wbGUub3Jn", "ticket in base64: W1JFREFDVEVEOmVtYWlsXQ"},
 	} {
 		out := redacted(t, r, Input{Type: "text", Data: []byte(c.in)})
