@@ -276,7 +276,7 @@ loop:
 		}
 	}
 	s.sign = sign
-	if sign > from && !placeholder(unmarked(text[from:sign])) {
+	if sign == from+1 && isWord(text[from]) || sign > from && !placeholder(unmarked(text[from:sign])) {
 		s.add(from, sign, s.r.url)
 	}
 }

@@ -17,7 +17,11 @@ func (s *scan) assigned(text []byte, start, end int, r *rule) {
 		return
 	}
 	if from, ok := r.takes(text[v.start:v.end], v.how); ok {
-		s.add(v.start+from, v.end, r)
+		end := v.end
+		if r.Like == "password" && !v.quoted && !v.said { // a sign at its end may be of it
+			end = skip(text, end, "!?", 8)
+		}
+		s.add(v.start+from, end, r)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 // likePassword reports whether a value is a password rather than a word about one.
 func likePassword(v []byte, h how) bool {
-	if len(v) < 4 || len(v) > 256 || v[len(v)-1] == ':' || bytes.ContainsAny(v, "\n\t") || h.quoted && bytes.Count(v, []byte(" ")) > 5 {
+	if len(v) < 4 || len(v) > 256 && bytes.IndexByte(v, ' ') >= 0 || v[len(v)-1] == ':' || bytes.ContainsAny(v, "\n\t") || h.quoted && bytes.Count(v, []byte(" ")) > 5 {
 		return false
 	}
 	letters, digits, others, upper, spaces := kinds(v)

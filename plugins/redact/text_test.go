@@ -55,6 +55,9 @@ func TestText(t *testing.T) {
 		{"mongodb+srv://u:p4ssw0rd@c.mongodb.net/x", "mongodb+srv://u:[REDACTED:url-credentials]@c.mongodb.net/x"},
 		{"postgres://al@example.com:pw1@db.example.com", "postgres://[REDACTED:email]:[REDACTED:url-credentials]@db.example.com"},
 		{"https://ghp_0123456789abcdefghijABCDEFGHIJKLMNOP:x-oauth-basic@github.com/a", "https://[REDACTED:github-token]:[REDACTED:url-credentials]@github.com/a"},
+		{"Passwort: Sommer2024!", "Passwort: [REDACTED:password]"},
+		{"postgres://u:p@h/db", "postgres://u:[REDACTED:url-credentials]@h/db"},
+		{`password="` + strings.Repeat("x8", 500) + `"`, `password="[REDACTED:password]"`},
 		{"ticket in base64: Ym9iQGV4YW1wbGUub3Jn", "ticket in base64: W1JFREFDVEVEOmVtYWlsXQ"},
 	} {
 		out := redacted(t, r, Input{Type: "text", Data: []byte(c.in)})
