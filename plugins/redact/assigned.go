@@ -1,6 +1,9 @@
 package redact
 
-import "bytes"
+import (
+	"bytes"
+	"unicode"
+)
 
 // assigned finds a value that is assigned to a name with the keyword text[start:end]: in programs, configuration,
 // headers, command lines and prose.
@@ -93,6 +96,7 @@ func harmless(tail []byte) bool {
 type how struct {
 	quoted bool
 	said   bool // "is", or a blank: not an assignment
+	env    bool // NAME=value or --name=value, as a shell takes it: names of a program do not stand there
 }
 
 // assignedValue is where a value is, and how it was written.
@@ -111,6 +115,7 @@ func assignment(text []byte, keyword, at int, flag bool) (v assignedValue, ok bo
 	rest := text[at:]
 	switch sign := signAt(rest); {
 	case sign > 0:
+		v.env = sign == 1 && rest[0] == '=' && at == name && (flag || !bytes.ContainsFunc(text[keyword:name], unicode.IsLower))
 		at += sign
 	case text[at] == '>' && at == name: // <token>…
 		return untilTag(text, skip(text, at+1, " \t\r\n", 64)), true

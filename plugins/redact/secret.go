@@ -121,6 +121,9 @@ func code(v []byte, h how) bool {
 		return false
 	}
 	dotted := bytes.IndexByte(v, '.') >= 0
+	if _, digits, _, _, _ := kinds(v); h.env && digits > 0 && !dotted {
+		return false
+	}
 	for part := range bytes.SplitSeq(v, []byte(".")) {
 		if !programName(part) && (!dotted || len(part) >= 20) {
 			return false
