@@ -90,6 +90,8 @@ type migrations struct {
 	given *migrate.Registry
 	sets  *migration.Sets
 
+	workers pipeline.Loader // for steps in WebAssembly; nil: they run in this process
+
 	mu   sync.Mutex
 	host *plugins.Host // of steps in WebAssembly, once there are any
 }
@@ -128,6 +130,9 @@ func (m *migrations) find(tenant, kind string) *migrate.Set {
 
 // Load starts what steps in WebAssembly run in with the first of them. It ends with the process.
 func (m *migrations) Load(ctx context.Context, s plugins.Spec) (pipeline.Plugin, error) {
+	if m.workers != nil {
+		return m.workers.Load(ctx, s)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.host == nil {

@@ -28,6 +28,11 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	if fresh && !create {
 		return nil, fmt.Errorf("%w in %s", errNoStore, a.data)
 	}
+	a.pluginOptions.Dir = a.base + ".plugins"
+	a.plugins = installed.New(a.pluginOptions)
+	if a.pluginOptions.Workers {
+		a.migrations.workers = a.plugins
+	}
 	if err := a.migrations.open(ctx, a.base, func(err error) { a.note("%s", oneLine(err.Error())) }); err != nil {
 		return nil, err
 	}
@@ -46,8 +51,6 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	if err != nil {
 		return nil, errors.Join(err, be.Close())
 	}
-	a.pluginOptions.Dir = a.base + ".plugins"
-	a.plugins = installed.New(a.pluginOptions)
 	o.Hooks = a.plugins
 	o.Migrations = a.migrations.find
 	s, err := engine.Open(ctx, be, o)

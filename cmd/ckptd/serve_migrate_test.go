@@ -16,6 +16,7 @@ import (
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/client"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/wasmtest"
 )
 
 // migratedServer is a daemon with threads of version 1, and migrations to version 2 that were installed through it.
@@ -178,5 +179,25 @@ func TestServeMigrateCommands(t *testing.T) {
 	}
 	if n := s.versions(); n != 0 {
 		t.Errorf("%d are still migrated", n)
+	}
+}
+
+// TestServeMigratesInWorkers: a step in WebAssembly runs where the plugins of the daemon run, not in the daemon.
+func TestServeMigratesInWorkers(t *testing.T) {
+	t.Parallel()
+	s := newMigratedServer(t, 1)
+	m := wasmtest.NewPlugin(1)
+	m.Func("on_migrate", wasmtest.Sig(wasmtest.I64+wasmtest.I64, wasmtest.I32), "", wasmtest.I32Const(1)) // unchanged
+	must(t, os.WriteFile(filepath.Join(s.path("steps"), "support", "0003_keep.wasm"), m.Bytes(), 0o666))
+	if out := s.migrate("install", s.path("steps")); !strings.Contains(out, "versions 1 to 3") {
+		t.Fatalf("install says %s", out)
+	}
+	cp, err := s.c.Thread(s.ref(0)).Load(t.Context(), engine.Latest, engine.LoadOptions{Schema: 3})
+	must(t, err)
+	if text := string(cp.Channels[0].Data); cp.SchemaVersion != 3 || text != `{"n": 0}` {
+		t.Errorf("version %d: %s", cp.SchemaVersion, text)
+	}
+	if log := s.errs.String(); !strings.Contains(log, "plugins run in processes of their own") {
+		t.Errorf("nothing was started for the step:\n%s", lastLines(log, 20))
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ckptd/ckptd/internal/telemetry"
+	"github.com/ckptd/ckptd/plugins"
 	"github.com/ckptd/ckptd/plugins/hook"
 	"github.com/ckptd/ckptd/plugins/pipeline"
 	"github.com/ckptd/ckptd/plugins/registry"
@@ -64,6 +65,12 @@ func New(o Options) *Set {
 	s := &Set{o: o}
 	s.loader.o = o
 	return s
+}
+
+// Load makes a module ready that is not installed, such as a step of a migration, in what plugins run in. It must not be
+// called before Open where they run in this process: their cache has no key until then.
+func (s *Set) Load(ctx context.Context, spec plugins.Spec) (pipeline.Plugin, error) {
+	return s.loader.Load(ctx, spec)
 }
 
 // Open takes what seals the state of the plugins, as soon as the store is open. If there are plugins they are not read
