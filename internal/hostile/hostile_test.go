@@ -94,9 +94,9 @@ func draft(step int64) engine.Draft {
 }
 
 // bind makes a module what all that comes in passes, before the redactor. The one before it is closed.
-func (b *bed) bind(module []byte) { b.bindWith(module, 100_000_000) }
+func (b *bed) bind(module []byte) { b.bindWith(module, 100_000_000, "20s") }
 
-func (b *bed) bindWith(module []byte, fuel uint64) {
+func (b *bed) bindWith(module []byte, fuel uint64, call string) {
 	b.t.Helper()
 	manifest := fmt.Sprintf(`name = "hostile"
 version = "1.0.0"
@@ -111,9 +111,9 @@ kinds = ["channel", "write", "meta", "label", "blob"]
 
 [limits]
 memory = "16MiB"
-call = "300ms"
+call = %q
 fuel = %d
-`, fuel)
+`, call, fuel)
 	bu, err := bundle.Load([]bundle.File{{Path: bundle.ManifestFile, Data: []byte(manifest)}, {Path: "hostile.wasm", Data: module}})
 	if err != nil {
 		b.t.Fatal(err)
@@ -230,7 +230,7 @@ func TestNothingIsStored(t *testing.T) {
 				b := newBed(t, loader)
 				b.bind(f.module)
 				if f.kind == hook.ErrTimeout {
-					b.bindWith(f.module, 1e12)
+					b.bindWith(f.module, 1e12, "300ms")
 				}
 				for way, do := range b.ways() {
 					if name == "spin" && way != "a save" && way != "a blob" {
