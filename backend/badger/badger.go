@@ -89,6 +89,7 @@ type Store struct {
 
 	use    sync.RWMutex // held for reading by every call, for writing by Close and Compact
 	db     *badgerdb.DB
+	commit sync.RWMutex // held for writing while a transaction may be visible and is not durable
 	closed bool
 	failed atomic.Pointer[error] // why the store stopped, nil while it works
 }
@@ -140,7 +141,7 @@ func (s *Store) openFiles() error {
 // settings are the options of Badger, see docs/design.md for the reasons that are not in this file.
 func (s *Store) settings() badgerdb.Options {
 	o := badgerdb.DefaultOptions(s.dir)
-	o.SyncWrites = true
+	o.SyncWrites = !ownSync   // by wal
 	o.DetectConflicts = false // the committer is the only writer
 	o.NumVersionsToKeep = 1
 	o.ChecksumVerificationMode = options.NoVerification // verifyTables does it, and survives what it finds
@@ -177,6 +178,9 @@ func (s *Store) start(compactOnClose bool) (err error) {
 		return openError(err)
 	}
 	s.db = db
+	if ownSync {
+		return s.commits.wal.open(s.dir)
+	}
 	return nil
 }
 
@@ -200,6 +204,16 @@ func (s *Store) enter(ctx context.Context) error {
 }
 
 func (s *Store) leave() { s.use.RUnlock() }
+
+// snapshot begins to read what is durable. It waits for the commit in progress, if there is one.
+func (s *Store) snapshot() (*badgerdb.Txn, error) {
+	s.commit.RLock()
+	defer s.commit.RUnlock()
+	if err := s.usable(); err != nil { // that commit failed
+		return nil, err
+	}
+	return s.db.NewTransaction(false), nil
+}
 
 func (s *Store) usable() error {
 	if s.closed {
@@ -228,7 +242,10 @@ func (s *Store) Get(ctx context.Context, keys ...[]byte) (entries []backend.Entr
 	defer s.leave()
 	defer guard("reading", &err)()
 
-	txn := s.db.NewTransaction(false)
+	txn, err := s.snapshot()
+	if err != nil {
+		return nil, err
+	}
 	defer txn.Discard()
 	entries = make([]backend.Entry, len(keys))
 	var name []byte
@@ -293,6 +310,7 @@ func (s *Store) stopBadger() (err error) {
 	}
 	db := s.db
 	s.db = nil
+	s.commits.wal.close()
 	if err := db.Close(); err != nil {
 		return fmt.Errorf("%w: closing the store: %s", backend.ErrUnavailable, text(err))
 	}

@@ -27,6 +27,7 @@ type committer struct {
 	leading    bool     // somebody leads, or was told to
 
 	// Used by the leader alone.
+	wal     wal
 	entries []badgerdb.Entry
 	buf     []byte
 	name    []byte
@@ -198,10 +199,26 @@ func (c *committer) write(group *request) (err error) {
 	txn := c.store.db.NewTransaction(true)
 	defer txn.Discard()
 	defer c.release()
-	if err := c.build(txn, group); err != nil {
+	if err := c.build(txn, group); err != nil || len(c.buf) == 0 {
 		return err
 	}
-	return txn.Commit() // with nothing in it, it does nothing
+	return c.finish(txn)
+}
+
+// finish commits a transaction and makes it durable. Nobody begins to read meanwhile, nor after an error.
+func (c *committer) finish(txn *badgerdb.Txn) (err error) {
+	c.store.commit.Lock()
+	defer c.store.commit.Unlock()
+	defer func() {
+		if err != nil {
+			c.store.stop(err)
+		}
+	}()
+	defer guard("writing", &err)()
+	if err := txn.Commit(); err != nil {
+		return err
+	}
+	return c.wal.sync()
 }
 
 // build puts a group into a transaction: each request whose conditions hold, seeing the writes of those before it.

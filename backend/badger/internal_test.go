@@ -33,13 +33,6 @@ func single(key, value string) backend.Batch {
 	return backend.Batch{Muts: []backend.Mut{{Key: []byte(key), Value: []byte(value), Version: "v"}}}
 }
 
-// A kill does not show what a power loss would: that the log is synced hangs on this setting.
-func TestSyncs(t *testing.T) {
-	if o := openSmall(t).db.Opts(); !o.SyncWrites || o.BypassLockGuard || o.InMemory {
-		t.Errorf("SyncWrites %v, BypassLockGuard %v, InMemory %v", o.SyncWrites, o.BypassLockGuard, o.InMemory)
-	}
-}
-
 // After a write that failed nothing is served any more: what it wrote may be visible and not be durable.
 func TestFailStop(t *testing.T) {
 	s := openSmall(t)

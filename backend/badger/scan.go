@@ -29,7 +29,10 @@ func (s *Store) Scan(ctx context.Context, r backend.Range) (entries []backend.En
 	}
 	defer guard("reading", &err)()
 
-	txn := s.db.NewTransaction(false)
+	txn, err := s.snapshot()
+	if err != nil {
+		return nil, nil, err
+	}
 	defer txn.Discard()
 	sc := newScanner(txn, r)
 	defer sc.it.Close()

@@ -1,0 +1,143 @@
+package badger
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ckptd/ckptd/backend"
+)
+
+// unsynced is how many pages of the store's logs are not on the device, and the names of the logs.
+func unsynced(t *testing.T, s *Store) (pages uint64, logs []string) {
+	t.Helper()
+	var fs unix.Statfs_t
+	if err := unix.Statfs(s.dir, &fs); err != nil {
+		t.Fatal(err)
+	} else if fs.Type == unix.TMPFS_MAGIC {
+		t.Skipf("%s SKIPPED: %s is in memory, where nothing is ever written back", t.Name(), s.dir)
+	}
+	logs, err := filepath.Glob(filepath.Join(s.dir, "*"+walSuffix))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("logs %v, %v", logs, err)
+	}
+	for _, name := range logs {
+		f, err := os.Open(name)
+		if errors.Is(err, os.ErrNotExist) { // flushed meanwhile
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		var stat unix.Cachestat_t
+		err = unix.Cachestat(uint(f.Fd()), &unix.CachestatRange{}, &stat, 0)
+		if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+			t.Skipf("%s SKIPPED: the kernel has no cachestat, which came with Linux 6.5", t.Name())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages += stat.Dirty + stat.Writeback
+	}
+	return pages, logs
+}
+
+// A kill does not show what a power loss would, so the kernel is asked: when a commit returns, nothing of the logs is left
+// to be written, and so also after logs were exchanged.
+func TestCommitsAreOnTheDevice(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 { // the second time on a store that is there
+		s, err := Open(dir, Options{MemTableSize: leastMemTable})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := map[string]bool{}
+		value := bytes.Repeat([]byte("x"), 200<<10)
+		for i := range 120 { // of which some 40 fill a table
+			if err := s.Commit(t.Context(), single(fmt.Sprintf("key-%d", i), string(value))); err != nil {
+				t.Fatal(err)
+			}
+			pages, logs := unsynced(t, s)
+			if pages != 0 {
+				t.Fatalf("commit %d: %d pages of %d logs are not on the device", i, pages, len(logs))
+			}
+			for _, name := range logs {
+				seen[name] = true
+			}
+		}
+		if len(seen) < 3 {
+			t.Errorf("there were %d logs, the test means to see at least 3", len(seen))
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The test above can fail: what Badger alone writes is not on the device yet.
+func TestUnsyncedIsSeen(t *testing.T) {
+	s := openSmall(t)
+	write(t, s, "a", "1")
+	txn := s.db.NewTransaction(true)
+	defer txn.Discard()
+	if err := errors.Join(txn.Set([]byte("b"), []byte("1")), txn.Commit()); err != nil {
+		t.Fatal(err)
+	}
+	if pages, _ := unsynced(t, s); pages == 0 {
+		t.Error("a transaction that nobody synced is on the device")
+	}
+}
+
+// A sync that fails leaves its commit unknown, shows it to nobody, and stops the store.
+func TestSyncFails(t *testing.T) {
+	s := openSmall(t)
+	write(t, s, "a", "1")
+	s.commits.wal.file.Close()
+	err := s.Commit(t.Context(), single("b", "1"))
+	if !errors.Is(err, backend.ErrAmbiguous) || !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("the commit: %v, want ErrAmbiguous and ErrUnavailable", err)
+	}
+	if _, err := s.Get(t.Context(), []byte("b")); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("a get after it: %v", err)
+	}
+}
+
+// Who reads while a transaction is visible to Badger but not durable waits for it.
+func TestReadsWaitForTheSync(t *testing.T) {
+	s := openSmall(t)
+	write(t, s, "a", "1")
+	s.commit.Lock() // as the leader has it until the sync is done
+	read := make(chan error)
+	var started sync.WaitGroup
+	started.Add(2)
+	go func() {
+		started.Done()
+		_, err := s.Get(t.Context(), []byte("a"))
+		read <- err
+	}()
+	go func() {
+		started.Done()
+		_, _, err := s.Scan(t.Context(), backend.Range{})
+		read <- err
+	}()
+	started.Wait()
+	select {
+	case err := <-read:
+		t.Errorf("a read did not wait: %v", err)
+	default:
+	}
+	s.stop(errors.New("the sync failed"))
+	s.commit.Unlock()
+	for range 2 {
+		if err := <-read; !errors.Is(err, backend.ErrUnavailable) {
+			t.Errorf("a read that waited for a failed sync: %v, want ErrUnavailable", err)
+		}
+	}
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package badger
+
+import "os"
+
+// Elsewhere Badger syncs by itself.
+
+const ownSync = false
+
+func syncData(*os.File) error { return nil }
