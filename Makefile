@@ -87,9 +87,9 @@ RUN_BENCH = bin/bench run $(if $(RUNS),--input tau-bench=$(RUNS)) --out bench/ou
 rivals: ## install the servers that the bench compares with
 	bench/rivals.sh
 
-bin/bench: FORCE
+bin/bench: FORCE # its reports name the commit, whatever GOFLAGS says of stamps
 	@mkdir -p bin
-	cd bench && CGO_ENABLED=0 go build -o ../bin/bench ./cmd/bench
+	cd bench && CGO_ENABLED=0 go build -buildvcs=auto -o ../bin/bench ./cmd/bench
 
 ifeq ($(BENCH),)
 bench: rivals bin/bench ## ckptd beside its rivals in ten minutes; BENCH=OneWriter runs Go benchmarks of that name instead

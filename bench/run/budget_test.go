@@ -12,9 +12,10 @@ import (
 // A save has a budget of allocations, its commit left out: who needs more must say here why.
 func TestAllocations(t *testing.T) {
 	for name, budget := range map[string]float64{"chat": 10, "blackboard": 14, "coder": 20} {
-		const begin = 1
+		var ack *acknowledger
 		d, err := rival.Pipeline(t.Context(), rival.Options{Dir: t.TempDir(), Durable: true, Writers: 1}, func(b backend.Backend) backend.Backend {
-			return &acknowledger{Backend: b, begin: begin}
+			ack = &acknowledger{Backend: b}
+			return ack
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -29,6 +30,8 @@ func TestAllocations(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		save()
+		ack.begun.Store(true)
 		for range 100 { // what grows with the first saves
 			save()
 		}

@@ -5,6 +5,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -21,69 +22,124 @@ import (
 	"github.com/ckptd/ckptd/bench/workload"
 )
 
-// limits measures what the machine can do, and what ckptd's own work allows.
-func (r *runner) limits(ctx context.Context) error {
-	r.log.Info("measuring the machine")
-	small := r.plan.Rounds == 1
-	for _, l := range []struct {
-		name, unit, what string
-		measure          func(dir string, small bool) (float64, error)
-	}{
+// limits gathers what the machine can do, and what ckptd's own work allows. A machine gets slower and faster within
+// minutes, so they are measured again and again while the rivals are.
+type limits struct {
+	rounds tally     // by the name of the limit
+	last   time.Time // when they were measured
+}
+
+// limitEvery is how long the rivals are measured between two visits to the limits, about.
+const limitEvery = 45 * time.Second
+
+// limit is something that bounds a save or a load.
+type limit struct {
+	name, unit, what string
+	measure          func(dir string, small bool) (float64, error)
+}
+
+func machineLimits() []limit {
+	return []limit{
 		{result.LimitSync, "s", "4 KiB written over in a preallocated file of 16 MiB, then fdatasync: p50", measureSync},
 		{result.LimitWrite, "B/s", "1 MiB after the other into a new file, fdatasync in the end", measureWrite},
 		{result.LimitRead, "B/s", "the same file in pieces of 1 MiB, not in the page cache", measureRead},
 		{result.LimitCopy, "B/s", "copy of 64 MiB in memory, one core", measureCopy},
 		{result.LimitAESGCM, "B/s", "AES-256-GCM of 16 KiB at a time, one core", measureAESGCM},
 		{result.LimitZstd, "B/s", "zstd of a chat of 100 kB at the fastest level, one core", measureZstd},
-	} {
-		var rounds []float64
-		for range r.plan.Rounds {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			value, err := l.measure(r.base, small)
-			if err != nil {
-				return fmt.Errorf("measuring %s of the machine: %w", l.name, err)
-			}
-			rounds = append(rounds, value)
-		}
-		r.out.Limits = append(r.out.Limits, result.Limit{Name: l.name, Unit: l.unit, What: l.what, Figure: result.FigureOf(rounds)})
 	}
-	os.Remove(filepath.Join(r.base, "sequential"))
-	return r.pipeline(ctx)
 }
 
+func pipelineLimit() limit {
+	return limit{name: result.LimitPipeline, unit: "saves/s", what: fmt.Sprintf("all cores ÷ the CPU time of a save of 1 kB on one of %d chats "+
+		"of 100 kB by ckptd, a writer on each core, with a backend that acknowledges at once", pipelineThreads)}
+}
+
+// visitLimits measures every limit once, in one or two seconds.
+func (r *runner) visitLimits(ctx context.Context) error {
+	r.log.Info("measuring the machine")
+	for _, l := range machineLimits() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		value, err := l.measure(r.base, r.small())
+		if err != nil {
+			return fmt.Errorf("measuring %s of the machine: %w", l.name, err)
+		}
+		r.limits.rounds.add(l.name, value)
+	}
+	os.Remove(filepath.Join(r.base, "sequential"))
+	err := r.pipeline(ctx)
+	r.limits.last = time.Now()
+	return err
+}
+
+func (r *runner) small() bool { return r.plan.Rounds == 1 }
+
+// limitsAmid visits the limits if it is time.
+func (r *runner) limitsAmid(ctx context.Context) error {
+	if time.Since(r.limits.last) < limitEvery {
+		return nil
+	}
+	return r.visitLimits(ctx)
+}
+
+// limitsDone visits them for the last time, until there are as many rounds as of other figures, and compares every figure
+// with them. A limit that could not be measured is skipped by name: as a figure, nothing could be compared with it.
+func (r *runner) limitsDone(ctx context.Context) error {
+	for len(r.limits.rounds[result.LimitSync]) < r.plan.Rounds {
+		if err := r.visitLimits(ctx); err != nil {
+			return err
+		}
+	}
+	for _, l := range append(machineLimits(), pipelineLimit()) {
+		figure := result.FigureOf(r.limits.rounds[l.name])
+		if figure.Median <= 0 {
+			r.skip("the limit "+l.name, errUnmeasured)
+			continue
+		}
+		r.out.Limits = append(r.out.Limits, result.Limit{Name: l.name, Unit: l.unit, What: l.what, Figure: figure})
+	}
+	for _, compare := range r.compare {
+		compare()
+	}
+	return nil
+}
+
+var errUnmeasured = errors.New("it could not be measured, so no figure is compared with it")
+
+// pipelineThreads are those of the most writers that any set has: what their states take of the processor's caches is
+// part of the cost of a save.
+const pipelineThreads = 256
+
 // pipeline measures how many saves a second the CPU time of ckptd's own save allows on all cores.
-func (r *runner) pipeline(ctx context.Context) error {
+func (r *runner) pipeline(ctx context.Context) (err error) {
 	ckptd, err := rival.Lookup(result.Ckptd)
 	if err != nil {
 		return err
 	}
+	cores := runtime.GOMAXPROCS(0)
 	e, err := r.enter(ctx, "the pipeline", []rival.Rival{ckptd},
-		OpenArgs{Durable: true, Workload: "chat", Size: 100_000, Filled: true, Writers: 1, Threads: 16, Pipeline: true})
+		OpenArgs{Durable: true, Workload: "chat", Size: 100_000, Filled: true, Writers: cores, Threads: pipelineThreads, Pipeline: true})
 	if err != nil {
 		return err
 	}
-	defer e.leave()
-	var rounds []float64
-	for _, c := range e.list {
+	defer func() { err = errors.Join(err, e.leave()) }()
+	return e.each(ctx, 0, func(c *contender) error {
 		if err := c.call(ctx, "Begin", struct{}{}, &Turn{}); err != nil {
 			return err
 		}
-		for range r.plan.Rounds {
-			turn, err := c.turn(ctx, TurnArgs{Seconds: r.plan.Seconds})
-			if err != nil {
-				return err
-			}
-			if turn.Usage.CPU > 0 {
-				rounds = append(rounds, float64(runtime.GOMAXPROCS(0))*float64(turn.Saves)/turn.Usage.CPU)
-			}
+		if _, err := c.turn(ctx, TurnArgs{Steps: 2 * pipelineThreads / cores}); err != nil { // warm
+			return err
 		}
-	}
-	r.out.Limits = append(r.out.Limits, result.Limit{Name: result.LimitPipeline, Unit: "saves/s",
-		What:   "all cores ÷ the CPU time of a save of 1 kB on a chat of 100 kB by ckptd, with a backend that acknowledges at once",
-		Figure: result.FigureOf(rounds)})
-	return e.leave()
+		turn, err := c.turn(ctx, TurnArgs{Seconds: r.plan.Seconds})
+		if err != nil {
+			return err
+		}
+		if turn.Usage.CPU > 0 { // after what making the states takes: no turn is so short that nothing is left, but for a stall
+			r.limits.rounds.add(result.LimitPipeline, float64(cores)*float64(turn.Saves)/turn.Usage.CPU)
+		}
+		return nil
+	})
 }
 
 func measureSync(dir string, small bool) (float64, error) {
@@ -165,7 +221,7 @@ func measureRead(dir string, small bool) (float64, error) {
 
 // perSecond calls do, which goes through so many bytes, for a while.
 func perSecond(bytes int, small bool, do func()) float64 {
-	length := 200 * time.Millisecond
+	length := 100 * time.Millisecond
 	if small {
 		length = 20 * time.Millisecond
 	}

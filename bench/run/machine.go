@@ -53,20 +53,27 @@ func fileSystem(dir string) string {
 	return "0x" + strconv.FormatInt(int64(fs.Type), 16)
 }
 
-// version names the commit that this program was built from.
+// version names the commit that this program was built from, if it was built with -buildvcs.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
 	}
+	return commitOf(info.Settings)
+}
+
+func commitOf(settings []debug.BuildSetting) string {
 	commit, changed := "", ""
-	for _, s := range info.Settings {
+	for _, s := range settings {
 		switch {
 		case s.Key == "vcs.revision":
 			commit = s.Value[:min(len(s.Value), 12)]
 		case s.Key == "vcs.modified" && s.Value == "true":
 			changed = " with changes"
 		}
+	}
+	if commit == "" {
+		return ""
 	}
 	return commit + changed
 }

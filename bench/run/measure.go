@@ -204,38 +204,41 @@ func (c *contender) settle(ctx context.Context) (s Settled, err error) {
 	return s, err
 }
 
-// compareSaves sets the limits of figures of saves: a save must wait for one fdatasync, and write what changed. In an open
-// loop the rate is what was asked for, and says nothing.
+// compareSaves sets the limits of figures of saves once they are known: a save must wait for one fdatasync, and write what
+// changed. In an open loop the rate is what was asked for, and says nothing.
 func (r *runner) compareSaves(figures map[string]result.Figure, writers int, changed float64, open bool) {
-	sync, _ := r.out.Limit(result.LimitSync)
-	write, _ := r.out.Limit(result.LimitWrite)
-	if sync.Median == 0 || write.Median == 0 {
-		return
-	}
-	if rate, ok := figures[result.SaveRate]; ok && !open {
-		name, limit := result.LimitSync, float64(writers)/sync.Median
-		if most := write.Median / max(changed, 1); most < limit {
-			name, limit = result.LimitWrite, most
+	r.compare = append(r.compare, func() {
+		setLimit(figures, result.DiskPerSave, result.LimitChanged, changed)
+		setLimit(figures, result.WritePerSave, result.LimitChanged, changed)
+		setLimit(figures, result.WriteAmp, result.LimitChanged, 1)
+		sync, measured := r.out.Limit(result.LimitSync)
+		write, too := r.out.Limit(result.LimitWrite)
+		if !measured || !too {
+			return
 		}
-		rate.Limit, rate.Fraction = name, rate.Median/limit
-		figures[result.SaveRate] = rate
-	}
-	setLimit(figures, result.SaveP50, result.LimitSync, sync.Median)
-	setLimit(figures, result.DiskPerSave, result.LimitChanged, changed)
-	setLimit(figures, result.WritePerSave, result.LimitChanged, changed)
-	setLimit(figures, result.WriteAmp, result.LimitChanged, 1)
+		setLimit(figures, result.SaveP50, result.LimitSync, sync.Median)
+		if rate, ok := figures[result.SaveRate]; ok && !open {
+			name, limit := result.LimitSync, float64(writers)/sync.Median
+			if most := write.Median / max(changed, 1); most < limit {
+				name, limit = result.LimitWrite, most
+			}
+			rate.Limit, rate.Fraction = name, rate.Median/limit
+			figures[result.SaveRate] = rate
+		}
+	})
 }
 
 // compareLoads sets those of loads: a warm one copies the state, a cold one reads it.
 func (r *runner) compareLoads(figures map[string]result.Figure, s *spent) {
-	read, _ := r.out.Limit(result.LimitRead)
-	memory, _ := r.out.Limit(result.LimitCopy)
-	if read.Median == 0 || memory.Median == 0 {
-		return
-	}
-	setLimit(figures, result.LoadWarm, result.LimitCopy, s.state/memory.Median)
-	setLimit(figures, result.LoadCold, result.LimitRead, s.state/read.Median)
-	setLimit(figures, result.LoadOld, result.LimitRead, s.state/read.Median)
+	r.compare = append(r.compare, func() {
+		if memory, ok := r.out.Limit(result.LimitCopy); ok {
+			setLimit(figures, result.LoadWarm, result.LimitCopy, s.state/memory.Median)
+		}
+		if read, ok := r.out.Limit(result.LimitRead); ok {
+			setLimit(figures, result.LoadCold, result.LimitRead, s.state/read.Median)
+			setLimit(figures, result.LoadOld, result.LimitRead, s.state/read.Median)
+		}
+	})
 }
 
 // setLimit compares a figure, of which less is better, with the least that it could be.

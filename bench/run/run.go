@@ -29,7 +29,7 @@ func Run(ctx context.Context, p Plan, log *slog.Logger, keepOn bool) (*result.Ru
 	if err := os.Chmod(base, 0o711); err != nil { // servers run as other users
 		return nil, fmt.Errorf("opening the folder of the stores: %w", err)
 	}
-	r := &runner{plan: p, base: base, log: log, keepOn: keepOn, out: &result.Run{
+	r := &runner{plan: p, base: base, log: log, keepOn: keepOn, limits: limits{rounds: tally{}}, out: &result.Run{
 		Began: time.Now().UTC().Truncate(time.Second), Command: p.Command, Version: version(), Set: p.Set, Seed: p.Seed, Rounds: p.Rounds,
 		Turn: p.Seconds, Cache: p.Cache, Machine: machine(base),
 	}}
@@ -37,26 +37,33 @@ func Run(ctx context.Context, p Plan, log *slog.Logger, keepOn bool) (*result.Ru
 		return nil, err
 	}
 	began := time.Now()
-	if err := r.limits(ctx); err != nil {
+	for _, part := range r.parts() {
+		if err := errors.Join(r.limitsAmid(ctx), ctx.Err()); err != nil {
+			return nil, err
+		}
+		if err := part(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.limitsDone(ctx); err != nil {
 		return nil, err
-	}
-	for _, s := range p.Speed {
-		if err := r.speed(ctx, s); err != nil {
-			return nil, err
-		}
-	}
-	for _, s := range p.Space {
-		if err := r.space(ctx, s); err != nil {
-			return nil, err
-		}
-	}
-	for _, g := range p.Growth {
-		if err := r.growth(ctx, g); err != nil {
-			return nil, err
-		}
 	}
 	r.out.Took = since(began)
 	return r.out, nil
+}
+
+// parts are what the plan measures, one after the other.
+func (r *runner) parts() (list []func(context.Context) error) {
+	for _, s := range r.plan.Speed {
+		list = append(list, func(ctx context.Context) error { return r.speed(ctx, s) })
+	}
+	for _, s := range r.plan.Space {
+		list = append(list, func(ctx context.Context) error { return r.space(ctx, s) })
+	}
+	for _, g := range r.plan.Growth {
+		list = append(list, func(ctx context.Context) error { return r.growth(ctx, g) })
+	}
+	return list
 }
 
 // runner is a run under way.
@@ -66,7 +73,11 @@ type runner struct {
 	log    *slog.Logger
 	keepOn bool
 	rivals []rival.Rival // that are installed and wanted
+	limits limits
 	out    *result.Run
+
+	// compare holds what compares figures with the limits, which are known in the end.
+	compare []func()
 }
 
 // field finds who takes part.

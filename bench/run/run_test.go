@@ -166,3 +166,37 @@ func TestDiskOfSample(t *testing.T) {
 		}
 	}
 }
+
+// A limit that could not be measured is skipped by name, and is never a figure; figures are compared with the median of all
+// rounds of the others, however late they came.
+func TestLimits(t *testing.T) {
+	r := &runner{plan: Plan{Rounds: 3}, log: slog.New(slog.DiscardHandler), limits: limits{rounds: tally{}}, out: &result.Run{}}
+	figures := map[string]result.Figure{result.SaveP50: result.FigureOf([]float64{8}), result.LoadCold: result.FigureOf([]float64{1})}
+	r.compareSaves(figures, 1, 1000, false)
+	r.compareLoads(figures, &spent{state: 100})
+	for _, round := range []float64{9, 1, 2} {
+		r.limits.rounds.add(result.LimitSync, round)
+		r.limits.rounds.add(result.LimitWrite, round)
+		r.limits.rounds.add(result.LimitPipeline, 0)
+	}
+	if err := r.limitsDone(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if l, ok := r.out.Limit(result.LimitSync); !ok || l.Median != 2 || len(l.Rounds) != 3 {
+		t.Errorf("fdatasync: %+v", l)
+	}
+	if f := figures[result.SaveP50]; f.Limit != result.LimitSync || f.Fraction != 0.25 {
+		t.Errorf("a save is compared as %+v", f)
+	}
+	if f := figures[result.LoadCold]; f.Limit != "" {
+		t.Errorf("a load is compared with a limit that was not measured: %+v", f)
+	}
+	for _, name := range []string{result.LimitRead, result.LimitPipeline} {
+		if l, ok := r.out.Limit(name); ok {
+			t.Errorf("%s was not measured and is %+v", name, l)
+		}
+		if !slices.ContainsFunc(r.out.Skipped, func(s result.Skip) bool { return s.What == "the limit "+name }) {
+			t.Errorf("nothing says that %s was not measured", name)
+		}
+	}
+}

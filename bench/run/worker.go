@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ckptd/ckptd/backend"
@@ -27,6 +28,7 @@ type Worker struct {
 	rival   rival.Rival
 	work    workload.Workload
 	driver  rival.Driver
+	ack     *acknowledger // of a pipeline, else nil
 	players []*workload.Player
 	steps   []*workload.Step // the last that each player made, nil before the first
 	dry     Usage            // what it takes to make a step
@@ -142,7 +144,8 @@ func (w *Worker) open() (err error) {
 	o := rival.Options{Dir: a.Dir, Durable: a.Durable, Writers: a.Writers, Cache: a.Cache}
 	if a.Pipeline {
 		w.driver, err = rival.Pipeline(context.Background(), o, func(b backend.Backend) backend.Backend {
-			return &acknowledger{Backend: b, begin: int64(a.Threads)}
+			w.ack = &acknowledger{Backend: b}
+			return w.ack
 		})
 	} else {
 		w.driver, err = w.rival.Open(context.Background(), o)
@@ -185,7 +188,11 @@ func (w *Worker) measureDry() Usage {
 func (w *Worker) Begin(_ struct{}, reply *Turn) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.turn(reply, func(writer int) *pace { return &pace{steps: w.mine(writer)} })
+	err := w.turn(reply, func(writer int) *pace { return &pace{steps: w.mine(writer)} })
+	if w.ack != nil {
+		w.ack.begun.Store(true)
+	}
+	return err
 }
 
 // mine is how many threads a writer has.
@@ -262,16 +269,11 @@ func (w *Worker) Memory(_ struct{}, reply *float64) error {
 // acknowledger is a backend that keeps what threads begin with, and then acknowledges every batch and keeps none.
 type acknowledger struct {
 	backend.Backend
-	mu    sync.Mutex
-	begin int64 // batches that are kept
+	begun atomic.Bool
 }
 
 func (a *acknowledger) Commit(ctx context.Context, batch backend.Batch) error {
-	a.mu.Lock()
-	a.begin--
-	keep := a.begin >= 0
-	a.mu.Unlock()
-	if !keep {
+	if a.begun.Load() {
 		return nil
 	}
 	return a.Backend.Commit(ctx, batch)
