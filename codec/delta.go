@@ -201,6 +201,20 @@ func (d *Delta) Bounds(baseLen int) (prefix, suffix int) {
 	return prefix, suffix
 }
 
+// Whole returns the block of the literals in payload, from which d was parsed, if they are all of the target: then it
+// is a full encoding of that. Otherwise it is nil.
+func (d *Delta) Whole(payload []byte) []byte {
+	if len(d.Ops) != 1 || d.Ops[0].Copied != 0 {
+		return nil
+	}
+	r := reader{b: payload}
+	r.uvarint() // the number of operations
+	for range 3 {
+		r.uvarint()
+	}
+	return r.b[:len(r.b):len(r.b)]
+}
+
 // ParseDelta decodes the payload of a delta that builds target bytes out of a base of baseLen bytes. Delta.Ops and
 // Delta.Literals lie in what ops and scratch have free after their length, if that is room enough. The copies are within
 // baseLen, so the delta must meet no shorter base.

@@ -323,3 +323,40 @@ func TestParseDeltaLeavesWhatStandsInItsBuffers(t *testing.T) {
 		t.Error("free room of the buffers was not used")
 	}
 }
+
+// A delta that copies nothing is a full encoding, and only such a one.
+func TestWhole(t *testing.T) {
+	z := testZstd
+	d := NewDiffer(z)
+	r := newRand(5)
+	base, insert := text(r, 3000), text(r, 2000)
+	var idx Index
+	idx.Extend(base)
+	for _, c := range []struct {
+		name           string
+		prefix, suffix int
+		insert         []byte
+		whole          bool
+	}{
+		{"all is new", 0, 0, insert, true},
+		{"short", 0, 0, []byte("5"), true},
+		{"nothing is left", 0, 0, nil, false},
+		{"a prefix is kept", 10, 0, insert, false},
+		{"a suffix is kept", 0, 10, insert, false},
+		{"a part is found in the base", 0, 0, append(append([]byte{}, base[160:400]...), insert...), false},
+	} {
+		payload := d.AppendDelta(nil, base, c.prefix, c.suffix, c.insert, &idx)
+		delta, err := z.ParseDelta(payload, c.prefix+len(c.insert)+c.suffix, len(base), nil, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		whole := delta.Whole(payload)
+		if (whole != nil) != c.whole {
+			t.Errorf("%s: whole is %v, want %v", c.name, whole != nil, c.whole)
+			continue
+		}
+		if c.whole && !bytes.Equal(whole, z.AppendBlock(nil, c.insert)) {
+			t.Errorf("%s: the block is not the full encoding", c.name)
+		}
+	}
+}

@@ -140,7 +140,11 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 	delete(l.tips, t.seq)
 	t.seq, t.id, t.rec, t.stored = seq, id, h, int64(len(value))+p.parts
 	for i := range w.coded {
-		w.coded[i].c.stored(&w.coded[i].e, seq, int64(len(value)))
+		c := w.coded[i].c
+		c.stored(&w.coded[i].e, seq, int64(len(value)))
+		if c.justMeasured() && w.coded[i].e.entry.Mode != codec.Full { // else a restore finds it
+			l.measures.note(seq, c)
+		}
 	}
 	l.tips[seq] = t
 	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: versionOne})

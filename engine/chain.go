@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"fmt"
+	"sync"
 
 	"github.com/ckptd/ckptd/codec"
 )
@@ -48,6 +49,10 @@ func (w *saving) encode(c *chanState, prefix, suffix int, insert []byte) (encode
 	w.ops, w.literals = d.Ops[:0], d.Literals[:0]
 	c.splice(prefix, suffix, insert)
 	c.commit = c.chunks.Commitment(&w.l.th.u.commitKey)
+	if whole := d.Whole(delta); whole != nil { // what copies nothing is a full encoding, checked above
+		c.isMeasured(int64(len(whole)), len(c.value))
+		return c.byFull(whole), nil
+	}
 	e := encoded{path: c.path, base: c.cost}
 	e.entry = codec.Entry{Number: c.number, Mode: codec.ByDelta, Path: c.path, Size: uint64(len(c.value)), Commitment: c.commit, Payload: delta}
 	if c.path.Len() < codec.MaxPath && c.room(&e) >= 0 {
@@ -126,7 +131,7 @@ func (w *saving) measure(c *chanState) (payload []byte) {
 	start := len(w.payload)
 	w.payload = w.z.AppendBlock(w.payload, c.value)
 	payload = w.payload[start:len(w.payload):len(w.payload)]
-	c.isMeasured(int64(len(payload)))
+	c.isMeasured(int64(len(payload)), len(c.value))
 	return payload
 }
 
@@ -137,7 +142,11 @@ func (w *saving) whole(c *chanState, payload []byte) (encoded, error) {
 		return encoded{}, fmt.Errorf("checking a value before commit: it does not restore (%v)", err)
 	}
 	w.check = check[:0]
-	return encoded{isFar: true, entry: codec.Entry{Number: c.number, Mode: codec.Full, Size: uint64(len(c.value)), Commitment: c.commit, Payload: payload}}, nil
+	return c.byFull(payload), nil
+}
+
+func (c *chanState) byFull(payload []byte) encoded {
+	return encoded{isFar: true, entry: codec.Entry{Number: c.number, Mode: codec.Full, Size: uint64(len(c.value)), Commitment: c.commit, Payload: payload}}
 }
 
 // stored tells c what its record took, after it was sealed with size bytes.
@@ -154,4 +163,50 @@ func (c *chanState) stored(e *encoded, seq uint64, size int64) {
 	if e.isFar {
 		c.isFar(seq)
 	}
+}
+
+// measures remembers the sizes of full encodings that were made, of the values at some places of a lineage. Agents go back
+// and branch: what is restored then need not be measured anew, which would take longer than all else of its first save.
+// It may be used concurrently.
+type measures struct {
+	mu   sync.Mutex
+	list []measured // the newest, in no order
+	next int        // the one to be overwritten
+}
+
+type measured struct {
+	seq, number uint64 // of a channel
+	size        int64
+}
+
+const maxMeasures = 16
+
+func (m *measures) note(seq uint64, c *chanState) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.list) < maxMeasures {
+		m.list = append(m.list, measured{})
+		m.next = len(m.list) - 1
+	}
+	m.list[m.next] = measured{seq, c.number, c.measured}
+	m.next = (m.next + 1) % maxMeasures
+}
+
+// of is the size of a full encoding of the value of a channel at seq, if it is known.
+func (m *measures) of(seq, number uint64) (size int64, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, k := range m.list {
+		if k.seq == seq && k.number == number {
+			return k.size, true
+		}
+	}
+	return 0, false
+}
+
+// forget is for when seqs may come to name other values.
+func (m *measures) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.list = nil
 }

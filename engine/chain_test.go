@@ -115,6 +115,43 @@ func runChain(t *testing.T, seed uint64, steps int) {
 	checkBounds(t, f, testRef("t"))
 }
 
+// Who goes back to a state that took measuring does not measure it again.
+func TestRewindsDoNotMeasure(t *testing.T) {
+	ctx := context.Background()
+	r := rand.New(rand.NewPCG(3, 3))
+	f := newFixture(t, Options{})
+	th := f.Thread(testRef("t"))
+	value := []byte("[")
+	var ids []string
+	save := func(parent string, value []byte) {
+		t.Helper()
+		cp, err := th.Save(ctx, Draft{Parent: parent, Channels: []Change{{Name: "messages", Data: value}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, cp.ID)
+	}
+	for range 80 {
+		value = append(value, words(r, 1500)...)
+		save("", value)
+	}
+	l, err := f.acquire(ctx, testRef("t"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.release()
+	known := len(l.measures.list)
+	if known == 0 {
+		t.Fatal("no state was measured, the test shows nothing")
+	}
+	for i := range 5 {
+		save(ids[len(ids)-12-i], append(value[:len(value)-10*1500:len(value)-10*1500], words(r, 100)...))
+	}
+	if n := len(l.measures.list); n != known {
+		t.Errorf("%d states were measured after going back", n-known)
+	}
+}
+
 func checkState(t *testing.T, f *fixture, id string, want map[string][]byte) {
 	t.Helper()
 	cp, err := f.Thread(testRef("t")).Load(context.Background(), At(id))
@@ -165,6 +202,9 @@ func checkBounds(t *testing.T, f *fixture, ref Ref) {
 				c = &tip.chans[i-1]
 			}
 			full := int64(len(f.z.AppendBlock(nil, c.value)))
+			if c.floor() > full+full/50 { // an encoder is not quite monotonous
+				t.Errorf("seq %d channel %d: a restore takes %d bytes for the least of a full encoding, which has %d", seq, c.number, c.floor(), full)
+			}
 			holder, err := l.readRecord(ctx, c.path[0].Last)
 			if err != nil {
 				t.Fatal(err)

@@ -68,6 +68,7 @@ type lineage struct {
 	lastTime   int64
 	greatest   *[16]byte // of the UUIDs that callers chose as ids, pending ones included; nil: not known
 	tips       map[uint64]*tip
+	measures   measures
 	branches   map[string]*branchState
 	queue      []*pending // waiting for the batch under way
 	leading    bool       // a batch is under way
@@ -398,6 +399,7 @@ func (l *lineage) forget() {
 	}
 	clear(l.tips)
 	clear(l.branches)
+	l.measures.forget()
 	l.opened, l.touched, l.greatest = false, false, nil
 }
 

@@ -157,14 +157,20 @@ func (rs *restorer) build(c *chanState, links []link) error {
 	if err != nil {
 		return err
 	}
+	c.number = full.Number
 	c.far, c.farSince = links[last].r.seq, wholly(len(base))
 	c.farCost = links[last].r.size + int64(full.PartBytes)
 	c.cost = c.farCost
+	c.isMeasured(int64(len(payload)), len(base))
 	for i := last - 1; i >= 0; i-- {
-		c.farSince.spliced(deltas[i].Bounds(int(links[i+1].e.Size)))
+		from := int(links[i+1].e.Size)
+		prefix, suffix := deltas[i].Bounds(from)
+		c.spliced(from, prefix, suffix)
 		c.cost += links[i].r.size + int64(links[i].e.PartBytes)
+		if size, ok := rs.l.measures.of(links[i].r.seq, c.number); ok {
+			c.isMeasured(size, int(links[i].e.Size))
+		}
 	}
-	c.number = full.Number
 	c.value = codec.Compose(nil, deltas, base)
 	c.chunks.Splice(c.value, 0, 0)
 	c.commit = c.chunks.Commitment(&rs.l.th.u.commitKey)

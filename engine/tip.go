@@ -93,9 +93,14 @@ func (c *chanState) floor() int64 {
 	return max(0, c.measured-int64(min(c.removed, c.since.lost())))
 }
 
-// isMeasured notes the size of a full encoding of the value.
-func (c *chanState) isMeasured(size int64) {
-	c.measured, c.removed, c.since = size, 0, wholly(len(c.value))
+// isMeasured notes the size of a full encoding of the value, when it has so many bytes.
+func (c *chanState) isMeasured(size int64, length int) {
+	c.measured, c.removed, c.since = size, 0, wholly(length)
+}
+
+// justMeasured says that measured is the size of the value as it is.
+func (c *chanState) justMeasured() bool {
+	return c.measured > 0 && c.removed == 0 && c.since == wholly(len(c.value))
 }
 
 func (c *chanState) memory() int64 {
@@ -134,7 +139,12 @@ func (c *chanState) splice(prefix, suffix int, insert []byte) {
 	copy(c.value[prefix:], insert)
 	c.chunks.Splice(c.value, prefix, suffix)
 	c.index.Changed(prefix)
-	c.removed += old - prefix - suffix
+	c.spliced(old, prefix, suffix)
+}
+
+// spliced notes what a splice kept of a value of so many bytes.
+func (c *chanState) spliced(length, prefix, suffix int) {
+	c.removed += length - prefix - suffix
 	c.since.spliced(prefix, suffix)
 	c.farSince.spliced(prefix, suffix)
 }
