@@ -73,7 +73,7 @@ func PlanOf(set string, input Input) (Plan, error) {
 		p.Rounds, p.Seconds, p.Bytes, p.Fill, p.Patience = 1, 0.1, 16<<20, 1<<20, 10
 		p.Speed = []Speed{
 			{"chat", 10_000, result.Durable, 8, 0}, {"branchy", 20_000, result.Durable, 4, 200}, {"blackboard", 0, result.Default, 4, 0}}
-		p.Space = []Space{{"chat", 100_000, false, 2, 30}, {"multimodal", 0, false, 1, 12}}
+		p.Space = []Space{{"chat", 20_000, true, 2, 30}, {"multimodal", 0, false, 1, 12}}
 		p.Growth = []Growth{{result.OverSteps, []int{10, 60}}, {result.OverThreads, []int{10, 100}}}
 	case Some:
 		p.Seconds = 0.3
@@ -139,8 +139,8 @@ func spaces(names []string) (list []Space) {
 	for _, name := range names {
 		s := Space{Workload: name, Threads: 8, Steps: 100}
 		switch name {
-		case "chat":
-			s.Size = 100_000
+		case "chat": // twice from half the size to one and a half of it
+			s.Size, s.Filled, s.Threads, s.Steps = 100_000, true, 4, 200
 		case "coder", "multimodal":
 			s.Filled, s.Threads, s.Steps = true, 2, 60
 		case "summariser":

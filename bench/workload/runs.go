@@ -61,7 +61,7 @@ func (r *replay) message(b []byte) []byte {
 }
 
 func (r *replay) first(p *Player) {
-	r.limit = 1 << 40
+	r.most = endless
 	r.begin(p, 0, r.message)
 	p.ended = r.at == len(r.run)
 }

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -13,19 +14,28 @@ const (
 	messageBytes = 1000       // of content
 )
 
-// transcript is a channel that is an array to which messages are added. One that has no room for a further message takes
-// it in the place of the last.
+// transcript is a channel that is an array to which messages are added.
 type transcript struct {
-	limit  int
-	last   int // where the last message begins
+	most   int // bytes that it may have
+	keep   int // bytes that it keeps of its newest messages when it would have more
 	buffer []byte
 }
+
+// around is a transcript that grows from half of a size to one and a half of it, again and again: so it has that size on
+// average, and nearly every step only adds a message. 0 is no bound.
+func around(size int) transcript {
+	if size == 0 {
+		return transcript{most: endless}
+	}
+	return transcript{most: size + size/2, keep: size / 2}
+}
+
+const endless = 1 << 40 // bytes, which none reaches
 
 // begin fills a new array with messages until it has so many bytes, but with one at least.
 func (t *transcript) begin(p *Player, size int, message func([]byte) []byte) {
 	b := append(t.buffer[:0], '[')
 	for {
-		t.last = len(b)
 		b = message(b)
 		if len(b) >= size-messageBytes {
 			break
@@ -36,40 +46,51 @@ func (t *transcript) begin(p *Player, size int, message func([]byte) []byte) {
 	p.set(messages, t.buffer)
 }
 
-// add takes one more message.
+// add takes one more message. If there is no room for it, the transcript drops its oldest ones, as agents do whose context
+// is full; what changes is then all that stays.
 func (t *transcript) add(p *Player, message func([]byte) []byte) {
-	end := len(p.state.Value(messages)) - 1
+	value := p.state.Value(messages)
+	end := len(value) - 1
 	b := message(append(t.buffer[:0], ','))
 	t.buffer = b
-	if end+len(b) < t.limit {
-		t.last = end + 1
+	if end+len(b) < t.most {
 		p.splice(messages, end, 0, b)
 		return
 	}
-	p.splice(messages, t.last, end-t.last, b[1:])
+	drop := min(max(end+len(b)-t.keep, 1), end)
+	if next := bytes.Index(value[drop:], []byte(between)); next >= 0 { // the rest of the message goes as well
+		drop += next + len(",")
+	} else {
+		drop, b = end, b[1:]
+	}
+	p.state.splice(messages, 1, drop-1, nil)
+	p.state.splice(messages, end-drop+1, 0, b)
+	p.edits = append(p.edits, edit{messages, false, 1, end - drop + len(b)})
 }
 
-// first returns how many bytes a thread begins with.
+// between is how a message begins that is not the first, and nothing else in the arrays of this package.
+const between = `,{"role":"`
+
+// first returns how many bytes a thread begins with: if it is to be filled, between half the size and one and a half of it,
+// so that threads do not all drop their oldest messages at once.
 func (o Options) first() int {
-	if o.Filled {
-		return o.Size
+	if !o.Filled {
+		return 0
 	}
-	return 0
+	return o.Size/2 + o.Size*((o.Thread*61+50)%100)/100
 }
 
 type chat struct {
 	transcript
-	begins int
+	fill int // bytes that it begins with
 }
 
-func newChat(o Options) script {
-	return &chat{transcript{limit: o.limit()}, o.first()}
-}
+func newChat(o Options) script { return &chat{around(o.Size), o.first()} }
 
 func (c *chat) message(p *Player) func([]byte) []byte {
 	return func(b []byte) []byte { return p.words.message(b, "assistant", messageBytes) }
 }
-func (c *chat) first(p *Player) { c.begin(p, c.begins, c.message(p)) }
+func (c *chat) first(p *Player) { c.begin(p, c.fill, c.message(p)) }
 func (c *chat) next(p *Player)  { c.add(p, c.message(p)) }
 
 // tools is a chat with answers of tools; the last few of them are remembered, to be repeated.
@@ -107,7 +128,7 @@ func (t *tools) answer(p *Player) func([]byte) []byte {
 		return b
 	}
 }
-func (t *tools) first(p *Player) { t.begin(p, t.begins, t.answer(p)) }
+func (t *tools) first(p *Player) { t.begin(p, t.fill, t.answer(p)) }
 func (t *tools) next(p *Player)  { t.add(p, t.answer(p)) }
 
 type blackboard struct {
@@ -163,7 +184,7 @@ func newCoder(o Options) script {
 	if size == 0 {
 		size = 1_000_000
 	}
-	return &coder{chat: chat{transcript{limit: max(size/20, 2*messageBytes)}, o.first() / 20}, size: size}
+	return &coder{chat: chat{around(max(size/20, 2*messageBytes)), o.first() / 20}, size: size}
 }
 
 func fileName(i int) string { return fmt.Sprintf(`"src/file-%02d.go":"`, i) }
@@ -209,10 +230,10 @@ func newSummariser(o Options) script {
 	if o.Size > 0 {
 		s.per = max(o.Size/summaryEvery, 32)
 	}
-	s.limit = 1 << 40
+	s.most = endless
 	if o.Filled {
 		s.n = 1 + o.Thread%(summaryEvery-1) // threads do not all summarise at once
-		s.begins = s.n * s.per
+		s.fill = s.n * s.per
 	}
 	return s
 }
@@ -220,7 +241,7 @@ func newSummariser(o Options) script {
 func (s *summariser) message(p *Player) func([]byte) []byte {
 	return func(b []byte) []byte { return p.words.message(b, "assistant", s.per) }
 }
-func (s *summariser) first(p *Player) { s.begin(p, s.begins, s.message(p)) }
+func (s *summariser) first(p *Player) { s.begin(p, s.fill, s.message(p)) }
 
 func (s *summariser) next(p *Player) {
 	if s.n++; s.n < summaryEvery {
@@ -243,8 +264,10 @@ type place struct{ step, end int }
 
 func newBranchy(o Options) script {
 	b := &branchy{chat: *newChat(o).(*chat)}
-	b.limit = 1 << 40
-	b.begins = o.first() * 9 / 10
+	b.most = endless
+	if o.Filled {
+		b.fill = o.Size * 9 / 10
+	}
 	return b
 }
 
@@ -284,7 +307,7 @@ const (
 )
 
 func newMultimodal(o Options) script {
-	return &multimodal{chat: chat{transcript{limit: 100_000}, 0}, filled: o.Filled, raw: make([]byte, imageBytes)}
+	return &multimodal{chat: chat{around(100_000), 0}, filled: o.Filled, raw: make([]byte, imageBytes)}
 }
 
 func (m *multimodal) image(p *Player) {

@@ -34,8 +34,9 @@ type Options struct {
 	Thread  int // its number, from 0
 	Threads int // how many there are: a player that comes to the end of a thread goes on with number Thread+Threads
 	Size    int // bytes of a state, about; 0 is the workload's
-	// Filled begins with a state of that size and keeps to it. Otherwise a thread begins with its first message, and
-	// grows to the size if it is not 0, or for ever.
+	// Filled begins with a state of about that size, or the workload's. Otherwise a thread begins with its first message.
+	// A chat with a size grows from half of it to one and a half of it; then it drops its oldest messages, down to half,
+	// and grows again. One without grows for ever.
 	Filled bool
 }
 
@@ -48,8 +49,8 @@ type script interface {
 // All lists the workloads that are made from a seed.
 func All() []Workload {
 	return []Workload{
-		{Name: "chat", What: "a chat that grows by 1 kB a step", Size: 100_000, start: newChat},
-		{Name: "tools", What: "an agent whose tools answer 0.1 to 50 kB, a quarter of it repeated", Size: 400_000, start: newTools},
+		{Name: "chat", What: "a chat that grows by 1 kB a step, from half the size to 1.5 × of it; then it keeps the newest third and grows on", Size: 100_000, start: newChat},
+		{Name: "tools", What: "an agent whose tools answer 0.1 to 50 kB, a quarter of it repeated; with a size, it is kept like a chat", Size: 400_000, start: newTools},
 		{Name: "blackboard", What: "64 channels, of which a step changes one to four", Size: 64_000, start: newBlackboard},
 		{Name: "coder", What: "1 MB of open files with small edits in their middle, and a chat", Size: 1_000_000, start: newCoder},
 		{Name: "summariser", What: "a chat of which every 60th step keeps a summary only", Size: 60_000, start: newSummariser},
@@ -174,10 +175,10 @@ func (p *Player) splice(channel string, prefix, cut int, insert []byte) {
 	p.edits = append(p.edits, edit{channel, false, prefix, len(insert)})
 }
 
-// size is what a state is to have in bytes, at most; for ever growing ones that is a number that none reaches.
+// limit is how many bytes a state of an agent that goes back may have.
 func (o Options) limit() int {
 	if o.Size == 0 {
-		return 1 << 40
+		return endless
 	}
 	return o.Size
 }
