@@ -43,7 +43,19 @@ func (r *runner) done(list curves) {
 	}
 }
 
-const window = 20 // saves that are measured before each place on a curve
+const (
+	window      = 20       // saves that are measured before each place on a curve
+	windowBytes = 64 << 20 // of whole states that a rival is handed there, or little more
+)
+
+// windowBefore is how many saves of a contender are measured before step x: fewer of large states, but one a round.
+func (r *runner) windowBefore(c *contender, x int) int {
+	saves := window
+	if c.Whole {
+		saves = min(saves, max(windowBytes/(x*messageBytes), r.plan.Rounds))
+	}
+	return min(saves, x)
+}
 
 // overSteps lets one thread grow. What a rival that stores whole states does not save, by Plan.Fill, it skips up to the
 // next window.
@@ -63,12 +75,12 @@ func (r *runner) overSteps(ctx context.Context, at []int) (err error) {
 		err = e.each(ctx, 0, func(c *contender) error {
 			found[c.Name] = tally{}
 			h := histories[c.Name]
-			h.sampled = h.sampled || c.Whole && messageBytes*float64(x)*float64(x)/2 > float64(r.plan.Fill)
-			return c.call(ctx, "Advance", AdvanceArgs{To: max(0, x-window), Save: !h.sampled}, &struct{}{})
+			h.sampled = h.sampled || c.Whole && float64(messageBytes*x)*float64(x)/2 > float64(r.plan.Fill)
+			return c.call(ctx, "Advance", AdvanceArgs{To: x - r.windowBefore(c, x), Save: !h.sampled}, &struct{}{})
 		})
 		for round := 0; round < r.plan.Rounds && err == nil; round++ {
 			err = e.each(ctx, round, func(c *contender) error {
-				steps := min(x, window)
+				steps := r.windowBefore(c, x)
 				return r.growthRound(ctx, c, found[c.Name], steps*(round+1)/r.plan.Rounds-steps*round/r.plan.Rounds)
 			})
 		}
@@ -113,12 +125,13 @@ type history struct {
 	slope   float64 // bytes a save, there
 }
 
-// grow goes on to step x, when so many bytes are there. Of a sampled history all of it would take the sum over its steps
-// of what a save takes, which is known in the windows and taken to grow evenly from one to the next.
-func (h *history) grow(real, x float64) {
+// grow goes on to step x, when so many bytes are there after a window of some saves. Of a sampled history all of it would
+// take the sum over its steps of what a save takes, which is known in the windows and taken to grow evenly from one to the
+// next.
+func (h *history) grow(real, x, saves float64) {
 	steps := x - h.at
 	if h.sampled {
-		slope := max(0, real-h.real) / min(x, window)
+		slope := max(0, real-h.real) / saves
 		h.disk += (h.slope + slope) / 2 * steps
 		h.slope = slope
 	} else {
@@ -139,7 +152,7 @@ func (r *runner) settleAt(ctx context.Context, c *contender, t tally, h *history
 	if err != nil {
 		return err
 	}
-	h.grow(float64(settled.Disk), float64(x))
+	h.grow(float64(settled.Disk), float64(x), float64(r.windowBefore(c, x)))
 	t.add(result.DiskBytes, h.disk)
 	t.add(result.DiskPerSave, h.disk/float64(x))
 	return nil
@@ -215,10 +228,10 @@ func (r *runner) overThreads(ctx context.Context, at []int) (err error) {
 		var late []*contender
 		err = e.each(ctx, 0, func(c *contender) error {
 			found[c.Name] = tally{}
-			var populated int
-			err := c.call(ctx, "Populate", PopulateArgs{From: reached, To: x, Seconds: r.plan.Patience}, &populated)
-			if err == nil && populated < x {
-				list[c.Name].Note = fmt.Sprintf("it ends before %d threads: after %.0f s there were %d", x, r.plan.Patience, populated)
+			var p Populated
+			err := c.call(ctx, "Populate", PopulateArgs{From: reached, To: x, Seconds: r.plan.Patience}, &p)
+			if err == nil && p.Threads < x {
+				list[c.Name].Note = fmt.Sprintf("it ends before %d threads: after %.1f s there were %d", x, p.Seconds, p.Threads)
 				late = append(late, c)
 			}
 			return err

@@ -76,12 +76,12 @@ func PlanOf(set string, input Input) (Plan, error) {
 		p.Space = []Space{{"chat", 20_000, true, 2, 30}, {"multimodal", 0, false, 1, 12}}
 		p.Growth = []Growth{{result.OverSteps, []int{10, 60}}, {result.OverThreads, []int{10, 100}}}
 	case Some:
-		p.Seconds = 0.3
+		p.Seconds, p.Patience = 0.25, 12
 		p.Speed, p.Space = someSpeed(names), spaces(names)
 		p.Growth = []Growth{
-			{result.OverSteps, []int{10, 30, 100, 300, 1000}},
+			{result.OverSteps, []int{10, 100, 1000, 10_000}},
 			{result.OverSize, []int{1000, 10_000, 100_000, 1_000_000}},
-			{result.OverThreads, []int{10, 100, 1000}}}
+			{result.OverThreads, []int{10, 1000, 100_000}}}
 	case Full:
 		p.Seconds, p.Patience = 1, 300
 		p.Speed, p.Space = fullSpeed(names), spaces(names)

@@ -41,8 +41,20 @@ type PopulateArgs struct {
 	Seconds  float64 // after which no more are
 }
 
-// Populate begins threads by as many writers as the worker has, and tells how many threads there are then.
-func (w *Worker) Populate(a PopulateArgs, reply *int) error {
+// Populated is how many threads there are, and how long it took to begin the last of them.
+type Populated struct {
+	Threads int
+	Seconds float64
+}
+
+// hopeless says whether a rival that has begun so many threads in so many seconds would need more than twice its time: to
+// wait for the end of it would be a waste. The first eighth tells nothing.
+func (a PopulateArgs) hopeless(done int, seconds float64) bool {
+	return seconds > a.Seconds/8 && float64(done)*2*a.Seconds < float64(a.To-a.From)*seconds
+}
+
+// Populate begins threads by as many writers as the worker has, and ends early if it will not get there.
+func (w *Worker) Populate(a PopulateArgs, reply *Populated) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.writers(w.args.Writers)
@@ -57,7 +69,7 @@ func (w *Worker) Populate(a PopulateArgs, reply *int) error {
 	began := time.Now()
 	for range w.args.Writers {
 		wg.Go(func() {
-			for since(began) < a.Seconds {
+			for took := 0.0; took < a.Seconds && !a.hopeless(int(done.Load()), took); took = since(began) {
 				thread := int(next.Add(1) - 1)
 				if thread >= a.To {
 					return
@@ -74,7 +86,7 @@ func (w *Worker) Populate(a PopulateArgs, reply *int) error {
 	if first != nil {
 		return fmt.Errorf("beginning threads: %w", first)
 	}
-	*reply = a.From + int(done.Load())
+	*reply = Populated{a.From + int(done.Load()), since(began)}
 	return nil
 }
 

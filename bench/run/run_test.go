@@ -154,13 +154,14 @@ func TestOpenLoop(t *testing.T) {
 // The disk space of a sampled history is that of all of it.
 func TestDiskOfSample(t *testing.T) {
 	var h history
-	h.grow(5000, 100) // a save takes as many bytes as its number, so all of them up to x take x²/2
+	h.grow(5000, 100, window) // a save takes as many bytes as its number, so all of them up to x take x²/2
 	h.slope = 100
 	h.sampled = true
 	real := 5000.0
-	for _, x := range []float64{200, 400, 1000} {
-		real += window * x
-		h.grow(real, x)
+	for i, x := range []float64{200, 400, 1000} {
+		saves := float64(window - 5*i)
+		real += saves * x
+		h.grow(real, x, saves)
 		if want := x * x / 2; h.disk != want {
 			t.Errorf("up to %v: %v bytes, want %v", x, h.disk, want)
 		}
@@ -197,6 +198,20 @@ func TestLimits(t *testing.T) {
 		}
 		if !slices.ContainsFunc(r.out.Skipped, func(s result.Skip) bool { return s.What == "the limit "+name }) {
 			t.Errorf("nothing says that %s was not measured", name)
+		}
+	}
+}
+
+// Who cannot begin the threads in twice the time is not waited for.
+func TestHopeless(t *testing.T) {
+	a := PopulateArgs{From: 1000, To: 101_000, Seconds: 8}
+	for _, tt := range []struct {
+		done    int
+		seconds float64
+		want    bool
+	}{{0, 0.9, false}, {6200, 1.01, true}, {6500, 1.01, false}, {49_000, 8, true}, {51_000, 8, false}} {
+		if got := a.hopeless(tt.done, tt.seconds); got != tt.want {
+			t.Errorf("%d threads in %v s: hopeless %v", tt.done, tt.seconds, got)
 		}
 	}
 }
