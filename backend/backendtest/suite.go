@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +24,7 @@ func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
 	}{
 		{"Caps", testCaps},
 		{"Get", testGet},
+		{"GetNeighbours", testGetNeighbours},
 		{"Versions", testVersions},
 		{"Conditions", testConditions},
 		{"ConflictAppliesNothing", testConflictAppliesNothing},
@@ -192,6 +195,50 @@ func testGet(s *store) {
 	for i, e := range got {
 		if len(e.Value) != i || !bytes.Equal(e.Key, many[i]) {
 			s.Errorf("entry %d is %q with %d bytes", i, e.Key, len(e.Value))
+		}
+	}
+}
+
+// Keys that differ in their last bytes only are asked for in any order, with gaps of all sizes, twice, deleted, overwritten,
+// and missing.
+func testGetNeighbours(s *store) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	key := func(i int) string { return "lineage-" + string([]byte{byte(i >> 8), byte(i)}) }
+	want := map[string]string{}
+	for i := 0; i < 2000; i += 1 + rng.IntN(1+rng.IntN(80)) {
+		s.commit(muts(put(key(i), fmt.Sprint("old ", i), "v1")))
+		want[key(i)] = fmt.Sprintf("old %d v1", i)
+		switch rng.IntN(4) {
+		case 0:
+			s.commit(muts(del(key(i))))
+			delete(want, key(i))
+		case 1:
+			s.commit(muts(put(key(i), fmt.Sprint("new ", i), "v2")))
+			want[key(i)] = fmt.Sprintf("new %d v2", i)
+		}
+	}
+	s.commit(muts(put("lineage", "shorter", "v"), put("lineage-\x00\x00\x00", "longer", "v")))
+	there := slices.Sorted(maps.Keys(want))
+	for range 40 {
+		var ask [][]byte
+		for range 1 + rng.IntN(100) {
+			ask = append(ask, []byte(key(rng.IntN(2100))))
+		}
+		for range 20 {
+			ask = append(ask, []byte(there[rng.IntN(len(there))]))
+		}
+		got, err := s.Get(s.Context(), ask...)
+		if err != nil || len(got) != len(ask) {
+			s.Fatalf("get of %d keys: %d entries, %v", len(ask), len(got), err)
+		}
+		for i, e := range got {
+			line := ""
+			if e.Version != "" {
+				line = string(e.Value) + " " + e.Version
+			}
+			if !bytes.Equal(e.Key, ask[i]) || line != want[string(ask[i])] {
+				s.Fatalf("entry %d of %d is %q %q, want %q %q", i, len(ask), e.Key, line, ask[i], want[string(ask[i])])
+			}
 		}
 	}
 }

@@ -231,47 +231,6 @@ func (s *Store) stop(why error) {
 	s.failed.CompareAndSwap(nil, &err)
 }
 
-// Get implements backend.Backend. It waits for the commit in progress, if there is one.
-func (s *Store) Get(ctx context.Context, keys ...[]byte) (entries []backend.Entry, err error) {
-	if err := backend.ValidateKeys(keys...); err != nil {
-		return nil, err
-	}
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.leave()
-	defer guard("reading", &err)()
-
-	txn, err := s.snapshot()
-	if err != nil {
-		return nil, err
-	}
-	defer txn.Discard()
-	entries = make([]backend.Entry, len(keys))
-	var name []byte
-	for i, key := range keys {
-		entries[i].Key = key
-		name = appendName(name[:0], key)
-		item, err := txn.Get(name)
-		if err == badgerdb.ErrKeyNotFound {
-			continue
-		}
-		if err != nil {
-			return nil, readError(err)
-		}
-		stored, err := item.ValueCopy(nil)
-		if err != nil {
-			return nil, readError(err)
-		}
-		version, value, err := split(item.UserMeta(), stored)
-		if err != nil {
-			return nil, err
-		}
-		entries[i].Version, entries[i].Value = string(version), value
-	}
-	return entries, nil
-}
-
 // Commit implements backend.Backend.
 func (s *Store) Commit(ctx context.Context, b backend.Batch) error {
 	if err := b.Validate(); err != nil {
