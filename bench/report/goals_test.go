@@ -2,6 +2,7 @@ package report
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/ckptd/ckptd/bench/result"
@@ -121,6 +122,13 @@ func TestGoalsOfGrowthAndLimits(t *testing.T) {
 		if !ok || math.Abs(worst.Short()-short) > 1e-9 {
 			t.Errorf("%s: %+v, short by %v, want %v", want, worst, worst.Short(), short)
 		}
+	}
+	// Whoever asks what of the memory is of mapped files is told, beside the goal.
+	last := run.Curves[1].Points[1].Figures
+	run.Curves[1].Points[0].Figures[result.PeakAnonymous], last[result.PeakAnonymous] = result.Figure{Median: 40}, result.Figure{Median: 90}
+	g := goalOf(t, run, "peak RSS grows by no more than the configured cache")
+	if met, of := g.Tally(); met != 1 || of != 2 || !strings.HasPrefix(g.Checks[0].Where, "peak RSS: ") || !strings.Contains(g.Checks[1].Where, "without mapped") {
+		t.Errorf("met at %d of %d: %+v", met, of, g.Checks)
 	}
 	// A limit that could not be measured is met by nobody.
 	run.Limits = []result.Limit{{Name: result.LimitSync}, {Name: result.LimitPipeline}}

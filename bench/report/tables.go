@@ -72,7 +72,7 @@ func (v *view) advantages(groups []group, kind string, writers int, measure stri
 
 // costMeasures are what a save takes of the machine.
 func costMeasures() []string {
-	return []string{result.SaveCPU, result.SaveAllocs, result.SaveBytes, result.PeakRSS}
+	return []string{result.SaveCPU, result.SaveAllocs, result.SaveBytes, result.PeakRSS, result.PeakAnonymous}
 }
 
 // parts tells of the groups of one table.

@@ -18,7 +18,11 @@ const (
 	DiskPerSave  = "disk.per-save"  // the same for one save
 	WriteAmp     = "write.amp"      // bytes written, settling included, for each byte that changed
 	WritePerSave = "write.per-save" // bytes written for one save
-	PeakRSS      = "rss.peak"       // bytes of process and server, the writers' own states among them
+	PeakRSS      = "rss.peak"       // bytes of process and server, the writers' own states among them, and mapped files
+
+	// PeakAnonymous is without mapped files, which the system takes back when it needs the memory. It is looked at ten
+	// times a second.
+	PeakAnonymous = "rss.anonymous"
 )
 
 // Measure says how a figure is read.
@@ -46,5 +50,6 @@ func Measures() []Measure {
 		{WriteAmp, "", "bytes written for each that changed", false},
 		{WritePerSave, "B", "bytes written a save", false},
 		{PeakRSS, "B", "peak RSS", false},
+		{PeakAnonymous, "B", "peak RSS without mapped files", false},
 	}
 }

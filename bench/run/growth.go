@@ -143,11 +143,9 @@ func (h *history) grow(real, x, saves float64) {
 
 // settleAt measures memory and disk.
 func (r *runner) settleAt(ctx context.Context, c *contender, t tally, h *history, x int) error {
-	var peak float64
-	if err := c.call(ctx, "Memory", struct{}{}, &peak); err != nil {
+	if err := c.memory(ctx, t); err != nil {
 		return err
 	}
-	t.add(result.PeakRSS, peak)
 	settled, err := c.settle(ctx)
 	if err != nil {
 		return err
@@ -273,16 +271,14 @@ func (r *runner) atThreads(ctx context.Context, e *entrants, found map[string]ta
 		}
 	}
 	return e.each(ctx, 0, func(c *contender) error {
-		var peak float64
-		if err := c.call(ctx, "Memory", struct{}{}, &peak); err != nil {
+		t := found[c.Name]
+		if err := c.memory(ctx, t); err != nil {
 			return err
 		}
 		settled, err := c.settle(ctx)
 		if err != nil {
 			return err
 		}
-		t := found[c.Name]
-		t.add(result.PeakRSS, peak)
 		t.add(result.DiskBytes, float64(settled.Disk))
 		return nil
 	})

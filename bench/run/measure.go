@@ -163,18 +163,16 @@ func (r *runner) loads(ctx context.Context, e *entrants, found map[string]tally,
 		}
 	}
 	if err := e.each(ctx, 0, func(c *contender) error {
-		var peak float64
-		if err := c.call(ctx, "Memory", struct{}{}, &peak); err != nil {
+		t := found[c.Name]
+		if err := c.memory(ctx, t); err != nil {
 			return err
 		}
-		found[c.Name].add(result.PeakRSS, peak)
 		settled, err := c.settle(ctx)
 		if err != nil {
 			return err
 		}
 		sum := sums[c.Name]
 		sum.written += settled.Written
-		t := found[c.Name]
 		t.add(result.DiskBytes, float64(settled.Disk))
 		t.add(result.DiskPerSave, float64(settled.Disk)/float64(max(sum.saves, 1)))
 		t.add(result.WriteAmp, sum.written/float64(max(sum.changed, 1)))
@@ -196,6 +194,16 @@ func (r *runner) loads(ctx context.Context, e *entrants, found map[string]tally,
 			return err
 		}
 	}
+	return nil
+}
+
+func (c *contender) memory(ctx context.Context, t tally) error {
+	var m Memory
+	if err := c.call(ctx, "Memory", struct{}{}, &m); err != nil {
+		return err
+	}
+	t.add(result.PeakRSS, m.RSS)
+	t.add(result.PeakAnonymous, m.Anonymous)
 	return nil
 }
 

@@ -20,6 +20,7 @@ type AdvanceArgs struct {
 func (w *Worker) Advance(a AdvanceArgs, _ *struct{}) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer w.memory.watch()()
 	for w.steps[0] == nil || w.steps[0].Number+1 < a.To {
 		if a.To == 0 {
 			return nil
@@ -57,6 +58,7 @@ func (a PopulateArgs) hopeless(done int, seconds float64) bool {
 func (w *Worker) Populate(a PopulateArgs, reply *Populated) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer w.memory.watch()()
 	w.writers(w.args.Writers)
 	var (
 		wg    sync.WaitGroup
@@ -104,6 +106,7 @@ type SampleArgs struct{ Threads, Saves int }
 func (w *Worker) Sample(a SampleArgs, reply *Turn) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer w.memory.watch()()
 	w.writers(1)
 	p := &pace{}
 	m, began := meterOf(w.driver.Process()), time.Now()

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ckptd/ckptd/bench/result"
 	"github.com/ckptd/ckptd/bench/rival"
 )
@@ -69,7 +71,7 @@ func TestSmoke(t *testing.T) {
 			table += point.Table + " "
 			wanted := []string{result.SaveRate, result.SaveP50, result.SaveP999}
 			if point.Kind == result.Space {
-				wanted = append(wanted, result.LoadWarm, result.LoadCold, result.LoadOld, result.WriteAmp, result.PeakRSS)
+				wanted = append(wanted, result.LoadWarm, result.LoadCold, result.LoadOld, result.WriteAmp, result.PeakRSS, result.PeakAnonymous)
 			}
 			for _, measure := range wanted {
 				if point.Figures[measure].Median <= 0 {
@@ -213,5 +215,47 @@ func TestHopeless(t *testing.T) {
 		if got := a.hopeless(tt.done, tt.seconds); got != tt.want {
 			t.Errorf("%d threads in %v s: hopeless %v", tt.done, tt.seconds, got)
 		}
+	}
+}
+
+// What is of a mapped file is no memory of the process's own; what was let go again is remembered.
+func TestMemory(t *testing.T) {
+	const size = 64 << 20
+	file, err := os.Create(filepath.Join(t.TempDir(), "mapped"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := file.Truncate(size); err != nil {
+		t.Fatal(err)
+	}
+	touched := func(fd, flags int) []byte {
+		mapped, err := unix.Mmap(fd, 0, size, unix.PROT_READ|unix.PROT_WRITE, flags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i < size; i += 4096 {
+			mapped[i] = 1
+		}
+		return mapped
+	}
+	var m memory
+	m.reset()
+	before := m.taken(0)
+	stop := m.watch()
+	mapped := touched(int(file.Fd()), unix.MAP_SHARED)
+	defer unix.Munmap(mapped)
+	stop()
+	if got := m.taken(0); got.RSS < before.RSS+size*9/10 || got.Anonymous > before.Anonymous+size/2 {
+		t.Errorf("a mapped file of %d bytes: from %+v to %+v", size, before, got)
+	}
+	stop = m.watch()
+	own := touched(-1, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	stop()
+	if err := unix.Munmap(own); err != nil {
+		t.Fatal(err)
+	}
+	if got := m.taken(0); got.Anonymous < before.Anonymous+size*9/10 {
+		t.Errorf("%d bytes of its own: from %+v to %+v", size, before, got)
 	}
 }

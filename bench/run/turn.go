@@ -102,6 +102,7 @@ func (w *Worker) turn(reply *Turn, pacer func(writer int) *pace) error {
 	)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	defer w.memory.watch()()
 	m, began := meterOf(w.driver.Process()), time.Now()
 	for i, p := range paces {
 		wg.Go(func() {
@@ -224,6 +225,7 @@ type Loaded struct {
 func (w *Worker) Load(a LoadArgs, reply *Loaded) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer w.memory.watch()()
 	h := newHistogram()
 	for i, thread := range w.rng.Perm(len(w.players)) {
 		if i == a.Loads || a.Old {

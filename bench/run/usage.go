@@ -142,17 +142,6 @@ func family(server int) []int {
 	return pids
 }
 
-// peakRSS returns the most memory that this process had since resetPeak, and what a server has now, shared pages once.
-func peakRSS(server int) float64 {
-	sum := procField(os.Getpid(), "status", "VmHWM:") * 1024
-	for _, pid := range family(server) {
-		sum += procField(pid, "smaps_rollup", "Pss:") * 1024
-	}
-	return sum
-}
-
-func resetPeak() { os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) } // best effort: the peak is too high without
-
 // diskBytes returns the allocated bytes of a folder. PostgreSQL's log is left out: it is used again and does not grow.
 func diskBytes(dir string) (sum int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {

@@ -36,6 +36,7 @@ type Worker struct {
 	kept    []kept
 	extra   map[int]*workload.Player // threads of Populate that were saved again
 	rng     *rand.Rand
+	memory  memory
 }
 
 // kept is a copy of an earlier state.
@@ -131,7 +132,7 @@ func (w *Worker) Open(a OpenArgs, reply *Opened) (err error) {
 		}
 		w.empty = empty.Disk
 	}
-	resetPeak()
+	w.memory.reset()
 	return nil
 }
 
@@ -240,7 +241,7 @@ func (w *Worker) settle(reply *Settled) error {
 	if err := w.open(); err != nil {
 		return err
 	}
-	resetPeak()
+	w.memory.reset()
 	return nil
 }
 
@@ -258,11 +259,11 @@ func (w *Worker) Cool(_ struct{}, _ *struct{}) error {
 	return w.open()
 }
 
-// Memory returns the most memory that was taken since Open or Settle.
-func (w *Worker) Memory(_ struct{}, reply *float64) error {
+// Memory returns what memory was taken since Open or Settle.
+func (w *Worker) Memory(_ struct{}, reply *Memory) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	*reply = peakRSS(w.driver.Process())
+	*reply = w.memory.taken(w.driver.Process())
 	return nil
 }
 
