@@ -447,15 +447,17 @@ func (l *lineage) readRecords(ctx context.Context, into map[uint64]*record, seqs
 	if err != nil {
 		return fmt.Errorf("reading checkpoints: %w", err)
 	}
-	for _, e := range got {
-		if e.Version == "" {
-			continue
+	records, errs := make([]*record, len(got)), make([]error, len(got))
+	share(len(got), func(i int) {
+		if e := &got[i]; e.Version != "" {
+			records[i], errs[i] = l.openRecord(e.Key, e.Value)
 		}
-		r, err := l.openRecord(e.Key, e.Value)
-		if err != nil {
-			return err
+	})
+	for i, r := range records {
+		if errs[i] != nil {
+			return errs[i]
 		}
-		if r.rec != nil {
+		if r != nil && r.rec != nil {
 			into[r.seq] = r
 		}
 	}

@@ -181,35 +181,38 @@ func (rs *restorer) build(c *chanState, links []link) error {
 	return nil
 }
 
-// deltas decodes all links but the last, which is full. Long chains are decoded on all processors: that is most of
-// what a load takes.
+// deltas decodes all links but the last, which is full.
 func (rs *restorer) deltas(links []link) ([]codec.Delta, error) {
 	n := len(links) - 1
 	deltas, errs := make([]codec.Delta, n), make([]error, n)
-	decode := func(from, to int) {
-		for i := from; i < to; i++ {
-			var payload []byte
-			if payload, errs[i] = rs.payload(links[i].e); errs[i] == nil {
-				deltas[i], errs[i] = rs.l.s.z.ParseDelta(payload, int(links[i].e.Size), int(links[i+1].e.Size), nil, nil)
-			}
+	share(n, func(i int) {
+		var payload []byte
+		if payload, errs[i] = rs.payload(links[i].e); errs[i] == nil {
+			deltas[i], errs[i] = rs.l.s.z.ParseDelta(payload, int(links[i].e.Size), int(links[i+1].e.Size), nil, nil)
+		}
+	})
+	return deltas, errors.Join(errs...)
+}
+
+// share does the records of a path, or other work of some microseconds each, on all processors if there are many.
+func share(n int, do func(i int)) {
+	const worthSharing = 32
+	workers := 1
+	if n >= worthSharing {
+		workers = runtime.GOMAXPROCS(0)
+	}
+	var next atomic.Int64 // they differ in size: whoever is free takes the next
+	work := func() {
+		for i := n - int(next.Add(1)); i >= 0; i = n - int(next.Add(1)) {
+			do(i)
 		}
 	}
-	const worthSharing = 32
-	if n < worthSharing {
-		decode(0, n)
-		return deltas, errors.Join(errs...)
-	}
 	var wg sync.WaitGroup
-	var next atomic.Int64 // links differ in size: whoever is free takes the next
-	for range runtime.GOMAXPROCS(0) {
-		wg.Go(func() {
-			for i := n - int(next.Add(1)); i >= 0; i = n - int(next.Add(1)) {
-				decode(i, i+1)
-			}
-		})
+	for range workers - 1 {
+		wg.Go(work)
 	}
+	work()
 	wg.Wait()
-	return deltas, errors.Join(errs...)
 }
 
 func (rs *restorer) payload(e *codec.Entry) ([]byte, error) {

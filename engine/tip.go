@@ -194,7 +194,7 @@ func (t *tip) checkpoint(wants wanting) *Checkpoint {
 		c, info := &t.chans[i], &t.meta.Channels[i]
 		ch := Channel{Name: info.Name, Type: info.Type, Size: int64(len(c.value))}
 		if want != nil && want(info.Name) {
-			ch.Data = append(make([]byte, 0, len(c.value)), c.value...)
+			ch.Data = append([]byte{}, c.value...) // which, unlike make, does not clear what it copies over
 		}
 		ch.describe(&c.commit, info)
 		cp.Cost.State += ch.Size
