@@ -1,14 +1,17 @@
 package report
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/xml"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -87,6 +90,37 @@ func TestPageIsSelfContained(t *testing.T) {
 		for _, id := range strings.Fields(to[1]) {
 			if !seen[id] {
 				t.Errorf("nothing has the id %q", id)
+			}
+		}
+	}
+}
+
+// A terminal's lines are no longer than a table may be, and a table that goes on below loses nothing.
+func TestTextFits(t *testing.T) {
+	run := fakeRun(1, 1)
+	run.Points[0].Workload = "a-workload-with-a-long-name-that-somebody-gave-to-their-own-runs"
+	for line := range strings.Lines(render(t, Text, run)) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > tableWidth {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	wide := table{Head: []string{"row"}, Rows: [][]cell{words("first"), words("second")}}
+	for i := range 40 {
+		wide.Head = append(wide.Head, "column")
+		for r := range wide.Rows {
+			wide.Rows[r] = append(wide.Rows[r], cell{Text: fmt.Sprintf("%d", 1000*(r+1)+i), Note: "sampled"})
+		}
+	}
+	var b bytes.Buffer
+	out := bufio.NewWriter(&b)
+	writeColumns(out, wide)
+	if err := out.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		for r := range wide.Rows {
+			if text := fmt.Sprintf(" %d (sampled)", 1000*(r+1)+i); strings.Count(b.String(), text) != 1 {
+				t.Errorf("%q stands %d times in\n%s", text, strings.Count(b.String(), text), b.String())
 			}
 		}
 	}

@@ -91,9 +91,7 @@ func machineSection(v *view) section {
 		limits.Rows = append(limits.Rows, words(l.Name, value(l.Median, l.Unit), spread(l.Figure, l.Unit), l.What))
 	}
 	s.Parts = append(s.Parts, part{Title: "Limits", Table: limits})
-	if near := v.nearLimits(); len(near.Head) > 1 {
-		s.Parts = append(s.Parts, part{Title: "How much of its limit ckptd reaches, durable: 100 % is at the limit", Table: near})
-	}
+	s.Parts = append(s.Parts, v.nearLimits()...)
 	return s
 }
 

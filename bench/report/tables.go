@@ -156,42 +156,46 @@ func (v *view) byMeasure(g group, kind string, writers int, rate float64, measur
 	return t
 }
 
-// nearLimits says of ckptd's figures, durable, what part of their limit they reach; the folded tables say it of everybody's.
-func (v *view) nearLimits() table {
-	var measures []string
-	var points []result.Point
-	for _, p := range v.run.Points {
-		if p.Rival != result.Ckptd || p.Table != result.Durable || p.Rate > 0 {
-			continue
+// nearLimits says of ckptd's figures, durable, what part of their limit they reach: of saves, of loads and of bytes. The
+// folded tables say it of everybody's.
+func (v *view) nearLimits() (parts []part) {
+	const title = "How much of its limit ckptd reaches, durable, 100 % being at it: "
+	for _, of := range []struct {
+		what     string
+		measures []string
+	}{
+		{"saves", []string{result.SaveRate, result.SaveP50}},
+		{"loads", []string{result.LoadWarm, result.LoadCold, result.LoadOld}},
+		{"bytes", []string{result.DiskPerSave, result.WritePerSave}},
+	} {
+		t := table{Head: []string{"ckptd"}}
+		for _, m := range of.measures {
+			t.Head = append(t.Head, v.measures[m].Title)
 		}
-		points = append(points, p)
-		for name, f := range p.Figures {
-			if f.Limit != "" && !slices.Contains(measures, name) {
-				measures = append(measures, name)
-			}
-		}
-	}
-	t := table{Head: []string{"ckptd"}}
-	for _, m := range result.Measures() {
-		if slices.Contains(measures, m.Name) {
-			t.Head = append(t.Head, m.Title)
-		}
-	}
-	for _, p := range points {
-		row := words(place(p))
-		for _, m := range result.Measures() {
-			if !slices.Contains(measures, m.Name) {
+		for _, p := range v.run.Points {
+			if p.Rival != result.Ckptd || p.Table != result.Durable || p.Rate > 0 {
 				continue
 			}
-			c := cell{Text: "–"}
-			if f := p.Figures[m.Name]; f.Limit != "" {
-				c = cell{Text: percent(f.Fraction), Note: f.Limit}
+			row, near := words(place(p)), false
+			if p.Kind == result.Space && of.what == "saves" {
+				row[0].Text += ", those of bytes and loads"
 			}
-			row = append(row, c)
+			for _, m := range of.measures {
+				c := cell{Text: "–"}
+				if f := p.Figures[m]; f.Limit != "" {
+					c, near = cell{Text: percent(f.Fraction), Note: f.Limit}, true
+				}
+				row = append(row, c)
+			}
+			if near {
+				t.Rows = append(t.Rows, row)
+			}
 		}
-		t.Rows = append(t.Rows, row)
+		if len(t.Rows) > 0 {
+			parts = append(parts, part{Title: title + of.what, Table: t})
+		}
 	}
-	return t
+	return parts
 }
 
 // cell is a figure with ckptd's advantage over it.

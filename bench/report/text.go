@@ -3,14 +3,17 @@ package report
 import (
 	"bufio"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
 
-// How wide a column of a terminal's table and its head may be; longer texts go on below.
+// How wide a terminal's table is, and how wide one of its columns and its head may be; longer texts go on below.
 const (
+	tableWidth = 120
 	widest     = 44
-	widestHead = 20
+	widestHead = 14
+	narrowest  = 12 // that a column of texts is made to fit the table
 )
 
 func writeText(w *bufio.Writer, doc document) {
@@ -36,38 +39,108 @@ func writeText(w *bufio.Writer, doc document) {
 	}
 }
 
-// writeColumns writes a table with its columns below each other, figures to the right.
+// writeColumns writes a table with its columns below each other, figures to the right. One that is too wide goes on below
+// with the columns that are left, and its first again.
 func writeColumns(w *bufio.Writer, t table) {
-	lines := unfold(words(t.Head...), widestHead)
-	for _, row := range t.Rows {
-		lines = append(lines, unfold(row, widest)...)
-	}
-	widths := make([]int, len(t.Head))
-	for _, l := range lines {
-		for i, text := range l {
-			widths[i] = max(widths[i], utf8.RuneCountInString(text))
+	widths := t.widths()
+	for n := len(t.Head); ; n = len(t.Head) {
+		for n > 2 && width(widths[:n]) > tableWidth {
+			n--
 		}
+		t.writeColumns(w, widths[:n])
+		if n == len(t.Head) {
+			return
+		}
+		w.WriteByte('\n')
+		widths = slices.Delete(slices.Clone(widths), 1, n)
+		t = t.without(1, n)
+	}
+}
+
+// without leaves out columns.
+func (t table) without(from, to int) table {
+	rest := table{Head: slices.Delete(slices.Clone(t.Head), from, to)}
+	for _, row := range t.Rows {
+		rest.Rows = append(rest.Rows, slices.Delete(slices.Clone(row), from, to))
+	}
+	return rest
+}
+
+const gap = "  " // before every column
+
+func width(columns []int) (sum int) {
+	for _, n := range columns {
+		sum += len(gap) + n
+	}
+	return sum
+}
+
+// widths are those of the columns: of texts as narrow as they must be for the table to fit, but for figures never less
+// than they need.
+func (t table) widths() []int {
+	right := t.right()
+	widths, least := make([]int, len(t.Head)), make([]int, len(t.Head))
+	for i, head := range t.Head {
+		widths[i], least[i] = min(utf8.RuneCountInString(head), widestHead), longestWord(head)
+		for _, row := range t.Rows {
+			text := row[i].plain()
+			n := min(utf8.RuneCountInString(text), widest)
+			widths[i] = max(widths[i], n)
+			if !right[i] {
+				n = max(min(n, narrowest), longestWord(text))
+			}
+			least[i] = max(least[i], n)
+		}
+		widths[i] = max(widths[i], least[i])
+	}
+	for width(widths) > tableWidth {
+		at := -1
+		for i := range widths {
+			if widths[i] > least[i] && (at < 0 || widths[i] > widths[at]) {
+				at = i
+			}
+		}
+		if at < 0 {
+			break
+		}
+		widths[at]--
+	}
+	return widths
+}
+
+func longestWord(text string) (most int) {
+	for _, word := range strings.Fields(text) {
+		most = max(most, utf8.RuneCountInString(word))
+	}
+	return most
+}
+
+// writeColumns writes the first columns.
+func (t table) writeColumns(w *bufio.Writer, widths []int) {
+	lines := unfold(words(t.Head[:len(widths)]...), widths)
+	for _, row := range t.Rows {
+		lines = append(lines, unfold(row[:len(widths)], widths)...)
 	}
 	right := t.right()
 	for _, l := range lines {
 		var b strings.Builder
 		for i, text := range l {
-			gap := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text))
+			space := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(text)))
 			if right[i] {
-				b.WriteString("  " + gap + text)
+				b.WriteString(gap + space + text)
 			} else {
-				b.WriteString("  " + text + gap)
+				b.WriteString(gap + text + space)
 			}
 		}
 		fmt.Fprintln(w, strings.TrimRight(b.String(), " "))
 	}
 }
 
-// unfold makes lines of a row: more than one where a text is wider than it may be.
-func unfold(row []cell, width int) [][]string {
+// unfold makes lines of a row: more than one where a text is wider than its column.
+func unfold(row []cell, widths []int) [][]string {
 	var lines [][]string
 	for i, c := range row {
-		for n, text := range strings.Split(wrap(c.plain(), width), "\n") {
+		for n, text := range strings.Split(wrap(c.plain(), widths[i]), "\n") {
 			if n == len(lines) {
 				lines = append(lines, make([]string, len(row)))
 			}
