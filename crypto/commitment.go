@@ -2,6 +2,7 @@ package crypto
 
 import (
 	"crypto/sha256"
+	"encoding"
 	"encoding/binary"
 	"runtime"
 	"slices"
@@ -34,11 +35,20 @@ type Chunks struct {
 	sums []byte // sha256.Size bytes a chunk
 	next []uint32
 	add  []byte
+
+	// marks are states of the hash over sums, one after each markEvery digests, as far as they hold: the digests of
+	// 10 MB take 0.14 ms to hash, of which an appended message changes the end.
+	marks [][]byte
 }
+
+const (
+	markEvery = 128 * sha256.Size // bytes of sums
+	markBytes = 160               // of a state with its slice, about
+)
 
 // Bytes is the memory that c holds.
 func (c *Chunks) Bytes() int {
-	return 4*(cap(c.ends)+cap(c.next)) + cap(c.sums) + cap(c.add)
+	return 4*(cap(c.ends)+cap(c.next)) + cap(c.sums) + cap(c.add) + markBytes*cap(c.marks)
 }
 
 // Splice makes c the chunks of value, whose first prefix and last suffix bytes are those of the value that c stood
@@ -74,6 +84,7 @@ func (c *Chunks) Splice(value []byte, prefix, suffix int) {
 	for i := resync; i < len(c.ends); i++ {
 		c.ends[i] = uint32(int(c.ends[i]) + grown)
 	}
+	c.marks = c.marks[:min(len(c.marks), keep*sha256.Size/markEvery)]
 	c.ends = slices.Replace(c.ends, keep, resync, c.next...)
 	c.sums = slices.Replace(c.sums, keep*sha256.Size, resync*sha256.Size, c.add...)
 }
@@ -136,9 +147,34 @@ func (c *Chunks) Commitment(key *[32]byte) [32]byte {
 		size = uint64(c.ends[k-1])
 	}
 	binary.BigEndian.PutUint64(b[n:], size)
-	sum := sha256.Sum256(c.sums)
+	sum := c.sumOfSums()
 	copy(b[n+8:], sum[:])
 	return sha256.Sum256(b[:])
+}
+
+// sumOfSums is the SHA-256 of sums. It goes on from the last mark, and sets further ones.
+func (c *Chunks) sumOfSums() (sum [sha256.Size]byte) {
+	if len(c.sums) < 2*markEvery {
+		return sha256.Sum256(c.sums)
+	}
+	h := sha256.New()
+	at := 0
+	if n := len(c.marks); n > 0 && h.(encoding.BinaryUnmarshaler).UnmarshalBinary(c.marks[n-1]) == nil {
+		at = n * markEvery
+	} else {
+		c.marks = c.marks[:0]
+	}
+	for ; at+markEvery <= len(c.sums); at += markEvery {
+		h.Write(c.sums[at : at+markEvery])
+		mark, err := h.(encoding.BinaryMarshaler).MarshalBinary()
+		if err != nil {
+			return sha256.Sum256(c.sums)
+		}
+		c.marks = append(c.marks, mark)
+	}
+	h.Write(c.sums[at:])
+	h.Sum(sum[:0])
+	return sum
 }
 
 // Commit is the commitment to a whole value.

@@ -2,6 +2,7 @@ package crypto
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/hex"
 	"math/rand/v2"
 	"testing"
@@ -39,6 +40,42 @@ func TestSpliceEqualsWhole(t *testing.T) {
 				t.Fatalf("seed %d step %d: splice at %d (cut %d, insert %d) of %d bytes: commitment differs", seed, step, at, cut, len(ins), len(value))
 			}
 		}
+	}
+}
+
+// What is remembered of the hash over many digests never outlives them: after any splices it is that of the digests as they
+// are, however often the commitment was asked for in between.
+func TestManyDigests(t *testing.T) {
+	var key [32]byte
+	resumed := 0
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		value := randomBytes(r, 900_000) // some 600 chunks
+		var c Chunks
+		c.Splice(value, 0, 0)
+		for range 60 {
+			if r.IntN(3) > 0 {
+				c.Commitment(&key)
+			}
+			at := len(value)
+			if r.IntN(2) == 0 {
+				at = r.IntN(len(value) + 1)
+			}
+			cut := r.IntN(1 + min(len(value)-at, 1+r.IntN(200_000)))
+			ins := randomBytes(r, r.IntN(20_000*(1+r.IntN(10))))
+			value = append(append(append([]byte{}, value[:at]...), ins...), value[at+cut:]...)
+			c.Splice(value, at, len(value)-at-len(ins))
+			resumed += len(c.marks)
+			if c.sumOfSums() != sha256.Sum256(c.sums) {
+				t.Fatalf("seed %d: the hash over %d digests differs", seed, len(c.ends))
+			}
+			if c.Commitment(&key) != Commit(&key, value) {
+				t.Fatalf("seed %d: the commitment differs from that of the whole", seed)
+			}
+		}
+	}
+	if resumed == 0 {
+		t.Error("no hash ever went on from a mark")
 	}
 }
 
@@ -110,6 +147,20 @@ func BenchmarkSplice1kOn100k(b *testing.B) {
 		c.Commitment(&key)
 	}
 }
+
+func BenchmarkSplice1kOn10M(b *testing.B) {
+	value := randomBytes(rand.New(rand.NewPCG(3, 3)), 10_000_000)
+	var key [32]byte
+	var c Chunks
+	c.Splice(value, 0, 0)
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		value[9_999_500] = byte(i)
+		c.Splice(value, 9_999_000, 0)
+		c.Commitment(&key)
+	}
+}
+
 func BenchmarkCommit1M(b *testing.B) {
 	value := randomBytes(rand.New(rand.NewPCG(3, 3)), 1<<20)
 	var key [32]byte
