@@ -74,6 +74,9 @@ func PlanOf(set string, input Input) (Plan, error) {
 		p.Speed = []Speed{
 			{"chat", 10_000, result.Durable, 8, 0}, {"branchy", 20_000, result.Durable, 4, 200}, {"blackboard", 0, result.Default, 4, 0}}
 		p.Space = []Space{{"chat", 20_000, true, 2, 30}, {"multimodal", 0, false, 1, 12}}
+		if input.Path != "" {
+			p.Space = append(p.Space, Space{input.Name, 0, false, 2, 5})
+		}
 		p.Growth = []Growth{{result.OverSteps, []int{10, 60}}, {result.OverThreads, []int{10, 100}}}
 	case Some:
 		p.Seconds, p.Patience = 0.25, 12

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ckptd/ckptd/bench/result"
-	"github.com/ckptd/ckptd/bench/rival"
 )
 
 func TestMain(m *testing.M) {
@@ -33,74 +32,6 @@ func scratch(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
-}
-
-// The smoke plan measures every rival that is installed everywhere, and leaves nothing behind.
-func TestSmoke(t *testing.T) {
-	input := filepath.Join(t.TempDir(), "runs.json")
-	if err := os.WriteFile(input, []byte(`[{"reward":1,"traj":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}]`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	p, err := PlanOf(Smoke, Input{"real", input})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Dir = scratch(t)
-	p.Space[1] = Space{"real", 0, false, 2, 5}
-	run, err := Run(t.Context(), p, slog.New(slog.DiscardHandler), false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, v := range rival.All() {
-		var table, why string
-		for _, s := range run.Skipped {
-			if s.What == v.Name {
-				why = s.Why
-			}
-		}
-		if why != "" {
-			t.Logf("%s is SKIPPED: %s", v.Name, why)
-			continue
-		}
-		points := 0
-		for _, point := range run.Points {
-			if point.Rival != v.Name {
-				continue
-			}
-			points++
-			table += point.Table + " "
-			wanted := []string{result.SaveRate, result.SaveP50, result.SaveP999}
-			if point.Kind == result.Space {
-				wanted = append(wanted, result.LoadWarm, result.LoadCold, result.LoadOld, result.WriteAmp, result.PeakRSS, result.PeakAnonymous)
-			}
-			for _, measure := range wanted {
-				if point.Figures[measure].Median <= 0 {
-					t.Errorf("%s at %s: %s is %v", v.Name, point.Workload, measure, point.Figures[measure].Median)
-				}
-			}
-		}
-		if want := 4 + strings.Count(table, result.Default); points != want || (v.Default != "") != strings.Contains(table, result.Default) {
-			t.Errorf("%s has %d points, want %d, in %s", v.Name, points, want, table)
-		}
-		for _, c := range run.Curves {
-			if c.Rival == v.Name && len(c.Points) != 2 {
-				t.Errorf("%s over %s has %d points: %s", v.Name, c.Over, len(c.Points), c.Note)
-			}
-		}
-		if sampled := slices.ContainsFunc(run.Curves, func(c result.Curve) bool {
-			return c.Rival == v.Name && c.Over == result.OverSteps && c.Points[1].Sampled
-		}); sampled != v.Whole {
-			t.Errorf("%s: its history is sampled: %v", v.Name, sampled)
-		}
-	}
-	for _, name := range []string{result.LimitSync, result.LimitWrite, result.LimitRead, result.LimitCopy, result.LimitAESGCM, result.LimitZstd, result.LimitPipeline} {
-		if l, ok := run.Limit(name); !ok || l.Median <= 0 {
-			t.Errorf("limit %s: %+v", name, l)
-		}
-	}
-	if left, err := os.ReadDir(p.Dir); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
 }
 
 // A run that is interrupted ends its workers and removes their stores.
