@@ -118,6 +118,7 @@ func (c *ckptd) Save(ctx context.Context, s *workload.Step) error {
 		d.Channels = splices(d.Channels, s, parent.versions)
 	}
 	cp, err := l.Thread.Save(ctx, d)
+	clear(d.Channels) // which hold on to the player's state
 	l.draft = d.Channels
 	if err != nil {
 		return err
