@@ -21,6 +21,7 @@ func (w *Worker) Advance(a AdvanceArgs, _ *struct{}) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer w.memory.watch()()
+	w.dry.Allocs, w.dry.AllocBytes = 0, 0 // making steps allocates where a state outgrows its memory, which is seldom one later
 	for w.steps[0] == nil || w.steps[0].Number+1 < a.To {
 		if a.To == 0 {
 			return nil

@@ -111,8 +111,8 @@ func measured(t *testing.T, found *result.Run, r rival.Rival) {
 		curves++
 		if len(c.Points) != 2 {
 			t.Errorf("%s over %s has %d points: %s", r.Name, c.Over, len(c.Points), c.Note)
-		} else if c.Over == result.OverSteps && c.Points[1].Sampled != r.Whole {
-			t.Errorf("%s: its history is sampled: %v", r.Name, c.Points[1].Sampled)
+		} else if last := c.Points[1]; c.Over == result.OverSteps && (last.Sampled != r.Whole || last.Figures[result.SaveBytes].Median <= 0) {
+			t.Errorf("%s: its history is sampled: %v, a save allocates %v bytes", r.Name, last.Sampled, last.Figures[result.SaveBytes].Median)
 		}
 	}
 	if curves != 2 {
