@@ -350,13 +350,20 @@ func openError(key []byte, err error) error {
 // open finds the head, which is the newest record of the lineage, and the latest checkpoint, which is another one if
 // the head replaces an older checkpoint. The caller holds l.mu.
 func (l *lineage) open(ctx context.Context) error {
+	_, err := l.openLatest(ctx)
+	return err
+}
+
+// openLatest is open. It returns the record of the latest checkpoint if it had to read it, for who needs it next: it may
+// change when l.mu is given up.
+func (l *lineage) openLatest(ctx context.Context) (latest *record, err error) {
 	if l.opened && l.epoch == l.th.epoch {
-		return nil
+		return nil, nil
 	}
 	l.forget()
 	rec, stored, err := l.th.stored(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	l.epoch, l.generation, l.head, l.latest, l.origin, l.lastTime = l.th.epoch, rec.Generation, 0, 0, 0, 0
 	if stored {
@@ -365,16 +372,16 @@ func (l *lineage) open(ctx context.Context) error {
 		err := l.s.scan(ctx, r, func(e backend.Entry) error {
 			seq := keySeq(e.Key)
 			l.head = max(l.head, seq)
-			rec, err := l.openRecord(e.Key, e.Value)
+			r, err := l.openRecord(e.Key, e.Value)
 			if err != nil {
 				return err
 			}
-			if rec.rec == nil || rec.rec.Ghost {
+			if r.rec == nil || r.rec.Ghost {
 				return nil
 			}
-			l.lastTime = max(l.lastTime, rec.rec.Time)
-			if origin := seq - rec.rec.Replaced; origin > l.origin {
-				l.latest, l.origin = seq, origin
+			l.lastTime = max(l.lastTime, r.rec.Time)
+			if origin := seq - r.rec.Replaced; origin > l.origin {
+				l.latest, l.origin, latest = seq, origin, r
 			}
 			if l.origin+1 >= seq { // what comes stands before it
 				return errStop
@@ -382,11 +389,11 @@ func (l *lineage) open(ctx context.Context) error {
 			return nil
 		})
 		if err != nil && err != errStop {
-			return err
+			return nil, err
 		}
 	}
 	l.opened = true
-	return nil
+	return latest, nil
 }
 
 // errStop ends a scan early.

@@ -315,12 +315,17 @@ func (l *lineage) restoreTip(ctx context.Context, seq uint64) (*tip, error) {
 	if r == nil {
 		return nil, corrupt(place(l.recordKey(seq)), "missing", nil)
 	}
+	return l.tipOf(ctx, r)
+}
+
+// tipOf is restoreTip with a record that was read.
+func (l *lineage) tipOf(ctx context.Context, r *record) (*tip, error) {
 	if r.stub != nil {
-		return &tip{l: l, seq: seq, id: r.stub.ID, meta: noAttrs}, nil
+		return &tip{l: l, seq: r.seq, id: r.stub.ID, meta: noAttrs}, nil
 	}
 	t, err := l.restorer().tip(ctx, r)
 	if r.rec.Ghost && errors.Is(err, errGone) { // a prune left of it what others stand on
-		return &tip{l: l, seq: seq, id: l.recordID(r), meta: noAttrs}, nil
+		return &tip{l: l, seq: r.seq, id: l.recordID(r), meta: noAttrs}, nil
 	}
 	return t, err
 }

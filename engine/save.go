@@ -259,7 +259,8 @@ type ground struct {
 // ground finds what a draft stands on and checks its conditions. It modifies nothing, and does not give up l.mu.
 func (w *saving) ground(ctx context.Context, d *Draft) (g ground, err error) {
 	l := w.l
-	if err := l.open(ctx); err != nil {
+	latest, err := l.openLatest(ctx)
+	if err != nil {
 		return g, err
 	}
 	if d.Generation != 0 && d.Generation != l.generation {
@@ -284,7 +285,7 @@ func (w *saving) ground(ctx context.Context, d *Draft) (g ground, err error) {
 	if parent, g.dangling, err = l.parentOf(ctx, d, g.old); err != nil {
 		return g, err
 	}
-	if g.parent, err = l.takeTip(ctx, parent); err != nil {
+	if g.parent, err = l.takeTip(ctx, parent, latest); err != nil {
 		return g, err
 	}
 	if g.parent.pruned() {
@@ -437,8 +438,9 @@ func (l *lineage) parentOf(ctx context.Context, d *Draft, old *tip) (seq uint64,
 	return seq, "", err
 }
 
-// takeTip returns the state of the parent, for the save to change; that of no parent is empty.
-func (l *lineage) takeTip(ctx context.Context, seq uint64) (*tip, error) {
+// takeTip returns the state of the parent, for the save to change; that of no parent is empty. latest is the record of the
+// latest checkpoint, if it was just read.
+func (l *lineage) takeTip(ctx context.Context, seq uint64, latest *record) (t *tip, err error) {
 	if seq == 0 {
 		return &tip{l: l, meta: noAttrs}, nil
 	}
@@ -449,7 +451,11 @@ func (l *lineage) takeTip(ctx context.Context, seq uint64) (*tip, error) {
 	if l.leading { // the parent may be pending, and its tip already a child's
 		return nil, errPending
 	}
-	t, err := l.restoreTip(ctx, seq)
+	if latest != nil && latest.seq == seq {
+		t, err = l.tipOf(ctx, latest)
+	} else {
+		t, err = l.restoreTip(ctx, seq)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the parent: %w", err)
 	}
