@@ -17,6 +17,13 @@ import (
 // unsynced is how many pages of the store's logs are not on the device, and the names of the logs.
 func unsynced(t *testing.T, s *Store) (pages uint64, logs []string) {
 	t.Helper()
+	stat, logs := pagesOf(t, s)
+	return stat.Dirty + stat.Writeback, logs
+}
+
+// pagesOf is what the kernel has of the store's logs in memory.
+func pagesOf(t *testing.T, s *Store) (sum unix.Cachestat_t, logs []string) {
+	t.Helper()
 	var fs unix.Statfs_t
 	if err := unix.Statfs(s.dir, &fs); err != nil {
 		t.Fatal(err)
@@ -44,9 +51,11 @@ func unsynced(t *testing.T, s *Store) (pages uint64, logs []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pages += stat.Dirty + stat.Writeback
+		sum.Cache += stat.Cache
+		sum.Dirty += stat.Dirty
+		sum.Writeback += stat.Writeback
 	}
-	return pages, logs
+	return sum, logs
 }
 
 // A kill does not show what a power loss would, so the kernel is asked: when a commit returns, nothing of the logs is left
@@ -81,7 +90,37 @@ func TestCommitsAreOnTheDevice(t *testing.T) {
 	}
 }
 
-// The test above can fail: what Badger alone writes is not on the device yet.
+// Nothing is read ahead of what is written, or each sync would write whole folios of it. A log that is new, and one that
+// came after it.
+func TestNothingIsReadAhead(t *testing.T) {
+	s := openSmall(t)
+	value := bytes.Repeat([]byte("x"), 100<<10)
+	var first string
+	for n, written := 1, 0; n <= 2; {
+		if err := s.Commit(t.Context(), single("key", string(value))); err != nil {
+			t.Fatal(err)
+		}
+		written += len(value)
+		stat, logs := pagesOf(t, s)
+		if first == "" {
+			first = logs[0]
+		}
+		if last := logs[len(logs)-1]; last != first && n == 1 {
+			n, written = 2, len(value)
+			continue
+		}
+		if len(logs) > 1 || written < 3<<20 { // the old log is not flushed yet, or there is not enough to see
+			continue
+		}
+		const before, page = 1 << 20, 4096 // what the kernel did before it was told
+		if got, most := int(stat.Cache)*page, written+written/10+before; got > most {
+			t.Errorf("log %d: %d bytes in memory of %d that were written", n, got, written)
+		}
+		n += 2
+	}
+}
+
+// TestCommitsAreOnTheDevice can fail: what Badger alone writes is not on the device yet.
 func TestUnsyncedIsSeen(t *testing.T) {
 	s := openSmall(t)
 	write(t, s, "a", "1")

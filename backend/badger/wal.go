@@ -44,6 +44,7 @@ func (w *wal) open(dir string) error {
 	if w.file, err = os.Open(w.path(w.number)); err != nil {
 		return dirError(err)
 	}
+	adviseRandom(w.file)
 	return syncDir(dir)
 }
 
@@ -80,6 +81,7 @@ func (w *wal) follow() error {
 		}
 		w.file.Close()
 		w.file, w.number = next, w.number+1
+		adviseRandom(next)
 	}
 }
 
