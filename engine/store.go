@@ -29,7 +29,8 @@ type Options struct {
 	// Create makes a new store if backend and keystore are both empty.
 	Create bool
 	// CacheBytes bounds the states of recent heads kept in memory, so that a save after a save reads nothing, and
-	// the parts read last. 0 is DefaultCacheBytes; negative keeps nothing.
+	// the parts read last. 0 is DefaultCacheBytes; negative keeps nothing. Go lets a heap grow to twice what is in use before
+	// it collects: a process that is to stay small also sets GOMEMLIMIT, to CacheBytes and some 400 MB.
 	CacheBytes int64
 	// MaxChannel bounds the bytes of one channel. 0, and anything above it, is codec.MaxChannel (256 MiB).
 	MaxChannel int64

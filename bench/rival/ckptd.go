@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 
 	"github.com/ckptd/ckptd/backend"
@@ -18,7 +20,7 @@ import (
 func ckptdRival(whole bool) Rival {
 	r := Rival{
 		Name: "ckptd", What: "ckptd's engine in the process, on Badger: is handed what changed, as its clients do; encrypted",
-		Durable: "as it comes",
+		Durable: "as it comes; over threads GOMEMLIMIT is the cache and 400 MiB",
 		Open:    func(ctx context.Context, o Options) (Driver, error) { return openCkptd(ctx, o, whole, nil) },
 	}
 	if whole {
@@ -36,6 +38,8 @@ const (
 	// remembered is how many steps of a thread can be gone back to, more than any workload does.
 	remembered = 64
 	users      = 16
+	// besidesCache is what the process may take besides the cache before Go's collector works harder.
+	besidesCache = 400 << 20
 )
 
 type ckptd struct {
@@ -61,6 +65,9 @@ type saved struct {
 }
 
 func openCkptd(ctx context.Context, o Options, whole bool, wrap func(backend.Backend) backend.Backend) (Driver, error) {
+	if o.Small && os.Getenv("GOMEMLIMIT") == "" { // what Options.CacheBytes advises
+		debug.SetMemoryLimit(o.Cache + besidesCache)
+	}
 	keyFile := filepath.Join(o.Dir, "data.key")
 	root, err := crypto.ReadKeyFile(keyFile)
 	create := errors.Is(err, fs.ErrNotExist)

@@ -48,6 +48,7 @@ type Options struct {
 	Durable bool   // each save is on disk before it returns, else as the rival comes
 	Writers int    // that save at a time
 	Cache   int64  // bytes that ckptd may cache, 0 is its default
+	Small   bool   // the process is to stay small, as far as the rival's manual says how
 }
 
 // Driver is an open rival. Save and Load may be called by many goroutines at once, but no thread is saved twice at a time.

@@ -45,14 +45,15 @@ func (r *runner) done(list curves) {
 
 const (
 	window      = 20       // saves that are measured before each place on a curve
+	longWindow  = 100      // of rivals that do not store whole states
 	windowBytes = 64 << 20 // of whole states that a rival is handed there, or little more
 )
 
 // windowBefore is how many saves of a contender are measured before step x: fewer of large states, but one a round.
 func (r *runner) windowBefore(c *contender, x int) int {
-	saves := window
+	saves := longWindow
 	if c.Whole {
-		saves = min(saves, max(windowBytes/(x*messageBytes), r.plan.Rounds))
+		saves = min(window, max(windowBytes/(x*messageBytes), r.plan.Rounds))
 	}
 	return min(saves, x)
 }
@@ -215,7 +216,7 @@ const populators = 64 // writers that begin threads
 
 // overThreads measures saves of random threads in stores of ever more of them.
 func (r *runner) overThreads(ctx context.Context, at []int) (err error) {
-	e, err := r.enter(ctx, "growth over threads", r.rivals, OpenArgs{Durable: true, Workload: "chat", Writers: populators, Settles: true})
+	e, err := r.enter(ctx, "growth over threads", r.rivals, OpenArgs{Durable: true, Workload: "chat", Writers: populators, Settles: true, Small: true})
 	if err != nil {
 		return err
 	}

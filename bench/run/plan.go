@@ -79,7 +79,7 @@ func PlanOf(set string, input Input) (Plan, error) {
 		}
 		p.Growth = []Growth{{result.OverSteps, []int{10, 60}}, {result.OverThreads, []int{10, 100}}}
 	case Some:
-		p.Seconds, p.Fill, p.Patience = 0.25, 128<<20, 12
+		p.Seconds, p.Fill, p.Patience = 0.25, 128<<20, 30
 		p.Speed, p.Space = someSpeed(names), spaces(names)
 		p.Growth = []Growth{
 			{result.OverSteps, []int{10, 100, 1000, 10_000}},

@@ -86,6 +86,8 @@ type OpenArgs struct {
 	Cache    int64
 	// Settles says that Settle will be called, and takes what an empty store needs on the disk beforehand.
 	Settles bool
+	// Small wants a process that stays small.
+	Small bool
 	// Pipeline lets ckptd's backend acknowledge every batch after the threads have begun, and keep nothing.
 	Pipeline bool
 }
@@ -142,7 +144,7 @@ func (w *Worker) player(thread int) *workload.Player {
 
 func (w *Worker) open() (err error) {
 	a := w.args
-	o := rival.Options{Dir: a.Dir, Durable: a.Durable, Writers: a.Writers, Cache: a.Cache}
+	o := rival.Options{Dir: a.Dir, Durable: a.Durable, Writers: a.Writers, Cache: a.Cache, Small: a.Small}
 	if a.Pipeline {
 		w.driver, err = rival.Pipeline(context.Background(), o, func(b backend.Backend) backend.Backend {
 			w.ack = &acknowledger{Backend: b}
