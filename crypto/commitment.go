@@ -128,9 +128,28 @@ func chunkLen(b []byte) int {
 		h = h<<1 + gear[x]
 	}
 	end := min(len(b), chunkMax)
-	for i, x := range b[chunkMin-1 : end] {
-		if h = h<<1 + gear[x]; h>>chunkMask == 0 {
-			return chunkMin + i
+	i := chunkMin - 1
+	// Four bytes at a time: each hash is made from the one before the four, so that they need not wait for each other.
+	for ; i+4 <= end; i += 4 {
+		g0, g1, g2, g3 := gear[b[i]], gear[b[i+1]], gear[b[i+2]], gear[b[i+3]]
+		g1 += g0 << 1
+		g2 += g1 << 1
+		g3 += g2 << 1
+		switch {
+		case (h<<1+g0)>>chunkMask == 0:
+			return i + 1
+		case (h<<2+g1)>>chunkMask == 0:
+			return i + 2
+		case (h<<3+g2)>>chunkMask == 0:
+			return i + 3
+		case (h<<4+g3)>>chunkMask == 0:
+			return i + 4
+		}
+		h = h<<4 + g3
+	}
+	for ; i < end; i++ {
+		if h = h<<1 + gear[b[i]]; h>>chunkMask == 0 {
+			return i + 1
 		}
 	}
 	return end

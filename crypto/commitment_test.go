@@ -79,6 +79,40 @@ func TestManyDigests(t *testing.T) {
 	}
 }
 
+// A chunk ends where docs/format.md §11 says, byte by byte.
+func TestChunkLen(t *testing.T) {
+	naive := func(b []byte) int {
+		var h uint64
+		for i, x := range b {
+			if i >= 448 {
+				h = h<<1 + gear[x]
+			}
+			if i >= 511 && h>>54 == 0 || i == 4095 {
+				return i + 1
+			}
+		}
+		return len(b)
+	}
+	r := rand.New(rand.NewPCG(9, 9))
+	seen := map[int]int{} // by what is left of the length over four
+	for n := range 6000 {
+		b := randomBytes(r, r.IntN(5000))
+		if n%10 == 0 {
+			b = bytes.Repeat([]byte{byte(n)}, len(b))
+		}
+		got, want := chunkLen(b), naive(b)
+		if got != want {
+			t.Fatalf("a chunk of %d bytes, want %d of %d", got, want, len(b))
+		}
+		if got < len(b) {
+			seen[got%4]++
+		}
+	}
+	if len(seen) != 4 {
+		t.Errorf("chunks ended at %v", seen)
+	}
+}
+
 // A splice in the middle of a large value must not read all of it.
 func TestSpliceIsLocal(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
