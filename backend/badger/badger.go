@@ -27,6 +27,7 @@ package badger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -179,7 +180,9 @@ func (s *Store) start(compactOnClose bool) (err error) {
 	}
 	s.db = db
 	if ownSync {
-		return s.commits.wal.open(s.dir)
+		if err := s.commits.wal.open(s.dir); err != nil {
+			return errors.Join(err, s.stopBadger())
+		}
 	}
 	return nil
 }

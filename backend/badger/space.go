@@ -3,7 +3,7 @@ package badger
 import (
 	"fmt"
 	"os"
-	"path/filepath"
+	"strings"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -42,12 +42,15 @@ const (
 func (sp *space) init(dir string, o Options, pending int64) error {
 	*sp = space{dir: dir, minFree: o.MinFree}
 	sp.most = (memTables + 1) * (o.MemTableSize + o.MemTableSize*15/100)
-	logs, err := filepath.Glob(filepath.Join(dir, "*.mem"))
+	files, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return dirError(err)
 	}
-	for _, name := range logs {
-		info, err := os.Stat(name)
+	for _, f := range files {
+		if !strings.HasSuffix(f.Name(), walSuffix) {
+			continue
+		}
+		info, err := f.Info()
 		if err != nil {
 			return dirError(err)
 		}

@@ -134,6 +134,23 @@ func TestUnsyncedIsSeen(t *testing.T) {
 	}
 }
 
+// The log is found wherever the store is, and Badger is stopped where it is not.
+func TestLogIsFound(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "odd [name]* of a folder")
+	s, err := Open(dir, Options{MemTableSize: leastMemTable})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, "a", "1")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var w wal
+	if err := w.open(t.TempDir()); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("a folder without a log: %v, want ErrUnavailable", err)
+	}
+}
+
 // A sync that fails leaves its commit unknown, shows it to nobody, and stops the store.
 func TestSyncFails(t *testing.T) {
 	s := openSmall(t)

@@ -27,21 +27,22 @@ type wal struct {
 // to any more; what they hold was synced when it was written, or never acknowledged.
 func (w *wal) open(dir string) error {
 	w.close()
-	names, err := filepath.Glob(filepath.Join(dir, "*"+walSuffix))
+	files, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return dirError(err)
 	}
-	if len(names) == 0 {
-		return fmt.Errorf("%w: Badger has no log in %s, so nothing written could be made durable", backend.ErrUnavailable, dir)
-	}
-	w.dir = dir
-	for _, name := range names { // numbers of five digits grow longer one day
+	newest := 0 // Badger counts from 1
+	for _, f := range files {
 		var n int
-		if _, err := fmt.Sscanf(filepath.Base(name), "%d"+walSuffix, &n); err == nil {
-			w.number = max(w.number, n)
+		if _, err := fmt.Sscanf(f.Name(), "%d"+walSuffix, &n); err == nil {
+			newest = max(newest, n)
 		}
 	}
-	if w.file, err = os.Open(w.path(w.number)); err != nil {
+	if newest == 0 {
+		return fmt.Errorf("%w: Badger has no log in %s, so nothing written could be made durable", backend.ErrUnavailable, dir)
+	}
+	*w = wal{dir: dir, number: newest}
+	if w.file, err = os.Open(w.path(newest)); err != nil {
 		return dirError(err)
 	}
 	adviseRandom(w.file)
