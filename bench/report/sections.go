@@ -137,7 +137,7 @@ func gapsSection(run *result.Run) section {
 	for _, c := range run.Curves {
 		what := fmt.Sprintf("%s over %s, %s", c.Rival, c.Over, c.Workload)
 		if sampled := sampledFrom(c); sampled != "" {
-			t.Rows = append(t.Rows, words("sampled: "+what, "from "+sampled+" on: windows of the history, because all of it would fill the disk"))
+			t.Rows = append(t.Rows, words("sampled: "+what, "from "+sampled+" on: windows of the history, because all of it takes the square of its length"))
 		}
 		if c.Note != "" {
 			t.Rows = append(t.Rows, words(what, c.Note))
