@@ -154,6 +154,50 @@ func TestLogIsFound(t *testing.T) {
 	}
 }
 
+// A process that has used up its file handles, as by connections, goes on committing.
+func TestCommitsTakeNoFileHandle(t *testing.T) {
+	s := openSmall(t)
+	write(t, s, "a", "1")
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 3
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	_, opened := os.Open(s.dir)
+	err := s.Commit(t.Context(), single("b", "1"))
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if opened == nil {
+		t.Error("there was a file handle left, so the test shows nothing")
+	}
+	if err != nil {
+		t.Errorf("a commit without a file handle left: %v", err)
+	}
+}
+
+func TestMapOf(t *testing.T) {
+	const path = "/data/with space/00001.mem"
+	for line, want := range map[string][2]uintptr{
+		"7f00001000-7f00002000 rw-s 00000000 fe:00 1234    " + path:                {0x7f00001000, 0x7f00002000},
+		"7f00001000-7f00002000 rw-s 00000000 fe:00 1234    /other" + path:          {},
+		"7f00001000-7f00002000 rw-s 00000000 fe:00 1234    " + path + " (deleted)": {},
+		"7f00002000-7f00001000 rw-s 00000000 fe:00 1234    " + path:                {},
+		"x-7f00001000 rw-s 00000000 fe:00 1234    " + path:                         {},
+		"7f00001000 rw-s 00000000 fe:00 1234    " + path:                           {},
+		"": {},
+	} {
+		from, to, ok := mapOf(line, path)
+		if ok != (want != [2]uintptr{}) || ok && (from != want[0] || to != want[1]) {
+			t.Errorf("%q: %x to %x, %v", line, from, to, ok)
+		}
+	}
+}
+
 // A sync that fails leaves its commit unknown, shows it to nobody, and stops the store.
 func TestSyncFails(t *testing.T) {
 	s := openSmall(t)

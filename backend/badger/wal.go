@@ -67,16 +67,20 @@ func (w *wal) sync() error {
 	return syncData(w.file)
 }
 
-// follow goes on to the newest log.
+// follow goes on to the newest log. It looks before it opens: a process without a free file handle still commits.
 func (w *wal) follow() error {
 	for first := w.number; ; {
-		next, err := os.Open(w.path(w.number + 1))
+		_, err := os.Lstat(w.path(w.number + 1))
 		if errors.Is(err, fs.ErrNotExist) {
 			if w.number != first {
 				return syncDir(w.dir)
 			}
 			return nil
 		}
+		if err != nil {
+			return dirError(err)
+		}
+		next, err := os.Open(w.path(w.number + 1))
 		if err != nil {
 			return dirError(err)
 		}
