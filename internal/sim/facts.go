@@ -77,7 +77,17 @@ type rev struct {
 	wanted bool       // want is made
 }
 
-func (r *rev) String() string { return fmt.Sprintf("seq %d of generation %d, %s", r.seq, r.gen, r.id) }
+func (r *rev) String() string {
+	return fmt.Sprintf("seq %d (in place %d) of generation %d, %s", r.seq, r.origin, r.gen, r.id)
+}
+
+// clock is the time by which r was made.
+func (r *rev) clock(f *facts) time.Time {
+	if r.by == nil {
+		return f.now
+	}
+	return r.by.to
+}
 
 // removal is a call that may have removed checkpoints.
 type removal struct {
@@ -108,8 +118,15 @@ func (w *world) newFacts() *facts {
 			l.add(r)
 		}
 	}
-	for thread, life := range w.model.lives {
-		f.expiry(thread, life)
+	threads := map[string]bool{}
+	for _, c := range w.calls {
+		threads[c.ref.Thread] = true
+	}
+	for thread := range w.model.lives {
+		threads[thread] = true
+	}
+	for thread := range threads {
+		f.expiry(thread, w.model.lives[thread])
 	}
 	return f
 }
@@ -192,7 +209,10 @@ func (f *facts) saved(c *call, ttl time.Duration) {
 
 // expiry takes note that a thread may have expired in the round.
 func (f *facts) expiry(thread string, was *life) {
-	at := was.expires
+	var at time.Time
+	if was != nil {
+		at = was.expires
+	}
 	for _, c := range f.w.calls {
 		if s, ok := c.act.(*save); ok && c.ref.Thread == thread && s.draft.TTL > 0 && (at.IsZero() || c.from.Add(s.draft.TTL).Before(at)) {
 			at = c.from.Add(s.draft.TTL)
@@ -264,7 +284,7 @@ func (f *facts) link() {
 					continue
 				}
 				before := revs[i-1]
-				removed, sure := f.removable(l.ref, before, r.born.lo, r.born.hi)
+				removed, sure := f.removable(l.ref, before, r.born.lo, r.born.hi, r.clock(f))
 				switch {
 				case sure:
 				case removed:
@@ -282,10 +302,10 @@ func (f *facts) link() {
 
 // removable reports whether a revision may have been removed by the step at, and whether it surely was before the step
 // since.
-func (f *facts) removable(ref engine.Ref, r *rev, since, at int) (maybe, sure bool) {
+func (f *facts) removable(ref engine.Ref, r *rev, since, at int, clock time.Time) (maybe, sure bool) {
 	for i := range f.gone {
 		g := &f.gone[i]
-		if g.span.lo > at || g.span.hi < r.born.lo || !g.takes(ref, r) {
+		if g.after.After(clock) || g.span.lo > at || g.span.hi < r.born.lo || !g.takes(ref, r) {
 			continue
 		}
 		maybe = true
@@ -309,7 +329,7 @@ func (f *facts) alive(c *call, gen uint64, id string) bool {
 		return false
 	}
 	for ; r != nil; r = r.next {
-		if r.there {
+		if r.there && f.quietHistory(c.ref) { // else it may have been away
 			return true
 		}
 		if r.born.lo <= c.res && f.mayGo(c, r) {
@@ -351,7 +371,7 @@ func (f *facts) possible(c *call, r *rev) bool {
 	if r.there {
 		return true
 	}
-	_, sure := f.removable(c.ref, r, c.inv, c.inv)
+	_, sure := f.removable(c.ref, r, c.inv, c.inv, c.to)
 	return !sure
 }
 
@@ -384,7 +404,7 @@ func (f *facts) blobsInDoubt() bool { return f.m.swept || len(f.sweeps) > 0 }
 // left of that, where its own is. 0 is nowhere.
 func (r *rev) place(before uint64) uint64 {
 	switch {
-	case r.next == nil && r.seq < before && r.origin != r.seq:
+	case r.seq < before:
 		return r.seq
 	case r.origin < before:
 		return r.origin

@@ -192,10 +192,13 @@ func (f *facts) judgeLine(l *lineFacts) {
 		d = &lineDump{}
 	}
 	order := uint64(never)
-	for _, cp := range d.cps {
+	for i, cp := range d.cps {
 		r := f.find(l.ref, cp)
 		if r == nil {
 			continue
+		}
+		if r.origin == 0 {
+			defer f.settlePlace(l, d.cps[i+1:], r)
 		}
 		if diff := f.fits(l.ref, r, cp); diff != "" {
 			w.problem("%s: %v, by %s: %s", name, r, r.by.who(), diff)
@@ -203,12 +206,10 @@ func (f *facts) judgeLine(l *lineFacts) {
 		if r.parentSeq != cp.ParentSeq && cp.ParentSeq != 0 || cp.Parent != r.parent && cp.Parent != "" && f.quietHistory(l.ref) {
 			w.problem("%s: %v, by %s: its parent is told as %q (seq %d), it is %q (seq %d)", name, r, r.by.who(), cp.Parent, cp.ParentSeq, r.parent, r.parentSeq)
 		}
-		if r.origin == 0 { // where it is seen tells where it stands
-			if r.origin = r.seq; r.seq > order {
-				r.origin = order - 1
-			}
+		at := order
+		if r.origin != 0 {
+			at = r.place(order)
 		}
-		at := r.place(order)
 		if at == 0 {
 			w.problem("%s: %v, whose place is %d, is seen after what stands before it in line", name, r, r.origin)
 			at = order
@@ -217,7 +218,7 @@ func (f *facts) judgeLine(l *lineFacts) {
 		if r.next != nil {
 			w.problem("%s: %v, by %s, is there, and was replaced by seq %d", name, r, r.by.who(), r.next.seq)
 		}
-		if _, sure := f.removable(l.ref, r, f.end+1, f.end); sure && f.quietHistory(l.ref) {
+		if _, sure := f.removable(l.ref, r, f.end+1, f.end, f.now); sure && f.quietHistory(l.ref) {
 			w.problem("%s: %v, by %s, is there, and was removed", name, r, r.by.who())
 		}
 		f.judgeBlobs(cp, name)
@@ -254,7 +255,7 @@ func (f *facts) judgeRevs(l *lineFacts, name string) {
 			w.problem("%s: %v, by %s, was acknowledged before a smaller seq was asked for", name, r, r.by.who())
 		}
 		latestBegun, before = max(latestBegun, r.born.lo), r
-		if maybe, _ := f.removable(l.ref, r, f.end, f.end); !r.there && r.next == nil && !maybe {
+		if maybe, _ := f.removable(l.ref, r, f.end, f.end, f.now); !r.there && r.next == nil && !maybe {
 			w.problem("%s: %v, acknowledged to %s, is lost", name, r, r.by.who())
 		}
 		at := place{line{l.ref, r.gen}, r.seq}
@@ -268,6 +269,25 @@ func (f *facts) judgeRevs(l *lineFacts, name string) {
 			w.problem("%s: %v, by %s, is not above %d, which was acknowledged rounds ago", name, r, r.by.who(), f.m.highest[at.line])
 		}
 	}
+}
+
+// settlePlace finds the place in line of what may have replaced a checkpoint or, if that was removed before, may be another
+// one: behind those that are seen after it. Only whether it is the newest depends on that.
+func (f *facts) settlePlace(l *lineFacts, after []*engine.Checkpoint, r *rev) {
+	r.origin = r.seq
+	old := f.before(l.ref, r)
+	for old != nil && old.origin == 0 {
+		old = f.before(l.ref, old)
+	}
+	if old == nil {
+		return
+	}
+	for _, cp := range after {
+		if o := f.find(l.ref, cp); o != nil && o.origin > old.origin {
+			return
+		}
+	}
+	r.origin = old.origin
 }
 
 // judgeBlobs checks that the blobs that a checkpoint names are there.

@@ -41,7 +41,10 @@ func (c *content) migrated(to uint64) *content {
 	if c.kind != agent || c.schema == to {
 		return c
 	}
-	state := migrate.State{Meta: []byte(c.meta), Labels: maps.Clone(c.labels)}
+	state := migrate.State{Labels: maps.Clone(c.labels)}
+	if c.meta != "" {
+		state.Meta = []byte(c.meta)
+	}
 	for _, name := range c.names() {
 		state.Channels = append(state.Channels, migrate.Channel{Name: name, Type: c.chans[name].typ, Data: []byte(c.chans[name].data)})
 	}

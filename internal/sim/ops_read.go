@@ -97,8 +97,8 @@ func (f *facts) notFound(c *call, w engine.Which) {
 		}
 	case engine.ByRun:
 		for _, r := range f.line(c.ref).revs {
-			if f.isRun(c, r, name) && f.alive(c, r.gen, r.id) && f.lasting(c, r) {
-				f.problem(c, "%v is of that run, and there all the time: %v", r, c.err)
+			if f.isRun(c, r, name) && f.always(c, r) {
+				f.problem(c, "%v, by %s, is of that run, and there all the time: %v", r, r.by.who(), c.err)
 				return
 			}
 		}
@@ -115,9 +115,12 @@ func (f *facts) onlyGeneration(c *call, gen uint64) bool {
 	return f.followed(c.ref.Thread, c.res)
 }
 
-// lasting reports whether r was not replaced before the end of a call.
-func (f *facts) lasting(c *call, r *rev) bool {
-	return r.next == nil && f.unchanged(c, r.id) || r.next != nil && r.next.born.lo > c.res
+// always reports whether r was surely there, as it is, all the time of a call.
+func (f *facts) always(c *call, r *rev) bool {
+	if r.by != nil && r.born.hi >= c.inv || r.next == nil && !f.unchanged(c, r.id) || r.next != nil && r.next.born.lo <= c.res {
+		return false
+	}
+	return f.alive(c, r.gen, r.id)
 }
 
 // isRun reports whether r is surely of a run.
@@ -149,7 +152,7 @@ func (f *facts) chosen(c *call, w engine.Which, cp *engine.Checkpoint) {
 		if cp.RunID != name {
 			f.problem(c, "it is of the run %q", cp.RunID)
 		}
-		newer(func(o *rev) bool { return f.isRun(c, o, name) && f.lasting(c, o) })
+		newer(func(o *rev) bool { return f.isRun(c, o, name) && f.always(c, o) })
 	case engine.ByID:
 		if cp.ID != name {
 			f.problem(c, "it is %s", cp.ID)
@@ -302,7 +305,7 @@ func (a *tree) check(f *facts) {
 		seen[cp.ID] = true
 	}
 	for _, r := range f.line(c.ref).revs {
-		if !seen[r.id] && r.born.hi < c.inv && f.alive(c, r.gen, r.id) && f.lasting(c, r) {
+		if !seen[r.id] && f.always(c, r) {
 			f.problem(c, "%v, which is there all the time, is left out", r)
 		}
 	}
@@ -411,7 +414,7 @@ func (a *query) check(f *facts) {
 	}
 	seen := map[place]bool{}
 	for _, cp := range a.cps {
-		f.showAs(c, cp.Ref, cp)
+		f.show(c.as(cp.Ref), cp)
 		seen[place{line{cp.Ref, cp.Generation}, cp.Seq}] = true
 		if a.q.RunID != "" && cp.RunID != a.q.RunID || a.q.Status != "" && cp.Status != a.q.Status {
 			f.problem(c, "it finds %s, of run %q and status %q", cp.ID, cp.RunID, cp.Status)
@@ -420,10 +423,10 @@ func (a *query) check(f *facts) {
 	for ref, l := range f.lines {
 		for _, r := range l.revs {
 			all := f.contents(ref, r)
-			if seen[place{line{ref, r.gen}, r.seq}] || len(all) == 0 || r.born.hi >= c.inv && r.by != nil || r.next != nil && r.next.born.lo <= c.res {
+			if seen[place{line{ref, r.gen}, r.seq}] || len(all) == 0 || !f.always(c.as(ref), r) {
 				continue
 			}
-			if !slices.ContainsFunc(all, func(w *content) bool { return !a.matches(w) }) && f.aliveAt(c, ref, r) && f.unchangedAt(c, ref, r.id) {
+			if !slices.ContainsFunc(all, func(w *content) bool { return !a.matches(w) }) {
 				f.problem(c, "%v of %s/%s matches, is there all the time, and is left out", r, ref.Thread, ref.Namespace)
 				return
 			}
@@ -444,8 +447,6 @@ func (a *query) matches(w *content) bool {
 func (c *call) as(ref engine.Ref) *call {
 	return &call{name: c.name, ref: ref, act: c.act, kind: c.kind, inv: c.inv, res: c.res, from: c.from, to: c.to, ended: c.ended, unknown: c.unknown, err: c.err}
 }
-
-func (f *facts) showAs(c *call, ref engine.Ref, cp *engine.Checkpoint) { f.show(c.as(ref), cp) }
 
 func (f *facts) aliveAt(c *call, ref engine.Ref, r *rev) bool { return f.alive(c.as(ref), r.gen, r.id) }
 

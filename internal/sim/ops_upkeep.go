@@ -248,7 +248,7 @@ func (a *copying) check(f *facts) {
 		to := a.dst
 		to.Namespace = ref.Namespace
 		for _, r := range l.revs {
-			if r.next == nil && r.born.hi < c.inv && f.alive(c.as(ref), r.gen, r.id) && f.unchangedAt(c, ref, r.id) && len(f.line(to).ids[idKey{1, r.id}]) == 0 {
+			if r.next == nil && f.always(c.as(ref), r) && len(f.line(to).ids[idKey{1, r.id}]) == 0 {
 				f.problem(c, "%v, which was there all the time, is not in the copy", r)
 				return
 			}

@@ -31,7 +31,13 @@ func (f *facts) at(ref engine.Ref, gen, seq uint64) []*rev {
 // latest are the seqs that may be those of the newest checkpoint when the save of a seq took effect; 0 is none.
 func (f *facts) latest(c *call, gen, seq uint64) []uint64 {
 	var out []uint64
-	for _, r := range f.at(c.ref, gen, seq) {
+	now := f.at(c.ref, gen, seq)
+	for _, r := range now {
+		if r.origin == 0 {
+			out = append(out, r.seq)
+		}
+	}
+	for _, r := range now {
 		out = append(out, r.seq)
 		if r.origin != 0 && (r.there || !f.mayGo(c, r)) {
 			return out
@@ -68,7 +74,7 @@ func (f *facts) stands(r *rev, d *engine.Draft) {
 			f.problem(c, "on branch %s it stands on seq %d, %s; the branch was at %q, then %v", d.Branch, r.parentSeq, r.parent, b.was, b.writes)
 		}
 	case !slices.Contains(latest, r.parentSeq):
-		f.problem(c, "seq %d stands on seq %d; the newest was one of %v", r.seq, r.parentSeq, latest)
+		f.problem(c, "seq %d stands on seq %d; the newest was one of %v, of %v", r.seq, r.parentSeq, latest, f.at(c.ref, r.gen, r.seq))
 	}
 }
 
