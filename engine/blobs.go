@@ -92,8 +92,10 @@ func (p *blobPut) add(ctx context.Context, data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
-	p.u.sweep.RLock()
-	defer p.u.sweep.RUnlock()
+	if err := p.u.sweep.rLock(ctx); err != nil {
+		return err
+	}
+	defer p.u.sweep.rUnlock()
 	return p.addLocked(ctx, data)
 }
 
@@ -122,8 +124,10 @@ func (p *blobPut) addLocked(ctx context.Context, data []byte) error {
 // finish writes the manifest. One that is there is written again, since its hour is what keeps the blob until a
 // checkpoint names it.
 func (p *blobPut) finish(ctx context.Context, id BlobID) error {
-	p.u.sweep.RLock()
-	defer p.u.sweep.RUnlock()
+	if err := p.u.sweep.rLock(ctx); err != nil {
+		return err
+	}
+	defer p.u.sweep.rUnlock()
 	return p.finishLocked(ctx, id)
 }
 

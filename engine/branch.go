@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,26 +11,32 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// branch reads a named head once. A branch that does not exist has no version. The caller holds l.mu.
+// branch reads a named head once; what is pending counts. A branch that does not exist has no version. The caller holds l.mu.
 func (l *lineage) branch(ctx context.Context, name string) (*branchState, error) {
 	if b := l.branches[name]; b != nil {
 		return b, nil
 	}
-	key := l.branchKey(name)
-	got, err := l.s.be.Get(ctx, key)
+	b, err := l.readBranch(ctx, name)
+	if err == nil {
+		l.branches[name] = b
+	}
+	return b, err
+}
+
+// readBranch reads a named head as it is stored.
+func (l *lineage) readBranch(ctx context.Context, name string) (*branchState, error) {
+	got, err := l.s.be.Get(ctx, l.branchKey(name))
 	if err != nil {
 		return nil, fmt.Errorf("reading branch %q: %w", name, err)
 	}
-	b := &branchState{}
-	if got[0].Version != "" {
-		rec, err := l.openBranch(got[0])
-		if err != nil {
-			return nil, err
-		}
-		b.head, b.version = rec.Head, got[0].Version
+	if got[0].Version == "" {
+		return &branchState{}, nil
 	}
-	l.branches[name] = b
-	return b, nil
+	rec, err := l.openBranch(got[0])
+	if err != nil {
+		return nil, err
+	}
+	return &branchState{head: rec.Head, version: got[0].Version}, nil
 }
 
 func (l *lineage) openBranch(e backend.Entry) (*codec.Branch, error) {
@@ -46,13 +51,13 @@ func (l *lineage) openBranch(e backend.Entry) (*codec.Branch, error) {
 	return rec, nil
 }
 
-// moveBranch adds to a batch that a branch, which need not exist, now ends at seq. The caller holds l.mu.
+// moveBranch adds to a change that a branch, which need not exist, now ends at seq. The caller holds l.mu.
 func (l *lineage) moveBranch(ctx context.Context, p *pending, name string, seq uint64) error {
 	b, err := l.branch(ctx, name)
 	if err != nil {
 		return err
 	}
-	if b.version != "" && b.head == seq {
+	if b.version != "" && b.head == seq || slices.ContainsFunc(p.moved, func(m movedBranch) bool { return m.name == name }) {
 		return nil
 	}
 	key := l.branchKey(name)
@@ -63,8 +68,16 @@ func (l *lineage) moveBranch(ctx context.Context, p *pending, name string, seq u
 	version := strconv.FormatUint(seq, 10)
 	p.conds = append(p.conds, backend.Cond{Key: key, Version: b.version})
 	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: version})
-	b.head, b.version = seq, version
+	p.moved = append(p.moved, movedBranch{name, version, seq})
 	return nil
+}
+
+// deleteBranch adds to a change that a branch, which exists, is no more. The caller holds l.mu.
+func (l *lineage) deleteBranch(p *pending, name string, b *branchState) {
+	key := l.branchKey(name)
+	p.muts = append(p.muts, backend.Mut{Key: key, Delete: true})
+	p.conds = append(p.conds, backend.Cond{Key: key, Version: b.version})
+	p.moved = append(p.moved, movedBranch{name: name})
 }
 
 // eachBranch calls fn for every branch of the lineage that is durable.
@@ -179,59 +192,60 @@ func (t *Thread) changeBranch(ctx context.Context, name string, to *Which, mustB
 	if err := checkName("branch", name, false); err != nil {
 		return nil, err
 	}
-	for try := 1; ; try++ {
-		cp, err := t.tryBranch(ctx, name, to, mustBeNew)
-		if !errors.Is(err, backend.ErrConflict) || try == conflictRetries {
-			return cp, err
-		}
-	}
+	a := attempt{t: t}
+	return a.run(ctx, func() (*Checkpoint, error) { return t.tryBranch(ctx, name, to, mustBeNew) })
 }
 
-// tryBranch holds up the saves of the lineage until the branch is durable, so that none extends one that never was.
 func (t *Thread) tryBranch(ctx context.Context, name string, to *Which, mustBeNew bool) (*Checkpoint, error) {
 	l, err := t.acquireThere(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer l.release()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drain()
-	if err := l.open(ctx); err != nil {
-		return nil, err
-	}
 	var at *Checkpoint
-	if to != nil {
-		r, err := l.find(ctx, *to)
-		if err != nil {
-			return nil, err
-		}
-		if at, err = l.restorer().checkpoint(ctx, r, nil); err != nil {
-			return nil, err
-		}
-	}
-	b, err := l.branch(ctx, name)
-	switch {
-	case err != nil:
+	err = l.change(ctx, hold{}, func() (p *pending, err error) {
+		p, at, err = l.prepareBranch(ctx, name, to, mustBeNew)
+		return p, err
+	})
+	if err != nil {
 		return nil, err
-	case to == nil && b.version == "":
-		return nil, fmt.Errorf("%w: branch %q", ErrNotFound, name)
-	case mustBeNew && b.version != "":
-		return nil, &BranchExistsError{name, b.head}
-	}
-	p := &pending{}
-	if to == nil {
-		p.muts = []backend.Mut{{Key: l.branchKey(name), Delete: true}}
-		p.conds = []backend.Cond{{Key: p.muts[0].Key, Version: b.version}}
-		*b = branchState{}
-	} else if err := l.moveBranch(ctx, p, name, at.Seq); err != nil {
-		return nil, err
-	}
-	if len(p.muts) > 0 {
-		if err := l.s.commit(ctx, p.muts, p.conds); err != nil {
-			delete(l.branches, name)
-			return nil, err
-		}
 	}
 	return at, nil
+}
+
+// prepareBranch prepares the move of a branch, and returns the checkpoint at which it ends then. The caller holds l.mu.
+func (l *lineage) prepareBranch(ctx context.Context, name string, to *Which, mustBeNew bool) (*pending, *Checkpoint, error) {
+	var at *Checkpoint
+	if to != nil {
+		r, err := l.findHeld(ctx, *to)
+		if err != nil {
+			return nil, nil, err
+		}
+		if at, err = l.restorer().checkpoint(ctx, r, nil); err != nil {
+			return nil, nil, err
+		}
+	} else if err := l.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	b, err := l.branch(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if b.by != nil && !b.by.over && (to == nil || mustBeNew) { // whether it exists is not certain yet
+		return nil, nil, l.after(b.by)
+	}
+	p := newPending(0, nil)
+	switch {
+	case to == nil && b.version == "":
+		return nil, nil, fmt.Errorf("%w: branch %q", ErrNotFound, name)
+	case to == nil:
+		l.deleteBranch(p, name, b)
+	case mustBeNew && b.version != "":
+		return nil, nil, &BranchExistsError{name, b.head}
+	default:
+		err = l.moveBranch(ctx, p, name, at.Seq)
+	}
+	if err != nil || len(p.muts) == 0 {
+		return nil, at, err
+	}
+	return p, at, nil
 }

@@ -117,10 +117,14 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 		rec.ID = ""
 		rec.UUID, _ = parseUUID(d.ID)
 	}
+	p := newPending(seq, t)
+	if err := l.claim(p); err != nil {
+		return nil, err
+	}
+	delete(l.tips, t.seq) // it is put back, as that of the new checkpoint, when nothing can fail any more
 	if _, err := w.apply(t, meta); err != nil {
 		return nil, err
 	}
-	p := newPending(seq, t)
 	l.th.u.naming.noteBlobs(meta.Blobs)
 	if err := w.place(ctx, p, t.seq == 0); err != nil {
 		return nil, err
@@ -137,32 +141,35 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 		id = formatUUID(l.makeID(l.epoch, seq, h.time))
 	}
 	w.hash, t.hash = hashOf(w.hash, id, seq, &h, t.attrs.commit, t.chans)
-	delete(l.tips, t.seq)
 	t.seq, t.id, t.rec, t.stored = seq, id, h, int64(len(value))+p.parts
 	for i := range w.coded {
 		c := w.coded[i].c
 		c.stored(&w.coded[i].e, seq, int64(len(value)))
-		if c.justMeasured() && w.coded[i].e.entry.Mode != codec.Full { // else a restore finds it
-			l.measures.note(seq, c)
-		}
 	}
-	l.tips[seq] = t
 	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: versionOne})
-	if !l.s.caps.Exclusive { // else l.head is known to be the newest, and the look-up costs a tenth of the save
-		p.conds = append(p.conds, backend.Cond{Key: key})
-	}
 	if err := w.around(ctx, p, d, old, before, beforeStatus); err != nil {
 		return nil, err
 	}
-	for i := range p.muts {
-		p.size += mutSize(&p.muts[i])
-	}
-	l.head, l.lastTime = seq, h.time
-	if h.origin >= l.origin {
-		l.latest, l.origin = seq, h.origin
+	for i := range w.coded {
+		if c := w.coded[i].c; c.justMeasured() && w.coded[i].e.entry.Mode != codec.Full { // else a restore finds it
+			l.measures.note(seq, c)
+		}
 	}
 	p.event = Event{Ref: l.ref, Generation: l.generation, ID: id, Seq: seq, Time: h.time, Step: h.step, Status: h.status, Before: beforeStatus, began: w.began, counted: w.counted}
 	return p, nil
+}
+
+// claim makes sure that nothing stands at the seq of a save. On an exclusive backend the head is known to be the newest, and a
+// look would cost a tenth of the save; but a seq that was given out before may have reached the disk after all, and one that
+// is pending would be written over in its own batch. The caller holds l.mu.
+func (l *lineage) claim(p *pending) error {
+	if l.last != nil && p.seq <= l.last.after.head {
+		return corrupt(place(l.recordKey(p.seq)), "is to be given out twice", nil)
+	}
+	if p.seq <= l.given || !l.s.caps.Exclusive {
+		p.conds = append(p.conds, backend.Cond{Key: l.recordKey(p.seq)})
+	}
+	return nil
 }
 
 // table lists the entries of t: those of w.coded, and keep for the rest.
@@ -223,7 +230,6 @@ func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, bef
 		if old != nil || !l.s.caps.Exclusive { // else it was looked for, and nobody else can have added it since
 			p.conds = append(p.conds, cond)
 		}
-		l.noteID(d.ID)
 	}
 	if d.Branch != "" && w.carry == nil && (old == nil || old.meta.Branch != d.Branch) {
 		if err := l.moveBranch(ctx, p, d.Branch, p.seq); err != nil {
@@ -246,5 +252,5 @@ func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, bef
 	if w.carry != nil {
 		return w.carry.over(ctx, l, p)
 	}
-	return l.th.touch(p, d.TTL, t.rec.time, l)
+	return l.touch(p, d.TTL, t.rec.time)
 }

@@ -257,8 +257,10 @@ func (n *line) forget(ctx context.Context, all bool) error {
 		return err
 	}
 	defer l.s.letGo(l)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	if err := l.mu.lock(ctx); err != nil {
+		return err
+	}
+	defer l.mu.unlock()
 	clear(l.branches)
 	if head := n.rows[l.latest]; all || head == nil || head.fate != stays {
 		l.forget()

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -192,7 +193,7 @@ func (h *hub) unwait(w *waiter) {
 }
 
 // settleAll waits until every save that is under way is settled. Saves that begin meanwhile are not waited for.
-func (s *Store) settleAll(done <-chan struct{}) bool {
+func (s *Store) settleAll(ctx context.Context) error {
 	s.mu.Lock()
 	lineages := make([]*lineage, 0, len(s.lineages))
 	for _, l := range s.lineages {
@@ -200,23 +201,24 @@ func (s *Store) settleAll(done <-chan struct{}) bool {
 	}
 	s.mu.Unlock()
 	for _, l := range lineages {
-		l.mu.Lock()
-		var wait chan struct{}
-		if p := l.last; p != nil && !p.over {
-			if p.done == nil {
-				p.done = make(chan struct{})
-			}
-			wait = p.done
-		}
-		l.mu.Unlock()
-		if wait == nil {
-			continue
-		}
-		select {
-		case <-wait:
-		case <-done:
-			return false
+		if err := l.settle(ctx); err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
+}
+
+// settle waits until what is pending is settled.
+func (l *lineage) settle(ctx context.Context) error {
+	if err := l.mu.lock(ctx); err != nil {
+		return err
+	}
+	p := l.last
+	if p == nil {
+		l.mu.unlock()
+		return nil
+	}
+	pending := l.after(p)
+	l.mu.unlock()
+	return pending.wait(ctx)
 }

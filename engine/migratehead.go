@@ -40,16 +40,16 @@ type HeadMigrated struct {
 // The steps and the hooks of saves run with no lock held; the other operations on the thread wait while the outcome is
 // written. If the head has moved meanwhile, that is ErrConflict, nothing is written, and the caller may look again.
 func (t *Thread) MigrateHead(ctx context.Context, o HeadMigration) (*HeadMigrated, error) {
-	for try := 1; ; try++ {
-		out, err := t.migrateHead(ctx, &o)
-		if errors.Is(err, backend.ErrConflict) && try < conflictRetries {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("migrating a head: %w", err)
-		}
-		return out, nil
+	a := attempt{t: t}
+	var out *HeadMigrated
+	_, err := a.run(ctx, func() (_ *Checkpoint, err error) {
+		out, err = t.migrateHead(ctx, &o)
+		return nil, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("migrating a head: %w", err)
 	}
+	return out, nil
 }
 
 func (t *Thread) migrateHead(ctx context.Context, o *HeadMigration) (*HeadMigrated, error) {
@@ -91,14 +91,20 @@ func (t *Thread) findHead(ctx context.Context, which Which, to uint64) (*tip, st
 		return nil, "", err
 	}
 	defer l.release()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	old, err := l.findTip(ctx, which)
+	now, err := l.durableNow(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	r, err := l.findAt(ctx, now, which)
+	if err != nil {
+		return nil, "", err
+	}
+	old, err := l.restorer().tip(ctx, r)
 	if err != nil || old.rec.own {
 		return old, "", err
 	}
 	for id := range nextIDs(old.id, to) {
-		_, err := l.findID(ctx, id)
+		_, err := l.findID(ctx, now.head, id)
 		if errors.Is(err, ErrNotFound) {
 			return old, id, nil
 		}
@@ -175,11 +181,12 @@ func (t *Thread) saveHead(ctx context.Context, d *Draft, c *carrying) (*Checkpoi
 	if err != nil {
 		return nil, err
 	}
-	defer l.vacate()
+	h := hold{seized: true}
 	if _, there := l.th.record(); !there {
+		l.letGo(h)
 		return nil, ErrNotFound
 	}
-	return l.save(func(w *saving) (*pending, *Checkpoint, error) {
+	return l.save(ctx, h, func(w *saving) (*pending, *Checkpoint, error) {
 		w.passage, w.carry = p, c
 		return w.prepare(ctx, d)
 	})
@@ -216,17 +223,17 @@ func (c *carrying) check(ctx context.Context, l *lineage, g *ground) error {
 	return nil
 }
 
-// conflict is the error that tells of the head as it is. The caller holds l.mu, with nothing pending.
+// conflict is the error that tells of the durable head. The caller holds l.mu.
 func (l *lineage) conflict(ctx context.Context) error {
-	e := &ConflictError{HeadSeq: l.latest}
-	if l.latest != 0 {
-		r, err := l.visible(ctx, l.latest)
-		if err != nil {
-			return err
-		}
-		e.HeadID = l.recordID(r)
+	now, _ := l.durable.get(l.epoch)
+	if now.latest == 0 {
+		return &ConflictError{}
 	}
-	return e
+	r, err := l.findAt(ctx, now, Latest)
+	if err != nil {
+		return err
+	}
+	return &ConflictError{HeadSeq: r.seq, HeadID: l.recordID(r)}
 }
 
 // carriedInline bounds the writes that are committed with the checkpoint that they move to. More than that is written before
@@ -294,9 +301,10 @@ func (t *Thread) undoHead(ctx context.Context, oldSeq, newSeq uint64) error {
 	if _, there := l.th.record(); !there {
 		return ErrNotFound
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drain()
+	if err := l.mu.lock(ctx); err != nil {
+		return err
+	}
+	defer l.mu.unlock()
 	if err := l.open(ctx); err != nil {
 		return err
 	}

@@ -186,8 +186,10 @@ func (t *Thread) restoreHistory(ctx context.Context) error {
 			return fmt.Errorf("%w: something came to thread %q since its history was migrated", ErrConflict, t.ref.Thread)
 		}
 	}
-	l.th.u.rewrites.RLock()
-	defer l.th.u.rewrites.RUnlock()
+	if err := l.th.u.rewrites.rLock(ctx); err != nil {
+		return err
+	}
+	defer l.th.u.rewrites.rUnlock()
 	rec.Epoch, rec.Kept, rec.Used = rec.Kept, 0, max(rec.Used, rec.Epoch)
 	if err := l.th.replace(ctx, rec); err != nil {
 		return err

@@ -30,12 +30,6 @@ type passage struct {
 	crossed bool
 }
 
-// errMoved: the hooks saw another parent than that of the save, and what is kept of this one has not passed them.
-var errMoved = errors.New("the parent moved while hooks ran")
-
-// movedTries bounds how often the hooks run anew. Each time another save has passed the same hooks, or has changed them.
-const movedTries = 16
-
 // moved reports whether a draft that keeps from its parent cannot be saved on t. Splices look after themselves, since
 // they name the version of their base.
 func (p *passage) moved(t *tip, d *Draft) bool {
@@ -54,20 +48,6 @@ func (p *passage) identities() []codec.Hook {
 }
 
 func (p *passage) rewrote(channel string) bool { return p != nil && p.rewritten[channel] }
-
-// saveHooked passes a draft through the hooks and saves it.
-func (t *Thread) saveHooked(ctx context.Context, chain hook.Chain, d *Draft, x crossings) (*Checkpoint, error) {
-	for range movedTries {
-		p, cp, err := t.pass(ctx, chain, d, x)
-		if err != nil || cp != nil {
-			return cp, err
-		}
-		if cp, err = t.saveDraft(ctx, &p.draft, p, x); err != errMoved {
-			return cp, err
-		}
-	}
-	return nil, fmt.Errorf("%w: others keep saving with other hooks", ErrUnavailable)
-}
 
 // pass runs the hooks on a draft. A checkpoint and no error means that the draft made it already.
 func (t *Thread) pass(ctx context.Context, chain hook.Chain, d *Draft, x crossings) (*passage, *Checkpoint, error) {
@@ -125,13 +105,11 @@ func (in *intake) look(ctx context.Context, x crossings) (cp *Checkpoint, err er
 	w := l.s.newSaving()
 	defer l.s.putSaving(w)
 	w.l, w.crossings = l, x
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	g, err := w.ground(ctx, in.d)
-	if err == errPending {
-		l.drain()
-		g, err = w.ground(ctx, in.d)
+	if err := l.mu.lock(ctx); err != nil {
+		return nil, err
 	}
+	defer l.mu.unlock()
+	g, err := w.ground(ctx, in.d)
 	switch {
 	case err != nil:
 		return nil, err

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -36,13 +38,26 @@ func (l *lineage) ghost(ctx context.Context, p *pending, seq uint64) error {
 	if t := l.tips[seq]; t != nil {
 		l.s.cache.drop(t)
 	}
-	return l.eachBranch(ctx, func(b *codec.Branch) error {
-		now, err := l.branch(ctx, b.Name) // a save that is not durable yet may have moved it
-		if err != nil || now.head != seq {
-			return err
+	names, err := l.branchNames(ctx)
+	for i := 0; i < len(names) && err == nil; i++ {
+		var b *branchState
+		if b, err = l.branch(ctx, names[i]); err == nil && b.version != "" && b.head == seq {
+			err = l.moveBranch(ctx, p, names[i], p.seq)
 		}
-		return l.moveBranch(ctx, p, b.Name, p.seq)
+	}
+	return err
+}
+
+// branchNames lists the branches that are stored, and those that changes which are pending move, in order of name. The caller
+// holds l.mu.
+func (l *lineage) branchNames(ctx context.Context) ([]string, error) {
+	names := slices.Collect(maps.Keys(l.branches))
+	err := l.eachBranch(ctx, func(b *codec.Branch) error {
+		names = append(names, b.Name)
+		return nil
 	})
+	slices.Sort(names)
+	return slices.Compact(names), err
 }
 
 // versionGhost is the version of records that were written again as ghosts.

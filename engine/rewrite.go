@@ -141,8 +141,10 @@ func (s *Store) wipe(ctx context.Context, ref Ref, blobs map[BlobID]bool) (compa
 // its record, and purges the epoch before unless rec keeps that. The caller holds both threads' mu for writing.
 func (p *pruning) rewrite(ctx context.Context, to *thread, rec codec.Thread) error {
 	u := p.th.u
-	u.rewrites.RLock()
-	defer u.rewrites.RUnlock()
+	if err := u.rewrites.rLock(ctx); err != nil {
+		return err
+	}
+	defer u.rewrites.rUnlock()
 	epoch, err := to.nextEpoch(ctx)
 	if err != nil {
 		return err
@@ -293,9 +295,11 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 	p := &pending{seq: r.seq, tip: t}
 	u := c.to.th.u
 	u.naming.noteBlobs(t.meta.Blobs)
-	u.sweep.RLock()
+	if err := u.sweep.rLock(ctx); err != nil {
+		return err
+	}
 	err = c.w.place(ctx, p, root)
-	u.sweep.RUnlock()
+	u.sweep.rUnlock()
 	if err != nil {
 		return err
 	}

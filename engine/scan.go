@@ -120,6 +120,16 @@ func (s *Store) with(ctx context.Context, ref Ref, fn func(*lineage) error) erro
 	return fn(l)
 }
 
+// alone calls fn with a lineage whose thread is locked for writing: nothing of it is under way.
+func (s *Store) alone(ctx context.Context, ref Ref, fn func(*lineage) error) error {
+	l, err := s.seize(ctx, ref, false)
+	if err != nil {
+		return err
+	}
+	defer l.vacate()
+	return fn(l)
+}
+
 const (
 	endSeq     = codec.MaxSeq + 1 // after every seq
 	recordPage = 4 << 20          // bounds a page of records in bytes, besides their number

@@ -89,11 +89,11 @@ type user struct {
 
 	// rewrites is held for reading from choosing a new epoch of a thread until the thread record names it, and for
 	// writing while what crashes left of epochs is removed. It comes before sweep.
-	rewrites sync.RWMutex
+	rewrites rwLock
 
 	// sweep is held for reading between finding a part and committing a record that names it, and for writing
 	// while unreferenced parts are deleted.
-	sweep  sync.RWMutex
+	sweep  rwLock
 	naming naming
 }
 
@@ -275,7 +275,7 @@ func (s *Store) user(ctx context.Context, name userName, create bool) (*user, er
 	if err != nil {
 		return nil, fmt.Errorf("reading keys of user %q: %w", name.name, err)
 	}
-	u = &user{userName: name, s: s, tok: keys.Token(), tenantTok: s.keys.TenantToken(name.tenant), keys: keys,
+	u = &user{userName: name, s: s, rewrites: newRWLock(), sweep: newRWLock(), tok: keys.Token(), tenantTok: s.keys.TenantToken(name.tenant), keys: keys,
 		commitKey: keys.Derive("commit"), idKey: keys.Derive("id"), partKeyMAC: keys.Derive("part"), blobKeyMAC: keys.Derive("blob")}
 	for _, d := range []struct {
 		sealer  **crypto.Sealer

@@ -37,9 +37,11 @@ func (u *user) sweepNow(ctx context.Context, erased map[BlobID]bool) error {
 func (sw *sweeper) run(ctx context.Context) error {
 	u := sw.u
 	sw.parts, sw.blobs = map[codec.PartID]struct{}{}, map[BlobID]struct{}{}
-	u.sweep.Lock() // the records of saves under way are durable then, and so get marked
+	if err := u.sweep.lock(ctx); err != nil { // the records of saves under way are durable then, and so get marked
+		return err
+	}
 	u.naming.begin()
-	u.sweep.Unlock()
+	u.sweep.unlock()
 	defer u.naming.end()
 	if err := sw.mark(ctx); err != nil {
 		return fmt.Errorf("marking parts: %w", err)
@@ -232,8 +234,10 @@ type victim struct {
 // delete deletes victims that are not named now, and returns how many these were.
 func (sw *sweeper) delete(ctx context.Context, victims *[]victim, err *error) (n int) {
 	u := sw.u
-	u.sweep.Lock()
-	defer u.sweep.Unlock()
+	if *err = u.sweep.lock(ctx); *err != nil {
+		return 0
+	}
+	defer u.sweep.unlock()
 	var muts []backend.Mut
 	var size int64
 	for _, v := range *victims {

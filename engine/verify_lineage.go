@@ -47,18 +47,25 @@ type held struct {
 
 type gap struct{ from, to uint64 }
 
-// lineage verifies a lineage. Problems that may come from saves that run meanwhile are made sure of without them. The
-// caller holds the thread's mu.
-func (u *verifiedUser) lineage(ctx context.Context, l *lineage) error {
-	c := &lineageCheck{u: u, l: l}
-	err := c.run(ctx)
-	if err == nil && len(c.found) > 0 {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.drain()
-		u.doubt()
+// lineage verifies a lineage. Problems that may come from saves that run meanwhile are made sure of without them.
+func (u *verifiedUser) lineage(ctx context.Context, ref Ref) error {
+	var c *lineageCheck
+	check := func(l *lineage) error {
 		c = &lineageCheck{u: u, l: l}
-		err = c.run(ctx)
+		return c.run(ctx)
+	}
+	err := u.s.with(ctx, ref, check)
+	if err == nil && len(c.found) > 0 {
+		u.doubt()
+		err = u.s.alone(ctx, ref, check)
+	}
+	return u.count(c, err)
+}
+
+// count adds what a check found to the report.
+func (u *verifiedUser) count(c *lineageCheck, err error) error {
+	if c == nil {
+		return err
 	}
 	r := u.v.report
 	r.Lineages++

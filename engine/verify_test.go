@@ -338,7 +338,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		l := main()
 		rec := l.th.rec
 		rec.ID = "other"
-		m, _, err := l.th.recordMut(&rec)
+		m, _, err := l.th.recordMut(&rec, l.th.version)
 		if err != nil {
 			t.Fatal(err)
 		}

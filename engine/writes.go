@@ -55,19 +55,15 @@ func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath s
 		return fmt.Errorf("putting writes: %w", err)
 	}
 	add := codec.Writes{Checkpoint: checkpointID, Task: taskID, Path: taskPath}
-	for try := 1; ; try++ {
-		err := t.putWrites(ctx, &add, mode, ws, generation)
-		if errors.Is(err, backend.ErrConflict) {
-			if try < writesRetries {
-				continue
-			}
-			err = fmt.Errorf("%w: others keep changing the writes of the task", ErrUnavailable)
-		}
-		if err != nil {
-			return fmt.Errorf("putting writes: %w", err)
-		}
-		return nil
+	a := attempt{t: t, mostConflicts: writesRetries}
+	_, err = a.run(ctx, func() (*Checkpoint, error) { return nil, t.putWrites(ctx, &add, mode, ws, generation) })
+	if errors.Is(err, backend.ErrConflict) {
+		err = fmt.Errorf("%w: others keep changing the writes of the task", ErrUnavailable)
 	}
+	if err != nil {
+		return fmt.Errorf("putting writes: %w", err)
+	}
+	return nil
 }
 
 func (t *Thread) checkWrites(checkpoint, task, path string, mode WriteMode, ws []Write) error {
@@ -93,43 +89,43 @@ func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMod
 	if err != nil {
 		return err
 	}
-	defer l.release()
+	var h hold
 	if rec, _ := l.th.record(); generation != 0 && generation != rec.Generation {
+		l.letGo(h)
 		return fmt.Errorf("%w: the writes name generation %d, the thread has %d", ErrGeneration, generation, rec.Generation)
 	}
-	if len(ws) == 0 {
-		return nil
-	}
-	l.th.u.sweep.RLock()
-	defer l.th.u.sweep.RUnlock()
-	p, err := l.mergeWrites(ctx, add, mode, ws)
-	if err != nil || p == nil {
+	if err := l.th.u.sweep.rLock(ctx); err != nil {
+		l.letGo(h)
 		return err
 	}
-	if _, there := l.th.record(); there {
-		return l.s.commit(ctx, p.muts, p.conds)
+	h.sweep = true
+	p, err := l.mergeWrites(ctx, add, mode, ws)
+	if _, there := l.th.record(); err == nil && p != nil && !there {
+		return l.begin(ctx, h, p)
 	}
-	return l.begin(ctx, p)
+	if err == nil && p != nil {
+		err = l.s.commit(ctx, p.muts, p.conds)
+	}
+	l.letGo(h)
+	return err
 }
 
-// begin commits the first batch of a thread, which brings the thread record with it.
-func (l *lineage) begin(ctx context.Context, p *pending) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drain() // a save under way may begin the thread
-	if err := l.th.touch(p, 0, l.s.now().UnixMilli(), l); err != nil {
-		return err
-	}
-	err := l.s.commit(ctx, p.muts, p.conds)
-	if p.thread != nil {
-		l.touched = false
-		l.th.wrote(p, err)
-	}
-	return err
+// begin commits the first batch of a thread, which brings the thread record with it. A save that is pending may begin the
+// thread, too. It takes over h.
+func (l *lineage) begin(ctx context.Context, h hold, p *pending) error {
+	return l.change(ctx, h, func() (*pending, error) {
+		if err := l.open(ctx); err != nil {
+			return nil, err
+		}
+		return p, l.touch(p, 0, l.s.now().UnixMilli())
+	})
 }
 
 // mergeWrites makes the batch that adds ws to what the task has; nil if that changes nothing. Parts are stored before.
 func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode WriteMode, ws []Write) (*pending, error) {
+	if len(ws) == 0 {
+		return nil, nil
+	}
 	tok := l.th.u.keys.BlindToken("task", add.Task)
 	keys := [][]byte{append(l.writesPrefix(add.Checkpoint), tok[:]...)}
 	if l.ref.Namespace != "" {
@@ -256,8 +252,10 @@ func (t *Thread) writes(ctx context.Context, checkpoint string) ([]PendingWrite,
 		return nil, err
 	}
 	defer l.release()
-	l.th.u.sweep.RLock() // parts of writes that are replaced meanwhile stay until they are read
-	defer l.th.u.sweep.RUnlock()
+	if err := l.th.u.sweep.rLock(ctx); err != nil { // parts of writes that are replaced meanwhile stay until they are read
+		return nil, err
+	}
+	defer l.th.u.sweep.rUnlock()
 	var tasks []*codec.Writes
 	err = l.s.scan(ctx, prefixRange(l.writesPrefix(checkpoint)), func(e backend.Entry) error {
 		w, _, err := l.th.openWrites(e)
