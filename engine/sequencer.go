@@ -146,6 +146,11 @@ func (l *lineage) await(ctx context.Context, p *pending, first bool) error {
 	case first:
 		go l.commitFrom(p)
 	}
+	return p.outcome(ctx)
+}
+
+// outcome waits until p is over, or says that ctx ended first.
+func (p *pending) outcome(ctx context.Context) error {
 	select {
 	case <-p.done:
 		return p.err
@@ -157,6 +162,24 @@ func (l *lineage) await(ctx context.Context, p *pending, first bool) error {
 	default:
 		return fmt.Errorf("%w: it was under way when the context ended: %w", ErrAmbiguous, context.Cause(ctx))
 	}
+}
+
+// commitAside commits a change on which no other stands, so that it need not be in line. It takes over h.
+func (l *lineage) commitAside(ctx context.Context, h hold, p *pending) error {
+	commit := func(ctx context.Context) {
+		defer l.letGo(h)
+		p.err = l.s.commit(ctx, p.muts, p.conds)
+	}
+	if ctx.Done() == nil {
+		commit(ctx)
+		return p.err
+	}
+	p.done = make(chan struct{})
+	go func() {
+		defer close(p.done)
+		commit(context.WithoutCancel(ctx))
+	}()
+	return p.outcome(ctx)
 }
 
 // commitFrom commits the batch that begins with p, and those after it until nothing is in line.

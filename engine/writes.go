@@ -100,14 +100,14 @@ func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMod
 	}
 	h.sweep = true
 	p, err := l.mergeWrites(ctx, add, mode, ws)
-	if _, there := l.th.record(); err == nil && p != nil && !there {
+	if err != nil || p == nil {
+		l.letGo(h)
+		return err
+	}
+	if _, there := l.th.record(); !there {
 		return l.begin(ctx, h, p)
 	}
-	if err == nil && p != nil {
-		err = l.s.commit(ctx, p.muts, p.conds)
-	}
-	l.letGo(h)
-	return err
+	return l.commitAside(ctx, h, p)
 }
 
 // begin commits the first batch of a thread, which brings the thread record with it. A save that is pending may begin the
