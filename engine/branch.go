@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/ckptd/ckptd/backend"
@@ -28,7 +27,10 @@ func (l *lineage) branch(ctx context.Context, name string) (*branchState, error)
 		if err != nil {
 			return nil, err
 		}
-		b.head, b.version = rec.Head, got[0].Version
+		if b.head, err = l.headSeq(ctx, rec.Head); err != nil {
+			return nil, err
+		}
+		b.version = got[0].Version
 	}
 	l.branches[name] = b
 	return b, nil
@@ -55,15 +57,13 @@ func (l *lineage) moveBranch(ctx context.Context, p *pending, name string, seq u
 	if b.version != "" && b.head == seq {
 		return nil
 	}
-	key := l.branchKey(name)
-	value, err := l.th.sealer.Seal(nil, kindBranch, key, codec.AppendBranch(nil, &codec.Branch{Name: name, Head: seq}))
+	mut, err := l.branchMut(name, seq)
 	if err != nil {
-		return fmt.Errorf("sealing a branch: %w", err)
+		return err
 	}
-	version := strconv.FormatUint(seq, 10)
-	p.conds = append(p.conds, backend.Cond{Key: key, Version: b.version})
-	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: version})
-	b.head, b.version = seq, version
+	p.conds = append(p.conds, backend.Cond{Key: mut.Key, Version: b.version})
+	p.muts = append(p.muts, mut)
+	b.head, b.version = seq, mut.Version
 	return nil
 }
 
@@ -124,25 +124,13 @@ func (t *Thread) acquireThere(ctx context.Context) (*lineage, error) {
 }
 
 func (l *lineage) allBranches(ctx context.Context) ([]Branch, error) {
-	var out []Branch
-	var heads []uint64
-	err := l.eachBranch(ctx, func(b *codec.Branch) error {
-		out, heads = append(out, Branch{Name: b.Name, HeadSeq: b.Head}), append(heads, b.Head)
-		return nil
-	})
+	ends, err := l.branchEnds(ctx)
 	if err != nil {
 		return nil, err
 	}
-	records := map[uint64]*record{}
-	if err := l.readRecords(ctx, records, heads); err != nil {
-		return nil, err
-	}
-	for i := range out {
-		r := records[out[i].HeadSeq]
-		if r == nil {
-			return nil, corrupt(place(l.recordKey(out[i].HeadSeq)), "missing, and a branch ends there", nil)
-		}
-		out[i].HeadID = l.recordID(r)
+	var out []Branch
+	for _, e := range ends {
+		out = append(out, Branch{Name: e.name, HeadID: l.recordID(e.at), HeadSeq: e.at.seq})
 	}
 	slices.SortFunc(out, func(a, b Branch) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil

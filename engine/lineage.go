@@ -77,7 +77,7 @@ type lineage struct {
 }
 
 type branchState struct {
-	head    uint64
+	head    uint64 // where it ends, pending saves included
 	version string // of the branch record; "": there is none
 }
 

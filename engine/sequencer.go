@@ -22,6 +22,8 @@ type pending struct {
 	parts int64 // bytes of parts newly stored for it
 	event Event
 	tip   *tip
+	// replaces is the seq of the checkpoint that it takes the place of; 0: none.
+	replaces uint64
 	// thread, if not nil, is the thread record as muts write it, with its version.
 	thread        *codec.Thread
 	threadVersion string
