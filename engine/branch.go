@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/ckptd/ckptd/backend"
@@ -17,13 +16,17 @@ func (l *lineage) branch(ctx context.Context, name string) (*branchState, error)
 		return b, nil
 	}
 	b, err := l.readBranch(ctx, name)
-	if err == nil {
-		l.branches[name] = b
+	if err == nil && b.version != "" {
+		b.head, err = l.headSeq(ctx, b.head)
 	}
-	return b, err
+	if err != nil {
+		return nil, err
+	}
+	l.branches[name] = b
+	return b, nil
 }
 
-// readBranch reads a named head as it is stored.
+// readBranch reads the record of a branch: its head is the seq that it names.
 func (l *lineage) readBranch(ctx context.Context, name string) (*branchState, error) {
 	got, err := l.s.be.Get(ctx, l.branchKey(name))
 	if err != nil {
@@ -60,15 +63,13 @@ func (l *lineage) moveBranch(ctx context.Context, p *pending, name string, seq u
 	if b.version != "" && b.head == seq || slices.ContainsFunc(p.moved, func(m movedBranch) bool { return m.name == name }) {
 		return nil
 	}
-	key := l.branchKey(name)
-	value, err := l.th.sealer.Seal(nil, kindBranch, key, codec.AppendBranch(nil, &codec.Branch{Name: name, Head: seq}))
+	mut, err := l.branchMut(name, seq)
 	if err != nil {
-		return fmt.Errorf("sealing a branch: %w", err)
+		return err
 	}
-	version := strconv.FormatUint(seq, 10)
-	p.conds = append(p.conds, backend.Cond{Key: key, Version: b.version})
-	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: version})
-	p.moved = append(p.moved, movedBranch{name, version, seq})
+	p.conds = append(p.conds, backend.Cond{Key: mut.Key, Version: b.version})
+	p.muts = append(p.muts, mut)
+	p.moved = append(p.moved, movedBranch{name, mut.Version, seq})
 	return nil
 }
 
@@ -137,25 +138,13 @@ func (t *Thread) acquireThere(ctx context.Context) (*lineage, error) {
 }
 
 func (l *lineage) allBranches(ctx context.Context) ([]Branch, error) {
-	var out []Branch
-	var heads []uint64
-	err := l.eachBranch(ctx, func(b *codec.Branch) error {
-		out, heads = append(out, Branch{Name: b.Name, HeadSeq: b.Head}), append(heads, b.Head)
-		return nil
-	})
+	ends, err := l.branchEnds(ctx)
 	if err != nil {
 		return nil, err
 	}
-	records := map[uint64]*record{}
-	if err := l.readRecords(ctx, records, heads); err != nil {
-		return nil, err
-	}
-	for i := range out {
-		r := records[out[i].HeadSeq]
-		if r == nil {
-			return nil, corrupt(place(l.recordKey(out[i].HeadSeq)), "missing, and a branch ends there", nil)
-		}
-		out[i].HeadID = l.recordID(r)
+	var out []Branch
+	for _, e := range ends {
+		out = append(out, Branch{Name: e.name, HeadID: l.recordID(e.at), HeadSeq: e.at.seq})
 	}
 	slices.SortFunc(out, func(a, b Branch) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil

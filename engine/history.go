@@ -149,10 +149,10 @@ func (h *history) begin(ctx context.Context, l *lineage) error {
 	switch {
 	case h.o.From != "":
 		h.walks = true
-		h.line, err = l.resolve(ctx, now, At(h.o.From))
+		h.line, err = l.findSeq(ctx, now, At(h.o.From))
 	case h.o.Branch != "":
 		h.walks = true
-		h.line, err = l.resolve(ctx, now, HeadOf(h.o.Branch))
+		h.line, err = l.findSeq(ctx, now, HeadOf(h.o.Branch))
 	}
 	if err != nil {
 		return err
@@ -176,6 +176,14 @@ func (h *history) begin(ctx context.Context, l *lineage) error {
 		h.seq = min(h.seq, at+after)
 	}
 	return nil
+}
+
+func (l *lineage) findSeq(ctx context.Context, at heads, w Which) (uint64, error) {
+	r, err := l.findAt(ctx, at, w)
+	if err != nil {
+		return 0, err
+	}
+	return r.seq, nil
 }
 
 // see turns a record into a checkpoint if it is one that is wanted.

@@ -115,7 +115,7 @@ func (d *durableHeads) forget() {
 
 // branchState is a named head as the next save finds it.
 type branchState struct {
-	head    uint64
+	head    uint64   // where it ends, or the seq that its record names
 	version string   // of the branch record; "": there is none
 	by      *pending // what moved it there; nil if it was read
 }

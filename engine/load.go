@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,8 +146,11 @@ func (l *lineage) findAt(ctx context.Context, at heads, w Which) (*record, error
 		return nil, err
 	}
 	r, err := l.visible(ctx, seq)
-	if !errors.Is(err, ErrNotFound) || w.by == BySeq {
+	switch {
+	case !errors.Is(err, ErrNotFound) || w.by == BySeq:
 		return r, err
+	case w.by == ByBranch:
+		return l.headAt(ctx, seq)
 	}
 	return l.replacement(ctx, seq, err)
 }
@@ -154,16 +158,11 @@ func (l *lineage) findAt(ctx context.Context, at heads, w Which) (*record, error
 // replacement finds the checkpoint that replaced the one at seq; if none did, that is missing.
 func (l *lineage) replacement(ctx context.Context, seq uint64, missing error) (*record, error) {
 	r, err := l.readRecord(ctx, seq)
-	if err != nil {
-		return nil, err
+	if err != nil || r == nil {
+		return nil, cmp.Or(err, missing)
 	}
-	if r != nil {
-		if r, err = l.current(ctx, r); err != nil {
-			return nil, err
-		}
-	}
-	if r == nil {
-		return nil, missing
+	if r, err = l.current(ctx, r); err != nil || r == nil {
+		return nil, cmp.Or(err, missing)
 	}
 	return r, nil
 }
@@ -244,7 +243,7 @@ func (l *lineage) resolve(ctx context.Context, at heads, w Which) (uint64, error
 			return err == nil && meta.RunID == w.name, err
 		})
 	default: // ByBranch
-		b, err := l.readBranch(ctx, w.name)
+		b, err := l.readBranch(ctx, w.name) // which may name what was replaced since
 		if err == nil && b.version == "" {
 			err = fmt.Errorf("%w: branch %q", ErrNotFound, w.name)
 		}

@@ -239,12 +239,12 @@ func (t *thread) outline(ctx context.Context) (map[string]*outline, error) {
 		if len(page) > 0 {
 			o.head = keySeq(page[0].Key)
 		}
-		err = l.eachBranch(ctx, func(b *codec.Branch) error {
-			o.branches[b.Name] = b.Head
-			return nil
-		})
+		ends, err := l.branchEnds(ctx)
 		if err != nil {
 			return nil, err
+		}
+		for _, e := range ends {
+			o.branches[e.name] = e.at.seq
 		}
 		from := t.nsKey(kindWrites, l.ns)
 		err = l.s.scan(ctx, prefixRange(from), func(e backend.Entry) error {

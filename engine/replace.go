@@ -3,8 +3,6 @@ package engine
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -15,7 +13,7 @@ import (
 // their parent mean the id. So a replacement does not become the latest checkpoint unless it replaces that.
 
 // ghost adds to a save that the checkpoint at seq is replaced by it: the record stays, since others may stand on it,
-// but is no checkpoint any more, and branches that ended there end at the new one.
+// but is no checkpoint any more. Branches that ended there end at the new one (see headAt).
 func (l *lineage) ghost(ctx context.Context, p *pending, seq uint64) error {
 	key := l.recordKey(seq)
 	got, err := l.s.be.Get(ctx, key)
@@ -38,26 +36,8 @@ func (l *lineage) ghost(ctx context.Context, p *pending, seq uint64) error {
 	if t := l.tips[seq]; t != nil {
 		l.s.cache.drop(t)
 	}
-	names, err := l.branchNames(ctx)
-	for i := 0; i < len(names) && err == nil; i++ {
-		var b *branchState
-		if b, err = l.branch(ctx, names[i]); err == nil && b.version != "" && b.head == seq {
-			err = l.moveBranch(ctx, p, names[i], p.seq)
-		}
-	}
-	return err
-}
-
-// branchNames lists the branches that are stored, and those that changes which are pending move, in order of name. The caller
-// holds l.mu.
-func (l *lineage) branchNames(ctx context.Context) ([]string, error) {
-	names := slices.Collect(maps.Keys(l.branches))
-	err := l.eachBranch(ctx, func(b *codec.Branch) error {
-		names = append(names, b.Name)
-		return nil
-	})
-	slices.Sort(names)
-	return slices.Compact(names), err
+	p.replaces = seq
+	return nil
 }
 
 // versionGhost is the version of records that were written again as ghosts.
@@ -88,22 +68,30 @@ func (l *lineage) current(ctx context.Context, r *record) (*record, error) {
 	if r.rec.ID != "" {
 		key = l.idKey(id)
 	}
-	got, err := l.s.be.Get(ctx, key)
-	if err != nil {
-		return nil, fmt.Errorf("looking for an id: %w", err)
+	for last := r.seq; ; {
+		got, err := l.s.be.Get(ctx, key)
+		if err != nil {
+			return nil, fmt.Errorf("looking for an id: %w", err)
+		}
+		if got[0].Version == "" {
+			return nil, nil
+		}
+		e, err := l.openIDEntry(got[0])
+		if err != nil {
+			return nil, err
+		}
+		now, err := l.readRecord(ctx, e.Seq)
+		if err != nil || now == nil || now.rec == nil || now.origin() != r.origin() {
+			return nil, err
+		}
+		if now.visible() {
+			return now, nil
+		}
+		if e.Seq <= last { // an id entry does not go back
+			return nil, nil
+		}
+		last = e.Seq // and was replaced since it was read
 	}
-	if got[0].Version == "" {
-		return nil, nil
-	}
-	e, err := l.openIDEntry(got[0])
-	if err != nil {
-		return nil, err
-	}
-	now, err := l.readRecord(ctx, e.Seq)
-	if err != nil || now == nil || !now.visible() || now.origin() != r.origin() {
-		return nil, err
-	}
-	return now, nil
 }
 
 // standing is the checkpoint that is seen at r's place in line: that of a replacement is where the first record with its

@@ -223,8 +223,10 @@ func (c *copying) copyRest(ctx context.Context) error {
 			return err
 		}
 	}
-	for name, head := range c.branches {
-		if head = c.headAfter(head); head == 0 {
+	headOf := c.headAfter()
+	for name, seq := range c.branches {
+		head := headOf(seq)
+		if head == 0 {
 			continue
 		}
 		b := codec.Branch{Name: name, Head: head}

@@ -26,6 +26,8 @@ type pending struct {
 	event Event
 	tip   *tip
 	moved []movedBranch
+	// replaces is the seq of the checkpoint that it takes the place of; 0: none.
+	replaces uint64
 	// thread, if not nil, is the thread record as muts write it, with its version.
 	thread        *codec.Thread
 	threadVersion string
@@ -124,6 +126,11 @@ func (l *lineage) publish(p *pending) {
 		l.s.cache.used(t)
 		if !t.rec.own {
 			l.noteID(t.id)
+		}
+	}
+	for _, b := range l.branches {
+		if p.replaces != 0 && b.head == p.replaces {
+			b.head = p.seq
 		}
 	}
 	for _, b := range p.moved {

@@ -131,7 +131,7 @@ func (sw *sweeper) markLineage(ctx context.Context, l *lineage) error {
 		if e := &r.rec.Entries[0]; e.Mode == codec.Keep {
 			holder = e.Path[0].Last
 		}
-		if r.rec.Ghost || done[holder] {
+		if !r.keepsBlobs() || done[holder] {
 			return nil
 		}
 		if len(rs.records) > surveyRecords || size > surveyBytes {

@@ -392,7 +392,11 @@ func (c *lineageCheck) branches(ctx context.Context) error {
 			return nil
 		}
 		row := c.rows[b.Head]
-		if row == nil || row.stub || row.ghost {
+		if row != nil && row.ghost {
+			_, err := c.l.headAt(ctx, b.Head)
+			return c.note(err)
+		}
+		if row == nil || row.stub {
 			c.damaged(e.Key, fmt.Sprintf("ends at seq %d, which is no checkpoint", b.Head))
 		}
 		return nil
