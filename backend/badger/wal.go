@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/internal/durable"
 )
 
 // wal syncs the log that Badger writes transactions to before it puts them into memory, the newest *.mem file. Badger's
@@ -46,7 +47,7 @@ func (w *wal) open(dir string) error {
 		return dirError(err)
 	}
 	adviseRandom(w.file)
-	return syncDir(dir)
+	return durable.SyncDir(dir)
 }
 
 const walSuffix = ".mem"
@@ -73,7 +74,7 @@ func (w *wal) follow() error {
 		_, err := os.Lstat(w.path(w.number + 1))
 		if errors.Is(err, fs.ErrNotExist) {
 			if w.number != first {
-				return syncDir(w.dir)
+				return durable.SyncDir(w.dir)
 			}
 			return nil
 		}
