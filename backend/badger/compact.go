@@ -72,7 +72,9 @@ func (s *Store) flatten() error {
 		if err := s.stopBadger(); err != nil {
 			return err
 		}
-		if err := s.start(compactOnClose); err != nil {
+		o := s.settings()
+		o.CompactL0OnClose = compactOnClose
+		if err := s.start(o); err != nil {
 			return err
 		}
 	}

@@ -24,20 +24,12 @@ type wal struct {
 	file   *os.File
 }
 
-// open finds the log of a Badger that was just started in dir. Logs that were there before are replayed and not written
-// to any more; what they hold was synced when it was written, or never acknowledged.
+// open finds the log of a Badger that was just started in dir.
 func (w *wal) open(dir string) error {
 	w.close()
-	files, err := os.ReadDir(dir)
+	newest, err := newestLog(dir)
 	if err != nil {
-		return dirError(err)
-	}
-	newest := 0 // Badger counts from 1
-	for _, f := range files {
-		var n int
-		if _, err := fmt.Sscanf(f.Name(), "%d"+walSuffix, &n); err == nil {
-			newest = max(newest, n)
-		}
+		return err
 	}
 	if newest == 0 {
 		return fmt.Errorf("%w: Badger has no log in %s, so nothing written could be made durable", backend.ErrUnavailable, dir)
