@@ -244,3 +244,15 @@ func TestReadsWaitForTheSync(t *testing.T) {
 		}
 	}
 }
+
+// What is written to a log that was removed is gone when the process is.
+func TestLogIsRemoved(t *testing.T) {
+	s := openSmall(t)
+	write(t, s, "a", "1")
+	if err := os.Remove(s.commits.wal.path(s.commits.wal.number)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(t.Context(), single("b", "1")); !errors.Is(err, backend.ErrAmbiguous) {
+		t.Errorf("a commit to it: %v, want ErrAmbiguous", err)
+	}
+}

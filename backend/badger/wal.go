@@ -60,7 +60,8 @@ func (w *wal) sync() error {
 	return syncData(w.file)
 }
 
-// follow goes on to the newest log. It looks before it opens: a process without a free file handle still commits.
+// follow goes on to the newest log. It looks before it opens: a process without a free file handle still commits. Every
+// transaction is synced, so at most one log began since follow looked last, and it is still there.
 func (w *wal) follow() error {
 	for first := w.number; ; {
 		_, err := os.Lstat(w.path(w.number + 1))
