@@ -21,8 +21,10 @@ import (
 // So Badger writes what it replays to tables, which it does when it is closed. There are no logs to
 // replay, and none of this is done, after a store was closed in order.
 func (s *Store) settle() error {
-	if err := settleManifest(s.dir); err != nil {
-		return err
+	if ownLock {
+		if err := settleManifest(s.dir); err != nil {
+			return err
+		}
 	}
 	log, err := newestLog(s.dir)
 	if err != nil || log == 0 {
