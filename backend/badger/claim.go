@@ -124,8 +124,8 @@ func checkEmpty(dir string) error {
 	return nil
 }
 
-// writeMarker creates the marker whole and durably, in a directory whose name is durable before. If another process was faster its marker stays: a link, unlike a
-// rename, does not replace what is there, and with it what is locked.
+// writeMarker creates the marker whole and durably, in a directory whose name is durable before. If another process was
+// faster its marker stays: a link, unlike a rename, does not replace what is there, and with it what is locked.
 func writeMarker(dir string) error {
 	if err := durable.SyncPath(dir); err != nil {
 		return err

@@ -102,7 +102,7 @@ func (s *Store) touchSuperseded(ctx context.Context) (found bool, err error) {
 	}
 }
 
-// touchAgain commits a transaction of touch, as the committer does it: what is visible is durable, and the wal sees each log.
+// touchAgain commits a transaction of touch as the committer does: what is visible is durable, and the wal sees each log.
 func (s *Store) touchAgain(keys [][]byte) (last []byte, err error) {
 	txn := s.db.NewTransaction(true)
 	defer txn.Discard()
