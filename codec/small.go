@@ -1,6 +1,10 @@
 package codec
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+)
 
 // The records of docs/format.md §7, §9, §12 and §13. Each Append and Parse is the inverse of the other.
 
@@ -249,6 +253,14 @@ type Writes struct {
 	Writes                 []Write // indexes increasing
 }
 
+// Equal reports whether w and o are the same writes.
+func (w *Writes) Equal(o *Writes) bool {
+	return w.Checkpoint == o.Checkpoint && w.Task == o.Task && w.Path == o.Path && slices.EqualFunc(w.Writes, o.Writes, func(a, b Write) bool {
+		return a.Index == b.Index && a.Channel == b.Channel && a.Type == b.Type && a.Size == b.Size && bytes.Equal(a.Payload, b.Payload) &&
+			a.PartBytes == b.PartBytes && slices.Equal(a.Parts, b.Parts)
+	})
+}
+
 // MaxWrites bounds the writes of one task.
 const MaxWrites = 4096
 
@@ -276,7 +288,7 @@ func ParseWrites(b []byte) (*Writes, error) {
 	w := &Writes{Checkpoint: r.nonEmpty("checkpoint id"), Task: r.str("task"), Path: r.str("task path")}
 	for i := range r.count("writes", MaxWrites) {
 		v := Write{Index: r.svarint(), Channel: r.str("channel"), Type: r.str("type"), Size: r.count("size", MaxChannel)}
-		v.Payload, v.PartBytes, v.Parts = r.payload(r.bool())
+		v.Payload, v.PartBytes, v.Parts = r.payload(nil, r.bool())
 		if i > 0 && v.Index <= w.Writes[i-1].Index {
 			r.fail("writes out of order")
 		}

@@ -54,7 +54,7 @@ var decoders = map[string]again{
 	"writes":    inverse(ParseWrites, AppendWrites),
 	"path": func(b []byte, p params) ([]byte, error) {
 		r := reader{b: b}
-		path := r.path(p.seq)
+		path := r.path(nil, p.seq)
 		return encode(r.done(), func() []byte { return path.append(nil, p.seq) })
 	},
 	"block": blockAgain,

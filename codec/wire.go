@@ -101,14 +101,42 @@ func (r *reader) bytes(what string, most uint64) []byte {
 	return r.take(r.count(what, most))
 }
 
-// str reads a string of at most MaxName bytes.
-func (r *reader) str(what string) string {
-	p := r.bytes(what, MaxName)
-	if !utf8.Valid(p) {
-		r.fail("%s is not UTF-8", what)
+// str reads a string as CheckName allows it.
+func (r *reader) str(what string) string { return r.strLike(what, "") }
+
+// strLike is str, and makes no new string if it reads have.
+func (r *reader) strLike(what, have string) string {
+	p, s := r.bytes(what, MaxName), have
+	if string(p) != have {
+		s = string(p)
+	}
+	if err := CheckName(s); err != nil {
+		r.fail("%s %v", what, err)
 		return ""
 	}
-	return string(p)
+	return s
+}
+
+// CheckName says why a record cannot hold a string: an id, a name, a label or its value, a status, a type.
+func CheckName(s string) error {
+	if len(s) > MaxName {
+		return fmt.Errorf("is %d bytes, at most %d are allowed", len(s), MaxName)
+	}
+	if !utf8.ValidString(s) {
+		return errors.New("is not UTF-8")
+	}
+	return nil
+}
+
+// CheckTime says why a record cannot hold a time or a duration in milliseconds.
+func CheckTime(ms int64) error {
+	if ms < 0 {
+		return fmt.Errorf("is %d, at least 0 is needed", ms)
+	}
+	if ms > MaxTime {
+		return fmt.Errorf("is %d, at most %d are allowed", ms, int64(MaxTime))
+	}
+	return nil
 }
 
 func (r *reader) hash() (h [32]byte) {
@@ -160,7 +188,14 @@ func appendTime(dst []byte, ms int64) []byte {
 }
 
 // millis reads a time or a duration in milliseconds.
-func (r *reader) millis(what string) int64 { return int64(r.count(what, MaxTime)) }
+func (r *reader) millis(what string) int64 {
+	ms := int64(r.uvarint())
+	if err := CheckTime(ms); err != nil {
+		r.fail("%s %v", what, err)
+		return 0
+	}
+	return ms
+}
 
 // seq reads the seq of a record; the first is 1.
 func (r *reader) seq() uint64 {
