@@ -35,15 +35,7 @@ func (l *lineage) branch(ctx context.Context, name string) (*branchState, error)
 }
 
 func (l *lineage) openBranch(e backend.Entry) (*codec.Branch, error) {
-	plain, err := l.th.sealer.Open(nil, kindBranch, e.Key, e.Value)
-	if err != nil {
-		return nil, openError(e.Key, err)
-	}
-	rec, err := codec.ParseBranch(plain)
-	if err != nil {
-		return nil, corrupt(place(e.Key), "does not parse", err)
-	}
-	return rec, nil
+	return unseal(l.th.sealer, branchLayout, e.Key, e.Value)
 }
 
 // moveBranch adds to a batch that a branch, which need not exist, now ends at seq. The caller holds l.mu.
@@ -56,9 +48,9 @@ func (l *lineage) moveBranch(ctx context.Context, p *pending, name string, seq u
 		return nil
 	}
 	key := l.branchKey(name)
-	value, err := l.th.sealer.Seal(nil, kindBranch, key, codec.AppendBranch(nil, &codec.Branch{Name: name, Head: seq}))
+	value, err := seal(l.th.sealer, branchLayout, key, &codec.Branch{Name: name, Head: seq})
 	if err != nil {
-		return fmt.Errorf("sealing a branch: %w", err)
+		return err
 	}
 	version := strconv.FormatUint(seq, 10)
 	p.conds = append(p.conds, backend.Cond{Key: key, Version: b.version})

@@ -241,15 +241,7 @@ func (l *lineage) findID(ctx context.Context, id string) (uint64, error) {
 }
 
 func (l *lineage) openIDEntry(e backend.Entry) (*codec.IDEntry, error) {
-	plain, err := l.th.sealer.Open(nil, kindID, e.Key, e.Value)
-	if err != nil {
-		return nil, openError(e.Key, err)
-	}
-	entry, err := codec.ParseIDEntry(plain)
-	if err != nil {
-		return nil, corrupt(place(e.Key), "does not parse", err)
-	}
-	return entry, nil
+	return unseal(l.th.sealer, idLayout, e.Key, e.Value)
 }
 
 // greatestID finds the checkpoint with the greatest UUID that a caller chose, below a key if that is not nil; 0 if

@@ -250,7 +250,7 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 	to := l.writesPrefix(p.tip.id)
 	early, size, keys := &pending{}, 0, 0
 	err = l.s.scan(ctx, prefixRange(l.writesPrefix(c.old.id)), func(e backend.Entry) error {
-		w, _, err := l.th.openWrites(e)
+		w, err := unseal(l.th.sealer, writesLayout, e.Key, e.Value)
 		if err != nil {
 			return err
 		}
@@ -263,7 +263,7 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 		}
 		key := append(slices.Clone(to), e.Key[len(to):]...)
 		batch := l.s.newBatchID()
-		return l.addSealed(into, kindWrites, key, codec.AppendWrites(nil, w), string(batch[:]))
+		return addSealed(l, into, writesLayout, key, w, string(batch[:]))
 	})
 	if err != nil {
 		return fmt.Errorf("moving writes: %w", err)
@@ -372,7 +372,7 @@ func (l *lineage) childless(ctx context.Context, seq uint64) error {
 func (l *lineage) writesOf(ctx context.Context, id string) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	err := l.s.scan(ctx, prefixRange(l.writesPrefix(id)), func(e backend.Entry) error {
-		w, _, err := l.th.openWrites(e)
+		w, err := unseal(l.th.sealer, writesLayout, e.Key, e.Value)
 		if err != nil {
 			return err
 		}
@@ -397,7 +397,7 @@ func (l *lineage) takeBack(ctx context.Context, r *record, oldSeq uint64) error 
 	}
 	key := l.recordKey(r.seq)
 	p := &pending{}
-	if err := l.addSealed(p, typeStub, key, codec.AppendStub(nil, &codec.Stub{Count: 1, Hash: cp.Hash, ID: cp.ID}), versionStub); err != nil {
+	if err := addSealed(l, p, stubLayout, key, &codec.Stub{Count: 1, Hash: cp.Hash, ID: cp.ID}, versionStub); err != nil {
 		return err
 	}
 	p.conds = append(p.conds, backend.Cond{Key: key, Version: versionOne})

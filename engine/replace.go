@@ -53,9 +53,9 @@ func (l *lineage) ghostMut(r *record) (backend.Mut, error) {
 	rec := *r.rec
 	rec.Ghost = true
 	key := l.recordKey(r.seq)
-	value, err := l.th.sealer.Seal(nil, kindRecord, key, codec.AppendRecord(nil, r.seq, &rec))
+	value, err := seal(l.th.sealer, recordLayout, key, &rec)
 	if err != nil {
-		return backend.Mut{}, fmt.Errorf("sealing a ghost: %w", err)
+		return backend.Mut{}, err
 	}
 	return backend.Mut{Key: key, Value: value, Version: versionGhost}, nil
 }

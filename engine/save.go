@@ -25,10 +25,12 @@ type saving struct {
 
 	changes []change
 	coded   []coded
+	rec     codec.Record
 	entries []codec.Entry
 
-	ops                                           []codec.Op
-	payload, literals, check, plain, sealed, hash []byte
+	sealing
+	ops                             []codec.Op
+	payload, literals, sealed, hash []byte
 }
 
 // change is what a draft does to one channel, found before anything is modified.
@@ -60,6 +62,7 @@ func (s *Store) putSaving(w *saving) {
 	clear(w.coded)
 	clear(w.entries)
 	clear(w.changes)
+	w.rec = codec.Record{}
 	w.l, w.passage, w.crossings, w.carry = nil, nil, nil, nil
 	if cap(w.payload)+cap(w.literals)+cap(w.check)+cap(w.plain)+cap(w.sealed) < keepBuffers {
 		s.savings.Put(w)
@@ -236,7 +239,9 @@ func (w *saving) tryPrepare(ctx context.Context, d *Draft) (*pending, *Checkpoin
 	if err != nil {
 		return nil, nil, err
 	}
-	w.began, w.counted = w.l.s.hub.begin(w.l.s.now)
+	if w.began, w.counted, err = w.l.s.hub.begin(w.l.s.time); err != nil {
+		return nil, nil, err
+	}
 	p, err := w.build(ctx, t, meta, d, g.dangling, g.old)
 	if err != nil {
 		if w.counted {
