@@ -205,18 +205,34 @@ func ParseThread(b []byte) (*Thread, error) {
 
 // IDEntry finds the checkpoint of a caller's id.
 type IDEntry struct {
-	Seq uint64
-	ID  string
+	Seq       uint64
+	ID        string
+	Submitted uint64 // what the caller submitted, by a mark; 0: not known
 }
 
 func AppendIDEntry(dst []byte, e *IDEntry) []byte {
-	return appendString(binary.AppendUvarint(append(dst, recordVersion), e.Seq), e.ID)
+	version := byte(recordVersion)
+	if e.Submitted != 0 {
+		version = extendedVersion
+	}
+	dst = appendString(binary.AppendUvarint(append(dst, version), e.Seq), e.ID)
+	if e.Submitted != 0 {
+		dst = binary.BigEndian.AppendUint64(dst, e.Submitted)
+	}
+	return dst
 }
 
 func ParseIDEntry(b []byte) (*IDEntry, error) {
 	r := reader{b: b}
-	r.version()
-	e := &IDEntry{r.seq(), r.nonEmpty("id")}
+	version := r.versions(recordVersion, extendedVersion)
+	e := &IDEntry{Seq: r.seq(), ID: r.nonEmpty("id")}
+	if version == extendedVersion {
+		var mark [8]byte
+		copy(mark[:], r.take(8))
+		if e.Submitted = binary.BigEndian.Uint64(mark[:]); e.Submitted == 0 {
+			r.fail("mark is zero")
+		}
+	}
 	return finish(&r, e)
 }
 

@@ -145,10 +145,15 @@ func (r *reader) hash() (h [32]byte) {
 }
 
 // version reads the version byte that small records begin with.
-func (r *reader) version() {
-	if v := r.byte(); v != recordVersion {
+func (r *reader) version() { r.versions(recordVersion, recordVersion) }
+
+// versions reads a version byte from first to last.
+func (r *reader) versions(first, last byte) byte {
+	v := r.byte()
+	if v < first || v > last {
 		r.fail("unknown version %d", v)
 	}
+	return v
 }
 
 // done reports the first failure, or that bytes are left over.
@@ -170,7 +175,7 @@ func finish[T any](r *reader, v T) (T, error) {
 
 const (
 	recordVersion   = 1
-	extendedVersion = 2 // of attributes that tell of hooks or of a kind
+	extendedVersion = 2 // of attributes that tell of hooks or of a kind, and of id entries that tell what was submitted
 )
 
 func appendBytes(dst, p []byte) []byte {

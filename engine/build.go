@@ -101,8 +101,9 @@ func (t *tip) retable(meta *codec.Attrs) {
 // noAttrs are those of no checkpoint.
 var noAttrs = &codec.Attrs{} // never modified
 
-// build applies the plan to t, seals the record of the new checkpoint, and makes t its tip.
-func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft, dangling string, old *tip) (*pending, error) {
+// build applies the plan to t, seals the record of the new checkpoint, and makes t its tip. The caller gave given, of which
+// d was made.
+func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given *Draft, dangling string, old *tip) (*pending, error) {
 	l := w.l
 	seq := l.head + 1
 	before, beforeStatus := t.meta, t.rec.status
@@ -117,9 +118,6 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 	rec.Time = h.time
 	if p := w.passage; p != nil {
 		h.fuel, rec.Fuel = p.fuel, p.fuel
-		if p.changed && p.submitted != noHash {
-			h.submitted, rec.Submitted, rec.HasSubmitted = p.submitted, p.submitted, true
-		}
 	}
 	h.origin, h.own = seq, d.ID == ""
 	if old != nil {
@@ -163,7 +161,7 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 	if !l.s.caps.Exclusive { // else l.head is known to be the newest, and the look-up costs a tenth of the save
 		p.conds = append(p.conds, backend.Cond{Key: key})
 	}
-	if err := w.around(ctx, p, d, old, before, beforeStatus); err != nil {
+	if err := w.around(ctx, p, d, given, old, before, beforeStatus); err != nil {
 		return nil, err
 	}
 	for i := range p.muts {
@@ -208,7 +206,7 @@ func (w *saving) seal(key []byte, rec *codec.Record) ([]byte, error) {
 
 // around adds what belongs to the new checkpoint besides its record: the ghost that it replaces, and the entries of its
 // id, branch, terms, thread and namespace. A replacement on the branch of the old moves it only if the old was its head.
-func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, before *codec.Attrs, beforeStatus string) error {
+func (w *saving) around(ctx context.Context, p *pending, d, given *Draft, old *tip, before *codec.Attrs, beforeStatus string) error {
 	l, t := w.l, p.tip
 	if d.ID != "" {
 		cond := backend.Cond{Key: l.idKey(d.ID)}
@@ -223,7 +221,8 @@ func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, bef
 				return err
 			}
 		}
-		value, err := sealInto(nil, &w.sealing, l.th.sealer, idLayout, cond.Key, &codec.IDEntry{Seq: p.seq, ID: d.ID})
+		entry := &codec.IDEntry{Seq: p.seq, ID: d.ID, Submitted: w.submitted(given, t)}
+		value, err := sealInto(nil, &w.sealing, l.th.sealer, idLayout, cond.Key, entry)
 		if err != nil {
 			return err
 		}

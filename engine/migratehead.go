@@ -168,7 +168,6 @@ func (t *Thread) saveHead(ctx context.Context, d *Draft, c *carrying) (*Checkpoi
 		if p == nil {
 			return nil, &ConflictError{}
 		}
-		p.submitted = noHash // no save of a caller's makes this checkpoint
 		d = &p.draft
 	}
 	l, err := t.s.seize(ctx, t.ref, false)

@@ -330,6 +330,11 @@ func (c *copying) copyEntries(ctx context.Context, r *row) error {
 		from := len(c.l.th.nsKey(kindID, c.l.ns))
 		key := append(c.to.th.nsKey(kindID, c.to.ns), r.entry[from:]...)
 		id := &codec.IDEntry{Seq: r.seq, ID: r.id}
+		if got, err := c.l.s.be.Get(ctx, r.entry); err != nil {
+			return fmt.Errorf("reading an id: %w", err)
+		} else if old, err := c.l.openIDEntry(got[0]); err == nil { // a damaged one is made anew
+			id.Submitted = old.Submitted
+		}
 		if err := putInto(ctx, c, idLayout, key, id, strconv.FormatUint(r.seq, 10)); err != nil {
 			return err
 		}
