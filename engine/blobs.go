@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -134,7 +133,11 @@ func (p *blobPut) finish(ctx context.Context, id BlobID) error {
 func (p *blobPut) finishLocked(ctx context.Context, id BlobID) error {
 	u := p.u
 	u.naming.noteBlobs([][32]byte{id})
-	p.manifest.Hour = u.s.hour()
+	hour, err := u.s.hour()
+	if err != nil {
+		return err
+	}
+	p.manifest.Hour = hour
 	old, err := u.manifest(ctx, id)
 	if err == nil && old.Hour >= p.manifest.Hour {
 		return nil
@@ -143,13 +146,9 @@ func (p *blobPut) finishLocked(ctx context.Context, id BlobID) error {
 		return err
 	}
 	key := u.blobKey(id)
-	plain := codec.AppendBlob(nil, &p.manifest)
-	value, err := u.parts.Seal(nil, kindBlob, key, plain)
+	value, err := seal(u.parts, blobLayout, key, &p.manifest)
 	if err != nil {
-		return fmt.Errorf("sealing a manifest: %w", err)
-	}
-	if check, err := u.parts.Open(nil, kindBlob, key, value); err != nil || !bytes.Equal(check, plain) {
-		return fmt.Errorf("checking a manifest before commit: it does not open (%v)", err)
+		return err
 	}
 	return u.s.commit(ctx, []backend.Mut{{Key: key, Value: value, Version: versionOne}}, nil)
 }
@@ -236,5 +235,5 @@ func (u *user) manifest(ctx context.Context, id BlobID) (*codec.Blob, error) {
 	if got[0].Version == "" {
 		return nil, fmt.Errorf("%w: blob %v", ErrNotFound, id)
 	}
-	return u.openManifest(got[0])
+	return unseal(u.parts, blobLayout, got[0].Key, got[0].Value)
 }

@@ -43,15 +43,7 @@ func (l *lineage) readBranch(ctx context.Context, name string) (*branchState, er
 }
 
 func (l *lineage) openBranch(e backend.Entry) (*codec.Branch, error) {
-	plain, err := l.th.sealer.Open(nil, kindBranch, e.Key, e.Value)
-	if err != nil {
-		return nil, openError(e.Key, err)
-	}
-	rec, err := codec.ParseBranch(plain)
-	if err != nil {
-		return nil, corrupt(place(e.Key), "does not parse", err)
-	}
-	return rec, nil
+	return unseal(l.th.sealer, branchLayout, e.Key, e.Value)
 }
 
 // moveBranch adds to a change that a branch, which need not exist, now ends at seq. The caller holds l.mu.

@@ -17,8 +17,10 @@ func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error)
 	w.payload = w.payload[:0]
 	if meta != t.meta {
 		t.retable(meta)
-		w.check = codec.AppendAttrs(w.check[:0], meta)
-		value := bytes.Clone(w.check)
+		value, err := w.attrsValue(meta)
+		if err != nil {
+			return false, err
+		}
 		if err := w.change(&t.attrs, len(t.attrs.path) == 0, change{insert: value}, true); err != nil {
 			return false, err
 		}
@@ -36,6 +38,16 @@ func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error)
 		}
 	}
 	return attrsChanged, nil
+}
+
+// attrsValue is the value of the channel of the attributes, as it restores.
+func (w *saving) attrsValue(meta *codec.Attrs) ([]byte, error) {
+	w.check = codec.AppendAttrs(w.check[:0], meta)
+	value := bytes.Clone(w.check)
+	if got, err := codec.ParseAttrs(value); err != nil || !sameAttrs(got, meta) {
+		return nil, fmt.Errorf("checking the attributes before commit: nobody could read them (%v)", err)
+	}
+	return value, nil
 }
 
 // changeOf finds the change of a channel. Drafts name channels mostly in the order of the table.
@@ -89,13 +101,15 @@ func (t *tip) retable(meta *codec.Attrs) {
 // noAttrs are those of no checkpoint.
 var noAttrs = &codec.Attrs{} // never modified
 
-// build applies the plan to t, seals the record of the new checkpoint, and makes t its tip.
-func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft, dangling string, old *tip) (*pending, error) {
+// build applies the plan to t, seals the record of the new checkpoint, and makes t its tip. The caller gave given, of which
+// d was made.
+func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given *Draft, dangling string, old *tip) (*pending, error) {
 	l := w.l
 	seq := l.head + 1
 	before, beforeStatus := t.meta, t.rec.status
 	h := header{parent: dangling, dangling: dangling, step: d.Step, status: d.status(), schema: d.SchemaVersion}
-	rec := codec.Record{Step: d.Step, Status: h.status, Schema: d.SchemaVersion, ID: d.ID, ParentID: dangling}
+	rec := &w.rec
+	*rec = codec.Record{Step: d.Step, Status: h.status, Schema: d.SchemaVersion, ID: d.ID, ParentID: dangling}
 	if t.seq != 0 {
 		h.parent, h.parentSeq, h.parentHash = t.id, t.seq, t.hash
 		rec.ParentDist, rec.ParentHash = seq-t.seq, t.hash
@@ -104,9 +118,6 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 	rec.Time = h.time
 	if p := w.passage; p != nil {
 		h.fuel, rec.Fuel = p.fuel, p.fuel
-		if p.changed && p.submitted != noHash {
-			h.submitted, rec.Submitted, rec.HasSubmitted = p.submitted, p.submitted, true
-		}
 	}
 	h.origin, h.own = seq, d.ID == ""
 	if old != nil {
@@ -130,9 +141,8 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 		return nil, err
 	}
 	rec.Entries = w.table(t)
-	w.plain = codec.AppendRecord(w.plain[:0], seq, &rec)
 	key := l.recordKey(seq)
-	value, err := w.seal(key, w.plain)
+	value, err := w.seal(key, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +157,7 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 		c.stored(&w.coded[i].e, seq, int64(len(value)))
 	}
 	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: versionOne})
-	if err := w.around(ctx, p, d, old, before, beforeStatus); err != nil {
+	if err := w.around(ctx, p, d, given, old, before, beforeStatus); err != nil {
 		return nil, err
 	}
 	for i := range w.coded {
@@ -191,23 +201,19 @@ func (w *saving) table(t *tip) []codec.Entry {
 	return w.entries
 }
 
-// seal seals a record, opens it again and compares, so that what reaches the backend is known to restore.
-func (w *saving) seal(key, plain []byte) ([]byte, error) {
-	value, err := w.l.th.sealer.Seal(w.sealed[:0], kindRecord, key, plain)
+// seal seals a record in the memory of w.
+func (w *saving) seal(key []byte, rec *codec.Record) ([]byte, error) {
+	value, err := sealInto(w.sealed[:0], &w.sealing, w.l.th.sealer, recordLayout, key, rec)
 	if err != nil {
-		return nil, fmt.Errorf("sealing a checkpoint: %w", err)
+		return nil, err
 	}
 	w.sealed = value[:0]
-	w.check, err = w.l.th.sealer.Open(w.check[:0], kindRecord, key, value)
-	if err != nil || !bytes.Equal(w.check, plain) {
-		return nil, fmt.Errorf("checking a checkpoint before commit: it does not open (%v)", err)
-	}
 	return value, nil
 }
 
 // around adds what belongs to the new checkpoint besides its record: the ghost that it replaces, and the entries of its
 // id, branch, terms, thread and namespace. A replacement on the branch of the old moves it only if the old was its head.
-func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, before *codec.Attrs, beforeStatus string) error {
+func (w *saving) around(ctx context.Context, p *pending, d, given *Draft, old *tip, before *codec.Attrs, beforeStatus string) error {
 	l, t := w.l, p.tip
 	if d.ID != "" {
 		cond := backend.Cond{Key: l.idKey(d.ID)}
@@ -222,9 +228,10 @@ func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, bef
 				return err
 			}
 		}
-		value, err := l.th.sealer.Seal(nil, kindID, cond.Key, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: p.seq, ID: d.ID}))
+		entry := &codec.IDEntry{Seq: p.seq, ID: d.ID, Submitted: w.submitted(given, t)}
+		value, err := sealInto(nil, &w.sealing, l.th.sealer, idLayout, cond.Key, entry)
 		if err != nil {
-			return fmt.Errorf("sealing an id: %w", err)
+			return err
 		}
 		p.muts = append(p.muts, backend.Mut{Key: cond.Key, Value: value, Version: strconv.FormatUint(p.seq, 10)})
 		if old != nil || !l.s.caps.Exclusive { // else it was looked for, and nobody else can have added it since
@@ -242,12 +249,9 @@ func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, bef
 		}
 	}
 	if p.seq == 1 && l.ref.Namespace != "" {
-		key := l.th.nsKey(kindNamespace, l.ns)
-		value, err := l.th.sealer.Seal(nil, kindNamespace, key, codec.AppendName(nil, l.ref.Namespace))
-		if err != nil {
-			return fmt.Errorf("sealing a namespace: %w", err)
+		if err := addSealed(l, p, namespaceLayout, l.th.nsKey(kindNamespace, l.ns), l.ref.Namespace, versionOne); err != nil {
+			return err
 		}
-		p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: versionOne})
 	}
 	if w.carry != nil {
 		return w.carry.over(ctx, l, p)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -144,9 +143,9 @@ func (n *line) bury(ctx context.Context, out *batcher, in *run, r *row) error {
 	stub.FirstDist = in.last - r.first()
 	stub.Count = stub.FirstDist + 1
 	key := n.l.recordKey(in.last)
-	value, err := n.l.th.sealer.Seal(nil, typeStub, key, codec.AppendStub(nil, &stub))
+	value, err := seal(n.l.th.sealer, stubLayout, key, &stub)
 	if err != nil {
-		return fmt.Errorf("sealing a stub: %w", err)
+		return err
 	}
 	muts := []backend.Mut{{Key: key, Value: value, Version: versionStub}}
 	if r.seq != in.last {

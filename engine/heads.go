@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	"github.com/ckptd/ckptd/backend"
@@ -95,9 +94,9 @@ func (l *lineage) branchEnds(ctx context.Context) ([]branchEnd, error) {
 // branchMut makes a branch end at seq.
 func (l *lineage) branchMut(name string, seq uint64) (backend.Mut, error) {
 	key := l.branchKey(name)
-	value, err := l.th.sealer.Seal(nil, kindBranch, key, codec.AppendBranch(nil, &codec.Branch{Name: name, Head: seq}))
+	value, err := seal(l.th.sealer, branchLayout, key, &codec.Branch{Name: name, Head: seq})
 	if err != nil {
-		return backend.Mut{}, fmt.Errorf("sealing a branch: %w", err)
+		return backend.Mut{}, err
 	}
 	return backend.Mut{Key: key, Value: value, Version: strconv.FormatUint(seq, 10)}, nil
 }

@@ -58,15 +58,18 @@ func (h *hub) close() { close(h.done) }
 // begin returns the time at which a save begins, in Unix milliseconds. It is counted if somebody watches, and then
 // needs an end: settled, or drop if nothing will come of it. The caller holds the lock of a lineage from before it
 // until the save is in its queue.
-func (h *hub) begin(now func() time.Time) (ms int64, counted bool) {
+func (h *hub) begin(now func() (int64, error)) (ms int64, counted bool, err error) {
 	if h.watchers.Load() == 0 {
-		return now().UnixMilli(), false
+		ms, err = now()
+		return ms, false, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ms = now().UnixMilli()
+	if ms, err = now(); err != nil {
+		return 0, false, err
+	}
 	h.running[ms]++
-	return ms, true
+	return ms, true, nil
 }
 
 func (h *hub) drop(ms int64) {

@@ -93,7 +93,6 @@ func (t *Thread) passLabels(ctx context.Context, chain hook.Chain, which Which, 
 		return nil, nil, unfit(hook.PreSave, fmt.Errorf("%d labels, at most %d are allowed", len(all), codec.MaxLabels))
 	}
 	in.p.draft.Labels = all
-	in.p.submitted = noHash // no save of a caller's makes this checkpoint
 	return in.p, nil, nil
 }
 
@@ -177,7 +176,7 @@ func (w *saving) prepareLabels(ctx context.Context, which Which, labels map[stri
 			p.markRewritten(info.Name)
 		}
 	}
-	w.passage = p
+	w.passage, p.labels = p, true
 	return w.prepare(ctx, d)
 }
 

@@ -361,7 +361,7 @@ func (l *lineage) touch(p *pending, ttl time.Duration, now int64) error {
 	if rec.TTL == 0 {
 		rec.Expires = 0
 	} else if rec.Expires < now+rec.TTL || ttl > 0 && rec.TTL != was.TTL {
-		rec.Expires = now + rec.TTL + max(rec.TTL/expiryBuckets, 1)
+		rec.Expires = expiry(now, rec.TTL+max(rec.TTL/expiryBuckets, 1))
 	}
 	if exists && rec == was {
 		return nil
@@ -378,9 +378,9 @@ func (l *lineage) touch(p *pending, ttl time.Duration, now int64) error {
 // recordMut writes the thread record, on condition that the one of a version is there.
 func (t *thread) recordMut(rec *codec.Thread, version string) (backend.Mut, backend.Cond, error) {
 	key := t.u.threadKey(t.tok)
-	value, err := t.u.dir.Seal(nil, kindThread, key, codec.AppendThread(nil, rec))
+	value, err := seal(t.u.dir, threadLayout, key, rec)
 	if err != nil {
-		return backend.Mut{}, backend.Cond{}, fmt.Errorf("sealing a thread record: %w", err)
+		return backend.Mut{}, backend.Cond{}, err
 	}
 	id := t.u.s.newBatchID()
 	return backend.Mut{Key: key, Value: value, Version: string(id[:])}, backend.Cond{Key: key, Version: version}, nil
@@ -412,15 +412,7 @@ func (t *thread) use(rec codec.Thread) error {
 }
 
 func (u *user) openThread(key, value []byte) (*codec.Thread, error) {
-	plain, err := u.dir.Open(nil, kindThread, key, value)
-	if err != nil {
-		return nil, openError(key, err)
-	}
-	rec, err := codec.ParseThread(plain)
-	if err != nil {
-		return nil, corrupt(place(key), "does not parse", err)
-	}
-	return rec, nil
+	return unseal(u.dir, threadLayout, key, value)
 }
 
 // openError tells a value that cannot be opened from a key that is gone.
@@ -543,23 +535,15 @@ type record struct {
 	stub *codec.Stub
 }
 
-func (l *lineage) openRecord(key, value []byte) (*record, error) {
-	r := &record{seq: keySeq(key), size: int64(len(value))}
-	typ := byte(kindRecord)
+func (l *lineage) openRecord(key, value []byte) (r *record, err error) {
+	r = &record{seq: keySeq(key), size: int64(len(value))}
 	if len(value) > 3 && value[3] == typeStub {
-		typ = typeStub
-	}
-	plain, err := l.th.sealer.Open(nil, typ, key, value)
-	if err != nil {
-		return nil, openError(key, err)
-	}
-	if typ == typeStub {
-		r.stub, err = codec.ParseStub(plain, r.seq)
+		r.stub, err = unseal(l.th.sealer, stubLayout, key, value)
 	} else {
-		r.rec, err = codec.ParseRecord(plain, r.seq)
+		r.rec, err = unseal(l.th.sealer, recordLayout, key, value)
 	}
 	if err != nil {
-		return nil, corrupt(place(key), "does not parse", err)
+		return nil, err
 	}
 	return r, nil
 }

@@ -257,16 +257,22 @@ func (l *lineage) resolve(ctx context.Context, at heads, w Which) (uint64, error
 // findID finds the seq of the checkpoint with an id, among what is durable. Head is the newest seq that may be the engine's
 // own id.
 func (l *lineage) findID(ctx context.Context, head uint64, id string) (uint64, error) {
+	e, err := l.findEntry(ctx, head, id)
+	return e.Seq, err
+}
+
+// findEntry is findID that tells what the entry of the id tells, if there is one.
+func (l *lineage) findEntry(ctx context.Context, head uint64, id string) (none codec.IDEntry, err error) {
 	keys := [][]byte{l.idKey(id)}
 	gone := uint64(0) // seq of an id of the engine's own at which nothing stands
 	if uuid, ok := parseUUID(id); ok {
 		if seq := idSeq(uuid); seq >= 1 && seq <= head {
 			r, err := l.readRecord(ctx, seq)
 			if err != nil {
-				return 0, err
+				return none, err
 			}
 			if r != nil && r.rec != nil && r.rec.ID == "" && l.recordID(r) == id && !r.rec.Ghost {
-				return seq, nil
+				return codec.IDEntry{Seq: seq}, nil
 			}
 			if r == nil && uuid == l.makeID(l.th.epoch, seq, idTime(uuid)) {
 				gone = seq
@@ -276,7 +282,7 @@ func (l *lineage) findID(ctx context.Context, head uint64, id string) (uint64, e
 	}
 	got, err := l.s.be.Get(ctx, keys...)
 	if err != nil {
-		return 0, fmt.Errorf("looking for an id: %w", err)
+		return none, fmt.Errorf("looking for an id: %w", err)
 	}
 	for _, entry := range got {
 		if entry.Version == "" {
@@ -284,29 +290,21 @@ func (l *lineage) findID(ctx context.Context, head uint64, id string) (uint64, e
 		}
 		e, err := l.openIDEntry(entry)
 		if err != nil {
-			return 0, err
+			return none, err
 		}
 		if e.ID != id {
-			return 0, corrupt(place(entry.Key), "names another id", nil)
+			return none, corrupt(place(entry.Key), "names another id", nil)
 		}
-		return e.Seq, nil
+		return *e, nil
 	}
 	if gone != 0 {
-		return 0, l.absent(ctx, gone)
+		return none, l.absent(ctx, gone)
 	}
-	return 0, fmt.Errorf("%w: checkpoint %q", ErrNotFound, id)
+	return none, fmt.Errorf("%w: checkpoint %q", ErrNotFound, id)
 }
 
 func (l *lineage) openIDEntry(e backend.Entry) (*codec.IDEntry, error) {
-	plain, err := l.th.sealer.Open(nil, kindID, e.Key, e.Value)
-	if err != nil {
-		return nil, openError(e.Key, err)
-	}
-	entry, err := codec.ParseIDEntry(plain)
-	if err != nil {
-		return nil, corrupt(place(e.Key), "does not parse", err)
-	}
-	return entry, nil
+	return unseal(l.th.sealer, idLayout, e.Key, e.Value)
 }
 
 // greatestID finds the checkpoint with the greatest UUID that a caller chose, below a key if that is not nil; 0 if

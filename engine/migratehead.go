@@ -174,7 +174,6 @@ func (t *Thread) saveHead(ctx context.Context, d *Draft, c *carrying) (*Checkpoi
 		if p == nil {
 			return nil, &ConflictError{}
 		}
-		p.submitted = noHash // no save of a caller's makes this checkpoint
 		d = &p.draft
 	}
 	l, err := t.s.seize(ctx, t.ref, false)
@@ -256,7 +255,7 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 	to := l.writesPrefix(p.tip.id)
 	early, size, keys := &pending{}, 0, 0
 	err := l.s.scan(ctx, prefixRange(l.writesPrefix(c.old.id)), func(e backend.Entry) error {
-		w, _, err := l.th.openWrites(e)
+		w, err := unseal(l.th.sealer, writesLayout, e.Key, e.Value)
 		if err != nil {
 			return err
 		}
@@ -272,7 +271,7 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 		}
 		key := append(slices.Clone(to), e.Key[len(to):]...)
 		batch := l.s.newBatchID()
-		return l.addSealed(into, kindWrites, key, codec.AppendWrites(nil, w), string(batch[:]))
+		return addSealed(l, into, writesLayout, key, w, string(batch[:]))
 	})
 	if err != nil {
 		return fmt.Errorf("moving writes: %w", err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -248,8 +247,10 @@ func (t *thread) outline(ctx context.Context) (map[string]*outline, error) {
 		}
 		from := t.nsKey(kindWrites, l.ns)
 		err = l.s.scan(ctx, prefixRange(from), func(e backend.Entry) error {
-			_, plain, err := t.openWrites(e)
-			o.writes[string(e.Key[len(from):])] = slices.Clone(plain)
+			w, err := unseal(t.sealer, writesLayout, e.Key, e.Value)
+			if err == nil {
+				o.writes[string(e.Key[len(from):])] = codec.AppendWrites(nil, w)
+			}
 			return err
 		})
 		if err != nil {

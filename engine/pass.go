@@ -17,8 +17,8 @@ import (
 type passage struct {
 	draft     Draft
 	hooks     []codec.Hook
-	submitted [32]byte // commitment to what the caller gave, for drafts with an id; else zero
-	changed   bool     // the draft is not what the caller gave
+	submitted uint64 // mark of what the caller gave; 0 for a draft without an id
+	labels    bool   // only the labels change, and what came with hooks that are new to the checkpoint
 	rewritten map[string]bool
 	fuel      uint64
 	blobs     *madeBlobs
@@ -191,9 +191,7 @@ func (in *intake) keep(t *tip) {
 // run passes everything through the chain, with no lock held.
 func (in *intake) run(ctx context.Context, chain hook.Chain) error {
 	d, p := in.d, in.p
-	if d.ID != "" {
-		p.submitted = submission(&in.u.commitKey, in.given)
-	}
+	p.submitted = in.u.submission(in.given)
 	in.items = make([]hook.Item, 0, len(in.chans)+1+len(in.labels))
 	for i := range in.chans {
 		in.items = append(in.items, in.chans[i].item())
@@ -240,7 +238,6 @@ func (c *incoming) item() hook.Item {
 // take makes the draft of what the hooks made of the items before them.
 func (in *intake) take(before []hook.Item) {
 	d, p := in.d, in.p
-	p.changed = p.blobs.count() > 0
 	p.draft.Channels = slices.DeleteFunc(slices.Clone(d.Channels), func(c Change) bool { return !c.Remove })
 	n := len(in.chans)
 	for i := range in.chans {
@@ -248,7 +245,7 @@ func (in *intake) take(before []hook.Item) {
 	}
 	if len(in.meta) > 0 {
 		if it := &in.items[n]; it.Dropped || !bytes.Equal(it.Data, before[n].Data) {
-			p.changed, p.draft.Meta = true, []byte{}
+			p.draft.Meta = []byte{}
 			if !it.Dropped {
 				p.draft.Meta = append(p.draft.Meta, it.Data...)
 			}
@@ -256,7 +253,7 @@ func (in *intake) take(before []hook.Item) {
 		n++
 	}
 	if !slices.EqualFunc(before[n:], in.items[n:], sameItem) {
-		p.changed, p.draft.Labels = true, labelsOf(in.items[n:])
+		p.draft.Labels = labelsOf(in.items[n:])
 	}
 }
 
@@ -286,7 +283,6 @@ func (in *intake) takeChannel(c *incoming, before, it *hook.Item) {
 	default:
 		p.draft.Channels = append(p.draft.Channels, Change{Name: c.name, Type: c.typ, Data: it.Data})
 	}
-	p.changed = true
 	if !it.Dropped {
 		p.markRewritten(c.name)
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/ckptd/ckptd/backend"
-	"github.com/ckptd/ckptd/codec"
 )
 
 // A checkpoint that is saved again with other content is replaced: a new record takes over its id and its place in line,
@@ -48,9 +47,9 @@ func (l *lineage) ghostMut(r *record) (backend.Mut, error) {
 	rec := *r.rec
 	rec.Ghost = true
 	key := l.recordKey(r.seq)
-	value, err := l.th.sealer.Seal(nil, kindRecord, key, codec.AppendRecord(nil, r.seq, &rec))
+	value, err := seal(l.th.sealer, recordLayout, key, &rec)
 	if err != nil {
-		return backend.Mut{}, fmt.Errorf("sealing a ghost: %w", err)
+		return backend.Mut{}, err
 	}
 	return backend.Mut{Key: key, Value: value, Version: versionGhost}, nil
 }

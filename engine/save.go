@@ -15,6 +15,7 @@ type saving struct {
 	differ  *codec.Differ
 	l       *lineage
 	passage *passage // by the hooks; nil if there are none
+	known   uint64   // mark of what was submitted when the checkpoint with this id was saved; 0: not known
 
 	crossings crossings // parents that were migrated for this save
 	carry     *carrying // what moves on to the new checkpoint; nil but for migrated heads
@@ -24,10 +25,12 @@ type saving struct {
 
 	changes []change
 	coded   []coded
+	rec     codec.Record
 	entries []codec.Entry
 
-	ops                                           []codec.Op
-	payload, literals, check, plain, sealed, hash []byte
+	sealing
+	ops                             []codec.Op
+	payload, literals, sealed, hash []byte
 }
 
 // change is what a draft does to one channel, found before anything is modified.
@@ -59,7 +62,8 @@ func (s *Store) putSaving(w *saving) {
 	clear(w.coded)
 	clear(w.entries)
 	clear(w.changes)
-	w.l, w.passage, w.crossings, w.carry = nil, nil, nil, nil
+	w.rec = codec.Record{}
+	w.l, w.passage, w.crossings, w.carry, w.known = nil, nil, nil, nil, 0
 	if cap(w.payload)+cap(w.literals)+cap(w.check)+cap(w.plain)+cap(w.sealed) < keepBuffers {
 		s.savings.Put(w)
 	}
@@ -206,6 +210,7 @@ func (w *saving) prepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, 
 	if err := w.carry.check(ctx, w.l, &g); err != nil {
 		return nil, nil, err
 	}
+	given := d
 	if d, err = w.settle(t, d); err != nil {
 		return nil, nil, err
 	}
@@ -216,8 +221,10 @@ func (w *saving) prepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, 
 	if err != nil {
 		return nil, nil, err
 	}
-	w.began, w.counted = w.l.s.hub.begin(w.l.s.now)
-	p, err := w.build(ctx, t, meta, d, g.dangling, g.old)
+	if w.began, w.counted, err = w.l.s.hub.begin(w.l.s.time); err != nil {
+		return nil, nil, err
+	}
+	p, err := w.build(ctx, t, meta, d, given, g.dangling, g.old)
 	if err != nil {
 		if w.counted {
 			w.l.s.hub.drop(w.began)
@@ -303,27 +310,27 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 	if p := l.pendingID(d.ID); p != nil {
 		return nil, false, l.after(p)
 	}
-	seq, err := l.findID(ctx, l.head, d.ID)
+	entry, err := l.findEntry(ctx, l.head, d.ID)
 	if errors.Is(err, ErrNotFound) {
 		return nil, false, nil
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	if old, err = l.restoreTip(ctx, seq); err != nil {
+	if old, err = l.restoreTip(ctx, entry.Seq); err != nil {
 		return nil, false, err
+	}
+	if w.known = entry.Submitted; w.known != 0 && w.isAgain(d) {
+		return old, true, nil
 	}
 	if d.Root && old.rec.parent != "" || d.Parent != "" && d.Parent != old.rec.parent {
 		return old, false, nil
-	}
-	if old.rec.submitted != noHash && old.rec.submitted == w.submitted(d) {
-		return old, true, nil
 	}
 	t := &tip{l: l, meta: noAttrs}
 	if old.rec.parentSeq != 0 {
 		t, err = l.restoreTip(ctx, old.rec.parentSeq)
 		if err == nil && t.pruned() { // then the draft made old if it changes nothing about that
-			t, err = l.restoreTip(ctx, seq)
+			t, err = l.restoreTip(ctx, entry.Seq)
 		}
 		if err != nil {
 			return nil, false, err
@@ -348,17 +355,6 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 		return nil, false, err
 	}
 	return old, t.sameContent(old, d), nil
-}
-
-// noHash is no commitment: none is zero.
-var noHash [32]byte
-
-// submitted is the commitment to what the caller submitted: d itself, unless hooks made d of it.
-func (w *saving) submitted(d *Draft) [32]byte {
-	if w.passage != nil {
-		return w.passage.submitted
-	}
-	return submission(&w.l.th.u.commitKey, d)
 }
 
 // sameContent reports whether t, to which d was applied, is what old holds.

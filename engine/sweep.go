@@ -154,22 +154,12 @@ func (sw *sweeper) markLineage(ctx context.Context, l *lineage) error {
 // eachWrites calls fn with all pending writes of the thread's epoch.
 func (t *thread) eachWrites(ctx context.Context, fn func(*codec.Writes) error) error {
 	return t.u.s.scan(ctx, prefixRange(t.keyPrefix(kindWrites)), func(e backend.Entry) error {
-		w, _, err := t.openWrites(e)
+		w, err := unseal(t.sealer, writesLayout, e.Key, e.Value)
 		if err != nil {
 			return err
 		}
 		return fn(w)
 	})
-}
-
-func (t *thread) openWrites(e backend.Entry) (w *codec.Writes, plain []byte, err error) {
-	if plain, err = t.sealer.Open(nil, kindWrites, e.Key, e.Value); err != nil {
-		return nil, nil, openError(e.Key, err)
-	}
-	if w, err = codec.ParseWrites(plain); err != nil {
-		return nil, nil, corrupt(place(e.Key), "does not parse", err)
-	}
-	return w, plain, nil
 }
 
 // old reports whether what was created in an hour is past a grace time. The hour counts by its end.
@@ -182,7 +172,7 @@ func (sw *sweeper) sweepBlobs(ctx context.Context) error {
 	u := sw.u
 	var victims []victim
 	err := u.s.scan(ctx, prefixRange(keyPrefix(u.tok, zeroToken, 0, kindBlob)), func(e backend.Entry) error {
-		m, err := u.openManifest(e)
+		m, err := unseal(u.parts, blobLayout, e.Key, e.Value)
 		if err != nil {
 			return err
 		}
@@ -207,18 +197,6 @@ func (sw *sweeper) sweepBlobs(ctx context.Context) error {
 		sw.swept.blobs += sw.delete(ctx, &victims, &err)
 	}
 	return err
-}
-
-func (u *user) openManifest(e backend.Entry) (*codec.Blob, error) {
-	plain, err := u.parts.Open(nil, kindBlob, e.Key, e.Value)
-	if err != nil {
-		return nil, openError(e.Key, err)
-	}
-	m, err := codec.ParseBlob(plain)
-	if err != nil {
-		return nil, corrupt(place(e.Key), "does not parse", err)
-	}
-	return m, nil
 }
 
 // sweepBatch is how many keys are deleted, and how many parts read, at a time.
@@ -294,13 +272,11 @@ func (sw *sweeper) sweepKeys(ctx context.Context, keys [][]byte) error {
 			continue
 		}
 		if sw.partGrace > 0 {
-			plain, err := u.parts.Open(nil, kindPart, e.Key, e.Value)
+			p, err := unseal(u.parts, partLayout, e.Key, e.Value)
 			if err != nil {
-				return openError(e.Key, err)
+				return err
 			}
-			if hour, _, err := codec.ParsePart(plain); err != nil {
-				return corrupt(place(e.Key), "does not parse", err)
-			} else if !sw.old(hour, sw.partGrace) {
+			if !sw.old(p.hour, sw.partGrace) {
 				continue
 			}
 		}

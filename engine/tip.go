@@ -45,7 +45,6 @@ type header struct {
 	own        bool   // the id is of the engine's own
 	ghost      bool   // it was pruned or replaced
 	fuel       uint64
-	submitted  [32]byte // commitment to what the caller gave, if hooks made something else of it; else zero
 }
 
 // chanState is the value of a channel and how it is stored.

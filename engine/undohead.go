@@ -122,7 +122,7 @@ func (l *lineage) undoable(ctx context.Context, r *record, oldSeq uint64) (need,
 func (l *lineage) writesOf(ctx context.Context, id string) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	err := l.s.scan(ctx, prefixRange(l.writesPrefix(id)), func(e backend.Entry) error {
-		w, _, err := l.th.openWrites(e)
+		w, err := unseal(l.th.sealer, writesLayout, e.Key, e.Value)
 		if err != nil {
 			return err
 		}
@@ -169,8 +169,8 @@ func (l *lineage) takeBack(ctx context.Context, r *record, oldSeq uint64, hash [
 		return err
 	}
 	p := &pending{}
-	stub := codec.AppendStub(nil, &codec.Stub{Count: 1, Hash: hash, ID: id})
-	if err := l.addSealed(p, typeStub, l.recordKey(r.seq), stub, versionStub); err != nil {
+	stub := &codec.Stub{Count: 1, Hash: hash, ID: id}
+	if err := addSealed(l, p, stubLayout, l.recordKey(r.seq), stub, versionStub); err != nil {
 		return err
 	}
 	if err := out.add(ctx, p.muts...); err != nil {

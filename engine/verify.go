@@ -339,12 +339,7 @@ func (v *verifier) tenant(ctx context.Context, tenant string, users []*verifiedU
 			return err
 		}
 		if got[0].Version != "" {
-			plain, err := v.s.sealer.Open(nil, kindRetention, key, got[0].Value)
-			if err != nil {
-				err = openError(key, err)
-			} else if _, err = codec.ParseRetention(plain); err != nil {
-				err = corrupt(place(key), "does not parse", err)
-			}
+			_, err := unseal(v.s.sealer, retentionLayout, key, got[0].Value)
 			if err := v.problem(Ref{Tenant: tenant}, err); err != nil {
 				return err
 			}

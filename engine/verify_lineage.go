@@ -406,14 +406,9 @@ func (c *lineageCheck) branches(ctx context.Context) error {
 // writes decodes the pending writes of the lineage.
 func (c *lineageCheck) writes(ctx context.Context) error {
 	return c.l.s.scan(ctx, prefixRange(c.l.th.nsKey(kindWrites, c.l.ns)), func(e backend.Entry) error {
-		plain, err := c.l.th.sealer.Open(nil, kindWrites, e.Key, e.Value)
+		w, err := unseal(c.l.th.sealer, writesLayout, e.Key, e.Value)
 		if err != nil {
-			return c.note(openError(e.Key, err))
-		}
-		w, err := codec.ParseWrites(plain)
-		if err != nil {
-			c.damaged(e.Key, "does not parse")
-			return nil
+			return c.note(err)
 		}
 		task := c.u.keys.BlindToken("task", w.Task)
 		if string(e.Key) != string(append(c.l.writesPrefix(w.Checkpoint), task[:]...)) {

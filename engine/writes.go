@@ -117,7 +117,11 @@ func (l *lineage) begin(ctx context.Context, h hold, p *pending) error {
 		if err := l.open(ctx); err != nil {
 			return nil, err
 		}
-		return p, l.touch(p, 0, l.s.now().UnixMilli())
+		now, err := l.s.time()
+		if err != nil {
+			return nil, err
+		}
+		return p, l.touch(p, 0, now)
 	})
 }
 
@@ -139,9 +143,10 @@ func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode Write
 	var before []byte
 	if got[0].Version != "" {
 		var old *codec.Writes
-		if old, before, err = l.th.openWrites(got[0]); err != nil {
+		if old, err = unseal(l.th.sealer, writesLayout, got[0].Key, got[0].Value); err != nil {
 			return nil, err
 		}
+		before = codec.AppendWrites(nil, old)
 		if all.Writes = old.Writes; mode == Ignore {
 			all.Path = old.Path
 		}
@@ -161,11 +166,11 @@ func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode Write
 	}
 	p := &pending{conds: []backend.Cond{{Key: keys[0], Version: got[0].Version}}}
 	id := l.s.newBatchID()
-	if err := l.addSealed(p, kindWrites, keys[0], plain, string(id[:])); err != nil {
+	if err := addSealed(l, p, writesLayout, keys[0], &all, string(id[:])); err != nil {
 		return nil, err
 	}
 	if len(got) > 1 && got[1].Version == "" {
-		err = l.addSealed(p, kindNamespace, keys[1], codec.AppendName(nil, l.ref.Namespace), versionOne)
+		err = addSealed(l, p, namespaceLayout, keys[1], l.ref.Namespace, versionOne)
 	}
 	return p, err
 }
@@ -217,14 +222,11 @@ func (l *lineage) placeWrites(ctx context.Context, ws []codec.Write) error {
 	return nil
 }
 
-// addSealed adds a value of the thread's to a batch, sealed and checked.
-func (l *lineage) addSealed(p *pending, typ byte, key, plain []byte, version string) error {
-	value, err := l.th.sealer.Seal(nil, typ, key, plain)
+// addSealed adds a value of the thread's to a batch.
+func addSealed[T any](l *lineage, p *pending, f *layout[T], key []byte, v T, version string) error {
+	value, err := seal(l.th.sealer, f, key, v)
 	if err != nil {
-		return fmt.Errorf("sealing %s: %w", place(key), err)
-	}
-	if check, err := l.th.sealer.Open(nil, typ, key, value); err != nil || !bytes.Equal(check, plain) {
-		return fmt.Errorf("checking %s before commit: it does not open (%v)", place(key), err)
+		return err
 	}
 	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: version})
 	return nil
@@ -258,7 +260,7 @@ func (t *Thread) writes(ctx context.Context, checkpoint string) ([]PendingWrite,
 	defer l.th.u.sweep.rUnlock()
 	var tasks []*codec.Writes
 	err = l.s.scan(ctx, prefixRange(l.writesPrefix(checkpoint)), func(e backend.Entry) error {
-		w, _, err := l.th.openWrites(e)
+		w, err := unseal(l.th.sealer, writesLayout, e.Key, e.Value)
 		if err == nil && w.Checkpoint != checkpoint {
 			err = corrupt(place(e.Key), "names another checkpoint", nil)
 		}
