@@ -111,10 +111,11 @@ bench-smoke: rivals bin/bench ## a little of everything in two minutes: fails on
 table: ## measure the goals of the engine and the daemon, as docs/performance.md has them
 	cd bench && CGO_ENABLED=0 go run ./cmd/table
 
-# How large the campaigns are: random operations against the model, and kills of a writing process.
+# How large the campaigns are: random operations against the model, kills of a writing process, and how long others are killed.
 long: export CKPTD_LONG ?= 1000000
 long: export CKPTD_CRASH_CYCLES ?= 10000
-long: ## the tests as campaigns: CKPTD_LONG operations, CKPTD_CRASH_CYCLES kills
+long: export CKPTD_CRASH_TIME ?= 10m
+long: ## the tests as campaigns: CKPTD_LONG operations, CKPTD_CRASH_CYCLES kills, kills for CKPTD_CRASH_TIME
 	go test -count=1 -timeout $(LONGTIME) ./...
 
 clean: ## remove what make built; stores stay

@@ -40,7 +40,7 @@ var (
 	// ErrNoSpace: the device has too little room to accept the batch. Nothing was applied. It wraps ErrUnavailable.
 	ErrNoSpace = &noSpaceError{}
 	// ErrClosed: the backend was closed.
-	ErrClosed = errors.New("backend: closed")
+	ErrClosed = errors.New("store is closed")
 	// ErrLocked: another process has the store open.
 	ErrLocked = errors.New("backend: in use by another process")
 	// ErrForeign: the location holds something that is not a store of this kind.

@@ -93,10 +93,7 @@ func appendHooks(dst []byte, a *Attrs) []byte {
 // ParseAttrs decodes b. Meta aliases it.
 func ParseAttrs(b []byte) (*Attrs, error) {
 	r := reader{b: b}
-	version := r.byte()
-	if version != recordVersion && version != extendedVersion {
-		r.fail("unknown version %d", version)
-	}
+	version := r.versions(recordVersion, extendedVersion)
 	a := &Attrs{RunID: r.str("run id")}
 	last := ""
 	for i := range r.count("labels", MaxLabels) {

@@ -1,8 +1,10 @@
 package codec
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
+	"sync"
 )
 
 // Run is a run of neighbouring seqs: Last, Last-1, … Last-Len+1.
@@ -63,9 +65,10 @@ func (p Path) append(dst []byte, seq uint64) []byte {
 	return dst
 }
 
-func (r *reader) path(seq uint64) Path {
+// path reads a path into the memory of p.
+func (r *reader) path(p Path, seq uint64) Path {
 	n := r.count("runs of a path", MaxPath)
-	var p Path
+	p = p[:0]
 	total := uint64(0)
 	for i := range n {
 		gap, length := r.uvarint(), r.count("records of a path", MaxPath)
@@ -245,20 +248,23 @@ func appendPayload(dst, payload []byte, partBytes uint64, parts []PartID) []byte
 
 // ParseRecord decodes the plaintext of the record at seq. Payloads alias b.
 func ParseRecord(b []byte, seq uint64) (*Record, error) {
-	r := reader{b: b}
 	rec := &Record{}
+	if err := rec.parse(b, seq); err != nil {
+		return nil, err
+	}
+	return rec, nil
+}
+
+// parse is ParseRecord into the memory that rec holds: its slices, and the strings that it reads again.
+func (rec *Record) parse(b []byte, seq uint64) error {
+	r := reader{b: b}
 	f := r.uvarint()
 	if f&^flagsKnown != 0 || f&(flagCallerID|flagUUID) == flagCallerID|flagUUID || f&(flagParent|flagDangling) == flagParent|flagDangling {
 		r.fail("unknown flags %#x", f)
 	}
-	rec.Ghost, rec.HasSubmitted = f&flagGhost != 0, f&flagSubmitted != 0
-	rec.Time = r.time()
-	rec.Step = r.svarint()
-	rec.Status = r.status()
-	rec.Schema = r.uvarint()
-	if f&flagCallerID != 0 {
-		rec.ID = r.nonEmpty("id")
-	}
+	*rec = Record{Ghost: f&flagGhost != 0, HasSubmitted: f&flagSubmitted != 0, Time: r.time(), Step: r.svarint(),
+		Status: r.status(rec.Status), Schema: r.uvarint(), ID: rec.ID, ParentID: rec.ParentID, Entries: rec.Entries}
+	rec.ID = r.present(f&flagCallerID != 0, "id", rec.ID)
 	if f&flagUUID != 0 {
 		if copy(rec.UUID[:], r.take(16)); rec.UUID == [16]byte{} {
 			r.fail("id is zero")
@@ -268,9 +274,7 @@ func ParseRecord(b []byte, seq uint64) (*Record, error) {
 		rec.ParentDist = r.distance(seq)
 		rec.ParentHash = r.hash()
 	}
-	if f&flagDangling != 0 {
-		rec.ParentID = r.nonEmpty("parent id")
-	}
+	rec.ParentID = r.present(f&flagDangling != 0, "parent id", rec.ParentID)
 	if f&flagReplaced != 0 {
 		rec.Replaced = r.distance(seq)
 	}
@@ -282,30 +286,75 @@ func ParseRecord(b []byte, seq uint64) (*Record, error) {
 			r.fail("fuel is zero")
 		}
 	}
+	return rec.parseEntries(&r, seq)
+}
+
+func (rec *Record) parseEntries(r *reader, seq uint64) error {
 	n := r.count("entries", MaxChannels+1)
 	if n == 0 || n > uint64(len(r.b))/minEntry {
 		r.fail("%d entries in %d bytes", n, len(r.b))
-		return nil, r.err
+		return r.err
 	}
-	rec.Entries = make([]Entry, n)
+	if uint64(cap(rec.Entries)) < n {
+		rec.Entries = make([]Entry, n)
+	}
+	rec.Entries = rec.Entries[:n]
 	next := uint64(0)
 	for i := range rec.Entries {
-		rec.Entries[i] = r.entry(seq, next)
-		next = rec.Entries[i].Number + 1
+		e := &rec.Entries[i]
+		r.entry(e, seq, next)
+		next = e.Number + 1
 	}
 	if rec.Entries[0].Number != 0 {
 		r.fail("no attributes")
 	}
-	return finish(&r, rec)
+	return r.done()
 }
 
-func (r *reader) nonEmpty(what string) string {
-	s := r.str(what)
+// CheckRecord reports what is wrong with the plaintext of a record that is to be stored: ParseRecord refuses it, or reads
+// something else than rec. As a rule it allocates nothing.
+func CheckRecord(b []byte, seq uint64, rec *Record) error {
+	got := records.Get().(*Record)
+	defer records.Put(got)
+	got.Status, got.ID, got.ParentID = rec.Status, rec.ID, rec.ParentID
+	if err := got.parse(b, seq); err != nil {
+		return err
+	}
+	if !got.equal(rec) {
+		return malformed("it reads as another record")
+	}
+	return nil
+}
+
+// records are for CheckRecord to parse into.
+var records = sync.Pool{New: func() any { return &Record{} }}
+
+func (rec *Record) equal(o *Record) bool {
+	return rec.Ghost == o.Ghost && rec.Time == o.Time && rec.Step == o.Step && rec.Status == o.Status && rec.Schema == o.Schema &&
+		rec.ID == o.ID && rec.UUID == o.UUID &&
+		rec.ParentDist == o.ParentDist && rec.ParentID == o.ParentID && rec.ParentHash == o.ParentHash && rec.Replaced == o.Replaced &&
+		rec.HasSubmitted == o.HasSubmitted && rec.Submitted == o.Submitted && rec.Fuel == o.Fuel &&
+		slices.EqualFunc(rec.Entries, o.Entries, func(a, b Entry) bool { return a.equal(&b) })
+}
+
+func (e *Entry) equal(o *Entry) bool {
+	return e.Number == o.Number && e.Mode == o.Mode && slices.Equal(e.Path, o.Path) && e.Size == o.Size && e.Commitment == o.Commitment &&
+		bytes.Equal(e.Payload, o.Payload) && e.PartBytes == o.PartBytes && slices.Equal(e.Parts, o.Parts)
+}
+
+// present reads a string that is there only if on, and not empty then.
+func (r *reader) present(on bool, what, have string) string {
+	if !on {
+		return ""
+	}
+	s := r.strLike(what, have)
 	if s == "" {
 		r.fail("%s is empty", what)
 	}
 	return s
 }
+
+func (r *reader) nonEmpty(what string) string { return r.present(true, what, "") }
 
 func (r *reader) distance(seq uint64) uint64 {
 	d := r.uvarint()
@@ -316,7 +365,7 @@ func (r *reader) distance(seq uint64) uint64 {
 	return d
 }
 
-func (r *reader) status() string {
+func (r *reader) status(have string) string {
 	code := int(r.byte())
 	if code >= len(statusCodes) {
 		r.fail("unknown status %d", code)
@@ -325,14 +374,16 @@ func (r *reader) status() string {
 	if code > 0 {
 		return statusCodes[code]
 	}
-	s := r.str("status")
+	s := r.strLike("status", have)
 	if s == "" || slices.Contains(statusCodes[:], s) {
 		r.fail("status has a code")
 	}
 	return s
 }
 
-func (r *reader) entry(seq, next uint64) (e Entry) {
+// entry reads an entry into the memory of e.
+func (r *reader) entry(e *Entry, seq, next uint64) {
+	*e = Entry{Path: e.Path[:0], Parts: e.Parts[:0]}
 	if e.Number = next + r.count("channel number", MaxSeq); e.Number > MaxSeq {
 		r.fail("channel number is %d, at most %d are allowed", e.Number, MaxSeq)
 	}
@@ -342,24 +393,24 @@ func (r *reader) entry(seq, next uint64) (e Entry) {
 		r.fail("unknown mode %d", mode)
 	}
 	if e.Mode != Full {
-		if e.Path = r.path(seq); len(e.Path) == 0 {
+		if e.Path = r.path(e.Path, seq); len(e.Path) == 0 {
 			r.fail("no path")
 		}
 	}
 	if e.Mode == Keep {
-		return e
+		return
 	}
 	e.Size = r.count("size of a channel", MaxChannel)
 	e.Commitment = r.hash()
-	e.Payload, e.PartBytes, e.Parts = r.payload(mode&inParts != 0)
-	return e
+	e.Payload, e.PartBytes, e.Parts = r.payload(e.Parts, mode&inParts != 0)
 }
 
-func (r *reader) payload(parts bool) (inline []byte, size uint64, ids []PartID) {
+// payload reads a payload, and the ids of its parts into the memory of ids.
+func (r *reader) payload(ids []PartID, parts bool) (inline []byte, size uint64, _ []PartID) {
 	if !parts {
 		inline = r.bytes("payload", uint64(MaxInline-r.inline))
 		r.inline += len(inline)
-		return inline, 0, nil
+		return inline, 0, ids
 	}
 	size = r.count("payload", MaxChannel+MaxPart)
 	n := r.count("parts", maxParts)
@@ -367,9 +418,8 @@ func (r *reader) payload(parts bool) (inline []byte, size uint64, ids []PartID) 
 		r.fail("%d parts for %d bytes", n, size)
 		return nil, 0, nil
 	}
-	ids = make([]PartID, n)
-	for i := range ids {
-		copy(ids[i][:], r.take(16))
+	for range n {
+		ids = append(ids, PartID(r.take(16)))
 	}
 	return nil, size, ids
 }

@@ -48,7 +48,7 @@ func TestPath(t *testing.T) {
 		}
 		enc := p.append(nil, seq)
 		r := reader{b: enc}
-		if got := r.path(seq); r.done() != nil || !slices.Equal(got, p) {
+		if got := r.path(nil, seq); r.done() != nil || !slices.Equal(got, p) {
 			t.Fatalf("path %v comes back as %v, %v", p, got, r.err)
 		}
 	}
@@ -275,4 +275,71 @@ func TestPayloadsAreClipped(t *testing.T) {
 	if !bytes.Equal(enc, want) {
 		t.Error("parsing changed its input")
 	}
+}
+
+// CheckRecord agrees with ParseRecord on all good records, with its memory full of others, and without allocating.
+func TestCheckRecord(t *testing.T) {
+	rng := newRand(23)
+	var enc []byte
+	for range 500 {
+		seq := 1 + rng.Uint64N(1000)
+		rec, other := randomRecord(rng, seq), randomRecord(rng, seq)
+		enc = AppendRecord(enc[:0], seq, rec)
+		if err := CheckRecord(enc, seq, rec); err != nil {
+			t.Fatalf("%+v: %v", rec, err)
+		}
+		if got, err := ParseRecord(enc, seq); err != nil || !got.equal(rec) || !rec.equal(got) {
+			t.Fatalf("%+v comes back as %+v, %v", rec, got, err)
+		}
+		if !reflect.DeepEqual(rec, other) && CheckRecord(enc, seq, other) == nil {
+			t.Fatalf("%+v passes for %+v", rec, other)
+		}
+		if CheckRecord(enc[:len(enc)-1], seq, rec) == nil {
+			t.Fatal("a record that ends early passes")
+		}
+	}
+	rec := &Record{Time: 1, Status: "paused", ID: "id", ParentID: "p", Entries: []Entry{
+		{Mode: Keep, Path: Path{{8, 3}, {4, 1}}}, {Number: 3, Mode: Full, Size: 3, Payload: []byte("abc")}}}
+	enc = AppendRecord(enc[:0], 9, rec)
+	if n := testing.AllocsPerRun(100, func() { CheckRecord(enc, 9, rec) }); n > 1 { // the race detector empties pools
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// No field of a record or an entry is left out of the comparison.
+func TestRecordEqual(t *testing.T) {
+	differs := func(v reflect.Value, equal func() bool) {
+		for i := range v.NumField() {
+			field, name := v.Field(i), v.Type().Field(i).Name
+			was := reflect.New(field.Type()).Elem()
+			was.Set(field)
+			switch field.Kind() {
+			case reflect.Slice:
+				field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+			case reflect.Array:
+				field.Index(0).SetUint(1)
+			case reflect.Bool:
+				field.SetBool(true)
+			case reflect.String:
+				field.SetString("x")
+			case reflect.Int64:
+				field.SetInt(7)
+			default:
+				field.SetUint(7)
+			}
+			if equal() {
+				t.Errorf("another %s makes no difference", name)
+			}
+			field.Set(was)
+		}
+		if !equal() {
+			t.Error("differs from itself")
+		}
+	}
+	rec, entry := &Record{}, &Entry{}
+	differs(reflect.ValueOf(rec).Elem(), func() bool { return rec.equal(&Record{}) })
+	differs(reflect.ValueOf(entry).Elem(), func() bool { return entry.equal(&Entry{}) })
+	writes, write := &Writes{}, &Writes{Writes: make([]Write, 1)}
+	differs(reflect.ValueOf(writes).Elem(), func() bool { return writes.Equal(&Writes{}) })
+	differs(reflect.ValueOf(&write.Writes[0]).Elem(), func() bool { return write.Equal(&Writes{Writes: make([]Write, 1)}) })
 }

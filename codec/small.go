@@ -1,6 +1,10 @@
 package codec
 
-import "encoding/binary"
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+)
 
 // The records of docs/format.md §7, §9, §12 and §13. Each Append and Parse is the inverse of the other.
 
@@ -201,18 +205,34 @@ func ParseThread(b []byte) (*Thread, error) {
 
 // IDEntry finds the checkpoint of a caller's id.
 type IDEntry struct {
-	Seq uint64
-	ID  string
+	Seq       uint64
+	ID        string
+	Submitted uint64 // what the caller submitted, by a mark; 0: not known
 }
 
 func AppendIDEntry(dst []byte, e *IDEntry) []byte {
-	return appendString(binary.AppendUvarint(append(dst, recordVersion), e.Seq), e.ID)
+	version := byte(recordVersion)
+	if e.Submitted != 0 {
+		version = extendedVersion
+	}
+	dst = appendString(binary.AppendUvarint(append(dst, version), e.Seq), e.ID)
+	if e.Submitted != 0 {
+		dst = binary.BigEndian.AppendUint64(dst, e.Submitted)
+	}
+	return dst
 }
 
 func ParseIDEntry(b []byte) (*IDEntry, error) {
 	r := reader{b: b}
-	r.version()
-	e := &IDEntry{r.seq(), r.nonEmpty("id")}
+	version := r.versions(recordVersion, extendedVersion)
+	e := &IDEntry{Seq: r.seq(), ID: r.nonEmpty("id")}
+	if version == extendedVersion {
+		var mark [8]byte
+		copy(mark[:], r.take(8))
+		if e.Submitted = binary.BigEndian.Uint64(mark[:]); e.Submitted == 0 {
+			r.fail("mark is zero")
+		}
+	}
 	return finish(&r, e)
 }
 
@@ -249,6 +269,14 @@ type Writes struct {
 	Writes                 []Write // indexes increasing
 }
 
+// Equal reports whether w and o are the same writes.
+func (w *Writes) Equal(o *Writes) bool {
+	return w.Checkpoint == o.Checkpoint && w.Task == o.Task && w.Path == o.Path && slices.EqualFunc(w.Writes, o.Writes, func(a, b Write) bool {
+		return a.Index == b.Index && a.Channel == b.Channel && a.Type == b.Type && a.Size == b.Size && bytes.Equal(a.Payload, b.Payload) &&
+			a.PartBytes == b.PartBytes && slices.Equal(a.Parts, b.Parts)
+	})
+}
+
 // MaxWrites bounds the writes of one task.
 const MaxWrites = 4096
 
@@ -276,7 +304,7 @@ func ParseWrites(b []byte) (*Writes, error) {
 	w := &Writes{Checkpoint: r.nonEmpty("checkpoint id"), Task: r.str("task"), Path: r.str("task path")}
 	for i := range r.count("writes", MaxWrites) {
 		v := Write{Index: r.svarint(), Channel: r.str("channel"), Type: r.str("type"), Size: r.count("size", MaxChannel)}
-		v.Payload, v.PartBytes, v.Parts = r.payload(r.bool())
+		v.Payload, v.PartBytes, v.Parts = r.payload(nil, r.bool())
 		if i > 0 && v.Index <= w.Writes[i-1].Index {
 			r.fail("writes out of order")
 		}

@@ -54,7 +54,7 @@ var decoders = map[string]again{
 	"writes":    inverse(ParseWrites, AppendWrites),
 	"path": func(b []byte, p params) ([]byte, error) {
 		r := reader{b: b}
-		path := r.path(p.seq)
+		path := r.path(nil, p.seq)
 		return encode(r.done(), func() []byte { return path.append(nil, p.seq) })
 	},
 	"block": blockAgain,
@@ -203,7 +203,8 @@ func smallSamples() []sample {
 	add("thread", "deleted", AppendThread(nil, &Thread{"support-42", 1<<32 - 1, 300, true, 1_700_000_000_000, 1000, 1_700_000_001_000, 0, 0}))
 	add("thread", "kept epoch", AppendThread(nil, &Thread{ID: "t", Epoch: 3, Generation: 1, Kept: 2}))
 	add("thread", "kept and used epochs", AppendThread(nil, &Thread{ID: "t", Epoch: 3, Generation: 1, Kept: 1, Used: 300}))
-	add("id", "id", AppendIDEntry(nil, &IDEntry{MaxSeq, "step-1"}))
+	add("id", "id", AppendIDEntry(nil, &IDEntry{MaxSeq, "step-1", 0}))
+	add("id", "what was submitted", AppendIDEntry(nil, &IDEntry{300, "a", 1<<63 | 2}))
 	add("branch", "branch", AppendBranch(nil, &Branch{"main", 1}))
 	add("name", "name", AppendName(nil, "planner"))
 	add("name", "longest", AppendName(nil, strings.Repeat("n", MaxName)))

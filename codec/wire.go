@@ -101,14 +101,42 @@ func (r *reader) bytes(what string, most uint64) []byte {
 	return r.take(r.count(what, most))
 }
 
-// str reads a string of at most MaxName bytes.
-func (r *reader) str(what string) string {
-	p := r.bytes(what, MaxName)
-	if !utf8.Valid(p) {
-		r.fail("%s is not UTF-8", what)
+// str reads a string as CheckName allows it.
+func (r *reader) str(what string) string { return r.strLike(what, "") }
+
+// strLike is str, and makes no new string if it reads have.
+func (r *reader) strLike(what, have string) string {
+	p, s := r.bytes(what, MaxName), have
+	if string(p) != have {
+		s = string(p)
+	}
+	if err := CheckName(s); err != nil {
+		r.fail("%s %v", what, err)
 		return ""
 	}
-	return string(p)
+	return s
+}
+
+// CheckName says why a record cannot hold a string: an id, a name, a label or its value, a status, a type.
+func CheckName(s string) error {
+	if len(s) > MaxName {
+		return fmt.Errorf("is %d bytes, at most %d are allowed", len(s), MaxName)
+	}
+	if !utf8.ValidString(s) {
+		return errors.New("is not UTF-8")
+	}
+	return nil
+}
+
+// CheckTime says why a record cannot hold a time or a duration in milliseconds.
+func CheckTime(ms int64) error {
+	if ms < 0 {
+		return fmt.Errorf("is %d, at least 0 is needed", ms)
+	}
+	if ms > MaxTime {
+		return fmt.Errorf("is %d, at most %d are allowed", ms, int64(MaxTime))
+	}
+	return nil
 }
 
 func (r *reader) hash() (h [32]byte) {
@@ -117,10 +145,15 @@ func (r *reader) hash() (h [32]byte) {
 }
 
 // version reads the version byte that small records begin with.
-func (r *reader) version() {
-	if v := r.byte(); v != recordVersion {
+func (r *reader) version() { r.versions(recordVersion, recordVersion) }
+
+// versions reads a version byte from first to last.
+func (r *reader) versions(first, last byte) byte {
+	v := r.byte()
+	if v < first || v > last {
 		r.fail("unknown version %d", v)
 	}
+	return v
 }
 
 // done reports the first failure, or that bytes are left over.
@@ -142,7 +175,7 @@ func finish[T any](r *reader, v T) (T, error) {
 
 const (
 	recordVersion   = 1
-	extendedVersion = 2 // of attributes that tell of hooks or of a kind
+	extendedVersion = 2 // of attributes that tell of hooks or of a kind, and of id entries that tell what was submitted
 )
 
 func appendBytes(dst, p []byte) []byte {
@@ -160,7 +193,14 @@ func appendTime(dst []byte, ms int64) []byte {
 }
 
 // millis reads a time or a duration in milliseconds.
-func (r *reader) millis(what string) int64 { return int64(r.count(what, MaxTime)) }
+func (r *reader) millis(what string) int64 {
+	ms := int64(r.uvarint())
+	if err := CheckTime(ms); err != nil {
+		r.fail("%s %v", what, err)
+		return 0
+	}
+	return ms
+}
 
 // seq reads the seq of a record; the first is 1.
 func (r *reader) seq() uint64 {

@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
-	"syscall"
+
+	"github.com/ckptd/ckptd/internal/durable"
 )
 
 // Put implements Keystore: a temporary file is written and synced, renamed to its place, and the
@@ -214,7 +214,7 @@ func (s *FileKeystore) makeFolders(folder string) error {
 func (s *FileKeystore) syncNames(folder string) error {
 	err := s.step("syncdir", folder)
 	if err == nil {
-		err = syncDir(folder)
+		err = durable.SyncDir(folder)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return err // no folder, so no names in doubt
@@ -254,34 +254,4 @@ func (s *FileKeystore) step(step, path string) error {
 		return nil
 	}
 	return s.fault(step, path)
-}
-
-// makeDir makes a directory and those above it, for the owner only, durably.
-func makeDir(dir string) error {
-	parent := filepath.Dir(dir)
-	if _, err := os.Stat(parent); errors.Is(err, fs.ErrNotExist) && parent != dir {
-		if err := makeDir(parent); err != nil {
-			return err
-		}
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return syncDir(parent)
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil // directories cannot be synced there, their changes are journalled
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if errors.Is(err, syscall.EINVAL) {
-		err = nil // some network file systems cannot sync directories, and say so thus
-	}
-	return errors.Join(err, d.Close())
 }

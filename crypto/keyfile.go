@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/ckptd/ckptd/internal/durable"
 )
 
 // maxKeyFile is the size in bytes over which a file is not a key file.
@@ -106,7 +108,7 @@ func WriteKeyFile(path string, k RootKey) error {
 	_, err = f.Write(append(text, '\n'))
 	err = errors.Join(err, f.Sync(), f.Close())
 	if err == nil {
-		err = syncDir(filepath.Dir(path))
+		err = durable.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
 		os.Remove(path) // ours and incomplete: the next try must not trip over it

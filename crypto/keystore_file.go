@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/ckptd/ckptd/internal/durable"
 )
 
 // The directory of a file keystore (docs/format.md §16).
@@ -58,7 +60,7 @@ func (s *FileKeystore) open(create bool) error {
 		if !create {
 			return fmt.Errorf("%w: %w", ErrNoStore, err)
 		}
-		err = makeDir(s.dir)
+		err = os.MkdirAll(s.dir, 0o700)
 	}
 	if err != nil {
 		return err
@@ -83,8 +85,11 @@ func (s *FileKeystore) open(create bool) error {
 	return ErrForeignKeystore
 }
 
-// writeMarker makes the directory a keystore. Creators that race write the same bytes.
+// writeMarker makes the directory a keystore, and its name durable before. Creators that race write the same bytes.
 func (s *FileKeystore) writeMarker() error {
+	if err := durable.SyncPath(s.dir); err != nil {
+		return err
+	}
 	f, err := os.OpenFile(filepath.Join(s.dir, markerName), os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err

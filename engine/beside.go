@@ -14,7 +14,7 @@ import (
 // SealBeside seals what is kept outside the backend under a name: a value opens under no other name, and in no other
 // store. It appends to dst.
 func (s *Store) SealBeside(dst []byte, name string, plain []byte) ([]byte, error) {
-	sealed, err := s.sealer.Seal(dst, kindBeside, []byte(name), plain)
+	sealed, err := sealInto(dst, &sealing{}, s.sealer, besideLayout, []byte(name), plain)
 	if err != nil {
 		return nil, fmt.Errorf("sealing %s: %w", name, err)
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -92,8 +91,10 @@ func (p *blobPut) add(ctx context.Context, data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
-	p.u.sweep.RLock()
-	defer p.u.sweep.RUnlock()
+	if err := p.u.sweep.rLock(ctx); err != nil {
+		return err
+	}
+	defer p.u.sweep.rUnlock()
 	return p.addLocked(ctx, data)
 }
 
@@ -122,15 +123,21 @@ func (p *blobPut) addLocked(ctx context.Context, data []byte) error {
 // finish writes the manifest. One that is there is written again, since its hour is what keeps the blob until a
 // checkpoint names it.
 func (p *blobPut) finish(ctx context.Context, id BlobID) error {
-	p.u.sweep.RLock()
-	defer p.u.sweep.RUnlock()
+	if err := p.u.sweep.rLock(ctx); err != nil {
+		return err
+	}
+	defer p.u.sweep.rUnlock()
 	return p.finishLocked(ctx, id)
 }
 
 func (p *blobPut) finishLocked(ctx context.Context, id BlobID) error {
 	u := p.u
 	u.naming.noteBlobs([][32]byte{id})
-	p.manifest.Hour = u.s.hour()
+	hour, err := u.s.hour()
+	if err != nil {
+		return err
+	}
+	p.manifest.Hour = hour
 	old, err := u.manifest(ctx, id)
 	if err == nil && old.Hour >= p.manifest.Hour {
 		return nil
@@ -139,13 +146,9 @@ func (p *blobPut) finishLocked(ctx context.Context, id BlobID) error {
 		return err
 	}
 	key := u.blobKey(id)
-	plain := codec.AppendBlob(nil, &p.manifest)
-	value, err := u.parts.Seal(nil, kindBlob, key, plain)
+	value, err := seal(u.parts, blobLayout, key, &p.manifest)
 	if err != nil {
-		return fmt.Errorf("sealing a manifest: %w", err)
-	}
-	if check, err := u.parts.Open(nil, kindBlob, key, value); err != nil || !bytes.Equal(check, plain) {
-		return fmt.Errorf("checking a manifest before commit: it does not open (%v)", err)
+		return err
 	}
 	return u.s.commit(ctx, []backend.Mut{{Key: key, Value: value, Version: versionOne}}, nil)
 }
@@ -232,5 +235,5 @@ func (u *user) manifest(ctx context.Context, id BlobID) (*codec.Blob, error) {
 	if got[0].Version == "" {
 		return nil, fmt.Errorf("%w: blob %v", ErrNotFound, id)
 	}
-	return u.openManifest(got[0])
+	return unseal(u.parts, blobLayout, got[0].Key, got[0].Value)
 }

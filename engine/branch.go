@@ -2,69 +2,75 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 )
 
-// branch reads a named head once. A branch that does not exist has no version. The caller holds l.mu.
+// branch reads a named head once; what is pending counts. A branch that does not exist has no version. The caller holds l.mu.
 func (l *lineage) branch(ctx context.Context, name string) (*branchState, error) {
 	if b := l.branches[name]; b != nil {
 		return b, nil
 	}
-	key := l.branchKey(name)
-	got, err := l.s.be.Get(ctx, key)
-	if err != nil {
-		return nil, fmt.Errorf("reading branch %q: %w", name, err)
+	b, err := l.readBranch(ctx, name)
+	if err == nil && b.version != "" {
+		b.head, err = l.headSeq(ctx, b.head)
 	}
-	b := &branchState{}
-	if got[0].Version != "" {
-		rec, err := l.openBranch(got[0])
-		if err != nil {
-			return nil, err
-		}
-		b.head, b.version = rec.Head, got[0].Version
+	if err != nil {
+		return nil, err
 	}
 	l.branches[name] = b
 	return b, nil
 }
 
-func (l *lineage) openBranch(e backend.Entry) (*codec.Branch, error) {
-	plain, err := l.th.sealer.Open(nil, kindBranch, e.Key, e.Value)
+// readBranch reads the record of a branch: its head is the seq that it names.
+func (l *lineage) readBranch(ctx context.Context, name string) (*branchState, error) {
+	got, err := l.s.be.Get(ctx, l.branchKey(name))
 	if err != nil {
-		return nil, openError(e.Key, err)
+		return nil, fmt.Errorf("reading branch %q: %w", name, err)
 	}
-	rec, err := codec.ParseBranch(plain)
+	if got[0].Version == "" {
+		return &branchState{}, nil
+	}
+	rec, err := l.openBranch(got[0])
 	if err != nil {
-		return nil, corrupt(place(e.Key), "does not parse", err)
+		return nil, err
 	}
-	return rec, nil
+	return &branchState{head: rec.Head, version: got[0].Version}, nil
 }
 
-// moveBranch adds to a batch that a branch, which need not exist, now ends at seq. The caller holds l.mu.
+func (l *lineage) openBranch(e backend.Entry) (*codec.Branch, error) {
+	return unseal(l.th.sealer, branchLayout, e.Key, e.Value)
+}
+
+// moveBranch adds to a change that a branch, which need not exist, now ends at seq. The caller holds l.mu.
 func (l *lineage) moveBranch(ctx context.Context, p *pending, name string, seq uint64) error {
 	b, err := l.branch(ctx, name)
 	if err != nil {
 		return err
 	}
-	if b.version != "" && b.head == seq {
+	if b.version != "" && b.head == seq || slices.ContainsFunc(p.moved, func(m movedBranch) bool { return m.name == name }) {
 		return nil
 	}
-	key := l.branchKey(name)
-	value, err := l.th.sealer.Seal(nil, kindBranch, key, codec.AppendBranch(nil, &codec.Branch{Name: name, Head: seq}))
+	mut, err := l.branchMut(name, seq)
 	if err != nil {
-		return fmt.Errorf("sealing a branch: %w", err)
+		return err
 	}
-	version := strconv.FormatUint(seq, 10)
-	p.conds = append(p.conds, backend.Cond{Key: key, Version: b.version})
-	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: version})
-	b.head, b.version = seq, version
+	p.conds = append(p.conds, backend.Cond{Key: mut.Key, Version: b.version})
+	p.muts = append(p.muts, mut)
+	p.moved = append(p.moved, movedBranch{name, mut.Version, seq})
 	return nil
+}
+
+// deleteBranch adds to a change that a branch, which exists, is no more. The caller holds l.mu.
+func (l *lineage) deleteBranch(p *pending, name string, b *branchState) {
+	key := l.branchKey(name)
+	p.muts = append(p.muts, backend.Mut{Key: key, Delete: true})
+	p.conds = append(p.conds, backend.Cond{Key: key, Version: b.version})
+	p.moved = append(p.moved, movedBranch{name: name})
 }
 
 // eachBranch calls fn for every branch of the lineage that is durable.
@@ -124,25 +130,13 @@ func (t *Thread) acquireThere(ctx context.Context) (*lineage, error) {
 }
 
 func (l *lineage) allBranches(ctx context.Context) ([]Branch, error) {
-	var out []Branch
-	var heads []uint64
-	err := l.eachBranch(ctx, func(b *codec.Branch) error {
-		out, heads = append(out, Branch{Name: b.Name, HeadSeq: b.Head}), append(heads, b.Head)
-		return nil
-	})
+	ends, err := l.branchEnds(ctx)
 	if err != nil {
 		return nil, err
 	}
-	records := map[uint64]*record{}
-	if err := l.readRecords(ctx, records, heads); err != nil {
-		return nil, err
-	}
-	for i := range out {
-		r := records[out[i].HeadSeq]
-		if r == nil {
-			return nil, corrupt(place(l.recordKey(out[i].HeadSeq)), "missing, and a branch ends there", nil)
-		}
-		out[i].HeadID = l.recordID(r)
+	var out []Branch
+	for _, e := range ends {
+		out = append(out, Branch{Name: e.name, HeadID: l.recordID(e.at), HeadSeq: e.at.seq})
 	}
 	slices.SortFunc(out, func(a, b Branch) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
@@ -179,59 +173,60 @@ func (t *Thread) changeBranch(ctx context.Context, name string, to *Which, mustB
 	if err := checkName("branch", name, false); err != nil {
 		return nil, err
 	}
-	for try := 1; ; try++ {
-		cp, err := t.tryBranch(ctx, name, to, mustBeNew)
-		if !errors.Is(err, backend.ErrConflict) || try == conflictRetries {
-			return cp, err
-		}
-	}
+	a := attempt{t: t}
+	return a.run(ctx, func() (*Checkpoint, error) { return t.tryBranch(ctx, name, to, mustBeNew) })
 }
 
-// tryBranch holds up the saves of the lineage until the branch is durable, so that none extends one that never was.
 func (t *Thread) tryBranch(ctx context.Context, name string, to *Which, mustBeNew bool) (*Checkpoint, error) {
 	l, err := t.acquireThere(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer l.release()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drain()
-	if err := l.open(ctx); err != nil {
-		return nil, err
-	}
 	var at *Checkpoint
-	if to != nil {
-		r, err := l.find(ctx, *to)
-		if err != nil {
-			return nil, err
-		}
-		if at, err = l.restorer().checkpoint(ctx, r, nil); err != nil {
-			return nil, err
-		}
-	}
-	b, err := l.branch(ctx, name)
-	switch {
-	case err != nil:
+	err = l.change(ctx, hold{}, func() (p *pending, err error) {
+		p, at, err = l.prepareBranch(ctx, name, to, mustBeNew)
+		return p, err
+	})
+	if err != nil {
 		return nil, err
-	case to == nil && b.version == "":
-		return nil, fmt.Errorf("%w: branch %q", ErrNotFound, name)
-	case mustBeNew && b.version != "":
-		return nil, &BranchExistsError{name, b.head}
-	}
-	p := &pending{}
-	if to == nil {
-		p.muts = []backend.Mut{{Key: l.branchKey(name), Delete: true}}
-		p.conds = []backend.Cond{{Key: p.muts[0].Key, Version: b.version}}
-		*b = branchState{}
-	} else if err := l.moveBranch(ctx, p, name, at.Seq); err != nil {
-		return nil, err
-	}
-	if len(p.muts) > 0 {
-		if err := l.s.commit(ctx, p.muts, p.conds); err != nil {
-			delete(l.branches, name)
-			return nil, err
-		}
 	}
 	return at, nil
+}
+
+// prepareBranch prepares the move of a branch, and returns the checkpoint at which it ends then. The caller holds l.mu.
+func (l *lineage) prepareBranch(ctx context.Context, name string, to *Which, mustBeNew bool) (*pending, *Checkpoint, error) {
+	var at *Checkpoint
+	if to != nil {
+		r, err := l.findHeld(ctx, *to)
+		if err != nil {
+			return nil, nil, err
+		}
+		if at, err = l.restorer().checkpoint(ctx, r, nil); err != nil {
+			return nil, nil, err
+		}
+	} else if err := l.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	b, err := l.branch(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if b.by != nil && !b.by.over && (to == nil || mustBeNew) { // whether it exists is not certain yet
+		return nil, nil, l.after(b.by)
+	}
+	p := newPending(0, nil)
+	switch {
+	case to == nil && b.version == "":
+		return nil, nil, fmt.Errorf("%w: branch %q", ErrNotFound, name)
+	case to == nil:
+		l.deleteBranch(p, name, b)
+	case mustBeNew && b.version != "":
+		return nil, nil, &BranchExistsError{name, b.head}
+	default:
+		err = l.moveBranch(ctx, p, name, at.Seq)
+	}
+	if err != nil || len(p.muts) == 0 {
+		return nil, at, err
+	}
+	return p, at, nil
 }

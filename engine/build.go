@@ -17,8 +17,10 @@ func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error)
 	w.payload = w.payload[:0]
 	if meta != t.meta {
 		t.retable(meta)
-		w.check = codec.AppendAttrs(w.check[:0], meta)
-		value := bytes.Clone(w.check)
+		value, err := w.attrsValue(meta)
+		if err != nil {
+			return false, err
+		}
 		if err := w.change(&t.attrs, len(t.attrs.path) == 0, change{insert: value}, true); err != nil {
 			return false, err
 		}
@@ -36,6 +38,16 @@ func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error)
 		}
 	}
 	return attrsChanged, nil
+}
+
+// attrsValue is the value of the channel of the attributes, as it restores.
+func (w *saving) attrsValue(meta *codec.Attrs) ([]byte, error) {
+	w.check = codec.AppendAttrs(w.check[:0], meta)
+	value := bytes.Clone(w.check)
+	if got, err := codec.ParseAttrs(value); err != nil || !sameAttrs(got, meta) {
+		return nil, fmt.Errorf("checking the attributes before commit: nobody could read them (%v)", err)
+	}
+	return value, nil
 }
 
 // changeOf finds the change of a channel. Drafts name channels mostly in the order of the table.
@@ -89,13 +101,15 @@ func (t *tip) retable(meta *codec.Attrs) {
 // noAttrs are those of no checkpoint.
 var noAttrs = &codec.Attrs{} // never modified
 
-// build applies the plan to t, seals the record of the new checkpoint, and makes t its tip.
-func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft, dangling string, old *tip) (*pending, error) {
+// build applies the plan to t, seals the record of the new checkpoint, and makes t its tip. The caller gave given, of which
+// d was made.
+func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given *Draft, dangling string, old *tip) (*pending, error) {
 	l := w.l
 	seq := l.head + 1
 	before, beforeStatus := t.meta, t.rec.status
 	h := header{parent: dangling, dangling: dangling, step: d.Step, status: d.status(), schema: d.SchemaVersion}
-	rec := codec.Record{Step: d.Step, Status: h.status, Schema: d.SchemaVersion, ID: d.ID, ParentID: dangling}
+	rec := &w.rec
+	*rec = codec.Record{Step: d.Step, Status: h.status, Schema: d.SchemaVersion, ID: d.ID, ParentID: dangling}
 	if t.seq != 0 {
 		h.parent, h.parentSeq, h.parentHash = t.id, t.seq, t.hash
 		rec.ParentDist, rec.ParentHash = seq-t.seq, t.hash
@@ -104,9 +118,6 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 	rec.Time = h.time
 	if p := w.passage; p != nil {
 		h.fuel, rec.Fuel = p.fuel, p.fuel
-		if p.changed && p.submitted != noHash {
-			h.submitted, rec.Submitted, rec.HasSubmitted = p.submitted, p.submitted, true
-		}
 	}
 	h.origin, h.own = seq, d.ID == ""
 	if old != nil {
@@ -117,18 +128,21 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 		rec.ID = ""
 		rec.UUID, _ = parseUUID(d.ID)
 	}
+	p := newPending(seq, t)
+	if err := l.claim(p); err != nil {
+		return nil, err
+	}
+	delete(l.tips, t.seq) // it is put back, as that of the new checkpoint, when nothing can fail any more
 	if _, err := w.apply(t, meta); err != nil {
 		return nil, err
 	}
-	p := newPending(seq, t)
 	l.th.u.naming.noteBlobs(meta.Blobs)
 	if err := w.place(ctx, p, t.seq == 0); err != nil {
 		return nil, err
 	}
 	rec.Entries = w.table(t)
-	w.plain = codec.AppendRecord(w.plain[:0], seq, &rec)
 	key := l.recordKey(seq)
-	value, err := w.seal(key, w.plain)
+	value, err := w.seal(key, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -137,32 +151,35 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 		id = formatUUID(l.makeID(l.epoch, seq, h.time))
 	}
 	w.hash, t.hash = hashOf(w.hash, id, seq, &h, t.attrs.commit, t.chans)
-	delete(l.tips, t.seq)
 	t.seq, t.id, t.rec, t.stored = seq, id, h, int64(len(value))+p.parts
 	for i := range w.coded {
 		c := w.coded[i].c
 		c.stored(&w.coded[i].e, seq, int64(len(value)))
-		if c.justMeasured() && w.coded[i].e.entry.Mode != codec.Full { // else a restore finds it
+	}
+	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: versionOne})
+	if err := w.around(ctx, p, d, given, old, before, beforeStatus); err != nil {
+		return nil, err
+	}
+	for i := range w.coded {
+		if c := w.coded[i].c; c.justMeasured() && w.coded[i].e.entry.Mode != codec.Full { // else a restore finds it
 			l.measures.note(seq, c)
 		}
 	}
-	l.tips[seq] = t
-	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: versionOne})
-	if !l.s.caps.Exclusive { // else l.head is known to be the newest, and the look-up costs a tenth of the save
-		p.conds = append(p.conds, backend.Cond{Key: key})
-	}
-	if err := w.around(ctx, p, d, old, before, beforeStatus); err != nil {
-		return nil, err
-	}
-	for i := range p.muts {
-		p.size += mutSize(&p.muts[i])
-	}
-	l.head, l.lastTime = seq, h.time
-	if h.origin >= l.origin {
-		l.latest, l.origin = seq, h.origin
-	}
 	p.event = Event{Ref: l.ref, Generation: l.generation, ID: id, Seq: seq, Time: h.time, Step: h.step, Status: h.status, Before: beforeStatus, began: w.began, counted: w.counted}
 	return p, nil
+}
+
+// claim makes sure that nothing stands at the seq of a save. On an exclusive backend the head is known to be the newest, and a
+// look would cost a tenth of the save; but a seq that was given out before may have reached the disk after all, and one that
+// is pending would be written over in its own batch. The caller holds l.mu.
+func (l *lineage) claim(p *pending) error {
+	if l.last != nil && p.seq <= l.last.after.head {
+		return corrupt(place(l.recordKey(p.seq)), "is to be given out twice", nil)
+	}
+	if p.seq <= l.given || !l.s.caps.Exclusive {
+		p.conds = append(p.conds, backend.Cond{Key: l.recordKey(p.seq)})
+	}
+	return nil
 }
 
 // table lists the entries of t: those of w.coded, and keep for the rest.
@@ -184,23 +201,19 @@ func (w *saving) table(t *tip) []codec.Entry {
 	return w.entries
 }
 
-// seal seals a record, opens it again and compares, so that what reaches the backend is known to restore.
-func (w *saving) seal(key, plain []byte) ([]byte, error) {
-	value, err := w.l.th.sealer.Seal(w.sealed[:0], kindRecord, key, plain)
+// seal seals a record in the memory of w.
+func (w *saving) seal(key []byte, rec *codec.Record) ([]byte, error) {
+	value, err := sealInto(w.sealed[:0], &w.sealing, w.l.th.sealer, recordLayout, key, rec)
 	if err != nil {
-		return nil, fmt.Errorf("sealing a checkpoint: %w", err)
+		return nil, err
 	}
 	w.sealed = value[:0]
-	w.check, err = w.l.th.sealer.Open(w.check[:0], kindRecord, key, value)
-	if err != nil || !bytes.Equal(w.check, plain) {
-		return nil, fmt.Errorf("checking a checkpoint before commit: it does not open (%v)", err)
-	}
 	return value, nil
 }
 
 // around adds what belongs to the new checkpoint besides its record: the ghost that it replaces, and the entries of its
 // id, branch, terms, thread and namespace. A replacement on the branch of the old moves it only if the old was its head.
-func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, before *codec.Attrs, beforeStatus string) error {
+func (w *saving) around(ctx context.Context, p *pending, d, given *Draft, old *tip, before *codec.Attrs, beforeStatus string) error {
 	l, t := w.l, p.tip
 	if d.ID != "" {
 		cond := backend.Cond{Key: l.idKey(d.ID)}
@@ -215,15 +228,15 @@ func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, bef
 				return err
 			}
 		}
-		value, err := l.th.sealer.Seal(nil, kindID, cond.Key, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: p.seq, ID: d.ID}))
+		entry := &codec.IDEntry{Seq: p.seq, ID: d.ID, Submitted: w.submitted(given, t)}
+		value, err := sealInto(nil, &w.sealing, l.th.sealer, idLayout, cond.Key, entry)
 		if err != nil {
-			return fmt.Errorf("sealing an id: %w", err)
+			return err
 		}
 		p.muts = append(p.muts, backend.Mut{Key: cond.Key, Value: value, Version: strconv.FormatUint(p.seq, 10)})
 		if old != nil || !l.s.caps.Exclusive { // else it was looked for, and nobody else can have added it since
 			p.conds = append(p.conds, cond)
 		}
-		l.noteID(d.ID)
 	}
 	if d.Branch != "" && w.carry == nil && (old == nil || old.meta.Branch != d.Branch) {
 		if err := l.moveBranch(ctx, p, d.Branch, p.seq); err != nil {
@@ -236,15 +249,12 @@ func (w *saving) around(ctx context.Context, p *pending, d *Draft, old *tip, bef
 		}
 	}
 	if p.seq == 1 && l.ref.Namespace != "" {
-		key := l.th.nsKey(kindNamespace, l.ns)
-		value, err := l.th.sealer.Seal(nil, kindNamespace, key, codec.AppendName(nil, l.ref.Namespace))
-		if err != nil {
-			return fmt.Errorf("sealing a namespace: %w", err)
+		if err := addSealed(l, p, namespaceLayout, l.th.nsKey(kindNamespace, l.ns), l.ref.Namespace, versionOne); err != nil {
+			return err
 		}
-		p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: versionOne})
 	}
 	if w.carry != nil {
 		return w.carry.over(ctx, l, p)
 	}
-	return l.th.touch(p, d.TTL, t.rec.time, l)
+	return l.touch(p, d.TTL, t.rec.time)
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -144,9 +143,9 @@ func (n *line) bury(ctx context.Context, out *batcher, in *run, r *row) error {
 	stub.FirstDist = in.last - r.first()
 	stub.Count = stub.FirstDist + 1
 	key := n.l.recordKey(in.last)
-	value, err := n.l.th.sealer.Seal(nil, typeStub, key, codec.AppendStub(nil, &stub))
+	value, err := seal(n.l.th.sealer, stubLayout, key, &stub)
 	if err != nil {
-		return fmt.Errorf("sealing a stub: %w", err)
+		return err
 	}
 	muts := []backend.Mut{{Key: key, Value: value, Version: versionStub}}
 	if r.seq != in.last {
@@ -197,21 +196,21 @@ func (n *line) dropWrites(ctx context.Context, out *batcher, r *row) error {
 	})
 }
 
-// moveBranches moves the heads of branches that go to the nearest ancestor that stays, or that has become another
-// record. A branch that has none goes too.
+// moveBranches makes the records of branches name where these end when all that does not stay is gone. A branch that ends
+// nowhere goes too.
 func (n *line) moveBranches(ctx context.Context, out *batcher) error {
-	for name, head := range n.branches {
-		to := n.headAfter(head)
-		if to == head {
+	headOf := n.headAfter()
+	for name, seq := range n.branches {
+		to := headOf(seq)
+		if to == seq {
 			continue
 		}
 		mut := backend.Mut{Key: n.l.branchKey(name), Delete: true}
 		if to != 0 {
-			p := &pending{}
-			if err := n.l.moveBranch(ctx, p, name, to); err != nil {
+			var err error
+			if mut, err = n.l.branchMut(name, to); err != nil {
 				return err
 			}
-			mut = p.muts[0]
 		}
 		if err := out.add(ctx, mut); err != nil {
 			return err
@@ -220,23 +219,22 @@ func (n *line) moveBranches(ctx context.Context, out *batcher) error {
 	return nil
 }
 
-// headAfter is where a branch that ended at seq ends now; 0: nowhere.
-func (n *line) headAfter(seq uint64) uint64 {
-	if r := n.rows[seq]; r != nil && r.fate == stays {
-		return seq
-	}
-	now := map[string]uint64{}
+// headAfter finds where a branch ends whose record names a seq, as headAt does, among what stays; 0: nowhere.
+func (n *line) headAfter() func(seq uint64) uint64 {
+	now := map[uint64]uint64{} // by place in line
 	for r := range n.newestFirst {
 		if r.fate == stays {
-			now[r.id] = r.seq
+			now[r.origin] = r.seq
 		}
 	}
-	for r := n.rows[seq]; r != nil; r = n.rows[r.parent] {
-		if at := now[r.id]; at != 0 {
-			return at
+	return func(seq uint64) uint64 {
+		for r := n.rows[seq]; r != nil && r.stub == nil; r = n.rows[r.parent] {
+			if at := now[r.origin]; at != 0 {
+				return at
+			}
 		}
+		return 0
 	}
-	return 0
 }
 
 // nearest finds the nearest checkpoint that stays among seq and its ancestors, as far as these are known; 0: none.
@@ -257,8 +255,10 @@ func (n *line) forget(ctx context.Context, all bool) error {
 		return err
 	}
 	defer l.s.letGo(l)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	if err := l.mu.lock(ctx); err != nil {
+		return err
+	}
+	defer l.mu.unlock()
 	clear(l.branches)
 	if head := n.rows[l.latest]; all || head == nil || head.fate != stays {
 		l.forget()

@@ -104,13 +104,13 @@ func (c *cache) evict(held *lineage) {
 		case *tip:
 			if v.l == held {
 				c.remove(v)
-			} else if v.l.mu.TryLock() {
+			} else if v.l.mu.tryLock() {
 				c.remove(v)
 				if len(v.l.tips) == 0 {
 					c.emptied = append(c.emptied, v.l)
 					c.some.Store(true)
 				}
-				v.l.mu.Unlock()
+				v.l.mu.unlock()
 			}
 		}
 		e = prev

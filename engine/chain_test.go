@@ -178,8 +178,8 @@ func checkBounds(t *testing.T, f *fixture, ref Ref) {
 		t.Fatal(err)
 	}
 	defer l.release()
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.mu.lock(context.Background())
+	defer l.mu.unlock()
 	if err := l.open(ctx); err != nil {
 		t.Fatal(err)
 	}

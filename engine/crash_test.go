@@ -36,6 +36,8 @@ func TestMain(m *testing.M) {
 	case "save", "save eagerly":
 		err := saveUntilKilled(os.Args[1], os.Args[2], child == "save eagerly")
 		fmt.Fprintln(os.Stderr, err)
+	case "save hot":
+		fmt.Fprintln(os.Stderr, saveHotUntilKilled(os.Args[1], os.Args[2]))
 	}
 	os.Exit(1)
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,27 +29,6 @@ type unmigratedError struct {
 }
 
 func (*unmigratedError) Error() string { return "the parent has another schema version" }
-
-// saveAcross calls save until what it stands on is migrated.
-func (t *Thread) saveAcross(ctx context.Context, save func(crossings) (*Checkpoint, error)) (*Checkpoint, error) {
-	var x crossings
-	for range movedTries {
-		cp, err := save(x)
-		e, ok := errors.AsType[*unmigratedError](err)
-		if !ok {
-			return cp, err
-		}
-		m, err := e.u.migrate(ctx, e.way, e.hash, func() migrate.State { return e.state })
-		if err != nil {
-			return nil, ofThread(t.ref, err)
-		}
-		if x == nil {
-			x = crossings{}
-		}
-		x[migratedName{e.u, e.hash, e.way.set, e.way.to}] = m
-	}
-	return nil, fmt.Errorf("%w: others keep changing the parent or its migrations", ErrUnavailable)
-}
 
 // cross returns d as a draft on the parent as it is stored: d itself unless it stands on another version of it.
 func (w *saving) cross(t *tip, d *Draft) (*Draft, error) {
@@ -83,13 +61,13 @@ func (w *saving) settle(t *tip, d *Draft) (*Draft, error) {
 	p := w.passage
 	switch {
 	case p.moved(t, d):
-		return nil, errMoved
+		return nil, &movedError{}
 	case p != nil && p.crossed:
 		return d, nil
 	}
 	next, err := w.cross(t, d)
 	if _, ok := errors.AsType[*unmigratedError](err); p != nil && (ok || err == nil && next != d) {
-		return nil, errMoved
+		return nil, &movedError{}
 	}
 	return next, err
 }

@@ -44,7 +44,10 @@ func (s *Store) seize(ctx context.Context, ref Ref, create bool) (*lineage, erro
 	if err != nil {
 		return nil, err
 	}
-	l.th.mu.Lock()
+	if err := l.th.mu.lock(ctx); err != nil {
+		s.letGo(l)
+		return nil, err
+	}
 	if err := l.th.load(ctx); err != nil {
 		l.vacate()
 		return nil, err
@@ -53,14 +56,16 @@ func (s *Store) seize(ctx context.Context, ref Ref, create bool) (*lineage, erro
 }
 
 func (l *lineage) vacate() {
-	l.th.mu.Unlock()
+	l.th.mu.unlock()
 	l.s.letGo(l)
 }
 
 // remove deletes the thread and returns its new generation. The caller holds mu for writing.
 func (t *thread) remove(ctx context.Context) (uint64, error) {
-	t.u.rewrites.RLock()
-	defer t.u.rewrites.RUnlock()
+	if err := t.u.rewrites.rLock(ctx); err != nil {
+		return 0, err
+	}
+	defer t.u.rewrites.rUnlock()
 	epoch, err := t.nextEpoch(ctx)
 	if err != nil {
 		return 0, err
@@ -117,24 +122,22 @@ func (u *user) threadAt(tok crypto.Token, epoch uint32) (*thread, error) {
 
 // detached is a lineage that is for the caller alone: nobody else finds it, and it needs no lock.
 func (t *thread) detached(namespace string) *lineage {
-	l := &lineage{s: t.u.s, ref: Ref{t.u.tenant, t.u.name, t.id, namespace}, th: t, epoch: t.epoch,
-		tips: map[uint64]*tip{}, branches: map[string]*branchState{}}
-	l.idle.L = &l.mu
-	if namespace != "" {
-		l.ns = t.u.keys.BlindToken("namespace", namespace)
-	}
+	l := newLineage(Ref{t.u.tenant, t.u.name, t.id, namespace}, t)
+	l.epoch = t.epoch
 	return l
 }
 
 // replace writes the thread record and takes it over. The caller holds mu for writing.
 func (t *thread) replace(ctx context.Context, rec codec.Thread) error {
-	t.state.Lock()
-	defer t.state.Unlock()
-	mut, cond, err := t.recordMut(&rec)
+	mut, cond, err := t.recordMut(&rec, t.version) // which nobody changes while mu is held for writing
 	if err != nil {
 		return err
 	}
-	if err := t.u.s.commit(ctx, []backend.Mut{mut}, []backend.Cond{cond}); err != nil {
+	err = t.u.s.commit(ctx, []backend.Mut{mut}, []backend.Cond{cond})
+	t.state.Lock()
+	defer t.state.Unlock()
+	t.changes++
+	if err != nil {
 		t.loaded = false
 		return err
 	}

@@ -157,13 +157,14 @@ func diffSides(ctx context.Context, a, b *side) (*Diff, error) {
 
 // findBoth finds two checkpoints among what is durable now.
 func (l *lineage) findBoth(ctx context.Context, from, to Which, a, b **record) (err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drain()
-	if *a, err = l.find(ctx, from); err != nil {
+	now, err := l.durableNow(ctx)
+	if err != nil {
 		return err
 	}
-	*b, err = l.find(ctx, to)
+	if *a, err = l.findAt(ctx, now, from); err != nil {
+		return err
+	}
+	*b, err = l.findAt(ctx, now, to)
 	return err
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Errors of any operation.
 var (
-	ErrClosed       = errors.New("store is closed")
+	ErrClosed       = backend.ErrClosed
 	ErrInvalid      = errors.New("invalid argument")
 	ErrTooLarge     = errors.New("over the limit")
 	ErrCorrupt      = errors.New("stored data is damaged")

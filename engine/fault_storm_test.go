@@ -72,9 +72,9 @@ func (f *fixture) waitQueued(ref Ref, n int) {
 	}
 	defer l.release()
 	for queued := -1; queued != n; {
-		l.mu.Lock()
+		l.mu.lock(context.Background())
 		queued = len(l.queue)
-		l.mu.Unlock()
+		l.mu.unlock()
 	}
 }
 
@@ -185,8 +185,8 @@ func TestStaleThreadIsNotTakenForANewOne(t *testing.T) {
 	x := Draft{Channels: []Change{{Name: "x", Data: []byte("state")}}}
 	check := func(t *testing.T, l *lineage, want uint64) {
 		t.Helper()
-		l.mu.Lock()
-		defer l.mu.Unlock()
+		l.mu.lock(context.Background())
+		defer l.mu.unlock()
 		if err := l.open(ctx); err != nil || l.head != want {
 			t.Errorf("the lineage opens with head %d, %v; want %d", l.head, err, want)
 		}
@@ -218,9 +218,9 @@ func TestStaleThreadIsNotTakenForANewOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer l.release()
-		l.mu.Lock()
+		l.mu.lock(context.Background())
 		l.forget() // as a failed save does
-		l.mu.Unlock()
+		l.mu.unlock()
 		clock.ms += 3_600_000
 		if _, err := f.Thread(testRef("t")).Load(ctx, Latest); !errors.Is(err, ErrNotFound) {
 			t.Fatalf("loading an expired thread: %v", err)

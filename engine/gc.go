@@ -209,8 +209,10 @@ func (g *collection) leftovers(ctx context.Context, u *user) error {
 	return u.eachEpoch(ctx, func(tok crypto.Token, epoch uint32) error {
 		// While rewrites is held nobody builds an epoch, and so the thread record tells whether this one is in
 		// use: it was found before, and none that has records becomes current but by a rewrite.
-		u.rewrites.Lock()
-		defer u.rewrites.Unlock()
+		if err := u.rewrites.lock(ctx); err != nil {
+			return err
+		}
+		defer u.rewrites.unlock()
 		current, kept, err := u.epochsOf(ctx, tok)
 		if err != nil || epoch == current || epoch == kept {
 			return err

@@ -150,7 +150,7 @@ func TestSweepWaitsForSaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u.sweep.RLock()
+	u.sweep.rLock(context.Background())
 	done := make(chan error)
 	go func() {
 		_, err := f.GC(ctx, "acme", GCOptions{Grace: -1})
@@ -164,7 +164,7 @@ func TestSweepWaitsForSaves(t *testing.T) {
 			t.Error("the sweep began while a save was under way")
 		}
 	}
-	u.sweep.RUnlock()
+	u.sweep.rUnlock()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -183,7 +183,7 @@ func TestGCLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What a copy leaves that is cut short before its thread record: all but that.
-	stray := &thread{u: l.th.u, id: "stray", tok: l.th.u.keys.ThreadToken("stray"), named: nil, epoch: 1}
+	stray := &thread{u: l.th.u, id: "stray", tok: l.th.u.keys.ThreadToken("stray"), epoch: 1}
 	if stray, err = l.th.u.threadAt(stray.tok, 1); err != nil {
 		t.Fatal(err)
 	}

@@ -54,10 +54,14 @@ func (g *collection) checkEntries(ctx context.Context, u *user, keys [][]byte) e
 	if err != nil || len(stale) == 0 {
 		return err
 	}
-	u.rewrites.Lock()
-	defer u.rewrites.Unlock()
-	u.sweep.Lock()
-	defer u.sweep.Unlock()
+	if err := u.rewrites.lock(ctx); err != nil {
+		return err
+	}
+	defer u.rewrites.unlock()
+	if err := u.sweep.lock(ctx); err != nil {
+		return err
+	}
+	defer u.sweep.unlock()
 	if stale, err = u.staleEntries(ctx, stale); err != nil {
 		return err
 	}

@@ -140,26 +140,19 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 
 // begin finds where the iteration starts.
 func (h *history) begin(ctx context.Context, l *lineage) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drain()
-	rec, there := l.th.record()
-	if !there {
-		return ErrNotFound
-	}
-	if err := l.open(ctx); err != nil {
+	now, err := l.durableNow(ctx)
+	if err != nil {
 		return err
 	}
-	h.generation = rec.Generation
-	h.seq = l.head + 1
-	var err error
+	h.generation = l.th.generation()
+	h.seq = now.head + 1
 	switch {
 	case h.o.From != "":
 		h.walks = true
-		h.line, err = l.resolve(ctx, At(h.o.From))
+		h.line, err = l.findSeq(ctx, now, At(h.o.From))
 	case h.o.Branch != "":
 		h.walks = true
-		h.line, err = l.resolve(ctx, HeadOf(h.o.Branch))
+		h.line, err = l.findSeq(ctx, now, HeadOf(h.o.Branch))
 	}
 	if err != nil {
 		return err
@@ -168,10 +161,10 @@ func (h *history) begin(ctx context.Context, l *lineage) error {
 		h.seq = h.line + 1
 	}
 	if h.o.Before != "" {
-		at, err := l.findID(ctx, h.o.Before)
+		at, err := l.findID(ctx, now.head, h.o.Before)
 		after := uint64(0)
 		if errors.Is(err, ErrNotFound) {
-			at, err = l.before(ctx, h.o.Before)
+			at, err = l.before(ctx, now.head, h.o.Before)
 			after = 1
 		}
 		if err == nil {
@@ -183,6 +176,14 @@ func (h *history) begin(ctx context.Context, l *lineage) error {
 		h.seq = min(h.seq, at+after)
 	}
 	return nil
+}
+
+func (l *lineage) findSeq(ctx context.Context, at heads, w Which) (uint64, error) {
+	r, err := l.findAt(ctx, at, w)
+	if err != nil {
+		return 0, err
+	}
+	return r.seq, nil
 }
 
 // see turns a record into a checkpoint if it is one that is wanted.

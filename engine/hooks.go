@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/plugins/hook"
@@ -54,9 +53,6 @@ func (u *user) runHooks(ctx context.Context, chain hook.Chain, c *hook.Call, par
 	}
 	return nil
 }
-
-// clock is the time that hooks are told.
-func (s *Store) clock() time.Time { return time.UnixMilli(s.now().UnixMilli()).UTC() }
 
 // hooksOf are the identities of a chain as they are recorded.
 func hooksOf(chain hook.Chain) ([]codec.Hook, error) {

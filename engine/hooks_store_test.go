@@ -147,7 +147,6 @@ func TestVerifyCoversHooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.release()
 	r, err := l.readRecord(ctx, 1)
 	if err != nil || r.rec.Fuel == 0 {
 		t.Fatalf("fuel %d, %v", r.rec.Fuel, err)
@@ -158,6 +157,7 @@ func TestVerifyCoversHooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.release()
 	putRaw(t, f, key, value)
 	rep, err := f.Verify(ctx, VerifyOptions{})
 	if err != nil || rep.Clean() || !strings.Contains(rep.Problems[0].Err.Error(), "the hash of its parent") {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,15 +58,18 @@ func (h *hub) close() { close(h.done) }
 // begin returns the time at which a save begins, in Unix milliseconds. It is counted if somebody watches, and then
 // needs an end: settled, or drop if nothing will come of it. The caller holds the lock of a lineage from before it
 // until the save is in its queue.
-func (h *hub) begin(now func() time.Time) (ms int64, counted bool) {
+func (h *hub) begin(now func() (int64, error)) (ms int64, counted bool, err error) {
 	if h.watchers.Load() == 0 {
-		return now().UnixMilli(), false
+		ms, err = now()
+		return ms, false, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	ms = now().UnixMilli()
+	if ms, err = now(); err != nil {
+		return 0, false, err
+	}
 	h.running[ms]++
-	return ms, true
+	return ms, true, nil
 }
 
 func (h *hub) drop(ms int64) {
@@ -192,7 +196,7 @@ func (h *hub) unwait(w *waiter) {
 }
 
 // settleAll waits until every save that is under way is settled. Saves that begin meanwhile are not waited for.
-func (s *Store) settleAll(done <-chan struct{}) bool {
+func (s *Store) settleAll(ctx context.Context) error {
 	s.mu.Lock()
 	lineages := make([]*lineage, 0, len(s.lineages))
 	for _, l := range s.lineages {
@@ -200,23 +204,24 @@ func (s *Store) settleAll(done <-chan struct{}) bool {
 	}
 	s.mu.Unlock()
 	for _, l := range lineages {
-		l.mu.Lock()
-		var wait chan struct{}
-		if p := l.last; p != nil && !p.over {
-			if p.done == nil {
-				p.done = make(chan struct{})
-			}
-			wait = p.done
-		}
-		l.mu.Unlock()
-		if wait == nil {
-			continue
-		}
-		select {
-		case <-wait:
-		case <-done:
-			return false
+		if err := l.settle(ctx); err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
+}
+
+// settle waits until what is pending is settled.
+func (l *lineage) settle(ctx context.Context) error {
+	if err := l.mu.lock(ctx); err != nil {
+		return err
+	}
+	p := l.last
+	if p == nil {
+		l.mu.unlock()
+		return nil
+	}
+	pending := l.after(p)
+	l.mu.unlock()
+	return pending.wait(ctx)
 }

@@ -54,9 +54,9 @@ func (l *lineage) indexKey(t term, seq uint64) []byte {
 
 func (l *lineage) indexMut(t term, seq uint64, at codec.IndexEntry) (backend.Mut, error) {
 	key := l.indexKey(t, seq)
-	value, err := l.th.u.index.Seal(nil, kindIndex, key, codec.AppendIndexEntry(nil, at))
+	value, err := seal(l.th.u.index, indexLayout, key, at)
 	if err != nil {
-		return backend.Mut{}, fmt.Errorf("sealing an index entry: %w", err)
+		return backend.Mut{}, err
 	}
 	return backend.Mut{Key: key, Value: value, Version: versionOne}, nil
 }

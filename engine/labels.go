@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
@@ -23,36 +22,29 @@ func (t *Thread) SetLabels(ctx context.Context, w Which, labels map[string]strin
 			return nil, fmt.Errorf("setting labels: %w", err)
 		}
 	}
-	for try := 1; ; try++ {
-		cp, err := t.setLabels(ctx, w, labels)
-		if errors.Is(err, backend.ErrConflict) && try < conflictRetries {
-			continue
+	chain, err := t.s.chain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
+	if err == nil {
+		a := attempt{t: t, chain: chain}
+		var cp *Checkpoint
+		if cp, err = a.run(ctx, func() (*Checkpoint, error) { return t.setLabels(ctx, &a, w, labels) }); err == nil {
+			return cp, nil
 		}
-		if err != nil {
-			return nil, fmt.Errorf("setting labels: %w", err)
-		}
-		return cp, nil
 	}
+	return nil, fmt.Errorf("setting labels: %w", err)
 }
 
-func (t *Thread) setLabels(ctx context.Context, which Which, labels map[string]string) (*Checkpoint, error) {
-	chain, err := t.s.chain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
-	if err != nil {
-		return nil, err
-	}
-	if chain == nil {
+func (t *Thread) setLabels(ctx context.Context, a *attempt, which Which, labels map[string]string) (*Checkpoint, error) {
+	if a.chain == nil {
 		return t.relabel(ctx, which, labels, nil)
 	}
-	for range movedTries {
-		p, cp, err := t.passLabels(ctx, chain, which, labels)
+	if a.passage == nil {
+		p, cp, err := t.passLabels(ctx, a.chain, which, labels)
 		if err != nil || cp != nil {
 			return cp, err
 		}
-		if cp, err = t.relabel(ctx, which, nil, p); err != errMoved {
-			return cp, err
-		}
+		a.passage = p
 	}
-	return nil, fmt.Errorf("%w: others keep changing the checkpoint", ErrUnavailable)
+	return t.relabel(ctx, which, nil, a.passage)
 }
 
 // relabel saves a checkpoint with other labels or, with p, as the hooks made it.
@@ -61,8 +53,9 @@ func (t *Thread) relabel(ctx context.Context, which Which, labels map[string]str
 	if err != nil {
 		return nil, err
 	}
-	defer l.release()
-	return l.save(func(w *saving) (*pending, *Checkpoint, error) { return w.prepareLabels(ctx, which, labels, p) })
+	return l.save(ctx, hold{}, func(w *saving) (*pending, *Checkpoint, error) {
+		return w.prepareLabels(ctx, which, labels, p)
+	})
 }
 
 // passLabels passes labels through the hooks as if they were saved on the checkpoint that gets them, with all that it has
@@ -100,7 +93,6 @@ func (t *Thread) passLabels(ctx context.Context, chain hook.Chain, which Which, 
 		return nil, nil, unfit(hook.PreSave, fmt.Errorf("%d labels, at most %d are allowed", len(all), codec.MaxLabels))
 	}
 	in.p.draft.Labels = all
-	in.p.submitted = noHash // no save of a caller's makes this checkpoint
 	return in.p, nil, nil
 }
 
@@ -111,19 +103,31 @@ func (t *Thread) labelled(ctx context.Context, which Which) (*tip, error) {
 		return nil, err
 	}
 	defer l.release()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.findTip(ctx, which)
-}
-
-// findTip restores a checkpoint when nothing is pending. The caller holds l.mu.
-func (l *lineage) findTip(ctx context.Context, which Which) (*tip, error) {
-	l.drain()
 	r, err := l.find(ctx, which)
 	if err != nil {
 		return nil, err
 	}
 	return l.restorer().tip(ctx, r)
+}
+
+// findHeld is find for who holds l.mu and is about to change what it finds. What is pending is waited for if it may be at work on
+// that.
+func (l *lineage) findHeld(ctx context.Context, which Which) (*record, error) {
+	if _, there := l.th.record(); !there {
+		return nil, ErrNotFound
+	}
+	if err := l.open(ctx); err != nil {
+		return nil, err
+	}
+	durable, _ := l.durable.get(l.epoch)
+	r, err := l.findAt(ctx, durable, which)
+	if err != nil {
+		return nil, err
+	}
+	if p := l.pendingID(l.recordID(r)); p != nil {
+		return nil, l.after(p)
+	}
+	return r, nil
 }
 
 // withLabels are the labels of t with some set and, to "", removed.
@@ -144,7 +148,11 @@ func (t *tip) withLabels(labels map[string]string) (map[string]string, error) {
 // prepareLabels prepares the save of a checkpoint as it is but for its labels or, with p, for what hooks changed. The
 // caller holds l.mu.
 func (w *saving) prepareLabels(ctx context.Context, which Which, labels map[string]string, p *passage) (*pending, *Checkpoint, error) {
-	old, err := w.l.findTip(ctx, which)
+	r, err := w.l.findHeld(ctx, which)
+	if err != nil {
+		return nil, nil, err
+	}
+	old, err := w.l.restorer().tip(ctx, r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -156,7 +164,7 @@ func (w *saving) prepareLabels(ctx context.Context, which Which, labels map[stri
 			return nil, nil, err
 		}
 	case p.on != old.hash:
-		return nil, nil, errMoved
+		return nil, nil, &movedError{}
 	default:
 		d.amend(&p.draft)
 	}
@@ -168,7 +176,7 @@ func (w *saving) prepareLabels(ctx context.Context, which Which, labels map[stri
 			p.markRewritten(info.Name)
 		}
 	}
-	w.passage = p
+	w.passage, p.labels = p, true
 	return w.prepare(ctx, d)
 }
 
@@ -199,19 +207,4 @@ func (t *tip) draft() *Draft {
 		d.Channels = append(d.Channels, Change{Name: info.Name, Type: info.Type, Data: t.chans[i].value})
 	}
 	return d
-}
-
-// find finds the record of a checkpoint among what is durable. The caller holds l.mu, with nothing pending.
-func (l *lineage) find(ctx context.Context, which Which) (*record, error) {
-	if _, there := l.th.record(); !there {
-		return nil, ErrNotFound
-	}
-	if err := l.open(ctx); err != nil {
-		return nil, err
-	}
-	seq, err := l.resolve(ctx, which)
-	if err != nil {
-		return nil, err
-	}
-	return l.visible(ctx, seq)
 }

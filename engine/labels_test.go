@@ -408,9 +408,9 @@ func TestReplaceWhileBranchMoves(t *testing.T) {
 		}
 		defer f.letGo(l)
 		for queued := false; !queued; { // behind the save that is being committed
-			l.mu.Lock()
+			l.mu.lock(context.Background())
 			queued = len(l.queue) > 0
-			l.mu.Unlock()
+			l.mu.unlock()
 			runtime.Gosched()
 		}
 	}

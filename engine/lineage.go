@@ -33,7 +33,9 @@ type thread struct {
 	refs int // lineages in memory; guarded by Store.mu
 
 	// mu is held for reading by every operation on the thread, and for writing by those that replace its epoch.
-	mu sync.RWMutex
+	mu rwLock
+
+	reading lock // held while the thread record is read
 
 	// state guards what follows, which operations that hold mu for reading may load and refresh.
 	state   sync.Mutex
@@ -41,7 +43,7 @@ type thread struct {
 	exists  bool // the thread record exists, and the thread is neither deleted nor expired
 	rec     codec.Thread
 	version string // of the thread record, "" when there is none
-	named   map[crypto.Token]bool
+	changes uint64 // how often rec was written or put in doubt
 
 	// Derived from rec, and constant while mu is held for reading.
 	epoch  uint32
@@ -49,6 +51,9 @@ type thread struct {
 }
 
 // lineage is the sequencer of one thread and namespace: it assigns seqs, holds the newest states, and commits.
+//
+// It has two heads. The pending one, guarded by mu, is where the next save goes on; saves that are not durable yet are
+// below it. The durable one is what readers go by: they take neither mu nor wait for a save.
 type lineage struct {
 	s    *Store
 	ref  Ref
@@ -56,29 +61,71 @@ type lineage struct {
 	ns   crypto.Token
 	refs int // operations under way; guarded by Store.mu
 
-	mu         sync.Mutex
-	idle       sync.Cond // on mu: nothing is pending
+	mu         lock
 	opened     bool
 	epoch      uint32 // of the thread, when opened
 	generation uint64
-	touched    bool   // a pending save writes the thread record
-	head       uint64 // newest seq, pending ones included
-	latest     uint64 // seq of the newest checkpoint, pending ones included; 0: none
-	origin     uint64 // place in line of latest; differs from it if latest is a replacement
+	heads             // pending ones included
+	given      uint64 // the greatest seq of the epoch that a save ever had, whatever became of it
 	lastTime   int64
 	greatest   *[16]byte // of the UUIDs that callers chose as ids, pending ones included; nil: not known
 	tips       map[uint64]*tip
 	measures   measures
 	branches   map[string]*branchState
-	queue      []*pending // waiting for the batch under way
-	leading    bool       // a batch is under way
-	flying     []*pending // that batch
-	last       *pending   // newest pending
+	touching   *pending   // the newest pending one that writes the thread record
+	queue      []*pending // in line for the batch after the one under way
+	flying     []*pending // the batch under way
+	last       *pending   // the newest pending one; nil: nothing is pending
+
+	durable durableHeads
 }
 
+// heads says how far a lineage has come.
+type heads struct {
+	head   uint64 // newest seq
+	latest uint64 // seq of the newest checkpoint; 0: none
+	origin uint64 // place in line of latest; differs from it if latest is a replacement
+}
+
+// durableHeads are the heads of what is durable. Its lock is held for no longer than a copy takes.
+type durableHeads struct {
+	mu    sync.Mutex
+	known bool
+	epoch uint32 // of the thread, when they were read
+	heads
+}
+
+func (d *durableHeads) get(epoch uint32) (heads, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.heads, d.known && d.epoch == epoch
+}
+
+func (d *durableHeads) set(epoch uint32, h heads) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.heads, d.epoch, d.known = h, epoch, true
+}
+
+func (d *durableHeads) forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.known = false
+}
+
+// branchState is a named head as the next save finds it.
 type branchState struct {
-	head    uint64
-	version string // of the branch record; "": there is none
+	head    uint64   // where it ends, or the seq that its record names
+	version string   // of the branch record; "": there is none
+	by      *pending // what moved it there; nil if it was read
+}
+
+func newLineage(ref Ref, th *thread) *lineage {
+	l := &lineage{s: th.u.s, ref: ref, th: th, mu: newLock(), tips: map[uint64]*tip{}, branches: map[string]*branchState{}}
+	if ref.Namespace != "" {
+		l.ns = th.u.keys.BlindToken("namespace", ref.Namespace)
+	}
+	return l
 }
 
 // acquire returns the lineage with its thread locked for reading and loaded. Every acquire is followed by a release.
@@ -87,7 +134,10 @@ func (s *Store) acquire(ctx context.Context, ref Ref, create bool) (*lineage, er
 	if err != nil {
 		return nil, err
 	}
-	l.th.mu.RLock()
+	if err := l.th.mu.rLock(ctx); err != nil {
+		s.letGo(l)
+		return nil, err
+	}
 	if err := l.th.load(ctx); err != nil {
 		l.release()
 		return nil, err
@@ -96,7 +146,7 @@ func (s *Store) acquire(ctx context.Context, ref Ref, create bool) (*lineage, er
 }
 
 func (l *lineage) release() {
-	l.th.mu.RUnlock()
+	l.th.mu.rUnlock()
 	l.s.letGo(l)
 }
 
@@ -129,15 +179,11 @@ func (s *Store) hold(ctx context.Context, ref Ref, create bool) (*lineage, error
 		name := threadName{ref.Tenant, ref.User, ref.Thread}
 		th := s.threads[name]
 		if th == nil {
-			th = &thread{u: u, id: ref.Thread, tok: u.keys.ThreadToken(ref.Thread), named: map[crypto.Token]bool{}}
+			th = &thread{u: u, id: ref.Thread, tok: u.keys.ThreadToken(ref.Thread), mu: newRWLock(), reading: newLock()}
 			s.threads[name] = th
 		}
 		th.refs++
-		l = &lineage{s: s, ref: ref, th: th, tips: map[uint64]*tip{}, branches: map[string]*branchState{}}
-		l.idle.L = &l.mu
-		if ref.Namespace != "" {
-			l.ns = u.keys.BlindToken("namespace", ref.Namespace)
-		}
+		l = newLineage(ref, th)
 		s.lineages[ref] = l
 	}
 	l.refs++
@@ -158,10 +204,10 @@ func (s *Store) letGo(l *lineage) {
 // forgetIdle removes a lineage from memory if no operation holds it and nothing of it is cached. A lock that is held
 // then is the cache's, which reports what it emptied. The caller holds s.mu.
 func (s *Store) forgetIdle(l *lineage) {
-	if l.refs > 0 || s.lineages[l.ref] != l || !l.mu.TryLock() {
+	if l.refs > 0 || s.lineages[l.ref] != l || !l.mu.tryLock() {
 		return
 	}
-	defer l.mu.Unlock()
+	defer l.mu.unlock()
 	if len(l.tips) > 0 {
 		return
 	}
@@ -173,41 +219,78 @@ func (s *Store) forgetIdle(l *lineage) {
 
 // load reads the thread record once, and notices when the thread expired.
 func (t *thread) load(ctx context.Context) error {
-	t.state.Lock()
-	defer t.state.Unlock()
 	if err := t.reload(ctx); err != nil {
 		return err
 	}
+	t.state.Lock()
+	defer t.state.Unlock()
 	if t.exists && t.rec.Expires != 0 && t.u.s.now().UnixMilli() >= t.rec.Expires {
 		t.exists = false
 	}
 	return nil
 }
 
-// reload reads the thread record if what is known of it cannot be trusted. The caller holds state.
+// reload reads the thread record if what is known of it cannot be trusted.
 func (t *thread) reload(ctx context.Context) error {
-	if t.loaded {
+	if _, known := t.known(); known {
 		return nil
 	}
-	key := t.u.threadKey(t.tok)
-	got, err := t.u.s.be.Get(ctx, key)
-	if err != nil {
-		return fmt.Errorf("reading thread: %w", err)
+	if err := t.reading.lock(ctx); err != nil {
+		return err
 	}
-	rec := codec.Thread{ID: t.id, Epoch: 1, Generation: 1}
-	if got[0].Version != "" {
-		r, err := t.u.openThread(key, got[0].Value)
+	defer t.reading.unlock()
+	for {
+		changes, known := t.known()
+		if known {
+			return nil
+		}
+		rec, version, err := t.read(ctx)
 		if err != nil {
 			return err
 		}
-		rec = *r
+		if done, err := t.take(rec, version, changes); done || err != nil {
+			return err
+		}
+	}
+}
+
+// known reports whether the thread record is known, and how often it changed.
+func (t *thread) known() (changes uint64, known bool) {
+	t.state.Lock()
+	defer t.state.Unlock()
+	return t.changes, t.loaded
+}
+
+// read reads the thread record; one that is not there has no version.
+func (t *thread) read(ctx context.Context) (rec codec.Thread, version string, err error) {
+	key := t.u.threadKey(t.tok)
+	got, err := t.u.s.be.Get(ctx, key)
+	if err != nil {
+		return rec, "", fmt.Errorf("reading thread: %w", err)
+	}
+	if got[0].Version == "" {
+		return codec.Thread{ID: t.id, Epoch: 1, Generation: 1}, "", nil
+	}
+	r, err := t.u.openThread(key, got[0].Value)
+	if err != nil {
+		return rec, "", err
+	}
+	return *r, got[0].Version, nil
+}
+
+// take takes over a thread record that was read, unless a save wrote it meanwhile.
+func (t *thread) take(rec codec.Thread, version string, changes uint64) (done bool, err error) {
+	t.state.Lock()
+	defer t.state.Unlock()
+	if t.changes != changes {
+		return false, nil
 	}
 	if err := t.use(rec); err != nil {
-		return err
+		return false, err
 	}
-	t.version, t.loaded = got[0].Version, true
+	t.version, t.loaded = version, true
 	t.exists = t.present()
-	return nil
+	return true, nil
 }
 
 // record is the thread record, and whether the thread is there.
@@ -221,9 +304,9 @@ func (t *thread) record() (codec.Thread, bool) {
 // deleted, though it may have expired. What a save that failed left in doubt is read anew: to take a thread that is
 // there for a new one would be to write over its records.
 func (t *thread) stored(ctx context.Context) (codec.Thread, bool, error) {
+	err := t.reload(ctx)
 	t.state.Lock()
 	defer t.state.Unlock()
-	err := t.reload(ctx)
 	return t.rec, t.present(), err
 }
 
@@ -249,6 +332,7 @@ func (t *thread) doubt(err error) {
 	if errors.Is(err, backend.ErrConflict) || errors.Is(err, backend.ErrAmbiguous) {
 		t.state.Lock()
 		t.loaded = false
+		t.changes++
 		t.state.Unlock()
 	}
 }
@@ -257,15 +341,18 @@ func (t *thread) doubt(err error) {
 // double the keys that a save writes. A thread lives up to a bucket longer, never shorter.
 const expiryBuckets = 16
 
-// touch adds the thread record to a save if it must change: the thread is new, or its expiry is due for a refresh.
-func (t *thread) touch(p *pending, ttl time.Duration, now int64, l *lineage) error {
+// touch adds the thread record to a change of l if it must change: the thread is new, its expiry is due for a refresh, or
+// the draft has another time to live. What is pending counts. The caller holds l.mu.
+func (l *lineage) touch(p *pending, ttl time.Duration, now int64) error {
+	t := l.th
 	t.state.Lock()
-	defer t.state.Unlock()
-	if l.touched {
-		return nil // a save of this lineage that is not durable yet does it
+	was, version, exists, present := t.rec, t.version, t.exists, t.present()
+	t.state.Unlock()
+	if q := l.touching; q != nil {
+		was, version, exists, present = *q.thread, q.threadVersion, true, true
 	}
-	rec := t.rec
-	if !t.present() {
+	rec := was
+	if !present {
 		rec.Deleted, rec.Created, rec.TTL, rec.Expires = false, now, 0, 0
 	}
 	if ttl != 0 {
@@ -273,36 +360,37 @@ func (t *thread) touch(p *pending, ttl time.Duration, now int64, l *lineage) err
 	}
 	if rec.TTL == 0 {
 		rec.Expires = 0
-	} else if rec.Expires < now+rec.TTL || ttl > 0 && rec.TTL != t.rec.TTL {
-		rec.Expires = now + rec.TTL + max(rec.TTL/expiryBuckets, 1)
+	} else if rec.Expires < now+rec.TTL || ttl > 0 && rec.TTL != was.TTL {
+		rec.Expires = expiry(now, rec.TTL+max(rec.TTL/expiryBuckets, 1))
 	}
-	if t.exists && rec == t.rec {
+	if exists && rec == was {
 		return nil
 	}
-	mut, cond, err := t.recordMut(&rec)
+	mut, cond, err := t.recordMut(&rec, version)
 	if err != nil {
 		return err
 	}
-	p.thread, p.threadVersion, l.touched = &rec, mut.Version, true
+	p.thread, p.threadVersion = &rec, mut.Version
 	p.muts, p.conds = append(p.muts, mut), append(p.conds, cond)
 	return nil
 }
 
-// recordMut writes the thread record, on condition that it is still what was read. The caller holds state.
-func (t *thread) recordMut(rec *codec.Thread) (backend.Mut, backend.Cond, error) {
+// recordMut writes the thread record, on condition that the one of a version is there.
+func (t *thread) recordMut(rec *codec.Thread, version string) (backend.Mut, backend.Cond, error) {
 	key := t.u.threadKey(t.tok)
-	value, err := t.u.dir.Seal(nil, kindThread, key, codec.AppendThread(nil, rec))
+	value, err := seal(t.u.dir, threadLayout, key, rec)
 	if err != nil {
-		return backend.Mut{}, backend.Cond{}, fmt.Errorf("sealing a thread record: %w", err)
+		return backend.Mut{}, backend.Cond{}, err
 	}
 	id := t.u.s.newBatchID()
-	return backend.Mut{Key: key, Value: value, Version: string(id[:])}, backend.Cond{Key: key, Version: t.version}, nil
+	return backend.Mut{Key: key, Value: value, Version: string(id[:])}, backend.Cond{Key: key, Version: version}, nil
 }
 
 // wrote takes over the thread record of a save that is durable now.
 func (t *thread) wrote(p *pending, err error) {
 	t.state.Lock()
 	defer t.state.Unlock()
+	t.changes++
 	if err != nil {
 		t.loaded = false
 		return
@@ -318,27 +406,20 @@ func (t *thread) use(rec codec.Thread) error {
 			return fmt.Errorf("deriving keys of a thread: %w", err)
 		}
 		t.sealer, t.epoch = sealer, uint32(rec.Epoch) // only then: while they stay the same others read them
-		t.named = map[crypto.Token]bool{}
 	}
 	t.rec = rec
 	return nil
 }
 
 func (u *user) openThread(key, value []byte) (*codec.Thread, error) {
-	plain, err := u.dir.Open(nil, kindThread, key, value)
-	if err != nil {
-		return nil, openError(key, err)
-	}
-	rec, err := codec.ParseThread(plain)
-	if err != nil {
-		return nil, corrupt(place(key), "does not parse", err)
-	}
-	return rec, nil
+	return unseal(u.dir, threadLayout, key, value)
 }
 
 // openError tells a value that cannot be opened from a key that is gone.
 func openError(key []byte, err error) error {
 	switch {
+	case errors.Is(err, crypto.ErrClosed):
+		return fmt.Errorf("opening %s: %w", place(key), ErrClosed)
 	case errors.Is(err, crypto.ErrKeyDestroyed):
 		return fmt.Errorf("opening %s: %w", place(key), ErrKeyDestroyed)
 	case errors.Is(err, crypto.ErrNewerFormat):
@@ -360,46 +441,81 @@ func (l *lineage) openLatest(ctx context.Context) (latest *record, err error) {
 	if l.opened && l.epoch == l.th.epoch {
 		return nil, nil
 	}
+	if l.last != nil { // nothing in storage says how far the pending ones have come
+		return nil, l.after(l.last)
+	}
 	l.forget()
 	rec, stored, err := l.th.stored(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l.epoch, l.generation, l.head, l.latest, l.origin, l.lastTime = l.th.epoch, rec.Generation, 0, 0, 0, 0
+	if l.epoch != l.th.epoch {
+		l.given = 0
+	}
+	l.epoch, l.generation, l.heads, l.lastTime = l.th.epoch, rec.Generation, heads{}, 0
 	if stored {
-		r := l.records(1, codec.MaxSeq+1)
-		r.Reverse, r.Limit = true, 4
-		err := l.s.scan(ctx, r, func(e backend.Entry) error {
-			seq := keySeq(e.Key)
-			l.head = max(l.head, seq)
-			r, err := l.openRecord(e.Key, e.Value)
-			if err != nil {
-				return err
-			}
-			if r.rec == nil || r.rec.Ghost {
-				return nil
-			}
-			l.lastTime = max(l.lastTime, r.rec.Time)
-			if origin := seq - r.rec.Replaced; origin > l.origin {
-				l.latest, l.origin, latest = seq, origin, r
-			}
-			if l.origin+1 >= seq { // what comes stands before it
-				return errStop
-			}
-			return nil
-		})
-		if err != nil && err != errStop {
+		if latest, err = l.readHeads(ctx); err != nil {
 			return nil, err
 		}
 	}
+	l.durable.set(l.epoch, l.heads)
 	l.opened = true
 	return latest, nil
+}
+
+// readHeads finds the heads in storage, and returns the record of the latest checkpoint.
+func (l *lineage) readHeads(ctx context.Context) (latest *record, err error) {
+	r := l.records(1, codec.MaxSeq+1)
+	r.Reverse, r.Limit = true, 4
+	err = l.s.scan(ctx, r, func(e backend.Entry) error {
+		seq := keySeq(e.Key)
+		l.head = max(l.head, seq)
+		r, err := l.openRecord(e.Key, e.Value)
+		if err != nil {
+			return err
+		}
+		if r.rec == nil || r.rec.Ghost {
+			return nil
+		}
+		l.lastTime = max(l.lastTime, r.rec.Time)
+		if origin := seq - r.rec.Replaced; origin > l.origin {
+			l.latest, l.origin, latest = seq, origin, r
+		}
+		if l.origin+1 >= seq { // what comes stands before it
+			return errStop
+		}
+		return nil
+	})
+	if err == errStop {
+		err = nil
+	}
+	return latest, err
+}
+
+// durableNow is how far the lineage has come among what is durable. Only a lineage that is not open yet is waited for.
+func (l *lineage) durableNow(ctx context.Context) (heads, error) {
+	if _, there := l.th.record(); !there {
+		return heads{}, ErrNotFound
+	}
+	if h, ok := l.durable.get(l.th.epoch); ok {
+		return h, nil
+	}
+	if err := l.mu.lock(ctx); err != nil {
+		return heads{}, err
+	}
+	defer l.mu.unlock()
+	if err := l.open(ctx); err != nil {
+		return heads{}, err
+	}
+	h, _ := l.durable.get(l.th.epoch)
+	return h, nil
 }
 
 // errStop ends a scan early.
 var errStop = errors.New("stop")
 
-// forget drops all that is remembered of the lineage. The caller holds l.mu.
+// forget drops all that is remembered of the lineage, but for what it gave out. Nothing is pending, and the caller holds
+// l.mu.
 func (l *lineage) forget() {
 	for _, t := range l.tips {
 		l.s.cache.drop(t)
@@ -407,7 +523,8 @@ func (l *lineage) forget() {
 	clear(l.tips)
 	clear(l.branches)
 	l.measures.forget()
-	l.opened, l.touched, l.greatest = false, false, nil
+	l.durable.forget()
+	l.opened, l.greatest = false, nil
 }
 
 // record is a stored checkpoint, or a stub.
@@ -418,23 +535,15 @@ type record struct {
 	stub *codec.Stub
 }
 
-func (l *lineage) openRecord(key, value []byte) (*record, error) {
-	r := &record{seq: keySeq(key), size: int64(len(value))}
-	typ := byte(kindRecord)
+func (l *lineage) openRecord(key, value []byte) (r *record, err error) {
+	r = &record{seq: keySeq(key), size: int64(len(value))}
 	if len(value) > 3 && value[3] == typeStub {
-		typ = typeStub
-	}
-	plain, err := l.th.sealer.Open(nil, typ, key, value)
-	if err != nil {
-		return nil, openError(key, err)
-	}
-	if typ == typeStub {
-		r.stub, err = codec.ParseStub(plain, r.seq)
+		r.stub, err = unseal(l.th.sealer, stubLayout, key, value)
 	} else {
-		r.rec, err = codec.ParseRecord(plain, r.seq)
+		r.rec, err = unseal(l.th.sealer, recordLayout, key, value)
 	}
 	if err != nil {
-		return nil, corrupt(place(key), "does not parse", err)
+		return nil, err
 	}
 	return r, nil
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,13 +56,17 @@ func (o *LoadOptions) want(*Checkpoint) func(name string) bool {
 type wanting func(cp *Checkpoint) func(name string) bool
 
 func (l *lineage) load(ctx context.Context, w Which, o *LoadOptions, want wanting) (*Checkpoint, error) {
-	seq, cp, err := l.locate(ctx, w, want)
-	if err != nil || cp != nil {
-		return cp, err
+	if w.by == ByNewest {
+		if cp, err := l.newestCached(ctx, want); cp != nil || err != nil {
+			return cp, err
+		}
 	}
-	r, err := l.visible(ctx, seq)
+	r, err := l.find(ctx, w)
 	if err != nil {
 		return nil, err
+	}
+	if cp := l.cached(r.seq, want); cp != nil {
+		return cp, nil
 	}
 	l.s.cache.misses.Add(1)
 	rs := l.restorer()
@@ -72,51 +77,102 @@ func (l *lineage) load(ctx context.Context, w Which, o *LoadOptions, want wantin
 	if err != nil {
 		return nil, err
 	}
-	cp = t.checkpoint(want)
+	cp := t.checkpoint(want)
 	l.adopt(t)
 	return cp, nil
 }
 
-// locate finds the seq of w, or the checkpoint itself if its state is in memory. It waits until what it found is durable.
-func (l *lineage) locate(ctx context.Context, w Which, want wanting) (uint64, *Checkpoint, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, there := l.th.record(); !there && !l.leading {
-		return 0, nil, ErrNotFound
+// newestCached returns the newest checkpoint if its state is in memory. One that is not durable yet is waited for; nil and no
+// error is for who goes by what is durable.
+func (l *lineage) newestCached(ctx context.Context, want wanting) (*Checkpoint, error) {
+	if err := l.mu.lock(ctx); err != nil {
+		return nil, err
 	}
-	if err := l.open(ctx); err != nil {
-		return 0, nil, err
+	t := l.tips[l.latest]
+	if t == nil || l.latest == 0 || !l.opened || l.epoch != l.th.epoch {
+		l.mu.unlock()
+		return nil, nil
 	}
-	if w.by == ByNewest {
-		if t := l.tips[l.latest]; t != nil && l.latest != 0 {
-			cp, p := t.checkpoint(want), l.last
-			l.s.cache.used(t)
-			if p == nil || l.outcome(p) == nil {
-				l.s.cache.hits.Add(1)
-				return 0, cp, nil
-			}
+	cp, p := t.checkpoint(want), l.pendingAt(l.latest)
+	l.s.cache.used(t)
+	var pending *pendingError
+	if p != nil {
+		pending = l.after(p)
+	}
+	l.mu.unlock()
+	if pending != nil {
+		if err := pending.wait(ctx); err != nil {
+			return nil, err
 		}
+		if p.err != nil {
+			return nil, nil
+		}
+	} else if _, there := l.th.record(); !there {
+		return nil, ErrNotFound
 	}
-	l.drain()
-	if err := l.open(ctx); err != nil { // a save that failed closed it
-		return 0, nil, err
+	l.s.cache.hits.Add(1)
+	return cp, nil
+}
+
+// cached returns the durable checkpoint at seq if its state is in memory, and nobody is at work on it.
+func (l *lineage) cached(seq uint64, want wanting) *Checkpoint {
+	if !l.mu.tryLock() {
+		return nil
 	}
-	seq, err := l.resolve(ctx, w)
+	defer l.mu.unlock()
+	t := l.tips[seq]
+	if t == nil || l.epoch != l.th.epoch {
+		return nil
+	}
+	l.s.cache.used(t)
+	l.s.cache.hits.Add(1)
+	return t.checkpoint(want)
+}
+
+// find finds the record of a checkpoint among what is durable. It waits for no save.
+func (l *lineage) find(ctx context.Context, w Which) (*record, error) {
+	at, err := l.durableNow(ctx)
 	if err != nil {
-		return 0, nil, err
+		return nil, err
 	}
-	if t := l.tips[seq]; t != nil {
-		l.s.cache.used(t)
-		l.s.cache.hits.Add(1)
-		return 0, t.checkpoint(want), nil
+	return l.findAt(ctx, at, w)
+}
+
+// findAt is find for who knows how far the lineage has come. A checkpoint that is replaced meanwhile is what replaced it, unless
+// it is asked for by its seq.
+func (l *lineage) findAt(ctx context.Context, at heads, w Which) (*record, error) {
+	seq, err := l.resolve(ctx, at, w)
+	if err != nil {
+		return nil, err
 	}
-	return seq, nil, nil
+	r, err := l.visible(ctx, seq)
+	switch {
+	case !errors.Is(err, ErrNotFound) || w.by == BySeq:
+		return r, err
+	case w.by == ByBranch:
+		return l.headAt(ctx, seq)
+	}
+	return l.replacement(ctx, seq, err)
+}
+
+// replacement finds the checkpoint that replaced the one at seq; if none did, that is missing.
+func (l *lineage) replacement(ctx context.Context, seq uint64, missing error) (*record, error) {
+	r, err := l.readRecord(ctx, seq)
+	if err != nil || r == nil {
+		return nil, cmp.Or(err, missing)
+	}
+	if r, err = l.current(ctx, r); err != nil || r == nil {
+		return nil, cmp.Or(err, missing)
+	}
+	return r, nil
 }
 
 // adopt caches a state that was restored if it is still the newest, so that the next save reads nothing.
 func (l *lineage) adopt(t *tip) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	if !l.mu.tryLock() {
+		return // whoever is at work reads it, or has made a newer one
+	}
+	defer l.mu.unlock()
 	if l.opened && l.epoch == l.th.epoch && l.latest == t.seq && l.tips[t.seq] == nil {
 		l.tips[t.seq] = t
 		l.s.cache.used(t)
@@ -159,35 +215,35 @@ func (l *lineage) absent(ctx context.Context, seq uint64) error {
 	return corrupt(place(l.recordKey(seq)), "missing", nil)
 }
 
-// resolve finds the seq that w names, among what is durable. The caller holds l.mu, with nothing pending.
-func (l *lineage) resolve(ctx context.Context, w Which) (uint64, error) {
+// resolve finds the seq that w names, among what is durable.
+func (l *lineage) resolve(ctx context.Context, at heads, w Which) (uint64, error) {
 	switch w.by {
 	case ByNewest:
-		if l.latest == 0 {
+		if at.latest == 0 {
 			return 0, fmt.Errorf("%w: the thread has no checkpoint", ErrNotFound)
 		}
-		return l.latest, nil
+		return at.latest, nil
 	case ByGreatestID:
 		if seq, err := l.greatestID(ctx, nil); seq != 0 || err != nil {
 			return seq, err
 		}
-		return l.resolve(ctx, Latest)
+		return l.resolve(ctx, at, Latest)
 	case ByID:
-		return l.findID(ctx, w.name)
+		return l.findID(ctx, at.head, w.name)
 	case BySeq:
-		if w.seq == 0 || w.seq > l.head {
+		if w.seq == 0 || w.seq > at.head {
 			return 0, fmt.Errorf("%w: no checkpoint at seq %d", ErrNotFound, w.seq)
 		}
 		return w.seq, nil
 	case ByBefore:
-		return l.before(ctx, w.name)
+		return l.before(ctx, at.head, w.name)
 	case ByRun:
-		return l.newest(ctx, l.head+1, func(rs *restorer, r *record) (bool, error) {
+		return l.newest(ctx, at.head+1, func(rs *restorer, r *record) (bool, error) {
 			meta, err := rs.meta(ctx, r)
 			return err == nil && meta.RunID == w.name, err
 		})
 	default: // ByBranch
-		b, err := l.branch(ctx, w.name)
+		b, err := l.readBranch(ctx, w.name) // which may name what was replaced since
 		if err == nil && b.version == "" {
 			err = fmt.Errorf("%w: branch %q", ErrNotFound, w.name)
 		}
@@ -198,18 +254,25 @@ func (l *lineage) resolve(ctx context.Context, w Which) (uint64, error) {
 	}
 }
 
-// findID finds the seq of the checkpoint with an id, among what is durable.
-func (l *lineage) findID(ctx context.Context, id string) (uint64, error) {
+// findID finds the seq of the checkpoint with an id, among what is durable. Head is the newest seq that may be the engine's
+// own id.
+func (l *lineage) findID(ctx context.Context, head uint64, id string) (uint64, error) {
+	e, err := l.findEntry(ctx, head, id)
+	return e.Seq, err
+}
+
+// findEntry is findID that tells what the entry of the id tells, if there is one.
+func (l *lineage) findEntry(ctx context.Context, head uint64, id string) (none codec.IDEntry, err error) {
 	keys := [][]byte{l.idKey(id)}
 	gone := uint64(0) // seq of an id of the engine's own at which nothing stands
 	if uuid, ok := parseUUID(id); ok {
-		if seq := idSeq(uuid); seq >= 1 && seq <= l.head {
+		if seq := idSeq(uuid); seq >= 1 && seq <= head {
 			r, err := l.readRecord(ctx, seq)
 			if err != nil {
-				return 0, err
+				return none, err
 			}
 			if r != nil && r.rec != nil && r.rec.ID == "" && l.recordID(r) == id && !r.rec.Ghost {
-				return seq, nil
+				return codec.IDEntry{Seq: seq}, nil
 			}
 			if r == nil && uuid == l.makeID(l.th.epoch, seq, idTime(uuid)) {
 				gone = seq
@@ -219,7 +282,7 @@ func (l *lineage) findID(ctx context.Context, id string) (uint64, error) {
 	}
 	got, err := l.s.be.Get(ctx, keys...)
 	if err != nil {
-		return 0, fmt.Errorf("looking for an id: %w", err)
+		return none, fmt.Errorf("looking for an id: %w", err)
 	}
 	for _, entry := range got {
 		if entry.Version == "" {
@@ -227,29 +290,21 @@ func (l *lineage) findID(ctx context.Context, id string) (uint64, error) {
 		}
 		e, err := l.openIDEntry(entry)
 		if err != nil {
-			return 0, err
+			return none, err
 		}
 		if e.ID != id {
-			return 0, corrupt(place(entry.Key), "names another id", nil)
+			return none, corrupt(place(entry.Key), "names another id", nil)
 		}
-		return e.Seq, nil
+		return *e, nil
 	}
 	if gone != 0 {
-		return 0, l.absent(ctx, gone)
+		return none, l.absent(ctx, gone)
 	}
-	return 0, fmt.Errorf("%w: checkpoint %q", ErrNotFound, id)
+	return none, fmt.Errorf("%w: checkpoint %q", ErrNotFound, id)
 }
 
 func (l *lineage) openIDEntry(e backend.Entry) (*codec.IDEntry, error) {
-	plain, err := l.th.sealer.Open(nil, kindID, e.Key, e.Value)
-	if err != nil {
-		return nil, openError(e.Key, err)
-	}
-	entry, err := codec.ParseIDEntry(plain)
-	if err != nil {
-		return nil, corrupt(place(e.Key), "does not parse", err)
-	}
-	return entry, nil
+	return unseal(l.th.sealer, idLayout, e.Key, e.Value)
 }
 
 // greatestID finds the checkpoint with the greatest UUID that a caller chose, below a key if that is not nil; 0 if
@@ -272,8 +327,8 @@ func (l *lineage) greatestID(ctx context.Context, below []byte) (uint64, error) 
 }
 
 // before finds the checkpoint before an id: by id among UUIDs that callers chose, else by seq.
-func (l *lineage) before(ctx context.Context, id string) (uint64, error) {
-	at, err := l.findID(ctx, id)
+func (l *lineage) before(ctx context.Context, head uint64, id string) (uint64, error) {
+	at, err := l.findID(ctx, head, id)
 	if err == nil {
 		at, err = l.originOf(ctx, at)
 	}
@@ -287,7 +342,7 @@ func (l *lineage) before(ctx context.Context, id string) (uint64, error) {
 			return seq, gerr
 		}
 		if err != nil { // an id that does not exist: the engine's ids are ordered by seq
-			at, err = min(idSeq(uuid), l.head+1), nil
+			at, err = min(idSeq(uuid), head+1), nil
 		}
 	}
 	if err != nil {

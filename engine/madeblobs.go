@@ -54,8 +54,6 @@ func (m *madeBlobs) close() {
 	m.mu.Unlock()
 }
 
-func (m *madeBlobs) count() int { return len(m.ids) }
-
 func (m *madeBlobs) has(id [32]byte) bool {
 	for i := range m.ids {
 		if m.ids[i] == id {

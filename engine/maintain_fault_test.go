@@ -266,7 +266,7 @@ func countPlain(t *testing.T, f *fixture, text string) (n int) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, _, err := th.openWrites(backend.Entry{Key: k, Value: v})
+			w, err := unseal(th.sealer, writesLayout, k, v)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
 )
@@ -281,7 +280,7 @@ func (w *world) checkNoOrphans() {
 		case kind == kindPart:
 			stored[codec.PartID([]byte(key[prefixLen:]))] = true
 		case kind == kindBlob:
-			m, err := u.openManifest(backend.Entry{Key: []byte(key), Value: []byte(value)})
+			m, err := unseal(u.parts, blobLayout, []byte(key), []byte(value))
 			w.fatal(err)
 			for _, id := range m.Parts {
 				named[id] = true
@@ -306,7 +305,7 @@ func (w *world) checkNoOrphans() {
 					note(r.rec.Entries[i].Parts)
 				}
 			case kindWrites:
-				ws, _, err := th.openWrites(backend.Entry{Key: []byte(key), Value: []byte(value)})
+				ws, err := unseal(th.sealer, writesLayout, []byte(key), []byte(value))
 				w.fatal(err)
 				for i := range ws.Writes {
 					note(ws.Writes[i].Parts)

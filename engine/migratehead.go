@@ -40,16 +40,16 @@ type HeadMigrated struct {
 // The steps and the hooks of saves run with no lock held; the other operations on the thread wait while the outcome is
 // written. If the head has moved meanwhile, that is ErrConflict, nothing is written, and the caller may look again.
 func (t *Thread) MigrateHead(ctx context.Context, o HeadMigration) (*HeadMigrated, error) {
-	for try := 1; ; try++ {
-		out, err := t.migrateHead(ctx, &o)
-		if errors.Is(err, backend.ErrConflict) && try < conflictRetries {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("migrating a head: %w", err)
-		}
-		return out, nil
+	a := attempt{t: t}
+	var out *HeadMigrated
+	_, err := a.run(ctx, func() (_ *Checkpoint, err error) {
+		out, err = t.migrateHead(ctx, &o)
+		return nil, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("migrating a head: %w", err)
 	}
+	return out, nil
 }
 
 func (t *Thread) migrateHead(ctx context.Context, o *HeadMigration) (*HeadMigrated, error) {
@@ -91,14 +91,20 @@ func (t *Thread) findHead(ctx context.Context, which Which, to uint64) (*tip, st
 		return nil, "", err
 	}
 	defer l.release()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	old, err := l.findTip(ctx, which)
+	now, err := l.durableNow(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	r, err := l.findAt(ctx, now, which)
+	if err != nil {
+		return nil, "", err
+	}
+	old, err := l.restorer().tip(ctx, r)
 	if err != nil || old.rec.own {
 		return old, "", err
 	}
 	for id := range nextIDs(old.id, to) {
-		_, err := l.findID(ctx, id)
+		_, err := l.findID(ctx, now.head, id)
 		if errors.Is(err, ErrNotFound) {
 			return old, id, nil
 		}
@@ -168,18 +174,18 @@ func (t *Thread) saveHead(ctx context.Context, d *Draft, c *carrying) (*Checkpoi
 		if p == nil {
 			return nil, &ConflictError{}
 		}
-		p.submitted = noHash // no save of a caller's makes this checkpoint
 		d = &p.draft
 	}
 	l, err := t.s.seize(ctx, t.ref, false)
 	if err != nil {
 		return nil, err
 	}
-	defer l.vacate()
+	h := hold{seized: true}
 	if _, there := l.th.record(); !there {
+		l.letGo(h)
 		return nil, ErrNotFound
 	}
-	return l.save(func(w *saving) (*pending, *Checkpoint, error) {
+	return l.save(ctx, h, func(w *saving) (*pending, *Checkpoint, error) {
 		w.passage, w.carry = p, c
 		return w.prepare(ctx, d)
 	})
@@ -205,8 +211,12 @@ func (c *carrying) check(ctx context.Context, l *lineage, g *ground) error {
 		}
 		head = b.head
 	} else if c.leaf {
-		if err := l.childless(ctx, c.old.seq); err != nil {
+		by, err := l.needOf(ctx, c.old.seq)
+		if err != nil {
 			return err
+		}
+		if by.line {
+			return l.conflict(ctx)
 		}
 		head = c.old.seq
 	}
@@ -216,43 +226,41 @@ func (c *carrying) check(ctx context.Context, l *lineage, g *ground) error {
 	return nil
 }
 
-// conflict is the error that tells of the head as it is. The caller holds l.mu, with nothing pending.
+// conflict is the error that tells of the durable head. The caller holds l.mu.
 func (l *lineage) conflict(ctx context.Context) error {
-	e := &ConflictError{HeadSeq: l.latest}
-	if l.latest != 0 {
-		r, err := l.visible(ctx, l.latest)
-		if err != nil {
-			return err
-		}
-		e.HeadID = l.recordID(r)
+	now, _ := l.durable.get(l.epoch)
+	if now.latest == 0 {
+		return &ConflictError{}
 	}
-	return e
+	r, err := l.findAt(ctx, now, Latest)
+	if err != nil {
+		return err
+	}
+	return &ConflictError{HeadSeq: r.seq, HeadID: l.recordID(r)}
 }
 
-// carriedInline bounds the writes that are committed with the checkpoint that they move to. More than that is written before
-// it, where nobody looks for it yet.
+// What is committed with the checkpoint that it moves to. More writes than that are written before it, where nobody looks
+// for them yet; for more branches see announce.
 const (
 	carriedInline     = 256 << 10
 	carriedInlineKeys = backend.MaxBatchKeys / 8
+	carriedBranches   = backend.MaxBatchKeys / 8
 )
 
 // over adds to the save of a migrated head the branches and pending writes of the head that it was made of.
 func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
-	err := l.eachBranch(ctx, func(b *codec.Branch) error {
-		if b.Head != c.old.seq {
-			return nil
-		}
-		return l.moveBranch(ctx, p, b.Name, p.seq)
-	})
-	if err != nil {
-		return err
+	if err := c.moveBranches(ctx, l, p); err != nil {
+		return fmt.Errorf("moving branches: %w", err)
 	}
 	to := l.writesPrefix(p.tip.id)
 	early, size, keys := &pending{}, 0, 0
-	err = l.s.scan(ctx, prefixRange(l.writesPrefix(c.old.id)), func(e backend.Entry) error {
-		w, _, err := l.th.openWrites(e)
+	err := l.s.scan(ctx, prefixRange(l.writesPrefix(c.old.id)), func(e backend.Entry) error {
+		w, err := unseal(l.th.sealer, writesLayout, e.Key, e.Value)
 		if err != nil {
 			return err
+		}
+		for i := range w.Writes {
+			l.th.u.naming.noteParts(w.Writes[i].Parts)
 		}
 		w.Checkpoint = p.tip.id
 		into := p
@@ -263,7 +271,7 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 		}
 		key := append(slices.Clone(to), e.Key[len(to):]...)
 		batch := l.s.newBatchID()
-		return l.addSealed(into, kindWrites, key, codec.AppendWrites(nil, w), string(batch[:]))
+		return addSealed(l, into, writesLayout, key, w, string(batch[:]))
 	})
 	if err != nil {
 		return fmt.Errorf("moving writes: %w", err)
@@ -274,151 +282,61 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 	return nil
 }
 
-// UndoHead removes a head that MigrateHead made at newSeq of the checkpoint at oldSeq, which is the head again: ids, branches
-// and pending writes are as they were, and newSeq is not used again. If something was saved on the migrated head, or
-// writes were put there, nothing is changed, and that is ErrConflict. It is durable when the call returns; one that
-// was done before, or was cut short, is done again.
-func (t *Thread) UndoHead(ctx context.Context, oldSeq, newSeq uint64) error {
-	if err := t.undoHead(ctx, oldSeq, newSeq); err != nil {
-		return fmt.Errorf("undoing the migration of a head: %w", err)
-	}
-	return nil
-}
-
-func (t *Thread) undoHead(ctx context.Context, oldSeq, newSeq uint64) error {
-	l, err := t.s.seize(ctx, t.ref, false)
+func (c *carrying) moveBranches(ctx context.Context, l *lineage, p *pending) error {
+	ends, err := l.branchEnds(ctx)
 	if err != nil {
 		return err
 	}
-	defer l.vacate()
-	if _, there := l.th.record(); !there {
-		return ErrNotFound
+	ends = slices.DeleteFunc(ends, func(e branchEnd) bool { return e.at.seq != c.old.seq })
+	if len(ends) > carriedBranches {
+		return l.announce(ctx, p, ends)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drain()
-	if err := l.open(ctx); err != nil {
-		return err
-	}
-	if _, err := l.visible(ctx, oldSeq); err != nil {
-		return err
-	}
-	r, err := l.readRecord(ctx, newSeq)
-	if err != nil {
-		return err
-	}
-	if r == nil {
-		return l.absent(ctx, newSeq)
-	}
-	id := ""
-	if r.stub != nil {
-		id = r.stub.ID
-	} else {
-		id = l.recordID(r)
-		if err := l.undoable(ctx, r, oldSeq); err != nil {
+	for _, e := range ends {
+		if err := l.moveBranch(ctx, p, e.name, p.seq); err != nil {
 			return err
-		}
-		err := l.takeBack(ctx, r, oldSeq)
-		l.forget()
-		if err != nil {
-			return err
-		}
-	}
-	return l.s.purge(ctx, l.writesPrefix(id))
-}
-
-// undoable checks that r was made of the checkpoint at oldSeq, and that nothing came after it.
-func (l *lineage) undoable(ctx context.Context, r *record, oldSeq uint64) error {
-	switch {
-	case r.rec.ParentDist == 0 || r.seq-r.rec.ParentDist != oldSeq:
-		return fmt.Errorf("%w: seq %d is not the migrated head of seq %d", ErrInvalid, r.seq, oldSeq)
-	case r.rec.Ghost || r.rec.Replaced != 0:
-		return l.conflict(ctx)
-	}
-	if err := l.childless(ctx, r.seq); err != nil {
-		return err
-	}
-	old, err := l.readRecord(ctx, oldSeq)
-	if err != nil {
-		return err
-	}
-	was, err := l.writesOf(ctx, l.recordID(old))
-	if err != nil {
-		return err
-	}
-	is, err := l.writesOf(ctx, l.recordID(r))
-	if err != nil {
-		return err
-	}
-	for task, plain := range is {
-		if !bytes.Equal(plain, was[task]) {
-			return fmt.Errorf("%w: writes were put there since", ErrConflict)
 		}
 	}
 	return nil
 }
 
-// childless is an ErrConflict if a checkpoint stands on the one at seq, or replaced it.
-func (l *lineage) childless(ctx context.Context, seq uint64) error {
-	return l.eachRecord(ctx, seq+1, endSeq, false, func(later *record) error {
-		if later.rec != nil && (later.rec.ParentDist == later.seq-seq || later.rec.Replaced == later.seq-seq) {
-			return l.conflict(ctx)
+// announce makes more branches than fit into its batch end at the checkpoint of p. It is stored as a ghost first: a branch
+// that names it still ends at its parent then, and at itself when p makes it a checkpoint. Until then nothing has changed.
+func (l *lineage) announce(ctx context.Context, p *pending, ends []branchEnd) error {
+	key, id := l.recordKey(p.seq), p.tip.id
+	var first []backend.Mut
+	for _, m := range p.muts {
+		switch {
+		case bytes.Equal(m.Key, key):
+			r, err := l.openRecord(key, m.Value)
+			if err != nil {
+				return err
+			}
+			if m, err = l.ghostMut(r); err != nil {
+				return err
+			}
+		case bytes.Equal(m.Key, l.idKey(id)):
+			continue
 		}
-		return nil
-	})
-}
-
-// writesOf are the pending writes of a checkpoint by task, encoded without its id.
-func (l *lineage) writesOf(ctx context.Context, id string) (map[string][]byte, error) {
-	out := map[string][]byte{}
-	err := l.s.scan(ctx, prefixRange(l.writesPrefix(id)), func(e backend.Entry) error {
-		w, _, err := l.th.openWrites(e)
+		first = append(first, m)
+	}
+	for i := range p.conds {
+		if bytes.Equal(p.conds[i].Key, key) {
+			p.conds[i].Version = versionGhost
+		}
+	}
+	out := &batcher{s: l.s}
+	if err := out.add(ctx, first...); err != nil {
+		return err
+	}
+	for _, e := range ends {
+		mut, err := l.branchMut(e.name, p.seq)
+		if err == nil {
+			err = out.add(ctx, mut)
+		}
 		if err != nil {
 			return err
 		}
-		w.Checkpoint = ""
-		out[w.Task] = codec.AppendWrites(nil, w)
-		return nil
-	})
-	return out, err
-}
-
-// takeBack makes a stub of r, and lets what ended there end at the checkpoint at oldSeq, in one batch; index entries that
-// lead nowhere then are removed after it.
-func (l *lineage) takeBack(ctx context.Context, r *record, oldSeq uint64) error {
-	rs := l.restorer()
-	cp, err := rs.checkpoint(ctx, r, nil)
-	if err != nil {
-		return err
 	}
-	meta, err := rs.meta(ctx, r)
-	if err != nil {
-		return err
-	}
-	key := l.recordKey(r.seq)
-	p := &pending{}
-	if err := l.addSealed(p, typeStub, key, codec.AppendStub(nil, &codec.Stub{Count: 1, Hash: cp.Hash, ID: cp.ID}), versionStub); err != nil {
-		return err
-	}
-	p.conds = append(p.conds, backend.Cond{Key: key, Version: versionOne})
-	if r.rec.ID != "" {
-		p.muts = append(p.muts, backend.Mut{Key: l.idKey(cp.ID), Delete: true})
-	}
-	err = l.eachBranch(ctx, func(b *codec.Branch) error {
-		if b.Head != r.seq {
-			return nil
-		}
-		return l.moveBranch(ctx, p, b.Name, oldSeq)
-	})
-	if err != nil {
-		return err
-	}
-	if err := l.s.commit(ctx, p.muts, p.conds); err != nil {
-		return err
-	}
-	var entries []backend.Mut
-	for _, term := range terms(meta, r.rec.Status) {
-		entries = append(entries, backend.Mut{Key: l.indexKey(term, r.seq), Delete: true})
-	}
-	return l.s.commitAll(ctx, entries)
+	clear(l.branches)
+	return out.flush(ctx)
 }

@@ -130,7 +130,7 @@ func TestMigrateHead(t *testing.T) {
 			t.Errorf("%s: again: %+v, %v", kind, again, err)
 		}
 		for range 2 {
-			if err := th.UndoHead(ctx, old.Seq, now.Seq); err != nil {
+			if err := th.UndoHead(ctx, old.Seq, now.Seq, now.Hash); err != nil {
 				t.Fatal(err)
 			}
 			for _, s := range []func(){func() {}, f.reopen} {
@@ -197,7 +197,7 @@ func TestMigrateHeadsOfBranches(t *testing.T) {
 	if !strings.Contains(valueOf(cp, "state"), `"attempts": 5`) || cp.ID != a.New.ID {
 		t.Errorf("the branch ends at %s", valueOf(cp, "state"))
 	}
-	if err := th.UndoHead(ctx, a.Old.Seq, a.New.Seq); err != nil {
+	if err := th.UndoHead(ctx, a.Old.Seq, a.New.Seq, a.New.Hash); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, viewOf(t, f.Store, ref)); diff != "" {
@@ -238,19 +238,19 @@ func TestMigrateHeadConflicts(t *testing.T) {
 		t.Errorf("late writes: %v, %v", ws, err)
 	}
 	putWrites(t, f, ref, got.New.ID, "more", []byte("y"))
-	if err := th.UndoHead(ctx, 2, 3); !errors.Is(err, ErrConflict) {
+	if err := th.UndoHead(ctx, 2, 3, got.New.Hash); !errors.Is(err, ErrConflict) {
 		t.Errorf("with writes: %v", err)
 	}
 	v := viewOf(t, f.Store, ref)
 	mustSave(t, f, ref, Draft{SchemaVersion: 2, Keep: true})
-	if err := th.UndoHead(ctx, 2, 3); !errors.Is(err, ErrConflict) {
+	if err := th.UndoHead(ctx, 2, 3, got.New.Hash); !errors.Is(err, ErrConflict) {
 		t.Errorf("with a child: %v", err)
 	}
 	if now := viewOf(t, f.Store, ref); !cmp.Equal(now.Line[1:], v.Line) {
 		t.Error("an undo that was refused changed something")
 	}
 	for _, seqs := range [][2]uint64{{1, 3}, {1, 2}, {2, 9}} {
-		if err := th.UndoHead(ctx, seqs[0], seqs[1]); err == nil {
+		if err := th.UndoHead(ctx, seqs[0], seqs[1], got.New.Hash); err == nil {
 			t.Errorf("undoing %v succeeded", seqs)
 		}
 	}
@@ -340,14 +340,14 @@ func migrateWithFault(t *testing.T, w *faultWorld, ref Ref, old *Checkpoint, bef
 		t.Error("again: it is still the old one")
 	}
 	b.fault.Arm(plan)
-	err = th.UndoHead(ctx, old.Seq, now.Seq)
+	err = th.UndoHead(ctx, old.Seq, now.Seq, now.Hash)
 	firedToo := b.fault.Fired() > 0
 	b.fault.Disarm()
 	if firedToo != (err != nil) {
 		t.Errorf("undo: call %d failed: %v, error: %v", plan.After, firedToo, err)
 	}
 	b.oneOfBoth(ref, old, before)
-	if err := th.UndoHead(ctx, old.Seq, now.Seq); err != nil {
+	if err := th.UndoHead(ctx, old.Seq, now.Seq, now.Hash); err != nil {
 		t.Errorf("undo again: %v", err)
 	}
 	v := b.view()
@@ -395,7 +395,7 @@ func benchmarkMigrateHead(b *testing.B, dry bool) {
 	for b.Loop() {
 		got, err := th.MigrateHead(b.Context(), HeadMigration{To: 4, DryRun: dry})
 		if err == nil && !dry {
-			err = th.UndoHead(b.Context(), got.Old.Seq, got.New.Seq)
+			err = th.UndoHead(b.Context(), got.Old.Seq, got.New.Seq, got.New.Hash)
 		}
 		if err != nil {
 			b.Fatal(err)
@@ -453,7 +453,7 @@ func TestMigrateWhileSaving(t *testing.T) {
 			}
 			got, err := f.Thread(ref).MigrateHead(ctx, HeadMigration{To: 1 + r.Uint64N(4), Down: true})
 			if allowed(err); err == nil && got.New != nil && n%2 == 0 {
-				allowed(f.Thread(ref).UndoHead(ctx, got.Old.Seq, got.New.Seq))
+				allowed(f.Thread(ref).UndoHead(ctx, got.Old.Seq, got.New.Seq, got.New.Hash))
 			}
 			if n%20 == 0 {
 				_, err := f.Thread(ref).MigrateHistory(ctx, 1+r.Uint64N(4), true)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -186,8 +185,10 @@ func (t *Thread) restoreHistory(ctx context.Context) error {
 			return fmt.Errorf("%w: something came to thread %q since its history was migrated", ErrConflict, t.ref.Thread)
 		}
 	}
-	l.th.u.rewrites.RLock()
-	defer l.th.u.rewrites.RUnlock()
+	if err := l.th.u.rewrites.rLock(ctx); err != nil {
+		return err
+	}
+	defer l.th.u.rewrites.rUnlock()
 	rec.Epoch, rec.Kept, rec.Used = rec.Kept, 0, max(rec.Used, rec.Epoch)
 	if err := l.th.replace(ctx, rec); err != nil {
 		return err
@@ -237,17 +238,19 @@ func (t *thread) outline(ctx context.Context) (map[string]*outline, error) {
 		if len(page) > 0 {
 			o.head = keySeq(page[0].Key)
 		}
-		err = l.eachBranch(ctx, func(b *codec.Branch) error {
-			o.branches[b.Name] = b.Head
-			return nil
-		})
+		ends, err := l.branchEnds(ctx)
 		if err != nil {
 			return nil, err
 		}
+		for _, e := range ends {
+			o.branches[e.name] = e.at.seq
+		}
 		from := t.nsKey(kindWrites, l.ns)
 		err = l.s.scan(ctx, prefixRange(from), func(e backend.Entry) error {
-			_, plain, err := t.openWrites(e)
-			o.writes[string(e.Key[len(from):])] = slices.Clone(plain)
+			w, err := unseal(t.sealer, writesLayout, e.Key, e.Value)
+			if err == nil {
+				o.writes[string(e.Key[len(from):])] = codec.AppendWrites(nil, w)
+			}
 			return err
 		})
 		if err != nil {

@@ -74,25 +74,24 @@ func (u *user) newParts(ctx context.Context, data []byte) ([]codec.PartID, []bac
 	if err != nil {
 		return nil, nil, fmt.Errorf("looking for parts: %w", err)
 	}
+	hour, err := u.s.hour()
+	if err != nil {
+		return nil, nil, err
+	}
 	var muts []backend.Mut
+	var m sealing
 	for i, key := range keys {
 		if have[i].Version != "" || slices.Contains(ids[:i], ids[i]) { // data may repeat itself
 			continue
 		}
-		plain := codec.AppendPart(make([]byte, 0, len(pieces[i])+8), u.s.hour(), pieces[i])
-		value, err := u.parts.Seal(nil, kindPart, key, plain)
+		value, err := sealInto(nil, &m, u.parts, partLayout, key, part{hour, pieces[i]})
 		if err != nil {
-			return nil, nil, fmt.Errorf("sealing a part: %w", err)
-		}
-		if check, err := u.parts.Open(nil, kindPart, key, value); err != nil || string(check) != string(plain) {
-			return nil, nil, fmt.Errorf("checking a part before commit: it does not open (%v)", err)
+			return nil, nil, err
 		}
 		muts = append(muts, backend.Mut{Key: key, Value: value, Version: versionOne})
 	}
 	return ids, muts, nil
 }
-
-func (s *Store) hour() uint64 { return uint64(s.now().Unix() / 3600) }
 
 // readParts reads parts, one batched read for those that are not in the cache. A part that is missing is an error.
 func (u *user) readParts(ctx context.Context, into map[codec.PartID][]byte, ids []codec.PartID) error {
@@ -129,15 +128,8 @@ func (u *user) readParts(ctx context.Context, into map[codec.PartID][]byte, ids 
 }
 
 func (u *user) openPart(e backend.Entry) ([]byte, error) {
-	plain, err := u.parts.Open(nil, kindPart, e.Key, e.Value)
-	if err != nil {
-		return nil, openError(e.Key, err)
-	}
-	_, data, err := codec.ParsePart(plain)
-	if err != nil {
-		return nil, corrupt(place(e.Key), "does not parse", err)
-	}
-	return data, nil
+	p, err := unseal(u.parts, partLayout, e.Key, e.Value)
+	return p.data, err
 }
 
 // joinParts puts a payload together.

@@ -17,8 +17,8 @@ import (
 type passage struct {
 	draft     Draft
 	hooks     []codec.Hook
-	submitted [32]byte // commitment to what the caller gave, for drafts with an id; else zero
-	changed   bool     // the draft is not what the caller gave
+	submitted uint64 // mark of what the caller gave; 0 for a draft without an id
+	labels    bool   // only the labels change, and what came with hooks that are new to the checkpoint
 	rewritten map[string]bool
 	fuel      uint64
 	blobs     *madeBlobs
@@ -29,12 +29,6 @@ type passage struct {
 	stands  bool
 	crossed bool
 }
-
-// errMoved: the hooks saw another parent than that of the save, and what is kept of this one has not passed them.
-var errMoved = errors.New("the parent moved while hooks ran")
-
-// movedTries bounds how often the hooks run anew. Each time another save has passed the same hooks, or has changed them.
-const movedTries = 16
 
 // moved reports whether a draft that keeps from its parent cannot be saved on t. Splices look after themselves, since
 // they name the version of their base.
@@ -54,20 +48,6 @@ func (p *passage) identities() []codec.Hook {
 }
 
 func (p *passage) rewrote(channel string) bool { return p != nil && p.rewritten[channel] }
-
-// saveHooked passes a draft through the hooks and saves it.
-func (t *Thread) saveHooked(ctx context.Context, chain hook.Chain, d *Draft, x crossings) (*Checkpoint, error) {
-	for range movedTries {
-		p, cp, err := t.pass(ctx, chain, d, x)
-		if err != nil || cp != nil {
-			return cp, err
-		}
-		if cp, err = t.saveDraft(ctx, &p.draft, p, x); err != errMoved {
-			return cp, err
-		}
-	}
-	return nil, fmt.Errorf("%w: others keep saving with other hooks", ErrUnavailable)
-}
 
 // pass runs the hooks on a draft. A checkpoint and no error means that the draft made it already.
 func (t *Thread) pass(ctx context.Context, chain hook.Chain, d *Draft, x crossings) (*passage, *Checkpoint, error) {
@@ -125,13 +105,11 @@ func (in *intake) look(ctx context.Context, x crossings) (cp *Checkpoint, err er
 	w := l.s.newSaving()
 	defer l.s.putSaving(w)
 	w.l, w.crossings = l, x
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	g, err := w.ground(ctx, in.d)
-	if err == errPending {
-		l.drain()
-		g, err = w.ground(ctx, in.d)
+	if err := l.mu.lock(ctx); err != nil {
+		return nil, err
 	}
+	defer l.mu.unlock()
+	g, err := w.ground(ctx, in.d)
 	switch {
 	case err != nil:
 		return nil, err
@@ -213,9 +191,7 @@ func (in *intake) keep(t *tip) {
 // run passes everything through the chain, with no lock held.
 func (in *intake) run(ctx context.Context, chain hook.Chain) error {
 	d, p := in.d, in.p
-	if d.ID != "" {
-		p.submitted = submission(&in.u.commitKey, in.given)
-	}
+	p.submitted = in.u.submission(in.given)
 	in.items = make([]hook.Item, 0, len(in.chans)+1+len(in.labels))
 	for i := range in.chans {
 		in.items = append(in.items, in.chans[i].item())
@@ -262,7 +238,6 @@ func (c *incoming) item() hook.Item {
 // take makes the draft of what the hooks made of the items before them.
 func (in *intake) take(before []hook.Item) {
 	d, p := in.d, in.p
-	p.changed = p.blobs.count() > 0
 	p.draft.Channels = slices.DeleteFunc(slices.Clone(d.Channels), func(c Change) bool { return !c.Remove })
 	n := len(in.chans)
 	for i := range in.chans {
@@ -270,7 +245,7 @@ func (in *intake) take(before []hook.Item) {
 	}
 	if len(in.meta) > 0 {
 		if it := &in.items[n]; it.Dropped || !bytes.Equal(it.Data, before[n].Data) {
-			p.changed, p.draft.Meta = true, []byte{}
+			p.draft.Meta = []byte{}
 			if !it.Dropped {
 				p.draft.Meta = append(p.draft.Meta, it.Data...)
 			}
@@ -278,7 +253,7 @@ func (in *intake) take(before []hook.Item) {
 		n++
 	}
 	if !slices.EqualFunc(before[n:], in.items[n:], sameItem) {
-		p.changed, p.draft.Labels = true, labelsOf(in.items[n:])
+		p.draft.Labels = labelsOf(in.items[n:])
 	}
 }
 
@@ -308,7 +283,6 @@ func (in *intake) takeChannel(c *incoming, before, it *hook.Item) {
 	default:
 		p.draft.Channels = append(p.draft.Channels, Change{Name: c.name, Type: c.typ, Data: it.Data})
 	}
-	p.changed = true
 	if !it.Dropped {
 		p.markRewritten(c.name)
 	}

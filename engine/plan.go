@@ -99,8 +99,9 @@ func (w *saving) planBlobs(ctx context.Context, t *tip, d *Draft, next *codec.At
 	if w.passage != nil && w.passage.blobs != nil {
 		made = w.passage.blobs.ids
 	}
+	kept := t.keptBlobs()
 	if d.Keep && d.Blobs == nil {
-		if next.Blobs = t.meta.Blobs; len(made) == 0 {
+		if next.Blobs = t.meta.Blobs; len(made) == 0 && len(kept) == len(next.Blobs) {
 			return nil
 		}
 		next.Blobs = slices.Clone(next.Blobs)
@@ -114,7 +115,7 @@ func (w *saving) planBlobs(ctx context.Context, t *tip, d *Draft, next *codec.At
 		return fmt.Errorf("%w: %d blobs with those that hooks put, at most %d are allowed", ErrInvalid, len(next.Blobs), codec.MaxBlobs)
 	}
 	for _, id := range next.Blobs {
-		if slices.Contains(t.meta.Blobs, id) || slices.Contains(made, id) {
+		if slices.Contains(kept, id) || slices.Contains(made, id) {
 			continue
 		}
 		if got, err := w.l.s.be.Get(ctx, w.l.th.u.blobKey(id)); err != nil {

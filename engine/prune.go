@@ -140,7 +140,7 @@ type pruning struct {
 // line is a prune of one of its lineages.
 type line struct {
 	*survey
-	branches map[string]uint64 // heads
+	branches map[string]uint64 // the seqs that their records name
 	children map[uint64][]*row // records that remain, by a parent that goes
 }
 
@@ -187,22 +187,22 @@ func (t *thread) plan(ctx context.Context, keep func(namespace string) *keeping,
 
 // choose decides which checkpoints stay.
 func (n *line) choose(k *keeping) error {
-	heads := map[uint64]bool{}
-	for _, head := range n.branches {
-		heads[head] = true
-	}
 	var line []*row // by place in line, newest first
 	for r := range n.newestFirst {
 		if r.visible() {
+			r.fate = stays
 			line = append(line, r)
 		}
 	}
+	if k == nil {
+		return nil
+	}
 	slices.SortStableFunc(line, func(a, b *row) int { return cmp.Compare(b.origin, a.origin) })
+	heads, headOf := map[uint64]bool{}, n.headAfter()
+	for _, seq := range n.branches {
+		heads[headOf(seq)] = true
+	}
 	for i, r := range line {
-		r.fate = stays
-		if k == nil {
-			continue
-		}
 		_, pinned := r.attrs.Labels[LabelPin]
 		safe := i == 0 || heads[r.seq] || pinned
 		switch {
@@ -222,31 +222,13 @@ func (n *line) choose(k *keeping) error {
 	return nil
 }
 
-// haunt finds what others stand on: a checkpoint stands on the records that hold its channels and, since these are what
-// its own terms are compared with, a ghost on those that hold its attributes.
+// haunt finds what does not stay and must remain all the same, because others stand on it.
 func (n *line) haunt() {
-	needs := map[uint64][]uint64{} // channels, by record
+	needs := newNeeds()
 	for r := range n.newestFirst {
-		if r.stub != nil {
-			continue
-		}
-		need := func(number uint64) {
-			if base := r.base(number); base != 0 && !slices.Contains(needs[base], number) {
-				needs[base] = append(needs[base], number)
-			}
-		}
-		if r.fate == stays {
-			for _, s := range r.stands {
-				need(s.number)
-			}
-		} else if numbers := needs[r.seq]; len(numbers) > 0 {
+		if r.stub == nil && needs.of(r, r.fate == stays).values && r.fate != stays {
 			r.fate = haunts
-			need(0)
-			for _, number := range numbers {
-				need(number)
-			}
 		}
-		delete(needs, r.seq)
 	}
 }
 

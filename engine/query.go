@@ -263,15 +263,7 @@ func (u *user) after(ctx context.Context, key []byte, until time.Time) (bool, er
 }
 
 func (u *user) openIndexEntry(e backend.Entry) (codec.IndexEntry, error) {
-	plain, err := u.index.Open(nil, kindIndex, e.Key, e.Value)
-	if err != nil {
-		return codec.IndexEntry{}, openError(e.Key, err)
-	}
-	entry, err := codec.ParseIndexEntry(plain)
-	if err != nil {
-		return entry, corrupt(place(e.Key), "does not parse", err)
-	}
-	return entry, nil
+	return unseal(u.index, indexLayout, e.Key, e.Value)
 }
 
 // lineageOf names the lineage that an index entry leads to. It is the zero Ref if the entry is left over from an epoch or

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/ckptd/ckptd/backend"
-	"github.com/ckptd/ckptd/codec"
 )
 
 // A checkpoint that is saved again with other content is replaced: a new record takes over its id and its place in line,
@@ -13,7 +12,7 @@ import (
 // their parent mean the id. So a replacement does not become the latest checkpoint unless it replaces that.
 
 // ghost adds to a save that the checkpoint at seq is replaced by it: the record stays, since others may stand on it,
-// but is no checkpoint any more, and branches that ended there end at the new one.
+// but is no checkpoint any more. Branches that ended there end at the new one (see headAt).
 func (l *lineage) ghost(ctx context.Context, p *pending, seq uint64) error {
 	key := l.recordKey(seq)
 	got, err := l.s.be.Get(ctx, key)
@@ -36,13 +35,8 @@ func (l *lineage) ghost(ctx context.Context, p *pending, seq uint64) error {
 	if t := l.tips[seq]; t != nil {
 		l.s.cache.drop(t)
 	}
-	return l.eachBranch(ctx, func(b *codec.Branch) error {
-		now, err := l.branch(ctx, b.Name) // a save that is not durable yet may have moved it
-		if err != nil || now.head != seq {
-			return err
-		}
-		return l.moveBranch(ctx, p, b.Name, p.seq)
-	})
+	p.replaces = seq
+	return nil
 }
 
 // versionGhost is the version of records that were written again as ghosts.
@@ -53,9 +47,9 @@ func (l *lineage) ghostMut(r *record) (backend.Mut, error) {
 	rec := *r.rec
 	rec.Ghost = true
 	key := l.recordKey(r.seq)
-	value, err := l.th.sealer.Seal(nil, kindRecord, key, codec.AppendRecord(nil, r.seq, &rec))
+	value, err := seal(l.th.sealer, recordLayout, key, &rec)
 	if err != nil {
-		return backend.Mut{}, fmt.Errorf("sealing a ghost: %w", err)
+		return backend.Mut{}, err
 	}
 	return backend.Mut{Key: key, Value: value, Version: versionGhost}, nil
 }
@@ -73,22 +67,30 @@ func (l *lineage) current(ctx context.Context, r *record) (*record, error) {
 	if r.rec.ID != "" {
 		key = l.idKey(id)
 	}
-	got, err := l.s.be.Get(ctx, key)
-	if err != nil {
-		return nil, fmt.Errorf("looking for an id: %w", err)
+	for last := r.seq; ; {
+		got, err := l.s.be.Get(ctx, key)
+		if err != nil {
+			return nil, fmt.Errorf("looking for an id: %w", err)
+		}
+		if got[0].Version == "" {
+			return nil, nil
+		}
+		e, err := l.openIDEntry(got[0])
+		if err != nil {
+			return nil, err
+		}
+		now, err := l.readRecord(ctx, e.Seq)
+		if err != nil || now == nil || now.rec == nil || now.origin() != r.origin() {
+			return nil, err
+		}
+		if now.visible() {
+			return now, nil
+		}
+		if e.Seq <= last { // an id entry does not go back
+			return nil, nil
+		}
+		last = e.Seq // and was replaced since it was read
 	}
-	if got[0].Version == "" {
-		return nil, nil
-	}
-	e, err := l.openIDEntry(got[0])
-	if err != nil {
-		return nil, err
-	}
-	now, err := l.readRecord(ctx, e.Seq)
-	if err != nil || now == nil || !now.visible() || now.origin() != r.origin() {
-		return nil, err
-	}
-	return now, nil
 }
 
 // standing is the checkpoint that is seen at r's place in line: that of a replacement is where the first record with its

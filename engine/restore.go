@@ -259,7 +259,7 @@ func (rs *restorer) parseMeta(holder uint64, r *record, value []byte) (*codec.At
 func (rs *restorer) header(ctx context.Context, r *record) (header, error) {
 	rec := r.rec
 	h := header{parent: rec.ParentID, dangling: rec.ParentID, parentHash: rec.ParentHash, time: rec.Time, step: rec.Step,
-		status: rec.Status, schema: rec.Schema, origin: r.seq - rec.Replaced, own: rec.ID == "", fuel: rec.Fuel, submitted: rec.Submitted}
+		status: rec.Status, schema: rec.Schema, origin: r.seq - rec.Replaced, own: rec.ID == "", ghost: rec.Ghost, fuel: rec.Fuel}
 	if rec.ParentDist == 0 {
 		return h, nil
 	}

@@ -31,9 +31,8 @@ func (s *Store) SetRetention(ctx context.Context, tenant string, p RetentionPoli
 	key := s.retentionKey(tenant)
 	mut := backend.Mut{Key: key, Delete: true}
 	if !p.keepsAll() {
-		plain := codec.AppendRetention(nil, &codec.Retention{KeepLast: uint64(p.KeepLast),
+		value, err := seal(s.sealer, retentionLayout, key, &codec.Retention{KeepLast: uint64(p.KeepLast),
 			OlderThan: uint64(p.OlderThan.Milliseconds()), KeepLabelled: p.KeepLabelled})
-		value, err := s.sealer.Seal(nil, kindRetention, key, plain)
 		if err != nil {
 			return fmt.Errorf("setting retention: %w", err)
 		}
@@ -63,13 +62,9 @@ func (s *Store) retention(ctx context.Context, tenant string) (RetentionPolicy, 
 	if err != nil || got[0].Version == "" {
 		return RetentionPolicy{}, err
 	}
-	plain, err := s.sealer.Open(nil, kindRetention, key, got[0].Value)
+	p, err := unseal(s.sealer, retentionLayout, key, got[0].Value)
 	if err != nil {
-		return RetentionPolicy{}, openError(key, err)
-	}
-	p, err := codec.ParseRetention(plain)
-	if err != nil {
-		return RetentionPolicy{}, corrupt(place(key), "does not parse", err)
+		return RetentionPolicy{}, err
 	}
 	return RetentionPolicy{int(p.KeepLast), time.Duration(p.OlderThan) * time.Millisecond, p.KeepLabelled}, nil
 }

@@ -59,10 +59,13 @@ func (t *Thread) copy(ctx context.Context, dst Ref) error {
 	if to.th.expired() {
 		rec.Generation++
 	}
-	now := t.s.now().UnixMilli()
+	now, err := t.s.time()
+	if err != nil {
+		return err
+	}
 	rec.Deleted, rec.Created, rec.TTL, rec.Expires, rec.Kept = false, now, source.TTL, 0, 0
 	if rec.TTL > 0 {
-		rec.Expires = now + rec.TTL
+		rec.Expires = expiry(now, rec.TTL)
 	}
 	return p.rewrite(ctx, to.th, rec)
 }
@@ -141,8 +144,10 @@ func (s *Store) wipe(ctx context.Context, ref Ref, blobs map[BlobID]bool) (compa
 // its record, and purges the epoch before unless rec keeps that. The caller holds both threads' mu for writing.
 func (p *pruning) rewrite(ctx context.Context, to *thread, rec codec.Thread) error {
 	u := p.th.u
-	u.rewrites.RLock()
-	defer u.rewrites.RUnlock()
+	if err := u.rewrites.rLock(ctx); err != nil {
+		return err
+	}
+	defer u.rewrites.rUnlock()
 	epoch, err := to.nextEpoch(ctx)
 	if err != nil {
 		return err
@@ -206,7 +211,7 @@ func (c *copying) run(ctx context.Context) error {
 // finds lineages by it.
 func (c *copying) copyRest(ctx context.Context) error {
 	if name := c.to.ref.Namespace; name != "" {
-		if err := c.put(ctx, c.to.th.nsKey(kindNamespace, c.to.ns), kindNamespace, codec.AppendName(nil, name), versionOne); err != nil {
+		if err := putInto(ctx, c, namespaceLayout, c.to.th.nsKey(kindNamespace, c.to.ns), name, versionOne); err != nil {
 			return err
 		}
 	}
@@ -217,27 +222,29 @@ func (c *copying) copyRest(ctx context.Context) error {
 	for _, r := range runs {
 		r.stub.FirstDist = r.last - r.first
 		r.stub.Count = r.stub.FirstDist + 1
-		if err := c.put(ctx, c.to.recordKey(r.last), typeStub, codec.AppendStub(nil, &r.stub), versionStub); err != nil {
+		if err := putInto(ctx, c, stubLayout, c.to.recordKey(r.last), &r.stub, versionStub); err != nil {
 			return err
 		}
 	}
-	for name, head := range c.branches {
-		if head = c.headAfter(head); head == 0 {
+	headOf := c.headAfter()
+	for name, seq := range c.branches {
+		head := headOf(seq)
+		if head == 0 {
 			continue
 		}
-		b := codec.Branch{Name: name, Head: head}
-		if err := c.put(ctx, c.to.branchKey(name), kindBranch, codec.AppendBranch(nil, &b), strconv.FormatUint(head, 10)); err != nil {
+		b := &codec.Branch{Name: name, Head: head}
+		if err := putInto(ctx, c, branchLayout, c.to.branchKey(name), b, strconv.FormatUint(head, 10)); err != nil {
 			return err
 		}
 	}
 	return c.copyWrites(ctx)
 }
 
-// put seals a value of the new epoch.
-func (c *copying) put(ctx context.Context, key []byte, typ byte, plain []byte, version string) error {
-	value, err := c.to.th.sealer.Seal(nil, typ, key, plain)
+// putInto adds a value of the new epoch.
+func putInto[T any](ctx context.Context, c *copying, f *layout[T], key []byte, v T, version string) error {
+	value, err := seal(c.to.th.sealer, f, key, v)
 	if err != nil {
-		return fmt.Errorf("sealing %s: %w", place(key), err)
+		return err
 	}
 	return c.out.add(ctx, backend.Mut{Key: key, Value: value, Version: version})
 }
@@ -252,7 +259,7 @@ func (c *copying) copyWrites(ctx context.Context) error {
 	}
 	from := c.l.th.nsKey(kindWrites, c.l.ns)
 	return c.l.s.scan(ctx, prefixRange(from), func(e backend.Entry) error {
-		w, plain, err := c.l.th.openWrites(e)
+		w, err := unseal(c.l.th.sealer, writesLayout, e.Key, e.Value)
 		if err != nil {
 			return err
 		}
@@ -263,7 +270,7 @@ func (c *copying) copyWrites(ctx context.Context) error {
 			c.l.th.u.naming.noteParts(w.Writes[i].Parts)
 		}
 		key := append(c.to.th.nsKey(kindWrites, c.to.ns), e.Key[len(from):]...)
-		return c.put(ctx, key, kindWrites, plain, e.Version)
+		return putInto(ctx, c, writesLayout, key, w, e.Version)
 	})
 }
 
@@ -293,9 +300,11 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 	p := &pending{seq: r.seq, tip: t}
 	u := c.to.th.u
 	u.naming.noteBlobs(t.meta.Blobs)
-	u.sweep.RLock()
+	if err := u.sweep.rLock(ctx); err != nil {
+		return err
+	}
 	err = c.w.place(ctx, p, root)
-	u.sweep.RUnlock()
+	u.sweep.rUnlock()
 	if err != nil {
 		return err
 	}
@@ -303,9 +312,8 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 	if rec.ID == "" {
 		rec.UUID, _ = parseUUID(row.id)
 	}
-	c.w.plain = codec.AppendRecord(c.w.plain[:0], r.seq, &rec)
 	key := c.to.recordKey(r.seq)
-	value, err := c.w.seal(key, c.w.plain)
+	value, err := c.w.seal(key, &rec)
 	if err != nil {
 		return err
 	}
@@ -327,8 +335,13 @@ func (c *copying) copyEntries(ctx context.Context, r *row) error {
 	if r.entry != nil {
 		from := len(c.l.th.nsKey(kindID, c.l.ns))
 		key := append(c.to.th.nsKey(kindID, c.to.ns), r.entry[from:]...)
-		id := codec.IDEntry{Seq: r.seq, ID: r.id}
-		if err := c.put(ctx, key, kindID, codec.AppendIDEntry(nil, &id), strconv.FormatUint(r.seq, 10)); err != nil {
+		id := &codec.IDEntry{Seq: r.seq, ID: r.id}
+		if got, err := c.l.s.be.Get(ctx, r.entry); err != nil {
+			return fmt.Errorf("reading an id: %w", err)
+		} else if old, err := c.l.openIDEntry(got[0]); err == nil { // a damaged one is made anew
+			id.Submitted = old.Submitted
+		}
+		if err := putInto(ctx, c, idLayout, key, id, strconv.FormatUint(r.seq, 10)); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
@@ -16,6 +15,7 @@ type saving struct {
 	differ  *codec.Differ
 	l       *lineage
 	passage *passage // by the hooks; nil if there are none
+	known   uint64   // mark of what was submitted when the checkpoint with this id was saved; 0: not known
 
 	crossings crossings // parents that were migrated for this save
 	carry     *carrying // what moves on to the new checkpoint; nil but for migrated heads
@@ -25,10 +25,12 @@ type saving struct {
 
 	changes []change
 	coded   []coded
+	rec     codec.Record
 	entries []codec.Entry
 
-	ops                                           []codec.Op
-	payload, literals, check, plain, sealed, hash []byte
+	sealing
+	ops                             []codec.Op
+	payload, literals, sealed, hash []byte
 }
 
 // change is what a draft does to one channel, found before anything is modified.
@@ -60,32 +62,25 @@ func (s *Store) putSaving(w *saving) {
 	clear(w.coded)
 	clear(w.entries)
 	clear(w.changes)
-	w.l, w.passage, w.crossings, w.carry = nil, nil, nil, nil
+	w.rec = codec.Record{}
+	w.l, w.passage, w.crossings, w.carry, w.known = nil, nil, nil, nil, 0
 	if cap(w.payload)+cap(w.literals)+cap(w.check)+cap(w.plain)+cap(w.sealed) < keepBuffers {
 		s.savings.Put(w)
 	}
 }
 
-// conflictRetries bounds how often a save is built anew because another process wrote to the lineage meanwhile.
-const conflictRetries = 3
-
 // Save adds a checkpoint to the lineage and returns it, without data, when it is durable. An error means that nothing
-// was saved, except for one that matches ErrAmbiguous: then a save with the same id finds out. Once the save is in
-// line its outcome is awaited even if ctx ends.
+// was saved, except for one that matches ErrAmbiguous: then a save with the same id finds out. A save that is in line when
+// ctx ends is one of these.
 func (t *Thread) Save(ctx context.Context, d Draft) (*Checkpoint, error) {
 	if err := t.checkDraft(&d); err != nil {
 		return nil, fmt.Errorf("saving: %w", err)
 	}
-	for try := 1; ; try++ {
-		cp, err := t.save(ctx, &d)
-		if errors.Is(err, backend.ErrConflict) && try < conflictRetries {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("saving: %w", err)
-		}
-		return cp, nil
+	cp, err := t.save(ctx, &d)
+	if err != nil {
+		return nil, fmt.Errorf("saving: %w", err)
 	}
+	return cp, nil
 }
 
 func (t *Thread) save(ctx context.Context, d *Draft) (*Checkpoint, error) {
@@ -93,62 +88,65 @@ func (t *Thread) save(ctx context.Context, d *Draft) (*Checkpoint, error) {
 	if err != nil {
 		return nil, err
 	}
+	a := attempt{t: t, chain: chain}
 	if chain != nil {
 		given := *d // so that the draft is on the heap only where there are hooks
-		return t.saveAcross(ctx, func(x crossings) (*Checkpoint, error) { return t.saveHooked(ctx, chain, &given, x) })
+		return a.run(ctx, func() (*Checkpoint, error) { return t.saveHooked(ctx, &a, &given) })
 	}
-	return t.saveAcross(ctx, func(x crossings) (*Checkpoint, error) { return t.saveDraft(ctx, d, nil, x) })
+	return a.run(ctx, func() (*Checkpoint, error) { return t.saveDraft(ctx, &a, d) })
+}
+
+// saveHooked passes a draft through the hooks, unless they saw it, and saves what they made of it.
+func (t *Thread) saveHooked(ctx context.Context, a *attempt, d *Draft) (*Checkpoint, error) {
+	if a.passage == nil {
+		p, cp, err := t.pass(ctx, a.chain, d, a.crossings)
+		if err != nil || cp != nil {
+			return cp, err
+		}
+		a.passage = p
+	}
+	return t.saveDraft(ctx, a, &a.passage.draft)
 }
 
 // saveDraft saves what hooks made of a draft, or the draft itself where there are none.
-func (t *Thread) saveDraft(ctx context.Context, d *Draft, p *passage, x crossings) (*Checkpoint, error) {
+func (t *Thread) saveDraft(ctx context.Context, a *attempt, d *Draft) (*Checkpoint, error) {
 	l, err := t.s.acquireLive(ctx, t.ref)
 	if err != nil {
 		return nil, err
 	}
-	defer l.release()
-	return l.save(func(w *saving) (*pending, *Checkpoint, error) {
-		w.passage, w.crossings = p, x
+	return l.save(ctx, hold{}, func(w *saving) (*pending, *Checkpoint, error) {
+		w.passage, w.crossings = a.passage, a.crossings
 		return w.prepare(ctx, d)
 	})
 }
 
 // save commits what prepare prepares under l.mu, and waits until it is durable. Nothing prepared and no error means that
-// the checkpoint is there already. The caller has acquired l.
-func (l *lineage) save(prepare func(*saving) (*pending, *Checkpoint, error)) (*Checkpoint, error) {
-	w := l.s.newSaving()
-	defer l.s.putSaving(w)
-	w.l = l
-	l.th.u.sweep.RLock()
-	defer l.th.u.sweep.RUnlock()
-	l.mu.Lock()
-	p, cp, err := prepare(w)
-	if p == nil || err != nil {
-		l.mu.Unlock()
-		return cp, err
+// the checkpoint is there already. It takes over what the caller holds of l.
+func (l *lineage) save(ctx context.Context, h hold, prepare func(*saving) (*pending, *Checkpoint, error)) (cp *Checkpoint, err error) {
+	if err := l.th.u.sweep.rLock(ctx); err != nil {
+		l.letGo(h)
+		return nil, err
 	}
-	lead := l.enqueue(p)
-	l.s.cache.used(p.tip)
-	l.mu.Unlock()
-	if err := l.await(p, lead); err != nil {
-		l.th.doubt(err)
+	h.sweep, h.w = true, l.s.newSaving()
+	h.w.l = l
+	err = l.change(ctx, h, func() (p *pending, err error) {
+		p, cp, err = prepare(h.w)
+		return p, err
+	})
+	if err != nil {
 		return nil, err
 	}
 	return cp, nil
 }
 
-// acquireLive acquires for a save: a thread that expired is deleted first, so that the save starts it afresh.
+// acquireLive acquires for a save. A thread that has expired must be deleted first, so that the save starts it afresh.
 func (s *Store) acquireLive(ctx context.Context, ref Ref) (*lineage, error) {
-	for {
-		l, err := s.acquire(ctx, ref, true)
-		if err != nil || !l.th.expired() {
-			return l, err
-		}
-		l.release()
-		if _, err := s.deleteThread(ctx, ref, true); err != nil && !errors.Is(err, ErrNotFound) {
-			return nil, fmt.Errorf("removing expired thread: %w", err)
-		}
+	l, err := s.acquire(ctx, ref, true)
+	if err != nil || !l.th.expired() {
+		return l, err
 	}
+	l.release()
+	return nil, &expiredError{}
 }
 
 func (t *Thread) checkDraft(d *Draft) error {
@@ -198,23 +196,9 @@ func (s *Store) checkSize(channel string, n int) error {
 	return nil
 }
 
-// errPending says that what a save depends on is pending. No lock may be given up between looking at the lineage and
-// adding to it, so whoever finds this waits, and then looks at everything anew.
-var errPending = errors.New("depends on a save under way")
-
 // prepare turns a draft into a batch and the parent's tip into the new one. No batch and no error means that the
-// checkpoint is there already. The caller holds l.mu.
+// checkpoint is there already. The caller holds l.mu, which is not given up.
 func (w *saving) prepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, error) {
-	p, cp, err := w.tryPrepare(ctx, d)
-	if err == errPending {
-		w.l.drain()
-		p, cp, err = w.tryPrepare(ctx, d)
-	}
-	return p, cp, err
-}
-
-// tryPrepare is prepare, but for errPending. It does not give up l.mu.
-func (w *saving) tryPrepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, error) {
 	g, err := w.ground(ctx, d)
 	if err != nil {
 		return nil, nil, err
@@ -226,6 +210,7 @@ func (w *saving) tryPrepare(ctx context.Context, d *Draft) (*pending, *Checkpoin
 	if err := w.carry.check(ctx, w.l, &g); err != nil {
 		return nil, nil, err
 	}
+	given := d
 	if d, err = w.settle(t, d); err != nil {
 		return nil, nil, err
 	}
@@ -236,13 +221,15 @@ func (w *saving) tryPrepare(ctx context.Context, d *Draft) (*pending, *Checkpoin
 	if err != nil {
 		return nil, nil, err
 	}
-	w.began, w.counted = w.l.s.hub.begin(w.l.s.now)
-	p, err := w.build(ctx, t, meta, d, g.dangling, g.old)
+	if w.began, w.counted, err = w.l.s.hub.begin(w.l.s.time); err != nil {
+		return nil, nil, err
+	}
+	p, err := w.build(ctx, t, meta, d, given, g.dangling, g.old)
 	if err != nil {
 		if w.counted {
 			w.l.s.hub.drop(w.began)
 		}
-		w.l.forget() // t may have changed
+		w.l.s.cache.drop(t) // it may have changed; saves that are pending do not need it
 		return nil, nil, err
 	}
 	return p, t.checkpoint(nil), nil
@@ -300,54 +287,50 @@ func (w *saving) ground(ctx context.Context, d *Draft) (g ground, err error) {
 	return g, nil
 }
 
-// expect checks the draft's condition on the head. A head that is not durable yet is waited for: a conflict must not
-// tell of a checkpoint that may never be.
+// expect checks the draft's condition on the head. A save that is not durable yet and decides it is waited for: a conflict
+// must not tell of a checkpoint that may never be.
 func (l *lineage) expect(ctx context.Context, e Expect) error {
 	if !e.set || e.seq == l.latest {
 		return nil
 	}
-	if l.leading {
-		return errPending
+	durable, _ := l.durable.get(l.epoch)
+	if p := l.pendingAt(e.seq); p != nil {
+		return l.after(p)
 	}
-	conflict := &ConflictError{HeadSeq: l.latest}
-	if l.latest != 0 {
-		r, err := l.visible(ctx, l.latest)
-		if err != nil {
-			return err
-		}
-		conflict.HeadID = l.recordID(r)
+	if e.seq == durable.latest && len(l.flying) > 0 { // another head is on its way
+		return l.after(l.flying[len(l.flying)-1])
 	}
-	return conflict
+	return l.conflict(ctx)
 }
 
 // existing looks for a checkpoint with the draft's id, and whether the draft would make the same one: because it is what
 // was submitted then, or because it makes the same content, by whatever hooks.
 func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, err error) {
 	l := w.l
-	if l.isPending(d.ID) {
-		return nil, false, errPending
+	if p := l.pendingID(d.ID); p != nil {
+		return nil, false, l.after(p)
 	}
-	seq, err := l.findID(ctx, d.ID)
+	entry, err := l.findEntry(ctx, l.head, d.ID)
 	if errors.Is(err, ErrNotFound) {
 		return nil, false, nil
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	if old, err = l.restoreTip(ctx, seq); err != nil {
+	if old, err = l.restoreTip(ctx, entry.Seq); err != nil {
 		return nil, false, err
+	}
+	if w.known = entry.Submitted; w.known != 0 && w.isAgain(d) {
+		return old, true, nil
 	}
 	if d.Root && old.rec.parent != "" || d.Parent != "" && d.Parent != old.rec.parent {
 		return old, false, nil
-	}
-	if old.rec.submitted != noHash && old.rec.submitted == w.submitted(d) {
-		return old, true, nil
 	}
 	t := &tip{l: l, meta: noAttrs}
 	if old.rec.parentSeq != 0 {
 		t, err = l.restoreTip(ctx, old.rec.parentSeq)
 		if err == nil && t.pruned() { // then the draft made old if it changes nothing about that
-			t, err = l.restoreTip(ctx, seq)
+			t, err = l.restoreTip(ctx, entry.Seq)
 		}
 		if err != nil {
 			return nil, false, err
@@ -372,17 +355,6 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 		return nil, false, err
 	}
 	return old, t.sameContent(old, d), nil
-}
-
-// noHash is no commitment: none is zero.
-var noHash [32]byte
-
-// submitted is the commitment to what the caller submitted: d itself, unless hooks made d of it.
-func (w *saving) submitted(d *Draft) [32]byte {
-	if w.passage != nil {
-		return w.passage.submitted
-	}
-	return submission(&w.l.th.u.commitKey, d)
 }
 
 // sameContent reports whether t, to which d was applied, is what old holds.
@@ -425,10 +397,10 @@ func (l *lineage) parentOf(ctx context.Context, d *Draft, old *tip) (seq uint64,
 	if t := l.tips[l.latest]; t != nil && t.id == d.Parent {
 		return l.latest, "", nil
 	}
-	if l.isPending(d.Parent) {
-		return 0, "", errPending
+	if p := l.pendingID(d.Parent); p != nil {
+		return 0, "", l.after(p)
 	}
-	seq, err = l.findID(ctx, d.Parent)
+	seq, err = l.findID(ctx, l.head, d.Parent)
 	if errors.Is(err, ErrNotFound) {
 		if d.AllowDangling {
 			return 0, d.Parent, nil
@@ -448,8 +420,8 @@ func (l *lineage) takeTip(ctx context.Context, seq uint64, latest *record) (t *t
 		l.s.cache.hits.Add(1)
 		return t, nil
 	}
-	if l.leading { // the parent may be pending, and its tip already a child's
-		return nil, errPending
+	if p := l.pendingAt(seq); p != nil { // and its tip is already a child's
+		return nil, l.after(p)
 	}
 	if latest != nil && latest.seq == seq {
 		t, err = l.tipOf(ctx, latest)

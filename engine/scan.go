@@ -63,15 +63,7 @@ func (t *thread) namespaces(ctx context.Context) ([]string, error) {
 }
 
 func (t *thread) openNamespace(e backend.Entry) (string, error) {
-	plain, err := t.sealer.Open(nil, kindNamespace, e.Key, e.Value)
-	if err != nil {
-		return "", openError(e.Key, err)
-	}
-	name, err := codec.ParseName(plain)
-	if err != nil {
-		return "", corrupt(place(e.Key), "does not parse", err)
-	}
-	return name, nil
+	return unseal(t.sealer, namespaceLayout, e.Key, e.Value)
 }
 
 // eachLineage calls fn for every lineage of a thread, acquired for the time of the call. It ends early without an error
@@ -117,6 +109,16 @@ func (s *Store) with(ctx context.Context, ref Ref, fn func(*lineage) error) erro
 		return err
 	}
 	defer l.release()
+	return fn(l)
+}
+
+// alone calls fn with a lineage whose thread is locked for writing: nothing of it is under way.
+func (s *Store) alone(ctx context.Context, ref Ref, fn func(*lineage) error) error {
+	l, err := s.seize(ctx, ref, false)
+	if err != nil {
+		return err
+	}
+	defer l.vacate()
 	return fn(l)
 }
 

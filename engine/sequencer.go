@@ -3,30 +3,36 @@ package engine
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"slices"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 )
 
-// A lineage commits its saves in order, one batch at a time: what comes in while a batch is under way is encoded on the
+// A lineage commits its changes in order, one batch at a time: what comes in while a batch is under way is encoded on the
 // pending state and goes into the next one. The order needs no help from the backend, so it holds on any driver, and a
 // hot thread still shares the sync of a group commit.
 
-// pending is a save that is encoded but not yet durable.
+// pending is a change of a lineage that is in line and not yet durable: a save, a move of a branch, or the beginning of a
+// thread.
 type pending struct {
-	seq   uint64
+	seq   uint64 // of the new checkpoint; 0 if there is none
+	after heads  // of the lineage once it is durable
 	muts  []backend.Mut
 	conds []backend.Cond
 	size  int   // bytes of muts
 	parts int64 // bytes of parts newly stored for it
 	event Event
 	tip   *tip
+	moved []movedBranch
+	// replaces is the seq of the checkpoint that it takes the place of; 0: none.
+	replaces uint64
 	// thread, if not nil, is the thread record as muts write it, with its version.
 	thread        *codec.Thread
 	threadVersion string
 
-	lead chan struct{} // closed when the save at the head of the queue is to commit the next batch
+	held hold
 	done chan struct{} // closed when err is the outcome; nil while nobody waits for it
 	over bool
 	err  error
@@ -37,43 +43,180 @@ type pending struct {
 	batch    [1]*pending
 }
 
+// movedBranch is where a pending change moves a branch, or deletes it: then there is no version.
+type movedBranch struct {
+	name, version string
+	head          uint64
+}
+
+// hold is what a change keeps from when its lineage was acquired until it is durable, though its caller may have gone.
+type hold struct {
+	seized bool    // the thread is locked for writing
+	sweep  bool    // u.sweep is locked for reading
+	w      *saving // with the bytes of muts; may be nil
+}
+
+// letGo gives up what h holds of l.
+func (l *lineage) letGo(h hold) {
+	if h.sweep {
+		l.th.u.sweep.rUnlock()
+	}
+	if h.w != nil {
+		l.s.putSaving(h.w)
+	}
+	if h.seized {
+		l.vacate()
+	} else {
+		l.release()
+	}
+}
+
 func newPending(seq uint64, t *tip) *pending {
 	p := &pending{seq: seq, tip: t}
 	p.muts, p.conds = p.mutRoom[:0], p.condRoom[:0]
 	return p
 }
 
-// enqueue adds p and reports whether the caller is to commit it at once. The caller holds l.mu.
-func (l *lineage) enqueue(p *pending) bool {
-	l.last = p
-	if !l.leading {
-		l.leading = true
-		l.flying = append(p.batch[:0], p)
-		return true
+// change does one change of the lineage: it commits what prepare prepares under l.mu, and waits until that is durable.
+// Nothing prepared and no error means that there is nothing to do. Once the change is in line there is no way back, since
+// others may stand on it: if ctx ends then, that is ErrAmbiguous. It takes over h, in any case.
+func (l *lineage) change(ctx context.Context, h hold, prepare func() (*pending, error)) error {
+	p, first, err := l.enter(ctx, h, prepare)
+	if p == nil {
+		l.letGo(h)
+		return err
 	}
-	p.done, p.lead = make(chan struct{}), make(chan struct{})
-	l.queue = append(l.queue, p)
-	return false
+	return l.await(ctx, p, first)
 }
 
-// await waits until p is durable or failed. Once a save is enqueued others may stand on it, so there is no way back.
-func (l *lineage) await(p *pending, lead bool) error {
-	if !lead {
-		select {
-		case <-p.done:
-			return p.err
-		case <-p.lead:
+// enter puts a change in line. First says that the caller is to commit it, since nothing is under way.
+func (l *lineage) enter(ctx context.Context, h hold, prepare func() (*pending, error)) (p *pending, first bool, err error) {
+	if err := l.mu.lock(ctx); err != nil {
+		return nil, false, err
+	}
+	defer l.mu.unlock()
+	if p, err = prepare(); p == nil || err != nil {
+		return nil, false, err
+	}
+	p.held = h
+	l.publish(p)
+	if first = l.flying == nil; first {
+		l.flying = append(p.batch[:0], p)
+	} else {
+		l.queue = append(l.queue, p)
+	}
+	if !first || ctx.Done() != nil {
+		p.done = make(chan struct{})
+	}
+	return p, first, nil
+}
+
+// publish makes a change what the next one stands on. The caller holds l.mu.
+func (l *lineage) publish(p *pending) {
+	for i := range p.muts {
+		p.size += mutSize(&p.muts[i])
+	}
+	if t := p.tip; t != nil {
+		l.head, l.lastTime = p.seq, t.rec.time
+		if t.rec.origin >= l.origin {
+			l.latest, l.origin = p.seq, t.rec.origin
+		}
+		l.given = max(l.given, p.seq)
+		l.tips[p.seq] = t
+		l.s.cache.used(t)
+		if !t.rec.own {
+			l.noteID(t.id)
 		}
 	}
-	l.mu.Lock()
+	for _, b := range l.branches {
+		if p.replaces != 0 && b.head == p.replaces {
+			b.head = p.seq
+		}
+	}
+	for _, b := range p.moved {
+		l.branches[b.name] = &branchState{head: b.head, version: b.version, by: p}
+	}
+	if p.thread != nil {
+		l.touching = p
+	}
+	p.after, l.last = l.heads, p
+}
+
+// await waits for the outcome of a change, and commits it if it is the first.
+func (l *lineage) await(ctx context.Context, p *pending, first bool) error {
+	switch {
+	case first && p.done == nil: // nobody can ask the caller to go before it is durable
+		if next := l.commitBatch(p); next != nil {
+			go l.commitFrom(next)
+		}
+		return p.err
+	case first:
+		go l.commitFrom(p)
+	}
+	return p.outcome(ctx)
+}
+
+// outcome waits until p is over, or says that ctx ended first.
+func (p *pending) outcome(ctx context.Context) error {
+	select {
+	case <-p.done:
+		return p.err
+	case <-ctx.Done():
+	}
+	select {
+	case <-p.done:
+		return p.err
+	default:
+		return fmt.Errorf("%w: it was under way when the context ended: %w", ErrAmbiguous, context.Cause(ctx))
+	}
+}
+
+// commitAside commits a change on which no other stands, so that it need not be in line. It takes over h.
+func (l *lineage) commitAside(ctx context.Context, h hold, p *pending) error {
+	commit := func(ctx context.Context) {
+		defer l.letGo(h)
+		p.err = l.s.commit(ctx, p.muts, p.conds)
+	}
+	if ctx.Done() == nil {
+		commit(ctx)
+		return p.err
+	}
+	p.done = make(chan struct{})
+	go func() {
+		defer close(p.done)
+		commit(context.WithoutCancel(ctx))
+	}()
+	return p.outcome(ctx)
+}
+
+// commitFrom commits the batch that begins with p, and those after it until nothing is in line.
+func (l *lineage) commitFrom(p *pending) {
+	for p != nil {
+		p = l.commitBatch(p)
+	}
+}
+
+// commitBatch commits what is in line from p on, as far as it fits into a batch. It returns what is first then.
+func (l *lineage) commitBatch(p *pending) (next *pending) {
+	// The context of one caller must not decide over the changes of others.
+	ctx := context.Background()
+	l.mu.lock(ctx)
 	batch := append(l.flying, l.following(p)...)
 	l.flying = batch
-	l.mu.Unlock()
-	err := l.commitBatch(batch)
-	l.mu.Lock()
-	l.finish(batch, err)
-	l.mu.Unlock()
-	return err
+	l.mu.unlock()
+	err := l.s.be.Commit(ctx, l.batchOf(batch))
+	l.mu.lock(ctx)
+	batch, next = l.finish(batch, err)
+	l.mu.unlock()
+	for _, p := range batch {
+		l.letGo(p.held)
+	}
+	for _, p := range batch {
+		if p.done != nil {
+			close(p.done)
+		}
+	}
+	return next
 }
 
 // following takes from the queue what fits into a batch behind p.
@@ -92,17 +235,16 @@ func (l *lineage) following(p *pending) []*pending {
 	return taken
 }
 
-func (l *lineage) commitBatch(batch []*pending) error {
-	b := backend.Batch{ID: l.s.newBatchID(), Muts: batch[0].muts, Conds: batch[0].conds}
-	if len(batch) > 1 {
+func (l *lineage) batchOf(changes []*pending) backend.Batch {
+	b := backend.Batch{ID: l.s.newBatchID(), Muts: changes[0].muts, Conds: changes[0].conds}
+	if len(changes) > 1 {
 		b.Muts, b.Conds = nil, nil
-		for _, p := range batch {
+		for _, p := range changes {
 			b.Muts, b.Conds = merge(b.Muts, p.muts), append(b.Conds, p.conds...)
 		}
 		b.Conds = firstConds(b.Conds)
 	}
-	// The context of one caller must not decide over the saves of others.
-	return l.s.be.Commit(context.Background(), b)
+	return b
 }
 
 // merge adds mutations; of two on one key, such as a branch that moved twice, the later one wins.
@@ -135,62 +277,81 @@ next:
 	return kept
 }
 
-// finish tells the outcome of a batch to those who wait, and lets the next one begin. After a failure nothing in
-// memory can be trusted: what is queued stands on what failed, so it fails too. The caller holds l.mu.
-func (l *lineage) finish(batch []*pending, err error) {
+// finish takes over the outcome of a batch. It returns all that are over, and the first of the next batch. After a failure
+// nothing in memory can be trusted: what is queued stands on what failed, so it fails too, and nothing is pending any
+// more. The caller holds l.mu.
+func (l *lineage) finish(batch []*pending, err error) (over []*pending, next *pending) {
 	if err != nil {
 		batch = append(batch, l.queue...)
 		l.queue = nil
 		l.forget()
+		l.th.doubt(err)
 	}
 	for _, p := range batch {
 		p.over, p.err = true, err
 		if p.thread != nil {
-			l.touched = false
 			l.th.wrote(p, err)
 		}
-		if p.done != nil {
-			close(p.done)
+		if p == l.touching {
+			l.touching = nil
 		}
 		l.s.hub.settled(&p.event, err == nil)
+	}
+	if err == nil {
+		l.durable.set(l.epoch, batch[len(batch)-1].after)
 	}
 	if l.last.over {
 		l.last = nil
 	}
 	if len(l.queue) == 0 {
-		l.leading, l.flying = false, nil
-		l.idle.Broadcast()
-		return
+		l.flying = nil
+		return batch, nil
 	}
-	next := l.queue[0]
+	next = l.queue[0]
 	l.queue, l.flying = l.queue[1:], append(next.batch[:0], next)
-	close(next.lead)
+	return batch, next
 }
 
-// isPending reports whether a save under that id is not durable yet. The caller holds l.mu.
-func (l *lineage) isPending(id string) bool {
-	named := func(p *pending) bool { return p.event.ID == id }
-	return slices.ContainsFunc(l.flying, named) || slices.ContainsFunc(l.queue, named)
-}
+// pendingError says that what a change depends on is pending. No lock may be given up between looking at the lineage and
+// adding to it, so whoever finds this gives up, waits, and looks at everything anew.
+type pendingError struct{ done <-chan struct{} }
 
-// drain waits until nothing is pending. The caller holds l.mu.
-func (l *lineage) drain() {
-	for l.leading {
-		l.idle.Wait()
+func (*pendingError) Error() string { return "depends on a change under way" }
+
+func (e *pendingError) wait(ctx context.Context) error {
+	select {
+	case <-e.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
-// outcome waits for p, which was l.last. The caller holds l.mu, which is released meanwhile.
-func (l *lineage) outcome(p *pending) error {
-	if !p.over {
-		if p.done == nil {
-			p.done = make(chan struct{})
+// after is the error of who depends on p, which is not over. The caller holds l.mu.
+func (l *lineage) after(p *pending) *pendingError {
+	if p.done == nil {
+		p.done = make(chan struct{})
+	}
+	return &pendingError{p.done}
+}
+
+// pendingAt is the save of the checkpoint at seq if that is not durable yet, else nil. The caller holds l.mu.
+func (l *lineage) pendingAt(seq uint64) *pending {
+	return l.pendingFunc(func(p *pending) bool { return p.tip != nil && p.seq == seq })
+}
+
+// pendingID is the save under an id if that is not durable yet, else nil. The caller holds l.mu.
+func (l *lineage) pendingID(id string) *pending {
+	return l.pendingFunc(func(p *pending) bool { return p.tip != nil && p.event.ID == id })
+}
+
+func (l *lineage) pendingFunc(is func(*pending) bool) *pending {
+	for _, ps := range [...][]*pending{l.flying, l.queue} {
+		if i := slices.IndexFunc(ps, is); i >= 0 {
+			return ps[i]
 		}
-		l.mu.Unlock()
-		<-p.done
-		l.mu.Lock()
 	}
-	return p.err
+	return nil
 }
 
 // newBatchID returns an id that no other batch has, of this process or another.

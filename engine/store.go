@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -89,11 +88,11 @@ type user struct {
 
 	// rewrites is held for reading from choosing a new epoch of a thread until the thread record names it, and for
 	// writing while what crashes left of epochs is removed. It comes before sweep.
-	rewrites sync.RWMutex
+	rewrites rwLock
 
 	// sweep is held for reading between finding a part and committing a record that names it, and for writing
 	// while unreferenced parts are deleted.
-	sweep  sync.RWMutex
+	sweep  rwLock
 	naming naming
 }
 
@@ -169,8 +168,12 @@ func (s *Store) create(ctx context.Context, key []byte, allowed bool) error {
 	if !allowed {
 		return fmt.Errorf("opening store: %w: there is no store here", ErrNotFound)
 	}
-	info := codec.StoreInfo{ID: s.keys.StoreID(), Created: s.now().UnixMilli()}
-	value, err := s.sealer.Seal(nil, kindStore, key, codec.AppendStoreInfo(nil, &info))
+	now, err := s.time()
+	if err != nil {
+		return fmt.Errorf("creating store: %w", err)
+	}
+	info := codec.StoreInfo{ID: s.keys.StoreID(), Created: now}
+	value, err := seal(s.sealer, storeLayout, key, &info)
 	if err != nil {
 		return fmt.Errorf("creating store: %w", err)
 	}
@@ -275,7 +278,7 @@ func (s *Store) user(ctx context.Context, name userName, create bool) (*user, er
 	if err != nil {
 		return nil, fmt.Errorf("reading keys of user %q: %w", name.name, err)
 	}
-	u = &user{userName: name, s: s, tok: keys.Token(), tenantTok: s.keys.TenantToken(name.tenant), keys: keys,
+	u = &user{userName: name, s: s, rewrites: newRWLock(), sweep: newRWLock(), tok: keys.Token(), tenantTok: s.keys.TenantToken(name.tenant), keys: keys,
 		commitKey: keys.Derive("commit"), idKey: keys.Derive("id"), partKeyMAC: keys.Derive("part"), blobKeyMAC: keys.Derive("blob")}
 	for _, d := range []struct {
 		sealer  **crypto.Sealer
@@ -315,13 +318,11 @@ func (s *Store) checkNew(ctx context.Context, name userName) error {
 }
 
 func checkName(what, name string, emptyAllowed bool) error {
-	switch {
-	case name == "" && !emptyAllowed:
+	if name == "" && !emptyAllowed {
 		return fmt.Errorf("%w: %s is empty", ErrInvalid, what)
-	case len(name) > codec.MaxName:
-		return fmt.Errorf("%w: %s is %d bytes, at most %d are allowed", ErrInvalid, what, len(name), codec.MaxName)
-	case !utf8.ValidString(name):
-		return fmt.Errorf("%w: %s is not UTF-8", ErrInvalid, what)
+	}
+	if err := codec.CheckName(name); err != nil {
+		return fmt.Errorf("%w: %s %w", ErrInvalid, what, err)
 	}
 	return nil
 }

@@ -4,41 +4,138 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
-	"hash"
 	"slices"
 	"strings"
+
+	"github.com/ckptd/ckptd/crypto"
 )
 
-// submission is the commitment to what a caller gave to a save (docs/format.md §11): by it a save that is repeated is
-// recognised, whatever hooks make of it by then. The id and the parent are compared by themselves.
-func submission(key *[32]byte, d *Draft) (sum [32]byte) {
-	w := listing{sha256.New()}
-	w.h.Write([]byte("ckptd/submitted/1"))
-	w.h.Write(key[:])
+// A save that is repeated, because its answer was lost, is answered as the first time. What it would make may be another
+// checkpoint by then, or nothing: its parent was removed or replaced, labels were set, the history was migrated, other
+// hooks run. So it is known by what the caller submitted, of which the entry of the id holds a mark.
+
+// submission is the mark of a draft (docs/format.md §11), 0 for one without an id. What commits to a whole value of the
+// draft is what whole returns. The mark is made in buf.
+func submission(buf []byte, key *[32]byte, d *Draft, whole func(*Change) [32]byte) ([]byte, uint64) {
+	if d.ID == "" {
+		return buf, 0
+	}
+	w := listing(append(append(buf[:0], "ckptd/submitted/2"...), key[:]...))
 	w.number(uint64(d.Step))
 	w.text(d.status())
 	w.number(d.SchemaVersion)
 	w.text(d.RunID)
 	w.text(d.Branch)
+	w.text(d.Kind)
+	w.flag(d.Root)
+	w.text(d.Parent)
 	w.flag(d.Keep)
 	w.flag(d.Labels != nil)
 	w.number(uint64(len(d.Labels)))
-	for _, k := range sorted(d.Labels) {
-		w.text(k)
-		w.text(d.Labels[k])
+	if len(d.Labels) > 0 {
+		for _, k := range sorted(d.Labels) {
+			w.text(k)
+			w.text(d.Labels[k])
+		}
 	}
 	w.flag(d.Meta != nil)
 	w.bytes(d.Meta)
 	w.flag(d.Blobs != nil)
-	blobs := slices.Clone(d.Blobs)
-	slices.SortFunc(blobs, func(a, b BlobID) int { return bytes.Compare(a[:], b[:]) })
-	blobs = slices.Compact(blobs)
-	w.number(uint64(len(blobs)))
-	for _, id := range blobs {
-		w.h.Write(id[:])
+	blobs := d.Blobs
+	if len(blobs) > 1 {
+		blobs = slices.Clone(blobs)
+		slices.SortFunc(blobs, func(a, b BlobID) int { return bytes.Compare(a[:], b[:]) })
+		blobs = slices.Compact(blobs)
 	}
-	changes := slices.Clone(d.Channels)
-	slices.SortFunc(changes, func(a, b Change) int { return strings.Compare(a.Name, b.Name) })
+	w.number(uint64(len(blobs)))
+	for i := range blobs {
+		w = append(w, blobs[i][:]...)
+	}
+	w.changes(d.Channels, whole)
+	sum := sha256.Sum256(w)
+	return w, max(1, binary.BigEndian.Uint64(sum[:]))
+}
+
+// submitted is the mark of what the caller gave to this save, of which t is the outcome.
+func (w *saving) submitted(given *Draft, t *tip) (mark uint64) {
+	p := w.passage
+	switch {
+	case w.carry != nil:
+		return 0 // no save of a caller's makes a migrated head
+	case p != nil && p.labels:
+		return w.known // the rest of the checkpoint is what it was
+	case p != nil:
+		return p.submitted
+	}
+	at := 0
+	w.plain, mark = submission(w.plain, &w.l.th.u.commitKey, given, func(c *Change) [32]byte { return t.commitOf(c.Name, &at) })
+	return mark
+}
+
+// isAgain reports whether d is, or was made by hooks of, what the checkpoint with its id was saved for.
+func (w *saving) isAgain(d *Draft) bool {
+	switch p := w.passage; {
+	case w.carry != nil || p != nil && p.labels:
+		return false
+	case p != nil:
+		return p.submitted == w.known
+	}
+	return w.l.th.u.submission(d) == w.known
+}
+
+// commitOf is the commitment of a channel of t. Whoever asks for several in the order of the table begins at 0.
+func (t *tip) commitOf(name string, at *int) [32]byte {
+	for range t.chans {
+		i := *at
+		if *at++; *at == len(t.chans) {
+			*at = 0
+		}
+		if t.meta.Channels[i].Name == name {
+			return t.chans[i].commit
+		}
+	}
+	return noHash
+}
+
+// submission is the mark of a draft as it came from a caller.
+func (u *user) submission(d *Draft) uint64 {
+	_, mark := submission(nil, &u.commitKey, d, func(c *Change) [32]byte { return crypto.Commit(&u.commitKey, c.Data) })
+	return mark
+}
+
+// noHash is no commitment: none is zero.
+var noHash [32]byte
+
+// listing is a list of fields, written so that no two lists are the same bytes.
+type listing []byte
+
+func (w *listing) number(n uint64) { *w = binary.BigEndian.AppendUint64(*w, n) }
+
+func (w *listing) text(s string) {
+	w.number(uint64(len(s)))
+	*w = append(*w, s...)
+}
+
+func (w *listing) bytes(p []byte) {
+	w.number(uint64(len(p)))
+	*w = append(*w, p...)
+}
+
+func (w *listing) flag(on bool) {
+	b := byte(0)
+	if on {
+		b = 1
+	}
+	*w = append(*w, b)
+}
+
+// changes lists changes in order of name.
+func (w *listing) changes(changes []Change, whole func(*Change) [32]byte) {
+	byName := func(a, b Change) int { return strings.Compare(a.Name, b.Name) }
+	if !slices.IsSortedFunc(changes, byName) {
+		changes = slices.Clone(changes)
+		slices.SortFunc(changes, byName)
+	}
 	w.number(uint64(len(changes)))
 	for i := range changes {
 		c := &changes[i]
@@ -46,37 +143,15 @@ func submission(key *[32]byte, d *Draft) (sum [32]byte) {
 		w.text(c.Type)
 		w.flag(c.Remove)
 		w.number(uint64(c.Base))
-		w.number(uint64(c.Prefix))
-		w.number(uint64(c.Suffix))
-		w.bytes(c.Data)
+		switch {
+		case c.Remove:
+		case c.Base == 0:
+			sum := whole(c)
+			*w = append(*w, sum[:]...)
+		default:
+			w.number(uint64(c.Prefix))
+			w.number(uint64(c.Suffix))
+			w.bytes(c.Data)
+		}
 	}
-	if d.Kind != "" {
-		w.text(d.Kind)
-	}
-	w.h.Sum(sum[:0])
-	return sum
-}
-
-// listing writes fields so that no two lists of fields are the same bytes.
-type listing struct{ h hash.Hash }
-
-func (w listing) number(n uint64) {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], n)
-	w.h.Write(b[:])
-}
-
-func (w listing) bytes(p []byte) {
-	w.number(uint64(len(p)))
-	w.h.Write(p)
-}
-
-func (w listing) text(s string) { w.bytes([]byte(s)) }
-
-func (w listing) flag(on bool) {
-	b := byte(0)
-	if on {
-		b = 1
-	}
-	w.h.Write([]byte{b})
 }

@@ -1,9 +1,10 @@
 package engine
 
 import (
-	"encoding/hex"
 	"slices"
 	"testing"
+
+	"github.com/ckptd/ckptd/crypto"
 )
 
 func submittedDraft() *Draft {
@@ -11,29 +12,36 @@ func submittedDraft() *Draft {
 	for i := range one {
 		one[i], two[i] = 1, 2
 	}
-	return &Draft{Step: -3, SchemaVersion: 7, RunID: "run", Branch: "main", Keep: true, Labels: map[string]string{"b": "c", "a": ""},
+	return &Draft{ID: "id", Parent: "parent", Step: -3, SchemaVersion: 7, RunID: "run", Branch: "main", Keep: true, Labels: map[string]string{"b": "c", "a": ""},
 		Blobs: []BlobID{two, one, two}, Channels: []Change{{Name: "plan", Base: 0x0102030405060708, Prefix: 5, Suffix: 1, Data: []byte(",2")},
 			{Name: "gone", Remove: true}, {Name: "messages", Type: "json", Data: []byte("[1]")}}}
 }
 
-// The commitment is as docs/format.md §11 says; the constant was made by another program.
+// The mark is as docs/format.md §11 says; the constant was made by another program.
 func TestSubmission(t *testing.T) {
 	var key [32]byte
 	for i := range key {
 		key[i] = byte(i)
 	}
-	const want = "a336794b86745b9b0d211daefcf52e576802691f3f4a00cdfc65d7b16311ba6e"
+	mark := func(d *Draft) uint64 {
+		_, mark := submission([]byte("scratch"), &key, d, func(c *Change) [32]byte { return crypto.Commit(&key, c.Data) })
+		return mark
+	}
+	const want = 0x4812185da2502e3a
 	d := submittedDraft()
-	got := submission(&key, d)
-	if hex.EncodeToString(got[:]) != want {
-		t.Errorf("got %x, want %s", got, want)
+	got := mark(d)
+	if got != want {
+		t.Errorf("got %x, want %x", got, uint64(want))
 	}
 	slices.Reverse(d.Channels)
-	d.ID, d.Parent, d.Status = "id", "parent", StatusRunning
-	if submission(&key, d) != got {
-		t.Error("the order of channels, the id or the parent matters")
+	d.ID, d.Status, d.TTL, d.Expect, d.Generation, d.AllowDangling = "other", StatusRunning, 1, ExpectHead(1), 1, true
+	if mark(d) != got {
+		t.Error("the order of channels, the id or a condition matters")
 	}
-	seen := map[[32]byte]string{got: "none"}
+	if d.ID = ""; mark(d) != 0 {
+		t.Error("a draft without an id has a mark")
+	}
+	seen := map[uint64]string{got: "none"}
 	for name, change := range map[string]func(d *Draft){
 		"step":      func(d *Draft) { d.Step++ },
 		"status":    func(d *Draft) { d.Status = "x" },
@@ -55,19 +63,23 @@ func TestSubmission(t *testing.T) {
 		"prefix":    func(d *Draft) { d.Channels[0].Prefix++ },
 		"suffix":    func(d *Draft) { d.Channels[0].Suffix++ },
 		"data":      func(d *Draft) { d.Channels[0].Data = []byte(",3") },
+		"whole":     func(d *Draft) { d.Channels[2].Data = []byte("[2]") },
+		"kind":      func(d *Draft) { d.Kind = "x" },
+		"root":      func(d *Draft) { d.Root = true },
+		"parent":    func(d *Draft) { d.Parent = "" },
 		"remove":    func(d *Draft) { d.Channels[1].Remove = false },
 		"channels":  func(d *Draft) { d.Channels = d.Channels[:2] },
 	} {
 		d := submittedDraft()
 		change(d)
-		sum := submission(&key, d)
+		sum := mark(d)
 		if other, taken := seen[sum]; taken {
 			t.Errorf("%s is the same as %s", name, other)
 		}
 		seen[sum] = name
 	}
 	key[0]++
-	if submission(&key, submittedDraft()) == got {
+	if mark(submittedDraft()) == got {
 		t.Error("the key does not matter")
 	}
 }

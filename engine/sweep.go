@@ -37,9 +37,11 @@ func (u *user) sweepNow(ctx context.Context, erased map[BlobID]bool) error {
 func (sw *sweeper) run(ctx context.Context) error {
 	u := sw.u
 	sw.parts, sw.blobs = map[codec.PartID]struct{}{}, map[BlobID]struct{}{}
-	u.sweep.Lock() // the records of saves under way are durable then, and so get marked
+	if err := u.sweep.lock(ctx); err != nil { // the records of saves under way are durable then, and so get marked
+		return err
+	}
 	u.naming.begin()
-	u.sweep.Unlock()
+	u.sweep.unlock()
 	defer u.naming.end()
 	if err := sw.mark(ctx); err != nil {
 		return fmt.Errorf("marking parts: %w", err)
@@ -129,7 +131,7 @@ func (sw *sweeper) markLineage(ctx context.Context, l *lineage) error {
 		if e := &r.rec.Entries[0]; e.Mode == codec.Keep {
 			holder = e.Path[0].Last
 		}
-		if r.rec.Ghost || done[holder] {
+		if !r.keepsBlobs() || done[holder] {
 			return nil
 		}
 		if len(rs.records) > surveyRecords || size > surveyBytes {
@@ -152,22 +154,12 @@ func (sw *sweeper) markLineage(ctx context.Context, l *lineage) error {
 // eachWrites calls fn with all pending writes of the thread's epoch.
 func (t *thread) eachWrites(ctx context.Context, fn func(*codec.Writes) error) error {
 	return t.u.s.scan(ctx, prefixRange(t.keyPrefix(kindWrites)), func(e backend.Entry) error {
-		w, _, err := t.openWrites(e)
+		w, err := unseal(t.sealer, writesLayout, e.Key, e.Value)
 		if err != nil {
 			return err
 		}
 		return fn(w)
 	})
-}
-
-func (t *thread) openWrites(e backend.Entry) (w *codec.Writes, plain []byte, err error) {
-	if plain, err = t.sealer.Open(nil, kindWrites, e.Key, e.Value); err != nil {
-		return nil, nil, openError(e.Key, err)
-	}
-	if w, err = codec.ParseWrites(plain); err != nil {
-		return nil, nil, corrupt(place(e.Key), "does not parse", err)
-	}
-	return w, plain, nil
 }
 
 // old reports whether what was created in an hour is past a grace time. The hour counts by its end.
@@ -180,7 +172,7 @@ func (sw *sweeper) sweepBlobs(ctx context.Context) error {
 	u := sw.u
 	var victims []victim
 	err := u.s.scan(ctx, prefixRange(keyPrefix(u.tok, zeroToken, 0, kindBlob)), func(e backend.Entry) error {
-		m, err := u.openManifest(e)
+		m, err := unseal(u.parts, blobLayout, e.Key, e.Value)
 		if err != nil {
 			return err
 		}
@@ -207,18 +199,6 @@ func (sw *sweeper) sweepBlobs(ctx context.Context) error {
 	return err
 }
 
-func (u *user) openManifest(e backend.Entry) (*codec.Blob, error) {
-	plain, err := u.parts.Open(nil, kindBlob, e.Key, e.Value)
-	if err != nil {
-		return nil, openError(e.Key, err)
-	}
-	m, err := codec.ParseBlob(plain)
-	if err != nil {
-		return nil, corrupt(place(e.Key), "does not parse", err)
-	}
-	return m, nil
-}
-
 // sweepBatch is how many keys are deleted, and how many parts read, at a time.
 const sweepBatch = 32
 
@@ -232,8 +212,10 @@ type victim struct {
 // delete deletes victims that are not named now, and returns how many these were.
 func (sw *sweeper) delete(ctx context.Context, victims *[]victim, err *error) (n int) {
 	u := sw.u
-	u.sweep.Lock()
-	defer u.sweep.Unlock()
+	if *err = u.sweep.lock(ctx); *err != nil {
+		return 0
+	}
+	defer u.sweep.unlock()
 	var muts []backend.Mut
 	var size int64
 	for _, v := range *victims {
@@ -290,13 +272,11 @@ func (sw *sweeper) sweepKeys(ctx context.Context, keys [][]byte) error {
 			continue
 		}
 		if sw.partGrace > 0 {
-			plain, err := u.parts.Open(nil, kindPart, e.Key, e.Value)
+			p, err := unseal(u.parts, partLayout, e.Key, e.Value)
 			if err != nil {
-				return openError(e.Key, err)
+				return err
 			}
-			if hour, _, err := codec.ParsePart(plain); err != nil {
-				return corrupt(place(e.Key), "does not parse", err)
-			} else if !sw.old(hour, sw.partGrace) {
+			if !sw.old(p.hour, sw.partGrace) {
 				continue
 			}
 		}

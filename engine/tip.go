@@ -43,8 +43,8 @@ type header struct {
 	schema     uint64
 	origin     uint64 // seq of the first checkpoint with this id, whose place in line it has
 	own        bool   // the id is of the engine's own
+	ghost      bool   // it was pruned or replaced
 	fuel       uint64
-	submitted  [32]byte // commitment to what the caller gave, if hooks made something else of it; else zero
 }
 
 // chanState is the value of a channel and how it is stored.

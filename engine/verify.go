@@ -231,8 +231,7 @@ func (u *verifiedUser) thread(ctx context.Context, id string) error {
 		return u.v.problem(ref, err)
 	}
 	for _, ref.Namespace = range names {
-		err := u.s.with(ctx, ref, func(l *lineage) error { return u.lineage(ctx, l) })
-		if err := u.v.problem(ref, err); err != nil {
+		if err := u.v.problem(ref, u.lineage(ctx, ref)); err != nil {
 			return err
 		}
 	}
@@ -253,8 +252,8 @@ func (u *verifiedUser) kept(ctx context.Context, th *thread) error {
 		return err
 	}
 	for _, name := range names {
-		l := at.detached(name)
-		if err := u.v.problem(l.ref, u.lineage(ctx, l)); err != nil {
+		c := &lineageCheck{u: u, l: at.detached(name)}
+		if err := u.v.problem(c.l.ref, u.count(c, c.run(ctx))); err != nil {
 			return err
 		}
 	}
@@ -340,12 +339,7 @@ func (v *verifier) tenant(ctx context.Context, tenant string, users []*verifiedU
 			return err
 		}
 		if got[0].Version != "" {
-			plain, err := v.s.sealer.Open(nil, kindRetention, key, got[0].Value)
-			if err != nil {
-				err = openError(key, err)
-			} else if _, err = codec.ParseRetention(plain); err != nil {
-				err = corrupt(place(key), "does not parse", err)
-			}
+			_, err := unseal(v.s.sealer, retentionLayout, key, got[0].Value)
 			if err := v.problem(Ref{Tenant: tenant}, err); err != nil {
 				return err
 			}

@@ -47,18 +47,25 @@ type held struct {
 
 type gap struct{ from, to uint64 }
 
-// lineage verifies a lineage. Problems that may come from saves that run meanwhile are made sure of without them. The
-// caller holds the thread's mu.
-func (u *verifiedUser) lineage(ctx context.Context, l *lineage) error {
-	c := &lineageCheck{u: u, l: l}
-	err := c.run(ctx)
-	if err == nil && len(c.found) > 0 {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.drain()
-		u.doubt()
+// lineage verifies a lineage. Problems that may come from saves that run meanwhile are made sure of without them.
+func (u *verifiedUser) lineage(ctx context.Context, ref Ref) error {
+	var c *lineageCheck
+	check := func(l *lineage) error {
 		c = &lineageCheck{u: u, l: l}
-		err = c.run(ctx)
+		return c.run(ctx)
+	}
+	err := u.s.with(ctx, ref, check)
+	if err == nil && len(c.found) > 0 {
+		u.doubt()
+		err = u.s.alone(ctx, ref, check)
+	}
+	return u.count(c, err)
+}
+
+// count adds what a check found to the report.
+func (u *verifiedUser) count(c *lineageCheck, err error) error {
+	if c == nil {
+		return err
 	}
 	r := u.v.report
 	r.Lineages++
@@ -385,7 +392,11 @@ func (c *lineageCheck) branches(ctx context.Context) error {
 			return nil
 		}
 		row := c.rows[b.Head]
-		if row == nil || row.stub || row.ghost {
+		if row != nil && row.ghost {
+			_, err := c.l.headAt(ctx, b.Head)
+			return c.note(err)
+		}
+		if row == nil || row.stub {
 			c.damaged(e.Key, fmt.Sprintf("ends at seq %d, which is no checkpoint", b.Head))
 		}
 		return nil
@@ -395,14 +406,9 @@ func (c *lineageCheck) branches(ctx context.Context) error {
 // writes decodes the pending writes of the lineage.
 func (c *lineageCheck) writes(ctx context.Context) error {
 	return c.l.s.scan(ctx, prefixRange(c.l.th.nsKey(kindWrites, c.l.ns)), func(e backend.Entry) error {
-		plain, err := c.l.th.sealer.Open(nil, kindWrites, e.Key, e.Value)
+		w, err := unseal(c.l.th.sealer, writesLayout, e.Key, e.Value)
 		if err != nil {
-			return c.note(openError(e.Key, err))
-		}
-		w, err := codec.ParseWrites(plain)
-		if err != nil {
-			c.damaged(e.Key, "does not parse")
-			return nil
+			return c.note(err)
 		}
 		task := c.u.keys.BlindToken("task", w.Task)
 		if string(e.Key) != string(append(c.l.writesPrefix(w.Checkpoint), task[:]...)) {

@@ -301,9 +301,9 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 	b.damaged("stub of another", "hash of its parent, seq 3", stub(codec.Stub{Count: 2, FirstDist: 1, ID: "x"}))
 	b.damaged("stub below a delta", "stands on seq 3, which is missing", stub(codec.Stub{Count: 2, FirstDist: 1, Hash: hash, ID: "x"}))
 
-	b.damaged("branch", "ends at seq 7, which is no checkpoint", func() {
+	b.damaged("branch", "ends at seq 70, which is no checkpoint", func() {
 		l := main()
-		b.put(b.seal(l, l.branchKey("b1"), kindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b1", Head: 7})))
+		b.put(b.seal(l, l.branchKey("b1"), kindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b1", Head: 70})))
 	})
 	b.damaged("branch name", "names another branch", func() {
 		l := main()
@@ -338,7 +338,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		l := main()
 		rec := l.th.rec
 		rec.ID = "other"
-		m, _, err := l.th.recordMut(&rec)
+		m, _, err := l.th.recordMut(&rec, l.th.version)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -194,8 +194,8 @@ func (w *watcher) run(ctx context.Context, from Cursor, yield func(Event, error)
 	}
 	w.s.hub.enter()
 	defer w.s.hub.leave()
-	if !w.s.settleAll(ctx.Done()) {
-		return ctx.Err()
+	if err := w.s.settleAll(ctx); err != nil {
+		return err
 	}
 	for {
 		next, low := w.s.hub.join(w.s.now)

@@ -55,19 +55,15 @@ func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath s
 		return fmt.Errorf("putting writes: %w", err)
 	}
 	add := codec.Writes{Checkpoint: checkpointID, Task: taskID, Path: taskPath}
-	for try := 1; ; try++ {
-		err := t.putWrites(ctx, &add, mode, ws, generation)
-		if errors.Is(err, backend.ErrConflict) {
-			if try < writesRetries {
-				continue
-			}
-			err = fmt.Errorf("%w: others keep changing the writes of the task", ErrUnavailable)
-		}
-		if err != nil {
-			return fmt.Errorf("putting writes: %w", err)
-		}
-		return nil
+	a := attempt{t: t, mostConflicts: writesRetries}
+	_, err = a.run(ctx, func() (*Checkpoint, error) { return nil, t.putWrites(ctx, &add, mode, ws, generation) })
+	if errors.Is(err, backend.ErrConflict) {
+		err = fmt.Errorf("%w: others keep changing the writes of the task", ErrUnavailable)
 	}
+	if err != nil {
+		return fmt.Errorf("putting writes: %w", err)
+	}
+	return nil
 }
 
 func (t *Thread) checkWrites(checkpoint, task, path string, mode WriteMode, ws []Write) error {
@@ -93,43 +89,47 @@ func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMod
 	if err != nil {
 		return err
 	}
-	defer l.release()
+	var h hold
 	if rec, _ := l.th.record(); generation != 0 && generation != rec.Generation {
+		l.letGo(h)
 		return fmt.Errorf("%w: the writes name generation %d, the thread has %d", ErrGeneration, generation, rec.Generation)
 	}
-	if len(ws) == 0 {
-		return nil
+	if err := l.th.u.sweep.rLock(ctx); err != nil {
+		l.letGo(h)
+		return err
 	}
-	l.th.u.sweep.RLock()
-	defer l.th.u.sweep.RUnlock()
+	h.sweep = true
 	p, err := l.mergeWrites(ctx, add, mode, ws)
 	if err != nil || p == nil {
+		l.letGo(h)
 		return err
 	}
-	if _, there := l.th.record(); there {
-		return l.s.commit(ctx, p.muts, p.conds)
+	if _, there := l.th.record(); !there {
+		return l.begin(ctx, h, p)
 	}
-	return l.begin(ctx, p)
+	return l.commitAside(ctx, h, p)
 }
 
-// begin commits the first batch of a thread, which brings the thread record with it.
-func (l *lineage) begin(ctx context.Context, p *pending) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.drain() // a save under way may begin the thread
-	if err := l.th.touch(p, 0, l.s.now().UnixMilli(), l); err != nil {
-		return err
-	}
-	err := l.s.commit(ctx, p.muts, p.conds)
-	if p.thread != nil {
-		l.touched = false
-		l.th.wrote(p, err)
-	}
-	return err
+// begin commits the first batch of a thread, which brings the thread record with it. A save that is pending may begin the
+// thread, too. It takes over h.
+func (l *lineage) begin(ctx context.Context, h hold, p *pending) error {
+	return l.change(ctx, h, func() (*pending, error) {
+		if err := l.open(ctx); err != nil {
+			return nil, err
+		}
+		now, err := l.s.time()
+		if err != nil {
+			return nil, err
+		}
+		return p, l.touch(p, 0, now)
+	})
 }
 
 // mergeWrites makes the batch that adds ws to what the task has; nil if that changes nothing. Parts are stored before.
 func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode WriteMode, ws []Write) (*pending, error) {
+	if len(ws) == 0 {
+		return nil, nil
+	}
 	tok := l.th.u.keys.BlindToken("task", add.Task)
 	keys := [][]byte{append(l.writesPrefix(add.Checkpoint), tok[:]...)}
 	if l.ref.Namespace != "" {
@@ -143,9 +143,10 @@ func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode Write
 	var before []byte
 	if got[0].Version != "" {
 		var old *codec.Writes
-		if old, before, err = l.th.openWrites(got[0]); err != nil {
+		if old, err = unseal(l.th.sealer, writesLayout, got[0].Key, got[0].Value); err != nil {
 			return nil, err
 		}
+		before = codec.AppendWrites(nil, old)
 		if all.Writes = old.Writes; mode == Ignore {
 			all.Path = old.Path
 		}
@@ -165,11 +166,11 @@ func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode Write
 	}
 	p := &pending{conds: []backend.Cond{{Key: keys[0], Version: got[0].Version}}}
 	id := l.s.newBatchID()
-	if err := l.addSealed(p, kindWrites, keys[0], plain, string(id[:])); err != nil {
+	if err := addSealed(l, p, writesLayout, keys[0], &all, string(id[:])); err != nil {
 		return nil, err
 	}
 	if len(got) > 1 && got[1].Version == "" {
-		err = l.addSealed(p, kindNamespace, keys[1], codec.AppendName(nil, l.ref.Namespace), versionOne)
+		err = addSealed(l, p, namespaceLayout, keys[1], l.ref.Namespace, versionOne)
 	}
 	return p, err
 }
@@ -221,14 +222,11 @@ func (l *lineage) placeWrites(ctx context.Context, ws []codec.Write) error {
 	return nil
 }
 
-// addSealed adds a value of the thread's to a batch, sealed and checked.
-func (l *lineage) addSealed(p *pending, typ byte, key, plain []byte, version string) error {
-	value, err := l.th.sealer.Seal(nil, typ, key, plain)
+// addSealed adds a value of the thread's to a batch.
+func addSealed[T any](l *lineage, p *pending, f *layout[T], key []byte, v T, version string) error {
+	value, err := seal(l.th.sealer, f, key, v)
 	if err != nil {
-		return fmt.Errorf("sealing %s: %w", place(key), err)
-	}
-	if check, err := l.th.sealer.Open(nil, typ, key, value); err != nil || !bytes.Equal(check, plain) {
-		return fmt.Errorf("checking %s before commit: it does not open (%v)", place(key), err)
+		return err
 	}
 	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: version})
 	return nil
@@ -256,11 +254,13 @@ func (t *Thread) writes(ctx context.Context, checkpoint string) ([]PendingWrite,
 		return nil, err
 	}
 	defer l.release()
-	l.th.u.sweep.RLock() // parts of writes that are replaced meanwhile stay until they are read
-	defer l.th.u.sweep.RUnlock()
+	if err := l.th.u.sweep.rLock(ctx); err != nil { // parts of writes that are replaced meanwhile stay until they are read
+		return nil, err
+	}
+	defer l.th.u.sweep.rUnlock()
 	var tasks []*codec.Writes
 	err = l.s.scan(ctx, prefixRange(l.writesPrefix(checkpoint)), func(e backend.Entry) error {
-		w, _, err := l.th.openWrites(e)
+		w, err := unseal(l.th.sealer, writesLayout, e.Key, e.Value)
 		if err == nil && w.Checkpoint != checkpoint {
 			err = corrupt(place(e.Key), "names another checkpoint", nil)
 		}

@@ -11,6 +11,8 @@
 // backend.ErrAmbiguous and backend.ErrUnavailable, and every later call returns backend.ErrUnavailable until the store
 // is opened anew. Reads stop as well, because what was not synced would be visible to them.
 //
+// A process that is killed may leave a transaction that it had not synced. Open makes it durable before anybody sees it.
+//
 // A nearly full disk refuses commits with backend.ErrNoSpace, early, because Badger writes through memory maps and
 // running out of space in one kills the process. How much must stay free follows from what is still to be flushed and
 // compacted. Deleting needs a commit too; room has to be made outside the store. What remains is a device that others
@@ -136,7 +138,10 @@ func (s *Store) openFiles() error {
 	if err := s.commits.space.init(s.dir, s.opts, pending); err != nil {
 		return err
 	}
-	return s.start(false)
+	if err := s.settle(); err != nil {
+		return err
+	}
+	return s.start(s.settings())
 }
 
 // settings are the options of Badger, see docs/design.md for the reasons that are not in this file.
@@ -169,11 +174,9 @@ func (s *Store) settings() badgerdb.Options {
 	return o
 }
 
-// start opens Badger. With compactOnClose the tables of level 0 are compacted when it is closed.
-func (s *Store) start(compactOnClose bool) (err error) {
+// start opens Badger.
+func (s *Store) start(o badgerdb.Options) (err error) {
 	defer guard("opening", &err)()
-	o := s.settings()
-	o.CompactL0OnClose = compactOnClose
 	db, err := badgerdb.Open(o)
 	if err != nil {
 		return openError(err)

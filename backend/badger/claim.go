@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/internal/durable"
 )
 
 const (
@@ -123,9 +124,12 @@ func checkEmpty(dir string) error {
 	return nil
 }
 
-// writeMarker creates the marker whole and durably. If another process was faster its marker stays: a link, unlike a
-// rename, does not replace what is there, and with it what is locked.
+// writeMarker creates the marker whole and durably, in a directory whose name is durable before. If another process was
+// faster its marker stays: a link, unlike a rename, does not replace what is there, and with it what is locked.
 func writeMarker(dir string) error {
+	if err := durable.SyncPath(dir); err != nil {
+		return err
+	}
 	f, err := os.CreateTemp(dir, markerTemp)
 	if err != nil {
 		return err
@@ -147,19 +151,7 @@ func writeMarker(dir string) error {
 			return err
 		}
 	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	err = d.Sync()
-	if closeErr := d.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return durable.SyncDir(dir)
 }
 
 func removeTemps(dir string) {
@@ -191,7 +183,7 @@ func removeUnborn(dir string) error {
 			return err
 		}
 	}
-	return syncDir(dir)
+	return durable.SyncDir(dir)
 }
 
 // checkFiles refuses a store whose MANIFEST is gone. Badger would start an empty one and delete the tables.

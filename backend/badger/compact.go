@@ -3,6 +3,7 @@ package badger
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -31,25 +32,16 @@ func (s *Store) Compact(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.commits.space.require(s.compactNeed()); err != nil {
+	if err := s.commits.space.admitCompaction(s.db); err != nil {
 		return fmt.Errorf("compacting: %w", err)
 	}
 	if err := s.compact(ctx); err != nil {
-		if ctx.Err() == nil {
+		if !errors.Is(err, ctx.Err()) { // given up in peace, with Badger open
 			s.stop(err)
 		}
 		return fmt.Errorf("compacting: %w", err)
 	}
 	return nil
-}
-
-// compactNeed is the room for every table and everything in memory once more.
-func (s *Store) compactNeed() int64 {
-	need := s.commits.space.unflushed
-	for _, l := range s.db.Levels() {
-		need += l.Size
-	}
-	return need
 }
 
 func (s *Store) compact(ctx context.Context) error {
@@ -72,7 +64,9 @@ func (s *Store) flatten() error {
 		if err := s.stopBadger(); err != nil {
 			return err
 		}
-		if err := s.start(compactOnClose); err != nil {
+		o := s.settings()
+		o.CompactL0OnClose = compactOnClose
+		if err := s.start(o); err != nil {
 			return err
 		}
 	}
@@ -89,7 +83,7 @@ func (s *Store) flattenLevels() (err error) {
 }
 
 // touchSuperseded writes every key again that has a deleted or an older version in a table, and reports whether there
-// was one.
+// was one. When the context ends it stops between two transactions.
 func (s *Store) touchSuperseded(ctx context.Context) (found bool, err error) {
 	defer guard("compacting", &err)()
 	var after []byte
@@ -102,14 +96,21 @@ func (s *Store) touchSuperseded(ctx context.Context) (found bool, err error) {
 			return found, err
 		}
 		found = true
-		err = s.db.Update(func(txn *badgerdb.Txn) (err error) {
-			after, err = touch(txn, keys)
-			return err
-		})
-		if err != nil {
+		if after, err = s.touchAgain(keys); err != nil {
 			return false, fmt.Errorf("%w: %s", backend.ErrUnavailable, text(err))
 		}
 	}
+}
+
+// touchAgain commits a transaction of touch as the committer does: what is visible is durable, and the wal sees each log.
+func (s *Store) touchAgain(keys [][]byte) (last []byte, err error) {
+	txn := s.db.NewTransaction(true)
+	defer txn.Discard()
+	if last, err = touch(txn, keys); err != nil {
+		return nil, err
+	}
+	s.commits.space.unflushed = s.commits.space.most
+	return last, s.commits.finish(txn)
 }
 
 // superseded lists the next stored names behind after that have more than a live version.

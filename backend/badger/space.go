@@ -62,8 +62,11 @@ func (sp *space) init(dir string, o Options, pending int64) error {
 // admit accepts a group of so many bytes, or says that there is no room for it.
 func (sp *space) admit(db *badgerdb.DB, size int) error {
 	if now := time.Now(); now.Sub(sp.counted) > recount {
-		sp.counted = now
-		sp.tables = compactionNeed(db)
+		tables, err := compactionNeed(db)
+		if err != nil {
+			return err
+		}
+		sp.counted, sp.tables = now, tables
 	}
 	unflushed := min(sp.unflushed+int64(size), sp.most)
 	if err := sp.require(int64(size) + unflushed + sp.tables); err != nil {
@@ -85,9 +88,20 @@ func (sp *space) require(bytes int64) error {
 	return nil
 }
 
+// admitCompaction accepts that every table and everything in memory is written once more, or says that there is no room.
+func (sp *space) admitCompaction(db *badgerdb.DB) (err error) {
+	defer guard("sizing the tables", &err)()
+	need := sp.unflushed
+	for _, l := range db.Levels() {
+		need += l.Size
+	}
+	return sp.require(need)
+}
+
 // compactionNeed is how many bytes compactions of the tables may write before they remove any.
-func compactionNeed(db *badgerdb.DB) int64 {
-	var need, lower int64
+func compactionNeed(db *badgerdb.DB) (need int64, err error) {
+	defer guard("sizing the tables", &err)()
+	var lower int64
 	for _, l := range db.Levels() {
 		if l.Level == 0 || l.IsBaseLevel {
 			need += l.Size
@@ -95,5 +109,5 @@ func compactionNeed(db *badgerdb.DB) int64 {
 			lower += l.Size
 		}
 	}
-	return need + min(lower, lowerShare)
+	return need + min(lower, lowerShare), nil
 }

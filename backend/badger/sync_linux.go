@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -13,13 +14,22 @@ import (
 // descriptor of the file; msync is defined by that.
 const ownSync = true
 
-// syncData makes the content of a file durable.
+// syncData makes the content of a file durable. Nothing in a file that was removed is.
 func syncData(f *os.File) error {
-	for {
-		if err := unix.Fdatasync(int(f.Fd())); err == nil {
-			return nil
-		} else if err != unix.EINTR {
-			return fmt.Errorf("%w: syncing the log: %v", backend.ErrUnavailable, err)
-		}
+	fd := int(f.Fd())
+	err := unix.Fdatasync(fd)
+	for err == unix.EINTR {
+		err = unix.Fdatasync(fd)
 	}
+	var stat unix.Stat_t
+	if err == nil {
+		err = unix.Fstat(fd, &stat)
+	}
+	if err == nil && stat.Nlink == 0 {
+		err = errors.New("it was removed")
+	}
+	if err != nil {
+		return fmt.Errorf("%w: syncing the log: %v", backend.ErrUnavailable, err)
+	}
+	return nil
 }

@@ -17,29 +17,29 @@ import (
 // unsynced is how many pages of the store's logs are not on the device, and the names of the logs.
 func unsynced(t *testing.T, s *Store) (pages uint64, logs []string) {
 	t.Helper()
-	stat, logs := pagesOf(t, s)
+	stat, logs := pagesOf(t, s.dir, "*"+walSuffix)
 	return stat.Dirty + stat.Writeback, logs
 }
 
-// pagesOf is what the kernel has of the store's logs in memory.
-func pagesOf(t *testing.T, s *Store) (sum unix.Cachestat_t, logs []string) {
+// pagesOf is what the kernel has in memory of the files in a store's directory that match a pattern, and their names.
+func pagesOf(t *testing.T, dir, pattern string) (sum unix.Cachestat_t, names []string) {
 	t.Helper()
 	var fs unix.Statfs_t
-	if err := unix.Statfs(s.dir, &fs); err != nil {
+	if err := unix.Statfs(dir, &fs); err != nil {
 		t.Fatal(err)
 	}
 	switch fs.Type { // what is in memory, or laid over another file system, tells nothing of a device
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC:
 	default:
-		t.Skipf("%s SKIPPED: %s is not on ext4, XFS or btrfs", t.Name(), s.dir)
+		t.Skipf("%s SKIPPED: %s is not on ext4, XFS or btrfs", t.Name(), dir)
 	}
-	logs, err := filepath.Glob(filepath.Join(s.dir, "*"+walSuffix))
-	if err != nil || len(logs) == 0 {
-		t.Fatalf("logs %v, %v", logs, err)
+	names, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%s: %v, %v", pattern, names, err)
 	}
-	for _, name := range logs {
+	for _, name := range names {
 		f, err := os.Open(name)
-		if errors.Is(err, os.ErrNotExist) { // flushed meanwhile
+		if errors.Is(err, os.ErrNotExist) { // a log that was flushed meanwhile
 			continue
 		}
 		if err != nil {
@@ -58,7 +58,7 @@ func pagesOf(t *testing.T, s *Store) (sum unix.Cachestat_t, logs []string) {
 		sum.Dirty += stat.Dirty
 		sum.Writeback += stat.Writeback
 	}
-	return sum, logs
+	return sum, names
 }
 
 // A kill does not show what a power loss would, so the kernel is asked: when a commit returns, nothing of the logs is left
@@ -104,7 +104,7 @@ func TestNothingIsReadAhead(t *testing.T) {
 			t.Fatal(err)
 		}
 		written += len(value)
-		stat, logs := pagesOf(t, s)
+		stat, logs := pagesOf(t, s.dir, "*"+walSuffix)
 		if first == "" {
 			first = logs[0]
 		}
@@ -242,5 +242,17 @@ func TestReadsWaitForTheSync(t *testing.T) {
 		if err := <-read; !errors.Is(err, backend.ErrUnavailable) {
 			t.Errorf("a read that waited for a failed sync: %v, want ErrUnavailable", err)
 		}
+	}
+}
+
+// What is written to a log that was removed is gone when the process is.
+func TestLogIsRemoved(t *testing.T) {
+	s := openSmall(t)
+	write(t, s, "a", "1")
+	if err := os.Remove(s.commits.wal.path(s.commits.wal.number)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Commit(t.Context(), single("b", "1")); !errors.Is(err, backend.ErrAmbiguous) {
+		t.Errorf("a commit to it: %v, want ErrAmbiguous", err)
 	}
 }

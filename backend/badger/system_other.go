@@ -12,6 +12,8 @@ import (
 
 func checkWritable(string) error { return nil }
 
+const ownLock = false
+
 func lock(*os.File) error { return nil }
 
 func freeBytes(string) (int64, error) { return math.MaxInt64, nil }

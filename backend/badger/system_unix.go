@@ -21,6 +21,9 @@ func checkWritable(dir string) error {
 	return nil
 }
 
+// ownLock says that lock keeps other processes out before Badger does.
+const ownLock = true
+
 // lock takes the file for this process, or says that another has it. Closing the file unlocks it.
 func lock(f *os.File) error {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

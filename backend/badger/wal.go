@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/internal/durable"
 )
 
 // wal syncs the log that Badger writes transactions to before it puts them into memory, the newest *.mem file. Badger's
@@ -23,20 +24,12 @@ type wal struct {
 	file   *os.File
 }
 
-// open finds the log of a Badger that was just started in dir. Logs that were there before are replayed and not written
-// to any more; what they hold was synced when it was written, or never acknowledged.
+// open finds the log of a Badger that was just started in dir.
 func (w *wal) open(dir string) error {
 	w.close()
-	files, err := os.ReadDir(dir)
+	newest, err := newestLog(dir)
 	if err != nil {
-		return dirError(err)
-	}
-	newest := 0 // Badger counts from 1
-	for _, f := range files {
-		var n int
-		if _, err := fmt.Sscanf(f.Name(), "%d"+walSuffix, &n); err == nil {
-			newest = max(newest, n)
-		}
+		return err
 	}
 	if newest == 0 {
 		return fmt.Errorf("%w: Badger has no log in %s, so nothing written could be made durable", backend.ErrUnavailable, dir)
@@ -46,7 +39,7 @@ func (w *wal) open(dir string) error {
 		return dirError(err)
 	}
 	adviseRandom(w.file)
-	return syncDir(dir)
+	return durable.SyncDir(dir)
 }
 
 const walSuffix = ".mem"
@@ -67,13 +60,14 @@ func (w *wal) sync() error {
 	return syncData(w.file)
 }
 
-// follow goes on to the newest log. It looks before it opens: a process without a free file handle still commits.
+// follow goes on to the newest log. It looks before it opens: a process without a free file handle still commits. Every
+// transaction is synced, so at most one log began since follow looked last, and it is still there.
 func (w *wal) follow() error {
 	for first := w.number; ; {
 		_, err := os.Lstat(w.path(w.number + 1))
 		if errors.Is(err, fs.ErrNotExist) {
 			if w.number != first {
-				return syncDir(w.dir)
+				return durable.SyncDir(w.dir)
 			}
 			return nil
 		}

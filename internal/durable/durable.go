@@ -3,6 +3,7 @@ package durable
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -34,6 +35,18 @@ func WriteFile(path string, content []byte) error {
 	return SyncDir(filepath.Dir(path))
 }
 
+// SyncPath makes the name of a directory durable, and the names of those above it: who made them, as
+// with os.MkdirAll, may have been killed since.
+func SyncPath(dir string) error {
+	for parent := filepath.Dir(dir); parent != dir; dir, parent = parent, filepath.Dir(parent) {
+		err := SyncDir(parent)
+		if err != nil && !errors.Is(err, fs.ErrPermission) { // who may not read it made nothing in it
+			return err
+		}
+	}
+	return nil
+}
+
 // SyncDir makes the names in a directory durable.
 func SyncDir(dir string) error {
 	if runtime.GOOS == "windows" {
@@ -44,7 +57,7 @@ func SyncDir(dir string) error {
 		return err
 	}
 	err = d.Sync()
-	if errors.Is(err, syscall.EINVAL) {
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
 		err = nil // some network file systems cannot sync directories, and say so thus
 	}
 	return errors.Join(err, d.Close())

@@ -44,3 +44,22 @@ func TestWriteFileThatCannotBe(t *testing.T) {
 		t.Errorf("writing into a folder that is not there: %v", err)
 	}
 }
+
+func TestSyncPath(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := SyncPath(dir); err != nil {
+		t.Error(err)
+	}
+	t.Chdir(filepath.Dir(dir))
+	for _, relative := range []string{"b", "../a/b", "."} {
+		if err := SyncPath(relative); err != nil {
+			t.Errorf("%s: %v", relative, err)
+		}
+	}
+	if err := SyncPath(filepath.Join(dir, "missing", "c")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("below a folder that is not there: %v", err)
+	}
+}

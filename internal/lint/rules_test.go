@@ -14,7 +14,14 @@ type pkg struct {
 	Imports     []string // of the files that ship
 	TestImports []string // of the _test.go files
 	Inits       []string // places of init functions, "file:line"
+	Seals       []call   // of a method Seal, in the files that ship
 }
+
+// call is where a method is called.
+type call struct{ place, within string }
+
+// sealer is the function of the engine that reads what it sealed as readers do, before anything is committed.
+const sealer = "sealInto"
 
 // owners are the packages that alone may import a heavy dependency. Those that are required must do so, or the rule
 // has lost its object.
@@ -39,6 +46,8 @@ var (
 	aboveEngine = []string{"api", "client", "internal/access", "internal/audit", "internal/server", "internal/telemetry", "internal/wire", "cmd", "bench"}
 	// impure is what the codec has no use for: it turns bytes into bytes.
 	impure = []string{"context", "io/fs", "log", "net", "os", "syscall", "time", "unsafe"}
+	// withFiles are leaves that keep files, and may know how a file is made durable.
+	withFiles = []string{"backend/badger", "crypto"}
 	// vague names say nothing of what a package is for.
 	vague = []string{"common", "helpers", "misc", "util", "utils"}
 )
@@ -55,6 +64,7 @@ func check(pkgs []pkg) []string {
 		for _, at := range p.Inits {
 			c.add("%s: a func init", at)
 		}
+		c.seals(p)
 		for _, elem := range strings.Split(p.Path, "/") {
 			if slices.Contains(vague, elem) {
 				c.add("%s: a package named %s", p.Path, elem)
@@ -88,6 +98,7 @@ func (c *checker) directions(p pkg) {
 		rel, ours := local(imp)
 		switch {
 		case !ours:
+		case rel == "internal/durable" && slices.Contains(withFiles, p.Path):
 		case p.Path == "plugins/hook":
 			c.add("plugins/hook: imports %s, and may import nothing of the module", rel)
 		case within(p.Path, "engine") && within(rel, "plugins") && rel != "plugins/hook":
@@ -102,6 +113,21 @@ func (c *checker) directions(p pkg) {
 	}
 	if !within(p.Path, "engine") && imports(p.Imports, module+"/codec") && imports(p.Imports, module+"/crypto") {
 		c.add("%s: imports codec and crypto, which meet only in engine", p.Path)
+	}
+}
+
+// seals checks that the engine seals in one place, which must be there.
+func (c *checker) seals(p pkg) {
+	if p.Path != "engine" {
+		return
+	}
+	for _, call := range p.Seals {
+		if call.within != sealer {
+			c.add("%s: seals what nobody has tried to read; call seal", call.place)
+		}
+	}
+	if !slices.ContainsFunc(p.Seals, func(call call) bool { return call.within == sealer }) {
+		c.add("engine: %s does not seal", sealer)
 	}
 }
 

@@ -1,7 +1,6 @@
 package migration
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -115,15 +114,11 @@ func (r *run) undo(ctx context.Context, out outcome) (why string, err error) {
 	if r.begin.Spec.Rewrite {
 		return r.restore(ctx, out)
 	}
-	t := r.store.Thread(out.ref(r.begin.Spec.Tenant))
-	// A thread that was deleted and begun again may have such seqs too.
-	cp, err := t.Load(ctx, engine.AtSeq(out.New), engine.LoadOptions{HeadersOnly: true})
-	if err == nil && !bytes.Equal(cp.Hash[:], out.Hash) {
-		return "the thread was begun anew since", nil
+	var hash [32]byte
+	if copy(hash[:], out.Hash) != len(hash) {
+		return "", fmt.Errorf("%w: the journal has a hash of %d bytes", engine.ErrCorrupt, len(out.Hash))
 	}
-	if err == nil || gone(err) {
-		err = t.UndoHead(ctx, out.Old, out.New)
-	}
+	err = r.store.Thread(out.ref(r.begin.Spec.Tenant)).UndoHead(ctx, out.Old, out.New, hash)
 	switch {
 	case errors.Is(err, engine.ErrConflict):
 		return "something was saved on it since", nil

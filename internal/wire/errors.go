@@ -107,6 +107,7 @@ func PackError(err error) error {
 		return err
 	}
 	switch {
+	case errors.Is(err, engine.ErrAmbiguous): // also if that is so because a context ended
 	case errors.Is(err, context.Canceled):
 		return connect.NewError(connect.CodeCanceled, errors.New("canceled"))
 	case errors.Is(err, context.DeadlineExceeded):

@@ -1,0 +1,185 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+)
+
+// UndoHead removes the head with a hash that MigrateHead made at newSeq of the checkpoint at oldSeq, which is the head
+// again: ids, branches and pending writes are as they were, and newSeq is not used again. If something was saved on the
+// migrated head, or writes were put there, nothing is changed, and that is ErrConflict; another checkpoint at newSeq is
+// ErrInvalid. It is durable when the call returns; one that was done before, or was cut short, is done again.
+func (t *Thread) UndoHead(ctx context.Context, oldSeq, newSeq uint64, hash [32]byte) error {
+	if err := t.undoHead(ctx, oldSeq, newSeq, hash); err != nil {
+		return fmt.Errorf("undoing the migration of a head: %w", err)
+	}
+	return nil
+}
+
+func (t *Thread) undoHead(ctx context.Context, oldSeq, newSeq uint64, hash [32]byte) error {
+	l, err := t.s.seize(ctx, t.ref, false)
+	if err != nil {
+		return err
+	}
+	defer l.vacate()
+	if _, there := l.th.record(); !there {
+		return ErrNotFound
+	}
+	if err := l.mu.lock(ctx); err != nil {
+		return err
+	}
+	defer l.mu.unlock()
+	if err := l.open(ctx); err != nil {
+		return err
+	}
+	if oldSeq == 0 || newSeq <= oldSeq || newSeq > l.head {
+		return fmt.Errorf("%w: no head at seq %d that was made of seq %d", ErrNotFound, newSeq, oldSeq)
+	}
+	if _, err := l.visible(ctx, oldSeq); err != nil {
+		return err
+	}
+	r, err := l.readRecord(ctx, newSeq)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		return l.absent(ctx, newSeq)
+	}
+	id, is, err := l.hashAt(ctx, r)
+	if err != nil {
+		return err
+	}
+	if is != noHash && is != hash || r.rec != nil && r.rec.ParentDist != newSeq-oldSeq {
+		return fmt.Errorf("%w: seq %d is another checkpoint than the migrated head of seq %d", ErrInvalid, newSeq, oldSeq)
+	}
+	if r.rec != nil {
+		by, err := l.undoable(ctx, r, oldSeq)
+		if err != nil {
+			return err
+		}
+		err = l.takeBack(ctx, r, oldSeq, is, by)
+		l.forget()
+		if err != nil {
+			return err
+		}
+	}
+	if is == noHash {
+		return nil // a prune has been here since
+	}
+	return l.s.purge(ctx, l.writesPrefix(id))
+}
+
+// hashAt are the id and the hash of what is, or was, the checkpoint of r. The hash is noHash if it is not known any more.
+func (l *lineage) hashAt(ctx context.Context, r *record) (id string, hash [32]byte, err error) {
+	if r.stub != nil {
+		return r.stub.ID, r.stub.Hash, nil
+	}
+	cp, err := l.restorer().checkpoint(ctx, r, nil)
+	if r.rec.Ghost && errors.Is(err, errGone) {
+		return l.recordID(r), noHash, nil
+	}
+	if err != nil {
+		return "", noHash, err
+	}
+	return cp.ID, cp.Hash, nil
+}
+
+// undoable makes sure that nothing came after the migrated head r of the checkpoint at oldSeq, and tells who needs it.
+func (l *lineage) undoable(ctx context.Context, r *record, oldSeq uint64) (need, error) {
+	by, err := l.needOf(ctx, r.seq)
+	if err == nil && by.line {
+		err = l.conflict(ctx)
+	}
+	if err != nil || r.rec.Ghost { // what came to a ghost is not of the head
+		return by, err
+	}
+	old, err := l.readRecord(ctx, oldSeq)
+	if err != nil {
+		return by, err
+	}
+	was, err := l.writesOf(ctx, l.recordID(old))
+	if err != nil {
+		return by, err
+	}
+	is, err := l.writesOf(ctx, l.recordID(r))
+	if err != nil {
+		return by, err
+	}
+	for task, plain := range is {
+		if !bytes.Equal(plain, was[task]) {
+			return by, fmt.Errorf("%w: writes were put there since", ErrConflict)
+		}
+	}
+	return by, nil
+}
+
+// writesOf are the pending writes of a checkpoint by task, encoded without its id.
+func (l *lineage) writesOf(ctx context.Context, id string) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	err := l.s.scan(ctx, prefixRange(l.writesPrefix(id)), func(e backend.Entry) error {
+		w, err := unseal(l.th.sealer, writesLayout, e.Key, e.Value)
+		if err != nil {
+			return err
+		}
+		w.Checkpoint = ""
+		out[w.Task] = codec.AppendWrites(nil, w)
+		return nil
+	})
+	return out, err
+}
+
+// takeBack makes a ghost of r, which is all that anybody sees of it: what ended there ends at the checkpoint at oldSeq
+// then. Branches are moved there and, unless something stands on it, the ghost becomes a stub, mostly in the same batch.
+func (l *lineage) takeBack(ctx context.Context, r *record, oldSeq uint64, hash [32]byte, by need) error {
+	id, out := l.recordID(r), &batcher{s: l.s}
+	mut, err := l.ghostMut(r)
+	if err != nil {
+		return err
+	}
+	first := []backend.Mut{mut}
+	if r.rec.ID != "" && !r.rec.Ghost {
+		first = append(first, backend.Mut{Key: l.idKey(id), Delete: true})
+	}
+	if err := out.add(ctx, first...); err != nil {
+		return err
+	}
+	err = l.eachBranch(ctx, func(b *codec.Branch) error {
+		if b.Head != r.seq {
+			return nil
+		}
+		mut, err := l.branchMut(b.Name, oldSeq)
+		if err != nil {
+			return err
+		}
+		return out.add(ctx, mut)
+	})
+	if err != nil {
+		return err
+	}
+	if by.values {
+		return out.flush(ctx)
+	}
+	meta, err := l.restorer().meta(ctx, r) // which a ghost keeps, too
+	if err != nil {
+		return err
+	}
+	p := &pending{}
+	stub := &codec.Stub{Count: 1, Hash: hash, ID: id}
+	if err := addSealed(l, p, stubLayout, l.recordKey(r.seq), stub, versionStub); err != nil {
+		return err
+	}
+	if err := out.add(ctx, p.muts...); err != nil {
+		return err
+	}
+	for _, term := range terms(meta, r.rec.Status) { // they lead nowhere now
+		if err := out.add(ctx, backend.Mut{Key: l.indexKey(term, r.seq), Delete: true}); err != nil {
+			return err
+		}
+	}
+	return out.flush(ctx)
+}
