@@ -21,6 +21,8 @@ type content struct {
 	meta   string
 	blobs  []engine.BlobID // sorted
 	chans  map[string]value
+
+	sum string // digest, once it was asked for
 }
 
 type value struct{ typ, data string }
@@ -99,9 +101,23 @@ func (c *content) with(d *engine.Draft) *content {
 	return next
 }
 
+// digest tells contents apart.
+func (c *content) digest() string {
+	if c.sum == "" {
+		var b strings.Builder
+		fmt.Fprint(&b, c.step, c.status, c.kind, c.schema, c.run, c.branch, c.labels, c.meta, c.blobs)
+		for _, name := range c.names() {
+			fmt.Fprint(&b, name, c.chans[name].typ, digest(c.chans[name].data))
+		}
+		c.sum = b.String()
+	}
+	return c.sum
+}
+
 // relabelled is c with other labels, as SetLabels has it.
 func (c *content) relabelled(labels map[string]string) *content {
 	next := *c
+	next.sum = ""
 	next.labels = maps.Clone(c.labels)
 	if next.labels == nil {
 		next.labels = map[string]string{}

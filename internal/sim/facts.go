@@ -39,7 +39,8 @@ const anyID = "*"
 type lineFacts struct {
 	ref      engine.Ref
 	revs     map[revKey]*rev
-	ids      map[idKey][]*rev // by seq
+	ids      map[idKey][]*rev    // by seq
+	gens     map[string][]uint64 // of the checkpoints with an id
 	branches map[string]*register
 	moves    []written // of any branch
 	writes   map[writeKey]*register
@@ -75,6 +76,7 @@ type rev struct {
 
 	want   []*content // what it may hold; nil: not known
 	wanted bool       // want is made
+	all    []*content // and what migrations may have made of them
 }
 
 func (r *rev) String() string {
@@ -134,7 +136,7 @@ func (w *world) newFacts() *facts {
 func (f *facts) line(ref engine.Ref) *lineFacts {
 	l := f.lines[ref]
 	if l == nil {
-		l = &lineFacts{ref: ref, revs: map[revKey]*rev{}, ids: map[idKey][]*rev{}, branches: map[string]*register{}, writes: map[writeKey]*register{}}
+		l = &lineFacts{ref: ref, revs: map[revKey]*rev{}, ids: map[idKey][]*rev{}, gens: map[string][]uint64{}, branches: map[string]*register{}, writes: map[writeKey]*register{}}
 		f.lines[ref] = l
 	}
 	return l
@@ -143,6 +145,9 @@ func (f *facts) line(ref engine.Ref) *lineFacts {
 func (l *lineFacts) add(r *rev) {
 	l.revs[revKey{r.gen, r.seq}] = r
 	k := idKey{r.gen, r.id}
+	if !slices.Contains(l.gens[r.id], r.gen) {
+		l.gens[r.id] = append(l.gens[r.id], r.gen)
+	}
 	l.ids[k] = append(l.ids[k], r)
 	slices.SortFunc(l.ids[k], func(a, b *rev) int { return cmp.Compare(a.seq, b.seq) })
 }
@@ -352,8 +357,8 @@ func (f *facts) mayGo(c *call, r *rev) bool {
 
 // certain reports whether a checkpoint with an id was surely there all the time of a call, in whatever generation.
 func (f *facts) certain(c *call, id string) bool {
-	for k := range f.line(c.ref).ids {
-		if k.id == id && f.alive(c, k.gen, id) {
+	for _, gen := range f.line(c.ref).gens[id] {
+		if f.alive(c, gen, id) {
 			return true
 		}
 	}
@@ -377,11 +382,9 @@ func (f *facts) possible(c *call, r *rev) bool {
 
 // unchanged reports whether the checkpoint with an id was surely the same all the time of a call.
 func (f *facts) unchanged(c *call, id string) bool {
-	for k, revs := range f.line(c.ref).ids {
-		if k.id != id {
-			continue
-		}
-		for _, r := range revs {
+	l := f.line(c.ref)
+	for _, gen := range l.gens[id] {
+		for _, r := range l.ids[idKey{gen, id}] {
 			if r.by != nil && r.born.hi >= c.inv {
 				return false
 			}

@@ -124,33 +124,52 @@ func (f *facts) contents(ref engine.Ref, r *rev) []*content {
 			r.want = append(r.want, c)
 		}
 	}
+	r.want = distinct(r.want)
 	return r.want
 }
 
 // variants are the contents of a revision, and what migrations of its history may have made of them.
 func (f *facts) variants(ref engine.Ref, r *rev) []*content {
-	if r == nil {
-		return nil
+	if r == nil || len(f.hist[ref.Thread]) == 0 {
+		if r == nil {
+			return nil
+		}
+		return f.contents(ref, r)
+	}
+	if r.all != nil {
+		return r.all
 	}
 	all := slices.Clone(f.contents(ref, r))
-	for range f.hist[ref.Thread] {
-		for _, h := range f.hist[ref.Thread] {
-			if h.to == 0 {
-				if life := f.m.lives[ref.Thread]; life != nil {
-					if c := life.kept[keptKey{ref.Namespace, r.seq}]; c != nil {
-						all = append(all, c)
-					}
-				}
-				continue
+	for _, h := range f.hist[ref.Thread] {
+		if h.to == 0 {
+			if life := f.m.lives[ref.Thread]; life != nil && life.kept[keptKey{ref.Namespace, r.seq}] != nil {
+				all = append(all, life.kept[keptKey{ref.Namespace, r.seq}])
 			}
-			for _, c := range f.contents(ref, r) {
-				if m := c.migrated(h.to); m != nil {
-					all = append(all, m)
-				}
+			continue
+		}
+		for _, c := range f.contents(ref, r) {
+			if m := c.migrated(h.to); m != nil {
+				all = append(all, m)
 			}
 		}
 	}
-	return all
+	r.all = distinct(all)
+	return r.all
+}
+
+// distinct leaves out contents that are the same.
+func distinct(all []*content) (out []*content) {
+	if len(all) < 2 {
+		return all
+	}
+	seen := map[string]bool{}
+	for _, c := range all {
+		if sum := c.digest(); !seen[sum] {
+			seen[sum] = true
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // fits compares a checkpoint with what its revision may hold.

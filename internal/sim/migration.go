@@ -53,6 +53,7 @@ func (c *content) migrated(to uint64) *content {
 		return nil
 	}
 	next := *c
+	next.sum = ""
 	next.schema, next.meta, next.labels, next.chans = to, string(got.Meta), got.Labels, map[string]value{}
 	for _, ch := range got.Channels {
 		next.chans[ch.Name] = value{ch.Type, string(ch.Data)}

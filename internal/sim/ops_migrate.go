@@ -120,7 +120,7 @@ func (a *undo) run(ctx context.Context, s *engine.Store) error {
 }
 
 func undoHead(ctx context.Context, th *engine.Thread, a *undo) error {
-	return th.UndoHead(ctx, a.old, a.now)
+	return th.UndoHead(ctx, a.old, a.now, a.hash)
 }
 
 func (a *undo) effect(f *facts) {

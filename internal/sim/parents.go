@@ -135,8 +135,10 @@ func (f *facts) doubts(c *call) bool {
 // repeatable reports whether a save must be answered as the first time: it was acknowledged, its checkpoint is as it was
 // and was there all the time.
 func (f *facts) repeatable(c *call, d *engine.Draft) bool {
-	for k, revs := range f.line(c.ref).ids {
-		if k.id != d.ID || len(revs) != 1 || !f.alive(c, k.gen, k.id) || !f.quietHistory(c.ref) || !f.unchanged(c, k.id) {
+	l := f.line(c.ref)
+	for _, gen := range l.gens[d.ID] {
+		revs := l.ids[idKey{gen, d.ID}]
+		if len(revs) != 1 || !f.alive(c, gen, d.ID) || !f.quietHistory(c.ref) || !f.unchanged(c, d.ID) {
 			continue
 		}
 		r := revs[0]
@@ -162,11 +164,9 @@ func (f *facts) generationCertain(c *call, gen uint64) bool {
 
 // splices reports whether all that a draft splices is surely what its parent has.
 func (f *facts) splices(c *call, d *engine.Draft) bool {
-	for k, revs := range f.line(c.ref).ids {
-		if k.id != d.Parent {
-			continue
-		}
-		for _, r := range revs {
+	l := f.line(c.ref)
+	for _, gen := range l.gens[d.Parent] {
+		for _, r := range l.ids[idKey{gen, d.Parent}] {
 			for _, w := range f.contents(c.ref, r) {
 				if w.schema != d.SchemaVersion {
 					return false

@@ -24,6 +24,7 @@ func TestMany(t *testing.T) {
 		p := envPlan(seed)
 		r := Run(t, p, n == 0)
 		ops += r.Ops
+		println(seed, r.Ops, r.Gates)
 		gates += r.Gates
 		if n == 0 {
 			os.WriteFile("/tmp/sim.log", []byte(strings.Join(append(r.Log, r.Problems...), "\n")), 0o644)
