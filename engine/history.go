@@ -147,8 +147,10 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 		}
 	}
 	if next == nil {
-		if err = line.end(ctx); h.walks {
+		if h.walks {
 			err = h.catchUp(ctx, l, 0)
+		} else {
+			err = line.end(ctx)
 		}
 		h.seq = 1
 	}

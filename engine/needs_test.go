@@ -201,6 +201,20 @@ func TestManyBranchesAtOneCheckpoint(t *testing.T) {
 	}
 }
 
+// toldOfBranch tells when a branch was read.
+type toldOfBranch struct {
+	backend.Backend
+	read chan struct{}
+}
+
+func (b *toldOfBranch) Get(ctx context.Context, keys ...[]byte) ([]backend.Entry, error) {
+	got, err := b.Backend.Get(ctx, keys...)
+	if keys[0][prefixLen-1] == kindBranch {
+		close(b.read)
+	}
+	return got, err
+}
+
 // Branches that follow a replacement which is not durable yet are read where they will end.
 func TestBranchFollowsPendingReplacement(t *testing.T) {
 	ctx := context.Background()
@@ -211,7 +225,8 @@ func TestBranchFollowsPendingReplacement(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.reopen()
-	g := &gated{Backend: f.Store.be, entered: make(chan struct{}), outcome: make(chan error)}
+	told := &toldOfBranch{Backend: f.Store.be, read: make(chan struct{})}
+	g := &gated{Backend: told, entered: make(chan struct{}), outcome: make(chan error)}
 	f.Store.be = g
 	th := f.Thread(ref)
 	mustLoad(t, th, Latest)
@@ -228,6 +243,7 @@ func TestBranchFollowsPendingReplacement(t *testing.T) {
 		child, err = th.Save(ctx, Draft{Branch: "side", Keep: true, Step: 1})
 		saved <- err
 	}()
+	<-told.read // while the replacement is under way
 	g.closed.Store(false)
 	g.outcome <- nil
 	for _, done := range []chan error{replaced, saved} {
