@@ -52,7 +52,10 @@ type gap struct{ from, to uint64 }
 func (u *verifiedUser) lineage(ctx context.Context, l *lineage) error {
 	c := &lineageCheck{u: u, l: l}
 	err := c.run(ctx)
-	if err == nil && len(c.found) > 0 {
+	switch {
+	case err != nil:
+		c.found = nil // nobody made sure of it
+	case len(c.found) > 0:
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.drain()
@@ -244,10 +247,8 @@ func (c *lineageCheck) entry(row *checked, e *codec.Entry) (commit [32]byte, rea
 
 // attrs reads the attributes of a record, and looks for the blobs that they name.
 func (c *lineageCheck) attrs(ctx context.Context, row *checked, r *record) error {
-	if len(c.rs.records) > restorerRecords {
-		c.rs = c.l.restorer()
-	}
-	c.rs.records[r.seq] = r
+	c.rs = c.rs.next()
+	c.rs.remember(r)
 	meta, err := c.rs.meta(ctx, r)
 	if err != nil {
 		if row.hash == nil && errors.Is(err, ErrCorrupt) {
