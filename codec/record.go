@@ -330,11 +330,18 @@ func CheckRecord(b []byte, seq uint64, rec *Record) error {
 var records = sync.Pool{New: func() any { return &Record{} }}
 
 func (rec *Record) equal(o *Record) bool {
+	if len(rec.Entries) != len(o.Entries) {
+		return false
+	}
+	for i := range rec.Entries {
+		if !rec.Entries[i].equal(&o.Entries[i]) {
+			return false
+		}
+	}
 	return rec.Ghost == o.Ghost && rec.Time == o.Time && rec.Step == o.Step && rec.Status == o.Status && rec.Schema == o.Schema &&
 		rec.ID == o.ID && rec.UUID == o.UUID &&
 		rec.ParentDist == o.ParentDist && rec.ParentID == o.ParentID && rec.ParentHash == o.ParentHash && rec.Replaced == o.Replaced &&
-		rec.HasSubmitted == o.HasSubmitted && rec.Submitted == o.Submitted && rec.Fuel == o.Fuel &&
-		slices.EqualFunc(rec.Entries, o.Entries, func(a, b Entry) bool { return a.equal(&b) })
+		rec.HasSubmitted == o.HasSubmitted && rec.Submitted == o.Submitted && rec.Fuel == o.Fuel
 }
 
 func (e *Entry) equal(o *Entry) bool {

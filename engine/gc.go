@@ -109,12 +109,13 @@ func (s *Store) collect(ctx context.Context, tenant string, names []string, o *G
 		g.progress = GCProgress{User: name, Done: i}
 		u, err := s.user(ctx, userName{tenant, name}, false)
 		if err == nil {
-			users[u.tok] = u
 			err = g.user(ctx, u)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("user %q: %w", name, err))
+			continue
 		}
+		users[u.tok] = u // else index entries may be all that tells of a record that was lost
 	}
 	g.progress = GCProgress{Done: len(names)}
 	g.stage("index")

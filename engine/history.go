@@ -55,11 +55,14 @@ func (f *Filter) matches(cp *Checkpoint) bool {
 // historyPage is how many records are read at a time. No lock is held while the caller looks at them.
 const historyPage = 64
 
+// historyBytes bounds the data of the checkpoints that wait for the caller, but for one of them.
+const historyBytes = 4 << 20
+
 // History yields checkpoints of the lineage, newest first; one that was replaced is seen in its old place, as it is now. It sees what was durable when it came to each page; a thread
 // deleted meanwhile ends it with ErrGeneration. After an error it ends.
 func (t *Thread) History(ctx context.Context, o HistoryOptions) iter.Seq2[*Checkpoint, error] {
 	return func(yield func(*Checkpoint, error) bool) {
-		h := history{t: t, o: &o, left: o.Limit}
+		h := history{t: t, o: &o, left: o.Limit, most: historyPage}
 		for h.seq != 1 {
 			page, err := h.page(ctx)
 			if err != nil {
@@ -92,6 +95,8 @@ type history struct {
 	generation uint64
 	left       int
 	rs         *restorer
+	epoch      uint32 // of what rs remembers
+	most       int    // records of a page
 }
 
 // page reads on until it has some checkpoints, or the end.
@@ -109,18 +114,20 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 	if rec, there := l.th.record(); !there || rec.Generation != h.generation {
 		return nil, ErrGeneration
 	}
-	if h.rs == nil || h.rs.l != l || len(h.rs.records) > 16*historyPage {
-		h.rs = l.restorer()
+	if h.rs == nil || h.rs.l != l || h.epoch != l.th.epoch { // no lock was held since the last page
+		h.rs, h.epoch = l.restorer(), l.th.epoch
 	}
 	var out []*Checkpoint
 	r := l.records(1, h.seq)
-	r.Reverse, r.Limit, r.Bytes = true, historyPage, 4<<20
+	h.most = min(max(2*h.most, 1), historyPage)
+	r.Reverse, r.Limit, r.Bytes = true, h.most, recordPage
+	line, size := unbroken{l: l, from: 1, to: h.seq, reverse: true}, 0
 	entries, next, err := l.s.be.Scan(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		cp, err := h.see(ctx, l, e)
+	for i, e := range entries {
+		cp, err := h.see(ctx, &line, e)
 		if err != nil {
 			return nil, err
 		}
@@ -131,11 +138,23 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 		if h.left--; h.left == 0 {
 			return out, nil
 		}
+		for j := range cp.Channels {
+			size += len(cp.Channels[j].Data)
+		}
+		if size > historyBytes && i < len(entries)-1 {
+			h.most = (i + 1) / 2
+			return out, nil
+		}
 	}
 	if next == nil {
+		if h.walks {
+			err = h.catchUp(ctx, l, 0)
+		} else {
+			err = line.end(ctx)
+		}
 		h.seq = 1
 	}
-	return out, nil
+	return out, err
 }
 
 // begin finds where the iteration starts.
@@ -187,12 +206,17 @@ func (l *lineage) findSeq(ctx context.Context, at heads, w Which) (uint64, error
 }
 
 // see turns a record into a checkpoint if it is one that is wanted.
-func (h *history) see(ctx context.Context, l *lineage, e backend.Entry) (*Checkpoint, error) {
+func (h *history) see(ctx context.Context, line *unbroken, e backend.Entry) (*Checkpoint, error) {
+	l := line.l
 	r, err := l.openRecord(e.Key, e.Value)
+	if err == nil && !h.walks { // who walks ancestors misses only these
+		err = line.see(ctx, r)
+	}
 	if err != nil || r.rec == nil {
 		return nil, err
 	}
-	h.rs.records[r.seq] = r
+	h.rs = h.rs.next()
+	h.rs.remember(r)
 	if h.walks {
 		if h.line > r.seq { // Before lies below the start: catch up
 			if err := h.catchUp(ctx, l, r.seq); err != nil {
@@ -232,7 +256,10 @@ func (h *history) catchUp(ctx context.Context, l *lineage, seq uint64) error {
 		if err != nil {
 			return err
 		}
-		if r == nil || r.rec == nil || r.rec.ParentDist == 0 {
+		if r == nil {
+			return l.lost(ctx, h.line)
+		}
+		if r.rec == nil || r.rec.ParentDist == 0 {
 			h.line = 0
 			return nil
 		}

@@ -356,7 +356,7 @@ func (l *lineage) touch(p *pending, ttl time.Duration, now int64) error {
 		rec.Deleted, rec.Created, rec.TTL, rec.Expires = false, now, 0, 0
 	}
 	if ttl != 0 {
-		rec.TTL = max(ttl, 0).Milliseconds()
+		rec.TTL = wholeMillis(max(ttl, 0))
 	}
 	if rec.TTL == 0 {
 		rec.Expires = 0
@@ -467,10 +467,14 @@ func (l *lineage) openLatest(ctx context.Context) (latest *record, err error) {
 func (l *lineage) readHeads(ctx context.Context) (latest *record, err error) {
 	r := l.records(1, codec.MaxSeq+1)
 	r.Reverse, r.Limit = true, 4
+	line := unbroken{l: l, from: 1, to: endSeq, reverse: true}
 	err = l.s.scan(ctx, r, func(e backend.Entry) error {
 		seq := keySeq(e.Key)
 		l.head = max(l.head, seq)
 		r, err := l.openRecord(e.Key, e.Value)
+		if err == nil {
+			err = line.see(ctx, r)
+		}
 		if err != nil {
 			return err
 		}

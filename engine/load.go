@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -197,20 +198,12 @@ func (l *lineage) visible(ctx context.Context, seq uint64) (*record, error) {
 // absent is the error for a seq that was given out and at which nothing stands: it was pruned if a stub covers it, else
 // it is lost.
 func (l *lineage) absent(ctx context.Context, seq uint64) error {
-	r := l.records(seq, endSeq)
-	r.Limit = 1
-	page, _, err := l.s.be.Scan(ctx, r)
+	next, err := l.notBefore(ctx, seq)
 	if err != nil {
-		return fmt.Errorf("looking for a checkpoint: %w", err)
+		return err
 	}
-	for _, e := range page {
-		next, err := l.openRecord(e.Key, e.Value)
-		if err != nil {
-			return err
-		}
-		if next.stub != nil && seq+next.stub.FirstDist >= next.seq {
-			return fmt.Errorf("%w: no checkpoint at seq %d", ErrNotFound, seq)
-		}
+	if next != nil && next.covers(seq) {
+		return fmt.Errorf("%w: no checkpoint at seq %d", ErrNotFound, seq)
 	}
 	return corrupt(place(l.recordKey(seq)), "missing", nil)
 }
@@ -341,8 +334,8 @@ func (l *lineage) before(ctx context.Context, head uint64, id string) (uint64, e
 		if seq != 0 || gerr != nil {
 			return seq, gerr
 		}
-		if err != nil { // an id that does not exist: the engine's ids are ordered by seq
-			at, err = min(idSeq(uuid), head+1), nil
+		if err != nil {
+			return l.beforeID(ctx, head, uuid)
 		}
 	}
 	if err != nil {
@@ -351,19 +344,37 @@ func (l *lineage) before(ctx context.Context, head uint64, id string) (uint64, e
 	return l.newest(ctx, at, func(*restorer, *record) (bool, error) { return true, nil })
 }
 
+// beforeID finds the newest checkpoint with an id of the engine's own that is smaller than one that does not exist. These
+// ids grow with the seq.
+func (l *lineage) beforeID(ctx context.Context, head uint64, id [16]byte) (uint64, error) {
+	from := head + 1
+	if seq := idSeq(id); seq <= head && id == l.makeID(l.th.epoch, seq, idTime(id)) { // it was there
+		from = seq
+	}
+	return l.newest(ctx, from, func(_ *restorer, r *record) (bool, error) {
+		have, ok := parseUUID(l.recordID(r))
+		return ok && r.rec.ID == "" && bytes.Compare(have[:], id[:]) < 0, nil
+	})
+}
+
 // newest finds the newest checkpoint that stands before seq in line and is ok.
 func (l *lineage) newest(ctx context.Context, seq uint64, ok func(*restorer, *record) (bool, error)) (found uint64, err error) {
 	rs := l.restorer()
 	r := l.records(1, seq)
 	r.Reverse, r.Limit = true, 32
+	line := unbroken{l: l, from: 1, to: seq, reverse: true}
 	err = l.s.scan(ctx, r, func(e backend.Entry) error {
 		rec, err := l.openRecord(e.Key, e.Value)
+		if err == nil {
+			err = line.see(ctx, rec)
+		}
 		if err == nil {
 			rec, err = l.standing(ctx, rec)
 		}
 		if err != nil || rec == nil {
 			return err
 		}
+		rs = rs.next()
 		yes, err := ok(rs, rec)
 		if err == nil && yes {
 			found, err = rec.seq, errStop
@@ -372,6 +383,9 @@ func (l *lineage) newest(ctx context.Context, seq uint64, ok func(*restorer, *re
 	})
 	if err == errStop {
 		return found, nil
+	}
+	if err == nil {
+		err = line.end(ctx)
 	}
 	if err == nil {
 		err = fmt.Errorf("%w: no such checkpoint", ErrNotFound)

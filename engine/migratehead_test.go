@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/backendtest"
 	"github.com/ckptd/ckptd/migrate"
 	"github.com/ckptd/ckptd/plugins/hook"
@@ -300,21 +301,45 @@ func TestMigrateHeadFaults(t *testing.T) {
 			f := newFixture(t, Options{Migrations: only(supportSet(t))})
 			ref := testRef("t")
 			old := mendableHead(t, f, ref, ids)
-			w := &faultWorld{f: f, entries: allEntries(t, f.be)}
-			before := viewOf(t, f.Store, ref)
-			for _, p := range faultPlans {
-				if p.plan.Ops != backendtest.OpCommit {
-					continue
-				}
-				for k := 0; ; k++ {
-					plan := p.plan
-					plan.After = k
-					if !migrateWithFault(t, w, ref, old, before, plan) || t.Failed() {
-						break
-					}
+			migrateWithFaults(t, f, ref, old)
+		})
+	}
+}
+
+// The same with more branches than fit into a batch.
+func TestMigrateHeadOfManyBranchesFaults(t *testing.T) {
+	for kind, ids := range idKinds {
+		if testing.Short() && kind != "names" {
+			continue
+		}
+		t.Run(kind, func(t *testing.T) {
+			f := newFixture(t, Options{Migrations: only(supportSet(t))})
+			ref := testRef("t")
+			old := mendableHead(t, f, ref, ids)
+			for i := range 2 * backend.MaxBatchKeys {
+				if err := f.Thread(ref).SetBranch(context.Background(), fmt.Sprint("b", i), At(old.ID)); err != nil {
+					t.Fatal(err)
 				}
 			}
+			migrateWithFaults(t, f, ref, old)
 		})
+	}
+}
+
+func migrateWithFaults(t *testing.T, f *fixture, ref Ref, old *Checkpoint) {
+	w := &faultWorld{f: f, entries: allEntries(t, f.be)}
+	before := viewOf(t, f.Store, ref)
+	for _, p := range faultPlans {
+		if p.plan.Ops != backendtest.OpCommit {
+			continue
+		}
+		for k := 0; ; k++ {
+			plan := p.plan
+			plan.After = k
+			if !migrateWithFault(t, w, ref, old, before, plan) || t.Failed() {
+				break
+			}
+		}
 	}
 }
 

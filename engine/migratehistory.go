@@ -110,7 +110,6 @@ func (c *copying) migrate(ctx context.Context, t *tip, r *record, rec *codec.Rec
 	if err != nil {
 		return err
 	}
-	clear(c.from.parts)
 	d, hooks := old.draft(), old.meta.Hooks
 	for i := range d.Channels {
 		d.Channels[i].rewritten = old.meta.Channels[i].Rewritten

@@ -335,9 +335,7 @@ func (m *matches) walk(ctx context.Context, l *lineage, q *Query, from uint64) e
 		if r.rec.Ghost || !q.admits(r.rec) {
 			return nil
 		}
-		if len(rs.records) > restorerRecords {
-			rs = l.restorer()
-		}
+		rs = rs.next()
 		meta, err := rs.meta(ctx, r)
 		if err == nil && q.describes(meta) {
 			m.found = append(m.found, position{r.rec.Time, r.seq, rec.Generation, len(m.refs) - 1})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -18,10 +19,43 @@ type restorer struct {
 	records map[uint64]*record
 	parts   map[codec.PartID][]byte
 	attrs   map[uint64]*codec.Attrs // by the record that holds them
+	size    int64                   // bytes of records and attrs
 }
 
 func (l *lineage) restorer() *restorer {
 	return &restorer{l: l, records: map[uint64]*record{}, parts: map[codec.PartID][]byte{}, attrs: map[uint64]*codec.Attrs{}}
+}
+
+// next is the restorer for the next checkpoint of a walk: rs itself without the parts that it read, or a new one if rs
+// remembers much. So a walk takes no more than that and one state, however long the history.
+func (rs *restorer) next() *restorer {
+	clear(rs.parts)
+	if len(rs.records) > restorerRecords || rs.size > restorerBytes {
+		return rs.l.restorer()
+	}
+	return rs
+}
+
+// remember makes rs know r.
+func (rs *restorer) remember(r *record) {
+	if rs.records[r.seq] == nil {
+		rs.size += r.size
+	}
+	rs.records[r.seq] = r
+}
+
+// read reads those of the records at seqs that rs does not know. Absent ones and stubs are left out.
+func (rs *restorer) read(ctx context.Context, seqs []uint64) error {
+	seqs = slices.DeleteFunc(seqs, func(seq uint64) bool { return rs.records[seq] != nil })
+	if err := rs.l.readRecords(ctx, rs.records, seqs); err != nil {
+		return err
+	}
+	for _, seq := range seqs {
+		if r := rs.records[seq]; r != nil {
+			rs.size += r.size
+		}
+	}
+	return nil
 }
 
 // link is a record on the path of a channel with its entry for it, which is not a keep.
@@ -41,7 +75,7 @@ func entryOf(r *codec.Record, number uint64) *codec.Entry {
 
 // fetch reads the records on the paths of the entries of r that are wanted, in one batched read.
 func (rs *restorer) fetch(ctx context.Context, r *record, want func(number uint64) bool) error {
-	rs.records[r.seq] = r
+	rs.remember(r)
 	var seqs []uint64
 	asked := map[uint64]bool{}
 	for i := range r.rec.Entries {
@@ -54,7 +88,7 @@ func (rs *restorer) fetch(ctx context.Context, r *record, want func(number uint6
 			}
 		}
 	}
-	return rs.l.readRecords(ctx, rs.records, seqs)
+	return rs.read(ctx, seqs)
 }
 
 // holder finds the record that holds the value of a channel of r.
@@ -69,7 +103,7 @@ func (rs *restorer) holder(ctx context.Context, r *record, e *codec.Entry) (link
 func (rs *restorer) link(ctx context.Context, r *record, e *codec.Entry) (link, error) {
 	seq := e.Path[0].Last
 	if rs.records[seq] == nil {
-		if err := rs.l.readRecords(ctx, rs.records, []uint64{seq}); err != nil {
+		if err := rs.read(ctx, []uint64{seq}); err != nil {
 			return link{}, err
 		}
 	}
@@ -252,6 +286,7 @@ func (rs *restorer) parseMeta(holder uint64, r *record, value []byte) (*codec.At
 		return nil, corrupt(place(rs.l.recordKey(r.seq)), "attributes do not fit", err)
 	}
 	rs.attrs[holder] = a
+	rs.size += int64(len(value))
 	return a, nil
 }
 
@@ -276,7 +311,7 @@ func (rs *restorer) header(ctx context.Context, r *record) (header, error) {
 	case p == nil:
 		return h, corrupt(place(rs.l.recordKey(r.seq)), fmt.Sprintf("parent seq %d is missing", h.parentSeq), nil)
 	case p.rec != nil:
-		rs.records[p.seq] = p
+		rs.remember(p)
 		h.parent = rs.l.recordID(p)
 	default:
 		h.parent = p.stub.ID

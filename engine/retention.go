@@ -13,7 +13,7 @@ import (
 // RetentionPolicy says what GC removes from every lineage of a tenant, as PruneOptions do. The zero value keeps all.
 type RetentionPolicy struct {
 	KeepLast     int
-	OlderThan    time.Duration // in whole milliseconds
+	OlderThan    time.Duration // in whole milliseconds, rounded up
 	KeepLabelled bool
 }
 
@@ -32,7 +32,7 @@ func (s *Store) SetRetention(ctx context.Context, tenant string, p RetentionPoli
 	mut := backend.Mut{Key: key, Delete: true}
 	if !p.keepsAll() {
 		value, err := seal(s.sealer, retentionLayout, key, &codec.Retention{KeepLast: uint64(p.KeepLast),
-			OlderThan: uint64(p.OlderThan.Milliseconds()), KeepLabelled: p.KeepLabelled})
+			OlderThan: uint64(wholeMillis(p.OlderThan)), KeepLabelled: p.KeepLabelled})
 		if err != nil {
 			return fmt.Errorf("setting retention: %w", err)
 		}
@@ -67,6 +67,15 @@ func (s *Store) retention(ctx context.Context, tenant string) (RetentionPolicy, 
 		return RetentionPolicy{}, err
 	}
 	return RetentionPolicy{int(p.KeepLast), time.Duration(p.OlderThan) * time.Millisecond, p.KeepLabelled}, nil
+}
+
+// wholeMillis is d in milliseconds, rounded up: a time that is not 0 does not become 0, which means something else.
+func wholeMillis(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if d > time.Duration(ms)*time.Millisecond {
+		ms++
+	}
+	return ms
 }
 
 func (s *Store) retentionKey(tenant string) []byte {

@@ -184,7 +184,6 @@ type copying struct {
 	w    *saving
 	tip  *tip // what was copied last
 	out  batcher
-	size int64 // bytes of the records that from remembers
 
 	history *historyMigration // nil: all stays as it is
 	hashes  map[uint64][32]byte
@@ -276,11 +275,8 @@ func (c *copying) copyWrites(ctx context.Context) error {
 
 // copyRecord encodes the checkpoint of r anew, on the nearest of its ancestors that stays.
 func (c *copying) copyRecord(ctx context.Context, r *record) error {
-	if len(c.from.records) > surveyRecords || c.size > surveyBytes {
-		c.from, c.size = c.l.restorer(), 0
-	}
-	c.from.records[r.seq] = r
-	c.size += r.size
+	c.from = c.from.next()
+	c.from.remember(r)
 	row := c.rows[r.seq]
 	t, err := c.base(ctx, row)
 	if err != nil {

@@ -310,7 +310,8 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 	if p := l.pendingID(d.ID); p != nil {
 		return nil, false, l.after(p)
 	}
-	entry, err := l.findEntry(ctx, l.head, d.ID)
+	durable, _ := l.durable.get(l.epoch)
+	entry, err := l.findEntry(ctx, durable.head, d.ID)
 	if errors.Is(err, ErrNotFound) {
 		return nil, false, nil
 	}
@@ -400,7 +401,8 @@ func (l *lineage) parentOf(ctx context.Context, d *Draft, old *tip) (seq uint64,
 	if p := l.pendingID(d.Parent); p != nil {
 		return 0, "", l.after(p)
 	}
-	seq, err = l.findID(ctx, l.head, d.Parent)
+	durable, _ := l.durable.get(l.epoch)
+	seq, err = l.findID(ctx, durable.head, d.Parent)
 	if errors.Is(err, ErrNotFound) {
 		if d.AllowDangling {
 			return 0, d.Parent, nil

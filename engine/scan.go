@@ -126,28 +126,37 @@ const (
 	endSeq     = codec.MaxSeq + 1 // after every seq
 	recordPage = 4 << 20          // bounds a page of records in bytes, besides their number
 
-	// restorerRecords is how many records a walk lets its restorer remember before it takes a new one.
-	restorerRecords = 16 * historyPage
+	// What a walk lets its restorer remember before it takes a new one.
+	restorerRecords = 8 * historyPage
+	restorerBytes   = 8 << 20
 )
 
 // visible reports whether r is a checkpoint that was neither pruned nor replaced.
 func (r *record) visible() bool { return r.rec != nil && !r.rec.Ghost }
 
 // eachRecord calls fn with the records and stubs of the lineage from seq from up to, without, seq to; newest first if
-// reverse is set. The caller holds l.th.mu, and the thread is loaded. What is durable is seen, pending saves are not.
+// reverse is set. A seq that is lost is an error. The caller holds l.th.mu, and the thread is loaded. What is durable is
+// seen, pending saves are not.
 func (l *lineage) eachRecord(ctx context.Context, from, to uint64, reverse bool, fn func(*record) error) error {
 	if from >= to {
 		return nil
 	}
 	r := l.records(from, to)
 	r.Reverse, r.Limit, r.Bytes = reverse, historyPage, recordPage
+	line := unbroken{l: l, from: from, to: to, reverse: reverse}
 	err := l.s.scan(ctx, r, func(e backend.Entry) error {
 		rec, err := l.openRecord(e.Key, e.Value)
+		if err == nil {
+			err = line.see(ctx, rec)
+		}
 		if err != nil {
 			return err
 		}
 		return fn(rec)
 	})
+	if err == nil {
+		err = line.end(ctx)
+	}
 	if err != nil && !errors.Is(err, errStop) {
 		return fmt.Errorf("reading checkpoints: %w", err)
 	}
@@ -161,8 +170,12 @@ func (l *lineage) newestRecord(ctx context.Context) (*record, error) {
 	origin := uint64(0)
 	r := l.records(1, endSeq)
 	r.Reverse, r.Limit = true, 2
+	line := unbroken{l: l, from: 1, to: endSeq, reverse: true}
 	err := l.s.scan(ctx, r, func(e backend.Entry) error {
 		rec, err := l.openRecord(e.Key, e.Value)
+		if err == nil {
+			err = line.see(ctx, rec)
+		}
 		if err == nil && rec.visible() && rec.seq-rec.rec.Replaced > origin {
 			found, origin = rec, rec.seq-rec.rec.Replaced
 		}
@@ -171,6 +184,9 @@ func (l *lineage) newestRecord(ctx context.Context) (*record, error) {
 		}
 		return err
 	})
+	if err == nil {
+		err = line.end(ctx)
+	}
 	if err != nil && !errors.Is(err, errStop) {
 		return nil, fmt.Errorf("reading the newest checkpoint: %w", err)
 	}

@@ -122,9 +122,7 @@ func (st *Stats) lineage(ctx context.Context, l *lineage) error {
 			st.Ghosts++
 			return nil
 		}
-		if len(rs.records) > restorerRecords {
-			rs = l.restorer()
-		}
+		rs = rs.next()
 		cp, err := rs.checkpoint(ctx, r, nil)
 		if err != nil {
 			return err

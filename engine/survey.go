@@ -91,20 +91,12 @@ func (v *survey) newestFirst(yield func(*row) bool) {
 	}
 }
 
-const (
-	surveyRecords = 512     // records that a survey remembers at a time,
-	surveyBytes   = 8 << 20 // and their size
-)
-
 // survey reads the lineage. The caller holds the thread's mu, or the lineage is detached.
 func (l *lineage) survey(ctx context.Context) (*survey, error) {
 	v := &survey{l: l, rows: map[uint64]*row{}}
 	attrs := map[uint64]*codec.Attrs{} // by the record that holds them
-	rs, size := l.restorer(), int64(0)
+	rs := l.restorer()
 	err := l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
-		if len(rs.records) > surveyRecords || size > surveyBytes {
-			rs, size = l.restorer(), 0
-		}
 		v.head = r.seq
 		w := &row{seq: r.seq, size: r.size, stub: r.stub}
 		v.rows[r.seq] = w
@@ -112,8 +104,8 @@ func (l *lineage) survey(ctx context.Context) (*survey, error) {
 			w.id = r.stub.ID
 			return nil
 		}
-		rs.records[r.seq] = r
-		size += r.size
+		rs = rs.next()
+		rs.remember(r)
 		w.take(l, r)
 		holder := r.seq
 		if e := &r.rec.Entries[0]; e.Mode == codec.Keep {
@@ -126,7 +118,6 @@ func (l *lineage) survey(ctx context.Context) (*survey, error) {
 		if err != nil {
 			return err
 		}
-		size += int64(len(a.Meta))
 		w.attrs = &codec.Attrs{RunID: a.RunID, Labels: a.Labels, Blobs: a.Blobs}
 		attrs[holder] = w.attrs
 		return nil

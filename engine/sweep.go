@@ -118,7 +118,7 @@ func (sw *sweeper) markThread(ctx context.Context, id string) error {
 }
 
 func (sw *sweeper) markLineage(ctx context.Context, l *lineage) error {
-	rs, size := l.restorer(), int64(0)
+	rs := l.restorer()
 	done := map[uint64]bool{} // holders of attributes
 	return l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
 		if r.rec == nil {
@@ -134,15 +134,12 @@ func (sw *sweeper) markLineage(ctx context.Context, l *lineage) error {
 		if !r.keepsBlobs() || done[holder] {
 			return nil
 		}
-		if len(rs.records) > surveyRecords || size > surveyBytes {
-			rs, size = l.restorer(), 0
-		}
-		rs.records[r.seq] = r
+		rs = rs.next()
+		rs.remember(r)
 		meta, err := rs.meta(ctx, r)
 		if err != nil {
 			return err
 		}
-		size += r.size + int64(len(meta.Meta))
 		done[holder] = true
 		for _, id := range meta.Blobs {
 			sw.blobs[id] = struct{}{}

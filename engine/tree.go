@@ -71,11 +71,7 @@ type ghost struct {
 func (g *grower) read(ctx context.Context) error {
 	rs := g.l.restorer()
 	err := g.l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
-		if len(rs.records) > restorerRecords {
-			attrs := rs.attrs
-			rs = g.l.restorer()
-			rs.attrs = attrs
-		}
+		rs = rs.next()
 		return g.add(ctx, rs, r)
 	})
 	slices.SortFunc(g.tree.Nodes, func(a, b *Node) int { return cmp.Compare(a.origin, b.origin) })
@@ -86,7 +82,7 @@ func (g *grower) add(ctx context.Context, rs *restorer, r *record) error {
 	if r.rec == nil {
 		return nil
 	}
-	rs.records[r.seq] = r
+	rs.remember(r)
 	if r.rec.Ghost {
 		left := ghost{id: g.l.recordID(r), dangling: r.rec.ParentID}
 		if r.rec.ParentDist != 0 {

@@ -295,10 +295,13 @@ func (u *verifiedUser) namespaces(ctx context.Context, l *lineage) ([]string, er
 		names = append(names, name)
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
 	for ns := range used {
 		u.v.problem(l.ref, corrupt(place(l.th.nsKey(kindNamespace, ns)), "missing, and it has checkpoints", nil))
 	}
-	return names, err
+	return names, nil
 }
 
 // problem lists an error that tells of damage. It returns those that do not, which end the verification.

@@ -59,6 +59,9 @@ func (u *verifiedUser) lineage(ctx context.Context, ref Ref) error {
 		u.doubt()
 		err = u.s.alone(ctx, ref, check)
 	}
+	if err != nil && c != nil {
+		c.found = nil // nobody made sure of it
+	}
 	return u.count(c, err)
 }
 
@@ -251,10 +254,8 @@ func (c *lineageCheck) entry(row *checked, e *codec.Entry) (commit [32]byte, rea
 
 // attrs reads the attributes of a record, and looks for the blobs that they name.
 func (c *lineageCheck) attrs(ctx context.Context, row *checked, r *record) error {
-	if len(c.rs.records) > restorerRecords {
-		c.rs = c.l.restorer()
-	}
-	c.rs.records[r.seq] = r
+	c.rs = c.rs.next()
+	c.rs.remember(r)
 	meta, err := c.rs.meta(ctx, r)
 	if err != nil {
 		if row.hash == nil && errors.Is(err, ErrCorrupt) {

@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+)
+
+// unbroken notices that a walk over the records of a lineage passes over a seq that is lost: at which nothing stands, and
+// which no stub covers. A walk that left it out without a word would tell of a history that never was.
+type unbroken struct {
+	l        *lineage
+	from, to uint64 // the seqs that the walk goes over, to not included; what is beyond the newest record is not missed
+	reverse  bool
+	begun    bool
+}
+
+// see takes the next record or stub.
+func (u *unbroken) see(ctx context.Context, r *record) error {
+	first := r.seq
+	if r.stub != nil {
+		first -= r.stub.FirstDist
+	}
+	var lost uint64
+	switch {
+	case u.reverse && r.seq+1 < u.to && (u.begun || u.to < endSeq):
+		lost = r.seq + 1
+	case !u.reverse && first > u.from:
+		lost = u.from
+	}
+	u.begun = true
+	if u.reverse {
+		u.to = first
+	} else {
+		u.from = r.seq + 1
+	}
+	if lost == 0 {
+		return nil
+	}
+	return u.l.lost(ctx, lost)
+}
+
+// end says that there are no more records.
+func (u *unbroken) end(ctx context.Context) error {
+	if u.reverse && u.from < u.to && (u.begun || u.to < endSeq) {
+		return u.l.lost(ctx, u.from)
+	}
+	return nil
+}
+
+// lost is the error for a seq at which nothing stands, unless a stub covers it or it is beyond the newest record.
+func (l *lineage) lost(ctx context.Context, seq uint64) error {
+	next, err := l.notBefore(ctx, seq)
+	if err != nil || next == nil || next.covers(seq) {
+		return err
+	}
+	return corrupt(place(l.recordKey(seq)), "missing", nil)
+}
+
+// notBefore reads what stands at seq or next after it; nil if nothing does.
+func (l *lineage) notBefore(ctx context.Context, seq uint64) (*record, error) {
+	r := l.records(seq, endSeq)
+	r.Limit = 1
+	page, _, err := l.s.be.Scan(ctx, r)
+	if err != nil {
+		return nil, fmt.Errorf("looking for a checkpoint: %w", err)
+	}
+	if len(page) == 0 {
+		return nil, nil
+	}
+	return l.openRecord(page[0].Key, page[0].Value)
+}
+
+// covers reports whether r is a stub that says that the checkpoint at seq was removed.
+func (r *record) covers(seq uint64) bool { return r.stub != nil && r.seq-r.stub.FirstDist <= seq }
