@@ -13,18 +13,19 @@ import (
 // facts are what happened in a round, as far as the answers of its calls and what was found at its end tell. An operation
 // takes effect somewhere between its call and its answer, so facts have a span of steps in which they became so.
 type facts struct {
-	w      *world
-	m      *model
-	end    int // the step at the end of the round
-	now    time.Time
-	lines  map[engine.Ref]*lineFacts
-	gone   []removal
-	scramb map[string][]*call // calls that may have moved branches and writes of a thread in ways that are not followed
-	hist   map[string][]*histEvent
-	ttls   map[string][]ttlEvent
-	began  map[string][]*call // calls that may have begun a thread anew
-	sweeps []*call            // calls that may have collected blobs
-	dump   *dump
+	w        *world
+	m        *model
+	end      int // the step at the end of the round
+	now      time.Time
+	lines    map[engine.Ref]*lineFacts
+	gone     []removal
+	scramb   map[string][]*call // calls that may have moved branches and writes of a thread in ways that are not followed
+	hist     map[string][]*histEvent
+	ttls     map[string][]ttlEvent
+	began    map[string][]*call // calls that may have begun a thread anew
+	rewrites map[string][]*call // calls that may have written a thread anew
+	sweeps   []*call            // calls that may have collected blobs
+	dump     *dump
 }
 
 // span is when something happened: at lo at the earliest, and at hi at the latest.
@@ -113,7 +114,7 @@ type ttlEvent struct {
 
 func (w *world) newFacts() *facts {
 	f := &facts{w: w, m: w.model, end: w.sched.step, now: time.Now(), lines: map[engine.Ref]*lineFacts{}, scramb: map[string][]*call{},
-		hist: map[string][]*histEvent{}, ttls: map[string][]ttlEvent{}, began: map[string][]*call{}}
+		hist: map[string][]*histEvent{}, ttls: map[string][]ttlEvent{}, began: map[string][]*call{}, rewrites: map[string][]*call{}}
 	for ref, st := range w.model.lines {
 		l := f.line(ref)
 		for _, r := range st.revs {
@@ -281,7 +282,7 @@ func (f *facts) link() {
 	for _, l := range f.lines {
 		for _, revs := range l.ids {
 			for i, r := range revs {
-				if r.by == nil && r.origin != 0 {
+				if r.by == nil {
 					continue
 				}
 				r.origin = r.seq

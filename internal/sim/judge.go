@@ -211,13 +211,10 @@ func (f *facts) judgeLine(l *lineFacts) {
 		d = &lineDump{}
 	}
 	order := uint64(never)
-	for i, cp := range d.cps {
+	for _, cp := range d.cps {
 		r := f.find(l.ref, cp)
 		if r == nil {
 			continue
-		}
-		if r.origin == 0 {
-			defer f.settlePlace(l, d.cps[i+1:], r)
 		}
 		if diff := f.fits(l.ref, r, cp); diff != "" {
 			w.problem("%s: %v, by %s: %s", name, r, r.by.who(), diff)
@@ -288,25 +285,6 @@ func (f *facts) judgeRevs(l *lineFacts, name string) {
 			w.problem("%s: %v, by %s, is not above %d, which was acknowledged rounds ago", name, r, r.by.who(), f.m.highest[at.line])
 		}
 	}
-}
-
-// settlePlace finds the place in line of what may have replaced a checkpoint or, if that was removed before, may be another
-// one: behind those that are seen after it. Only whether it is the newest depends on that.
-func (f *facts) settlePlace(l *lineFacts, after []*engine.Checkpoint, r *rev) {
-	r.origin = r.seq
-	old := f.before(l.ref, r)
-	for old != nil && old.origin == 0 {
-		old = f.before(l.ref, old)
-	}
-	if old == nil {
-		return
-	}
-	for _, cp := range after {
-		if o := f.find(l.ref, cp); o != nil && o.origin > old.origin {
-			return
-		}
-	}
-	r.origin = old.origin
 }
 
 // judgeBlobs checks that the blobs that a checkpoint names are there.

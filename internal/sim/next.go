@@ -46,7 +46,7 @@ func (f *facts) nextLine(ref engine.Ref, d *lineDump) *state {
 	var here, gone []*known
 	for _, cp := range d.cps {
 		r := f.find(ref, cp)
-		n := &rev{born: span{-1, -1}, want: []*content{contentOf(cp)}, wanted: true, origin: r.origin}
+		n := &rev{born: span{-1, -1}, want: []*content{contentOf(cp)}, wanted: true, origin: r.origin, headOf: r.headOf}
 		if n.take(cp); r.parentSeq != 0 && n.parentSeq == 0 {
 			n.parent, n.parentSeq = r.parent, r.parentSeq
 		}

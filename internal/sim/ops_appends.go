@@ -107,7 +107,7 @@ func makeAppends(g *gen) action {
 	a := &appends{call: call{ref: g.ref()}}
 	n := 6 + g.rand.IntN(10)
 	if g.w.prof.name == "long" {
-		n = 30 + g.rand.IntN(150)
+		n = 30 + g.rand.IntN(110)
 	}
 	a.first.Step = g.w.model.nextStep(g.name)
 	if a.parent = g.knownThat(a.ref, func(k *known) bool { _, ok := k.cp.Channel("log"); return ok }); a.parent != nil && !g.one(6) {

@@ -186,6 +186,7 @@ func (a *historyMigration) run(ctx context.Context, s *engine.Store) (err error)
 func (a *historyMigration) effect(f *facts) {
 	if a.how != "drop" && (a.acked() || a.partial()) {
 		f.hist[a.ref.Thread] = append(f.hist[a.ref.Thread], &histEvent{&a.call, a.to})
+		f.rewrites[a.ref.Thread] = append(f.rewrites[a.ref.Thread], &a.call)
 	}
 }
 

@@ -137,9 +137,9 @@ func (f *facts) chosen(c *call, w engine.Which, cp *engine.Checkpoint) {
 		return
 	}
 	// newer finds one that stands later in line and was there all the time.
-	newer := func(ok func(*rev) bool) {
+	newer := func(place uint64, ok func(*rev) bool) {
 		for _, o := range f.line(c.ref).revs {
-			if o.gen == r.gen && o.id != r.id && o.origin > r.origin && r.origin != 0 && ok(o) && f.alive(c, o.gen, o.id) && o.born.hi < c.inv {
+			if o.gen == r.gen && o.id != r.id && o.origin > place && r.origin != 0 && ok(o) && f.alive(c, o.gen, o.id) && o.born.hi < c.inv {
 				f.problem(c, "it is %v, but %v is later in line and there all the time", r, o)
 				return
 			}
@@ -147,12 +147,12 @@ func (f *facts) chosen(c *call, w engine.Which, cp *engine.Checkpoint) {
 	}
 	switch by {
 	case engine.ByNewest:
-		newer(func(*rev) bool { return true })
+		newer(r.origin, func(*rev) bool { return true })
 	case engine.ByRun:
 		if cp.RunID != name {
 			f.problem(c, "it is of the run %q", cp.RunID)
 		}
-		newer(func(o *rev) bool { return f.isRun(c, o, name) && f.always(c, o) })
+		newer(r.seq, func(o *rev) bool { return f.isRun(c, o, name) && f.always(c, o) })
 	case engine.ByID:
 		if cp.ID != name {
 			f.problem(c, "it is %s", cp.ID)
@@ -421,6 +421,10 @@ func (a *query) check(f *facts) {
 		}
 	}
 	for ref, l := range f.lines {
+		// The index that a query reads is of an epoch: what is written anew before it follows the entries is not found.
+		if slices.ContainsFunc(f.rewrites[ref.Thread], func(o *call) bool { return o.inv <= c.res && o.res >= c.inv }) {
+			continue
+		}
 		for _, r := range l.revs {
 			all := f.contents(ref, r)
 			if seen[place{line{ref, r.gen}, r.seq}] || len(all) == 0 || !f.always(c.as(ref), r) {

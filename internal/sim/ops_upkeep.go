@@ -29,6 +29,7 @@ func (a *prune) run(ctx context.Context, s *engine.Store) (err error) {
 func (a *prune) effect(f *facts) {
 	if a.opts.Erase {
 		f.sweeps = append(f.sweeps, &a.call)
+		f.rewrites[a.ref.Thread] = append(f.rewrites[a.ref.Thread], &a.call)
 	}
 	if !a.acked() {
 		if a.partial() || a.unknown {
@@ -248,12 +249,17 @@ func (a *copying) check(f *facts) {
 		to := a.dst
 		to.Namespace = ref.Namespace
 		for _, r := range l.revs {
-			if r.next == nil && f.always(c.as(ref), r) && len(f.line(to).ids[idKey{1, r.id}]) == 0 {
+			if r.next == nil && f.always(c.as(ref), r) && len(f.line(to).ids[idKey{1, r.id}]) == 0 && !f.goneSince(c, to, r) {
 				f.problem(c, "%v, which was there all the time, is not in the copy", r)
 				return
 			}
 		}
 	}
+}
+
+// goneSince reports whether something may have removed r from a copy.
+func (f *facts) goneSince(c *call, to engine.Ref, r *rev) bool {
+	return slices.ContainsFunc(f.gone, func(g removal) bool { return g.span.hi >= c.inv && g.takes(to, r) })
 }
 
 func makeCopy(g *gen) action {

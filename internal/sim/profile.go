@@ -31,7 +31,7 @@ var profiles = []profile{
 	{name: "upkeep", rounds: 6, clients: 3, ops: 16, threads: 2, namespaces: 1, channels: 2, branches: 3, first: 3000, add: 100,
 		fail: 1, doubt: 1, end: 30, crash: 20, weights: map[string]int{"save": 40, "replace": 10, "prune": 14, "migrate head": 14,
 			"undo head": 12, "migrate history": 4, "restore history": 5, "copy": 3, "delete": 2, "delete run": 2, "gc": 5, "blob": 6, "repeat": 8}},
-	{name: "long", rounds: 3, clients: 2, ops: 22, threads: 1, namespaces: 1, channels: 2, branches: 2, first: 40000, add: 160,
+	{name: "long", rounds: 2, clients: 2, ops: 9, threads: 1, namespaces: 1, channels: 2, branches: 2, first: 16000, add: 120,
 		crash: 10, end: 30, weights: map[string]int{"save": 20, "appends": 60, "history": 6, "prune": 4, "delete": 0, "delete run": 0,
 			"migrate history": 1, "query": 1, "diff": 1, "tree": 1}},
 	{name: "wide", rounds: 2, clients: 3, ops: 14, threads: 2, namespaces: 1, channels: 300, branches: 3, first: 600, add: 60,
