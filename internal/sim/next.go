@@ -90,7 +90,8 @@ func (f *facts) nextLives() {
 			m.lives[thread] = life
 		}
 		least, most, none := f.ttlRange(thread, f.ttls[thread])
-		if life.ttl = 0; !none && least == most {
+		sure := !none && least == most && !info.Expires.IsZero() && len(f.began[thread]) == 0 && f.followed(thread, f.end)
+		if life.ttl = 0; sure {
 			life.ttl = least
 		}
 		life.there, life.gen, life.expires = true, info.Generation, info.Expires

@@ -55,7 +55,9 @@ func (a *save) saw() []*engine.Checkpoint {
 
 func (a *save) effect(f *facts) {
 	if a.acked() {
-		f.made(&a.call, a.cp, &rev{draft: &a.draft})
+		if r := f.made(&a.call, a.cp, &rev{draft: &a.draft}); r != nil && r.by != &a.call {
+			return // it was there before
+		}
 	}
 	if a.draft.Branch != "" && (a.acked() || a.doubtful()) {
 		// A replacement that is on the branch already moves nothing.

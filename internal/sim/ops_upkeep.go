@@ -225,10 +225,10 @@ func (a *copying) copied(f *facts, cp *engine.Checkpoint) *rev {
 			best = r
 		}
 	}
-	if best == nil {
+	r := &rev{want: f.variants(from, best), wanted: true}
+	if best == nil && !f.doubts(a.as(from)) { // else its save is in doubt, and it is gone from where it was
 		return nil
 	}
-	r := &rev{want: f.variants(from, best), wanted: true}
 	return f.made(a.as(cp.Ref), cp, r)
 }
 

@@ -49,6 +49,9 @@ func (f *facts) latest(c *call, gen, seq uint64) []uint64 {
 // stands checks what a new checkpoint stands on.
 func (f *facts) stands(r *rev, d *engine.Draft) {
 	c := r.by
+	if f.doubts(c) && f.unseen(c, r) {
+		return
+	}
 	latest := f.latest(c, r.gen, r.seq)
 	if seq, ok := d.Expect.Head(); ok && !slices.Contains(latest, seq) {
 		f.problem(c, "it was saved as seq %d, though the newest was not %d but one of %v", r.seq, seq, latest)
@@ -76,6 +79,17 @@ func (f *facts) stands(r *rev, d *engine.Draft) {
 	case !slices.Contains(latest, r.parentSeq):
 		f.problem(c, "seq %d stands on seq %d; the newest was one of %v, of %v", r.seq, r.parentSeq, latest, f.at(c.ref, r.gen, r.seq))
 	}
+}
+
+// unseen reports whether there may be checkpoints before r that nobody saw, since their saves are in doubt.
+func (f *facts) unseen(c *call, r *rev) bool {
+	revs := f.line(c.ref).revs
+	for seq := r.seq - 1; seq > 0 && seq+64 > r.seq; seq-- {
+		if revs[revKey{r.gen, seq}] == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // before is the revision of the same id before r; nil if there is none.
