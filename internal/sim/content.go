@@ -41,10 +41,14 @@ func contentOf(cp *engine.Checkpoint) *content {
 	return c
 }
 
+// stands reports whether a draft says something of its parent's state.
+func stands(d *engine.Draft) bool {
+	return d.Keep || slices.ContainsFunc(d.Channels, func(ch engine.Change) bool { return ch.Base != 0 })
+}
+
 // with is the content of a draft on c, as the documentation of Draft has it. It is nil where the draft does not fit c.
 func (c *content) with(d *engine.Draft) *content {
-	stands := d.Keep || slices.ContainsFunc(d.Channels, func(ch engine.Change) bool { return ch.Base != 0 })
-	if stands && c != empty {
+	if stands(d) && c != empty {
 		if c = c.migrated(d.SchemaVersion); c == nil {
 			return nil
 		}

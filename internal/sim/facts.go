@@ -287,6 +287,9 @@ func (f *facts) link() {
 				}
 				r.origin = r.seq
 				if i == 0 {
+					if r.labelOf != 0 || r.draft != nil && r.draft.ID != "" && f.doubts(r.by) {
+						r.origin = 0 // it may have replaced one that nobody saw
+					}
 					continue
 				}
 				before := revs[i-1]

@@ -102,10 +102,11 @@ func (f *facts) contents(ref engine.Ref, r *rev) []*content {
 	revs := f.line(ref).revs
 	var from []*content
 	switch {
-	case r.draft != nil && r.parentSeq == 0:
-		from = []*content{empty}
 	case r.draft != nil:
 		from = f.variants(ref, revs[revKey{r.gen, r.parentSeq}])
+		if from == nil && (r.parentSeq == 0 || !stands(r.draft)) { // a thread has one kind, which all its drafts name
+			from = []*content{empty}
+		}
 	case r.labelOf != 0:
 		from = f.variants(ref, f.before(ref, r))
 	case r.headOf != 0:
@@ -210,7 +211,7 @@ func (f *facts) judgeLine(l *lineFacts) {
 	if d == nil {
 		d = &lineDump{}
 	}
-	order := uint64(never)
+	order, newer := uint64(never), (*rev)(nil)
 	for _, cp := range d.cps {
 		r := f.find(l.ref, cp)
 		if r == nil {
@@ -227,10 +228,10 @@ func (f *facts) judgeLine(l *lineFacts) {
 			at = r.place(order)
 		}
 		if at == 0 {
-			w.problem("%s: %v, whose place is %d, is seen after what stands before it in line", name, r, r.origin)
+			w.problem("%s: %v, by %s, is seen after %v, which stands before it in line", name, r, r.by.who(), newer)
 			at = order
 		}
-		order = at
+		order, newer = at, r
 		if r.next != nil {
 			w.problem("%s: %v, by %s, is there, and was replaced by seq %d", name, r, r.by.who(), r.next.seq)
 		}

@@ -76,7 +76,7 @@ func (a *headMigration) claim(f *facts, cp *engine.Checkpoint) *rev {
 func (a *headMigration) check(f *facts) {
 	c := &a.call
 	switch {
-	case c.unknown, errors.Is(c.err, engine.ErrConflict):
+	case c.unknown, errors.Is(c.err, engine.ErrConflict), errors.Is(c.err, engine.ErrUnknownParent): // it is gone
 	case errors.Is(c.err, engine.ErrNotFound):
 		which := engine.Latest
 		if a.opts.Branch != "" {

@@ -325,6 +325,13 @@ func (a *diff) run(ctx context.Context, s *engine.Store) (err error) {
 	return err
 }
 
+func (a *diff) saw() []*engine.Checkpoint {
+	if !a.acked() {
+		return nil
+	}
+	return []*engine.Checkpoint{a.diff.From, a.diff.To}
+}
+
 func (a *diff) check(f *facts) {
 	c := &a.call
 	switch {

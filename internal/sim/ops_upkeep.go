@@ -219,14 +219,13 @@ func (a *copying) copied(f *facts, cp *engine.Checkpoint) *rev {
 	}
 	from := a.ref
 	from.Namespace = cp.Ref.Namespace
-	var best *rev
-	for k, r := range f.line(from).revs {
-		if k.seq == cp.Seq && r.id == cp.ID && (best == nil || r.gen > best.gen) {
-			best = r
+	r := &rev{wanted: true}
+	for k, was := range f.line(from).revs {
+		if k.seq == cp.Seq && was.id == cp.ID {
+			r.want = append(r.want, f.variants(from, was)...)
 		}
 	}
-	r := &rev{want: f.variants(from, best), wanted: true}
-	if best == nil && !f.doubts(a.as(from)) { // else its save is in doubt, and it is gone from where it was
+	if r.want == nil && !f.doubts(a.as(from)) { // else its save is in doubt, and it is gone from where it was
 		return nil
 	}
 	return f.made(a.as(cp.Ref), cp, r)

@@ -127,14 +127,14 @@ func (f *facts) conflict(c *call, d *engine.Draft, e *engine.ConflictError) {
 		f.problem(c, "it is refused because of the head that it expects")
 		return
 	}
-	found := e.HeadSeq == 0
+	found, there := e.HeadSeq == 0, e.HeadSeq == 0
 	for k, r := range f.line(c.ref).revs {
 		if k.seq == e.HeadSeq && r.id == e.HeadID {
-			found = true
-			if !f.possible(c, r) {
-				f.problem(c, "the conflict tells of a head that was not there: %v", r)
-			}
+			found, there = true, there || f.possible(c, r)
 		}
+	}
+	if found && !there {
+		f.problem(c, "the conflict tells of a head that was not there: seq %d, %s", e.HeadSeq, e.HeadID)
 	}
 	if !found && !f.doubts(c) {
 		f.problem(c, "the conflict tells of a head that never was: seq %d, %s", e.HeadSeq, e.HeadID)
@@ -181,6 +181,9 @@ func (f *facts) splices(c *call, d *engine.Draft) bool {
 	l := f.line(c.ref)
 	for _, gen := range l.gens[d.Parent] {
 		for _, r := range l.ids[idKey{gen, d.Parent}] {
+			if f.contents(c.ref, r) == nil {
+				return false
+			}
 			for _, w := range f.contents(c.ref, r) {
 				if w.schema != d.SchemaVersion {
 					return false
