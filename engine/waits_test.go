@@ -26,13 +26,16 @@ func (b slowBackend) Commit(ctx context.Context, batch backend.Batch) error {
 	return b.Backend.Commit(context.WithoutCancel(ctx), batch)
 }
 
-func openOn(t testing.TB, b backend.Backend) *Store {
+func openOn(t testing.TB, b backend.Backend) *Store { return openWith(t, b, Options{}) }
+
+func openWith(t testing.TB, b backend.Backend, o Options) *Store {
 	t.Helper()
 	root, err := crypto.GenerateRootKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(context.Background(), b, Options{Root: root, Keystore: crypto.NewMemKeystore(), Create: true})
+	o.Root, o.Keystore, o.Create = root, crypto.NewMemKeystore(), true
+	s, err := Open(context.Background(), b, o)
 	if err != nil {
 		t.Fatal(err)
 	}
