@@ -118,7 +118,7 @@ func waitingCalls(s *Store) []call {
 		{"Save with an old ExpectHead", 0, func(ctx context.Context, th *Thread, _ *Checkpoint) error {
 			_, err := th.Save(ctx, Draft{Expect: ExpectHead(1), Channels: state("late")})
 			if !errors.Is(err, ErrConflict) {
-				return fmt.Errorf("a head of long ago is expected: %v", err)
+				return fmt.Errorf("a head of long ago is expected: %w", err)
 			}
 			return nil
 		}},
