@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,7 +20,7 @@ func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error)
 		t.retable(meta)
 		w.check = codec.AppendAttrs(w.check[:0], meta)
 		value := bytes.Clone(w.check)
-		if err := w.change(&t.attrs, len(t.attrs.path) == 0, change{insert: value}, true); err != nil {
+		if err := w.change(t, &t.attrs, change{insert: value}, true); err != nil {
 			return false, err
 		}
 		t.meta, attrsChanged = meta, true
@@ -31,7 +32,7 @@ func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error)
 		if ch == nil || ch.same {
 			continue
 		}
-		if err := w.change(c, len(c.path) == 0, *ch, false); err != nil {
+		if err := w.change(t, c, *ch, false); err != nil {
 			return false, err
 		}
 	}
@@ -53,10 +54,11 @@ func (w *saving) changeOf(name string, at *int) *change {
 }
 
 // change encodes one change of a value: by itself if it is new, else against the value before.
-func (w *saving) change(c *chanState, fresh bool, ch change, diff bool) (err error) {
+func (w *saving) change(t *tip, c *chanState, ch change, diff bool) (err error) {
 	var e encoded
+	floor := c.floor()
 	switch {
-	case fresh:
+	case len(c.path) == 0:
 		c.splice(0, 0, ch.insert)
 		c.commit = c.chunks.Commitment(&w.l.th.u.commitKey)
 		e, err = w.full(c)
@@ -67,6 +69,8 @@ func (w *saving) change(c *chanState, fresh bool, ch change, diff bool) (err err
 	default:
 		e, err = w.encode(c, ch.prefix, ch.suffix, ch.insert)
 	}
+	t.floors += c.floor() - floor
+	t.standOn(c, &e)
 	w.coded = append(w.coded, coded{c, e})
 	return err
 }
@@ -76,12 +80,22 @@ func (t *tip) retable(meta *codec.Attrs) {
 	chans := make([]chanState, len(meta.Channels))
 	for i, info := range meta.Channels {
 		j, ok := slices.BinarySearchFunc(t.meta.Channels, info.Number, func(c codec.ChannelInfo, n uint64) int {
-			return int(int64(c.Number) - int64(n))
+			return cmp.Compare(c.Number, n)
 		})
 		if ok {
 			chans[i] = t.chans[j]
 		}
 		chans[i].number = info.Number
+	}
+	for i := range t.chans {
+		c := &t.chans[i]
+		_, ok := slices.BinarySearchFunc(meta.Channels, c.number, func(info codec.ChannelInfo, n uint64) int {
+			return cmp.Compare(info.Number, n)
+		})
+		if !ok {
+			t.floors -= c.floor()
+			t.standOn(c, &encoded{})
+		}
 	}
 	t.chans = chans
 }
@@ -120,12 +134,19 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 	if _, err := w.apply(t, meta); err != nil {
 		return nil, err
 	}
+	if err := w.bound(t, t.seq); err != nil {
+		return nil, err
+	}
 	p := newPending(seq, t)
 	l.th.u.naming.noteBlobs(meta.Blobs)
 	if err := w.place(ctx, p, t.seq == 0); err != nil {
 		return nil, err
 	}
-	rec.Entries = w.table(t)
+	entries, err := w.table(t)
+	if err != nil {
+		return nil, err
+	}
+	rec.Entries = entries
 	w.plain = codec.AppendRecord(w.plain[:0], seq, &rec)
 	key := l.recordKey(seq)
 	value, err := w.seal(key, w.plain)
@@ -139,10 +160,9 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 	w.hash, t.hash = hashOf(w.hash, id, seq, &h, t.attrs.commit, t.chans)
 	delete(l.tips, t.seq)
 	t.seq, t.id, t.rec, t.stored = seq, id, h, int64(len(value))+p.parts
+	w.stored(t, seq, int64(len(value)))
 	for i := range w.coded {
-		c := w.coded[i].c
-		c.stored(&w.coded[i].e, seq, int64(len(value)))
-		if c.justMeasured() && w.coded[i].e.entry.Mode != codec.Full { // else a restore finds it
+		if c := w.coded[i].c; c.justMeasured() && w.coded[i].e.entry.Mode != codec.Full { // else a restore finds it
 			l.measures.note(seq, c)
 		}
 	}
@@ -165,23 +185,21 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d *Draft,
 	return p, nil
 }
 
-// table lists the entries of t: those of w.coded, and keep for the rest.
-func (w *saving) table(t *tip) []codec.Entry {
+// table lists the entries of t: those of w.coded, and keep for the rest. No reader may refuse them.
+func (w *saving) table(t *tip) ([]codec.Entry, error) {
 	w.entries = w.entries[:0]
 	coded := w.coded
-	add := func(c *chanState) {
+	for c := range t.all {
+		e := codec.Entry{Number: c.number, Mode: codec.Keep, Path: c.path}
 		if len(coded) > 0 && coded[0].c == c {
-			w.entries = append(w.entries, coded[0].e.entry)
-			coded = coded[1:]
-			return
+			e, coded = coded[0].e.entry, coded[1:]
 		}
-		w.entries = append(w.entries, codec.Entry{Number: c.number, Mode: codec.Keep, Path: c.path})
+		if err := e.CheckPath(); err != nil {
+			return nil, fmt.Errorf("checking a checkpoint before commit: %w", err)
+		}
+		w.entries = append(w.entries, e)
 	}
-	add(&t.attrs)
-	for i := range t.chans {
-		add(&t.chans[i])
-	}
-	return w.entries
+	return w.entries, nil
 }
 
 // seal seals a record, opens it again and compares, so that what reaches the backend is known to restore.
