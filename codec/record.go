@@ -3,6 +3,7 @@ package codec
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"sync"
 )
@@ -75,7 +76,7 @@ func (r *reader) path(p Path, seq uint64) Path {
 		if gap == 0 || gap == 1 && i > 0 || length == 0 || gap >= seq || length > seq-gap {
 			r.fail("bad path")
 		}
-		if total += length; total >= MaxPath {
+		if total += length; total > MaxPath {
 			r.fail("path is too long")
 		}
 		if r.err != nil {
@@ -100,6 +101,19 @@ const (
 	inParts  = 4
 	minEntry = 5 // bytes of the shortest entry, a keep with a path of one record
 )
+
+// CheckPath returns an error if the path of e is longer than records may have it. With the record itself, and that of its
+// parent, a restore reads MaxPath. A keep may have that many on its path alone: writers once made such, and none may now.
+func (e *Entry) CheckPath() error {
+	most := uint64(MaxPath - 1)
+	if e.Mode == Keep {
+		most = MaxPath
+	}
+	if n := e.Path.Len(); n > most {
+		return fmt.Errorf("channel %d stands on %d records, at most %d are allowed", e.Number, n, most)
+	}
+	return nil
+}
 
 // PartID names a part.
 type PartID [16]byte
@@ -403,6 +417,9 @@ func (r *reader) entry(e *Entry, seq, next uint64) {
 		if e.Path = r.path(e.Path, seq); len(e.Path) == 0 {
 			r.fail("no path")
 		}
+	}
+	if err := e.CheckPath(); err != nil {
+		r.fail("path is too long: %v", err)
 	}
 	if e.Mode == Keep {
 		return

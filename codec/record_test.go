@@ -236,19 +236,29 @@ func TestRecordRefuses(t *testing.T) {
 
 func TestRecordRefusesLongPaths(t *testing.T) {
 	for _, c := range []struct {
-		p  Path
-		ok bool
+		p           Path
+		delta, keep bool
 	}{
-		{Path{{999, MaxPath - 1}}, true},
-		{Path{{999, MaxPath}}, false},
-		{Path{{999, 200}, {500, 55}}, true},
-		{Path{{999, 200}, {500, 56}}, false},
-		{Path{{999, 1 << 40}}, false},
-		{Path{{999, 1<<64 - 1}, {998, 3}}, false},
+		{Path{{999, MaxPath - 1}}, true, true},
+		{Path{{999, MaxPath}}, false, true},
+		{Path{{999, MaxPath + 1}}, false, false},
+		{Path{{999, 200}, {500, 55}}, true, true},
+		{Path{{999, 200}, {500, 56}}, false, true},
+		{Path{{999, 200}, {500, 57}}, false, false},
+		{Path{{999, 1 << 40}}, false, false},
+		{Path{{999, 1<<64 - 8}, {998, 3}}, false, false},
 	} {
-		enc := AppendRecord(nil, 1000, &Record{Status: "running", Entries: []Entry{{Path: c.p}}})
-		if got := checkStrict(t, "record", enc, params{seq: 1000}); got != c.ok {
-			t.Errorf("path %v: accepted is %v", c.p, got)
+		for _, e := range []struct {
+			Entry
+			ok bool
+		}{{Entry{Path: c.p}, c.keep}, {Entry{Mode: ByDelta, Path: c.p}, c.delta}} {
+			enc := AppendRecord(nil, 1000, &Record{Status: "running", Entries: []Entry{e.Entry}})
+			if got := checkStrict(t, "record", enc, params{seq: 1000}); got != e.ok {
+				t.Errorf("path %v, mode %d: accepted is %v", c.p, e.Mode, got)
+			}
+			if err := e.CheckPath(); (err == nil) != e.ok {
+				t.Errorf("path %v, mode %d: checked is %v", c.p, e.Mode, err)
+			}
 		}
 	}
 }

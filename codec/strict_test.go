@@ -147,7 +147,7 @@ func samples() []sample {
 func recordSamples() []sample {
 	path := Path{{299, 1}, {290, 200}, {2, 2}}
 	first := Entry{Mode: Full, Size: 3, Commitment: hash32(0xa0), Payload: []byte{6, 1, 2, 3}}
-	longest := Path{{MaxSeq - 1, MaxPath - 1}}
+	longest := Path{{MaxSeq - 1, MaxPath}}
 	out := []sample{
 		{"path", "three runs", params{seq: 300}, path.append(nil, 300)},
 		{"path", "the longest", params{seq: MaxSeq}, longest.append(nil, MaxSeq)},
@@ -155,6 +155,7 @@ func recordSamples() []sample {
 	add := func(name string, seq uint64, rec *Record) {
 		out = append(out, sample{"record", name, params{seq: seq}, AppendRecord(nil, seq, rec)})
 	}
+	add("a keep on the longest path", 300, &Record{Time: 1, Status: "running", Entries: []Entry{{Path: Path{{299, MaxPath}}}}})
 	add("the first", 1, &Record{Time: 1_700_000_000_000, Status: "running", Entries: []Entry{first}})
 	add("caller's id, dangling parent, status by name", 1, &Record{
 		Time: MaxTime, Step: -3, Status: "paused", Schema: 1<<64 - 1, ID: "ab", ParentID: "lost", Entries: []Entry{first},

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -21,7 +22,7 @@ func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error)
 		if err != nil {
 			return false, err
 		}
-		if err := w.change(&t.attrs, len(t.attrs.path) == 0, change{insert: value}, true); err != nil {
+		if err := w.change(t, &t.attrs, change{insert: value}, true); err != nil {
 			return false, err
 		}
 		t.meta, attrsChanged = meta, true
@@ -33,7 +34,7 @@ func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error)
 		if ch == nil || ch.same {
 			continue
 		}
-		if err := w.change(c, len(c.path) == 0, *ch, false); err != nil {
+		if err := w.change(t, c, *ch, false); err != nil {
 			return false, err
 		}
 	}
@@ -65,10 +66,11 @@ func (w *saving) changeOf(name string, at *int) *change {
 }
 
 // change encodes one change of a value: by itself if it is new, else against the value before.
-func (w *saving) change(c *chanState, fresh bool, ch change, diff bool) (err error) {
+func (w *saving) change(t *tip, c *chanState, ch change, diff bool) (err error) {
 	var e encoded
+	floor := c.floor()
 	switch {
-	case fresh:
+	case len(c.path) == 0:
 		c.splice(0, 0, ch.insert)
 		c.commit = c.chunks.Commitment(&w.l.th.u.commitKey)
 		e, err = w.full(c)
@@ -79,6 +81,8 @@ func (w *saving) change(c *chanState, fresh bool, ch change, diff bool) (err err
 	default:
 		e, err = w.encode(c, ch.prefix, ch.suffix, ch.insert)
 	}
+	t.floors += c.floor() - floor
+	t.standOn(c, &e)
 	w.coded = append(w.coded, coded{c, e})
 	return err
 }
@@ -88,12 +92,22 @@ func (t *tip) retable(meta *codec.Attrs) {
 	chans := make([]chanState, len(meta.Channels))
 	for i, info := range meta.Channels {
 		j, ok := slices.BinarySearchFunc(t.meta.Channels, info.Number, func(c codec.ChannelInfo, n uint64) int {
-			return int(int64(c.Number) - int64(n))
+			return cmp.Compare(c.Number, n)
 		})
 		if ok {
 			chans[i] = t.chans[j]
 		}
 		chans[i].number = info.Number
+	}
+	for i := range t.chans {
+		c := &t.chans[i]
+		_, ok := slices.BinarySearchFunc(meta.Channels, c.number, func(info codec.ChannelInfo, n uint64) int {
+			return cmp.Compare(info.Number, n)
+		})
+		if !ok {
+			t.floors -= c.floor()
+			t.standOn(c, &encoded{})
+		}
 	}
 	t.chans = chans
 }
@@ -136,6 +150,9 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given 
 	if _, err := w.apply(t, meta); err != nil {
 		return nil, err
 	}
+	if err := w.bound(t, t.seq); err != nil {
+		return nil, err
+	}
 	l.th.u.naming.noteBlobs(meta.Blobs)
 	if err := w.place(ctx, p, t.seq == 0); err != nil {
 		return nil, err
@@ -152,10 +169,7 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given 
 	}
 	w.hash, t.hash = hashOf(w.hash, id, seq, &h, t.attrs.commit, t.chans)
 	t.seq, t.id, t.rec, t.stored = seq, id, h, int64(len(value))+p.parts
-	for i := range w.coded {
-		c := w.coded[i].c
-		c.stored(&w.coded[i].e, seq, int64(len(value)))
-	}
+	w.stored(t, seq, int64(len(value)))
 	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: versionOne})
 	if err := w.around(ctx, p, d, given, old, before, beforeStatus); err != nil {
 		return nil, err
@@ -186,17 +200,13 @@ func (l *lineage) claim(p *pending) error {
 func (w *saving) table(t *tip) []codec.Entry {
 	w.entries = w.entries[:0]
 	coded := w.coded
-	add := func(c *chanState) {
+	for c := range t.all {
 		if len(coded) > 0 && coded[0].c == c {
 			w.entries = append(w.entries, coded[0].e.entry)
 			coded = coded[1:]
-			return
+			continue
 		}
 		w.entries = append(w.entries, codec.Entry{Number: c.number, Mode: codec.Keep, Path: c.path})
-	}
-	add(&t.attrs)
-	for i := range t.chans {
-		add(&t.chans[i])
 	}
 	return w.entries
 }

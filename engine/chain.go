@@ -3,35 +3,37 @@ package engine
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/ckptd/ckptd/codec"
 )
 
-// The chain policy. What a reader pays is bounded whatever the history: the records on the path of a channel hold
-// at most chainFactor times the bytes of a full encoding of its value, plus chainSlack and the record that asks, and there
-// are at most codec.MaxPath of them. What that costs a writer is paid for by the deltas in between: a full encoding is
-// written when the deltas since the last one are as large as itself.
+// The chain policy. What a reader pays is bounded whatever the history: the records that the channels of a checkpoint stand
+// on, each counted once, hold at most chainFactor times the bytes of a full encoding of all of them, plus chainSlack; with the
+// record itself and that of its parent there are at most codec.MaxPath. What that costs a writer is paid for by the deltas in
+// between: bound.go stores channels anew when these have become as large as a full encoding, or as many as that.
 //
-// The bound is on the value as it is now, so the size of its full encoding must be known. Measuring it at every save
-// would cost more than the save; floor is a lower bound that costs nothing, since bytes that were added cannot make an
-// encoding smaller, and bytes that were removed took at most their own length of it. Only when the floor no longer
-// allows a delta is the encoding made, and then it either is the keyframe or lifts the floor. Histories that append
-// measure each time the state has about doubled.
+// The bound is on the values as they are now, so the sizes of their full encodings must be known. Measuring them at every
+// save would cost more than the save; floor is a lower bound that costs nothing, since bytes that were added cannot make an
+// encoding smaller, and bytes that were removed took at most their own length of it. Only when the floors no longer allow
+// a delta are the encodings made, and then they either are stored or lift the floors. Histories that append measure each
+// time the state has about doubled.
 const (
 	chainFactor = 2
 	chainSlack  = 16 << 10
-	// headerEstimate is what a record takes besides its payload, for a decision made before it is sealed.
+	// headerEstimate is what a record takes besides a payload, for a decision made before it is sealed, and entryEstimate
+	// what another entry takes besides its own.
 	headerEstimate = 200
-	// maxConsolidated bounds the records that consolidate others on one path, so that half of it is left for deltas.
-	maxConsolidated = codec.MaxPath / 2
+	entryEstimate  = 44
+	// entryBytes is what an entry takes at the least besides its payload.
+	entryBytes = 36
 )
 
-// encoded is how a changed channel is to be stored.
+// encoded is how a channel is to be stored.
 type encoded struct {
-	entry codec.Entry
-	path  codec.Path // after the save, without the new record
-	base  int64      // cost of path
+	entry codec.Entry // its path is that of the channel, without the new record
+	parts int64       // bytes of the parts on the path
 	isFar bool
 }
 
@@ -53,64 +55,32 @@ func (w *saving) encode(c *chanState, prefix, suffix int, insert []byte) (encode
 		c.isMeasured(int64(len(whole)), len(c.value))
 		return c.byFull(whole), nil
 	}
-	e := encoded{path: c.path, base: c.cost}
-	e.entry = codec.Entry{Number: c.number, Mode: codec.ByDelta, Path: c.path, Size: uint64(len(c.value)), Commitment: c.commit, Payload: delta}
-	if c.path.Len() < codec.MaxPath && c.room(&e) >= 0 {
-		return e, nil
+	if c.worthwhile(delta) {
+		return c.byDelta(c.path, delta, c.parts), nil
 	}
-	return w.shorten(c, e)
-}
-
-// shorten finds another way to store the value where e, the delta, is out of records or bytes.
-func (w *saving) shorten(c *chanState, e encoded) (encoded, error) {
-	outOfRecords := c.path.Len() >= codec.MaxPath
-	rest, insert := c.path.From(c.far), c.sinceFar()
-	// Where one place is written over and over, all that came between is hardly more than the last change.
-	few := 16*(insert.to-insert.from) <= len(c.value)
-	if rest != nil && rest.Len() < maxConsolidated && (outOfRecords || few) {
-		far, err := w.consolidate(c, rest, insert)
-		if err != nil {
-			return e, err
-		}
-		if far.isFar = outOfRecords; outOfRecords || c.room(&far) >= c.measured/8 {
-			e, outOfRecords = far, false
-		}
-		if c.room(&e) >= 0 {
-			return e, nil
-		}
-	}
-	// A full encoding is made now. Where a delta would leave so little room that one is due soon anyway, it is the
-	// better use of it.
-	if whole := w.measure(c); outOfRecords || c.room(&e) < c.measured/8 {
+	if whole := w.measure(c); !c.worthwhile(delta) {
 		return w.whole(c, whole)
 	}
-	return e, nil
+	return c.byDelta(c.path, delta, c.parts), nil
 }
 
-// room is how many bytes a delta of size bytes on a path of base bytes leaves below the bound, as far as the floor tells;
-// negative if the value must be measured. A delta not much smaller than a full encoding is none worth having.
-func (c *chanState) room(e *encoded) int64 {
-	size, floor := int64(len(e.entry.Payload)), c.floor()
-	if 4*size >= 3*floor {
-		return -1
-	}
-	return chainFactor*floor + chainSlack - (e.base + size + headerEstimate)
-}
+// worthwhile reports whether a delta is much smaller than a full encoding, as far as the floor tells.
+func (c *chanState) worthwhile(delta []byte) bool { return 4*int64(len(delta)) < 3*c.floor() }
 
 // between is the part of a value from one place to another.
 type between struct{ from, to int }
 
-// sinceFar is what value has between the ends that it shares with the far record's.
-func (c *chanState) sinceFar() between {
-	far := &c.farSince
-	prefix := min(far.prefix, len(c.value), far.length)
-	return between{prefix, len(c.value) - min(far.suffix, len(c.value)-prefix, far.length-prefix)}
+// between is what a value of n bytes has between the ends that it shares with the older one.
+func (o *overlap) between(n int) between {
+	prefix := min(o.prefix, n, o.length)
+	return between{prefix, n - min(o.suffix, n-prefix, o.length-prefix)}
 }
 
-// consolidate encodes the value against the far record, over all that came between: rest is the path from that record
-// on, in is what changed since.
-func (w *saving) consolidate(c *chanState, rest codec.Path, in between) (encoded, error) {
-	base := make([]byte, c.farSince.length) // only its shape matters, since nothing in its middle is copied
+// consolidate encodes the value against the far record, over all that came between.
+func (w *saving) consolidate(c *chanState) (encoded, error) {
+	w.check = slices.Grow(w.check[:0], c.farSince.length)
+	base := w.check[:c.farSince.length] // only its shape matters, since nothing in its middle is copied
+	in := c.farSince.between(len(c.value))
 	suffix, insert := len(c.value)-in.to, c.value[in.from:in.to]
 	start := len(w.payload)
 	w.payload = w.differ.AppendDelta(w.payload, base, in.from, suffix, insert, nil)
@@ -119,9 +89,17 @@ func (w *saving) consolidate(c *chanState, rest codec.Path, in between) (encoded
 	if err != nil || !d.Builds(base, in.from, suffix, insert) {
 		return encoded{}, fmt.Errorf("checking a delta before commit: it does not build the value (%v)", err)
 	}
-	return encoded{path: rest, base: c.farCost, entry: codec.Entry{Number: c.number, Mode: codec.ByDelta, Path: rest,
-		Size: uint64(len(c.value)), Commitment: c.commit, Payload: payload}}, nil
+	if d.Whole(payload) != nil || !c.worthwhile(payload) {
+		return w.full(c)
+	}
+	e := c.byDelta(c.path.From(c.far), payload, c.farParts)
+	e.isFar = farShare*int64(len(payload)) > c.measured
+	return e, nil
 }
+
+// farShare says when the next consolidating record is written against this one: if this holds 1 / farShare of the value or
+// more. Else the next holds it again, and lets go of this one.
+const farShare = 4
 
 // full encodes the value by itself.
 func (w *saving) full(c *chanState) (encoded, error) { return w.whole(c, w.measure(c)) }
@@ -149,20 +127,34 @@ func (c *chanState) byFull(payload []byte) encoded {
 	return encoded{isFar: true, entry: codec.Entry{Number: c.number, Mode: codec.Full, Size: uint64(len(c.value)), Commitment: c.commit, Payload: payload}}
 }
 
-// stored tells c what its record took, after it was sealed with size bytes.
-func (c *chanState) stored(e *encoded, seq uint64, size int64) {
-	if e.entry.Mode == codec.Full {
-		e.path = nil
+func (c *chanState) byDelta(path codec.Path, payload []byte, parts int64) encoded {
+	return encoded{parts: parts, entry: codec.Entry{Number: c.number, Mode: codec.ByDelta, Path: path, Size: uint64(len(c.value)),
+		Commitment: c.commit, Payload: payload}}
+}
+
+// partsSize is what the parts of an entry take, sealed.
+func partsSize(e *codec.Entry) int64 { return int64(e.PartBytes) + partOverhead*int64(len(e.Parts)) }
+
+// partOverhead is what a part takes besides its bytes: its envelope, and when it was created.
+const partOverhead = 40
+
+// stored tells t what became of the channels in w.coded: the record at seq, sealed with size bytes.
+func (w *saving) stored(t *tip, seq uint64, size int64) {
+	for i := range w.coded {
+		c, e := w.coded[i].c, &w.coded[i].e
+		if len(c.path) > 0 && c.path[0].Last+1 == seq {
+			c.path[0].Last, c.path[0].Len = seq, c.path[0].Len+1 // the tip owns its path
+		} else {
+			c.path = c.path.Extend(seq)
+		}
+		parts := partsSize(&e.entry)
+		c.parts += parts
+		t.parts += parts
+		if e.isFar {
+			c.isFar(seq)
+		}
 	}
-	if len(e.path) > 0 && len(c.path) > 0 && &e.path[0] == &c.path[0] && c.path[0].Last+1 == seq {
-		c.path[0].Last, c.path[0].Len = seq, c.path[0].Len+1 // the tip owns its path
-	} else {
-		c.path = e.path.Extend(seq)
-	}
-	c.cost = e.base + size + int64(e.entry.PartBytes)
-	if e.isFar {
-		c.isFar(seq)
-	}
+	t.reads.add(seq, size, len(w.coded))
 }
 
 // measures remembers the sizes of full encodings that were made, of the values at some places of a lineage. Agents go back

@@ -115,7 +115,7 @@ func (t *thread) at(epoch uint32) *thread {
 func (u *user) threadAt(tok crypto.Token, epoch uint32) (*thread, error) {
 	sealer, err := u.keys.Sealer("thread", tok[:])
 	if err != nil {
-		return nil, fmt.Errorf("deriving keys of a thread: %w", err)
+		return nil, fmt.Errorf("deriving keys of a thread: %w", ofKeys(err))
 	}
 	return &thread{u: u, tok: tok, epoch: epoch, sealer: sealer, loaded: true, exists: true}, nil
 }

@@ -102,3 +102,11 @@ func (e *CorruptError) Unwrap() error        { return e.Err }
 func corrupt(record, reason string, err error) error {
 	return &CorruptError{Record: record, Reason: reason, Err: err}
 }
+
+// ofKeys is an error of the key ring as callers know it: it is closed with the store.
+func ofKeys(err error) error {
+	if errors.Is(err, crypto.ErrClosed) {
+		return ErrClosed
+	}
+	return err
+}

@@ -403,7 +403,7 @@ func (t *thread) use(rec codec.Thread) error {
 	if t.sealer == nil || t.epoch != uint32(rec.Epoch) {
 		sealer, err := t.u.keys.Sealer("thread", t.tok[:])
 		if err != nil {
-			return fmt.Errorf("deriving keys of a thread: %w", err)
+			return fmt.Errorf("deriving keys of a thread: %w", ofKeys(err))
 		}
 		t.sealer, t.epoch = sealer, uint32(rec.Epoch) // only then: while they stay the same others read them
 	}
@@ -419,7 +419,7 @@ func (u *user) openThread(key, value []byte) (*codec.Thread, error) {
 func openError(key []byte, err error) error {
 	switch {
 	case errors.Is(err, crypto.ErrClosed):
-		return fmt.Errorf("opening %s: %w", place(key), ErrClosed)
+		return fmt.Errorf("opening %s: %w", place(key), ofKeys(err))
 	case errors.Is(err, crypto.ErrKeyDestroyed):
 		return fmt.Errorf("opening %s: %w", place(key), ErrKeyDestroyed)
 	case errors.Is(err, crypto.ErrNewerFormat):

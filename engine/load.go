@@ -146,18 +146,24 @@ func (l *lineage) findAt(ctx context.Context, at heads, w Which) (*record, error
 	if err != nil {
 		return nil, err
 	}
-	r, err := l.visible(ctx, seq)
-	switch {
-	case !errors.Is(err, ErrNotFound) || w.by == BySeq:
-		return r, err
-	case w.by == ByBranch:
+	switch w.by {
+	case BySeq:
+		return l.visible(ctx, seq)
+	case ByBranch:
+		if r, err := l.visible(ctx, seq); !errors.Is(err, ErrNotFound) {
+			return r, err
+		}
 		return l.headAt(ctx, seq)
 	}
-	return l.replacement(ctx, seq, err)
+	return l.standsAt(ctx, seq)
 }
 
-// replacement finds the checkpoint that replaced the one at seq; if none did, that is missing.
-func (l *lineage) replacement(ctx context.Context, seq uint64, missing error) (*record, error) {
+// standsAt finds the checkpoint at seq or, if it was replaced since it was found there, what replaced it.
+func (l *lineage) standsAt(ctx context.Context, seq uint64) (*record, error) {
+	r, missing := l.visible(ctx, seq)
+	if !errors.Is(missing, ErrNotFound) {
+		return r, missing
+	}
 	r, err := l.readRecord(ctx, seq)
 	if err != nil || r == nil {
 		return nil, cmp.Or(err, missing)

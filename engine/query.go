@@ -66,7 +66,7 @@ func (u *User) Query(ctx context.Context, q Query) iter.Seq2[*Checkpoint, error]
 			yield(nil, fmt.Errorf("querying: %w", err))
 			return
 		}
-		u.s.yieldMatches(ctx, &m, q.Limit, yield)
+		u.s.yieldMatches(ctx, &m, &q, yield)
 	}
 }
 
@@ -83,7 +83,7 @@ func (s *Store) QueryTenant(ctx context.Context, tenant string, q Query) iter.Se
 			yield(nil, fmt.Errorf("querying: %w", err))
 			return
 		}
-		s.yieldMatches(ctx, &m, q.Limit, yield)
+		s.yieldMatches(ctx, &m, &q, yield)
 	}
 }
 
@@ -324,8 +324,8 @@ func (m *matches) walk(ctx context.Context, l *lineage, q *Query, from uint64) e
 		return nil
 	}
 	m.refs = append(m.refs, l.ref)
-	rs := l.restorer()
-	return l.eachRecord(ctx, from, endSeq, true, func(r *record) error {
+	rs, top := l.restorer(), from-1
+	see := func(r *record) error {
 		if r.rec == nil {
 			return nil
 		}
@@ -341,11 +341,25 @@ func (m *matches) walk(ctx context.Context, l *lineage, q *Query, from uint64) e
 			m.found = append(m.found, position{r.rec.Time, r.seq, rec.Generation, len(m.refs) - 1})
 		}
 		return err
+	}
+	err := l.eachRecord(ctx, from, endSeq, true, func(r *record) error {
+		top = max(top, r.seq)
+		return see(r)
+	})
+	if err != nil {
+		return err
+	}
+	// What was replaced before it was read stands behind where the reading began.
+	return l.eachRecord(ctx, top+1, endSeq, true, func(r *record) error {
+		if r.rec == nil || r.rec.Replaced == 0 {
+			return nil
+		}
+		return see(r)
 	})
 }
 
 // yieldMatches reads what was found and yields it.
-func (s *Store) yieldMatches(ctx context.Context, m *matches, limit int, yield func(*Checkpoint, error) bool) {
+func (s *Store) yieldMatches(ctx context.Context, m *matches, q *Query, yield func(*Checkpoint, error) bool) {
 	n := 0
 	for _, p := range m.found {
 		var cp *Checkpoint
@@ -353,7 +367,10 @@ func (s *Store) yieldMatches(ctx context.Context, m *matches, limit int, yield f
 			if rec, there := l.th.record(); !there || rec.Generation != p.generation {
 				return ErrNotFound
 			}
-			r, err := l.visible(ctx, p.seq)
+			r, err := l.standsAt(ctx, p.seq)
+			if err == nil && r.seq != p.seq {
+				err = m.again(ctx, l, q, p, r)
+			}
 			if err == nil {
 				cp, err = l.restorer().checkpoint(ctx, r, nil)
 			}
@@ -369,8 +386,21 @@ func (s *Store) yieldMatches(ctx context.Context, m *matches, limit int, yield f
 			yield(nil, fmt.Errorf("querying: %w", err))
 			return
 		}
-		if n++; !yield(cp, nil) || n == limit {
+		if n++; !yield(cp, nil) || n == q.Limit {
 			return
 		}
 	}
+}
+
+// again checks a checkpoint that replaced what was found at p: one that does not match, or that was found too, is ErrNotFound.
+func (m *matches) again(ctx context.Context, l *lineage, q *Query, p position, r *record) error {
+	meta, err := l.restorer().meta(ctx, r)
+	if err != nil {
+		return err
+	}
+	found := slices.ContainsFunc(m.found, func(o position) bool { return o.ref == p.ref && o.seq == r.seq })
+	if found || !q.admits(r.rec) || !q.describes(meta) {
+		return ErrNotFound
+	}
+	return nil
 }

@@ -193,14 +193,19 @@ func (rs *restorer) build(c *chanState, links []link) error {
 	}
 	c.number = full.Number
 	c.far, c.farSince = links[last].r.seq, wholly(len(base))
-	c.farCost = links[last].r.size + int64(full.PartBytes)
-	c.cost = c.farCost
+	c.farParts = partsSize(full)
+	c.parts = c.farParts
 	c.isMeasured(int64(len(payload)), len(base))
+	size, far := int64(len(payload)), last
 	for i := last - 1; i >= 0; i-- {
-		from := int(links[i+1].e.Size)
+		from, e := int(links[i+1].e.Size), links[i].e
 		prefix, suffix := deltas[i].Bounds(from)
 		c.spliced(from, prefix, suffix)
-		c.cost += links[i].r.size + int64(links[i].e.PartBytes)
+		c.parts += partsSize(e)
+		added := int64(len(e.Payload)) + int64(e.PartBytes)
+		if size += added; far == i+1 && farShare*added > size { // as isFar, for what the payloads tell
+			c.far, c.farSince, c.farParts, far = links[i].r.seq, wholly(int(e.Size)), c.parts, i
+		}
 		if size, ok := rs.l.measures.of(links[i].r.seq, c.number); ok {
 			c.isMeasured(size, int(links[i].e.Size))
 		}
@@ -335,6 +340,11 @@ func (rs *restorer) tip(ctx context.Context, r *record) (*tip, error) {
 	t := &tip{l: rs.l, seq: r.seq, id: rs.l.recordID(r), attrs: chans[0], meta: meta, chans: chans[1:], stored: r.size}
 	if t.rec, err = rs.header(ctx, r); err != nil {
 		return nil, err
+	}
+	t.reads = readsOf(t, rs.records)
+	for c := range t.all {
+		t.parts += c.parts
+		t.floors += c.floor()
 	}
 	_, t.hash = hashOf(nil, t.id, t.seq, &t.rec, t.attrs.commit, t.chans)
 	return t, nil

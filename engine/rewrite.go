@@ -293,6 +293,9 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
+	if err := c.w.bound(t, row.parent); err != nil {
+		return err
+	}
 	p := &pending{seq: r.seq, tip: t}
 	u := c.to.th.u
 	u.naming.noteBlobs(t.meta.Blobs)
@@ -304,7 +307,8 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
-	rec.Ghost, rec.Entries = false, c.w.table(t)
+	rec.Ghost = false
+	rec.Entries = c.w.table(t)
 	if rec.ID == "" {
 		rec.UUID, _ = parseUUID(row.id)
 	}
@@ -313,9 +317,7 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
-	for i := range c.w.coded {
-		c.w.coded[i].c.stored(&c.w.coded[i].e, r.seq, int64(len(value)))
-	}
+	c.w.stored(t, r.seq, int64(len(value)))
 	t.seq, t.id, t.stored = r.seq, row.id, int64(len(value))
 	c.tip = t
 	// The value lives in a buffer of w, and this batch may wait for others.
@@ -403,7 +405,7 @@ func (c *copying) change(ctx context.Context, t *tip, r *record) error {
 		if err != nil {
 			return err
 		}
-		if err := c.w.change(s, len(s.path) == 0, change{insert: value}, true); err != nil {
+		if err := c.w.change(t, s, change{insert: value}, true); err != nil {
 			return err
 		}
 		if s.commit != at.e.Commitment {

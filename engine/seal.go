@@ -45,7 +45,7 @@ func sealInto[T any](dst []byte, m *sealing, s *crypto.Sealer, f *layout[T], key
 	from := len(dst)
 	dst, err := s.Seal(dst, f.typ, key, m.plain)
 	if err != nil {
-		return nil, fmt.Errorf("sealing %s: %w", place(key), err)
+		return nil, fmt.Errorf("sealing %s: %w", place(key), ofKeys(err))
 	}
 	if m.check, err = s.Open(m.check[:0], f.typ, key, dst[from:]); err == nil {
 		if err = f.check(m.check, key, v); err == nil && !bytes.Equal(m.check, m.plain) {
@@ -53,7 +53,7 @@ func sealInto[T any](dst []byte, m *sealing, s *crypto.Sealer, f *layout[T], key
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("checking %s before commit: nobody could read it: %w", place(key), err)
+		return nil, fmt.Errorf("checking %s before commit: nobody could read it: %w", place(key), ofKeys(err))
 	}
 	return dst, nil
 }

@@ -276,7 +276,7 @@ func (s *Store) user(ctx context.Context, name userName, create bool) (*user, er
 		return nil, fmt.Errorf("user %q of tenant %q: %w", name.name, name.tenant, ErrNotFound)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading keys of user %q: %w", name.name, err)
+		return nil, fmt.Errorf("reading keys of user %q: %w", name.name, ofKeys(err))
 	}
 	u = &user{userName: name, s: s, rewrites: newRWLock(), sweep: newRWLock(), tok: keys.Token(), tenantTok: s.keys.TenantToken(name.tenant), keys: keys,
 		commitKey: keys.Derive("commit"), idKey: keys.Derive("id"), partKeyMAC: keys.Derive("part"), blobKeyMAC: keys.Derive("blob")}
@@ -285,7 +285,7 @@ func (s *Store) user(ctx context.Context, name userName, create bool) (*user, er
 		purpose string
 	}{{&u.dir, "directory"}, {&u.parts, "parts"}, {&u.index, "index"}} {
 		if *d.sealer, err = keys.Sealer(d.purpose); err != nil {
-			return nil, fmt.Errorf("deriving keys of user %q: %w", name.name, err)
+			return nil, fmt.Errorf("deriving keys of user %q: %w", name.name, ofKeys(err))
 		}
 	}
 	s.mu.Lock()

@@ -27,6 +27,10 @@ type tip struct {
 	chans  []chanState  // as meta.Channels
 	stored int64        // bytes of the record
 
+	reads  reads // what its channels and attributes stand on
+	parts  int64 // bytes of the parts on their paths
+	floors int64 // sum of their floors
+
 	cached *list.Element // guarded by the cache's lock
 	size   int64
 }
@@ -55,10 +59,10 @@ type chanState struct {
 	commit [32]byte
 	index  codec.Index
 
-	// path lists the records that a restore of the value reads, the one that holds it first, and cost is their
-	// size with their parts.
-	path codec.Path
-	cost int64
+	// path lists the records that a restore of the value reads, the one that holds it first, and parts is the size of
+	// the parts that these name for it.
+	path  codec.Path
+	parts int64
 
 	// measured is the size of a full encoding made of the value as it was once, of which value still has all but
 	// removed bytes. since tells how much of it still begins and ends value.
@@ -67,10 +71,10 @@ type chanState struct {
 	since    overlap
 
 	// far is a record on path to consolidate against: farSince tells what value still shares with the value that
-	// it holds, and farCost is the cost of the path from it on.
+	// it holds, and farParts is the size of the parts from it on.
 	far      uint64
 	farSince overlap
-	farCost  int64
+	farParts int64
 }
 
 // overlap tells how many leading and trailing bytes of an older value of length bytes a value still has.
@@ -91,6 +95,12 @@ func (o *overlap) lost() int { return max(0, o.length-o.prefix-o.suffix) }
 // over and over is counted once by since; places all over the value are counted once each by removed.
 func (c *chanState) floor() int64 {
 	return max(0, c.measured-int64(min(c.removed, c.since.lost())))
+}
+
+// unmeasured is by how much a full encoding may be larger than floor.
+func (c *chanState) unmeasured() int64 {
+	in := c.since.between(len(c.value))
+	return int64(in.to - in.from + min(c.removed, c.since.lost()))
 }
 
 // isMeasured notes the size of a full encoding of the value, when it has so many bytes.
@@ -115,11 +125,23 @@ func (c *chanState) memory() int64 {
 }
 
 func (t *tip) memory() int64 {
-	n := t.attrs.memory() + tipBytes
+	n := t.attrs.memory() + tipBytes + t.reads.memory()
 	for i := range t.chans {
 		n += t.chans[i].memory()
 	}
 	return n
+}
+
+// all yields the attributes and the channels, in the order of their numbers.
+func (t *tip) all(yield func(*chanState) bool) {
+	if !yield(&t.attrs) {
+		return
+	}
+	for i := range t.chans {
+		if !yield(&t.chans[i]) {
+			return
+		}
+	}
 }
 
 // version is what callers name a value by: the beginning of its commitment. Like that it says what the bytes are, and not
@@ -158,7 +180,7 @@ func (c *chanState) spliced(length, prefix, suffix int) {
 
 // isFar makes the record that was just written the one to consolidate against.
 func (c *chanState) isFar(seq uint64) {
-	c.far, c.farSince, c.farCost = seq, wholly(len(c.value)), c.cost
+	c.far, c.farSince, c.farParts = seq, wholly(len(c.value)), c.parts
 }
 
 // hashOf is the hash of a checkpoint, docs/format.md §10. buf is scratch.

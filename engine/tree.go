@@ -96,6 +96,11 @@ func (g *grower) add(ctx context.Context, rs *restorer, r *record) error {
 		return err
 	}
 	n := &Node{Checkpoint: cp, origin: r.origin()}
+	if old := g.byID[n.ID]; old != nil { // it was replaced since it was read
+		g.gone[old.Seq] = ghost{id: old.ID, parentSeq: old.ParentSeq}
+		delete(g.bySeq, old.Seq)
+		g.tree.Nodes = slices.DeleteFunc(g.tree.Nodes, func(n *Node) bool { return n == old })
+	}
 	g.tree.Nodes = append(g.tree.Nodes, n)
 	g.bySeq[n.Seq], g.byID[n.ID] = n, n
 	return nil

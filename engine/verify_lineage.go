@@ -319,7 +319,7 @@ func (c *lineageCheck) terms(ctx context.Context, row *checked, r *record, key [
 	return nil
 }
 
-// restore restores the whole checkpoint and looks at what that took.
+// restore restores the whole checkpoint.
 func (c *lineageCheck) restore(ctx context.Context, row *checked, r *record, key []byte) error {
 	t, err := c.rs.tip(ctx, r)
 	if err != nil {
@@ -327,23 +327,6 @@ func (c *lineageCheck) restore(ctx context.Context, row *checked, r *record, key
 	}
 	if row.hash != nil && t.hash != *row.hash {
 		c.damaged(key, "restores to another hash")
-	}
-	for i := range append([]chanState{t.attrs}, t.chans...) {
-		ch := &t.attrs
-		if i > 0 {
-			ch = &t.chans[i-1]
-		}
-		if ch.path.Len() > codec.MaxPath {
-			c.damaged(key, fmt.Sprintf("channel %d: a restore reads %d records", ch.number, ch.path.Len()))
-		}
-		most := chainSlack + c.rs.records[ch.path[0].Last].size
-		if ch.cost <= most {
-			continue
-		}
-		full := int64(len(c.l.s.z.AppendBlock(nil, ch.value)))
-		if most += chainFactor * full; ch.cost > most {
-			c.damaged(key, fmt.Sprintf("channel %d: a restore reads %d bytes, more than the %d that are allowed", ch.number, ch.cost, most))
-		}
 	}
 	return nil
 }

@@ -26,13 +26,16 @@ func (b slowBackend) Commit(ctx context.Context, batch backend.Batch) error {
 	return b.Backend.Commit(context.WithoutCancel(ctx), batch)
 }
 
-func openOn(t testing.TB, b backend.Backend) *Store {
+func openOn(t testing.TB, b backend.Backend) *Store { return openWith(t, b, Options{}) }
+
+func openWith(t testing.TB, b backend.Backend, o Options) *Store {
 	t.Helper()
 	root, err := crypto.GenerateRootKey()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(context.Background(), b, Options{Root: root, Keystore: crypto.NewMemKeystore(), Create: true})
+	o.Root, o.Keystore, o.Create = root, crypto.NewMemKeystore(), true
+	s, err := Open(context.Background(), b, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +118,7 @@ func waitingCalls(s *Store) []call {
 		{"Save with an old ExpectHead", 0, func(ctx context.Context, th *Thread, _ *Checkpoint) error {
 			_, err := th.Save(ctx, Draft{Expect: ExpectHead(1), Channels: state("late")})
 			if !errors.Is(err, ErrConflict) {
-				return fmt.Errorf("a head of long ago is expected: %v", err)
+				return fmt.Errorf("a head of long ago is expected: %w", err)
 			}
 			return nil
 		}},
