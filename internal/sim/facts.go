@@ -124,6 +124,9 @@ func (w *world) newFacts() *facts {
 	threads := map[string]bool{}
 	for _, c := range w.calls {
 		threads[c.ref.Thread] = true
+		if a, ok := c.act.(*copying); ok {
+			threads[a.dst.Thread] = true
+		}
 	}
 	for thread := range w.model.lives {
 		threads[thread] = true
@@ -222,6 +225,9 @@ func (f *facts) expiry(thread string, was *life) {
 	for _, c := range f.w.calls {
 		if s, ok := c.act.(*save); ok && c.ref.Thread == thread && s.draft.TTL > 0 && (at.IsZero() || c.from.Add(s.draft.TTL).Before(at)) {
 			at = c.from.Add(s.draft.TTL)
+		}
+		if a, ok := c.act.(*copying); ok && a.dst.Thread == thread {
+			at = c.from.Add(time.Minute) // the time to live is that of the source, at least a minute
 		}
 	}
 	if at.IsZero() || at.After(f.now) {

@@ -38,6 +38,7 @@ func (w *world) judge() {
 	for _, c := range w.calls {
 		c.act.check(f)
 	}
+	f.judgeWatch()
 	w.verify(cold, f)
 	cold.Close()
 	if len(w.result.Problems) == 0 {

@@ -248,7 +248,11 @@ func (w *world) settle(c *call) {
 		outcome = "refused"
 	}
 	w.result.Kinds[c.kind+" "+outcome]++
-	w.sched.note(fmt.Sprintf("%s: %s %v", c.name, outcome, firstLine(c.err)))
+	if c.unknown { // how it ends is nobody's business any more, and may be in several ways
+		w.sched.note(fmt.Sprintf("%s: %s", c.name, outcome))
+	} else {
+		w.sched.note(fmt.Sprintf("%s: %s %v", c.name, outcome, firstLine(c.err)))
+	}
 	if c.err == nil && !c.unknown {
 		if l, ok := c.act.(learner); ok {
 			l.learn(w.model)
