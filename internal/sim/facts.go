@@ -261,13 +261,33 @@ func (f *facts) resolve(cp *engine.Checkpoint) *rev {
 				return r
 			}
 		}
-		if claimer, ok := c.act.(claimer); ok && !c.acked() && c.doubtful() {
+	}
+	for _, labels := range []bool{true, false} { // who saved it is told by its step, who labelled it then by its labels
+		for _, c := range f.w.calls {
+			claimer, ok := c.act.(claimer)
+			if _, is := c.act.(*label); !ok || is != labels || c.acked() || !c.doubtful() {
+				continue
+			}
 			if r := claimer.claim(f, cp); r != nil && !f.isMade(c, cp) {
-				return f.made(c, cp, r)
+				if made := f.made(c, cp, r); made != nil && r.draft != nil {
+					made.born.lo = f.firstTry(c, r.draft.Step)
+				}
+				return f.find(cp.Ref, cp)
 			}
 		}
 	}
 	return nil
+}
+
+// firstTry is when the first save of a draft was asked for, of all those that are the same.
+func (f *facts) firstTry(c *call, step int64) int {
+	first := c.inv
+	for _, o := range f.w.calls {
+		if s, ok := o.act.(*save); ok && s.draft.Step == step {
+			first = min(first, o.inv)
+		}
+	}
+	return first
 }
 
 // isMade reports whether a call made another checkpoint already, and so not this one.
@@ -344,7 +364,7 @@ func (f *facts) alive(c *call, gen uint64, id string) bool {
 		return false
 	}
 	for ; r != nil; r = r.next {
-		if r.there && f.quietHistory(c.ref) { // else it may have been away
+		if r.there && f.quietHistory(c.ref) && !f.mayExpire(c) { // else it may have been away
 			return true
 		}
 		if r.born.lo <= c.res && f.mayGo(c, r) {
@@ -352,6 +372,13 @@ func (f *facts) alive(c *call, gen uint64, id string) bool {
 		}
 	}
 	return true
+}
+
+// mayExpire reports whether the thread of a call may have been past its time by the end of the call.
+func (f *facts) mayExpire(c *call) bool {
+	return slices.ContainsFunc(f.gone, func(g removal) bool {
+		return !g.after.IsZero() && !g.after.After(c.to) && g.takes(c.ref, &rev{})
+	})
 }
 
 // mayGo reports whether something may have removed r by the end of a call.
@@ -401,7 +428,9 @@ func (f *facts) unchanged(c *call, id string) bool {
 		}
 	}
 	for _, o := range f.w.calls { // one that is in doubt, and was not seen
-		if s, ok := o.act.(*save); ok && o.ref == c.ref && s.draft.ID == id && o != c && !o.acked() {
+		s, ok := o.act.(*save)
+		_, relabels := o.act.(*label)
+		if o.ref == c.ref && o != c && o.doubtful() && (relabels || ok && s.draft.ID == id) {
 			return false
 		}
 	}

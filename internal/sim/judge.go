@@ -19,8 +19,12 @@ import (
 func (w *world) judge() {
 	slices.SortFunc(w.calls, func(a, b *call) int { return cmp.Or(cmp.Compare(a.inv, b.inv), strings.Compare(a.name, b.name)) })
 	f := w.newFacts()
-	for _, c := range w.calls {
-		c.act.effect(f)
+	for late := range 3 { // labels that are so already, and saves that are repeated, answer with what others saved
+		for _, c := range w.calls {
+			if c.late() == late {
+				c.act.effect(f)
+			}
+		}
 	}
 	cold := w.fresh()
 	f.dump = w.read(cold, "cold", f)
@@ -44,6 +48,18 @@ func (w *world) judge() {
 	if len(w.result.Problems) == 0 {
 		f.next()
 	}
+}
+
+func (c *call) late() int {
+	switch a := c.act.(type) {
+	case *label:
+		return 1
+	case *save:
+		if a.repeat {
+			return 2
+		}
+	}
+	return 0
 }
 
 func (w *world) calls0() string {
@@ -109,7 +125,9 @@ func (f *facts) contents(ref engine.Ref, r *rev) []*content {
 			from = []*content{empty}
 		}
 	case r.labelOf != 0:
-		from = f.variants(ref, f.before(ref, r))
+		if old := f.before(ref, r); old != nil && !(f.doubts(r.by) && f.unseenSince(ref, r, old)) {
+			from = f.variants(ref, old)
+		}
 	case r.headOf != 0:
 		from = f.variants(ref, revs[revKey{r.gen, r.headOf}])
 	}

@@ -202,7 +202,7 @@ const lateBound = never
 
 func (a *label) claim(f *facts, cp *engine.Checkpoint) *rev {
 	_, id, _ := a.which.Parts()
-	if cp.Ref != a.ref || id != "" && cp.ID != id {
+	if cp.Ref != a.ref || id != "" && cp.ID != id || id == "" && f.line(cp.Ref).gens[cp.ID] == nil {
 		return nil
 	}
 	for k, v := range a.labels {

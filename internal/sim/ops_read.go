@@ -80,7 +80,7 @@ func (f *facts) notFound(c *call, w engine.Which) {
 		f.missing(c, name)
 	case engine.BySeq: // one that was replaced is not found
 		for _, r := range f.line(c.ref).revs {
-			if r.seq == seq && r.next == nil && f.alive(c, r.gen, r.id) && r.born.hi < c.inv && len(f.line(c.ref).ids) > 0 && f.onlyGeneration(c, r.gen) {
+			if r.seq == seq && f.always(c, r) && f.onlyGeneration(c, r.gen) {
 				f.problem(c, "%v is there all the time: %v", r, c.err)
 			}
 		}

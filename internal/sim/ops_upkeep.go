@@ -219,13 +219,14 @@ func (a *copying) copied(f *facts, cp *engine.Checkpoint) *rev {
 	}
 	from := a.ref
 	from.Namespace = cp.Ref.Namespace
-	r := &rev{wanted: true}
+	r, found := &rev{wanted: true}, false
 	for k, was := range f.line(from).revs {
 		if k.seq == cp.Seq && was.id == cp.ID {
+			found = true
 			r.want = append(r.want, f.variants(from, was)...)
 		}
 	}
-	if r.want == nil && !f.doubts(a.as(from)) { // else its save is in doubt, and it is gone from where it was
+	if !found && !f.doubts(a.as(from)) { // else its save is in doubt, and it is gone from where it was
 		return nil
 	}
 	return f.made(a.as(cp.Ref), cp, r)

@@ -83,9 +83,13 @@ func (f *facts) stands(r *rev, d *engine.Draft) {
 
 // unseen reports whether there may be checkpoints before r that nobody saw, since their saves are in doubt.
 func (f *facts) unseen(c *call, r *rev) bool {
-	revs := f.line(c.ref).revs
-	for seq := r.seq - 1; seq > 0 && seq+64 > r.seq; seq-- {
-		if revs[revKey{r.gen, seq}] == nil {
+	return f.unseenSince(c.ref, r, &rev{seq: max(r.seq, 64) - 64})
+}
+
+// unseenSince is unseen, of those after old.
+func (f *facts) unseenSince(ref engine.Ref, r, old *rev) bool {
+	for seq := old.seq + 1; seq < r.seq; seq++ {
+		if f.line(ref).revs[revKey{r.gen, seq}] == nil {
 			return true
 		}
 	}
