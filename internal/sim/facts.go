@@ -181,6 +181,11 @@ func (f *facts) made(c *call, cp *engine.Checkpoint, r *rev) *rev {
 	}
 	r.take(cp)
 	r.by, r.born = c, span{c.inv, c.res}
+	if cp.Time.Before(c.from.Truncate(time.Millisecond)) { // the call found it: it is of another one, which is in doubt
+		if r.born.lo = -1; r.draft == nil {
+			r.labelOf, r.headOf, r.wanted = 0, 0, true
+		}
+	}
 	if !c.acked() {
 		r.born.hi = never
 	}

@@ -205,7 +205,26 @@ func (f *facts) fits(ref engine.Ref, r *rev, cp *engine.Checkpoint) string {
 			diffs = append(diffs, diff)
 		}
 	}
+	if diffs != nil && f.maybeLabelled(ref, cp) {
+		return ""
+	}
 	return strings.Join(diffs, "; or ")
+}
+
+// maybeLabelled reports whether a checkpoint has, or has kept, a label that somebody set and does not know whether.
+func (f *facts) maybeLabelled(ref engine.Ref, cp *engine.Checkpoint) bool {
+	return slices.ContainsFunc(f.w.calls, func(c *call) bool {
+		a, ok := c.act.(*label)
+		if !ok || c.ref != ref || !c.doubtful() {
+			return false
+		}
+		for k, v := range a.labels {
+			if cp.Labels[k] != v {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // sameVersions checks that a version names the same bytes everywhere.
@@ -280,17 +299,19 @@ func compareWrites(a, b writeKey) int {
 func (f *facts) judgeRevs(l *lineFacts, name string) {
 	w := f.w
 	revs := slices.SortedFunc(maps.Values(l.revs), func(a, b *rev) int { return cmp.Or(cmp.Compare(a.gen, b.gen), cmp.Compare(a.seq, b.seq)) })
-	latestBegun, before := -1, (*rev)(nil)
+	var late, before *rev // the one asked for last of those with smaller seqs, and the one before
 	for _, r := range revs {
 		if before == nil || before.gen != r.gen {
-			latestBegun = -1
+			late = nil
 		} else if r.time.Before(before.time) {
 			w.problem("%s: %v has the time %v, and %v before it %v", name, r, r.time, before, before.time)
 		}
-		if r.born.hi < latestBegun {
-			w.problem("%s: %v, by %s, was acknowledged before a smaller seq was asked for", name, r, r.by.who())
+		if late != nil && r.born.hi < late.born.lo {
+			w.problem("%s: %v, by %s, was acknowledged before %v was asked for, by %s", name, r, r.by.who(), late, late.by.who())
 		}
-		latestBegun, before = max(latestBegun, r.born.lo), r
+		if before = r; late == nil || r.born.lo > late.born.lo {
+			late = r
+		}
 		if maybe, _ := f.removable(l.ref, r, f.end, f.end, f.now); !r.there && r.next == nil && !maybe {
 			w.problem("%s: %v, acknowledged to %s, is lost", name, r, r.by.who())
 		}

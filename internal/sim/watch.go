@@ -49,13 +49,13 @@ func (w *world) beginWatch(round string) {
 	s.mu.Unlock()
 	go func() {
 		defer close(a.over)
-		a.follow(context.WithValue(ctx, callKey{}, c), w.store)
+		a.follow(context.WithValue(ctx, callKey{}, c), w.store, c.name)
 	}()
 	a.cancel = cancel
 }
 
 // follow watches until ctx ends.
-func (a *watching) follow(ctx context.Context, s *engine.Store) {
+func (a *watching) follow(ctx context.Context, s *engine.Store, round string) {
 	for failures := 0; ctx.Err() == nil && failures < 100; a.session++ {
 		stop := int(hash(a.w.plan.Seed, "watch", fmt.Sprint(a.session)) % 30)
 		scope := engine.WatchScope{Tenant: tenant, Began: !a.began}
@@ -67,6 +67,9 @@ func (a *watching) follow(ctx context.Context, s *engine.Store) {
 			a.w.sched.mu.Lock()
 			step := a.w.sched.step
 			a.w.sched.mu.Unlock()
+			if v, err := a.w.sched.park(ctx, fmt.Sprintf("%s event %d of %d", round, len(a.events), a.session), 's'); v == dead || err != nil {
+				break // it was not seen
+			}
 			a.cursor = e.Cursor
 			if !a.began {
 				a.began, a.since = true, step

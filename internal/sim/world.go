@@ -28,6 +28,10 @@ type Result struct {
 	Problems []string // what the store must not do; at the first round that has some the run ends
 	Log      []string // all that was decided, if it was asked for
 	Kinds    map[string]int
+	Done     map[string]bool // names of the operations
+	Profile  string
+	Round    int // the last one
+	Rounds   int
 }
 
 const tenant, user = "acme", "alice"
@@ -74,7 +78,8 @@ type callKey struct{}
 // Run runs a plan. It must be called with no other test under way, since it makes all randomness its own.
 func Run(t *testing.T, p Plan, verbose bool) *Result {
 	cryptotest.SetGlobalRandom(t, p.Seed)
-	r := &Result{Plan: p, Kinds: map[string]int{}}
+	pr := p.profile()
+	r := &Result{Plan: p, Kinds: map[string]int{}, Done: map[string]bool{}, Profile: pr.name, Rounds: pr.rounds}
 	stop := watchdog(p)
 	defer stop()
 	synctest.Test(t, func(*testing.T) {
@@ -115,6 +120,7 @@ func (w *world) run() {
 		panic(err)
 	}
 	for w.round = range w.prof.rounds {
+		w.result.Round = w.round
 		w.work()
 		w.judge()
 		w.result.Gates, w.result.Trace = w.sched.opened, w.sched.trace
@@ -153,7 +159,7 @@ func (w *world) work() {
 	}
 	s.clients = clients
 	for c := range clients {
-		go w.client(fmt.Sprintf("%sc%d", name, c), c, clients)
+		go w.client(fmt.Sprintf("%sc%d", name, c))
 	}
 	w.beginWatch(name)
 	s.run()
@@ -174,22 +180,30 @@ func (w *world) work() {
 	}
 }
 
-// client does the operations of one client in a round, those of others too if all are to be done in a row.
-func (w *world) client(name string, c, clients int) {
+// client does the operations of one client in a round, those of all if they are to be done in a row.
+func (w *world) client(name string) {
 	defer func() {
 		w.sched.mu.Lock()
 		w.sched.clients--
 		w.sched.mu.Unlock()
 	}()
 	for i := range w.prof.ops {
-		op := fmt.Sprintf("%so%d", name, i)
-		if !w.plan.runs(op) {
-			continue
+		names := []string{fmt.Sprintf("%so%d", name, i)}
+		if w.plan.Serial {
+			names = nil
+			for c := range w.prof.clients {
+				names = append(names, fmt.Sprintf("r%dc%do%d", w.round, c, i))
+			}
 		}
-		if v, _ := w.sched.park(nil, op, 's'); v == dead {
-			return
+		for _, op := range names {
+			if !w.plan.runs(op) {
+				continue
+			}
+			if v, _ := w.sched.park(nil, op, 's'); v == dead {
+				return
+			}
+			w.do(op)
 		}
-		w.do(op)
 	}
 }
 
@@ -241,6 +255,7 @@ func (w *world) settle(c *call) {
 	c.to = time.Now()
 	c.unknown = w.sched.crashed
 	w.result.Ops++
+	w.result.Done[c.name] = true
 	outcome := "ok"
 	if c.unknown {
 		outcome = "cut off"
