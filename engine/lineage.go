@@ -155,13 +155,9 @@ func (s *Store) hold(ctx context.Context, ref Ref, create bool) (*lineage, error
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	if l := s.lineages[ref]; l != nil && !s.closed {
-		l.refs++
-		s.mu.Unlock()
+	if l := s.inMemory(ref); l != nil {
 		return l, nil
 	}
-	s.mu.Unlock()
 	if err := ref.check(); err != nil {
 		return nil, err
 	}
@@ -188,6 +184,18 @@ func (s *Store) hold(ctx context.Context, ref Ref, create bool) (*lineage, error
 	}
 	l.refs++
 	return l, nil
+}
+
+// inMemory is hold of a lineage that is in memory, else nil.
+func (s *Store) inMemory(ref Ref) *lineage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lineages[ref]
+	if l == nil || s.closed {
+		return nil
+	}
+	l.refs++
+	return l
 }
 
 // letGo ends a hold, and forgets idle lineages of which nothing is cached.
