@@ -378,7 +378,7 @@ func (l *lineage) touch(p *pending, ttl time.Duration, now int64) error {
 	if err != nil {
 		return err
 	}
-	p.thread, p.threadVersion = &rec, mut.Version
+	p.thread, p.threadVersion, p.threadOn = &rec, mut.Version, version
 	p.muts, p.conds = append(p.muts, mut), append(p.conds, cond)
 	return nil
 }
@@ -394,12 +394,13 @@ func (t *thread) recordMut(rec *codec.Thread, version string) (backend.Mut, back
 	return backend.Mut{Key: key, Value: value, Version: string(id[:])}, backend.Cond{Key: key, Version: version}, nil
 }
 
-// wrote takes over the thread record of a save that is durable now.
+// wrote takes over the thread record of a save that is durable now. Where another lineage wrote it as well, whose is the
+// newer one is for storage to tell: they need not hear of it in the order in which they wrote.
 func (t *thread) wrote(p *pending, err error) {
 	t.state.Lock()
 	defer t.state.Unlock()
 	t.changes++
-	if err != nil {
+	if err != nil || t.version != p.threadOn {
 		t.loaded = false
 		return
 	}
