@@ -211,7 +211,8 @@ func (l *lineage) prepareBranch(ctx context.Context, name string, to *Which, mus
 	if err != nil {
 		return nil, nil, err
 	}
-	if b.by != nil && !b.by.over && (to == nil || mustBeNew) { // whether it exists is not certain yet
+	// Whether it exists, or is there already, may not be certain yet.
+	if b.by != nil && !b.by.over && (to == nil || mustBeNew || b.head == at.Seq) {
 		return nil, nil, l.after(b.by)
 	}
 	p := newPending(0, nil)

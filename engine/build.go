@@ -264,7 +264,11 @@ func (w *saving) around(ctx context.Context, p *pending, d, given *Draft, old *t
 		}
 	}
 	if w.carry != nil {
-		return w.carry.over(ctx, l, p)
+		err := w.carry.over(ctx, l, p)
+		if err != nil { // it may have stored the record, as a ghost, and branches may name that
+			l.forget()
+		}
+		return err
 	}
 	return l.touch(p, d.TTL, t.rec.time)
 }

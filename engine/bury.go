@@ -77,9 +77,7 @@ func (n *line) stub(ctx context.Context, r *row) (*codec.Stub, error) {
 func (p *pruning) apply(ctx context.Context) error {
 	for _, n := range p.lines {
 		err := n.apply(ctx)
-		if ferr := n.forget(ctx, err != nil); err == nil {
-			err = ferr
-		}
+		n.forget(err != nil)
 		if err != nil {
 			return err
 		}
@@ -248,26 +246,24 @@ func (n *line) nearest(seq uint64) uint64 {
 }
 
 // forget drops from memory what is there no more: all of the lineage if that is in doubt or its head went, else the
-// states of what was removed.
-func (n *line) forget(ctx context.Context, all bool) error {
-	l, err := n.l.s.hold(ctx, n.l.ref, false)
-	if err != nil {
-		return err
+// states of what was removed. It does so whatever became of the context of the call, since what memory holds of a record
+// that is gone would be loaded, and saved on. The caller holds the thread's mu for writing.
+func (n *line) forget(all bool) {
+	l := n.l.s.inMemory(n.l.ref)
+	if l == nil {
+		return
 	}
 	defer l.s.letGo(l)
-	if err := l.mu.lock(ctx); err != nil {
-		return err
-	}
+	l.mu.lock(context.Background()) // nobody is at work on the thread, so it is free at once
 	defer l.mu.unlock()
 	clear(l.branches)
 	if head := n.rows[l.latest]; all || head == nil || head.fate != stays {
 		l.forget()
-		return nil
+		return
 	}
 	for seq, t := range l.tips {
 		if r := n.rows[seq]; r == nil || r.fate != stays {
 			l.s.cache.drop(t)
 		}
 	}
-	return nil
 }

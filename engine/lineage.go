@@ -155,13 +155,9 @@ func (s *Store) hold(ctx context.Context, ref Ref, create bool) (*lineage, error
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	if l := s.lineages[ref]; l != nil && !s.closed {
-		l.refs++
-		s.mu.Unlock()
+	if l := s.inMemory(ref); l != nil {
 		return l, nil
 	}
-	s.mu.Unlock()
 	if err := ref.check(); err != nil {
 		return nil, err
 	}
@@ -188,6 +184,18 @@ func (s *Store) hold(ctx context.Context, ref Ref, create bool) (*lineage, error
 	}
 	l.refs++
 	return l, nil
+}
+
+// inMemory is hold of a lineage that is in memory, else nil.
+func (s *Store) inMemory(ref Ref) *lineage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lineages[ref]
+	if l == nil || s.closed {
+		return nil
+	}
+	l.refs++
+	return l
 }
 
 // letGo ends a hold, and forgets idle lineages of which nothing is cached.
@@ -370,7 +378,7 @@ func (l *lineage) touch(p *pending, ttl time.Duration, now int64) error {
 	if err != nil {
 		return err
 	}
-	p.thread, p.threadVersion = &rec, mut.Version
+	p.thread, p.threadVersion, p.threadOn = &rec, mut.Version, version
 	p.muts, p.conds = append(p.muts, mut), append(p.conds, cond)
 	return nil
 }
@@ -386,12 +394,13 @@ func (t *thread) recordMut(rec *codec.Thread, version string) (backend.Mut, back
 	return backend.Mut{Key: key, Value: value, Version: string(id[:])}, backend.Cond{Key: key, Version: version}, nil
 }
 
-// wrote takes over the thread record of a save that is durable now.
+// wrote takes over the thread record of a save that is durable now. Where another lineage wrote it as well, whose is the
+// newer one is for storage to tell: they need not hear of it in the order in which they wrote.
 func (t *thread) wrote(p *pending, err error) {
 	t.state.Lock()
 	defer t.state.Unlock()
 	t.changes++
-	if err != nil {
+	if err != nil || t.version != p.threadOn {
 		t.loaded = false
 		return
 	}

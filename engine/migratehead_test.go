@@ -503,3 +503,53 @@ func TestMigrateWhileSaving(t *testing.T) {
 	}
 	mustBeClean(t, f.Store, VerifyOptions{Deep: true})
 }
+
+// What is saved after a migration that failed on its way is nothing that the branches of the head end at.
+func TestSaveAfterAFailedMigrationOfManyBranches(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{Migrations: only(supportSet(t))})
+	ref := testRef("t")
+	old := mendableHead(t, f, ref, idKinds["names"])
+	for i := range 2 * backend.MaxBatchKeys {
+		if err := f.Thread(ref).SetBranch(ctx, fmt.Sprint("b", i), At(old.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &faultWorld{f: f, entries: allEntries(t, f.be)}
+	for _, p := range faultPlans {
+		for k, fired := 0, true; fired && !t.Failed(); k++ {
+			plan := p.plan
+			plan.After = k
+			b := newBed(t, w)
+			th := b.Thread(ref)
+			l, err := b.hold(ctx, ref, false) // as another call does that waits meanwhile
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.fault.Arm(plan)
+			_, err = th.MigrateHead(ctx, HeadMigration{To: 4})
+			fired = b.fault.Fired() > 0
+			b.fault.Disarm()
+			if err == nil {
+				continue
+			}
+			want, err := th.Branches(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cp, err := th.Save(ctx, Draft{Root: true, Channels: []Change{{Name: "x", Data: []byte("other")}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := b.view()
+			got, err := v.Thread(ref).Branches(ctx)
+			if diff := cmp.Diff(want, got); diff != "" || err != nil {
+				t.Errorf("%s, call %d: after seq %d was saved: %v\n%.500s", p.name, k, cp.Seq, err, diff)
+			}
+			mustBeClean(t, v, VerifyOptions{Deep: true})
+			b.letGo(l)
+			v.Close()
+			b.Close()
+		}
+	}
+}

@@ -73,7 +73,8 @@ func (t *Thread) migrateHistory(ctx context.Context, m *historyMigration) (*Hist
 	if err := p.rewrite(ctx, l.th, rec); err != nil {
 		return nil, err
 	}
-	return &m.count, p.forgetAll(ctx)
+	p.forgetAll()
+	return &m.count, nil
 }
 
 // unlike reports whether some checkpoint that stays is of another version.
@@ -94,13 +95,10 @@ func (p *pruning) unlike(ctx context.Context, version uint64) (found bool, err e
 }
 
 // forgetAll drops from memory what is remembered of the lineages.
-func (p *pruning) forgetAll(ctx context.Context) error {
+func (p *pruning) forgetAll() {
 	for _, n := range p.lines {
-		if err := n.forget(ctx, true); err != nil {
-			return err
-		}
+		n.forget(true)
 	}
-	return nil
 }
 
 // migrate makes t, which is the parent in the new epoch, the checkpoint of r at the version that is wanted, as rec says then.

@@ -97,11 +97,7 @@ func (p *pruning) erase(ctx context.Context) error {
 	if err := p.th.purgeEpoch(ctx, kept); err != nil {
 		return fmt.Errorf("removing records of a kept epoch: %w", err)
 	}
-	for _, n := range p.lines {
-		if err := n.forget(ctx, true); err != nil {
-			return err
-		}
-	}
+	p.forgetAll()
 	return nil
 }
 

@@ -42,7 +42,7 @@ func TestSealRefusesWhatReadersRefuse(t *testing.T) {
 	}
 	at := func(fn func() error) func() error { return fn }
 	for name, try := range map[string]func() error{
-		"record, path too long":        entry(func(e *codec.Entry) { e.Path[0].Len = codec.MaxPath }),
+		"record, path too long":        entry(func(e *codec.Entry) { e.Path[0].Len = codec.MaxPath + 1 }),
 		"record, path of itself":       entry(func(e *codec.Entry) { e.Path[0].Last = seq }),
 		"record, no path":              entry(func(e *codec.Entry) { e.Path = nil }),
 		"record, runs that touch":      entry(func(e *codec.Entry) { e.Path = codec.Path{{Last: 9, Len: 1}, {Last: 8, Len: 1}} }),

@@ -28,9 +28,9 @@ type pending struct {
 	moved []movedBranch
 	// replaces is the seq of the checkpoint that it takes the place of; 0: none.
 	replaces uint64
-	// thread, if not nil, is the thread record as muts write it, with its version.
-	thread        *codec.Thread
-	threadVersion string
+	// thread, if not nil, is the thread record as muts write it, with its version and that of the one before.
+	thread                  *codec.Thread
+	threadVersion, threadOn string
 
 	held hold
 	done chan struct{} // closed when err is the outcome; nil while nobody waits for it

@@ -110,10 +110,13 @@ func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMod
 	return l.commitAside(ctx, h, p)
 }
 
-// begin commits the first batch of a thread, which brings the thread record with it. A save that is pending may begin the
-// thread, too. It takes over h.
+// begin commits the first batch of a thread, which brings the thread record with it. What is pending is waited for: it
+// begins the thread, too, and may be of the same task, of which p knows no more than what was durable. It takes over h.
 func (l *lineage) begin(ctx context.Context, h hold, p *pending) error {
 	return l.change(ctx, h, func() (*pending, error) {
+		if l.last != nil {
+			return nil, l.after(l.last)
+		}
 		if err := l.open(ctx); err != nil {
 			return nil, err
 		}

@@ -1,0 +1,95 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/ckptd/ckptd/backend"
+)
+
+// endingAfter ends a context right after so many commits.
+type endingAfter struct {
+	backend.Backend
+	commits int
+	end     context.CancelFunc
+}
+
+func (e *endingAfter) Commit(ctx context.Context, b backend.Batch) error {
+	err := e.Backend.Commit(ctx, b)
+	if e.commits--; e.commits == 0 {
+		e.end()
+	}
+	return err
+}
+
+// givenUp runs do with a context that ends after so many commits. It reports whether that many came.
+func (f *fixture) givenUp(commits int, do func(context.Context)) bool {
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	e := &endingAfter{f.Store.be, commits, end}
+	f.Store.be = e
+	do(ctx)
+	f.Store.be = e.Backend
+	return e.commits <= 0
+}
+
+// What a call removed before its context ended is gone from memory as well: nothing is loaded from there, and no save
+// stands on it.
+func TestNothingStandsOnWhatACallRemovedThatWasGivenUp(t *testing.T) {
+	ref := testRef("t")
+	for name, remove := range map[string]func(context.Context, *fixture) error{
+		"DeleteRun": func(ctx context.Context, f *fixture) error {
+			_, err := f.User("acme", "alice").DeleteRun(ctx, "run")
+			return err
+		},
+		"Prune": func(ctx context.Context, f *fixture) error {
+			_, err := f.Thread(ref).Prune(ctx, PruneOptions{KeepLast: 1})
+			return err
+		},
+		"erasing Prune": func(ctx context.Context, f *fixture) error {
+			_, err := f.Thread(ref).Prune(ctx, PruneOptions{KeepLast: 1, Erase: true})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for commits := 1; removedAndGivenUp(t, ref, commits, remove) && !t.Failed(); commits++ {
+			}
+		})
+	}
+}
+
+// removedAndGivenUp reports whether the call was given up after so many commits.
+func removedAndGivenUp(t *testing.T, ref Ref, commits int, remove func(context.Context, *fixture) error) (was bool) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	th := f.Thread(ref)
+	for i := range 4 {
+		d := Draft{ID: fmt.Sprint("c", i), Branch: "main", Channels: []Change{{Name: "x", Data: fmt.Appendf(noiseBytes(300), "state %d", i)}}}
+		if i > 1 {
+			d.RunID = "run"
+		}
+		mustSave(t, f, ref, d)
+	}
+	mustLoad(t, th, Latest)
+	if was = f.givenUp(commits, func(ctx context.Context) { remove(ctx, f) }); !was {
+		return false
+	}
+	fresh := f.second()
+	want, got := viewOf(t, fresh, ref), viewOf(t, f.Store, ref)
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("after %d commits memory has\n%v\nand storage\n%v", commits, got, want)
+	}
+	for _, branch := range []string{"", "main"} {
+		d := Draft{Keep: true, Branch: branch, Channels: []Change{{Name: "more", Data: []byte("more")}}}
+		cp := mustSave(t, f, ref, d)
+		if _, err := f.second().Thread(ref).Load(ctx, At(cp.ID)); err != nil {
+			t.Errorf("after %d commits: what was saved then: %v", commits, err)
+		}
+	}
+	if err := remove(ctx, f); err != nil && !errors.Is(err, ErrNotFound) {
+		t.Errorf("again, after %d commits: %v", commits, err)
+	}
+	return true
+}
