@@ -67,7 +67,7 @@ func (f *facts) showMigrated(c *call, cp *engine.Checkpoint, to uint64) {
 			first = diff
 		}
 	}
-	if first != "" {
+	if first != "" && !f.maybeLabelled(c.ref, cp) {
 		f.problem(c, "%v at version %d: %s", r, to, first)
 	}
 }
