@@ -19,9 +19,9 @@ import (
 func (w *world) judge() {
 	slices.SortFunc(w.calls, func(a, b *call) int { return cmp.Or(cmp.Compare(a.inv, b.inv), strings.Compare(a.name, b.name)) })
 	f := w.newFacts()
-	for late := range 3 { // labels that are so already, and saves that are repeated, answer with what others saved
+	for _, late := range []bool{false, true} { // labels that are so already answer with what others saved
 		for _, c := range w.calls {
-			if c.late() == late {
+			if _, labels := c.act.(*label); labels == late {
 				c.act.effect(f)
 			}
 		}
@@ -48,18 +48,6 @@ func (w *world) judge() {
 	if len(w.result.Problems) == 0 {
 		f.next()
 	}
-}
-
-func (c *call) late() int {
-	switch a := c.act.(type) {
-	case *label:
-		return 1
-	case *save:
-		if a.repeat {
-			return 2
-		}
-	}
-	return 0
 }
 
 func (w *world) calls0() string {

@@ -189,7 +189,15 @@ func (a *label) effect(f *facts) {
 		return
 	}
 	// It is a replacement of the newest one with its id, unless the labels were so.
-	f.madeLabel(&a.call, a.cp, a.labels)
+	r := f.madeLabel(&a.call, a.cp, a.labels)
+	if r == nil || r.by == nil || r.by == &a.call {
+		return
+	}
+	if s, ok := r.by.act.(*save); ok && s.repeat { // one of both answered with what the other made
+		if r.wanted = true; a.labels["by"] == a.name {
+			r.by, r.draft, r.labels, r.labelOf, r.wanted = &a.call, nil, a.labels, lateBound, false
+		}
+	}
 }
 
 // madeLabel takes note of a checkpoint that has other labels.

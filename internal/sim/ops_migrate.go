@@ -144,7 +144,10 @@ func (a *undo) check(f *facts) {
 
 func makeUndo(g *gen) action {
 	if undos := g.w.model.undos; len(undos) > 0 && !g.one(4) {
-		u := undos[len(undos)-1-g.rand.IntN(min(len(undos), 4))]
+		u := undos[len(undos)-1]
+		if g.one(3) {
+			u = undos[g.rand.IntN(len(undos))]
+		}
 		return &undo{call: call{ref: u.ref}, old: u.old.Seq, now: u.now.Seq, hash: u.now.Hash}
 	}
 	a := &undo{call: call{ref: g.ref()}}

@@ -120,6 +120,11 @@ func (f *facts) always(c *call, r *rev) bool {
 	if r.by != nil && r.born.hi >= c.inv || r.next == nil && !f.unchanged(c, r.id) || r.next != nil && r.next.born.lo <= c.res {
 		return false
 	}
+	for _, o := range f.line(c.ref).ids[idKey{r.gen, r.id}] { // saved anew after r was removed
+		if o.seq > r.seq && o.born.lo <= c.res {
+			return false
+		}
+	}
 	return f.alive(c, r.gen, r.id)
 }
 

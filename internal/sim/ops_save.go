@@ -169,8 +169,11 @@ func makeSave(g *gen) action {
 	if g.one(4) {
 		d.ID = g.id()
 	}
-	if seq := g.head(a.ref); g.one(8) {
-		d.Expect = engine.ExpectHead(seq)
+	if g.one(8) {
+		d.Expect = engine.ExpectHead(0)
+		if k := g.newest(a.ref); k != nil {
+			d.Expect = engine.ExpectHead(k.cp.Seq)
+		}
 	}
 	if k := g.known(a.ref); k != nil && g.one(12) {
 		d.Generation = k.cp.Generation
@@ -188,12 +191,14 @@ func (g *gen) id() string {
 	return "id-" + g.name
 }
 
-// head is the seq of the newest checkpoint that was acknowledged.
-func (g *gen) head(ref engine.Ref) (seq uint64) {
+// newest is the newest checkpoint that was acknowledged, which may be gone; nil if there is none.
+func (g *gen) newest(ref engine.Ref) (newest *known) {
 	for _, k := range g.w.model.known[ref] {
-		seq = max(seq, k.cp.Seq)
+		if newest == nil || k.cp.Generation > newest.cp.Generation || k.cp.Generation == newest.cp.Generation && k.cp.Seq > newest.cp.Seq {
+			newest = k
+		}
 	}
-	return seq
+	return newest
 }
 
 // describe fills in what is beside the state.
@@ -242,11 +247,16 @@ func (g *gen) state(d *engine.Draft, on *known, ref engine.Ref) {
 			d.SchemaVersion = on.cp.SchemaVersion
 		}
 	}
+	if on == nil && !d.Root && !g.one(3) { // changes to what is probably the head
+		if on = g.newest(ref); on != nil && versioned(ref) {
+			d.SchemaVersion = on.cp.SchemaVersion
+		}
+	}
 	if on == nil || on.cp.SchemaVersion != d.SchemaVersion {
 		if d.Keep = !d.Root && g.one(3); d.Keep && g.w.prof.clients > 1 && g.one(2) { // only a word beside the state
 			return
 		}
-		g.whole(d)
+		g.whole(d, ref)
 		return
 	}
 	d.Keep = !g.one(6)
@@ -268,8 +278,18 @@ func (g *gen) state(d *engine.Draft, on *known, ref engine.Ref) {
 	}
 }
 
-// whole drafts a state of all channels.
-func (g *gen) whole(d *engine.Draft) {
+// whole drafts a state of all channels: an old one with something added, or another one.
+func (g *gen) whole(d *engine.Draft, ref engine.Ref) {
+	if old := g.old(ref); old != nil && !g.one(3) {
+		for _, name := range old.names() {
+			if name != "doc" {
+				v := old.chans[name]
+				d.Channels = append(d.Channels, engine.Change{Name: name, Type: v.typ, Data: append([]byte(v.data), g.text(g.rand.IntN(g.w.prof.add+1))...)})
+			}
+		}
+		g.doc(d)
+		return
+	}
 	for i := range g.w.prof.channels {
 		if g.one(10) {
 			continue
@@ -284,6 +304,24 @@ func (g *gen) whole(d *engine.Draft) {
 		d.Channels = append(d.Channels, engine.Change{Name: fmt.Sprintf("c%d", i), Data: g.text(size)})
 	}
 	g.doc(d)
+}
+
+// old picks the content of a checkpoint that was there when the round began; nil if there is none.
+func (g *gen) old(ref engine.Ref) *content {
+	st := g.w.model.lines[ref]
+	if st == nil {
+		return nil
+	}
+	var best *rev
+	for _, r := range st.revs {
+		if best == nil || hash(g.seed, "old", r.id) > hash(g.seed, "old", best.id) {
+			best = r
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return best.want[0]
 }
 
 // doc adds the channel that migrations change.
@@ -343,13 +381,13 @@ func makeReplace(g *gen) action {
 	if versioned(a.ref) {
 		d.Kind, d.SchemaVersion = agent, max(1, k.cp.SchemaVersion)
 	}
-	if k.cp.Parent != "" && g.one(3) {
+	if k.cp.Parent != "" && g.one(2) {
 		d.Keep = true
 		if id, ok := g.blob(); ok && g.one(2) {
 			d.Blobs = []engine.BlobID{id}
 		}
 	} else {
-		g.whole(d)
+		g.whole(d, a.ref)
 	}
 	return a
 }

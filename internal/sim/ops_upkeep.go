@@ -71,35 +71,39 @@ func (a *prune) checkRemoved(f *facts) {
 	for _, it := range a.rep.Removed {
 		ref := a.ref
 		ref.Namespace = it.Namespace
-		r := f.find(ref, &engine.Checkpoint{ID: it.ID, Seq: it.Seq, Generation: f.generationOf(ref, it.Seq, it.ID)})
-		if r == nil {
-			continue
+		why := ""
+		for _, r := range f.line(ref).revs {
+			if r.seq != it.Seq || r.id != it.ID || !f.possible(a.as(ref), r) {
+				continue
+			}
+			switch all := f.variants(ref, r); {
+			case !a.may(ref, r):
+				why = "which it was not to remove"
+			case len(all) > 0 && !slices.ContainsFunc(all, func(c *content) bool { return !c.pinned() }):
+				why = "which is pinned"
+			default:
+				why = ""
+			}
+			if why == "" {
+				break
+			}
 		}
-		if !a.may(ref, r) {
-			f.problem(&a.call, "it removed %v, which it was not to remove", r)
-		}
-		pinned := func(c *content) bool { _, ok := c.labels[engine.LabelPin]; return ok }
-		if all := f.contents(ref, r); len(all) > 0 && !slices.ContainsFunc(all, func(c *content) bool { return !pinned(c) }) {
-			f.problem(&a.call, "it removed %v, which is pinned", r)
+		if why != "" {
+			f.problem(&a.call, "it removed seq %d of %q, %s, %s", it.Seq, it.Namespace, it.ID, why)
 		}
 	}
 }
 
-// generationOf finds the generation of a checkpoint by what else is known of it.
-func (f *facts) generationOf(ref engine.Ref, seq uint64, id string) uint64 {
-	for k, r := range f.line(ref).revs {
-		if k.seq == seq && r.id == id {
-			return k.gen
-		}
-	}
-	return 0
+func (c *content) pinned() bool {
+	_, ok := c.labels[engine.LabelPin]
+	return ok
 }
 
 func makePrune(g *gen) action {
 	a := &prune{call: call{ref: g.ref()}}
 	a.opts.Erase, a.opts.AllNamespaces = g.one(2), g.one(4)
 	if g.one(3) {
-		a.opts.KeepLast = 1 + g.rand.IntN(12)
+		a.opts.KeepLast = 1 + g.rand.IntN(30)
 	} else if k := g.known(a.ref); k != nil {
 		a.opts.Remove = []string{k.cp.ID}
 	} else {

@@ -266,13 +266,28 @@ func (w *world) settle(c *call) {
 	if c.unknown { // how it ends is nobody's business any more, and may be in several ways
 		w.sched.note(fmt.Sprintf("%s: %s", c.name, outcome))
 	} else {
-		w.sched.note(fmt.Sprintf("%s: %s %v", c.name, outcome, firstLine(c.err)))
+		w.sched.note(strings.TrimSpace(fmt.Sprintf("%s: %s %v%s", c.name, outcome, firstLine(c.err), shown(c))))
 	}
 	if c.err == nil && !c.unknown {
 		if l, ok := c.act.(learner); ok {
 			l.learn(w.model)
 		}
 	}
+}
+
+// shown tells of the checkpoints in an answer, the first ones.
+func shown(c *call) (text string) {
+	w, ok := c.act.(witness)
+	if !ok {
+		return ""
+	}
+	for i, cp := range w.saw() {
+		if i == 8 {
+			return text + " …"
+		}
+		text += fmt.Sprintf(" [%d.%d on %d %s step %d %s]", cp.Generation, cp.Seq, cp.ParentSeq, cp.ID, cp.Step, cp.Status)
+	}
+	return text
 }
 
 func firstLine(err error) string {
