@@ -146,6 +146,22 @@ func (f *facts) writeIDs(ref engine.Ref) []string {
 			ids = append(ids, to)
 		}
 	}
+	if slices.Contains(f.m.copies(), ref.Thread) || f.isCopy(ref) { // it has those of what it was copied from
+		for from, st := range f.m.lines {
+			if from.Namespace == ref.Namespace {
+				for k := range st.writes {
+					ids = append(ids, k.checkpoint)
+				}
+			}
+		}
+		for from, l := range f.lines {
+			if from.Namespace == ref.Namespace {
+				for k := range l.writes {
+					ids = append(ids, k.checkpoint)
+				}
+			}
+		}
+	}
 	slices.Sort(ids)
 	return slices.Compact(ids)
 }

@@ -313,7 +313,7 @@ func (f *facts) link() {
 	for _, l := range f.lines {
 		for _, revs := range l.ids {
 			for i, r := range revs {
-				if r.by == nil {
+				if _, copied := r.act().(*copying); r.by == nil || copied { // a copy has the places of what it copies
 					continue
 				}
 				r.origin = r.seq
@@ -432,14 +432,16 @@ func (f *facts) unchanged(c *call, id string) bool {
 			}
 		}
 	}
-	for _, o := range f.w.calls { // one that is in doubt, and was not seen
-		s, ok := o.act.(*save)
-		_, relabels := o.act.(*label)
-		if o.ref == c.ref && o != c && o.doubtful() && (relabels || ok && s.draft.ID == id) {
-			return false
-		}
-	}
-	return true
+	return !f.doubtsID(c, id)
+}
+
+// doubtsID reports whether the outcome of some other save of the id is not known. It need not have been seen.
+func (f *facts) doubtsID(c *call, id string) bool {
+	return slices.ContainsFunc(f.w.calls, func(o *call) bool {
+		s, saves := o.act.(*save)
+		_, labels := o.act.(*label)
+		return o.ref == c.ref && o != c && o.doubtful() && (labels || saves && s.draft.ID == id)
+	})
 }
 
 // quietHistory reports whether no call may have given the states of a thread another version.

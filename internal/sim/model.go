@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ckptd/ckptd/engine"
@@ -88,3 +89,14 @@ func (m *model) learn(ref engine.Ref, name string, cp *engine.Checkpoint, d *eng
 }
 
 func newLife() *life { return &life{} }
+
+// copies are the names of the threads that were made by copying others.
+func (m *model) copies() (names []string) {
+	for t, life := range m.lives {
+		if life.there && t[0] == 'x' {
+			names = append(names, t)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

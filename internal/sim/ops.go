@@ -92,6 +92,9 @@ func (g *gen) one(of int) bool { return g.rand.IntN(of) == 0 }
 // ref picks a lineage.
 func (g *gen) ref() engine.Ref {
 	ref := engine.Ref{Tenant: tenant, User: user, Thread: fmt.Sprintf("t%d", g.rand.IntN(g.w.prof.threads))}
+	if copies := g.w.model.copies(); len(copies) > 0 && g.one(8) {
+		ref.Thread = copies[g.rand.IntN(len(copies))]
+	}
 	if n := g.rand.IntN(4); n < g.w.prof.namespaces-1 {
 		ref.Namespace = fmt.Sprintf("n%d", n)
 	}

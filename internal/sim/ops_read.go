@@ -245,12 +245,20 @@ func (a *history) check(f *facts) {
 		f.plainError(c)
 	case a.opts.From == "" && a.opts.Branch == "" && a.opts.Limit == 0 && a.opts.RunID == "":
 		for _, r := range f.line(c.ref).revs {
+			if r.origin != r.seq && f.rewritten(c) {
+				continue // it moves to its own place, where the walk may have been already
+			}
 			if !seen[r.id] && (r.by == nil || r.born.hi < c.inv) && f.alive(c, r.gen, r.id) && len(a.cps) > 0 && a.cps[0].Generation == r.gen {
 				f.problem(c, "%v, which is there all the time, is left out", r)
 				return
 			}
 		}
 	}
+}
+
+// rewritten reports whether the thread of a call may have been written anew in its time.
+func (f *facts) rewritten(c *call) bool {
+	return slices.ContainsFunc(f.rewrites[c.ref.Thread], func(o *call) bool { return o.inv <= c.res && o.res >= c.inv })
 }
 
 func makeHistory(g *gen) action {
@@ -434,7 +442,7 @@ func (a *query) check(f *facts) {
 	}
 	for ref, l := range f.lines {
 		// The index that a query reads is of an epoch: what is written anew before it follows the entries is not found.
-		if slices.ContainsFunc(f.rewrites[ref.Thread], func(o *call) bool { return o.inv <= c.res && o.res >= c.inv }) {
+		if f.rewritten(c.as(ref)) {
 			continue
 		}
 		for _, r := range l.revs {

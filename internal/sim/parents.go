@@ -171,7 +171,7 @@ func (f *facts) repeatable(c *call, d *engine.Draft) bool {
 func (f *facts) untouched(c *call, r *rev) bool {
 	old := f.before(c.ref, r)
 	return old != nil && old.draft != nil && old.draft.Step == r.draft.Step && old.born.hi < c.inv && r.origin != 0 && r.origin != r.seq &&
-		f.before(c.ref, old) == nil && f.quietHistory(c.ref)
+		f.before(c.ref, old) == nil && f.quietHistory(c.ref) && !f.doubtsID(c, r.id)
 }
 
 // generationCertain reports whether the generation of a thread was this one all the time of a call.

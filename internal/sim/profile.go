@@ -30,7 +30,7 @@ var profiles = []profile{
 		fail: 2, doubt: 3, end: 100, crash: 25},
 	{name: "upkeep", rounds: 6, clients: 3, ops: 16, threads: 1, namespaces: 1, channels: 2, branches: 3, first: 3000, add: 100,
 		fail: 1, doubt: 1, end: 30, crash: 20, weights: map[string]int{"save": 50, "replace": 16, "load": 20, "prune": 16, "migrate head": 14,
-			"undo head": 14, "migrate history": 3, "restore history": 4, "copy": 3, "delete": 1, "delete run": 1, "gc": 8, "blob": 8, "repeat": 8}},
+			"undo head": 8, "tryout": 8, "migrate history": 3, "restore history": 4, "copy": 3, "delete": 1, "delete run": 1, "gc": 14, "blob": 12, "repeat": 8}},
 	{name: "long", rounds: 2, clients: 2, ops: 9, threads: 1, namespaces: 1, channels: 2, branches: 2, first: 16000, add: 120,
 		crash: 10, end: 30, weights: map[string]int{"save": 20, "appends": 60, "history": 6, "prune": 4, "delete": 0, "delete run": 0,
 			"migrate history": 1, "query": 1, "diff": 1, "tree": 1}},

@@ -212,6 +212,14 @@ func (s *scheduler) giveUp() {
 	synctest.Wait()
 }
 
+// now is the step, after what do does with the scheduler locked.
+func (s *scheduler) now(do func()) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	do()
+	return s.step
+}
+
 // note adds a decision to the record of the run.
 func (s *scheduler) note(what string) {
 	s.trace = hash(s.trace, what)

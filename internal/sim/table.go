@@ -24,6 +24,7 @@ func kinds() []*kind {
 		{"copy", 2, makeCopy},
 		{"migrate head", 6, makeHeadMigration},
 		{"undo head", 4, makeUndo},
+		{"tryout", 2, makeTryout},
 		{"migrate history", 2, makeHistoryMigration},
 		{"restore history", 2, makeHistoryRestore},
 	}

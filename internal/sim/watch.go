@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ckptd/ckptd/engine"
@@ -107,7 +108,7 @@ func (f *facts) judgeWatch() {
 		r := f.line(e.Ref).revs[revKey{e.Generation, e.Seq}]
 		switch {
 		case r == nil:
-			if !f.doubts(&call{ref: e.Ref}) && !a.seen[at] && !f.earlier(at) {
+			if !f.doubts(&call{ref: e.Ref}) && !a.seen[at] && !f.earlier(at) && !f.isCopy(e.Ref) {
 				f.w.problem("watch: an event of a checkpoint that nobody saved: %s/%s seq %d, %s, step %d", e.Ref.Thread, e.Ref.Namespace, e.Seq, e.ID, e.Step)
 			}
 		case r.id != e.ID, r.born.lo > e.step:
@@ -143,6 +144,14 @@ func (f *facts) judgeWatch() {
 	}
 	a.owed = nil
 	clear(a.refs)
+}
+
+// isCopy reports whether a thread was made by a copy in the round. Who watches may see what was copied, or not.
+func (f *facts) isCopy(ref engine.Ref) bool {
+	return slices.ContainsFunc(f.w.calls, func(c *call) bool {
+		a, ok := c.act.(*copying)
+		return ok && a.dst.Thread == ref.Thread
+	})
 }
 
 // earlier reports whether a seq was given out in an earlier round.

@@ -268,6 +268,9 @@ func (w *world) settle(c *call) {
 	} else {
 		w.sched.note(strings.TrimSpace(fmt.Sprintf("%s: %s %v%s", c.name, outcome, firstLine(c.err), shown(c))))
 	}
+	if a, ok := c.act.(*script); ok {
+		a.settle(w.model)
+	}
 	if c.err == nil && !c.unknown {
 		if l, ok := c.act.(learner); ok {
 			l.learn(w.model)

@@ -1,0 +1,90 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/ckptd/ckptd/engine"
+)
+
+// script is a row of operations of one client, each of which may depend on the answers before. Every one is judged by itself.
+type script struct {
+	call
+	w     *world
+	what  string
+	steps []func() action // nil: it has nothing to do, and the script ends
+	subs  []*call
+}
+
+func (a *script) String() string { return a.what }
+
+func (a *script) run(ctx context.Context, s *engine.Store) error {
+	for _, step := range a.steps {
+		act := step()
+		if act == nil {
+			return nil
+		}
+		c := act.base()
+		c.name, c.kind, c.act, c.from, c.endAt = fmt.Sprintf("%s.%d", a.name, len(a.subs)), a.kind, act, time.Now(), -1
+		a.subs = append(a.subs, c)
+		c.inv = a.w.sched.now(func() { a.w.calls = append(a.w.calls, c) })
+		c.err = act.run(ctx, s)
+		c.res = a.w.sched.now(func() { a.w.sched.note(fmt.Sprintf("%s %s: %s%s", c.name, describe(c), firstLine(c.err), shown(c))) })
+		c.to, c.settled = time.Now(), true
+		if c.err != nil {
+			return nil // it is judged by itself
+		}
+	}
+	return nil
+}
+
+// settle ends the operations with the script.
+func (a *script) settle(m *model) {
+	for i, c := range a.subs {
+		if c.ended = a.ended; i == len(a.subs)-1 && a.unknown {
+			c.unknown = true
+			continue
+		}
+		if l, ok := c.act.(learner); ok && c.err == nil {
+			l.learn(m)
+		}
+	}
+}
+
+// makeTryout migrates a head, goes on from an older state beside it, erases what is old, and takes the migration back.
+func makeTryout(g *gen) action {
+	ref := g.ref()
+	if !versioned(ref) {
+		return nil
+	}
+	a := &script{call: call{ref: ref}, w: g.w, what: "migrate, fork, erase, undo"}
+	head := &headMigration{call: call{ref: ref}}
+	head.opts.To, head.opts.Down = uint64(1+g.rand.IntN(3)), true
+	a.steps = []func() action{
+		func() action { return head },
+		func() action {
+			if head.out.New == nil {
+				return nil // it was of that version
+			}
+			f := &save{call: call{ref: ref}}
+			f.draft.Step = g.w.model.nextStep(g.name)
+			k := g.known(ref)
+			if k == nil {
+				return nil
+			}
+			f.draft.Parent = k.cp.ID
+			g.state(&f.draft, k, ref)
+			return f
+		},
+		func() action {
+			p := &prune{call: call{ref: ref}}
+			p.opts.Erase, p.opts.KeepLast = true, 2+g.rand.IntN(2)
+			return p
+		},
+		func() action {
+			return &undo{call: call{ref: ref}, old: head.out.Old.Seq, now: head.out.New.Seq, hash: head.out.New.Hash}
+		},
+	}
+	return a
+}
