@@ -194,8 +194,11 @@ func (a *label) effect(f *facts) {
 		return
 	}
 	if s, ok := r.by.act.(*save); ok && s.repeat { // one of both answered with what the other made
-		if r.wanted = true; a.labels["by"] == a.name {
-			r.by, r.draft, r.labels, r.labelOf, r.wanted = &a.call, nil, a.labels, lateBound, false
+		switch {
+		case a.labels["by"] == a.name || a.precedes(r.by):
+			r.by, r.draft, r.labels, r.labelOf = &a.call, nil, a.labels, lateBound
+		case !r.by.precedes(&a.call):
+			r.draft, r.wanted = nil, true // whoever it was
 		}
 	}
 }

@@ -245,8 +245,10 @@ func (a *history) check(f *facts) {
 		f.plainError(c)
 	case a.opts.From == "" && a.opts.Branch == "" && a.opts.Limit == 0 && a.opts.RunID == "":
 		for _, r := range f.line(c.ref).revs {
-			if r.origin != r.seq && f.rewritten(c) {
-				continue // it moves to its own place, where the walk may have been already
+			// What is left of a replacement whose first record is gone moves when the thread is written anew, or when it is
+			// replaced again: the walk may have been there already, or be no more.
+			if r.origin != r.seq && (f.rewritten(c) || !f.unchanged(c, r.id)) {
+				continue
 			}
 			if !seen[r.id] && (r.by == nil || r.born.hi < c.inv) && f.alive(c, r.gen, r.id) && len(a.cps) > 0 && a.cps[0].Generation == r.gen {
 				f.problem(c, "%v, which is there all the time, is left out", r)

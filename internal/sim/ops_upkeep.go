@@ -166,7 +166,7 @@ func (a *erase) effect(f *facts) {
 		}
 		f.remove(&a.call, func(ref engine.Ref, r *rev) bool {
 			all := f.contents(ref, r)
-			return len(all) == 0 || slices.ContainsFunc(all, func(c *content) bool { return c.run == a.byRun })
+			return len(all) == 0 || f.doubtsID(a.as(ref), r.id) || slices.ContainsFunc(all, func(c *content) bool { return c.run == a.byRun })
 		}, nil)
 		return
 	}

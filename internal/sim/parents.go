@@ -170,7 +170,7 @@ func (f *facts) repeatable(c *call, d *engine.Draft) bool {
 // untouched reports whether what a repeated save replaced was what it made the first time.
 func (f *facts) untouched(c *call, r *rev) bool {
 	old := f.before(c.ref, r)
-	return old != nil && old.draft != nil && old.draft.Step == r.draft.Step && old.born.hi < c.inv && r.origin != 0 && r.origin != r.seq &&
+	return old != nil && r.draft != nil && old.draft != nil && old.draft.Step == r.draft.Step && old.born.hi < c.inv && r.origin != 0 && r.origin != r.seq &&
 		f.before(c.ref, old) == nil && f.quietHistory(c.ref) && !f.doubtsID(c, r.id)
 }
 
