@@ -117,7 +117,7 @@ func (d *durableHeads) forget() {
 type branchState struct {
 	head    uint64   // where it ends, or the seq that its record names
 	version string   // of the branch record; "": there is none
-	by      *pending // what moved it there; nil if it was read
+	by      *pending // what is about to move it there; nil if that is durable
 }
 
 func newLineage(ref Ref, th *thread) *lineage {
