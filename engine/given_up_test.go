@@ -180,4 +180,3 @@ func TestMemoryIsAsStorageAfterWhatWasGivenUp(t *testing.T) {
 		})
 	}
 }
-
