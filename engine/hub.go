@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -203,6 +204,7 @@ func (s *Store) settleAll(ctx context.Context) error {
 		lineages = append(lineages, l)
 	}
 	s.mu.Unlock()
+	slices.SortFunc(lineages, func(a, b *lineage) int { return a.ref.Compare(b.ref) }) // not the map's: a run can be repeated
 	for _, l := range lineages {
 		if err := l.settle(ctx); err != nil {
 			return err

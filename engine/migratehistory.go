@@ -109,6 +109,7 @@ func (c *copying) migrate(ctx context.Context, t *tip, r *record, rec *codec.Rec
 		return err
 	}
 	d, hooks := old.draft(), old.meta.Hooks
+	d.Labels = old.meta.Labels
 	for i := range d.Channels {
 		d.Channels[i].rewritten = old.meta.Channels[i].Rewritten
 	}

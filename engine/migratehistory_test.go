@@ -344,3 +344,22 @@ func TestMigrateHistoryFaults(t *testing.T) {
 		}
 	}
 }
+
+// A checkpoint that is of the version already passes no step, and keeps all that it says.
+func TestMigratedHistoryKeepsLabels(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{Migrations: only(supportSet(t))})
+	old, now := supportDraft(supportV1), supportDraft(strings.Replace(supportV1, "user_pref", "preferences", 1))
+	old.Labels, now.Labels, now.SchemaVersion = map[string]string{"env": "prod"}, map[string]string{"env": "test"}, 2
+	mustSave(t, f, testRef("t"), old)
+	mustSave(t, f, testRef("t"), now)
+	th := f.Thread(testRef("t"))
+	if _, err := th.MigrateHistory(ctx, 2, false); err != nil {
+		t.Fatal(err)
+	}
+	for seq, want := range map[uint64]string{1: "prod", 2: "test"} {
+		if cp := mustLoad(t, th, AtSeq(seq), LoadOptions{}); cp.Labels["env"] != want || cp.SchemaVersion != 2 {
+			t.Errorf("seq %d has the labels %v at version %d", seq, cp.Labels, cp.SchemaVersion)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/ckptd/ckptd/engine"
+)
+
+// dump is all that a store tells of its user when nobody else is at work.
+type dump struct {
+	threads map[string]*engine.ThreadInfo
+	keeps   map[string]bool // histories from before a migration
+	lines   map[engine.Ref]*lineDump
+}
+
+// lineDump is a lineage.
+type lineDump struct {
+	cps      []*engine.Checkpoint // newest first, with data
+	branches map[string]string    // ids of heads
+	writes   map[writeKey]string
+}
+
+// fresh opens the store as another process would, for reading.
+func (w *world) fresh() *engine.Store {
+	d := &disk{inner: w.data, s: w.sched, shared: w.prof.shared, open: atomic.Bool{}}
+	d.open.Store(true)
+	o := w.opts
+	o.CacheBytes = -1
+	s, err := engine.Open(context.Background(), d, o)
+	if err != nil {
+		panic(fmt.Sprintf("opening the store again: %v", err))
+	}
+	return s
+}
+
+// read reads everything. An error of whatever kind is a problem: nothing was damaged, and nothing fails now.
+func (w *world) read(s *engine.Store, who string, f *facts) *dump {
+	ctx := context.Background()
+	d := &dump{threads: map[string]*engine.ThreadInfo{}, keeps: map[string]bool{}, lines: map[engine.Ref]*lineDump{}}
+	failed := func(what string, ref engine.Ref, err error) bool {
+		if err != nil {
+			w.problem("%s: %s of %s/%s: %v", who, what, ref.Thread, ref.Namespace, err)
+		}
+		return err != nil
+	}
+	for info, err := range s.User(tenant, user).Threads(ctx, engine.ThreadOptions{Count: true}) {
+		if failed("threads", info.Ref, err) {
+			return d
+		}
+		d.threads[info.Ref.Thread] = &info
+		th := s.Thread(info.Ref)
+		keeps, err := th.KeepsHistory(ctx)
+		failed("kept history", info.Ref, err)
+		d.keeps[info.Ref.Thread] = keeps
+		names, err := th.Namespaces(ctx)
+		failed("namespaces", info.Ref, err)
+		if !slices.Contains(names, "") {
+			names = append(names, "")
+		}
+		for _, ns := range names {
+			ref := info.Ref
+			ref.Namespace = ns
+			d.lines[ref] = w.readLine(s, ref, f, failed)
+		}
+	}
+	return d
+}
+
+func (w *world) readLine(s *engine.Store, ref engine.Ref, f *facts, failed func(string, engine.Ref, error) bool) *lineDump {
+	ctx := context.Background()
+	l := &lineDump{branches: map[string]string{}, writes: map[writeKey]string{}}
+	th := s.Thread(ref)
+	for cp, err := range th.History(ctx, engine.HistoryOptions{Data: true}) {
+		if failed("history", ref, err) {
+			break
+		}
+		l.cps = append(l.cps, cp)
+	}
+	branches, err := th.Branches(ctx)
+	failed("branches", ref, err)
+	for _, b := range branches {
+		l.branches[b.Name] = b.HeadID
+	}
+	for _, id := range f.writeIDs(ref) {
+		ws, err := th.Writes(ctx, id)
+		failed("writes", ref, err)
+		for _, pw := range ws {
+			l.writes[writeKey{id, pw.Task, pw.Index}] = string(pw.Data)
+		}
+	}
+	return l
+}
+
+// sameAs compares what two readers were told.
+func (d *dump) sameAs(o *dump) string {
+	for ref, l := range d.lines {
+		m := o.lines[ref]
+		if m == nil {
+			return fmt.Sprintf("%s/%s is not there", ref.Thread, ref.Namespace)
+		}
+		if len(l.cps) != len(m.cps) {
+			return fmt.Sprintf("%s/%s has %d checkpoints, and %d", ref.Thread, ref.Namespace, len(l.cps), len(m.cps))
+		}
+		for i, cp := range l.cps {
+			if m.cps[i].Hash != cp.Hash || m.cps[i].ID != cp.ID || m.cps[i].Parent != cp.Parent {
+				return fmt.Sprintf("%s/%s: %s (seq %d, parent %s) is %s (seq %d, parent %s)", ref.Thread, ref.Namespace, cp.ID, cp.Seq, cp.Parent,
+					m.cps[i].ID, m.cps[i].Seq, m.cps[i].Parent)
+			}
+			if diff := contentOf(cp).differs(m.cps[i]); diff != "" {
+				return fmt.Sprintf("%s/%s: %s: %s", ref.Thread, ref.Namespace, cp.ID, diff)
+			}
+		}
+		for name, id := range l.branches {
+			if m.branches[name] != id {
+				return fmt.Sprintf("%s/%s: branch %s ends at %q, and at %q", ref.Thread, ref.Namespace, name, id, m.branches[name])
+			}
+		}
+		if len(l.branches) != len(m.branches) {
+			return fmt.Sprintf("%s/%s has %d branches, and %d", ref.Thread, ref.Namespace, len(l.branches), len(m.branches))
+		}
+	}
+	if len(d.lines) != len(o.lines) {
+		return fmt.Sprintf("%d lineages, and %d", len(d.lines), len(o.lines))
+	}
+	return ""
+}
+
+// writeIDs are the checkpoints of a lineage that may have pending writes.
+func (f *facts) writeIDs(ref engine.Ref) []string {
+	var ids []string
+	if st := f.m.lines[ref]; st != nil {
+		for k := range st.writes {
+			ids = append(ids, k.checkpoint)
+		}
+	}
+	if l := f.lines[ref]; l != nil {
+		for k := range l.writes {
+			ids = append(ids, k.checkpoint)
+		}
+		for _, c := range l.copies {
+			_, to, _ := strings.Cut(c.val, " ")
+			ids = append(ids, to)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}

@@ -1,0 +1,337 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ckptd/ckptd/engine"
+)
+
+// prune removes checkpoints.
+type prune struct {
+	call
+	opts engine.PruneOptions
+	rep  *engine.PruneReport
+}
+
+func (a *prune) String() string {
+	return fmt.Sprintf("keep %d remove %v erase %v all %v", a.opts.KeepLast, a.opts.Remove, a.opts.Erase, a.opts.AllNamespaces)
+}
+
+func (a *prune) run(ctx context.Context, s *engine.Store) (err error) {
+	a.rep, err = s.Thread(a.ref).Prune(ctx, a.opts)
+	return err
+}
+
+func (a *prune) effect(f *facts) {
+	if a.opts.Erase {
+		f.sweeps = append(f.sweeps, &a.call)
+		f.rewrites[a.ref.Thread] = append(f.rewrites[a.ref.Thread], &a.call)
+	}
+	if !a.acked() {
+		if a.partial() || a.unknown {
+			f.remove(&a.call, a.may, nil)
+		}
+		return
+	}
+	removed := func(ref engine.Ref, r *rev) bool {
+		return ref.Thread == a.ref.Thread && slices.ContainsFunc(a.rep.Removed, func(it engine.PruneItem) bool {
+			return it.Namespace == ref.Namespace && it.ID == r.id && it.Seq == r.seq
+		})
+	}
+	f.remove(&a.call, removed, removed)
+}
+
+// may reports whether the prune may have removed r.
+func (a *prune) may(ref engine.Ref, r *rev) bool {
+	here := ref == a.ref || a.opts.AllNamespaces && ref.Thread == a.ref.Thread
+	return here && (a.opts.KeepLast > 0 || slices.Contains(a.opts.Remove, r.id))
+}
+
+func (a *prune) check(f *facts) {
+	c := &a.call
+	switch {
+	case c.unknown, errors.Is(c.err, engine.ErrInvalid) && len(a.opts.Remove) > 0:
+	case errors.Is(c.err, engine.ErrNotFound):
+		if len(a.opts.Remove) > 0 {
+			f.missing(c, a.opts.Remove[0])
+		}
+	case c.err != nil:
+		f.plainError(c)
+	default:
+		a.checkRemoved(f)
+	}
+}
+
+// checkRemoved judges what an acknowledged prune removed.
+func (a *prune) checkRemoved(f *facts) {
+	for _, it := range a.rep.Removed {
+		ref := a.ref
+		ref.Namespace = it.Namespace
+		r := f.find(ref, &engine.Checkpoint{ID: it.ID, Seq: it.Seq, Generation: f.generationOf(ref, it.Seq, it.ID)})
+		if r == nil {
+			continue
+		}
+		if !a.may(ref, r) {
+			f.problem(&a.call, "it removed %v, which it was not to remove", r)
+		}
+		pinned := func(c *content) bool { _, ok := c.labels[engine.LabelPin]; return ok }
+		if all := f.contents(ref, r); len(all) > 0 && !slices.ContainsFunc(all, func(c *content) bool { return !pinned(c) }) {
+			f.problem(&a.call, "it removed %v, which is pinned", r)
+		}
+	}
+}
+
+// generationOf finds the generation of a checkpoint by what else is known of it.
+func (f *facts) generationOf(ref engine.Ref, seq uint64, id string) uint64 {
+	for k, r := range f.line(ref).revs {
+		if k.seq == seq && r.id == id {
+			return k.gen
+		}
+	}
+	return 0
+}
+
+func makePrune(g *gen) action {
+	a := &prune{call: call{ref: g.ref()}}
+	a.opts.Erase, a.opts.AllNamespaces = g.one(2), g.one(4)
+	if g.one(3) {
+		a.opts.KeepLast = 1 + g.rand.IntN(12)
+	} else if k := g.known(a.ref); k != nil {
+		a.opts.Remove = []string{k.cp.ID}
+	} else {
+		return nil
+	}
+	return a
+}
+
+// collect collects garbage.
+type collect struct {
+	call
+	opts engine.GCOptions
+}
+
+func (a *collect) run(ctx context.Context, s *engine.Store) error {
+	_, err := s.User(tenant, user).GC(ctx, a.opts)
+	return err
+}
+
+func (a *collect) effect(f *facts) { f.sweeps = append(f.sweeps, &a.call) }
+
+func makeCollect(g *gen) action {
+	a := &collect{call: call{ref: engine.Ref{Tenant: tenant, User: user, Thread: "-"}}}
+	if !g.one(3) {
+		a.opts.Grace = -1
+	}
+	return a
+}
+
+// erase deletes a thread, or all of a run.
+type erase struct {
+	call
+	byRun string // "": the thread
+	gen   uint64
+	n     int
+}
+
+func (a *erase) String() string { return a.byRun }
+
+func (a *erase) run(ctx context.Context, s *engine.Store) (err error) {
+	if a.byRun != "" {
+		a.n, err = s.User(tenant, user).DeleteRun(ctx, a.byRun)
+		return err
+	}
+	a.gen, err = s.Thread(a.ref).Delete(ctx)
+	return err
+}
+
+func (a *erase) effect(f *facts) {
+	if !a.acked() && !a.partial() {
+		return
+	}
+	if a.byRun != "" {
+		if a.acked() && a.n == 0 {
+			return
+		}
+		for _, t := range f.threads() {
+			f.scramble(&a.call, t)
+			f.began[t] = append(f.began[t], &a.call)
+		}
+		f.remove(&a.call, func(ref engine.Ref, r *rev) bool {
+			all := f.contents(ref, r)
+			return len(all) == 0 || slices.ContainsFunc(all, func(c *content) bool { return c.run == a.byRun })
+		}, nil)
+		return
+	}
+	f.scramble(&a.call, a.ref.Thread)
+	f.began[a.ref.Thread] = append(f.began[a.ref.Thread], &a.call)
+	takes := func(ref engine.Ref, r *rev) bool { return ref.Thread == a.ref.Thread && (a.gen == 0 || r.gen < a.gen) }
+	f.remove(&a.call, takes, takes)
+}
+
+// threads are the names of all threads that anything is known of.
+func (f *facts) threads() (names []string) {
+	for ref := range f.lines {
+		names = append(names, ref.Thread)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func (a *erase) check(f *facts) {
+	if errors.Is(a.err, engine.ErrNotFound) {
+		f.notFound(&a.call, engine.Latest)
+		return
+	}
+	f.plainError(&a.call)
+}
+
+func makeDelete(g *gen) action { return &erase{call: call{ref: g.ref()}} }
+
+func makeDeleteRun(g *gen) action {
+	return &erase{call: call{ref: engine.Ref{Tenant: tenant, User: user, Thread: "-"}}, byRun: g.run()}
+}
+
+// copying copies a thread to one that does not exist yet.
+type copying struct {
+	call
+	dst engine.Ref
+}
+
+func (a *copying) String() string { return "to " + a.dst.Thread }
+
+func (a *copying) run(ctx context.Context, s *engine.Store) error {
+	return s.Thread(a.ref).Copy(ctx, a.dst)
+}
+
+func (a *copying) effect(f *facts) {
+	f.scramble(&a.call, a.dst.Thread)
+	f.began[a.dst.Thread] = append(f.began[a.dst.Thread], &a.call)
+}
+
+// copied is what a checkpoint of the copy must be.
+func (a *copying) copied(f *facts, cp *engine.Checkpoint) *rev {
+	if cp.Ref.Thread != a.dst.Thread || a.err != nil && !a.partial() {
+		return nil
+	}
+	from := a.ref
+	from.Namespace = cp.Ref.Namespace
+	r, found := &rev{wanted: true}, false
+	for k, was := range f.line(from).revs {
+		if k.seq == cp.Seq && was.id == cp.ID {
+			found = true
+			r.want = append(r.want, f.variants(from, was)...)
+		}
+	}
+	if !found && !f.doubts(a.as(from)) { // else its save is in doubt, and it is gone from where it was
+		return nil
+	}
+	return f.made(a.as(cp.Ref), cp, r)
+}
+
+func (a *copying) check(f *facts) {
+	c := &a.call
+	if !c.acked() {
+		if errors.Is(c.err, engine.ErrNotFound) {
+			f.notFound(c, engine.Latest)
+		} else {
+			f.plainError(c)
+		}
+		return
+	}
+	for ref, l := range f.lines {
+		if ref.Thread != a.ref.Thread {
+			continue
+		}
+		to := a.dst
+		to.Namespace = ref.Namespace
+		for _, r := range l.revs {
+			if r.next == nil && f.always(c.as(ref), r) && len(f.line(to).ids[idKey{1, r.id}]) == 0 && !f.goneSince(c, to, r) {
+				f.problem(c, "%v, which was there all the time, is not in the copy", r)
+				return
+			}
+		}
+	}
+}
+
+// goneSince reports whether something may have removed r from a copy.
+func (f *facts) goneSince(c *call, to engine.Ref, r *rev) bool {
+	return slices.ContainsFunc(f.gone, func(g removal) bool { return g.span.hi >= c.inv && g.takes(to, r) })
+}
+
+func makeCopy(g *gen) action {
+	copies := 0
+	for t := range g.w.model.lives {
+		if t[0] == 'x' {
+			copies++
+		}
+	}
+	if copies > 2 {
+		return nil
+	}
+	a := &copying{call: call{ref: g.ref()}}
+	a.ref.Namespace = ""
+	a.dst = a.ref
+	a.dst.Thread = "x" + g.name + a.ref.Thread[len(a.ref.Thread)-1:]
+	return a
+}
+
+// blob puts a blob and reads it.
+type blob struct {
+	call
+	data []byte
+	id   engine.BlobID
+	got  []byte
+	gerr error
+}
+
+func (a *blob) String() string { return fmt.Sprintf("%d bytes", len(a.data)) }
+
+func (a *blob) run(ctx context.Context, s *engine.Store) (err error) {
+	u := s.User(tenant, user)
+	if a.id, _, err = u.PutBlob(ctx, bytes.NewReader(a.data)); err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	_, a.gerr = u.GetBlob(ctx, a.id, &b)
+	a.got = b.Bytes()
+	return nil
+}
+
+func (a *blob) learn(m *model) {
+	m.blobs[a.id] = string(a.data)
+	m.put = append(m.put, a.id)
+}
+
+func (a *blob) check(f *facts) {
+	f.plainError(&a.call)
+	if !a.acked() {
+		return
+	}
+	c := a.as(a.ref)
+	c.err = a.gerr
+	if a.gerr == nil && !bytes.Equal(a.got, a.data) {
+		f.problem(c, "the blob has other bytes")
+	} else if !errors.Is(a.gerr, engine.ErrNotFound) || !f.blobsInDoubt() {
+		f.plainError(c)
+	}
+}
+
+// blob picks a blob that was put.
+func (g *gen) blob() (id engine.BlobID, ok bool) {
+	if put := g.w.model.put; len(put) > 0 {
+		return put[g.rand.IntN(len(put))], true
+	}
+	return id, false
+}
+
+func makeBlob(g *gen) action {
+	size := 100
+	if g.one(12) {
+		size = 300_000
+	}
+	return &blob{call: call{ref: engine.Ref{Tenant: tenant, User: user, Thread: "-"}}, data: append(bytes.Repeat([]byte{'b', 0}, size/2), byte(g.rand.IntN(6)))}
+}

@@ -1,0 +1,76 @@
+package sim
+
+import "time"
+
+// profile is what a world is like, and what is done in it.
+type profile struct {
+	name                 string
+	rounds, clients, ops int
+	threads, namespaces  int
+	channels             int
+	branches             int
+	first                int   // bytes of a channel's first value, at most
+	add                  int   // bytes of a change, at most
+	cache                int64 // Options.CacheBytes
+	shared               bool  // the backend does not say that it is exclusive
+
+	fail, doubt int // of a thousand calls, those that fail, and of a thousand commits those left in doubt
+	end         int // of a thousand operations, those whose context ends
+	crash       int // of a hundred rounds, those that end in a crash
+	pass        time.Duration
+
+	weights map[string]int // of kinds; those that are not named have the weight of the table
+}
+
+// profiles are what the seeds rotate through.
+var profiles = []profile{
+	{name: "crowd", rounds: 3, clients: 6, ops: 14, threads: 1, namespaces: 1, channels: 3, branches: 2, first: 300, add: 60,
+		fail: 6, doubt: 8, end: 250, crash: 25},
+	{name: "few", rounds: 4, clients: 4, ops: 14, threads: 3, namespaces: 2, channels: 4, branches: 3, first: 2000, add: 300,
+		fail: 2, doubt: 3, end: 100, crash: 25},
+	{name: "upkeep", rounds: 6, clients: 3, ops: 16, threads: 2, namespaces: 1, channels: 2, branches: 3, first: 3000, add: 100,
+		fail: 1, doubt: 1, end: 30, crash: 20, weights: map[string]int{"save": 40, "replace": 10, "prune": 14, "migrate head": 14,
+			"undo head": 12, "migrate history": 4, "restore history": 5, "copy": 3, "delete": 2, "delete run": 2, "gc": 5, "blob": 6, "repeat": 8}},
+	{name: "long", rounds: 2, clients: 2, ops: 9, threads: 1, namespaces: 1, channels: 2, branches: 2, first: 16000, add: 120,
+		crash: 10, end: 30, weights: map[string]int{"save": 20, "appends": 60, "history": 6, "prune": 4, "delete": 0, "delete run": 0,
+			"migrate history": 1, "query": 1, "diff": 1, "tree": 1}},
+	{name: "wide", rounds: 2, clients: 3, ops: 14, threads: 2, namespaces: 1, channels: 300, branches: 3, first: 600, add: 60,
+		fail: 2, doubt: 3, end: 100, crash: 20, weights: map[string]int{"appends": 2}},
+	{name: "bushy", rounds: 3, clients: 3, ops: 14, threads: 1, namespaces: 1, channels: 3, branches: 100, first: 600, add: 60,
+		fail: 1, doubt: 2, end: 60, crash: 15, weights: map[string]int{"branch": 15, "forks": 10, "label": 16, "replace": 10, "migrate head": 10}},
+	{name: "expiry", rounds: 4, clients: 4, ops: 12, threads: 2, namespaces: 2, channels: 2, branches: 2, first: 300, add: 60,
+		fail: 3, doubt: 4, end: 100, crash: 20, pass: 2 * time.Hour, weights: map[string]int{"delete": 8, "gc": 4, "migrate head": 4, "undo head": 8}},
+}
+
+// of finds the profile of a plan, and makes the seed vary it.
+func (p *Plan) profile() profile {
+	pr := profiles[p.Seed%uint64(len(profiles))]
+	for _, q := range profiles {
+		if q.name == p.Profile {
+			pr = q
+		}
+	}
+	pr.cache = []int64{0, 0, -1, 1 << 16}[hash(p.Seed, "cache")%4]
+	pr.shared = chance(200, p.Seed, "shared")
+	pr.channels = 1 + int(hash(p.Seed, "channels")%uint64(pr.channels))
+	set := func(to *int, v int) {
+		if v != 0 {
+			*to = v
+		}
+	}
+	set(&pr.rounds, p.Rounds)
+	set(&pr.clients, p.Clients)
+	set(&pr.ops, p.Ops)
+	set(&pr.threads, p.Threads)
+	set(&pr.channels, p.Channels)
+	if p.Sound {
+		pr.fail, pr.doubt = 0, 0
+	}
+	if p.Calm {
+		pr.end = 0
+	}
+	if p.Alive {
+		pr.crash = 0
+	}
+	return pr
+}
