@@ -77,7 +77,7 @@ type expected struct {
 	gone bool            // it may have been removed
 }
 
-type storm struct {
+type bubble struct {
 	t    *testing.T
 	s    *Store
 	mu   sync.Mutex
@@ -114,7 +114,7 @@ func stormInABubble(t *testing.T, seed uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	st := &storm{t: t, s: s, want: map[string]*expected{}, puts: map[string]Ref{}, seed: seed}
+	st := &bubble{t: t, s: s, want: map[string]*expected{}, puts: map[string]Ref{}, seed: seed}
 	if seed%2 == 0 {
 		b.calls = 60
 	}
@@ -143,7 +143,7 @@ func stormInABubble(t *testing.T, seed uint64) {
 	}
 }
 
-func (st *storm) run(g int) {
+func (st *bubble) run(g int) {
 	r := rand.New(rand.NewPCG(st.seed, uint64(g)+10))
 	var mine []string
 	for n := range 40 {
@@ -228,13 +228,13 @@ func (st *storm) run(g int) {
 	}
 }
 
-func (st *storm) of(id string) *expected {
+func (st *bubble) of(id string) *expected {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.want[id]
 }
 
-func (st *storm) save(ctx context.Context, th *Thread, d Draft, content string) {
+func (st *bubble) save(ctx context.Context, th *Thread, d Draft, content string) {
 	d.Channels = []Change{{Name: "x", Data: []byte(content)}}
 	st.mu.Lock()
 	e := st.want[d.ID]
@@ -258,7 +258,7 @@ func (st *storm) save(ctx context.Context, th *Thread, d Draft, content string) 
 	}
 }
 
-func (st *storm) tolerate(_ any, err error) {
+func (st *bubble) tolerate(_ any, err error) {
 	for _, ok := range []error{nil, ErrNotFound, ErrUnavailable, ErrAmbiguous, ErrUnknownParent, ErrGeneration, context.DeadlineExceeded} {
 		if errors.Is(err, ok) {
 			return
@@ -267,7 +267,7 @@ func (st *storm) tolerate(_ any, err error) {
 	st.t.Errorf("seed %d: %v", st.seed, err)
 }
 
-func (st *storm) generation(s *Store, ref Ref) uint64 {
+func (st *bubble) generation(s *Store, ref Ref) uint64 {
 	for info, err := range s.User("acme", "alice").Threads(st.t.Context(), ThreadOptions{Prefix: ref.Thread}) {
 		if err == nil {
 			return info.Generation
@@ -276,7 +276,7 @@ func (st *storm) generation(s *Store, ref Ref) uint64 {
 	return 0
 }
 
-func (st *storm) check(s *Store, where string) {
+func (st *bubble) check(s *Store, where string) {
 	for id, e := range st.want {
 		cp, err := s.Thread(e.ref).Load(st.t.Context(), At(id))
 		is := ""
