@@ -118,6 +118,13 @@ func stormInABubble(t *testing.T, seed uint64) {
 	if seed%2 == 0 {
 		b.calls = 60
 	}
+	watching, unwatch := context.WithCancel(t.Context())
+	seen, watched := map[string]bool{}, make(chan struct{})
+	go func() {
+		defer close(watched)
+		st.watch(watching, seen)
+	}()
+	synctest.Wait()
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() { st.run(g) })
@@ -127,6 +134,10 @@ func stormInABubble(t *testing.T, seed uint64) {
 	b.calls = 0
 	b.mu.Unlock()
 	st.check(s, "memory")
+	time.Sleep(time.Second)
+	unwatch()
+	<-watched
+	st.checkSeen(s, seen)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -225,6 +236,39 @@ func (st *bubble) run(g int) {
 			}
 		}
 		cancel()
+	}
+}
+
+// watch notes the checkpoints that a watch tells of, which is resumed when the backend fails it.
+func (st *bubble) watch(ctx context.Context, seen map[string]bool) {
+	for at := CursorAt(time.Now()); ctx.Err() == nil; {
+		once := map[string]bool{}
+		for e, err := range st.s.Watch(ctx, WatchScope{Tenant: "acme"}, at) {
+			if err != nil {
+				if ctx.Err() == nil {
+					st.tolerate(nil, err)
+				}
+				break
+			}
+			name := fmt.Sprint(e.Ref, e.Generation, e.ID, e.Seq)
+			if once[name] {
+				st.t.Errorf("seed %d: %s comes twice", st.seed, name)
+			}
+			once[name], seen[name], at = true, true, e.Cursor
+		}
+	}
+}
+
+// checkSeen looks for checkpoints that no watch told of.
+func (st *bubble) checkSeen(s *Store, seen map[string]bool) {
+	for cp, err := range s.QueryTenant(st.t.Context(), "acme", Query{}) {
+		if err != nil {
+			st.t.Error(err)
+			return
+		}
+		if name := fmt.Sprint(cp.Ref, cp.Generation, cp.ID, cp.Seq); !seen[name] {
+			st.t.Errorf("seed %d: no watch told of %s", st.seed, name)
+		}
 	}
 }
 
