@@ -52,6 +52,12 @@ func openOn(t testing.TB, b backend.Backend) *Store {
 
 func refOf(thread string) Ref { return Ref{Tenant: "acme", User: "alice", Thread: thread} }
 
+// spot is where a checkpoint is.
+type spot struct {
+	ref Ref
+	id  string
+}
+
 func state(format string, args ...any) []Change {
 	return []Change{{Name: "messages", Data: fmt.Appendf(nil, format, args...)}}
 }

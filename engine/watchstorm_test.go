@@ -44,12 +44,6 @@ func (b *unreliable) Commit(ctx context.Context, batch backend.Batch) error {
 	return b.Backend.Commit(ctx, batch)
 }
 
-// spot is where a checkpoint is.
-type spot struct {
-	ref Ref
-	id  string
-}
-
 // watching is a watch that is broken off and resumed all the time, and what it has seen.
 type watching struct {
 	t      *testing.T
@@ -92,6 +86,9 @@ func (w *watching) pass(ctx context.Context, most int, seen func(Event) (more bo
 func TestWatchMissesNothingBesideFailures(t *testing.T) {
 	const threads, writers = 12, 6
 	saves := 6_000
+	if testing.Short() || RaceEnabled {
+		saves = 1_500
+	}
 	if n := longRun(); n > 0 {
 		saves = n / 4
 	}
