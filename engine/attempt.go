@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,12 +18,12 @@ type attempt struct {
 	crossings crossings  // the parents that were migrated for it
 
 	conflicts, moves int
-	mostConflicts    int // 0: conflictRetries
 }
 
 const (
-	// conflictRetries bounds how often a change is tried because another process wrote to the lineage meanwhile.
-	conflictRetries = 3
+	// conflictTries bounds how often a change is tried because others wrote meanwhile what it was to write: another process,
+	// another lineage the record of the thread, another call the writes of the task. Each time one of them has got there.
+	conflictTries = 64
 	// movedTries bounds how often hooks or migrations run because the parent changed meanwhile. Each time another save has
 	// passed the same hooks, or has changed them.
 	movedTries = 16
@@ -43,18 +42,16 @@ func (a *attempt) run(ctx context.Context, try func() (*Checkpoint, error)) (*Ch
 			err = need.remove(ctx, a.t)
 		case *movedError:
 			a.passage = nil
-			err = a.moved(need)
+			err = tooMany(&a.moves, movedTries, need)
 		case *unmigratedError:
-			if err = a.moved(need); err == nil {
+			if err = tooMany(&a.moves, movedTries, need); err == nil {
 				err = a.migrate(ctx, need)
 			}
 		default:
 			if !errors.Is(err, backend.ErrConflict) {
 				return nil, err
 			}
-			if a.conflicts++; a.conflicts < cmp.Or(a.mostConflicts, conflictRetries) {
-				err = nil
-			}
+			err = tooMany(&a.conflicts, conflictTries, err)
 		}
 		if err != nil {
 			return nil, err
@@ -62,12 +59,12 @@ func (a *attempt) run(ctx context.Context, try func() (*Checkpoint, error)) (*Ch
 	}
 }
 
-// moved counts how often the parent moved.
-func (a *attempt) moved(why error) error {
-	if a.moves++; a.moves < movedTries {
+// tooMany counts a try that others were in the way of, and gives up after so many.
+func tooMany(tries *int, most int, why error) error {
+	if *tries++; *tries < most {
 		return nil
 	}
-	return fmt.Errorf("%w: tried %d times, and each time others had changed what it depends on: %w", ErrUnavailable, a.moves, why)
+	return fmt.Errorf("%w: tried %d times, and each time others had changed what it depends on: %w", ErrUnavailable, *tries, why)
 }
 
 // migrate migrates the parent for the next try, with no lock held.

@@ -212,7 +212,7 @@ func (l *lineage) prepareBranch(ctx context.Context, name string, to *Which, mus
 		return nil, nil, err
 	}
 	// Whether it exists, or is there already, may not be certain yet.
-	if b.by != nil && !b.by.over && (to == nil || mustBeNew || b.head == at.Seq) {
+	if b.by != nil && (to == nil || mustBeNew || b.head == at.Seq) {
 		return nil, nil, l.after(b.by)
 	}
 	p := newPending(0, nil)

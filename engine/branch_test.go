@@ -184,3 +184,25 @@ func TestBranchFaults(t *testing.T) {
 		}
 	}
 }
+
+// What memory knows of branches holds no states: the cache could not bound these.
+func TestBranchesInMemoryHoldNoStates(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	l, err := f.hold(ctx, testRef("t"), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.letGo(l)
+	for i := range 3 {
+		cp := mustSave(t, f, testRef("t"), Draft{Branch: fmt.Sprint("b", i)})
+		if err := f.Thread(testRef("t")).SetBranch(ctx, "moved", At(cp.ID)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, b := range l.branches {
+		if b.by != nil {
+			t.Errorf("branch %s keeps what moved it", name)
+		}
+	}
+}

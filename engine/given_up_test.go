@@ -93,3 +93,90 @@ func removedAndGivenUp(t *testing.T, ref Ref, commits int, remove func(context.C
 	}
 	return true
 }
+
+// What an operation did before its context ended is what memory knows, also of the many branches that end at the head, and
+// what is saved then is on it.
+func TestMemoryIsAsStorageAfterWhatWasGivenUp(t *testing.T) {
+	ref := testRef("t")
+	type op struct {
+		prepare func(f *fixture) error
+		do      func(ctx context.Context, f *fixture) error
+	}
+	bg := context.Background()
+	migrated := func(f *fixture) error {
+		_, err := f.Thread(ref).MigrateHead(bg, HeadMigration{To: 4})
+		return err
+	}
+	history := func(f *fixture) error { _, err := f.Thread(ref).MigrateHistory(bg, 4, false); return err }
+	for name, o := range map[string]op{
+		"MigrateHead": {nil, func(ctx context.Context, f *fixture) error {
+			_, err := f.Thread(ref).MigrateHead(ctx, HeadMigration{To: 4})
+			return err
+		}},
+		"UndoHead": {migrated, func(ctx context.Context, f *fixture) error {
+			cp, err := f.Thread(ref).Load(bg, Latest)
+			if err != nil {
+				return err
+			}
+			return f.Thread(ref).UndoHead(ctx, cp.ParentSeq, cp.Seq, cp.Hash)
+		}},
+		"MigrateHistory": {nil, func(ctx context.Context, f *fixture) error {
+			_, err := f.Thread(ref).MigrateHistory(ctx, 4, false)
+			return err
+		}},
+		"RestoreHistory": {history, func(ctx context.Context, f *fixture) error { return f.Thread(ref).RestoreHistory(ctx) }},
+		"DropHistory":    {history, func(ctx context.Context, f *fixture) error { return f.Thread(ref).DropHistory(ctx) }},
+		"SetLabels": {nil, func(ctx context.Context, f *fixture) error {
+			_, err := f.Thread(ref).SetLabels(ctx, Latest, map[string]string{"a": "b"})
+			return err
+		}},
+		"Save of much": {nil, func(ctx context.Context, f *fixture) error {
+			d := Draft{Labels: map[string]string{}, Keep: true, Channels: []Change{{Name: "big", Data: noiseBytes(900_000)}}}
+			for i := range 200 {
+				d.Labels[fmt.Sprint("l", i)] = "v"
+			}
+			_, err := f.Thread(ref).Save(ctx, d)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for commits := 1; commits < 40; commits++ {
+				f := newFixture(t, Options{Migrations: only(supportSet(t))})
+				l, err := f.hold(bg, ref, true)
+				if err != nil {
+					t.Fatal(err)
+				}
+				old := mendableHead(t, f, ref, idKinds["names"])
+				for i := range 2 * backend.MaxBatchKeys {
+					if err := f.Thread(ref).SetBranch(bg, fmt.Sprint("b", i), At(old.ID)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if o.prepare != nil {
+					if err := o.prepare(f); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var oerr error
+				was := f.givenUp(commits, func(ctx context.Context) { oerr = o.do(ctx, f) })
+				if err := l.settle(bg); err != nil {
+					t.Fatal(err)
+				}
+				want, got := viewOf(t, f.second(), ref), viewOf(t, f.Store, ref)
+				if fmt.Sprint(got) != fmt.Sprint(want) {
+					t.Errorf("after %d commits (%v) memory has\n%v\nand storage\n%v", commits, oerr, got, want)
+				}
+				version := mustLoad(t, f.Thread(ref), Latest).SchemaVersion
+				more := []Change{{Name: "more", Data: []byte("more")}}
+				cp := mustSave(t, f, ref, Draft{Keep: true, SchemaVersion: version, Channels: more})
+				if _, err := f.second().Thread(ref).Load(bg, At(cp.ID)); err != nil {
+					t.Errorf("after %d commits (%v): what was saved then: %v", commits, oerr, err)
+				}
+				f.letGo(l)
+				if !was {
+					break
+				}
+			}
+		})
+	}
+}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ckptd/ckptd/backend"
@@ -97,6 +99,12 @@ type history struct {
 	rs         *restorer
 	epoch      uint32 // of what rs remembers
 	most       int    // records of a page
+
+	// A checkpoint that replaced others is told of where the first record with its id stands, or else where one of its own
+	// comes first. Others may replace it, and remove that first record, between any two pages: owed are the seqs of records that
+	// were passed, by the place where their checkpoint is to be told of, and told the places that have no record.
+	owed map[uint64]uint64
+	told map[uint64]bool
 }
 
 // page reads on until it has some checkpoints, or the end.
@@ -127,19 +135,25 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 		return nil, err
 	}
 	for i, e := range entries {
+		cps, err := h.overdue(ctx, l, keySeq(e.Key))
+		if err != nil {
+			return nil, err
+		}
 		cp, err := h.see(ctx, &line, e)
 		if err != nil {
 			return nil, err
 		}
-		if h.seq = keySeq(e.Key); cp == nil {
-			continue
+		if h.seq = keySeq(e.Key); cp != nil {
+			cps = append(cps, cp)
 		}
-		out = append(out, cp)
-		if h.left--; h.left == 0 {
-			return out, nil
-		}
-		for j := range cp.Channels {
-			size += len(cp.Channels[j].Data)
+		for _, cp := range cps {
+			out = append(out, cp)
+			if h.left--; h.left == 0 {
+				return out, nil
+			}
+			for j := range cp.Channels {
+				size += len(cp.Channels[j].Data)
+			}
 		}
 		if size > historyBytes && i < len(entries)-1 {
 			h.most = (i + 1) / 2
@@ -147,14 +161,10 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 		}
 	}
 	if next == nil {
-		if h.walks {
-			err = h.catchUp(ctx, l, 0)
-		} else {
-			err = line.end(ctx)
-		}
-		h.seq = 1
+		last, err := h.end(ctx, &line)
+		return append(out, last...), err
 	}
-	return out, err
+	return out, nil
 }
 
 // begin finds where the iteration starts.
@@ -164,7 +174,7 @@ func (h *history) begin(ctx context.Context, l *lineage) error {
 		return err
 	}
 	h.generation = l.th.generation()
-	h.seq = now.head + 1
+	h.seq = endSeq
 	switch {
 	case h.o.From != "":
 		h.walks = true
@@ -231,13 +241,92 @@ func (h *history) see(ctx context.Context, line *unbroken, e backend.Entry) (*Ch
 			h.line = r.seq - r.rec.ParentDist
 		}
 	}
-	stands := l.standing
 	if h.walks {
-		stands = l.current
+		r, err = l.current(ctx, r)
+	} else {
+		r, err = h.standing(ctx, l, r)
 	}
-	if r, err = stands(ctx, r); r == nil {
+	if r == nil {
 		return nil, err
 	}
+	return h.checkpoint(ctx, r)
+}
+
+// standing is the checkpoint that is to be told of at r's place; nil if there is none, or if it is told of elsewhere.
+func (h *history) standing(ctx context.Context, l *lineage, r *record) (*record, error) {
+	place := r.origin()
+	if place == r.seq {
+		delete(h.owed, place)
+		return l.current(ctx, r)
+	}
+	first, err := l.readRecord(ctx, place)
+	if err != nil {
+		return nil, err
+	}
+	if first != nil && first.rec != nil {
+		if h.owed == nil {
+			h.owed = map[uint64]uint64{}
+		}
+		h.owed[place] = r.seq
+		return nil, nil
+	}
+	if h.told[place] {
+		return nil, nil
+	}
+	if r, err = l.current(ctx, r); r != nil {
+		if h.told == nil {
+			h.told = map[uint64]bool{}
+		}
+		h.told[place] = true
+	}
+	return r, err
+}
+
+// overdue tells of the checkpoints whose place has been passed, as there is no record any more.
+func (h *history) overdue(ctx context.Context, l *lineage, seq uint64) (cps []*Checkpoint, err error) {
+	if len(h.owed) == 0 {
+		return nil, nil
+	}
+	for _, place := range slices.Backward(slices.Sorted(maps.Keys(h.owed))) {
+		if place <= seq {
+			break
+		}
+		r, err := l.readRecord(ctx, h.owed[place])
+		delete(h.owed, place)
+		if err == nil && r != nil && !h.told[place] {
+			r, err = l.current(ctx, r)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r == nil || r.rec == nil || h.told[place] {
+			continue
+		}
+		cp, err := h.checkpoint(ctx, r)
+		if err != nil {
+			return nil, err
+		}
+		if cp != nil {
+			cps = append(cps, cp)
+		}
+	}
+	return cps, nil
+}
+
+// end comes after the last record.
+func (h *history) end(ctx context.Context, line *unbroken) (cps []*Checkpoint, err error) {
+	h.seq = 1
+	if h.walks {
+		return nil, h.catchUp(ctx, line.l, 0)
+	}
+	if err := line.end(ctx); err != nil {
+		return nil, err
+	}
+	return h.overdue(ctx, line.l, 0)
+}
+
+// checkpoint reads what is told of r; nil if it is not wanted.
+func (h *history) checkpoint(ctx context.Context, r *record) (*Checkpoint, error) {
 	cp, err := h.rs.checkpoint(ctx, r, nil)
 	if err != nil || !h.o.matches(cp) {
 		return nil, err

@@ -148,11 +148,6 @@ func (b *closesAtRead) Scan(ctx context.Context, r backend.Range) ([]backend.Ent
 	return b.Backend.Scan(ctx, r)
 }
 
-// keepsOpen ignores Close, so that what was read before it can be used.
-type keepsOpen struct{ backend.Backend }
-
-func (keepsOpen) Close() error { return nil }
-
 // An operation that meets a store which is closed meanwhile says so, wherever it is, and never that data is damaged.
 func TestClosedMeanwhile(t *testing.T) {
 	for _, c := range append(waitingCalls(nil), call{name: "Save", do: func(ctx context.Context, th *Thread, _ *Checkpoint) error {

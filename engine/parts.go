@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -19,6 +20,7 @@ const sharedMin = 1 << 10
 // before the record that names them, or with it if they fit into its batch.
 func (w *saving) place(ctx context.Context, p *pending, root bool) error {
 	inline := 0
+	var parts []backend.Mut
 	for i := range w.coded {
 		e := &w.coded[i].e.entry
 		shared := root && w.coded[i].c.number != 0 && e.Mode == codec.Full && len(e.Payload) >= sharedMin
@@ -31,11 +33,15 @@ func (w *saving) place(ctx context.Context, p *pending, root bool) error {
 			return err
 		}
 		e.PartBytes, e.Parts, e.Payload = uint64(len(e.Payload)), ids, nil
-		for i := range muts {
-			p.parts += int64(len(muts[i].Value))
-		}
-		p.muts = append(p.muts, muts...)
+		parts = append(parts, muts...)
 	}
+	// Channels that hold the same name the same parts, which are stored once.
+	slices.SortFunc(parts, func(a, b backend.Mut) int { return bytes.Compare(a.Key, b.Key) })
+	parts = slices.CompactFunc(parts, func(a, b backend.Mut) bool { return bytes.Equal(a.Key, b.Key) })
+	for i := range parts {
+		p.parts += int64(len(parts[i].Value))
+	}
+	p.muts = append(p.muts, parts...)
 	const room = backend.MaxBatchBytes / 2 // for the record and what goes with it
 	size := 0
 	for i := range p.muts {

@@ -85,3 +85,21 @@ func TestBranchThatIsMovedTwiceIsThereWhenBothSaySo(t *testing.T) {
 		wg.Wait()
 	})
 }
+
+// Lineages of one thread that all change its record at once come in each other's way, and all get there.
+func TestManyLineagesChangeTheRecordOfTheirThreadAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openOn(t, slowBackend{mem.Open(), time.Second})
+		defer s.Close()
+		var wg sync.WaitGroup
+		for i := range 12 {
+			th := s.Thread(Ref{Tenant: "acme", User: "alice", Thread: "t", Namespace: fmt.Sprint("n", i)})
+			wg.Go(func() {
+				if _, err := th.Save(t.Context(), Draft{TTL: time.Duration(i+1) * time.Hour}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}

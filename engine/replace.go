@@ -99,14 +99,11 @@ func (l *lineage) standing(ctx context.Context, r *record) (*record, error) {
 	if r.rec == nil || r.rec.Replaced == 0 {
 		return l.current(ctx, r)
 	}
-	if r.rec.Ghost {
-		return nil, nil
-	}
 	first, err := l.readRecord(ctx, r.origin())
 	if err != nil || first != nil && first.rec != nil {
 		return nil, err
 	}
-	return r, nil
+	return l.current(ctx, r)
 }
 
 // originOf is the place in line of the checkpoint at seq.

@@ -133,17 +133,19 @@ func TestReplacedMeanwhileIsThere(t *testing.T) {
 			return drainSeq(user(s).Threads(ctx, ThreadOptions{}))
 		},
 	} {
-		for _, cold := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, cold=%v", name, cold), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { replaceBeforeEachRead(t, cold, strings.HasPrefix(name, "Load Latest"), do) })
+		for _, c := range []struct{ cold, erased bool }{{false, false}, {true, false}, {true, true}} {
+			t.Run(fmt.Sprintf("%s, cold=%v, erased=%v", name, c.cold, c.erased), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					replaceBeforeEachRead(t, c.cold, c.erased, strings.HasPrefix(name, "Load Latest"), do)
+				})
 			})
 		}
 	}
 }
 
 // replaceBeforeEachRead calls do again and again: the n-th time a checkpoint, which is the newest or not, is replaced before
-// the n-th read.
-func replaceBeforeEachRead(t *testing.T, cold, newest bool, do func(context.Context, *Store, *Thread) error) {
+// the n-th read. Where it was erased, nothing is left of the first record with its id.
+func replaceBeforeEachRead(t *testing.T, cold, erased, newest bool, do func(context.Context, *Store, *Thread) error) {
 	for n := 1; n < 100; n++ {
 		be := &interrupted{Backend: mem.Open()}
 		cache := int64(0)
@@ -160,6 +162,14 @@ func replaceBeforeEachRead(t *testing.T, cold, newest bool, do func(context.Cont
 		}
 		save(Draft{Channels: []Change{{Name: "m", Data: []byte("before")}}})
 		save(Draft{ID: "a", Branch: "main", RunID: "run", Channels: []Change{{Name: "m", Data: []byte("state of a")}}})
+		if erased {
+			if _, err := th.SetLabels(t.Context(), At("a"), map[string]string{"first": "1"}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := th.Prune(t.Context(), PruneOptions{KeepLast: 1, Erase: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if !newest {
 			save(Draft{Channels: []Change{{Name: "m", Data: []byte("after")}}})
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/ckptd/ckptd/backend"
@@ -69,10 +70,11 @@ func (s *Store) retention(ctx context.Context, tenant string) (RetentionPolicy, 
 	return RetentionPolicy{int(p.KeepLast), time.Duration(p.OlderThan) * time.Millisecond, p.KeepLabelled}, nil
 }
 
-// wholeMillis is d in milliseconds, rounded up: a time that is not 0 does not become 0, which means something else.
+// wholeMillis is d in milliseconds, rounded up: a time that is not 0 does not become 0, which means something else. The longest
+// times are not, since what comes after them is no Duration.
 func wholeMillis(d time.Duration) int64 {
 	ms := d.Milliseconds()
-	if d > time.Duration(ms)*time.Millisecond {
+	if d > time.Duration(ms)*time.Millisecond && ms < math.MaxInt64/int64(time.Millisecond) {
 		ms++
 	}
 	return ms

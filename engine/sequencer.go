@@ -145,7 +145,7 @@ func (l *lineage) publish(p *pending) {
 // await waits for the outcome of a change, and commits it if it is the first.
 func (l *lineage) await(ctx context.Context, p *pending, first bool) error {
 	switch {
-	case first && p.done == nil: // nobody can ask the caller to go before it is durable
+	case first && ctx.Done() == nil: // nobody can ask the caller to go before it is durable
 		if next := l.commitBatch(p); next != nil {
 			go l.commitFrom(next)
 		}
@@ -294,6 +294,11 @@ func (l *lineage) finish(batch []*pending, err error) (over []*pending, next *pe
 		}
 		if p == l.touching {
 			l.touching = nil
+		}
+		for _, m := range p.moved {
+			if b := l.branches[m.name]; b != nil && b.by == p {
+				b.by = nil // which has the state of a checkpoint
+			}
 		}
 		l.s.hub.settled(&p.event, err == nil)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/mem"
-	"github.com/ckptd/ckptd/crypto"
 	. "github.com/ckptd/ckptd/engine"
 )
 
@@ -24,26 +23,6 @@ type slowBackend struct {
 func (b slowBackend) Commit(ctx context.Context, batch backend.Batch) error {
 	time.Sleep(b.commit) // whatever becomes of ctx: a batch that was accepted is waited for
 	return b.Backend.Commit(context.WithoutCancel(ctx), batch)
-}
-
-func openOn(t testing.TB, b backend.Backend) *Store { return openWith(t, b, Options{}) }
-
-func openWith(t testing.TB, b backend.Backend, o Options) *Store {
-	t.Helper()
-	root, err := crypto.GenerateRootKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.Root, o.Keystore, o.Create = root, crypto.NewMemKeystore(), true
-	s, err := Open(context.Background(), b, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-func state(format string, args ...any) []Change {
-	return []Change{{Name: "messages", Data: fmt.Appendf(nil, format, args...)}}
 }
 
 // call is a call of one method on a thread that others write to.
@@ -134,15 +113,6 @@ func waitingCalls(s *Store) []call {
 			return th.PutWrites(ctx, first.ID, "task", "", Upsert, []Write{{Channel: "c", Data: []byte("x")}}, 0)
 		}},
 	}
-}
-
-func drainSeq[T any](seq func(func(T, error) bool)) (err error) {
-	for _, err = range seq {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Eight writers never let a thread rest. Readers go by what is durable and wait for no save; the rest waits for the commit

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -273,6 +274,10 @@ func TestTimesAreRoundedUp(t *testing.T) {
 	must(t, f.SetRetention(ctx, "acme", RetentionPolicy{OlderThan: time.Millisecond / 2}))
 	if p, err := f.Retention(ctx, "acme"); err != nil || p.OlderThan != time.Millisecond {
 		t.Errorf("the policy is %+v, %v", p, err)
+	}
+	must(t, f.SetRetention(ctx, "acme", RetentionPolicy{OlderThan: math.MaxInt64})) // which is no whole number of them
+	if p, err := f.Retention(ctx, "acme"); err != nil || p.OlderThan != math.MaxInt64/time.Millisecond*time.Millisecond {
+		t.Errorf("the longest policy is %+v, %v", p, err)
 	}
 }
 

@@ -383,7 +383,7 @@ func (w *watcher) collect(ctx context.Context, l *lineage, b *backlog) error {
 		switch {
 		case r.rec == nil:
 			return nil
-		case r.rec.Time < low:
+		case r.rec.Time < max(low, rec.Created): // before the thread began there is what it was copied from
 			return errStop
 		case r.visible():
 			b.found = append(b.found, position{r.rec.Time, r.seq, rec.Generation, len(b.refs) - 1})

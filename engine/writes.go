@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -36,9 +35,6 @@ type PendingWrite struct {
 // maxWrites bounds the record of the writes of one task, which is written with the thread's and the namespace's.
 const maxWrites = backend.MaxBatchBytes - 16<<10
 
-// writesRetries bounds how often writes are put again because others put writes of the same task meanwhile.
-const writesRetries = 64
-
 // PutWrites adds writes of a task to a checkpoint, in order, and returns when they are durable. The checkpoint need not
 // exist yet, nor the thread: that begins with them, and a later Delete deletes them too. The path of the task is that
 // of its first writes or, with Upsert, of its last. A generation that is not 0 must be the thread's, or ErrGeneration is
@@ -55,11 +51,8 @@ func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath s
 		return fmt.Errorf("putting writes: %w", err)
 	}
 	add := codec.Writes{Checkpoint: checkpointID, Task: taskID, Path: taskPath}
-	a := attempt{t: t, mostConflicts: writesRetries}
+	a := attempt{t: t}
 	_, err = a.run(ctx, func() (*Checkpoint, error) { return nil, t.putWrites(ctx, &add, mode, ws, generation) })
-	if errors.Is(err, backend.ErrConflict) {
-		err = fmt.Errorf("%w: others keep changing the writes of the task", ErrUnavailable)
-	}
 	if err != nil {
 		return fmt.Errorf("putting writes: %w", err)
 	}

@@ -1,0 +1,237 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/crypto"
+)
+
+// thread is what the lineages of one thread share.
+type thread struct {
+	u    *user
+	id   string
+	tok  crypto.Token
+	refs int // lineages in memory; guarded by Store.mu
+
+	// mu is held for reading by every operation on the thread, and for writing by those that replace its epoch.
+	mu rwLock
+
+	reading lock // held while the thread record is read
+
+	// state guards what follows, which operations that hold mu for reading may load and refresh.
+	state   sync.Mutex
+	loaded  bool
+	exists  bool // the thread record exists, and the thread is neither deleted nor expired
+	rec     codec.Thread
+	version string // of the thread record, "" when there is none
+	changes uint64 // how often rec was written or put in doubt
+
+	// Derived from rec, and constant while mu is held for reading.
+	epoch  uint32
+	sealer *crypto.Sealer
+}
+
+// load reads the thread record once, and notices when the thread expired.
+func (t *thread) load(ctx context.Context) error {
+	if err := t.reload(ctx); err != nil {
+		return err
+	}
+	t.state.Lock()
+	defer t.state.Unlock()
+	if t.exists && t.rec.Expires != 0 && t.u.s.now().UnixMilli() >= t.rec.Expires {
+		t.exists = false
+	}
+	return nil
+}
+
+// reload reads the thread record if what is known of it cannot be trusted.
+func (t *thread) reload(ctx context.Context) error {
+	if _, known := t.known(); known {
+		return nil
+	}
+	if err := t.reading.lock(ctx); err != nil {
+		return err
+	}
+	defer t.reading.unlock()
+	for {
+		changes, known := t.known()
+		if known {
+			return nil
+		}
+		rec, version, err := t.read(ctx)
+		if err != nil {
+			return err
+		}
+		if done, err := t.take(rec, version, changes); done || err != nil {
+			return err
+		}
+	}
+}
+
+// known reports whether the thread record is known, and how often it changed.
+func (t *thread) known() (changes uint64, known bool) {
+	t.state.Lock()
+	defer t.state.Unlock()
+	return t.changes, t.loaded
+}
+
+// read reads the thread record; one that is not there has no version.
+func (t *thread) read(ctx context.Context) (rec codec.Thread, version string, err error) {
+	key := t.u.threadKey(t.tok)
+	got, err := t.u.s.be.Get(ctx, key)
+	if err != nil {
+		return rec, "", fmt.Errorf("reading thread: %w", err)
+	}
+	if got[0].Version == "" {
+		return codec.Thread{ID: t.id, Epoch: 1, Generation: 1}, "", nil
+	}
+	r, err := t.u.openThread(key, got[0].Value)
+	if err != nil {
+		return rec, "", err
+	}
+	return *r, got[0].Version, nil
+}
+
+// take takes over a thread record that was read, unless a save wrote it meanwhile.
+func (t *thread) take(rec codec.Thread, version string, changes uint64) (done bool, err error) {
+	t.state.Lock()
+	defer t.state.Unlock()
+	if t.changes != changes {
+		return false, nil
+	}
+	if err := t.use(rec); err != nil {
+		return false, err
+	}
+	t.version, t.loaded = version, true
+	t.exists = t.present()
+	return true, nil
+}
+
+// record is the thread record, and whether the thread is there.
+func (t *thread) record() (codec.Thread, bool) {
+	t.state.Lock()
+	defer t.state.Unlock()
+	return t.rec, t.exists
+}
+
+// stored is the thread record, and whether the backend has the thread's records, which it has until the thread is
+// deleted, though it may have expired. What a save that failed left in doubt is read anew: to take a thread that is
+// there for a new one would be to write over its records.
+func (t *thread) stored(ctx context.Context) (codec.Thread, bool, error) {
+	err := t.reload(ctx)
+	t.state.Lock()
+	defer t.state.Unlock()
+	return t.rec, t.present(), err
+}
+
+// present reports whether the thread record is there and not of a deleted thread. The caller holds state.
+func (t *thread) present() bool { return t.version != "" && !t.rec.Deleted }
+
+// generation counts the deletions of the thread.
+func (t *thread) generation() uint64 {
+	t.state.Lock()
+	defer t.state.Unlock()
+	return t.rec.Generation
+}
+
+// expired reports whether the thread is there but past its time.
+func (t *thread) expired() bool {
+	t.state.Lock()
+	defer t.state.Unlock()
+	return t.present() && !t.exists
+}
+
+// doubt makes the next operation read the thread record again, after a commit that found it changed.
+func (t *thread) doubt(err error) {
+	if errors.Is(err, backend.ErrConflict) || errors.Is(err, backend.ErrAmbiguous) {
+		t.state.Lock()
+		t.loaded = false
+		t.changes++
+		t.state.Unlock()
+	}
+}
+
+// expiryBuckets is how many times within its time to live a thread's expiry is written: a refresh at every save would
+// double the keys that a save writes. A thread lives up to a bucket longer, never shorter.
+const expiryBuckets = 16
+
+// touch adds the thread record to a change of l if it must change: the thread is new, its expiry is due for a refresh, or
+// the draft has another time to live. What is pending counts. The caller holds l.mu.
+func (l *lineage) touch(p *pending, ttl time.Duration, now int64) error {
+	t := l.th
+	t.state.Lock()
+	was, version, exists, present := t.rec, t.version, t.exists, t.present()
+	t.state.Unlock()
+	if q := l.touching; q != nil {
+		was, version, exists, present = *q.thread, q.threadVersion, true, true
+	}
+	rec := was
+	if !present {
+		rec.Deleted, rec.Created, rec.TTL, rec.Expires = false, now, 0, 0
+	}
+	if ttl != 0 {
+		rec.TTL = wholeMillis(max(ttl, 0))
+	}
+	if rec.TTL == 0 {
+		rec.Expires = 0
+	} else if rec.Expires < now+rec.TTL || ttl > 0 && rec.TTL != was.TTL {
+		rec.Expires = expiry(now, rec.TTL+max(rec.TTL/expiryBuckets, 1))
+	}
+	if exists && rec == was {
+		return nil
+	}
+	mut, cond, err := t.recordMut(&rec, version)
+	if err != nil {
+		return err
+	}
+	p.thread, p.threadVersion, p.threadOn = &rec, mut.Version, version
+	p.muts, p.conds = append(p.muts, mut), append(p.conds, cond)
+	return nil
+}
+
+// recordMut writes the thread record, on condition that the one of a version is there.
+func (t *thread) recordMut(rec *codec.Thread, version string) (backend.Mut, backend.Cond, error) {
+	key := t.u.threadKey(t.tok)
+	value, err := seal(t.u.dir, threadLayout, key, rec)
+	if err != nil {
+		return backend.Mut{}, backend.Cond{}, err
+	}
+	id := t.u.s.newBatchID()
+	return backend.Mut{Key: key, Value: value, Version: string(id[:])}, backend.Cond{Key: key, Version: version}, nil
+}
+
+// wrote takes over the thread record of a save that is durable now. Where another lineage wrote it as well, whose is the
+// newer one is for storage to tell: they need not hear of it in the order in which they wrote.
+func (t *thread) wrote(p *pending, err error) {
+	t.state.Lock()
+	defer t.state.Unlock()
+	t.changes++
+	if err != nil || t.version != p.threadOn {
+		t.loaded = false
+		return
+	}
+	t.rec, t.version, t.exists = *p.thread, p.threadVersion, true
+}
+
+// use makes rec the thread's record. The caller holds mu for writing, or state while the thread is not loaded.
+func (t *thread) use(rec codec.Thread) error {
+	if t.sealer == nil || t.epoch != uint32(rec.Epoch) {
+		sealer, err := t.u.keys.Sealer("thread", t.tok[:])
+		if err != nil {
+			return fmt.Errorf("deriving keys of a thread: %w", ofKeys(err))
+		}
+		t.sealer, t.epoch = sealer, uint32(rec.Epoch) // only then: while they stay the same others read them
+	}
+	t.rec = rec
+	return nil
+}
+
+func (u *user) openThread(key, value []byte) (*codec.Thread, error) {
+	return unseal(u.dir, threadLayout, key, value)
+}
