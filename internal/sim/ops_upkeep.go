@@ -103,7 +103,7 @@ func makePrune(g *gen) action {
 	a := &prune{call: call{ref: g.ref()}}
 	a.opts.Erase, a.opts.AllNamespaces = g.one(2), g.one(4)
 	if g.one(3) {
-		a.opts.KeepLast = 1 + g.rand.IntN(30)
+		a.opts.KeepLast = max(1, g.w.prof.keep) + g.rand.IntN(30)
 	} else if k := g.known(a.ref); k != nil {
 		a.opts.Remove = []string{k.cp.ID}
 	} else {

@@ -11,6 +11,7 @@ type profile struct {
 	branches             int
 	first                int   // bytes of a channel's first value, at most
 	add                  int   // bytes of a change, at most
+	keep                 int   // checkpoints that a prune keeps, at least
 	cache                int64 // Options.CacheBytes
 	shared               bool  // the backend does not say that it is exclusive
 
@@ -31,9 +32,9 @@ var profiles = []profile{
 	{name: "upkeep", rounds: 6, clients: 3, ops: 16, threads: 1, namespaces: 1, channels: 2, branches: 3, first: 3000, add: 100,
 		fail: 1, doubt: 1, end: 30, crash: 20, weights: map[string]int{"save": 50, "replace": 16, "load": 20, "prune": 16, "migrate head": 14,
 			"undo head": 8, "tryout": 8, "migrate history": 3, "restore history": 4, "copy": 3, "delete": 1, "delete run": 1, "gc": 8, "blob": 8, "shed": 4, "repeat": 8}},
-	{name: "long", rounds: 2, clients: 2, ops: 9, threads: 1, namespaces: 1, channels: 2, branches: 2, first: 50000, add: 50,
-		crash: 10, end: 30, weights: map[string]int{"save": 20, "appends": 60, "history": 6, "prune": 4, "delete": 0, "delete run": 0,
-			"migrate history": 1, "query": 1, "diff": 1, "tree": 1}},
+	{name: "long", rounds: 2, clients: 3, ops: 8, threads: 1, namespaces: 1, channels: 2, branches: 2, first: 50000, add: 50,
+		keep: 100, crash: 10, end: 30, weights: map[string]int{"save": 20, "appends": 60, "history": 20, "prune": 14, "delete": 0, "delete run": 0,
+			"copy": 1, "shed": 0, "tryout": 0, "migrate history": 1, "query": 1, "diff": 1, "tree": 1}},
 	{name: "wide", rounds: 2, clients: 3, ops: 14, threads: 2, namespaces: 1, channels: 300, branches: 3, first: 600, add: 60,
 		fail: 2, doubt: 3, end: 100, crash: 20, weights: map[string]int{"appends": 2}},
 	{name: "bushy", rounds: 3, clients: 3, ops: 14, threads: 1, namespaces: 1, channels: 3, branches: 100, first: 600, add: 60,
