@@ -378,7 +378,7 @@ func (f *facts) excused(c *call) bool {
 	case errors.Is(c.err, context.Canceled), c.ended && errors.Is(c.err, backend.ErrAmbiguous):
 		return c.ended
 	case f.w.injected(c.err):
-		return f.w.sched.faults > 0
+		return f.w.sched.faults > 0 || f.w.sched.crashed
 	}
 	return false
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/ckptd/ckptd/backend"
@@ -104,6 +106,17 @@ func (g *gen) ref() engine.Ref {
 // known picks a checkpoint of a lineage, mostly a new one; nil if there is none.
 func (g *gen) known(ref engine.Ref) *known {
 	return g.knownThat(ref, func(*known) bool { return true })
+}
+
+// forked picks a checkpoint at which a branch ends; nil if there is none.
+func (g *gen) forked(ref engine.Ref) *known {
+	st := g.w.model.lines[ref]
+	if st == nil || len(st.branches) == 0 {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(st.branches))
+	id := st.branches[names[g.rand.IntN(len(names))]]
+	return g.knownThat(ref, func(k *known) bool { return k.cp.ID == id })
 }
 
 func (g *gen) knownThat(ref engine.Ref, ok func(*known) bool) *known {

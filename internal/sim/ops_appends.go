@@ -107,7 +107,7 @@ func makeAppends(g *gen) action {
 	a := &appends{call: call{ref: g.ref()}}
 	n := 6 + g.rand.IntN(10)
 	if g.w.prof.name == "long" {
-		n = 30 + g.rand.IntN(110)
+		n = 40 + g.rand.IntN(140)
 	}
 	a.first.Step = g.w.model.nextStep(g.name)
 	if a.parent = g.knownThat(a.ref, func(k *known) bool { _, ok := k.cp.Channel("log"); return ok }); a.parent != nil && !g.one(6) {
@@ -123,7 +123,7 @@ func makeAppends(g *gen) action {
 			a.first.SchemaVersion = a.parent.cp.SchemaVersion
 		}
 	}
-	a.text = g.text(600 + g.rand.IntN(g.w.prof.first+1))
+	a.text = g.text(600 + g.rand.IntN(g.w.prof.first/2+1) + g.w.prof.first/2) // so large that deltas may go on for long
 	every := 4 + g.rand.IntN(12)
 	for range n {
 		size := 1 + g.rand.IntN(g.w.prof.add)

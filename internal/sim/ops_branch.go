@@ -244,7 +244,10 @@ func (a *label) check(f *facts) {
 
 func makeLabel(g *gen) action {
 	a := &label{call: call{ref: g.ref()}}
-	k := g.known(a.ref)
+	k := g.forked(a.ref)
+	if k == nil || g.one(2) {
+		k = g.known(a.ref)
+	}
 	if k == nil {
 		return nil
 	}

@@ -138,7 +138,7 @@ func (a *save) refused(f *facts) {
 		if f.generationCertain(c, d.Generation) {
 			f.problem(c, "the generation is what the draft says: %v", c.err)
 		}
-	case errors.Is(c.err, engine.ErrNotFound) && len(d.Blobs) > 0:
+	case errors.Is(c.err, engine.ErrNotFound) && (len(d.Blobs) > 0 || d.Keep && d.Blobs == nil):
 		if !f.blobsInDoubt() {
 			f.problem(c, "the blob is there: %v", c.err)
 		}

@@ -88,3 +88,54 @@ func makeTryout(g *gen) action {
 	}
 	return a
 }
+
+// makeShed saves a checkpoint that names a blob and one on it that does not, removes the first, collects garbage, and saves
+// the second again as it says of the first: keep what it has.
+func makeShed(g *gen) action {
+	ref := g.ref()
+	a := &script{call: call{ref: ref}, w: g.w, what: "name a blob, let go of it, prune, collect, name it again"}
+	put := makeBlob(g).(*blob)
+	first, second := &save{call: call{ref: ref}}, &save{call: call{ref: ref}}
+	step := g.w.model.nextStep(g.name)
+	draft := func(s *save, name string) *engine.Draft {
+		step++
+		s.draft.ID, s.draft.Step = "id-"+g.name+name, step
+		if versioned(ref) {
+			s.draft.Kind, s.draft.SchemaVersion = agent, 1
+		}
+		return &s.draft
+	}
+	again := func() action {
+		s := &save{call: call{ref: ref}}
+		d := draft(s, "b")
+		if d.Keep = true; g.one(2) {
+			d.Blobs = []engine.BlobID{put.id}
+		}
+		return s
+	}
+	a.steps = []func() action{
+		func() action { return put },
+		func() action {
+			d := draft(first, "a")
+			d.Blobs = []engine.BlobID{put.id}
+			g.whole(d, ref)
+			return first
+		},
+		func() action {
+			d := draft(second, "b")
+			d.Parent, d.Keep, d.Blobs = first.draft.ID, true, []engine.BlobID{}
+			g.change(d, first.cp)
+			return second
+		},
+		func() action {
+			p := &prune{call: call{ref: ref}}
+			p.opts.Remove = []string{first.draft.ID}
+			return p
+		},
+		func() action {
+			return &collect{call: call{ref: engine.Ref{Tenant: tenant, User: user, Thread: "-"}}, opts: engine.GCOptions{Grace: -1}}
+		},
+		again,
+	}
+	return a
+}

@@ -19,6 +19,7 @@ func kinds() []*kind {
 		{"blob", 4, makeBlob},
 		{"prune", 8, makePrune},
 		{"gc", 3, makeCollect},
+		{"shed", 1, makeShed},
 		{"delete", 1, makeDelete},
 		{"delete run", 1, makeDeleteRun},
 		{"copy", 2, makeCopy},
