@@ -12,7 +12,7 @@ TOOLS      := bin/tools
 # The race detector needs cgo; the product never does.
 RACE := $(shell command -v $$(go env CC | cut -d' ' -f1) >/dev/null 2>&1 && echo -race)
 
-.PHONY: help run build generate release-api toolchains rivals test lint fuzz bench bench-full bench-smoke table long clean FORCE
+.PHONY: help run build generate release-api toolchains rivals test lint fuzz sim mutations bench bench-full bench-smoke table long clean FORCE
 .DEFAULT_GOAL := help
 
 help:
@@ -79,6 +79,15 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	    go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x $$pkg || exit 1; \
 	  done; \
 	done; [ $$found = 1 ] || { echo "make fuzz: no fuzz target found"; exit 1; }
+
+# How long the simulation runs.
+SIM_TIME ?= 10m
+
+sim: ## run the simulation of the engine with new seeds for SIM_TIME (10m); SIM_SEED=n repeats one
+	SIM_TIME=$(SIM_TIME) go test -count=1 -v -timeout 0 -run '^TestSimulation$$' ./internal/sim
+
+mutations: ## put back each bug of internal/sim/mutations.txt: the simulation must find all of them
+	SIM_MUTATIONS="$${SIM_MUTATIONS:-all}" go test -count=1 -v -timeout 1h -run '^TestMutations$$' ./internal/sim
 
 # Real runs for the workload tau-bench, if they are there: a file that ckptd import reads.
 RUNS ?= $(wildcard ../shared/data/tau-bench/gpt-4o-airline.json)

@@ -175,6 +175,7 @@ func (l *lineage) touch(p *pending, ttl time.Duration, now int64) error {
 	if !present {
 		rec.Deleted, rec.Created, rec.TTL, rec.Expires = false, now, 0, 0
 	}
+	rec.Created = min(rec.Created, now) // another lineage may have begun the thread after this save began
 	if ttl != 0 {
 		rec.TTL = wholeMillis(max(ttl, 0))
 	}

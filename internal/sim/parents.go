@@ -193,7 +193,8 @@ func (f *facts) splices(c *call, d *engine.Draft) bool {
 					return false
 				}
 				for _, ch := range d.Channels {
-					if ch.Base != 0 && f.m.versions[ch.Base] != digest(w.chans[ch.Name].data) {
+					have, ok := w.chans[ch.Name] // one that is empty is another than none
+					if ch.Base != 0 && (!ok || f.m.versions[ch.Base] != digest(have.data)) {
 						return false
 					}
 				}
