@@ -449,14 +449,16 @@ func (f *facts) quietHistory(ref engine.Ref) bool { return len(f.hist[ref.Thread
 
 func (f *facts) blobsInDoubt() bool { return f.m.swept || len(f.sweeps) > 0 }
 
-// place is where in line, before a place, a history shows r: where the first record with its id was or, if nothing is
-// left of that, where its own is. 0 is nowhere.
-func (r *rev) place(before uint64) uint64 {
-	switch {
-	case r.seq < before:
-		return r.seq
-	case r.origin < before:
-		return r.origin
+// place is where in line, before a place, a history may show r: where the first record with its id was or, if nothing is
+// left of that, where another one is. 0 is nowhere.
+func (f *facts) place(ref engine.Ref, r *rev, before uint64) (at uint64) {
+	if r.origin < before {
+		at = r.origin
 	}
-	return 0
+	for _, o := range f.line(ref).ids[idKey{r.gen, r.id}] {
+		if o.seq < before {
+			at = max(at, o.seq)
+		}
+	}
+	return at
 }

@@ -251,7 +251,7 @@ func (f *facts) judgeLine(l *lineFacts) {
 		}
 		at := order
 		if r.origin != 0 {
-			at = r.place(order)
+			at = f.place(l.ref, r, order)
 		}
 		if at == 0 {
 			w.problem("%s: %v, by %s, is seen after %v, which stands before it in line", name, r, r.by.who(), newer)

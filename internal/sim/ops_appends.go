@@ -106,8 +106,11 @@ func (a *appends) check(f *facts) {
 func makeAppends(g *gen) action {
 	a := &appends{call: call{ref: g.ref()}}
 	n := 6 + g.rand.IntN(10)
-	if g.w.prof.name == "long" {
+	switch g.w.prof.name {
+	case "long":
 		n = 40 + g.rand.IntN(140)
+	case "walks":
+		n = 15 + g.rand.IntN(30)
 	}
 	a.first.Step = g.w.model.nextStep(g.name)
 	if a.parent = g.knownThat(a.ref, func(k *known) bool { _, ok := k.cp.Channel("log"); return ok }); a.parent != nil && !g.one(6) {

@@ -225,7 +225,10 @@ func (a *history) check(f *facts) {
 		}
 		seen[cp.ID] = true
 		if r != nil && r.origin != 0 && a.opts.From == "" && a.opts.Branch == "" {
-			at := r.place(order)
+			at := f.place(c.ref, r, order)
+			if at == 0 && f.rewritten(c) { // its place was passed when what stood there went
+				continue
+			}
 			if at == 0 {
 				f.problem(c, "%v, whose place is %d, comes after what stands before it in line", r, r.origin)
 				at = order
