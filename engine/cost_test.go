@@ -29,8 +29,8 @@ func TestAppendsCost(t *testing.T) {
 		{1000, 300, 20, 2000, 14_012_769 * 12 / 10},
 	} {
 		t.Run(fmt.Sprintf("%d channels of %d, %d more", c.channels, c.size, c.add), func(t *testing.T) {
-			if testing.Short() && c.channels >= 100 {
-				t.Skip("takes a second")
+			if (testing.Short() || raceEnabled) && c.channels >= 100 {
+				t.Skip("takes a second, and ten where races are looked for")
 			}
 			t.Parallel()
 			written := appendsCost(t, c.channels, c.size, c.add, c.steps)
