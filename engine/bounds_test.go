@@ -239,7 +239,7 @@ func campaign(usual, long int) int {
 	if os.Getenv("CKPTD_LONG") != "" {
 		return long
 	}
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		return usual / 3
 	}
 	return usual
@@ -247,6 +247,7 @@ func campaign(usual, long int) int {
 
 // Whatever is done to a thread, and with however many channels, a restore of each checkpoint reads no more than it may.
 func TestRestoresAreBounded(t *testing.T) {
+	runsAlone(t)
 	for i, c := range []struct {
 		channels, size, steps int
 		appends               bool
@@ -278,6 +279,7 @@ func TestRestoresAreBounded(t *testing.T) {
 // A chat that only grows, beside 29 other channels: every checkpoint can be restored cold, long after its paths are as long as
 // they may be.
 func TestLongChats(t *testing.T) {
+	runsAlone(t)
 	w := newWalk(t, 7, 30, 400, true)
 	messages := campaign(1500, 10_000)
 	for i := range messages {

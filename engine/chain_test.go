@@ -60,6 +60,7 @@ func mutate(r *rand.Rand, old []byte) []byte {
 
 // Random histories with branches load byte for byte, and cost a reader no more than the bound, whatever happened.
 func TestChainsAreBoundedAndExact(t *testing.T) {
+	runsAlone(t)
 	seeds := 6
 	if testing.Short() {
 		seeds = 2

@@ -11,6 +11,7 @@ import (
 // What it costs a writer that restores are bounded: the bytes that histories of one append a step write. The limits are
 // what the same histories took when each channel had a bound of its own, and restores of many channels none.
 func TestAppendsCost(t *testing.T) {
+	runsAlone(t)
 	for _, c := range []struct {
 		channels, size, add, steps int
 		most                       int64
@@ -29,8 +30,8 @@ func TestAppendsCost(t *testing.T) {
 		{1000, 300, 20, 2000, 14_012_769 * 12 / 10},
 	} {
 		t.Run(fmt.Sprintf("%d channels of %d, %d more", c.channels, c.size, c.add), func(t *testing.T) {
-			if (testing.Short() || raceEnabled) && c.channels >= 100 {
-				t.Skip("takes a second, and ten where races are looked for")
+			if testing.Short() && c.channels >= 100 {
+				t.Skip("takes a second")
 			}
 			t.Parallel()
 			written := appendsCost(t, c.channels, c.size, c.add, c.steps)

@@ -351,7 +351,7 @@ func crashCycles(t *testing.T) int {
 		}
 		return n
 	}
-	if testing.Short() {
+	if testing.Short() || raceEnabled {
 		return 4
 	}
 	return 50

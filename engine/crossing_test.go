@@ -243,6 +243,7 @@ func say(t testing.TB, th *Thread, r *rand.Rand, on *Checkpoint, s saying, versi
 // Programs of several versions share a thread. Each sees what was said last, in its own way of saying it, and the stored
 // version is always that of the stored content.
 func TestVersionsSayTheSame(t *testing.T) {
+	runsAlone(t)
 	set := sayingSet(t)
 	f := newFixture(t, Options{Migrations: only(set), CacheBytes: 1 << 20})
 	runs := 10_000

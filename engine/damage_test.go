@@ -211,6 +211,7 @@ func damages(nth int, value, other []byte) map[string][]byte {
 
 // Whatever becomes of a stored value, reads give what was saved or say that it is damaged.
 func TestDamagedValues(t *testing.T) {
+	runsAlone(t)
 	w := newDamageWorld(t)
 	kinds := map[byte]bool{}
 	for i, e := range w.entries {

@@ -172,6 +172,7 @@ func changeJSON(r *rand.Rand, v any) any {
 }
 
 func TestJSONPatchRandom(t *testing.T) {
+	runsAlone(t)
 	r := rand.New(rand.NewPCG(4, 2))
 	longest := 0
 	for range 4000 {

@@ -25,6 +25,15 @@ type keepOpen struct{ backend.Backend }
 
 func (keepOpen) Close() error { return nil }
 
+// runsAlone skips a long test where the race detector looks on: in one goroutine there is nothing for it to see, and it takes
+// ten times as long. make test runs this package without it as well.
+func runsAlone(t *testing.T) {
+	t.Helper()
+	if raceEnabled {
+		t.Skip("nothing runs beside it: run without -race")
+	}
+}
+
 func newFixture(t testing.TB, o Options) *fixture {
 	t.Helper()
 	root, err := crypto.GenerateRootKey()

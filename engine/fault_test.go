@@ -212,6 +212,7 @@ type faultOp struct {
 func TestFaultSweep(t *testing.T) { sweepAll(t, faultOps) }
 
 func sweepAll(t *testing.T, ops []faultOp) {
+	runsAlone(t)
 	w := newFaultWorld(t)
 	for _, op := range ops {
 		t.Run(op.name, func(t *testing.T) {

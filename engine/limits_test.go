@@ -104,6 +104,7 @@ func allowed(err error) bool { return errors.Is(err, ErrInvalid) || errors.Is(er
 // What is at its limits is saved and can be read after a restart; what is above is refused as that, and never by the last
 // check before a commit.
 func TestDraftsAtTheirLimits(t *testing.T) {
+	runsAlone(t)
 	e := &edges{Rand: rand.New(rand.NewPCG(7, 7))}
 	rounds := 600
 	if testing.Short() {

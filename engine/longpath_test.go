@@ -48,6 +48,7 @@ func TestKeepsOnTheLongestPath(t *testing.T) {
 
 // A channel that a save stores anew, without changing it, has the version that it had, and nobody sees a change.
 func TestStoredAnewIsNoChange(t *testing.T) {
+	runsAlone(t)
 	ctx := context.Background()
 	f := newFixture(t, Options{})
 	th := f.Thread(testRef("t"))
@@ -129,6 +130,7 @@ func storedAnew(t *testing.T, f *fixture, cp *Checkpoint, d *Draft) (n int) {
 
 // As many channels as there may be, with the longest names, can be changed, removed and added again within bounds.
 func TestAsManyChannelsAsThereMayBe(t *testing.T) {
+	runsAlone(t)
 	channels := campaign(1500, codec.MaxChannels)
 	ctx := context.Background()
 	f := newFixture(t, Options{})

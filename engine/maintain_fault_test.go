@@ -38,6 +38,7 @@ func scene(t *testing.T) (*world, *backendtest.Fault) {
 // A commit that fails on the way, whichever it is, leaves a valid store that has all that stays, and the operation done
 // again comes to its end and leaves nothing behind.
 func TestMaintenanceIsCutShort(t *testing.T) {
+	runsAlone(t)
 	ctx := context.Background()
 	ref := testRef("t0")
 	prune := PruneOptions{KeepLast: 3, KeepLabelled: true, AllNamespaces: true}
@@ -89,7 +90,7 @@ func TestMaintenanceIsCutShort(t *testing.T) {
 				if fails.Ops != backendtest.OpCommit {
 					stride = 151
 				}
-				if testing.Short() || raceEnabled {
+				if testing.Short() {
 					stride *= 5
 				}
 				runs := 0

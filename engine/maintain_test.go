@@ -321,8 +321,9 @@ func (w *world) checkNoOrphans() {
 // Whatever is done to threads, what must be there is there byte for byte, and what must not is not found. CKPTD_LONG is
 // the number of operations of a long campaign.
 func TestMaintenance(t *testing.T) {
+	runsAlone(t)
 	steps, seeds := 2500, 4
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		steps, seeds = 1000, 1
 	}
 	if long, err := strconv.Atoi(os.Getenv("CKPTD_LONG")); err == nil {

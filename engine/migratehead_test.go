@@ -308,6 +308,7 @@ func TestMigrateHeadFaults(t *testing.T) {
 
 // The same with more branches than fit into a batch.
 func TestMigrateHeadOfManyBranchesFaults(t *testing.T) {
+	runsAlone(t)
 	for kind, ids := range idKinds {
 		if testing.Short() && kind != "names" {
 			continue

@@ -78,6 +78,7 @@ func found(t testing.TB, s *Store, label string) (ids []string) {
 }
 
 func TestMigrateHistory(t *testing.T) {
+	runsAlone(t)
 	ctx := context.Background()
 	f := newFixture(t, Options{Migrations: only(supportSet(t))})
 	refs := storied(t, f)
@@ -163,6 +164,7 @@ func TestMigrateHistory(t *testing.T) {
 
 // What came to the thread since keeps its history from being restored; dropped, it cannot be.
 func TestRestoreHistoryConflicts(t *testing.T) {
+	runsAlone(t)
 	ctx := context.Background()
 	for name, change := range map[string]func(f *fixture, refs []Ref){
 		"save":      func(f *fixture, refs []Ref) { mustSave(t, f, refs[1], Draft{Keep: true, SchemaVersion: 4}) },
@@ -283,6 +285,7 @@ func TestMigrateHistoryRefuses(t *testing.T) {
 
 // Every commit fails once: the thread is wholly the old one or wholly the new one, in all its namespaces.
 func TestMigrateHistoryFaults(t *testing.T) {
+	runsAlone(t)
 	f := newFixture(t, Options{Migrations: only(supportSet(t))})
 	refs := storied(t, f)
 	w := &faultWorld{f: f, entries: allEntries(t, f.be)}

@@ -232,6 +232,7 @@ func (m *markers) plantRest(t *testing.T, s *Store, ref Ref, text, random func(s
 
 // TestNothingReadableAtRest searches every byte of data and keystore for what was stored.
 func TestNothingReadableAtRest(t *testing.T) {
+	runsAlone(t)
 	dir := disk(t.TempDir())
 	s, err := dir.open(nil)
 	if err != nil {

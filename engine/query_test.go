@@ -282,6 +282,7 @@ func (w *queryWorld) query() (q Query) {
 
 // Whatever was saved, a query finds what a look at every checkpoint finds, newest first.
 func TestQueryAgainstScan(t *testing.T) {
+	runsAlone(t)
 	ctx := context.Background()
 	hits := 0
 	for seed := range uint64(4) {

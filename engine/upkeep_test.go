@@ -162,6 +162,7 @@ func (u *upkeep) save(ref Ref, i int) (string, error) {
 // All that rewrites, one after the other at random, with a deep verification after each: nothing is taken that something
 // stands on. CKPTD_LONG is how many operations a campaign does.
 func TestUpkeep(t *testing.T) {
+	runsAlone(t)
 	const operations = 120
 	rounds := uint64(4)
 	if testing.Short() {
