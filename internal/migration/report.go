@@ -106,7 +106,9 @@ func (t *tally) done() *Report {
 	r := t.report
 	for _, s := range t.failures {
 		s.trim()
-		r.Failures = append(r.Failures, *s)
+		f := *s
+		f.Examples = slices.Clone(f.Examples) // more are added, and sorted, while the report is read
+		r.Failures = append(r.Failures, f)
 	}
 	slices.SortFunc(r.Failures, func(a, b StepFailures) int {
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.From, b.From), cmp.Compare(a.Source, b.Source))

@@ -263,6 +263,9 @@ func (r *run) heads(ctx context.Context, t *engine.Thread, heads []head, in inte
 
 // permanent reports whether a state cannot be migrated, whenever one tries: that says nothing of other states.
 func permanent(err error) bool {
+	if errors.Is(err, engine.ErrAmbiguous) {
+		return false // it may have been migrated, whatever the context ended for
+	}
 	return errors.Is(err, migrate.ErrStep) || errors.Is(err, migrate.ErrTooNew) || errors.Is(err, migrate.ErrNoPath) ||
 		errors.Is(err, engine.ErrCorrupt) || errors.Is(err, engine.ErrRejected)
 }
@@ -306,6 +309,10 @@ func (r *run) settle(ctx context.Context, h *history) error {
 // migratedSince finds the heads of a lineage that were migrated after an intent said so.
 func (r *run) migratedSince(ctx context.Context, in intent) (out []outcome, err error) {
 	t := r.store.Thread(in.ref(r.begin.Spec.Tenant))
+	// A save whose context ended may be on its way still. Latest waits for it, and History does not.
+	if _, err := t.Load(ctx, engine.Latest, engine.LoadOptions{HeadersOnly: true}); err != nil {
+		return nil, err
+	}
 	for cp, err := range t.History(ctx, engine.HistoryOptions{}) {
 		if err != nil {
 			return nil, err

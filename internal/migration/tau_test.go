@@ -100,7 +100,10 @@ func airline(t *testing.T, language string) *migrate.Registry {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { host.Close() })
-		load := pipeline.LoaderFunc(func(ctx context.Context, s plugins.Spec) (pipeline.Plugin, error) { return host.Load(ctx, s) })
+		load := pipeline.LoaderFunc(func(ctx context.Context, s plugins.Spec) (pipeline.Plugin, error) {
+			s.Limits.Compile = plugins.HardLimits().Compile // under the race detector it takes long
+			return host.Load(ctx, s)
+		})
 		r, err := (&migrate.Reader{Load: Modules(load)}).Read(t.Context(), fstest.MapFS{
 			"airline/0002_history.wasm": {Data: binary}, "airline/0003_turns.wasm": {Data: binary}, "airline/0004_tone.wasm": {Data: binary}})
 		if err != nil {

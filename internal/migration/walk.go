@@ -48,17 +48,18 @@ func (j *Jobs) eachLineage(ctx context.Context, scope Scope, workers int, f func
 	})
 }
 
-// inParallel hands what source yields to so many goroutines of work. It returns the first error, which ends all of them.
+// inParallel hands what source yields to so many goroutines of work. It returns the first error: nothing is handed out after
+// it, but what is under way comes to its end, so that its outcome is known.
 func inParallel[T any](ctx context.Context, workers int, source func(ctx context.Context, hand func(T) error) error,
 	work func(context.Context, T) error) error {
-	ctx, stop := context.WithCancelCause(ctx)
+	handing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	items := make(chan T, workers)
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() {
 			for item := range items {
-				if ctx.Err() != nil {
+				if handing.Err() != nil {
 					continue // somebody failed
 				}
 				if err := work(ctx, item); err != nil {
@@ -67,17 +68,17 @@ func inParallel[T any](ctx context.Context, workers int, source func(ctx context
 			}
 		})
 	}
-	err := source(ctx, func(item T) error {
+	err := source(handing, func(item T) error {
 		select {
 		case items <- item:
 			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		case <-handing.Done():
+			return context.Cause(handing)
 		}
 	})
 	close(items)
 	running.Wait()
-	if cause := context.Cause(ctx); cause != nil {
+	if cause := context.Cause(handing); cause != nil {
 		return cause
 	}
 	return err
