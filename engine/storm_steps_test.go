@@ -14,7 +14,8 @@ import (
 
 func (w *stormWorker) save(ctx context.Context, th *Thread) {
 	p := w.pick(th.Ref())
-	d, state := Draft{}, map[string]string{}
+	var d Draft
+	var state map[string]string
 	onPoint := p != nil && !p.chosen && w.r.IntN(3) > 0
 	if onPoint {
 		d, state = w.child(p)

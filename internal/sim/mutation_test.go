@@ -4,7 +4,6 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -147,5 +146,5 @@ func (m *mutation) mustBeFound(t *testing.T, files map[string]string) {
 	if found == nil {
 		t.Fatalf("it failed, but not with a problem that was found:\n%s", out)
 	}
-	t.Log(fmt.Sprintf("%s: found with seed %s in %v: %.300s", m.what, found[1], time.Since(began).Round(time.Second), bytes.TrimSpace(found[2])))
+	t.Logf("%s: found with seed %s in %v: %.300s", m.what, found[1], time.Since(began).Round(time.Second), bytes.TrimSpace(found[2]))
 }

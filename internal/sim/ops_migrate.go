@@ -109,7 +109,6 @@ func makeHeadMigration(g *gen) action {
 type undo struct {
 	call
 	old, now uint64
-	oldID    string
 	hash     [32]byte
 }
 

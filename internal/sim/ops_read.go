@@ -477,12 +477,6 @@ func (c *call) as(ref engine.Ref) *call {
 	return &call{name: c.name, ref: ref, act: c.act, kind: c.kind, inv: c.inv, res: c.res, from: c.from, to: c.to, ended: c.ended, unknown: c.unknown, err: c.err}
 }
 
-func (f *facts) aliveAt(c *call, ref engine.Ref, r *rev) bool { return f.alive(c.as(ref), r.gen, r.id) }
-
-func (f *facts) unchangedAt(c *call, ref engine.Ref, id string) bool {
-	return f.unchanged(c.as(ref), id)
-}
-
 func makeQuery(g *gen) action {
 	a := &query{call: call{ref: engine.Ref{Tenant: tenant, User: user, Thread: "-"}}}
 	switch g.rand.IntN(3) {

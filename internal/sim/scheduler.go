@@ -57,7 +57,7 @@ const (
 	dead            // the process is no more
 )
 
-// park stands at a gate until it is opened, or until ctx ends. A nil ctx never does.
+// park stands at a gate until it is opened, or until ctx ends.
 func (s *scheduler) park(ctx context.Context, name string, kind byte) (verdict, error) {
 	g := &gate{name, kind, make(chan verdict, 1)}
 	s.mu.Lock()
@@ -70,9 +70,6 @@ func (s *scheduler) park(ctx context.Context, name string, kind byte) (verdict, 
 	}
 	s.gates[g.name] = g
 	s.mu.Unlock()
-	if ctx == nil {
-		return <-g.open, nil
-	}
 	select {
 	case v := <-g.open:
 		return v, nil

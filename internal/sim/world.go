@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"testing/cryptotest"
@@ -199,7 +197,7 @@ func (w *world) client(name string) {
 			if !w.plan.runs(op) {
 				continue
 			}
-			if v, _ := w.sched.park(nil, op, 's'); v == dead {
+			if v, _ := w.sched.park(context.Background(), op, 's'); v == dead {
 				return
 			}
 			w.do(op)
@@ -335,9 +333,4 @@ func (w *world) problem(format string, args ...any) {
 // injected reports whether an error may be one that the simulation made.
 func (w *world) injected(err error) bool {
 	return errors.Is(err, errInjected) || errors.Is(err, errCrashed)
-}
-
-// refs are the lineages of the world, in order.
-func (w *world) refs() []engine.Ref {
-	return slices.SortedFunc(maps.Keys(w.model.lines), engine.Ref.Compare)
 }
