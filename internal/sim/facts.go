@@ -267,10 +267,11 @@ func (f *facts) resolve(cp *engine.Checkpoint) *rev {
 			}
 		}
 	}
-	for _, labels := range []bool{true, false} { // who saved it is told by its step, who labelled it then by its labels
+	// Who saved it is told by its step, who labelled it then by its labels; a head that was migrated has the step of another.
+	for pass := range 3 {
 		for _, c := range f.w.calls {
 			claimer, ok := c.act.(claimer)
-			if _, is := c.act.(*label); !ok || is != labels || c.acked() || !c.doubtful() {
+			if !ok || claimPass(c) != pass || c.acked() || !c.doubtful() {
 				continue
 			}
 			if r := claimer.claim(f, cp); r != nil && !f.isMade(c, cp) {
@@ -282,6 +283,17 @@ func (f *facts) resolve(cp *engine.Checkpoint) *rev {
 		}
 	}
 	return nil
+}
+
+// claimPass is in which turn a call is asked whether a checkpoint is of it.
+func claimPass(c *call) int {
+	switch c.act.(type) {
+	case *label:
+		return 0
+	case *headMigration:
+		return 2
+	}
+	return 1
 }
 
 // firstTry is when the first save of a draft was asked for, of all those that are the same.
