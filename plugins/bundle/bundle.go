@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ckptd/ckptd/internal/schema"
 	"github.com/ckptd/ckptd/plugins"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
@@ -49,7 +50,7 @@ type Bundle struct {
 
 	files  []File // in the order of their paths
 	digest [sha256.Size]byte
-	schema *schema // nil without one
+	schema *schema.Schema // nil without one
 }
 
 // Load makes a Bundle of its files, which it keeps. What the manifest does not name is an error, except for files next
