@@ -9,9 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -254,12 +252,7 @@ func (t *Tokens) write(set *tokenSet) error {
 }
 
 func (t *Tokens) read() (*tokenSet, error) {
-	f, err := os.Open(t.path)
-	if err != nil {
-		return nil, fmt.Errorf("reading tokens: %w", err)
-	}
-	defer f.Close()
-	sealed, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1<<10))
+	sealed, err := durable.ReadFile(t.path, maxTokenFile+1<<10)
 	if err != nil {
 		return nil, fmt.Errorf("reading tokens: %w", err)
 	}
