@@ -44,7 +44,7 @@ ifeq ($(RACE),)
 else
 	CGO_ENABLED=1 go test -race -timeout 30m ./...
 	@# Their tests of one goroutine are long, and so are left out above.
-	CGO_ENABLED=0 go test -timeout 30m ./engine ./internal/sim
+	CGO_ENABLED=0 go test -timeout 30m ./engine ./internal/sim ./migrate
 endif
 	@# Where what FIPS 140-3 does not approve fails. The daemon is tried so by a test of its own.
 	GODEBUG=fips140=only CGO_ENABLED=0 go test -short -timeout 10m -run 'Test(Save|Load|Blob|Verify|Fork|Migrat|Keyring|Wrap|Entry)' ./crypto ./engine
