@@ -60,8 +60,8 @@ const historyPage = 64
 // historyBytes bounds the data of the checkpoints that wait for the caller, but for one of them.
 const historyBytes = 4 << 20
 
-// History yields checkpoints of the lineage, newest first; one that was replaced is seen in its old place, as it is now. It sees what was durable when it came to each page; a thread
-// deleted meanwhile ends it with ErrGeneration. After an error it ends.
+// History yields checkpoints of the lineage, newest first; one that was replaced is seen in its old place, as it is now. It sees
+// what was durable when it came to each page; a thread deleted meanwhile ends it with ErrGeneration. After an error it ends.
 func (t *Thread) History(ctx context.Context, o HistoryOptions) iter.Seq2[*Checkpoint, error] {
 	return func(yield func(*Checkpoint, error) bool) {
 		h := history{t: t, o: &o, left: o.Limit, most: historyPage}
@@ -102,9 +102,11 @@ type history struct {
 
 	// A checkpoint that replaced others is told of where the first record with its id stands, or else where one of its own
 	// comes first. Others may replace it, and remove that first record, between any two pages: owed are the seqs of records that
-	// were passed, by the place where their checkpoint is to be told of, and told the places that have no record.
+	// were passed, by the place where their checkpoint is to be told of, and told the places that have no record. Replacements
+	// that come after the start are above top, the greatest seq that was looked at.
 	owed map[uint64]uint64
 	told map[uint64]bool
+	top  uint64
 }
 
 // page reads on until it has some checkpoints, or the end.
@@ -131,6 +133,9 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 	r.Reverse, r.Limit, r.Bytes = true, h.most, recordPage
 	line, size := unbroken{l: l, from: 1, to: h.seq, reverse: true}, 0
 	entries, next, err := l.s.be.Scan(ctx, r)
+	if err == nil {
+		err = h.lookAbove(ctx, l)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +179,7 @@ func (h *history) begin(ctx context.Context, l *lineage) error {
 		return err
 	}
 	h.generation = l.th.generation()
-	h.seq = endSeq
+	h.seq, h.top = endSeq, now.head
 	switch {
 	case h.o.From != "":
 		h.walks = true
@@ -264,10 +269,7 @@ func (h *history) standing(ctx context.Context, l *lineage, r *record) (*record,
 		return nil, err
 	}
 	if first != nil && first.rec != nil {
-		if h.owed == nil {
-			h.owed = map[uint64]uint64{}
-		}
-		h.owed[place] = r.seq
+		h.owe(place, r.seq)
 		return nil, nil
 	}
 	if h.told[place] {
@@ -280,6 +282,32 @@ func (h *history) standing(ctx context.Context, l *lineage, r *record) (*record,
 		h.told[place] = true
 	}
 	return r, err
+}
+
+// lookAbove notes what replaced checkpoints since the start, after a page was read: the record in whose place it is to be told
+// of may be missing there.
+func (h *history) lookAbove(ctx context.Context, l *lineage) error {
+	if h.walks {
+		return nil // what others stand on keeps its record
+	}
+	return l.s.scan(ctx, l.records(h.top+1, endSeq), func(e backend.Entry) error {
+		r, err := l.openRecord(e.Key, e.Value)
+		if err != nil {
+			return err
+		}
+		h.top = r.seq
+		if place := r.origin(); r.rec != nil && place < h.seq {
+			h.owe(place, r.seq)
+		}
+		return nil
+	})
+}
+
+func (h *history) owe(place, seq uint64) {
+	if h.owed == nil {
+		h.owed = map[uint64]uint64{}
+	}
+	h.owed[place] = seq
 }
 
 // overdue tells of the checkpoints whose place has been passed, as there is no record any more.

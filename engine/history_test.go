@@ -1,0 +1,41 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A history leaves nothing out that is replaced while it goes on, far below where it has come to.
+func TestHistoryFindsWhatIsReplacedBelow(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	th := f.Thread(testRef("t"))
+	const n = 200
+	var want, seen []string
+	for i := range n {
+		mustSave(t, f, th.Ref(), Draft{ID: fmt.Sprint("c", i), Root: true, Channels: []Change{{Name: "x", Data: []byte("x")}}})
+		want = append([]string{fmt.Sprint("c", i)}, want...)
+	}
+	for cp, err := range th.History(ctx, HistoryOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen = append(seen, cp.ID); len(seen) > 1 {
+			continue
+		}
+		for _, id := range []string{"c1", "c50", "c199"} {
+			if _, err := th.SetLabels(ctx, At(id), map[string]string{"a": "b"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := th.Prune(ctx, PruneOptions{KeepLast: n, Erase: true}); err != nil { // takes what they replaced
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(want, seen); diff != "" {
+		t.Errorf("-want +seen:\n%s", diff)
+	}
+}
