@@ -295,9 +295,8 @@ func (h *history) lookAbove(ctx context.Context, l *lineage) error {
 		if err != nil {
 			return err
 		}
-		h.top = r.seq
-		if place := r.origin(); r.rec != nil && place < h.seq {
-			h.owe(place, r.seq)
+		if h.top = r.seq; r.rec != nil && r.origin() < h.seq {
+			h.owe(r.origin(), r.seq)
 		}
 		return nil
 	})

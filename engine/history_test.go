@@ -26,12 +26,14 @@ func TestHistoryFindsWhatIsReplacedBelow(t *testing.T) {
 		if seen = append(seen, cp.ID); len(seen) > 1 {
 			continue
 		}
-		for _, id := range []string{"c1", "c50", "c199"} {
+		mustSave(t, f, th.Ref(), Draft{ID: "new", Root: true, Channels: []Change{{Name: "x", Data: []byte("x")}}})
+		mustSave(t, f, th.Ref(), Draft{ID: "on new", Parent: "new", Keep: true})
+		for _, id := range []string{"c1", "new", "c50", "c199"} {
 			if _, err := th.SetLabels(ctx, At(id), map[string]string{"a": "b"}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := th.Prune(ctx, PruneOptions{KeepLast: n, Erase: true}); err != nil { // takes what they replaced
+		if _, err := th.Prune(ctx, PruneOptions{KeepLast: n + 2, Erase: true}); err != nil { // takes what they replaced
 			t.Fatal(err)
 		}
 	}
