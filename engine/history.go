@@ -302,11 +302,12 @@ func (h *history) lookAbove(ctx context.Context, l *lineage) error {
 	})
 }
 
+// owe notes the newest record of those that are to be told of in a place.
 func (h *history) owe(place, seq uint64) {
 	if h.owed == nil {
 		h.owed = map[uint64]uint64{}
 	}
-	h.owed[place] = seq
+	h.owed[place] = max(h.owed[place], seq)
 }
 
 // overdue tells of the checkpoints whose place has been passed, as there is no record any more.
@@ -318,15 +319,11 @@ func (h *history) overdue(ctx context.Context, l *lineage, seq uint64) (cps []*C
 		if place <= seq {
 			break
 		}
-		r, err := l.readRecord(ctx, h.owed[place])
-		delete(h.owed, place)
-		if err == nil && r != nil && !h.told[place] {
-			r, err = l.current(ctx, r)
-		}
+		r, err := h.newest(ctx, l, place)
 		if err != nil {
 			return nil, err
 		}
-		if r == nil || r.rec == nil || h.told[place] {
+		if delete(h.owed, place); r == nil || h.told[place] {
 			continue
 		}
 		cp, err := h.checkpoint(ctx, r)
@@ -340,9 +337,30 @@ func (h *history) overdue(ctx context.Context, l *lineage, seq uint64) (cps []*C
 	return cps, nil
 }
 
+// newest is the checkpoint that is owed in a place; nil if there is none any more.
+func (h *history) newest(ctx context.Context, l *lineage, place uint64) (*record, error) {
+	for {
+		seq := h.owed[place]
+		r, err := l.readRecord(ctx, seq)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil && r.rec != nil {
+			return l.current(ctx, r)
+		}
+		// It was pruned, or was replaced and removed since the page was read.
+		if err := h.lookAbove(ctx, l); err != nil {
+			return nil, err
+		}
+		if h.owed[place] == seq {
+			return nil, nil
+		}
+	}
+}
+
 // end comes after the last record.
 func (h *history) end(ctx context.Context, line *unbroken) (cps []*Checkpoint, err error) {
-	h.seq = 1
+	defer func() { h.seq = 1 }()
 	if h.walks {
 		return nil, h.catchUp(ctx, line.l, 0)
 	}

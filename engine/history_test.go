@@ -41,3 +41,47 @@ func TestHistoryFindsWhatIsReplacedBelow(t *testing.T) {
 		t.Errorf("-want +seen:\n%s", diff)
 	}
 }
+
+// One that was replaced several times is found by its newest record, when the one in its place goes while a history goes on.
+func TestHistoryFindsTheNewestReplacement(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	th := f.Thread(testRef("t"))
+	at := 0
+	chain := func(parent string, n int) {
+		for range n {
+			at++
+			id := fmt.Sprint("c", at)
+			mustSave(t, f, th.Ref(), Draft{ID: id, Parent: parent, Keep: parent != "", Channels: []Change{{Name: "x", Data: fmt.Append(nil, at)}}})
+			parent = id
+		}
+	}
+	mustSave(t, f, th.Ref(), Draft{ID: "a", Channels: []Change{{Name: "x", Data: []byte("x")}}})
+	for i := range 3 {
+		chain("a", 100)
+		if _, err := th.SetLabels(ctx, At("a"), map[string]string{"i": fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	chain("a", 10)
+	if err := th.SetBranch(ctx, "here", At("a")); err != nil {
+		t.Fatal(err)
+	}
+	seen, told := 0, 0
+	for cp, err := range th.History(ctx, HistoryOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cp.ID == "a" {
+			told++
+		}
+		if seen++; seen == 250 {
+			if _, err := th.Prune(ctx, PruneOptions{KeepLast: 5}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if told != 1 {
+		t.Errorf("the history tells of it %d times", told)
+	}
+}
