@@ -38,7 +38,7 @@ func (s *Server) save(ctx context.Context, m *ckptdv1.SaveRequest) (*ckptdv1.Che
 		return nil, err
 	}
 	s.metrics.Saved(cp.Cost)
-	return wire.PackCheckpoint(cp, false), nil
+	return wire.PackCheckpoint(cp, shownTo(ctx, cp.Ref, false)), nil
 }
 
 const (
@@ -119,7 +119,7 @@ func (s checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.Load
 			cp.Channels[i].Data, unchanged[i] = nil, true
 		}
 	}
-	res := &ckptdv1.LoadResponse{Checkpoint: wire.PackCheckpoint(cp, m.GetText())}
+	res := &ckptdv1.LoadResponse{Checkpoint: wire.PackCheckpoint(cp, shownTo(ctx, cp.Ref, m.GetText()))}
 	for i, same := range unchanged {
 		if same {
 			res.Checkpoint.Channels[i].Content = &ckptdv1.Channel_Unchanged{Unchanged: true}
@@ -160,7 +160,7 @@ func (s checkpoints) LoadNewest(ctx context.Context, req *connect.Request[ckptdv
 		return nil, err
 	}
 	s.metrics.Loaded()
-	return connect.NewResponse(&ckptdv1.LoadNewestResponse{Checkpoint: wire.PackCheckpoint(cp, m.GetText())}), nil
+	return connect.NewResponse(&ckptdv1.LoadNewestResponse{Checkpoint: wire.PackCheckpoint(cp, shownTo(ctx, cp.Ref, m.GetText()))}), nil
 }
 
 func (s checkpoints) GetTree(ctx context.Context, req *connect.Request[ckptdv1.GetTreeRequest]) (*connect.Response[ckptdv1.GetTreeResponse], error) {
@@ -168,7 +168,7 @@ func (s checkpoints) GetTree(ctx context.Context, req *connect.Request[ckptdv1.G
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(wire.PackTree(tree)), nil
+	return connect.NewResponse(wire.PackTree(tree, shownTo(ctx, wire.UnpackRef(req.Msg.GetRef()), false))), nil
 }
 
 func (s checkpoints) Diff(ctx context.Context, req *connect.Request[ckptdv1.DiffRequest]) (*connect.Response[ckptdv1.DiffResponse], error) {
@@ -176,7 +176,7 @@ func (s checkpoints) Diff(ctx context.Context, req *connect.Request[ckptdv1.Diff
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(wire.PackDiff(d)), nil
+	return connect.NewResponse(wire.PackDiff(d, shownTo(ctx, wire.UnpackRef(req.Msg.GetRef()), false))), nil
 }
 
 func (s checkpoints) Fork(ctx context.Context, req *connect.Request[ckptdv1.ForkRequest]) (*connect.Response[ckptdv1.ForkResponse], error) {
@@ -184,7 +184,7 @@ func (s checkpoints) Fork(ctx context.Context, req *connect.Request[ckptdv1.Fork
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&ckptdv1.ForkResponse{Checkpoint: wire.PackCheckpoint(cp, false)}), nil
+	return connect.NewResponse(&ckptdv1.ForkResponse{Checkpoint: wire.PackCheckpoint(cp, shownTo(ctx, cp.Ref, false))}), nil
 }
 
 func (s checkpoints) ListBranches(ctx context.Context, req *connect.Request[ckptdv1.ListBranchesRequest]) (*connect.Response[ckptdv1.ListBranchesResponse], error) {
@@ -214,7 +214,7 @@ func (s checkpoints) SetLabels(ctx context.Context, req *connect.Request[ckptdv1
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&ckptdv1.SetLabelsResponse{Checkpoint: wire.PackCheckpoint(cp, false)}), nil
+	return connect.NewResponse(&ckptdv1.SetLabelsResponse{Checkpoint: wire.PackCheckpoint(cp, shownTo(ctx, cp.Ref, false))}), nil
 }
 
 func (s checkpoints) PutWrites(ctx context.Context, req *connect.Request[ckptdv1.PutWritesRequest]) (*connect.Response[ckptdv1.PutWritesResponse], error) {

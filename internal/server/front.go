@@ -48,6 +48,18 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
+// shownTo returns what the caller may see of a checkpoint whose headers it may. Metadata takes the right to read the thread.
+// What was stored with it is less if another thread of the user holds the same bytes, so that takes the right to read them all.
+func shownTo(ctx context.Context, ref engine.Ref, text bool) wire.Shown {
+	shown := wire.Shown{Text: text}
+	if c := callOf(ctx); c != nil {
+		now := time.Now()
+		shown.Meta = c.caller.May(access.Read, ref.Tenant, ref.User, ref.Thread, now)
+		shown.Stored = c.caller.May(access.Read, ref.Tenant, ref.User, "", now)
+	}
+	return shown
+}
+
 // visibleTo returns which threads of a listing the caller may see.
 func visibleTo(ctx context.Context) func(thread string) bool {
 	if c := callOf(ctx); c != nil && c.visible != nil {

@@ -69,7 +69,7 @@ func (l *listing[M]) release() {
 func (l *listing[M]) end() error { return l.send(l.items, "") }
 
 // checkpoints sends what a sequence of checkpoints yields behind the position after, if that is not zero.
-func sendCheckpoints(l *listing[*ckptdv1.Checkpoint], text bool, found iter.Seq2[*engine.Checkpoint, error], wanted func(*engine.Checkpoint) (bool, error)) error {
+func sendCheckpoints(ctx context.Context, l *listing[*ckptdv1.Checkpoint], text bool, found iter.Seq2[*engine.Checkpoint, error], wanted func(*engine.Checkpoint) (bool, error)) error {
 	for cp, err := range found {
 		if err != nil {
 			return err
@@ -81,7 +81,7 @@ func sendCheckpoints(l *listing[*ckptdv1.Checkpoint], text bool, found iter.Seq2
 		if !ok {
 			continue
 		}
-		if last, err := l.add(wire.PackCheckpoint(cp, text), positionOf(cp)); last || err != nil {
+		if last, err := l.add(wire.PackCheckpoint(cp, shownTo(ctx, cp.Ref, text)), positionOf(cp)); last || err != nil {
 			return err
 		}
 	}
@@ -110,7 +110,7 @@ func (s checkpoints) List(ctx context.Context, req *connect.Request[ckptdv1.List
 		return stream.Send(&ckptdv1.ListResponse{Checkpoints: items, NextPageToken: token})
 	}}
 	defer l.release()
-	return sendCheckpoints(l, m.GetText(), s.thread(m).History(ctx, o), func(cp *engine.Checkpoint) (bool, error) {
+	return sendCheckpoints(ctx, l, m.GetText(), s.thread(m).History(ctx, o), func(cp *engine.Checkpoint) (bool, error) {
 		if after.Generation != 0 && cp.Generation != after.Generation {
 			return false, engine.ErrGeneration // the thread was deleted since, and is another one now
 		}
@@ -143,7 +143,7 @@ func (s threads) Query(ctx context.Context, req *connect.Request[ckptdv1.QueryRe
 	}}
 	defer l.release()
 	visible := visibleTo(ctx)
-	return sendCheckpoints(l, false, found, func(cp *engine.Checkpoint) (bool, error) {
+	return sendCheckpoints(ctx, l, false, found, func(cp *engine.Checkpoint) (bool, error) {
 		return visible(cp.Ref.Thread) && (after.Time == 0 || comesAfter(cp, after)), nil
 	})
 }
