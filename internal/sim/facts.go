@@ -108,8 +108,9 @@ type histEvent struct {
 }
 
 type ttlEvent struct {
-	call *call
-	ttl  time.Duration
+	call  *call
+	ttl   time.Duration
+	maybe bool // a save that is answered as the first time changes nothing
 }
 
 func (w *world) newFacts() *facts {
@@ -215,9 +216,9 @@ func (f *facts) remove(c *call, takes, sure func(engine.Ref, *rev) bool) {
 }
 
 // saved takes note of a save that may have changed when its thread expires.
-func (f *facts) saved(c *call, ttl time.Duration) {
+func (f *facts) saved(c *call, ttl time.Duration, maybe bool) {
 	if c.acked() || c.doubtful() {
-		f.ttls[c.ref.Thread] = append(f.ttls[c.ref.Thread], ttlEvent{c, ttl})
+		f.ttls[c.ref.Thread] = append(f.ttls[c.ref.Thread], ttlEvent{c, ttl, maybe})
 	}
 }
 
