@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/internal/panics"
 )
 
 // restorer reads checkpoints of one lineage and remembers the records that it read, since neighbours share most of
@@ -233,7 +234,8 @@ func (rs *restorer) deltas(links []link) ([]codec.Delta, error) {
 	return deltas, errors.Join(errs...)
 }
 
-// share does the records of a path, or other work of some microseconds each, on all processors if there are many.
+// share does the records of a path, or other work of some microseconds each, on all processors if there are many. It panics
+// if do does: whoever called it recovers that, and nobody could in a goroutine that is not theirs.
 func share(n int, do func(i int)) {
 	const worthSharing = 32
 	workers := 1
@@ -241,7 +243,9 @@ func share(n int, do func(i int)) {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	var next atomic.Int64 // they differ in size: whoever is free takes the next
+	var failed atomic.Pointer[error]
 	work := func() {
+		defer panics.To(func(err error) { failed.Store(&err) })
 		for i := n - int(next.Add(1)); i >= 0; i = n - int(next.Add(1)) {
 			do(i)
 		}
@@ -252,6 +256,9 @@ func share(n int, do func(i int)) {
 	}
 	work()
 	wg.Wait()
+	if err := failed.Load(); err != nil {
+		panic(*err)
+	}
 }
 
 func (rs *restorer) payload(e *codec.Entry) ([]byte, error) {

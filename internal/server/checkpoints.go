@@ -10,6 +10,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
@@ -72,18 +73,28 @@ func (s checkpoints) SaveBatch(ctx context.Context, req *connect.Request[ckptdv1
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
+			defer panics.To(func(err error) { s.logPanic(ctx, ckptdv1.CheckpointServiceSaveBatchProcedure, err) })
 			for _, i := range lines[ref] {
-				cp, err := s.save(ctx, saves[i])
-				if err != nil {
-					results[i] = saveFailed(err)
-					continue
-				}
-				results[i] = &ckptdv1.SaveResult{Result: &ckptdv1.SaveResult_Checkpoint{Checkpoint: cp}}
+				results[i] = s.saveOne(ctx, saves[i])
 			}
 		})
 	}
 	wg.Wait()
 	return connect.NewResponse(&ckptdv1.SaveBatchResponse{Results: results}), nil
+}
+
+// saveOne makes one save of a batch. The others are made also if it panics.
+func (s *Server) saveOne(ctx context.Context, m *ckptdv1.SaveRequest) *ckptdv1.SaveResult {
+	var cp *ckptdv1.Checkpoint
+	err := panics.Try(func() (err error) {
+		cp, err = s.save(ctx, m)
+		return err
+	})
+	if err != nil {
+		s.logPanic(ctx, ckptdv1.CheckpointServiceSaveBatchProcedure, err)
+		return saveFailed(err)
+	}
+	return &ckptdv1.SaveResult{Result: &ckptdv1.SaveResult_Checkpoint{Checkpoint: cp}}
 }
 
 func saveFailed(err error) *ckptdv1.SaveResult {

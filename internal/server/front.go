@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -193,5 +192,3 @@ func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // typeName is what may be logged of a panic: its text could quote a state.
 func typeName(p any) string { return fmt.Sprintf("%T", p) }
-
-func stack() string { return string(debug.Stack()) }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/installed"
 	"github.com/ckptd/ckptd/internal/jobs"
+	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/internal/telemetry"
 	"github.com/ckptd/ckptd/internal/wire"
 )
@@ -158,8 +160,19 @@ func services() []string {
 
 // recovered answers a request whose handler panicked. The process goes on: nothing of the store is held by a handler.
 func (s *Server) recovered(ctx context.Context, spec connect.Spec, _ http.Header, p any) error {
-	s.log.ErrorContext(ctx, "a handler panicked", "method", spec.Procedure, "panic", typeName(p), "stack", stack())
+	err, elsewhere := p.(*panics.Error) // in a goroutine of the handler's
+	if !elsewhere {
+		err = &panics.Error{Value: p, Stack: string(debug.Stack())}
+	}
+	s.logPanic(ctx, spec.Procedure, err)
 	return connect.NewError(connect.CodeInternal, errors.New("internal error: the server's log has more"))
+}
+
+// logPanic logs an error if it is a panic, by its type: its text could quote a state.
+func (s *Server) logPanic(ctx context.Context, procedure string, err error) {
+	if e, ok := errors.AsType[*panics.Error](err); ok {
+		s.log.ErrorContext(ctx, "a handler panicked", "method", procedure, "panic", typeName(e.Value), "stack", e.Stack)
+	}
 }
 
 // Serve accepts connections on a listener until the server is shut down, which is no error.
