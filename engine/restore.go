@@ -21,6 +21,7 @@ type restorer struct {
 	parts   map[codec.PartID][]byte
 	attrs   map[uint64]*codec.Attrs // by the record that holds them
 	size    int64                   // bytes of records and attrs
+	taken   taken                   // for values that were restored
 }
 
 func (l *lineage) restorer() *restorer {
@@ -31,6 +32,7 @@ func (l *lineage) restorer() *restorer {
 // remembers much. So a walk takes no more than that and one state, however long the history.
 func (rs *restorer) next() *restorer {
 	clear(rs.parts)
+	rs.taken.give()
 	if len(rs.records) > restorerRecords || rs.size > restorerBytes {
 		return rs.l.restorer()
 	}
@@ -158,6 +160,15 @@ func (rs *restorer) channels(ctx context.Context, r *record, want func(number ui
 			ids = append(ids, k.e.Parts...)
 		}
 		chains = append(chains, links)
+	}
+	size := int64(0)
+	for _, links := range chains {
+		size += int64(links[0].e.Size)
+	}
+	if size > smallValues {
+		if err := rs.taken.take(ctx, size); err != nil {
+			return nil, err
+		}
 	}
 	if len(ids) > 0 {
 		if err := rs.l.th.u.readParts(ctx, rs.parts, ids); err != nil {

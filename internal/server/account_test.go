@@ -1,0 +1,397 @@
+package server
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/internal/access"
+)
+
+// fill lets other callers hold all but so many bytes of the budget, until the function that it returns is called.
+func (b *bed) fill(free int64) (empty func()) {
+	b.t.Helper()
+	l := b.Server.limits.Load()
+	var accounts []*account
+	for i, left := 0, l.InFlightBytes-free; left > 0; i++ {
+		of, err := b.gate.enter(l, fmt.Sprint("other-", i))
+		must(b.t, err)
+		a := b.gate.newAccount(l, of, 1)
+		part := min(left, l.InFlightBytes/2)
+		must(b.t, a.take(part))
+		left -= part
+		accounts = append(accounts, a)
+	}
+	return func() {
+		for i, a := range accounts {
+			a.close()
+			b.gate.leave(fmt.Sprint("other-", i))
+		}
+	}
+}
+
+// settled waits until nothing is under way, and nothing is paid for.
+func (b *bed) settled() {
+	b.t.Helper()
+	for end := time.Now().Add(10 * time.Second); b.gate.bytes.Load() != 0 || b.InFlight() != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			b.t.Fatalf("%d bytes are paid for and %d requests under way, though nothing is", b.gate.bytes.Load(), b.InFlight())
+		}
+	}
+}
+
+// TestEveryMethodPays calls every method when there is nothing left of the budget: none is served.
+func TestEveryMethodPays(t *testing.T) {
+	b := newBed(t, Limits{InFlightBytes: 8 << 20})
+	names := begun(t, b.checkpoints(""), plainNames())
+	b.settled()
+	empty := b.fill(0)
+	called := map[string]bool{}
+	for _, e := range examples(names) {
+		if called[e.procedure] {
+			continue
+		}
+		called[e.procedure] = true
+		r, err := inGRPC.request(t.Context(), e.procedure, inGRPC.body(methods()[e.procedure], e.messages))
+		must(t, err)
+		o, err := inGRPC.call(b.http2Client(""), r)
+		must(t, err)
+		if o.code != "resource_exhausted" {
+			t.Errorf("%s: %s %s", e.procedure, o.code, o.message)
+		}
+	}
+	if len(called) != len(methods()) {
+		t.Errorf("%d of %d methods were called", len(called), len(methods()))
+	}
+	empty()
+	b.settled()
+}
+
+// TestWhatIsRestoredIsPaidFor asks in little for much, in every way that there is, when the budget has no room for it: it is
+// refused, and served as soon as there is.
+func TestWhatIsRestoredIsPaidFor(t *testing.T) {
+	const size = 1 << 20
+	b := newBed(t, Limits{InFlightBytes: 32 * size, MaxMessage: 4 * size})
+	c := b.checkpoints("")
+	first := mustSave(t, c, ref("t"), draft(strings.Repeat("large ", size/6)))
+	more := draft("")
+	more.Keep, more.Channels, more.Meta = true, nil, proto.String(`"`+strings.Repeat("meta ", size/6)+`"`)
+	more.Labels = &ckptdv1.Labels{Labels: map[string]string{"a": "b"}}
+	mustSave(t, c, ref("t"), more)
+	_, err := c.PutWrites(t.Context(), connect.NewRequest(&ckptdv1.PutWritesRequest{Ref: ref("t"), CheckpointId: first.GetId(), Task: "task",
+		Writes: []*ckptdv1.Write{{Channel: "x", Content: &ckptdv1.Write_Text{Text: strings.Repeat("large ", size/6)}}}}))
+	must(t, err)
+	one := &ckptdv1.Which{Which: &ckptdv1.Which_Seq{Seq: 1}}
+	ways := map[string]func(c ckptdv1.CheckpointServiceClient) error{
+		"load": func(c ckptdv1.CheckpointServiceClient) error {
+			_, err := c.Load(t.Context(), connect.NewRequest(&ckptdv1.LoadRequest{Ref: ref("t")}))
+			return err
+		},
+		"load of one channel": func(c ckptdv1.CheckpointServiceClient) error {
+			_, err := c.Load(t.Context(), connect.NewRequest(&ckptdv1.LoadRequest{Ref: ref("t"), Which: one, Channels: []string{"x"}}))
+			return err
+		},
+		"load of the newest": func(c ckptdv1.CheckpointServiceClient) error {
+			_, err := c.LoadNewest(t.Context(), connect.NewRequest(&ckptdv1.LoadNewestRequest{Tenant: "acme", User: "alice"}))
+			return err
+		},
+		"list": func(c ckptdv1.CheckpointServiceClient) error {
+			stream, err := c.List(t.Context(), connect.NewRequest(&ckptdv1.ListRequest{Ref: ref("t"), Data: true}))
+			for err == nil && stream.Receive() {
+			}
+			return orElse(err, stream.Err)
+		},
+		"tree": func(c ckptdv1.CheckpointServiceClient) error {
+			_, err := c.GetTree(t.Context(), connect.NewRequest(&ckptdv1.GetTreeRequest{Ref: ref("t")}))
+			return err
+		},
+		"diff": func(c ckptdv1.CheckpointServiceClient) error {
+			_, err := c.Diff(t.Context(), connect.NewRequest(&ckptdv1.DiffRequest{Ref: ref("t"), From: one}))
+			return err
+		},
+		"writes": func(c ckptdv1.CheckpointServiceClient) error {
+			_, err := c.ListWrites(t.Context(), connect.NewRequest(&ckptdv1.ListWritesRequest{Ref: ref("t"), CheckpointId: first.GetId()}))
+			return err
+		},
+		"labels": func(c ckptdv1.CheckpointServiceClient) error {
+			_, err := c.SetLabels(t.Context(), connect.NewRequest(&ckptdv1.SetLabelsRequest{Ref: ref("t"), Which: one, Labels: map[string]string{"n": "1"}}))
+			return err
+		},
+		"fork": func(c ckptdv1.CheckpointServiceClient) error {
+			_, err := c.Fork(t.Context(), connect.NewRequest(&ckptdv1.ForkRequest{Ref: ref("t"), From: &ckptdv1.Which{Which: &ckptdv1.Which_Seq{Seq: 2}}, Branch: "b"}))
+			return err
+		},
+		"save that keeps a state": func(c ckptdv1.CheckpointServiceClient) error {
+			d := draft("")
+			d.Keep, d.Parent, d.Channels = true, first.GetId(), nil
+			_, err := c.Save(t.Context(), connect.NewRequest(&ckptdv1.SaveRequest{Ref: ref("t"), Draft: d}))
+			return err
+		},
+	}
+	for name, way := range ways {
+		for _, when := range []string{"in memory", "on disk"} {
+			if when == "on disk" {
+				b.stop()
+				b.start()
+			} else if err := ways["load"](b.checkpoints("")); err != nil {
+				t.Fatal(err)
+			}
+			b.settled()
+			if when == "in memory" && (name == "labels" || name == "save that keeps a state" || name == "fork") {
+				continue // what is in memory is not read
+			}
+			empty := b.fill(size / 2)
+			err := way(b.checkpoints(""))
+			if connect.CodeOf(err) != connect.CodeResourceExhausted {
+				t.Errorf("%s, %s: %v with no room for it", name, when, err)
+			}
+			empty()
+			if err := way(b.checkpoints("")); err != nil {
+				t.Errorf("%s, %s: %v with room for it", name, when, err)
+			}
+			b.settled()
+		}
+	}
+}
+
+func orElse(err error, other func() error) error {
+	if err != nil {
+		return err
+	}
+	return other()
+}
+
+// TestCompressedAddress puts a message that inflates to megabytes into the address of a request, where it is no body: it is paid
+// for all the same.
+func TestCompressedAddress(t *testing.T) {
+	const size = 2 << 20
+	b := newBed(t, Limits{InFlightBytes: 16 << 20, MaxMessage: 4 << 20})
+	message, err := proto.Marshal(&ckptdv1.LoadRequest{Ref: ref("t"), Channels: []string{strings.Repeat("A", size)}})
+	must(t, err)
+	query := url.Values{"connect": {"v1"}, "encoding": {"proto"}, "compression": {"gzip"}, "base64": {"1"},
+		"message": {base64.RawURLEncoding.EncodeToString(gzipped(message))}}
+	get := func() int {
+		t.Helper()
+		res, err := b.httpClient("").Get(baseURL + ckptdv1.CheckpointServiceLoadProcedure + "?" + query.Encode())
+		must(t, err)
+		res.Body.Close()
+		return res.StatusCode
+	}
+	if status := get(); status != http.StatusNotFound {
+		t.Errorf("with room for it: %d", status)
+	}
+	b.settled()
+	empty := b.fill(size / 2)
+	defer empty()
+	if status := get(); status != http.StatusTooManyRequests {
+		t.Errorf("with no room for it: %d", status)
+	}
+}
+
+// TestWatchKeepsNothing begins watches with more than they need: nothing of it stays, for as long as they last.
+func TestWatchKeepsNothing(t *testing.T) {
+	b := newBed(t, Limits{})
+	unknown := func(size int) *ckptdv1.WatchRequest {
+		m := &ckptdv1.WatchRequest{Tenant: "acme"}
+		m.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 100, protowire.BytesType), make([]byte, size)))
+		return m
+	}
+	stream, err := b.threads("").Watch(t.Context(), connect.NewRequest(unknown(1<<20)))
+	for err == nil && stream.Receive() {
+		t.Fatal("a watch begins with a megabyte")
+	}
+	if err := orElse(err, stream.Err); connect.CodeOf(err) != connect.CodeInvalidArgument && connect.CodeOf(err) != connect.CodeResourceExhausted {
+		t.Errorf("a request of a megabyte for a watch: %v", err)
+	}
+	stream, err = b.threads("").Watch(t.Context(), connect.NewRequest(unknown(1000)))
+	must(t, err)
+	if !stream.Receive() {
+		t.Errorf("a request with an unknown field: %v", stream.Err())
+	}
+	text, err := proto.Marshal(unknown(1000))
+	must(t, err)
+	m := &ckptdv1.WatchRequest{}
+	must(t, countedProto{}.Unmarshal(text, m))
+	if len(m.ProtoReflect().GetUnknown()) > 0 {
+		t.Error("an unknown field is kept")
+	}
+}
+
+// TestOpenServicesTakeNothing holds far more calls of what is open to everybody than there are places, half of them compressed and
+// none ever finished: everybody else is served, and so is who asks how the server is.
+func TestOpenServicesTakeNothing(t *testing.T) {
+	b := newBed(t, Limits{InFlight: 4, InFlightBytes: 1 << 20})
+	for i := range 3 * openPlaces {
+		c, err := net.Dial("unix", b.socket)
+		must(t, err)
+		defer c.Close()
+		procedure, kind := "/grpc.health.v1.Health/Check", "application/json\r\nContent-Encoding: gzip"
+		if i%2 == 1 {
+			procedure, kind = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "application/grpc-web"
+		}
+		fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: ckptd\r\nContent-Type: %s\r\nContent-Length: 1000\r\n\r\nx", procedure, kind)
+	}
+	for range 20 {
+		mustSave(t, b.checkpoints(""), ref("t"), draft("x"))
+		res, err := b.httpClient("").Post(baseURL+"/grpc.health.v1.Health/Check", "application/json", strings.NewReader("{}"))
+		must(t, err)
+		res.Body.Close()
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("health: %s", res.Status)
+		}
+	}
+	b.open.mu.Lock()
+	defer b.open.mu.Unlock()
+	if n := len(b.open.bodies); n > openPlaces {
+		t.Errorf("%d open calls are under way", n)
+	}
+}
+
+// dribble posts a body in pieces, each well within the time that a caller may stall, and returns the answer's status.
+func (b *bed) dribble(procedure, kind string, pieces [][]byte, pause time.Duration) (int, error) {
+	r, w := net.Pipe()
+	go func() {
+		defer w.Close()
+		for _, p := range pieces {
+			time.Sleep(pause)
+			if _, err := w.Write(p); err != nil {
+				return
+			}
+		}
+	}()
+	defer r.Close()
+	res, err := b.httpClient("").Post(baseURL+procedure, kind, r)
+	if err != nil {
+		return 0, err
+	}
+	res.Body.Close()
+	return res.StatusCode, nil
+}
+
+// TestSlowMessage sends a message byte by byte: it comes too late, however steadily. An upload goes on for as long as its messages
+// come.
+func TestSlowMessage(t *testing.T) {
+	b := newBed(t, Limits{ReadTimeout: 500 * time.Millisecond})
+	save, err := proto.Marshal(&ckptdv1.SaveRequest{Ref: ref("t"), Draft: draft("x")})
+	must(t, err)
+	if status, err := b.dribble(ckptdv1.CheckpointServiceSaveProcedure, "application/proto", bytes.Split(bytes.Repeat(save, 20), nil), 5*time.Millisecond); err == nil && status == http.StatusOK {
+		t.Errorf("a message that comes byte by byte: %d", status)
+	}
+	var parts [][]byte
+	for i := range 10 {
+		m := &ckptdv1.PutBlobRequest{Data: []byte("part of a blob ")}
+		if i == 0 {
+			m.Tenant, m.User = "acme", "alice"
+		}
+		text, err := proto.Marshal(m)
+		must(t, err)
+		parts = append(parts, envelope(0, text))
+	}
+	mustSave(t, b.checkpoints(""), ref("t"), draft("x"))
+	if status, err := b.dribble(ckptdv1.BlobServicePutBlobProcedure, "application/connect+proto", parts, 100*time.Millisecond); err != nil || status != http.StatusOK {
+		t.Errorf("an upload of a second: %d, %v", status, err)
+	}
+	b.settled()
+}
+
+// TestLargeStateBesideSmallOnes loads a state that takes more than the whole budget, beside what others do, who are served too.
+// Another one of its kind has to wait.
+func TestLargeStateBesideSmallOnes(t *testing.T) {
+	b := newBed(t, Limits{InFlightBytes: 1 << 20, MaxMessage: 2 << 20})
+	c := b.checkpoints("")
+	large := mustSave(t, c, ref("large"), draft(strings.Repeat("large ", 1<<17)))
+	for range 3 {
+		d := draft("")
+		d.Keep, d.Channels = true, []*ckptdv1.Change{{Name: fmt.Sprint(large.GetSeq()), Content: &ckptdv1.Change_Text{Text: strings.Repeat("large ", 1<<17)}}}
+		large = mustSave(t, c, ref("large"), d)
+	}
+	b.stop()
+	b.start()
+	c = b.checkpoints("")
+	watch, err := b.threads("").Watch(t.Context(), connect.NewRequest(&ckptdv1.WatchRequest{Tenant: "acme", User: "alice"}))
+	must(t, err)
+	if !watch.Receive() {
+		t.Fatal(watch.Err())
+	}
+	res, err := c.Load(t.Context(), connect.NewRequest(&ckptdv1.LoadRequest{Ref: ref("large")}))
+	must(t, err)
+	if n := len(res.Msg.GetCheckpoint().GetChannels()); n != 4 {
+		t.Errorf("%d channels", n)
+	}
+	l := b.Server.limits.Load()
+	of, err := b.gate.enter(l, "who loads much")
+	must(t, err)
+	defer b.gate.leave("who loads much")
+	a := b.gate.newAccount(l, of, 1)
+	must(t, a.take(100<<20))
+	defer a.close()
+	mustSave(t, c, ref("small"), draft("x"))
+	_, err = c.Load(t.Context(), connect.NewRequest(&ckptdv1.LoadRequest{Ref: ref("large")}))
+	wantCode(t, err, connect.CodeResourceExhausted, ckptdv1.Reason_REASON_OVERLOADED)
+}
+
+// TestOneCallerLeavesRoom lets one caller take what places it gets: others are served.
+func TestOneCallerLeavesRoom(t *testing.T) {
+	b, slow := newSlowBed(t, Limits{InFlight: 8})
+	greedy := b.checkpoints(b.token(access.Grant{Role: access.Writer, Tenant: "acme", User: "alice"}))
+	mustSave(t, greedy, ref("t"), draft("x"))
+	slow.slow.Store(true)
+	var wg sync.WaitGroup
+	for i := range 6 {
+		wg.Go(func() { mustSave(t, greedy, ref(fmt.Sprint(i)), draft("x")) })
+		<-slow.began
+	}
+	_, err := greedy.Save(t.Context(), connect.NewRequest(&ckptdv1.SaveRequest{Ref: ref("t"), Draft: draft("x")}))
+	wantCode(t, err, connect.CodeResourceExhausted, ckptdv1.Reason_REASON_OVERLOADED)
+	_, err = b.checkpoints("").Load(t.Context(), connect.NewRequest(&ckptdv1.LoadRequest{Ref: ref("t")}))
+	must(t, err)
+	close(slow.gate)
+	wg.Wait()
+}
+
+// TestBatchesCountForTheirTenants sends batches for a tenant that is at its limit: their saves are refused, and those for others
+// in them are not.
+func TestBatchesCountForTheirTenants(t *testing.T) {
+	b, slow := newSlowBed(t, Limits{InFlightPerTenant: 1})
+	c := b.checkpoints("")
+	mustSave(t, c, ref("t"), draft("x"))
+	other := &ckptdv1.Ref{Tenant: "globex", User: "carol", Thread: "t"}
+	mustSave(t, c, other, draft("x"))
+	slow.slow.Store(true)
+	var wg sync.WaitGroup
+	batch := func(refs ...*ckptdv1.Ref) []*ckptdv1.SaveResult {
+		m := &ckptdv1.SaveBatchRequest{}
+		for _, r := range refs {
+			m.Saves = append(m.Saves, &ckptdv1.SaveRequest{Ref: r, Draft: draft("y")})
+		}
+		res, err := c.SaveBatch(t.Context(), connect.NewRequest(m))
+		must(t, err)
+		return res.Msg.GetResults()
+	}
+	wg.Go(func() { batch(ref("t")) })
+	<-slow.began
+	slow.slow.Store(false)
+	results := batch(ref("t"), other, ref("u"))
+	for i, refused := range []bool{true, false, true} {
+		if got := results[i].GetError().GetDetail().GetReason() == ckptdv1.Reason_REASON_OVERLOADED; got != refused {
+			t.Errorf("save %d: %v", i, results[i])
+		}
+	}
+	close(slow.gate)
+	wg.Wait()
+	if r := batch(ref("u")); r[0].GetError() != nil {
+		t.Errorf("when the first has ended: %v", r)
+	}
+}
