@@ -1,12 +1,16 @@
 package server
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,9 +68,9 @@ func TestEveryMethodPays(t *testing.T) {
 			continue
 		}
 		called[e.procedure] = true
-		r, err := inGRPC.request(t.Context(), e.procedure, inGRPC.body(methods()[e.procedure], e.messages))
+		r, err := inProto.request(t.Context(), e.procedure, inProto.body(methods()[e.procedure], e.messages))
 		must(t, err)
-		o, err := inGRPC.call(b.http2Client(""), r)
+		o, err := inProto.call(b.http2Client(""), r)
 		must(t, err)
 		if o.code != "resource_exhausted" {
 			t.Errorf("%s: %s %s", e.procedure, o.code, o.message)
@@ -87,16 +91,18 @@ func TestWhatIsRestoredIsPaidFor(t *testing.T) {
 	c := b.checkpoints("")
 	first := mustSave(t, c, ref("t"), draft(strings.Repeat("large ", size/6)))
 	more := draft("")
-	more.Keep, more.Channels, more.Meta = true, nil, proto.String(`"`+strings.Repeat("meta ", size/6)+`"`)
+	more.Meta = proto.String(`"` + strings.Repeat("meta ", size/6) + `"`)
 	more.Labels = &ckptdv1.Labels{Labels: map[string]string{"a": "b"}}
-	mustSave(t, c, ref("t"), more)
+	more.Channels = []*ckptdv1.Change{{Name: "x", Content: &ckptdv1.Change_Text{Text: strings.Repeat("other ", size/6)}}}
+	second := mustSave(t, c, ref("t"), more)
 	_, err := c.PutWrites(t.Context(), connect.NewRequest(&ckptdv1.PutWritesRequest{Ref: ref("t"), CheckpointId: first.GetId(), Task: "task",
 		Writes: []*ckptdv1.Write{{Channel: "x", Content: &ckptdv1.Write_Text{Text: strings.Repeat("large ", size/6)}}}}))
 	must(t, err)
-	one := &ckptdv1.Which{Which: &ckptdv1.Which_Seq{Seq: 1}}
+	one, two := &ckptdv1.Which{Which: &ckptdv1.Which_Id{Id: first.GetId()}}, &ckptdv1.Which{Which: &ckptdv1.Which_Id{Id: second.GetId()}}
+	seed := 0 // makes each change another one
 	ways := map[string]func(c ckptdv1.CheckpointServiceClient) error{
 		"load": func(c ckptdv1.CheckpointServiceClient) error {
-			_, err := c.Load(t.Context(), connect.NewRequest(&ckptdv1.LoadRequest{Ref: ref("t")}))
+			_, err := c.Load(t.Context(), connect.NewRequest(&ckptdv1.LoadRequest{Ref: ref("t"), Which: two}))
 			return err
 		},
 		"load of one channel": func(c ckptdv1.CheckpointServiceClient) error {
@@ -118,7 +124,7 @@ func TestWhatIsRestoredIsPaidFor(t *testing.T) {
 			return err
 		},
 		"diff": func(c ckptdv1.CheckpointServiceClient) error {
-			_, err := c.Diff(t.Context(), connect.NewRequest(&ckptdv1.DiffRequest{Ref: ref("t"), From: one}))
+			_, err := c.Diff(t.Context(), connect.NewRequest(&ckptdv1.DiffRequest{Ref: ref("t"), From: one, To: two}))
 			return err
 		},
 		"writes": func(c ckptdv1.CheckpointServiceClient) error {
@@ -126,11 +132,11 @@ func TestWhatIsRestoredIsPaidFor(t *testing.T) {
 			return err
 		},
 		"labels": func(c ckptdv1.CheckpointServiceClient) error {
-			_, err := c.SetLabels(t.Context(), connect.NewRequest(&ckptdv1.SetLabelsRequest{Ref: ref("t"), Which: one, Labels: map[string]string{"n": "1"}}))
+			_, err := c.SetLabels(t.Context(), connect.NewRequest(&ckptdv1.SetLabelsRequest{Ref: ref("t"), Which: one, Labels: map[string]string{"n": fmt.Sprint(seed)}}))
 			return err
 		},
 		"fork": func(c ckptdv1.CheckpointServiceClient) error {
-			_, err := c.Fork(t.Context(), connect.NewRequest(&ckptdv1.ForkRequest{Ref: ref("t"), From: &ckptdv1.Which{Which: &ckptdv1.Which_Seq{Seq: 2}}, Branch: "b"}))
+			_, err := c.Fork(t.Context(), connect.NewRequest(&ckptdv1.ForkRequest{Ref: ref("t"), From: two, Branch: fmt.Sprint("b", seed)}))
 			return err
 		},
 		"save that keeps a state": func(c ckptdv1.CheckpointServiceClient) error {
@@ -140,18 +146,18 @@ func TestWhatIsRestoredIsPaidFor(t *testing.T) {
 			return err
 		},
 	}
-	for name, way := range ways {
+	for _, name := range slices.Sorted(maps.Keys(ways)) {
+		way := ways[name]
 		for _, when := range []string{"in memory", "on disk"} {
 			if when == "on disk" {
 				b.stop()
 				b.start()
-			} else if err := ways["load"](b.checkpoints("")); err != nil {
-				t.Fatal(err)
 			}
 			b.settled()
 			if when == "in memory" && (name == "labels" || name == "save that keeps a state" || name == "fork") {
 				continue // what is in memory is not read
 			}
+			seed++
 			empty := b.fill(size / 2)
 			err := way(b.checkpoints(""))
 			if connect.CodeOf(err) != connect.CodeResourceExhausted {
@@ -259,35 +265,40 @@ func TestOpenServicesTakeNothing(t *testing.T) {
 	}
 }
 
-// dribble posts a body in pieces, each well within the time that a caller may stall, and returns the answer's status.
-func (b *bed) dribble(procedure, kind string, pieces [][]byte, pause time.Duration) (int, error) {
-	r, w := net.Pipe()
-	go func() {
-		defer w.Close()
-		for _, p := range pieces {
-			time.Sleep(pause)
-			if _, err := w.Write(p); err != nil {
-				return
-			}
+// dribble posts a body in pieces, each well within the time that a caller may stall, and returns how it ended: "" if well.
+func (b *bed) dribble(procedure, kind string, pieces [][]byte, pause time.Duration) string {
+	b.t.Helper()
+	c, err := net.Dial("unix", b.socket)
+	must(b.t, err)
+	defer c.Close()
+	fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: ckptd\r\nContent-Type: %s\r\nTransfer-Encoding: chunked\r\n\r\n", procedure, kind)
+	for _, p := range pieces {
+		time.Sleep(pause)
+		if _, err := fmt.Fprintf(c, "%x\r\n%s\r\n", len(p), p); err != nil {
+			break // it has answered already
 		}
-	}()
-	defer r.Close()
-	res, err := b.httpClient("").Post(baseURL+procedure, kind, r)
-	if err != nil {
-		return 0, err
 	}
-	res.Body.Close()
-	return res.StatusCode, nil
+	fmt.Fprint(c, "0\r\n\r\n")
+	res, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return err.Error()
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if res.StatusCode == http.StatusOK && err == nil && !bytes.Contains(answer, []byte(`"error"`)) {
+		return ""
+	}
+	return fmt.Sprintf("%s %v %s", res.Status, err, answer)
 }
 
 // TestSlowMessage sends a message byte by byte: it comes too late, however steadily. An upload goes on for as long as its messages
 // come.
 func TestSlowMessage(t *testing.T) {
 	b := newBed(t, Limits{ReadTimeout: 500 * time.Millisecond})
-	save, err := proto.Marshal(&ckptdv1.SaveRequest{Ref: ref("t"), Draft: draft("x")})
+	save, err := proto.Marshal(&ckptdv1.SaveRequest{Ref: ref("t"), Draft: draft(strings.Repeat("x", 200))})
 	must(t, err)
-	if status, err := b.dribble(ckptdv1.CheckpointServiceSaveProcedure, "application/proto", bytes.Split(bytes.Repeat(save, 20), nil), 5*time.Millisecond); err == nil && status == http.StatusOK {
-		t.Errorf("a message that comes byte by byte: %d", status)
+	if end := b.dribble(ckptdv1.CheckpointServiceSaveProcedure, "application/proto", bytes.Split(save, nil), 5*time.Millisecond); !strings.Contains(end, "did not come in time") {
+		t.Errorf("a message that comes byte by byte for a second ends with %q", end)
 	}
 	var parts [][]byte
 	for i := range 10 {
@@ -300,8 +311,8 @@ func TestSlowMessage(t *testing.T) {
 		parts = append(parts, envelope(0, text))
 	}
 	mustSave(t, b.checkpoints(""), ref("t"), draft("x"))
-	if status, err := b.dribble(ckptdv1.BlobServicePutBlobProcedure, "application/connect+proto", parts, 100*time.Millisecond); err != nil || status != http.StatusOK {
-		t.Errorf("an upload of a second: %d, %v", status, err)
+	if end := b.dribble(ckptdv1.BlobServicePutBlobProcedure, "application/connect+proto", parts, 100*time.Millisecond); end != "" {
+		t.Errorf("an upload of a second: %s", end)
 	}
 	b.settled()
 }
@@ -394,4 +405,40 @@ func TestBatchesCountForTheirTenants(t *testing.T) {
 	if r := batch(ref("u")); r[0].GetError() != nil {
 		t.Errorf("when the first has ended: %v", r)
 	}
+}
+
+// TestAccount pays for an answer what the engine has not been paid for, and gives everything back.
+func TestAccount(t *testing.T) {
+	b := newBed(t, Limits{InFlightBytes: 1000})
+	of, err := b.gate.enter(b.Server.limits.Load(), "somebody")
+	must(t, err)
+	defer b.gate.leave("somebody")
+	a := b.gate.newAccount(b.Server.limits.Load(), of, answerCopies)
+	paid := func(want int64) {
+		t.Helper()
+		if got := b.gate.bytes.Load(); got != want {
+			t.Errorf("%d bytes are paid for, want %d", got, want)
+		}
+	}
+	must(t, a.Take(100))
+	paid(300)
+	must(t, a.answer(100)) // that is what was restored
+	paid(300)
+	must(t, a.answer(150))
+	paid(400)
+	must(t, a.take(10_000)) // no more of one request counts
+	paid(625)
+	a.Give(100)
+	paid(625)
+	empty := b.fill(100)
+	if err := a.another().answer(60); err == nil {
+		t.Error("an answer beyond the budget is paid for")
+	}
+	empty()
+	a.close()
+	paid(0)
+	if a.take(1) == nil {
+		t.Error("a request that is over takes more")
+	}
+	paid(0)
 }

@@ -200,7 +200,7 @@ func (b *pacedBody) foresee(r *http.Request, a *account) error {
 	if compressed(r) {
 		b.grows = inflation
 	}
-	size := max(r.ContentLength, 0)
+	size := max(r.ContentLength, 1) // a place is not free
 	if r.Method == http.MethodGet {
 		size = int64(len(r.URL.RawQuery))
 	}
