@@ -29,7 +29,7 @@ func (b *bed) fill(free int64) (empty func()) {
 	b.t.Helper()
 	l := b.Server.limits.Load()
 	var accounts []*account
-	for i, left := 0, l.InFlightBytes-free; left > 0; i++ {
+	for i, left := 0, l.InFlightBytes-free-b.gate.bytes.Load(); left > 0; i++ {
 		of, err := b.gate.enter(l, fmt.Sprint("other-", i))
 		must(b.t, err)
 		a := b.gate.newAccount(l, of, 1)
