@@ -99,6 +99,7 @@ type history struct {
 	rs         *restorer
 	epoch      uint32 // of what rs remembers
 	most       int    // records of a page
+	taken      taken  // for the data of a page
 
 	// A checkpoint that replaced others is told of where the first record with its id stands, or else where one of its own
 	// comes first. Others may replace it, and remove that first record, between any two pages: owed are the seqs of records that
@@ -127,6 +128,7 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 	if h.rs == nil || h.rs.l != l || h.epoch != l.th.epoch { // no lock was held since the last page
 		h.rs, h.epoch = l.restorer(), l.th.epoch
 	}
+	h.taken.give()
 	var out []*Checkpoint
 	r := l.records(1, h.seq)
 	h.most = min(max(2*h.most, 1), historyPage)
@@ -152,6 +154,9 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 			cps = append(cps, cp)
 		}
 		for _, cp := range cps {
+			if err := h.taken.take(ctx, cp.bytesOfData()); err != nil {
+				return nil, err
+			}
 			out = append(out, cp)
 			if h.left--; h.left == 0 {
 				return out, nil

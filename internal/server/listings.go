@@ -21,10 +21,10 @@ const (
 
 // listing sends items in messages, each with the token that resumes behind its last item.
 type listing[M proto.Message] struct {
-	pages *pages
-	left  uint32 // items that may still be sent; 0 at the start: any number
-	send  func(items []M, token string) error
-	s     *Server
+	pages   *pages
+	left    uint32 // items that may still be sent; 0 at the start: any number
+	send    func(items []M, token string) error
+	account *account
 
 	items []M
 	size  int
@@ -34,7 +34,7 @@ type listing[M proto.Message] struct {
 // add adds an item, and reports whether it was the last that was asked for.
 func (l *listing[M]) add(item M, at position) (last bool, err error) {
 	size := proto.Size(item)
-	if err := l.s.gate.pay(l.s.limits.Load(), int64(size)); err != nil {
+	if err := l.account.take(int64(size)); err != nil {
 		return false, err
 	}
 	l.items, l.at = append(l.items, item), at
@@ -61,7 +61,7 @@ func (l *listing[M]) flush() error {
 
 // release gives back what the items that were not sent yet took from the budget for messages.
 func (l *listing[M]) release() {
-	l.s.gate.refund(int64(l.size))
+	l.account.give(int64(l.size))
 	l.size = 0
 }
 
@@ -106,7 +106,7 @@ func (s checkpoints) List(ctx context.Context, req *connect.Request[ckptdv1.List
 	if after.ID != "" {
 		o.Before = after.ID
 	}
-	l := &listing[*ckptdv1.Checkpoint]{s: s.Server, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.Checkpoint, token string) error {
+	l := &listing[*ckptdv1.Checkpoint]{account: callOf(ctx).account, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.Checkpoint, token string) error {
 		return stream.Send(&ckptdv1.ListResponse{Checkpoints: items, NextPageToken: token})
 	}}
 	defer l.release()
@@ -138,7 +138,7 @@ func (s threads) Query(ctx context.Context, req *connect.Request[ckptdv1.QueryRe
 	if m.GetWholeTenant() {
 		found = s.store.QueryTenant(ctx, m.GetTenant(), q)
 	}
-	l := &listing[*ckptdv1.Checkpoint]{s: s.Server, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.Checkpoint, token string) error {
+	l := &listing[*ckptdv1.Checkpoint]{account: callOf(ctx).account, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.Checkpoint, token string) error {
 		return stream.Send(&ckptdv1.QueryResponse{Checkpoints: items, NextPageToken: token})
 	}}
 	defer l.release()
@@ -169,7 +169,7 @@ func (s threads) ListThreads(ctx context.Context, req *connect.Request[ckptdv1.L
 	if err != nil {
 		return err
 	}
-	l := &listing[*ckptdv1.ThreadInfo]{s: s.Server, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.ThreadInfo, token string) error {
+	l := &listing[*ckptdv1.ThreadInfo]{account: callOf(ctx).account, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.ThreadInfo, token string) error {
 		return stream.Send(&ckptdv1.ListThreadsResponse{Threads: items, NextPageToken: token})
 	}}
 	defer l.release()
