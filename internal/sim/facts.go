@@ -182,7 +182,8 @@ func (f *facts) made(c *call, cp *engine.Checkpoint, r *rev) *rev {
 	}
 	r.take(cp)
 	r.by, r.born = c, span{c.inv, c.res}
-	if cp.Time.Before(c.from.Truncate(time.Millisecond)) { // the call found it: it is of another one, which is in doubt
+	first := len(l.ids[idKey{cp.Generation, cp.ID}]) == 0
+	if cp.Time.Before(c.from.Truncate(time.Millisecond)) || r.labelOf != 0 && first { // it is of another call, which is in doubt
 		if r.born.lo = -1; r.draft == nil {
 			r.labelOf, r.headOf, r.wanted = 0, 0, true
 		}
