@@ -113,7 +113,7 @@ func (e *ended) Unwrap() []error { return []error{e.timeout, e.cause} }
 // redact runs the built-in redactor on an item.
 func (r *run) redact(l *link, it *hook.Item) error {
 	start := time.Now()
-	findings, err := l.binding.Redactor.redactItem(it, r.call.PseudonymKey)
+	findings, err := l.binding.Redactor.redactItem(r.ctx, it, r.call.PseudonymKey)
 	if err != nil {
 		err = r.fail(l, it, err)
 	}

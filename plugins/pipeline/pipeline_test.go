@@ -374,7 +374,7 @@ func TestCapabilities(t *testing.T) {
 			return &plugins.Result{Unchanged: true}, nil
 		}
 		for _, set := range []string{"", "secrets", "personal", "other"} {
-			out, err := c.Redact(set, []byte(`["jane@example.com","sk-ant-api03-`+strings.Repeat("abcdEFGH1234_-xy", 6)+`AA"]`))
+			out, err := c.Redact(t.Context(), set, []byte(`["jane@example.com","sk-ant-api03-`+strings.Repeat("abcdEFGH1234_-xy", 6)+`AA"]`))
 			if err != nil {
 				out = []byte("error")
 			}

@@ -241,8 +241,7 @@ func (a *allowed) has(value []byte) bool {
 
 // allows reports whether what a rule found may stay.
 func (s *scan) allows(value []byte) bool {
-	s.work += len(value) * s.r.allowed.cost
-	return s.work <= s.allowed && s.r.allowed.has(value)
+	return s.spend(len(value)*s.r.allowed.cost) && s.r.allowed.has(value)
 }
 
 // keySet is a list of names of members, without case.

@@ -160,7 +160,7 @@ func TestLargePatterns(t *testing.T) {
 		t.Fatal(err)
 	}
 	redacted(t, r, Input{Type: "text", Data: []byte("zzz1 and so on #, bob@example.org")})
-	if _, err := r.Redact(Input{Type: "text", Data: []byte(strings.Repeat("zzz1 ", 4000))}); !errors.Is(err, hook.ErrLimit) {
+	if _, err := r.Redact(t.Context(), Input{Type: "text", Data: []byte(strings.Repeat("zzz1 ", 4000))}); !errors.Is(err, hook.ErrLimit) {
 		t.Error(err)
 	}
 }

@@ -12,6 +12,7 @@ type number struct {
 	plus       bool
 	groups     [maxGroups]group
 	n          int
+	stands     row
 }
 
 // group is a group of digits and what separates it from the one before.
@@ -188,6 +189,9 @@ func separator(text []byte, at int) (sep byte, next int) {
 		default:
 			return 0, at
 		}
+		if b == '-' && sep == ' ' && at+1 < len(text) && isDigit(text[at+1]) {
+			return 0, at // a minus
+		}
 		if b == ' ' && i > 0 && (text[at-1] == ' ' || text[at-1] >= 0x80) {
 			return 0, at // columns of a table
 		}
@@ -294,7 +298,7 @@ func (s *scan) shaped(text []byte, n *number, g int, r *rule) int {
 		if !sh.fits(n, g) || !bounded(text, n, to) || s.denied(r, n.groups[g].start) {
 			continue
 		}
-		if sh.weak && (s.joined || !s.near(r, n.groups[g].start)) {
+		if (sh.weak || sh.spaced() && n.row(text) != shortRow) && (s.joined || !s.near(r, n.groups[g].start)) {
 			continue
 		}
 		var buf [maxDigits * 2]byte
@@ -306,6 +310,9 @@ func (s *scan) shaped(text []byte, n *number, g int, r *rule) int {
 	}
 	return g
 }
+
+// spaced reports whether blanks alone tell that the groups belong together.
+func (sh *shape) spaced() bool { return len(sh.seps) > 0 && sh.seps[0] == ' ' }
 
 func (sh *shape) fits(n *number, g int) bool {
 	if g+len(sh.sizes) > n.n {
@@ -332,6 +339,9 @@ func (s *scan) card(text []byte, n *number, g int, r *rule) int {
 		var buf [maxDigits * 2]byte
 		digits := n.collect(buf[:0], text, g, to)
 		near := !s.joined && s.near(r, n.groups[g].start)
+		if !near && to > g+1 && n.row(text) == dumpRow {
+			return g
+		}
 		if r.check(digits) && (near || usual(digits, to > g+1)) || near && count >= 13 && luhn(digits) && varied(digits) {
 			s.add(n.groups[g].start, n.groups[to-1].end, r)
 			return to

@@ -70,7 +70,7 @@ func TestMsgpackDrop(t *testing.T) {
 func TestNotMsgpack(t *testing.T) {
 	whole := packMap(packStr("bob@example.org"), packExt(5, packArray(packStr("bob@example.org"), []byte{0xcb, 1, 2, 3, 4, 5, 6, 7, 8})))
 	for n := 1; n < len(whole); n++ {
-		out, err := Default().Redact(Input{Type: "msgpack", Data: whole[:n]})
+		out, err := Default().Redact(t.Context(), Input{Type: "msgpack", Data: whole[:n]})
 		if !errors.Is(err, hook.ErrRejected) || out.Data != nil {
 			t.Errorf("%d bytes: %v", n, err)
 		}

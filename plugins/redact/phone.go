@@ -9,14 +9,20 @@ func (s *scan) phone(text []byte, n *number, g int, r *rule) int {
 		return g
 	}
 	near := !s.joined && s.near(r, n.groups[g].start)
+	if g == 0 && !near && partOf(text, n.start) {
+		return g
+	}
 	for to := min(n.n, g+7); to > g; to-- {
 		count := n.count(g, to)
 		if count < 6 || count > 17 {
 			continue
 		}
-		named := to == n.n && named(text, n.end)
+		named := to == n.n && calledBy(text, n.end)
 		if !bounded(text, n, to) && !extension(text, n, to) && !named {
 			continue
+		}
+		if dated(text, n, g, to) || n.row(text) != shortRow {
+			return g
 		}
 		plus := n.plus && g == 0
 		if plus && international(text, n, g, to, count) || !plus && national(text, n, g, to, count) ||
@@ -34,8 +40,23 @@ func (s *scan) phone(text []byte, n *number, g int, r *rule) int {
 	return g
 }
 
-// named reports whether the word behind a number says that it is one to call: 555 0123 (mobile), 555-0123-Fax.
-func named(text []byte, end int) bool {
+// partOf reports whether what begins at text[at] goes on with a time of day, an address with colons, or a path.
+func partOf(text []byte, at int) bool {
+	return at > 1 && (text[at-1] == ':' && isHex(text[at-2]) || text[at-1] == '/')
+}
+
+// dated reports whether there is a date among groups.
+func dated(text []byte, n *number, g, to int) bool {
+	for k := g; k < to; k++ {
+		if dateAt(text, n, k) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// calledBy reports whether the word behind a number says that it is one to call: 555 0123 (mobile), 555-0123-Fax.
+func calledBy(text []byte, end int) bool {
 	at := skip(text, end, " -(,", 2)
 	word := text[at:min(len(text), at+8)]
 	if at == end || at > end+2 {
@@ -166,8 +187,9 @@ func spoken(text []byte, n *number, g, to, count int) bool {
 	if count < 7 || count > 15 || !even(n, g, to) || n.groups[to-1].sep == '.' && to < g+3 {
 		return false
 	}
-	if to == g+1 {
-		return varied(text[n.groups[g].start:n.groups[g].end])
+	var buf [maxDigits * 2]byte
+	if digits := n.collect(buf[:0], text, g, to); !varied(digits) {
+		return false
 	}
-	return n.groups[to-1].size() >= 2
+	return to == g+1 || n.groups[to-1].size() >= 2
 }

@@ -8,6 +8,7 @@ package redact
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"strings"
 	"sync"
@@ -18,7 +19,7 @@ import (
 
 const (
 	name    = "redact"
-	version = "2" // of what the scanners do: part of the digest, counted up when they do something else
+	version = "3" // of what the scanners do: part of the digest, counted up when they do something else
 )
 
 // Redactor redacts by one configuration. It is safe for concurrent use.
@@ -159,18 +160,19 @@ func (r *Redactor) Rules() []Rule {
 }
 
 // Redact returns the data redacted. Errors are *hook.Error and never quote the data: ErrRejected if a rule wants it so,
-// ErrLimit if it is nested too deep.
-func (r *Redactor) Redact(in Input) (Output, error) {
+// ErrLimit if it is nested too deep or too much work, ErrTimeout if the context ended.
+func (r *Redactor) Redact(ctx context.Context, in Input) (Output, error) {
 	if in.Prev != nil && bytes.Equal(in.Data, in.Prev) {
 		return Output{Data: in.Data}, nil
 	}
 	s := r.scans.Get().(*scan)
-	defer func() {
+	s.in, s.ctx = in, ctx
+	out, err := s.run()
+	if err == nil { // what a scan that was cut short has learned of names may be wrong
 		s.reset()
 		r.scans.Put(s)
-	}()
-	s.in = in
-	return s.run()
+	}
+	return out, err
 }
 
 // format is how data is laid out.

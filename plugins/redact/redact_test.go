@@ -20,7 +20,7 @@ import (
 func redacted(t testing.TB, r *Redactor, in Input) Output {
 	t.Helper()
 	before := bytes.Clone(in.Data)
-	out, err := r.Redact(in)
+	out, err := r.Redact(t.Context(), in)
 	if err != nil {
 		t.Fatalf("%.200q: %v", in.Data, err)
 	}
@@ -38,7 +38,7 @@ func redacted(t testing.TB, r *Redactor, in Input) Output {
 	}
 	again := in
 	again.Data, again.Prev = out.Data, nil
-	second, err := r.Redact(again)
+	second, err := r.Redact(t.Context(), again)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestReject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = r.Redact(Input{Type: "json", Name: "channel notes", Data: []byte(`{"a":[{"token":"ghp_0123456789abcdefghijABCDEFGHIJKLMNOP"}]}`)})
+	_, err = r.Redact(t.Context(), Input{Type: "json", Name: "channel notes", Data: []byte(`{"a":[{"token":"ghp_0123456789abcdefghijABCDEFGHIJKLMNOP"}]}`)})
 	if !errors.Is(err, hook.ErrRejected) || strings.Contains(err.Error(), "ghp_") || !strings.Contains(err.Error(), "/a/0/token") {
 		t.Error(err)
 	}
@@ -201,7 +201,7 @@ func TestDepth(t *testing.T) {
 		{"msgpack", append(bytes.Repeat([]byte{0x91}, deep), 0xc0)},
 		{"json", []byte(`{"password":` + strings.Repeat("[", deep) + strings.Repeat("]", deep) + `}`)},
 	} {
-		_, err := Default().Redact(Input{Type: c.kind, Data: c.data})
+		_, err := Default().Redact(t.Context(), Input{Type: c.kind, Data: c.data})
 		if !errors.Is(err, hook.ErrLimit) {
 			t.Errorf("%s %.20s: %v", c.kind, c.data, err)
 		}
@@ -356,7 +356,7 @@ func TestHostileText(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			done := make(chan error, 1)
 			go func() {
-				_, err := Default().Redact(Input{Type: c.kind, Data: []byte(c.text)})
+				_, err := Default().Redact(t.Context(), Input{Type: c.kind, Data: []byte(c.text)})
 				done <- err
 			}()
 			select {

@@ -176,7 +176,7 @@ func TestAsk(t *testing.T) {
 	failure(t, err, hook.ErrFailed, "over a plugin limit of the host") // as the plugin was told and made of it
 	spec.Name = "redact@1"
 	redact := load(t, h, spec)
-	r, err = redact.Call(t.Context(), &plugins.Call{Payload: []byte("data"), Redact: func(set string, b []byte) ([]byte, error) {
+	r, err = redact.Call(t.Context(), &plugins.Call{Payload: []byte("data"), Redact: func(_ context.Context, set string, b []byte) ([]byte, error) {
 		return []byte(set + " " + string(b)), nil
 	}})
 	if err != nil || string(r.Output) != "strict data" {
@@ -186,7 +186,7 @@ func TestAsk(t *testing.T) {
 	spec.Name = "stubborn@1"
 	stubborn := load(t, h, spec)
 	policy := &hook.Error{Kind: hook.ErrRejected, Plugin: "redact"}
-	_, err = stubborn.Call(t.Context(), &plugins.Call{Redact: func(string, []byte) ([]byte, error) { return nil, policy }})
+	_, err = stubborn.Call(t.Context(), &plugins.Call{Redact: func(context.Context, string, []byte) ([]byte, error) { return nil, policy }})
 	if failure(t, err, hook.ErrRejected) != policy {
 		t.Errorf("got %v", err)
 	}
