@@ -18,10 +18,10 @@ func (s *scan) phone(text []byte, n *number, g int, r *rule) int {
 			continue
 		}
 		named := to == n.n && calledBy(text, n.end)
-		if !bounded(text, n, to) && !extension(text, n, to) && !named {
+		if !bounded(text, n, to) && !extension(text, n, to) && !named || to > g+1 && beforeColon(text, n, to) {
 			continue
 		}
-		if dated(text, n, g, to) || n.row(text) != shortRow {
+		if dated(text, n, g, to) || to == g+1 && measured(text, n, to) || n.row(text) != shortRow {
 			return g
 		}
 		plus := n.plus && g == 0
@@ -40,9 +40,29 @@ func (s *scan) phone(text []byte, n *number, g int, r *rule) int {
 	return g
 }
 
-// partOf reports whether what begins at text[at] goes on with a time of day, an address with colons, or a path.
+// partOf reports whether what begins at text[at] goes on with a time of day, an address with colons, a path or a range.
 func partOf(text []byte, at int) bool {
-	return at > 1 && (text[at-1] == ':' && isHex(text[at-2]) || text[at-1] == '/')
+	return at > 1 && (text[at-1] == ':' && isHex(text[at-2]) || text[at-1] == '/' || text[at-1] == '.')
+}
+
+// beforeColon reports whether the last group begins a time of day, or an address with colons.
+func beforeColon(text []byte, n *number, to int) bool {
+	end := n.groups[to-1].end
+	return n.groups[to-1].size() <= 2 && end+1 < len(text) && text[end] == ':' && isHex(text[end+1])
+}
+
+// measured reports whether the group before to is a size: a unit follows, or the date of a file.
+func measured(text []byte, n *number, to int) bool {
+	if to < n.n {
+		return dateAt(text, n, to) > 0
+	}
+	rest := text[skip(text, n.groups[to-1].end, " ", 1):]
+	for _, unit := range []string{"kB", "KB", "MB", "GB", "KiB", "MiB", "B", "bytes", "ms", "ns", "us"} {
+		if bytes.HasPrefix(rest, []byte(unit)) && (len(rest) == len(unit) || !isWord(rest[len(unit)])) {
+			return true
+		}
+	}
+	return false
 }
 
 // dated reports whether there is a date among groups.
@@ -154,7 +174,7 @@ func national(text []byte, n *number, g, to, count int) bool {
 		if groups == 1 {
 			return (count == 10 || count == 11) && varied(digits)
 		}
-		return count >= 9 && count <= 12 && len(digits) <= 5 && last.size() >= 2 && (last.sep != '.' || groups > 2)
+		return count >= 9 && count <= 12 && len(digits) <= 5 && last.size() >= 2 && (last.sep != '.' || groups > 2 && len(digits) > 1)
 	case groups >= 3 && sizes[0] == 1 && (digits[0] == '1' || digits[0] == '8' || digits[0] == '7') && count == 11 && sizes[1] == 3 && sizes[2] == 3:
 		return true // 1-800-555-0123, 8 (495) 123-45-67
 	case groups == 3 && sizes == [8]int{3, 3, 4}: // 415-555-0123

@@ -31,8 +31,10 @@ func (n *number) row(text []byte) row {
 			count += markRow
 			return
 		}
-		count++
-		hex = hex || bytes.ContainsFunc(text[start:end], func(r rune) bool { return !isDigit(byte(r)) })
+		if count++; bytes.ContainsFunc(text[start:end], func(r rune) bool { return !isDigit(byte(r)) }) {
+			count++
+			hex = true
+		}
 	}
 	for at := n.groups[n.n-1].end; count <= maxRow; {
 		start, end := rowAfter(text, at)
@@ -87,6 +89,9 @@ func rowAfter(text []byte, at int) (start, end int) {
 // rowBefore is rowAfter in the other direction: a start of -1 if there is none.
 func rowBefore(text []byte, at int) (start, end int) {
 	end = at
+	if at > 2 && text[at-1] == '|' && text[at-2] == ' ' && text[at-3] == ' ' { // the characters of a dump
+		end--
+	}
 	for end > 0 && at-end < maxGap && isGap(text[end-1]) {
 		end--
 	}
