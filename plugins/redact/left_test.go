@@ -208,3 +208,35 @@ func TestOnlyMatchesGo(t *testing.T) {
 	}
 	t.Logf("%d texts, %d hits", texts, hits)
 }
+
+// What only looks like something stays, whatever was found beside it.
+func TestWhatIsBesideStays(t *testing.T) {
+	r := Default()
+	cases := "The customer called, phone 415-555-0132. Open cases: "
+	rng := rand.New(rand.NewPCG(1, 9))
+	for range 40 {
+		cases += pick(rng, 5, "123456789") + "-" + pick(rng, 5, numbers) + ", "
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"case numbers behind a telephone number", cases, strings.Replace(cases, "415-555-0132", "[REDACTED:phone]", 1)},
+		{"a directory", "-rw-r--r--   1 root root      0 2025-06-24 14:39:40.000000000 +0000 icons\n" +
+			"drwxr-xr-x   2 root root   4096 2025-06-24 14:39:40.000000000 +0000 image\n" +
+			"drwxr-xr-x   2 root root   4096 2025-06-24 14:39:39.000000000 +0000 inode\n" +
+			"-rw-r--r--   1 root root  30667 2025-06-24 14:39:40.000000000 +0000 magic\n" +
+			"drwxr-xr-x   2 root root   4096 2025-06-24 14:39:40.000000000 +0000 message", ""},
+		{"a dump", "00000ec0: 6103 0000 1200 0f00 e04a 0100 0000 0000  a........J......\n000019e0: 5833 0200 0000 0000 0800 0000 0000 0000  X3..............", ""},
+		{"words in a mask", "[REDACTED:phone] 4155550132 4155550133 [REDACTED:us-bank-account] 12345678", ""},
+		{"words before a mask", "phone [REDACTED:email] 4155550132", ""},
+		{"words that mean other things", "the ring_buffer of contact.go, reach_max=4155550132, a portable way to write 4155550132", ""},
+		{"figures", "pid 12345-67890, 0.0301234567, 1/2345678, 10:00:00.123456789, 7fe3df73e000-7fe3df741000 rw-p 00000000 00:00 0, Cached: 13487420220 kB", ""},
+		{"a key is not made of masks", "-----BEGIN RSA PRIVATE KEY----- 10.90.48.249,+1 415-555-8974;881",
+			"-----BEGIN RSA PRIVATE KEY----- [REDACTED:ipv4],[REDACTED:phone];881"},
+	} {
+		if c.want == "" {
+			c.want = c.text
+		}
+		if out := redacted(t, r, Input{Type: "text", Data: []byte(c.text)}); string(out.Data) != c.want {
+			t.Errorf("%s: %q became %q", c.name, c.text, out.Data)
+		}
+	}
+}

@@ -202,7 +202,10 @@ const (
 // is at a place. Words before a mask do not reach over it: it would make them near to what they were far from.
 func (s *scan) near(r *rule, at int) bool {
 	seen := s.seen[r.rank]
-	return s.named(r) || seen.context > s.barrier && at-seen.context <= contextReach || s.close(r, at)
+	if seen.context <= s.barrier || seen.unless > seen.context-s.masked { // a word against it is nearer
+		return s.named(r) || s.close(r, at)
+	}
+	return at-seen.context <= contextReach || s.named(r) || s.close(r, at)
 }
 
 // close is near, with no more than a word between.
