@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -167,6 +168,20 @@ func TestCallbackFails(t *testing.T) {
 	if wantError(t, err, hook.ErrFailed, "blob_put"); !errors.Is(err, disk) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// What a guest asks of the redactor ends with the time of its call.
+func TestRedactEndsWithTheCall(t *testing.T) {
+	h := newHost(t, plugins.Options{})
+	redact := saver("", func(p *Plugin) Code { return Repeat(6, I32Const(0)) + Call(p.RedactBuiltin) + Drop + I32Const(1) })
+	p := load(t, h, plugins.Spec{Binary: redact, Capabilities: all, Limits: plugins.Limits{Call: 50 * time.Millisecond}})
+	c := full()
+	c.Redact = func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
+		<-ctx.Done()
+		return nil, &hook.Error{Kind: hook.ErrTimeout, Plugin: "redact"}
+	}
+	_, err := p.Call(context.Background(), c)
+	wantError(t, err, hook.ErrTimeout, "it ran into its time limit")
 }
 
 func TestPseudonyms(t *testing.T) {

@@ -225,7 +225,7 @@ func TestWhatIsBesideStays(t *testing.T) {
 			"-rw-r--r--   1 root root  30667 2025-06-24 14:39:40.000000000 +0000 magic\n" +
 			"drwxr-xr-x   2 root root   4096 2025-06-24 14:39:40.000000000 +0000 message", ""},
 		{"a dump", "00000ec0: 6103 0000 1200 0f00 e04a 0100 0000 0000  a........J......\n000019e0: 5833 0200 0000 0000 0800 0000 0000 0000  X3..............", ""},
-		{"words in a mask", "[REDACTED:phone] 4155550132 4155550133 [REDACTED:us-bank-account] 12345678", ""},
+		{"words in a mask", "[REDACTED:phone], 4155550132 and [REDACTED:us-bank-account]: 12345678", ""},
 		{"words before a mask", "phone [REDACTED:email] 4155550132", ""},
 		{"words that mean other things", "the ring_buffer of contact.go, reach_max=4155550132, a portable way to write 4155550132", ""},
 		{"figures", "pid 12345-67890, 0.0301234567, 1/2345678, 10:00:00.123456789, 7fe3df73e000-7fe3df741000 rw-p 00000000 00:00 0, Cached: 13487420220 kB", ""},

@@ -2,6 +2,7 @@ package redact
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -368,5 +369,50 @@ func TestHostileText(t *testing.T) {
 				t.Fatal("takes too long")
 			}
 		})
+	}
+}
+
+// No more work is done than is allowed, and none when nobody waits for it.
+func TestWorkIsCounted(t *testing.T) {
+	for _, word := range []string{"password=", "api_key:", "sk-"} {
+		text := []byte(strings.Repeat(word, 1<<20/len(word)))
+		s := newScan(Default())
+		s.allowed = 1 << 20
+		s.text(text, nil)
+		if s.work > s.allowed+maxPattern {
+			t.Errorf("%s: work on %d bytes where %d are allowed", word, s.work, s.allowed)
+		}
+		ctx := &counted{Context: t.Context(), looks: 1}
+		if _, err := Default().Redact(ctx, Input{Type: "text", Data: text}); !errors.Is(err, hook.ErrTimeout) {
+			t.Errorf("%s: %v", word, err)
+		}
+		if ctx.looks < -4 {
+			t.Errorf("%s: it went on after the context had ended", word)
+		}
+	}
+}
+
+// counted is a context that ends after some looks at it.
+type counted struct {
+	context.Context
+	looks int
+}
+
+func (c *counted) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// What is learned of names while there is no more work to do is not kept.
+func TestNothingIsLearnedInHaste(t *testing.T) {
+	r := Default()
+	member := `{"ghp_abcdefghijABCDEFGHIJklmnopqrstKLMNOP":1}`
+	if _, err := r.Redact(t.Context(), Input{Type: "json", Data: []byte(`["` + strings.Repeat("password=", 1<<17) + `",` + member + `]`)}); !errors.Is(err, hook.ErrLimit) {
+		t.Fatal(err)
+	}
+	if out := redacted(t, r, Input{Type: "json", Data: []byte(member)}); !out.Changed {
+		t.Errorf("%s stays", out.Data)
 	}
 }

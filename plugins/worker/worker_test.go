@@ -182,6 +182,15 @@ func TestAsk(t *testing.T) {
 	if err != nil || string(r.Output) != "strict data" {
 		t.Errorf("got %+v, %v", r, err)
 	}
+	// It ends with the time of the call.
+	spec.Limits = plugins.Limits{Call: 50 * time.Millisecond}
+	brief := load(t, h, spec)
+	_, err = brief.Call(t.Context(), &plugins.Call{Redact: func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
+		<-ctx.Done()
+		return nil, &hook.Error{Kind: hook.ErrTimeout, Plugin: "redact"}
+	}})
+	failure(t, err, hook.ErrTimeout, "it ran into its time limit")
+	spec.Limits = plugins.Limits{}
 	// A worker that goes on after a refusal does not get away with it.
 	spec.Name = "stubborn@1"
 	stubborn := load(t, h, spec)
