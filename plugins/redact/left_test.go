@@ -240,3 +240,19 @@ func TestWhatIsBesideStays(t *testing.T) {
 		}
 	}
 }
+
+// What the last look at a text finds is told and stays, and the looks before it have not been for nothing.
+func TestLastLook(t *testing.T) {
+	chain := Rule{ID: "chain", Keywords: []string{".a"}, Pattern: `\.a`} // only where no word is before it
+	r, err := New(Config{Rules: []Rule{chain}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.Redact(t.Context(), Input{Type: "text", Data: []byte(strings.Repeat(".a", 9))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := strings.Repeat("[REDACTED:chain]", maxRounds) + strings.Repeat(".a", 9-maxRounds); string(out.Data) != want || len(out.Findings) != 1 || out.Findings[0].Count != maxRounds+1 {
+		t.Errorf("%s, %v", out.Data, out.Findings)
+	}
+}

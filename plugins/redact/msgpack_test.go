@@ -37,6 +37,7 @@ func TestMsgpack(t *testing.T) {
 		{"numbers", packMap(packStr("card"), card), packMap(packStr("card"), packStr("[REDACTED:card]"))},
 		{"nested extensions", packExt(5, packArray(packStr("m"), packExt(2, packMap(packStr("content"), packStr("bob@example.org"))))),
 			packExt(5, packArray(packStr("m"), packExt(2, packMap(packStr("content"), packStr("[REDACTED:email]")))))},
+		{"strings in extensions", packExt(5, packStr("to bob@example.org")), packExt(5, packStr("to [REDACTED:email]"))},
 		{"other extensions are kept", packExt(1, []byte("bob@example.org")), packExt(1, []byte("bob@example.org"))},
 		{"binary text", packText(bin, []byte("bob@example.org")), packText(bin, []byte("[REDACTED:email]"))},
 		{"binary msgpack", packText(bin, packArray(packStr("bob@example.org"))), packText(bin, packArray(packStr("[REDACTED:email]")))},

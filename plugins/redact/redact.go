@@ -175,6 +175,29 @@ func (r *Redactor) Redact(ctx context.Context, in Input) (Output, error) {
 	return out, err
 }
 
+// Names refuses names that are stored as they are if there is a secret in one, or what a rule rejects: what refers to them
+// would find nothing if they were redacted. Errors are *hook.Error of the kind ErrRejected, and quote nothing.
+func (r *Redactor) Names(ctx context.Context, names []hook.Name) error {
+	s := r.scans.Get().(*scan)
+	defer func() {
+		s.reset()
+		r.scans.Put(s)
+	}()
+	s.ctx = ctx
+	for _, n := range names {
+		text := append(s.scratch[0][:0], n.Text...)
+		s.scratch[0] = text
+		s.work, s.allowed = 0, maxWork*len(text)+1<<20
+		for _, m := range s.text(text, nil) {
+			if m.rule != nil && (m.rule.Group == "secrets" || m.rule.action == Reject) {
+				return &hook.Error{Kind: hook.ErrRejected, Plugin: name, Item: n.What, Reason: "the rule " + m.rule.ID +
+					" matched, and this is stored as it is: choose another"}
+			}
+		}
+	}
+	return nil
+}
+
 // format is how data is laid out.
 type format uint8
 
@@ -205,7 +228,10 @@ func formatOf(tag string, data []byte) format {
 }
 
 // Opaque reports whether data without a type tag would be kept as they are, unseen: they are no text.
-func Opaque(data []byte) bool { return formatOf("", data) == opaque }
+func Opaque(data []byte) bool {
+	order, _ := utf16Order(data, false)
+	return order == nil && formatOf("", data) == opaque
+}
 
 // looksLikeJSON reports whether data may be an object or array in JSON.
 func looksLikeJSON(data []byte) bool {

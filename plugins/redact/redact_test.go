@@ -3,13 +3,16 @@ package redact
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -93,6 +96,38 @@ func TestJSON(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// Text in UTF-16 is read as what it means, and keeps its form.
+func TestUTF16(t *testing.T) {
+	encode := func(order binary.AppendByteOrder, units []uint16) (data []byte) {
+		for _, u := range units {
+			data = order.AppendUint16(data, u)
+		}
+		return data
+	}
+	r := Default()
+	for _, c := range []struct{ tag, in, want string }{
+		{"text", "to bob@example.org, 😀", "to [REDACTED:email], 😀"},
+		{"json", `{"a":"\u0061lice@example.com","n":1.0}`, `{"a":"[REDACTED:email]","n":1.0}`},
+		{"", `{"a":"bob@example.org"}`, `{"a":"[REDACTED:email]"}`},
+	} {
+		for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
+			for _, mark := range [][]uint16{{0xfeff}, {}} {
+				if len(mark) == 0 && c.tag == "" {
+					continue
+				}
+				half := []uint16{0xd800, 'x'} // of a pair
+				form := func(text string) []byte { return encode(order, slices.Concat(mark, utf16.Encode([]rune(text)), half)) }
+				if c.tag != "text" {
+					form = func(text string) []byte { return encode(order, slices.Concat(mark, utf16.Encode([]rune(text)))) }
+				}
+				if out := redacted(t, r, Input{Type: c.tag, Data: form(c.in)}); !bytes.Equal(out.Data, form(c.want)) {
+					t.Errorf("%s %q became %q", c.tag, form(c.in), out.Data)
+				}
+			}
+		}
 	}
 }
 

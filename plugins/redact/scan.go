@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -170,15 +171,25 @@ func (s *scan) pass(n int) {
 
 // once redacts data by its format.
 func (s *scan) once(data []byte) (out []byte, dropped bool, err error) {
+	kind := formatOf(s.in.Type, data)
+	text, prev := data, s.in.Prev
+	var order binary.ByteOrder // of UTF-16
+	var mark int
+	if kind != msgpackFormat {
+		if order, mark = utf16Order(data, kind != opaque); order != nil {
+			text, prev = fromUTF16(data[mark:], order), nil
+			kind = formatOf(s.in.Type, text)
+		}
+	}
 	var edits []edit
 	ok := true
-	switch formatOf(s.in.Type, data) {
+	switch kind {
 	case opaque:
 		return data, false, nil
 	case plain:
 		ok = false
 	case jsonFormat:
-		edits, dropped, ok, err = s.json(data, s.in.Prev)
+		edits, dropped, ok, err = s.json(text, prev)
 	case msgpackFormat:
 		if edits, dropped, ok, err = s.msgpack(data); !ok {
 			return data, false, s.notMsgpack(err)
@@ -188,10 +199,13 @@ func (s *scan) once(data []byte) (out []byte, dropped bool, err error) {
 		return nil, false, err
 	}
 	if !ok {
-		edits, dropped = s.value(data, nil)
+		edits, dropped = s.value(text, nil)
 	}
 	if len(edits) == 0 {
 		return data, dropped, nil
+	}
+	if order != nil {
+		return slices.Concat(data[:mark], apply(data[mark:], utf16Edits(data[mark:], order, edits))), dropped, nil
 	}
 	return apply(data, edits), dropped, nil
 }
