@@ -120,7 +120,7 @@ func TestRules(t *testing.T) {
 	r := Default()
 	ids := map[string]bool{}
 	for _, rule := range r.Rules() {
-		if ids[rule.ID] || !goodID.MatchString(rule.ID) || rule.About == "" || rule.Group != "secrets" && rule.Group != "personal" {
+		if ids[rule.ID] || !goodID(rule.ID) || rule.About == "" || rule.Group != "secrets" && rule.Group != "personal" {
 			t.Errorf("%+v", rule)
 		}
 		ids[rule.ID] = true

@@ -353,7 +353,7 @@ func markAt(text []byte, i int) int {
 	} else if !isPseudonym(tail) {
 		return 0
 	}
-	if !goodID.MatchString(id) {
+	if !goodID(id) {
 		return 0
 	}
 	return i + 1 + end + 1

@@ -15,8 +15,12 @@ func (s *scan) text(text []byte, key *member) []match {
 		return nil
 	}
 	s.key, s.until, s.sign = key, 0, 0
-	marks := marksIn(text)
-	s.walk(text, marks)
+	var marks []edit
+	hits := s.r.words.scan(&s.hits, text)
+	if len(hits) > 0 {
+		marks = marksIn(text)
+		s.walk(text, hits, marks)
+	}
 	if key != nil {
 		s.byKey(text, key)
 	}
@@ -26,6 +30,9 @@ func (s *scan) text(text []byte, key *member) []match {
 	if len(s.found) == 0 {
 		s.setClean(text, key)
 		return nil
+	}
+	if len(hits) == 0 {
+		marks = marksIn(text)
 	}
 	return s.resolve(text, marks)
 }
@@ -61,12 +68,11 @@ func (s *scan) setClean(text []byte, key *member) {
 	}
 }
 
-// walk runs the automaton over a text and looks closer where a word is, but within marks of ours: what they say is not
-// what the text says.
-func (s *scan) walk(text []byte, marks []edit) {
+// walk looks closer where a word is in a text, but within marks of ours: what they say is not what the text says.
+func (s *scan) walk(text []byte, hits []hit, marks []edit) {
 	s.unsee()
 	s.barrier, s.masked = 0, 0
-	for _, h := range s.r.words.scan(&s.hits, text) {
+	for _, h := range hits {
 		for len(marks) > 0 && h.end > marks[0].end {
 			s.barrier, s.masked = marks[0].end, s.masked+marks[0].end-marks[0].start
 			marks = marks[1:]
