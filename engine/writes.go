@@ -46,7 +46,7 @@ func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath s
 	if err := t.checkWrites(checkpointID, taskID, taskPath, mode, ws); err != nil {
 		return fmt.Errorf("putting writes: %w", err)
 	}
-	ws, err := t.passWrites(ctx, checkpointID, taskID, ws)
+	ws, err := t.passWrites(ctx, checkpointID, taskID, taskPath, ws)
 	if err != nil {
 		return fmt.Errorf("putting writes: %w", err)
 	}

@@ -242,7 +242,7 @@ func (c *child) doCall(call *call) error {
 		}
 	}
 	if call.redact {
-		call.Redact = func(set string, data []byte) ([]byte, error) {
+		call.Redact = func(_ context.Context, set string, data []byte) ([]byte, error) {
 			return c.ask(ctx, kindRedact, call.number, set, data)
 		}
 	}
