@@ -188,7 +188,7 @@ func (d *served) throw(request []byte) (answer []byte, err error) {
 }
 
 // fuzzLeft is what the daemon may hold more after it was fuzzed than before: the cache and the tables that were empty.
-const fuzzLeft = 96 << 20
+const fuzzLeft = 32 << 20
 
 // TestServeFuzz sends valid requests to all methods, most of them with something wrong, for as long as it is told. The daemon is
 // alive then, holds no more than before, and has what it acknowledged.
