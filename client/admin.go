@@ -23,6 +23,7 @@ type Token struct {
 	ID, Note string
 	Grants   []Grant
 	Created  time.Time
+	MadeBy   string // token:ID, peer:UID, certificate:… or jwt:…, "" for the first of a store
 }
 
 // AuditEntry is a line of the audit log of the server. Names stand in place of their pseudonyms where they are known.
@@ -53,7 +54,7 @@ func unpackGrants(ms []*ckptdv1.Grant) []Grant {
 }
 
 func unpackToken(m *ckptdv1.Token) Token {
-	return Token{m.GetId(), m.GetNote(), unpackGrants(m.GetGrants()), wire.UnpackTime(m.GetCreated())}
+	return Token{m.GetId(), m.GetNote(), unpackGrants(m.GetGrants()), wire.UnpackTime(m.GetCreated()), m.GetMadeBy()}
 }
 
 // CreateToken makes a bearer token. The secret is shown this once; the server keeps only its hash.
@@ -72,10 +73,11 @@ func (s *Store) Tokens(ctx context.Context) ([]Token, error) {
 	return ts, err
 }
 
-// RevokeToken makes a token invalid at once.
-func (s *Store) RevokeToken(ctx context.Context, id string) error {
-	_, err := call(ctx, s, once, s.admin.RevokeToken, &ckptdv1.RevokeTokenRequest{Id: id})
-	return err
+// RevokeToken makes a token invalid at once, and with it those that were made with it, unless they are to be kept. The ids of
+// all of them are returned.
+func (s *Store) RevokeToken(ctx context.Context, id string, keepChildren bool) (revoked []string, err error) {
+	m, err := call(ctx, s, once, s.admin.RevokeToken, &ckptdv1.RevokeTokenRequest{Id: id, KeepChildren: keepChildren})
+	return m.GetRevoked(), err
 }
 
 // WhoAmI returns what the server takes the caller for, such as token:ID, and what it may do.

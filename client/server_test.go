@@ -330,9 +330,8 @@ func TestTokens(t *testing.T) {
 	if _, err := reader.Thread(place("other")).Load(ctx, engine.Latest); !errors.Is(err, engine.ErrNotFound) {
 		t.Errorf("a reader reads what is not for it: %v", err)
 	}
-	if err := c.RevokeToken(ctx, tok.ID); err != nil {
-		t.Fatal(err)
-	}
+	revoked, err := c.RevokeToken(ctx, tok.ID, false)
+	same(t, "revoked", revoked, err, []string{tok.ID}, nil)
 	if _, err := reader.Thread(place("t")).Load(ctx, engine.Latest); !errors.Is(err, ErrUnauthenticated) {
 		t.Errorf("a token that was revoked: %v", err)
 	}

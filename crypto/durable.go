@@ -22,9 +22,9 @@ func (s *FileKeystore) Put(ctx context.Context, name string, old, new []byte) er
 	if err := s.usable(ctx, name); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.put(s.path(name), old, new); err != nil {
+	path := s.path(name)
+	defer s.begin(path)()
+	if err := s.put(path, old, new); err != nil {
 		return fmt.Errorf("writing keystore entry %s: %w", name, err)
 	}
 	return nil
@@ -45,7 +45,7 @@ func (s *FileKeystore) put(path string, old, new []byte) error {
 	}
 	var replaced *os.File // keeps the old bytes within reach when their name is gone
 	if old != nil {
-		if replaced, err = os.OpenFile(path, os.O_WRONLY, 0); err != nil {
+		if replaced, err = durable.Open(path, os.O_WRONLY); err != nil {
 			return err
 		}
 		defer replaced.Close()
@@ -76,9 +76,9 @@ func (s *FileKeystore) Delete(ctx context.Context, name string) error {
 	if err := s.usable(ctx, name); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.delete(s.path(name)); err != nil {
+	path := s.path(name)
+	defer s.begin(path)()
+	if err := s.delete(path); err != nil {
 		return fmt.Errorf("deleting keystore entry %s: %w", name, err)
 	}
 	return nil
@@ -108,7 +108,7 @@ func (s *FileKeystore) delete(path string) error {
 
 // lock keeps other processes from writing until unlock is called.
 func (s *FileKeystore) lock() (unlock func() error, err error) {
-	f, err := os.OpenFile(filepath.Join(s.dir, markerName), os.O_RDWR, 0)
+	f, err := durable.Open(filepath.Join(s.dir, markerName), os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (s *FileKeystore) shred(path string) error {
 		return err
 	}
 	if info.Mode().IsRegular() {
-		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		f, err := durable.Open(path, os.O_WRONLY)
 		if err != nil {
 			return err
 		}

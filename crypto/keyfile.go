@@ -37,20 +37,19 @@ func ReadKeyFile(path string) (RootKey, error) {
 }
 
 func readKeyText(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	f, err := durable.Open(path, os.O_RDONLY)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w: %w", ErrKeyFileMissing, err)
-	}
-	if err != nil {
+	case errors.Is(err, durable.ErrNotRegular):
+		return nil, fmt.Errorf("%w: %w", ErrKeyFileFormat, err)
+	case err != nil:
 		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
-	}
-	if info.IsDir() {
-		return nil, fmt.Errorf("%w: %s is a directory", ErrKeyFileFormat, path)
 	}
 	// Windows has no such bits: Go makes them up from the read-only attribute.
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {

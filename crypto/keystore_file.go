@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"iter"
 	"os"
@@ -34,7 +33,10 @@ const (
 type FileKeystore struct {
 	dir string
 
-	mu     sync.RWMutex          // held for writing by Put and Delete: Get must not see what is not durable yet
+	writing  sync.Mutex               // held by Put and Delete
+	mu       sync.Mutex               // of changing, held for no longer than that takes
+	changing map[string]chan struct{} // files that Put or Delete change, closed when that is durable: Get must not see it before
+
 	synced sync.Map              // directories whose names are known to be durable
 	failed atomic.Pointer[error] // why the keystore refuses further use
 
@@ -47,7 +49,7 @@ type FileKeystore struct {
 // it returns. There is nothing to close. Errors: ErrNoStore (nothing there and not create),
 // ErrForeignKeystore, ErrNewerFormat.
 func OpenFileKeystore(dir string, create bool) (*FileKeystore, error) {
-	s := &FileKeystore{dir: filepath.Clean(dir)}
+	s := &FileKeystore{dir: filepath.Clean(dir), changing: map[string]chan struct{}{}}
 	if err := s.open(create); err != nil {
 		return nil, fmt.Errorf("opening keystore %s: %w", dir, err)
 	}
@@ -136,10 +138,8 @@ func (s *FileKeystore) Get(ctx context.Context, name string) ([]byte, error) {
 	if err := s.usable(ctx, name); err != nil {
 		return nil, err
 	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
 	path := s.path(name)
-	raw, err := readLimited(path, maxEntry)
+	raw, err := s.get(ctx, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrNotFound
 	}
@@ -151,6 +151,48 @@ func (s *FileKeystore) Get(ctx context.Context, name string) ([]byte, error) {
 		return nil, fmt.Errorf("reading keystore entry %s: %w", name, err)
 	}
 	return raw, nil
+}
+
+// get reads a file that nobody changes meanwhile. It holds no lock: one file that cannot be read must not keep others waiting.
+func (s *FileKeystore) get(ctx context.Context, path string) ([]byte, error) {
+	for {
+		raw, err := readLimited(path, maxEntry)
+		changed := s.change(path)
+		if changed == nil {
+			if failed := s.failed.Load(); failed != nil { // perhaps in making durable what was read
+				return nil, *failed
+			}
+			return raw, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// change is what a change of a file that is under way closes at its end, nil if there is none.
+func (s *FileKeystore) change(path string) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changing[path]
+}
+
+// begin takes the turn to change a file, until end is called.
+func (s *FileKeystore) begin(path string) (end func()) {
+	s.writing.Lock()
+	done := make(chan struct{})
+	s.mu.Lock()
+	s.changing[path] = done
+	s.mu.Unlock()
+	return func() {
+		s.mu.Lock()
+		delete(s.changing, path)
+		s.mu.Unlock()
+		close(done)
+		s.writing.Unlock()
+	}
 }
 
 // usable checks what every operation on one entry does first.
@@ -251,15 +293,10 @@ func (w *walk) name(segments []string, file string) (string, bool) {
 }
 
 // readLimited reads a file of at most limit bytes.
-func readLimited(path string, limit int) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, int64(limit)+1))
-	if err == nil && len(b) > limit {
-		return nil, fmt.Errorf("%w: over %d bytes", ErrKeystoreEntry, limit)
+func readLimited(path string, limit int64) ([]byte, error) {
+	b, err := durable.ReadFile(path, limit)
+	if errors.Is(err, durable.ErrTooLarge) || errors.Is(err, durable.ErrNotRegular) {
+		err = fmt.Errorf("%w: %w", ErrKeystoreEntry, err)
 	}
 	return b, err
 }

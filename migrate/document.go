@@ -30,6 +30,7 @@ type Channel struct {
 // channel that a step adds is of type json unless the step says otherwise in types; one that it renames keeps its type.
 type Document struct {
 	value   any
+	steps   int      // the weight of value, if a step gave it
 	sources []source // of what was decoded, in the order of the state
 	meta    *node
 	state   State
@@ -103,7 +104,7 @@ func OpenJSON(data []byte) (*Document, error) {
 }
 
 // JSON returns the document in canonical order: members sorted by name.
-func (d *Document) JSON() ([]byte, error) { return appendJSON(nil, nil, nil, d.value) }
+func (d *Document) JSON() ([]byte, error) { return new(comparer).appendJSON(nil, nil, nil, d.value) }
 
 // Equal reports whether two documents hold the same values.
 func (d *Document) Equal(other *Document) bool { return equal(d.value, other.value) }
@@ -122,6 +123,21 @@ func (d *Document) parts() (channels, types map[string]any, err error) {
 		return nil, nil, &StepError{Path: "/types", Reason: "it is " + typeName(doc["types"]) + ", not an object"}
 	}
 	return channels, types, nil
+}
+
+// How much is compared to find out which channels are which, and what keeps its bytes: so much, and more for a large state.
+const (
+	compareSteps = 1 << 22
+	compareEach  = 16
+)
+
+// size is how many bytes the state has that the document was made of.
+func (d *Document) size() int {
+	n := len(d.state.Meta)
+	for _, ch := range d.state.Channels {
+		n += len(ch.Data)
+	}
+	return n
 }
 
 // check finds what no state can be made of.
@@ -153,9 +169,10 @@ func (d *Document) check() error {
 	return nil
 }
 
-// with is the document after a step: it remembers which channels are which.
-func (d *Document) with(value any) (*Document, error) {
-	next := &Document{value: value, sources: d.sources, meta: d.meta, state: d.state, origin: map[string]int{}}
+// with is the document after a step, whose outcome has a weight: it remembers which channels are which.
+func (d *Document) with(value any, steps int) (*Document, error) {
+	next := &Document{value: value, steps: steps, sources: d.sources, meta: d.meta, state: d.state, origin: map[string]int{}}
+	c := comparer{left: compareSteps + compareEach*steps}
 	if err := next.check(); err != nil {
 		return nil, err
 	}
@@ -166,15 +183,24 @@ func (d *Document) with(value any) (*Document, error) {
 			next.origin[name] = i
 		}
 	}
+	var gone []string
+	for _, old := range slices.Sorted(maps.Keys(before)) {
+		_, known := d.origin[old]
+		if _, still := after[old]; known && !still {
+			gone = append(gone, old)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if _, ok := before[name]; ok {
 			continue
 		}
-		for _, old := range slices.Sorted(maps.Keys(before)) {
-			i, known := d.origin[old]
-			if _, still := after[old]; known && !still && equal(before[old], after[name]) {
-				next.origin[name] = i
+		for _, old := range gone {
+			if c.equal(before[old], after[name]) {
+				next.origin[name] = d.origin[old]
 			}
+		}
+		if c.left < 0 {
+			return nil, &StepError{Path: "/channels", Reason: "too many channels are new: which was which takes too long to find out"}
 		}
 	}
 	next.setTypes()
@@ -208,8 +234,9 @@ func (d *Document) State() (State, error) {
 		return State{}, err
 	}
 	var s State
+	c := &comparer{left: compareSteps + compareEach*d.steps}
 	for _, name := range slices.Sorted(maps.Keys(channels)) {
-		ch, err := d.channel(name, channels[name], types)
+		ch, err := d.channel(c, name, channels[name], types)
 		if err != nil {
 			return State{}, &StepError{Path: "/channels/" + escapePointer(name), Reason: err.Error(), Err: err}
 		}
@@ -217,7 +244,7 @@ func (d *Document) State() (State, error) {
 	}
 	doc := d.value.(map[string]any)
 	if meta, ok := doc["meta"]; ok {
-		if s.Meta, err = appendJSON(nil, d.state.Meta, d.meta, meta); err != nil {
+		if s.Meta, err = c.appendJSON(nil, d.state.Meta, d.meta, meta); err != nil {
 			return State{}, &StepError{Path: "/meta", Reason: err.Error(), Err: err}
 		}
 	}
@@ -230,7 +257,7 @@ func (d *Document) State() (State, error) {
 	return s, nil
 }
 
-func (d *Document) channel(name string, value any, types map[string]any) (Channel, error) {
+func (d *Document) channel(c *comparer, name string, value any, types map[string]any) (Channel, error) {
 	var src source
 	if i, known := d.origin[name]; known {
 		src = d.sources[i]
@@ -243,9 +270,9 @@ func (d *Document) channel(name string, value any, types map[string]any) (Channe
 	var err error
 	switch ch.Type {
 	case "json":
-		ch.Data, err = appendJSON(nil, src.Data, root, value)
+		ch.Data, err = c.appendJSON(nil, src.Data, root, value)
 	case "msgpack":
-		ch.Data, err = appendMsgpack(nil, src.Data, root, value, 0)
+		ch.Data, err = c.appendMsgpack(nil, src.Data, root, value, 0)
 	default:
 		ch.Data, err = d.opaque(value)
 	}

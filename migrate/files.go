@@ -26,6 +26,7 @@ type Reader struct {
 	// Load makes a Module of a binary; source is for its messages. Nil refuses sets with modules.
 	Load   func(ctx context.Context, source string, binary []byte) (Module, error)
 	Limits Limits // of every step; zero fields are DefaultLimits
+	Tried  bool   // the sets were read before: their fixtures are not run again
 }
 
 // Read reads the sets of a directory: a folder for every kind, named as the kind is (what no file name can have is
@@ -92,6 +93,9 @@ func (r *Reader) ReadSet(ctx context.Context, fsys fs.FS, kind string) (*Set, er
 		if err := r.readFile(ctx, &spec, f); err != nil {
 			return nil, err
 		}
+	}
+	if r.Tried {
+		spec.Fixtures = nil
 	}
 	return NewSet(ctx, spec)
 }

@@ -3,40 +3,51 @@ package migrate
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime"
-	"runtime/metrics"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/itchyny/gojq"
 )
 
 // JQ makes a step of a jq program, which gets a document as its input and gives the next as its only output. Source names
 // its file. A program that does not parse is ErrInvalid with line and column.
-func JQ(from, to uint64, source, program string, limits Limits) (Step, error) {
-	query, err := gojq.Parse(program)
+func JQ(from, to uint64, source, text string, limits Limits) (Step, error) {
+	if len(text) > maxProgram {
+		return Step{}, invalid("%s: it has %d bytes, and may have %d", source, len(text), maxProgram)
+	}
+	query, err := gojq.Parse(text)
 	if err != nil {
 		if at, ok := errors.AsType[*gojq.ParseError](err); ok {
-			line, column := position(program, at.Offset-len(at.Token))
+			line, column := position(text, at.Offset-len(at.Token))
 			return Step{}, invalid("%s:%d:%d: %w", source, line, column, err)
 		}
 		return Step{}, invalid("%s: %w", source, err)
 	}
-	code, err := gojq.Compile(query)
+	first, err := compile(query)
 	if err != nil {
 		return Step{}, invalid("%s: %w", source, err)
 	}
+	var idle sync.Pool // of *program
+	idle.Put(first)
 	run := func(ctx context.Context, doc any) (any, error) {
-		m := newMeter(ctx, limits.Memory)
-		out, err := only(code.RunWithContext(m, doc))
-		if m.over {
-			err = fmt.Errorf("it needs more than %d MiB of memory", limits.Memory>>20)
+		p, _ := idle.Get().(*program)
+		if p == nil {
+			var err error
+			if p, err = compile(query); err != nil {
+				return nil, err
+			}
+		}
+		out, err := p.run(ctx, limits, doc)
+		if len(p.patterns) < maxPatterns {
+			idle.Put(p)
 		}
 		return out, err
 	}
-	return Step{From: from, To: to, Description: comment(program), Source: source, Run: run}, nil
+	return Step{From: from, To: to, Description: comment(text), Source: source, Run: run}, nil
 }
+
+// maxProgram bounds a program in bytes: the interpreter compiles it on the stack.
+const maxProgram = 64 << 10
 
 // only is the one value that a program gives.
 func only(iter gojq.Iter) (any, error) {
@@ -53,7 +64,7 @@ func only(iter gojq.Iter) (any, error) {
 			if halt, ok := errors.AsType[*gojq.HaltError](err); ok && halt.Value() == nil {
 				return nil, errors.New("it halts without a value; the outcome must be the document")
 			}
-			return nil, err
+			return nil, cut(err)
 		}
 		if n > 0 {
 			return nil, errors.New("it gives several values; the outcome must be one document")
@@ -78,72 +89,12 @@ func comment(program string) string {
 	return ""
 }
 
-// meter is a context that stops a program which takes too much memory. The interpreter asks for Done before every
-// instruction; an instruction can at most multiply what there is, and takes the longer the more that is. So looking
-// at the clock every few instructions and at the heap when time has passed notices growth before it is too much.
-type meter struct {
-	context.Context
-	limit uint64
-	over  bool
-	done  chan struct{}
-
-	calls     int
-	looked    time.Time
-	allocated uint64 // when the live heap was last known to be within the limit
-	live      uint64 // at the beginning
-	sample    [2]metrics.Sample
+// cut shortens a message, which a program may have made of a whole state.
+func cut(err error) error {
+	if text := err.Error(); len(text) > maxMessage {
+		return errors.New(text[:maxMessage] + " …")
+	}
+	return err
 }
 
-const (
-	lookEvery = 8
-	lookAfter = 500 * time.Microsecond
-)
-
-func newMeter(ctx context.Context, limit int64) *meter {
-	m := &meter{Context: ctx, limit: uint64(limit), done: make(chan struct{}), looked: time.Now()}
-	m.sample[0].Name, m.sample[1].Name = "/gc/heap/allocs:bytes", "/gc/heap/live:bytes"
-	metrics.Read(m.sample[:])
-	m.allocated, m.live = m.sample[0].Value.Uint64(), m.sample[1].Value.Uint64()
-	return m
-}
-
-// Done is called by the interpreter, from one goroutine.
-func (m *meter) Done() <-chan struct{} {
-	if m.over {
-		return m.done
-	}
-	if m.calls++; m.calls%lookEvery == 0 {
-		if now := time.Now(); now.Sub(m.looked) > lookAfter {
-			m.looked = now
-			m.look()
-		}
-	}
-	if m.over {
-		return m.done
-	}
-	return m.Context.Done()
-}
-
-// look compares what was allocated with the limit. The counters are the whole process's, so before a program is
-// blamed the garbage of others is collected.
-func (m *meter) look() {
-	metrics.Read(m.sample[:1])
-	if m.sample[0].Value.Uint64()-m.allocated <= m.limit {
-		return
-	}
-	runtime.GC()
-	metrics.Read(m.sample[:])
-	m.allocated = m.sample[0].Value.Uint64()
-	if live := m.sample[1].Value.Uint64(); live > m.live && live-m.live > m.limit {
-		m.over = true
-		close(m.done)
-	}
-}
-
-// Err says why Done is closed.
-func (m *meter) Err() error {
-	if m.over {
-		return context.DeadlineExceeded
-	}
-	return m.Context.Err()
-}
+const maxMessage = 1000

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,8 +102,8 @@ func (p *jsonParser) array(n *node) error {
 
 // appendJSON appends the text of v. Where v is what n holds it is n's text in src, and objects keep the order and the
 // spacing of theirs; n is nil where there is nothing to keep.
-func appendJSON(dst, src []byte, n *node, v any) ([]byte, error) {
-	if n != nil && equal(n.value, v) {
+func (c *comparer) appendJSON(dst, src []byte, n *node, v any) ([]byte, error) {
+	if n != nil && c.equal(n.value, v) {
 		return append(dst, src[n.start:n.end]...), nil
 	}
 	switch v := v.(type) {
@@ -112,12 +111,12 @@ func appendJSON(dst, src []byte, n *node, v any) ([]byte, error) {
 		if n != nil && (len(n.kids) == 0 || src[n.start] != '{') {
 			n = nil
 		}
-		return appendObject(dst, src, n, v)
+		return c.appendObject(dst, src, n, v)
 	case []any:
 		if n != nil && (len(n.kids) == 0 || src[n.start] != '[') {
 			n = nil
 		}
-		return appendArray(dst, src, n, v)
+		return c.appendArray(dst, src, n, v)
 	}
 	return appendScalar(dst, v)
 }
@@ -161,7 +160,7 @@ func (n *node) style(src []byte) spacing {
 	return s
 }
 
-func appendObject(dst, src []byte, n *node, v map[string]any) ([]byte, error) {
+func (c *comparer) appendObject(dst, src []byte, n *node, v map[string]any) ([]byte, error) {
 	style := spacing{"{", ",", ":", "}"}
 	var kids []kid
 	if n != nil {
@@ -172,52 +171,70 @@ func appendObject(dst, src []byte, n *node, v map[string]any) ([]byte, error) {
 	}
 	var err error
 	dst = append(dst, style.open...)
-	begun := false
+	had := 0
 	for i := range kids {
 		k := &kids[i]
 		w, ok := v[k.key]
 		if !ok {
 			continue
 		}
-		if begun {
+		if had > 0 {
 			dst = append(dst, style.comma...)
 		}
-		begun = true
+		had++
 		dst = append(dst, src[k.keyStart:k.start]...)
-		if dst, err = appendJSON(dst, src, &k.node, w); err != nil {
+		if dst, err = c.appendJSON(dst, src, &k.node, w); err != nil {
 			return nil, err
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(v)) {
-		if n != nil && n.at(key) != nil {
-			continue
-		}
-		if begun {
+	for i, key := range added(kids, v, len(v)-had) {
+		if had+i > 0 {
 			dst = append(dst, style.comma...)
 		}
-		begun = true
 		if dst, err = jsontext.AppendQuote(dst, key); err != nil {
 			return nil, err
 		}
 		dst = append(dst, style.colon...)
-		if dst, err = appendJSON(dst, src, moved(kids, v, v[key]), v[key]); err != nil {
+		if dst, err = c.appendJSON(dst, src, c.moved(kids, v, v[key]), v[key]); err != nil {
 			return nil, err
 		}
 	}
 	return append(dst, style.shut...), nil
 }
 
-// moved finds a member that v no longer has and that held the same value: it was renamed, and its text can be kept.
-func moved(kids []kid, v map[string]any, value any) *node {
+// added are the names in v, so many, that none of kids has, sorted.
+func added(kids []kid, v map[string]any, n int) []string {
+	if n == 0 {
+		return nil
+	}
+	had := make(map[string]bool, len(kids))
 	for i := range kids {
-		if _, still := v[kids[i].key]; !still && equal(kids[i].value, value) {
+		had[kids[i].key] = true
+	}
+	names := make([]string, 0, n)
+	for name := range v {
+		if !had[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// moved finds a member that v no longer has and that held the same value: it was renamed, and its text can be kept.
+func (c *comparer) moved(kids []kid, v map[string]any, value any) *node {
+	for i := range kids {
+		if c.left--; c.left < 0 {
+			return nil
+		}
+		if _, still := v[kids[i].key]; !still && c.equal(kids[i].value, value) {
 			return &kids[i].node
 		}
 	}
 	return nil
 }
 
-func appendArray(dst, src []byte, n *node, v []any) ([]byte, error) {
+func (c *comparer) appendArray(dst, src []byte, n *node, v []any) ([]byte, error) {
 	if len(v) == 0 {
 		return append(dst, "[]"...), nil
 	}
@@ -228,11 +245,11 @@ func appendArray(dst, src []byte, n *node, v []any) ([]byte, error) {
 	}
 	var err error
 	dst = append(dst, style.open...)
-	for i, old := range align(kids, v) {
+	for i, old := range c.align(kids, v) {
 		if i > 0 {
 			dst = append(dst, style.comma...)
 		}
-		if dst, err = appendJSON(dst, src, old, v[i]); err != nil {
+		if dst, err = c.appendJSON(dst, src, old, v[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -241,16 +258,16 @@ func appendArray(dst, src []byte, n *node, v []any) ([]byte, error) {
 
 // align finds for every element of v the one that it was: equal ones from both ends, and in between those at the same
 // place. Nil is none.
-func align(kids []kid, v []any) []*node {
+func (c *comparer) align(kids []kid, v []any) []*node {
 	from := make([]*node, len(v))
 	most := min(len(kids), len(v))
 	front := 0
-	for front < most && equal(kids[front].value, v[front]) {
+	for front < most && c.equal(kids[front].value, v[front]) {
 		from[front] = &kids[front].node
 		front++
 	}
 	back := 0
-	for back < most-front && equal(kids[len(kids)-1-back].value, v[len(v)-1-back]) {
+	for back < most-front && c.equal(kids[len(kids)-1-back].value, v[len(v)-1-back]) {
 		from[len(v)-1-back] = &kids[len(kids)-1-back].node
 		back++
 	}

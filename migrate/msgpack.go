@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"math/big"
 	"slices"
@@ -259,11 +258,11 @@ func (p *msgpackParser) ext(n *node, l uint64, depth int) error {
 func isContainer(c byte) bool { return c >= 0x80 && c <= 0x9f || c >= 0xdc && c <= 0xdf }
 
 // appendMsgpack appends the encoding of v. Where v is what n holds it is n's bytes in src.
-func appendMsgpack(dst, src []byte, n *node, v any, depth int) ([]byte, error) {
+func (c *comparer) appendMsgpack(dst, src []byte, n *node, v any, depth int) ([]byte, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("nested deeper than %d", maxDepth)
 	}
-	if n != nil && equal(n.value, v) {
+	if n != nil && c.equal(n.value, v) {
 		return append(dst, src[n.start:n.end]...), nil
 	}
 	switch v := v.(type) {
@@ -277,12 +276,12 @@ func appendMsgpack(dst, src []byte, n *node, v any, depth int) ([]byte, error) {
 	case string:
 		return append(appendHead(dst, len(v), 0xa0, 31, 0xd9, 0xda, 0xdb), v...), nil
 	case []any:
-		return appendMsgpackArray(dst, src, n, v, depth)
+		return c.appendMsgpackArray(dst, src, n, v, depth)
 	case map[string]any:
-		if out, ok, err := appendTagged(dst, src, n, v, depth); ok || err != nil {
+		if out, ok, err := c.appendTagged(dst, src, n, v, depth); ok || err != nil {
 			return out, err
 		}
-		return appendMsgpackMap(dst, src, n, v, depth)
+		return c.appendMsgpackMap(dst, src, n, v, depth)
 	}
 	return appendMsgpackNumber(dst, v)
 }
@@ -300,7 +299,7 @@ func appendHead(dst []byte, l int, fix byte, most int, one, two, four byte) []by
 	return binary.BigEndian.AppendUint32(append(dst, four), uint32(l))
 }
 
-func appendMsgpackArray(dst, src []byte, n *node, v []any, depth int) (_ []byte, err error) {
+func (c *comparer) appendMsgpackArray(dst, src []byte, n *node, v []any, depth int) (_ []byte, err error) {
 	var kids []kid
 	if n != nil {
 		if _, ok := n.value.([]any); ok {
@@ -308,15 +307,15 @@ func appendMsgpackArray(dst, src []byte, n *node, v []any, depth int) (_ []byte,
 		}
 	}
 	dst = appendHead(dst, len(v), 0x90, 15, 0, 0xdc, 0xdd)
-	for i, old := range align(kids, v) {
-		if dst, err = appendMsgpack(dst, src, old, v[i], depth+1); err != nil {
+	for i, old := range c.align(kids, v) {
+		if dst, err = c.appendMsgpack(dst, src, old, v[i], depth+1); err != nil {
 			return nil, err
 		}
 	}
 	return dst, nil
 }
 
-func appendMsgpackMap(dst, src []byte, n *node, v map[string]any, depth int) (_ []byte, err error) {
+func (c *comparer) appendMsgpackMap(dst, src []byte, n *node, v map[string]any, depth int) (_ []byte, err error) {
 	var kids []kid
 	if n != nil {
 		if m, ok := n.value.(map[string]any); ok && m[tagExt] == nil {
@@ -324,25 +323,22 @@ func appendMsgpackMap(dst, src []byte, n *node, v map[string]any, depth int) (_ 
 		}
 	}
 	dst = appendHead(dst, len(v), 0x80, 15, 0, 0xde, 0xdf)
-	had := map[string]bool{}
+	had := 0
 	for i := range kids {
 		k := &kids[i]
 		w, ok := v[k.key]
 		if !ok {
 			continue
 		}
-		had[k.key] = true
+		had++
 		dst = append(dst, src[k.keyStart:k.start]...)
-		if dst, err = appendMsgpack(dst, src, &k.node, w, depth+1); err != nil {
+		if dst, err = c.appendMsgpack(dst, src, &k.node, w, depth+1); err != nil {
 			return nil, err
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(v)) {
-		if had[key] {
-			continue
-		}
+	for _, key := range added(kids, v, len(v)-had) {
 		dst = append(appendHead(dst, len(key), 0xa0, 31, 0xd9, 0xda, 0xdb), key...)
-		if dst, err = appendMsgpack(dst, src, moved(kids, v, v[key]), v[key], depth+1); err != nil {
+		if dst, err = c.appendMsgpack(dst, src, c.moved(kids, v, v[key]), v[key], depth+1); err != nil {
 			return nil, err
 		}
 	}
@@ -355,7 +351,7 @@ func isTagged(m map[string]any) bool {
 }
 
 // appendTagged appends what an object with one of the tags stands for; not ok if v is an ordinary map.
-func appendTagged(dst, src []byte, n *node, v map[string]any, depth int) (_ []byte, ok bool, err error) {
+func (c *comparer) appendTagged(dst, src []byte, n *node, v map[string]any, depth int) (_ []byte, ok bool, err error) {
 	switch {
 	case len(v) == 1 && v[tagBin] != nil:
 		b, err := decodeBin(v[tagBin])
@@ -364,10 +360,10 @@ func appendTagged(dst, src []byte, n *node, v map[string]any, depth int) (_ []by
 		f, err := strconv.ParseFloat(fmt.Sprint(v[tagFloat]), 64)
 		return binary.BigEndian.AppendUint64(append(dst, 0xcb), math.Float64bits(f)), true, err
 	case len(v) == 1 && v[tagMap] != nil:
-		dst, err = appendPairs(dst, v[tagMap], depth)
+		dst, err = c.appendPairs(dst, v[tagMap], depth)
 		return dst, true, err
 	case len(v) == 2 && v[tagExt] != nil:
-		dst, err = appendExt(dst, src, n, v, depth)
+		dst, err = c.appendExt(dst, src, n, v, depth)
 		return dst, true, err
 	}
 	return nil, false, nil
@@ -382,7 +378,7 @@ func decodeBin(v any) ([]byte, error) {
 	return b, nil
 }
 
-func appendPairs(dst []byte, v any, depth int) (_ []byte, err error) {
+func (c *comparer) appendPairs(dst []byte, v any, depth int) (_ []byte, err error) {
 	pairs, ok := v.([]any)
 	dst = appendHead(dst, len(pairs), 0x80, 15, 0, 0xde, 0xdf)
 	for _, p := range pairs {
@@ -391,7 +387,7 @@ func appendPairs(dst []byte, v any, depth int) (_ []byte, err error) {
 			break
 		}
 		for _, w := range pair {
-			if dst, err = appendMsgpack(dst, nil, nil, w, depth+1); err != nil {
+			if dst, err = c.appendMsgpack(dst, nil, nil, w, depth+1); err != nil {
 				return nil, err
 			}
 		}
@@ -402,7 +398,7 @@ func appendPairs(dst []byte, v any, depth int) (_ []byte, err error) {
 	return dst, nil
 }
 
-func appendExt(dst, src []byte, n *node, v map[string]any, depth int) ([]byte, error) {
+func (c *comparer) appendExt(dst, src []byte, n *node, v map[string]any, depth int) ([]byte, error) {
 	text, _ := literal(v[tagExt])
 	code, err := strconv.ParseInt(text, 10, 8)
 	if err != nil {
@@ -416,7 +412,7 @@ func appendExt(dst, src []byte, n *node, v map[string]any, depth int) ([]byte, e
 				old = n.at(tagValue)
 			}
 		}
-		payload, err = appendMsgpack(nil, src, old, inner, depth+1)
+		payload, err = c.appendMsgpack(nil, src, old, inner, depth+1)
 	} else {
 		payload, err = decodeBin(v[tagBin])
 	}

@@ -3,6 +3,7 @@ package migrate
 import (
 	"encoding/json"
 	"maps"
+	"math"
 	"math/big"
 	"slices"
 )
@@ -32,7 +33,16 @@ func (n *node) at(key string) *node {
 }
 
 // equal reports whether two values mean the same. Numbers are compared as numbers: 1, 1.0 and 1e0 are equal.
-func equal(a, b any) bool {
+func equal(a, b any) bool { return (&comparer{math.MaxInt}).equal(a, b) }
+
+// comparer compares values, and encodes those that are as they were with the bytes that they had. What takes more work in
+// all than is left counts as different, and is encoded anew.
+type comparer struct{ left int }
+
+func (c *comparer) equal(a, b any) bool {
+	if c.left--; c.left < 0 {
+		return false
+	}
 	switch a := a.(type) {
 	case map[string]any:
 		b, ok := b.(map[string]any)
@@ -41,14 +51,14 @@ func equal(a, b any) bool {
 		}
 		for k, v := range a {
 			w, ok := b[k]
-			if !ok || !equal(v, w) {
+			if !ok || !c.equal(v, w) {
 				return false
 			}
 		}
 		return true
 	case []any:
 		b, ok := b.([]any)
-		return ok && slices.EqualFunc(a, b, equal)
+		return ok && slices.EqualFunc(a, b, c.equal)
 	case nil, bool, string:
 		switch b.(type) {
 		case nil, bool, string:
@@ -130,30 +140,42 @@ func clone(v any) any {
 	return v
 }
 
-// firstDifference is the JSON pointer of a place at which two values differ.
+// firstDifference is the JSON pointer of a place at which two values differ, "" if that is the top or nowhere.
 func firstDifference(a, b any) string {
+	path, _ := difference(a, b)
+	return path
+}
+
+func difference(a, b any) (path string, differ bool) {
 	switch a := a.(type) {
 	case map[string]any:
-		if b, ok := b.(map[string]any); ok {
-			for _, k := range slices.Sorted(maps.Keys(a)) {
-				if w, ok := b[k]; !ok || !equal(a[k], w) {
-					return "/" + escapePointer(k) + firstDifference(a[k], w)
-				}
-			}
-			for _, k := range slices.Sorted(maps.Keys(b)) {
-				if _, ok := a[k]; !ok {
-					return "/" + escapePointer(k)
-				}
+		b, ok := b.(map[string]any)
+		if !ok {
+			return "", true
+		}
+		for _, k := range slices.Sorted(maps.Keys(a)) {
+			w, ok := b[k]
+			if path, differ := difference(a[k], w); differ || !ok {
+				return "/" + escapePointer(k) + path, true
 			}
 		}
+		for _, k := range slices.Sorted(maps.Keys(b)) {
+			if _, ok := a[k]; !ok {
+				return "/" + escapePointer(k), true
+			}
+		}
+		return "", false
 	case []any:
-		if b, ok := b.([]any); ok && len(a) == len(b) {
-			for i := range a {
-				if !equal(a[i], b[i]) {
-					return "/" + itoa(i) + firstDifference(a[i], b[i])
-				}
+		b, ok := b.([]any)
+		if !ok || len(a) != len(b) {
+			return "", true
+		}
+		for i := range a {
+			if path, differ := difference(a[i], b[i]); differ {
+				return "/" + itoa(i) + path, true
 			}
 		}
+		return "", false
 	}
-	return ""
+	return "", !equal(a, b)
 }

@@ -19,11 +19,11 @@ func FuzzJSON(f *testing.F) {
 		if !json.Valid(data) {
 			t.Fatalf("accepted %q", data)
 		}
-		same, err := appendJSON(nil, data, n, n.value)
+		same, err := (&comparer{1 << 20}).appendJSON(nil, data, n, n.value)
 		if err != nil || !bytes.Equal(same, data[n.start:n.end]) {
 			t.Fatalf("%q became %q, %v", data, same, err)
 		}
-		fresh, err := appendJSON(nil, nil, nil, n.value)
+		fresh, err := new(comparer).appendJSON(nil, nil, nil, n.value)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,7 +36,7 @@ func FuzzJSON(f *testing.F) {
 			for k, v := range m {
 				wider[k] = v
 			}
-			out, err := appendJSON(nil, data, n, wider)
+			out, err := (&comparer{1 << 20}).appendJSON(nil, data, n, wider)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,11 +58,11 @@ func FuzzMsgpack(f *testing.F) {
 		if err != nil {
 			return
 		}
-		same, err := appendMsgpack(nil, data, n, n.value, 0)
+		same, err := (&comparer{1 << 20}).appendMsgpack(nil, data, n, n.value, 0)
 		if err != nil || !bytes.Equal(same, data) {
 			t.Fatalf("%q became %q, %v", data, same, err)
 		}
-		fresh, err := appendMsgpack(nil, nil, nil, n.value, 0)
+		fresh, err := new(comparer).appendMsgpack(nil, nil, nil, n.value, 0)
 		if err != nil {
 			t.Fatalf("%q: %v", data, err)
 		}

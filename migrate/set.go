@@ -182,7 +182,7 @@ func (s *Set) walk(ctx context.Context, d *Document, path []*Step) (*Document, e
 			return nil, err
 		}
 		if schema := s.schemas[step.To]; schema != nil {
-			if err := schema.Check(d); err != nil {
+			if err := schema.Check(ctx, d); err != nil {
 				return nil, step.fail(s.kind, err)
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/ckptd/ckptd/internal/weight"
 )
 
 // Func changes the value of a document: maps, slices, strings, json.Number, bool and nil. It must be pure: no clock, no
@@ -47,7 +49,7 @@ func Go(from, to uint64, description string, fn func(doc map[string]any) (map[st
 // Bytes makes a step of a function from the JSON of a document to that of the next, such as a WebAssembly module.
 func Bytes(from, to uint64, description, source string, fn func(ctx context.Context, from, to uint64, doc []byte) ([]byte, error)) Step {
 	run := func(ctx context.Context, doc any) (any, error) {
-		in, err := appendJSON(nil, nil, nil, doc)
+		in, err := new(comparer).appendJSON(nil, nil, nil, doc)
 		if err != nil {
 			return nil, err
 		}
@@ -75,16 +77,26 @@ func (s *Step) apply(ctx context.Context, kind string, limits Limits, d *Documen
 		}
 		outs[i] = out
 	}
+	// The second is not walked through further than the first.
+	steps := weight.Of(outs[0], maxOutcome(limits, d))
+	if steps == weight.Over {
+		return nil, s.fail(kind, fmt.Errorf("the outcome needs more than %d MiB of memory, or is nested deeper than %d",
+			limits.Memory>>20, weight.MaxDepth))
+	}
 	if !equal(outs[0], outs[1]) {
 		return nil, s.fail(kind, &StepError{Path: firstDifference(outs[0], outs[1]),
 			Reason: "two runs on the same state differ; a step must not use time, randomness or memory"})
 	}
-	next, err := d.with(outs[0])
+	next, err := d.with(outs[0], steps)
 	if err != nil {
 		return nil, s.fail(kind, err)
 	}
 	return next, nil
 }
+
+// maxOutcome bounds the weight of the document that a step gives. A step can give what is small and has parts so often
+// that nobody could write it down.
+func maxOutcome(limits Limits, d *Document) int { return int(limits.Memory)/inArray + d.size() }
 
 func (s *Step) run(ctx context.Context, limits Limits, doc any) (out any, err error) {
 	defer func() {

@@ -194,9 +194,17 @@ func (x *exporter) write(ctx context.Context, s store, names []string, w *trajec
 }
 
 // to calls f with the output: a file, that appears when it is complete, readable by its owner only, or standard output.
+// What is there and no regular file (a device, a pipe, a link) stays what it is, and is written to.
 func (a *app) to(output string, f func(io.Writer) error) error {
 	if output == "" || output == "-" {
 		return f(a.out)
+	}
+	if info, err := os.Lstat(output); err == nil && !info.Mode().IsRegular() {
+		there, err := os.OpenFile(output, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+		if err != nil {
+			return outputError{err}
+		}
+		return errors.Join(f(there), wroteOut(there.Close()))
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(output), ".ckptd-export-*")
 	if err != nil {

@@ -4,8 +4,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"os"
 	"sync/atomic"
+
+	"github.com/ckptd/ckptd/internal/durable"
 )
 
 // keyPair is the daemon's certificate, and the authorities whose client certificates it accepts. It can be loaded again
@@ -20,14 +21,25 @@ func loadKeyPair(certFile, keyFile, clientCAFile string) (*keyPair, error) {
 	return k, k.load()
 }
 
+// maxPEM bounds a file of certificates or a key in bytes.
+const maxPEM = 16 << 20
+
 func (k *keyPair) load() error {
-	cert, err := tls.LoadX509KeyPair(k.certFile, k.keyFile)
+	chain, err := durable.ReadFile(k.certFile, maxPEM)
+	if err != nil {
+		return fmt.Errorf("loading the certificate: %w", err)
+	}
+	key, err := durable.ReadFile(k.keyFile, maxPEM)
+	if err != nil {
+		return fmt.Errorf("loading the key of the certificate: %w", err)
+	}
+	cert, err := tls.X509KeyPair(chain, key)
 	if err != nil {
 		return fmt.Errorf("loading the certificate %s: %w", k.certFile, err)
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}}
 	if k.clientCAFile != "" {
-		pem, err := os.ReadFile(k.clientCAFile)
+		pem, err := durable.ReadFile(k.clientCAFile, maxPEM)
 		if err != nil {
 			return fmt.Errorf("loading client authorities: %w", err)
 		}

@@ -23,7 +23,7 @@ var errNoToken = errors.New("there is no token")
 type tokenKeeper interface {
 	CreateToken(ctx context.Context, note string, grants ...client.Grant) (client.Token, string, error)
 	Tokens(ctx context.Context) ([]client.Token, error)
-	RevokeToken(ctx context.Context, id string) error
+	RevokeToken(ctx context.Context, id string, keepChildren bool) (revoked []string, err error)
 }
 
 func (a *app) tokenCmd() *cobra.Command {
@@ -151,11 +151,12 @@ type tokenView struct {
 	Note    string      `json:"note,omitempty"`
 	Created time.Time   `json:"created"`
 	Grants  []grantView `json:"grants"`
+	MadeBy  string      `json:"made_by,omitempty"`
 	Secret  string      `json:"secret,omitempty"`
 }
 
 func viewToken(t client.Token, secret string) tokenView {
-	v := tokenView{ID: t.ID, Note: t.Note, Created: t.Created.UTC(), Grants: []grantView{}, Secret: secret}
+	v := tokenView{ID: t.ID, Note: t.Note, Created: t.Created.UTC(), Grants: []grantView{}, MadeBy: t.MadeBy, Secret: secret}
 	for _, g := range t.Grants {
 		v.Grants = append(v.Grants, viewGrant(g))
 	}
@@ -206,6 +207,9 @@ func (a *app) tokens(tokens []client.Token) error {
 			if i == 0 && t.Note != "" {
 				line += "  " + a.paint.dim(printable(t.Note))
 			}
+			if i == 0 && t.MadeBy != "" {
+				line += "  " + a.paint.dim("made by "+printable(t.MadeBy))
+			}
 			if err := a.printf("%s\n", line); err != nil {
 				return err
 			}
@@ -218,30 +222,55 @@ func (a *app) tokens(tokens []client.Token) error {
 }
 
 func (a *app) tokenRevokeCmd(files *besideFiles) *cobra.Command {
-	return &cobra.Command{
+	keep := false
+	cmd := &cobra.Command{
 		Use:   "revoke ID...",
 		Short: "Make tokens invalid at once",
-		Args:  cobra.MinimumNArgs(1),
+		Long: `Revoke makes tokens invalid at once, and with each those that were made with it, and with those: whoever had a token for
+too long may have made others. It prints all that it revoked.`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return files.with(cmd.Context(), func(k tokenKeeper) error {
+				done := map[string]bool{}
 				for _, id := range args {
-					err := k.RevokeToken(cmd.Context(), id)
-					if errors.Is(err, engine.ErrNotFound) {
-						return fmt.Errorf("%w %q", errNoToken, id)
+					if done[id] {
+						continue
 					}
-					if err == nil && a.json {
-						err = a.emit(map[string]string{"revoked": id})
-					} else if err == nil {
-						err = a.printf("revoked %s\n", id)
+					revoked, err := k.RevokeToken(cmd.Context(), id, keep)
+					if errors.Is(err, engine.ErrNotFound) {
+						err = fmt.Errorf("%w %q", errNoToken, id)
+					}
+					if err == nil {
+						err = a.revoked(revoked)
 					}
 					if err != nil {
 						return err
+					}
+					for _, id := range revoked {
+						done[id] = true
 					}
 				}
 				return nil
 			})
 		},
 	}
+	cmd.Flags().BoolVar(&keep, "keep-children", false, "leave the tokens valid that were made with these")
+	return cmd
+}
+
+func (a *app) revoked(ids []string) error {
+	for _, id := range ids {
+		var err error
+		if a.json {
+			err = a.emit(map[string]string{"revoked": id})
+		} else {
+			err = a.printf("revoked %s\n", id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // besideFiles are the files beside a store that tokens are in and what was done with them is recorded in.
@@ -283,7 +312,11 @@ func (o ownTokens) CreateToken(_ context.Context, note string, grants ...client.
 	for _, g := range grants {
 		gs = append(gs, access.Grant{Role: access.Role(g.Role), Tenant: g.Tenant, User: g.User, ThreadPrefix: g.ThreadPrefix, Expires: g.Expires})
 	}
-	t, secret, err := o.kept.Create(note, gs, time.Now())
+	owner := &access.Caller{Grants: []access.Grant{access.Everything()}}
+	if uid := os.Geteuid(); uid >= 0 { // there are none on Windows
+		owner.Name = fmt.Sprintf("peer:%d", uid)
+	}
+	t, secret, err := o.kept.Issue(owner, note, gs, time.Now())
 	if err == nil {
 		err = o.record(ckptdv1.AdminServiceCreateTokenProcedure, t)
 	}
@@ -298,15 +331,15 @@ func (o ownTokens) Tokens(context.Context) ([]client.Token, error) {
 	return all, nil
 }
 
-func (o ownTokens) RevokeToken(_ context.Context, id string) error {
+func (o ownTokens) RevokeToken(_ context.Context, id string, keepChildren bool) (revoked []string, err error) {
 	t, err := o.kept.Get(id)
 	if err == nil {
-		err = o.kept.Revoke(id)
+		revoked, err = o.kept.Revoke(id, keepChildren)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return o.record(ckptdv1.AdminServiceRevokeTokenProcedure, t)
+	return revoked, o.record(ckptdv1.AdminServiceRevokeTokenProcedure, t)
 }
 
 func (o ownTokens) record(method string, t access.Token) error {
@@ -322,7 +355,7 @@ func (o ownTokens) record(method string, t access.Token) error {
 }
 
 func clientToken(t access.Token) client.Token {
-	c := client.Token{ID: t.ID, Note: t.Note, Created: t.Created}
+	c := client.Token{ID: t.ID, Note: t.Note, Created: t.Created, MadeBy: t.MadeBy}
 	for _, g := range t.Grants {
 		c.Grants = append(c.Grants, client.Grant{Role: string(g.Role), Tenant: g.Tenant, User: g.User, ThreadPrefix: g.ThreadPrefix, Expires: g.Expires})
 	}

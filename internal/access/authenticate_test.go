@@ -85,7 +85,7 @@ func TestAuthenticateTokens(t *testing.T) {
 	at = later.Add(time.Hour)
 	refused(t, a, "all expired", bearer(secret))
 	at = now
-	if err := tokens.Revoke(made.ID); err != nil {
+	if _, err := tokens.Revoke(made.ID, false); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, a, "revoked", bearer(secret))

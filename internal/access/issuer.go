@@ -13,12 +13,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/time/rate"
+
+	"github.com/ckptd/ckptd/internal/durable"
 )
 
 const (
@@ -114,17 +115,9 @@ func trustworthy(address string) bool {
 
 // readKeySet reads a JSON web key set of public keys from a file.
 func readKeySet(path string) (*oidc.StaticKeySet, error) {
-	f, err := os.Open(path)
+	b, err := durable.ReadFile(path, maxKeySet)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxKeySet+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(b) > maxKeySet {
-		return nil, fmt.Errorf("is over %d bytes", maxKeySet)
 	}
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal(b, &set); err != nil {

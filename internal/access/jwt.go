@@ -1,16 +1,19 @@
 package access
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/ckptd/ckptd/engine"
 )
@@ -187,7 +190,11 @@ func (v *jwtVerifier) callerOf(token *oidc.IDToken, now time.Time) (caller *Call
 	var times struct {
 		NotBefore float64 `json:"nbf"`
 	}
+	var raw json.RawMessage
 	var claims map[string]json.RawMessage
+	if token.Claims(&raw) != nil || !v.exact(raw) {
+		return nil, until, "the JSON web token has a claim twice, or in two spellings"
+	}
 	if token.Claims(&times) != nil || token.Claims(&claims) != nil || times.NotBefore < 0 || times.NotBefore > 1<<40 {
 		return nil, until, "the claims of the JSON web token are malformed"
 	}
@@ -206,6 +213,31 @@ func (v *jwtVerifier) callerOf(token *oidc.IDToken, now time.Time) (caller *Call
 		return nil, until, "the claims of the JSON web token make no grant"
 	}
 	return &Caller{Name: "jwt:" + v.store.Pseudonym("caller", "jwt", token.Issuer, token.Subject), Grants: grants}, until, ""
+}
+
+// exact reports whether the claims that count are there once, in their own spelling. The decoder of the library takes the
+// last of several, and one in other letters for the same: an issuer that lets people add claims would let them replace those.
+func (v *jwtVerifier) exact(claims []byte) bool {
+	counts := []string{"iss", "aud", "sub", "exp", "nbf", "iat", v.o.RoleClaim, v.o.TenantClaim, v.o.UserClaim, v.o.ThreadsClaim}
+	d := jsontext.NewDecoder(bytes.NewReader(claims)) // which refuses names that come twice
+	if open, err := d.ReadToken(); err != nil || open.Kind() != '{' {
+		return false
+	}
+	for d.PeekKind() == '"' {
+		token, err := d.ReadToken()
+		if err != nil {
+			return false
+		}
+		name := token.String()
+		if slices.ContainsFunc(counts, func(c string) bool { return strings.EqualFold(name, c) && !slices.Contains(counts, name) }) {
+			return false
+		}
+		if d.SkipValue() != nil {
+			return false
+		}
+	}
+	end, err := d.ReadToken()
+	return err == nil && end.Kind() == '}'
 }
 
 func (v *jwtVerifier) grants(claims map[string]json.RawMessage, until time.Time) ([]Grant, bool) {

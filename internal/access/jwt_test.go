@@ -444,3 +444,50 @@ func TestTrustworthy(t *testing.T) {
 		}
 	}
 }
+
+// TestJWTClaimsAreExact: a claim that comes twice, or once more in other letters, must not stand in for the one that counts.
+func TestJWTClaimsAreExact(t *testing.T) {
+	key := newECDSA(t)
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, _ := withKeys(t, keySet(t, key.Public()), nil, nil)
+	good, err := json.Marshal(claims())
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(payload string) Credentials {
+		signed, err := signer.Sign([]byte(payload))
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := signed.CompactSerialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bearer(raw)
+	}
+	with := func(first string) string { return "{" + first + "," + string(good[1:]) }
+	after := func(last string) string { return string(good[:len(good)-1]) + "," + last + "}" }
+	if _, err := a.Authenticate(t.Context(), of(after(`"custom":{"Exp":1},"Custom":2`))); err != nil {
+		t.Errorf("claims that do not count: %v", err)
+	}
+	for _, other := range []string{`"iss":"https://evil.example"`, `"aud":"other"`, `"exp":1`, `"iat":1`, `"sub":"eve"`, `"role":"admin"`, `"tenant":"globex"`,
+		`"Iss":"https://evil.example"`, `"AUD":"other"`, `"Exp":99999999999`, `"nbF":1`, `"Iat":1`, `"sUb":"eve"`, `"i\u017fs":"https://evil.example"`, `"Role":"admin"`} {
+		refused(t, a, "before: "+other, of(with(other)))
+		refused(t, a, "after: "+other, of(after(other)))
+	}
+	// What the library reads is one issuer, audience and end; what the issuer says of its own is another.
+	for claim, own := range map[string]any{"iss": "https://evil.example", "aud": "other", "exp": 1} {
+		body, err := json.Marshal(claims(claim, own))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spelled, err := json.Marshal(claims()[claim])
+		if err != nil {
+			t.Fatal(err)
+		}
+		refused(t, a, claim, of(fmt.Sprintf("%s,%q:%s}", body[:len(body)-1], strings.ToUpper(claim[:1])+claim[1:], spelled)))
+	}
+}

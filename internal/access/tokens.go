@@ -9,10 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,7 +29,7 @@ const (
 	maxTokenFile = 16 << 20 // bytes, unsealed
 
 	tokenFileName    = "tokens" // in the envelope
-	tokenFileVersion = 1
+	tokenFileVersion = 2        // 1 has no makers
 )
 
 // Store is what of a store this package needs.
@@ -46,7 +45,15 @@ type Token struct {
 	Note    string    `json:"note,omitempty"`
 	Grants  []Grant   `json:"grants"`
 	Created time.Time `json:"created"` // to the second, in UTC
+	// MadeBy is the name of the Caller who made it; "" for the owner of the store, and for tokens made before that was kept.
+	MadeBy string `json:"made_by,omitempty"`
 }
+
+// childOf reports whether the token was made with the one that has the id.
+func (t *Token) childOf(id string) bool { return t.MadeBy == tokenCaller(id) }
+
+// tokenCaller is how the bearer of a token is called.
+func tokenCaller(id string) string { return "token:" + id }
 
 // Summary tells of a token by its id and roles, without names.
 func (t Token) Summary() string {
@@ -133,10 +140,19 @@ func (t *Tokens) Get(id string) (Token, error) {
 	return Token{}, fmt.Errorf("token %q: %w", id, engine.ErrNotFound)
 }
 
-// Create makes a token with these grants and returns it with its secret, which cannot be had again, when it is durable.
+// Create makes a token for the owner of the store.
 func (t *Tokens) Create(note string, grants []Grant, now time.Time) (Token, string, error) {
+	return t.Issue(&Caller{Grants: []Grant{Everything()}}, note, grants, now)
+}
+
+// Issue makes a token with these grants, which its maker must be allowed to give, and returns it with its secret, which
+// cannot be had again, when it is durable. What a maker may have made is bounded: see shares.
+func (t *Tokens) Issue(maker *Caller, note string, grants []Grant, now time.Time) (Token, string, error) {
 	if err := checkToken(note, grants, now); err != nil {
 		return Token{}, "", err
+	}
+	if maker.Name != "" && !isCaller(maker.Name) {
+		return Token{}, "", fmt.Errorf("%w: tokens are not made by %q", engine.ErrInvalid, maker.Name)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -144,9 +160,14 @@ func (t *Tokens) Create(note string, grants []Grant, now time.Time) (Token, stri
 	if len(old) >= maxTokens {
 		return Token{}, "", fmt.Errorf("%w: there are %d tokens already, revoke some", engine.ErrInvalid, len(old))
 	}
+	for _, s := range maker.shares(grants, now) {
+		if err := s.check(old); err != nil {
+			return Token{}, "", err
+		}
+	}
 	secret := newSecret()
 	hash := sha256.Sum256([]byte(secret))
-	made := Token{ID: newID(old), Note: note, Grants: slices.Clone(grants), Created: now.UTC().Truncate(time.Second)}
+	made := Token{ID: newID(old), Note: note, Grants: slices.Clone(grants), Created: now.UTC().Truncate(time.Second), MadeBy: maker.Name}
 	for i, g := range made.Grants {
 		if !g.Expires.IsZero() {
 			made.Grants[i].Expires = g.Expires.UTC().Truncate(time.Second)
@@ -163,22 +184,39 @@ func (t *Tokens) Create(note string, grants []Grant, now time.Time) (Token, stri
 	return made, secret, nil
 }
 
-// Revoke makes a token invalid at once, and returns when that is durable: with an error other than engine.ErrNotFound it
-// may be valid again after a restart.
-func (t *Tokens) Revoke(id string) error {
+// Revoke makes a token invalid at once, and with it those that were made with it and with those, unless they are to be kept.
+// It returns the ids of all of them, the token's own first, when that is durable: with an error other than engine.ErrNotFound
+// they may be valid again after a restart.
+func (t *Tokens) Revoke(id string, keepChildren bool) ([]string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old := t.current.Load().tokens
-	left := slices.DeleteFunc(slices.Clone(old), func(s storedToken) bool { return s.ID == id })
-	if len(left) == len(old) {
-		return fmt.Errorf("token %q: %w", id, engine.ErrNotFound)
+	if !slices.ContainsFunc(old, func(s storedToken) bool { return s.ID == id }) {
+		return nil, fmt.Errorf("token %q: %w", id, engine.ErrNotFound)
 	}
-	set := newTokenSet(left)
+	gone := []string{id}
+	if !keepChildren {
+		gone = descent(old, id)
+	}
+	set := newTokenSet(slices.DeleteFunc(slices.Clone(old), func(s storedToken) bool { return slices.Contains(gone, s.ID) }))
 	t.current.Store(set)
 	if err := t.write(set); err != nil {
-		return fmt.Errorf("token %s is revoked only until the next start: %w", id, err)
+		return nil, fmt.Errorf("token %s is revoked only until the next start: %w", id, err)
 	}
-	return nil
+	return gone, nil
+}
+
+// descent are the ids of a token, of those made with it, of those made with these, and so on.
+func descent(tokens []storedToken, id string) []string {
+	children := map[string][]string{}
+	for _, s := range tokens {
+		children[s.MadeBy] = append(children[s.MadeBy], s.ID)
+	}
+	found := []string{id}
+	for i := 0; i < len(found); i++ {
+		found = append(found, children[tokenCaller(found[i])]...)
+	}
+	return found
 }
 
 // caller returns who has a secret, nil for nobody. It is looked up by its hash, so that how long it takes tells nothing
@@ -205,13 +243,13 @@ func checkToken(note string, grants []Grant, now time.Time) error {
 	return nil
 }
 
-// newID makes an id that no token has.
+// newID makes an id that no token has, nor had one with which another was made.
 func newID(taken []storedToken) string {
 	for {
 		var b [4]byte
 		rand.Read(b[:])
 		id := hex.EncodeToString(b[:])
-		if !slices.ContainsFunc(taken, func(s storedToken) bool { return s.ID == id }) {
+		if !slices.ContainsFunc(taken, func(s storedToken) bool { return s.ID == id || s.childOf(id) }) {
 			return id
 		}
 	}
@@ -224,7 +262,7 @@ func newTokenSet(tokens []storedToken) *tokenSet {
 	for _, s := range tokens {
 		var hash [sha256.Size]byte
 		hex.Decode(hash[:], []byte(s.Hash))
-		set.byHash[hash] = &Caller{Name: "token:" + s.ID, Grants: s.Grants}
+		set.byHash[hash] = &Caller{Name: tokenCaller(s.ID), Grants: s.Grants}
 	}
 	return set
 }
@@ -254,12 +292,7 @@ func (t *Tokens) write(set *tokenSet) error {
 }
 
 func (t *Tokens) read() (*tokenSet, error) {
-	f, err := os.Open(t.path)
-	if err != nil {
-		return nil, fmt.Errorf("reading tokens: %w", err)
-	}
-	defer f.Close()
-	sealed, err := io.ReadAll(io.LimitReader(f, maxTokenFile+1<<10))
+	sealed, err := durable.ReadFile(t.path, maxTokenFile+1<<10)
 	if err != nil {
 		return nil, fmt.Errorf("reading tokens: %w", err)
 	}
@@ -286,7 +319,10 @@ func decodeTokens(plain []byte) ([]storedToken, error) {
 	if file.Version > tokenFileVersion {
 		return nil, engine.ErrNewerFormat
 	}
-	again, err := json.Marshal(tokenFile{tokenFileVersion, file.Tokens})
+	if file.Version < 1 {
+		return bad("is of no version")
+	}
+	again, err := json.Marshal(file)
 	if err != nil || !bytes.Equal(again, plain) {
 		return bad("is not what ckptd writes")
 	}
@@ -300,12 +336,29 @@ func decodeTokens(plain []byte) ([]storedToken, error) {
 			return bad("has ids that are malformed or not in order")
 		case !isHex(s.Hash, sha256.Size) || hashes[s.Hash]:
 			return bad("has hashes that are malformed or not unique")
+		case s.MadeBy != "" && (file.Version < 2 || !isCaller(s.MadeBy)):
+			return bad("has a token whose maker is malformed")
 		case len(s.Note) > maxNote || validate(s.Grants) != nil:
 			return bad("has a token that could not have been made")
 		}
 		hashes[s.Hash] = true
 	}
 	return file.Tokens, nil
+}
+
+// isCaller reports whether a name is of the form that names of callers have.
+func isCaller(name string) bool {
+	kind, who, _ := strings.Cut(name, ":")
+	switch kind {
+	case "token":
+		return isHex(who, 4)
+	case "jwt", "certificate":
+		return isHex(who, 16)
+	case "peer":
+		uid, err := strconv.ParseUint(who, 10, 32)
+		return err == nil && strconv.FormatUint(uid, 10) == who
+	}
+	return false
 }
 
 // isHex reports whether s is n bytes in lower-case hexadecimal.

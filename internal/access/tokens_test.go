@@ -89,7 +89,7 @@ func TestTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Token{{made.ID, "for <tests>", grants, now}, {second.ID, "", []Grant{Everything()}, now.Add(time.Hour)}}
+	want := []Token{{made.ID, "for <tests>", grants, now, ""}, {second.ID, "", []Grant{Everything()}, now.Add(time.Hour), ""}}
 	for range 2 { // as they are, and read again
 		if got := tokens.List(); !cmp.Equal(got, want) {
 			t.Fatal(cmp.Diff(want, got))
@@ -111,14 +111,14 @@ func TestTokens(t *testing.T) {
 		}
 	}
 
-	if err := tokens.Revoke(made.ID); err != nil {
+	if _, err := tokens.Revoke(made.ID, false); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		if tokens.caller(secret) != nil || tokens.caller(other) == nil || len(tokens.List()) != 1 {
 			t.Fatalf("after a revocation there are %+v", tokens.List())
 		}
-		if err := tokens.Revoke(made.ID); !errors.Is(err, engine.ErrNotFound) {
+		if _, err := tokens.Revoke(made.ID, false); !errors.Is(err, engine.ErrNotFound) {
 			t.Fatalf("revoked twice: %v", err)
 		}
 		if _, err := tokens.Get(made.ID); !errors.Is(err, engine.ErrNotFound) {
@@ -227,8 +227,11 @@ func TestDecodeTokensIsStrict(t *testing.T) {
 	}
 	file := func(tokens ...string) string { return `{"version":1,"tokens":[` + strings.Join(tokens, ",") + `]}` }
 	good := file(token("00000001", hash), token("00000002", strings.Repeat("cd", 32)))
-	if got, err := decodeTokens([]byte(good)); err != nil || len(got) != 2 {
-		t.Fatalf("%d tokens, %v", len(got), err)
+	made := strings.NewReplacer(`"version":1`, `"version":2`, `"sha256"`, `"made_by":"peer:0","sha256"`).Replace(good)
+	for _, text := range []string{good, made} {
+		if got, err := decodeTokens([]byte(text)); err != nil || len(got) != 2 {
+			t.Fatalf("%d tokens, %v", len(got), err)
+		}
 	}
 	for name, text := range map[string]string{
 		"empty":          "",
@@ -245,6 +248,9 @@ func TestDecodeTokensIsStrict(t *testing.T) {
 		"capital id":     file(token("0000000A", hash)),
 		"short hash":     file(token("00000001", hash[2:])),
 		"no grants":      strings.Replace(good, `[{"role":"reader","tenant":"acme","user":"alice"}]`, "[]", 1),
+		"an early maker": strings.Replace(good, `"sha256"`, `"made_by":"peer:0","sha256"`, 1),
+		"no maker":       strings.Replace(made, `peer:0`, ``, 1),
+		"a named maker":  strings.Replace(made, `peer:0`, `jwt:alice`, 1),
 		"a bad role":     strings.Replace(good, `"reader"`, `"root"`, 1),
 		"every prefix 1": good[:len(good)-1],
 	} {
@@ -252,7 +258,7 @@ func TestDecodeTokensIsStrict(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
-	if _, err := decodeTokens([]byte(strings.Replace(good, `"version":1`, `"version":2`, 1))); !errors.Is(err, engine.ErrNewerFormat) {
+	if _, err := decodeTokens([]byte(strings.Replace(good, `"version":1`, `"version":3`, 1))); !errors.Is(err, engine.ErrNewerFormat) {
 		t.Errorf("a newer version: %v", err)
 	}
 }
@@ -274,7 +280,7 @@ func TestRevokeIsEffectiveThoughNotDurable(t *testing.T) {
 	if _, _, err := tokens.Create("", []Grant{Everything()}, now); err == nil || len(tokens.List()) != 1 {
 		t.Errorf("a token that was not written is there: %v", err)
 	}
-	if err := tokens.Revoke(made.ID); err == nil || tokens.caller(secret) != nil {
+	if _, err := tokens.Revoke(made.ID, false); err == nil || tokens.caller(secret) != nil {
 		t.Errorf("after a revocation that was not written, %v, the token is good for %v", err, tokens.caller(secret))
 	}
 }
@@ -289,7 +295,7 @@ func TestTooManyTokens(t *testing.T) {
 	if _, _, err := tokens.Create("", []Grant{Everything()}, now); !errors.Is(err, engine.ErrInvalid) {
 		t.Errorf("one too many: %v", err)
 	}
-	if err := tokens.Revoke("00000007"); err != nil {
+	if _, err := tokens.Revoke("00000007", false); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := tokens.Create("", []Grant{Everything()}, now); err != nil {
@@ -312,7 +318,7 @@ func TestTokensAtOnce(t *testing.T) {
 				if err := tokens.Reload(); err != nil {
 					t.Errorf("reloaded: %v", err)
 				}
-				if err := tokens.Revoke(made.ID); err != nil || tokens.caller(secret) != nil {
+				if _, err := tokens.Revoke(made.ID, false); err != nil || tokens.caller(secret) != nil {
 					t.Errorf("revoked: %v", err)
 				}
 			}
@@ -325,8 +331,8 @@ func TestTokensAtOnce(t *testing.T) {
 }
 
 func FuzzDecodeTokens(f *testing.F) {
-	s := storedToken{Token{"00000001", "note", []Grant{{Reader, "acme", "alice", "p", later}}, now}, strings.Repeat("ab", 32)}
-	good, err := json.Marshal(tokenFile{1, []storedToken{s}})
+	s := storedToken{Token{"00000001", "note", []Grant{{Reader, "acme", "alice", "p", later}}, now, "token:00000002"}, strings.Repeat("ab", 32)}
+	good, err := json.Marshal(tokenFile{2, []storedToken{s}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -337,7 +343,11 @@ func FuzzDecodeTokens(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := json.Marshal(tokenFile{1, tokens})
+		version := 2
+		if bytes.HasPrefix(b, []byte(`{"version":1,`)) {
+			version = 1
+		}
+		again, err := json.Marshal(tokenFile{version, tokens})
 		if err != nil || !bytes.Equal(again, b) {
 			t.Fatalf("%q was read as %q, %v", b, again, err)
 		}

@@ -3,6 +3,7 @@ package durable
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,8 +13,13 @@ import (
 
 // WriteFile replaces a file by one with this content that only its owner may read, and returns when that is durable.
 // After a crash there is the old file or the new one, and perhaps PATH.new, which the next call replaces. One call at a
-// time may write a path.
+// time may write a path. Where the path is a link it stays one, and the file is where it leads. What is there and no regular file is
+// not replaced: ErrNotRegular.
 func WriteFile(path string, content []byte) error {
+	path, err := target(path)
+	if err != nil {
+		return err
+	}
 	temp := path + ".new"
 	if err := os.Remove(temp); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -34,6 +40,34 @@ func WriteFile(path string, content []byte) error {
 	}
 	return SyncDir(filepath.Dir(path))
 }
+
+// target is where the links at a path lead, which may be nothing yet.
+func target(path string) (string, error) {
+	for range maxLinks {
+		info, err := os.Lstat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return path, nil
+		case err != nil:
+			return "", err
+		case info.Mode().IsRegular():
+			return path, nil
+		case info.Mode().Type() != fs.ModeSymlink:
+			return "", fmt.Errorf("%s %w", path, ErrNotRegular)
+		}
+		to, err := os.Readlink(path)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
+	return "", &fs.PathError{Op: "readlink", Path: path, Err: syscall.ELOOP}
+}
+
+const maxLinks = 40
 
 // SyncPath makes the name of a directory durable, and the names of those above it: who made them, as
 // with os.MkdirAll, may have been killed since.

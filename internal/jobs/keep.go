@@ -24,6 +24,9 @@ import (
 
 const taskSuffix = ".task"
 
+// maxKept bounds the file of a job in bytes.
+const maxKept = 256 << 20
+
 func (m *Runner) path(id string) string { return filepath.Join(m.o.Dir, "jobs", id+taskSuffix) }
 
 // sealedAs is what the file of a job is sealed under.
@@ -53,7 +56,7 @@ func (m *Runner) keep(job *ckptdv1.MigrationJob) error {
 
 // kept reads a job; one that is not kept is nil.
 func (m *Runner) kept(id string) (*ckptdv1.MigrationJob, error) {
-	sealed, err := os.ReadFile(m.path(id))
+	sealed, err := durable.ReadFile(m.path(id), maxKept)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

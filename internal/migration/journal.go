@@ -114,7 +114,7 @@ func (j *Jobs) create(id string, b *begin) (*journal, error) {
 // open opens a journal and calls see for all of its frames. With repair what is torn off its end goes, and frames may be
 // appended.
 func (j *Jobs) open(id string, repair bool, see func(at int64, f *frame) error) (*journal, error) {
-	file, err := os.OpenFile(j.path(id), os.O_RDWR, 0)
+	file, err := durable.Open(j.path(id), os.O_RDWR)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -258,12 +257,7 @@ func (s *Sets) load(ctx context.Context) error {
 const maxSetFile = 256 << 20
 
 func (s *Sets) open(ctx context.Context, file string) (*Installed, error) {
-	f, err := os.Open(filepath.Join(s.dir, file))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	sealed, err := io.ReadAll(io.LimitReader(f, maxSetFile))
+	sealed, err := durable.ReadFile(filepath.Join(s.dir, file), maxSetFile)
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +276,9 @@ func (s *Sets) open(ctx context.Context, file string) (*Installed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	set, err := s.reader.ReadSet(ctx, files, in.Kind)
+	reader := *s.reader
+	reader.Tried = true // or whoever installed much could keep all others waiting for a start
+	set, err := reader.ReadSet(ctx, files, in.Kind)
 	if err != nil {
 		return nil, err
 	}

@@ -32,5 +32,5 @@ func unpackGrants(ms []*ckptdv1.Grant) []access.Grant {
 
 // packToken makes the message of a token.
 func packToken(t access.Token) *ckptdv1.Token {
-	return &ckptdv1.Token{Id: t.ID, Note: t.Note, Grants: packGrants(t.Grants), Created: wire.PackTime(t.Created)}
+	return &ckptdv1.Token{Id: t.ID, Note: t.Note, Grants: packGrants(t.Grants), Created: wire.PackTime(t.Created), MadeBy: t.MadeBy}
 }

@@ -316,7 +316,8 @@ func TestRevokedTokenEndsItsWatch(t *testing.T) {
 	if !watch.Receive() || watch.Msg().GetEvent().GetId() != saved.GetId() {
 		t.Fatalf("then comes %v, %v", watch.Msg(), watch.Err())
 	}
-	must(t, b.tokens.Revoke(b.tokens.List()[0].ID))
+	_, err = b.tokens.Revoke(b.tokens.List()[0].ID, false)
+	must(t, err)
 	mustSave(t, c, ref("t"), draft("y"))
 	if watch.Receive() {
 		t.Errorf("an event behind the revocation: %v", watch.Msg())

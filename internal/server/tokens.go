@@ -30,7 +30,7 @@ func (s admin) CreateToken(ctx context.Context, req *connect.Request[ckptdv1.Cre
 			return nil, &denial{fmt.Errorf("%w: nobody gives a right that they do not have: %v", wire.ErrDenied, g)}
 		}
 	}
-	token, secret, err := s.tokens.Create(req.Msg.GetNote(), grants, now)
+	token, secret, err := s.tokens.Issue(callOf(ctx).caller, req.Msg.GetNote(), grants, now)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,8 @@ func (s admin) ListTokens(ctx context.Context, _ *connect.Request[ckptdv1.ListTo
 	return connect.NewResponse(res), nil
 }
 
-// RevokeToken does not tell a token that the caller must not take back from one that does not exist.
+// RevokeToken does not tell a token that the caller must not take back from one that does not exist. Whoever may take back a
+// token may take back what was made with it, which can do no more.
 func (s admin) RevokeToken(ctx context.Context, req *connect.Request[ckptdv1.RevokeTokenRequest]) (*connect.Response[ckptdv1.RevokeTokenResponse], error) {
 	if !issues(callOf(ctx).caller, time.Now()) {
 		return nil, &denial{wire.ErrDenied}
@@ -65,10 +66,14 @@ func (s admin) RevokeToken(ctx context.Context, req *connect.Request[ckptdv1.Rev
 	if !mayTake(ctx, t) {
 		return nil, &denial{engine.ErrNotFound}
 	}
-	if err := s.tokens.Revoke(t.ID); err != nil {
+	revoked, err := s.tokens.Revoke(t.ID, req.Msg.GetKeepChildren())
+	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&ckptdv1.RevokeTokenResponse{}), nil
+	if n := len(revoked) - 1; n > 0 {
+		callOf(ctx).about += fmt.Sprintf(" and %d made with it", n)
+	}
+	return connect.NewResponse(&ckptdv1.RevokeTokenResponse{Revoked: revoked}), nil
 }
 
 func mayTake(ctx context.Context, t access.Token) bool {

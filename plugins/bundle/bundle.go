@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ckptd/ckptd/internal/durable"
+	"github.com/ckptd/ckptd/internal/schema"
 	"github.com/ckptd/ckptd/plugins"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
@@ -49,7 +51,7 @@ type Bundle struct {
 
 	files  []File // in the order of their paths
 	digest [sha256.Size]byte
-	schema *schema // nil without one
+	schema *schema.Schema // nil without one
 }
 
 // Load makes a Bundle of its files, which it keeps. What the manifest does not name is an error, except for files next
@@ -137,12 +139,10 @@ func Open(path string) (*Bundle, error) {
 		defer root.Close()
 		return LoadFS(root.FS())
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("opening plugin: %w", err)
+	archive, err := durable.ReadFile(path, maxArchive)
+	if errors.Is(err, durable.ErrTooLarge) {
+		return nil, invalidf("the archive has more than %d bytes", maxArchive)
 	}
-	defer f.Close()
-	archive, err := io.ReadAll(io.LimitReader(f, maxArchive+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading plugin: %w", err)
 	}

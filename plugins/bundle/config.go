@@ -36,7 +36,7 @@ func (b *Bundle) Config(over []byte) ([]byte, error) {
 		return fail("its configuration%v", err)
 	}
 	if b.schema != nil {
-		if err := b.schema.check(config); err != nil {
+		if err := checkConfig(b.schema, config); err != nil {
 			return fail("its configuration does not fit %s%v", b.Manifest.ConfigSchema, err)
 		}
 	}

@@ -92,7 +92,7 @@ func TestHostileSchemas(t *testing.T) {
 				t.Fatal(err)
 			}
 			done := make(chan error, 1)
-			go func() { done <- s.check([]byte(strings.Repeat(`{"a":`, 50) + "1" + strings.Repeat("}", 50))) }()
+			go func() { done <- checkConfig(s, []byte(strings.Repeat(`{"a":`, 50)+"1"+strings.Repeat("}", 50))) }()
 			select {
 			case err := <-done:
 				if err == nil || !strings.Contains(err.Error(), "takes too long") {

@@ -229,7 +229,7 @@ func (r *Registry) path(name string) string { return filepath.Join(r.o.Dir, name
 // read reads the state file. Without one, but with plugins, somebody took it away: then what is installed is not known.
 func (r *Registry) read() (state, error) {
 	s := state{Format: stateVersion}
-	sealed, err := os.ReadFile(r.path(stateFile))
+	sealed, err := durable.ReadFile(r.path(stateFile), 2*maxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		archives, err := filepath.Glob(r.path("*" + bundle.Extension))
 		if err != nil || len(archives) > 0 {

@@ -1509,11 +1509,13 @@ func (x *CreateTokenResponse) GetSecret() string {
 }
 
 type Token struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Note          string                 `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
-	Grants        []*Grant               `protobuf:"bytes,3,rep,name=grants,proto3" json:"grants,omitempty"`
-	Created       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created,proto3" json:"created,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Note    string                 `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
+	Grants  []*Grant               `protobuf:"bytes,3,rep,name=grants,proto3" json:"grants,omitempty"`
+	Created *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created,proto3" json:"created,omitempty"`
+	// Who made it: token:ID, peer:UID, certificate:… or jwt:…. Empty for the first token of a store.
+	MadeBy        string `protobuf:"bytes,5,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1574,6 +1576,13 @@ func (x *Token) GetCreated() *timestamppb.Timestamp {
 		return x.Created
 	}
 	return nil
+}
+
+func (x *Token) GetMadeBy() string {
+	if x != nil {
+		return x.MadeBy
+	}
+	return ""
 }
 
 type ListTokensRequest struct {
@@ -1657,8 +1666,10 @@ func (x *ListTokensResponse) GetTokens() []*Token {
 }
 
 type RevokeTokenRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Leaves the tokens valid that were made with this one. They go with it otherwise.
+	KeepChildren  bool `protobuf:"varint,2,opt,name=keep_children,json=keepChildren,proto3" json:"keep_children,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1700,8 +1711,17 @@ func (x *RevokeTokenRequest) GetId() string {
 	return ""
 }
 
+func (x *RevokeTokenRequest) GetKeepChildren() bool {
+	if x != nil {
+		return x.KeepChildren
+	}
+	return false
+}
+
 type RevokeTokenResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The ids of all tokens that are revoked, that of the request first.
+	Revoked       []string `protobuf:"bytes,1,rep,name=revoked,proto3" json:"revoked,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1734,6 +1754,13 @@ func (x *RevokeTokenResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RevokeTokenResponse.ProtoReflect.Descriptor instead.
 func (*RevokeTokenResponse) Descriptor() ([]byte, []int) {
 	return file_ckptd_v1_admin_service_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *RevokeTokenResponse) GetRevoked() []string {
+	if x != nil {
+		return x.Revoked
+	}
+	return nil
 }
 
 type ReadAuditRequest struct {
@@ -2462,18 +2489,21 @@ const file_ckptd_v1_admin_service_proto_rawDesc = "" +
 	"\x06grants\x18\x02 \x03(\v2\x0f.ckptd.v1.GrantR\x06grants\"T\n" +
 	"\x13CreateTokenResponse\x12%\n" +
 	"\x05token\x18\x01 \x01(\v2\x0f.ckptd.v1.TokenR\x05token\x12\x16\n" +
-	"\x06secret\x18\x02 \x01(\tR\x06secret\"\x8a\x01\n" +
+	"\x06secret\x18\x02 \x01(\tR\x06secret\"\xa3\x01\n" +
 	"\x05Token\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04note\x18\x02 \x01(\tR\x04note\x12'\n" +
 	"\x06grants\x18\x03 \x03(\v2\x0f.ckptd.v1.GrantR\x06grants\x124\n" +
-	"\acreated\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\"\x13\n" +
+	"\acreated\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\acreated\x12\x17\n" +
+	"\amade_by\x18\x05 \x01(\tR\x06madeBy\"\x13\n" +
 	"\x11ListTokensRequest\"=\n" +
 	"\x12ListTokensResponse\x12'\n" +
-	"\x06tokens\x18\x01 \x03(\v2\x0f.ckptd.v1.TokenR\x06tokens\"$\n" +
+	"\x06tokens\x18\x01 \x03(\v2\x0f.ckptd.v1.TokenR\x06tokens\"I\n" +
 	"\x12RevokeTokenRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x15\n" +
-	"\x13RevokeTokenResponse\"D\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12#\n" +
+	"\rkeep_children\x18\x02 \x01(\bR\fkeepChildren\"/\n" +
+	"\x13RevokeTokenResponse\x12\x18\n" +
+	"\arevoked\x18\x01 \x03(\tR\arevoked\"D\n" +
 	"\x10ReadAuditRequest\x120\n" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"C\n" +
 	"\x11ReadAuditResponse\x12.\n" +
