@@ -182,8 +182,10 @@ func (f *facts) made(c *call, cp *engine.Checkpoint, r *rev) *rev {
 	}
 	r.take(cp)
 	r.by, r.born = c, span{c.inv, c.res}
-	first := len(l.ids[idKey{cp.Generation, cp.ID}]) == 0
-	if cp.Time.Before(c.from.Truncate(time.Millisecond)) || r.labelOf != 0 && first { // it is of another call, which is in doubt
+	if r.labelOf != 0 && len(l.ids[idKey{cp.Generation, cp.ID}]) == 0 { // what it labelled is of another call, and may be this
+		r.born.lo = -1
+	}
+	if cp.Time.Before(c.from.Truncate(time.Millisecond)) { // the call found it: it is of another one, which is in doubt
 		if r.born.lo = -1; r.draft == nil {
 			r.labelOf, r.headOf, r.wanted = 0, 0, true
 		}
@@ -340,8 +342,8 @@ func (f *facts) link() {
 				before := revs[i-1]
 				removed, sure := f.removable(l.ref, before, r.born.lo, r.born.hi, r.clock(f))
 				switch {
-				case sure:
-				case removed:
+				case sure && !f.doubts(r.by):
+				case sure, removed: // it may have replaced one that nobody saw
 					r.origin = 0
 				default:
 					r.origin = before.origin
