@@ -168,6 +168,9 @@ func hostileRun(t *testing.T, text string) {
 
 // TestBuiltinsHoldTheirLimits runs each built-in of the interpreter on what is hardest for it.
 func TestBuiltinsHoldTheirLimits(t *testing.T) {
+	if raceEnabled {
+		t.Skip("it is about time and memory: run without -race")
+	}
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	peak := watchMemory(t)
 	for _, name := range builtinNames(t) {
