@@ -210,7 +210,7 @@ func FuzzEntryPlaintext(f *testing.F) {
 
 func FuzzUnwrap(f *testing.F) {
 	root, p := testRoot(f, 1), place{name: "a"}
-	good, err := wrapWithSalt(root, p, kindUser, []byte("plaintext"), [32]byte{1})
+	good, err := wrap(root, p, kindUser, []byte("plaintext"))
 	if err != nil {
 		f.Fatal(err)
 	}

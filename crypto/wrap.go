@@ -2,6 +2,7 @@ package crypto
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -25,11 +26,13 @@ const (
 
 const (
 	wrapMagic      = "cKks"
-	wrapVersion    = 1
+	wrapVersion    = 2
+	wrapVersion1   = 1 // is only read
 	wrapSaltSize   = 32
 	commitmentSize = 32
 	wrapHeaderSize = len(wrapMagic) + 2 + len(KeyID{})
-	wrapOverhead   = wrapHeaderSize + wrapSaltSize + commitmentSize + tagSize
+	wrapOverhead1  = wrapHeaderSize + wrapSaltSize + commitmentSize + tagSize
+	wrapOverhead   = wrapOverhead1 + nonceSize
 )
 
 // place is where a wrapped entry stands, and what it is bound to. The store's own entry, which the
@@ -41,16 +44,12 @@ type place struct {
 
 // wrap seals plain under the root key.
 func wrap(root RootKey, p place, kind entryKind, plain []byte) ([]byte, error) {
-	var salt [wrapSaltSize]byte
-	rand.Read(salt[:])
-	return wrapWithSalt(root, p, kind, plain, salt)
-}
-
-func wrapWithSalt(root RootKey, p place, kind entryKind, plain []byte, salt [wrapSaltSize]byte) ([]byte, error) {
 	if len(plain)+wrapOverhead > maxEntry {
 		return nil, fmt.Errorf("wrapping %s: %d bytes are over the limit of %d", p.name, len(plain), maxEntry-wrapOverhead)
 	}
-	aead, nonce, commitment, err := wrapKeys(root, p, kind, salt[:])
+	var salt [wrapSaltSize]byte
+	rand.Read(salt[:])
+	keys, err := wrapKeys(root, p, wrapVersion, kind, salt[:])
 	if err != nil {
 		return nil, fmt.Errorf("wrapping %s: %w", p.name, err)
 	}
@@ -59,63 +58,75 @@ func wrapWithSalt(root RootKey, p place, kind entryKind, plain []byte, salt [wra
 	b = append(b, wrapVersion, byte(kind))
 	b = append(b, root.id[:]...)
 	b = append(b, salt[:]...)
-	b = append(b, commitment...)
-	return aead.Seal(b, nonce, plain, nil), nil
+	b = append(b, keys.commitment...)
+	return keys.aead.Seal(b, nil, plain, nil), nil
 }
 
 // unwrap opens an entry. The caller clears the plaintext. Errors: ErrWrongKey, ErrNewerFormat,
 // ErrKeystoreEntry.
 func unwrap(root RootKey, p place, raw []byte) (entryKind, []byte, error) {
-	if len(raw) < wrapOverhead || string(raw[:4]) != wrapMagic {
+	if len(raw) < wrapOverhead1 || string(raw[:4]) != wrapMagic {
 		return 0, nil, fmt.Errorf("opening %s: %w: not a wrapped entry", p.name, ErrKeystoreEntry)
 	}
-	if v := raw[4]; v > wrapVersion {
-		return 0, nil, fmt.Errorf("opening %s: %w: wrapping version %d", p.name, ErrNewerFormat, v)
-	} else if v != wrapVersion {
-		return 0, nil, fmt.Errorf("opening %s: %w: wrapping version %d", p.name, ErrKeystoreEntry, v)
+	version, kind := raw[4], entryKind(raw[5])
+	switch {
+	case version > wrapVersion:
+		return 0, nil, fmt.Errorf("opening %s: %w: wrapping version %d", p.name, ErrNewerFormat, version)
+	case version < wrapVersion1:
+		return 0, nil, fmt.Errorf("opening %s: %w: wrapping version %d", p.name, ErrKeystoreEntry, version)
 	}
-	kind := entryKind(raw[5])
 	if !bytes.Equal(raw[6:wrapHeaderSize], root.id[:]) {
 		return 0, nil, fmt.Errorf("opening %s: %w: it needs the key with id %x, the key given has id %s",
 			p.name, ErrWrongKey, raw[6:wrapHeaderSize], root.id)
 	}
 	rest := raw[wrapHeaderSize:]
-	aead, nonce, commitment, err := wrapKeys(root, p, kind, rest[:wrapSaltSize])
+	keys, err := wrapKeys(root, p, version, kind, rest[:wrapSaltSize])
 	if err != nil {
 		return 0, nil, fmt.Errorf("opening %s: %w", p.name, err)
 	}
 	rest = rest[wrapSaltSize:]
-	if subtle.ConstantTimeCompare(commitment, rest[:commitmentSize]) != 1 {
+	if subtle.ConstantTimeCompare(keys.commitment, rest[:commitmentSize]) != 1 {
 		return 0, nil, fmt.Errorf("opening %s: %w", p.name, ErrKeystoreEntry)
 	}
-	plain, err := aead.Open(nil, nonce, rest[commitmentSize:], nil)
+	sealed := append(keys.nonce, rest[commitmentSize:]...) // a nonce of version 1 stands before it as one of version 2 does
+	plain, err := keys.aead.Open(nil, nil, sealed, nil)
 	if err != nil {
 		return 0, nil, fmt.Errorf("opening %s: %w", p.name, ErrKeystoreEntry)
 	}
 	return kind, plain, nil
 }
 
-// wrapKeys derives what one entry is sealed with. The salt makes key and nonce unique.
-func wrapKeys(root RootKey, p place, kind entryKind, salt []byte) (aead cipher.AEAD, nonce, commitment []byte, err error) {
-	info := append([]byte("ckptd/wrap/1"), wrapVersion, byte(kind))
+// wrapping is what one entry is sealed with.
+type wrapping struct {
+	aead       cipher.AEAD // which draws nonces, and puts them before what it seals
+	nonce      []byte      // of version 1, none of version 2
+	commitment []byte
+}
+
+// wrapKeys derives what one entry is sealed with. The salt makes the key unique.
+func wrapKeys(root RootKey, p place, version byte, kind entryKind, salt []byte) (w wrapping, err error) {
+	info := append([]byte("ckptd/wrap/1"), version, byte(kind))
 	info = append(info, root.id[:]...)
 	info = append(info, p.store[:]...)
 	info = appendPrefixed(info, p.name)
+	derived := 0
+	if version == wrapVersion1 {
+		derived = nonceSize
+	}
 	var okm []byte
 	useErr := root.use(func(key []byte) {
-		okm, err = hkdf.Key(sha512.New, key, salt, string(info), keySize+nonceSize+commitmentSize)
+		okm, err = hkdf.Key(sha512.New, key, salt, string(info), keySize+derived+commitmentSize)
 	})
-	if useErr != nil {
-		return nil, nil, nil, useErr
-	}
-	if err != nil {
-		return nil, nil, nil, err
+	if err = cmp.Or(useErr, err); err != nil {
+		return w, err
 	}
 	defer clear(okm[:keySize])
 	block, err := aes.NewCipher(okm[:keySize])
 	if err != nil {
-		return nil, nil, nil, err
+		return w, err
 	}
-	aead, err = cipher.NewGCM(block)
-	return aead, okm[keySize : keySize+nonceSize], okm[keySize+nonceSize:], err
+	rest := okm[keySize:]
+	w.nonce, w.commitment = rest[:derived:derived], rest[derived:]
+	w.aead, err = cipher.NewGCMWithRandomNonce(block)
+	return w, err
 }

@@ -95,7 +95,7 @@ func TestStormInABubble(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { stormInABubble(t, seed) })
+			inBubble(t, func(t *testing.T) { stormInABubble(t, seed) })
 		})
 	}
 }

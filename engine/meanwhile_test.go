@@ -32,7 +32,7 @@ func TestSaveFailsWhileOthersArePending(t *testing.T) {
 	const commit = time.Second
 	for _, inLine := range []int{0, 1, 3} {
 		t.Run(fmt.Sprint(inLine, " in line"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
 				be := &endsAtGet{Backend: slowBackend{mem.Open(), commit}}
 				s := openOn(t, be)
 				defer s.Close()
@@ -95,7 +95,7 @@ func TestSaveFailsWhileOthersArePending(t *testing.T) {
 // The time to live of a draft counts while an earlier save, which writes the thread record too, is not durable yet.
 func TestTTLWhileThreadBegins(t *testing.T) {
 	const commit = time.Second
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		s := openOn(t, slowBackend{mem.Open(), commit})
 		defer s.Close()
 		th := s.Thread(Ref{Tenant: "acme", User: "alice", Thread: "t"})

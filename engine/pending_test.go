@@ -32,7 +32,7 @@ func (b *failingBackend) Commit(ctx context.Context, batch backend.Batch) error 
 // Writes that come while the first save of their thread is under way are all kept, also those of one task.
 func TestWritesBesideTheFirstSaveAreAllKept(t *testing.T) {
 	const writers = 4
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		s := openOn(t, slowBackend{mem.Open(), time.Second})
 		defer s.Close()
 		th := s.Thread(Ref{Tenant: "acme", User: "alice", Thread: "t"})
@@ -62,7 +62,7 @@ func TestWritesBesideTheFirstSaveAreAllKept(t *testing.T) {
 
 // A branch that is on its way to where it is to be is not there yet: its move may fail.
 func TestBranchThatIsMovedTwiceIsThereWhenBothSaySo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		b := &failingBackend{Backend: mem.Open(), commit: time.Second}
 		s := openOn(t, b)
 		defer s.Close()
@@ -88,7 +88,7 @@ func TestBranchThatIsMovedTwiceIsThereWhenBothSaySo(t *testing.T) {
 
 // Lineages of one thread that all change its record at once come in each other's way, and all get there.
 func TestManyLineagesChangeTheRecordOfTheirThreadAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		s := openOn(t, slowBackend{mem.Open(), time.Second})
 		defer s.Close()
 		var wg sync.WaitGroup

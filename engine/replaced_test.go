@@ -135,7 +135,7 @@ func TestReplacedMeanwhileIsThere(t *testing.T) {
 	} {
 		for _, c := range []struct{ cold, erased bool }{{false, false}, {true, false}, {true, true}} {
 			t.Run(fmt.Sprintf("%s, cold=%v, erased=%v", name, c.cold, c.erased), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				inBubble(t, func(t *testing.T) {
 					replaceBeforeEachRead(t, c.cold, c.erased, strings.HasPrefix(name, "Load Latest"), do)
 				})
 			})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/ckptd/ckptd/backend"
@@ -119,7 +118,7 @@ func waitingCalls(s *Store) []call {
 // that is under way, and for its own.
 func TestBusyThreadMakesNobodyWaitLong(t *testing.T) {
 	const commit = 2 * time.Millisecond
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		s := openOn(t, slowBackend{mem.Open(), commit})
 		defer s.Close()
 		for i, c := range waitingCalls(s) {
@@ -140,7 +139,7 @@ func TestBusyThreadMakesNobodyWaitLong(t *testing.T) {
 // Whatever a call waits for, it ends with its context, and not later.
 func TestBusyThreadWaitsEndWithTheirContext(t *testing.T) {
 	const commit = time.Hour
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		s := openOn(t, slowBackend{mem.Open(), commit})
 		defer s.Close()
 		for i, c := range waitingCalls(s) {
@@ -164,7 +163,7 @@ func TestBusyThreadWaitsEndWithTheirContext(t *testing.T) {
 // A save whose context ends while it is in line may be durable later, and says so. It is there then, once.
 func TestSaveGivenUpInLineIsAmbiguous(t *testing.T) {
 	const commit = time.Second
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
 		s := openOn(t, slowBackend{mem.Open(), commit})
 		defer s.Close()
 		th := s.Thread(Ref{Tenant: "acme", User: "alice", Thread: "t"})

@@ -60,6 +60,13 @@ def wrap(root, store, name, kind, plain, salt):
     return b"cKks" + bytes([1, kind]) + key_id(root) + salt + okm[44:] + sealed
 
 
+def wrap2(root, store, name, kind, plain, salt):
+    info = b"ckptd/wrap/1" + bytes([2, kind]) + key_id(root) + store + lp(name)
+    okm = HKDF(hashes.SHA512(), 64, salt, info).derive(root)
+    nonce = hashlib.sha256(salt).digest()[:12]
+    return b"cKks" + bytes([2, kind]) + key_id(root) + salt + okm[32:] + nonce + AESGCM(okm[:32]).encrypt(nonce, plain, None)
+
+
 def seal_key(udk, store, purpose, *scope):
     info = b"ckptd/seal/1" + store + lp(purpose) + b"".join(map(lp, scope))
     return HKDF(hashes.SHA256(), 32, None, info).derive(udk)
@@ -102,7 +109,7 @@ def keys():
         yield [("want", want), ("line", line), *extra]
 
 
-def entries():
+def entries(wrap):
     store = b"\x01" + uvarint(CREATED) + STORE + TOKEN_KEY + b"\x01" + (1).to_bytes(4, "big") + STORE_UDK
     user = (b"\x01" + uvarint(CREATED + 1) + uvarint(len(TENANT)) + TENANT.encode() + uvarint(len(USER)) + USER.encode()
             + INDEX_KEY + b"\x02" + (2).to_bytes(4, "big") + UDK2 + (5).to_bytes(4, "big") + UDK5)
@@ -163,5 +170,6 @@ def envelopes():
     yield row("unknown", envelope(k5, STORE, 0x20, 6, nonce, place, b"hello"))
 
 
-for file, blocks in (("keys.txt", keys), ("entries.txt", entries), ("tokens.txt", tokens), ("envelopes.txt", envelopes)):
-    write(file, blocks())
+for file, blocks in (("keys.txt", keys()), ("entries1.txt", entries(wrap)), ("entries.txt", entries(wrap2)), ("tokens.txt", tokens()),
+                     ("envelopes.txt", envelopes())):
+    write(file, blocks)
