@@ -12,7 +12,7 @@ TOOLS      := bin/tools
 # The race detector needs cgo; the product never does.
 RACE := $(shell command -v $$(go env CC | cut -d' ' -f1) >/dev/null 2>&1 && echo -race)
 
-.PHONY: help run build generate release-api toolchains rivals test lint fuzz sim mutations bench bench-full bench-smoke table long clean FORCE
+.PHONY: help run build generate release-api toolchains rivals test lint fuzz attack sim mutations bench bench-full bench-smoke table long clean FORCE
 .DEFAULT_GOAL := help
 
 help:
@@ -83,6 +83,12 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 	    go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x $$pkg || exit 1; \
 	  done; \
 	done; [ $$found = 1 ] || { echo "make fuzz: no fuzz target found"; exit 1; }
+
+# How long the daemon is fuzzed over the wire.
+ATTACK_TIME ?= 10m
+
+attack: ## attack a daemon in every way that has worked once, and fuzz it over the wire for ATTACK_TIME (10m)
+	CKPTD_ATTACK=$(ATTACK_TIME) go test -count=1 -v -timeout 0 -run '^TestServe(Attacks|Fuzz)$$' ./cmd/ckptd
 
 # How long the simulation runs.
 SIM_TIME ?= 10m

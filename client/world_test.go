@@ -235,7 +235,7 @@ func (h *checkpoints) save(ctx context.Context, m *ckptdv1.SaveRequest) (*ckptdv
 	if err != nil {
 		return nil, err
 	}
-	return wire.PackCheckpoint(cp, false), nil
+	return wire.PackCheckpoint(cp, wire.All), nil
 }
 
 func (h *checkpoints) Save(ctx context.Context, req *connect.Request[ckptdv1.SaveRequest]) (*connect.Response[ckptdv1.SaveResponse], error) {
@@ -268,7 +268,7 @@ func (h *checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.Loa
 	if err != nil {
 		return nil, wire.PackError(err)
 	}
-	packed := wire.PackCheckpoint(cp, false)
+	packed := wire.PackCheckpoint(cp, wire.All)
 	for i, ch := range cp.Channels {
 		for _, have := range m.GetHave() {
 			if have.GetChannel() == ch.Name && ch.Data != nil && sha256.Sum256(ch.Data) == [32]byte(have.GetSha256()) {
@@ -287,7 +287,7 @@ func (h *checkpoints) List(ctx context.Context, req *connect.Request[ckptdv1.Lis
 		if err != nil {
 			return wire.PackError(err)
 		}
-		res.Checkpoints = append(res.Checkpoints, wire.PackCheckpoint(cp, false))
+		res.Checkpoints = append(res.Checkpoints, wire.PackCheckpoint(cp, wire.All))
 		if len(res.Checkpoints) == pageSize {
 			res.NextPageToken = cp.ID
 			if err := stream.Send(res); err != nil {

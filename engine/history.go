@@ -60,8 +60,8 @@ const historyPage = 64
 // historyBytes bounds the data of the checkpoints that wait for the caller, but for one of them.
 const historyBytes = 4 << 20
 
-// History yields checkpoints of the lineage, newest first; one that was replaced is seen in its old place, as it is now. It sees what was durable when it came to each page; a thread
-// deleted meanwhile ends it with ErrGeneration. After an error it ends.
+// History yields checkpoints of the lineage, newest first; one that was replaced is seen in its old place, as it is now. It sees
+// what was durable when it came to each page; a thread deleted meanwhile ends it with ErrGeneration. After an error it ends.
 func (t *Thread) History(ctx context.Context, o HistoryOptions) iter.Seq2[*Checkpoint, error] {
 	return func(yield func(*Checkpoint, error) bool) {
 		h := history{t: t, o: &o, left: o.Limit, most: historyPage}
@@ -99,12 +99,15 @@ type history struct {
 	rs         *restorer
 	epoch      uint32 // of what rs remembers
 	most       int    // records of a page
+	taken      taken  // for the data of a page
 
 	// A checkpoint that replaced others is told of where the first record with its id stands, or else where one of its own
 	// comes first. Others may replace it, and remove that first record, between any two pages: owed are the seqs of records that
-	// were passed, by the place where their checkpoint is to be told of, and told the places that have no record.
+	// were passed, by the place where their checkpoint is to be told of, and told the places that have no record. Replacements
+	// that come after the start are above top, the greatest seq that was looked at.
 	owed map[uint64]uint64
 	told map[uint64]bool
+	top  uint64
 }
 
 // page reads on until it has some checkpoints, or the end.
@@ -125,12 +128,16 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 	if h.rs == nil || h.rs.l != l || h.epoch != l.th.epoch { // no lock was held since the last page
 		h.rs, h.epoch = l.restorer(), l.th.epoch
 	}
+	h.taken.give()
 	var out []*Checkpoint
 	r := l.records(1, h.seq)
 	h.most = min(max(2*h.most, 1), historyPage)
 	r.Reverse, r.Limit, r.Bytes = true, h.most, recordPage
 	line, size := unbroken{l: l, from: 1, to: h.seq, reverse: true}, 0
 	entries, next, err := l.s.be.Scan(ctx, r)
+	if err == nil {
+		err = h.lookAbove(ctx, l)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -147,6 +154,9 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 			cps = append(cps, cp)
 		}
 		for _, cp := range cps {
+			if err := h.taken.take(ctx, cp.bytesOfData()); err != nil {
+				return nil, err
+			}
 			out = append(out, cp)
 			if h.left--; h.left == 0 {
 				return out, nil
@@ -174,7 +184,7 @@ func (h *history) begin(ctx context.Context, l *lineage) error {
 		return err
 	}
 	h.generation = l.th.generation()
-	h.seq = endSeq
+	h.seq, h.top = endSeq, now.head
 	switch {
 	case h.o.From != "":
 		h.walks = true
@@ -264,10 +274,7 @@ func (h *history) standing(ctx context.Context, l *lineage, r *record) (*record,
 		return nil, err
 	}
 	if first != nil && first.rec != nil {
-		if h.owed == nil {
-			h.owed = map[uint64]uint64{}
-		}
-		h.owed[place] = r.seq
+		h.owe(place, r.seq)
 		return nil, nil
 	}
 	if h.told[place] {
@@ -282,6 +289,32 @@ func (h *history) standing(ctx context.Context, l *lineage, r *record) (*record,
 	return r, err
 }
 
+// lookAbove notes what replaced checkpoints since the start, after a page was read: the record in whose place it is to be told
+// of may be missing there.
+func (h *history) lookAbove(ctx context.Context, l *lineage) error {
+	if h.walks {
+		return nil // what others stand on keeps its record
+	}
+	return l.s.scan(ctx, l.records(h.top+1, endSeq), func(e backend.Entry) error {
+		r, err := l.openRecord(e.Key, e.Value)
+		if err != nil {
+			return err
+		}
+		if h.top = r.seq; r.rec != nil && r.origin() < h.seq {
+			h.owe(r.origin(), r.seq)
+		}
+		return nil
+	})
+}
+
+// owe notes the newest record of those that are to be told of in a place.
+func (h *history) owe(place, seq uint64) {
+	if h.owed == nil {
+		h.owed = map[uint64]uint64{}
+	}
+	h.owed[place] = max(h.owed[place], seq)
+}
+
 // overdue tells of the checkpoints whose place has been passed, as there is no record any more.
 func (h *history) overdue(ctx context.Context, l *lineage, seq uint64) (cps []*Checkpoint, err error) {
 	if len(h.owed) == 0 {
@@ -291,15 +324,11 @@ func (h *history) overdue(ctx context.Context, l *lineage, seq uint64) (cps []*C
 		if place <= seq {
 			break
 		}
-		r, err := l.readRecord(ctx, h.owed[place])
-		delete(h.owed, place)
-		if err == nil && r != nil && !h.told[place] {
-			r, err = l.current(ctx, r)
-		}
+		r, err := h.newest(ctx, l, place)
 		if err != nil {
 			return nil, err
 		}
-		if r == nil || r.rec == nil || h.told[place] {
+		if delete(h.owed, place); r == nil || h.told[place] {
 			continue
 		}
 		cp, err := h.checkpoint(ctx, r)
@@ -313,9 +342,30 @@ func (h *history) overdue(ctx context.Context, l *lineage, seq uint64) (cps []*C
 	return cps, nil
 }
 
+// newest is the checkpoint that is owed in a place; nil if there is none any more.
+func (h *history) newest(ctx context.Context, l *lineage, place uint64) (*record, error) {
+	for {
+		seq := h.owed[place]
+		r, err := l.readRecord(ctx, seq)
+		if err != nil {
+			return nil, err
+		}
+		if r != nil && r.rec != nil {
+			return l.current(ctx, r)
+		}
+		// It was pruned, or was replaced and removed since the page was read.
+		if err := h.lookAbove(ctx, l); err != nil {
+			return nil, err
+		}
+		if h.owed[place] == seq {
+			return nil, nil
+		}
+	}
+}
+
 // end comes after the last record.
 func (h *history) end(ctx context.Context, line *unbroken) (cps []*Checkpoint, err error) {
-	h.seq = 1
+	defer func() { h.seq = 1 }()
 	if h.walks {
 		return nil, h.catchUp(ctx, line.l, 0)
 	}

@@ -59,6 +59,30 @@ func TestHooksOfWrites(t *testing.T) {
 	}
 }
 
+// Hooks see what is stored as it is, and can refuse it.
+func TestHooksSeeNames(t *testing.T) {
+	ctx := context.Background()
+	f, h := newHookFixture(t)
+	seen := map[string]bool{}
+	h.set(hook.PreSave, &testChain{run: func(_ context.Context, c *hook.Call) error {
+		for _, n := range c.Names {
+			seen[n.Text] = true
+		}
+		return nil
+	}})
+	ref := testRef("thread-1")
+	ref.Namespace = "namespace-1"
+	mustSave(t, f, ref, Draft{ID: "id-1", Branch: "branch-1", Kind: "kind-1", Status: "status-1", RunID: "run-1", Channels: []Change{{Name: "a", Data: []byte("a")}}})
+	if err := f.Thread(ref).PutWrites(ctx, "id-2", "task-1", "path-1", Upsert, []Write{{Channel: "a", Data: []byte("w")}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"thread-1", "namespace-1", "id-1", "branch-1", "kind-1", "status-1", "run-1", "id-2", "task-1", "path-1"} {
+		if !seen[name] {
+			t.Errorf("%s was not shown", name)
+		}
+	}
+}
+
 func TestHooksOfLabels(t *testing.T) {
 	ctx := context.Background()
 	f, h := newHookFixture(t)

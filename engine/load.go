@@ -66,8 +66,8 @@ func (l *lineage) load(ctx context.Context, w Which, o *LoadOptions, want wantin
 	if err != nil {
 		return nil, err
 	}
-	if cp := l.cached(r.seq, want); cp != nil {
-		return cp, nil
+	if cp, err := l.cached(ctx, r.seq, want); cp != nil || err != nil {
+		return cp, err
 	}
 	l.s.cache.misses.Add(1)
 	rs := l.restorer()
@@ -94,6 +94,10 @@ func (l *lineage) newestCached(ctx context.Context, want wanting) (*Checkpoint, 
 		l.mu.unlock()
 		return nil, nil
 	}
+	if err := t.takeRoom(ctx, want); err != nil {
+		l.mu.unlock()
+		return nil, err
+	}
 	cp, p := t.checkpoint(want), l.pendingAt(l.latest)
 	l.s.cache.used(t)
 	var pending *pendingError
@@ -116,18 +120,21 @@ func (l *lineage) newestCached(ctx context.Context, want wanting) (*Checkpoint, 
 }
 
 // cached returns the durable checkpoint at seq if its state is in memory, and nobody is at work on it.
-func (l *lineage) cached(seq uint64, want wanting) *Checkpoint {
+func (l *lineage) cached(ctx context.Context, seq uint64, want wanting) (*Checkpoint, error) {
 	if !l.mu.tryLock() {
-		return nil
+		return nil, nil
 	}
 	defer l.mu.unlock()
 	t := l.tips[seq]
 	if t == nil || l.epoch != l.th.epoch {
-		return nil
+		return nil, nil
+	}
+	if err := t.takeRoom(ctx, want); err != nil {
+		return nil, err
 	}
 	l.s.cache.used(t)
 	l.s.cache.hits.Add(1)
-	return t.checkpoint(want)
+	return t.checkpoint(want), nil
 }
 
 // find finds the record of a checkpoint among what is durable. It waits for no save.

@@ -201,7 +201,7 @@ func (in *intake) run(ctx context.Context, chain hook.Chain) error {
 	}
 	in.items = appendLabels(in.items, in.labels)
 	p.blobs = &madeBlobs{u: in.u}
-	c := &hook.Call{Items: in.items, PutBlob: p.blobs.put, Place: hook.Place{Thread: in.t.ref.Thread, Namespace: in.t.ref.Namespace,
+	c := &hook.Call{Items: in.items, Names: in.t.names(d), PutBlob: p.blobs.put, Place: hook.Place{Thread: in.t.ref.Thread, Namespace: in.t.ref.Namespace,
 		Checkpoint: d.ID, Step: d.Step, Status: d.status(), SchemaVersion: d.SchemaVersion, Time: in.t.s.clock()}}
 	before := slices.Clone(in.items)
 	err := in.u.runHooks(ctx, chain, c, p.on[:], stepBytes(d.Step))
@@ -218,6 +218,12 @@ func (in *intake) run(ctx context.Context, chain hook.Chain) error {
 		return unfit(hook.PreSave, err)
 	}
 	return nil
+}
+
+// names are what of a draft is stored as it is.
+func (t *Thread) names(d *Draft) []hook.Name {
+	return []hook.Name{{What: "thread", Text: t.ref.Thread}, {What: "namespace", Text: t.ref.Namespace}, {What: "id", Text: d.ID}, {What: "branch", Text: d.Branch},
+		{What: "kind", Text: d.Kind}, {What: "status", Text: d.Status}, {What: "run id", Text: d.RunID}}
 }
 
 // item is the channel as the hooks get it.

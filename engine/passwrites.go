@@ -10,7 +10,7 @@ import (
 
 // passWrites passes pending writes through the hooks; those that are dropped are left out. Hooks cannot put blobs then:
 // no checkpoint would keep them.
-func (t *Thread) passWrites(ctx context.Context, checkpoint, task string, ws []Write) ([]Write, error) {
+func (t *Thread) passWrites(ctx context.Context, checkpoint, task, path string, ws []Write) ([]Write, error) {
 	chain, err := t.s.chain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
 	if chain == nil || err != nil || len(ws) == 0 {
 		return ws, err
@@ -19,7 +19,8 @@ func (t *Thread) passWrites(ctx context.Context, checkpoint, task string, ws []W
 	if err != nil {
 		return nil, err
 	}
-	c := &hook.Call{Place: t.place(checkpoint)}
+	c := &hook.Call{Place: t.place(checkpoint), Names: append(t.names(&Draft{ID: checkpoint}),
+		hook.Name{What: "task", Text: task}, hook.Name{What: "path", Text: path})}
 	for i := range ws {
 		c.Items = append(c.Items, hook.Item{Kind: hook.Write, Name: ws[i].Channel, Type: ws[i].Type, Data: ws[i].Data})
 	}

@@ -372,7 +372,9 @@ func (s *Store) yieldMatches(ctx context.Context, m *matches, q *Query, yield fu
 				err = m.again(ctx, l, q, p, r)
 			}
 			if err == nil {
-				cp, err = l.restorer().checkpoint(ctx, r, nil)
+				rs := l.restorer()
+				defer rs.taken.give() // the caller has it, and soon the next one
+				cp, err = rs.checkpoint(ctx, r, nil)
 			}
 			return err
 		})
@@ -394,7 +396,9 @@ func (s *Store) yieldMatches(ctx context.Context, m *matches, q *Query, yield fu
 
 // again checks a checkpoint that replaced what was found at p: one that does not match, or that was found too, is ErrNotFound.
 func (m *matches) again(ctx context.Context, l *lineage, q *Query, p position, r *record) error {
-	meta, err := l.restorer().meta(ctx, r)
+	rs := l.restorer()
+	defer rs.taken.give()
+	meta, err := rs.meta(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/internal/panics"
 )
 
 // restorer reads checkpoints of one lineage and remembers the records that it read, since neighbours share most of
@@ -20,6 +21,7 @@ type restorer struct {
 	parts   map[codec.PartID][]byte
 	attrs   map[uint64]*codec.Attrs // by the record that holds them
 	size    int64                   // bytes of records and attrs
+	taken   taken                   // for values that were restored
 }
 
 func (l *lineage) restorer() *restorer {
@@ -30,6 +32,7 @@ func (l *lineage) restorer() *restorer {
 // remembers much. So a walk takes no more than that and one state, however long the history.
 func (rs *restorer) next() *restorer {
 	clear(rs.parts)
+	rs.taken.give()
 	if len(rs.records) > restorerRecords || rs.size > restorerBytes {
 		return rs.l.restorer()
 	}
@@ -158,6 +161,15 @@ func (rs *restorer) channels(ctx context.Context, r *record, want func(number ui
 		}
 		chains = append(chains, links)
 	}
+	size := int64(0)
+	for _, links := range chains {
+		size += int64(links[0].e.Size)
+	}
+	if size > smallValues {
+		if err := rs.taken.take(ctx, size); err != nil {
+			return nil, err
+		}
+	}
 	if len(ids) > 0 {
 		if err := rs.l.th.u.readParts(ctx, rs.parts, ids); err != nil {
 			return nil, err
@@ -233,7 +245,8 @@ func (rs *restorer) deltas(links []link) ([]codec.Delta, error) {
 	return deltas, errors.Join(errs...)
 }
 
-// share does the records of a path, or other work of some microseconds each, on all processors if there are many.
+// share does the records of a path, or other work of some microseconds each, on all processors if there are many. It panics
+// if do does: whoever called it recovers that, and nobody could in a goroutine that is not theirs.
 func share(n int, do func(i int)) {
 	const worthSharing = 32
 	workers := 1
@@ -241,7 +254,9 @@ func share(n int, do func(i int)) {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	var next atomic.Int64 // they differ in size: whoever is free takes the next
+	var failed atomic.Pointer[error]
 	work := func() {
+		defer panics.To(func(err error) { failed.Store(&err) })
 		for i := n - int(next.Add(1)); i >= 0; i = n - int(next.Add(1)) {
 			do(i)
 		}
@@ -252,6 +267,9 @@ func share(n int, do func(i int)) {
 	}
 	work()
 	wg.Wait()
+	if err := failed.Load(); err != nil {
+		panic(*err)
+	}
 }
 
 func (rs *restorer) payload(e *codec.Entry) ([]byte, error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/internal/panics"
 )
 
 // A lineage commits its changes in order, one batch at a time: what comes in while a batch is under way is encoded on the
@@ -184,6 +185,7 @@ func (l *lineage) commitAside(ctx context.Context, h hold, p *pending) error {
 	p.done = make(chan struct{})
 	go func() {
 		defer close(p.done)
+		defer panics.To(func(err error) { p.err = unknown(err) })
 		commit(context.WithoutCancel(ctx))
 	}()
 	return p.outcome(ctx)
@@ -191,6 +193,8 @@ func (l *lineage) commitAside(ctx context.Context, h hold, p *pending) error {
 
 // commitFrom commits the batch that begins with p, and those after it until nothing is in line.
 func (l *lineage) commitFrom(p *pending) {
+	// Nothing is known of the thread then. Its callers end with their contexts, and those of other threads go on.
+	defer panics.To(func(error) {})
 	for p != nil {
 		p = l.commitBatch(p)
 	}
@@ -204,7 +208,7 @@ func (l *lineage) commitBatch(p *pending) (next *pending) {
 	batch := append(l.flying, l.following(p)...)
 	l.flying = batch
 	l.mu.unlock()
-	err := l.s.be.Commit(ctx, l.batchOf(batch))
+	err := l.s.commitOne(ctx, l.batchOf(batch))
 	l.mu.lock(ctx)
 	batch, next = l.finish(batch, err)
 	l.mu.unlock()
@@ -218,6 +222,14 @@ func (l *lineage) commitBatch(p *pending) (next *pending) {
 	}
 	return next
 }
+
+// commitOne commits a batch. What became of it is unknown if the backend panics: those who wait must be told.
+func (s *Store) commitOne(ctx context.Context, b backend.Batch) (err error) {
+	defer panics.To(func(e error) { err = unknown(e) })
+	return s.be.Commit(ctx, b)
+}
+
+func unknown(panicked error) error { return fmt.Errorf("%w: %w", backend.ErrAmbiguous, panicked) }
 
 // following takes from the queue what fits into a batch behind p.
 func (l *lineage) following(p *pending) []*pending {

@@ -113,7 +113,9 @@ func (l *lineage) describe(ctx context.Context, info *ThreadInfo) error {
 	if r == nil || err != nil {
 		return err
 	}
-	meta, err := l.restorer().meta(ctx, r)
+	rs := l.restorer()
+	defer rs.taken.give()
+	meta, err := rs.meta(ctx, r)
 	if err != nil {
 		return err
 	}

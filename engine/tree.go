@@ -95,6 +95,9 @@ func (g *grower) add(ctx context.Context, rs *restorer, r *record) error {
 	if err != nil {
 		return err
 	}
+	if err := takeRoom(ctx, cp.bytesOfHeader()); err != nil {
+		return err
+	}
 	n := &Node{Checkpoint: cp, origin: r.origin()}
 	if old := g.byID[n.ID]; old != nil { // it was replaced since it was read
 		g.gone[old.Seq] = ghost{id: old.ID, parentSeq: old.ParentSeq}

@@ -46,7 +46,7 @@ func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath s
 	if err := t.checkWrites(checkpointID, taskID, taskPath, mode, ws); err != nil {
 		return fmt.Errorf("putting writes: %w", err)
 	}
-	ws, err := t.passWrites(ctx, checkpointID, taskID, ws)
+	ws, err := t.passWrites(ctx, checkpointID, taskID, taskPath, ws)
 	if err != nil {
 		return fmt.Errorf("putting writes: %w", err)
 	}
@@ -256,6 +256,9 @@ func (t *Thread) writes(ctx context.Context, checkpoint string) ([]PendingWrite,
 	defer l.th.u.sweep.rUnlock()
 	var tasks []*codec.Writes
 	err = l.s.scan(ctx, prefixRange(l.writesPrefix(checkpoint)), func(e backend.Entry) error {
+		if err := takeRoom(ctx, int64(len(e.Value))); err != nil {
+			return err
+		}
 		w, err := unseal(l.th.sealer, writesLayout, e.Key, e.Value)
 		if err == nil && w.Checkpoint != checkpoint {
 			err = corrupt(place(e.Key), "names another checkpoint", nil)
@@ -272,6 +275,9 @@ func (t *Thread) writes(ctx context.Context, checkpoint string) ([]PendingWrite,
 		parts := map[codec.PartID][]byte{}
 		for i := range w.Writes {
 			v := &w.Writes[i]
+			if err := takeRoom(ctx, int64(v.Size)); err != nil {
+				return nil, err
+			}
 			if err := l.th.u.readParts(ctx, parts, v.Parts); err != nil {
 				return nil, err
 			}

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
@@ -34,8 +35,7 @@ const (
 
 const maxErrorText = 1 << 10
 
-// maxRedact bounds what redact_builtin takes at once: the redactor is not stopped on its way, so this bounds by how much a
-// call can outlive its time.
+// maxRedact bounds what redact_builtin takes at once.
 const maxRedact = 4 << 20
 
 // bytes returns a range of the guest's memory, valid until the guest runs on, or ends the call. The sum cannot wrap:
@@ -166,8 +166,11 @@ func (e *env) redactBuiltin(s []uint64) {
 		return
 	}
 	e.charge(costRedact * uint64(len(data)))
-	out, err := e.call.Redact(string(set[:min(len(set), maxRule)]), data)
+	ctx, cancel := context.WithDeadline(e.ctx, e.deadline)
+	out, err := e.call.Redact(ctx, string(set[:min(len(set), maxRule)]), data)
+	cancel()
 	if err != nil {
+		e.check() // it ends with the time of the call
 		e.callbackFailed("redact_builtin", err)
 	}
 	if n := max(len(out), minNeeded); len(out) > len(to) {

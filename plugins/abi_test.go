@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -21,7 +22,7 @@ var all = plugins.Capabilities{RedactBuiltin: true, Pseudonym: true, PutBlob: tr
 func full() *plugins.Call {
 	return &plugins.Call{
 		Stage: hook.PreSave, Item: "channel x", Payload: []byte("payload"), Meta: []byte(`{"abi":1}`), PseudonymKey: [32]byte{1},
-		Redact:  func(string, []byte) ([]byte, error) { return []byte("redacted"), nil },
+		Redact:  func(context.Context, string, []byte) ([]byte, error) { return []byte("redacted"), nil },
 		PutBlob: func([]byte) ([32]byte, error) { return [32]byte{7}, nil },
 	}
 }
@@ -105,7 +106,7 @@ func TestAnswers(t *testing.T) {
 	blob := func(p *Plugin) Code { return I32Const(0) + I32Const(5) + I32Const(8) + Call(p.BlobPut) }
 	none, nothing := plugins.Capabilities{}, preSave("payload")
 	long := full()
-	long.Redact = func(string, []byte) ([]byte, error) { return make([]byte, 1000), nil }
+	long.Redact = func(context.Context, string, []byte) ([]byte, error) { return make([]byte, 1000), nil }
 	over := full()
 	over.PutBlob = func([]byte) ([32]byte, error) { return [32]byte{}, &hook.Error{Kind: hook.ErrLimit} }
 	for name, test := range map[string]struct {
@@ -155,7 +156,7 @@ func TestCallbackFails(t *testing.T) {
 	redact := saver("", func(p *Plugin) Code { return Repeat(6, I32Const(0)) + Call(p.RedactBuiltin) + Drop + I32Const(1) })
 	p := load(t, h, plugins.Spec{Binary: redact, Capabilities: all})
 	c := full()
-	c.Redact = func(string, []byte) ([]byte, error) { return nil, rejection }
+	c.Redact = func(context.Context, string, []byte) ([]byte, error) { return nil, rejection }
 	if _, err := p.Call(context.Background(), c); !errors.Is(err, rejection) {
 		t.Errorf("got %v", err)
 	}
@@ -167,6 +168,20 @@ func TestCallbackFails(t *testing.T) {
 	if wantError(t, err, hook.ErrFailed, "blob_put"); !errors.Is(err, disk) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// What a guest asks of the redactor ends with the time of its call.
+func TestRedactEndsWithTheCall(t *testing.T) {
+	h := newHost(t, plugins.Options{})
+	redact := saver("", func(p *Plugin) Code { return Repeat(6, I32Const(0)) + Call(p.RedactBuiltin) + Drop + I32Const(1) })
+	p := load(t, h, plugins.Spec{Binary: redact, Capabilities: all, Limits: plugins.Limits{Call: 50 * time.Millisecond}})
+	c := full()
+	c.Redact = func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
+		<-ctx.Done()
+		return nil, &hook.Error{Kind: hook.ErrTimeout, Plugin: "redact"}
+	}
+	_, err := p.Call(context.Background(), c)
+	wantError(t, err, hook.ErrTimeout, "it ran into its time limit")
 }
 
 func TestPseudonyms(t *testing.T) {

@@ -38,10 +38,10 @@ type Call struct {
 	// PseudonymKey makes the pseudonyms; if it is zero there are none. Redact and PutBlob serve the host functions, and
 	// may be nil. They are called in the goroutine of Call, with bytes that are valid until they return. If they fail,
 	// so does the call, with their error if that is a *hook.Error; except that the guest is told of a PutBlob that fails
-	// with hook.ErrLimit.
+	// with hook.ErrLimit. The context of Redact ends with the time of the call.
 	PseudonymKey [32]byte
 	PutBlob      func(data []byte) (id [32]byte, err error)
-	Redact       func(set string, data []byte) ([]byte, error)
+	Redact       func(ctx context.Context, set string, data []byte) ([]byte, error)
 
 	From, To uint64 // versions, in the stage Migrate
 }

@@ -94,8 +94,16 @@ func headNames(ctx context.Context, t thread) (map[uint64][]string, error) {
 	return heads, nil
 }
 
+// stored is what a checkpoint took on disk, which not everybody is told.
+func stored(c engine.Cost) string {
+	if c.Stored == 0 {
+		return "?"
+	}
+	return size(c.Stored)
+}
+
 func (a *app) logLine(cp *engine.Checkpoint, heads []string) string {
-	line := fmt.Sprintf("%s  %s  step %-4d %s  %s", a.paint.bold(pad(fmt.Sprintf("@%d", cp.Seq), 5)), a.paint.dim(fmt.Sprintf("+%8s", size(cp.Cost.Stored))),
+	line := fmt.Sprintf("%s  %s  step %-4d %s  %s", a.paint.bold(pad(fmt.Sprintf("@%d", cp.Seq), 5)), a.paint.dim(fmt.Sprintf("+%8s", stored(cp.Cost))),
 		cp.Step, a.paint.status(pad(printable(cp.Status), 9)), cp.Time.Local().Format("2006-01-02 15:04:05"))
 	if len(heads) > 0 {
 		line += "  " + a.paint.with("36", "("+printable(strings.Join(heads, ", "))+")")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -44,7 +45,7 @@ hexadecimal digits, to make pseudonyms; without it, it masks.`,
 			}
 			return cobra.ExactArgs(1)(cmd, args)
 		},
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := o.redactor()
 			if err != nil {
 				return err
@@ -52,7 +53,7 @@ hexadecimal digits, to make pseudonyms; without it, it masks.`,
 			if o.rules {
 				return a.showRules(r.Rules())
 			}
-			return a.redact(r, &o, args[0])
+			return a.redact(cmd.Context(), r, &o, args[0])
 		},
 	}
 	f := cmd.Flags()
@@ -132,12 +133,12 @@ func readPseudonymKey(file string) (key [32]byte, err error) {
 	return [32]byte(raw), nil
 }
 
-func (a *app) redact(r *redact.Redactor, o *redactOptions, file string) error {
+func (a *app) redact(ctx context.Context, r *redact.Redactor, o *redactOptions, file string) error {
 	in, err := o.input(file, a.in)
 	if err != nil {
 		return err
 	}
-	out, err := r.Redact(in)
+	out, err := r.Redact(ctx, in)
 	if err != nil {
 		return err
 	}

@@ -77,6 +77,7 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.limits.Burst, "burst", 0, "requests at once within the rate (0: as many as in a second)")
 	f.DurationVar(&o.limits.RequestTimeout, "request-timeout", 30*time.Second, "how long a request may take that is not a stream")
 	f.DurationVar(&o.limits.StallTimeout, "stall-timeout", 30*time.Second, "how long a caller may neither send nor read what is due")
+	f.DurationVar(&o.limits.ReadTimeout, "read-timeout", 2*time.Minute, "how long a message of a request may take to come, however steadily")
 	f.DurationVar(&o.limits.HeaderTimeout, "header-timeout", 10*time.Second, "how long the headers of a request may take")
 	f.DurationVar(&o.limits.IdleTimeout, "idle-timeout", 3*time.Minute, "how long a connection without requests stays open")
 
@@ -278,7 +279,7 @@ func setValues(f *pflag.FlagSet, name string, values []string) error {
 func isReloaded(flag string) bool {
 	switch flag {
 	case "config", "in-flight", "in-flight-bytes", "in-flight-per-tenant", "watches", "connections", "rate", "burst", "request-timeout",
-		"stall-timeout", "json", "help":
+		"stall-timeout", "read-timeout", "json", "help":
 		return true
 	}
 	return false

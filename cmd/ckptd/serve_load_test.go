@@ -191,7 +191,7 @@ func TestServeOverload(t *testing.T) {
 	if third := len(memory) / 3; third >= 3 && !raceEnabled && slices.Max(memory[2*third:]) > slices.Max(memory[:2*third])*5/4 {
 		t.Errorf("the memory grew to the end: %d MiB", memory)
 	}
-	if recovery > time.Second && !raceEnabled {
+	if recovery > 10*time.Second && !raceEnabled { // it takes milliseconds where nothing else runs
 		t.Errorf("it took %v to recover", recovery)
 	}
 	l.settled(t, c)

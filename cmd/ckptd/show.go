@@ -144,7 +144,7 @@ func (a *app) showHeader(cp *engine.Checkpoint) error {
 		line("hook", fmt.Sprintf("%s %x", printable(h.Name), h.Digest[:6]))
 	}
 	line("hash", hex.EncodeToString(cp.Hash[:]))
-	line("size", fmt.Sprintf("%s, stored in %s; restored from %s", size(cp.Cost.State), size(cp.Cost.Stored), count(cp.Cost.Depth, "record")))
+	line("size", fmt.Sprintf("%s, stored in %s; restored from %s", size(cp.Cost.State), stored(cp.Cost), count(cp.Cost.Depth, "record")))
 	if len(cp.Meta) > 0 {
 		line("meta", printable(cut(string(cp.Meta), 400)))
 	}

@@ -1,6 +1,10 @@
 package audit
 
-import "time"
+import (
+	"time"
+
+	"github.com/ckptd/ckptd/internal/panics"
+)
 
 const (
 	// foldFor is how long a denial that comes again is only counted.
@@ -38,7 +42,10 @@ func (f *folds) repeats(e *Entry, later func()) bool {
 		f.counts = map[Entry]int{}
 	}
 	if len(f.counts) == 0 {
-		f.timer = time.AfterFunc(foldFor, later)
+		f.timer = time.AfterFunc(foldFor, func() {
+			defer panics.To(func(error) {}) // the next denial is written
+			later()
+		})
 	}
 	f.counts[*e] = 0
 	return false

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -33,13 +34,22 @@ func must(t *testing.T, err error) {
 }
 
 // newRunner returns a runner over a store with so many threads of version 1, which a set brings to version 2.
-func newRunner(t *testing.T, threads int) *Runner {
+func newRunner(t *testing.T, threads int) *Runner { return newRunnerWith(t, threads, new(atomic.Bool)) }
+
+// newRunnerWith is newRunner whose store panics when it looks for a set while broken.
+func newRunnerWith(t *testing.T, threads int, broken *atomic.Bool) *Runner {
 	t.Helper()
 	root, err := crypto.GenerateRootKey()
 	must(t, err)
 	dir := t.TempDir()
 	sets := migration.NewSets(filepath.Join(dir, "sets"), &migrate.Reader{}, nil)
-	store, err := engine.Open(t.Context(), mem.Open(), engine.Options{Root: root, Keystore: crypto.NewMemKeystore(), Create: true, Migrations: sets.For})
+	find := func(tenant, kind string) *migrate.Set {
+		if broken.Load() {
+			panic("a state that nobody thought of")
+		}
+		return sets.For(tenant, kind)
+	}
+	store, err := engine.Open(t.Context(), mem.Open(), engine.Options{Root: root, Keystore: crypto.NewMemKeystore(), Create: true, Migrations: find})
 	must(t, err)
 	t.Cleanup(func() { store.Close() })
 	sets.Open(store)
@@ -144,5 +154,34 @@ func TestPack(t *testing.T) {
 		if !errors.Is(err, s[0]) {
 			t.Errorf("%v arrives as %v", s[0], err)
 		}
+	}
+}
+
+// A job that panics fails, and neither the process nor the other jobs notice. It is not gone on with at the next start, where
+// it would panic again.
+func TestPanickedJobIsNotResumed(t *testing.T) {
+	var broken atomic.Bool
+	r := newRunnerWith(t, 3, &broken)
+	broken.Store(true)
+	job, err := r.Start(&ckptdv1.StartMigrationJobRequest{Tenant: "acme", Action: dryRun})
+	must(t, err)
+	if job = r.await(t, job.GetId()); job.GetState() != Failed || job.GetError() == nil {
+		t.Errorf("it ended as %v", job)
+	}
+	r.Close() // as the daemon would end
+	next := New(r.o)
+	t.Cleanup(next.Close)
+	must(t, next.Resume())
+	if len(next.tenants) != 0 {
+		t.Error("it goes on")
+	}
+	broken.Store(false)
+	_, err = next.o.Store.Thread(engine.Ref{Tenant: "acme", User: "bob", Thread: "t"}).Save(t.Context(),
+		engine.Draft{Kind: "support", SchemaVersion: 1, Channels: []engine.Change{{Name: "x", Type: "json", Data: []byte(`{}`)}}})
+	must(t, err)
+	job, err = next.Start(&ckptdv1.StartMigrationJobRequest{Tenant: "acme", Action: run, Spec: &ckptdv1.MigrationSpec{User: "bob"}})
+	must(t, err)
+	if job = next.await(t, job.GetId()); job.GetState() != Done || job.GetMigrated() != 1 {
+		t.Errorf("the next job ended as %v", job)
 	}
 }

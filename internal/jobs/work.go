@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/internal/migration"
+	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
@@ -69,7 +71,14 @@ func (m *Runner) launch(job *ckptdv1.MigrationJob) *work {
 	m.tenants[job.GetTenant()] = w
 	m.wait.Go(func() {
 		defer stop(nil)
-		report, err := m.carryOut(ctx, w)
+		defer panics.To(func(err error) {
+			m.o.Log.Error("the end of a migration job panicked", "job", w.now().GetId(), "error", err)
+		})
+		var report *migration.Report
+		err := panics.Try(func() (err error) {
+			report, err = m.carryOut(ctx, w)
+			return err
+		})
 		m.finish(w, report, err, context.Cause(ctx))
 	})
 	return w
@@ -115,10 +124,14 @@ func (m *Runner) carryOut(ctx context.Context, w *work) (*migration.Report, erro
 	return jobs.Run(ctx, id, o)
 }
 
-// finish records what came of a job, unless the daemon ends: then it goes on with the next.
+// finish records what came of a job, unless the daemon ends: then it goes on with the next. What panicked would do so again,
+// and does not go on.
 func (m *Runner) finish(w *work, report *migration.Report, err, cause error) {
-	if m.life.Err() != nil {
-		m.leave(w)
+	defer m.leave(w)
+	panicked, broke := errors.AsType[*panics.Error](err)
+	if broke {
+		m.o.Log.Error("a migration job panicked", "job", w.now().GetId(), "panic", fmt.Sprintf("%T", panicked.Value), "stack", panicked.Stack)
+	} else if m.life.Err() != nil {
 		return
 	}
 	begun, _ := m.jobs().Job(w.now().GetId()) // none of a dry run, and after a finish
@@ -129,7 +142,7 @@ func (m *Runner) finish(w *work, report *migration.Report, err, cause error) {
 		}
 		switch {
 		case err == nil:
-		case errors.Is(cause, errCanceled):
+		case errors.Is(cause, errCanceled) && !broke:
 			job.State = Canceled
 		default:
 			job.State, job.Error = Failed, wire.PackSaveError(wireError(err))
@@ -143,7 +156,6 @@ func (m *Runner) finish(w *work, report *migration.Report, err, cause error) {
 	if err := m.keep(job); err != nil {
 		m.o.Log.Error("what came of a migration job cannot be kept", "job", job.GetId())
 	}
-	m.leave(w)
 }
 
 func (m *Runner) leave(w *work) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/migrate"
 )
 
@@ -87,6 +88,7 @@ func (r *run) all(ctx context.Context) error {
 	var lookErr error
 	looking.Go(func() {
 		defer close(found)
+		defer panics.To(func(err error) { lookErr = err })
 		lookErr = r.look(ctx, spec, found)
 	})
 	var err error

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -101,10 +102,11 @@ func airline(t *testing.T, language string) *migrate.Registry {
 		}
 		t.Cleanup(func() { host.Close() })
 		load := pipeline.LoaderFunc(func(ctx context.Context, s plugins.Spec) (pipeline.Plugin, error) {
-			s.Limits.Compile = plugins.HardLimits().Compile // under the race detector it takes long
+			most := plugins.HardLimits() // all of it takes long under the race detector, beside other work
+			s.Limits.Compile, s.Limits.Init, s.Limits.Call = most.Compile, most.Init, most.Call
 			return host.Load(ctx, s)
 		})
-		r, err := (&migrate.Reader{Load: Modules(load)}).Read(t.Context(), fstest.MapFS{
+		r, err := (&migrate.Reader{Load: Modules(load), Limits: migrate.Limits{Time: time.Minute}}).Read(t.Context(), fstest.MapFS{
 			"airline/0002_history.wasm": {Data: binary}, "airline/0003_turns.wasm": {Data: binary}, "airline/0004_tone.wasm": {Data: binary}})
 		if err != nil {
 			t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/panics"
 )
 
 // Scope says which states are meant.
@@ -58,6 +59,7 @@ func inParallel[T any](ctx context.Context, workers int, source func(ctx context
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() {
+			defer panics.To(func(err error) { stop(err) })
 			for item := range items {
 				if handing.Err() != nil {
 					continue // somebody failed

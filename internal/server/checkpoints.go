@@ -10,6 +10,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
@@ -38,7 +39,7 @@ func (s *Server) save(ctx context.Context, m *ckptdv1.SaveRequest) (*ckptdv1.Che
 		return nil, err
 	}
 	s.metrics.Saved(cp.Cost)
-	return wire.PackCheckpoint(cp, false), nil
+	return wire.PackCheckpoint(cp, shownTo(ctx, cp.Ref, false)), nil
 }
 
 const (
@@ -53,14 +54,20 @@ func (s checkpoints) SaveBatch(ctx context.Context, req *connect.Request[ckptdv1
 		return nil, fmt.Errorf("%w: %d saves in a batch, at most %d are allowed", engine.ErrInvalid, len(saves), maxBatchSaves)
 	}
 	results := make([]*ckptdv1.SaveResult, len(saves))
+	tenants := tenantsOf{s.Server, map[string]error{}}
+	defer tenants.leave()
 	var order []engine.Ref
 	lines := map[engine.Ref][]int{}
 	for i, m := range saves {
-		if err := s.authorizeSave(ctx, m); err != nil {
+		err := s.authorizeSave(ctx, m)
+		ref := wire.UnpackRef(m.GetRef())
+		if err == nil {
+			err = tenants.enter(ref.Tenant)
+		}
+		if err != nil {
 			results[i] = saveFailed(err)
 			continue
 		}
-		ref := wire.UnpackRef(m.GetRef())
 		if lines[ref] == nil {
 			order = append(order, ref)
 		}
@@ -72,18 +79,54 @@ func (s checkpoints) SaveBatch(ctx context.Context, req *connect.Request[ckptdv1
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
+			defer panics.To(func(err error) { s.logPanic(ctx, ckptdv1.CheckpointServiceSaveBatchProcedure, err) })
 			for _, i := range lines[ref] {
-				cp, err := s.save(ctx, saves[i])
-				if err != nil {
-					results[i] = saveFailed(err)
-					continue
-				}
-				results[i] = &ckptdv1.SaveResult{Result: &ckptdv1.SaveResult_Checkpoint{Checkpoint: cp}}
+				results[i] = s.saveOne(ctx, saves[i])
 			}
 		})
 	}
 	wg.Wait()
 	return connect.NewResponse(&ckptdv1.SaveBatchResponse{Results: results}), nil
+}
+
+// tenantsOf are the tenants that a batch is for. For each of them it is a request under way.
+type tenantsOf struct {
+	*Server
+	entered map[string]error
+}
+
+func (t *tenantsOf) enter(tenant string) error {
+	err, known := t.entered[tenant]
+	if !known {
+		err = t.gate.enterTenant(t.limits.Load(), tenant)
+		t.entered[tenant] = err
+	}
+	return err
+}
+
+func (t *tenantsOf) leave() {
+	for tenant, err := range t.entered {
+		if err == nil {
+			t.gate.leaveTenant(tenant)
+		}
+	}
+}
+
+// saveOne makes one save of a batch. The others are made also if it panics.
+func (s *Server) saveOne(ctx context.Context, m *ckptdv1.SaveRequest) *ckptdv1.SaveResult {
+	a := callOf(ctx).account.another()
+	defer a.close() // else the states of a whole batch would count together
+	ctx = engine.WithRoom(ctx, a)
+	var cp *ckptdv1.Checkpoint
+	err := panics.Try(func() (err error) {
+		cp, err = s.save(ctx, m)
+		return err
+	})
+	if err != nil {
+		s.logPanic(ctx, ckptdv1.CheckpointServiceSaveBatchProcedure, err)
+		return saveFailed(err)
+	}
+	return &ckptdv1.SaveResult{Result: &ckptdv1.SaveResult_Checkpoint{Checkpoint: cp}}
 }
 
 func saveFailed(err error) *ckptdv1.SaveResult {
@@ -100,15 +143,9 @@ func (s checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.Load
 		have[h.GetChannel()] = [sha256.Size]byte(h.GetSha256())
 	}
 	thread := s.store.Thread(wire.UnpackRef(m.GetRef()))
-	which := wire.UnpackWhich(m.GetWhich())
-	cp, err := thread.Load(ctx, which, engine.LoadOptions{HeadersOnly: true, Schema: m.GetSchema(), Down: m.GetDown()})
-	if err == nil && !m.GetHeadersOnly() {
-		if err = s.payForAnswer(ctx, cp, m.GetChannels()); err == nil {
-			o := loadOptions(m)
-			o.Export = m.GetExport()
-			cp, err = thread.Load(ctx, which, o) // not by seq: the thread may be another one by now
-		}
-	}
+	o := loadOptions(m)
+	o.Export = m.GetExport()
+	cp, err := thread.Load(ctx, wire.UnpackWhich(m.GetWhich()), o)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +156,7 @@ func (s checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.Load
 			cp.Channels[i].Data, unchanged[i] = nil, true
 		}
 	}
-	res := &ckptdv1.LoadResponse{Checkpoint: wire.PackCheckpoint(cp, m.GetText())}
+	res := &ckptdv1.LoadResponse{Checkpoint: wire.PackCheckpoint(cp, shownTo(ctx, cp.Ref, m.GetText()))}
 	for i, same := range unchanged {
 		if same {
 			res.Checkpoint.Channels[i].Content = &ckptdv1.Channel_Unchanged{Unchanged: true}
@@ -135,13 +172,14 @@ func (s checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.Load
 	return connect.NewResponse(res), nil
 }
 
-// loadOptions are those of a request for content.
+// loadOptions are those of a request.
 func loadOptions(m interface {
 	GetChannels() []string
 	GetSchema() uint64
 	GetDown() bool
+	GetHeadersOnly() bool
 }) engine.LoadOptions {
-	o := engine.LoadOptions{Schema: m.GetSchema(), Down: m.GetDown()}
+	o := engine.LoadOptions{HeadersOnly: m.GetHeadersOnly(), Schema: m.GetSchema(), Down: m.GetDown()}
 	if len(m.GetChannels()) > 0 {
 		o.Channels = m.GetChannels()
 	}
@@ -150,17 +188,12 @@ func loadOptions(m interface {
 
 func (s checkpoints) LoadNewest(ctx context.Context, req *connect.Request[ckptdv1.LoadNewestRequest]) (*connect.Response[ckptdv1.LoadNewestResponse], error) {
 	m := req.Msg
-	cp, err := s.store.User(m.GetTenant(), m.GetUser()).Latest(ctx, engine.LoadOptions{HeadersOnly: true, Schema: m.GetSchema(), Down: m.GetDown()})
-	if err == nil && !m.GetHeadersOnly() {
-		if err = s.payForAnswer(ctx, cp, m.GetChannels()); err == nil {
-			cp, err = s.store.Thread(cp.Ref).Load(ctx, engine.At(cp.ID), loadOptions(m))
-		}
-	}
+	cp, err := s.store.User(m.GetTenant(), m.GetUser()).Latest(ctx, loadOptions(m))
 	if err != nil {
 		return nil, err
 	}
 	s.metrics.Loaded()
-	return connect.NewResponse(&ckptdv1.LoadNewestResponse{Checkpoint: wire.PackCheckpoint(cp, m.GetText())}), nil
+	return connect.NewResponse(&ckptdv1.LoadNewestResponse{Checkpoint: wire.PackCheckpoint(cp, shownTo(ctx, cp.Ref, m.GetText()))}), nil
 }
 
 func (s checkpoints) GetTree(ctx context.Context, req *connect.Request[ckptdv1.GetTreeRequest]) (*connect.Response[ckptdv1.GetTreeResponse], error) {
@@ -168,7 +201,7 @@ func (s checkpoints) GetTree(ctx context.Context, req *connect.Request[ckptdv1.G
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(wire.PackTree(tree)), nil
+	return connect.NewResponse(wire.PackTree(tree, shownTo(ctx, wire.UnpackRef(req.Msg.GetRef()), false))), nil
 }
 
 func (s checkpoints) Diff(ctx context.Context, req *connect.Request[ckptdv1.DiffRequest]) (*connect.Response[ckptdv1.DiffResponse], error) {
@@ -176,7 +209,7 @@ func (s checkpoints) Diff(ctx context.Context, req *connect.Request[ckptdv1.Diff
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(wire.PackDiff(d)), nil
+	return connect.NewResponse(wire.PackDiff(d, shownTo(ctx, wire.UnpackRef(req.Msg.GetRef()), false))), nil
 }
 
 func (s checkpoints) Fork(ctx context.Context, req *connect.Request[ckptdv1.ForkRequest]) (*connect.Response[ckptdv1.ForkResponse], error) {
@@ -184,7 +217,7 @@ func (s checkpoints) Fork(ctx context.Context, req *connect.Request[ckptdv1.Fork
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&ckptdv1.ForkResponse{Checkpoint: wire.PackCheckpoint(cp, false)}), nil
+	return connect.NewResponse(&ckptdv1.ForkResponse{Checkpoint: wire.PackCheckpoint(cp, shownTo(ctx, cp.Ref, false))}), nil
 }
 
 func (s checkpoints) ListBranches(ctx context.Context, req *connect.Request[ckptdv1.ListBranchesRequest]) (*connect.Response[ckptdv1.ListBranchesResponse], error) {
@@ -214,7 +247,7 @@ func (s checkpoints) SetLabels(ctx context.Context, req *connect.Request[ckptdv1
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&ckptdv1.SetLabelsResponse{Checkpoint: wire.PackCheckpoint(cp, false)}), nil
+	return connect.NewResponse(&ckptdv1.SetLabelsResponse{Checkpoint: wire.PackCheckpoint(cp, shownTo(ctx, cp.Ref, false))}), nil
 }
 
 func (s checkpoints) PutWrites(ctx context.Context, req *connect.Request[ckptdv1.PutWritesRequest]) (*connect.Response[ckptdv1.PutWritesResponse], error) {

@@ -40,7 +40,8 @@ func (countedProto) Unmarshal(b []byte, message any) error {
 	if err := countFields(b, m.ProtoReflect().Descriptor(), &left); err != nil {
 		return err
 	}
-	return proto.Unmarshal(b, m)
+	// A field that the message does not have would be kept as long as the message is.
+	return proto.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(b, m)
 }
 
 // countFields takes the fields of a message, and of those in it, from left.

@@ -39,6 +39,7 @@ func (s *Server) finish(ctx context.Context, c *call, t *target, err error) erro
 	case t != nil && administers(c.procedure):
 		s.record(c, t, audit.Admin, packed)
 	}
+	s.logPanic(ctx, c.procedure, err)
 	s.logEnd(ctx, c, code, err)
 	if err != nil && errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrNoSpace) {
 		s.suspect(err)

@@ -7,8 +7,10 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"runtime/debug"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -25,10 +27,11 @@ type call struct {
 	credentials access.Credentials
 	procedure   string
 	began       time.Time
-	paid        int64  // bytes of its answer
-	exports     bool   // states leave the store in bulk
-	about       string // what else than its target the request is about, for the audit log
-	finished    bool   // it was counted, recorded and logged
+	body        *pacedBody
+	account     *account // nil for what is open to everybody
+	exports     bool     // states leave the store in bulk
+	about       string   // what else than its target the request is about, for the audit log
+	finished    bool     // it was counted, recorded and logged
 	// visible says which threads the caller may see of what the request is about; nil is all of them.
 	visible func(thread string) bool
 }
@@ -46,6 +49,18 @@ type callKey struct{}
 func callOf(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
+}
+
+// shownTo returns what the caller may see of a checkpoint whose headers it may. Metadata takes the right to read the thread.
+// What was stored with it is less if another thread of the user holds the same bytes, so that takes the right to read them all.
+func shownTo(ctx context.Context, ref engine.Ref, text bool) wire.Shown {
+	shown := wire.Shown{Text: text}
+	if c := callOf(ctx); c != nil {
+		now := time.Now()
+		shown.Meta = c.caller.May(access.Read, ref.Tenant, ref.User, ref.Thread, now)
+		shown.Stored = c.caller.May(access.Read, ref.Tenant, ref.User, "", now)
+	}
+	return shown
 }
 
 // visibleTo returns which threads of a listing the caller may see.
@@ -82,83 +97,160 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call, next htt
 		return s.shuttingDown()
 	}
 	l := s.limits.Load()
+	// The time to send a request and to take its answer is bounded piece by piece, so that a large one has the time it
+	// needs and a caller that stalls does not hold its place; that for a message of a request also in sum.
+	control := http.NewResponseController(w)
+	c.body = &pacedBody{ReadCloser: r.Body, limits: l, most: l.most(c.procedure), answer: w.Header(), control: control, until: c.began.Add(l.ReadTimeout)}
 	if open(c.procedure) {
 		c.finished = true
+		s.open.enter(c.body)
+		defer s.open.leave(c.body)
 	} else {
-		c.credentials = access.Credentials{Authorization: r.Header.Get("Authorization"), TLS: r.TLS, PeerUID: peerUID(r.Context())}
-		var err error
-		if c.caller, err = s.access.Load().Authenticate(r.Context(), c.credentials); err != nil {
+		if !streamsUp(c.procedure) && r.ContentLength > c.body.most {
+			w.Header().Set("Connection", "close")
+			return tooLarge(r.ContentLength, c.body.most)
+		}
+		leave, err := s.enter(r, c, l)
+		if err != nil {
 			return err
 		}
-		if err := s.gate.paced(l, c.caller.Name); err != nil {
-			return err
-		}
+		defer leave()
 	}
-	// The time to send a request and to take its answer is bounded piece by piece, so that a large one has the time it
-	// needs and a caller that stalls does not hold its place.
-	control := http.NewResponseController(w)
-	if !open(c.procedure) && !streamsUp(c.procedure) && r.ContentLength > int64(l.MaxMessage) {
-		w.Header().Set("Connection", "close")
-		return tooLarge(r.ContentLength, l)
-	}
-	body := &pacedBody{ReadCloser: r.Body, gate: &s.gate, limits: l, answer: w.Header(), control: control}
-	if endless(c.procedure) {
-		if err := s.gate.enterStream(l); err != nil {
-			return err
-		}
-		defer s.gate.leaveStream()
-	} else {
-		body.paid = foreseen(r, l)
-		if err := s.gate.enter(l, body.paid); err != nil {
-			return err
-		}
-		defer s.gate.leave()
-	}
-	defer func() { s.gate.refund(body.paid + c.paid) }()
 	s.metrics.RequestBegan()
 	defer s.metrics.RequestEnded()
-	r.Body = body
+	r.Body = c.body
 	next.ServeHTTP(&pacedWriter{w, control, l.StallTimeout}, r.WithContext(context.WithValue(r.Context(), callKey{}, c)))
 	return nil
+}
+
+// enter finds out whose request it is, and gives it a place and an account; leave ends both.
+func (s *Server) enter(r *http.Request, c *call, l *Limits) (leave func(), err error) {
+	c.credentials = access.Credentials{Authorization: r.Header.Get("Authorization"), TLS: r.TLS, PeerUID: peerUID(r.Context())}
+	if c.caller, err = s.access.Load().Authenticate(r.Context(), c.credentials); err != nil {
+		return nil, err
+	}
+	caller := c.caller.Name // of a watch it may be another one later
+	if err := s.gate.paced(l, caller); err != nil {
+		return nil, err
+	}
+	enter, gone := s.gate.enter, s.gate.leave
+	if endless(c.procedure) {
+		enter, gone = s.gate.enterStream, s.gate.leaveStream
+	}
+	of, err := enter(l, caller)
+	if err != nil {
+		return nil, err
+	}
+	c.account = s.gate.newAccount(l, of, 1)
+	leave = func() {
+		c.account.close()
+		gone(caller)
+	}
+	if err := c.body.foresee(r, c.account); err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
 }
 
 // streamsUp reports whether the body of a request holds any number of messages.
 func streamsUp(procedure string) bool { return procedure == ckptdv1.BlobServicePutBlobProcedure }
 
-func tooLarge(size int64, l *Limits) error {
-	return &engine.LimitError{What: "the request", Size: size, Most: int64(l.MaxMessage)}
+func tooLarge(size, most int64) error {
+	return &engine.LimitError{What: "the request", Size: size, Most: most}
 }
 
-// foreseen is how many bytes the message of a request will have: what it says or, if it is compressed, the most that it
-// may become. Without a word on it, it is paid for as it comes.
-func foreseen(r *http.Request, l *Limits) int64 {
-	for _, header := range []string{"Content-Encoding", "Grpc-Encoding", "Connect-Content-Encoding"} {
-		if e := r.Header.Get(header); e != "" && e != "identity" {
-			return int64(l.MaxMessage)
-		}
+const (
+	// openMessage bounds the messages to services that are open to everybody: they carry a name, and answers quote it.
+	openMessage = 4 << 10
+	// endlessMessage bounds those that begin a watch: they carry names and a cursor, and are there as long as the watch.
+	endlessMessage = 16 << 10
+)
+
+// most is how many bytes a message to a method may have.
+func (l *Limits) most(procedure string) int64 {
+	switch {
+	case open(procedure):
+		return openMessage
+	case endless(procedure):
+		return min(endlessMessage, int64(l.MaxMessage))
 	}
-	return min(max(r.ContentLength, 0), int64(l.MaxMessage))
+	return int64(l.MaxMessage)
 }
 
-// pacedBody gives each read of a request so much time, and takes from the budget what was not foreseen.
+// inflation is what gzip makes at most of a byte.
+const inflation = 1032
+
+// compressed reports whether messages of a request may be compressed.
+func compressed(r *http.Request) bool {
+	said := []string{r.Header.Get("Content-Encoding"), r.Header.Get("Grpc-Encoding"), r.Header.Get("Connect-Content-Encoding")}
+	if r.Method == http.MethodGet {
+		said = append(said, r.URL.Query()["compression"]...)
+	}
+	return slices.ContainsFunc(said, func(encoding string) bool { return encoding != "" && encoding != "identity" })
+}
+
+// pacedBody gives each read of a request so much time, and all of a message so much, and pays for what is read.
 type pacedBody struct {
 	io.ReadCloser
-	gate       *gate
-	limits     *Limits
-	answer     http.Header
-	control    *http.ResponseController
-	read, paid int64 // bytes
+	account *account // nil if nothing is paid for
+	limits  *Limits
+	most    int64 // bytes of a message
+	grows   int64 // what a byte may become
+	answer  http.Header
+	control *http.ResponseController
+	until   time.Time // a message must have come
+	cut     atomic.Bool
+
+	read, paid int64 // bytes of this message
+}
+
+// foresee pays for what a request says that it will have. Without a word on it, it is paid for as it comes. A message in the
+// address is there already.
+func (b *pacedBody) foresee(r *http.Request, a *account) error {
+	b.account, b.grows = a, 1
+	if compressed(r) {
+		b.grows = inflation
+	}
+	size := max(r.ContentLength, 1) // a place is not free
+	if r.Method == http.MethodGet {
+		size = int64(len(r.URL.RawQuery))
+	}
+	return b.pay(size)
+}
+
+// pay pays for so many bytes of the message, with what was paid before.
+func (b *pacedBody) pay(size int64) error {
+	more := min(size*b.grows, b.most) - b.paid
+	if b.account == nil || more <= 0 {
+		return nil
+	}
+	b.paid += more
+	return b.account.take(more)
+}
+
+// decoded says that a message was read, and takes so many bytes now. Another may follow.
+func (b *pacedBody) decoded(size int64) {
+	if less := b.paid - size; less > 0 {
+		b.account.give(less)
+		b.paid = size
+	}
+	b.read, b.until = 0, time.Now().Add(b.limits.ReadTimeout)
 }
 
 func (b *pacedBody) Read(p []byte) (int, error) {
-	b.control.SetReadDeadline(time.Now().Add(b.limits.StallTimeout)) // where it is not supported there is none
+	due := time.Now().Add(b.limits.StallTimeout)
+	if b.until.Before(due) {
+		due = b.until
+	}
+	b.control.SetReadDeadline(due) // where it is not supported there is none
+	if b.cut.Load() {
+		b.control.SetReadDeadline(time.Now())
+	}
 	n, err := b.ReadCloser.Read(p)
-	if b.read += int64(n); b.read > b.paid && b.paid < int64(b.limits.MaxMessage) { // of a stream, no more is held at a time
-		more := min(b.read, int64(b.limits.MaxMessage)) - b.paid
-		if err := b.gate.pay(b.limits, more); err != nil {
-			return 0, wire.PackError(err)
-		}
-		b.paid += more
+	b.read += int64(n)
+	if err := b.pay(b.read); err != nil {
+		return 0, wire.PackError(err)
 	}
 	switch {
 	case err == io.EOF:
@@ -170,6 +262,36 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 		err = connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("reading the request: %w", err))
 	}
 	return n, err
+}
+
+// openPlaces is how many requests to what is open to everybody are under way at a time.
+const openPlaces = 64
+
+// openCalls are those. They take nothing from the budget, and none is turned away: the oldest is cut off, so that who holds all
+// places keeps nobody from asking how the server is.
+type openCalls struct {
+	mu     sync.Mutex
+	bodies []*pacedBody // the oldest first
+}
+
+func (o *openCalls) enter(b *pacedBody) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.bodies = append(o.bodies, b); len(o.bodies) > openPlaces {
+		oldest := o.bodies[0]
+		o.bodies = slices.Delete(o.bodies, 0, 1)
+		oldest.cut.Store(true)
+		oldest.control.SetReadDeadline(time.Now())
+		oldest.control.SetWriteDeadline(time.Now())
+	}
+}
+
+func (o *openCalls) leave(b *pacedBody) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if i := slices.Index(o.bodies, b); i >= 0 {
+		o.bodies = slices.Delete(o.bodies, i, i+1)
+	}
 }
 
 // pacedWriter gives each write of an answer so much time.
@@ -193,5 +315,3 @@ func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // typeName is what may be logged of a panic: its text could quote a state.
 func typeName(p any) string { return fmt.Sprintf("%T", p) }
-
-func stack() string { return string(debug.Stack()) }

@@ -6,6 +6,9 @@ import (
 	"sync"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ckptd/ckptd/engine"
 )
 
 // guard stands before every handler: no request reaches one that its caller may not make. It fills in the tenant and user
@@ -17,11 +20,19 @@ func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		c := callOf(ctx)
 		ctx, cancel := context.WithTimeout(ctx, g.limits.Load().RequestTimeout)
 		defer cancel()
-		target, err := g.authorize(c, req.Any())
+		message := req.Any().(proto.Message)
+		if c.body.grows > 1 {
+			c.body.decoded(int64(proto.Size(message)))
+		}
+		c.account.copies = answerCopies
+		ctx = engine.WithRoom(ctx, c.account)
+		target, err := g.authorize(c, message)
 		var res connect.AnyResponse
 		if err == nil {
 			err = g.forTenant(target.tenant, func() (err error) {
-				res, err = next(ctx, req)
+				if res, err = next(ctx, req); err == nil {
+					err = payForAnswer(c, req.Spec(), res.Any())
+				}
 				return err
 			})
 		}
@@ -30,6 +41,16 @@ func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		}
 		return res, nil
 	}
+}
+
+// payForAnswer pays for an answer before it is encoded. What has changed something is answered in any case: an error would say
+// that nothing was done.
+func payForAnswer(c *call, spec connect.Spec, answer any) error {
+	err := c.account.answer(int64(proto.Size(answer.(proto.Message))))
+	if spec.IdempotencyLevel != connect.IdempotencyNoSideEffects {
+		return nil
+	}
+	return err
 }
 
 // forTenant calls f if the tenant has not reached its limit. It gives the place back even if f panics.
@@ -52,7 +73,7 @@ func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		guarded := &guardedConn{StreamingHandlerConn: conn, g: g, c: callOf(ctx)}
 		defer guarded.leave()
-		err := next(ctx, guarded)
+		err := next(engine.WithRoom(ctx, guarded.c.account), guarded)
 		switch {
 		case guarded.refused != nil:
 			err = guarded.refused
@@ -78,8 +99,27 @@ func (s *guardedConn) Receive(m any) error {
 	if err := s.StreamingHandlerConn.Receive(m); err != nil {
 		return err
 	}
+	if message, ok := m.(proto.Message); ok {
+		s.c.body.decoded(int64(proto.Size(message)))
+	}
 	s.once.Do(func() { s.refused = s.enter(m) })
 	return s.refused
+}
+
+// Send pays for a message as long as it is sent.
+func (s *guardedConn) Send(m any) error {
+	message, ok := m.(proto.Message)
+	if !ok {
+		return s.StreamingHandlerConn.Send(m)
+	}
+	size := int64(proto.Size(message))
+	switch err := s.c.account.take(size); {
+	case err == nil:
+		defer s.c.account.give(size)
+	case s.Spec().IdempotencyLevel == connect.IdempotencyNoSideEffects:
+		return err
+	}
+	return s.StreamingHandlerConn.Send(m)
 }
 
 func (s *guardedConn) enter(m any) (err error) {

@@ -99,3 +99,47 @@ func TestNothingTellingOfHooks(t *testing.T) {
 		}
 	}
 }
+
+// explosive is hooks that panic at a save of a state that says so.
+type explosive struct{}
+
+func (h explosive) For(stage hook.Stage, _, _ string) (hook.Chain, error) {
+	if stage != hook.PreSave {
+		return nil, nil
+	}
+	return h, nil
+}
+
+func (explosive) Identities() []hook.Identity { return []hook.Identity{{Name: "explosive@1.0.0"}} }
+
+func (explosive) Run(_ context.Context, c *hook.Call) error {
+	for i := range c.Items {
+		if string(c.Items[i].Data) == "boom" {
+			panic("a state that nobody thought of")
+		}
+	}
+	return nil
+}
+
+// A save of a batch that panics, in a goroutine of its own, ends neither the process nor the other saves.
+func TestPanicInABatch(t *testing.T) {
+	b := newBed(t, Limits{})
+	b.stop()
+	b.opts.Hooks = explosive{}
+	b.start()
+	c := b.checkpoints("")
+	batch := &ckptdv1.SaveBatchRequest{}
+	for _, state := range []string{"a", "boom", "b"} {
+		batch.Saves = append(batch.Saves, &ckptdv1.SaveRequest{Ref: ref("t-" + state), Draft: draft(state)})
+	}
+	res, err := c.SaveBatch(t.Context(), connect.NewRequest(batch))
+	must(t, err)
+	for i, r := range res.Msg.GetResults() {
+		if saved := r.GetCheckpoint() != nil; saved == (i == 1) {
+			t.Errorf("save %d: %v", i, r)
+		}
+	}
+	if e := res.Msg.GetResults()[1].GetError(); strings.Contains(e.String(), "nobody") {
+		t.Errorf("the caller is told %v", e)
+	}
+}

@@ -1,16 +1,13 @@
 package server
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
-	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
@@ -27,6 +24,7 @@ type Limits struct {
 	Burst                int           // requests at once within Rate: as many as Rate in a second
 	RequestTimeout       time.Duration // for a request that is not a stream: 30 s
 	StallTimeout         time.Duration // for a caller that does not read, or send, what is due: 30 s
+	ReadTimeout          time.Duration // for a whole message of a request, however steadily it comes: 2 min
 	HeaderTimeout        time.Duration // for the headers of a request: 10 s
 	IdleTimeout          time.Duration // for a connection without requests: 3 min
 }
@@ -53,6 +51,7 @@ func (l *Limits) complete() error {
 		p    *time.Duration
 		most time.Duration
 	}{{"request-timeout", &l.RequestTimeout, 30 * time.Second}, {"stall-timeout", &l.StallTimeout, 30 * time.Second},
+		{"read-timeout", &l.ReadTimeout, 2 * time.Minute},
 		{"header-timeout", &l.HeaderTimeout, 10 * time.Second}, {"idle-timeout", &l.IdleTimeout, 3 * time.Minute}} {
 		if *v.p < 0 {
 			return fmt.Errorf("limit %s is negative", v.name)
@@ -92,7 +91,8 @@ type gate struct {
 	inFlight, bytes, streams, connections atomic.Int64
 
 	mu      sync.Mutex
-	tenants map[string]int // requests under way
+	tenants map[string]int    // requests under way
+	callers map[string]*share // of those who have something under way
 	rates   map[string]*callerRate
 }
 
@@ -109,62 +109,69 @@ func overloaded(what string, after time.Duration) error {
 	return &wire.RetryError{Err: wire.ErrOverloaded, What: what, After: after}
 }
 
-// enter admits a request with a message of so many bytes; leave and refund end it.
-func (g *gate) enter(l *Limits, bytes int64) error {
-	if g.inFlight.Add(1) > int64(l.InFlight) {
-		g.inFlight.Add(-1)
-		return overloaded("requests under way", retryAfter)
+// enter admits a request of a caller; leave ends it.
+func (g *gate) enter(l *Limits, caller string) (*share, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	of := g.shareOf(caller)
+	switch {
+	case g.inFlight.Load() >= int64(l.InFlight):
+		return nil, overloaded("requests under way", retryAfter)
+	case of.requests >= int(eighths(int64(l.InFlight), callerShare)):
+		return nil, overloaded("requests under way for the caller", retryAfter)
 	}
-	if err := g.pay(l, bytes); err != nil {
-		g.inFlight.Add(-1)
-		return err
-	}
-	return nil
+	g.inFlight.Add(1)
+	of.requests++
+	g.callers[caller] = of
+	return of, nil
 }
 
-func (g *gate) leave() { g.inFlight.Add(-1) }
-
-// pay takes bytes from the budget; refund gives them back. A request that is alone may be as large as a message: else a
-// small budget would lock it out for good.
-func (g *gate) pay(l *Limits, bytes int64) error {
-	if now := g.bytes.Add(bytes); now > l.InFlightBytes && now != bytes {
-		g.bytes.Add(-bytes)
-		return overloaded("bytes of requests under way", retryAfter)
-	}
-	return nil
+func (g *gate) leave(caller string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.inFlight.Add(-1)
+	g.callers[caller].requests--
+	g.forget(caller)
 }
 
-// answerCopies is how often a state is in memory while it is answered: restored, handed out, encoded.
-const answerCopies = 3
-
-// payForAnswer takes from the budget what the answer of a request will hold, until the request ends: callers that are slow
-// to read would else fill the memory with states.
-func (s *Server) payForAnswer(ctx context.Context, cp *engine.Checkpoint, channels []string) error {
-	size := int64(0)
-	for _, ch := range cp.Channels {
-		if len(channels) == 0 || slices.Contains(channels, ch.Name) {
-			size += ch.Size
-		}
+// enterStream admits a watch of a caller; leaveStream ends it.
+func (g *gate) enterStream(l *Limits, caller string) (*share, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	of := g.shareOf(caller)
+	switch {
+	case g.streams.Load() >= int64(l.Streams):
+		return nil, overloaded("watches", retryAfter)
+	case of.streams >= int(eighths(int64(l.Streams), callerShare)):
+		return nil, overloaded("watches of the caller", retryAfter)
 	}
-	size *= answerCopies
-	if err := s.gate.pay(s.limits.Load(), size); err != nil {
-		return err
-	}
-	callOf(ctx).paid += size
-	return nil
+	g.streams.Add(1)
+	of.streams++
+	g.callers[caller] = of
+	return of, nil
 }
 
-func (g *gate) refund(bytes int64) { g.bytes.Add(-bytes) }
-
-func (g *gate) enterStream(l *Limits) error {
-	if g.streams.Add(1) > int64(l.Streams) {
-		g.streams.Add(-1)
-		return overloaded("watches", retryAfter)
-	}
-	return nil
+func (g *gate) leaveStream(caller string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.streams.Add(-1)
+	g.callers[caller].streams--
+	g.forget(caller)
 }
 
-func (g *gate) leaveStream() { g.streams.Add(-1) }
+// shareOf is what a caller has. The caller of it holds g.mu, as that of forget does.
+func (g *gate) shareOf(caller string) *share {
+	if of := g.callers[caller]; of != nil {
+		return of
+	}
+	return &share{}
+}
+
+func (g *gate) forget(caller string) {
+	if of := g.callers[caller]; of.requests == 0 && of.streams == 0 {
+		delete(g.callers, caller)
+	}
+}
 
 // enterTenant admits a request for a tenant; leaveTenant ends it.
 func (g *gate) enterTenant(l *Limits, tenant string) error {

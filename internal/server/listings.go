@@ -21,10 +21,10 @@ const (
 
 // listing sends items in messages, each with the token that resumes behind its last item.
 type listing[M proto.Message] struct {
-	pages *pages
-	left  uint32 // items that may still be sent; 0 at the start: any number
-	send  func(items []M, token string) error
-	s     *Server
+	pages   *pages
+	left    uint32 // items that may still be sent; 0 at the start: any number
+	send    func(items []M, token string) error
+	account *account
 
 	items []M
 	size  int
@@ -34,7 +34,7 @@ type listing[M proto.Message] struct {
 // add adds an item, and reports whether it was the last that was asked for.
 func (l *listing[M]) add(item M, at position) (last bool, err error) {
 	size := proto.Size(item)
-	if err := l.s.gate.pay(l.s.limits.Load(), int64(size)); err != nil {
+	if err := l.account.take(int64(size)); err != nil {
 		return false, err
 	}
 	l.items, l.at = append(l.items, item), at
@@ -61,7 +61,7 @@ func (l *listing[M]) flush() error {
 
 // release gives back what the items that were not sent yet took from the budget for messages.
 func (l *listing[M]) release() {
-	l.s.gate.refund(int64(l.size))
+	l.account.give(int64(l.size))
 	l.size = 0
 }
 
@@ -69,7 +69,7 @@ func (l *listing[M]) release() {
 func (l *listing[M]) end() error { return l.send(l.items, "") }
 
 // checkpoints sends what a sequence of checkpoints yields behind the position after, if that is not zero.
-func sendCheckpoints(l *listing[*ckptdv1.Checkpoint], text bool, found iter.Seq2[*engine.Checkpoint, error], wanted func(*engine.Checkpoint) (bool, error)) error {
+func sendCheckpoints(ctx context.Context, l *listing[*ckptdv1.Checkpoint], text bool, found iter.Seq2[*engine.Checkpoint, error], wanted func(*engine.Checkpoint) (bool, error)) error {
 	for cp, err := range found {
 		if err != nil {
 			return err
@@ -81,7 +81,7 @@ func sendCheckpoints(l *listing[*ckptdv1.Checkpoint], text bool, found iter.Seq2
 		if !ok {
 			continue
 		}
-		if last, err := l.add(wire.PackCheckpoint(cp, text), positionOf(cp)); last || err != nil {
+		if last, err := l.add(wire.PackCheckpoint(cp, shownTo(ctx, cp.Ref, text)), positionOf(cp)); last || err != nil {
 			return err
 		}
 	}
@@ -106,11 +106,11 @@ func (s checkpoints) List(ctx context.Context, req *connect.Request[ckptdv1.List
 	if after.ID != "" {
 		o.Before = after.ID
 	}
-	l := &listing[*ckptdv1.Checkpoint]{s: s.Server, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.Checkpoint, token string) error {
+	l := &listing[*ckptdv1.Checkpoint]{account: callOf(ctx).account, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.Checkpoint, token string) error {
 		return stream.Send(&ckptdv1.ListResponse{Checkpoints: items, NextPageToken: token})
 	}}
 	defer l.release()
-	return sendCheckpoints(l, m.GetText(), s.thread(m).History(ctx, o), func(cp *engine.Checkpoint) (bool, error) {
+	return sendCheckpoints(ctx, l, m.GetText(), s.thread(m).History(ctx, o), func(cp *engine.Checkpoint) (bool, error) {
 		if after.Generation != 0 && cp.Generation != after.Generation {
 			return false, engine.ErrGeneration // the thread was deleted since, and is another one now
 		}
@@ -138,12 +138,12 @@ func (s threads) Query(ctx context.Context, req *connect.Request[ckptdv1.QueryRe
 	if m.GetWholeTenant() {
 		found = s.store.QueryTenant(ctx, m.GetTenant(), q)
 	}
-	l := &listing[*ckptdv1.Checkpoint]{s: s.Server, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.Checkpoint, token string) error {
+	l := &listing[*ckptdv1.Checkpoint]{account: callOf(ctx).account, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.Checkpoint, token string) error {
 		return stream.Send(&ckptdv1.QueryResponse{Checkpoints: items, NextPageToken: token})
 	}}
 	defer l.release()
 	visible := visibleTo(ctx)
-	return sendCheckpoints(l, false, found, func(cp *engine.Checkpoint) (bool, error) {
+	return sendCheckpoints(ctx, l, false, found, func(cp *engine.Checkpoint) (bool, error) {
 		return visible(cp.Ref.Thread) && (after.Time == 0 || comesAfter(cp, after)), nil
 	})
 }
@@ -169,7 +169,7 @@ func (s threads) ListThreads(ctx context.Context, req *connect.Request[ckptdv1.L
 	if err != nil {
 		return err
 	}
-	l := &listing[*ckptdv1.ThreadInfo]{s: s.Server, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.ThreadInfo, token string) error {
+	l := &listing[*ckptdv1.ThreadInfo]{account: callOf(ctx).account, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.ThreadInfo, token string) error {
 		return stream.Send(&ckptdv1.ListThreadsResponse{Threads: items, NextPageToken: token})
 	}}
 	defer l.release()

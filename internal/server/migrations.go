@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
 
@@ -120,6 +121,7 @@ func (s migrations) WatchMigrationJob(ctx context.Context, req *connect.Request[
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
+		defer panics.To(func(err error) { cancel(err) })
 		select {
 		case <-s.draining:
 			cancel(s.shuttingDown())

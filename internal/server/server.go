@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ import (
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/installed"
 	"github.com/ckptd/ckptd/internal/jobs"
+	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/internal/telemetry"
 	"github.com/ckptd/ckptd/internal/wire"
 )
@@ -59,6 +61,7 @@ type Server struct {
 
 	limits atomic.Pointer[Limits]
 	gate   gate
+	open   openCalls
 	health *grpchealth.StaticChecker
 	errors *connect.ErrorWriter
 	http   *http.Server
@@ -92,6 +95,7 @@ func New(o Options) (*Server, error) {
 	}
 	s.access.Store(o.Access)
 	s.gate.tenants = map[string]int{}
+	s.gate.callers = map[string]*share{}
 	s.gate.rates = map[string]*callerRate{}
 	l := s.limits.Load()
 	s.http = &http.Server{
@@ -122,16 +126,16 @@ func (d droppedNames) Handle(ctx context.Context, r slog.Record) error {
 // compressFrom is the size in bytes from which answers are compressed for callers that accept it.
 const compressFrom = 1 << 10
 
-// openMessage bounds the messages to services that are open to everybody: they carry a name, and answers quote it.
-const openMessage = 4 << 10
-
 func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
 	interceptors := []connect.Interceptor{&guard{s}}
 	if trace != nil {
 		interceptors = append([]connect.Interceptor{trace}, interceptors...)
 	}
-	options := []connect.HandlerOption{connect.WithInterceptors(interceptors...), connect.WithReadMaxBytes(l.MaxMessage),
-		connect.WithCompressMinBytes(compressFrom), connect.WithRecover(s.recovered), withCodecs()}
+	options := []connect.HandlerOption{connect.WithInterceptors(interceptors...),
+		connect.WithCompressMinBytes(compressFrom), connect.WithRecover(s.recovered), withCodecs(),
+		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
+			return []connect.HandlerOption{connect.WithReadMaxBytes(int(l.most(spec.Procedure)))}
+		})}
 	s.errors = connect.NewErrorWriter(options...)
 	mux := http.NewServeMux()
 	names := services()
@@ -142,7 +146,7 @@ func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
 	mux.Handle(ckptdv1.NewPluginServiceHandler(plugins{s}, options...))
 	mux.Handle(ckptdv1.NewMigrationServiceHandler(migrations{s}, options...))
 	s.health = grpchealth.NewStaticChecker(names...)
-	small := connect.WithReadMaxBytes(openMessage)
+	small := connect.WithHandlerOptions(connect.WithReadMaxBytes(openMessage), connect.WithCodec(countedProto{}))
 	mux.Handle(grpchealth.NewHandler(s.health, small))
 	reflector := grpcreflect.NewStaticReflector(append(names, grpchealth.HealthV1ServiceName)...)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, small))
@@ -158,8 +162,19 @@ func services() []string {
 
 // recovered answers a request whose handler panicked. The process goes on: nothing of the store is held by a handler.
 func (s *Server) recovered(ctx context.Context, spec connect.Spec, _ http.Header, p any) error {
-	s.log.ErrorContext(ctx, "a handler panicked", "method", spec.Procedure, "panic", typeName(p), "stack", stack())
+	err, elsewhere := p.(*panics.Error) // in a goroutine of the handler's
+	if !elsewhere {
+		err = &panics.Error{Value: p, Stack: string(debug.Stack())}
+	}
+	s.logPanic(ctx, spec.Procedure, err)
 	return connect.NewError(connect.CodeInternal, errors.New("internal error: the server's log has more"))
+}
+
+// logPanic logs an error if it is a panic, by its type: its text could quote a state.
+func (s *Server) logPanic(ctx context.Context, procedure string, err error) {
+	if e, ok := errors.AsType[*panics.Error](err); ok {
+		s.log.ErrorContext(ctx, "a handler panicked", "method", procedure, "panic", typeName(e.Value), "stack", e.Stack)
+	}
 }
 
 // Serve accepts connections on a listener until the server is shut down, which is no error.

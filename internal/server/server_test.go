@@ -386,7 +386,7 @@ func TestBytesUnderWay(t *testing.T) {
 	half, err := net.Dial("unix", b.socket)
 	must(t, err)
 	fmt.Fprintf(half, "POST %s HTTP/1.1\r\nHost: ckptd\r\nContent-Type: application/proto\r\nContent-Length: 8000\r\n\r\n", ckptdv1.CheckpointServiceSaveProcedure)
-	for b.gate.bytes.Load() != 8000 {
+	for b.gate.bytes.Load() != 6250 { // no more of one request counts
 		time.Sleep(time.Millisecond)
 	}
 	message, err := proto.Marshal(&ckptdv1.SaveRequest{Ref: ref("t"), Draft: draft(strings.Repeat("x", 6000))})
@@ -431,11 +431,16 @@ func TestAnswersAreWithinTheBudget(t *testing.T) {
 		}
 		return errors.Join(err, stream.Err())
 	}
-	must(t, b.gate.pay(b.Server.limits.Load(), 7<<20)) // an answer that its caller is slow to read
+	limits := b.Server.limits.Load()
+	other, err := b.gate.enter(limits, "another caller")
+	must(t, err)
+	answer := b.gate.newAccount(limits, other, 1)
+	must(t, answer.take(5<<20)) // which its caller is slow to read
 	for _, read := range []func() error{load, list} {
 		wantCode(t, read(), connect.CodeResourceExhausted, ckptdv1.Reason_REASON_OVERLOADED)
 	}
-	b.gate.refund(7 << 20)
+	answer.close()
+	b.gate.leave("another caller")
 	for _, read := range []func() error{load, list} {
 		must(t, read())
 	}

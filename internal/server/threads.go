@@ -8,6 +8,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
@@ -123,6 +124,7 @@ func (s threads) Watch(ctx context.Context, req *connect.Request[ckptdv1.WatchRe
 func (s *Server) pump(ctx context.Context, scope engine.WatchScope, from engine.Cursor) (<-chan engine.Event, <-chan error) {
 	events, ended := make(chan engine.Event), make(chan error, 1)
 	go func() {
+		defer panics.To(func(err error) { ended <- err })
 		for e, err := range s.store.Watch(ctx, scope, from) {
 			if err != nil {
 				ended <- err

@@ -108,8 +108,9 @@ type histEvent struct {
 }
 
 type ttlEvent struct {
-	call *call
-	ttl  time.Duration
+	call  *call
+	ttl   time.Duration
+	maybe bool // a save that is answered as the first time changes nothing
 }
 
 func (w *world) newFacts() *facts {
@@ -181,6 +182,9 @@ func (f *facts) made(c *call, cp *engine.Checkpoint, r *rev) *rev {
 	}
 	r.take(cp)
 	r.by, r.born = c, span{c.inv, c.res}
+	if r.labelOf != 0 && len(l.ids[idKey{cp.Generation, cp.ID}]) == 0 { // what it labelled is of another call, and may be this
+		r.born.lo = -1
+	}
 	if cp.Time.Before(c.from.Truncate(time.Millisecond)) { // the call found it: it is of another one, which is in doubt
 		if r.born.lo = -1; r.draft == nil {
 			r.labelOf, r.headOf, r.wanted = 0, 0, true
@@ -215,9 +219,9 @@ func (f *facts) remove(c *call, takes, sure func(engine.Ref, *rev) bool) {
 }
 
 // saved takes note of a save that may have changed when its thread expires.
-func (f *facts) saved(c *call, ttl time.Duration) {
+func (f *facts) saved(c *call, ttl time.Duration, maybe bool) {
 	if c.acked() || c.doubtful() {
-		f.ttls[c.ref.Thread] = append(f.ttls[c.ref.Thread], ttlEvent{c, ttl})
+		f.ttls[c.ref.Thread] = append(f.ttls[c.ref.Thread], ttlEvent{c, ttl, maybe})
 	}
 }
 
@@ -338,8 +342,8 @@ func (f *facts) link() {
 				before := revs[i-1]
 				removed, sure := f.removable(l.ref, before, r.born.lo, r.born.hi, r.clock(f))
 				switch {
-				case sure:
-				case removed:
+				case sure && !f.doubts(r.by):
+				case sure, removed: // it may have replaced one that nobody saw
 					r.origin = 0
 				default:
 					r.origin = before.origin

@@ -412,7 +412,7 @@ func (f *facts) knownTTL(thread string) bool {
 
 // ttlRange is what the time to live of a thread may be now: between least and most, or none.
 func (f *facts) ttlRange(thread string, events []ttlEvent) (least, most time.Duration, none bool) {
-	surely := func(e ttlEvent) bool { return e.ttl != 0 && e.call.acked() }
+	surely := func(e ttlEvent) bool { return e.ttl != 0 && !e.maybe && e.call.acked() }
 	add := func(ttl time.Duration) {
 		if ttl <= 0 {
 			none = true

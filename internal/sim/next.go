@@ -3,6 +3,7 @@ package sim
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/ckptd/ckptd/engine"
 )
@@ -80,8 +81,10 @@ func (f *facts) nextLine(ref engine.Ref, d *lineDump) *state {
 
 func (f *facts) nextLives() {
 	m := f.m
-	for _, life := range m.lives {
-		life.there = false
+	for thread, life := range m.lives {
+		if life.there = false; f.dump.threads[thread] == nil { // it begins anew, if it does
+			life.ttl, life.expires = 0, time.Time{}
+		}
 	}
 	for thread, info := range f.dump.threads {
 		life := m.lives[thread]

@@ -184,7 +184,7 @@ func (a *label) learn(m *model) {
 }
 
 func (a *label) effect(f *facts) {
-	f.saved(&a.call, 0)
+	f.saved(&a.call, 0, false)
 	if !a.acked() {
 		return
 	}

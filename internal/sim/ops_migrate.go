@@ -50,7 +50,7 @@ func (a *headMigration) saw() []*engine.Checkpoint {
 }
 
 func (a *headMigration) effect(f *facts) {
-	f.saved(&a.call, 0)
+	f.saved(&a.call, 0, false)
 	l := f.line(a.ref)
 	if a.made() {
 		f.made(&a.call, a.out.New, &rev{headOf: a.out.Old.Seq, to: a.opts.To})

@@ -117,7 +117,8 @@ func (f *facts) onlyGeneration(c *call, gen uint64) bool {
 
 // always reports whether r was surely there, as it is, all the time of a call.
 func (f *facts) always(c *call, r *rev) bool {
-	if r.by != nil && r.born.hi >= c.inv || r.next == nil && !f.unchanged(c, r.id) || r.next != nil && r.next.born.lo <= c.res {
+	if r.by != nil && r.born.hi >= c.inv || r.next == nil && !f.unchanged(c, r.id) || r.next != nil && r.next.born.lo <= c.res ||
+		f.doubtsID(c, r.id) {
 		return false
 	}
 	for _, o := range f.line(c.ref).ids[idKey{r.gen, r.id}] { // saved anew after r was removed

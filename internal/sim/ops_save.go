@@ -63,7 +63,7 @@ func (a *save) effect(f *facts) {
 		// A replacement that is on the branch already moves nothing.
 		f.branch(a.ref, a.draft.Branch).write(&a.call, headID(a.cp, a.draft.ID), a.acked() && a.draft.ID == "")
 	}
-	f.saved(&a.call, a.draft.TTL)
+	f.saved(&a.call, a.draft.TTL, a.repeat)
 }
 
 // headID is the id that a branch has after a save; not known if the save was not acknowledged and chose none.

@@ -25,7 +25,7 @@ func (a *putWrites) run(ctx context.Context, s *engine.Store) error {
 }
 
 func (a *putWrites) effect(f *facts) {
-	f.saved(&a.call, 0)
+	f.saved(&a.call, 0, false)
 	if !a.acked() && !a.partial() {
 		return
 	}

@@ -23,13 +23,29 @@ func UnpackRef(r *ckptdv1.Ref) engine.Ref {
 	return engine.Ref{Tenant: r.GetTenant(), User: r.GetUser(), Thread: r.GetThread(), Namespace: r.GetNamespace()}
 }
 
-// PackCheckpoint makes the message of a checkpoint. With text, content that is UTF-8 goes as text.
-func PackCheckpoint(cp *engine.Checkpoint, text bool) *ckptdv1.Checkpoint {
+// Shown says what of a checkpoint its message shows. The zero value is what everybody may see who may see that it is there.
+type Shown struct {
+	Text   bool // content that is UTF-8 goes as text
+	Meta   bool // metadata, which is content
+	Stored bool // the bytes that were stored, which say what other threads of the user hold
+}
+
+// All shows all that there is.
+var All = Shown{Meta: true, Stored: true}
+
+// PackCheckpoint makes the message of a checkpoint.
+func PackCheckpoint(cp *engine.Checkpoint, shown Shown) *ckptdv1.Checkpoint {
 	m := &ckptdv1.Checkpoint{
 		Ref: PackRef(cp.Ref), Generation: cp.Generation, Id: cp.ID, Parent: cp.Parent, Seq: cp.Seq, ParentSeq: cp.ParentSeq,
 		Branch: cp.Branch, Time: timestamppb.New(cp.Time), Step: cp.Step, Status: cp.Status, SchemaVersion: cp.SchemaVersion,
-		RunId: cp.RunID, Labels: cp.Labels, Meta: string(cp.Meta), Blobs: packBlobs(cp.Blobs), Hash: cp.Hash[:],
-		Cost: &ckptdv1.Cost{State: cp.Cost.State, Stored: cp.Cost.Stored, Depth: int32(cp.Cost.Depth), Full: cp.Cost.Full},
+		RunId: cp.RunID, Labels: cp.Labels, Blobs: packBlobs(cp.Blobs), Hash: cp.Hash[:],
+		Cost: &ckptdv1.Cost{State: cp.Cost.State, Depth: int32(cp.Cost.Depth), Full: cp.Cost.Full},
+	}
+	if shown.Meta {
+		m.Meta = string(cp.Meta)
+	}
+	if shown.Stored {
+		m.Cost.Stored = cp.Cost.Stored
 	}
 	for i := range cp.Hooks {
 		m.Hooks = append(m.Hooks, packHook(&cp.Hooks[i]))
@@ -45,7 +61,7 @@ func PackCheckpoint(cp *engine.Checkpoint, text bool) *ckptdv1.Checkpoint {
 		room := make([]ckptdv1.Channel, len(cp.Channels))
 		m.Channels = make([]*ckptdv1.Channel, len(cp.Channels))
 		for i := range cp.Channels {
-			packChannel(&room[i], &cp.Channels[i], text)
+			packChannel(&room[i], &cp.Channels[i], shown.Text)
 			m.Channels[i] = &room[i]
 		}
 	}

@@ -38,10 +38,10 @@ func UnpackBranches(ms []*ckptdv1.Branch) []engine.Branch {
 }
 
 // PackTree makes the message of a tree.
-func PackTree(t *engine.Tree) *ckptdv1.GetTreeResponse {
+func PackTree(t *engine.Tree, shown Shown) *ckptdv1.GetTreeResponse {
 	m := &ckptdv1.GetTreeResponse{Branches: PackBranches(t.Branches)}
 	for _, n := range t.Nodes {
-		node := &ckptdv1.Node{Checkpoint: PackCheckpoint(n.Checkpoint, false)}
+		node := &ckptdv1.Node{Checkpoint: PackCheckpoint(n.Checkpoint, shown)}
 		if n.Parent != nil {
 			node.ParentSeq = n.Parent.Seq
 		}
@@ -83,8 +83,8 @@ func UnpackTree(m *ckptdv1.GetTreeResponse) (*engine.Tree, error) {
 }
 
 // PackDiff makes the message of a diff.
-func PackDiff(d *engine.Diff) *ckptdv1.DiffResponse {
-	m := &ckptdv1.DiffResponse{From: PackCheckpoint(d.From, false), To: PackCheckpoint(d.To, false), Meta: packValueDiff(&d.Meta),
+func PackDiff(d *engine.Diff, shown Shown) *ckptdv1.DiffResponse {
+	m := &ckptdv1.DiffResponse{From: PackCheckpoint(d.From, shown), To: PackCheckpoint(d.To, shown), Meta: packValueDiff(&d.Meta),
 		Fields: packFieldDiffs(d.Fields), Labels: packFieldDiffs(d.Labels)}
 	for i := range d.Channels {
 		ch := &d.Channels[i]

@@ -152,7 +152,7 @@ func TestCheckpoint(t *testing.T) {
 	m := maker{rand.New(rand.NewPCG(3, 4))}
 	for i := range 2000 {
 		want := m.checkpoint()
-		got, err := UnpackCheckpoint(travel(t, i%2 == 0, PackCheckpoint(want, i%4 < 2), &ckptdv1.Checkpoint{}))
+		got, err := UnpackCheckpoint(travel(t, i%2 == 0, PackCheckpoint(want, Shown{Text: i%4 < 2, Meta: true, Stored: true}), &ckptdv1.Checkpoint{}))
 		if err != nil {
 			t.Fatal(err)
 		}

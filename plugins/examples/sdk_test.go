@@ -1,6 +1,7 @@
 package examples
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
 	"strings"
@@ -19,7 +20,7 @@ func (b *bed) sdk(t *testing.T) {
 	redacted := []byte("redacted to what is somewhat longer than the plugins think that it would be: " + strings.Repeat("x", 1000))
 	call := plugins.Call{Stage: hook.PreSave, Meta: []byte(`{"abi":1}`), PseudonymKey: [32]byte{1},
 		PutBlob: func(data []byte) ([32]byte, error) { return sha256.Sum256(data), nil },
-		Redact: func(set string, data []byte) ([]byte, error) {
+		Redact: func(_ context.Context, set string, data []byte) ([]byte, error) {
 			if set != "personal" || string(data) != "r" {
 				t.Errorf("redact by %q: %q", set, data)
 			}

@@ -108,6 +108,10 @@ type Call struct {
 	Place Place
 	Items []Item
 
+	// Names are what else comes in and is stored as it is, because things are found by it. A chain of PreSave may refuse
+	// them, and the names and types of the items, but changes none.
+	Names []Name
+
 	// Seed is what the random numbers of plugins come from, and PseudonymKey what pseudonyms are made with: keys of
 	// the user's, gone when the user is shredded.
 	Seed, PseudonymKey [32]byte
@@ -125,6 +129,12 @@ type Call struct {
 	// Set by the chain:
 	Fuel     uint64    // of all plugins
 	Findings []Finding // of all plugins and rules
+}
+
+// Name is an id, a kind, a path or the like.
+type Name struct {
+	What string // "namespace" and so on, for errors
+	Text string
 }
 
 // Finding says that a rule matched at a path, and how often. It never quotes what matched; a path has the names of

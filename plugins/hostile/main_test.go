@@ -123,7 +123,7 @@ const secret = "s3cr3t-sk-live-4242"
 func (b *bed) call() *plugins.Call {
 	c := &plugins.Call{Stage: hook.PreSave, Item: "channel messages", Payload: []byte(`{"key":"` + secret + `"}`), Meta: []byte(`{"abi":1}`),
 		PutBlob: func([]byte) ([32]byte, error) { return [32]byte{7}, nil },
-		Redact:  func(_ string, data []byte) ([]byte, error) { return bytes.Clone(data), nil }}
+		Redact:  func(_ context.Context, _ string, data []byte) ([]byte, error) { return bytes.Clone(data), nil }}
 	c.PseudonymKey[0], c.Seed[0] = 1, 1
 	return c
 }

@@ -45,6 +45,11 @@ func (c *chain) Run(ctx context.Context, call *hook.Call) error {
 					step.Kind, step.From, step.To)}
 		}
 	}
+	if c.stage == hook.PreSave {
+		if err := r.names(); err != nil {
+			return err
+		}
+	}
 	for i := range call.Items {
 		if err := r.item(&call.Items[i]); err != nil {
 			return err
@@ -75,6 +80,29 @@ type run struct {
 	call  *hook.Call
 	links []*link
 	meta  metas
+}
+
+// names has every redactor look at what is stored as it is.
+func (r *run) names() error {
+	if r.redactor() == nil {
+		return nil
+	}
+	names := r.call.Names
+	for i := range r.call.Items {
+		if it := &r.call.Items[i]; it.Kind == hook.Channel || it.Kind == hook.Write {
+			names = append(names, hook.Name{What: "name of a " + it.Kind.String(), Text: it.Name}, hook.Name{What: "type of a " + it.Kind.String(), Text: it.Type})
+		}
+	}
+	for _, l := range r.links {
+		if l.binding.Redactor == nil {
+			continue
+		}
+		if e, ok := errors.AsType[*hook.Error](l.binding.Redactor.all.Names(r.ctx, names)); ok {
+			e.Stage = r.chain.stage
+			return e
+		}
+	}
+	return nil
 }
 
 // item passes an item through the hooks.
@@ -113,7 +141,7 @@ func (e *ended) Unwrap() []error { return []error{e.timeout, e.cause} }
 // redact runs the built-in redactor on an item.
 func (r *run) redact(l *link, it *hook.Item) error {
 	start := time.Now()
-	findings, err := l.binding.Redactor.redactItem(it, r.call.PseudonymKey)
+	findings, err := l.binding.Redactor.redactItem(r.ctx, it, r.call.PseudonymKey)
 	if err != nil {
 		err = r.fail(l, it, err)
 	}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -199,12 +200,12 @@ func (r *run) redactor() *Redactor {
 }
 
 // redactBuiltin is the host function of that name.
-func (i *invocation) redactBuiltin(set string, data []byte) ([]byte, error) {
+func (i *invocation) redactBuiltin(ctx context.Context, set string, data []byte) ([]byte, error) {
 	redactor := i.run.redactor()
 	if redactor == nil {
 		redactor = i.run.chain.pipeline.fallback()
 	}
-	out, findings, err := redactor.redactBytes(set, nameOf(i.item), data, i.run.call.PseudonymKey)
+	out, findings, err := redactor.redactBytes(ctx, set, nameOf(i.item), data, i.run.call.PseudonymKey)
 	i.findings = append(i.findings, findings...)
 	return out, err
 }
@@ -217,7 +218,7 @@ func (i *invocation) putBlob(data []byte) ([32]byte, error) {
 			continue
 		}
 		blob := hook.Item{Kind: hook.Blob, Data: data}
-		findings, err := l.binding.Redactor.redactItem(&blob, i.run.call.PseudonymKey)
+		findings, err := l.binding.Redactor.redactItem(i.run.ctx, &blob, i.run.call.PseudonymKey)
 		i.findings = append(i.findings, findings...)
 		if err != nil {
 			return [32]byte{}, err

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/plugins"
 	"github.com/ckptd/ckptd/plugins/bundle"
 	"github.com/ckptd/ckptd/plugins/hook"
@@ -230,7 +231,10 @@ func (p *Pipeline) release(in []*user) {
 	}
 	p.mu.Unlock()
 	for _, u := range last {
-		go u.plugin.Close() // which may wait
+		go func() { // it may wait
+			defer panics.To(func(error) {}) // and is of no more use, whatever became of it
+			u.plugin.Close()
+		}()
 	}
 }
 

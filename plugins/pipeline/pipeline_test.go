@@ -148,6 +148,35 @@ func TestRedactorActions(t *testing.T) {
 	}
 }
 
+// TestNames: what is stored as it is may hold no secret, and is not changed.
+func TestNames(t *testing.T) {
+	key := "ghp_0123456789abcdefghijABCDEFGHIJKLMNOP"
+	chain := chainOf(t, pipelineOf(Binding{Redactor: newRedactor(redact.Default(), redact.Config{})}), hook.PreSave)
+	for _, tt := range []struct {
+		what string
+		call *hook.Call
+		want error
+	}{
+		{"namespace", &hook.Call{Names: []hook.Name{{What: "namespace", Text: key}}}, hook.ErrRejected},
+		{"name of a channel", callOf(channel(key, "[]")), hook.ErrRejected},
+		{"type of a write", callOf(hook.Item{Kind: hook.Write, Name: "a", Type: "x/" + key, Data: []byte("x")}), hook.ErrRejected},
+		{"thread", &hook.Call{Names: []hook.Name{{What: "thread", Text: "jane@example.com"}, {What: "id", Text: "8d3f0a52-7a33-4a41-9b7a-4b1f5a0c9e11"}}}, nil},
+	} {
+		err := chain.Run(context.Background(), tt.call)
+		if !errors.Is(err, tt.want) || err != nil && (!strings.Contains(err.Error(), tt.what) || strings.Contains(err.Error(), key)) {
+			t.Errorf("%s: %v", tt.what, err)
+		}
+	}
+	strict, err := NewRedactor(redact.Config{Actions: map[string]redact.Action{"email": redact.Reject}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := &hook.Call{Names: []hook.Name{{What: "thread", Text: "jane@example.com"}}}
+	if err := chainOf(t, pipelineOf(Binding{Redactor: strict}), hook.PreSave).Run(context.Background(), call); !errors.Is(err, hook.ErrRejected) {
+		t.Error(err)
+	}
+}
+
 func TestOutputs(t *testing.T) {
 	for _, tt := range []struct {
 		typ, in, out string
@@ -374,7 +403,7 @@ func TestCapabilities(t *testing.T) {
 			return &plugins.Result{Unchanged: true}, nil
 		}
 		for _, set := range []string{"", "secrets", "personal", "other"} {
-			out, err := c.Redact(set, []byte(`["jane@example.com","sk-ant-api03-`+strings.Repeat("abcdEFGH1234_-xy", 6)+`AA"]`))
+			out, err := c.Redact(t.Context(), set, []byte(`["jane@example.com","sk-ant-api03-`+strings.Repeat("abcdEFGH1234_-xy", 6)+`AA"]`))
 			if err != nil {
 				out = []byte("error")
 			}

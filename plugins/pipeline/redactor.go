@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
 	"sync"
@@ -64,11 +65,11 @@ func (r *Redactor) Identity() hook.Identity {
 func (r *Redactor) Rules() []redact.Rule { return r.all.Rules() }
 
 // redactItem redacts an item in place.
-func (r *Redactor) redactItem(it *hook.Item, key [32]byte) ([]hook.Finding, error) {
+func (r *Redactor) redactItem(ctx context.Context, it *hook.Item, key [32]byte) ([]hook.Finding, error) {
 	if it.Kind == hook.Label {
-		return r.redactLabel(it, key)
+		return r.redactLabel(ctx, it, key)
 	}
-	out, err := r.all.Redact(redact.Input{Type: it.Type, Name: nameOf(it), Data: it.Data, Prev: it.Prev, PseudonymKey: key})
+	out, err := r.all.Redact(ctx, redact.Input{Type: it.Type, Name: nameOf(it), Data: it.Data, Prev: it.Prev, PseudonymKey: key})
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func (r *Redactor) redactItem(it *hook.Item, key [32]byte) ([]hook.Finding, erro
 }
 
 // redactLabel redacts key and value of a label as the member of an object, so that the key says what the value is.
-func (r *Redactor) redactLabel(it *hook.Item, key [32]byte) ([]hook.Finding, error) {
+func (r *Redactor) redactLabel(ctx context.Context, it *hook.Item, key [32]byte) ([]hook.Finding, error) {
 	if !utf8.ValidString(it.Name) || !utf8.Valid(it.Data) {
 		return nil, &hook.Error{Kind: hook.ErrRejected, Plugin: redactName, Item: nameOf(it), Reason: "a label is not UTF-8"}
 	}
@@ -87,7 +88,7 @@ func (r *Redactor) redactLabel(it *hook.Item, key [32]byte) ([]hook.Finding, err
 	if err != nil {
 		return nil, err
 	}
-	out, err := r.all.Redact(redact.Input{Type: "json", Name: nameOf(it), Data: object, PseudonymKey: key})
+	out, err := r.all.Redact(ctx, redact.Input{Type: "json", Name: nameOf(it), Data: object, PseudonymKey: key})
 	if err != nil || !out.Changed {
 		return out.Findings, err
 	}
@@ -105,12 +106,12 @@ func (r *Redactor) redactLabel(it *hook.Item, key [32]byte) ([]hook.Finding, err
 }
 
 // redactBytes redacts what a plugin hands over, by one of the sets of rules.
-func (r *Redactor) redactBytes(set, name string, data []byte, key [32]byte) ([]byte, []hook.Finding, error) {
+func (r *Redactor) redactBytes(ctx context.Context, set, name string, data []byte, key [32]byte) ([]byte, []hook.Finding, error) {
 	rules, err := r.group(set)
 	if err != nil {
 		return nil, nil, err
 	}
-	out, err := rules.Redact(redact.Input{Name: name, Data: data, PseudonymKey: key})
+	out, err := rules.Redact(ctx, redact.Input{Name: name, Data: data, PseudonymKey: key})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -106,21 +106,22 @@ func isMAC(v []byte, sep byte) bool {
 	return !same
 }
 
-// telling reports whether an IPv6 address is one beyond doubt: names in programs, such as ab::cd, could be one too.
+// telling reports whether an IPv6 address is one beyond doubt: names in programs, such as ab::cd, could be one too, and
+// eight bytes such as a serial number has.
 func telling(v []byte) bool {
-	groups, digits, long := 0, 0, false
+	groups, digits, long, pairs := 0, 0, false, true
 	for g := range bytes.SplitSeq(v, []byte(":")) {
 		if len(g) > 0 {
 			groups++
 		}
-		long = long || len(g) == 4
+		long, pairs = long || len(g) == 4, pairs && len(g) == 2
 		for _, b := range g {
 			if isDigit(b) {
 				digits++
 			}
 		}
 	}
-	return digits > 0 && groups >= 2 && (long || groups >= 4)
+	return digits > 0 && groups >= 2 && (long || groups >= 4) && !pairs
 }
 
 // email finds the address around the sign at text[at:end], which is @ or the beginning of its escape in URLs.

@@ -16,7 +16,7 @@ func (s *scan) assigned(text []byte, start, end int, r *rule) {
 		return
 	}
 	v, ok := assignment(text, start, at, flag)
-	if s.work += (v.end - v.start) * r.cost; !ok || v.start >= v.end || s.work > s.allowed {
+	if !ok || v.start >= v.end || !s.spend((v.end-v.start)*r.cost) {
 		return
 	}
 	if from, ok := r.takes(text[v.start:v.end], v.how); ok {

@@ -16,7 +16,7 @@ func agentJSON(b *testing.B) (clean, dirty []byte) {
 	if err != nil {
 		b.Skip("the tau-bench runs are not there: ", path)
 	}
-	out, err := Default().Redact(Input{Type: "json", Data: data})
+	out, err := Default().Redact(b.Context(), Input{Type: "json", Data: data})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func BenchmarkRedact(b *testing.B) {
 			b.SetBytes(int64(len(c.data)))
 			n := 0
 			for b.Loop() {
-				out, err := r.Redact(Input{Type: "json", Data: c.data})
+				out, err := r.Redact(b.Context(), Input{Type: "json", Data: c.data})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -100,7 +100,7 @@ func BenchmarkAppend(b *testing.B) {
 		return data
 	}
 	r := Default()
-	old, err := r.Redact(Input{Type: "json", Data: state(messages)})
+	old, err := r.Redact(b.Context(), Input{Type: "json", Data: state(messages)})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func BenchmarkAppend(b *testing.B) {
 	}{{"whole", nil}, {"prev", old.Data}} {
 		b.Run(c.name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := r.Redact(Input{Type: "json", Data: data, Prev: c.prev}); err != nil {
+				if _, err := r.Redact(b.Context(), Input{Type: "json", Data: data, Prev: c.prev}); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -109,7 +109,7 @@ func (c Config) compile(base []Rule, b *budget) ([]*rule, error) {
 		names[r.ID], names[r.Group] = true, true
 	}
 	for i, r := range c.Rules {
-		if !goodID.MatchString(r.ID) {
+		if !goodID(r.ID) {
 			return nil, wrong("rules[%d].id %q: use lower-case letters, digits and dashes", i, r.ID)
 		}
 		if names[r.ID] {
@@ -148,7 +148,18 @@ func (c Config) compile(base []Rule, b *budget) ([]*rule, error) {
 	return rules, nil
 }
 
-var goodID = regexp.MustCompile(`^[a-z][a-z0-9-]{0,47}$`)
+// goodID reports whether a text is a letter and then up to 47 letters, digits and dashes.
+func goodID(id string) bool {
+	if len(id) == 0 || len(id) > 48 || !isLower(id[0]) {
+		return false
+	}
+	for i := range len(id) {
+		if b := id[i]; !isLower(b) && !isDigit(b) && b != '-' {
+			return false
+		}
+	}
+	return true
+}
 
 func (c Config) check(names map[string]bool) error {
 	lists := []struct {
@@ -241,8 +252,7 @@ func (a *allowed) has(value []byte) bool {
 
 // allows reports whether what a rule found may stay.
 func (s *scan) allows(value []byte) bool {
-	s.work += len(value) * s.r.allowed.cost
-	return s.work <= s.allowed && s.r.allowed.has(value)
+	return s.spend(len(value)*s.r.allowed.cost) && s.r.allowed.has(value)
 }
 
 // keySet is a list of names of members, without case.

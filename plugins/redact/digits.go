@@ -12,6 +12,7 @@ type number struct {
 	plus       bool
 	groups     [maxGroups]group
 	n          int
+	stands     row
 }
 
 // group is a group of digits and what separates it from the one before.
@@ -124,6 +125,10 @@ func bounded(text []byte, n *number, to int) bool {
 		return false
 	case b == '-', b == '/':
 		return end+1 >= len(text) || !isWord(text[end+1])
+	case b == ',' && (n.plus || n.groups[to-1].sep == '-'): // no amount, but a column of a table
+		return true
+	case b == '.' && end+2 < len(text) && text[end+1] == '.': // a range, unless it is an ellipsis
+		return !isWord(text[end+2])
 	case b == '.', b == ',':
 		return end+1 >= len(text) || !isDigit(text[end+1])
 	case b == '%':
@@ -187,6 +192,9 @@ func separator(text []byte, at int) (sep byte, next int) {
 			b, size = ' ', 3
 		default:
 			return 0, at
+		}
+		if b == '-' && sep == ' ' && at+1 < len(text) && isDigit(text[at+1]) {
+			return 0, at // a minus
 		}
 		if b == ' ' && i > 0 && (text[at-1] == ' ' || text[at-1] >= 0x80) {
 			return 0, at // columns of a table
@@ -294,7 +302,7 @@ func (s *scan) shaped(text []byte, n *number, g int, r *rule) int {
 		if !sh.fits(n, g) || !bounded(text, n, to) || s.denied(r, n.groups[g].start) {
 			continue
 		}
-		if sh.weak && (s.joined || !s.near(r, n.groups[g].start)) {
+		if (sh.weak || sh.spaced() && n.row(text) != shortRow) && (s.joined || !s.near(r, n.groups[g].start)) {
 			continue
 		}
 		var buf [maxDigits * 2]byte
@@ -306,6 +314,9 @@ func (s *scan) shaped(text []byte, n *number, g int, r *rule) int {
 	}
 	return g
 }
+
+// spaced reports whether blanks alone tell that the groups belong together.
+func (sh *shape) spaced() bool { return len(sh.seps) > 0 && sh.seps[0] == ' ' }
 
 func (sh *shape) fits(n *number, g int) bool {
 	if g+len(sh.sizes) > n.n {
@@ -326,18 +337,27 @@ func (s *scan) card(text []byte, n *number, g int, r *rule) int {
 	}
 	for to := min(n.n, g+6); to > g; to-- {
 		count := n.count(g, to)
-		if count < 12 || count > 19 || !bounded(text, n, to) || !cardGroups(n, g, to) || s.denied(r, n.groups[g].start) {
+		if count < 12 || count > 19 || !bounded(text, n, to) && !column(text, n, to) || !cardGroups(n, g, to) || s.denied(r, n.groups[g].start) {
 			continue
 		}
 		var buf [maxDigits * 2]byte
 		digits := n.collect(buf[:0], text, g, to)
 		near := !s.joined && s.near(r, n.groups[g].start)
+		if !near && to > g+1 && (n.row(text) == dumpRow || n.row(text) == tableRow && !printed(n, g, to)) {
+			return g
+		}
 		if r.check(digits) && (near || usual(digits, to > g+1)) || near && count >= 13 && luhn(digits) && varied(digits) {
 			s.add(n.groups[g].start, n.groups[to-1].end, r)
 			return to
 		}
 	}
 	return g
+}
+
+// column reports whether a comma ends the groups.
+func column(text []byte, n *number, to int) bool {
+	end := n.groups[to-1].end
+	return to == n.n && end < len(text) && text[end] == ','
 }
 
 // identifies reports whether a name is that of an identifier. Of the numbers that are some, one in ten has the checksum
@@ -356,6 +376,19 @@ func usual(digits []byte, grouped bool) bool {
 		return digits[0] == '4' || grouped
 	}
 	return grouped
+}
+
+// printed reports whether groups are as they are on cards: fours, or 4-6-5 and 4-6-4.
+func printed(n *number, g, to int) bool {
+	if n.groups[g+1].size() == 6 {
+		return to == g+3
+	}
+	for k := g + 1; k < to-1; k++ {
+		if n.groups[k].size() != 4 {
+			return false
+		}
+	}
+	return n.groups[to-1].size() <= 4
 }
 
 func cardGroups(n *number, g, to int) bool {

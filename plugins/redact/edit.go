@@ -42,46 +42,23 @@ func ordered(edits []edit) []edit {
 	return kept
 }
 
-// revision is a text that was edited, perhaps more than once, and knows where each byte came from.
-type revision struct {
-	text []byte
-	from []int // by byte of text: where it was in the first text, -1 if it is new
-}
-
-// revise returns the text that the edits make of r.
-func (r revision) revise(edits []edit) revision {
-	if r.from == nil {
-		r.from = make([]int, len(r.text))
-		for i := range r.from {
-			r.from[i] = i
+// onto returns what edits and then more, which are edits of what came of them, do to a text. One of more that overlaps
+// one of edits replaces all of it.
+func onto(edits, more []edit) []edit {
+	all := make([]edit, 0, len(edits)+len(more))
+	shift := 0 // what is at i after the edits so far was at i+shift
+	pass := func(e edit) { shift, edits = shift+e.end-e.start-len(e.text), edits[1:] }
+	for _, m := range more {
+		for len(edits) > 0 && edits[0].start-shift+len(edits[0].text) <= m.start {
+			all = append(all, edits[0])
+			pass(edits[0])
 		}
+		start, end := m.start+shift, 0
+		for len(edits) > 0 && edits[0].start-shift < m.end {
+			start, end = min(start, edits[0].start), edits[0].end
+			pass(edits[0])
+		}
+		all = append(all, edit{start, max(end, m.end+shift), m.text})
 	}
-	var made revision
-	at := 0
-	for _, e := range append(slices.Clip(edits), edit{start: len(r.text), end: len(r.text)}) {
-		made.text = append(append(made.text, r.text[at:e.start]...), e.text...)
-		made.from = append(made.from, r.from[at:e.start]...)
-		for range e.text {
-			made.from = append(made.from, -1)
-		}
-		at = e.end
-	}
-	return made
-}
-
-// edits returns the edits that make r of the first text, which has n bytes.
-func (r revision) edits(n int) []edit {
-	var all []edit
-	open := edit{}
-	for i, from := range append(slices.Clip(r.from), n) {
-		if from < 0 {
-			open.text = append(open.text, r.text[i])
-			continue
-		}
-		if open.end = from; open.end > open.start || len(open.text) > 0 {
-			all = append(all, open)
-		}
-		open = edit{start: from + 1}
-	}
-	return all
+	return ordered(append(all, edits...))
 }

@@ -51,7 +51,7 @@ func FuzzMsgpack(f *testing.F) {
 	r := Default()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		in := Input{Type: "msgpack", Data: data}
-		if _, err := r.Redact(in); err != nil {
+		if _, err := r.Redact(t.Context(), in); err != nil {
 			return // not msgpack
 		}
 		out := redacted(t, r, in)

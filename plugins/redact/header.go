@@ -44,7 +44,7 @@ func (s *scan) header(text []byte, start int) {
 			return r
 		}
 		return -1
-	}, rest[from:end])
+	}, unmarked(rest[from:end]))
 	if len(body) >= 24 {
 		for end > from && (isSpace(rest[end-1]) || bytes.IndexByte([]byte(`"'\,`), rest[end-1]) >= 0) {
 			end--

@@ -137,6 +137,10 @@ func (s *scan) learn(m *member, name []byte) {
 					if startsWord(name, start, end) {
 						m.context = append(m.context, t.rule)
 					}
+				case byClose:
+					if standsApart(name, start, end) {
+						m.context = append(m.context, t.rule)
+					}
 				case byUnless:
 					if startsWord(name, start, end) {
 						m.unless = append(m.unless, t.rule)

@@ -311,7 +311,7 @@ func (p *packed) text(at int, h head) (drop bool, err error) {
 func (p *packed) nested(at int, h head) (drop bool, err error) {
 	end := h.start + h.size
 	content := p.data[h.start:end]
-	if p.s.layers < maxLayers && isContainer(content) {
+	if p.s.layers < maxLayers && (isContainer(content) || h.kind == ext && isString(content)) {
 		if whole, _ := p.s.packedEnd(content, 0); whole == len(content) {
 			p.s.layers++
 			edits, drop, ok, err := p.s.msgpack(content)
@@ -334,6 +334,11 @@ func (p *packed) nested(at int, h head) (drop bool, err error) {
 // isContainer reports whether msgpack begins with an array or map.
 func isContainer(v []byte) bool {
 	return len(v) > 0 && (v[0]&0xe0 == 0x80 || v[0] >= 0xdc && v[0] <= 0xdf)
+}
+
+// isString reports whether msgpack begins with a string.
+func isString(v []byte) bool {
+	return len(v) > 0 && (v[0]&0xe0 == 0xa0 || v[0] >= 0xd9 && v[0] <= 0xdb)
 }
 
 // number redacts an unsigned integer. What is found makes a string of it.

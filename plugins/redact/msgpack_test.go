@@ -37,6 +37,7 @@ func TestMsgpack(t *testing.T) {
 		{"numbers", packMap(packStr("card"), card), packMap(packStr("card"), packStr("[REDACTED:card]"))},
 		{"nested extensions", packExt(5, packArray(packStr("m"), packExt(2, packMap(packStr("content"), packStr("bob@example.org"))))),
 			packExt(5, packArray(packStr("m"), packExt(2, packMap(packStr("content"), packStr("[REDACTED:email]")))))},
+		{"strings in extensions", packExt(5, packStr("to bob@example.org")), packExt(5, packStr("to [REDACTED:email]"))},
 		{"other extensions are kept", packExt(1, []byte("bob@example.org")), packExt(1, []byte("bob@example.org"))},
 		{"binary text", packText(bin, []byte("bob@example.org")), packText(bin, []byte("[REDACTED:email]"))},
 		{"binary msgpack", packText(bin, packArray(packStr("bob@example.org"))), packText(bin, packArray(packStr("[REDACTED:email]")))},
@@ -70,7 +71,7 @@ func TestMsgpackDrop(t *testing.T) {
 func TestNotMsgpack(t *testing.T) {
 	whole := packMap(packStr("bob@example.org"), packExt(5, packArray(packStr("bob@example.org"), []byte{0xcb, 1, 2, 3, 4, 5, 6, 7, 8})))
 	for n := 1; n < len(whole); n++ {
-		out, err := Default().Redact(Input{Type: "msgpack", Data: whole[:n]})
+		out, err := Default().Redact(t.Context(), Input{Type: "msgpack", Data: whole[:n]})
 		if !errors.Is(err, hook.ErrRejected) || out.Data != nil {
 			t.Errorf("%d bytes: %v", n, err)
 		}

@@ -9,14 +9,20 @@ func (s *scan) phone(text []byte, n *number, g int, r *rule) int {
 		return g
 	}
 	near := !s.joined && s.near(r, n.groups[g].start)
+	if g == 0 && !near && partOf(text, n.start) {
+		return g
+	}
 	for to := min(n.n, g+7); to > g; to-- {
 		count := n.count(g, to)
 		if count < 6 || count > 17 {
 			continue
 		}
-		named := to == n.n && named(text, n.end)
-		if !bounded(text, n, to) && !extension(text, n, to) && !named {
+		named := to == n.n && calledBy(text, n.end)
+		if !bounded(text, n, to) && !extension(text, n, to) && !named || to > g+1 && beforeColon(text, n, to) {
 			continue
+		}
+		if dated(text, n, g, to) || to == g+1 && measured(text, n, to) || n.row(text) != shortRow {
+			return g
 		}
 		plus := n.plus && g == 0
 		if plus && international(text, n, g, to, count) || !plus && national(text, n, g, to, count) ||
@@ -34,8 +40,43 @@ func (s *scan) phone(text []byte, n *number, g int, r *rule) int {
 	return g
 }
 
-// named reports whether the word behind a number says that it is one to call: 555 0123 (mobile), 555-0123-Fax.
-func named(text []byte, end int) bool {
+// partOf reports whether what begins at text[at] goes on with a time of day, an address with colons, a path or a range.
+func partOf(text []byte, at int) bool {
+	return at > 1 && (text[at-1] == ':' && isHex(text[at-2]) || text[at-1] == '/' || text[at-1] == '.')
+}
+
+// beforeColon reports whether the last group begins a time of day, or an address with colons.
+func beforeColon(text []byte, n *number, to int) bool {
+	end := n.groups[to-1].end
+	return n.groups[to-1].size() <= 2 && end+1 < len(text) && text[end] == ':' && isHex(text[end+1])
+}
+
+// measured reports whether the group before to is a size: a unit follows, or the date of a file.
+func measured(text []byte, n *number, to int) bool {
+	if to < n.n {
+		return dateAt(text, n, to) > 0
+	}
+	rest := text[skip(text, n.groups[to-1].end, " ", 1):]
+	for _, unit := range []string{"kB", "KB", "MB", "GB", "KiB", "MiB", "B", "bytes", "ms", "ns", "us"} {
+		if bytes.HasPrefix(rest, []byte(unit)) && (len(rest) == len(unit) || !isWord(rest[len(unit)])) {
+			return true
+		}
+	}
+	return false
+}
+
+// dated reports whether there is a date among groups.
+func dated(text []byte, n *number, g, to int) bool {
+	for k := g; k < to; k++ {
+		if dateAt(text, n, k) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// calledBy reports whether the word behind a number says that it is one to call: 555 0123 (mobile), 555-0123-Fax.
+func calledBy(text []byte, end int) bool {
 	at := skip(text, end, " -(,", 2)
 	word := text[at:min(len(text), at+8)]
 	if at == end || at > end+2 {
@@ -133,7 +174,7 @@ func national(text []byte, n *number, g, to, count int) bool {
 		if groups == 1 {
 			return (count == 10 || count == 11) && varied(digits)
 		}
-		return count >= 9 && count <= 12 && len(digits) <= 5 && last.size() >= 2 && (last.sep != '.' || groups > 2)
+		return count >= 9 && count <= 12 && len(digits) <= 5 && last.size() >= 2 && (last.sep != '.' || groups > 2 && len(digits) > 1)
 	case groups >= 3 && sizes[0] == 1 && (digits[0] == '1' || digits[0] == '8' || digits[0] == '7') && count == 11 && sizes[1] == 3 && sizes[2] == 3:
 		return true // 1-800-555-0123, 8 (495) 123-45-67
 	case groups == 3 && sizes == [8]int{3, 3, 4}: // 415-555-0123
@@ -166,8 +207,9 @@ func spoken(text []byte, n *number, g, to, count int) bool {
 	if count < 7 || count > 15 || !even(n, g, to) || n.groups[to-1].sep == '.' && to < g+3 {
 		return false
 	}
-	if to == g+1 {
-		return varied(text[n.groups[g].start:n.groups[g].end])
+	var buf [maxDigits * 2]byte
+	if digits := n.collect(buf[:0], text, g, to); !varied(digits) {
+		return false
 	}
-	return n.groups[to-1].size() >= 2
+	return to == g+1 || n.groups[to-1].size() >= 2
 }

@@ -8,6 +8,7 @@ package redact
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"strings"
 	"sync"
@@ -18,7 +19,7 @@ import (
 
 const (
 	name    = "redact"
-	version = "2" // of what the scanners do: part of the digest, counted up when they do something else
+	version = "3" // of what the scanners do: part of the digest, counted up when they do something else
 )
 
 // Redactor redacts by one configuration. It is safe for concurrent use.
@@ -159,18 +160,42 @@ func (r *Redactor) Rules() []Rule {
 }
 
 // Redact returns the data redacted. Errors are *hook.Error and never quote the data: ErrRejected if a rule wants it so,
-// ErrLimit if it is nested too deep.
-func (r *Redactor) Redact(in Input) (Output, error) {
+// ErrLimit if it is nested too deep or too much work, ErrTimeout if the context ended.
+func (r *Redactor) Redact(ctx context.Context, in Input) (Output, error) {
 	if in.Prev != nil && bytes.Equal(in.Data, in.Prev) {
 		return Output{Data: in.Data}, nil
 	}
+	s := r.scans.Get().(*scan)
+	s.in, s.ctx = in, ctx
+	out, err := s.run()
+	if err == nil { // what a scan that was cut short has learned of names may be wrong
+		s.reset()
+		r.scans.Put(s)
+	}
+	return out, err
+}
+
+// Names refuses names that are stored as they are if there is a secret in one, or what a rule rejects: what refers to them
+// would find nothing if they were redacted. Errors are *hook.Error of the kind ErrRejected, and quote nothing.
+func (r *Redactor) Names(ctx context.Context, names []hook.Name) error {
 	s := r.scans.Get().(*scan)
 	defer func() {
 		s.reset()
 		r.scans.Put(s)
 	}()
-	s.in = in
-	return s.run()
+	s.ctx = ctx
+	for _, n := range names {
+		text := append(s.scratch[0][:0], n.Text...)
+		s.scratch[0] = text
+		s.work, s.allowed = 0, maxWork*len(text)+1<<20
+		for _, m := range s.text(text, nil) {
+			if m.rule != nil && (m.rule.Group == "secrets" || m.rule.action == Reject) {
+				return &hook.Error{Kind: hook.ErrRejected, Plugin: name, Item: n.What, Reason: "the rule " + m.rule.ID +
+					" matched, and this is stored as it is: choose another"}
+			}
+		}
+	}
+	return nil
 }
 
 // format is how data is laid out.
@@ -203,7 +228,10 @@ func formatOf(tag string, data []byte) format {
 }
 
 // Opaque reports whether data without a type tag would be kept as they are, unseen: they are no text.
-func Opaque(data []byte) bool { return formatOf("", data) == opaque }
+func Opaque(data []byte) bool {
+	order, _ := utf16Order(data, false)
+	return order == nil && formatOf("", data) == opaque
+}
 
 // looksLikeJSON reports whether data may be an object or array in JSON.
 func looksLikeJSON(data []byte) bool {

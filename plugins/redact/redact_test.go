@@ -2,13 +2,17 @@ package redact
 
 import (
 	"bytes"
+	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -20,7 +24,7 @@ import (
 func redacted(t testing.TB, r *Redactor, in Input) Output {
 	t.Helper()
 	before := bytes.Clone(in.Data)
-	out, err := r.Redact(in)
+	out, err := r.Redact(t.Context(), in)
 	if err != nil {
 		t.Fatalf("%.200q: %v", in.Data, err)
 	}
@@ -38,7 +42,7 @@ func redacted(t testing.TB, r *Redactor, in Input) Output {
 	}
 	again := in
 	again.Data, again.Prev = out.Data, nil
-	second, err := r.Redact(again)
+	second, err := r.Redact(t.Context(), again)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +96,38 @@ func TestJSON(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// Text in UTF-16 is read as what it means, and keeps its form.
+func TestUTF16(t *testing.T) {
+	encode := func(order binary.AppendByteOrder, units []uint16) (data []byte) {
+		for _, u := range units {
+			data = order.AppendUint16(data, u)
+		}
+		return data
+	}
+	r := Default()
+	for _, c := range []struct{ tag, in, want string }{
+		{"text", "to bob@example.org, 😀", "to [REDACTED:email], 😀"},
+		{"json", `{"a":"\u0061lice@example.com","n":1.0}`, `{"a":"[REDACTED:email]","n":1.0}`},
+		{"", `{"a":"bob@example.org"}`, `{"a":"[REDACTED:email]"}`},
+	} {
+		for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
+			for _, mark := range [][]uint16{{0xfeff}, {}} {
+				if len(mark) == 0 && c.tag == "" {
+					continue
+				}
+				half := []uint16{0xd800, 'x'} // of a pair
+				form := func(text string) []byte { return encode(order, slices.Concat(mark, utf16.Encode([]rune(text)), half)) }
+				if c.tag != "text" {
+					form = func(text string) []byte { return encode(order, slices.Concat(mark, utf16.Encode([]rune(text)))) }
+				}
+				if out := redacted(t, r, Input{Type: c.tag, Data: form(c.in)}); !bytes.Equal(out.Data, form(c.want)) {
+					t.Errorf("%s %q became %q", c.tag, form(c.in), out.Data)
+				}
+			}
+		}
 	}
 }
 
@@ -155,7 +191,7 @@ func TestReject(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = r.Redact(Input{Type: "json", Name: "channel notes", Data: []byte(`{"a":[{"token":"ghp_0123456789abcdefghijABCDEFGHIJKLMNOP"}]}`)})
+	_, err = r.Redact(t.Context(), Input{Type: "json", Name: "channel notes", Data: []byte(`{"a":[{"token":"ghp_0123456789abcdefghijABCDEFGHIJKLMNOP"}]}`)})
 	if !errors.Is(err, hook.ErrRejected) || strings.Contains(err.Error(), "ghp_") || !strings.Contains(err.Error(), "/a/0/token") {
 		t.Error(err)
 	}
@@ -201,7 +237,7 @@ func TestDepth(t *testing.T) {
 		{"msgpack", append(bytes.Repeat([]byte{0x91}, deep), 0xc0)},
 		{"json", []byte(`{"password":` + strings.Repeat("[", deep) + strings.Repeat("]", deep) + `}`)},
 	} {
-		_, err := Default().Redact(Input{Type: c.kind, Data: c.data})
+		_, err := Default().Redact(t.Context(), Input{Type: c.kind, Data: c.data})
 		if !errors.Is(err, hook.ErrLimit) {
 			t.Errorf("%s %.20s: %v", c.kind, c.data, err)
 		}
@@ -356,7 +392,7 @@ func TestHostileText(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			done := make(chan error, 1)
 			go func() {
-				_, err := Default().Redact(Input{Type: c.kind, Data: []byte(c.text)})
+				_, err := Default().Redact(t.Context(), Input{Type: c.kind, Data: []byte(c.text)})
 				done <- err
 			}()
 			select {
@@ -368,5 +404,50 @@ func TestHostileText(t *testing.T) {
 				t.Fatal("takes too long")
 			}
 		})
+	}
+}
+
+// No more work is done than is allowed, and none when nobody waits for it.
+func TestWorkIsCounted(t *testing.T) {
+	for _, word := range []string{"password=", "api_key:", "sk-"} {
+		text := []byte(strings.Repeat(word, 1<<20/len(word)))
+		s := newScan(Default())
+		s.allowed = 1 << 20
+		s.text(text, nil)
+		if s.work > s.allowed+maxPattern {
+			t.Errorf("%s: work on %d bytes where %d are allowed", word, s.work, s.allowed)
+		}
+		ctx := &counted{Context: t.Context(), looks: 1}
+		if _, err := Default().Redact(ctx, Input{Type: "text", Data: text}); !errors.Is(err, hook.ErrTimeout) {
+			t.Errorf("%s: %v", word, err)
+		}
+		if ctx.looks < -4 {
+			t.Errorf("%s: it went on after the context had ended", word)
+		}
+	}
+}
+
+// counted is a context that ends after some looks at it.
+type counted struct {
+	context.Context
+	looks int
+}
+
+func (c *counted) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// What is learned of names while there is no more work to do is not kept.
+func TestNothingIsLearnedInHaste(t *testing.T) {
+	r := Default()
+	member := `{"ghp_abcdefghijABCDEFGHIJklmnopqrstKLMNOP":1}`
+	if _, err := r.Redact(t.Context(), Input{Type: "json", Data: []byte(`["` + strings.Repeat("password=", 1<<17) + `",` + member + `]`)}); !errors.Is(err, hook.ErrLimit) {
+		t.Fatal(err)
+	}
+	if out := redacted(t, r, Input{Type: "json", Data: []byte(member)}); !out.Changed {
+		t.Errorf("%s stays", out.Data)
 	}
 }

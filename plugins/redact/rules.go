@@ -32,6 +32,7 @@ type Rule struct {
 	Like     string   `toml:"like" json:"like,omitempty"`
 	Check    string   `toml:"check" json:"check,omitempty"`
 	Context  []string `toml:"context" json:"context,omitempty"`
+	Close    []string `toml:"close" json:"close,omitempty"`
 	Unless   []string `toml:"unless" json:"unless,omitempty"`
 	Action   Action   `toml:"action" json:"action,omitempty"`
 }
@@ -64,6 +65,7 @@ const (
 	byIBAN
 	byColons // IPv6 and MAC addresses
 	byContext
+	byClose
 	byUnless
 )
 
@@ -120,7 +122,7 @@ func compile(r Rule, rank int) (*rule, error) {
 	if needs := scanner.kind == byPattern || scanner.kind == byAssigned; needs && len(r.Keywords) == 0 {
 		return nil, fmt.Errorf("rule %s: keywords is empty: name what every match begins with", r.ID)
 	}
-	for _, w := range slices.Concat(r.Keywords, r.Context, r.Unless) {
+	for _, w := range slices.Concat(r.Keywords, r.Context, r.Close, r.Unless) {
 		if w == "" {
 			return nil, fmt.Errorf("rule %s: a keyword is empty: take it out", r.ID)
 		}
@@ -211,6 +213,9 @@ func triggers(rules []*rule) (words []string, acts [][]trigger) {
 		}
 		for _, w := range r.Context {
 			add(w, trigger{kind: byContext, rule: r})
+		}
+		for _, w := range r.Close {
+			add(w, trigger{kind: byClose, rule: r})
 		}
 		for _, w := range r.Unless {
 			add(w, trigger{kind: byUnless, rule: r})

@@ -3,8 +3,10 @@ package redact
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -16,15 +18,17 @@ import (
 )
 
 const (
-	maxDepth  = 10000 // of arrays, objects and maps, those in strings included: what is deeper is refused
-	maxLayers = 8     // of encodings in each other (JSON in strings, base64): what is deeper is text
-	maxRounds = 4     // of looking at what redaction made of a text, before all of it goes
+	maxDepth  = 10000   // of arrays, objects and maps, those in strings included: what is deeper is refused
+	maxLayers = 8       // of encodings in each other (JSON in strings, base64): what is deeper is text
+	maxRounds = 4       // of looking at what redaction left of a text
+	lookEvery = 1 << 20 // bytes of work from one look at the context to the next
 )
 
 // scan is the work of one call of Redact, and the memory that it uses.
 type scan struct {
-	r  *Redactor
-	in Input
+	r   *Redactor
+	in  Input
+	ctx context.Context
 
 	path      []frame // where we are: the open objects, arrays and maps
 	layers    int
@@ -33,8 +37,9 @@ type scan struct {
 	members   int
 	findings  []hook.Finding // one each time
 	reject    *hook.Error
-	work      int // bytes that patterns looked at
-	allowed   int
+	work      int  // bytes that patterns and assignments looked at
+	allowed   int  // of it
+	unlooked  int  // bytes of work since the last look at the context
 	reporting bool // findings are counted; not while a name is looked at, which is kept
 	again     bool // something was made that must be looked at as a whole once more
 	chains    *chains
@@ -50,6 +55,8 @@ type scan struct {
 	clean   [512]cleanText
 	touched []int // ranks that have something in seen
 	until   int   // digits before it are done with
+	barrier int   // the end of the last mask: words before it say nothing about what is behind it
+	masked  int   // bytes of masks so far
 	key     *member
 	joined  bool
 	bare    bool                  // the text is a number of JSON or msgpack
@@ -64,8 +71,9 @@ type match struct {
 	text       []byte // what is to stand there instead, when that is no mask: base64 that was redacted inside
 }
 
-// seenAt says where words that tell about their surroundings were last seen: the end of them, 0 for nowhere.
-type seenAt struct{ context, unless int }
+// seenAt says where words that tell about their surroundings were last seen: the end of them, 0 for nowhere. That of
+// unless is counted without the masks before it.
+type seenAt struct{ context, close, unless int }
 
 func newScan(r *Redactor) *scan {
 	return &scan{r: r, keys: map[string]*member{}, seen: make([]seenAt, len(r.rules)), reporting: true,
@@ -81,7 +89,7 @@ func (s *scan) reset() {
 	clear(s.found[:cap(s.found)])
 	clear(s.clean[:])
 	s.chains.reset()
-	s.in, s.path, s.found, s.layers = Input{}, s.path[:0], s.found[:0], 0
+	s.in, s.ctx, s.path, s.found, s.layers = Input{}, nil, s.path[:0], s.found[:0], 0
 	s.reject, s.again, s.key, s.joined, s.reporting = nil, false, nil, false, true
 	s.bare = false
 }
@@ -114,14 +122,14 @@ const (
 func (s *scan) run() (Output, error) {
 	data := s.in.Data
 	for round := 0; ; round++ {
-		s.again, s.work, s.allowed = false, 0, maxWork*len(data)+1<<20
+		s.again, s.work, s.allowed, s.unlooked = false, 0, maxWork*len(data)+1<<20, lookEvery
 		next, dropped, err := s.once(data)
 		switch {
+		case s.ctx.Err() != nil:
+			err = &hook.Error{Kind: hook.ErrTimeout, Plugin: name, Item: s.in.Name, Reason: s.ctx.Err().Error()}
 		case err != nil:
-		case s.work > s.allowed:
+		case s.spent():
 			err = s.limit("has too much that keys begin with: save it in pieces")
-		case round > maxRounds*4:
-			err = s.limit("does not come to rest: save it in pieces")
 		case s.reject != nil:
 			err = s.reject
 		}
@@ -132,7 +140,7 @@ func (s *scan) run() (Output, error) {
 			return Output{Changed: true, Dropped: true, Findings: s.report()}, nil
 		}
 		data = next
-		if !s.again {
+		if !s.again || round == 4*maxRounds {
 			break
 		}
 	}
@@ -140,17 +148,48 @@ func (s *scan) run() (Output, error) {
 	return Output{Data: data, Changed: changed, Findings: s.report()}, nil
 }
 
+// spent reports whether the work that may be done is done, or nobody waits for it any more. Nothing is looked at then.
+func (s *scan) spent() bool { return s.work > s.allowed }
+
+// spend counts work on n bytes, and reports whether it may be done.
+func (s *scan) spend(n int) bool {
+	s.work += n
+	s.pass(n)
+	return !s.spent()
+}
+
+// pass counts n bytes that are gone through, which is no work to speak of, and looks at the context now and then.
+func (s *scan) pass(n int) {
+	if s.unlooked += n; s.unlooked < lookEvery {
+		return
+	}
+	s.unlooked = 0
+	if s.ctx != nil && s.ctx.Err() != nil {
+		s.allowed = -1
+	}
+}
+
 // once redacts data by its format.
 func (s *scan) once(data []byte) (out []byte, dropped bool, err error) {
+	kind := formatOf(s.in.Type, data)
+	text, prev := data, s.in.Prev
+	var order binary.ByteOrder // of UTF-16
+	var mark int
+	if kind != msgpackFormat {
+		if order, mark = utf16Order(data, kind != opaque); order != nil {
+			text, prev = fromUTF16(data[mark:], order), nil
+			kind = formatOf(s.in.Type, text)
+		}
+	}
 	var edits []edit
 	ok := true
-	switch formatOf(s.in.Type, data) {
+	switch kind {
 	case opaque:
 		return data, false, nil
 	case plain:
 		ok = false
 	case jsonFormat:
-		edits, dropped, ok, err = s.json(data, s.in.Prev)
+		edits, dropped, ok, err = s.json(text, prev)
 	case msgpackFormat:
 		if edits, dropped, ok, err = s.msgpack(data); !ok {
 			return data, false, s.notMsgpack(err)
@@ -160,10 +199,13 @@ func (s *scan) once(data []byte) (out []byte, dropped bool, err error) {
 		return nil, false, err
 	}
 	if !ok {
-		edits, dropped = s.value(data, nil)
+		edits, dropped = s.value(text, nil)
 	}
 	if len(edits) == 0 {
 		return data, dropped, nil
+	}
+	if order != nil {
+		return slices.Concat(data[:mark], apply(data[mark:], utf16Edits(data[mark:], order, edits))), dropped, nil
 	}
 	return apply(data, edits), dropped, nil
 }
@@ -186,38 +228,37 @@ func (s *scan) value(text []byte, key *member) (edits []edit, drop bool) {
 	return edits, drop
 }
 
-// settle redacts a text until nothing more is found in what came of it, and returns the edits and whose they are. All
-// that was found is counted.
+// settle redacts a text and returns the edits and whose they are. All that was found is counted.
+//
+// What is left of the text is looked at again: a part of a match may be one, such as the rest of a number. Masks say
+// nothing about what is beside them, so that this ends as a rule with the second look. What the last look finds stays,
+// and is counted.
 func (s *scan) settle(text []byte, key *member) (edits []edit, rules []*rule) {
-	rev := revision{text: text}
+	left := text
 	for round := 0; ; round++ {
-		matches := s.text(rev.text, key)
+		matches := s.text(left, key)
 		if len(matches) == 0 {
-			break
-		}
-		if round == maxRounds {
-			matches = []match{{0, len(rev.text), rules[0], nil}}
+			return edits, rules
 		}
 		more := make([]edit, len(matches))
 		for i, m := range matches {
 			more[i] = edit{m.start, m.end, m.text}
 			if m.rule != nil {
-				more[i].text = s.replacement(m.rule, rev.text[m.start:m.end])
-				rules = append(rules, m.rule)
+				more[i].text = s.replacement(m.rule, left[m.start:m.end])
 				s.count(m.rule)
 			}
 		}
-		if round == 0 {
-			edits, rev.text = more, apply(text, more)
-			continue
+		if round == maxRounds {
+			return edits, rules
 		}
-		if round == 1 {
-			rev = revision{text: text}.revise(edits)
+		for _, m := range matches {
+			if m.rule != nil {
+				rules = append(rules, m.rule)
+			}
 		}
-		rev = rev.revise(more)
-		edits = rev.edits(len(text))
+		edits = onto(edits, more)
+		left = apply(text, edits)
 	}
-	return edits, rules
 }
 
 // count counts a finding where we are.
@@ -291,18 +332,19 @@ func normal(r *rule, value []byte) []byte {
 
 // markAt returns the end of a mask or pseudonym of ours that begins at text[i], which is '[', or 0.
 func markAt(text []byte, i int) int {
-	rest := text[i+1:]
-	if len(rest) > 80 {
-		rest = rest[:80]
+	rest := text[i+1 : min(len(text), i+81)]
+	if len(rest) == 0 || !isLetter(rest[0]) {
+		return 0
 	}
-	end := slices.Index(rest, ']')
+	end := bytes.IndexByte(rest, ']')
 	if end < 0 {
 		return 0
 	}
-	id, tail, ok := strings.Cut(string(rest[:end]), ":")
-	if !ok {
+	colon := bytes.IndexByte(rest[:end], ':')
+	if colon < 0 {
 		return 0
 	}
+	id, tail := string(rest[:colon]), string(rest[colon+1:end])
 	if id == "REDACTED" {
 		id, tail, _ = strings.Cut(tail, "#")
 		if _, err := strconv.ParseUint(tail, 10, 32); tail != "" && err != nil {
@@ -311,7 +353,7 @@ func markAt(text []byte, i int) int {
 	} else if !isPseudonym(tail) {
 		return 0
 	}
-	if !goodID.MatchString(id) {
+	if !goodID(id) {
 		return 0
 	}
 	return i + 1 + end + 1
@@ -337,7 +379,7 @@ func unmarked(value []byte) []byte {
 	}
 	var rest []byte
 	at := 0
-	for _, m := range marks(value) {
+	for _, m := range marksIn(value) {
 		rest = append(rest, value[at:m.start]...)
 		at = m.end
 	}

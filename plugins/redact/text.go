@@ -10,11 +10,17 @@ import (
 // The result is valid until the next call.
 func (s *scan) text(text []byte, key *member) []match {
 	s.found = s.found[:0]
-	if len(text) < 3 || s.isClean(text, key) {
+	s.pass(len(text))
+	if len(text) < 3 || s.spent() || s.isClean(text, key) {
 		return nil
 	}
 	s.key, s.until, s.sign = key, 0, 0
-	s.walk(text)
+	var marks []edit
+	hits := s.r.words.scan(&s.hits, text)
+	if len(hits) > 0 {
+		marks = marksIn(text)
+		s.walk(text, hits, marks)
+	}
 	if key != nil {
 		s.byKey(text, key)
 	}
@@ -25,7 +31,10 @@ func (s *scan) text(text []byte, key *member) []match {
 		s.setClean(text, key)
 		return nil
 	}
-	return s.resolve(text)
+	if len(hits) == 0 {
+		marks = marksIn(text)
+	}
+	return s.resolve(text, marks)
 }
 
 // cleanText is a short text in which nothing was found. States of agents have the same ones again and again.
@@ -59,10 +68,21 @@ func (s *scan) setClean(text []byte, key *member) {
 	}
 }
 
-// walk runs the automaton over a text and looks closer where a word is.
-func (s *scan) walk(text []byte) {
+// walk looks closer where a word is in a text, but within marks of ours: what they say is not what the text says.
+func (s *scan) walk(text []byte, hits []hit, marks []edit) {
 	s.unsee()
-	for _, h := range s.r.words.scan(&s.hits, text) {
+	s.barrier, s.masked = 0, 0
+	for _, h := range hits {
+		for len(marks) > 0 && h.end > marks[0].end {
+			s.barrier, s.masked = marks[0].end, s.masked+marks[0].end-marks[0].start
+			marks = marks[1:]
+		}
+		if len(marks) > 0 && h.end > marks[0].start {
+			continue
+		}
+		if s.spent() {
+			return
+		}
 		for _, word := range s.r.words.at(h.state) {
 			for k := range s.r.acts[word] {
 				s.look(text, h.end, &s.r.acts[word][k])
@@ -88,7 +108,11 @@ func (s *scan) look(text []byte, end int, t *trigger) {
 		}
 	case byUnless:
 		if startsWord(text, start, end) {
-			s.see(t.rule).unless = end
+			s.see(t.rule).unless = end - s.masked
+		}
+	case byClose:
+		if standsApart(text, start, end) {
+			s.see(t.rule).close = end
 		}
 	case byPattern:
 		s.pattern(text, start, end, t.rule)
@@ -137,7 +161,7 @@ func (s *scan) pattern(text []byte, start, end int, r *rule) {
 		return
 	}
 	rest = rest[:r.first.run(rest)]
-	if s.work += len(rest) * r.cost; s.work > s.allowed {
+	if !s.spend(len(rest) * r.cost) {
 		return
 	}
 	loc := r.pattern.FindSubmatchIndex(rest)
@@ -176,42 +200,52 @@ func (s *scan) inContext(r *rule, at int) bool {
 
 const (
 	contextReach = 64 // bytes from a word about what follows to what it is about
+	closeReach   = 12
 	unlessReach  = 24
 )
 
 // near reports whether a word of the rule's context, in the text before or in the name of the member, speaks of what
-// is at a place.
+// is at a place. Words before a mask do not reach over it: it would make them near to what they were far from.
 func (s *scan) near(r *rule, at int) bool {
-	if s.key != nil && slices.Contains(s.key.context, r) {
-		return true
-	}
 	seen := s.seen[r.rank]
-	return seen.context > 0 && at-seen.context <= contextReach
+	if seen.context <= s.barrier || seen.unless > seen.context-s.masked { // a word against it is nearer
+		return s.named(r) || s.close(r, at)
+	}
+	return at-seen.context <= contextReach || s.named(r) || s.close(r, at)
 }
 
 // close is near, with no more than a word between.
 func (s *scan) close(r *rule, at int) bool {
 	seen := s.seen[r.rank]
-	return s.key != nil && slices.Contains(s.key.context, r) || seen.context > 0 && at-seen.context <= 12
+	last := max(seen.context, seen.close)
+	return s.named(r) || last > s.barrier && at-last <= closeReach
 }
 
-// denied reports whether a word speaks against the rule at a place: one that is nearer than those for it.
+// named reports whether the name of the member speaks of the rule.
+func (s *scan) named(r *rule) bool { return s.key != nil && slices.Contains(s.key.context, r) }
+
+// denied reports whether a word speaks against the rule at a place: one that is nearer than those for it. Such a word
+// reaches over masks as if they were not there.
 func (s *scan) denied(r *rule, at int) bool {
 	seen := s.seen[r.rank]
-	if seen.unless > 0 && at-seen.unless <= unlessReach && seen.unless > seen.context {
+	context := max(seen.context, seen.close) - s.masked
+	if max(seen.context, seen.close) <= s.barrier {
+		context = 0
+	}
+	if seen.unless > 0 && at-s.masked-seen.unless <= unlessReach && seen.unless > context {
 		return true
 	}
-	return s.key != nil && slices.Contains(s.key.unless, r) && seen.context == 0
+	return s.key != nil && slices.Contains(s.key.unless, r) && context == 0
 }
 
 // resolve sorts what was found, removes what is allowed and marks of ours, and joins what overlaps.
-func (s *scan) resolve(text []byte) []match {
+func (s *scan) resolve(text []byte, marks []edit) []match {
 	s.found = slices.DeleteFunc(s.found, func(m match) bool {
 		return m.start >= m.end || m.rule != nil && s.allows(text[m.start:m.end])
 	})
 	s.sortFound()
-	if list := marks(text); len(list) > 0 {
-		s.cutOut(text, list)
+	if len(marks) > 0 {
+		s.cutOut(text, marks)
 		s.sortFound()
 	}
 	kept := s.found[:0]
@@ -290,8 +324,8 @@ func stronger(x, y *rule) *rule {
 
 func harsh(a Action) int { return slices.Index([]Action{Hash, Mask, Drop, Reject}, a) }
 
-// marks returns where a text has masks and pseudonyms of ours.
-func marks(text []byte) []edit {
+// marksIn returns where a text has masks and pseudonyms of ours.
+func marksIn(text []byte) []edit {
 	var list []edit
 	for i := 0; i < len(text); i++ {
 		k := bytes.IndexByte(text[i:], '[')
@@ -355,4 +389,16 @@ func startsWord(text []byte, start, end int) bool {
 		return end+1 >= len(text) || text[end] == 's' && !isLetter(text[min(end+1, len(text)-1)])
 	}
 	return true
+}
+
+// standsApart reports whether text[start:end] is a word and no part of a longer name, such as ring_buffer.
+func standsApart(text []byte, start, end int) bool {
+	joins := func(b byte) bool { return isToken(b) || b >= 0x80 || b == '.' || b == '/' || b == '$' || b == '@' }
+	if start > 0 && joins(text[start-1]) && !escapeEnds(text, start) {
+		return false
+	}
+	if end == len(text) || !joins(text[end]) {
+		return true
+	}
+	return text[end] == '.' && (end+1 == len(text) || !isWord(text[end+1]))
 }

@@ -23,7 +23,7 @@ func (s *scan) word(text []byte, at int) bool {
 		if glued(text, start) || end < len(text) && (text[end] == '_' || text[end] == '-' && end+1 < len(text) && isWord(text[end+1])) {
 			continue
 		}
-		if s.work += len(value) * (r.cost - 1); s.work > s.allowed {
+		if !s.spend(len(value) * (r.cost - 1)) {
 			return false
 		}
 		if !r.first.fits(value) || !r.pattern.Match(value) || r.check != nil && !r.check(value) || !s.inContext(r, start) ||

@@ -49,13 +49,15 @@ func Call(ctx context.Context, p Plugin, it Item) (*plugins.Result, error) {
 		Stage: it.Stage, Item: it.String(), Payload: it.Data, Meta: meta,
 		Time: noon, PseudonymKey: sha256.Sum256([]byte("ckptd plugin trial")),
 		PutBlob: func(data []byte) ([32]byte, error) { return sha256.Sum256(data), nil },
-		Redact:  func(set string, data []byte) ([]byte, error) { return redactBy(set, it, data) },
-		From:    it.Migration.From, To: it.Migration.To,
+		Redact: func(ctx context.Context, set string, data []byte) ([]byte, error) {
+			return redactBy(ctx, set, it, data)
+		},
+		From: it.Migration.From, To: it.Migration.To,
 	})
 }
 
 // redactBy is the built-in redactor with all its rules, or a group of them.
-func redactBy(set string, it Item, data []byte) ([]byte, error) {
+func redactBy(ctx context.Context, set string, it Item, data []byte) ([]byte, error) {
 	r := redact.Default()
 	switch set {
 	case "":
@@ -67,7 +69,7 @@ func redactBy(set string, it Item, data []byte) ([]byte, error) {
 	default:
 		return nil, &hook.Error{Kind: hook.ErrFailed, Stage: it.Stage, Item: it.String(), Reason: `there is no such set of rules: want "", "secrets" or "personal"`}
 	}
-	out, err := r.Redact(redact.Input{Name: it.String(), Data: data})
+	out, err := r.Redact(ctx, redact.Input{Name: it.String(), Data: data})
 	return out.Data, err
 }
 

@@ -126,14 +126,14 @@ func TestCall(t *testing.T) {
 				t.Errorf("%v: told %v, %q", it, meta, c.Item)
 			}
 			for _, set := range []string{"", "personal"} {
-				if out, err := c.Redact(set, []byte("x@example.com")); err != nil || bytes.Contains(out, []byte("@")) {
+				if out, err := c.Redact(t.Context(), set, []byte("x@example.com")); err != nil || bytes.Contains(out, []byte("@")) {
 					t.Errorf("redacted by %q: %s, %v", set, out, err)
 				}
 			}
-			if out, err := c.Redact("secrets", []byte("x@example.com")); err != nil || string(out) != "x@example.com" {
+			if out, err := c.Redact(t.Context(), "secrets", []byte("x@example.com")); err != nil || string(out) != "x@example.com" {
 				t.Errorf("redacted by secrets: %s, %v", out, err)
 			}
-			if _, err := c.Redact("colours", nil); err == nil {
+			if _, err := c.Redact(t.Context(), "colours", nil); err == nil {
 				t.Error("there is a set of rules colours")
 			}
 			if id, err := c.PutBlob([]byte("a")); err != nil || fmt.Sprintf("%x", id[:2]) != "ca97" {

@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/plugins"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
@@ -96,6 +97,7 @@ func serve(in io.Reader, out io.Writer, walls []string, load func(context.Contex
 	var failed error
 	go func() {
 		defer close(orders)
+		defer panics.To(func(err error) { failed = err })
 		failed = c.read(in, orders, done)
 	}()
 	for o := range orders {
@@ -240,7 +242,7 @@ func (c *child) doCall(call *call) error {
 		}
 	}
 	if call.redact {
-		call.Redact = func(set string, data []byte) ([]byte, error) {
+		call.Redact = func(_ context.Context, set string, data []byte) ([]byte, error) {
 			return c.ask(ctx, kindRedact, call.number, set, data)
 		}
 	}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 
 	"github.com/ckptd/ckptd/plugins"
@@ -9,6 +10,7 @@ import (
 
 // exchange is one call in a worker, seen from here.
 type exchange struct {
+	ctx    context.Context // ends with the time of the call
 	plugin *Plugin
 	call   call
 	limits plugins.Limits // none is zero
@@ -57,7 +59,10 @@ func (x *exchange) answer(k kind, body []byte) (data []byte, refused, err error)
 		return nil, nil, err
 	}
 	if k == kindRedact {
-		data, refused = x.call.Redact(a.set, a.data)
+		data, refused = x.call.Redact(x.ctx, a.set, a.data)
+		if x.ctx.Err() != nil && errors.Is(refused, hook.ErrTimeout) {
+			refused = &hook.Error{Kind: hook.ErrTimeout, Reason: "it ran into its time limit"}
+		}
 	} else {
 		var id [32]byte
 		id, refused = x.call.PutBlob(a.data)

@@ -93,13 +93,13 @@ func (f *fake) Call(ctx context.Context, c *plugins.Call) (*plugins.Result, erro
 		}
 		return &plugins.Result{Output: id[:]}, nil
 	case "redact":
-		out, err := c.Redact("strict", c.Payload)
+		out, err := c.Redact(ctx, "strict", c.Payload)
 		if err != nil {
 			return &plugins.Result{Fuel: 9, Error: "so sorry"}, &hook.Error{Kind: hook.ErrFailed, Code: 16, Reason: err.Error()}
 		}
 		return &plugins.Result{Output: out}, nil
 	case "stubborn":
-		c.Redact("", nil)
+		c.Redact(ctx, "", nil)
 		return &plugins.Result{Output: []byte("whatever")}, nil
 	case "steals": // asks although it was not allowed to
 		os.Stdout.Write([]byte{byte(kindPutBlob), 0, 0, 0, 0})

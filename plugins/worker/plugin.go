@@ -86,7 +86,9 @@ func (pl *Plugin) call(ctx context.Context, c *plugins.Call) (*plugins.Result, e
 		pl.judge(ctx, p)
 		return nil, err
 	}
-	x := exchange{plugin: pl, call: call{number: p.next(), handle: pl.handle, Call: *c}, limits: pl.limits}
+	inTime, cancel := context.WithTimeout(ctx, pl.limits.Call)
+	defer cancel()
+	x := exchange{ctx: inTime, plugin: pl, call: call{number: p.next(), handle: pl.handle, Call: *c}, limits: pl.limits}
 	if pl.spec.Limits.Output == 0 {
 		x.limits.Output = min(x.limits.Output, 4*int64(len(c.Payload))+64<<10)
 	}

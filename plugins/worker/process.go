@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
 
@@ -84,8 +85,10 @@ func launch(o Options) (*process, error) {
 	cmd.SysProcAttr = attributes()
 	p := &process{in: in, out: out, dead: make(chan struct{}), grace: o.Grace, loaded: map[uint64]bool{}}
 	p.end = func() { cmd.Process.Kill() } // it may have ended by itself
-	started := make(chan error)
+	started := make(chan error, 1)
 	go func() {
+		defer close(p.dead)
+		defer panics.To(func(err error) { started <- err })
 		// On Linux a worker dies with the thread that started it.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -94,7 +97,6 @@ func launch(o Options) (*process, error) {
 		if err == nil {
 			cmd.Wait() // how it ended says nothing that can be trusted
 		}
-		close(p.dead)
 	}()
 	err = <-started
 	childIn.Close()
@@ -133,10 +135,14 @@ func (p *process) operate(ctx context.Context, o operation) error {
 	p.current = o.number
 	p.mu.Unlock()
 	watch := time.AfterFunc(o.limit+p.grace, func() {
+		defer panics.To(p.broken)
 		p.kill(o.number, hook.ErrTimeout, "its worker did not stop it and was killed")
 	})
 	over := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { p.cancel(o.number, over) })
+	stop := context.AfterFunc(ctx, func() {
+		defer panics.To(p.broken)
+		p.cancel(o.number, over)
+	})
 	failed, err := p.talk(o, watch)
 	switch {
 	case err == nil:
@@ -201,6 +207,7 @@ func (p *process) send(k kind, fields builder, data []byte) error {
 // cancel asks the worker to give up, and does not wait for long.
 func (p *process) cancel(number uint64, over <-chan struct{}) {
 	late := time.AfterFunc(patience, func() {
+		defer panics.To(p.broken)
 		p.kill(number, hook.ErrTimeout, "the caller gave up; its worker did not and was killed")
 	})
 	defer late.Stop()
@@ -210,6 +217,9 @@ func (p *process) cancel(number uint64, over <-chan struct{}) {
 		<-over
 	}
 }
+
+// broken ends the worker, of which nothing is known any more.
+func (p *process) broken(error) { p.end() }
 
 // kill ends the worker, if that operation is still under way. The first reason counts.
 func (p *process) kill(number uint64, kind error, reason string) {

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/plugins"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
@@ -214,6 +215,7 @@ func (h *Host) replace() {
 		return
 	}
 	h.work.Go(func() {
+		defer panics.To(func(err error) { h.tell(err.Error()) })
 		for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 			p, err := h.fresh()
 			if err == nil {

@@ -176,17 +176,26 @@ func TestAsk(t *testing.T) {
 	failure(t, err, hook.ErrFailed, "over a plugin limit of the host") // as the plugin was told and made of it
 	spec.Name = "redact@1"
 	redact := load(t, h, spec)
-	r, err = redact.Call(t.Context(), &plugins.Call{Payload: []byte("data"), Redact: func(set string, b []byte) ([]byte, error) {
+	r, err = redact.Call(t.Context(), &plugins.Call{Payload: []byte("data"), Redact: func(_ context.Context, set string, b []byte) ([]byte, error) {
 		return []byte(set + " " + string(b)), nil
 	}})
 	if err != nil || string(r.Output) != "strict data" {
 		t.Errorf("got %+v, %v", r, err)
 	}
+	// It ends with the time of the call.
+	spec.Limits = plugins.Limits{Call: 50 * time.Millisecond}
+	brief := load(t, h, spec)
+	_, err = brief.Call(t.Context(), &plugins.Call{Redact: func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
+		<-ctx.Done()
+		return nil, &hook.Error{Kind: hook.ErrTimeout, Plugin: "redact"}
+	}})
+	failure(t, err, hook.ErrTimeout, "it ran into its time limit")
+	spec.Limits = plugins.Limits{}
 	// A worker that goes on after a refusal does not get away with it.
 	spec.Name = "stubborn@1"
 	stubborn := load(t, h, spec)
 	policy := &hook.Error{Kind: hook.ErrRejected, Plugin: "redact"}
-	_, err = stubborn.Call(t.Context(), &plugins.Call{Redact: func(string, []byte) ([]byte, error) { return nil, policy }})
+	_, err = stubborn.Call(t.Context(), &plugins.Call{Redact: func(context.Context, string, []byte) ([]byte, error) { return nil, policy }})
 	if failure(t, err, hook.ErrRejected) != policy {
 		t.Errorf("got %v", err)
 	}

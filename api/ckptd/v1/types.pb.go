@@ -258,7 +258,7 @@ type Checkpoint struct {
 	SchemaVersion uint64                 `protobuf:"varint,11,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
 	RunId         string                 `protobuf:"bytes,12,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,13,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// JSON, byte for byte as it was saved.
+	// JSON, byte for byte as it was saved. Empty for who may not read the thread.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Blobs that this checkpoint keeps alive, in hexadecimal.
 	Blobs []string `protobuf:"bytes,15,rep,name=blobs,proto3" json:"blobs,omitempty"`
@@ -740,7 +740,8 @@ type Cost struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes of all channels.
 	State int64 `protobuf:"varint,1,opt,name=state,proto3" json:"state,omitempty"`
-	// Bytes of the sealed record, and of parts newly stored with it.
+	// Bytes of the sealed record, and of parts newly stored with it. 0 for who may not read all threads of the user: it is less
+	// if another one holds the same bytes.
 	Stored int64 `protobuf:"varint,2,opt,name=stored,proto3" json:"stored,omitempty"`
 	// Records that a restore of all channels reads.
 	Depth int32 `protobuf:"varint,3,opt,name=depth,proto3" json:"depth,omitempty"`

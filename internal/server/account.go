@@ -1,0 +1,134 @@
+package server
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// A request pays for what it makes the server hold before there is room for it: for its message as that is read, for every
+// value that the engine restores for it, and for its answer before that is encoded. It does so where every request passes, in
+// front, in the guard and, through engine.Room, in the engine, so that there is no method that does not.
+
+const (
+	// requestShare is what a request pays at most of the budget, in eighths. So one can be as large as it wants, beside small
+	// ones, and never two: a small budget would else lock out a large state for good.
+	requestShare = 5
+	// callerShare is what one caller may have of the budget and of the places, in eighths. The rest is for others.
+	callerShare = 6
+)
+
+// share is what is under way for one caller.
+type share struct {
+	requests, streams int // guarded by gate.mu
+	bytes             atomic.Int64
+}
+
+// account is what one request holds of the budget for bytes.
+type account struct {
+	gate   *gate
+	limits *Limits
+	share  *share
+	copies int64 // of what the engine restores, until it is sent
+
+	mu       sync.Mutex
+	held     int64
+	paid     int64 // the part of held that counts
+	restored int64 // the part of held that the engine restored, with its copies
+	closed   bool
+}
+
+// newAccount is for a request of a caller who entered.
+func (g *gate) newAccount(l *Limits, of *share, copies int64) *account {
+	return &account{gate: g, limits: l, share: of, copies: copies}
+}
+
+// answerCopies is how often a state is in memory while it is answered: restored, handed out, encoded.
+const answerCopies = 3
+
+// another is an account for a part of what the request does.
+func (a *account) another() *account { return a.gate.newAccount(a.limits, a.share, a.copies) }
+
+// take takes bytes from the budget.
+func (a *account) take(bytes int64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.add(bytes)
+}
+
+// add is take for who holds mu.
+func (a *account) add(bytes int64) error {
+	if a.closed {
+		return context.Canceled
+	}
+	more := min(a.held+bytes, eighths(a.limits.InFlightBytes, requestShare)) - a.paid
+	if more > 0 {
+		if a.share.bytes.Add(more) > eighths(a.limits.InFlightBytes, callerShare) {
+			a.share.bytes.Add(-more)
+			return overloaded("bytes of requests under way for the caller", retryAfter)
+		}
+		if a.gate.bytes.Add(more) > a.limits.InFlightBytes {
+			a.gate.bytes.Add(-more)
+			a.share.bytes.Add(-more)
+			return overloaded("bytes of requests under way", retryAfter)
+		}
+		a.paid += more
+	}
+	a.held += bytes
+	return nil
+}
+
+// give gives bytes back.
+func (a *account) give(bytes int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.drop(bytes)
+}
+
+// drop is give for who holds mu.
+func (a *account) drop(bytes int64) {
+	a.held -= bytes
+	if less := a.paid - max(a.held, 0); less > 0 {
+		a.share.bytes.Add(-less)
+		a.gate.bytes.Add(-less)
+		a.paid -= less
+	}
+}
+
+// close gives back everything. Nothing is taken after that.
+func (a *account) close() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.drop(a.held)
+	a.closed = true
+}
+
+// Take is engine.Room's.
+func (a *account) Take(bytes int64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	err := a.add(bytes * a.copies)
+	if err == nil {
+		a.restored += bytes * a.copies
+	}
+	return err
+}
+
+// Give is engine.Room's.
+func (a *account) Give(bytes int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.restored -= bytes * a.copies
+	a.drop(bytes * a.copies)
+}
+
+// answer pays for a message of so many bytes that is to be encoded, and so is there twice, as far as it is not made of what the
+// engine restored.
+func (a *account) answer(bytes int64) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.add(max(0, 2*bytes-a.restored/answerCopies*(answerCopies-1)))
+}
+
+// eighths is so many eighths of n, and at least 1 of what there are few.
+func eighths(n, many int64) int64 { return n - n*(8-many)/8 }
