@@ -69,7 +69,7 @@ var prices = func() map[string]price {
 }()
 
 // maxSteps bounds one call: as much as half a second.
-const maxSteps = 1 << 26
+const maxSteps = 1 << 25
 
 func constant(bytes int) price { return func(any, []any) bill { return bill{1, bytes} } }
 

@@ -137,9 +137,17 @@ var harmless = strings.Fields(`not arrays objects iterables booleans numbers nor
 	expm1 frexp modf log log10 log1p log2 logb gamma tgamma lgamma erf erfc j0 j1 y0 y1 atan2 copysign drem fdim fmax fmin fmod hypot
 	nextafter nexttoward remainder ldexp scalb scalbln pow fma`)
 
+// leaveToOthers skips what takes minutes with the race detector, and has one goroutine.
+func leaveToOthers(t *testing.T) {
+	t.Helper()
+	if raceEnabled || testing.Short() {
+		t.Skip("it takes long; run without -race and -short")
+	}
+}
+
 func hostileRun(t *testing.T, text string) {
 	t.Helper()
-	limits := Limits{Time: 400 * time.Millisecond, Memory: 128 << 20}
+	limits := Limits{Time: 100 * time.Millisecond, Memory: 128 << 20}
 	step, err := JQ(1, 2, "x.jq", bombs+text, limits)
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
@@ -168,9 +176,7 @@ func hostileRun(t *testing.T, text string) {
 
 // TestBuiltinsHoldTheirLimits runs each built-in of the interpreter on what is hardest for it.
 func TestBuiltinsHoldTheirLimits(t *testing.T) {
-	if raceEnabled {
-		t.Skip("it is about time and memory: run without -race")
-	}
+	leaveToOthers(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
 	peak := watchMemory(t)
 	for _, name := range builtinNames(t) {
@@ -250,6 +256,7 @@ func watchMemory(t *testing.T) func() uint64 {
 
 // TestProgramsThatAreHardToCompile must not take all the stack, or forever.
 func TestProgramsThatAreHardToCompile(t *testing.T) {
+	leaveToOthers(t)
 	for _, text := range []string{
 		strings.Repeat("(", 30000) + "." + strings.Repeat(")", 30000), strings.Repeat("[", 30000) + "." + strings.Repeat("]", 30000),
 		strings.Repeat(".[", 20000) + "0" + strings.Repeat("]", 20000), strings.Repeat("{a:", 15000) + "1" + strings.Repeat("}", 15000),
@@ -274,6 +281,7 @@ func TestProgramsThatAreHardToCompile(t *testing.T) {
 
 // TestOutcomesThatAreHardToWrite are small documents that are endless for who compares or encodes them.
 func TestOutcomesThatAreHardToWrite(t *testing.T) {
+	leaveToOthers(t)
 	for name, text := range map[string]string{
 		"shared":          `many | {channels: {state: .}}`,
 		"shared objects":  `names | {channels: {state: .}}`,
@@ -332,6 +340,7 @@ func mustEnd(t *testing.T, f func()) {
 
 // TestDeepStatesAreWritten: at each of many levels, what was is compared with what is.
 func TestDeepStatesAreWritten(t *testing.T) {
+	leaveToOthers(t)
 	const levels = 4000
 	pad := `"p":[` + strings.Repeat("1,", 100) + `1],"q":`
 	text := strings.Repeat("{"+pad, levels) + "1" + strings.Repeat("}", levels)

@@ -90,7 +90,9 @@ func (m *meter) look() {
 	runtime.GC()
 	metrics.Read(m.sample[:])
 	m.allocated = m.sample[0].Value.Uint64()
-	if live := m.sample[1].Value.Uint64(); live > m.live && live-m.live > uint64(m.limit) {
+	live := m.sample[1].Value.Uint64()
+	m.live = min(m.live, live) // what others had let go by now
+	if live-m.live > uint64(m.limit) {
 		m.stop(m.tooLarge())
 	}
 }

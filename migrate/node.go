@@ -6,6 +6,8 @@ import (
 	"math"
 	"math/big"
 	"slices"
+
+	"github.com/ckptd/ckptd/internal/weight"
 )
 
 // node is a value and where it stands in the bytes that it was decoded from.
@@ -33,22 +35,30 @@ func (n *node) at(key string) *node {
 }
 
 // equal reports whether two values mean the same. Numbers are compared as numbers: 1, 1.0 and 1e0 are equal.
-func equal(a, b any) bool { return (&comparer{math.MaxInt}).equal(a, b) }
+func equal(a, b any) bool { return (&comparer{left: math.MaxInt}).equal(a, b) }
 
 // comparer compares values, and encodes those that are as they were with the bytes that they had. What takes more work in
 // all than is left counts as different, and is encoded anew.
-type comparer struct{ left int }
+type comparer struct{ left, depth int }
 
 func (c *comparer) equal(a, b any) bool {
-	if c.left--; c.left < 0 {
+	if c.left--; c.left < 0 || c.depth > weight.MaxDepth {
 		return false
 	}
+	c.depth++
+	same := c.equalParts(a, b)
+	c.depth--
+	return same
+}
+
+func (c *comparer) equalParts(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
 		b, ok := b.(map[string]any)
 		if !ok || len(a) != len(b) {
 			return false
 		}
+		c.left -= len(a)
 		for k, v := range a {
 			w, ok := b[k]
 			if !ok || !c.equal(v, w) {
@@ -59,11 +69,18 @@ func (c *comparer) equal(a, b any) bool {
 	case []any:
 		b, ok := b.([]any)
 		return ok && slices.EqualFunc(a, b, c.equal)
-	case nil, bool, string:
+	case string:
+		c.left -= len(a) / inArray
+		b, ok := b.(string)
+		return ok && a == b
+	case nil, bool:
 		switch b.(type) {
-		case nil, bool, string:
+		case nil, bool:
 			return a == b
 		}
+		return false
+	}
+	if c.left -= weight.Flat(a); c.left < 0 { // one of many digits
 		return false
 	}
 	return equalNumbers(a, b)

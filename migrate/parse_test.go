@@ -19,7 +19,7 @@ func FuzzJSON(f *testing.F) {
 		if !json.Valid(data) {
 			t.Fatalf("accepted %q", data)
 		}
-		same, err := (&comparer{1 << 20}).appendJSON(nil, data, n, n.value)
+		same, err := (&comparer{left: 1 << 20}).appendJSON(nil, data, n, n.value)
 		if err != nil || !bytes.Equal(same, data[n.start:n.end]) {
 			t.Fatalf("%q became %q, %v", data, same, err)
 		}
@@ -36,7 +36,7 @@ func FuzzJSON(f *testing.F) {
 			for k, v := range m {
 				wider[k] = v
 			}
-			out, err := (&comparer{1 << 20}).appendJSON(nil, data, n, wider)
+			out, err := (&comparer{left: 1 << 20}).appendJSON(nil, data, n, wider)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -58,7 +58,7 @@ func FuzzMsgpack(f *testing.F) {
 		if err != nil {
 			return
 		}
-		same, err := (&comparer{1 << 20}).appendMsgpack(nil, data, n, n.value, 0)
+		same, err := (&comparer{left: 1 << 20}).appendMsgpack(nil, data, n, n.value, 0)
 		if err != nil || !bytes.Equal(same, data) {
 			t.Fatalf("%q became %q, %v", data, same, err)
 		}

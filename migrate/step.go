@@ -77,17 +77,17 @@ func (s *Step) apply(ctx context.Context, kind string, limits Limits, d *Documen
 		}
 		outs[i] = out
 	}
-	// The second is not walked through further than the first.
-	steps := weight.Of(outs[0], maxOutcome(limits, d))
-	if steps == weight.Over {
-		return nil, s.fail(kind, fmt.Errorf("the outcome needs more than %d MiB of memory, or is nested deeper than %d",
-			limits.Memory>>20, weight.MaxDepth))
-	}
-	if !equal(outs[0], outs[1]) {
+	most := maxOutcome(limits, d)
+	c := comparer{left: most}
+	if !c.equal(outs[0], outs[1]) {
+		if weight.Of(outs[0], most) == weight.Over {
+			return nil, s.fail(kind, fmt.Errorf("the outcome needs more than %d MiB of memory, or is nested deeper than %d",
+				limits.Memory>>20, weight.MaxDepth))
+		}
 		return nil, s.fail(kind, &StepError{Path: firstDifference(outs[0], outs[1]),
 			Reason: "two runs on the same state differ; a step must not use time, randomness or memory"})
 	}
-	next, err := d.with(outs[0], steps)
+	next, err := d.with(outs[0], most-c.left)
 	if err != nil {
 		return nil, s.fail(kind, err)
 	}
