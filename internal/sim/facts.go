@@ -182,7 +182,8 @@ func (f *facts) made(c *call, cp *engine.Checkpoint, r *rev) *rev {
 	}
 	r.take(cp)
 	r.by, r.born = c, span{c.inv, c.res}
-	if r.labelOf != 0 && len(l.ids[idKey{cp.Generation, cp.ID}]) == 0 { // what it labelled is of another call, and may be this
+	earlier := slices.ContainsFunc(l.ids[idKey{cp.Generation, cp.ID}], func(q *rev) bool { return q.seq < cp.Seq })
+	if r.labelOf != 0 && !earlier { // what it labelled is of another call, and may be this
 		r.born.lo = -1
 	}
 	if cp.Time.Before(c.from.Truncate(time.Millisecond)) { // the call found it: it is of another one, which is in doubt
