@@ -43,7 +43,7 @@ ifeq ($(RACE),)
 	CGO_ENABLED=0 go test -timeout 30m ./...
 else
 	CGO_ENABLED=1 go test -race -timeout 30m ./...
-	@# Their tests of one goroutine are long, and so are left out above.
+	@# What runs in one goroutine here is long, and is skipped above: the race detector has nothing to see in it.
 	CGO_ENABLED=0 go test -timeout 30m ./engine ./internal/sim ./migrate
 endif
 	@# Where what FIPS 140-3 does not approve fails. The daemon is tried so by a test of its own.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/wire"
 )
 
 func mustIssue(t *testing.T, tokens *Tokens, maker *Caller, g Grant) (Token, *Caller) {
@@ -104,4 +105,20 @@ func TestSharesOfTokens(t *testing.T) {
 	fill(maxTokens*9/10-len(tokens.List()), "umbrella", "*", "")
 	try("a tenant's admin where what is left is for the store's", admin("globex", "*"), "globex", "bob", false)
 	try("the store's", admin("*", "*"), "globex", "bob", true)
+}
+
+// A token that was revoked while a request of its bearer was under way makes no other: that would outlive it.
+func TestRevokedTokenMakesNoOther(t *testing.T) {
+	tokens := openTokens(t, filepath.Join(t.TempDir(), "tokens"), openStore(t))
+	grant := Grant{Role: Admin, Tenant: "acme", User: "*"}
+	made, bearer := mustIssue(t, tokens, &Caller{Grants: []Grant{Everything()}}, grant)
+	if _, err := tokens.Revoke(made.ID, false); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := tokens.Issue(bearer, "", []Grant{grant}, now); !errors.Is(err, wire.ErrUnauthenticated) {
+		t.Errorf("it made another: %v", err)
+	}
+	if n := len(tokens.List()); n != 0 {
+		t.Errorf("there are %d tokens", n)
+	}
 }

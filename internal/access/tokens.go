@@ -160,6 +160,10 @@ func (t *Tokens) Issue(maker *Caller, note string, grants []Grant, now time.Time
 	if len(old) >= maxTokens {
 		return Token{}, "", fmt.Errorf("%w: there are %d tokens already, revoke some", engine.ErrInvalid, len(old))
 	}
+	// It may have been revoked since the request was let in, and those that it made are gone with it.
+	if by := strings.HasPrefix(maker.Name, "token:"); by && !slices.ContainsFunc(old, func(s storedToken) bool { return tokenCaller(s.ID) == maker.Name }) {
+		return Token{}, "", &RefusedError{Why: "the token was revoked while it made another"}
+	}
 	for _, s := range maker.shares(grants, now) {
 		if err := s.check(old); err != nil {
 			return Token{}, "", err

@@ -31,7 +31,7 @@ func value(t testing.TB, text string) any {
 	return v
 }
 
-// within fails if f, which is over in no time, does not end: far later than any machine needs for it.
+// ends fails if f, which is over in no time, does not end: far later than any machine needs for it.
 func ends(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan struct{})

@@ -221,7 +221,7 @@ func (b *pacedBody) foresee(r *http.Request, a *account) error {
 
 // pay pays for so many bytes of the message, with what was paid before.
 func (b *pacedBody) pay(size int64) error {
-	more := min(size*b.grows, b.most) - b.paid
+	more := min(min(size, b.most)*b.grows, b.most) - b.paid // what a header says may be any number
 	if b.account == nil || more <= 0 {
 		return nil
 	}
