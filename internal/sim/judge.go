@@ -57,30 +57,42 @@ func (w *world) calls0() string {
 	return ""
 }
 
-// match finds out who made what was seen.
+// match finds out who made what was seen. The oldest come first: a migrated head has the step of the one before it, and
+// is not what the save of that step made.
 func (f *facts) match() {
-	for _, ref := range slices.SortedFunc(maps.Keys(f.dump.lines), engine.Ref.Compare) {
-		for _, cp := range f.dump.lines[ref].cps {
-			r := f.resolve(cp)
-			if r == nil && f.restored(ref, cp) != nil {
-				r = f.restored(ref, cp)
-				f.line(ref).add(r)
-			}
-			if r == nil {
-				f.w.problem("%s/%s: a checkpoint is there that nobody saved, or whose save failed: %s, seq %d, step %d, status %s",
-					ref.Thread, ref.Namespace, cp.ID, cp.Seq, cp.Step, cp.Status)
-				continue
-			}
-			r.there = true
-		}
+	var found, seen []*engine.Checkpoint
+	for _, line := range f.dump.lines {
+		found = append(found, line.cps...)
 	}
 	for _, c := range f.w.calls {
 		if w, ok := c.act.(witness); ok && !c.unknown {
-			for _, cp := range w.saw() {
-				f.resolve(cp)
-			}
+			seen = append(seen, w.saw()...)
 		}
 	}
+	all := slices.Concat(found, seen)
+	slices.SortStableFunc(all, oldestFirst)
+	for _, cp := range all {
+		f.resolve(cp)
+	}
+	slices.SortFunc(found, oldestFirst)
+	for _, cp := range found {
+		r := f.find(cp.Ref, cp)
+		if r == nil {
+			if r = f.restored(cp.Ref, cp); r != nil {
+				f.line(cp.Ref).add(r)
+			}
+		}
+		if r == nil {
+			f.w.problem("%s/%s: a checkpoint is there that nobody saved, or whose save failed: %s, seq %d, step %d, status %s",
+				cp.Ref.Thread, cp.Ref.Namespace, cp.ID, cp.Seq, cp.Step, cp.Status)
+			continue
+		}
+		r.there = true
+	}
+}
+
+func oldestFirst(a, b *engine.Checkpoint) int {
+	return cmp.Or(a.Ref.Compare(b.Ref), cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Seq, b.Seq))
 }
 
 // restored is a checkpoint that was pruned after the history of its thread was migrated, and that came back with it.

@@ -137,7 +137,7 @@ func (f *facts) conflict(c *call, d *engine.Draft, e *engine.ConflictError) {
 			found, there = true, there || f.possible(c, r)
 		}
 	}
-	if found && !there {
+	if found && !there && !f.doubtsID(c, e.HeadID) { // it tells no generation: one that nobody saw may have had the same seq
 		f.problem(c, "the conflict tells of a head that was not there: seq %d, %s", e.HeadSeq, e.HeadID)
 	}
 	if !found && !f.doubts(c) {
