@@ -54,6 +54,12 @@ func (a *save) saw() []*engine.Checkpoint {
 }
 
 func (a *save) effect(f *facts) {
+	if o := f.labeller(a); o != nil { // it was there before, with labels that nobody was told of
+		if r := f.madeLabel(&o.call, a.cp, o.labels); r != nil {
+			r.born.hi = min(r.born.hi, a.res)
+		}
+		return
+	}
 	if a.acked() {
 		if r := f.made(&a.call, a.cp, &rev{draft: &a.draft}); r != nil && r.by != &a.call {
 			return // it was there before
@@ -64,6 +70,20 @@ func (a *save) effect(f *facts) {
 		f.branch(a.ref, a.draft.Branch).write(&a.call, headID(a.cp, a.draft.ID), a.acked() && a.draft.ID == "")
 	}
 	f.saved(&a.call, a.draft.TTL, a.repeat)
+}
+
+// labeller is the call in doubt whose labels a repeated save shows in its answer; nil if there is none.
+func (f *facts) labeller(a *save) *label {
+	if !a.repeat || !a.acked() {
+		return nil
+	}
+	for _, o := range f.w.calls {
+		l, ok := o.act.(*label)
+		if ok && !o.acked() && o.doubtful() && l.labels["by"] == l.name && l.claim(f, a.cp) != nil {
+			return l
+		}
+	}
+	return nil
 }
 
 // headID is the id that a branch has after a save; not known if the save was not acknowledged and chose none.
