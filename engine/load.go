@@ -161,8 +161,28 @@ func (l *lineage) findAt(ctx context.Context, at heads, w Which) (*record, error
 			return r, err
 		}
 		return l.headAt(ctx, seq)
+	case ByRun:
+		return l.ofRun(ctx, seq, w)
 	}
 	return l.standsAt(ctx, seq)
+}
+
+// ofRun is the newest checkpoint of a run, which was found at seq. What replaced it since may be of another run: then
+// the newest is another one.
+func (l *lineage) ofRun(ctx context.Context, seq uint64, w Which) (*record, error) {
+	for {
+		r, err := l.visible(ctx, seq)
+		if !errors.Is(err, ErrNotFound) {
+			return r, err
+		}
+		at, err := l.durableNow(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if seq, err = l.resolve(ctx, at, w); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // standsAt finds the checkpoint at seq or, if it was replaced since it was found there, what replaced it.

@@ -197,3 +197,35 @@ func replaceBeforeEachRead(t *testing.T, cold, erased, newest bool, do func(cont
 	}
 	t.Error("the operation never ends reading")
 }
+
+func mustSave(t *testing.T, th *Thread, d Draft) *Checkpoint {
+	t.Helper()
+	cp, err := th.Save(context.Background(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cp
+}
+
+// The newest checkpoint of a run is of that run, though it may be replaced by one of another run before each read.
+func TestNewestOfARunIsOfTheRun(t *testing.T) {
+	for n := 1; ; n++ {
+		b := &interrupted{Backend: mem.Open(), left: n}
+		s := openOn(t, b)
+		th := s.Thread(refOf("t"))
+		older := mustSave(t, th, Draft{RunID: "run", Channels: state("older")})
+		mustSave(t, th, Draft{ID: "a", RunID: "run", Channels: state("newer")})
+		b.do = func() { mustSave(t, th, Draft{ID: "a", RunID: "another", Channels: state("other")}) }
+		cp, err := th.Load(context.WithValue(t.Context(), interruptible{}, true), LatestOfRun("run"))
+		if err != nil || cp.RunID != "run" || b.left <= 0 && cp.ID != "a" && cp.ID != older.ID {
+			t.Fatalf("replaced before read %d: %+v, %v", n, cp, err)
+		}
+		s.Close()
+		if b.left > 0 {
+			if n < 3 {
+				t.Errorf("there were %d reads: nothing came between", n)
+			}
+			return
+		}
+	}
+}
