@@ -97,18 +97,17 @@ const (
 	Full                // by itself
 )
 
+// How the mode byte tells what Mode does not.
 const (
-	inParts  = 4
+	keepRun  = 3 // a keep of more than one channel
+	inParts  = 4 // added where the payload is in parts
 	minEntry = 5 // bytes of the shortest entry, a keep with a path of one record
 )
 
-// CheckPath returns an error if the path of e is longer than records may have it. With the record itself, and that of its
-// parent, a restore reads MaxPath. A keep may have that many on its path alone: writers once made such, and none may now.
+// CheckPath returns an error if the path of e is longer than records may have it: with the record itself a restore reads
+// at most MaxPath.
 func (e *Entry) CheckPath() error {
-	most := uint64(MaxPath - 1)
-	if e.Mode == Keep {
-		most = MaxPath
-	}
+	const most = MaxPath - 1
 	if n := e.Path.Len(); n > most {
 		return fmt.Errorf("channel %d stands on %d records, at most %d are allowed", e.Number, n, most)
 	}
@@ -118,9 +117,10 @@ func (e *Entry) CheckPath() error {
 // PartID names a part.
 type PartID [16]byte
 
-// Entry is the state of one channel in a checkpoint record.
+// Entry is the state of one channel in a checkpoint record, or of several that are kept alike.
 type Entry struct {
 	Number uint64
+	More   uint64 // of Keep: how many channels with the numbers that follow have the same path
 	Mode   Mode
 	Path   Path // of Keep and ByDelta
 
@@ -148,24 +148,61 @@ type Record struct {
 	ParentHash [32]byte
 	Replaced   uint64 // distance of the replaced record, 0: none
 
-	Submitted    [32]byte
-	HasSubmitted bool
+	Writes Ledger // of the parent, when this was saved; no changes: it had no pending writes
 
 	Fuel uint64 // that hooks took
 
 	Entries []Entry
 }
 
+// Channels yields the numbers of all channels, those of the attributes first, with their entries.
+func (rec *Record) Channels(yield func(number uint64, e *Entry) bool) {
+	for i := range rec.Entries {
+		e := &rec.Entries[i]
+		for number := e.Number; number <= e.Number+e.More; number++ {
+			if !yield(number, e) {
+				return
+			}
+		}
+	}
+}
+
+// Count is the number of channels, the attributes included.
+func (rec *Record) Count() int {
+	n := len(rec.Entries)
+	for i := range rec.Entries {
+		n += int(rec.Entries[i].More)
+	}
+	return n
+}
+
+// Entry is the entry of a channel; nil if the checkpoint does not have it.
+func (rec *Record) Entry(number uint64) *Entry {
+	i, ok := slices.BinarySearchFunc(rec.Entries, number, func(e Entry, number uint64) int {
+		switch {
+		case number < e.Number:
+			return 1
+		case number > e.Number+e.More:
+			return -1
+		}
+		return 0
+	})
+	if !ok {
+		return nil
+	}
+	return &rec.Entries[i]
+}
+
 const (
-	flagCallerID  = 0x01
-	flagUUID      = 0x02
-	flagParent    = 0x04
-	flagDangling  = 0x08
-	flagReplaced  = 0x10
-	flagSubmitted = 0x20
-	flagGhost     = 0x40
-	flagFuel      = 0x80
-	flagsKnown    = 0xff
+	flagCallerID = 0x01
+	flagUUID     = 0x02
+	flagParent   = 0x04
+	flagDangling = 0x08
+	flagReplaced = 0x10
+	flagWrites   = 0x20
+	flagGhost    = 0x40
+	flagFuel     = 0x80
+	flagsKnown   = 0xff
 )
 
 var statusCodes = [...]string{1: "running", 2: "succeeded", 3: "failed", 4: "interrupted", 5: "cancelled", 6: "waiting"}
@@ -177,7 +214,7 @@ func (rec *Record) flags() (f uint64) {
 	}{
 		{rec.ID != "", flagCallerID}, {rec.UUID != [16]byte{}, flagUUID}, {rec.ParentDist != 0, flagParent},
 		{rec.ParentID != "", flagDangling}, {rec.Replaced != 0, flagReplaced},
-		{rec.HasSubmitted, flagSubmitted}, {rec.Ghost, flagGhost}, {rec.Fuel != 0, flagFuel},
+		{rec.Writes.Changes != 0, flagWrites}, {rec.Ghost, flagGhost}, {rec.Fuel != 0, flagFuel},
 	} {
 		if b.on {
 			f |= b.bit
@@ -187,8 +224,8 @@ func (rec *Record) flags() (f uint64) {
 }
 
 // AppendRecord appends the plaintext of the record at seq (docs/format.md §5). Whoever fills rec answers for what
-// ParseRecord refuses: a Status, Entries that increase and begin with number 0, a Path below seq wherever the mode has
-// one, a Time of 0 to MaxTime, lengths within their limits.
+// ParseRecord refuses: a Status, Entries that increase and begin with number 0, neighbours that are kept alike in one
+// entry, a Path below seq wherever the mode has one, a Time of 0 to MaxTime, lengths within their limits.
 func AppendRecord(dst []byte, seq uint64, rec *Record) []byte {
 	dst = binary.AppendUvarint(dst, rec.flags())
 	dst = appendTime(dst, rec.Time)
@@ -215,8 +252,8 @@ func AppendRecord(dst []byte, seq uint64, rec *Record) []byte {
 	if rec.Replaced != 0 {
 		dst = binary.AppendUvarint(dst, rec.Replaced)
 	}
-	if rec.HasSubmitted {
-		dst = append(dst, rec.Submitted[:]...)
+	if rec.Writes.Changes != 0 {
+		dst = rec.Writes.append(dst)
 	}
 	if rec.Fuel != 0 {
 		dst = binary.AppendUvarint(dst, rec.Fuel)
@@ -224,8 +261,9 @@ func AppendRecord(dst []byte, seq uint64, rec *Record) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(rec.Entries)))
 	next := uint64(0)
 	for i := range rec.Entries {
-		dst = appendEntry(dst, seq, next, &rec.Entries[i])
-		next = rec.Entries[i].Number + 1
+		e := &rec.Entries[i]
+		dst = appendEntry(dst, seq, next, e)
+		next = e.Number + e.More + 1
 	}
 	return dst
 }
@@ -233,10 +271,16 @@ func AppendRecord(dst []byte, seq uint64, rec *Record) []byte {
 func appendEntry(dst []byte, seq, next uint64, e *Entry) []byte {
 	dst = binary.AppendUvarint(dst, e.Number-next)
 	mode := byte(e.Mode)
-	if len(e.Parts) > 0 {
+	switch {
+	case len(e.Parts) > 0:
 		mode |= inParts
+	case e.More > 0:
+		mode = keepRun
 	}
 	dst = append(dst, mode)
+	if e.More > 0 {
+		dst = binary.AppendUvarint(dst, e.More)
+	}
 	if e.Mode != Full {
 		dst = e.Path.append(dst, seq)
 	}
@@ -273,10 +317,11 @@ func ParseRecord(b []byte, seq uint64) (*Record, error) {
 func (rec *Record) parse(b []byte, seq uint64) error {
 	r := reader{b: b}
 	f := r.uvarint()
-	if f&^flagsKnown != 0 || f&(flagCallerID|flagUUID) == flagCallerID|flagUUID || f&(flagParent|flagDangling) == flagParent|flagDangling {
+	if f&^flagsKnown != 0 || f&(flagCallerID|flagUUID) == flagCallerID|flagUUID || f&(flagParent|flagDangling) == flagParent|flagDangling ||
+		f&(flagParent|flagWrites) == flagWrites {
 		r.fail("unknown flags %#x", f)
 	}
-	*rec = Record{Ghost: f&flagGhost != 0, HasSubmitted: f&flagSubmitted != 0, Time: r.time(), Step: r.svarint(),
+	*rec = Record{Ghost: f&flagGhost != 0, Time: r.time(), Step: r.svarint(),
 		Status: r.status(rec.Status), Schema: r.uvarint(), ID: rec.ID, ParentID: rec.ParentID, Entries: rec.Entries}
 	rec.ID = r.present(f&flagCallerID != 0, "id", rec.ID)
 	if f&flagUUID != 0 {
@@ -292,8 +337,8 @@ func (rec *Record) parse(b []byte, seq uint64) error {
 	if f&flagReplaced != 0 {
 		rec.Replaced = r.distance(seq)
 	}
-	if rec.HasSubmitted {
-		rec.Submitted = r.hash()
+	if f&flagWrites != 0 {
+		rec.Writes = r.ledger()
 	}
 	if f&flagFuel != 0 {
 		if rec.Fuel = r.uvarint(); rec.Fuel == 0 {
@@ -313,11 +358,17 @@ func (rec *Record) parseEntries(r *reader, seq uint64) error {
 		rec.Entries = make([]Entry, n)
 	}
 	rec.Entries = rec.Entries[:n]
-	next := uint64(0)
+	next, channels := uint64(0), n
 	for i := range rec.Entries {
 		e := &rec.Entries[i]
 		r.entry(e, seq, next)
-		next = e.Number + 1
+		if i > 0 && e.Number == next && e.Mode == Keep && rec.Entries[i-1].Mode == Keep && slices.Equal(e.Path, rec.Entries[i-1].Path) {
+			r.fail("channel %d is kept as the one before it", e.Number)
+		}
+		next = e.Number + e.More + 1
+		if channels += e.More; channels > MaxChannels+1 {
+			r.fail("too many channels: at most %d are allowed", MaxChannels)
+		}
 	}
 	if rec.Entries[0].Number != 0 {
 		r.fail("no attributes")
@@ -355,11 +406,11 @@ func (rec *Record) equal(o *Record) bool {
 	return rec.Ghost == o.Ghost && rec.Time == o.Time && rec.Step == o.Step && rec.Status == o.Status && rec.Schema == o.Schema &&
 		rec.ID == o.ID && rec.UUID == o.UUID &&
 		rec.ParentDist == o.ParentDist && rec.ParentID == o.ParentID && rec.ParentHash == o.ParentHash && rec.Replaced == o.Replaced &&
-		rec.HasSubmitted == o.HasSubmitted && rec.Submitted == o.Submitted && rec.Fuel == o.Fuel
+		rec.Writes == o.Writes && rec.Fuel == o.Fuel
 }
 
 func (e *Entry) equal(o *Entry) bool {
-	return e.Number == o.Number && e.Mode == o.Mode && slices.Equal(e.Path, o.Path) && e.Size == o.Size && e.Commitment == o.Commitment &&
+	return e.Number == o.Number && e.More == o.More && e.Mode == o.Mode && slices.Equal(e.Path, o.Path) && e.Size == o.Size && e.Commitment == o.Commitment &&
 		bytes.Equal(e.Payload, o.Payload) && e.PartBytes == o.PartBytes && slices.Equal(e.Parts, o.Parts)
 }
 
@@ -409,8 +460,15 @@ func (r *reader) entry(e *Entry, seq, next uint64) {
 		r.fail("channel number is %d, at most %d are allowed", e.Number, MaxSeq)
 	}
 	mode := r.byte()
-	e.Mode = Mode(mode &^ inParts)
-	if e.Mode > Full || mode == inParts {
+	switch mode {
+	case keepRun:
+		e.Mode = Keep
+		if e.More = r.count("channels that are kept", MaxChannels); e.More == 0 || e.Number+e.More > MaxSeq {
+			r.fail("%d channels are kept from number %d on", e.More, e.Number)
+		}
+	case byte(Keep), byte(ByDelta), byte(Full), byte(ByDelta) | inParts, byte(Full) | inParts:
+		e.Mode = Mode(mode &^ inParts)
+	default:
 		r.fail("unknown mode %d", mode)
 	}
 	if e.Mode != Full {

@@ -122,16 +122,24 @@ func randomRecord(rng *rand.Rand, seq uint64) *Record {
 	if seq > 1 && rng.IntN(3) == 0 {
 		rec.Replaced = 1 + rng.Uint64N(seq-1)
 	}
-	if rng.IntN(2) == 0 {
-		rec.HasSubmitted, rec.Submitted = true, randomHash(rng)
+	if rec.ParentDist != 0 && rng.IntN(2) == 0 {
+		rec.Writes = Ledger{1 + rng.Uint64()>>(1+rng.IntN(63)), randomHash(rng)}
 	}
 	if rng.IntN(2) == 0 {
 		rec.Fuel = rng.Uint64() >> rng.IntN(64)
 	}
 	number := uint64(0)
 	for range 1 + rng.IntN(6) {
-		rec.Entries = append(rec.Entries, randomEntry(rng, seq, number))
-		number += 1 + rng.Uint64N(1000)>>rng.IntN(10)
+		e := randomEntry(rng, seq, number)
+		if n := len(rec.Entries); n > 0 && e.Mode == Keep && slices.Equal(e.Path, rec.Entries[n-1].Path) {
+			number++ // else they would be one entry
+			e.Number = number
+		}
+		if e.Mode == Keep && rng.IntN(2) == 0 {
+			e.More = rng.Uint64N(400) >> rng.IntN(9)
+		}
+		rec.Entries = append(rec.Entries, e)
+		number = e.Number + e.More + 1 + rng.Uint64N(1000)>>rng.IntN(10)
 	}
 	return rec
 }
@@ -236,27 +244,22 @@ func TestRecordRefuses(t *testing.T) {
 
 func TestRecordRefusesLongPaths(t *testing.T) {
 	for _, c := range []struct {
-		p           Path
-		delta, keep bool
+		p  Path
+		ok bool
 	}{
-		{Path{{999, MaxPath - 1}}, true, true},
-		{Path{{999, MaxPath}}, false, true},
-		{Path{{999, MaxPath + 1}}, false, false},
-		{Path{{999, 200}, {500, 55}}, true, true},
-		{Path{{999, 200}, {500, 56}}, false, true},
-		{Path{{999, 200}, {500, 57}}, false, false},
-		{Path{{999, 1 << 40}}, false, false},
-		{Path{{999, 1<<64 - 8}, {998, 3}}, false, false},
+		{Path{{999, MaxPath - 1}}, true},
+		{Path{{999, MaxPath}}, false},
+		{Path{{999, 200}, {500, 55}}, true},
+		{Path{{999, 200}, {500, 56}}, false},
+		{Path{{999, 1 << 40}}, false},
+		{Path{{999, 1<<64 - 8}, {998, 3}}, false},
 	} {
-		for _, e := range []struct {
-			Entry
-			ok bool
-		}{{Entry{Path: c.p}, c.keep}, {Entry{Mode: ByDelta, Path: c.p}, c.delta}} {
-			enc := AppendRecord(nil, 1000, &Record{Status: "running", Entries: []Entry{e.Entry}})
-			if got := checkStrict(t, "record", enc, params{seq: 1000}); got != e.ok {
+		for _, e := range []Entry{{Path: c.p}, {Mode: ByDelta, Path: c.p}} {
+			enc := AppendRecord(nil, 1000, &Record{Status: "running", Entries: []Entry{e}})
+			if got := checkStrict(t, "record", enc, params{seq: 1000}); got != c.ok {
 				t.Errorf("path %v, mode %d: accepted is %v", c.p, e.Mode, got)
 			}
-			if err := e.CheckPath(); (err == nil) != e.ok {
+			if err := e.CheckPath(); (err == nil) != c.ok {
 				t.Errorf("path %v, mode %d: checked is %v", c.p, e.Mode, err)
 			}
 		}
@@ -334,6 +337,8 @@ func TestRecordEqual(t *testing.T) {
 				field.SetString("x")
 			case reflect.Int64:
 				field.SetInt(7)
+			case reflect.Struct:
+				field.Field(0).SetUint(7)
 			default:
 				field.SetUint(7)
 			}

@@ -316,6 +316,41 @@ func ParseWrites(b []byte) (*Writes, error) {
 	return finish(&r, w)
 }
 
+// Ledger says how far the pending writes of a checkpoint have come.
+type Ledger struct {
+	Changes uint64   // how often one was put
+	Sum     [32]byte // over the writes of all tasks as they are
+}
+
+func (l *Ledger) append(dst []byte) []byte {
+	return append(binary.AppendUvarint(dst, l.Changes), l.Sum[:]...)
+}
+
+func (r *reader) ledger() Ledger {
+	l := Ledger{r.uvarint(), r.hash()}
+	if l.Changes == 0 {
+		r.fail("a ledger of no changes")
+	}
+	return l
+}
+
+// WritesLedger is the ledger as it stands beside the writes.
+type WritesLedger struct {
+	Checkpoint string
+	Ledger
+}
+
+func AppendWritesLedger(dst []byte, l *WritesLedger) []byte {
+	return l.Ledger.append(appendString(append(dst, recordVersion), l.Checkpoint))
+}
+
+func ParseWritesLedger(b []byte) (*WritesLedger, error) {
+	r := reader{b: b}
+	r.version()
+	l := &WritesLedger{r.nonEmpty("checkpoint id"), r.ledger()}
+	return finish(&r, l)
+}
+
 // AppendName appends the record of a namespace.
 func AppendName(dst []byte, name string) []byte {
 	return appendString(append(dst, recordVersion), name)

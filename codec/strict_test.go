@@ -52,6 +52,7 @@ var decoders = map[string]again{
 	"id":        inverse(ParseIDEntry, AppendIDEntry),
 	"branch":    inverse(ParseBranch, AppendBranch),
 	"writes":    inverse(ParseWrites, AppendWrites),
+	"ledger":    inverse(ParseWritesLedger, AppendWritesLedger),
 	"path": func(b []byte, p params) ([]byte, error) {
 		r := reader{b: b}
 		path := r.path(nil, p.seq)
@@ -155,14 +156,18 @@ func recordSamples() []sample {
 	add := func(name string, seq uint64, rec *Record) {
 		out = append(out, sample{"record", name, params{seq: seq}, AppendRecord(nil, seq, rec)})
 	}
-	add("a keep on the longest path", 300, &Record{Time: 1, Status: "running", Entries: []Entry{{Path: Path{{299, MaxPath}}}}})
+	add("a keep on the longest path", 300, &Record{Time: 1, Status: "running", Entries: []Entry{{Path: Path{{299, MaxPath - 1}}}}})
+	add("runs of channels that are kept", 300, &Record{Time: 1, Status: "running", Entries: []Entry{
+		{More: 2, Path: Path{{299, 1}}}, {Number: 3, Path: Path{{298, 1}}}, {Number: 4, More: 200, Path: Path{{299, 1}}},
+		{Number: 300, More: 1, Path: Path{{299, 1}}},
+	}})
 	add("the first", 1, &Record{Time: 1_700_000_000_000, Status: "running", Entries: []Entry{first}})
 	add("caller's id, dangling parent, status by name", 1, &Record{
 		Time: MaxTime, Step: -3, Status: "paused", Schema: 1<<64 - 1, ID: "ab", ParentID: "lost", Entries: []Entry{first},
 	})
 	add("every other field", 300, &Record{
 		Ghost: true, Time: 1, Step: 1<<63 - 1, Status: "waiting", Schema: 2, UUID: [16]byte(rep(0x77, 16)),
-		ParentDist: 2, ParentHash: hash32(0xb0), Replaced: 299, HasSubmitted: true, Submitted: hash32(0xc0),
+		ParentDist: 2, ParentHash: hash32(0xb0), Replaced: 299, Writes: Ledger{300, hash32(0xc0)},
 		Entries: []Entry{
 			{Path: Path{{299, 1}}},
 			{Number: 1, Mode: ByDelta, Path: Path{{298, 2}, {290, 200}, {1, 1}}, Size: 1000, Commitment: hash32(0xd0), Payload: []byte{0, 0}},
@@ -198,6 +203,7 @@ func smallSamples() []sample {
 	add("blob", "no bytes", AppendBlob(nil, &Blob{Hour: 1}))
 	add("blob", "two parts", AppendBlob(nil, &Blob{Hour: 472222, Size: MaxPart + 1, Parts: []PartID{part(1), part(2)}}))
 	add("index", "negative step", AppendIndexEntry(nil, IndexEntry{1_700_000_000_000, -1}))
+	add("ledger", "the first change", AppendWritesLedger(nil, &WritesLedger{"cp", Ledger{1, hash32(7)}}))
 	add("store", "store", AppendStoreInfo(nil, &StoreInfo{[16]byte(rep(5, 16)), 1_700_000_000_000}))
 	add("retention", "labelled", AppendRetention(nil, &Retention{10, 86_400_000, true}))
 	add("thread", "plain", AppendThread(nil, &Thread{ID: "t"}))

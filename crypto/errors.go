@@ -37,6 +37,8 @@ var (
 
 // Errors of keyrings and sealers.
 var (
+	// ErrOlderFormat means that something was written in a format that this version no longer reads.
+	ErrOlderFormat = errors.New("written in an older format, which this version no longer reads")
 	// ErrNewerFormat means that something was written by a newer version of ckptd.
 	ErrNewerFormat = errors.New("written in a newer format than this version knows")
 	// ErrEnvelope means that a value is not an envelope of the type asked for.

@@ -13,7 +13,7 @@ import (
 
 // The envelope (docs/format.md §4).
 const (
-	envelopeVersion = 1
+	envelopeVersion = 2
 	headerSize      = 8 // magic, version, type, generation
 	nonceSize       = 12
 	tagSize         = 16
@@ -118,7 +118,7 @@ func (s *Sealer) Seal(dst []byte, typ byte, key, plaintext []byte) ([]byte, erro
 // Open appends the plaintext of an envelope to dst and returns the result. It allocates nothing when
 // dst has room and the generation was used before. typ and key are those the value was sealed with.
 // Nothing is kept of the slices; the room of dst must not overlap value or key. Errors, with a nil
-// result: ErrEnvelope (also ErrNewerFormat for an unknown version), ErrOpen, ErrKeyDestroyed for a
+// result: ErrEnvelope (also ErrNewerFormat or ErrOlderFormat for another version), ErrOpen, ErrKeyDestroyed for a
 // generation that is gone, ErrUnknownGeneration for one that is yet to come, ErrClosed. The header is
 // not authenticated before ErrOpen is ruled out: the others may stem from damage too.
 func (s *Sealer) Open(dst []byte, typ byte, key, value []byte) ([]byte, error) {
@@ -151,8 +151,10 @@ func parseHeader(typ byte, value []byte) (generation uint32, err error) {
 		return 0, fmt.Errorf("%w: it does not begin with the magic bytes", ErrEnvelope)
 	case value[2] > envelopeVersion:
 		return 0, fmt.Errorf("%w: %w: envelope version %d", ErrEnvelope, ErrNewerFormat, value[2])
-	case value[2] != envelopeVersion:
+	case value[2] == 0:
 		return 0, fmt.Errorf("%w: version %d", ErrEnvelope, value[2])
+	case value[2] < envelopeVersion:
+		return 0, fmt.Errorf("%w: %w: envelope version %d", ErrEnvelope, ErrOlderFormat, value[2])
 	case value[3] != typ:
 		return 0, fmt.Errorf("%w: record type %#02x, want %#02x", ErrEnvelope, value[3], typ)
 	}
@@ -192,7 +194,7 @@ func (d *domain) appendAAD(typ byte, generation uint32, key []byte) *[]byte {
 		b := make([]byte, 0, 256)
 		buf = &b
 	}
-	b := append((*buf)[:0], "ckptd/1"...)
+	b := append((*buf)[:0], "ckptd/2"...)
 	b = append(b, envelopeVersion, typ)
 	b = binary.BigEndian.AppendUint32(b, generation)
 	b = append(b, d.store[:]...)

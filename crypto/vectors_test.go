@@ -196,7 +196,7 @@ func TestTokenVectors(t *testing.T) {
 
 func TestEnvelopeVectors(t *testing.T) {
 	ring, u := vectorRing(t)
-	classes := map[string]error{"envelope": ErrEnvelope, "newer": ErrNewerFormat, "open": ErrOpen,
+	classes := map[string]error{"envelope": ErrEnvelope, "newer": ErrNewerFormat, "older": ErrOlderFormat, "open": ErrOpen,
 		"destroyed": ErrKeyDestroyed, "unknown": ErrUnknownGeneration}
 	seen := map[string]bool{}
 	for i, v := range vectors(t, "envelopes.txt") {

@@ -4,8 +4,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-
-	"github.com/ckptd/ckptd/crypto"
 )
 
 // What a host keeps beside the store, such as who may use it, is sealed under keys of the store (docs/format.md §19).
@@ -24,8 +22,8 @@ func (s *Store) SealBeside(dst []byte, name string, plain []byte) ([]byte, error
 // OpenBeside is the inverse of SealBeside. A value that was changed, or sealed under another name, is ErrCorrupt.
 func (s *Store) OpenBeside(name string, sealed []byte) ([]byte, error) {
 	plain, err := s.sealer.Open(nil, kindBeside, []byte(name), sealed)
-	if errors.Is(err, crypto.ErrNewerFormat) {
-		return nil, fmt.Errorf("opening %s: %w", name, ErrNewerFormat)
+	if err = ofFormat(err); errors.Is(err, ErrNewerFormat) || errors.Is(err, ErrOlderFormat) {
+		return nil, fmt.Errorf("opening %s: %w", name, err)
 	}
 	if err != nil {
 		return nil, corrupt(name, "does not open with the keys of this store", err)

@@ -66,22 +66,30 @@ func (w *saving) bound(t *tip, parent uint64) error {
 	if !t.tooMany(parent) && w.room(t) >= t.wholeSize()/8 {
 		return nil
 	}
+	changed := len(w.coded)
 	for _, o := range w.cheapest(t) {
-		if err := w.anew(t, o.c, o.full); err != nil {
+		if err := w.anew(t, o.c, o.full, changed); err != nil {
 			return err
 		}
 	}
+	w.sortCoded()
 	if t.tooMany(parent) || w.room(t) < 0 { // what was estimated came out otherwise
+		changed = len(w.coded)
 		for c := range t.all {
 			if len(c.path) > 0 {
-				if err := w.anew(t, c, true); err != nil {
+				if err := w.anew(t, c, true, changed); err != nil {
 					return err
 				}
 			}
 		}
+		w.sortCoded()
 	}
-	slices.SortFunc(w.coded, func(a, b coded) int { return cmp.Compare(a.c.number, b.c.number) })
 	return nil
+}
+
+// sortCoded puts w.coded in order of number.
+func (w *saving) sortCoded() {
+	slices.SortFunc(w.coded, func(a, b coded) int { return cmp.Compare(a.c.number, b.c.number) })
 }
 
 // remeasure makes full encodings of values that have grown since one was made, until that gives room for deltas.
@@ -93,7 +101,7 @@ func (w *saving) remeasure(t *tip) {
 		floor := c.floor()
 		w.measure(c)
 		t.floors += c.floor() - floor
-		if w.codedOf(c) == nil {
+		if w.codedOf(c, len(w.coded)) == nil {
 			w.l.measures.note(c.path[0].Last, c)
 		}
 	}
@@ -111,17 +119,17 @@ func (t *tip) grown() (all []*chanState) {
 	return all
 }
 
-func (w *saving) codedOf(c *chanState) *coded {
-	for i := range w.coded {
-		if w.coded[i].c == c {
-			return &w.coded[i]
-		}
+// codedOf finds a channel among the first n of w.coded, which are in order of number.
+func (w *saving) codedOf(c *chanState, n int) *coded {
+	i, ok := slices.BinarySearchFunc(w.coded[:n], c.number, func(k coded, number uint64) int { return cmp.Compare(k.c.number, number) })
+	if !ok {
+		return nil
 	}
-	return nil
+	return &w.coded[i]
 }
 
-// anew stores a channel in full, or against its far record.
-func (w *saving) anew(t *tip, c *chanState, full bool) (err error) {
+// anew stores a channel in full, or against its far record. It may be among the first n of w.coded already.
+func (w *saving) anew(t *tip, c *chanState, full bool, n int) (err error) {
 	var e encoded
 	floor := c.floor()
 	if full {
@@ -134,7 +142,7 @@ func (w *saving) anew(t *tip, c *chanState, full bool) (err error) {
 	}
 	t.floors += c.floor() - floor
 	t.standOn(c, &e)
-	if k := w.codedOf(c); k != nil {
+	if k := w.codedOf(c, n); k != nil {
 		k.e = e
 	} else {
 		w.coded = append(w.coded, coded{c, e})

@@ -27,14 +27,12 @@ func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error)
 		}
 		t.meta, attrsChanged = meta, true
 	}
-	at := 0
-	for i := range meta.Channels {
-		c := &t.chans[i]
-		ch := w.changeOf(meta.Channels[i].Name, &at)
-		if ch == nil || ch.same {
+	for i := range w.changes {
+		ch := &w.changes[i]
+		if ch.same || ch.remove {
 			continue
 		}
-		if err := w.change(t, c, *ch, false); err != nil {
+		if err := w.change(t, t.numbered(ch.number), *ch, false); err != nil {
 			return false, err
 		}
 	}
@@ -51,24 +49,10 @@ func (w *saving) attrsValue(meta *codec.Attrs) ([]byte, error) {
 	return value, nil
 }
 
-// changeOf finds the change of a channel. Drafts name channels mostly in the order of the table.
-func (w *saving) changeOf(name string, at *int) *change {
-	for range w.changes {
-		c := &w.changes[*at]
-		if *at++; *at == len(w.changes) {
-			*at = 0
-		}
-		if c.name == name {
-			return c
-		}
-	}
-	return nil
-}
-
 // change encodes one change of a value: by itself if it is new, else against the value before.
 func (w *saving) change(t *tip, c *chanState, ch change, diff bool) (err error) {
 	var e encoded
-	floor := c.floor()
+	floor, memory := c.floor(), c.memory()
 	switch {
 	case len(c.path) == 0:
 		c.splice(0, 0, ch.insert)
@@ -82,6 +66,8 @@ func (w *saving) change(t *tip, c *chanState, ch change, diff bool) (err error) 
 		e, err = w.encode(c, ch.prefix, ch.suffix, ch.insert)
 	}
 	t.floors += c.floor() - floor
+	t.values += c.memory() - memory
+	t.tree.Changed(c.number)
 	t.standOn(c, &e)
 	w.coded = append(w.coded, coded{c, e})
 	return err
@@ -110,6 +96,17 @@ func (t *tip) retable(meta *codec.Attrs) {
 		}
 	}
 	t.chans = chans
+	t.settle()
+}
+
+// settle finds out anew what follows from the table of t's channels.
+func (t *tip) settle() {
+	t.tree.Reset()
+	t.rekeep()
+	t.values = 0
+	for c := range t.all {
+		t.values += c.memory()
+	}
 }
 
 // noAttrs are those of no checkpoint.
@@ -127,6 +124,9 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given 
 	if t.seq != 0 {
 		h.parent, h.parentSeq, h.parentHash = t.id, t.seq, t.hash
 		rec.ParentDist, rec.ParentHash = seq-t.seq, t.hash
+		if w.carry == nil { // else they move along
+			h.writes, rec.Writes = t.ledger, t.ledger
+		}
 	}
 	h.time = max(w.began, l.lastTime, t.rec.time)
 	rec.Time = h.time
@@ -167,8 +167,9 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given 
 	if id == "" {
 		id = formatUUID(l.makeID(l.epoch, seq, h.time))
 	}
-	w.hash, t.hash = hashOf(w.hash, id, seq, &h, t.attrs.commit, t.chans)
+	w.hash, t.hash = hashOf(w.hash, id, seq, &h, t.root())
 	t.seq, t.id, t.rec, t.stored = seq, id, h, int64(len(value))+p.parts
+	t.ledger, t.ledgerKnown = codec.Ledger{}, d.ID == "" // nobody can have put writes to an id that was not there
 	w.stored(t, seq, int64(len(value)))
 	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: versionOne})
 	if err := w.around(ctx, p, d, given, old, before, beforeStatus); err != nil {
@@ -194,21 +195,6 @@ func (l *lineage) claim(p *pending) error {
 		p.conds = append(p.conds, backend.Cond{Key: l.recordKey(p.seq)})
 	}
 	return nil
-}
-
-// table lists the entries of t: those of w.coded, and keep for the rest.
-func (w *saving) table(t *tip) []codec.Entry {
-	w.entries = w.entries[:0]
-	coded := w.coded
-	for c := range t.all {
-		if len(coded) > 0 && coded[0].c == c {
-			w.entries = append(w.entries, coded[0].e.entry)
-			coded = coded[1:]
-			continue
-		}
-		w.entries = append(w.entries, codec.Entry{Number: c.number, Mode: codec.Keep, Path: c.path})
-	}
-	return w.entries
 }
 
 // seal seals a record in the memory of w.

@@ -155,6 +155,7 @@ func (w *saving) stored(t *tip, seq uint64, size int64) {
 		}
 	}
 	t.reads.add(seq, size, len(w.coded))
+	w.rekeep(t)
 }
 
 // measures remembers the sizes of full encodings that were made, of the values at some places of a lineage. Agents go back

@@ -99,11 +99,7 @@ func (w *saving) newPlan(t *tip) *plan {
 		taken: make([]option, 1+len(t.chans))}
 	p.reads.copyFrom(&t.reads)
 	for i := range w.coded {
-		at := 0
-		if c := w.coded[i].c; c.number != 0 {
-			at = 1 + slices.IndexFunc(t.chans, func(other chanState) bool { return other.number == c.number })
-		}
-		p.taken[at].cost = w.coded[i].e.size()
+		p.taken[t.at(w.coded[i].c.number)].cost = w.coded[i].e.size()
 	}
 	return p
 }

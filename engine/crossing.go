@@ -117,22 +117,22 @@ func (d *Draft) onto(t *tip, m *migrated) (*Draft, error) {
 
 // keep adds to a draft on t what m has that is not as in t, where the draft does not say something else.
 func (d *Draft) keep(t *tip, m *migrated) {
-	given := d.Channels
-	named := func(name string) bool {
-		return slices.ContainsFunc(given, func(c Change) bool { return c.Name == name })
+	given := make(map[string]bool, len(d.Channels))
+	for i := range d.Channels {
+		given[d.Channels[i].Name] = true
 	}
 	unread := slices.ContainsFunc(t.meta.Channels, func(c codec.ChannelInfo) bool { return c.Rewritten })
 	for i := range m.state.Channels {
 		ch := &m.state.Channels[i]
-		at := slices.IndexFunc(t.meta.Channels, func(c codec.ChannelInfo) bool { return c.Name == ch.Name })
-		if named(ch.Name) || at >= 0 && t.meta.Channels[at].Type == ch.Type && t.chans[at].commit == m.commits[i] {
+		at := t.place(ch.Name)
+		if given[ch.Name] || at >= 0 && t.meta.Channels[at].Type == ch.Type && t.chans[at].commit == m.commits[i] {
 			continue
 		}
 		d.Channels = append(d.Channels, Change{Name: ch.Name, Type: ch.Type, Data: ch.Data,
 			rewritten: unread && (at < 0 || t.meta.Channels[at].Rewritten)})
 	}
 	for _, info := range t.meta.Channels {
-		if ch, _ := m.find(info.Name); ch == nil && !named(info.Name) {
+		if ch, _ := m.find(info.Name); ch == nil && !given[info.Name] {
 			d.Channels = append(d.Channels, Change{Name: info.Name, Remove: true})
 		}
 	}

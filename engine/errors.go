@@ -21,6 +21,7 @@ var (
 	ErrNoSpace      = error(backend.ErrNoSpace)
 	ErrAmbiguous    = backend.ErrAmbiguous
 	ErrNewerFormat  = errors.New("written by a newer version of ckptd")
+	ErrOlderFormat  = errors.New("the store has storage format 1, which ckptd 0.1 is the last to read")
 )
 
 // ErrRejected: hooks did not let something in or out, because they say so, because one failed, or because one that must

@@ -21,6 +21,7 @@ const (
 	kindBranch    = 0x22
 	kindWrites    = 0x23
 	kindNamespace = 0x24
+	typeLedger    = 0x2e
 	typeStub      = 0x2f
 	kindBeside    = 0x30
 )

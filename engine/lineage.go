@@ -46,6 +46,8 @@ type lineage struct {
 	tips       map[uint64]*tip
 	measures   measures
 	branches   map[string]*branchState
+	ledgers    map[string]*ledgerState // those that are pending, by checkpoint
+	writes     writesKnown
 	touching   *pending   // the newest pending one that writes the thread record
 	queue      []*pending // in line for the batch after the one under way
 	flying     []*pending // the batch under way
@@ -95,7 +97,7 @@ type branchState struct {
 }
 
 func newLineage(ref Ref, th *thread) *lineage {
-	l := &lineage{s: th.u.s, ref: ref, th: th, mu: newLock(), tips: map[uint64]*tip{}, branches: map[string]*branchState{}}
+	l := &lineage{s: th.u.s, ref: ref, th: th, mu: newLock(), tips: map[uint64]*tip{}, branches: map[string]*branchState{}, ledgers: map[string]*ledgerState{}}
 	if ref.Namespace != "" {
 		l.ns = th.u.keys.BlindToken("namespace", ref.Namespace)
 	}
@@ -212,6 +214,17 @@ func openError(key []byte, err error) error {
 	return corrupt(place(key), "does not open", err)
 }
 
+// ofFormat is the error of something that has another format, if err is one.
+func ofFormat(err error) error {
+	switch {
+	case errors.Is(err, crypto.ErrNewerFormat):
+		return ErrNewerFormat
+	case errors.Is(err, crypto.ErrOlderFormat):
+		return ErrOlderFormat
+	}
+	return err
+}
+
 // open finds the head, which is the newest record of the lineage, and the latest checkpoint, which is another one if
 // the head replaces an older checkpoint. The caller holds l.mu.
 func (l *lineage) open(ctx context.Context) error {
@@ -310,9 +323,10 @@ func (l *lineage) forget() {
 	}
 	clear(l.tips)
 	clear(l.branches)
+	clear(l.ledgers)
 	l.measures.forget()
 	l.durable.forget()
-	l.opened, l.greatest = false, nil
+	l.opened, l.greatest, l.writes = false, nil, writesUnknown
 }
 
 // record is a stored checkpoint, or a stub.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/crypto"
 )
 
 // Load returns a checkpoint, with all its channels unless a LoadOptions says otherwise. It never returns a checkpoint
@@ -148,11 +149,32 @@ func (l *lineage) find(ctx context.Context, w Which) (*record, error) {
 
 // findAt is find for who knows how far the lineage has come. A checkpoint that is replaced meanwhile is what replaced it, unless
 // it is asked for by its seq.
-func (l *lineage) findAt(ctx context.Context, at heads, w Which) (*record, error) {
+func (l *lineage) findAt(ctx context.Context, at heads, w Which) (r *record, err error) {
 	seq, err := l.resolve(ctx, at, w)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		r, err = l.foundAt(ctx, seq, w)
 	}
+	if w.by == ByID && errors.Is(err, ErrNotFound) {
+		return nil, l.unlisted(ctx, at.head, w.name, err)
+	}
+	return r, err
+}
+
+// unlisted is the error for an id that was not found: that, or damage if a checkpoint has it. The entry of an id that a
+// caller chose can be removed from the disk, or put back as it was before the checkpoint was replaced, and whoever acts
+// on "not found" saves the checkpoint a second time. So all of the lineage is read.
+func (l *lineage) unlisted(ctx context.Context, head uint64, id string, missing error) error {
+	has := func(r *record) error {
+		if r.rec != nil && r.visible() && l.recordID(r) == id {
+			return corrupt(place(l.recordKey(r.seq)), "its id entry is missing or of an earlier time", nil)
+		}
+		return nil
+	}
+	return cmp.Or(l.eachRecord(ctx, 1, head+1, true, has), missing)
+}
+
+// foundAt finds the record at the seq to which w was resolved.
+func (l *lineage) foundAt(ctx context.Context, seq uint64, w Which) (*record, error) {
 	switch w.by {
 	case BySeq:
 		return l.visible(ctx, seq)
@@ -441,29 +463,31 @@ func (rs *restorer) checkpoint(ctx context.Context, r *record, want wanting) (*C
 	}
 	cp := newCheckpoint(rs.l, r.seq, rs.l.recordID(r), &h, meta)
 	cp.Cost.Stored = r.size
-	chans := make([]chanState, len(meta.Channels))
-	for i := range chans {
-		e := &r.rec.Entries[i+1]
-		at, err := rs.holder(ctx, r, e)
+	commits := make([]*[32]byte, 0, 1+len(meta.Channels))
+	for number, e := range r.rec.Channels {
+		at, err := rs.holder(ctx, r, number, e)
 		if err != nil {
 			return nil, err
 		}
-		c := &chans[i]
-		c.number, c.commit = e.Number, at.e.Commitment
-		c.path = codec.Path{{Last: at.r.seq, Len: 1}}
-		info := &meta.Channels[i]
+		commits = append(commits, &at.e.Commitment)
+		if number == 0 {
+			continue
+		}
+		info := &meta.Channels[len(commits)-2]
 		ch := Channel{Name: info.Name, Type: info.Type, Size: int64(at.e.Size)}
-		ch.describe(&c.commit, info)
+		ch.describe(&at.e.Commitment, info)
 		cp.Channels = append(cp.Channels, ch)
 		cp.Cost.State += int64(at.e.Size)
 		depth := 1 + int(at.e.Path.Len())
 		cp.Cost.Depth, cp.Cost.Full = max(cp.Cost.Depth, depth), cp.Cost.Full || e.Mode == codec.Full
 	}
-	attrs, err := rs.holder(ctx, r, &r.rec.Entries[0])
-	if err != nil {
-		return nil, err
-	}
-	_, cp.Hash = hashOf(nil, cp.ID, r.seq, &h, attrs.e.Commitment, chans)
+	var tree crypto.ChannelTree
+	_, cp.Hash = hashOf(nil, cp.ID, r.seq, &h, tree.Root(len(commits), func(i int) (uint64, *[32]byte) {
+		if i == 0 {
+			return 0, commits[0]
+		}
+		return meta.Channels[i-1].Number, commits[i]
+	}))
 	if want != nil {
 		if err := rs.fill(ctx, cp, r, meta, want(cp)); err != nil {
 			return nil, err

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 )
 
@@ -172,93 +171,4 @@ func TestAsManyChannelsAsThereMayBe(t *testing.T) {
 	meta := fmt.Appendf(nil, "%q", words(r, codec.MaxMeta-2))
 	save(Draft{Keep: true, Meta: meta})
 	save(Draft{Keep: true, Meta: []byte(`"short"`)})
-}
-
-// Records that earlier versions wrote, and could not read again, keep a channel on a path of 256 records. They can be read,
-// and saved upon.
-func TestKeepsOnAPathTooLong(t *testing.T) {
-	ctx := context.Background()
-	f := newFixture(t, Options{})
-	ref := testRef("t")
-	th := f.Thread(ref)
-	r := rand.New(rand.NewPCG(6, 6))
-	state := words(r, 200_000)
-	var last *Checkpoint
-	for i := range codec.MaxPath {
-		state = append(state, words(r, 40)...)
-		var err error
-		if last, err = th.Save(ctx, Draft{Keep: true, Step: int64(i), Channels: []Change{{Name: "messages", Data: state}}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	keepByHand(t, f, ref, last)
-	f.reopen()
-	th = f.Thread(ref)
-	kept, err := th.Load(ctx, Latest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if kept.Status != StatusSucceeded || kept.Parent != last.ID || !bytes.Equal(kept.Channels[0].Data, state) {
-		t.Fatalf("the newest is seq %d, %s", kept.Seq, kept.Status)
-	}
-	next, err := th.Save(ctx, Draft{Keep: true, Status: StatusRunning})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := loadCold(t, f, ref, next.ID); !bytes.Equal(got.Channels[0].Data, state) {
-		t.Error("what was saved next differs")
-	}
-	if _, err := th.Prune(ctx, PruneOptions{KeepLast: 2}); err != nil {
-		t.Error(err)
-	}
-	if _, err := f.User("acme", "alice").GC(ctx, GCOptions{}); err != nil {
-		t.Error(err)
-	}
-}
-
-// keepByHand stores a checkpoint on cp that keeps all of it, however long the paths are.
-func keepByHand(t *testing.T, f *fixture, ref Ref, cp *Checkpoint) {
-	t.Helper()
-	ctx := context.Background()
-	l, err := f.acquire(ctx, ref, false)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.release()
-	tip, err := l.restoreTip(ctx, cp.Seq)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seq := cp.Seq + 1
-	rec := codec.Record{Time: cp.Time.UnixMilli(), Status: StatusSucceeded, ParentDist: 1, ParentHash: cp.Hash}
-	longest := uint64(0)
-	for c := range tip.all {
-		rec.Entries = append(rec.Entries, codec.Entry{Number: c.number, Path: c.path})
-		longest = max(longest, c.path.Len())
-	}
-	if longest != codec.MaxPath {
-		t.Fatalf("the longest path has %d records", longest)
-	}
-	key := l.recordKey(seq)
-	value, err := l.th.sealer.Seal(nil, kindRecord, key, codec.AppendRecord(nil, seq, &rec))
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = f.be.Commit(ctx, backend.Batch{Muts: []backend.Mut{
-		{Key: key, Value: value, Version: versionOne},
-		f.statusTerm(t, l, seq, &rec),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// statusTerm is the index entry of the status of a record.
-func (f *fixture) statusTerm(t *testing.T, l *lineage, seq uint64, rec *codec.Record) backend.Mut {
-	t.Helper()
-	m, err := l.indexMut(term{"status", rec.Status}, seq, codec.IndexEntry{Time: rec.Time, Step: rec.Step})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
 )
@@ -305,7 +306,10 @@ func (w *world) checkNoOrphans() {
 					note(r.rec.Entries[i].Parts)
 				}
 			case kindWrites:
-				ws, err := unseal(th.sealer, writesLayout, []byte(key), []byte(value))
+				ws, ledger, err := th.openWrites(backend.Entry{Key: []byte(key), Value: []byte(value)})
+				if ledger != nil {
+					continue
+				}
 				w.fatal(err)
 				for i := range ws.Writes {
 					note(ws.Writes[i].Parts)

@@ -254,15 +254,17 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 	}
 	to := l.writesPrefix(p.tip.id)
 	early, size, keys := &pending{}, 0, 0
-	err := l.s.scan(ctx, prefixRange(l.writesPrefix(c.old.id)), func(e backend.Entry) error {
-		w, err := unseal(l.th.sealer, writesLayout, e.Key, e.Value)
-		if err != nil {
-			return err
+	var ledger codec.Ledger
+	err := l.th.eachWrites(ctx, l.writesPrefix(c.old.id), func(e backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
+		if w == nil {
+			return nil
 		}
 		for i := range w.Writes {
 			l.th.u.naming.noteParts(w.Writes[i].Parts)
 		}
 		w.Checkpoint = p.tip.id
+		ledger.Changes++
+		ledger.Sum = addSum(ledger.Sum, l.th.u.writesSum(codec.AppendWrites(nil, w)))
 		into := p
 		if keys++; size+len(e.Value) > carriedInline || keys > carriedInlineKeys {
 			into = early
@@ -273,6 +275,10 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 		batch := l.s.newBatchID()
 		return addSealed(l, into, writesLayout, key, w, string(batch[:]))
 	})
+	if err == nil && ledger.Changes > 0 {
+		batch := l.s.newBatchID()
+		err = l.addLedger(p, p.tip.id, ledger, string(batch[:]))
+	}
 	if err != nil {
 		return fmt.Errorf("moving writes: %w", err)
 	}

@@ -138,7 +138,7 @@ func (c *copying) migrate(ctx context.Context, t *tip, r *record, rec *codec.Rec
 	}
 	rec.Schema, head.schema = d.SchemaVersion, d.SchemaVersion
 	t.rec = head
-	_, t.hash = hashOf(nil, row.id, r.seq, &head, t.attrs.commit, t.chans)
+	_, t.hash = hashOf(nil, row.id, r.seq, &head, t.root())
 	if c.hashes == nil {
 		c.hashes = map[uint64][32]byte{}
 	}
@@ -244,12 +244,11 @@ func (t *thread) outline(ctx context.Context) (map[string]*outline, error) {
 			o.branches[e.name] = e.at.seq
 		}
 		from := t.nsKey(kindWrites, l.ns)
-		err = l.s.scan(ctx, prefixRange(from), func(e backend.Entry) error {
-			w, err := unseal(t.sealer, writesLayout, e.Key, e.Value)
-			if err == nil {
+		err = t.eachWrites(ctx, from, func(e backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
+			if w != nil {
 				o.writes[string(e.Key[len(from):])] = codec.AppendWrites(nil, w)
 			}
-			return err
+			return nil
 		})
 		if err != nil {
 			return nil, err

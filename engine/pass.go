@@ -139,7 +139,7 @@ func (in *intake) copy(t *tip) error {
 			continue
 		}
 		from := incoming{change: c, name: c.Name, typ: c.Type}
-		at := slices.IndexFunc(t.meta.Channels, func(info codec.ChannelInfo) bool { return info.Name == c.Name })
+		at := t.place(c.Name)
 		if c.Base != 0 && (at < 0 || version(&t.chans[at].commit) != c.Base) {
 			missing = append(missing, c.Name)
 			continue
@@ -174,8 +174,12 @@ func (in *intake) copy(t *tip) error {
 // keep adds what the draft keeps of a parent with other hooks.
 func (in *intake) keep(t *tip) {
 	in.p.stands = true
+	given := make(map[string]bool, len(in.d.Channels))
+	for i := range in.d.Channels {
+		given[in.d.Channels[i].Name] = true
+	}
 	for i, info := range t.meta.Channels {
-		if !slices.ContainsFunc(in.d.Channels, func(c Change) bool { return c.Name == info.Name }) {
+		if !given[info.Name] {
 			c := &t.chans[i]
 			in.chans = append(in.chans, incoming{name: info.Name, typ: info.Type, base: append([]byte{}, c.value...), on: version(&c.commit)})
 		}

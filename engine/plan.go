@@ -62,8 +62,8 @@ func (w *saving) plan(ctx context.Context, t *tip, d *Draft, hooks []codec.Hook)
 
 // planChannel finds where a change differs from the parent's value. Not ok means that the base of a splice is another.
 func (w *saving) planChannel(t *tip, d *Change) (ch change, ok bool, err error) {
-	ch = change{name: d.Name, typ: d.Type, insert: d.Data}
-	i := slices.IndexFunc(t.meta.Channels, func(c codec.ChannelInfo) bool { return c.Name == d.Name })
+	i := t.place(d.Name)
+	ch = change{name: d.Name, typ: d.Type, place: i, insert: d.Data, remove: d.Remove}
 	if i < 0 {
 		if ch.typ == "" {
 			ch.typ = "bytes"
@@ -127,60 +127,73 @@ func (w *saving) planBlobs(ctx context.Context, t *tip, d *Draft, next *codec.At
 	return nil
 }
 
-// planTable lists the channels of the new checkpoint. Those that the parent has keep their numbers; new ones get
-// greater numbers.
+// planTable lists the channels of the new checkpoint, and puts w.changes in the order of its table. Channels that the
+// parent has keep their numbers; new ones get greater numbers.
 func (w *saving) planTable(t *tip, d *Draft, next *codec.Attrs) error {
-	rewritten := func(at int) bool { return d.Channels[at].rewritten || w.passage.rewrote(w.changes[at].name) }
-	same := true
-	used := uint64(0)
-	kept := 0
-	for i := range t.meta.Channels {
-		info := &t.meta.Channels[i]
-		used = max(used, info.Number)
-		at := slices.IndexFunc(d.Channels, func(c Change) bool { return c.Name == info.Name })
-		if at < 0 && d.Keep {
-			kept++
+	same, had := true, 0
+	for i := range w.changes {
+		ch := &w.changes[i]
+		if ch.remove && !d.Keep {
+			return fmt.Errorf("%w: channel %q: Remove goes with Keep", ErrInvalid, ch.name)
+		}
+		ch.rewritten = d.Channels[i].rewritten || w.passage.rewrote(ch.name)
+		if ch.place < 0 {
+			same = same && ch.remove
 			continue
 		}
-		if at < 0 || d.Channels[at].Remove || w.changes[at].typ != info.Type || rewritten(at) != info.Rewritten {
-			same = false
-		}
+		had++
+		info := &t.meta.Channels[ch.place]
+		same = same && !ch.remove && ch.typ == info.Type && ch.rewritten == info.Rewritten
 	}
-	for i := range d.Channels {
-		if d.Channels[i].Remove && !d.Keep {
-			return fmt.Errorf("%w: channel %q: Remove goes with Keep", ErrInvalid, d.Channels[i].Name)
-		}
-		same = same && w.changes[i].number != 0
-	}
-	if same {
+	if same && (d.Keep || had == len(t.meta.Channels)) {
 		next.Channels = t.meta.Channels
-		return nil
-	}
-	next.Channels = make([]codec.ChannelInfo, 0, kept+len(d.Channels))
-	for _, info := range t.meta.Channels {
-		at := slices.IndexFunc(d.Channels, func(c Change) bool { return c.Name == info.Name })
-		switch {
-		case at < 0 && d.Keep:
-			next.Channels = append(next.Channels, info)
-		case at >= 0 && !d.Channels[at].Remove:
-			next.Channels = append(next.Channels, codec.ChannelInfo{Number: info.Number, Name: info.Name, Type: w.changes[at].typ,
-				Rewritten: rewritten(at)})
-		}
-	}
-	for i := range d.Channels {
-		if w.changes[i].number == 0 && !d.Channels[i].Remove {
-			used++
-			next.Channels = append(next.Channels, codec.ChannelInfo{Number: used, Name: w.changes[i].name, Type: w.changes[i].typ,
-				Rewritten: rewritten(i)})
-		}
+	} else {
+		next.Channels = w.newTable(t, d.Keep)
 	}
 	if len(next.Channels) > codec.MaxChannels {
 		return fmt.Errorf("%w: %d channels, at most %d are allowed", ErrInvalid, len(next.Channels), codec.MaxChannels)
 	}
+	slices.SortFunc(w.changes, func(a, b change) int { return cmp.Compare(a.number, b.number) })
 	return nil
+}
+
+// newTable is the table of the parent with the changes, those that it does not name if keep is set, and the new channels.
+func (w *saving) newTable(t *tip, keep bool) []codec.ChannelInfo {
+	by := make([]*change, len(t.meta.Channels))
+	used := uint64(0)
+	if n := len(by); n > 0 {
+		used = t.meta.Channels[n-1].Number
+	}
+	for i := range w.changes {
+		if ch := &w.changes[i]; ch.place >= 0 {
+			by[ch.place] = ch
+		}
+	}
+	table := make([]codec.ChannelInfo, 0, len(by)+len(w.changes))
+	for i, info := range t.meta.Channels {
+		switch ch := by[i]; {
+		case ch == nil && keep:
+			table = append(table, info)
+		case ch != nil && !ch.remove:
+			table = append(table, codec.ChannelInfo{Number: info.Number, Name: info.Name, Type: ch.typ, Rewritten: ch.rewritten})
+		}
+	}
+	for i := range w.changes {
+		if ch := &w.changes[i]; ch.place < 0 && !ch.remove {
+			used++
+			ch.number = used
+			table = append(table, codec.ChannelInfo{Number: used, Name: ch.name, Type: ch.typ, Rewritten: ch.rewritten})
+		}
+	}
+	return table
 }
 
 func sameAttrs(a, b *codec.Attrs) bool {
 	return a.RunID == b.RunID && a.Branch == b.Branch && a.Kind == b.Kind && maps.Equal(a.Labels, b.Labels) && bytes.Equal(a.Meta, b.Meta) &&
-		slices.Equal(a.Blobs, b.Blobs) && slices.Equal(a.Channels, b.Channels) && slices.Equal(a.Hooks, b.Hooks)
+		slices.Equal(a.Blobs, b.Blobs) && sameTable(a.Channels, b.Channels) && slices.Equal(a.Hooks, b.Hooks)
+}
+
+// sameTable compares tables, which mostly are one and the same.
+func sameTable(a, b []codec.ChannelInfo) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }

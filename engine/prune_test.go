@@ -361,7 +361,7 @@ func TestPruneDropsPendingWritesAndEntries(t *testing.T) {
 	for key := range dump(t, f.be) {
 		kinds[key[prefixLen-1]]++
 	}
-	if kinds[kindWrites] != 2 || kinds[kindID] != 2 {
+	if kinds[kindWrites] != 2*2 || kinds[kindID] != 2 {
 		t.Errorf("left are %d writes and %d id entries", kinds[kindWrites], kinds[kindID])
 	}
 	for _, q := range []Filter{{Status: StatusFailed}, {RunID: "run"}, {Labels: map[string]string{"k": "8"}}} {

@@ -67,43 +67,37 @@ type link struct {
 	e *codec.Entry
 }
 
-func entryOf(r *codec.Record, number uint64) *codec.Entry {
-	for i := range r.Entries {
-		if r.Entries[i].Number == number {
-			return &r.Entries[i]
-		}
-	}
-	return nil
-}
-
 // fetch reads the records on the paths of the entries of r that are wanted, in one batched read.
 func (rs *restorer) fetch(ctx context.Context, r *record, want func(number uint64) bool) error {
 	rs.remember(r)
 	var seqs []uint64
 	asked := map[uint64]bool{}
-	for i := range r.rec.Entries {
-		if e := &r.rec.Entries[i]; want(e.Number) {
-			for seq := range e.Path.All {
-				if !asked[seq] && rs.records[seq] == nil {
-					asked[seq] = true
-					seqs = append(seqs, seq)
-				}
+	var done *codec.Entry
+	for number, e := range r.rec.Channels {
+		if e == done || !want(number) {
+			continue
+		}
+		done = e // the channels of a run have one path
+		for seq := range e.Path.All {
+			if !asked[seq] && rs.records[seq] == nil {
+				asked[seq] = true
+				seqs = append(seqs, seq)
 			}
 		}
 	}
 	return rs.read(ctx, seqs)
 }
 
-// holder finds the record that holds the value of a channel of r.
-func (rs *restorer) holder(ctx context.Context, r *record, e *codec.Entry) (link, error) {
+// holder finds the record that holds the value of a channel of r, of which e is the entry.
+func (rs *restorer) holder(ctx context.Context, r *record, number uint64, e *codec.Entry) (link, error) {
 	if e.Mode != codec.Keep {
 		return link{r, e}, nil
 	}
-	return rs.link(ctx, r, e)
+	return rs.link(ctx, r, number, e)
 }
 
-// link finds the record that an entry stands on.
-func (rs *restorer) link(ctx context.Context, r *record, e *codec.Entry) (link, error) {
+// link finds the record that the entry of a channel stands on.
+func (rs *restorer) link(ctx context.Context, r *record, number uint64, e *codec.Entry) (link, error) {
 	seq := e.Path[0].Last
 	if rs.records[seq] == nil {
 		if err := rs.read(ctx, []uint64{seq}); err != nil {
@@ -114,16 +108,16 @@ func (rs *restorer) link(ctx context.Context, r *record, e *codec.Entry) (link, 
 	if base == nil {
 		return link{}, corrupt(place(rs.l.recordKey(r.seq)), fmt.Sprintf("stands on seq %d, which is missing", seq), errGone)
 	}
-	be := entryOf(base.rec, e.Number)
+	be := base.rec.Entry(number)
 	if be == nil || be.Mode == codec.Keep {
-		return link{}, corrupt(place(rs.l.recordKey(r.seq)), fmt.Sprintf("stands on seq %d, which does not hold channel %d", seq, e.Number), nil)
+		return link{}, corrupt(place(rs.l.recordKey(r.seq)), fmt.Sprintf("stands on seq %d, which does not hold channel %d", seq, number), nil)
 	}
 	return link{base, be}, nil
 }
 
 // chain lists the links of a channel of r, newest first, down to the one that is full.
-func (rs *restorer) chain(ctx context.Context, r *record, e *codec.Entry) ([]link, error) {
-	at, err := rs.holder(ctx, r, e)
+func (rs *restorer) chain(ctx context.Context, r *record, number uint64, e *codec.Entry) ([]link, error) {
+	at, err := rs.holder(ctx, r, number, e)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +126,7 @@ func (rs *restorer) chain(ctx context.Context, r *record, e *codec.Entry) ([]lin
 		if len(links) == codec.MaxPath {
 			return nil, corrupt(place(rs.l.recordKey(r.seq)), "chain is too long", nil)
 		}
-		if at, err = rs.link(ctx, at.r, at.e); err != nil {
+		if at, err = rs.link(ctx, at.r, number, at.e); err != nil {
 			return nil, err
 		}
 		links = append(links, at)
@@ -148,11 +142,11 @@ func (rs *restorer) channels(ctx context.Context, r *record, want func(number ui
 	}
 	var chains [][]link
 	var ids []codec.PartID
-	for i := range r.rec.Entries {
-		if !want(r.rec.Entries[i].Number) {
+	for number, e := range r.rec.Channels {
+		if !want(number) {
 			continue
 		}
-		links, err := rs.chain(ctx, r, &r.rec.Entries[i])
+		links, err := rs.chain(ctx, r, number, e)
 		if err != nil {
 			return nil, err
 		}
@@ -281,7 +275,7 @@ func (rs *restorer) payload(e *codec.Entry) ([]byte, error) {
 
 // meta restores the attributes of r.
 func (rs *restorer) meta(ctx context.Context, r *record) (*codec.Attrs, error) {
-	at, err := rs.holder(ctx, r, &r.rec.Entries[0])
+	at, err := rs.holder(ctx, r, 0, &r.rec.Entries[0])
 	if err != nil {
 		return nil, err
 	}
@@ -297,13 +291,8 @@ func (rs *restorer) meta(ctx context.Context, r *record) (*codec.Attrs, error) {
 
 func (rs *restorer) parseMeta(holder uint64, r *record, value []byte) (*codec.Attrs, error) {
 	a, err := codec.ParseAttrs(value)
-	if err == nil && len(a.Channels) != len(r.rec.Entries)-1 {
-		err = fmt.Errorf("%d channels in the attributes, %d in the record", len(a.Channels), len(r.rec.Entries)-1)
-	}
-	for i := 0; err == nil && i < len(a.Channels); i++ {
-		if a.Channels[i].Number != r.rec.Entries[i+1].Number {
-			err = fmt.Errorf("channel %d in the attributes, %d in the record", a.Channels[i].Number, r.rec.Entries[i+1].Number)
-		}
+	if err == nil {
+		err = sameNumbers(a, r.rec)
 	}
 	if err != nil {
 		return nil, corrupt(place(rs.l.recordKey(r.seq)), "attributes do not fit", err)
@@ -313,11 +302,26 @@ func (rs *restorer) parseMeta(holder uint64, r *record, value []byte) (*codec.At
 	return a, nil
 }
 
+// sameNumbers compares the channels of attributes with those of a record.
+func sameNumbers(a *codec.Attrs, rec *codec.Record) error {
+	if n := rec.Count() - 1; len(a.Channels) != n {
+		return fmt.Errorf("%d channels in the attributes, %d in the record", len(a.Channels), n)
+	}
+	i := -1
+	for number := range rec.Channels {
+		if i >= 0 && a.Channels[i].Number != number {
+			return fmt.Errorf("channel %d in the attributes, %d in the record", a.Channels[i].Number, number)
+		}
+		i++
+	}
+	return nil
+}
+
 // header tells what r says besides its channels.
 func (rs *restorer) header(ctx context.Context, r *record) (header, error) {
 	rec := r.rec
 	h := header{parent: rec.ParentID, dangling: rec.ParentID, parentHash: rec.ParentHash, time: rec.Time, step: rec.Step,
-		status: rec.Status, schema: rec.Schema, origin: r.seq - rec.Replaced, own: rec.ID == "", ghost: rec.Ghost, fuel: rec.Fuel}
+		status: rec.Status, schema: rec.Schema, origin: r.seq - rec.Replaced, own: rec.ID == "", ghost: rec.Ghost, fuel: rec.Fuel, writes: rec.Writes}
 	if rec.ParentDist == 0 {
 		return h, nil
 	}
@@ -364,7 +368,8 @@ func (rs *restorer) tip(ctx context.Context, r *record) (*tip, error) {
 		t.parts += c.parts
 		t.floors += c.floor()
 	}
-	_, t.hash = hashOf(nil, t.id, t.seq, &t.rec, t.attrs.commit, t.chans)
+	t.settle()
+	_, t.hash = hashOf(nil, t.id, t.seq, &t.rec, t.root())
 	return t, nil
 }
 

@@ -253,18 +253,17 @@ func (c *copying) copyWrites(ctx context.Context) error {
 		}
 	}
 	from := c.l.th.nsKey(kindWrites, c.l.ns)
-	return c.l.s.scan(ctx, prefixRange(from), func(e backend.Entry) error {
-		w, err := unseal(c.l.th.sealer, writesLayout, e.Key, e.Value)
-		if err != nil {
-			return err
-		}
-		if gone[w.Checkpoint] {
+	return c.l.th.eachWrites(ctx, from, func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {
+		key := append(c.to.th.nsKey(kindWrites, c.to.ns), e.Key[len(from):]...)
+		switch {
+		case ledger != nil && gone[ledger.Checkpoint], w != nil && gone[w.Checkpoint]:
 			return nil
+		case ledger != nil:
+			return putInto(ctx, c, ledgerLayout, key, ledger, e.Version)
 		}
 		for i := range w.Writes {
 			c.l.th.u.naming.noteParts(w.Writes[i].Parts)
 		}
-		key := append(c.to.th.nsKey(kindWrites, c.to.ns), e.Key[len(from):]...)
 		return putInto(ctx, c, writesLayout, key, w, e.Version)
 	})
 }
@@ -385,12 +384,9 @@ func (c *copying) change(ctx context.Context, t *tip, r *record) error {
 	c.w.coded, c.w.payload = c.w.coded[:0], c.w.payload[:0]
 	t.retable(meta)
 	t.meta = meta
-	for i := range r.rec.Entries {
-		s := &t.attrs
-		if i > 0 {
-			s = &t.chans[i-1]
-		}
-		at, err := c.from.holder(ctx, r, &r.rec.Entries[i])
+	for number, e := range r.rec.Channels {
+		s := t.numbered(number)
+		at, err := c.from.holder(ctx, r, number, e)
 		if err != nil {
 			return err
 		}
@@ -405,7 +401,7 @@ func (c *copying) change(ctx context.Context, t *tip, r *record) error {
 			return err
 		}
 		if s.commit != at.e.Commitment {
-			return corrupt(place(c.l.recordKey(r.seq)), fmt.Sprintf("channel %d differs from its commitment", at.e.Number), nil)
+			return corrupt(place(c.l.recordKey(r.seq)), fmt.Sprintf("channel %d differs from its commitment", number), nil)
 		}
 	}
 	return nil
@@ -414,7 +410,7 @@ func (c *copying) change(ctx context.Context, t *tip, r *record) error {
 // value restores the value that the link holds; where that was encoded on what s has, with no more than its delta.
 func (c *copying) value(ctx context.Context, r *record, at link, s *chanState) ([]byte, error) {
 	if at.e.Mode == codec.ByDelta && len(s.path) > 0 {
-		base, err := c.from.link(ctx, at.r, at.e)
+		base, err := c.from.link(ctx, at.r, s.number, at.e)
 		if err != nil {
 			return nil, err
 		}

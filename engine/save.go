@@ -36,10 +36,12 @@ type saving struct {
 // change is what a draft does to one channel, found before anything is modified.
 type change struct {
 	name, typ      string
-	number         uint64 // 0: a channel that the parent does not have
+	number         uint64
+	place          int // in the parent's channels; -1: it does not have this one
 	prefix, suffix int
 	insert         []byte
-	same           bool
+	same, remove   bool
+	rewritten      bool // by hooks, of another channel than the caller's
 }
 
 // coded is a changed channel and how it is stored.
@@ -150,43 +152,74 @@ func (s *Store) acquireLive(ctx context.Context, ref Ref) (*lineage, error) {
 }
 
 func (t *Thread) checkDraft(d *Draft) error {
-	errs := []error{t.ref.check(), checkName("id", d.ID, true), checkName("parent", d.Parent, true),
-		checkName("branch", d.Branch, true), checkName("status", d.Status, true), checkName("run id", d.RunID, true),
-		checkName("kind", d.Kind, true)}
-	if len(d.Labels) > codec.MaxLabels || len(d.Blobs) > codec.MaxBlobs || len(d.Channels) > codec.MaxChannels {
-		errs = append(errs, fmt.Errorf("%w: %d labels, %d blobs, %d channels; at most %d, %d, %d are allowed", ErrInvalid,
-			len(d.Labels), len(d.Blobs), len(d.Channels), codec.MaxLabels, codec.MaxBlobs, codec.MaxChannels))
+	if err := t.ref.check(); err != nil {
+		return err
 	}
-	for k, v := range d.Labels {
-		errs = append(errs, checkName("label", k, false), checkName("value of a label", v, true))
-	}
-	if d.Root && d.Parent != "" {
-		errs = append(errs, fmt.Errorf("%w: Root and a Parent exclude each other", ErrInvalid))
-	}
-	for i := range d.Channels {
-		c := &d.Channels[i]
-		errs = append(errs, checkName("channel", c.Name, false), checkName("type of a channel", c.Type, true))
-		if c.Prefix < 0 || c.Suffix < 0 || c.Base == 0 && (c.Prefix != 0 || c.Suffix != 0) {
-			errs = append(errs, fmt.Errorf("%w: channel %q: prefix and suffix go with a base and are not negative", ErrInvalid, c.Name))
-		}
-		for j := range i {
-			if d.Channels[j].Name == c.Name {
-				errs = append(errs, fmt.Errorf("%w: channel %q is given twice", ErrInvalid, c.Name))
-			}
-		}
-		if err := t.s.checkSize(c.Name, c.Prefix+len(c.Data)+c.Suffix); err != nil {
-			errs = append(errs, err)
-		}
-	}
-	if len(d.Meta) > codec.MaxMeta {
-		errs = append(errs, &LimitError{"metadata", int64(len(d.Meta)), codec.MaxMeta})
-	}
-	for _, err := range errs {
-		if err != nil {
+	for _, name := range [...]struct{ what, value string }{{"id", d.ID}, {"parent", d.Parent}, {"branch", d.Branch},
+		{"status", d.Status}, {"run id", d.RunID}, {"kind", d.Kind}} {
+		if err := checkName(name.what, name.value, true); err != nil {
 			return err
 		}
 	}
+	if len(d.Labels) > codec.MaxLabels || len(d.Blobs) > codec.MaxBlobs || len(d.Channels) > codec.MaxChannels {
+		return fmt.Errorf("%w: %d labels, %d blobs, %d channels; at most %d, %d, %d are allowed", ErrInvalid,
+			len(d.Labels), len(d.Blobs), len(d.Channels), codec.MaxLabels, codec.MaxBlobs, codec.MaxChannels)
+	}
+	for k, v := range d.Labels {
+		if err := errors.Join(checkName("label", k, false), checkName("value of a label", v, true)); err != nil {
+			return err
+		}
+	}
+	if d.Root && d.Parent != "" {
+		return fmt.Errorf("%w: Root and a Parent exclude each other", ErrInvalid)
+	}
+	for i := range d.Channels {
+		if err := t.checkChange(&d.Channels[i]); err != nil {
+			return err
+		}
+	}
+	if name, twice := givenTwice(d.Channels); twice {
+		return fmt.Errorf("%w: channel %q is given twice", ErrInvalid, name)
+	}
+	if len(d.Meta) > codec.MaxMeta {
+		return &LimitError{"metadata", int64(len(d.Meta)), codec.MaxMeta}
+	}
 	return nil
+}
+
+func (t *Thread) checkChange(c *Change) error {
+	if err := checkName("channel", c.Name, false); err != nil {
+		return err
+	}
+	if err := checkName("type of a channel", c.Type, true); err != nil {
+		return err
+	}
+	if c.Prefix < 0 || c.Suffix < 0 || c.Base == 0 && (c.Prefix != 0 || c.Suffix != 0) {
+		return fmt.Errorf("%w: channel %q: prefix and suffix go with a base and are not negative", ErrInvalid, c.Name)
+	}
+	return t.s.checkSize(c.Name, c.Prefix+len(c.Data)+c.Suffix)
+}
+
+// givenTwice finds a channel that has two changes.
+func givenTwice(changes []Change) (name string, twice bool) {
+	if len(changes) <= fewChannels {
+		for i := range changes {
+			for j := range i {
+				if changes[j].Name == changes[i].Name {
+					return changes[i].Name, true
+				}
+			}
+		}
+		return "", false
+	}
+	seen := make(map[string]bool, len(changes))
+	for i := range changes {
+		if name := changes[i].Name; seen[name] {
+			return name, true
+		}
+		seen[changes[i].Name] = true
+	}
+	return "", false
 }
 
 func (s *Store) checkSize(channel string, n int) error {
@@ -213,6 +246,11 @@ func (w *saving) prepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, 
 	given := d
 	if d, err = w.settle(t, d); err != nil {
 		return nil, nil, err
+	}
+	if t.seq != 0 {
+		if err := t.knowLedger(ctx); err != nil {
+			return nil, nil, err
+		}
 	}
 	meta, err := w.plan(ctx, t, d, w.passage.identities())
 	if err == nil && w.passage != nil && w.passage.blobs != nil {

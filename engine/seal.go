@@ -69,6 +69,7 @@ var (
 	idLayout     = layoutOf(kindID, codec.AppendIDEntry, codec.ParseIDEntry, same)
 	branchLayout = layoutOf(kindBranch, codec.AppendBranch, codec.ParseBranch, same)
 	writesLayout = layoutOf(kindWrites, codec.AppendWrites, codec.ParseWrites, (*codec.Writes).Equal)
+	ledgerLayout = layoutOf(typeLedger, codec.AppendWritesLedger, codec.ParseWritesLedger, same)
 
 	indexLayout     = layoutOf(kindIndex, codec.AppendIndexEntry, codec.ParseIndexEntry, equal)
 	namespaceLayout = layoutOf(kindNamespace, codec.AppendName, codec.ParseName, equal)

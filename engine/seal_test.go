@@ -63,7 +63,7 @@ func TestSealRefusesWhatReadersRefuse(t *testing.T) {
 		"record, hash of no parent":  record(func(rec *codec.Record) { rec.ParentHash[0] = 1 }),
 		"record, no status":          record(func(rec *codec.Record) { rec.Status = "" }),
 		"record, status not UTF-8":   record(func(rec *codec.Record) { rec.Status = "\xff" }),
-		"record, submitted unsaid":   record(func(rec *codec.Record) { rec.Submitted[0] = 1 }),
+		"record, ledger of nothing":  record(func(rec *codec.Record) { rec.Writes.Sum[0] = 1 }),
 		"record, too many channels":  record(func(rec *codec.Record) { rec.Entries = slices.Repeat(rec.Entries, codec.MaxChannels+2) }),
 		"record, channels out of order": record(func(rec *codec.Record) {
 			rec.Entries = slices.Repeat(rec.Entries, 2)
@@ -101,6 +101,10 @@ func TestSealRefusesWhatReadersRefuse(t *testing.T) {
 		"writes, the same index": at(func() error {
 			return trySeal(s, writesLayout, key, &codec.Writes{Checkpoint: "x", Writes: make([]codec.Write, 2)})
 		}),
+		"ledger, no id": at(func() error {
+			return trySeal(s, ledgerLayout, key, &codec.WritesLedger{Ledger: codec.Ledger{Changes: 1}})
+		}),
+		"ledger, no changes": at(func() error { return trySeal(s, ledgerLayout, key, &codec.WritesLedger{Checkpoint: "x"}) }),
 		"index, before 1970": at(func() error { return trySeal(s, indexLayout, key, codec.IndexEntry{Time: -1}) }),
 		"index, after 10889": at(func() error { return trySeal(s, indexLayout, key, codec.IndexEntry{Time: codec.MaxTime + 1}) }),
 		"namespace, no name": at(func() error { return trySeal(s, namespaceLayout, key, "") }),

@@ -27,6 +27,10 @@ type pending struct {
 	event Event
 	tip   *tip
 	moved []movedBranch
+	// ledger is that of the pending writes of ledgerOf as muts write it, wrote the key of those of a task.
+	ledgerOf string
+	ledger   ledgerState
+	wrote    []byte
 	// replaces is the seq of the checkpoint that it takes the place of; 0: none.
 	replaces uint64
 	// thread, if not nil, is the thread record as muts write it, with its version and that of the one before.
@@ -137,6 +141,9 @@ func (l *lineage) publish(p *pending) {
 	for _, b := range p.moved {
 		l.branches[b.name] = &branchState{head: b.head, version: b.version, by: p}
 	}
+	if p.ledgerOf != "" {
+		l.putLedger(p)
+	}
 	if p.thread != nil {
 		l.touching = p
 	}
@@ -170,25 +177,6 @@ func (p *pending) outcome(ctx context.Context) error {
 	default:
 		return fmt.Errorf("%w: it was under way when the context ended: %w", ErrAmbiguous, context.Cause(ctx))
 	}
-}
-
-// commitAside commits a change on which no other stands, so that it need not be in line. It takes over h.
-func (l *lineage) commitAside(ctx context.Context, h hold, p *pending) error {
-	commit := func(ctx context.Context) {
-		defer l.letGo(h)
-		p.err = l.s.commit(ctx, p.muts, p.conds)
-	}
-	if ctx.Done() == nil {
-		commit(ctx)
-		return p.err
-	}
-	p.done = make(chan struct{})
-	go func() {
-		defer close(p.done)
-		defer panics.To(func(err error) { p.err = unknown(err) })
-		commit(context.WithoutCancel(ctx))
-	}()
-	return p.outcome(ctx)
 }
 
 // commitFrom commits the batch that begins with p, and those after it until nothing is in line.
@@ -306,6 +294,9 @@ func (l *lineage) finish(batch []*pending, err error) (over []*pending, next *pe
 		}
 		if p == l.touching {
 			l.touching = nil
+		}
+		if s := l.ledgers[p.ledgerOf]; s != nil && s.by == p {
+			delete(l.ledgers, p.ledgerOf)
 		}
 		for _, m := range p.moved {
 			if b := l.branches[m.name]; b != nil && b.by == p {

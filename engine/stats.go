@@ -130,8 +130,8 @@ func (st *Stats) lineage(ctx context.Context, l *lineage) error {
 		st.Checkpoints++
 		st.StateBytes += cp.Cost.State
 		st.MaxDepth = max(st.MaxDepth, cp.Cost.Depth)
-		for i := range r.rec.Entries {
-			st.MaxDepthBytes = max(st.MaxDepthBytes, restoreBytes(r, &r.rec.Entries[i], sizes))
+		for number, e := range r.rec.Channels {
+			st.MaxDepthBytes = max(st.MaxDepthBytes, restoreBytes(r, number, e, sizes))
 		}
 		if cp.Cost.Full {
 			st.Keyframes++
@@ -148,9 +148,9 @@ func (st *Stats) lineage(ctx context.Context, l *lineage) error {
 type holding struct{ seq, channel uint64 }
 
 // restoreBytes is what a restore of a channel reads, but for a record that only keeps it.
-func restoreBytes(r *record, e *codec.Entry, sizes map[holding]int64) (n int64) {
+func restoreBytes(r *record, number uint64, e *codec.Entry, sizes map[holding]int64) (n int64) {
 	add := func(seq uint64) {
-		n += sizes[holding{seq: seq}] + sizes[holding{seq, e.Number + 1}]
+		n += sizes[holding{seq: seq}] + sizes[holding{seq, number + 1}]
 	}
 	if e.Mode != codec.Keep {
 		add(r.seq)

@@ -143,8 +143,8 @@ func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 	}
 	plain, err := s.sealer.Open(nil, kindStore, key, have[0].Value)
 	if err != nil {
-		if errors.Is(err, crypto.ErrNewerFormat) {
-			return nil, fmt.Errorf("opening store: %w", ErrNewerFormat)
+		if err = ofFormat(err); errors.Is(err, ErrNewerFormat) || errors.Is(err, ErrOlderFormat) {
+			return nil, fmt.Errorf("opening store: %w", err)
 		}
 		return nil, fmt.Errorf("opening store: the keystore does not belong to this data: %w", crypto.ErrWrongKey)
 	}

@@ -67,8 +67,7 @@ func (w *saving) submitted(given *Draft, t *tip) (mark uint64) {
 	case p != nil:
 		return p.submitted
 	}
-	at := 0
-	w.plain, mark = submission(w.plain, &w.l.th.u.commitKey, given, func(c *Change) [32]byte { return t.commitOf(c.Name, &at) })
+	w.plain, mark = submission(w.plain, &w.l.th.u.commitKey, given, func(c *Change) [32]byte { return t.commitOf(c.Name) })
 	return mark
 }
 
@@ -83,16 +82,10 @@ func (w *saving) isAgain(d *Draft) bool {
 	return w.l.th.u.submission(d) == w.known
 }
 
-// commitOf is the commitment of a channel of t. Whoever asks for several in the order of the table begins at 0.
-func (t *tip) commitOf(name string, at *int) [32]byte {
-	for range t.chans {
-		i := *at
-		if *at++; *at == len(t.chans) {
-			*at = 0
-		}
-		if t.meta.Channels[i].Name == name {
-			return t.chans[i].commit
-		}
+// commitOf is the commitment of a channel of t.
+func (t *tip) commitOf(name string) [32]byte {
+	if i := t.place(name); i >= 0 {
+		return t.chans[i].commit
 	}
 	return noHash
 }

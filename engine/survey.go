@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"slices"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -139,24 +141,23 @@ func (w *row) take(l *lineage, r *record) {
 	if rec.ParentDist != 0 {
 		w.parent, w.parentHash = r.seq-rec.ParentDist, rec.ParentHash
 	}
-	w.stands = make([]stand, len(rec.Entries))
-	for i := range rec.Entries {
-		e := &rec.Entries[i]
-		w.stands[i].number = e.Number
+	w.stands = make([]stand, 0, rec.Count())
+	for number, e := range rec.Channels {
+		s := stand{number: number}
 		if e.Mode != codec.Full {
-			w.stands[i].base = e.Path[0].Last
+			s.base = e.Path[0].Last
 		}
+		w.stands = append(w.stands, s)
 	}
 }
 
 // base finds what channel number of r stands on; 0: nothing.
 func (r *row) base(number uint64) uint64 {
-	for _, s := range r.stands {
-		if s.number == number {
-			return s.base
-		}
+	i, ok := slices.BinarySearchFunc(r.stands, number, func(s stand, number uint64) int { return cmp.Compare(s.number, number) })
+	if !ok {
+		return 0
 	}
-	return 0
+	return r.stands[i].base
 }
 
 // unindex removes the index entries of all records.

@@ -77,9 +77,11 @@ func (sw *sweeper) mark(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return th.eachWrites(ctx, func(w *codec.Writes) error {
-			for i := range w.Writes {
-				sw.markParts(w.Writes[i].Parts)
+		return th.eachWrites(ctx, th.keyPrefix(kindWrites), func(_ backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
+			if w != nil {
+				for i := range w.Writes {
+					sw.markParts(w.Writes[i].Parts)
+				}
 			}
 			return nil
 		})
@@ -145,17 +147,6 @@ func (sw *sweeper) markLineage(ctx context.Context, l *lineage) error {
 			sw.blobs[id] = struct{}{}
 		}
 		return nil
-	})
-}
-
-// eachWrites calls fn with all pending writes of the thread's epoch.
-func (t *thread) eachWrites(ctx context.Context, fn func(*codec.Writes) error) error {
-	return t.u.s.scan(ctx, prefixRange(t.keyPrefix(kindWrites)), func(e backend.Entry) error {
-		w, err := unseal(t.sealer, writesLayout, e.Key, e.Value)
-		if err != nil {
-			return err
-		}
-		return fn(w)
 	})
 }
 

@@ -17,19 +17,25 @@ import (
 // tip is a checkpoint with its whole state in memory. A save changes its parent's tip in place into its own, so that a
 // save after a save reads nothing and copies only what changed.
 type tip struct {
-	l      *lineage
-	seq    uint64
-	id     string
-	rec    header
-	hash   [32]byte
-	attrs  chanState
-	meta   *codec.Attrs // what attrs holds; shared, never modified
-	chans  []chanState  // as meta.Channels
-	stored int64        // bytes of the record
+	l           *lineage
+	seq         uint64
+	id          string
+	rec         header
+	hash        [32]byte
+	attrs       chanState
+	meta        *codec.Attrs // what attrs holds; shared, never modified
+	chans       []chanState  // as meta.Channels
+	names       names        // of them, if there are many
+	tree        crypto.ChannelTree
+	kept        []codec.Entry // runs of channels on the same path, as the next record keeps them
+	stored      int64         // bytes of the record
+	ledger      codec.Ledger  // of its pending writes, if that is known
+	ledgerKnown bool
 
 	reads  reads // what its channels and attributes stand on
 	parts  int64 // bytes of the parts on their paths
 	floors int64 // sum of their floors
+	values int64 // what they take in memory
 
 	cached *list.Element // guarded by the cache's lock
 	size   int64
@@ -49,6 +55,7 @@ type header struct {
 	own        bool   // the id is of the engine's own
 	ghost      bool   // it was pruned or replaced
 	fuel       uint64
+	writes     codec.Ledger // of the parent's pending writes, when it was saved
 }
 
 // chanState is the value of a channel and how it is stored.
@@ -124,12 +131,14 @@ func (c *chanState) memory() int64 {
 	return int64(cap(c.value)+c.chunks.Bytes()+c.index.Bytes()) + chanBytes
 }
 
+// What a channel takes as one of many, by its name, and what a run of kept ones takes.
+const (
+	nameBytes = 64
+	keptBytes = 160
+)
+
 func (t *tip) memory() int64 {
-	n := t.attrs.memory() + tipBytes + t.reads.memory()
-	for i := range t.chans {
-		n += t.chans[i].memory()
-	}
-	return n
+	return t.values + tipBytes + t.reads.memory() + int64(t.tree.Bytes()) + keptBytes*int64(cap(t.kept)) + nameBytes*int64(len(t.names.sorted))
 }
 
 // all yields the attributes and the channels, in the order of their numbers.
@@ -183,13 +192,13 @@ func (c *chanState) isFar(seq uint64) {
 	c.far, c.farSince, c.farParts = seq, wholly(len(c.value)), c.parts
 }
 
-// hashOf is the hash of a checkpoint, docs/format.md §10. buf is scratch.
-func hashOf(buf []byte, id string, seq uint64, h *header, attrs [32]byte, chans []chanState) ([]byte, [32]byte) {
+// hashOf is the hash of a checkpoint whose channels have the hash root, docs/format.md §10. buf is scratch.
+func hashOf(buf []byte, id string, seq uint64, h *header, root [32]byte) ([]byte, [32]byte) {
 	lp := func(s string) {
 		buf = append(binary.BigEndian.AppendUint64(buf, uint64(len(s))), s...)
 	}
 	u64 := func(v uint64) { buf = binary.BigEndian.AppendUint64(buf, v) }
-	buf = append(buf[:0], "ckptd/hash/1"...)
+	buf = append(buf[:0], "ckptd/hash/2"...)
 	lp(id)
 	lp(h.dangling)
 	buf = append(buf, h.parentHash[:]...)
@@ -198,15 +207,10 @@ func hashOf(buf []byte, id string, seq uint64, h *header, attrs [32]byte, chans 
 	u64(uint64(h.step))
 	lp(h.status)
 	u64(h.schema)
-	buf = append(buf, attrs[:]...)
-	u64(uint64(len(chans)))
-	for i := range chans {
-		u64(chans[i].number)
-		buf = append(buf, chans[i].commit[:]...)
-	}
-	if h.fuel != 0 {
-		u64(h.fuel)
-	}
+	buf = append(buf, root[:]...)
+	u64(h.fuel)
+	u64(h.writes.Changes)
+	buf = append(buf, h.writes.Sum[:]...)
 	return buf, sha256.Sum256(buf)
 }
 
@@ -219,7 +223,7 @@ func (t *tip) checkpoint(wants wanting) *Checkpoint {
 	if wants != nil {
 		want = wants(cp)
 	}
-	for i := range t.chans {
+	for i := range t.byName {
 		c, info := &t.chans[i], &t.meta.Channels[i]
 		ch := Channel{Name: info.Name, Type: info.Type, Size: int64(len(c.value))}
 		if want != nil && want(info.Name) {
@@ -231,7 +235,6 @@ func (t *tip) checkpoint(wants wanting) *Checkpoint {
 		cp.Cost.Full = cp.Cost.Full || c.path[0].Last == t.seq && c.path.Len() == 1
 		cp.Channels = append(cp.Channels, ch)
 	}
-	sortChannels(cp.Channels)
 	return cp
 }
 

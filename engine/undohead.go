@@ -121,13 +121,11 @@ func (l *lineage) undoable(ctx context.Context, r *record, oldSeq uint64) (need,
 // writesOf are the pending writes of a checkpoint by task, encoded without its id.
 func (l *lineage) writesOf(ctx context.Context, id string) (map[string][]byte, error) {
 	out := map[string][]byte{}
-	err := l.s.scan(ctx, prefixRange(l.writesPrefix(id)), func(e backend.Entry) error {
-		w, err := unseal(l.th.sealer, writesLayout, e.Key, e.Value)
-		if err != nil {
-			return err
+	err := l.th.eachWrites(ctx, l.writesPrefix(id), func(_ backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
+		if w != nil {
+			w.Checkpoint = ""
+			out[w.Task] = codec.AppendWrites(nil, w)
 		}
-		w.Checkpoint = ""
-		out[w.Task] = codec.AppendWrites(nil, w)
 		return nil
 	})
 	return out, err

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/crypto"
 )
 
 // lineageCheck verifies one lineage, oldest record first, so that whatever a record stands on has been seen.
@@ -21,7 +23,10 @@ type lineageCheck struct {
 	found   []Problem
 	counts  VerifyReport
 	hashBuf []byte
-	chans   []chanState // scratch
+	owed    map[string]owedWrites // by checkpoint
+	numbers []uint64              // of the channels of a record, scratch
+	commits [][32]byte
+	tree    crypto.ChannelTree
 }
 
 // checked is what is remembered of a record, or of a stub.
@@ -143,6 +148,9 @@ func (c *lineageCheck) record(ctx context.Context, e backend.Entry) error {
 		c.takeID(row, r)
 	}
 	c.parent(r)
+	if err := c.owe(ctx, r); err != nil {
+		return err
+	}
 	if err := c.entries(ctx, row, r, e.Key); err != nil {
 		return err
 	}
@@ -198,11 +206,10 @@ func (c *lineageCheck) parent(r *record) {
 // entries looks at what the channels of a record stand on, and hashes the record. What only a ghost would need may
 // be gone.
 func (c *lineageCheck) entries(ctx context.Context, row *checked, r *record, key []byte) error {
-	c.chans = c.chans[:0]
+	c.numbers, c.commits = c.numbers[:0], c.commits[:0]
 	whole := true
-	for i := range r.rec.Entries {
-		e := &r.rec.Entries[i]
-		commit, reason := c.entry(row, e)
+	for number, e := range r.rec.Channels {
+		commit, reason := c.entry(row, number, e)
 		if reason == "" && len(e.Parts) > 0 {
 			var err error
 			if reason, err = c.u.checkParts(ctx, e.Parts, e.PartBytes); err != nil {
@@ -212,23 +219,25 @@ func (c *lineageCheck) entries(ctx context.Context, row *checked, r *record, key
 		if reason != "" {
 			whole = false
 			if !row.ghost {
-				c.damaged(key, fmt.Sprintf("channel %d %s", e.Number, reason))
+				c.damaged(key, fmt.Sprintf("channel %d %s", number, reason))
 			}
 		}
-		c.chans = append(c.chans, chanState{number: e.Number, commit: commit})
+		c.numbers, c.commits = append(c.numbers, number), append(c.commits, commit)
 	}
 	if whole {
 		h := header{dangling: r.rec.ParentID, parentHash: r.rec.ParentHash, time: r.rec.Time, step: r.rec.Step,
-			status: r.rec.Status, schema: r.rec.Schema, fuel: r.rec.Fuel}
+			status: r.rec.Status, schema: r.rec.Schema, fuel: r.rec.Fuel, writes: r.rec.Writes}
 		var sum [32]byte
-		c.hashBuf, sum = hashOf(c.hashBuf, c.l.recordID(r), r.seq, &h, c.chans[0].commit, c.chans[1:])
+		c.tree.Reset()
+		root := c.tree.Root(len(c.numbers), func(i int) (uint64, *[32]byte) { return c.numbers[i], &c.commits[i] })
+		c.hashBuf, sum = hashOf(c.hashBuf, c.l.recordID(r), r.seq, &h, root)
 		row.hash = &sum
 	}
 	return nil
 }
 
 // entry returns the commitment to a channel's value, or the reason why there is none.
-func (c *lineageCheck) entry(row *checked, e *codec.Entry) (commit [32]byte, reason string) {
+func (c *lineageCheck) entry(row *checked, number uint64, e *codec.Entry) (commit [32]byte, reason string) {
 	if e.Mode == codec.Full {
 		row.held = append(row.held, held{e.Number, e.Size, e.Commitment})
 		return e.Commitment, ""
@@ -241,8 +250,8 @@ func (c *lineageCheck) entry(row *checked, e *codec.Entry) (commit [32]byte, rea
 	case base.broken:
 		return commit, fmt.Sprintf("stands on seq %d, which is damaged", seq)
 	}
-	i := slices.IndexFunc(base.held, func(h held) bool { return h.number == e.Number })
-	if i < 0 {
+	i, ok := slices.BinarySearchFunc(base.held, number, func(h held, number uint64) int { return cmp.Compare(h.number, number) })
+	if !ok {
 		return commit, fmt.Sprintf("stands on seq %d, which does not hold it", seq)
 	}
 	if e.Mode == codec.Keep {
@@ -385,52 +394,4 @@ func (c *lineageCheck) branches(ctx context.Context) error {
 		}
 		return nil
 	})
-}
-
-// writes decodes the pending writes of the lineage.
-func (c *lineageCheck) writes(ctx context.Context) error {
-	return c.l.s.scan(ctx, prefixRange(c.l.th.nsKey(kindWrites, c.l.ns)), func(e backend.Entry) error {
-		w, err := unseal(c.l.th.sealer, writesLayout, e.Key, e.Value)
-		if err != nil {
-			return c.note(err)
-		}
-		task := c.u.keys.BlindToken("task", w.Task)
-		if string(e.Key) != string(append(c.l.writesPrefix(w.Checkpoint), task[:]...)) {
-			c.damaged(e.Key, "names another task")
-		}
-		c.counts.Writes += len(w.Writes)
-		for i := range w.Writes {
-			if err := c.write(ctx, e.Key, &w.Writes[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (c *lineageCheck) write(ctx context.Context, key []byte, w *codec.Write) error {
-	block := w.Payload
-	if len(w.Parts) > 0 {
-		reason, err := c.u.checkParts(ctx, w.Parts, w.PartBytes)
-		if err != nil {
-			return err
-		}
-		if reason != "" {
-			c.damaged(key, reason)
-			return nil
-		}
-		parts := map[codec.PartID][]byte{}
-		if err := c.u.readParts(ctx, parts, w.Parts); err != nil {
-			return c.note(err)
-		}
-		if block, err = joinParts(parts, w.Parts, w.PartBytes); err != nil {
-			c.damaged(key, err.Error())
-			return nil
-		}
-	}
-	raw, err := c.l.s.z.AppendRaw(nil, block, int(w.Size))
-	if err != nil || uint64(len(raw)) != w.Size {
-		c.damaged(key, fmt.Sprintf("write %d does not restore", w.Index))
-	}
-	return nil
 }

@@ -108,7 +108,7 @@ func waitingCalls(s *Store) []call {
 			_, err := th.SetLabels(ctx, At(first.ID), map[string]string{"pin": "1"})
 			return err
 		}},
-		{"PutWrites", 1, func(ctx context.Context, th *Thread, first *Checkpoint) error {
+		{"PutWrites", 2, func(ctx context.Context, th *Thread, first *Checkpoint) error {
 			return th.PutWrites(ctx, first.ID, "task", "", Upsert, []Write{{Channel: "c", Data: []byte("x")}}, 0)
 		}},
 	}

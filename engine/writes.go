@@ -92,87 +92,142 @@ func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMod
 		return err
 	}
 	h.sweep = true
-	p, err := l.mergeWrites(ctx, add, mode, ws)
-	if err != nil || p == nil {
+	// The parts of large writes are stored here, with no lock held that saves wait for.
+	if add.Writes, err = l.s.codeWrites(mode, ws); err == nil {
+		err = l.placeWrites(ctx, add.Writes)
+	}
+	if err != nil || len(ws) == 0 {
 		l.letGo(h)
 		return err
 	}
-	if _, there := l.th.record(); !there {
-		return l.begin(ctx, h, p)
-	}
-	return l.commitAside(ctx, h, p)
+	return l.change(ctx, h, func() (*pending, error) { return l.mergeWrites(ctx, add, mode) })
 }
 
-// begin commits the first batch of a thread, which brings the thread record with it. What is pending is waited for: it
-// begins the thread, too, and may be of the same task, of which p knows no more than what was durable. It takes over h.
-func (l *lineage) begin(ctx context.Context, h hold, p *pending) error {
-	return l.change(ctx, h, func() (*pending, error) {
-		if l.last != nil {
-			return nil, l.after(l.last)
-		}
-		if err := l.open(ctx); err != nil {
-			return nil, err
-		}
-		now, err := l.s.time()
-		if err != nil {
-			return nil, err
-		}
-		return p, l.touch(p, 0, now)
-	})
-}
-
-// mergeWrites makes the batch that adds ws to what the task has; nil if that changes nothing. Parts are stored before.
-func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode WriteMode, ws []Write) (*pending, error) {
-	if len(ws) == 0 {
-		return nil, nil
+// mergeWrites makes the batch that adds writes to what the task has; nil if that changes nothing. The first writes of a
+// thread bring its record with them: what is pending is waited for then, since it begins the thread, too. The caller
+// holds l.mu.
+func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode WriteMode) (*pending, error) {
+	if err := l.open(ctx); err != nil {
+		return nil, err
 	}
 	tok := l.th.u.keys.BlindToken("task", add.Task)
-	keys := [][]byte{append(l.writesPrefix(add.Checkpoint), tok[:]...)}
-	if l.ref.Namespace != "" {
-		keys = append(keys, l.th.nsKey(kindNamespace, l.ns))
+	key := append(l.writesPrefix(add.Checkpoint), tok[:]...)
+	_, there := l.th.record()
+	if before := l.pendingFunc(func(p *pending) bool { return bytes.Equal(p.wrote, key) }); before != nil {
+		return nil, l.after(before)
+	} else if !there && l.last != nil {
+		return nil, l.after(l.last)
 	}
-	got, err := l.s.be.Get(ctx, keys...)
+	is, err := l.writesAt(ctx, key, add.Checkpoint)
 	if err != nil {
-		return nil, fmt.Errorf("reading writes: %w", err)
+		return nil, err
 	}
 	all := *add
-	var before []byte
-	if got[0].Version != "" {
-		var old *codec.Writes
-		if old, err = unseal(l.th.sealer, writesLayout, got[0].Key, got[0].Value); err != nil {
-			return nil, err
-		}
-		before = codec.AppendWrites(nil, old)
-		if all.Writes = old.Writes; mode == Ignore {
-			all.Path = old.Path
-		}
+	if mode == Ignore && is.old != nil {
+		all.Path = is.old.Path
 	}
-	if all.Writes, err = l.s.addWrites(all.Writes, mode, ws); err != nil {
+	if all.Writes, err = is.merge(mode, add.Writes); err != nil {
 		return nil, err
 	}
 	if err := l.placeWrites(ctx, all.Writes); err != nil {
 		return nil, err
 	}
 	plain := codec.AppendWrites(nil, &all)
-	if bytes.Equal(plain, before) {
+	if bytes.Equal(plain, is.plain) {
 		return nil, nil
 	}
 	if len(plain) > maxWrites {
 		return nil, &LimitError{fmt.Sprintf("record of the writes of task %q", add.Task), int64(len(plain)), maxWrites}
 	}
-	p := &pending{conds: []backend.Cond{{Key: keys[0], Version: got[0].Version}}}
+	p := &pending{conds: is.conds, wrote: key}
 	id := l.s.newBatchID()
-	if err := addSealed(l, p, writesLayout, keys[0], &all, string(id[:])); err != nil {
+	version := string(id[:])
+	if err := addSealed(l, p, writesLayout, key, &all, version); err != nil {
 		return nil, err
 	}
-	if len(got) > 1 && got[1].Version == "" {
-		err = addSealed(l, p, namespaceLayout, keys[1], l.ref.Namespace, versionOne)
+	ledger := codec.Ledger{Changes: is.ledger.Changes + 1, Sum: addSum(is.ledger.Sum, l.th.u.writesSum(plain))}
+	if is.plain != nil {
+		ledger.Sum = subSum(ledger.Sum, l.th.u.writesSum(is.plain))
 	}
-	return p, err
+	if err := l.addLedger(p, add.Checkpoint, ledger, version); err != nil {
+		return nil, err
+	}
+	if is.newSpace {
+		if err := addSealed(l, p, namespaceLayout, l.th.nsKey(kindNamespace, l.ns), l.ref.Namespace, versionOne); err != nil {
+			return nil, err
+		}
+	}
+	if there {
+		return p, nil
+	}
+	now, err := l.s.time()
+	if err != nil {
+		return nil, err
+	}
+	return p, l.touch(p, 0, now)
 }
 
-// addWrites merges ws into the writes of a task.
-func (s *Store) addWrites(have []codec.Write, mode WriteMode, ws []Write) ([]codec.Write, error) {
+// taskWrites is what stands where writes of a task are to be put.
+type taskWrites struct {
+	old      *codec.Writes
+	plain    []byte // old as it is stored; nil: there is none
+	ledger   codec.Ledger
+	conds    []backend.Cond
+	newSpace bool // the namespace has no record yet
+}
+
+// writesAt reads what stands at the key of a task. The caller holds l.mu.
+func (l *lineage) writesAt(ctx context.Context, key []byte, checkpoint string) (is taskWrites, err error) {
+	keys := [][]byte{key, l.ledgerKey(checkpoint)}
+	if l.ref.Namespace != "" {
+		keys = append(keys, l.th.nsKey(kindNamespace, l.ns))
+	}
+	got, err := l.s.be.Get(ctx, keys...)
+	if err != nil {
+		return is, fmt.Errorf("reading writes: %w", err)
+	}
+	if got[0].Version != "" {
+		if is.old, err = unseal(l.th.sealer, writesLayout, key, got[0].Value); err != nil {
+			return is, err
+		}
+		is.plain = codec.AppendWrites(nil, is.old)
+	}
+	version := got[1].Version
+	if s := l.ledgers[checkpoint]; s != nil {
+		is.ledger, version = s.Ledger, s.version
+	} else if is.ledger, err = l.openLedger(got[1]); err != nil {
+		return is, err
+	}
+	if is.plain != nil && is.ledger.Changes == 0 {
+		return is, corrupt(place(key), "pending writes without a ledger", nil)
+	}
+	is.conds = []backend.Cond{{Key: key, Version: got[0].Version}, {Key: keys[1], Version: version}}
+	is.newSpace = len(got) > 2 && got[2].Version == ""
+	return is, nil
+}
+
+// merge adds writes to those that are there.
+func (is *taskWrites) merge(mode WriteMode, add []codec.Write) (all []codec.Write, err error) {
+	if is.old != nil {
+		all = is.old.Writes
+	}
+	for i := range add {
+		at, taken := slices.BinarySearchFunc(all, add[i].Index, func(w codec.Write, index int64) int { return cmp.Compare(w.Index, index) })
+		switch {
+		case !taken:
+			all = slices.Insert(all, at, add[i])
+		case mode != Ignore:
+			all[at] = add[i]
+		}
+	}
+	if len(all) > codec.MaxWrites {
+		return nil, fmt.Errorf("%w: %d writes of a task, at most %d are allowed", ErrInvalid, len(all), codec.MaxWrites)
+	}
+	return all, nil
+}
+
+// codeWrites encodes writes of a task, in order of their indexes.
+func (s *Store) codeWrites(mode WriteMode, ws []Write) (have []codec.Write, err error) {
 	for i := range ws {
 		w := &ws[i]
 		at, taken := slices.BinarySearchFunc(have, w.Index, func(c codec.Write, index int64) int { return cmp.Compare(c.Index, index) })
@@ -189,9 +244,6 @@ func (s *Store) addWrites(have []codec.Write, mode WriteMode, ws []Write) ([]cod
 		} else {
 			have = slices.Insert(have, at, c)
 		}
-	}
-	if len(have) > codec.MaxWrites {
-		return nil, fmt.Errorf("%w: %d writes of a task, at most %d are allowed", ErrInvalid, len(have), codec.MaxWrites)
 	}
 	return have, nil
 }
@@ -254,18 +306,7 @@ func (t *Thread) writes(ctx context.Context, checkpoint string) ([]PendingWrite,
 		return nil, err
 	}
 	defer l.th.u.sweep.rUnlock()
-	var tasks []*codec.Writes
-	err = l.s.scan(ctx, prefixRange(l.writesPrefix(checkpoint)), func(e backend.Entry) error {
-		if err := takeRoom(ctx, int64(len(e.Value))); err != nil {
-			return err
-		}
-		w, err := unseal(l.th.sealer, writesLayout, e.Key, e.Value)
-		if err == nil && w.Checkpoint != checkpoint {
-			err = corrupt(place(e.Key), "names another checkpoint", nil)
-		}
-		tasks = append(tasks, w)
-		return err
-	})
+	tasks, err := l.tasks(ctx, checkpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -289,6 +330,47 @@ func (t *Thread) writes(ctx context.Context, checkpoint string) ([]PendingWrite,
 		}
 	}
 	return out, nil
+}
+
+// tasks are the pending writes of a checkpoint, as their ledger says. Some may be put while they are read: then they are
+// read again.
+func (l *lineage) tasks(ctx context.Context, checkpoint string) ([]*codec.Writes, error) {
+	for {
+		var tasks []*codec.Writes
+		y := tally{u: l.th.u}
+		err := l.th.eachWrites(ctx, l.writesPrefix(checkpoint), func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {
+			y.add(e.Key, w, ledger)
+			if y.id != checkpoint {
+				return corrupt(place(e.Key), "names another checkpoint", nil)
+			}
+			if w != nil {
+				tasks = append(tasks, w)
+			}
+			return takeRoom(ctx, int64(len(e.Value)))
+		})
+		if err != nil {
+			return nil, err
+		}
+		damage := y.err()
+		if damage == nil {
+			return tasks, nil
+		}
+		got, err := l.s.be.Get(ctx, l.ledgerKey(checkpoint))
+		if err != nil {
+			return nil, fmt.Errorf("reading a ledger of writes: %w", err)
+		}
+		now, err := l.openLedger(got[0])
+		switch {
+		case err != nil:
+			return nil, err
+		case y.ledger == nil && now.Changes == 0 || y.ledger != nil && now == y.ledger.Ledger:
+			h, err := l.durableNow(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return tasks, l.forgiveWrites(ctx, h.head, checkpoint, damage)
+		}
+	}
 }
 
 func (s *Store) writeData(w *codec.Write, parts map[codec.PartID][]byte) (data []byte, err error) {

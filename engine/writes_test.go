@@ -114,7 +114,8 @@ func TestWritesBetween(t *testing.T) {
 	saveLine(t, f.Thread(testRef("other")), 1) // the user exists
 	h.before = func() { put(t, f.Thread(ref), "c", "a", Upsert, wr(0, "x", "sub")) }
 	put(t, th, "c", "a", Upsert, wr(0, "x", "0"))
-	h.before = func() { put(t, th, "c", "a", Upsert, wr(1, "x", "1")) }
+	other := f.second()
+	h.before = func() { put(t, other.Thread(testRef("t")), "c", "a", Upsert, wr(1, "x", "1")) }
 	put(t, th, "c", "a", Upsert, wr(2, "x", "2"))
 	wantWrites(t, th, "c", "a:0:x=0", "a:1:x=1", "a:2:x=2")
 	wantWrites(t, f.Thread(ref), "c", "a:0:x=sub")

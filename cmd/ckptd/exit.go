@@ -181,6 +181,7 @@ var explanations = []struct {
 	{backend.ErrForeign, exitForeign, "name another directory with --data; nothing in it was touched"},
 	{backend.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
 	{engine.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
+	{engine.ErrOlderFormat, exitForeign, "export from it with that version and import here: that carries agent runs, but no branches or labels"},
 	{crypto.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
 	{backend.ErrReadOnly, exitUnavailable, "make it writable: a store is never opened without its lock"},
 	{engine.ErrNoSpace, exitUnavailable, "make room on the device and run the command again; what was acknowledged is saved"},

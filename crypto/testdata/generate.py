@@ -72,9 +72,9 @@ def seal_key(udk, store, purpose, *scope):
     return HKDF(hashes.SHA256(), 32, None, info).derive(udk)
 
 
-def envelope(key, store, typ, generation, nonce, place, plain, version=1):
+def envelope(key, store, typ, generation, nonce, place, plain, version=2):
     head = bytes([version, typ]) + generation.to_bytes(4, "big")
-    aad = b"ckptd/1" + head + store + place
+    aad = b"ckptd/2" + head + store + place
     return b"cK" + head + nonce + AESGCM(key).encrypt(nonce, plain, aad)
 
 
@@ -164,7 +164,8 @@ def envelopes():
     yield row("envelope", b"CK" + good[2:])
     yield row("envelope", envelope(k5, STORE, 0x20, 0, nonce, place, b"hello"))
     yield row("envelope", envelope(k5, STORE, 0x20, 5, nonce, place, b"hello", version=0))
-    yield row("newer", envelope(k5, STORE, 0x20, 5, nonce, place, b"hello", version=2))
+    yield row("older", envelope(k5, STORE, 0x20, 5, nonce, place, b"hello", version=1))
+    yield row("newer", envelope(k5, STORE, 0x20, 5, nonce, place, b"hello", version=3))
     yield row("destroyed", envelope(k5, STORE, 0x20, 1, nonce, place, b"hello"))
     yield row("destroyed", envelope(k5, STORE, 0x20, 4, nonce, place, b"hello"))
     yield row("unknown", envelope(k5, STORE, 0x20, 6, nonce, place, b"hello"))

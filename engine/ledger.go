@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+)
+
+// Beside the pending writes of a checkpoint stands their ledger: how often one was put, and a sum over
+// the writes of all tasks. It changes in the batch of the writes. So writes that were removed from the
+// disk, or put back as they were once, do not match it; and a checkpoint that is saved on this one
+// names the ledger as it is by then, so that ledger and writes cannot go back together either.
+
+// ledgerState is a ledger that is pending.
+type ledgerState struct {
+	codec.Ledger
+	version string
+	by      *pending
+}
+
+// writesSum is what the writes of one task add to the sum of their ledger (docs/format.md §13).
+func (u *user) writesSum(plain []byte) (sum [32]byte) {
+	h := sha256.New()
+	h.Write([]byte("ckptd/writes/1"))
+	h.Write(u.commitKey[:])
+	h.Write(plain)
+	h.Sum(sum[:0])
+	return sum
+}
+
+// addSum adds sums modulo 2^256.
+func addSum(a, b [32]byte) (sum [32]byte) {
+	carry := uint64(0)
+	for i := 24; i >= 0; i -= 8 {
+		var n uint64
+		n, carry = bits.Add64(binary.BigEndian.Uint64(a[i:]), binary.BigEndian.Uint64(b[i:]), carry)
+		binary.BigEndian.PutUint64(sum[i:], n)
+	}
+	return sum
+}
+
+// subSum is the inverse of addSum.
+func subSum(a, b [32]byte) (sum [32]byte) {
+	borrow := uint64(0)
+	for i := 24; i >= 0; i -= 8 {
+		var n uint64
+		n, borrow = bits.Sub64(binary.BigEndian.Uint64(a[i:]), binary.BigEndian.Uint64(b[i:]), borrow)
+		binary.BigEndian.PutUint64(sum[i:], n)
+	}
+	return sum
+}
+
+// ledgerKey is where the ledger of a checkpoint stands: before its writes.
+func (l *lineage) ledgerKey(checkpoint string) []byte {
+	return append(l.writesPrefix(checkpoint), zeroToken[:]...)
+}
+
+// addLedger adds to a batch that changes pending writes the ledger as it is then.
+func (l *lineage) addLedger(p *pending, checkpoint string, is codec.Ledger, version string) error {
+	p.ledgerOf, p.ledger = checkpoint, ledgerState{is, version, p}
+	return addSealed(l, p, ledgerLayout, l.ledgerKey(checkpoint), &codec.WritesLedger{Checkpoint: checkpoint, Ledger: is}, version)
+}
+
+// putLedger makes the ledger that p writes the one that counts. The caller holds l.mu.
+func (l *lineage) putLedger(p *pending) {
+	l.ledgers[p.ledgerOf], l.writes = &p.ledger, writesSome
+	for _, t := range l.tips {
+		if t.id == p.ledgerOf {
+			t.ledger, t.ledgerKnown = p.ledger.Ledger, true
+		}
+	}
+}
+
+// openLedger is the ledger that was read, none if nothing stands there.
+func (l *lineage) openLedger(e backend.Entry) (codec.Ledger, error) {
+	if e.Version == "" {
+		return codec.Ledger{}, nil
+	}
+	led, err := unseal(l.th.sealer, ledgerLayout, e.Key, e.Value)
+	if err != nil {
+		return codec.Ledger{}, err
+	}
+	return led.Ledger, nil
+}
+
+// readLedger is the ledger of a checkpoint, with what is pending. The caller holds l.mu.
+func (l *lineage) readLedger(ctx context.Context, checkpoint string) (codec.Ledger, error) {
+	if s := l.ledgers[checkpoint]; s != nil {
+		return s.Ledger, nil
+	}
+	got, err := l.s.be.Get(ctx, l.ledgerKey(checkpoint))
+	if err != nil {
+		return codec.Ledger{}, fmt.Errorf("reading a ledger of writes: %w", err)
+	}
+	return l.openLedger(got[0])
+}
+
+// knowLedger makes sure that t knows the ledger of its writes. Most lineages have none, which one look tells for all
+// saves to come. The caller holds l.mu.
+func (t *tip) knowLedger(ctx context.Context) (err error) {
+	l := t.l
+	if t.ledgerKnown {
+		return nil
+	}
+	if l.writes == writesUnknown || !l.s.caps.Exclusive {
+		r := prefixRange(l.th.nsKey(kindWrites, l.ns))
+		r.KeysOnly, r.Limit = true, 1
+		page, _, err := l.s.be.Scan(ctx, r)
+		if err != nil {
+			return fmt.Errorf("looking for writes: %w", err)
+		}
+		if l.writes = writesNone; len(page) > 0 {
+			l.writes = writesSome
+		}
+	}
+	if l.writes == writesSome {
+		if t.ledger, err = l.readLedger(ctx, t.id); err != nil {
+			return err
+		}
+	}
+	t.ledgerKnown = true
+	return nil
+}
+
+// What is known of the pending writes of a lineage.
+type writesKnown uint8
+
+const (
+	writesUnknown writesKnown = iota
+	writesNone
+	writesSome
+)
+
+// tally compares pending writes with their ledger. It must see all of a checkpoint's, in the order of their keys.
+type tally struct {
+	u      *user
+	ledger *codec.WritesLedger
+	sum    [32]byte
+	id     string // of the checkpoint, once a write was seen
+	key    []byte
+}
+
+// add adds what stands at a key: writes, or else their ledger.
+func (y *tally) add(key []byte, w *codec.Writes, ledger *codec.WritesLedger) {
+	if y.key == nil {
+		y.key = key
+	}
+	if ledger != nil {
+		y.ledger, y.id = ledger, ledger.Checkpoint
+		return
+	}
+	y.id, y.sum = w.Checkpoint, addSum(y.sum, y.u.writesSum(codec.AppendWrites(nil, w)))
+}
+
+// err is what is wrong once all was seen.
+func (y *tally) err() error {
+	switch {
+	case y.key == nil || y.ledger != nil && y.ledger.Sum == y.sum:
+		return nil
+	case y.ledger == nil:
+		return corrupt(place(y.key), "pending writes without a ledger", nil)
+	}
+	return corrupt(place(y.key), "pending writes are not those that were put last", nil)
+}
+
+// eachWrites calls fn with all pending writes and their ledgers at keys that begin with prefix; one of both is nil.
+func (t *thread) eachWrites(ctx context.Context, prefix []byte, fn func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error) error {
+	return t.u.s.scan(ctx, prefixRange(prefix), func(e backend.Entry) error {
+		w, ledger, err := t.openWrites(e)
+		if err != nil {
+			return err
+		}
+		return fn(e, w, ledger)
+	})
+}
+
+// openWrites opens the writes of a task, or a ledger.
+func (t *thread) openWrites(e backend.Entry) (w *codec.Writes, ledger *codec.WritesLedger, err error) {
+	if len(e.Value) > 3 && e.Value[3] == typeLedger {
+		ledger, err = unseal(t.sealer, ledgerLayout, e.Key, e.Value)
+		return nil, ledger, err
+	}
+	w, err = unseal(t.sealer, writesLayout, e.Key, e.Value)
+	return w, nil, err
+}

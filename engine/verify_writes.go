@@ -1,0 +1,142 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+)
+
+// owedWrites is what the checkpoints that were saved on another one say of its pending writes.
+type owedWrites struct {
+	ledger codec.Ledger // the one with the most changes
+	by     uint64       // seq of a checkpoint that says so
+}
+
+// owe notes what r says of the pending writes of its parent, if that is a checkpoint still.
+func (c *lineageCheck) owe(ctx context.Context, r *record) error {
+	if r.rec.Writes.Changes == 0 {
+		return nil
+	}
+	seq := r.seq - r.rec.ParentDist
+	if p := c.rows[seq]; p == nil || p.broken || p.stub || p.ghost {
+		return nil
+	}
+	parent, err := c.l.readRecord(ctx, seq)
+	if err != nil || parent == nil || parent.rec == nil {
+		return c.note(err)
+	}
+	if c.owed == nil {
+		c.owed = map[string]owedWrites{}
+	}
+	if id := c.l.recordID(parent); r.rec.Writes.Changes > c.owed[id].ledger.Changes {
+		c.owed[id] = owedWrites{r.rec.Writes, r.seq}
+	}
+	return nil
+}
+
+// writes decodes the pending writes of the lineage, and compares them with their ledgers, and these with what the
+// checkpoints say.
+func (c *lineageCheck) writes(ctx context.Context) error {
+	y := tally{u: c.l.th.u}
+	broken := false
+	err := c.l.s.scan(ctx, prefixRange(c.l.th.nsKey(kindWrites, c.l.ns)), func(e backend.Entry) error {
+		if y.key != nil && !bytes.HasPrefix(e.Key, y.key[:len(y.key)-len(zeroToken)]) {
+			if err := c.settleWrites(ctx, &y, broken); err != nil {
+				return err
+			}
+			y, broken = tally{u: c.l.th.u}, false
+		}
+		w, ledger, err := c.l.th.openWrites(e)
+		if err != nil {
+			broken = true
+			return c.note(err)
+		}
+		y.add(e.Key, w, ledger)
+		if w != nil {
+			return c.task(ctx, e.Key, w)
+		}
+		return nil
+	})
+	if err == nil {
+		err = c.settleWrites(ctx, &y, broken)
+	}
+	for _, o := range c.owed {
+		c.damaged(c.l.recordKey(o.by), "the pending writes of its parent are gone")
+	}
+	return err
+}
+
+// settleWrites judges the writes of a checkpoint, all of which were seen. Broken ones are reported.
+func (c *lineageCheck) settleWrites(ctx context.Context, y *tally, broken bool) error {
+	if y.key == nil {
+		return nil
+	}
+	owed := c.owed[y.id]
+	delete(c.owed, y.id)
+	if broken {
+		return nil
+	}
+	if err := y.err(); err != nil {
+		return c.note(c.l.forgiveWrites(ctx, c.next-1, y.id, err))
+	}
+	if is := y.ledger.Ledger; is.Changes < owed.ledger.Changes || is.Changes == owed.ledger.Changes && is != owed.ledger {
+		c.damaged(y.key, fmt.Sprintf("pending writes changed %d times, and seq %d saw %d changes", is.Changes, owed.by, owed.ledger.Changes))
+	}
+	return nil
+}
+
+// forgiveWrites forgives damage of the writes of a checkpoint that is not there: a removal that was cut short leaves some.
+func (l *lineage) forgiveWrites(ctx context.Context, head uint64, checkpoint string, damage error) error {
+	if _, err := l.findID(ctx, head, checkpoint); errors.Is(err, ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return damage
+}
+
+// task looks at the writes of one task.
+func (c *lineageCheck) task(ctx context.Context, key []byte, w *codec.Writes) error {
+	task := c.u.keys.BlindToken("task", w.Task)
+	if string(key) != string(append(c.l.writesPrefix(w.Checkpoint), task[:]...)) {
+		c.damaged(key, "names another task")
+	}
+	c.counts.Writes += len(w.Writes)
+	for i := range w.Writes {
+		if err := c.write(ctx, key, &w.Writes[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *lineageCheck) write(ctx context.Context, key []byte, w *codec.Write) error {
+	block := w.Payload
+	if len(w.Parts) > 0 {
+		reason, err := c.u.checkParts(ctx, w.Parts, w.PartBytes)
+		if err != nil {
+			return err
+		}
+		if reason != "" {
+			c.damaged(key, reason)
+			return nil
+		}
+		parts := map[codec.PartID][]byte{}
+		if err := c.u.readParts(ctx, parts, w.Parts); err != nil {
+			return c.note(err)
+		}
+		if block, err = joinParts(parts, w.Parts, w.PartBytes); err != nil {
+			c.damaged(key, err.Error())
+			return nil
+		}
+	}
+	raw, err := c.l.s.z.AppendRaw(nil, block, int(w.Size))
+	if err != nil || uint64(len(raw)) != w.Size {
+		c.damaged(key, fmt.Sprintf("write %d does not restore", w.Index))
+	}
+	return nil
+}
