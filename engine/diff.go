@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"github.com/ckptd/ckptd/codec"
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // MaxPatchInput is how many bytes a JSON value may have for a Diff to hold a patch; of larger ones it tells only sizes

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ckptd/ckptd/codec"
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // passage is a draft as hooks made it, and what the save of it must know about that. Nil is a draft that no hook saw.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // Ref names a lineage: a thread of a user of a tenant, and in it a namespace. The unnamed namespace is the thread's
