@@ -3,7 +3,10 @@ package redact
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"slices"
+
+	"github.com/ckptd/ckptd/internal/spans"
 )
 
 // walker goes through a text in JSON without building anything of it, and collects edits. It follows what JSON means
@@ -205,7 +208,7 @@ func (w *walker) done(drop bool) {
 
 // name reads the name of a member.
 func (w *walker) name() bool {
-	end, escaped := stringEnd(w.data, w.pos+1)
+	end, escaped := spans.StringEnd(w.data, w.pos+1)
 	if end < 0 {
 		return false
 	}
@@ -257,7 +260,7 @@ func (w *walker) value(b byte) (ok bool, err error) {
 	case '{', '[':
 		return true, w.open(b == '{')
 	case '"':
-		end, escaped := stringEnd(w.data, w.pos+1)
+		end, escaped := spans.StringEnd(w.data, w.pos+1)
 		if end < 0 {
 			return false, nil
 		}
@@ -269,7 +272,7 @@ func (w *walker) value(b byte) (ok bool, err error) {
 		w.done(drop)
 		return true, nil
 	}
-	end := literalEnd(w.data, w.pos)
+	end := spans.LiteralEnd(w.data, w.pos)
 	if end == w.pos {
 		return false, nil
 	}
@@ -393,11 +396,11 @@ func (w *walker) stop(end int) {
 // whole passes a value over without looking into it, and replaces it if it is blocked.
 func (w *walker) whole(block bool) (ok bool, err error) {
 	start := w.pos
-	end, err := valueEnd(w.data, start, len(w.s.path))
-	if err != nil {
+	end, err := spans.JSON(w.data, start, maxDepth-len(w.s.path))
+	if errors.Is(err, spans.ErrDeep) {
 		return false, w.s.tooDeep()
 	}
-	if end < 0 {
+	if err != nil {
 		return false, nil
 	}
 	w.same.sideOf(w.data, start, end) // so that it goes on behind it

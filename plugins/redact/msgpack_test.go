@@ -8,20 +8,21 @@ import (
 	"testing"
 
 	"github.com/ckptd/ckptd/hook"
+	"github.com/ckptd/ckptd/internal/spans"
 )
 
 func packArray(items ...[]byte) []byte {
-	return append(appendHead(nil, array, len(items), 0), bytes.Join(items, nil)...)
+	return append(spans.AppendHead(nil, spans.Array, len(items), 0), bytes.Join(items, nil)...)
 }
 
 func packMap(items ...[]byte) []byte {
-	return append(appendHead(nil, object, len(items)/2, 0), bytes.Join(items, nil)...)
+	return append(spans.AppendHead(nil, spans.Map, len(items)/2, 0), bytes.Join(items, nil)...)
 }
 
-func packStr(s string) []byte { return packText(str, []byte(s)) }
+func packStr(s string) []byte { return packText(spans.String, []byte(s)) }
 
 func packExt(code byte, content []byte) []byte {
-	return packContent(head{kind: ext, code: code}, content)
+	return append(spans.AppendHead(nil, spans.Ext, len(content), code), content...)
 }
 
 func TestMsgpack(t *testing.T) {
@@ -39,8 +40,8 @@ func TestMsgpack(t *testing.T) {
 			packExt(5, packArray(packStr("m"), packExt(2, packMap(packStr("content"), packStr("[REDACTED:email]")))))},
 		{"strings in extensions", packExt(5, packStr("to bob@example.org")), packExt(5, packStr("to [REDACTED:email]"))},
 		{"other extensions are kept", packExt(1, []byte("bob@example.org")), packExt(1, []byte("bob@example.org"))},
-		{"binary text", packText(bin, []byte("bob@example.org")), packText(bin, []byte("[REDACTED:email]"))},
-		{"binary msgpack", packText(bin, packArray(packStr("bob@example.org"))), packText(bin, packArray(packStr("[REDACTED:email]")))},
+		{"binary text", packText(spans.Binary, []byte("bob@example.org")), packText(spans.Binary, []byte("[REDACTED:email]"))},
+		{"binary msgpack", packText(spans.Binary, packArray(packStr("bob@example.org"))), packText(spans.Binary, packArray(packStr("[REDACTED:email]")))},
 		{"JSON in strings", packStr(`{"a":"bob@example.org"}`), packStr(`{"a":"[REDACTED:email]"}`)},
 		{"chunks", packArray(packStr("key ghp_0123456789abcdefghij"), packStr("ABCDEFGHIJKLMNOP."), packStr(" ok bob@example.org")),
 			packArray(packStr("key [REDACTED:github-token]"), packStr("."), packStr(" ok [REDACTED:email]"))},

@@ -1,6 +1,10 @@
 package redact
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/ckptd/ckptd/internal/spans"
+)
 
 // side is where a string is: in what is the same as before from the beginning on, but for some values; in what changed;
 // or in what is the same at the end.
@@ -60,8 +64,8 @@ func (g *region) pass(data []byte, start, end int) bool {
 	if from >= len(g.prev) || bytes.IndexByte([]byte("]},:"), g.prev[from]) >= 0 {
 		return false
 	}
-	to, err := valueEnd(g.prev, from, 0)
-	if to < 0 || err != nil {
+	to, err := spans.JSON(g.prev, from, maxDepth)
+	if err != nil {
 		return false
 	}
 	g.at, g.old, g.run = end, to, commonPrefix(data[end:], g.prev[to:])
