@@ -212,8 +212,6 @@ func (w *walker) name() bool {
 	if end < 0 {
 		return false
 	}
-	f := w.top()
-	f.start, f.mark = w.pos, len(w.edits)
 	raw := w.data[w.pos+1 : end]
 	text := raw
 	if escaped {
@@ -222,8 +220,9 @@ func (w *walker) name() bool {
 			text = raw
 		}
 	}
-	m := w.s.member(text)
-	f.key = m
+	m := w.s.member(text) // which may go through JSON within the name, and move the path
+	f := w.top()
+	f.start, f.mark, f.key = w.pos, len(w.edits), m
 	if m.mark {
 		f.take(m.name)
 	}

@@ -24,6 +24,9 @@ type member struct {
 	shown    string // in a path
 }
 
+// unnamed is the member of what has no name.
+var unnamed = &member{shown: "*"}
+
 // frame is an object, array or map that is open.
 type frame struct {
 	object  bool
@@ -87,6 +90,9 @@ func (s *scan) newMember(name []byte) *member {
 	}
 	reports := s.reporting
 	s.reporting = false
+	if n := len(s.path); n > 0 {
+		s.path[n-1].key = unnamed // where we are in a name that holds JSON
+	}
 	m.edits, m.found = s.settle(name, nil)
 	s.reporting = reports
 	if len(m.edits) > 0 {

@@ -125,7 +125,7 @@ func (p *packed) container(at int, h spans.Head) (end int, drop bool, err error)
 		f.index = i
 		keyGone := false
 		if f.object {
-			if end, keyGone = p.name(end, f); end < 0 {
+			if end, keyGone = p.name(end); end < 0 {
 				return -1, false, nil
 			}
 		}
@@ -152,13 +152,13 @@ func (p *packed) container(at int, h spans.Head) (end int, drop bool, err error)
 }
 
 // name redacts the key of a map at data[at:] and returns where it ends.
-func (p *packed) name(at int, f *frame) (end int, drop bool) {
+func (p *packed) name(at int) (end int, drop bool) {
 	h, ok := spans.Msgpack(p.data, at)
 	if !ok {
 		return -1, false
 	}
-	f.key = p.s.member(nil)
 	if h.Kind != spans.String && h.Kind != spans.Binary {
+		p.s.path[len(p.s.path)-1].key = unnamed
 		end, err := spans.MsgpackEnd(p.data, at)
 		if err != nil {
 			return -1, false
@@ -167,7 +167,8 @@ func (p *packed) name(at int, f *frame) (end int, drop bool) {
 	}
 	end = h.End()
 	text := p.data[h.Start:end]
-	m := p.s.member(text)
+	m := p.s.member(text) // which may go through JSON within the name, and move the path
+	f := &p.s.path[len(p.s.path)-1]
 	f.key = m
 	if m.mark {
 		f.take(m.name)

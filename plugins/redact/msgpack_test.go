@@ -78,3 +78,27 @@ func TestNotMsgpack(t *testing.T) {
 		}
 	}
 }
+
+// What is looked into within a name, here {"alg":"HS256"}, is a walk of its own: it changes nothing about where we are.
+func TestJSONInNames(t *testing.T) {
+	r, err := New(Config{Block: Block{Keys: []string{"role"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name, card = "eyJhbGciOiJIUzI1NiJ9 of a card", "[REDACTED:card]"
+	number := binary.BigEndian.AppendUint64([]byte{0xcf}, 4111111111111111)
+	for _, c := range []struct {
+		typ      string
+		in, want []byte
+	}{
+		{"json", []byte(`{"` + name + `":4111111111111111}`), []byte(`{"` + name + `":"` + card + `"}`)},
+		{"json", []byte(`[{"role":"x","` + name + `":1}]`), []byte(`[{"role":"[REDACTED:blocked]","` + name + `":1}]`)},
+		{"msgpack", packMap(packStr(name), number), packMap(packStr(name), packStr(card))},
+		{"msgpack", packArray(packMap(packStr("role"), packStr("x"), packStr(name), []byte{1})),
+			packArray(packMap(packStr("role"), packStr("[REDACTED:blocked]"), packStr(name), []byte{1}))},
+	} {
+		if out := redacted(t, r, Input{Type: c.typ, Data: c.in}); !bytes.Equal(out.Data, c.want) {
+			t.Errorf("%q became %q, want %q", c.in, out.Data, c.want)
+		}
+	}
+}
