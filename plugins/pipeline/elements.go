@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 
+	"github.com/ckptd/ckptd/internal/alike"
 	"github.com/ckptd/ckptd/internal/spans"
 )
 
@@ -139,7 +140,7 @@ func changedElements(data, prev []byte) (changed []span, ok bool) {
 	s := splitter{data: data}
 	same := 0 // how many bytes the two have in common at their beginnings
 	if prev != nil {
-		same = commonPrefix(data, prev)
+		same = alike.Prefix(data, prev)
 	}
 	fork := splitter{data: prev} // stands behind the last element of prev that is at the same place in data
 	for {
@@ -186,18 +187,4 @@ func ends(data []byte, pos int) bool {
 		return false
 	}
 	return bytes.IndexByte([]byte("\"}]"), data[pos-1]) >= 0 || spans.Blank(data[pos]) || bytes.IndexByte([]byte(",]}"), data[pos]) >= 0
-}
-
-// commonPrefix returns how many bytes two texts have in common at their beginnings.
-func commonPrefix(a, b []byte) int {
-	n := min(len(a), len(b))
-	const step = 256
-	i := 0
-	for i+step <= n && bytes.Equal(a[i:i+step], b[i:i+step]) {
-		i += step
-	}
-	for i < n && a[i] == b[i] {
-		i++
-	}
-	return i
 }
