@@ -99,8 +99,9 @@ func (c *checker) directions(p pkg) {
 		switch {
 		case !ours:
 		case rel == "internal/durable" && slices.Contains(withFiles, p.Path):
-		case p.Path == "hook":
-			c.add("hook: imports %s, and may import nothing of the module", rel)
+		case rel == "internal/alike" && p.Path == "codec":
+		case p.Path == "hook", p.Path == "internal/alike":
+			c.add("%s: imports %s, and may import nothing of the module", p.Path, rel)
 		case within(p.Path, "engine") && within(rel, "plugins"):
 			c.add("%s: imports %s, and knows only the vocabulary of hooks", p.Path, rel)
 		case p.Path == "backend":
