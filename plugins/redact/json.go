@@ -125,11 +125,9 @@ func (w *walker) next(b byte) bool {
 
 // open begins an object or array.
 func (w *walker) open(object bool) error {
-	if len(w.s.path) >= maxDepth {
-		return w.s.tooDeep()
+	if err := w.s.enter(object); err != nil {
+		return err
 	}
-	child := frame{object: object, dropped: -1, nearest: w.key()}
-	w.s.path = append(w.s.path, child)
 	w.pos++
 	w.state = wantElement
 	if object {
@@ -149,18 +147,6 @@ func (f *frame) step() uint64 {
 func mix(h, v uint64) uint64 {
 	h = (h ^ v) * 0x9E3779B97F4A7C15
 	return h ^ h>>29
-}
-
-// key returns the member that the value in hand belongs to.
-func (w *walker) key() *member {
-	if len(w.s.path) == 0 {
-		return nil
-	}
-	f := &w.s.path[len(w.s.path)-1]
-	if f.object {
-		return f.key
-	}
-	return f.nearest
 }
 
 // close ends the object or array in hand.
@@ -220,20 +206,11 @@ func (w *walker) name() bool {
 			text = raw
 		}
 	}
-	m := w.s.member(text) // which may go through JSON within the name, and move the path
-	f := w.top()
-	f.start, f.mark, f.key = w.pos, len(w.edits), m
-	if m.mark {
-		f.take(m.name)
-	}
-	if len(m.edits) > 0 {
-		for _, r := range m.found {
-			w.s.count(r)
-		}
-		if !m.drop {
-			f.marked = append(f.marked, len(w.edits))
-			w.edits = append(w.edits, edit{w.pos + 1, end, appendEscaped(nil, apply(text, m.edits))})
-		}
+	f := w.s.reach(text)
+	f.start, f.mark = w.pos, len(w.edits)
+	if m := f.key; len(m.edits) > 0 && !m.drop {
+		f.marked = append(f.marked, len(w.edits))
+		w.edits = append(w.edits, edit{w.pos + 1, end, appendEscaped(nil, apply(text, m.edits))})
 	}
 	w.pos = end + 1
 	w.state = wantColon
@@ -312,7 +289,7 @@ func (w *walker) changed(start, end int, escaped bool) (drop bool, err error) {
 			escaped = false
 		}
 	}
-	edits, drop, err := w.s.inner(text, w.key())
+	edits, drop, err := w.s.inner(text, w.s.owner())
 	if err != nil || len(edits) == 0 {
 		return drop, err
 	}
@@ -349,13 +326,7 @@ func (w *walker) literal(start, end int) (drop bool) {
 	if len(text) < 3 || w.same.sideOf(w.data, start, end) != changedSide || bytes.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' }) {
 		return false
 	}
-	key := w.key()
-	if len(text) < 7 && (key == nil || len(key.assigned) == 0) {
-		return false
-	}
-	w.s.bare = true
-	edits, drop := w.s.value(text, key)
-	w.s.bare = false
+	edits, drop := w.s.number(text)
 	if len(edits) > 0 {
 		w.edits = append(w.edits, edit{start, end, slices.Concat([]byte(`"`), apply(text, edits), []byte(`"`))})
 	}

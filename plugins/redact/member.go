@@ -43,6 +43,43 @@ type frame struct {
 	taken   map[string]int // names that are masks; how far those that are like it are numbered
 }
 
+// enter opens an object, array or map.
+func (s *scan) enter(object bool) error {
+	if len(s.path) >= maxDepth {
+		return s.tooDeep()
+	}
+	s.path = append(s.path, frame{object: object, dropped: -1, nearest: s.owner()})
+	return nil
+}
+
+// owner returns the member that the value in hand belongs to, nil if to none.
+func (s *scan) owner() *member {
+	if len(s.path) == 0 {
+		return nil
+	}
+	f := &s.path[len(s.path)-1]
+	if f.object {
+		return f.key
+	}
+	return f.nearest
+}
+
+// reach goes to a member of the object in hand, and returns that object.
+func (s *scan) reach(name []byte) *frame {
+	m := s.member(name) // goes through JSON within the name, which may move the path
+	f := &s.path[len(s.path)-1]
+	f.key = m
+	if m.mark {
+		f.take(m.name)
+	}
+	if len(m.edits) > 0 {
+		for _, r := range m.found {
+			s.count(r)
+		}
+	}
+	return f
+}
+
 // take notes a name that is there.
 func (f *frame) take(name string) {
 	if f.taken == nil {

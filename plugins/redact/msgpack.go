@@ -97,25 +97,12 @@ func (p *packed) value(at int) (end int, drop bool, err error) {
 	return h.End(), drop, err
 }
 
-// key returns the member that the value in hand belongs to.
-func (p *packed) key() *member {
-	if len(p.s.path) == 0 {
-		return nil
-	}
-	f := &p.s.path[len(p.s.path)-1]
-	if f.object {
-		return f.key
-	}
-	return f.nearest
-}
-
 // container redacts an array or a map.
 func (p *packed) container(at int, h spans.Head) (end int, drop bool, err error) {
 	s := p.s
-	if len(s.path) >= maxDepth {
-		return -1, false, s.tooDeep()
+	if err := s.enter(h.Kind == spans.Map); err != nil {
+		return -1, false, err
 	}
-	s.path = append(s.path, frame{object: h.Kind == spans.Map, nearest: p.key()})
 	depth := len(s.path)
 	end = h.Start
 	gone := 0
@@ -167,20 +154,12 @@ func (p *packed) name(at int) (end int, drop bool) {
 	}
 	end = h.End()
 	text := p.data[h.Start:end]
-	m := p.s.member(text) // which may go through JSON within the name, and move the path
-	f := &p.s.path[len(p.s.path)-1]
-	f.key = m
-	if m.mark {
-		f.take(m.name)
-	}
-	if len(m.edits) > 0 {
-		for _, r := range m.found {
-			p.s.count(r)
-		}
+	f := p.s.reach(text)
+	if len(f.key.edits) > 0 {
 		f.marked = append(f.marked, len(p.edits))
-		p.edits = append(p.edits, edit{at, end, packText(h.Kind, apply(text, m.edits))})
+		p.edits = append(p.edits, edit{at, end, packText(h.Kind, apply(text, f.key.edits))})
 	}
-	return end, m.drop
+	return end, f.key.drop
 }
 
 // distinct makes a name one that no other of the map has.
@@ -198,7 +177,7 @@ func (p *packed) distinct(f *frame, i int) {
 func (p *packed) text(at int, h spans.Head) (drop bool, err error) {
 	end := h.End()
 	text := p.data[h.Start:end]
-	edits, drop, err := p.s.inner(text, p.key())
+	edits, drop, err := p.s.inner(text, p.s.owner())
 	if err != nil {
 		return false, err
 	}
@@ -245,13 +224,7 @@ func (p *packed) nested(at int, h spans.Head) (drop bool, err error) {
 // number redacts an unsigned integer. What is found makes a string of it.
 func (p *packed) number(at int, h spans.Head) (drop bool) {
 	text := strconv.AppendUint(nil, h.Bits(p.data), 10)
-	key := p.key()
-	if len(text) < 7 && (key == nil || len(key.assigned) == 0) || len(text) < 3 {
-		return false
-	}
-	p.s.bare = true
-	edits, drop := p.s.value(text, key)
-	p.s.bare = false
+	edits, drop := p.s.number(text)
 	if len(edits) > 0 {
 		p.edits = append(p.edits, edit{at, h.End(), packText(spans.String, apply(text, edits))})
 	}

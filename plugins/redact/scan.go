@@ -228,6 +228,18 @@ func (s *scan) value(text []byte, key *member) (edits []edit, drop bool) {
 	return edits, drop
 }
 
+// number redacts the digits of a number. Few of them are something only where the name says so.
+func (s *scan) number(digits []byte) (edits []edit, drop bool) {
+	key := s.owner()
+	if len(digits) < 3 || len(digits) < 7 && (key == nil || len(key.assigned) == 0) {
+		return nil, false
+	}
+	s.bare = true
+	edits, drop = s.value(digits, key)
+	s.bare = false
+	return edits, drop
+}
+
 // settle redacts a text and returns the edits and whose they are. All that was found is counted.
 //
 // What is left of the text is looked at again: a part of a match may be one, such as the rest of a number. Masks say
