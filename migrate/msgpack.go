@@ -88,8 +88,7 @@ func (p *msgpackParser) scalar(h spans.Head) any {
 	case spans.Bool:
 		return content[0] == 0xc3
 	case spans.Int:
-		shift := 64 - 8*h.Size
-		return number(int64(h.Bits(p.data)<<shift) >> shift)
+		return number(h.Int(p.data))
 	case spans.Uint:
 		return json.Number(strconv.FormatUint(h.Bits(p.data), 10))
 	case spans.Float:

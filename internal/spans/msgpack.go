@@ -47,6 +47,12 @@ func (h Head) Bits(data []byte) (bits uint64) {
 	return bits
 }
 
+// Int is the value of an Int.
+func (h Head) Int(data []byte) int64 {
+	shift := 64 - 8*h.Size
+	return int64(h.Bits(data)<<shift) >> shift
+}
+
 // forms are what the first bytes from 0xc0 to 0xdf say: the kind, how many bytes tell the length, and without those the
 // length itself.
 var forms = [32]struct {

@@ -212,6 +212,15 @@ func TestHead(t *testing.T) {
 			t.Errorf("%x: %x", tt.data, h.Bits(tt.data))
 		}
 	}
+	for _, tt := range []struct {
+		data []byte
+		n    int64
+	}{{[]byte{0x7f}, 127}, {[]byte{0xe0}, -32}, {[]byte{0xd0, 0x80}, -128}, {[]byte{0xd1, 1, 2}, 258},
+		{[]byte{0xd2, 255, 255, 255, 254}, -2}, {[]byte{0xd3, 128, 0, 0, 0, 0, 0, 0, 0}, math.MinInt64}} {
+		if h, ok := Msgpack(tt.data, 0); !ok || h.Kind != Int || h.Int(tt.data) != tt.n {
+			t.Errorf("%x: %d, want %d", tt.data, h.Int(tt.data), tt.n)
+		}
+	}
 }
 
 // Depth and lengths that are not there cost nothing.

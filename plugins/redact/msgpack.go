@@ -90,7 +90,11 @@ func (p *packed) value(at int) (end int, drop bool, err error) {
 	case spans.Binary, spans.Ext:
 		drop, err = p.nested(at, h)
 	case spans.Uint:
-		drop = p.number(at, h)
+		drop = p.number(at, h, h.Bits(p.data))
+	case spans.Int:
+		if n := h.Int(p.data); n >= 0 {
+			drop = p.number(at, h, uint64(n))
+		}
 	case spans.Array, spans.Map:
 		return p.container(at, h)
 	}
@@ -221,9 +225,13 @@ func (p *packed) nested(at int, h spans.Head) (drop bool, err error) {
 	return false, nil
 }
 
-// number redacts an unsigned integer. What is found makes a string of it.
-func (p *packed) number(at int, h spans.Head) (drop bool) {
-	text := strconv.AppendUint(nil, h.Bits(p.data), 10)
+// number redacts an integer that is n. What is found makes a string of it.
+func (p *packed) number(at int, h spans.Head, n uint64) (drop bool) {
+	if n < 100 {
+		return false // as most are
+	}
+	var buf [20]byte
+	text := strconv.AppendUint(buf[:0], n, 10)
 	edits, drop := p.s.number(text)
 	if len(edits) > 0 {
 		p.edits = append(p.edits, edit{at, h.End(), packText(spans.String, apply(text, edits))})
