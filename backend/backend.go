@@ -12,6 +12,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // Portable floor. Every driver accepts batches within it, and the engine never sends larger ones.
@@ -101,6 +102,13 @@ type Compactor interface {
 type Sizer interface {
 	// DiskBytes is how many bytes the backend's files take on the device now.
 	DiskBytes(ctx context.Context) (int64, error)
+}
+
+// Group tells of commits that shared a transaction and its sync, to whoever observes a backend.
+type Group struct {
+	Commits int           // those that were applied; the others' conditions did not hold
+	Bytes   int           // of keys, versions and values that they wrote
+	Took    time.Duration // from building the transaction until it was durable
 }
 
 // Entry is a key with its value and version.

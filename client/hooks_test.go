@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/ckptd/ckptd/engine"
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // masking is hooks that take keys out of what is saved, and fail when they are told to.

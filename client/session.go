@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/alike"
 )
 
 // Session saves one thread step by step and sends only what changed: it remembers the channels of the checkpoint that was
@@ -52,8 +52,8 @@ func (s *Session) splices(whole []engine.Change) []engine.Change {
 		if had, ok := s.have[c.Name]; ok && c.Base == 0 && !c.Remove {
 			c.Type = cmp.Or(c.Type, "bytes") // in a splice that would be the type that the channel has
 			c.Base = had.Version
-			c.Prefix = codec.CommonPrefix(had.Data, c.Data)
-			c.Suffix = codec.CommonSuffix(had.Data[c.Prefix:], c.Data[c.Prefix:])
+			c.Prefix = alike.Prefix(had.Data, c.Data)
+			c.Suffix = alike.Suffix(had.Data[c.Prefix:], c.Data[c.Prefix:])
 			c.Data = c.Data[c.Prefix : len(c.Data)-c.Suffix]
 		}
 		changes[i] = c
@@ -89,7 +89,7 @@ func (s *Session) remember(cp *engine.Checkpoint, name string, data []byte) {
 		s.have = map[string]engine.Channel{}
 	}
 	had := s.have[name].Data
-	same := codec.CommonPrefix(had, data)
+	same := alike.Prefix(had, data)
 	ch.Data = append(had[:same], data[same:]...)
 	s.have[name] = ch
 }

@@ -28,8 +28,8 @@ import (
 	"github.com/ckptd/ckptd/backend/mem"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/wire"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // world is a store behind as much of a server as the tests of the client need, on a Unix socket, and a client of it.

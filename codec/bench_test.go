@@ -40,18 +40,6 @@ func history(seed uint64, n int) (state, next []byte) {
 	return append(state, ']'), message(rng, 1000)
 }
 
-func BenchmarkCommonPrefix(b *testing.B) {
-	state, _ := history(1, 100_000)
-	other := bytes.Clone(state)
-	b.SetBytes(int64(len(state)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if CommonPrefix(state, other) != len(state) {
-			b.Fatal("prefix differs")
-		}
-	}
-}
-
 // BenchmarkAppendDelta appends a message of 1 kB to a state of 100 kB.
 func BenchmarkAppendDelta(b *testing.B) {
 	state, next := history(1, 100_000)

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/ckptd/ckptd/internal/alike"
 )
 
 // lineage makes the values of a channel, each with a delta against an older one.
@@ -34,8 +36,8 @@ func (l *lineage) step() {
 	if l.rng.IntN(10) == 0 {
 		on = l.rng.IntN(len(l.values))
 		value = l.values[on]
-		prefix = CommonPrefix(value, next)
-		suffix = CommonSuffix(value[prefix:], next[prefix:])
+		prefix = alike.Prefix(value, next)
+		suffix = alike.Suffix(value[prefix:], next[prefix:])
 		insert = next[prefix : len(next)-suffix]
 	}
 	var idx Index

@@ -4,48 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+
+	"github.com/ckptd/ckptd/internal/alike"
 )
 
 // blockLen is the length of the blocks of a base that are hashed, and of the shortest copy worth an operation.
 // Measured on 200 agent runs, bytes a step without/with copies of at least 48, 32, 16, 8: 219, 180, 168, 144, 139.
 const blockLen = 16
-
-// CommonPrefix is the length of the longest common prefix of a and b.
-func CommonPrefix(a, b []byte) int {
-	n := min(len(a), len(b))
-	i := 0
-	for step := 4096; i+step <= n && bytes.Equal(a[i:i+step], b[i:i+step]); {
-		i += step
-	}
-	for ; i+8 <= n; i += 8 {
-		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
-			return i + bits.TrailingZeros64(x)/8
-		}
-	}
-	for i < n && a[i] == b[i] {
-		i++
-	}
-	return i
-}
-
-// CommonSuffix is the length of the longest common suffix of a and b.
-func CommonSuffix(a, b []byte) int {
-	n := min(len(a), len(b))
-	a, b = a[len(a)-n:], b[len(b)-n:]
-	i := 0
-	for step := 4096; i+step <= n && bytes.Equal(a[n-i-step:n-i], b[n-i-step:n-i]); {
-		i += step
-	}
-	for ; i+8 <= n; i += 8 {
-		if x := binary.LittleEndian.Uint64(a[n-i-8:]) ^ binary.LittleEndian.Uint64(b[n-i-8:]); x != 0 {
-			return i + bits.LeadingZeros64(x)/8
-		}
-	}
-	for i < n && a[n-1-i] == b[n-1-i] {
-		i++
-	}
-	return i
-}
 
 // Op is one operation of a delta: take Literals bytes, then copy Copied bytes of the base from Offset on.
 type Op struct {
@@ -169,8 +134,8 @@ func (d *Differ) match(base, insert []byte, idx *Index) int {
 		if p < 0 {
 			break
 		}
-		back := CommonSuffix(base[:p], insert[from:i])
-		n := blockLen + CommonPrefix(base[p+blockLen:], insert[i+blockLen:])
+		back := alike.Suffix(base[:p], insert[from:i])
+		n := blockLen + alike.Prefix(base[p+blockLen:], insert[i+blockLen:])
 		d.literals = append(d.literals, insert[from:i-back]...)
 		d.ops = append(d.ops, Op{i - back - from, back + n, p - back})
 		from = i + n

@@ -18,61 +18,6 @@ func text(rng *rand.Rand, n int) []byte {
 	return b
 }
 
-func naivePrefix(a, b []byte) int {
-	n := 0
-	for n < len(a) && n < len(b) && a[n] == b[n] {
-		n++
-	}
-	return n
-}
-
-func naiveSuffix(a, b []byte) int {
-	n := 0
-	for n < len(a) && n < len(b) && a[len(a)-1-n] == b[len(b)-1-n] {
-		n++
-	}
-	return n
-}
-
-func TestCommonPrefixAndSuffixAtAllAlignments(t *testing.T) {
-	rng := newRand(1)
-	same := text(rng, 9000)
-	check := func(a, b []byte) {
-		t.Helper()
-		if got, want := CommonPrefix(a, b), naivePrefix(a, b); got != want {
-			t.Fatalf("prefix of %d and %d bytes is %d, want %d", len(a), len(b), got, want)
-		}
-		if got, want := CommonSuffix(a, b), naiveSuffix(a, b); got != want {
-			t.Fatalf("suffix of %d and %d bytes is %d, want %d", len(a), len(b), got, want)
-		}
-	}
-	for off := range 9 {
-		for n := range 40 {
-			a, b := bytes.Clone(same[:off+n])[off:], bytes.Clone(same[:n+9])[9:]
-			copy(a, b)
-			check(a, b)
-			for i := range a {
-				a[i] ^= 0x80
-				check(a, b)
-				check(a, append(bytes.Clone(b), 'x'))
-				check(append([]byte{'x'}, a...), b)
-				a[i] ^= 0x80
-			}
-		}
-	}
-	// Around the steps of 4 KiB.
-	for _, at := range []int{0, 1, 4087, 4088, 4095, 4096, 4097, 4104, 8191, 8192, 8193, 8999} {
-		for _, off := range []int{0, 1, 7} {
-			a, b := same[off:], bytes.Clone(same[off:])
-			b[min(at, len(b)-1)] ^= 1
-			check(a, b)
-			check(a[:len(a)-3], b)
-			check(a[3:], b)
-			check(a, a)
-		}
-	}
-}
-
 // splice replaces what stands in base between prefix and suffix.
 func splice(base []byte, prefix, suffix int, insert []byte) []byte {
 	return slices.Concat(base[:prefix], insert, base[len(base)-suffix:])

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/migrate"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // attempt is a change of a lineage that is tried until its outcome is final, with what one try leaves to the next.

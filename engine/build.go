@@ -10,6 +10,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/internal/alike"
 )
 
 // apply changes t as planned, and fills w.coded with how its channels are to be stored.
@@ -59,8 +60,8 @@ func (w *saving) change(t *tip, c *chanState, ch change, diff bool) (err error) 
 		c.commit = c.chunks.Commitment(&w.l.th.u.commitKey)
 		e, err = w.full(c)
 	case diff:
-		prefix := codec.CommonPrefix(c.value, ch.insert)
-		suffix := codec.CommonSuffix(c.value[prefix:], ch.insert[prefix:])
+		prefix := alike.Prefix(c.value, ch.insert)
+		suffix := alike.Suffix(c.value[prefix:], ch.insert[prefix:])
 		e, err = w.encode(c, prefix, suffix, ch.insert[prefix:len(ch.insert)-suffix])
 	default:
 		e, err = w.encode(c, ch.prefix, ch.suffix, ch.insert)

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/migrate"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 func TestSaveCrossesVersions(t *testing.T) {

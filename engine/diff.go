@@ -10,7 +10,8 @@ import (
 	"strconv"
 
 	"github.com/ckptd/ckptd/codec"
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
+	"github.com/ckptd/ckptd/internal/alike"
 )
 
 // MaxPatchInput is how many bytes a JSON value may have for a Diff to hold a patch; of larger ones it tells only sizes
@@ -245,8 +246,8 @@ func diffValues(old, now []byte, isJSON bool) ValueDiff {
 		d.Kind, d.Prefix = Same, int64(len(old))
 		return d
 	}
-	prefix := codec.CommonPrefix(old, now)
-	d.Prefix, d.Suffix = int64(prefix), int64(codec.CommonSuffix(old[prefix:], now[prefix:]))
+	prefix := alike.Prefix(old, now)
+	d.Prefix, d.Suffix = int64(prefix), int64(alike.Suffix(old[prefix:], now[prefix:]))
 	if isJSON {
 		d.Patch, d.NoPatch = jsonPatch(old, now)
 	}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // give passes what a load found through the hooks of loads and, for an export, through those of exports. Cp is changed.

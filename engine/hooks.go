@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/ckptd/ckptd/codec"
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // Hooks run on plain bytes and may take seconds, so they run before a save goes to its lineage and after a load has left

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 func TestHooksOfBlobs(t *testing.T) {

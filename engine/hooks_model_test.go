@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // careless is a caller that keeps its own bytes, splices with whatever version it was told last, and looks at nothing

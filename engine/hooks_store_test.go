@@ -12,7 +12,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/backendtest"
 	"github.com/ckptd/ckptd/codec"
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // lineRedactor looks only at lines that the parent does not have, if it uses that.

@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/ckptd/ckptd/codec"
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // SetLabels changes labels of a checkpoint: those that labels names are set or, with the value "", removed; others stay.

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/ckptd/ckptd/codec"
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // maxMadeBlobs bounds the bytes of the blobs that the hooks of one save put, which wait in memory.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/backendtest"
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/migrate"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // visible is what callers see of a lineage.

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ckptd/ckptd/backend/backendtest"
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // storied makes a thread of version 1 with all that a history can have, in two namespaces, which it returns.

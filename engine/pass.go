@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/ckptd/ckptd/codec"
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
+	"github.com/ckptd/ckptd/internal/alike"
 )
 
 // passage is a draft as hooks made it, and what the save of it must know about that. Nil is a draft that no hook saw.
@@ -286,8 +287,8 @@ func (in *intake) takeChannel(c *incoming, before, it *hook.Item) {
 		p.draft.Channels = append(p.draft.Channels, *c.change)
 		return
 	case c.on != 0:
-		prefix := codec.CommonPrefix(c.base, it.Data)
-		suffix := codec.CommonSuffix(c.base[prefix:], it.Data[prefix:])
+		prefix := alike.Prefix(c.base, it.Data)
+		suffix := alike.Suffix(c.base[prefix:], it.Data[prefix:])
 		p.draft.Channels = append(p.draft.Channels, Change{Name: c.name, Type: c.typ, Base: c.on, Prefix: prefix, Suffix: suffix,
 			Data: it.Data[prefix : len(it.Data)-suffix]})
 	default:

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // passWrites passes pending writes through the hooks; those that are dropped are left out. Hooks cannot put blobs then:

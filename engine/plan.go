@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/internal/alike"
 )
 
 // plan finds what d changes about the parent t, without modifying it: w.changes, and the attributes of the new checkpoint,
@@ -78,8 +79,8 @@ func (w *saving) planChannel(t *tip, d *Change) (ch change, ok bool, err error) 
 		ch.typ = "bytes"
 	}
 	if d.Base == 0 {
-		ch.prefix = codec.CommonPrefix(c.value, d.Data)
-		ch.suffix = codec.CommonSuffix(c.value[ch.prefix:], d.Data[ch.prefix:])
+		ch.prefix = alike.Prefix(c.value, d.Data)
+		ch.suffix = alike.Suffix(c.value[ch.prefix:], d.Data[ch.prefix:])
 		ch.insert = d.Data[ch.prefix : len(d.Data)-ch.suffix]
 	} else {
 		if d.Base != version(&c.commit) {

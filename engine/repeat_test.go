@@ -6,7 +6,7 @@ import (
 	"maps"
 	"testing"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // repeatable are the ways to say what a checkpoint c is, on b with the channels state and avatar.

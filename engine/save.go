@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ckptd/ckptd/codec"
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // saving is the working memory of one save. It is pooled: its buffers live until the save is durable.

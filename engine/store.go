@@ -13,8 +13,8 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/migrate"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // DefaultCacheBytes is Options.CacheBytes when it is 0.

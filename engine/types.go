@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // Ref names a lineage: a thread of a user of a tenant, and in it a namespace. The unnamed namespace is the thread's
@@ -14,6 +15,9 @@ type Ref struct {
 	Tenant, User, Thread string
 	Namespace            string
 }
+
+// MaxName is how many bytes a name has at most: of a tenant, user, thread, namespace, channel, branch, label or status.
+const MaxName = codec.MaxName
 
 // Well-known statuses. Any other UTF-8 string of at most MaxName bytes is a status too.
 const (

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/internal/alike"
 )
 
 // world is a store with the model of what it must hold, and random operations on both.
@@ -230,7 +230,7 @@ func (w *world) splice(ref Ref, d *Draft, on *modelPoint) {
 	ch, _ := cp.Channel(c.Name)
 	old := on.state[c.Name]
 	c.Base, c.Type = ch.Version, ch.Type
-	c.Prefix = codec.CommonPrefix(old, c.Data)
+	c.Prefix = alike.Prefix(old, c.Data)
 	c.Data = c.Data[c.Prefix:]
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/ckptd/ckptd/internal/spans"
 )
 
 func itoa(i int) string { return strconv.Itoa(i) }
@@ -148,14 +150,8 @@ func (n *node) style(src []byte) spacing {
 		s.comma = string(src[first.end:n.kids[1].keyStart])
 	}
 	if src[n.start] == '{' {
-		name := first.keyStart + 1
-		for src[name] != '"' { // the end of the key
-			if src[name] == '\\' {
-				name++
-			}
-			name++
-		}
-		s.colon = string(src[name+1 : first.start])
+		quote, _ := spans.StringEnd(src, first.keyStart+1)
+		s.colon = string(src[quote+1 : first.start])
 	}
 	return s
 }

@@ -8,10 +8,11 @@ import (
 	"fmt"
 	"math"
 	"math/big"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/ckptd/ckptd/internal/spans"
 )
 
 // What msgpack has and JSON has not, steps see as objects with one of these members:
@@ -52,113 +53,62 @@ type msgpackParser struct {
 	at   int
 }
 
-func (p *msgpackParser) take(n uint64) ([]byte, error) {
-	if n > uint64(len(p.data)-p.at) {
-		return nil, errCut
-	}
-	b := p.data[p.at : p.at+int(n)]
-	p.at += int(n)
-	return b, nil
-}
-
-// uint reads a big-endian number of so many bytes.
-func (p *msgpackParser) uint(size int) (v uint64, err error) {
-	b, err := p.take(uint64(size))
-	for _, c := range b {
-		v = v<<8 | uint64(c)
-	}
-	return v, err
-}
-
 func (p *msgpackParser) value(depth int) (n node, err error) {
 	if depth > maxDepth {
 		return n, fmt.Errorf("nested deeper than %d", maxDepth)
 	}
-	n.start = p.at
-	b, err := p.take(1)
-	if err != nil {
-		return n, err
+	h, ok := spans.Msgpack(p.data, p.at)
+	if !ok && p.at < len(p.data) && p.data[p.at] == 0xc1 {
+		return n, fmt.Errorf("byte %#x begins no value", p.data[p.at])
 	}
-	switch c := b[0]; {
-	case c <= 0x7f:
-		n.value = number(int64(c))
-	case c >= 0xe0:
-		n.value = number(int64(int8(c)))
-	case c <= 0x8f:
-		err = p.mapping(&n, uint64(c&15), depth)
-	case c <= 0x9f:
-		err = p.array(&n, uint64(c&15), depth)
-	case c <= 0xbf:
-		n.value, err = p.str(uint64(c & 31))
+	if !ok {
+		return n, errCut
+	}
+	n.start, p.at = p.at, h.Start
+	switch h.Kind {
+	case spans.Array:
+		err = p.array(&n, h.Size, depth)
+	case spans.Map:
+		err = p.mapping(&n, h.Size, depth)
 	default:
-		err = p.tagged(&n, c, depth)
+		p.at = h.End()
+		n.value = p.scalar(h)
+		if h.Kind == spans.Ext {
+			n.value, n.kids = p.ext(h, depth)
+		}
 	}
 	n.end = p.at
 	return n, err
 }
 
-// tagged reads what follows a first byte of 0xc0 to 0xdf.
-func (p *msgpackParser) tagged(n *node, c byte, depth int) error {
-	size := func(shift byte) (uint64, error) { return p.uint(1 << shift) }
-	switch c {
-	case 0xc0:
-		return nil
-	case 0xc2, 0xc3:
-		n.value = c == 0xc3
-		return nil
-	case 0xc4, 0xc5, 0xc6:
-		l, err := size(c - 0xc4)
-		if err != nil {
-			return err
+// scalar is the value of what holds no others.
+func (p *msgpackParser) scalar(h spans.Head) any {
+	content := p.data[h.Start:h.End()]
+	switch h.Kind {
+	case spans.Bool:
+		return content[0] == 0xc3
+	case spans.Int:
+		return number(h.Int(p.data))
+	case spans.Uint:
+		return json.Number(strconv.FormatUint(h.Bits(p.data), 10))
+	case spans.Float:
+		if h.Size == 4 {
+			return float(float64(math.Float32frombits(uint32(h.Bits(p.data)))), true)
 		}
-		b, err := p.take(l)
-		n.value = map[string]any{tagBin: base64.StdEncoding.EncodeToString(b)}
-		return err
-	case 0xc7, 0xc8, 0xc9:
-		l, err := size(c - 0xc7)
-		if err != nil {
-			return err
+		return float(math.Float64frombits(h.Bits(p.data)), false)
+	case spans.String:
+		if utf8.Valid(content) {
+			return string(content)
 		}
-		return p.ext(n, l, depth)
-	case 0xca, 0xcb:
-		bits, err := size(c - 0xca + 2)
-		f := math.Float64frombits(bits)
-		if c == 0xca {
-			f = float64(math.Float32frombits(uint32(bits)))
-		}
-		n.value = float(f, c == 0xca)
-		return err
-	case 0xcc, 0xcd, 0xce, 0xcf:
-		v, err := size(c - 0xcc)
-		n.value = json.Number(strconv.FormatUint(v, 10))
-		return err
-	case 0xd0, 0xd1, 0xd2, 0xd3:
-		v, err := size(c - 0xd0)
-		shift := 64 - 8<<(c-0xd0)
-		n.value = number(int64(v<<shift) >> shift)
-		return err
-	case 0xd4, 0xd5, 0xd6, 0xd7, 0xd8:
-		return p.ext(n, 1<<(c-0xd4), depth)
-	case 0xd9, 0xda, 0xdb:
-		l, err := size(c - 0xd9)
-		if err == nil {
-			n.value, err = p.str(l)
-		}
-		return err
-	case 0xdc, 0xdd:
-		l, err := size(c - 0xdc + 1)
-		if err != nil {
-			return err
-		}
-		return p.array(n, l, depth)
-	case 0xde, 0xdf:
-		l, err := size(c - 0xde + 1)
-		if err != nil {
-			return err
-		}
-		return p.mapping(n, l, depth)
+		return binary64(content) // as Python 2 wrote them
+	case spans.Binary:
+		return binary64(content)
 	}
-	return fmt.Errorf("byte %#x begins no value", c)
+	return nil
+}
+
+func binary64(b []byte) any {
+	return map[string]any{tagBin: base64.StdEncoding.EncodeToString(b)}
 }
 
 func number(i int64) json.Number { return json.Number(strconv.FormatInt(i, 10)) }
@@ -184,16 +134,7 @@ func float(f float64, single bool) any {
 	return json.Number(text)
 }
 
-// str reads a string. One that is not UTF-8, as Python 2 wrote them, is seen as binary.
-func (p *msgpackParser) str(l uint64) (any, error) {
-	b, err := p.take(l)
-	if err == nil && !utf8.Valid(b) {
-		return map[string]any{tagBin: base64.StdEncoding.EncodeToString(b)}, nil
-	}
-	return string(b), err
-}
-
-func (p *msgpackParser) array(n *node, l uint64, depth int) error {
+func (p *msgpackParser) array(n *node, l, depth int) error {
 	s := []any{}
 	for range l {
 		v, err := p.value(depth + 1)
@@ -207,7 +148,7 @@ func (p *msgpackParser) array(n *node, l uint64, depth int) error {
 	return nil
 }
 
-func (p *msgpackParser) mapping(n *node, l uint64, depth int) error {
+func (p *msgpackParser) mapping(n *node, l, depth int) error {
 	m, pairs, plain := map[string]any{}, []any{}, true
 	for range l {
 		key, err := p.value(depth + 1)
@@ -232,30 +173,18 @@ func (p *msgpackParser) mapping(n *node, l uint64, depth int) error {
 }
 
 // ext reads an extension. The payloads of some serializers, LangGraph's among them, are msgpack themselves.
-func (p *msgpackParser) ext(n *node, l uint64, depth int) error {
-	code, err := p.take(1)
-	if err != nil {
-		return err
+func (p *msgpackParser) ext(h spans.Head, depth int) (value any, kids []kid) {
+	m := map[string]any{tagExt: number(int64(int8(h.Code)))}
+	if inner, _ := spans.Msgpack(p.data[:h.End()], h.Start); inner.Kind == spans.Array || inner.Kind == spans.Map {
+		in := msgpackParser{data: p.data[:h.End()], at: h.Start}
+		if v, err := in.value(depth + 1); err == nil && in.at == h.End() {
+			m[tagValue] = v.value
+			return m, []kid{{key: tagValue, keyStart: h.Start, node: v}}
+		}
 	}
-	from := p.at
-	payload, err := p.take(l)
-	if err != nil {
-		return err
-	}
-	m := map[string]any{tagExt: number(int64(int8(code[0])))}
-	n.value = m
-	inner := msgpackParser{data: p.data[:p.at], at: from}
-	v, err := inner.value(depth + 1)
-	if err == nil && inner.at == p.at && isContainer(payload[0]) {
-		m[tagValue] = v.value
-		n.kids = []kid{{key: tagValue, keyStart: from, node: v}}
-		return nil
-	}
-	m[tagBin] = base64.StdEncoding.EncodeToString(payload)
-	return nil
+	m[tagBin] = base64.StdEncoding.EncodeToString(p.data[h.Start:h.End()])
+	return m, nil
 }
-
-func isContainer(c byte) bool { return c >= 0x80 && c <= 0x9f || c >= 0xdc && c <= 0xdf }
 
 // appendMsgpack appends the encoding of v. Where v is what n holds it is n's bytes in src.
 func (c *comparer) appendMsgpack(dst, src []byte, n *node, v any, depth int) ([]byte, error) {
@@ -274,7 +203,7 @@ func (c *comparer) appendMsgpack(dst, src []byte, n *node, v any, depth int) ([]
 		}
 		return append(dst, 0xc2), nil
 	case string:
-		return append(appendHead(dst, len(v), 0xa0, 31, 0xd9, 0xda, 0xdb), v...), nil
+		return append(spans.AppendHead(dst, spans.String, len(v), 0), v...), nil
 	case []any:
 		return c.appendMsgpackArray(dst, src, n, v, depth)
 	case map[string]any:
@@ -286,19 +215,6 @@ func (c *comparer) appendMsgpack(dst, src []byte, n *node, v any, depth int) ([]
 	return appendMsgpackNumber(dst, v)
 }
 
-// appendHead appends a length in its shortest form; 0 stands for a form that does not exist.
-func appendHead(dst []byte, l int, fix byte, most int, one, two, four byte) []byte {
-	switch {
-	case l <= most:
-		return append(dst, fix|byte(l))
-	case l <= math.MaxUint8 && one != 0:
-		return append(dst, one, byte(l))
-	case l <= math.MaxUint16:
-		return binary.BigEndian.AppendUint16(append(dst, two), uint16(l))
-	}
-	return binary.BigEndian.AppendUint32(append(dst, four), uint32(l))
-}
-
 func (c *comparer) appendMsgpackArray(dst, src []byte, n *node, v []any, depth int) (_ []byte, err error) {
 	var kids []kid
 	if n != nil {
@@ -306,7 +222,7 @@ func (c *comparer) appendMsgpackArray(dst, src []byte, n *node, v []any, depth i
 			kids = n.kids
 		}
 	}
-	dst = appendHead(dst, len(v), 0x90, 15, 0, 0xdc, 0xdd)
+	dst = spans.AppendHead(dst, spans.Array, len(v), 0)
 	for i, old := range c.align(kids, v) {
 		if dst, err = c.appendMsgpack(dst, src, old, v[i], depth+1); err != nil {
 			return nil, err
@@ -322,7 +238,7 @@ func (c *comparer) appendMsgpackMap(dst, src []byte, n *node, v map[string]any, 
 			kids = n.kids
 		}
 	}
-	dst = appendHead(dst, len(v), 0x80, 15, 0, 0xde, 0xdf)
+	dst = spans.AppendHead(dst, spans.Map, len(v), 0)
 	had := 0
 	for i := range kids {
 		k := &kids[i]
@@ -337,7 +253,7 @@ func (c *comparer) appendMsgpackMap(dst, src []byte, n *node, v map[string]any, 
 		}
 	}
 	for _, key := range added(kids, v, len(v)-had) {
-		dst = append(appendHead(dst, len(key), 0xa0, 31, 0xd9, 0xda, 0xdb), key...)
+		dst = append(spans.AppendHead(dst, spans.String, len(key), 0), key...)
 		if dst, err = c.appendMsgpack(dst, src, c.moved(kids, v, v[key]), v[key], depth+1); err != nil {
 			return nil, err
 		}
@@ -355,7 +271,7 @@ func (c *comparer) appendTagged(dst, src []byte, n *node, v map[string]any, dept
 	switch {
 	case len(v) == 1 && v[tagBin] != nil:
 		b, err := decodeBin(v[tagBin])
-		return append(appendHead(dst, len(b), 0, -1, 0xc4, 0xc5, 0xc6), b...), true, err
+		return append(spans.AppendHead(dst, spans.Binary, len(b), 0), b...), true, err
 	case len(v) == 1 && v[tagFloat] != nil:
 		f, err := strconv.ParseFloat(fmt.Sprint(v[tagFloat]), 64)
 		return binary.BigEndian.AppendUint64(append(dst, 0xcb), math.Float64bits(f)), true, err
@@ -380,7 +296,7 @@ func decodeBin(v any) ([]byte, error) {
 
 func (c *comparer) appendPairs(dst []byte, v any, depth int) (_ []byte, err error) {
 	pairs, ok := v.([]any)
-	dst = appendHead(dst, len(pairs), 0x80, 15, 0, 0xde, 0xdf)
+	dst = spans.AppendHead(dst, spans.Map, len(pairs), 0)
 	for _, p := range pairs {
 		pair, isPair := p.([]any)
 		if ok = ok && isPair && len(pair) == 2; !ok {
@@ -419,13 +335,7 @@ func (c *comparer) appendExt(dst, src []byte, n *node, v map[string]any, depth i
 	if err != nil {
 		return nil, err
 	}
-	switch l := len(payload); l {
-	case 1, 2, 4, 8, 16:
-		dst = append(dst, 0xd4+byte(slices.Index([]int{1, 2, 4, 8, 16}, l)))
-	default:
-		dst = appendHead(dst, l, 0, -1, 0xc7, 0xc8, 0xc9)
-	}
-	return append(append(dst, byte(code)), payload...), nil
+	return append(spans.AppendHead(dst, spans.Ext, len(payload), byte(code)), payload...), nil
 }
 
 // appendMsgpackNumber appends an integer as the shortest integer, and any other number as a float64.

@@ -10,7 +10,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // What host functions of ABI v1 return besides lengths and 0.

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/wasmtest"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // goGuest builds a reactor for wasip1 out of testdata, once for all tests.

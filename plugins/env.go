@@ -7,7 +7,7 @@ import (
 
 	"github.com/tetratelabs/wazero/api"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // slice is the fuel a guest gets at a time. Each slice ends in Go code, which looks at the clock and the context, and

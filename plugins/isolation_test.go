@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ckptd/ckptd/hook"
 	. "github.com/ckptd/ckptd/internal/wasmtest"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // hoarder is a plugin that keeps what it can of a payload, in each place where something could stay, and writes what it

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // Limits bound a plugin. Sizes are in bytes, and a field that is zero means its default.

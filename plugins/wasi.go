@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 	"unicode/utf16"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // The part of WASI preview 1 that the runtimes of Go, C and Rust need to start. There are no files, arguments and

@@ -34,7 +34,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -61,14 +60,7 @@ type Options struct {
 
 	// Observe, if not nil, is told of every group that was committed, before its commits return. One call follows the
 	// other, and every commit waits for them: it must not block.
-	Observe func(Group)
-}
-
-// Group tells of commits that shared a transaction and its sync.
-type Group struct {
-	Commits int           // those that were applied; the others' conditions did not hold
-	Bytes   int           // of keys, versions and values that they wrote
-	Took    time.Duration // from building the transaction until it was durable
+	Observe func(backend.Group)
 }
 
 const (

@@ -163,7 +163,7 @@ func (c *committer) observe(group *request, took time.Duration) {
 	if c.store.opts.Observe == nil {
 		return
 	}
-	g := Group{Took: took}
+	g := backend.Group{Took: took}
 	for r := group; r != nil; r = r.next {
 		if r.err == nil {
 			g.Commits++

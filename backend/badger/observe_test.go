@@ -14,7 +14,7 @@ import (
 func TestObserve(t *testing.T) {
 	ctx := context.Background()
 	var commits, bytes int // unguarded on purpose: the race detector sees calls that are not one after the other
-	s, err := badger.Open(t.TempDir(), badger.Options{MemTableSize: small.MemTableSize, Observe: func(g badger.Group) {
+	s, err := badger.Open(t.TempDir(), badger.Options{MemTableSize: small.MemTableSize, Observe: func(g backend.Group) {
 		if g.Commits < 1 || g.Took <= 0 {
 			t.Errorf("observed %+v", g)
 		}

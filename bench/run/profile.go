@@ -32,9 +32,8 @@ type Profiled struct {
 
 // ProfileData is a profile in the format of pprof.
 type ProfileData struct {
-	Name  string // cpu, heap, block, mutex
-	Value string // which of its values counts
-	Data  []byte
+	Name string // cpu, allocs, block, mutex
+	Data []byte
 }
 
 // Profile profiles a rival in this process, which has nothing else to do. What a server does is not seen.
@@ -78,14 +77,14 @@ func (w *Worker) profile(a ProfileArgs) (*Profiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	found.Profiles = []ProfileData{{"cpu", "cpu", cpu.Bytes()}}
-	runtime.GC() // the profile of the heap is as of the last collection
-	for _, p := range []struct{ name, value string }{{"heap", "alloc_space"}, {"block", "delay"}, {"mutex", "delay"}} {
+	found.Profiles = []ProfileData{{"cpu", cpu.Bytes()}}
+	runtime.GC() // what was allocated is known as of the last collection
+	for _, name := range []string{"allocs", "block", "mutex"} {
 		var data bytes.Buffer
-		if err := pprof.Lookup(p.name).WriteTo(&data, 0); err != nil {
-			return nil, fmt.Errorf("writing the profile %s: %w", p.name, err)
+		if err := pprof.Lookup(name).WriteTo(&data, 0); err != nil {
+			return nil, fmt.Errorf("writing the profile %s: %w", name, err)
 		}
-		found.Profiles = append(found.Profiles, ProfileData{p.name, p.value, data.Bytes()})
+		found.Profiles = append(found.Profiles, ProfileData{name, data.Bytes()})
 	}
 	return found, nil
 }

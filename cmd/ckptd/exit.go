@@ -15,12 +15,12 @@ import (
 	"github.com/ckptd/ckptd/client"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/migration"
 	"github.com/ckptd/ckptd/internal/trajectory"
 	"github.com/ckptd/ckptd/internal/wire"
 	"github.com/ckptd/ckptd/migrate"
-	"github.com/ckptd/ckptd/plugins/hook"
 	"github.com/ckptd/ckptd/plugins/scaffold"
 )
 

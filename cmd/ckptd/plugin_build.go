@@ -15,9 +15,9 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/plugins"
 	"github.com/ckptd/ckptd/plugins/bundle"
-	"github.com/ckptd/ckptd/plugins/hook"
 	"github.com/ckptd/ckptd/plugins/pipeline"
 	"github.com/ckptd/ckptd/plugins/scaffold"
 )

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/plugins/bundle"
-	"github.com/ckptd/ckptd/plugins/hook"
 	"github.com/ckptd/ckptd/plugins/meter"
 )
 

@@ -14,7 +14,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/engine"
 )
 
@@ -105,8 +104,8 @@ func (g Grant) Validate() error {
 		return fmt.Errorf("%w: a grant expires in the year %d", engine.ErrInvalid, g.Expires.Year())
 	}
 	for _, name := range []string{g.Tenant, g.User, g.ThreadPrefix} {
-		if len(name) > codec.MaxName || !utf8.ValidString(name) {
-			return fmt.Errorf("%w: a name in a grant is not UTF-8 of at most %d bytes", engine.ErrInvalid, codec.MaxName)
+		if len(name) > engine.MaxName || !utf8.ValidString(name) {
+			return fmt.Errorf("%w: a name in a grant is not UTF-8 of at most %d bytes", engine.ErrInvalid, engine.MaxName)
 		}
 	}
 	return nil

@@ -16,9 +16,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/telemetry"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 	"github.com/ckptd/ckptd/plugins/pipeline"
 	"github.com/ckptd/ckptd/plugins/registry"
 )

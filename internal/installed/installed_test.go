@@ -13,10 +13,10 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/telemetry"
 	"github.com/ckptd/ckptd/internal/wasmtest"
 	"github.com/ckptd/ckptd/plugins/bundle"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // seal is a Sealer that hides nothing.

@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 	"github.com/ckptd/ckptd/plugins/pipeline"
 	"github.com/ckptd/ckptd/plugins/worker"
 )

@@ -39,7 +39,7 @@ var owners = []struct {
 
 var (
 	// leaves know nothing of what is built from them.
-	leaves = []string{"codec", "crypto", "migrate", "plugins", "backend"}
+	leaves = []string{"codec", "crypto", "hook", "migrate", "plugins", "backend"}
 	// tops are what no leaf may reach, through whatever packages.
 	tops = []string{"engine", "client", "internal/server", "cmd"}
 	// aboveEngine is what the engine may not reach.
@@ -99,10 +99,11 @@ func (c *checker) directions(p pkg) {
 		switch {
 		case !ours:
 		case rel == "internal/durable" && slices.Contains(withFiles, p.Path):
-		case p.Path == "plugins/hook":
-			c.add("plugins/hook: imports %s, and may import nothing of the module", rel)
-		case within(p.Path, "engine") && within(rel, "plugins") && rel != "plugins/hook":
-			c.add("%s: imports %s, and may import only the vocabulary of hooks", p.Path, rel)
+		case rel == "internal/alike" && p.Path == "codec":
+		case p.Path == "hook", p.Path == "internal/alike":
+			c.add("%s: imports %s, and may import nothing of the module", p.Path, rel)
+		case within(p.Path, "engine") && within(rel, "plugins"):
+			c.add("%s: imports %s, and knows only the vocabulary of hooks", p.Path, rel)
 		case p.Path == "backend":
 			c.add("backend: imports %s, and may import nothing of the module", rel)
 		case within(p.Path, "backend") && !within(rel, "backend"):

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"path"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/migrate"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 	"github.com/ckptd/ckptd/plugins/pipeline"
 )
 

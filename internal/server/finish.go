@@ -10,10 +10,10 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/wire"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // finish counts, records and logs the end of a request, and returns its error as it goes over the wire. The target is

@@ -11,8 +11,8 @@ import (
 	"connectrpc.com/connect"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/access"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // troubled is hooks that fail at one stage, in words that hold what they were given.

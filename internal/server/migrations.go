@@ -10,8 +10,8 @@ import (
 	"connectrpc.com/connect"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/panics"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // migrations serves the MigrationService. Jobs and sets are of the tenant that a request names: those of others are not there.

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
-	"github.com/ckptd/ckptd/backend/badger"
+	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/engine"
 )
 
@@ -126,8 +126,8 @@ func (m *Metrics) SaveFailed() { m.saveFailed.Inc() }
 // Loaded counts a checkpoint that was loaded.
 func (m *Metrics) Loaded() { m.loaded.Inc() }
 
-// ObserveGroup counts a group of commits to the backend: it is its badger.Options.Observe.
-func (m *Metrics) ObserveGroup(g badger.Group) {
+// ObserveGroup counts a group of commits to the backend, which is told to call it.
+func (m *Metrics) ObserveGroup(g backend.Group) {
 	m.groupCommits.Observe(float64(g.Commits))
 	m.groupBytes.Add(float64(g.Bytes))
 	m.commitSeconds.Observe(g.Took.Seconds())

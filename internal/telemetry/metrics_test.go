@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
-	"github.com/ckptd/ckptd/backend/badger"
+	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/engine"
 )
 
@@ -49,8 +49,8 @@ func busy() *Metrics {
 	}
 	m.SaveFailed()
 	m.Loaded()
-	m.ObserveGroup(badger.Group{Commits: 1, Bytes: 500, Took: 400 * time.Microsecond})
-	m.ObserveGroup(badger.Group{Commits: 7, Bytes: 3500, Took: 2 * time.Millisecond})
+	m.ObserveGroup(backend.Group{Commits: 1, Bytes: 500, Took: 400 * time.Microsecond})
+	m.ObserveGroup(backend.Group{Commits: 7, Bytes: 3500, Took: 2 * time.Millisecond})
 	m.RequestDone(ckptdv1.CheckpointServiceSaveProcedure, "ok", 1200*time.Microsecond)
 	m.RequestDone(ckptdv1.CheckpointServiceSaveProcedure, "aborted", time.Microsecond)
 	m.RequestDone(ckptdv1.CheckpointServiceLoadProcedure, "ok", time.Minute)
@@ -256,7 +256,7 @@ func request(m *Metrics) {
 	m.RequestBegan()
 	m.Saved(engine.Cost{State: 100_000, Stored: 900, Depth: 12})
 	m.RequestDone(ckptdv1.CheckpointServiceSaveProcedure, "ok", 900*time.Microsecond)
-	m.ObserveGroup(badger.Group{Commits: 1, Bytes: 1000, Took: 700 * time.Microsecond})
+	m.ObserveGroup(backend.Group{Commits: 1, Bytes: 1000, Took: 700 * time.Microsecond})
 	m.RequestEnded()
 }
 

@@ -12,8 +12,8 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/migrate"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // Errors that only a server has. The client exports them.

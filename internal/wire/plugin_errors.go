@@ -6,7 +6,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // pluginKind is what a way in which a hook fails is called on the wire.

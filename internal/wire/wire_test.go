@@ -18,8 +18,8 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/migrate"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // travel encodes a message and decodes it into another, by way of binary or JSON.

@@ -18,10 +18,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/durable"
 	"github.com/ckptd/ckptd/internal/schema"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // Names of files.

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // Bounds of a manifest.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 func TestConfig(t *testing.T) {

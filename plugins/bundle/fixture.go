@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // Expectation is what a fixture wants of the plugin.

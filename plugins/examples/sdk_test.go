@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // Every function of the host does what it should in every language: the plugins LANGUAGE/sdk do what the first byte of

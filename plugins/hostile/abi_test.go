@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/ckptd/ckptd/hook"
 	. "github.com/ckptd/ckptd/internal/wasmtest"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // beyond are ranges that are not within a memory of one page, some of which would be if their sum wrapped.

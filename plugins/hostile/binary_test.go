@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ckptd/ckptd/hook"
 	. "github.com/ckptd/ckptd/internal/wasmtest"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // refusal is a row of a binary that must not load, for a reason that has these words: what is refused for another one

@@ -6,9 +6,9 @@ import (
 	"crypto/sha256"
 	"fmt"
 
+	"github.com/ckptd/ckptd/hook"
 	. "github.com/ckptd/ckptd/internal/wasmtest"
 	"github.com/ckptd/ckptd/plugins/bundle"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // files are of a bundle of a module, whose manifest gives the digest of another one.

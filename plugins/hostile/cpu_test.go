@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/ckptd/ckptd/hook"
 	. "github.com/ckptd/ckptd/internal/wasmtest"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // hasty is a spec whose limits of time are what stops the guest.

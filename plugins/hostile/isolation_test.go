@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ckptd/ckptd/hook"
 	. "github.com/ckptd/ckptd/internal/wasmtest"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // stash is a row of a plugin that keeps something of the payload of user A and gives it out for user B. Code keep puts it

@@ -4,8 +4,8 @@ import (
 	"context"
 	"sync"
 
+	"github.com/ckptd/ckptd/hook"
 	. "github.com/ckptd/ckptd/internal/wasmtest"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // failing is a row of a plugin whose call fails.

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ckptd/ckptd/hook"
 	. "github.com/ckptd/ckptd/internal/wasmtest"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // policyRows are of what the host itself decides. What is decided where bytes are stored is tested in internal/hostile.

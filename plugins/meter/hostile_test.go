@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ckptd/ckptd/hook"
 	wt "github.com/ckptd/ckptd/internal/wasmtest"
-	"github.com/ckptd/ckptd/plugins/hook"
 	"github.com/ckptd/ckptd/plugins/meter"
 )
 

@@ -13,7 +13,7 @@ package meter
 import (
 	"fmt"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // Version is the version of the rules. It changes whenever Rewrite gives another module for the same input, so it

@@ -1,6 +1,12 @@
 package pipeline
 
-import "bytes"
+import (
+	"bytes"
+	"math"
+
+	"github.com/ckptd/ckptd/internal/alike"
+	"github.com/ckptd/ckptd/internal/spans"
+)
 
 // splitter walks over the elements of a JSON value: those of the outermost array, or those of the arrays which are members
 // of the outermost object and the other members' values. Any other value is the one element of itself. It is quick, and
@@ -93,18 +99,21 @@ func (s *splitter) bad() (span, bool) {
 }
 
 func (s *splitter) skipBlanks() {
-	for s.pos < len(s.data) && blank(s.data[s.pos]) {
+	for s.pos < len(s.data) && spans.Blank(s.data[s.pos]) {
 		s.pos++
 	}
 }
 
-func blank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
-
 // key skips a name and the colon behind it.
 func (s *splitter) key() bool {
-	if s.data[s.pos] != '"' || !s.skipString() {
+	if s.data[s.pos] != '"' {
 		return false
 	}
+	quote, _ := spans.StringEnd(s.data, s.pos+1)
+	if quote < 0 {
+		return false
+	}
+	s.pos = quote + 1
 	s.skipBlanks()
 	if s.pos >= len(s.data) || s.data[s.pos] != ':' {
 		return false
@@ -116,71 +125,13 @@ func (s *splitter) key() bool {
 
 // value skips a value and returns where it was.
 func (s *splitter) value() (span, bool) {
-	start := s.pos
-	if start >= len(s.data) {
+	end, err := spans.JSON(s.data, s.pos, math.MaxInt)
+	if err != nil {
 		return s.bad()
 	}
-	switch s.data[start] {
-	case '"':
-		if !s.skipString() {
-			return s.bad()
-		}
-	case '{', '[':
-		if !s.skipNested() {
-			return s.bad()
-		}
-	default:
-		for s.pos < len(s.data) && !blank(s.data[s.pos]) && bytes.IndexByte([]byte(",:[]{}\""), s.data[s.pos]) < 0 {
-			s.pos++
-		}
-		if s.pos == start {
-			return s.bad()
-		}
-	}
-	return span{start, s.pos}, true
-}
-
-// skipString skips a string. Most of the bytes of a state are in strings, so it looks for their ends only.
-func (s *splitter) skipString() bool {
-	s.pos++
-	for {
-		i := bytes.IndexByte(s.data[s.pos:], '"')
-		if i < 0 {
-			s.pos = len(s.data)
-			return false
-		}
-		end := s.pos + i
-		escapes := 0
-		for j := end - 1; j >= s.pos && s.data[j] == '\\'; j-- {
-			escapes++
-		}
-		s.pos = end + 1
-		if escapes%2 == 0 {
-			return true
-		}
-	}
-}
-
-// skipNested skips an array or an object.
-func (s *splitter) skipNested() bool {
-	for depth := 0; s.pos < len(s.data); {
-		switch s.data[s.pos] {
-		case '"':
-			if !s.skipString() {
-				return false
-			}
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
-		}
-		s.pos++
-		if depth == 0 {
-			return true
-		}
-	}
-	return false
+	e := span{s.pos, end}
+	s.pos = end
+	return e, true
 }
 
 // changedElements returns the elements of data that are not elements of prev, in their order. ok is false if data cannot be
@@ -189,7 +140,7 @@ func changedElements(data, prev []byte) (changed []span, ok bool) {
 	s := splitter{data: data}
 	same := 0 // how many bytes the two have in common at their beginnings
 	if prev != nil {
-		same = commonPrefix(data, prev)
+		same = alike.Prefix(data, prev)
 	}
 	fork := splitter{data: prev} // stands behind the last element of prev that is at the same place in data
 	for {
@@ -235,19 +186,5 @@ func ends(data []byte, pos int) bool {
 	if pos == 0 || pos >= len(data) {
 		return false
 	}
-	return bytes.IndexByte([]byte("\"}]"), data[pos-1]) >= 0 || blank(data[pos]) || bytes.IndexByte([]byte(",]}"), data[pos]) >= 0
-}
-
-// commonPrefix returns how many bytes two texts have in common at their beginnings.
-func commonPrefix(a, b []byte) int {
-	n := min(len(a), len(b))
-	const step = 256
-	i := 0
-	for i+step <= n && bytes.Equal(a[i:i+step], b[i:i+step]) {
-		i += step
-	}
-	for i < n && a[i] == b[i] {
-		i++
-	}
-	return i
+	return bytes.IndexByte([]byte("\"}]"), data[pos-1]) >= 0 || spans.Blank(data[pos]) || bytes.IndexByte([]byte(",]}"), data[pos]) >= 0
 }

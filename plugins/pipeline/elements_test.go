@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 const byElement = "idempotent = true\n" + preSave + "scope = \"element\"\n"

@@ -4,8 +4,8 @@ import (
 	"crypto/sha256"
 	"math"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/plugins/bundle"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // redactName is what the built-in redactor is called.

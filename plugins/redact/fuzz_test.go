@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"testing"
+
+	"github.com/ckptd/ckptd/internal/spans"
 )
 
 func FuzzText(f *testing.F) {
@@ -55,10 +57,9 @@ func FuzzMsgpack(f *testing.F) {
 			return // not msgpack
 		}
 		out := redacted(t, r, in)
-		s := newScan(r)
 		for at := 0; at < len(out.Data); {
 			var err error
-			if at, err = s.packedEnd(out.Data, at); at < 0 || err != nil {
+			if at, err = spans.MsgpackEnd(out.Data, at); err != nil {
 				t.Fatalf("%x became %x, which is no msgpack", data, out.Data)
 			}
 		}

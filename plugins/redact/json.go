@@ -3,7 +3,10 @@ package redact
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"slices"
+
+	"github.com/ckptd/ckptd/internal/spans"
 )
 
 // walker goes through a text in JSON without building anything of it, and collects edits. It follows what JSON means
@@ -122,11 +125,9 @@ func (w *walker) next(b byte) bool {
 
 // open begins an object or array.
 func (w *walker) open(object bool) error {
-	if len(w.s.path) >= maxDepth {
-		return w.s.tooDeep()
+	if err := w.s.enter(object); err != nil {
+		return err
 	}
-	child := frame{object: object, dropped: -1, nearest: w.key()}
-	w.s.path = append(w.s.path, child)
 	w.pos++
 	w.state = wantElement
 	if object {
@@ -146,18 +147,6 @@ func (f *frame) step() uint64 {
 func mix(h, v uint64) uint64 {
 	h = (h ^ v) * 0x9E3779B97F4A7C15
 	return h ^ h>>29
-}
-
-// key returns the member that the value in hand belongs to.
-func (w *walker) key() *member {
-	if len(w.s.path) == 0 {
-		return nil
-	}
-	f := &w.s.path[len(w.s.path)-1]
-	if f.object {
-		return f.key
-	}
-	return f.nearest
 }
 
 // close ends the object or array in hand.
@@ -205,12 +194,10 @@ func (w *walker) done(drop bool) {
 
 // name reads the name of a member.
 func (w *walker) name() bool {
-	end, escaped := stringEnd(w.data, w.pos+1)
+	end, escaped := spans.StringEnd(w.data, w.pos+1)
 	if end < 0 {
 		return false
 	}
-	f := w.top()
-	f.start, f.mark = w.pos, len(w.edits)
 	raw := w.data[w.pos+1 : end]
 	text := raw
 	if escaped {
@@ -219,19 +206,11 @@ func (w *walker) name() bool {
 			text = raw
 		}
 	}
-	m := w.s.member(text)
-	f.key = m
-	if m.mark {
-		f.take(m.name)
-	}
-	if len(m.edits) > 0 {
-		for _, r := range m.found {
-			w.s.count(r)
-		}
-		if !m.drop {
-			f.marked = append(f.marked, len(w.edits))
-			w.edits = append(w.edits, edit{w.pos + 1, end, appendEscaped(nil, apply(text, m.edits))})
-		}
+	f := w.s.reach(text)
+	f.start, f.mark = w.pos, len(w.edits)
+	if m := f.key; len(m.edits) > 0 && !m.drop {
+		f.marked = append(f.marked, len(w.edits))
+		w.edits = append(w.edits, edit{w.pos + 1, end, appendEscaped(nil, apply(text, m.edits))})
 	}
 	w.pos = end + 1
 	w.state = wantColon
@@ -257,7 +236,7 @@ func (w *walker) value(b byte) (ok bool, err error) {
 	case '{', '[':
 		return true, w.open(b == '{')
 	case '"':
-		end, escaped := stringEnd(w.data, w.pos+1)
+		end, escaped := spans.StringEnd(w.data, w.pos+1)
 		if end < 0 {
 			return false, nil
 		}
@@ -269,7 +248,7 @@ func (w *walker) value(b byte) (ok bool, err error) {
 		w.done(drop)
 		return true, nil
 	}
-	end := literalEnd(w.data, w.pos)
+	end := spans.LiteralEnd(w.data, w.pos)
 	if end == w.pos {
 		return false, nil
 	}
@@ -310,7 +289,7 @@ func (w *walker) changed(start, end int, escaped bool) (drop bool, err error) {
 			escaped = false
 		}
 	}
-	edits, drop, err := w.s.inner(text, w.key())
+	edits, drop, err := w.s.inner(text, w.s.owner())
 	if err != nil || len(edits) == 0 {
 		return drop, err
 	}
@@ -347,13 +326,7 @@ func (w *walker) literal(start, end int) (drop bool) {
 	if len(text) < 3 || w.same.sideOf(w.data, start, end) != changedSide || bytes.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' }) {
 		return false
 	}
-	key := w.key()
-	if len(text) < 7 && (key == nil || len(key.assigned) == 0) {
-		return false
-	}
-	w.s.bare = true
-	edits, drop := w.s.value(text, key)
-	w.s.bare = false
+	edits, drop := w.s.number(text)
 	if len(edits) > 0 {
 		w.edits = append(w.edits, edit{start, end, slices.Concat([]byte(`"`), apply(text, edits), []byte(`"`))})
 	}
@@ -393,11 +366,11 @@ func (w *walker) stop(end int) {
 // whole passes a value over without looking into it, and replaces it if it is blocked.
 func (w *walker) whole(block bool) (ok bool, err error) {
 	start := w.pos
-	end, err := valueEnd(w.data, start, len(w.s.path))
-	if err != nil {
+	end, err := spans.JSON(w.data, start, maxDepth-len(w.s.path))
+	if errors.Is(err, spans.ErrDeep) {
 		return false, w.s.tooDeep()
 	}
-	if end < 0 {
+	if err != nil {
 		return false, nil
 	}
 	w.same.sideOf(w.data, start, end) // so that it goes on behind it

@@ -24,6 +24,9 @@ type member struct {
 	shown    string // in a path
 }
 
+// unnamed is the member of what has no name.
+var unnamed = &member{shown: "*"}
+
 // frame is an object, array or map that is open.
 type frame struct {
 	object  bool
@@ -38,6 +41,43 @@ type frame struct {
 	mark    int            // edits before the child
 	marked  []int          // edits of names
 	taken   map[string]int // names that are masks; how far those that are like it are numbered
+}
+
+// enter opens an object, array or map.
+func (s *scan) enter(object bool) error {
+	if len(s.path) >= maxDepth {
+		return s.tooDeep()
+	}
+	s.path = append(s.path, frame{object: object, dropped: -1, nearest: s.owner()})
+	return nil
+}
+
+// owner returns the member that the value in hand belongs to, nil if to none.
+func (s *scan) owner() *member {
+	if len(s.path) == 0 {
+		return nil
+	}
+	f := &s.path[len(s.path)-1]
+	if f.object {
+		return f.key
+	}
+	return f.nearest
+}
+
+// reach goes to a member of the object in hand, and returns that object.
+func (s *scan) reach(name []byte) *frame {
+	m := s.member(name) // goes through JSON within the name, which may move the path
+	f := &s.path[len(s.path)-1]
+	f.key = m
+	if m.mark {
+		f.take(m.name)
+	}
+	if len(m.edits) > 0 {
+		for _, r := range m.found {
+			s.count(r)
+		}
+	}
+	return f
 }
 
 // take notes a name that is there.
@@ -87,6 +127,9 @@ func (s *scan) newMember(name []byte) *member {
 	}
 	reports := s.reporting
 	s.reporting = false
+	if n := len(s.path); n > 0 {
+		s.path[n-1].key = unnamed // where we are in a name that holds JSON
+	}
 	m.edits, m.found = s.settle(name, nil)
 	s.reporting = reports
 	if len(m.edits) > 0 {

@@ -2,13 +2,12 @@ package redact
 
 import (
 	"cmp"
-	"encoding/binary"
-	"math"
 	"slices"
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
+	"github.com/ckptd/ckptd/internal/spans"
 )
 
 // packed goes through msgpack like walker goes through JSON. Extensions and binary values are looked into when what
@@ -54,13 +53,13 @@ func (p *packed) join() {
 		for ; i < len(s.chains.joins) && int(s.chains.joins[i].piece.head) == at; i++ {
 			edits = append(edits, s.chains.joins[i].edit)
 		}
-		h, _ := p.head(at)
+		h, _ := spans.Msgpack(p.data, at)
 		edits = ordered(edits)
 		for k := range edits {
-			edits[k].start -= h.start
-			edits[k].end -= h.start
+			edits[k].start -= h.Start
+			edits[k].end -= h.Start
 		}
-		p.edits = append(p.edits, edit{at, h.start + h.size, packText(h.kind, apply(p.data[h.start:h.start+h.size], edits))})
+		p.edits = append(p.edits, edit{at, h.End(), packText(h.Kind, apply(p.data[h.Start:h.End()], edits))})
 	}
 	for _, sp := range s.chains.splits {
 		s.count(sp.rule)
@@ -76,142 +75,48 @@ func (s *scan) notMsgpack(err error) error {
 		Reason: "is not msgpack, so nothing in it can be redacted: save it as what it is"}
 }
 
-// head is the header of a value: where its content is, or how many values follow.
-type head struct {
-	kind  headKind
-	start int // of the content
-	size  int // of the content, in bytes, or in values (twice as many in a map)
-	code  byte
-}
-
-type headKind uint8
-
-const (
-	scalar headKind = iota
-	unsigned
-	str
-	bin
-	ext
-	array
-	object
-)
-
-// head reads the header at data[at:]. Not ok: it is cut off, or no msgpack.
-func (p *packed) head(at int) (h head, ok bool) {
-	d := p.data
-	b := d[at]
-	wide := func(n int) (v int, ok bool) { // a length of n bytes behind the first
-		if at+1+n > len(d) {
-			return 0, false
-		}
-		var buf [8]byte
-		copy(buf[8-n:], d[at+1:at+1+n])
-		u := binary.BigEndian.Uint64(buf[:])
-		return int(min(u, math.MaxInt64)), u <= math.MaxInt64
-	}
-	fixed := func(n int) (head, bool) { return head{scalar, at + 1, n, b}, at+1+n <= len(d) }
-	sized := func(kind headKind, n int) (head, bool) {
-		size, ok := wide(n)
-		h := head{kind, at + 1 + n, size, 0}
-		if kind == ext {
-			h.start++
-			if ok = ok && h.start <= len(d); ok {
-				h.code = d[h.start-1]
-			}
-		}
-		return h, ok && size <= len(d)-h.start
-	}
-	switch {
-	case b < 0x80 || b >= 0xe0 || b == 0xc0 || b == 0xc2 || b == 0xc3:
-		return fixed(0)
-	case b < 0x90:
-		return head{object, at + 1, int(b & 15), 0}, int(b&15) <= len(d)
-	case b < 0xa0:
-		return head{array, at + 1, int(b & 15), 0}, int(b&15) <= len(d)
-	case b < 0xc0:
-		return head{str, at + 1, int(b & 31), 0}, at+1+int(b&31) <= len(d)
-	case b >= 0xc4 && b <= 0xc6:
-		return sized(bin, 1<<(b-0xc4))
-	case b >= 0xc7 && b <= 0xc9:
-		return sized(ext, 1<<(b-0xc7))
-	case b == 0xca || b == 0xcb:
-		return fixed(4 << (b - 0xca))
-	case b >= 0xcc && b <= 0xcf:
-		h, ok = fixed(1 << (b - 0xcc))
-		h.kind = unsigned
-		return h, ok
-	case b >= 0xd0 && b <= 0xd3:
-		return fixed(1 << (b - 0xd0))
-	case b >= 0xd4 && b <= 0xd8:
-		h = head{ext, at + 2, 1 << (b - 0xd4), 0}
-		if ok = h.start+h.size <= len(d); ok {
-			h.code = d[at+1]
-		}
-		return h, ok
-	case b >= 0xd9 && b <= 0xdb:
-		return sized(str, 1<<(b-0xd9))
-	case b == 0xdc || b == 0xdd:
-		return sized(array, 2<<(b-0xdc))
-	case b == 0xde || b == 0xdf:
-		return sized(object, 2<<(b-0xde))
-	}
-	return h, false
-}
-
 // value redacts the value at data[at:] and returns where it ends, -1 if it is no msgpack.
 func (p *packed) value(at int) (end int, drop bool, err error) {
-	if at >= len(p.data) {
-		return -1, false, nil
-	}
-	h, ok := p.head(at)
+	h, ok := spans.Msgpack(p.data, at)
 	if !ok {
 		return -1, false, nil
 	}
 	if allow, block := p.s.judge(); allow || block {
 		return p.whole(at, block && !allow)
 	}
-	switch h.kind {
-	case str:
+	switch h.Kind {
+	case spans.String:
 		drop, err = p.text(at, h)
-	case bin, ext:
+	case spans.Binary, spans.Ext:
 		drop, err = p.nested(at, h)
-	case unsigned:
-		drop = p.number(at, h)
-	case array, object:
+	case spans.Uint:
+		drop = p.number(at, h, h.Bits(p.data))
+	case spans.Int:
+		if n := h.Int(p.data); n >= 0 {
+			drop = p.number(at, h, uint64(n))
+		}
+	case spans.Array, spans.Map:
 		return p.container(at, h)
 	}
-	return h.start + h.size, drop, err
-}
-
-// key returns the member that the value in hand belongs to.
-func (p *packed) key() *member {
-	if len(p.s.path) == 0 {
-		return nil
-	}
-	f := &p.s.path[len(p.s.path)-1]
-	if f.object {
-		return f.key
-	}
-	return f.nearest
+	return h.End(), drop, err
 }
 
 // container redacts an array or a map.
-func (p *packed) container(at int, h head) (end int, drop bool, err error) {
+func (p *packed) container(at int, h spans.Head) (end int, drop bool, err error) {
 	s := p.s
-	if len(s.path) >= maxDepth {
-		return -1, false, s.tooDeep()
+	if err := s.enter(h.Kind == spans.Map); err != nil {
+		return -1, false, err
 	}
-	s.path = append(s.path, frame{object: h.kind == object, nearest: p.key()})
 	depth := len(s.path)
-	end = h.start
+	end = h.Start
 	gone := 0
-	for i := range h.size {
+	for i := range h.Size {
 		start, mark := end, len(p.edits)
 		f := &s.path[depth-1]
 		f.index = i
 		keyGone := false
 		if f.object {
-			if end, keyGone = p.name(end, f); end < 0 {
+			if end, keyGone = p.name(end); end < 0 {
 				return -1, false, nil
 			}
 		}
@@ -232,43 +137,33 @@ func (p *packed) container(at int, h head) (end int, drop bool, err error) {
 	s.unlink(f, changedSide)
 	s.path = s.path[:depth-1]
 	if gone > 0 {
-		p.edits = append(p.edits, edit{at, h.start, appendHead(nil, h.kind, h.size-gone, 0)})
+		p.edits = append(p.edits, edit{at, h.Start, spans.AppendHead(nil, h.Kind, h.Size-gone, 0)})
 	}
 	return end, false, nil
 }
 
 // name redacts the key of a map at data[at:] and returns where it ends.
-func (p *packed) name(at int, f *frame) (end int, drop bool) {
-	if at >= len(p.data) {
-		return -1, false
-	}
-	h, ok := p.head(at)
+func (p *packed) name(at int) (end int, drop bool) {
+	h, ok := spans.Msgpack(p.data, at)
 	if !ok {
 		return -1, false
 	}
-	f.key = p.s.member(nil)
-	if h.kind != str && h.kind != bin {
-		end, err := p.s.packedEnd(p.data, at)
+	if h.Kind != spans.String && h.Kind != spans.Binary {
+		p.s.path[len(p.s.path)-1].key = unnamed
+		end, err := spans.MsgpackEnd(p.data, at)
 		if err != nil {
 			return -1, false
 		}
 		return end, false
 	}
-	end = h.start + h.size
-	text := p.data[h.start:end]
-	m := p.s.member(text)
-	f.key = m
-	if m.mark {
-		f.take(m.name)
-	}
-	if len(m.edits) > 0 {
-		for _, r := range m.found {
-			p.s.count(r)
-		}
+	end = h.End()
+	text := p.data[h.Start:end]
+	f := p.s.reach(text)
+	if len(f.key.edits) > 0 {
 		f.marked = append(f.marked, len(p.edits))
-		p.edits = append(p.edits, edit{at, end, packText(h.kind, apply(text, m.edits))})
+		p.edits = append(p.edits, edit{at, end, packText(h.Kind, apply(text, f.key.edits))})
 	}
-	return end, m.drop
+	return end, f.key.drop
 }
 
 // distinct makes a name one that no other of the map has.
@@ -276,31 +171,28 @@ func (p *packed) distinct(f *frame, i int) {
 	if i >= len(p.edits) {
 		return // it was dropped
 	}
-	q := packed{s: p.s, data: p.edits[i].text}
-	if len(q.data) == 0 {
-		return
-	}
-	if h, ok := q.head(0); ok {
-		p.edits[i].text = packText(h.kind, []byte(f.distinct(string(q.data[h.start:]))))
+	text := p.edits[i].text
+	if h, ok := spans.Msgpack(text, 0); ok {
+		p.edits[i].text = packText(h.Kind, []byte(f.distinct(string(text[h.Start:]))))
 	}
 }
 
 // text redacts a string, or a binary value that is text.
-func (p *packed) text(at int, h head) (drop bool, err error) {
-	end := h.start + h.size
-	text := p.data[h.start:end]
-	edits, drop, err := p.s.inner(text, p.key())
+func (p *packed) text(at int, h spans.Head) (drop bool, err error) {
+	end := h.End()
+	text := p.data[h.Start:end]
+	edits, drop, err := p.s.inner(text, p.s.owner())
 	if err != nil {
 		return false, err
 	}
 	if len(edits) > 0 {
-		p.edits = append(p.edits, edit{at, end, packText(h.kind, apply(text, edits))})
+		p.edits = append(p.edits, edit{at, end, packText(h.Kind, apply(text, edits))})
 	}
-	if h.kind == str && !drop {
+	if h.Kind == spans.String && !drop {
 		for i := range edits {
-			edits[i].start, edits[i].end = edits[i].start+h.start, edits[i].end+h.start
+			edits[i].start, edits[i].end = edits[i].start+h.Start, edits[i].end+h.Start
 		}
-		link := p.s.chains.pieceOf(p.data, h.start, end, false, edits)
+		link := p.s.chains.pieceOf(p.data, h.Start, end, false, edits)
 		link.head = int32(at)
 		p.s.link(p.base, link, changedSide)
 	}
@@ -308,11 +200,12 @@ func (p *packed) text(at int, h head) (drop bool, err error) {
 }
 
 // nested redacts what a binary value or an extension holds: msgpack, or in a binary value text.
-func (p *packed) nested(at int, h head) (drop bool, err error) {
-	end := h.start + h.size
-	content := p.data[h.start:end]
-	if p.s.layers < maxLayers && (isContainer(content) || h.kind == ext && isString(content)) {
-		if whole, _ := p.s.packedEnd(content, 0); whole == len(content) {
+func (p *packed) nested(at int, h spans.Head) (drop bool, err error) {
+	end := h.End()
+	content := p.data[h.Start:end]
+	inner, _ := spans.Msgpack(content, 0)
+	if p.s.layers < maxLayers && (inner.Kind == spans.Array || inner.Kind == spans.Map || inner.Kind == spans.String && h.Kind == spans.Ext) {
+		if whole, err := spans.MsgpackEnd(content, 0); err == nil && whole == len(content) {
 			p.s.layers++
 			edits, drop, ok, err := p.s.msgpack(content)
 			p.s.layers--
@@ -320,126 +213,48 @@ func (p *packed) nested(at int, h head) (drop bool, err error) {
 				return false, err
 			}
 			if ok && len(edits) > 0 {
-				p.edits = append(p.edits, edit{at, end, packContent(h, apply(content, edits))})
+				redacted := apply(content, edits)
+				p.edits = append(p.edits, edit{at, end, append(spans.AppendHead(nil, h.Kind, len(redacted), h.Code), redacted...)})
 			}
 			return drop && ok, nil
 		}
 	}
-	if h.kind == bin && utf8.Valid(content) {
+	if h.Kind == spans.Binary && utf8.Valid(content) {
 		return p.text(at, h)
 	}
 	return false, nil
 }
 
-// isContainer reports whether msgpack begins with an array or map.
-func isContainer(v []byte) bool {
-	return len(v) > 0 && (v[0]&0xe0 == 0x80 || v[0] >= 0xdc && v[0] <= 0xdf)
-}
-
-// isString reports whether msgpack begins with a string.
-func isString(v []byte) bool {
-	return len(v) > 0 && (v[0]&0xe0 == 0xa0 || v[0] >= 0xd9 && v[0] <= 0xdb)
-}
-
-// number redacts an unsigned integer. What is found makes a string of it.
-func (p *packed) number(at int, h head) (drop bool) {
-	var buf [8]byte
-	copy(buf[8-h.size:], p.data[h.start:h.start+h.size])
-	text := strconv.AppendUint(nil, binary.BigEndian.Uint64(buf[:]), 10)
-	key := p.key()
-	if len(text) < 7 && (key == nil || len(key.assigned) == 0) || len(text) < 3 {
-		return false
+// number redacts an integer that is n. What is found makes a string of it.
+func (p *packed) number(at int, h spans.Head, n uint64) (drop bool) {
+	if n < 100 {
+		return false // as most are
 	}
-	p.s.bare = true
-	edits, drop := p.s.value(text, key)
-	p.s.bare = false
+	var buf [20]byte
+	text := strconv.AppendUint(buf[:0], n, 10)
+	edits, drop := p.s.number(text)
 	if len(edits) > 0 {
-		p.edits = append(p.edits, edit{at, h.start + h.size, packText(str, apply(text, edits))})
+		p.edits = append(p.edits, edit{at, h.End(), packText(spans.String, apply(text, edits))})
 	}
 	return drop
 }
 
 // whole passes a value over, and replaces it if it is blocked.
 func (p *packed) whole(at int, block bool) (end int, drop bool, err error) {
-	if end, err = p.s.packedEnd(p.data, at); end < 0 || err != nil {
-		return -1, false, err
+	if end, err = spans.MsgpackEnd(p.data, at); err != nil {
+		return -1, false, nil
 	}
 	value := p.data[at:end]
-	h, _ := p.head(at)
-	if !block || value[0] == 0xc0 || h.kind == str && (h.size == 0 || p.data[h.start] == '[' && markAt(p.data[:end], h.start) == end) {
+	h, _ := spans.Msgpack(p.data, at)
+	if !block || h.Kind == spans.Nil || h.Kind == spans.String && (h.Size == 0 || p.data[h.Start] == '[' && markAt(p.data[:end], h.Start) == end) {
 		return end, false, nil
 	}
 	p.s.count(p.s.r.blocked)
-	p.edits = append(p.edits, edit{at, end, packText(str, p.s.replacement(p.s.r.blocked, value))})
+	p.edits = append(p.edits, edit{at, end, packText(spans.String, p.s.replacement(p.s.r.blocked, value))})
 	return end, p.s.r.blocked.action == Drop, nil
 }
 
-// packedEnd returns where the value at data[at:] ends, -1 if it is cut off or no msgpack. What it opens it counts, so
-// that depth costs nothing.
-func (s *scan) packedEnd(data []byte, at int) (end int, err error) {
-	p := packed{data: data}
-	for left := 1; left > 0; left-- {
-		if at >= len(data) {
-			return -1, nil
-		}
-		h, ok := p.head(at)
-		if !ok {
-			return -1, nil
-		}
-		at = h.start
-		switch h.kind {
-		case array:
-			left += h.size
-		case object:
-			left += 2 * h.size
-		default:
-			at += h.size
-		}
-		if left > len(data)-at+1 {
-			return -1, nil
-		}
-	}
-	return at, nil
-}
-
 // packText returns a string or binary value of text.
-func packText(kind headKind, text []byte) []byte {
-	return append(appendHead(nil, kind, len(text), 0), text...)
-}
-
-func packContent(h head, content []byte) []byte {
-	return append(appendHead(nil, h.kind, len(content), h.code), content...)
-}
-
-// appendHead appends the shortest header.
-func appendHead(buf []byte, kind headKind, n int, code byte) []byte {
-	sized := func(b8, b16, b32 byte) []byte {
-		switch {
-		case n < 1<<8 && b8 != 0:
-			return append(buf, b8, byte(n))
-		case n < 1<<16:
-			return binary.BigEndian.AppendUint16(append(buf, b16), uint16(n))
-		}
-		return binary.BigEndian.AppendUint32(append(buf, b32), uint32(n))
-	}
-	switch {
-	case kind == str && n < 32:
-		return append(buf, 0xa0|byte(n))
-	case kind == str:
-		return sized(0xd9, 0xda, 0xdb)
-	case kind == bin:
-		return sized(0xc4, 0xc5, 0xc6)
-	case kind == array && n < 16:
-		return append(buf, 0x90|byte(n))
-	case kind == array:
-		return sized(0, 0xdc, 0xdd)
-	case kind == object && n < 16:
-		return append(buf, 0x80|byte(n))
-	case kind == object:
-		return sized(0, 0xde, 0xdf)
-	}
-	if i := slices.Index([]int{1, 2, 4, 8, 16}, n); i >= 0 {
-		return append(buf, 0xd4+byte(i), code)
-	}
-	return append(sized(0xc7, 0xc8, 0xc9), code)
+func packText(kind spans.Kind, text []byte) []byte {
+	return append(spans.AppendHead(nil, kind, len(text), 0), text...)
 }

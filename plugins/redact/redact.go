@@ -14,7 +14,7 @@ import (
 	"sync"
 	"unicode/utf8"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 const (

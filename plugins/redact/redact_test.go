@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 // redacted redacts data and checks what must always hold: a second pass changes nothing, data are not modified, JSON

@@ -1,6 +1,11 @@
 package redact
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/ckptd/ckptd/internal/alike"
+	"github.com/ckptd/ckptd/internal/spans"
+)
 
 // side is where a string is: in what is the same as before from the beginning on, but for some values; in what changed;
 // or in what is the same at the end.
@@ -29,7 +34,7 @@ func regionOf(data, prev []byte, r *Redactor) region {
 	if prev == nil {
 		return region{suffix: len(data) + 1, known: true, lost: true}
 	}
-	return region{prev: prev, run: commonPrefix(data, prev), suffix: len(data) + 1,
+	return region{prev: prev, run: alike.Prefix(data, prev), suffix: len(data) + 1,
 		known: r.allowPaths.indexed() || r.blockPaths.indexed()}
 }
 
@@ -60,45 +65,19 @@ func (g *region) pass(data []byte, start, end int) bool {
 	if from >= len(g.prev) || bytes.IndexByte([]byte("]},:"), g.prev[from]) >= 0 {
 		return false
 	}
-	to, err := valueEnd(g.prev, from, 0)
-	if to < 0 || err != nil {
+	to, err := spans.JSON(g.prev, from, maxDepth)
+	if err != nil {
 		return false
 	}
-	g.at, g.old, g.run = end, to, commonPrefix(data[end:], g.prev[to:])
+	g.at, g.old, g.run = end, to, alike.Prefix(data[end:], g.prev[to:])
 	return true
-}
-
-func commonPrefix(a, b []byte) int {
-	n := min(len(a), len(b))
-	const block = 4096
-	at := 0
-	for at+block <= n && bytes.Equal(a[at:at+block], b[at:at+block]) {
-		at += block
-	}
-	for at < n && a[at] == b[at] {
-		at++
-	}
-	return at
-}
-
-func commonSuffix(a, b []byte) int {
-	n := min(len(a), len(b))
-	const block = 4096
-	at := 0
-	for at+block <= n && bytes.Equal(a[len(a)-at-block:len(a)-at], b[len(b)-at-block:len(b)-at]) {
-		at += block
-	}
-	for at < n && a[len(a)-1-at] == b[len(b)-1-at] {
-		at++
-	}
-	return at
 }
 
 // suffixOf returns from where on data is what prev is at its end, in the same arrays and objects: those that were open
 // at data[at] and prev[old], between two tokens of each, and still are.
 func suffixOf(data, prev []byte, at, old int) int {
 	none := len(data) + 1
-	n := commonSuffix(data[at:], prev[old:])
+	n := alike.Suffix(data[at:], prev[old:])
 	end, oldEnd := len(data)-n, len(prev)-n
 	var a, b lexer
 	a.skim(data[at:end])

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ckptd/ckptd/plugins/hook"
+	"github.com/ckptd/ckptd/hook"
 )
 
 const (
@@ -225,6 +225,18 @@ func (s *scan) value(text []byte, key *member) (edits []edit, drop bool) {
 	for _, r := range rules {
 		drop = drop || r.action == Drop
 	}
+	return edits, drop
+}
+
+// number redacts the digits of a number. Few of them are something only where the name says so.
+func (s *scan) number(digits []byte) (edits []edit, drop bool) {
+	key := s.owner()
+	if len(digits) < 3 || len(digits) < 7 && (key == nil || len(key.assigned) == 0) {
+		return nil, false
+	}
+	s.bare = true
+	edits, drop = s.value(digits, key)
+	s.bare = false
 	return edits, drop
 }
 

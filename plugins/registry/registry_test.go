@@ -15,10 +15,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/wasmtest"
 	"github.com/ckptd/ckptd/plugins"
 	"github.com/ckptd/ckptd/plugins/bundle"
-	"github.com/ckptd/ckptd/plugins/hook"
 	"github.com/ckptd/ckptd/plugins/pipeline"
 )
 

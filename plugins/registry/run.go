@@ -10,9 +10,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/plugins"
 	"github.com/ckptd/ckptd/plugins/bundle"
-	"github.com/ckptd/ckptd/plugins/hook"
 	"github.com/ckptd/ckptd/plugins/pipeline"
 	"github.com/ckptd/ckptd/plugins/redact"
 	"github.com/ckptd/ckptd/plugins/trial"

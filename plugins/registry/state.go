@@ -15,9 +15,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/durable"
 	"github.com/ckptd/ckptd/plugins/bundle"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // Bounds of the state.

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/plugins"
 	"github.com/ckptd/ckptd/plugins/bundle"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // fake is a plugin in Go.

@@ -11,9 +11,9 @@ import (
 	"runtime/debug"
 	"sync"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // Main is the whole of a worker process: it confines itself, runs plugins as its parent says, and returns the exit code

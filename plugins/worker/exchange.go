@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // exchange is one call in a worker, seen from here.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // TestMain lets the test binary be a worker: a sound one, one whose plugins are fakes, or a rogue.

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // A plugin that kills its worker so often in a row is refused for a while, so that it does not keep the others from

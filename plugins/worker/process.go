@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/panics"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // rogue is a worker that was taken over: sound until it is called, then it says what it wants.

@@ -18,9 +18,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/plugins"
-	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // Options configures New. The zero value is usable by a program with a command plugin-worker.

@@ -87,9 +87,17 @@ func TestProfile(t *testing.T) {
 		if !strings.Contains(out, "allocations each") {
 			t.Errorf("it says %s", out)
 		}
-		for _, name := range []string{"profile.html", "cpu.pprof", "heap.pprof", "block.pprof", "mutex.pprof"} {
-			if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-				t.Error(err)
+		for _, name := range []string{"cpu.pprof", "allocs.pprof", "block.pprof", "mutex.pprof"} {
+			file := filepath.Join(dir, name)
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.HasPrefix(data, []byte("\x1f\x8b")) { // a profile is compressed
+				t.Errorf("%s is no profile", name)
+			}
+			if !strings.Contains(out, "go tool pprof -http : "+file+"\n") {
+				t.Errorf("it does not say how %s is opened: %s", name, out)
 			}
 		}
 	}

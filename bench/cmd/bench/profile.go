@@ -1,14 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/ckptd/ckptd/bench/flame"
 	"github.com/ckptd/ckptd/bench/result"
 	"github.com/ckptd/ckptd/bench/run"
 )
@@ -21,8 +19,9 @@ func profileCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profile WORKLOAD",
 		Short: "Profile the saves of a workload",
-		Long: `Save a workload for a while, and write profiles of processor time (cpu.pprof), of what was allocated (heap.pprof), and of
-what was waited for (block.pprof, mutex.pprof), with a flame graph for each in profile.html. The profiles are for "go tool pprof".`,
+		Long: `Save a workload for a while, and write profiles of processor time (cpu.pprof),
+of what was allocated (allocs.pprof), and of what was waited for (block.pprof, mutex.pprof).
+"go tool pprof -http : FILE" shows one as a graph, a flame graph, or beside its source.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			args.Workload, args.Input = names[0], inputOf(input)
@@ -51,26 +50,16 @@ func profile(cmd *cobra.Command, args run.ProfileArgs, out string) error {
 	if err != nil {
 		return err
 	}
-	var graphs []flame.Graph
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "%s: %s, %d writers\n", args.Workload, args.Rival, args.Writers)
+	fmt.Fprintf(w, "%d operations in %.1f s, %.1f µs of processor time and %.0f allocations each\n",
+		profiled.Operations, profiled.Seconds, profiled.CPU*1e6, profiled.Allocs)
 	for _, p := range profiled.Profiles {
-		if err := os.WriteFile(filepath.Join(out, p.Name+".pprof"), p.Data, 0o644); err != nil {
+		file := filepath.Join(out, p.Name+".pprof")
+		if err := os.WriteFile(file, p.Data, 0o644); err != nil {
 			return err
 		}
-		g, err := flame.Parse(p.Name, p.Value, p.Data)
-		if err != nil {
-			return err
-		}
-		graphs = append(graphs, g)
+		fmt.Fprintf(w, "go tool pprof -http : %s\n", file)
 	}
-	page, err := os.Create(filepath.Join(out, "profile.html"))
-	if err != nil {
-		return err
-	}
-	title := fmt.Sprintf("%s: %s, %d writers, %d operations", args.Workload, args.Rival, args.Writers, profiled.Operations)
-	if err := errors.Join(flame.Write(page, title, graphs), page.Close()); err != nil {
-		return err
-	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s\n%d operations in %.1f s, %.1f µs of processor time and %.0f allocations each\nwritten: %s\n",
-		title, profiled.Operations, profiled.Seconds, profiled.CPU*1e6, profiled.Allocs, filepath.Join(out, "profile.html"))
 	return nil
 }
