@@ -427,6 +427,21 @@ func TestWorkIsCounted(t *testing.T) {
 	}
 }
 
+// TestRowsAreReadOnce: a number is looked at with what stands around it, and that is not the whole text. How often the context
+// was looked at tells how many bytes were gone through.
+func TestRowsAreReadOnce(t *testing.T) {
+	for _, part := range []string{"1 ", "4111 1111 1111 1111 ", "1234 5678 ]", "12 34 [REDACTED:phone] ", "ff 00 "} {
+		text := []byte(strings.Repeat(part, 1<<17/len(part)))
+		ctx := &counted{Context: t.Context(), looks: 1 << 30}
+		if _, err := Default().Redact(ctx, Input{Type: "text", Data: text}); err != nil && !errors.Is(err, hook.ErrLimit) {
+			t.Errorf("%s: %v", part, err)
+		}
+		if through := (1<<30 - ctx.looks) * lookEvery; through > 100*len(text) {
+			t.Errorf("%s: %d bytes were gone through for %d", part, through, len(text))
+		}
+	}
+}
+
 // counted is a context that ends after some looks at it.
 type counted struct {
 	context.Context
