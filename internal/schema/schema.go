@@ -90,7 +90,7 @@ func (s *Schema) compile() (c *compiled, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if patterns += size; patterns > maxPatterns {
+		if patterns = weight.Plus(patterns, size); patterns > maxPatterns {
 			return nil, errors.New("the regular expressions of the schema are too large")
 		}
 		re, err := regexp.Compile(pattern)

@@ -1,0 +1,102 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ckptd/ckptd/migrate"
+)
+
+// purse is a room of some size that remembers the most that was taken of it.
+type purse struct{ size, held, most int64 }
+
+var errNoRoom = errors.New("no room")
+
+func (p *purse) Take(bytes int64) error {
+	if p.size > 0 && p.held+bytes > p.size {
+		return errNoRoom
+	}
+	p.held += bytes
+	p.most = max(p.most, p.held)
+	return nil
+}
+
+func (p *purse) Give(bytes int64) { p.held -= bytes }
+
+// asking is a context whose calls ask p.
+func asking(t *testing.T, p *purse) context.Context { return WithRoom(t.Context(), p) }
+
+// TestSmallValuesArePaidFor: what a program makes of values is far more than their text, and is paid for before it is made.
+func TestSmallValuesArePaidFor(t *testing.T) {
+	const n = 20_000
+	set, err := migrate.NewSet(t.Context(), migrate.Spec{Kind: "k", Steps: []migrate.Step{
+		migrate.Go(1, 2, "", func(doc map[string]any) (map[string]any, error) { return doc, nil }),
+		migrate.Go(2, 3, "", func(map[string]any) (map[string]any, error) { return nil, errors.New("no") })}})
+	must(t, err)
+	f := newFixture(t, Options{Migrations: only(set)})
+	th := f.Thread(testRef("t"))
+	text := func(of string) string { return "[" + strings.Repeat(of+",", n) + "0]" }
+	for i, of := range []string{"0", "1"} {
+		save(t, th, Draft{Step: int64(i), Kind: "k", SchemaVersion: 1, Channels: []Change{jsonChannel("c", text(of))}})
+	}
+	ways := map[string]func(ctx context.Context) error{
+		"migrating": func(ctx context.Context) error {
+			_, err := th.Load(ctx, Latest, LoadOptions{Schema: 2})
+			return err
+		},
+		"comparing": func(ctx context.Context) error {
+			_, err := th.Diff(ctx, AtSeq(1), AtSeq(2))
+			return err
+		},
+		"failing": func(ctx context.Context) error {
+			if _, err := th.Load(ctx, Latest, LoadOptions{Schema: 3}); !errors.Is(err, migrate.ErrStep) {
+				return err
+			}
+			return nil
+		},
+	}
+	for _, name := range []string{"failing", "comparing", "migrating"} {
+		p := &purse{size: 20 * n} // room for their texts, several times
+		if err := ways[name](asking(t, p)); !errors.Is(err, errNoRoom) {
+			t.Errorf("%s with no room for values: %v", name, err)
+		}
+		p = &purse{}
+		must(t, ways[name](asking(t, p)))
+		if p.most < 100*n || p.held > 10*n {
+			t.Errorf("%s took room for %d bytes, and held %d at its end", name, p.most, p.held)
+		}
+	}
+	// What is remembered is copied all the same.
+	p := &purse{}
+	must(t, ways["migrating"](asking(t, p)))
+	if p.most < 2*n || p.most > 10*n {
+		t.Errorf("what was migrated before took room for %d bytes", p.most)
+	}
+}
+
+// TestLargeBasesArePaidFor loads what is a small part of a large value that compresses to nothing.
+func TestLargeBasesArePaidFor(t *testing.T) {
+	const large, small = 4 << 20, 64 << 10
+	f := newFixture(t, Options{})
+	th := f.Thread(testRef("t"))
+	noise := bytes.Repeat([]byte("large "), large/6)
+	for i := range small { // a piece that does not compress stands in it
+		noise[i] = byte(i*i*i>>7) ^ byte(i*7919>>5)
+	}
+	save(t, th, Draft{Step: 1, Channels: []Change{{Name: "c", Data: noise}}})
+	cp := save(t, th, Draft{Step: 2, Channels: []Change{{Name: "c", Data: noise[:small]}}})
+	if cp.Cost.Depth < 1 {
+		t.Fatal("it was not stored as a part of the large one")
+	}
+	f.reopen()
+	p := &purse{}
+	if _, err := f.Thread(testRef("t")).Load(asking(t, p), Latest); err != nil {
+		t.Fatal(err)
+	}
+	if p.most < large {
+		t.Errorf("room was taken for %d bytes, and %d were restored", p.most, large)
+	}
+}
