@@ -1,7 +1,11 @@
 package migrate
 
 import (
+	"context"
 	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/ckptd/ckptd/internal/weight"
 )
@@ -25,11 +29,34 @@ func (s State) Decoded() int64 {
 		}
 	}
 	c.json(s.Meta)
-	return c.bytes + bytesPerValue*c.values + bytesPerObject*c.objects
+	return c.memory()
+}
+
+const (
+	// decodedShare is how many times the memory of a step the state that it gets may take.
+	decodedShare = 2
+	// maxDecoded bounds all states of the process that are decoded at a time. Others wait.
+	maxDecoded = 1 << 30
+)
+
+var decoding = semaphore.NewWeighted(maxDecoded)
+
+// enter waits for the memory that a state takes once it is decoded, so many bytes, which leave gives back.
+func (s *Set) enter(ctx context.Context, size int64) (leave func(), err error) {
+	if most := decodedShare * s.limits.Memory; size > most {
+		return nil, fmt.Errorf("the state has so many values that it would take %d MiB of memory, and may take %d", size>>20, most>>20)
+	}
+	size = min(size, maxDecoded)
+	if err := decoding.Acquire(ctx, size); err != nil {
+		return nil, err
+	}
+	return func() { decoding.Release(size) }, nil
 }
 
 // counter counts what decoding makes. It counts no less than there is, of what can be decoded.
 type counter struct{ bytes, values, objects int64 }
+
+func (c *counter) memory() int64 { return c.bytes + bytesPerValue*c.values + bytesPerObject*c.objects }
 
 func (c *counter) json(text []byte) {
 	values, objects := weight.JSON(text)

@@ -1,6 +1,7 @@
 package migrate
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
@@ -131,7 +132,45 @@ func TestTooManyValues(t *testing.T) {
 			t.Errorf("%x…: %.200v", value, err)
 		}
 	}
+	many := `{"channels":{"c":[` + strings.Repeat("0,", 50_000) + `0]}}`
+	_, err = NewSet(t.Context(), Spec{Kind: "k", Limits: Limits{Memory: 1 << 20}, Fixtures: []Fixture{{Name: "f", From: 1, To: 2, Before: []byte(many), After: []byte(many)}},
+		Steps: []Step{Go(1, 2, "", func(doc map[string]any) (map[string]any, error) { return doc, nil })}})
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "so many values") {
+		t.Errorf("a fixture: %.200v", err)
+	}
 	if err := migrate("json", `["`+strings.Repeat("a long text, with commas ", 20_000)+`"]`); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestStatesWaitForMemory: states that would be decoded when others take all memory there is for that wait, until their callers
+// have enough of it.
+func TestStatesWaitForMemory(t *testing.T) {
+	set, err := NewSet(t.Context(), Spec{Kind: "k", Steps: []Step{
+		Go(1, 2, "", func(doc map[string]any) (map[string]any, error) { return doc, nil })}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	migrate := func(ctx context.Context) error {
+		_, _, err := set.Migrate(ctx, State{Channels: []Channel{{Name: "c", Type: "json", Data: []byte("[0]")}}}, 1, 2, false)
+		return err
+	}
+	if err := decoding.Acquire(t.Context(), maxDecoded); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := migrate(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("with no memory left: %v", err)
+	}
+	waiting := make(chan error)
+	go func() { waiting <- migrate(t.Context()) }()
+	decoding.Release(maxDecoded)
+	if err := <-waiting; err != nil {
+		t.Error(err)
+	}
+	if !decoding.TryAcquire(maxDecoded) {
+		t.Fatal("memory is not given back")
+	}
+	decoding.Release(maxDecoded)
 }

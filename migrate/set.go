@@ -153,19 +153,17 @@ func (s *Set) Path(from, to uint64, down bool) ([]*Step, error) {
 	return path, nil
 }
 
-// decodedShare is how many times the memory of a step the state that it gets may take.
-const decodedShare = 2
-
 // Migrate brings a state from one version to another. The steps it took are returned in order.
 func (s *Set) Migrate(ctx context.Context, state State, from, to uint64, down bool) (State, []*Step, error) {
 	path, err := s.Path(from, to, down)
 	if err != nil || len(path) == 0 {
 		return state, nil, err
 	}
-	if size := state.Decoded(); size > decodedShare*s.limits.Memory {
-		return State{}, nil, path[0].fail(s.kind, fmt.Errorf("the state has so many values that it would take %d MiB of memory, and may take %d",
-			size>>20, decodedShare*s.limits.Memory>>20))
+	leave, err := s.enter(ctx, state.Decoded())
+	if err != nil {
+		return State{}, nil, path[0].fail(s.kind, err)
 	}
+	defer leave()
 	d, err := Open(state)
 	if err != nil {
 		return State{}, nil, path[0].fail(s.kind, err)

@@ -43,6 +43,9 @@ type compiled struct {
 
 // Read reads the text of a schema.
 func Read(text []byte) (*Schema, error) {
+	if values, _ := weight.JSON(text); values > maxSchema {
+		return nil, fmt.Errorf("it is no JSON Schema that can be read: it has %d values, and may have %d", values, maxSchema)
+	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("it is not JSON: %w", err)
