@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 
+	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/migrate"
+	"github.com/ckptd/ckptd/plugins/hook"
 )
 
 // purse is a room of some size that remembers the most that was taken of it.
@@ -98,5 +101,36 @@ func TestLargeBasesArePaidFor(t *testing.T) {
 	}
 	if p.most < large {
 		t.Errorf("room was taken for %d bytes, and %d were restored", p.most, large)
+	}
+}
+
+// TestBlobsArePaidFor: a blob takes room for a piece of it, however little has come of it, and for all of a text that passes hooks.
+func TestBlobsArePaidFor(t *testing.T) {
+	for _, hooked := range []bool{false, true} {
+		f, h := newHookFixture(t)
+		if hooked {
+			h.set(hook.PreSave, redacting("sk"))
+		}
+		text := strings.Repeat("a text ", 1<<20)
+		p := &purse{}
+		id, _, err := f.User("acme", "alice").PutBlob(asking(t, p), strings.NewReader(text))
+		must(t, err)
+		want := int64(blobStep)
+		if hooked {
+			want += int64(len(text))
+		}
+		if p.most < want || p.held != 0 {
+			t.Errorf("a blob of %d bytes took room for %d, and holds %d at its end", len(text), p.most, p.held)
+		}
+		p = &purse{}
+		_, err = f.User("acme", "alice").GetBlob(asking(t, p), id, io.Discard)
+		must(t, err)
+		if p.most < codec.MaxPart || p.held != 0 {
+			t.Errorf("reading it took room for %d, and holds %d at its end", p.most, p.held)
+		}
+		p = &purse{size: blobStep / 2}
+		if _, _, err := f.User("acme", "alice").PutBlob(asking(t, p), strings.NewReader("small")); !errors.Is(err, errNoRoom) || p.held != 0 {
+			t.Errorf("a blob without room: %v, and %d bytes are held", err, p.held)
+		}
 	}
 }
