@@ -92,11 +92,17 @@ func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMod
 		return err
 	}
 	h.sweep = true
+	passed := false
+	defer func() {
+		if !passed { // also if it panicked
+			l.letGo(h)
+		}
+	}()
 	p, err := l.mergeWrites(ctx, add, mode, ws)
 	if err != nil || p == nil {
-		l.letGo(h)
 		return err
 	}
+	passed = true
 	if _, there := l.th.record(); !there {
 		return l.begin(ctx, h, p)
 	}
