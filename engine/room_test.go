@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -132,5 +133,27 @@ func TestBlobsArePaidFor(t *testing.T) {
 		if _, _, err := f.User("acme", "alice").PutBlob(asking(t, p), strings.NewReader("small")); !errors.Is(err, errNoRoom) || p.held != 0 {
 			t.Errorf("a blob without room: %v, and %d bytes are held", err, p.held)
 		}
+	}
+}
+
+// TestMatchesArePaidFor: a query has a position for everything that matches before it tells of the first, however many are asked for.
+func TestMatchesArePaidFor(t *testing.T) {
+	f := newFixture(t, Options{})
+	const n = 3*positionsAtOnce + 1
+	for i := range n {
+		save(t, f.Thread(testRef(fmt.Sprint(i%3))), Draft{Step: int64(i), Channels: []Change{jsonChannel("c", "1")}})
+	}
+	query := func(p *purse) (err error) {
+		for _, err = range f.User("acme", "alice").Query(asking(t, p), Query{Limit: 1}) {
+		}
+		return err
+	}
+	p := &purse{}
+	must(t, query(p))
+	if p.most < n*bytesPerPosition || p.held > smallValues {
+		t.Errorf("%d matches took room for %d bytes, and hold %d at the end", n, p.most, p.held)
+	}
+	if err := query(&purse{size: n * bytesPerPosition / 2}); !errors.Is(err, errNoRoom) {
+		t.Errorf("with no room for them: %v", err)
 	}
 }
