@@ -42,7 +42,9 @@ func (u *User) PutBlob(ctx context.Context, r io.Reader) (BlobID, int64, error) 
 	if err != nil {
 		return BlobID{}, 0, fmt.Errorf("storing a blob: %w", err)
 	}
-	if r, err = us.passBlob(ctx, r); err != nil {
+	var text taken
+	defer text.give()
+	if r, err = us.passBlob(ctx, &text, r); err != nil {
 		return BlobID{}, 0, fmt.Errorf("storing a blob: %w", err)
 	}
 	us.naming.begin() // no sweep takes a part of the blob, new or old, before its manifest is there
@@ -68,6 +70,11 @@ func newBlobPut(u *user, most int64) *blobPut {
 }
 
 func (p *blobPut) put(ctx context.Context, r io.Reader) (id BlobID, err error) {
+	var room taken
+	defer room.give()
+	if err := room.take(ctx, blobStep); err != nil {
+		return id, err
+	}
 	buf := make([]byte, blobStep)
 	for last := false; !last; {
 		n, err := io.ReadFull(r, buf)
@@ -184,6 +191,11 @@ func (u *User) GetBlob(ctx context.Context, id BlobID, w io.Writer) (int64, erro
 func (u *user) copyBlob(ctx context.Context, id BlobID, w io.Writer) (n int64, err error) {
 	m, err := u.manifest(ctx, id)
 	if err != nil {
+		return 0, err
+	}
+	var room taken
+	defer room.give()
+	if err := room.take(ctx, int64(codec.MaxPart+len(m.Parts)*len(codec.PartID{}))); err != nil {
 		return 0, err
 	}
 	mac := hmac.New(sha256.New, u.blobKeyMAC[:])

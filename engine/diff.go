@@ -14,8 +14,8 @@ import (
 	"github.com/ckptd/ckptd/internal/alike"
 )
 
-// MaxPatchInput is how many bytes a JSON value may have for a Diff to hold a patch; of larger ones it tells only sizes
-// and what they have in common at their ends.
+// MaxPatchInput is how many bytes a JSON value may have for a Diff to hold a patch; of larger ones, and of those with very many
+// small values, it tells only sizes and what they have in common at their ends.
 const MaxPatchInput = 8 << 20
 
 // DiffKind says how something differs between two checkpoints.
@@ -145,7 +145,10 @@ func (l *lineage) diff(ctx context.Context, from, to Which) (*Diff, error) {
 
 func diffSides(ctx context.Context, a, b *side) (*Diff, error) {
 	d := &Diff{From: a.cp, To: b.cp, Fields: diffFields(a.cp, b.cp), Labels: diffMaps(a.cp.Labels, b.cp.Labels)}
-	d.Meta = diffValues(present(a.cp.Meta), present(b.cp.Meta), true)
+	var err error
+	if d.Meta, err = diffValues(ctx, present(a.cp.Meta), present(b.cp.Meta), true); err != nil {
+		return nil, err
+	}
 	for _, name := range channelNames(a.cp, b.cp) {
 		c, err := diffChannel(ctx, name, a, b)
 		if err != nil {
@@ -209,7 +212,9 @@ func diffChannel(ctx context.Context, name string, a, b *side) (ChannelDiff, err
 		if err != nil {
 			return d, err
 		}
-		d.ValueDiff = diffValues(was, is, old.Type == "json" && now.Type == "json")
+		if d.ValueDiff, err = diffValues(ctx, was, is, old.Type == "json" && now.Type == "json"); err != nil {
+			return d, err
+		}
 		if old.Type != now.Type {
 			d.Kind = Changed
 		}
@@ -233,25 +238,25 @@ func (s *side) value(ctx context.Context, name string) ([]byte, error) {
 }
 
 // diffValues compares two values, of which nil is none.
-func diffValues(old, now []byte, isJSON bool) ValueDiff {
-	d := ValueDiff{Kind: Changed, OldSize: int64(len(old)), NewSize: int64(len(now))}
+func diffValues(ctx context.Context, old, now []byte, isJSON bool) (d ValueDiff, err error) {
+	d = ValueDiff{Kind: Changed, OldSize: int64(len(old)), NewSize: int64(len(now))}
 	switch {
 	case old == nil && now != nil:
 		d.Kind = Added
-		return d
+		return d, nil
 	case old != nil && now == nil:
 		d.Kind = Removed
-		return d
+		return d, nil
 	case bytes.Equal(old, now):
 		d.Kind, d.Prefix = Same, int64(len(old))
-		return d
+		return d, nil
 	}
 	prefix := alike.Prefix(old, now)
 	d.Prefix, d.Suffix = int64(prefix), int64(alike.Suffix(old[prefix:], now[prefix:]))
 	if isJSON {
-		d.Patch, d.NoPatch = jsonPatch(old, now)
+		d.Patch, d.NoPatch, err = jsonPatch(ctx, old, now)
 	}
-	return d
+	return d, err
 }
 
 // diffFields lists the header fields that differ.

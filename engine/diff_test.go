@@ -78,7 +78,7 @@ func TestJSONPatch(t *testing.T) {
 		{`{ "a" : [ 1 ] }`, `{"a":[1]}`, `[]`},
 		{`1`, `2`, ``}, {`"x"`, `{"a":1}`, ``}, {`[1]`, `{"0":1}`, ``}, {`null`, `[]`, ``}, {`{}`, `null`, ``},
 	} {
-		patch, why := jsonPatch([]byte(c.old), []byte(c.now))
+		patch, why := patchOf(t, []byte(c.old), []byte(c.now))
 		if why != "" || c.patch != "" && string(patch) != c.patch {
 			t.Errorf("%s to %s: %s, %s; want %s", c.old, c.now, patch, why, c.patch)
 			continue
@@ -97,14 +97,14 @@ func TestJSONPatchRefused(t *testing.T) {
 		{`"` + strings.Repeat("x", MaxPatchInput) + `"`, "larger than 8 MiB"},
 	} {
 		for i, sides := range [][2]string{{c.value, "1"}, {"1", c.value}} {
-			patch, why := jsonPatch([]byte(sides[0]), []byte(sides[1]))
+			patch, why := patchOf(t, []byte(sides[0]), []byte(sides[1]))
 			if patch != nil || !strings.Contains(why, c.why) {
 				t.Errorf("%.80q as side %d: %s, %q", c.value, i, patch, why)
 			}
 		}
 	}
 	for _, fine := range []string{`"\\ud800"`, `"\\\\ud800"`, `"\ud800\udc00"`, `"\uD83D\uDE00\u0041"`, `"ud800"`, deep[1 : len(deep)-1]} {
-		patch, why := jsonPatch([]byte("1"), []byte(fine))
+		patch, why := patchOf(t, []byte("1"), []byte(fine))
 		if why != "" {
 			t.Errorf("%q is refused: %s", fine, why)
 			continue
@@ -186,7 +186,7 @@ func TestJSONPatchRandom(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		patch, why := jsonPatch(old, now)
+		patch, why := patchOf(t, old, now)
 		if why != "" {
 			t.Fatalf("%s to %s: %s", old, now, why)
 		}
@@ -210,7 +210,7 @@ func TestJSONPatchLongArrays(t *testing.T) {
 	old, _ := json.Marshal(a)
 	now, _ := json.Marshal(b)
 	for _, sides := range [][2][]byte{{old, now}, {now, old}} {
-		patch, why := jsonPatch(sides[0], sides[1])
+		patch, why := patchOf(t, sides[0], sides[1])
 		if why != "" {
 			t.Fatal(why)
 		}
@@ -334,10 +334,18 @@ func FuzzJSONPatch(f *testing.F) {
 		f.Add([]byte(seed[0]), []byte(seed[1]))
 	}
 	f.Fuzz(func(t *testing.T, old, now []byte) {
-		if patch, why := jsonPatch(old, now); why == "" {
+		if patch, why := patchOf(t, old, now); why == "" {
 			wantPatch(t, old, now, patch)
 		} else if patch != nil {
 			t.Errorf("%q to %q: a patch and a reason, %s", old, now, why)
 		}
 	})
+}
+
+// patchOf is jsonPatch with all the room that there is.
+func patchOf(t *testing.T, old, now []byte) (patch []byte, why string) {
+	t.Helper()
+	patch, why, err := jsonPatch(context.Background(), old, now)
+	must(t, err)
+	return patch, why
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/wI2L/jsondiff"
+
+	"github.com/ckptd/ckptd/internal/weight"
 )
 
 const (
@@ -18,25 +21,47 @@ const (
 	// maxPatchCells bounds the work of matching the elements of arrays with each other, the product of their lengths.
 	// Beyond it they are compared place by place, which finds no insertion.
 	maxPatchCells = 1 << 22
+	// maxPatchValues bounds the values of both sides: each takes some hundred bytes of memory, and may be an operation.
+	maxPatchValues = 1 << 18
+	// bytesPerValue and bytesPerCell are what a patch takes in memory.
+	bytesPerValue, bytesPerCell = 256, 8
 )
 
 // jsonPatch makes an RFC 6902 patch from one JSON value to another. No patch has a reason.
-func jsonPatch(old, now []byte) (patch []byte, why string) {
+func jsonPatch(ctx context.Context, old, now []byte) (patch []byte, why string, err error) {
 	if len(old) > MaxPatchInput || len(now) > MaxPatchInput {
-		return nil, fmt.Sprintf("larger than %d MiB", MaxPatchInput>>20)
+		return nil, fmt.Sprintf("larger than %d MiB", MaxPatchInput>>20), nil
+	}
+	before, _ := weight.JSON(old)
+	after, _ := weight.JSON(now)
+	if before+after > maxPatchValues {
+		return nil, fmt.Sprintf("more than %d values", maxPatchValues), nil
+	}
+	var work taken
+	defer work.give()
+	if err := work.take(ctx, int64(len(old)+len(now)+bytesPerValue*(before+after))); err != nil {
+		return nil, "", err
 	}
 	from, a, why := parseJSON("the old value", old)
 	if why != "" {
-		return nil, why
+		return nil, why, nil
 	}
 	to, b, why := parseJSON("the new value", now)
 	if why != "" {
-		return nil, why
+		return nil, why, nil
 	}
 	var opts []jsondiff.Option
-	if max(a.longest, b.longest)*(a.elements+b.elements) <= maxPatchCells {
+	if cells := max(a.longest, b.longest) * (a.elements + b.elements); cells <= maxPatchCells {
+		if err := work.take(ctx, int64(bytesPerCell*cells)); err != nil {
+			return nil, "", err
+		}
 		opts = append(opts, jsondiff.LCS())
 	}
+	patch, why = comparison(from, to, opts)
+	return patch, why, nil
+}
+
+func comparison(from, to any, opts []jsondiff.Option) (patch []byte, why string) {
 	ops, err := jsondiff.CompareWithoutMarshal(from, to, opts...)
 	if err == nil && len(ops) == 0 {
 		return []byte("[]"), ""

@@ -29,8 +29,7 @@ func (t *Thread) Load(ctx context.Context, w Which, opts ...LoadOptions) (*Check
 	if o.Schema != 0 {
 		want = z.want
 	}
-	cp, err := l.load(ctx, w, &o, want)
-	l.release()
+	cp, err := l.loadAndRelease(ctx, w, &o, want)
 	if err == nil && o.Schema != 0 {
 		err = z.finish(ctx, cp)
 	}
@@ -56,6 +55,12 @@ func (o *LoadOptions) want(*Checkpoint) func(name string) bool {
 
 // wanting tells which channels of a checkpoint, complete but for them, are to be read; nil is none.
 type wanting func(cp *Checkpoint) func(name string) bool
+
+// loadAndRelease releases the lineage also if load panics.
+func (l *lineage) loadAndRelease(ctx context.Context, w Which, o *LoadOptions, want wanting) (*Checkpoint, error) {
+	defer l.release()
+	return l.load(ctx, w, o, want)
+}
 
 func (l *lineage) load(ctx context.Context, w Which, o *LoadOptions, want wanting) (*Checkpoint, error) {
 	if w.by == ByNewest {

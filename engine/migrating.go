@@ -85,6 +85,16 @@ func (m *migrated) memory() int64 {
 	return n
 }
 
+// bytesOf is how many bytes a copy of the wanted channels has.
+func (m *migrated) bytesOf(want func(name string) bool) (n int64) {
+	for i := range m.state.Channels {
+		if ch := &m.state.Channels[i]; want(ch.Name) {
+			n += int64(len(ch.Data))
+		}
+	}
+	return n
+}
+
 // migrate brings the state of the checkpoint with a hash along a way, unless the cache has the outcome. The outcome may share
 // the bytes of the state.
 func (u *user) migrate(ctx context.Context, w *way, hash [32]byte, state func() migrate.State) (*migrated, error) {
@@ -101,6 +111,11 @@ func (u *user) migrate(ctx context.Context, w *way, hash [32]byte, state func() 
 
 // runSteps is migrate without the cache.
 func (u *user) runSteps(ctx context.Context, w *way, state migrate.State) (*migrated, error) {
+	var decoded taken
+	if err := decoded.take(ctx, state.Decoded()); err != nil {
+		return nil, err
+	}
+	defer decoded.give()
 	out, _, err := w.set.Migrate(ctx, state, w.from, w.to, w.to < w.from)
 	if err != nil {
 		return nil, err
@@ -193,9 +208,14 @@ func (z *lazily) finish(ctx context.Context, cp *Checkpoint) error {
 		return ofThread(cp.Ref, z.err)
 	}
 	cp.Migrated = z.way.describe()
-	if !z.o.HeadersOnly {
-		cp.become(z.have, z.o.want(cp))
+	if z.o.HeadersOnly {
+		return nil
 	}
+	want := z.o.want(cp)
+	if err := takeRoom(ctx, z.have.bytesOf(want)); err != nil {
+		return ofThread(cp.Ref, err)
+	}
+	cp.become(z.have, want)
 	return nil
 }
 

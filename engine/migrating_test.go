@@ -108,7 +108,7 @@ func TestLoadMigrates(t *testing.T) {
 
 func sameJSON(t *testing.T, a, b string) bool {
 	t.Helper()
-	patch, why := jsonPatch([]byte(a), []byte(b))
+	patch, why := patchOf(t, []byte(a), []byte(b))
 	return why == "" && string(patch) == "[]"
 }
 

@@ -17,10 +17,12 @@ const (
 	maxTextBlob = 32 << 20
 	// sniffed is how much of a blob decides whether it is text.
 	sniffed = 64 << 10
+	// textCopies is how often a text is in memory while it passes: as it is read, and as what hooks make of it.
+	textCopies = 3
 )
 
-// passBlob returns what to store of r: what hooks make of a text, and anything else untouched.
-func (u *user) passBlob(ctx context.Context, r io.Reader) (io.Reader, error) {
+// passBlob returns what to store of r: what hooks make of a text, for which it takes room, and anything else untouched.
+func (u *user) passBlob(ctx context.Context, room *taken, r io.Reader) (io.Reader, error) {
 	chain, err := u.s.chain(hook.PreSave, u.tenant, "")
 	if chain == nil || err != nil {
 		return r, err
@@ -34,8 +36,13 @@ func (u *user) passBlob(ctx context.Context, r io.Reader) (io.Reader, error) {
 	}
 	var all bytes.Buffer
 	all.Write(head)
-	if _, err := io.Copy(&all, io.LimitReader(r, maxTextBlob-sniffed+1)); err != nil {
-		return nil, err
+	for n := int64(blobStep); n == blobStep && all.Len() <= maxTextBlob; {
+		if err = room.take(ctx, textCopies*blobStep); err == nil {
+			n, err = io.CopyN(&all, r, blobStep)
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
 	}
 	if all.Len() > maxTextBlob {
 		return nil, rejected(&hook.Error{Kind: hook.ErrLimit, Plugin: "hooks", Stage: hook.PreSave, Item: "blob",

@@ -59,8 +59,9 @@ func (u *User) Query(ctx context.Context, q Query) iter.Seq2[*Checkpoint, error]
 			return
 		}
 		var m matches
+		defer m.room.give()
 		if err == nil {
-			m, err = u.s.match(ctx, &q, k.tenant, k)
+			err = u.s.match(ctx, &m, &q, k.tenant, k)
 		}
 		if err != nil {
 			yield(nil, fmt.Errorf("querying: %w", err))
@@ -76,8 +77,9 @@ func (s *Store) QueryTenant(ctx context.Context, tenant string, q Query) iter.Se
 	return func(yield func(*Checkpoint, error) bool) {
 		err := errors.Join(s.ready(ctx), checkName("tenant", tenant, false))
 		var m matches
+		defer m.room.give()
 		if err == nil {
-			m, err = s.match(ctx, &q, tenant, nil)
+			err = s.match(ctx, &m, &q, tenant, nil)
 		}
 		if err != nil {
 			yield(nil, fmt.Errorf("querying: %w", err))
@@ -91,7 +93,11 @@ func (s *Store) QueryTenant(ctx context.Context, tenant string, q Query) iter.Se
 type matches struct {
 	refs  []Ref
 	found []position
+	room  taken // for found
 }
+
+// For so many matches a query takes room at a time. Each has a position, and room to grow.
+const positionsAtOnce, bytesPerPosition = 256, 64
 
 type position struct {
 	time       int64
@@ -101,12 +107,12 @@ type position struct {
 }
 
 // match finds what matches q, of one user or, if u is nil, of all users of a tenant.
-func (s *Store) match(ctx context.Context, q *Query, tenant string, u *user) (m matches, err error) {
+func (s *Store) match(ctx context.Context, m *matches, q *Query, tenant string, u *user) (err error) {
 	ts := q.terms()
 	var groups []entryGroup
 	if len(ts) > 0 {
 		if groups, err = s.rarest(ctx, tenant, u, ts); err != nil {
-			return m, err
+			return err
 		}
 	}
 	err = s.eachUser(ctx, tenant, u, func(name string, token crypto.Token) error {
@@ -137,7 +143,7 @@ func (s *Store) match(ctx context.Context, q *Query, tenant string, u *user) (m 
 		return nil
 	})
 	slices.SortFunc(m.found, func(a, b position) int { return -m.compare(a, b) })
-	return m, err
+	return err
 }
 
 // compare orders by time, and what was saved at the same time by ref and seq.
@@ -337,10 +343,16 @@ func (m *matches) walk(ctx context.Context, l *lineage, q *Query, from uint64) e
 		}
 		rs = rs.next()
 		meta, err := rs.meta(ctx, r)
-		if err == nil && q.describes(meta) {
-			m.found = append(m.found, position{r.rec.Time, r.seq, rec.Generation, len(m.refs) - 1})
+		if err != nil || !q.describes(meta) {
+			return err
 		}
-		return err
+		if len(m.found)%positionsAtOnce == 0 {
+			if err := m.room.take(ctx, positionsAtOnce*bytesPerPosition); err != nil {
+				return err
+			}
+		}
+		m.found = append(m.found, position{r.rec.Time, r.seq, rec.Generation, len(m.refs) - 1})
+		return nil
 	}
 	err := l.eachRecord(ctx, from, endSeq, true, func(r *record) error {
 		top = max(top, r.seq)

@@ -155,14 +155,23 @@ func (rs *restorer) channels(ctx context.Context, r *record, want func(number ui
 		}
 		chains = append(chains, links)
 	}
-	size := int64(0)
+	size, below := int64(0), int64(0)
 	for _, links := range chains {
-		size += int64(links[0].e.Size)
+		if size += int64(links[0].e.Size); len(links) > 1 {
+			below += int64(links[len(links)-1].e.Size) // of which it is made, and which may be far larger
+		}
 	}
 	if size > smallValues {
 		if err := rs.taken.take(ctx, size); err != nil {
 			return nil, err
 		}
+	}
+	if below > smallValues {
+		var bases taken
+		if err := bases.take(ctx, below); err != nil {
+			return nil, err
+		}
+		defer bases.give()
 	}
 	if len(ids) > 0 {
 		if err := rs.l.th.u.readParts(ctx, rs.parts, ids); err != nil {

@@ -86,11 +86,17 @@ func newPending(seq uint64, t *tip) *pending {
 // Nothing prepared and no error means that there is nothing to do. Once the change is in line there is no way back, since
 // others may stand on it: if ctx ends then, that is ErrAmbiguous. It takes over h, in any case.
 func (l *lineage) change(ctx context.Context, h hold, prepare func() (*pending, error)) error {
+	inLine := false
+	defer func() {
+		if !inLine { // also if it panicked
+			l.letGo(h)
+		}
+	}()
 	p, first, err := l.enter(ctx, h, prepare)
 	if p == nil {
-		l.letGo(h)
 		return err
 	}
+	inLine = true
 	return l.await(ctx, p, first)
 }
 

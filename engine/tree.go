@@ -38,11 +38,7 @@ func (t *Thread) Tree(ctx context.Context) (*Tree, error) {
 		return nil, fmt.Errorf("reading tree: %w", err)
 	}
 	g := grower{l: l, tree: &Tree{}, bySeq: map[uint64]*Node{}, byID: map[string]*Node{}, gone: map[uint64]ghost{}}
-	// Branches first: a head that is read cannot be missing from the records read after it.
-	if g.tree.Branches, err = l.allBranches(ctx); err == nil {
-		err = g.read(ctx)
-	}
-	l.release()
+	err = g.grow(ctx)
 	for i := 0; err == nil && i < len(g.tree.Nodes); i++ {
 		err = t.s.give(ctx, g.tree.Nodes[i].Checkpoint, false)
 	}
@@ -51,6 +47,16 @@ func (t *Thread) Tree(ctx context.Context) (*Tree, error) {
 	}
 	g.connect()
 	return g.tree, nil
+}
+
+// grow reads all that there is, and releases the lineage.
+func (g *grower) grow(ctx context.Context) (err error) {
+	defer g.l.release()
+	// Branches first: a head that is read cannot be missing from the records read after it.
+	if g.tree.Branches, err = g.l.allBranches(ctx); err == nil {
+		err = g.read(ctx)
+	}
+	return err
 }
 
 // grower makes a tree.

@@ -92,14 +92,20 @@ func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMod
 		return err
 	}
 	h.sweep = true
+	passed := false
+	defer func() {
+		if !passed { // also if it panicked
+			l.letGo(h)
+		}
+	}()
 	// The parts of large writes are stored here, with no lock held that saves wait for.
 	if add.Writes, err = l.s.codeWrites(mode, ws); err == nil {
 		err = l.placeWrites(ctx, add.Writes)
 	}
 	if err != nil || len(ws) == 0 {
-		l.letGo(h)
 		return err
 	}
+	passed = true
 	return l.change(ctx, h, func() (*pending, error) { return l.mergeWrites(ctx, add, mode) })
 }
 

@@ -116,8 +116,11 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// maxFile bounds a file of a set in bytes.
-const maxFile = 16 << 20
+// maxFile bounds a file of a set in bytes, maxNames that of names.
+const (
+	maxFile  = 16 << 20
+	maxNames = 1 << 20
+)
 
 func readFiles(fsys fs.FS) ([]file, error) {
 	entries, err := fs.ReadDir(fsys, ".")
@@ -229,6 +232,10 @@ func readFixtures(spec *Spec, f file, digits string) error {
 	if err != nil {
 		return err
 	}
+	var c counter
+	if c.json(f.data); c.memory() > decodedShare*spec.Limits.Memory {
+		return invalid("%s: it has %d values, which is too many", f.where, c.values)
+	}
 	var list []struct {
 		Name          string          `json:"name"`
 		Before, After json.RawMessage `json:",omitempty"`
@@ -260,6 +267,9 @@ func hasBack(steps []Step, from uint64) bool {
 }
 
 func readNames(f file) (map[uint64]string, error) {
+	if len(f.data) > maxNames {
+		return nil, invalid("%s is %d bytes, over the limit of %d", f.where, len(f.data), maxNames)
+	}
 	var doc struct {
 		Names map[string]string `toml:"names"`
 	}

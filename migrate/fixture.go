@@ -18,6 +18,14 @@ func (s *Set) check(ctx context.Context, f *Fixture) error {
 	fail := func(format string, args ...any) error {
 		return invalid("kind %q: fixture %s, version %d to %d: %w", s.kind, f.Name, f.From, f.To, fmt.Errorf(format, args...))
 	}
+	var c counter
+	c.json(f.Before)
+	c.json(f.After)
+	leave, err := s.enter(ctx, c.memory())
+	if err != nil {
+		return fail("%w", err)
+	}
+	defer leave()
 	before, err := OpenJSON(f.Before)
 	if err != nil {
 		return fail("before: %w", err)

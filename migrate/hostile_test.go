@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/itchyny/gojq"
+
+	"github.com/ckptd/ckptd/internal/endtest"
 )
 
 // Values that are small in memory, and endless or large for who walks through them. Each is a function of the program.
@@ -299,7 +301,7 @@ func TestOutcomesThatAreHardToWrite(t *testing.T) {
 				for i := range channels {
 					channels[i] = Channel{fmt.Sprint("c", i), "json", []byte("[1]")}
 				}
-				mustEnd(t, func() { set.Migrate(t.Context(), State{Channels: channels}, 1, 3, false) })
+				endtest.Must(t, func() { set.Migrate(t.Context(), State{Channels: channels}, 1, 3, false) })
 				return
 			}
 			hostileRun(t, text)
@@ -324,20 +326,6 @@ func mustLarge(t *testing.T, programs ...string) *Set {
 	return set
 }
 
-func mustEnd(t *testing.T, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-	case <-time.After(time.Minute):
-		t.Fatal("it does not end")
-	}
-}
-
 // TestDeepStatesAreWritten: at each of many levels, what was is compared with what is.
 func TestDeepStatesAreWritten(t *testing.T) {
 	leaveToOthers(t)
@@ -345,7 +333,7 @@ func TestDeepStatesAreWritten(t *testing.T) {
 	pad := `"p":[` + strings.Repeat("1,", 100) + `1],"q":`
 	text := strings.Repeat("{"+pad, levels) + "1" + strings.Repeat("}", levels)
 	set := mustLarge(t, `.channels.state |= (reduce range(`+fmt.Sprint(levels)+`) as $i ([]; . + ["q"]) as $p | setpath($p; 2))`)
-	mustEnd(t, func() {
+	endtest.Must(t, func() {
 		got, _, err := set.Migrate(t.Context(), jsonState(text), 1, 2, false)
 		if err != nil {
 			t.Error(err)
@@ -364,7 +352,7 @@ func TestFixturesEndWithTheCaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	fixture := Fixture{Name: "f", From: 1, To: 2, Before: []byte(`{"channels":{}}`), After: []byte(`{"channels":{}}`)}
-	mustEnd(t, func() {
+	endtest.Must(t, func() {
 		_, err = NewSet(ctx, Spec{Kind: "k", Steps: []Step{step}, Fixtures: []Fixture{fixture}, Limits: Limits{Time: time.Hour}})
 	})
 	if !errors.Is(err, context.DeadlineExceeded) {

@@ -158,6 +158,9 @@ func (p *program) pattern(key pattern) (s size, b bill, ok bool) {
 	if s.instructions, s.groups, err = weight.Pattern(expr); err != nil {
 		return s, b, false
 	}
+	if s.instructions == weight.Over {
+		return s, bill{weight.Over, 0}, true
+	}
 	if s.re, err = regexp.Compile(expr); err != nil {
 		return s, b, false
 	}

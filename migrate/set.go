@@ -159,6 +159,11 @@ func (s *Set) Migrate(ctx context.Context, state State, from, to uint64, down bo
 	if err != nil || len(path) == 0 {
 		return state, nil, err
 	}
+	leave, err := s.enter(ctx, state.Decoded())
+	if err != nil {
+		return State{}, nil, path[0].fail(s.kind, err)
+	}
+	defer leave()
 	d, err := Open(state)
 	if err != nil {
 		return State{}, nil, path[0].fail(s.kind, err)

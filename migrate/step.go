@@ -24,7 +24,7 @@ type Step struct {
 // Limits bound one run of a step.
 type Limits struct {
 	Time   time.Duration
-	Memory int64 // bytes that a jq program may allocate beyond its input
+	Memory int64 // bytes that a jq program may allocate beyond its input, which may take twice as much
 }
 
 // DefaultLimits are what a step may take that is not said to need more.

@@ -129,6 +129,9 @@ func (v *jwtVerifier) reload() error {
 
 // verify returns the bearer of a token, or why there is none.
 func (v *jwtVerifier) verify(ctx context.Context, raw string) (*Caller, string) {
+	if strings.Count(raw, ".") != 2 || strings.ContainsAny(raw, "{\"") { // RFC 7519 has no other form; the library reads JSON as well
+		return nil, "the token is no JSON web token in its compact form"
+	}
 	hash, now := sha256.Sum256([]byte(raw)), v.now()
 	v.mu.Lock()
 	hit, epoch := v.cached[hash], v.epoch

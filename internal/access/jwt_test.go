@@ -147,6 +147,10 @@ func TestJWT(t *testing.T) {
 	refused(t, a, "a signature of another token", bearer(first[0]+"."+first[1]+"."+second[2]))
 	refused(t, a, "no signature", bearer(first[0]+"."+first[1]+"."))
 	refused(t, a, "a key in the header", bearer(embedded(t)))
+	for form, text := range map[string]string{"flattened JSON": `{"protected":%q,"payload":%q,"signature":%q}`,
+		"general JSON": `{"signatures":[{"protected":%q,"signature":%[3]q}],"payload":%[2]q}`} {
+		refused(t, a, form, bearer(fmt.Sprintf(text, second[0], second[1], second[2])))
+	}
 }
 
 // embedded is a token that brings its own key.

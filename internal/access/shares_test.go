@@ -62,6 +62,24 @@ func TestRevokeTakesChildren(t *testing.T) {
 	}
 }
 
+// TestKeptChildrenStayRevocable: who revokes a token in the middle and keeps its children does not take them out of the hand of
+// the one above.
+func TestKeptChildrenStayRevocable(t *testing.T) {
+	path, store := filepath.Join(t.TempDir(), "tokens"), openStore(t)
+	tokens := openTokens(t, path, store)
+	owner := &Caller{Name: "peer:0", Grants: []Grant{Everything()}}
+	top, admin := mustIssue(t, tokens, owner, Grant{Role: Admin, Tenant: "acme", User: "*"})
+	middle, below := mustIssue(t, tokens, admin, Grant{Role: Admin, Tenant: "acme", User: "alice"})
+	low, _ := mustIssue(t, tokens, below, Grant{Role: Reader, Tenant: "acme", User: "alice"})
+	if _, err := tokens.Revoke(middle.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	tokens = openTokens(t, path, store) // as after a restart
+	if gone, err := tokens.Revoke(top.ID, false); err != nil || !slices.Equal(gone, []string{top.ID, low.ID}) {
+		t.Errorf("%q are revoked, %v; want those of %s and %s", gone, err, top.ID, low.ID)
+	}
+}
+
 // TestSharesOfTokens: an admin of one user, or of one tenant, must not fill the file of all.
 func TestSharesOfTokens(t *testing.T) {
 	tokens := openTokens(t, filepath.Join(t.TempDir(), "tokens"), openStore(t))

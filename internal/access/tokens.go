@@ -45,7 +45,8 @@ type Token struct {
 	Note    string    `json:"note,omitempty"`
 	Grants  []Grant   `json:"grants"`
 	Created time.Time `json:"created"` // to the second, in UTC
-	// MadeBy is the name of the Caller who made it; "" for the owner of the store, and for tokens made before that was kept.
+	// MadeBy is the name of the Caller who made it, or of who made that one if it was revoked and this one kept; "" for the owner of
+	// the store, and for tokens made before that was kept.
 	MadeBy string `json:"made_by,omitempty"`
 }
 
@@ -188,21 +189,29 @@ func (t *Tokens) Issue(maker *Caller, note string, grants []Grant, now time.Time
 	return made, secret, nil
 }
 
-// Revoke makes a token invalid at once, and with it those that were made with it and with those, unless they are to be kept.
+// Revoke makes a token invalid at once, and with it those that were made with it and with those, unless they are to be kept:
+// then its children are those of its maker, with which they can be revoked.
 // It returns the ids of all of them, the token's own first, when that is durable: with an error other than engine.ErrNotFound
 // they may be valid again after a restart.
 func (t *Tokens) Revoke(id string, keepChildren bool) ([]string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old := t.current.Load().tokens
-	if !slices.ContainsFunc(old, func(s storedToken) bool { return s.ID == id }) {
+	at := slices.IndexFunc(old, func(s storedToken) bool { return s.ID == id })
+	if at < 0 {
 		return nil, fmt.Errorf("token %q: %w", id, engine.ErrNotFound)
 	}
-	gone := []string{id}
-	if !keepChildren {
+	gone, left := []string{id}, slices.Clone(old)
+	if keepChildren {
+		for i := range left {
+			if left[i].childOf(id) {
+				left[i].MadeBy = old[at].MadeBy
+			}
+		}
+	} else {
 		gone = descent(old, id)
 	}
-	set := newTokenSet(slices.DeleteFunc(slices.Clone(old), func(s storedToken) bool { return slices.Contains(gone, s.ID) }))
+	set := newTokenSet(slices.DeleteFunc(left, func(s storedToken) bool { return slices.Contains(gone, s.ID) }))
 	t.current.Store(set)
 	if err := t.write(set); err != nil {
 		return nil, fmt.Errorf("token %s is revoked only until the next start: %w", id, err)

@@ -185,3 +185,31 @@ func TestPanickedJobIsNotResumed(t *testing.T) {
 		t.Errorf("the next job ended as %v", job)
 	}
 }
+
+// TestResumedForALimitedTime: a job that ends the process is not resumed for ever. It can be asked for again.
+func TestResumedForALimitedTime(t *testing.T) {
+	r := newRunner(t, 2)
+	job, err := r.next(&ckptdv1.StartMigrationJobRequest{Tenant: "acme", Action: run})
+	must(t, err)
+	job.Action, job.State = run, Running
+	must(t, r.keep(job))
+	for i := range mostResumed { // and killed before it could be carried out
+		if times, err := r.resumed(job.GetId()); err != nil || times != i+1 {
+			t.Fatalf("%d times, %v", times, err)
+		}
+	}
+	next := New(r.o)
+	t.Cleanup(next.Close)
+	must(t, next.Resume())
+	if kept, err := next.kept(job.GetId()); err != nil || kept.GetState() != Failed || kept.GetError() == nil {
+		t.Fatalf("%v, %v", kept, err)
+	}
+	_, err = next.Start(&ckptdv1.StartMigrationJobRequest{Tenant: "acme", Action: run, Id: job.GetId()})
+	must(t, err)
+	if job = next.await(t, job.GetId()); job.GetState() != Done || job.GetMigrated() != 2 {
+		t.Errorf("asked for again it ended as %v", job)
+	}
+	if times, err := next.resumed(job.GetId()); err != nil || times != 1 {
+		t.Errorf("%d times after its end, %v", times, err)
+	}
+}

@@ -27,7 +27,10 @@ const taskSuffix = ".task"
 // maxKept bounds the file of a job in bytes.
 const maxKept = 256 << 20
 
-func (m *Runner) path(id string) string { return filepath.Join(m.o.Dir, "jobs", id+taskSuffix) }
+func (m *Runner) path(id string) string { return m.besides(id, taskSuffix) }
+
+// besides is a file of a job.
+func (m *Runner) besides(id, suffix string) string { return filepath.Join(m.o.Dir, "jobs", id+suffix) }
 
 // sealedAs is what the file of a job is sealed under.
 func sealedAs(id string) string { return "migrations/tasks/" + id }
@@ -52,6 +55,29 @@ func (m *Runner) keep(job *ckptdv1.MigrationJob) error {
 		return fmt.Errorf("%w: keeping migration job %s: %w", engine.ErrUnavailable, job.GetId(), err)
 	}
 	return nil
+}
+
+// mostResumed is how often a job is resumed without an end in good order in between.
+const mostResumed = 5
+
+// resumed notes that a job is resumed once more, before it is, and returns how often that makes.
+func (m *Runner) resumed(id string) (times int, err error) {
+	path := m.besides(id, ".resumed")
+	had, err := durable.ReadFile(path, mostResumed+1)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		had = append(had, '+')
+		err = durable.WriteFile(path, had)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%w: resuming migration job %s: %w", engine.ErrUnavailable, id, err)
+	}
+	return len(had), nil
+}
+
+func (m *Runner) forgetResumed(id string) {
+	if err := os.Remove(m.besides(id, ".resumed")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		m.o.Log.Error("how often a migration job was resumed cannot be forgotten", "job", id, "error", err)
+	}
 }
 
 // kept reads a job; one that is not kept is nil.
@@ -161,7 +187,7 @@ func (m *Runner) freeID() (string, error) {
 	for try := 0; ; try++ {
 		id := migration.NewID(began, try)
 		taken := false
-		for _, path := range []string{m.path(id), strings.TrimSuffix(m.path(id), taskSuffix) + ".job"} {
+		for _, path := range []string{m.path(id), m.besides(id, ".job")} {
 			if _, err := os.Lstat(path); err == nil {
 				taken = true
 			} else if !errors.Is(err, fs.ErrNotExist) {
@@ -184,7 +210,7 @@ func (m *Runner) forgetOld(tenant string) error {
 		return err
 	}
 	kept = slices.DeleteFunc(kept, func(job *ckptdv1.MigrationJob) bool {
-		_, err := os.Lstat(strings.TrimSuffix(m.path(job.GetId()), taskSuffix) + ".job")
+		_, err := os.Lstat(m.besides(job.GetId(), ".job"))
 		return job.GetTenant() != tenant || err == nil
 	})
 	for _, job := range kept[:max(0, len(kept)+1-mostForgettable)] {

@@ -85,12 +85,32 @@ func (m *Runner) Resume() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, job := range kept {
-		if job.GetState() == Running && m.tenants[job.GetTenant()] == nil {
+		if job.GetState() != Running || m.tenants[job.GetTenant()] != nil {
+			continue
+		}
+		times, err := m.resumed(job.GetId())
+		switch {
+		case err != nil:
+			return err
+		case times > mostResumed:
+			if err := m.giveUp(job, times-1); err != nil {
+				return err
+			}
+		default:
 			m.o.Log.Info("a migration job goes on", "job", job.GetId(), "action", job.GetAction().String())
 			m.launch(job)
 		}
 	}
 	return nil
+}
+
+// giveUp ends a job that was resumed so often and not carried out: it may be what ends the daemon. It can be asked for again.
+func (m *Runner) giveUp(job *ckptdv1.MigrationJob, times int) error {
+	err := fmt.Errorf("%w: the daemon ended %d times while it was at it: look into why, and run it again", engine.ErrUnavailable, times)
+	job.State, job.Updated, job.Error = Failed, now(), wire.PackSaveError(wireError(err))
+	m.o.Log.Error("a migration job is given up", "job", job.GetId(), "resumed", times)
+	m.forgetResumed(job.GetId())
+	return m.keep(job)
 }
 
 // Start begins a job, or goes on with one. Errors of jobs match those of package wire.

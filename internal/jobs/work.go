@@ -128,6 +128,7 @@ func (m *Runner) carryOut(ctx context.Context, w *work) (*migration.Report, erro
 // and does not go on.
 func (m *Runner) finish(w *work, report *migration.Report, err, cause error) {
 	defer m.leave(w)
+	defer m.forgetResumed(w.now().GetId()) // also if the daemon ends, which it does in good order then
 	panicked, broke := errors.AsType[*panics.Error](err)
 	if broke {
 		m.o.Log.Error("a migration job panicked", "job", w.now().GetId(), "panic", fmt.Sprintf("%T", panicked.Value), "stack", panicked.Stack)

@@ -43,6 +43,9 @@ type compiled struct {
 
 // Read reads the text of a schema.
 func Read(text []byte) (*Schema, error) {
+	if values, _ := weight.JSON(text); values > maxSchema {
+		return nil, fmt.Errorf("it is no JSON Schema that can be read: it has %d values, and may have %d", values, maxSchema)
+	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("it is not JSON: %w", err)
@@ -90,7 +93,7 @@ func (s *Schema) compile() (c *compiled, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if patterns += size; patterns > maxPatterns {
+		if patterns = weight.Plus(patterns, size); patterns > maxPatterns {
 			return nil, errors.New("the regular expressions of the schema are too large")
 		}
 		re, err := regexp.Compile(pattern)

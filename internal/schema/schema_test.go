@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/ckptd/ckptd/internal/endtest"
 )
 
 func mustRead(t testing.TB, text string) *Schema {
@@ -31,21 +32,6 @@ func value(t testing.TB, text string) any {
 	return v
 }
 
-// ends fails if f, which is over in no time, does not end: far later than any machine needs for it.
-func ends(t *testing.T, f func()) {
-	t.Helper()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		f()
-	}()
-	select {
-	case <-done:
-	case <-time.After(time.Minute):
-		t.Fatal("it does not end")
-	}
-}
-
 func TestCheckNamesThePlace(t *testing.T) {
 	s := mustRead(t, `{"properties":{"a":{"items":{"type":"integer","minimum":3}}}}`)
 	if err := s.Check(t.Context(), value(t, `{"a":[3,4.0]}`)); err != nil {
@@ -62,7 +48,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 	for _, number := range []string{"1e4000000", "-1e4000000", "1e-4000000", "1e300000", "1e99999999999999999999", "0.1e-9999", strings.Repeat("9", 500)} {
 		for _, keyword := range []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "const"} {
 			s := mustRead(t, fmt.Sprintf(`{"properties":{"n":{%q:3}}}`, keyword))
-			ends(t, func() {
+			endtest.Must(t, func() {
 				err := s.Check(t.Context(), value(t, `{"n":`+number+`}`))
 				if e, ok := errors.AsType[*Error](err); !ok || e.Path != "/n" || !strings.Contains(e.Reason, "out of range") {
 					t.Errorf("%s of %.20s: %v", keyword, number, err)
@@ -131,7 +117,7 @@ func chained(n int) string {
 func TestHostileSchemas(t *testing.T) {
 	for name, h := range hostile {
 		t.Run(name, func(t *testing.T) {
-			ends(t, func() {
+			endtest.Must(t, func() {
 				s, err := Read([]byte(h.schema))
 				if err == nil {
 					err = s.Check(t.Context(), value(t, h.value))
@@ -171,7 +157,7 @@ func TestReadRefuses(t *testing.T) {
 		"long pattern":  `{"pattern":"` + strings.Repeat("x", 5000) + `"}`,
 		"many patterns": `{"allOf":` + repeated(1000, `{"pattern":"a{900}"}`) + `}`,
 	} {
-		ends(t, func() {
+		endtest.Must(t, func() {
 			if _, err := Read([]byte(text)); err == nil {
 				t.Errorf("%s: it was read", name)
 			} else if strings.Contains(err.Error(), "\n") && len(err.Error()) > 2000 {

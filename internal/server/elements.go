@@ -81,25 +81,6 @@ func countValue(value []byte, field protoreflect.FieldDescriptor, left *int) err
 	return nil
 }
 
-// countJSON takes the values of a JSON text from maxElements: every one but the first stands behind a bracket, a colon or
-// a comma.
-func countJSON(text []byte) error {
-	left, quoted := maxElements, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case !quoted && (c == '{' || c == '[' || c == ','):
-			if left--; left < 0 {
-				return tooMany()
-			}
-		}
-	}
-	return nil
-}
-
 func tooMany() error {
 	return wire.PackError(fmt.Errorf("%w: the request has more than %d fields and values", engine.ErrInvalid, maxElements))
 }

@@ -8,6 +8,8 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/ckptd/ckptd/internal/weight"
 )
 
 // strictJSON reads JSON like the codec of the RPC library, but for members that the message does not have: those are
@@ -39,8 +41,8 @@ func (c strictJSON) Unmarshal(text []byte, message any) error {
 	if len(text) == 0 {
 		return errors.New("there is no JSON, want at least {}")
 	}
-	if err := countJSON(text); err != nil {
-		return err
+	if values, _ := weight.JSON(text); values > maxElements {
+		return tooMany()
 	}
 	if err := protojson.Unmarshal(text, m); err != nil {
 		return fmt.Errorf("the JSON is not a request: %s", strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: "))

@@ -92,16 +92,61 @@ func Times(a, b int) int {
 	return a * b
 }
 
+// maxInstructions bounds a regular expression: a few bytes of one can stand for millions.
+const maxInstructions = 1 << 17
+
 // Pattern is how many instructions a regular expression has, each of which may look at every byte of a text, and how
-// many groups.
+// many groups. One that has more than anybody needs has Over, and is not compiled to find out.
 func Pattern(pattern string) (instructions, groups int, err error) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return 0, 0, err
+	}
+	if expanded(re) > maxInstructions {
+		return Over, re.MaxCap(), nil
 	}
 	prog, err := syntax.Compile(re.Simplify())
 	if err != nil {
 		return 0, 0, err
 	}
 	return len(prog.Inst), prog.NumCap / 2, nil
+}
+
+// expanded is about how many instructions an expression is compiled to: no less than half of them.
+func expanded(re *syntax.Regexp) int {
+	n := max(1, len(re.Sub))
+	for _, sub := range re.Sub {
+		n = Plus(n, expanded(sub))
+	}
+	switch re.Op {
+	case syntax.OpLiteral:
+		n = len(re.Rune)
+	case syntax.OpCapture, syntax.OpStar:
+		n = Plus(n, 1)
+	case syntax.OpRepeat:
+		n = Times(n, max(re.Min, re.Max, 1))
+	}
+	return n
+}
+
+// JSON is how many values a JSON text has at most, and how many of them are objects: every value but the first stands behind a
+// bracket or a comma.
+func JSON(text []byte) (values, objects int) {
+	values = 1
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case '{':
+			values++
+			objects++
+		case '[', ',':
+			values++
+		}
+	}
+	return values, objects
 }

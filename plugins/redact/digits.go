@@ -302,7 +302,7 @@ func (s *scan) shaped(text []byte, n *number, g int, r *rule) int {
 		if !sh.fits(n, g) || !bounded(text, n, to) || s.denied(r, n.groups[g].start) {
 			continue
 		}
-		if (sh.weak || sh.spaced() && n.row(text) != shortRow) && (s.joined || !s.near(r, n.groups[g].start)) {
+		if (sh.weak || sh.spaced() && s.row(text, n) != shortRow) && (s.joined || !s.near(r, n.groups[g].start)) {
 			continue
 		}
 		var buf [maxDigits * 2]byte
@@ -343,7 +343,7 @@ func (s *scan) card(text []byte, n *number, g int, r *rule) int {
 		var buf [maxDigits * 2]byte
 		digits := n.collect(buf[:0], text, g, to)
 		near := !s.joined && s.near(r, n.groups[g].start)
-		if !near && to > g+1 && (n.row(text) == dumpRow || n.row(text) == tableRow && !printed(n, g, to)) {
+		if !near && to > g+1 && (s.row(text, n) == dumpRow || s.row(text, n) == tableRow && !printed(n, g, to)) {
 			return g
 		}
 		if r.check(digits) && (near || usual(digits, to > g+1)) || near && count >= 13 && luhn(digits) && varied(digits) {

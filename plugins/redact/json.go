@@ -41,7 +41,7 @@ func (s *scan) json(data, prev []byte) (edits []edit, drop, ok bool, err error) 
 	w := &walker{s: s, data: data, base: len(s.path)}
 	w.same = regionOf(data, prev, s.r)
 	outer := s.hold(data)
-	found, again, reject := len(s.findings), s.again, s.reject
+	found, again, reject := s.countedSoFar(), s.again, s.reject
 	ok, err = w.run()
 	s.path = s.path[:w.base]
 	if ok && err == nil {
@@ -49,7 +49,8 @@ func (s *scan) json(data, prev []byte) (edits []edit, drop, ok bool, err error) 
 	}
 	s.release(outer)
 	if !ok || err != nil {
-		s.findings, s.again, s.reject = s.findings[:found], again, reject
+		s.uncount(found)
+		s.again, s.reject = again, reject
 		return nil, false, ok, err
 	}
 	return ordered(w.edits), w.drop, true, nil

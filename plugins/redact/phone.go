@@ -21,7 +21,7 @@ func (s *scan) phone(text []byte, n *number, g int, r *rule) int {
 		if !bounded(text, n, to) && !extension(text, n, to) && !named || to > g+1 && beforeColon(text, n, to) {
 			continue
 		}
-		if dated(text, n, g, to) || to == g+1 && measured(text, n, to) || n.row(text) != shortRow {
+		if dated(text, n, g, to) || to == g+1 && measured(text, n, to) || s.row(text, n) != shortRow {
 			return g
 		}
 		plus := n.plus && g == 0

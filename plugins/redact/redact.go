@@ -14,6 +14,8 @@ import (
 	"sync"
 	"unicode/utf8"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/ckptd/ckptd/hook"
 )
 
@@ -159,11 +161,27 @@ func (r *Redactor) Rules() []Rule {
 	return list
 }
 
+// Looking at data takes up to thirty times as much memory as they have, if every few bytes match. So data of the process wait for
+// each other, but for small ones.
+const (
+	maxAtOnce = 32 << 20
+	smallData = 16 << 10
+)
+
+var atOnce = semaphore.NewWeighted(maxAtOnce)
+
 // Redact returns the data redacted. Errors are *hook.Error and never quote the data: ErrRejected if a rule wants it so,
 // ErrLimit if it is nested too deep or too much work, ErrTimeout if the context ended.
 func (r *Redactor) Redact(ctx context.Context, in Input) (Output, error) {
 	if in.Prev != nil && bytes.Equal(in.Data, in.Prev) {
 		return Output{Data: in.Data}, nil
+	}
+	if size := int64(len(in.Data)); size > smallData {
+		size = min(size, maxAtOnce)
+		if err := atOnce.Acquire(ctx, size); err != nil {
+			return Output{}, &hook.Error{Kind: hook.ErrTimeout, Plugin: name, Item: in.Name, Reason: err.Error()}
+		}
+		defer atOnce.Release(size)
 	}
 	s := r.scans.Get().(*scan)
 	s.in, s.ctx = in, ctx

@@ -427,6 +427,21 @@ func TestWorkIsCounted(t *testing.T) {
 	}
 }
 
+// TestRowsAreReadOnce: a number is looked at with what stands around it, and that is not the whole text. How often the context
+// was looked at tells how many bytes were gone through.
+func TestRowsAreReadOnce(t *testing.T) {
+	for _, part := range []string{"1 ", "4111 1111 1111 1111 ", "1234 5678 ]", "12 34 [REDACTED:phone] ", "ff 00 "} {
+		text := []byte(strings.Repeat(part, 1<<17/len(part)))
+		ctx := &counted{Context: t.Context(), looks: 1 << 30}
+		if _, err := Default().Redact(ctx, Input{Type: "text", Data: text}); err != nil && !errors.Is(err, hook.ErrLimit) {
+			t.Errorf("%s: %v", part, err)
+		}
+		if through := (1<<30 - ctx.looks) * lookEvery; through > 100*len(text) {
+			t.Errorf("%s: %d bytes were gone through for %d", part, through, len(text))
+		}
+	}
+}
+
 // counted is a context that ends after some looks at it.
 type counted struct {
 	context.Context
@@ -450,4 +465,47 @@ func TestNothingIsLearnedInHaste(t *testing.T) {
 	if out := redacted(t, r, Input{Type: "json", Data: []byte(member)}); !out.Changed {
 		t.Errorf("%s stays", out.Data)
 	}
+}
+
+// TestTooManyMatches: what every few bytes of a large text match takes far more memory than the text, so they are bounded.
+func TestTooManyMatches(t *testing.T) {
+	few, many := strings.Repeat("a@b.co ", 1000), strings.Repeat("a@b.co ", maxFound+1)
+	for _, in := range []Input{{Type: "text", Data: []byte(many)}, {Type: "json", Data: []byte(`["` + strings.Repeat(`a@b.co","`, maxFound+1) + `"]`)}} {
+		if _, err := Default().Redact(t.Context(), in); !errors.Is(err, hook.ErrLimit) || !strings.Contains(err.Error(), "matches") {
+			t.Errorf("%s: %v", in.Type, err)
+		}
+	}
+	r := Default()
+	for range 2000 { // they do not add up
+		if out := redacted(t, r, Input{Type: "text", Data: []byte(few)}); out.Findings[0].Count != 1000 {
+			t.Fatalf("%+v", out.Findings)
+		}
+	}
+}
+
+// TestLargeTextsWait: who has a large text to redact while others are at it waits, as long as its context lasts; small ones pass.
+func TestLargeTextsWait(t *testing.T) {
+	r, large := Default(), []byte(strings.Repeat("a@b.co ", smallData))
+	if err := atOnce.Acquire(t.Context(), maxAtOnce); err != nil {
+		t.Fatal(err)
+	}
+	redacted(t, r, Input{Type: "text", Data: []byte("a@b.co")})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := r.Redact(ctx, Input{Type: "text", Data: large}); !errors.Is(err, hook.ErrTimeout) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := r.Redact(t.Context(), Input{Type: "text", Data: large})
+		done <- err
+	}()
+	atOnce.Release(maxAtOnce)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if !atOnce.TryAcquire(maxAtOnce) {
+		t.Fatal("room is not given back")
+	}
+	atOnce.Release(maxAtOnce)
 }

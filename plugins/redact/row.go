@@ -8,6 +8,8 @@ const (
 	maxRow  = 7  // groups in a row, more of which are a table
 	markRow = 4  // groups that a mask in a row stands for: as many as any number has that goes by its form alone
 	maxGap  = 16 // bytes between the columns of a table
+	lookRow = 64 // groups at most that are looked at before a number: no line of a dump has many more
+	maxMark = 82 // bytes of a mask
 )
 
 // row is what a number stands in.
@@ -21,10 +23,16 @@ const (
 )
 
 // row tells in what a number stands.
-func (n *number) row(text []byte) row {
-	if n.stands != unknownRow {
-		return n.stands
+func (s *scan) row(text []byte, n *number) row {
+	if n.stands == unknownRow {
+		from, to := n.findRow(text)
+		s.pass(to - from)
 	}
+	return n.stands
+}
+
+// findRow finds out in what a number stands, and returns which part of the text it looked at.
+func (n *number) findRow(text []byte) (from, to int) {
 	count, hex := n.n, false
 	note := func(start, end int) {
 		if text[start] == '[' {
@@ -36,16 +44,16 @@ func (n *number) row(text []byte) row {
 			hex = true
 		}
 	}
-	for at := n.groups[n.n-1].end; count <= maxRow; {
-		start, end := rowAfter(text, at)
+	for to = n.groups[n.n-1].end; count <= maxRow; {
+		start, end := rowAfter(text, to)
 		if end < 0 {
 			break
 		}
 		note(start, end)
-		at = end
+		to = end
 	}
 	at := n.groups[0].start
-	for count <= maxRow || !hex {
+	for looked := 0; looked < lookRow && (count <= maxRow || !hex); looked++ {
 		start, end := rowBefore(text, at)
 		if start < 0 {
 			break
@@ -61,7 +69,7 @@ func (n *number) row(text []byte) row {
 	default:
 		n.stands = tableRow
 	}
-	return n.stands
+	return at, to
 }
 
 // rowAfter returns where the next of a row is behind text[:at], hexadecimal digits or a mask: an end of -1 if there is
@@ -99,11 +107,12 @@ func rowBefore(text []byte, at int) (start, end int) {
 		return -1, 0
 	}
 	if text[end-1] == ']' {
-		start = bytes.LastIndexByte(text[:end], '[')
-		if start < 0 || markAt(text, start) != end {
+		from := max(0, end-maxMark)
+		start = bytes.LastIndexByte(text[from:end], '[')
+		if start < 0 || markAt(text, from+start) != end {
 			return -1, 0
 		}
-		return start, end
+		return from + start, end
 	}
 	for start = end; start > 0 && end-start <= maxWord && isHex(text[start-1]); {
 		start--

@@ -22,6 +22,7 @@ const (
 	maxLayers = 8       // of encodings in each other (JSON in strings, base64): what is deeper is text
 	maxRounds = 4       // of looking at what redaction left of a text
 	lookEvery = 1 << 20 // bytes of work from one look at the context to the next
+	maxFound  = 1 << 20 // matches in one call: each takes some hundred bytes of memory
 )
 
 // scan is the work of one call of Redact, and the memory that it uses.
@@ -35,7 +36,8 @@ type scan struct {
 	keys      map[string]*member
 	recent    [128]*member // of keys
 	members   int
-	findings  []hook.Finding // one each time
+	findings  []hook.Finding // one for each rule and place, or several
+	matches   int            // found so far
 	reject    *hook.Error
 	work      int  // bytes that patterns and assignments looked at
 	allowed   int  // of it
@@ -91,7 +93,7 @@ func (s *scan) reset() {
 	s.chains.reset()
 	s.in, s.ctx, s.path, s.found, s.layers = Input{}, nil, s.path[:0], s.found[:0], 0
 	s.reject, s.again, s.key, s.joined, s.reporting = nil, false, nil, false, true
-	s.bare = false
+	s.bare, s.matches = false, 0
 }
 
 // forget forgets the names of members that may be data, and all of them when there are many. Names of a schema come
@@ -128,6 +130,8 @@ func (s *scan) run() (Output, error) {
 		case s.ctx.Err() != nil:
 			err = &hook.Error{Kind: hook.ErrTimeout, Plugin: name, Item: s.in.Name, Reason: s.ctx.Err().Error()}
 		case err != nil:
+		case s.matches > maxFound:
+			err = s.limit(fmt.Sprintf("has more than %d matches: save it in pieces", maxFound))
 		case s.spent():
 			err = s.limit("has too much that keys begin with: save it in pieces")
 		case s.reject != nil:
@@ -278,8 +282,12 @@ func (s *scan) count(r *rule) {
 	if !s.reporting {
 		return
 	}
-	f := hook.Finding{Rule: r.ID, Path: s.pointer(), Item: s.in.Name}
-	s.findings = append(s.findings, f)
+	f := hook.Finding{Rule: r.ID, Path: s.pointer(), Item: s.in.Name, Count: 1}
+	if n := len(s.findings); n > 0 && s.findings[n-1].Rule == f.Rule && s.findings[n-1].Path == f.Path {
+		s.findings[n-1].Count++
+	} else {
+		s.findings = append(s.findings, f)
+	}
 	if r.action == Reject && s.reject == nil {
 		where := ""
 		if f.Path != "" {
@@ -287,6 +295,22 @@ func (s *scan) count(r *rule) {
 		}
 		s.reject = &hook.Error{Kind: hook.ErrRejected, Plugin: name, Item: s.in.Name,
 			Reason: fmt.Sprintf("the rule %s matched%s: take it out and save again", r.ID, where)}
+	}
+}
+
+// tally is how far findings were counted, to go back to.
+type tally struct{ findings, last int }
+
+func (s *scan) countedSoFar() (c tally) {
+	if c.findings = len(s.findings); c.findings > 0 {
+		c.last = s.findings[c.findings-1].Count
+	}
+	return c
+}
+
+func (s *scan) uncount(c tally) {
+	if s.findings = s.findings[:c.findings]; c.findings > 0 {
+		s.findings[c.findings-1].Count = c.last
 	}
 }
 
@@ -299,8 +323,9 @@ func (s *scan) report() []hook.Finding {
 	for _, f := range s.findings {
 		if n := len(list); n == 0 || list[n-1].Path != f.Path || list[n-1].Rule != f.Rule {
 			list = append(list, f)
+			continue
 		}
-		list[len(list)-1].Count++
+		list[len(list)-1].Count += f.Count
 	}
 	return list
 }

@@ -146,8 +146,12 @@ func (s *scan) unsee() {
 	s.touched = s.touched[:0]
 }
 
-// add notes a match.
+// add notes a match. After too many it ends the walk.
 func (s *scan) add(start, end int, r *rule) {
+	if s.matches++; s.matches > maxFound {
+		s.allowed = -1
+		return
+	}
 	s.found = append(s.found, match{start: start, end: end, rule: r})
 }
 
