@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/ckptd/ckptd/codec"
+)
+
+// heap is what is in use after a collection.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what the first found to be free
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// waitForGuards collects until no more than so many guards are remembered: their cleanups run some time after a collection.
+func waitForGuards(s *Store, most int) (n int) {
+	for range 200 {
+		runtime.GC()
+		s.mu.Lock()
+		n = len(s.guards)
+		s.mu.Unlock()
+		if n <= most {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return n
+}
+
+// However many users were touched, those that are idle take no more memory than the cache may.
+func TestIdleUsersAreForgotten(t *testing.T) {
+	ctx := context.Background()
+	users, most := 3000, int64(1<<20)
+	if !testing.Short() && !raceEnabled {
+		users, most = 100_000, 16<<20
+	}
+	f := newFixture(t, Options{CacheBytes: most})
+	f.broken = true // to verify all of them takes long
+	before := heap()
+	for i := range users {
+		if err := f.User("acme", fmt.Sprint("user-", i)).Create(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fit := int(most / userBytes)
+	if n := len(f.cache.users); n == 0 || n > fit {
+		t.Errorf("%d of %d users are in the cache, which has room for %d", n, users, fit)
+	}
+	if size := f.CacheStats().Bytes; size > most {
+		t.Errorf("the cache holds %d bytes, at most %d are allowed", size, most)
+	}
+	if n := waitForGuards(f.Store, fit); n > fit {
+		t.Errorf("%d of %d users have a guard in memory, at most %d are in the cache", n, users, fit)
+	}
+	held, cached := heap(), len(f.cache.users)
+	f.cache = newCache(most)
+	t.Logf("%d users: %d kB in use with the keystore, %d bytes for each of %d in the cache", users, (held-before)>>10, (held-heap())/int64(cached), cached)
+}
+
+// A user whom the cache gave up and who is still in use has the same locks as the one that is made next.
+func TestForgottenUserKeepsItsGuard(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{CacheBytes: -1})
+	name := userName{"acme", "alice"}
+	first, err := f.user(ctx, name, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.sweep.rLock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	first.naming.begin()
+	for range 3 {
+		runtime.GC()
+		second, err := f.user(ctx, name, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if second == first {
+			t.Fatal("the cache kept the user")
+		}
+		if second.sweep.free.TryAcquire(everyone) {
+			t.Error("a sweep begins beside a save of the same user")
+			second.sweep.unlock()
+		}
+		id := codec.PartID{1}
+		second.naming.noteParts([]codec.PartID{id})
+		if !first.naming.hasPart(id) {
+			t.Error("a sweep does not see what is named")
+		}
+	}
+	first.naming.end()
+	first.sweep.rUnlock()
+	first = nil
+	if n := waitForGuards(f.Store, 0); n != 0 {
+		t.Errorf("%d guards are in memory, and no user", n)
+	}
+}
