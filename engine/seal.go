@@ -71,6 +71,7 @@ var (
 	writesLayout = layoutOf(kindWrites, codec.AppendWrites, codec.ParseWrites, (*codec.Writes).Equal)
 
 	indexLayout     = layoutOf(kindIndex, codec.AppendIndexEntry, codec.ParseIndexEntry, equal)
+	activityLayout  = layoutOf(kindActivity, codec.AppendName, codec.ParseName, equal)
 	namespaceLayout = layoutOf(kindNamespace, codec.AppendName, codec.ParseName, equal)
 
 	partLayout = layoutOf(kindPart, func(dst []byte, p part) []byte { return codec.AppendPart(dst, p.hour, p.data) },

@@ -10,8 +10,8 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// heap is what is in use after a collection.
-func heap() int64 {
+// heapInUse is what is in use after a collection.
+func heapInUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.GC() // what the first found to be free
@@ -36,20 +36,11 @@ func waitForGuards(s *Store, most int) (n int) {
 
 // However many users were touched, those that are idle take no more memory than the cache may.
 func TestIdleUsersAreForgotten(t *testing.T) {
-	ctx := context.Background()
-	users, most := 3000, int64(1<<20)
-	if !testing.Short() && !raceEnabled {
-		users, most = 100_000, 16<<20
-	}
+	const users, most = 3000, 1 << 20
 	f := newFixture(t, Options{CacheBytes: most})
 	f.broken = true // to verify all of them takes long
-	before := heap()
-	for i := range users {
-		if err := f.User("acme", fmt.Sprint("user-", i)).Create(ctx); err != nil {
-			t.Fatal(err)
-		}
-	}
-	fit := int(most / userBytes)
+	touchUsers(t, f, users)
+	const fit = most / userBytes
 	if n := len(f.cache.users); n == 0 || n > fit {
 		t.Errorf("%d of %d users are in the cache, which has room for %d", n, users, fit)
 	}
@@ -59,9 +50,30 @@ func TestIdleUsersAreForgotten(t *testing.T) {
 	if n := waitForGuards(f.Store, fit); n > fit {
 		t.Errorf("%d of %d users have a guard in memory, at most %d are in the cache", n, users, fit)
 	}
-	held, cached := heap(), len(f.cache.users)
-	f.cache = newCache(most)
-	t.Logf("%d users: %d kB in use with the keystore, %d bytes for each of %d in the cache", users, (held-before)>>10, (held-heap())/int64(cached), cached)
+}
+
+func touchUsers(t testing.TB, f *fixture, users int) {
+	t.Helper()
+	for i := range users {
+		if err := f.User("acme", fmt.Sprint("user-", i)).Create(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What 100,000 users leave in memory who were touched once, and what each in the cache takes.
+func BenchmarkIdleUsers(b *testing.B) {
+	const users, most = 100_000, 16 << 20
+	for b.Loop() {
+		f := newFixture(b, Options{CacheBytes: most})
+		f.broken = true
+		touchUsers(b, f, users)
+		held, cached := heapInUse(), len(f.cache.users)
+		f.cache = newCache(most)
+		inCache := held - heapInUse()
+		b.ReportMetric(float64(inCache)/float64(cached), "B/user-in-cache")
+		b.ReportMetric(float64(inCache)/most, "of-cache")
+	}
 }
 
 // A user whom the cache gave up and who is still in use has the same locks as the one that is made next.
