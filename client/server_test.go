@@ -142,7 +142,7 @@ func TestReadsAgainstTheServer(t *testing.T) {
 		local, wantErr = all(st.QueryTenant(ctx, "acme", q))
 		same(t, fmt.Sprint("query of the tenant ", i), remote, err, local, wantErr)
 	}
-	for _, o := range []engine.ThreadOptions{{}, {Prefix: "t1"}, {After: "t0", Count: true}, {Prefix: "none"}} {
+	for _, o := range []engine.ThreadOptions{{}, {Prefix: "t1"}, {After: "t0", Count: true}, {Prefix: "none"}, {ByActivity: true}, {ByActivity: true, Prefix: "t1", Status: "running"}, {Status: "failed"}} {
 		remote, err := all(ru.Threads(ctx, o))
 		local, wantErr := all(lu.Threads(ctx, o))
 		same(t, fmt.Sprintf("threads %+v", o), remote, err, local, wantErr)

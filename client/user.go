@@ -21,12 +21,13 @@ func (u *User) Create(ctx context.Context) error {
 	return err
 }
 
-// Threads yields the threads of the user, in order of id. After an error it ends.
+// Threads yields the threads of the user. After an error it ends.
 func (u *User) Threads(ctx context.Context, o engine.ThreadOptions) iter.Seq2[engine.ThreadInfo, error] {
 	return pages[ckptdv1.ListThreadsRequest, ckptdv1.ListThreadsResponse, engine.ThreadInfo]{
 		open: u.s.threads.ListThreads,
 		ask: func(left uint32, token string) *ckptdv1.ListThreadsRequest {
-			return &ckptdv1.ListThreadsRequest{Tenant: u.tenant, User: u.name, Prefix: o.Prefix, Count: o.Count, After: o.After, PageToken: token}
+			return &ckptdv1.ListThreadsRequest{Tenant: u.tenant, User: u.name, Prefix: o.Prefix, Status: o.Status, Count: o.Count, After: o.After,
+				ByActivity: o.ByActivity, ActiveAt: wire.PackTime(o.ActiveAt), PageToken: token}
 		},
 		unpack: func(m *ckptdv1.ListThreadsResponse) ([]engine.ThreadInfo, string, error) {
 			infos, err := eachOf(m.GetThreads(), func(m *ckptdv1.ThreadInfo) (engine.ThreadInfo, error) { return wire.UnpackThreadInfo(m), nil })

@@ -306,7 +306,8 @@ type threads struct {
 
 func (h *threads) ListThreads(ctx context.Context, req *connect.Request[ckptdv1.ListThreadsRequest], stream *connect.ServerStream[ckptdv1.ListThreadsResponse]) error {
 	m := req.Msg
-	o := engine.ThreadOptions{Prefix: m.GetPrefix(), After: max(m.GetAfter(), m.GetPageToken())}
+	o := engine.ThreadOptions{Prefix: m.GetPrefix(), Status: m.GetStatus(), Count: m.GetCount(), After: max(m.GetAfter(), m.GetPageToken()),
+		ByActivity: m.GetByActivity(), ActiveAt: wire.UnpackTime(m.GetActiveAt())}
 	res := &ckptdv1.ListThreadsResponse{}
 	for info, err := range h.w.engine.User(m.GetTenant(), m.GetUser()).Threads(ctx, o) {
 		if err != nil {

@@ -150,12 +150,15 @@ type Thread struct {
 
 	Kept uint64 // an older epoch that is kept, 0: none
 	Used uint64 // an epoch, greater than Epoch, that was in use before; 0: none
+
+	Active int64 // Unix milliseconds at which its activity entry stands, 0: it has none
 }
 
 const (
 	flagDeleted = 1
 	flagKept    = 2
 	flagUsed    = 4
+	flagActive  = 8
 )
 
 func AppendThread(dst []byte, t *Thread) []byte {
@@ -168,11 +171,14 @@ func AppendThread(dst []byte, t *Thread) []byte {
 	if t.Used != 0 {
 		flags |= flagUsed
 	}
+	if t.Active != 0 {
+		flags |= flagActive
+	}
 	dst = append(dst, flags)
 	for _, v := range [...]int64{t.Created, t.TTL, t.Expires} {
 		dst = binary.AppendUvarint(dst, uint64(v))
 	}
-	for _, v := range [...]uint64{t.Kept, t.Used} {
+	for _, v := range [...]uint64{t.Kept, t.Used, uint64(t.Active)} {
 		if v != 0 {
 			dst = binary.AppendUvarint(dst, v)
 		}
@@ -185,7 +191,7 @@ func ParseThread(b []byte) (*Thread, error) {
 	r.version()
 	t := &Thread{ID: r.nonEmpty("thread id"), Epoch: r.count("epoch", 1<<32-1), Generation: r.uvarint()}
 	flags := r.byte()
-	if flags > flagDeleted|flagKept|flagUsed || flags&flagDeleted != 0 && flags&flagKept != 0 {
+	if flags > flagDeleted|flagKept|flagUsed|flagActive || flags&flagDeleted != 0 && flags&(flagKept|flagActive) != 0 {
 		r.fail("flags are %#x", flags)
 	}
 	t.Deleted = flags&flagDeleted != 0
@@ -198,6 +204,11 @@ func ParseThread(b []byte) (*Thread, error) {
 	if flags&flagUsed != 0 {
 		if t.Used = r.count("used epoch", 1<<32-1); t.Used <= t.Epoch {
 			r.fail("used epoch %d of a thread in epoch %d", t.Used, t.Epoch)
+		}
+	}
+	if flags&flagActive != 0 {
+		if t.Active = r.millis("activity"); t.Active == 0 {
+			r.fail("active since 0")
 		}
 	}
 	return finish(&r, t)

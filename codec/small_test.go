@@ -85,9 +85,9 @@ func TestSmallRecordsRoundTrip(t *testing.T) {
 		checkRoundTrip(t, i, AppendStoreInfo(nil, i), ParseStoreInfo)
 		p := &Retention{rng.Uint64(), rng.Uint64N(MaxTime + 1), rng.IntN(2) == 0}
 		checkRoundTrip(t, p, AppendRetention(nil, p), ParseRetention)
-		th := &Thread{randomString(rng), rng.Uint64N(1 << 32), rng.Uint64(), rng.IntN(2) == 0, rng.Int64N(MaxTime + 1), rng.Int64N(MaxTime + 1), rng.Int64N(MaxTime + 1), 0, 0}
+		th := &Thread{randomString(rng), rng.Uint64N(1 << 32), rng.Uint64(), rng.IntN(2) == 0, rng.Int64N(MaxTime + 1), rng.Int64N(MaxTime + 1), rng.Int64N(MaxTime + 1), 0, 0, 0}
 		if !th.Deleted && rng.IntN(2) == 0 {
-			th.Kept = rng.Uint64N(max(th.Epoch, 1))
+			th.Kept, th.Active = rng.Uint64N(max(th.Epoch, 1)), rng.Int64N(MaxTime+1)
 		}
 		if rng.IntN(2) == 0 && th.Epoch < 1<<32-1 {
 			th.Used = th.Epoch + 1

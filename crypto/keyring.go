@@ -13,8 +13,8 @@ import (
 const (
 	storeName = "store" // the entry of the store in the keystore
 
-	// maxCachedUsers bounds the memory of the cache, about 1 kB a user.
-	maxCachedUsers = 1 << 14
+	// maxCachedUsers bounds the memory of the cache, about 1 kB a user. The engine has one of its own.
+	maxCachedUsers = 1 << 10
 
 	// createTries bounds how often a lost race is entered again. One is enough unless entries are
 	// created and deleted in between.

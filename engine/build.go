@@ -252,6 +252,9 @@ func (w *saving) around(ctx context.Context, p *pending, d, given *Draft, old *t
 	}
 	if w.carry != nil {
 		err := w.carry.over(ctx, l, p)
+		if err == nil {
+			err = l.active(p, t.rec.time)
+		}
 		if err != nil { // it may have stored the record, as a ghost, and branches may name that
 			l.forget()
 		}

@@ -4,15 +4,18 @@ import (
 	"container/list"
 	"sync"
 	"sync/atomic"
+
+	"github.com/ckptd/ckptd/crypto"
 )
 
-// cache bounds the memory of the tips of all lineages, and holds the parts that were read and the states that were migrated
-// last. The least recently used goes first.
+// cache bounds the memory of the tips of all lineages and of the users, and holds the parts that were read and the states
+// that were migrated last. The least recently used goes first.
 type cache struct {
 	mu    sync.Mutex
 	most  int64
 	size  int64
-	order list.List // of *tip, *cachedPart or *cachedState, most recently used first
+	order list.List // of *tip, *user, *cachedPart or *cachedState, most recently used first
+	users map[userName]*list.Element
 	parts map[partName]*list.Element
 	lazy  map[migratedName]*list.Element
 
@@ -24,8 +27,8 @@ type cache struct {
 }
 
 type partName struct {
-	u  *user
-	id [16]byte
+	user crypto.Token
+	id   [16]byte
 }
 
 type cachedPart struct {
@@ -43,7 +46,7 @@ type CacheStats struct {
 	// Hits counts the states and parts that loads and saves found in memory, Misses those that they had to read. The
 	// state of a thread's first checkpoint is neither, and neither is what a migration made.
 	Hits, Misses uint64
-	// Bytes is how much memory the cached states and parts take, migrated states among them.
+	// Bytes is how much memory the cached states, parts and users take, migrated states among them.
 	Bytes int64
 }
 
@@ -56,7 +59,7 @@ func (s *Store) CacheStats() CacheStats {
 }
 
 func newCache(most int64) *cache {
-	return &cache{most: most, parts: map[partName]*list.Element{}, lazy: map[migratedName]*list.Element{}}
+	return &cache{most: most, users: map[userName]*list.Element{}, parts: map[partName]*list.Element{}, lazy: map[migratedName]*list.Element{}}
 }
 
 // used puts a tip in front, with its present size, and makes room. The caller holds the lock of the tip's lineage.
@@ -97,6 +100,10 @@ func (c *cache) evict(held *lineage) {
 		switch v := e.Value.(type) {
 		case *cachedPart:
 			c.removePart(e, v)
+		case *user:
+			c.order.Remove(e)
+			c.size -= userBytes
+			delete(c.users, v.userName)
 		case *cachedState:
 			c.order.Remove(e)
 			c.size -= v.m.memory()
@@ -134,6 +141,34 @@ func (c *cache) removePart(e *list.Element, p *cachedPart) {
 	c.order.Remove(e)
 	c.size -= int64(len(p.data))
 	delete(c.parts, p.name)
+}
+
+// userBytes is what a user takes in memory with its keys, ciphers and guard, measured by the heap of 100,000 users.
+const userBytes = 4000
+
+// user returns a user who is in memory, or nil.
+func (c *cache) user(name userName) *user {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.users[name]
+	if e == nil {
+		return nil
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(*user)
+}
+
+// keepUser remembers a user, and returns the one who is remembered already, if there is one.
+func (c *cache) keepUser(u *user) *user {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e := c.users[u.userName]; e != nil {
+		return e.Value.(*user)
+	}
+	c.users[u.userName] = c.order.PushFront(u)
+	c.size += userBytes
+	c.evict(nil)
+	return u
 }
 
 // part returns a part that was read before, or nil. It must not be modified.
@@ -192,11 +227,11 @@ func (c *cache) keepMigrated(n migratedName, m *migrated) {
 }
 
 // forgetParts drops all parts of a user, because some may be deleted now.
-func (c *cache) forgetParts(u *user) {
+func (c *cache) forgetParts(user crypto.Token) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, e := range c.parts {
-		if name.u == u {
+		if name.user == user {
 			c.removePart(e, e.Value.(*cachedPart))
 		}
 	}

@@ -45,7 +45,7 @@ func (w *saving) cross(t *tip, d *Draft) (*Draft, error) {
 	if err != nil {
 		return nil, ofThread(w.l.ref, err)
 	}
-	name := migratedName{u, t.hash, set, d.SchemaVersion}
+	name := migratedName{u.tok, t.hash, set, d.SchemaVersion}
 	m := w.crossings[name]
 	if m == nil {
 		m = s.cache.migrated(name)

@@ -236,7 +236,7 @@ func TestDamagedValues(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []byte{kindStore, kindRetention, kindIndex, kindThread, kindPart, kindBlob, kindRecord, kindID, kindBranch, kindWrites, kindNamespace} {
+	for _, kind := range []byte{kindStore, kindRetention, kindIndex, kindThread, kindPart, kindBlob, kindActivity, kindRecord, kindID, kindBranch, kindWrites, kindNamespace} {
 		if !kinds[kind] {
 			t.Errorf("nothing of kind %#x is in the store", kind)
 		}

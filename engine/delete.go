@@ -73,7 +73,7 @@ func (t *thread) remove(ctx context.Context) (uint64, error) {
 	old := t.at(t.epoch)
 	rec, _ := t.record()
 	kept := rec.Kept
-	rec.Deleted, rec.Epoch, rec.Generation, rec.Kept, rec.Used = true, uint64(epoch), rec.Generation+1, 0, 0
+	rec.Deleted, rec.Epoch, rec.Generation, rec.Kept, rec.Used, rec.Active = true, uint64(epoch), rec.Generation+1, 0, 0, 0
 	if err := t.replace(ctx, rec); err != nil {
 		return 0, err
 	}
@@ -129,11 +129,12 @@ func (t *thread) detached(namespace string) *lineage {
 
 // replace writes the thread record and takes it over. The caller holds mu for writing.
 func (t *thread) replace(ctx context.Context, rec codec.Thread) error {
-	mut, cond, err := t.recordMut(&rec, t.version) // which nobody changes while mu is held for writing
+	was, _ := t.record()
+	muts, cond, err := t.recordMuts(was.Active, &rec, t.version) // which nobody changes while mu is held for writing
 	if err != nil {
 		return err
 	}
-	err = t.u.s.commit(ctx, []backend.Mut{mut}, []backend.Cond{cond})
+	err = t.u.s.commit(ctx, muts, []backend.Cond{cond})
 	t.state.Lock()
 	defer t.state.Unlock()
 	t.changes++
@@ -141,7 +142,7 @@ func (t *thread) replace(ctx context.Context, rec codec.Thread) error {
 		t.loaded = false
 		return err
 	}
-	t.version, t.exists = mut.Version, !rec.Deleted
+	t.version, t.exists = muts[0].Version, !rec.Deleted
 	return t.use(rec)
 }
 

@@ -104,7 +104,7 @@ func (s *Store) collect(ctx context.Context, tenant string, names []string, o *G
 		return &g.rep, err
 	}
 	var errs []error
-	users := map[crypto.Token]*user{}
+	users := map[crypto.Token]string{}
 	for i, name := range names {
 		g.progress = GCProgress{User: name, Done: i}
 		u, err := s.user(ctx, userName{tenant, name}, false)
@@ -115,7 +115,7 @@ func (s *Store) collect(ctx context.Context, tenant string, names []string, o *G
 			errs = append(errs, fmt.Errorf("user %q: %w", name, err))
 			continue
 		}
-		users[u.tok] = u // else index entries may be all that tells of a record that was lost
+		users[u.tok] = name // else index entries may be all that tells of a record that was lost
 	}
 	g.progress = GCProgress{Done: len(names)}
 	g.stage("index")

@@ -10,16 +10,20 @@ import (
 )
 
 // index removes the index entries of users that lead to no record.
-func (g *collection) index(ctx context.Context, users map[crypto.Token]*user) error {
+func (g *collection) index(ctx context.Context, users map[crypto.Token]string) error {
 	tenant := g.s.keys.TenantToken(g.tenant)
 	r := prefixRange(tenant[:])
 	r.KeysOnly = true
 	var errs []error
 	var keys [][]byte
-	var of *user
+	var of crypto.Token
 	check := func() {
 		if len(keys) > 0 {
-			errs = append(errs, g.checkEntries(ctx, of, keys))
+			u, err := g.s.user(ctx, userName{g.tenant, users[of]}, false)
+			if err == nil {
+				err = g.checkEntries(ctx, u, keys)
+			}
+			errs = append(errs, err)
 		}
 		keys = nil
 	}
@@ -31,11 +35,11 @@ func (g *collection) index(ctx context.Context, users map[crypto.Token]*user) er
 		if err != nil {
 			return err
 		}
-		u := users[at.user]
-		if u != of || len(keys) == backend.MaxBatchKeys {
+		if at.user != of || len(keys) == backend.MaxBatchKeys {
 			check()
 		}
-		if of = u; u != nil {
+		of = at.user
+		if _, ok := users[of]; ok {
 			keys = append(keys, e.Key)
 		}
 		return nil

@@ -16,6 +16,7 @@ const (
 	kindThread    = 0x10
 	kindPart      = 0x11
 	kindBlob      = 0x12
+	kindActivity  = 0x13
 	kindRecord    = 0x20
 	kindID        = 0x21
 	kindBranch    = 0x22
@@ -65,7 +66,7 @@ func place(key []byte) string {
 	}
 	names := map[byte]string{kindStore: "store record", kindRetention: "retention policy", kindIndex: "index entry",
 		kindThread: "thread record", kindPart: "part", kindBlob: "blob", kindRecord: "checkpoint", kindID: "id entry",
-		kindBranch: "branch", kindWrites: "pending writes", kindNamespace: "namespace"}
+		kindBranch: "branch", kindWrites: "pending writes", kindNamespace: "namespace", kindActivity: "activity entry"}
 	kind := key[prefixLen-1]
 	if kind == kindRecord && len(key) == recordLen {
 		return fmt.Sprintf("checkpoint seq %d of thread %x…, namespace %x…", keySeq(key), key[16:20], key[prefixLen:prefixLen+4])

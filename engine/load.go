@@ -154,15 +154,22 @@ func (l *lineage) find(ctx context.Context, w Which) (*record, error) {
 
 // findAt is find for who knows how far the lineage has come. A checkpoint that is replaced meanwhile is what replaced it, unless
 // it is asked for by its seq.
-func (l *lineage) findAt(ctx context.Context, at heads, w Which) (r *record, err error) {
+func (l *lineage) findAt(ctx context.Context, at heads, w Which) (*record, error) {
+	if w.by == ByID {
+		e, r, err := l.findEntry(ctx, at.head, w.name)
+		if r == nil && err == nil {
+			r, err = l.standsAt(ctx, e.Seq)
+		}
+		if errors.Is(err, ErrNotFound) {
+			return nil, l.unlisted(ctx, at.head, w.name, err)
+		}
+		return r, err
+	}
 	seq, err := l.resolve(ctx, at, w)
-	if err == nil {
-		r, err = l.foundAt(ctx, seq, w)
+	if err != nil {
+		return nil, err
 	}
-	if w.by == ByID && errors.Is(err, ErrNotFound) {
-		return nil, l.unlisted(ctx, at.head, w.name, err)
-	}
-	return r, err
+	return l.foundAt(ctx, seq, w)
 }
 
 // unlisted is the error for an id that was not found: that, or damage if a checkpoint has it. The entry of an id that a
@@ -268,7 +275,7 @@ func (l *lineage) absent(ctx context.Context, seq uint64) error {
 	return corrupt(place(l.recordKey(seq)), "missing", nil)
 }
 
-// resolve finds the seq that w names, among what is durable.
+// resolve finds the seq that w names otherwise than by id, among what is durable.
 func (l *lineage) resolve(ctx context.Context, at heads, w Which) (uint64, error) {
 	switch w.by {
 	case ByNewest:
@@ -281,8 +288,6 @@ func (l *lineage) resolve(ctx context.Context, at heads, w Which) (uint64, error
 			return seq, err
 		}
 		return l.resolve(ctx, at, Latest)
-	case ByID:
-		return l.findID(ctx, at.head, w.name)
 	case BySeq:
 		if w.seq == 0 || w.seq > at.head {
 			return 0, fmt.Errorf("%w: no checkpoint at seq %d", ErrNotFound, w.seq)
@@ -310,22 +315,23 @@ func (l *lineage) resolve(ctx context.Context, at heads, w Which) (uint64, error
 // findID finds the seq of the checkpoint with an id, among what is durable. Head is the newest seq that may be the engine's
 // own id.
 func (l *lineage) findID(ctx context.Context, head uint64, id string) (uint64, error) {
-	e, err := l.findEntry(ctx, head, id)
+	e, _, err := l.findEntry(ctx, head, id)
 	return e.Seq, err
 }
 
-// findEntry is findID that tells what the entry of the id tells, if there is one.
-func (l *lineage) findEntry(ctx context.Context, head uint64, id string) (none codec.IDEntry, err error) {
+// findEntry is findID that tells what the entry of the id tells, if there is one. The id of a record is the engine's own
+// where it returns that as well.
+func (l *lineage) findEntry(ctx context.Context, head uint64, id string) (none codec.IDEntry, _ *record, err error) {
 	keys := [][]byte{l.idKey(id)}
 	gone := uint64(0) // seq of an id of the engine's own at which nothing stands
 	if uuid, ok := parseUUID(id); ok {
 		if seq := idSeq(uuid); seq >= 1 && seq <= head {
 			r, err := l.readRecord(ctx, seq)
 			if err != nil {
-				return none, err
+				return none, nil, err
 			}
 			if r != nil && r.rec != nil && r.rec.ID == "" && l.recordID(r) == id && !r.rec.Ghost {
-				return codec.IDEntry{Seq: seq}, nil
+				return codec.IDEntry{Seq: seq}, r, nil
 			}
 			if r == nil && uuid == l.makeID(l.th.epoch, seq, idTime(uuid)) {
 				gone = seq
@@ -335,7 +341,7 @@ func (l *lineage) findEntry(ctx context.Context, head uint64, id string) (none c
 	}
 	got, err := l.s.be.Get(ctx, keys...)
 	if err != nil {
-		return none, fmt.Errorf("looking for an id: %w", err)
+		return none, nil, fmt.Errorf("looking for an id: %w", err)
 	}
 	for _, entry := range got {
 		if entry.Version == "" {
@@ -343,17 +349,17 @@ func (l *lineage) findEntry(ctx context.Context, head uint64, id string) (none c
 		}
 		e, err := l.openIDEntry(entry)
 		if err != nil {
-			return none, err
+			return none, nil, err
 		}
 		if e.ID != id {
-			return none, corrupt(place(entry.Key), "names another id", nil)
+			return none, nil, corrupt(place(entry.Key), "names another id", nil)
 		}
-		return *e, nil
+		return *e, nil, nil
 	}
 	if gone != 0 {
-		return none, l.absent(ctx, gone)
+		return none, nil, l.absent(ctx, gone)
 	}
-	return none, fmt.Errorf("%w: checkpoint %q", ErrNotFound, id)
+	return none, nil, fmt.Errorf("%w: checkpoint %q", ErrNotFound, id)
 }
 
 func (l *lineage) openIDEntry(e backend.Entry) (*codec.IDEntry, error) {
@@ -455,7 +461,7 @@ func (l *lineage) newest(ctx context.Context, seq uint64, ok func(*restorer, *re
 
 // checkpoint builds what callers see of r, with the values of the channels that want names; a nil want names none.
 func (rs *restorer) checkpoint(ctx context.Context, r *record, want wanting) (*Checkpoint, error) {
-	if err := rs.fetch(ctx, r, func(number uint64) bool { return number == 0 }); err != nil {
+	if err := rs.fetchAll(ctx, r, described); err != nil {
 		return nil, err
 	}
 	meta, err := rs.meta(ctx, r)

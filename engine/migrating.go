@@ -71,7 +71,7 @@ type migrated struct {
 
 // migratedName names a migrated state in the cache.
 type migratedName struct {
-	u    *user
+	user crypto.Token
 	hash [32]byte // of the checkpoint
 	set  *migrate.Set
 	to   uint64
@@ -98,7 +98,7 @@ func (m *migrated) bytesOf(want func(name string) bool) (n int64) {
 // migrate brings the state of the checkpoint with a hash along a way, unless the cache has the outcome. The outcome may share
 // the bytes of the state.
 func (u *user) migrate(ctx context.Context, w *way, hash [32]byte, state func() migrate.State) (*migrated, error) {
-	name := migratedName{u, hash, w.set, w.to}
+	name := migratedName{u.tok, hash, w.set, w.to}
 	if m := u.s.cache.migrated(name); m != nil {
 		return m, nil
 	}
@@ -190,7 +190,7 @@ func (z *lazily) want(cp *Checkpoint) func(name string) bool {
 	if z.way == nil || z.o.HeadersOnly {
 		return z.o.want(cp)
 	}
-	if z.have = s.cache.migrated(migratedName{z.u, cp.Hash, z.way.set, z.way.to}); z.have != nil {
+	if z.have = s.cache.migrated(migratedName{z.u.tok, cp.Hash, z.way.set, z.way.to}); z.have != nil {
 		return nil
 	}
 	return func(string) bool { return true }

@@ -107,7 +107,7 @@ func (u *user) readParts(ctx context.Context, into map[codec.PartID][]byte, ids 
 		if _, ok := into[id]; ok {
 			continue
 		}
-		into[id] = u.s.cache.part(partName{u, id})
+		into[id] = u.s.cache.part(partName{u.tok, id})
 		if into[id] == nil {
 			keys, want = append(keys, u.partKey(id)), append(want, id)
 		}
@@ -128,7 +128,7 @@ func (u *user) readParts(ctx context.Context, into map[codec.PartID][]byte, ids 
 			return err
 		}
 		into[want[i]] = data
-		u.s.cache.keepPart(partName{u, want[i]}, data)
+		u.s.cache.keepPart(partName{u.tok, want[i]}, data)
 	}
 	return nil
 }

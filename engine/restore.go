@@ -67,25 +67,60 @@ type link struct {
 	e *codec.Entry
 }
 
-// fetch reads the records on the paths of the entries of r that are wanted, in one batched read.
-func (rs *restorer) fetch(ctx context.Context, r *record, want func(number uint64) bool) error {
+// path tells the records that are to be read for an entry.
+type path func(*codec.Entry) codec.Path
+
+// whole is the path of the entries that are wanted.
+func whole(want func(number uint64) bool) path {
+	return func(e *codec.Entry) codec.Path {
+		for number := e.Number; number <= e.Number+e.More; number++ {
+			if want(number) {
+				return e.Path
+			}
+		}
+		return nil
+	}
+}
+
+// described is the path to what a checkpoint is described by: its attributes, and the sizes of the channels that are kept.
+func described(e *codec.Entry) codec.Path {
+	switch {
+	case e.Number == 0:
+		return e.Path
+	case e.Mode == codec.Keep:
+		return codec.Path{{Last: e.Path[0].Last, Len: 1}}
+	}
+	return nil
+}
+
+// fetch reads the records on the paths of the entries of r, and others, in one batched read.
+func (rs *restorer) fetch(ctx context.Context, r *record, of path, others ...uint64) error {
 	rs.remember(r)
 	var seqs []uint64
 	asked := map[uint64]bool{}
-	var done *codec.Entry
-	for number, e := range r.rec.Channels {
-		if e == done || !want(number) {
-			continue
+	ask := func(seq uint64) {
+		if !asked[seq] && rs.records[seq] == nil {
+			asked[seq] = true
+			seqs = append(seqs, seq)
 		}
-		done = e // the channels of a run have one path
-		for seq := range e.Path.All {
-			if !asked[seq] && rs.records[seq] == nil {
-				asked[seq] = true
-				seqs = append(seqs, seq)
-			}
+	}
+	for _, seq := range others {
+		ask(seq)
+	}
+	for i := range r.rec.Entries {
+		for seq := range of(&r.rec.Entries[i]).All {
+			ask(seq)
 		}
 	}
 	return rs.read(ctx, seqs)
+}
+
+// fetchAll is fetch that reads the record of the parent as well, which tells its id.
+func (rs *restorer) fetchAll(ctx context.Context, r *record, of path) error {
+	if r.rec.ParentDist == 0 {
+		return rs.fetch(ctx, r, of)
+	}
+	return rs.fetch(ctx, r, of, r.seq-r.rec.ParentDist)
 }
 
 // holder finds the record that holds the value of a channel of r, of which e is the entry.
@@ -137,9 +172,14 @@ func (rs *restorer) chain(ctx context.Context, r *record, number uint64, e *code
 // channels restores the wanted channels of r. Besides the record of r this takes one batched read, and another one
 // where payloads are in parts.
 func (rs *restorer) channels(ctx context.Context, r *record, want func(number uint64) bool) ([]chanState, error) {
-	if err := rs.fetch(ctx, r, want); err != nil {
+	if err := rs.fetch(ctx, r, whole(want)); err != nil {
 		return nil, err
 	}
+	return rs.restore(ctx, r, want)
+}
+
+// restore is channels without the batched read of the records, which were read.
+func (rs *restorer) restore(ctx context.Context, r *record, want func(number uint64) bool) ([]chanState, error) {
 	var chains [][]link
 	var ids []codec.PartID
 	for number, e := range r.rec.Channels {
@@ -360,7 +400,10 @@ func all(uint64) bool { return true }
 
 // tip restores the whole checkpoint of r.
 func (rs *restorer) tip(ctx context.Context, r *record) (*tip, error) {
-	chans, err := rs.channels(ctx, r, all)
+	if err := rs.fetchAll(ctx, r, whole(all)); err != nil {
+		return nil, err
+	}
+	chans, err := rs.restore(ctx, r, all)
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func (t *Thread) copy(ctx context.Context, dst Ref) error {
 	if err != nil {
 		return err
 	}
-	rec.Deleted, rec.Created, rec.TTL, rec.Expires, rec.Kept = false, now, source.TTL, 0, 0
+	rec.Deleted, rec.Created, rec.TTL, rec.Expires, rec.Kept, rec.Active = false, now, source.TTL, 0, 0, source.Active
 	if rec.TTL > 0 {
 		rec.Expires = expiry(now, rec.TTL)
 	}

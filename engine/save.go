@@ -349,7 +349,7 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 		return nil, false, l.after(p)
 	}
 	durable, _ := l.durable.get(l.epoch)
-	entry, err := l.findEntry(ctx, durable.head, d.ID)
+	entry, _, err := l.findEntry(ctx, durable.head, d.ID)
 	if errors.Is(err, ErrNotFound) {
 		return nil, false, nil
 	}

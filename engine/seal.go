@@ -72,6 +72,7 @@ var (
 	ledgerLayout = layoutOf(typeLedger, codec.AppendWritesLedger, codec.ParseWritesLedger, same)
 
 	indexLayout     = layoutOf(kindIndex, codec.AppendIndexEntry, codec.ParseIndexEntry, equal)
+	activityLayout  = layoutOf(kindActivity, codec.AppendName, codec.ParseName, equal)
 	namespaceLayout = layoutOf(kindNamespace, codec.AppendName, codec.ParseName, equal)
 
 	partLayout = layoutOf(kindPart, func(dst []byte, p part) []byte { return codec.AppendPart(dst, p.hour, p.data) },

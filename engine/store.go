@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -28,7 +29,7 @@ type Options struct {
 	// Create makes a new store if backend and keystore are both empty.
 	Create bool
 	// CacheBytes bounds the states of recent heads kept in memory, so that a save after a save reads nothing, and
-	// the parts read last. 0 is DefaultCacheBytes; negative keeps nothing. Go lets a heap grow to twice what is in use before
+	// the parts and users met last. 0 is DefaultCacheBytes; negative keeps nothing. Go lets a heap grow to twice what is in use before
 	// it collects: a process that is to stay small also sets GOMEMLIMIT, to CacheBytes and some 400 MB.
 	CacheBytes int64
 	// MaxChannel bounds the bytes of one channel. 0, and anything above it, is codec.MaxChannel (256 MiB).
@@ -63,38 +64,12 @@ type Store struct {
 
 	mu       sync.Mutex
 	closed   bool
-	users    map[userName]*user
+	guards   map[userName]weak.Pointer[guard]
 	threads  map[threadName]*thread
 	lineages map[Ref]*lineage
 }
 
-type userName struct{ tenant, name string }
 type threadName struct{ tenant, user, thread string }
-
-// user is what the engine derives once from a user's keys.
-type user struct {
-	userName
-	s          *Store
-	tok        crypto.Token
-	tenantTok  crypto.Token
-	keys       *crypto.UserKeys
-	commitKey  [32]byte
-	idKey      [32]byte
-	partKeyMAC [32]byte
-	blobKeyMAC [32]byte
-	dir        *crypto.Sealer // thread records
-	parts      *crypto.Sealer // parts and blobs
-	index      *crypto.Sealer // index entries
-
-	// rewrites is held for reading from choosing a new epoch of a thread until the thread record names it, and for
-	// writing while what crashes left of epochs is removed. It comes before sweep.
-	rewrites rwLock
-
-	// sweep is held for reading between finding a part and committing a record that names it, and for writing
-	// while unreferenced parts are deleted.
-	sweep  rwLock
-	naming naming
-}
 
 // Open opens the store on b, which it owns from then on: Close closes it, and so does a failed Open.
 func Open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
@@ -110,7 +85,7 @@ func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 		return nil, fmt.Errorf("opening store: %w: no keystore", ErrInvalid)
 	}
 	s := &Store{be: b, caps: b.Caps(), hooks: o.Hooks, migrations: o.Migrations, now: o.Now, maxChannel: o.MaxChannel, z: codec.NewZstd(),
-		users: map[userName]*user{}, threads: map[threadName]*thread{}, lineages: map[Ref]*lineage{}}
+		guards: map[userName]weak.Pointer[guard]{}, threads: map[threadName]*thread{}, lineages: map[Ref]*lineage{}}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -197,12 +172,16 @@ func (s *Store) Close() error {
 
 // ready reports why an operation cannot begin.
 func (s *Store) ready(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+	if s.isClosed() {
 		return ErrClosed
 	}
 	return ctx.Err()
+}
+
+func (s *Store) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
 }
 
 // commit commits a batch of the engine's that is not a save.
@@ -252,69 +231,6 @@ func (s *Store) scan(ctx context.Context, r backend.Range, yield func(backend.En
 			r.Start = next
 		}
 	}
-}
-
-// user returns the user; without create one that was never written to is ErrNotFound.
-func (s *Store) user(ctx context.Context, name userName, create bool) (*user, error) {
-	s.mu.Lock()
-	u, closed := s.users[name], s.closed
-	s.mu.Unlock()
-	if closed {
-		return nil, ErrClosed
-	}
-	if u != nil {
-		return u, nil
-	}
-	keys, err := s.keys.User(ctx, name.tenant, name.name, false)
-	if errors.Is(err, crypto.ErrNotFound) && create {
-		if err := s.checkNew(ctx, name); err != nil {
-			return nil, err
-		}
-		keys, err = s.keys.User(ctx, name.tenant, name.name, true)
-	}
-	if errors.Is(err, crypto.ErrNotFound) {
-		return nil, fmt.Errorf("user %q of tenant %q: %w", name.name, name.tenant, ErrNotFound)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading keys of user %q: %w", name.name, ofKeys(err))
-	}
-	u = &user{userName: name, s: s, rewrites: newRWLock(), sweep: newRWLock(), tok: keys.Token(), tenantTok: s.keys.TenantToken(name.tenant), keys: keys,
-		commitKey: keys.Derive("commit"), idKey: keys.Derive("id"), partKeyMAC: keys.Derive("part"), blobKeyMAC: keys.Derive("blob")}
-	for _, d := range []struct {
-		sealer  **crypto.Sealer
-		purpose string
-	}{{&u.dir, "directory"}, {&u.parts, "parts"}, {&u.index, "index"}} {
-		if *d.sealer, err = keys.Sealer(d.purpose); err != nil {
-			return nil, fmt.Errorf("deriving keys of user %q: %w", name.name, ofKeys(err))
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if have := s.users[name]; have != nil {
-		return have, nil
-	}
-	s.users[name] = u
-	return u, nil
-}
-
-// checkNew refuses to make keys for a user who has data: the keystore is older than the backend then, and new keys would
-// bury that data without a word.
-func (s *Store) checkNew(ctx context.Context, name userName) error {
-	tok := s.keys.UserToken(name.tenant, name.name)
-	r := prefixRange(tok[:])
-	r.KeysOnly, r.Limit = true, 1
-	have, _, err := s.be.Scan(ctx, r)
-	if err != nil {
-		return fmt.Errorf("looking for data of a new user: %w", err)
-	}
-	if len(have) > 0 {
-		// Unless somebody else made the keys meanwhile, and then wrote the data.
-		if _, err := s.keys.User(ctx, name.tenant, name.name, false); !errors.Is(err, crypto.ErrNotFound) {
-			return err
-		}
-		return fmt.Errorf("user %q has data, but the keystore has no keys of theirs; was it restored from an old copy? %w", name.name, ErrKeyMissing)
-	}
-	return nil
 }
 
 func checkName(what, name string, emptyAllowed bool) error {

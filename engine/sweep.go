@@ -217,7 +217,7 @@ func (sw *sweeper) delete(ctx context.Context, victims *[]victim, err *error) (n
 		if *err = u.s.commitAll(ctx, muts); *err != nil {
 			return 0
 		}
-		u.s.cache.forgetParts(u)
+		u.s.cache.forgetParts(u.tok)
 	}
 	sw.swept.bytes += size
 	return len(muts)

@@ -162,17 +162,11 @@ func (t *thread) doubt(err error) {
 const expiryBuckets = 16
 
 // touch adds the thread record to a change of l if it must change: the thread is new, its expiry is due for a refresh, or
-// the draft has another time to live. What is pending counts. The caller holds l.mu.
+// the draft has another time to live, or it was not active in the hour before. What is pending counts. The caller holds l.mu.
 func (l *lineage) touch(p *pending, ttl time.Duration, now int64) error {
-	t := l.th
-	t.state.Lock()
-	was, version, exists, present := t.rec, t.version, t.exists, t.present()
-	t.state.Unlock()
-	if q := l.touching; q != nil {
-		was, version, exists, present = *q.thread, q.threadVersion, true, true
-	}
-	rec := was
-	if !present {
+	was := l.threadNow()
+	rec := was.rec
+	if !was.present {
 		rec.Deleted, rec.Created, rec.TTL, rec.Expires = false, now, 0, 0
 	}
 	rec.Created = min(rec.Created, now) // another lineage may have begun the thread after this save began
@@ -181,30 +175,66 @@ func (l *lineage) touch(p *pending, ttl time.Duration, now int64) error {
 	}
 	if rec.TTL == 0 {
 		rec.Expires = 0
-	} else if rec.Expires < now+rec.TTL || ttl > 0 && rec.TTL != was.TTL {
+	} else if rec.Expires < now+rec.TTL || ttl > 0 && rec.TTL != was.rec.TTL {
 		rec.Expires = expiry(now, rec.TTL+max(rec.TTL/expiryBuckets, 1))
 	}
-	if exists && rec == was {
+	rec.Active = activeSince(rec.Active, now)
+	return l.become(p, &was, &rec)
+}
+
+// active adds the thread record to a change of l that brings a checkpoint but is no save, if the thread was not active in the
+// hour before. The caller holds l.mu.
+func (l *lineage) active(p *pending, now int64) error {
+	was := l.threadNow()
+	rec := was.rec
+	rec.Active = activeSince(rec.Active, now)
+	return l.become(p, &was, &rec)
+}
+
+// standingThread is the thread record on which the next change of a lineage stands.
+type standingThread struct {
+	rec             codec.Thread
+	version         string
+	exists, present bool
+}
+
+func (l *lineage) threadNow() standingThread {
+	if q := l.touching; q != nil {
+		return standingThread{*q.thread, q.threadVersion, true, true}
+	}
+	t := l.th
+	t.state.Lock()
+	defer t.state.Unlock()
+	return standingThread{t.rec, t.version, t.exists, t.present()}
+}
+
+// become adds the thread record to a change of l if it is another one than it was.
+func (l *lineage) become(p *pending, was *standingThread, rec *codec.Thread) error {
+	if was.exists && *rec == was.rec {
 		return nil
 	}
-	mut, cond, err := t.recordMut(&rec, version)
+	p.thread = new(codec.Thread) // only then, so that an ordinary save does without it
+	*p.thread = *rec
+	muts, cond, err := l.th.recordMuts(was.rec.Active, p.thread, was.version)
 	if err != nil {
 		return err
 	}
-	p.thread, p.threadVersion, p.threadOn = &rec, mut.Version, version
-	p.muts, p.conds = append(p.muts, mut), append(p.conds, cond)
+	p.threadVersion, p.threadOn = muts[0].Version, was.version
+	p.muts, p.conds = append(p.muts, muts...), append(p.conds, cond)
 	return nil
 }
 
-// recordMut writes the thread record, on condition that the one of a version is there.
-func (t *thread) recordMut(rec *codec.Thread, version string) (backend.Mut, backend.Cond, error) {
+// recordMuts writes the thread record first, on condition that the one of a version is there, and then moves the activity
+// entry, which stood at active.
+func (t *thread) recordMuts(active int64, rec *codec.Thread, version string) ([]backend.Mut, backend.Cond, error) {
 	key := t.u.threadKey(t.tok)
 	value, err := seal(t.u.dir, threadLayout, key, rec)
 	if err != nil {
-		return backend.Mut{}, backend.Cond{}, err
+		return nil, backend.Cond{}, err
 	}
 	id := t.u.s.newBatchID()
-	return backend.Mut{Key: key, Value: value, Version: string(id[:])}, backend.Cond{Key: key, Version: version}, nil
+	muts, err := t.moveActivity([]backend.Mut{{Key: key, Value: value, Version: string(id[:])}}, active, rec.Active)
+	return muts, backend.Cond{Key: key, Version: version}, err
 }
 
 // wrote takes over the thread record of a save that is durable now. Where another lineage wrote it as well, whose is the

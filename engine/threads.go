@@ -5,16 +5,24 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
+	"math"
 	"strings"
 	"time"
 )
 
-// ThreadOptions choose threads of a user. The zero value is all of them.
+// ThreadOptions choose threads of a user. The zero value is all of them, in order of id.
 type ThreadOptions struct {
 	Prefix string // only threads whose id begins with it
+	Status string // only threads whose head has it
 	After  string // only threads whose id comes after it, bytewise
 	Count  bool   // count the checkpoints, which reads all records of a thread
+
+	// ByActivity lists first the threads that were active last, in order of ThreadInfo.Active. A list in this order reads
+	// no more threads than it yields, and those that Status leaves out; one in order of id first reads the ids of all.
+	ByActivity bool
+	// ActiveAt, with ByActivity, goes on behind the thread After, which was listed as active at that time. A thread that was
+	// active since stands at the front.
+	ActiveAt time.Time
 }
 
 // ThreadInfo describes a thread. What it says of a head is that of the unnamed namespace, the thread's own, and is zero
@@ -25,6 +33,9 @@ type ThreadInfo struct {
 	Created    time.Time
 	Expires    time.Time // zero if the thread does not expire
 	Updated    time.Time // time of the head, or of the creation if there is no head
+	// Active is where the thread stands in the order of activity: no checkpoint in any of its namespaces is an hour or more
+	// newer. It moves with the first save of an hour.
+	Active time.Time
 
 	HeadID        string
 	HeadSeq       uint64
@@ -38,31 +49,85 @@ type ThreadInfo struct {
 	Checkpoints int // over all namespaces; 0 unless it was asked for
 }
 
-// Threads yields the threads of the user that are neither deleted nor expired, in order of id, none for a user who never
-// saved. The ids, but no more, are all held in memory. A thread that is deleted meanwhile is left out. After an error it
-// ends.
+// Threads yields the threads of the user that are neither deleted nor expired, none for a user who never saved. In order of
+// id, all ids, but no more, are held in memory. A thread that is deleted meanwhile is left out. After an error it ends.
 func (u *User) Threads(ctx context.Context, o ThreadOptions) iter.Seq2[ThreadInfo, error] {
 	return func(yield func(ThreadInfo, error) bool) {
-		ids, err := u.threadIDs(ctx)
-		if err != nil {
-			yield(ThreadInfo{}, fmt.Errorf("listing threads: %w", err))
-			return
+		list := u.eachByID
+		if o.ByActivity {
+			list = u.eachByActivity
 		}
-		ids = slices.DeleteFunc(ids, func(id string) bool { return !strings.HasPrefix(id, o.Prefix) || id <= o.After })
-		for _, id := range ids {
-			info, err := u.thread(ctx, id, o.Count)
-			if errors.Is(err, ErrNotFound) {
-				continue
-			}
-			if err != nil {
-				yield(ThreadInfo{}, fmt.Errorf("listing threads: %w", err))
-				return
-			}
+		err := list(ctx, &o, func(info *ThreadInfo) error {
 			if !yield(*info, nil) {
-				return
+				return errStop
 			}
+			return nil
+		})
+		if err != nil && err != errStop {
+			yield(ThreadInfo{}, fmt.Errorf("listing threads: %w", err))
 		}
 	}
+}
+
+func (u *User) eachByID(ctx context.Context, o *ThreadOptions, yield func(*ThreadInfo) error) error {
+	ids, err := u.threadIDs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if !strings.HasPrefix(id, o.Prefix) || id <= o.After {
+			continue
+		}
+		info, err := u.thread(ctx, id, o)
+		if err == nil {
+			err = yield(info)
+		}
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (u *User) eachByActivity(ctx context.Context, o *ThreadOptions, yield func(*ThreadInfo) error) error {
+	k, err := u.keys(ctx, false)
+	if err != nil {
+		return ignoring(ErrNotFound, err)
+	}
+	var behind []byte
+	if o.After != "" {
+		if o.ActiveAt.IsZero() {
+			return fmt.Errorf("%w: what comes after a thread by activity depends on when it was active", ErrInvalid)
+		}
+		behind = k.activityKey(o.ActiveAt.UnixMilli(), k.keys.ThreadToken(o.After))
+	}
+	for list := k.byActivity(behind); ; {
+		if ok, err := list.peek(ctx); !ok || err != nil {
+			return err
+		}
+		th, err := list.next()
+		if err != nil {
+			return err
+		}
+		if !strings.HasPrefix(th.id, o.Prefix) {
+			continue
+		}
+		info, err := u.thread(ctx, th.id, o)
+		if err == nil && info.Active.UnixMilli() == th.since { // else it moved to the front meanwhile
+			err = yield(info)
+		}
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+}
+
+// ignoring is err, unless that is of a kind.
+func ignoring(kind, err error) error {
+	if errors.Is(err, kind) {
+		return nil
+	}
+	return err
 }
 
 // threadIDs lists the user's threads, in order; none if there is no such user.
@@ -77,15 +142,19 @@ func (u *User) threadIDs(ctx context.Context) ([]string, error) {
 	return k.liveThreads(ctx)
 }
 
-func (u *User) thread(ctx context.Context, id string, count bool) (*ThreadInfo, error) {
+// thread describes a thread. One that o does not want is ErrNotFound.
+func (u *User) thread(ctx context.Context, id string, o *ThreadOptions) (*ThreadInfo, error) {
 	info := &ThreadInfo{Ref: Ref{Tenant: u.name.tenant, User: u.name.name, Thread: id}}
 	err := u.s.with(ctx, info.Ref, func(l *lineage) error { return l.describe(ctx, info) })
+	if err == nil && o.Status != "" && info.Status != o.Status {
+		err = ErrNotFound
+	}
 	if err == nil {
 		head := &Checkpoint{Ref: info.Ref, ID: info.HeadID, Step: info.Step, Status: info.Status, Time: info.Updated, Labels: info.Labels}
 		err = u.s.give(ctx, head, false)
 		info.Labels = head.Labels
 	}
-	if err != nil || !count {
+	if err != nil || !o.Count {
 		return info, err
 	}
 	err = u.s.eachLineage(ctx, info.Ref, func(l *lineage) error {
@@ -104,7 +173,7 @@ func (l *lineage) describe(ctx context.Context, info *ThreadInfo) error {
 	if !there {
 		return ErrNotFound
 	}
-	info.Generation, info.Created = rec.Generation, time.UnixMilli(rec.Created).UTC()
+	info.Generation, info.Created, info.Active = rec.Generation, time.UnixMilli(rec.Created).UTC(), time.UnixMilli(rec.Active).UTC()
 	if rec.Expires != 0 {
 		info.Expires = time.UnixMilli(rec.Expires).UTC()
 	}
@@ -128,7 +197,7 @@ func (l *lineage) describe(ctx context.Context, info *ThreadInfo) error {
 
 // Latest returns the newest checkpoint over all threads of the user, by time, with all its channels unless a
 // LoadOptions says otherwise. Named namespaces do not count: they hold parts of a thread's work. It reads one record of
-// every thread.
+// every thread that was active within an hour of that.
 func (u *User) Latest(ctx context.Context, opts ...LoadOptions) (*Checkpoint, error) {
 	for {
 		best, err := u.newestThread(ctx)
@@ -147,25 +216,43 @@ func (u *User) Latest(ctx context.Context, opts ...LoadOptions) (*Checkpoint, er
 
 // newestThread finds the thread whose head is the newest of all; "" if there is none.
 func (u *User) newestThread(ctx context.Context) (best string, err error) {
-	ids, err := u.threadIDs(ctx)
+	k, err := u.keys(ctx, false)
 	if err != nil {
-		return "", err
+		return "", ignoring(ErrNotFound, err)
 	}
 	newest := int64(-1)
-	for _, id := range ids {
-		err := u.s.with(ctx, Ref{Tenant: u.name.tenant, User: u.name.name, Thread: id}, func(l *lineage) error {
+	look := func(th activeThread) error {
+		return u.s.with(ctx, Ref{Tenant: u.name.tenant, User: u.name.name, Thread: th.id}, func(l *lineage) error {
 			if _, there := l.th.record(); !there {
 				return nil
 			}
 			r, err := l.newestRecord(ctx)
-			if err == nil && r != nil && r.rec.Time > newest {
-				best, newest = id, r.rec.Time
+			if err == nil && r != nil && (r.rec.Time > newest || r.rec.Time == newest && th.id < best) {
+				best, newest = th.id, r.rec.Time
 			}
 			return err
 		})
+	}
+	list, rest := k.byActivity(nil), int64(math.MinInt64)
+	for {
+		ok, err := list.peek(ctx)
+		if err != nil {
+			return "", err
+		}
+		if !ok {
+			break
+		}
+		if newest >= list.since+activeFor { // all that comes is older
+			rest = list.since
+			break
+		}
+		th, err := list.next()
+		if err == nil {
+			err = look(th)
+		}
 		if err != nil {
 			return "", err
 		}
 	}
-	return best, nil
+	return best, list.missed(ctx, rest, look)
 }

@@ -253,7 +253,8 @@ func HeadOf(branch string) Which { return Which{by: ByBranch, name: branch} }
 
 // LoadOptions choose how much of a checkpoint is read.
 type LoadOptions struct {
-	// HeadersOnly leaves every Channel.Data nil and reads one record.
+	// HeadersOnly leaves every Channel.Data nil. Besides the record it reads those that tell its attributes, the size of
+	// what it keeps, and the parent's id, all at once.
 	HeadersOnly bool
 	// Channels, when not nil, are the only ones whose Data is read.
 	Channels []string

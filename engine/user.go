@@ -1,6 +1,14 @@
 package engine
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"weak"
+
+	"github.com/ckptd/ckptd/crypto"
+)
 
 // User is a handle on one user. It is cheap to make and holds nothing open.
 type User struct {
@@ -17,4 +25,114 @@ func (u *User) keys(ctx context.Context, create bool) (*user, error) {
 		return nil, err
 	}
 	return u.s.user(ctx, u.name, create)
+}
+
+type userName struct{ tenant, name string }
+
+// user is what the engine derives from a user's keys. It does not change, and any number of users of one name may be in
+// memory: one that the cache gave up lives on where it is in use, and other keys make another user. What they have in
+// common is the guard.
+type user struct {
+	userName
+	*guard
+	s          *Store
+	tok        crypto.Token
+	tenantTok  crypto.Token
+	keys       *crypto.UserKeys
+	commitKey  [32]byte
+	idKey      [32]byte
+	partKeyMAC [32]byte
+	blobKeyMAC [32]byte
+	dir        *crypto.Sealer // thread records
+	parts      *crypto.Sealer // parts and blobs
+	index      *crypto.Sealer // index entries
+}
+
+// guard keeps those apart who are at work for one user. There is one for a name at a time: it stays in memory as long as
+// a user does that has it, and so as long as anyone can hold its locks.
+type guard struct {
+	// rewrites is held for reading from choosing a new epoch of a thread until the thread record names it, and for
+	// writing while what crashes left of epochs is removed. It comes before sweep.
+	rewrites rwLock
+
+	// sweep is held for reading between finding a part and committing a record that names it, and for writing
+	// while unreferenced parts are deleted.
+	sweep  rwLock
+	naming naming
+}
+
+// user returns the user; without create one that was never written to is ErrNotFound.
+func (s *Store) user(ctx context.Context, name userName, create bool) (*user, error) {
+	if s.isClosed() {
+		return nil, ErrClosed
+	}
+	if u := s.cache.user(name); u != nil {
+		return u, nil
+	}
+	keys, err := s.keys.User(ctx, name.tenant, name.name, false)
+	if errors.Is(err, crypto.ErrNotFound) && create {
+		if err := s.checkNew(ctx, name); err != nil {
+			return nil, err
+		}
+		keys, err = s.keys.User(ctx, name.tenant, name.name, true)
+	}
+	if errors.Is(err, crypto.ErrNotFound) {
+		return nil, fmt.Errorf("user %q of tenant %q: %w", name.name, name.tenant, ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading keys of user %q: %w", name.name, ofKeys(err))
+	}
+	u := &user{userName: name, guard: s.guard(name), s: s, tok: keys.Token(), tenantTok: s.keys.TenantToken(name.tenant), keys: keys,
+		commitKey: keys.Derive("commit"), idKey: keys.Derive("id"), partKeyMAC: keys.Derive("part"), blobKeyMAC: keys.Derive("blob")}
+	for _, d := range []struct {
+		sealer  **crypto.Sealer
+		purpose string
+	}{{&u.dir, "directory"}, {&u.parts, "parts"}, {&u.index, "index"}} {
+		if *d.sealer, err = keys.Sealer(d.purpose); err != nil {
+			return nil, fmt.Errorf("deriving keys of user %q: %w", name.name, ofKeys(err))
+		}
+	}
+	return s.cache.keepUser(u), nil
+}
+
+// guard returns the guard of a user, the one that is in memory if there is one.
+func (s *Store) guard(name userName) *guard {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if g := s.guards[name].Value(); g != nil {
+		return g
+	}
+	g := &guard{rewrites: newRWLock(), sweep: newRWLock()}
+	s.guards[name] = weak.Make(g)
+	runtime.AddCleanup(g, s.forgetGuard, name)
+	return g
+}
+
+// forgetGuard forgets the guard of a user after nobody can have it any more, unless there is another one by now.
+func (s *Store) forgetGuard(name userName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guards[name].Value() == nil {
+		delete(s.guards, name)
+	}
+}
+
+// checkNew refuses to make keys for a user who has data: the keystore is older than the backend then, and new keys would
+// bury that data without a word.
+func (s *Store) checkNew(ctx context.Context, name userName) error {
+	tok := s.keys.UserToken(name.tenant, name.name)
+	r := prefixRange(tok[:])
+	r.KeysOnly, r.Limit = true, 1
+	have, _, err := s.be.Scan(ctx, r)
+	if err != nil {
+		return fmt.Errorf("looking for data of a new user: %w", err)
+	}
+	if len(have) > 0 {
+		// Unless somebody else made the keys meanwhile, and then wrote the data.
+		if _, err := s.keys.User(ctx, name.tenant, name.name, false); !errors.Is(err, crypto.ErrNotFound) {
+			return err
+		}
+		return fmt.Errorf("user %q has data, but the keystore has no keys of theirs; was it restored from an old copy? %w", name.name, ErrKeyMissing)
+	}
+	return nil
 }

@@ -49,7 +49,7 @@ const MaxProblems = 1000
 func (r *VerifyReport) Clean() bool { return len(r.Problems) == 0 }
 
 // Verify reads what is stored and reports whatever is not as docs/format.md says: records, chains, hash links, ids,
-// branches, index entries, parts, blobs and pending writes. It may run beside everything else; what is saved meanwhile
+// branches, index and activity entries, parts, blobs and pending writes. It may run beside everything else; what is saved meanwhile
 // may be left out. It holds up prunes and deletions of a thread while it reads it, and saves of a lineage only to make
 // sure of a problem that it found there. It needs about 300 bytes of memory for each record of the longest lineage and
 // 50 for each part of a user. An error means that it could not come to its end; the report is then of what it saw.
@@ -201,6 +201,9 @@ func (u *verifiedUser) verify(ctx context.Context) error {
 		if err := u.thread(ctx, u.threads[tok].ID); err != nil {
 			return err
 		}
+		if err := u.activity(ctx, tok); err != nil {
+			return err
+		}
 		u.v.done++
 		if u.v.o.Progress != nil {
 			u.v.o.Progress(u.v.done, u.v.total)
@@ -208,6 +211,9 @@ func (u *verifiedUser) verify(ctx context.Context) error {
 	}
 	if u.v.o.Thread != "" {
 		return nil
+	}
+	if err := u.allActivity(ctx); err != nil {
+		return err
 	}
 	if err := u.allBlobs(ctx); err != nil {
 		return err

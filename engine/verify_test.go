@@ -203,7 +203,7 @@ func TestVerifyNoticesBitFlipsAndSwaps(t *testing.T) {
 		}
 		b.put(backend.Mut{Key: e.Key, Value: e.Value, Version: e.Version})
 	}
-	for _, kind := range []byte{kindRetention, kindIndex, kindThread, kindPart, kindBlob, kindRecord, kindID, kindBranch, kindWrites, kindNamespace} {
+	for _, kind := range []byte{kindRetention, kindIndex, kindThread, kindPart, kindBlob, kindActivity, kindRecord, kindID, kindBranch, kindWrites, kindNamespace} {
 		if kinds[kind] == 0 {
 			t.Errorf("there is nothing of kind %#x", kind)
 		}
@@ -215,7 +215,7 @@ func TestVerifyNoticesWhatIsMissing(t *testing.T) {
 	for _, kind := range []struct {
 		kind byte
 		want string
-	}{{kindIndex, "index entry for a"}, {kindThread, "thread record is missing"}, {kindPart, "is missing"}, {kindBlob, "names a blob that is not there"},
+	}{{kindIndex, "index entry for a"}, {kindThread, "thread record is missing"}, {kindPart, "is missing"}, {kindActivity, "missing, and its thread names it"}, {kindBlob, "names a blob that is not there"},
 		{kindID, "id entry is missing"}, {kindNamespace, "missing, and it has checkpoints"}} {
 		for i, e := range b.of(kind.kind) {
 			b.damaged(fmt.Sprintf("kind %x, %d", kind.kind, i), kind.want, func() { b.put(backend.Mut{Key: e.Key, Delete: true}) })
@@ -334,15 +334,22 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		}
 		b.put(m)
 	})
+	b.damaged("activity entry", "is not the one that its thread names", func() {
+		muts, err := main().th.moveActivity(nil, 0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.put(muts[0])
+	})
 	b.damaged("thread record", "names another thread", func() {
 		l := main()
 		rec := l.th.rec
 		rec.ID = "other"
-		m, _, err := l.th.recordMut(&rec, l.th.version)
+		muts, _, err := l.th.recordMuts(rec.Active, &rec, l.th.version)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.put(m)
+		b.put(muts[0])
 	})
 	b.damaged("writes", "write 2 does not restore", func() {
 		l := main()

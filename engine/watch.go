@@ -340,8 +340,9 @@ type backlog struct {
 
 func (b *backlog) placeOf(p position) place8 { return b.places[p.ref] }
 
-// eachThread calls fn with every thread in scope that is there.
+// eachThread calls fn with every thread in scope that may have what was not seen.
 func (w *watcher) eachThread(ctx context.Context, fn func(Ref) error) error {
+	none := func(crypto.Token) bool { return false }
 	user := func(name string, _ crypto.Token) error {
 		if w.scope.Thread != "" {
 			err := fn(Ref{Tenant: w.scope.Tenant, User: name, Thread: w.scope.Thread})
@@ -350,16 +351,13 @@ func (w *watcher) eachThread(ctx context.Context, fn func(Ref) error) error {
 			}
 			return err
 		}
-		ids, err := w.s.User(w.scope.Tenant, name).threadIDs(ctx)
+		k, err := w.s.user(ctx, userName{w.scope.Tenant, name}, false)
 		if err != nil {
-			return err
+			return ignoring(ErrNotFound, err)
 		}
-		for _, id := range ids {
-			if err := fn(Ref{Tenant: w.scope.Tenant, User: name, Thread: id}); err != nil {
-				return err
-			}
-		}
-		return nil
+		return k.eachActive(ctx, w.low-activeFor+1, none, func(th activeThread) error {
+			return fn(Ref{Tenant: w.scope.Tenant, User: name, Thread: th.id})
+		})
 	}
 	if w.scope.User != "" {
 		return user(w.scope.User, crypto.Token{})

@@ -13,15 +13,21 @@ import (
 
 func (a *app) threadsCmd() *cobra.Command {
 	var o engine.ThreadOptions
+	var recent int
 	cmd := &cobra.Command{
 		Use:   "threads",
 		Short: "List the threads of a user",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.with(cmd.Context(), false, func(s store) error { return a.threads(cmd.Context(), s, o) })
+			if recent < 0 {
+				return usagef("--recent is %d", recent)
+			}
+			return a.with(cmd.Context(), false, func(s store) error { return a.threads(cmd.Context(), s, o, recent) })
 		},
 	}
 	cmd.Flags().StringVar(&o.Prefix, "prefix", "", "only threads whose names begin with `TEXT`")
+	cmd.Flags().StringVar(&o.Status, "status", "", "only threads whose head has this `STATUS`")
+	cmd.Flags().IntVar(&recent, "recent", 0, "only the `N` threads that were active last, the last one first, to the hour")
 	cmd.Flags().BoolVar(&o.Count, "count", false, "count the checkpoints of each")
 	return cmd
 }
@@ -40,17 +46,24 @@ type threadView struct {
 	Checkpoints int               `json:"checkpoints,omitempty"`
 }
 
-func (a *app) threads(ctx context.Context, s store, o engine.ThreadOptions) error {
+// threads lists threads in order of name or, if recent is not 0, so many of those that were active last.
+func (a *app) threads(ctx context.Context, s store, o engine.ThreadOptions, recent int) error {
 	var all []engine.ThreadInfo
 	wide := len("THREAD")
+	o.ByActivity = recent > 0
 	for info, err := range s.User(a.tenant, a.user).Threads(ctx, o) {
 		if err != nil {
 			return err
 		}
 		all = append(all, info)
 		wide = max(wide, utf8.RuneCountInString(printable(info.Ref.Thread)))
+		if len(all) == recent {
+			break
+		}
 	}
-	slices.SortFunc(all, func(x, y engine.ThreadInfo) int { return byNumber(x.Ref.Thread, y.Ref.Thread) })
+	if recent == 0 {
+		slices.SortFunc(all, func(x, y engine.ThreadInfo) int { return byNumber(x.Ref.Thread, y.Ref.Thread) })
+	}
 	if len(all) > 0 && !a.json {
 		counts := ""
 		if o.Count {

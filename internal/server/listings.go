@@ -174,7 +174,13 @@ func (s threads) ListThreads(ctx context.Context, req *connect.Request[ckptdv1.L
 	}}
 	defer l.release()
 	visible := visibleTo(ctx)
-	o := engine.ThreadOptions{Prefix: m.GetPrefix(), Count: m.GetCount(), After: max(m.GetAfter(), after.Ref.Thread)}
+	o := engine.ThreadOptions{Prefix: m.GetPrefix(), Status: m.GetStatus(), Count: m.GetCount(), After: max(m.GetAfter(), after.Ref.Thread)}
+	if o.ByActivity = m.GetByActivity(); o.ByActivity {
+		o.After, o.ActiveAt = m.GetAfter(), wire.UnpackTime(m.GetActiveAt())
+		if after.Time != 0 {
+			o.After, o.ActiveAt = after.Ref.Thread, time.UnixMilli(after.Time)
+		}
+	}
 	for info, err := range s.store.User(m.GetTenant(), m.GetUser()).Threads(ctx, o) {
 		if err != nil {
 			return err
@@ -182,7 +188,7 @@ func (s threads) ListThreads(ctx context.Context, req *connect.Request[ckptdv1.L
 		if !visible(info.Ref.Thread) {
 			continue
 		}
-		if last, err := l.add(wire.PackThreadInfo(&info), position{Ref: info.Ref}); last || err != nil {
+		if last, err := l.add(wire.PackThreadInfo(&info), position{Ref: info.Ref, Time: info.Active.UnixMilli()}); last || err != nil {
 			return err
 		}
 	}

@@ -174,6 +174,12 @@ func TestListThreadsPages(t *testing.T) {
 	if got := list(limited, &ckptdv1.ListThreadsRequest{Prefix: "t2"}); len(got) != 0 {
 		t.Errorf("of others: %q", got)
 	}
+	if got := list("", &ckptdv1.ListThreadsRequest{Tenant: "acme", User: "alice", ByActivity: true}); len(got) != 70 || slices.Compare(got[:1], got[69:]) < 0 {
+		t.Errorf("by activity: %q", got)
+	}
+	if got := list(limited, &ckptdv1.ListThreadsRequest{ByActivity: true, Status: "running"}); len(got) != 10 || got[0] < got[9] {
+		t.Errorf("by activity, with a right to t1…: %q", got)
+	}
 }
 
 // TestEveryOperationIsReachable names the method that serves each operation of the engine, so that a new one is not

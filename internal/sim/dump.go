@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/ckptd/ckptd/engine"
 )
@@ -67,7 +68,32 @@ func (w *world) read(s *engine.Store, who string, f *facts) *dump {
 			d.lines[ref] = w.readLine(s, ref, f, failed)
 		}
 	}
+	w.readActivity(s, who, d, failed)
 	return d
+}
+
+// readActivity lists the threads by activity: they are the same, in order, and none has a checkpoint that is too new for its place.
+func (w *world) readActivity(s *engine.Store, who string, d *dump, failed func(string, engine.Ref, error) bool) {
+	n, last := 0, time.Time{}
+	for info, err := range s.User(tenant, user).Threads(context.Background(), engine.ThreadOptions{ByActivity: true}) {
+		if failed("threads by activity", info.Ref, err) {
+			return
+		}
+		if d.threads[info.Ref.Thread] == nil || n > 0 && info.Active.After(last) {
+			w.problem("%s: thread %s is listed as active at %v, after one of %v", who, info.Ref.Thread, info.Active, last)
+		}
+		n, last = n+1, info.Active
+	}
+	if n != len(d.threads) {
+		w.problem("%s: %d threads by activity, %d by name", who, n, len(d.threads))
+	}
+	for ref, l := range d.lines {
+		for _, cp := range l.cps {
+			if at := d.threads[ref.Thread].Active; !cp.Time.Before(at.Add(time.Hour)) {
+				w.problem("%s: %s/%s has a checkpoint of %v, and is listed as active at %v", who, ref.Thread, ref.Namespace, cp.Time, at)
+			}
+		}
+	}
 }
 
 func (w *world) readLine(s *engine.Store, ref engine.Ref, f *facts, failed func(string, engine.Ref, error) bool) *lineDump {

@@ -152,14 +152,15 @@ func unpackFieldDiffs(ms []*ckptdv1.FieldDiff) []engine.FieldDiff {
 func PackThreadInfo(t *engine.ThreadInfo) *ckptdv1.ThreadInfo {
 	return &ckptdv1.ThreadInfo{Ref: PackRef(t.Ref), Generation: t.Generation, Created: PackTime(t.Created), Expires: PackTime(t.Expires),
 		Updated: PackTime(t.Updated), HeadId: t.HeadID, HeadSeq: t.HeadSeq, Step: t.Step, Status: t.Status, RunId: t.RunID, Labels: t.Labels,
-		Checkpoints: uint64(t.Checkpoints), Kind: t.Kind, SchemaVersion: t.SchemaVersion}
+		Checkpoints: uint64(t.Checkpoints), Kind: t.Kind, SchemaVersion: t.SchemaVersion, Active: PackTime(t.Active)}
 }
 
 // UnpackThreadInfo is the inverse of PackThreadInfo.
 func UnpackThreadInfo(m *ckptdv1.ThreadInfo) engine.ThreadInfo {
 	return engine.ThreadInfo{Ref: UnpackRef(m.GetRef()), Generation: m.GetGeneration(), Created: UnpackTime(m.GetCreated()), Expires: UnpackTime(m.GetExpires()),
 		Updated: UnpackTime(m.GetUpdated()), HeadID: m.GetHeadId(), HeadSeq: m.GetHeadSeq(), Step: m.GetStep(), Status: m.GetStatus(), RunID: m.GetRunId(),
-		Labels: m.GetLabels(), Checkpoints: count(m.GetCheckpoints()), Kind: m.GetKind(), SchemaVersion: m.GetSchemaVersion()}
+		Labels: m.GetLabels(), Checkpoints: count(m.GetCheckpoints()), Kind: m.GetKind(), SchemaVersion: m.GetSchemaVersion(),
+		Active: UnpackTime(m.GetActive())}
 }
 
 // PackPrune makes the message of prune options.

@@ -35,7 +35,13 @@ type ListThreadsRequest struct {
 	PageSize  uint32 `protobuf:"varint,5,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	PageToken string `protobuf:"bytes,6,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// Only threads whose names come after it, bytewise.
-	After         string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
+	After string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
+	// Only threads whose head has it.
+	Status string `protobuf:"bytes,8,opt,name=status,proto3" json:"status,omitempty"`
+	// Those that were active last first (see ThreadInfo.active), not in order of name. Such a list costs what it shows.
+	ByActivity bool `protobuf:"varint,9,opt,name=by_activity,json=byActivity,proto3" json:"by_activity,omitempty"`
+	// With by_activity: go on behind the thread `after`, which was listed as active then.
+	ActiveAt      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=active_at,json=activeAt,proto3" json:"active_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -119,6 +125,27 @@ func (x *ListThreadsRequest) GetAfter() string {
 	return ""
 }
 
+func (x *ListThreadsRequest) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+func (x *ListThreadsRequest) GetByActivity() bool {
+	if x != nil {
+		return x.ByActivity
+	}
+	return false
+}
+
+func (x *ListThreadsRequest) GetActiveAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ActiveAt
+	}
+	return nil
+}
+
 type ListThreadsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Threads       []*ThreadInfo          `protobuf:"bytes,1,rep,name=threads,proto3" json:"threads,omitempty"`
@@ -191,6 +218,9 @@ type ThreadInfo struct {
 	// Of the head.
 	Kind          string `protobuf:"bytes,13,opt,name=kind,proto3" json:"kind,omitempty"`
 	SchemaVersion uint64 `protobuf:"varint,14,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
+	// Where the thread stands in the order of activity: no checkpoint in any of its namespaces is an hour or more newer. It
+	// moves with the first save of an hour.
+	Active        *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=active,proto3" json:"active,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -321,6 +351,13 @@ func (x *ThreadInfo) GetSchemaVersion() uint64 {
 		return x.SchemaVersion
 	}
 	return 0
+}
+
+func (x *ThreadInfo) GetActive() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Active
+	}
+	return nil
 }
 
 type ListNamespacesRequest struct {
@@ -1336,7 +1373,7 @@ var File_ckptd_v1_thread_service_proto protoreflect.FileDescriptor
 
 const file_ckptd_v1_thread_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1dckptd/v1/thread_service.proto\x12\bckptd.v1\x1a\x14ckptd/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x01\n" +
+	"\x1dckptd/v1/thread_service.proto\x12\bckptd.v1\x1a\x14ckptd/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\x02\n" +
 	"\x12ListThreadsRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
@@ -1345,10 +1382,15 @@ const file_ckptd_v1_thread_service_proto_rawDesc = "" +
 	"\tpage_size\x18\x05 \x01(\rR\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x06 \x01(\tR\tpageToken\x12\x14\n" +
-	"\x05after\x18\a \x01(\tR\x05after\"m\n" +
+	"\x05after\x18\a \x01(\tR\x05after\x12\x16\n" +
+	"\x06status\x18\b \x01(\tR\x06status\x12\x1f\n" +
+	"\vby_activity\x18\t \x01(\bR\n" +
+	"byActivity\x127\n" +
+	"\tactive_at\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\bactiveAt\"m\n" +
 	"\x13ListThreadsResponse\x12.\n" +
 	"\athreads\x18\x01 \x03(\v2\x14.ckptd.v1.ThreadInfoR\athreads\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xb8\x04\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xec\x04\n" +
 	"\n" +
 	"ThreadInfo\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12\x1e\n" +
@@ -1367,7 +1409,8 @@ const file_ckptd_v1_thread_service_proto_rawDesc = "" +
 	"\x06labels\x18\v \x03(\v2 .ckptd.v1.ThreadInfo.LabelsEntryR\x06labels\x12 \n" +
 	"\vcheckpoints\x18\f \x01(\x04R\vcheckpoints\x12\x12\n" +
 	"\x04kind\x18\r \x01(\tR\x04kind\x12%\n" +
-	"\x0eschema_version\x18\x0e \x01(\x04R\rschemaVersion\x1a9\n" +
+	"\x0eschema_version\x18\x0e \x01(\x04R\rschemaVersion\x122\n" +
+	"\x06active\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x06active\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"8\n" +
@@ -1492,53 +1535,55 @@ var file_ckptd_v1_thread_service_proto_goTypes = []any{
 	(*WatchResponse)(nil),          // 17: ckptd.v1.WatchResponse
 	(*Event)(nil),                  // 18: ckptd.v1.Event
 	nil,                            // 19: ckptd.v1.ThreadInfo.LabelsEntry
-	(*Ref)(nil),                    // 20: ckptd.v1.Ref
-	(*timestamppb.Timestamp)(nil),  // 21: google.protobuf.Timestamp
+	(*timestamppb.Timestamp)(nil),  // 20: google.protobuf.Timestamp
+	(*Ref)(nil),                    // 21: ckptd.v1.Ref
 	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
 	(*Filter)(nil),                 // 23: ckptd.v1.Filter
 	(*Checkpoint)(nil),             // 24: ckptd.v1.Checkpoint
 }
 var file_ckptd_v1_thread_service_proto_depIdxs = []int32{
-	2,  // 0: ckptd.v1.ListThreadsResponse.threads:type_name -> ckptd.v1.ThreadInfo
-	20, // 1: ckptd.v1.ThreadInfo.ref:type_name -> ckptd.v1.Ref
-	21, // 2: ckptd.v1.ThreadInfo.created:type_name -> google.protobuf.Timestamp
-	21, // 3: ckptd.v1.ThreadInfo.expires:type_name -> google.protobuf.Timestamp
-	21, // 4: ckptd.v1.ThreadInfo.updated:type_name -> google.protobuf.Timestamp
-	19, // 5: ckptd.v1.ThreadInfo.labels:type_name -> ckptd.v1.ThreadInfo.LabelsEntry
-	20, // 6: ckptd.v1.ListNamespacesRequest.ref:type_name -> ckptd.v1.Ref
-	20, // 7: ckptd.v1.CopyRequest.ref:type_name -> ckptd.v1.Ref
-	20, // 8: ckptd.v1.DeleteRequest.ref:type_name -> ckptd.v1.Ref
-	20, // 9: ckptd.v1.PruneRequest.ref:type_name -> ckptd.v1.Ref
-	22, // 10: ckptd.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
-	13, // 11: ckptd.v1.PruneResponse.removed:type_name -> ckptd.v1.PruneItem
-	23, // 12: ckptd.v1.QueryRequest.filter:type_name -> ckptd.v1.Filter
-	24, // 13: ckptd.v1.QueryResponse.checkpoints:type_name -> ckptd.v1.Checkpoint
-	21, // 14: ckptd.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
-	22, // 15: ckptd.v1.WatchRequest.heartbeat:type_name -> google.protobuf.Duration
-	18, // 16: ckptd.v1.WatchResponse.event:type_name -> ckptd.v1.Event
-	20, // 17: ckptd.v1.Event.ref:type_name -> ckptd.v1.Ref
-	21, // 18: ckptd.v1.Event.time:type_name -> google.protobuf.Timestamp
-	0,  // 19: ckptd.v1.ThreadService.ListThreads:input_type -> ckptd.v1.ListThreadsRequest
-	3,  // 20: ckptd.v1.ThreadService.ListNamespaces:input_type -> ckptd.v1.ListNamespacesRequest
-	5,  // 21: ckptd.v1.ThreadService.Copy:input_type -> ckptd.v1.CopyRequest
-	7,  // 22: ckptd.v1.ThreadService.Delete:input_type -> ckptd.v1.DeleteRequest
-	9,  // 23: ckptd.v1.ThreadService.DeleteRun:input_type -> ckptd.v1.DeleteRunRequest
-	11, // 24: ckptd.v1.ThreadService.Prune:input_type -> ckptd.v1.PruneRequest
-	14, // 25: ckptd.v1.ThreadService.Query:input_type -> ckptd.v1.QueryRequest
-	16, // 26: ckptd.v1.ThreadService.Watch:input_type -> ckptd.v1.WatchRequest
-	1,  // 27: ckptd.v1.ThreadService.ListThreads:output_type -> ckptd.v1.ListThreadsResponse
-	4,  // 28: ckptd.v1.ThreadService.ListNamespaces:output_type -> ckptd.v1.ListNamespacesResponse
-	6,  // 29: ckptd.v1.ThreadService.Copy:output_type -> ckptd.v1.CopyResponse
-	8,  // 30: ckptd.v1.ThreadService.Delete:output_type -> ckptd.v1.DeleteResponse
-	10, // 31: ckptd.v1.ThreadService.DeleteRun:output_type -> ckptd.v1.DeleteRunResponse
-	12, // 32: ckptd.v1.ThreadService.Prune:output_type -> ckptd.v1.PruneResponse
-	15, // 33: ckptd.v1.ThreadService.Query:output_type -> ckptd.v1.QueryResponse
-	17, // 34: ckptd.v1.ThreadService.Watch:output_type -> ckptd.v1.WatchResponse
-	27, // [27:35] is the sub-list for method output_type
-	19, // [19:27] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	20, // 0: ckptd.v1.ListThreadsRequest.active_at:type_name -> google.protobuf.Timestamp
+	2,  // 1: ckptd.v1.ListThreadsResponse.threads:type_name -> ckptd.v1.ThreadInfo
+	21, // 2: ckptd.v1.ThreadInfo.ref:type_name -> ckptd.v1.Ref
+	20, // 3: ckptd.v1.ThreadInfo.created:type_name -> google.protobuf.Timestamp
+	20, // 4: ckptd.v1.ThreadInfo.expires:type_name -> google.protobuf.Timestamp
+	20, // 5: ckptd.v1.ThreadInfo.updated:type_name -> google.protobuf.Timestamp
+	19, // 6: ckptd.v1.ThreadInfo.labels:type_name -> ckptd.v1.ThreadInfo.LabelsEntry
+	20, // 7: ckptd.v1.ThreadInfo.active:type_name -> google.protobuf.Timestamp
+	21, // 8: ckptd.v1.ListNamespacesRequest.ref:type_name -> ckptd.v1.Ref
+	21, // 9: ckptd.v1.CopyRequest.ref:type_name -> ckptd.v1.Ref
+	21, // 10: ckptd.v1.DeleteRequest.ref:type_name -> ckptd.v1.Ref
+	21, // 11: ckptd.v1.PruneRequest.ref:type_name -> ckptd.v1.Ref
+	22, // 12: ckptd.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	13, // 13: ckptd.v1.PruneResponse.removed:type_name -> ckptd.v1.PruneItem
+	23, // 14: ckptd.v1.QueryRequest.filter:type_name -> ckptd.v1.Filter
+	24, // 15: ckptd.v1.QueryResponse.checkpoints:type_name -> ckptd.v1.Checkpoint
+	20, // 16: ckptd.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
+	22, // 17: ckptd.v1.WatchRequest.heartbeat:type_name -> google.protobuf.Duration
+	18, // 18: ckptd.v1.WatchResponse.event:type_name -> ckptd.v1.Event
+	21, // 19: ckptd.v1.Event.ref:type_name -> ckptd.v1.Ref
+	20, // 20: ckptd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	0,  // 21: ckptd.v1.ThreadService.ListThreads:input_type -> ckptd.v1.ListThreadsRequest
+	3,  // 22: ckptd.v1.ThreadService.ListNamespaces:input_type -> ckptd.v1.ListNamespacesRequest
+	5,  // 23: ckptd.v1.ThreadService.Copy:input_type -> ckptd.v1.CopyRequest
+	7,  // 24: ckptd.v1.ThreadService.Delete:input_type -> ckptd.v1.DeleteRequest
+	9,  // 25: ckptd.v1.ThreadService.DeleteRun:input_type -> ckptd.v1.DeleteRunRequest
+	11, // 26: ckptd.v1.ThreadService.Prune:input_type -> ckptd.v1.PruneRequest
+	14, // 27: ckptd.v1.ThreadService.Query:input_type -> ckptd.v1.QueryRequest
+	16, // 28: ckptd.v1.ThreadService.Watch:input_type -> ckptd.v1.WatchRequest
+	1,  // 29: ckptd.v1.ThreadService.ListThreads:output_type -> ckptd.v1.ListThreadsResponse
+	4,  // 30: ckptd.v1.ThreadService.ListNamespaces:output_type -> ckptd.v1.ListNamespacesResponse
+	6,  // 31: ckptd.v1.ThreadService.Copy:output_type -> ckptd.v1.CopyResponse
+	8,  // 32: ckptd.v1.ThreadService.Delete:output_type -> ckptd.v1.DeleteResponse
+	10, // 33: ckptd.v1.ThreadService.DeleteRun:output_type -> ckptd.v1.DeleteRunResponse
+	12, // 34: ckptd.v1.ThreadService.Prune:output_type -> ckptd.v1.PruneResponse
+	15, // 35: ckptd.v1.ThreadService.Query:output_type -> ckptd.v1.QueryResponse
+	17, // 36: ckptd.v1.ThreadService.Watch:output_type -> ckptd.v1.WatchResponse
+	29, // [29:37] is the sub-list for method output_type
+	21, // [21:29] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_ckptd_v1_thread_service_proto_init() }
