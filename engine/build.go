@@ -22,7 +22,7 @@ func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error)
 		if err != nil {
 			return false, err
 		}
-		if err := w.change(t, &t.attrs, change{insert: value}, true); err != nil {
+		if err := w.rewrite(t, &t.attrs, value); err != nil {
 			return false, err
 		}
 		t.meta, attrsChanged = meta, true
@@ -34,7 +34,7 @@ func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error)
 		if ch == nil || ch.same {
 			continue
 		}
-		if err := w.change(t, c, *ch, false); err != nil {
+		if err := w.change(t, c, ch.edits); err != nil {
 			return false, err
 		}
 	}
@@ -65,21 +65,21 @@ func (w *saving) changeOf(name string, at *int) *change {
 	return nil
 }
 
-// change encodes one change of a value: by itself if it is new, else against the value before.
-func (w *saving) change(t *tip, c *chanState, ch change, diff bool) (err error) {
+// rewrite changes a value to another one.
+func (w *saving) rewrite(t *tip, c *chanState, value []byte) error {
+	return w.change(t, c, []codec.Edit{whole(c.value, value)})
+}
+
+// change encodes edits of a value: by itself if it is new, else against the value before.
+func (w *saving) change(t *tip, c *chanState, edits []codec.Edit) (err error) {
 	var e encoded
 	floor := c.floor()
-	switch {
-	case len(c.path) == 0:
-		c.splice(0, 0, ch.insert)
+	if len(c.path) == 0 {
+		c.splice(0, 0, edits[0].Data)
 		c.commit = c.chunks.Commitment(&w.l.th.u.commitKey)
 		e, err = w.full(c)
-	case diff:
-		prefix := codec.CommonPrefix(c.value, ch.insert)
-		suffix := codec.CommonSuffix(c.value[prefix:], ch.insert[prefix:])
-		e, err = w.encode(c, prefix, suffix, ch.insert[prefix:len(ch.insert)-suffix])
-	default:
-		e, err = w.encode(c, ch.prefix, ch.suffix, ch.insert)
+	} else {
+		e, err = w.encode(c, edits)
 	}
 	t.floors += c.floor() - floor
 	t.standOn(c, &e)

@@ -19,7 +19,7 @@ func TestSaveCrossesVersions(t *testing.T) {
 	f := newFixture(t, Options{Migrations: only(supportSet(t))})
 	ref := testRef("t")
 	th := f.Thread(ref)
-	long := strings.Replace(supportV1, "en", strings.Repeat("some words ", 2000), 1)
+	long := strings.Replace(supportV1, "en", string(words(rand.New(rand.NewPCG(1, 1)), 22_000)), 1)
 	old := mustSave(t, f, ref, supportDraft(long))
 	got := mustLoad(t, th, Latest, LoadOptions{Schema: 4})
 	state, _ := got.Channel("state")

@@ -209,10 +209,11 @@ func (rs *restorer) build(c *chanState, links []link) error {
 	c.parts = c.farParts
 	c.isMeasured(int64(len(payload)), len(base))
 	size, far := int64(len(payload)), last
+	var kept []codec.Copy
+	var gaps []codec.Edit
 	for i := last - 1; i >= 0; i-- {
 		from, e := int(links[i+1].e.Size), links[i].e
-		prefix, suffix := deltas[i].Bounds(from)
-		c.spliced(from, prefix, suffix)
+		kept, gaps = c.keeps(&deltas[i], from, kept, gaps)
 		c.parts += partsSize(e)
 		added := int64(len(e.Payload)) + int64(e.PartBytes)
 		if size += added; far == i+1 && farShare*added > size { // as isFar, for what the payloads tell
@@ -230,6 +231,21 @@ func (rs *restorer) build(c *chanState, links []link) error {
 	}
 	c.path = links[0].e.Path.Extend(links[0].r.seq)
 	return nil
+}
+
+// keeps notes what a delta keeps of a value of size bytes. It returns its scratch.
+func (c *chanState) keeps(d *codec.Delta, size int, kept []codec.Copy, gaps []codec.Edit) ([]codec.Copy, []codec.Edit) {
+	kept, gaps = d.Kept(kept[:0], size), gaps[:0]
+	for i := len(kept) - 1; i > 0; i-- {
+		before, k := kept[i-1], kept[i]
+		gap := codec.Edit{From: before.From + before.N, To: k.From}
+		gaps = append(gaps, gap)
+		c.spliced(size, gap, k.At-before.At-before.N)
+		size += k.At - before.At - before.N - (gap.To - gap.From)
+	}
+	slices.Reverse(gaps)
+	c.removed += d.Lost(gaps)
+	return kept, gaps
 }
 
 // deltas decodes all links but the last, which is full.

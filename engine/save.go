@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/plugins/hook"
 )
 
@@ -13,6 +14,7 @@ import (
 type saving struct {
 	z       *codec.Zstd
 	differ  *codec.Differ
+	finder  crypto.Finder
 	l       *lineage
 	passage *passage // by the hooks; nil if there are none
 	known   uint64   // mark of what was submitted when the checkpoint with this id was saved; 0: not known
@@ -24,6 +26,8 @@ type saving struct {
 	counted bool  // by the hub
 
 	changes []change
+	edits   []codec.Edit // of all changes
+	narrow  []codec.Edit // of one
 	coded   []coded
 	rec     codec.Record
 	entries []codec.Entry
@@ -35,11 +39,10 @@ type saving struct {
 
 // change is what a draft does to one channel, found before anything is modified.
 type change struct {
-	name, typ      string
-	number         uint64 // 0: a channel that the parent does not have
-	prefix, suffix int
-	insert         []byte
-	same           bool
+	name, typ string
+	number    uint64       // 0: a channel that the parent does not have
+	edits     []codec.Edit // of the parent's value
+	same      bool
 }
 
 // coded is a changed channel and how it is stored.
@@ -62,6 +65,7 @@ func (s *Store) putSaving(w *saving) {
 	clear(w.coded)
 	clear(w.entries)
 	clear(w.changes)
+	clear(w.edits[:cap(w.edits)])
 	w.rec = codec.Record{}
 	w.l, w.passage, w.crossings, w.carry, w.known = nil, nil, nil, nil, 0
 	if cap(w.payload)+cap(w.literals)+cap(w.check)+cap(w.plain)+cap(w.sealed) < keepBuffers {
