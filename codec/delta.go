@@ -150,7 +150,7 @@ type Far interface {
 	// Cut returns how long the chunk at the front of b is, and where the base has a chunk of the same bytes, -1 for
 	// nowhere.
 	Cut(b []byte) (n, at int)
-	// Start is where the chunk of the base begins that holds what stands at place i.
+	// Start is where the chunk of the base begins that holds what stands at place i, or i at the end.
 	Start(i int) int
 }
 
@@ -176,6 +176,31 @@ func NewDiffer(z *Zstd) *Differ { return &Differ{z: z} }
 // copied; copies in their data are looked for with idx and far, where these are not nil. An idx that is not base's
 // costs missed copies.
 func (d *Differ) AppendDelta(dst, base []byte, edits []Edit, idx *Index, far Far) []byte {
+	d.find(base, edits, idx, far)
+	dst = binary.AppendUvarint(dst, uint64(len(d.ops)))
+	end := 0
+	for _, op := range d.ops {
+		dst = binary.AppendUvarint(dst, uint64(op.Literals))
+		dst = binary.AppendUvarint(dst, uint64(op.Copied))
+		if op.Copied == 0 {
+			dst = append(dst, 0)
+			continue
+		}
+		dst = binary.AppendVarint(dst, int64(op.Offset-end))
+		end = op.Offset + op.Copied
+	}
+	return d.z.AppendBlock(dst, d.literals)
+}
+
+// Edits narrows an edit of base to edits that leave alone what idx and far find in its place.
+func (d *Differ) Edits(base []byte, e Edit, idx *Index, far Far) []Edit {
+	d.find(base, []Edit{e}, idx, far)
+	delta := Delta{Ops: d.ops, Literals: d.literals, Target: Edited(len(base), []Edit{e})}
+	return delta.Narrow(nil, []Edit{e})
+}
+
+// find makes the operations and literals of a delta.
+func (d *Differ) find(base []byte, edits []Edit, idx *Index, far Far) {
 	d.ops, d.literals, d.pending = d.ops[:0], d.literals[:0], 0
 	if idx != nil && len(idx.table) == 0 {
 		idx = nil
@@ -194,19 +219,6 @@ func (d *Differ) AppendDelta(dst, base []byte, edits []Edit, idx *Index, far Far
 	if d.copy(at, len(base)-at); d.pending > 0 {
 		d.ops = append(d.ops, Op{Literals: d.pending})
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(d.ops)))
-	end := 0
-	for _, op := range d.ops {
-		dst = binary.AppendUvarint(dst, uint64(op.Literals))
-		dst = binary.AppendUvarint(dst, uint64(op.Copied))
-		if op.Copied == 0 {
-			dst = append(dst, 0)
-			continue
-		}
-		dst = binary.AppendVarint(dst, int64(op.Offset-end))
-		end = op.Offset + op.Copied
-	}
-	return d.z.AppendBlock(dst, d.literals)
 }
 
 // copy appends an operation that copies n bytes of the base.
@@ -242,7 +254,7 @@ func (d *Differ) search(base, data []byte, idx *Index, far Far) {
 		d.copy(p+from-at-back, end-from+back)
 		done = end
 		stop := p + end - at
-		at = end - (stop - far.Start(stop))
+		at = max(at+n, end-(stop-far.Start(stop)))
 	}
 	d.match(base, data[done:], idx)
 }

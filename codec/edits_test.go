@@ -35,7 +35,12 @@ func (f *lines) Cut(b []byte) (n, at int) {
 	return n, -1
 }
 
-func (f *lines) Start(i int) int { return bytes.LastIndexByte(f.base[:i], '\n') + 1 }
+func (f *lines) Start(i int) int {
+	if i == len(f.base) {
+		return i
+	}
+	return bytes.LastIndexByte(f.base[:i], '\n') + 1
+}
 
 // manyLines are n bytes in lines, a few of which come again.
 func manyLines(rng *rand.Rand, n int) (b []byte) {

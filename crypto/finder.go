@@ -35,7 +35,7 @@ func (f *Finder) Cut(b []byte) (n, at int) {
 	return n, f.c.start(i)
 }
 
-// Start is where the chunk begins that holds what stands at place i of the value.
+// Start is where the chunk begins that holds what stands at place i of the value, or i at the end.
 func (f *Finder) Start(i int) int {
 	k, found := slices.BinarySearch(f.c.ends, uint32(i))
 	if found {

@@ -89,8 +89,9 @@ type incoming struct {
 	name   string
 	typ    string
 	base   []byte  // what the parent has
-	on     Version // of base, if the change is a splice on it
-	prev   bool    // base passed the same hooks
+	on     Version // of base, if the change stands on it
+	edits  []codec.Edit
+	prev   bool // base passed the same hooks
 }
 
 // look finds out what the draft stands on, before the hooks run: whether it was saved already, and of the parent what
@@ -148,9 +149,6 @@ func (in *intake) copy(t *tip) error {
 			if from.on = c.Base; from.typ == "" {
 				from.typ = t.meta.Channels[at].Type
 			}
-			if n := len(t.chans[at].value); c.Prefix > n || c.Suffix > n-c.Prefix {
-				return fmt.Errorf("%w: channel %q has %d bytes, the splice keeps %d and %d", ErrInvalid, c.Name, n, c.Prefix, c.Suffix)
-			}
 		}
 		if from.typ == "" {
 			from.typ = "bytes"
@@ -158,6 +156,12 @@ func (in *intake) copy(t *tip) error {
 		from.prev = known && at >= 0 && t.meta.Channels[at].Type == from.typ
 		if from.on != 0 || from.prev {
 			from.base = append([]byte{}, t.chans[at].value...)
+		}
+		if from.on != 0 {
+			var err error
+			if from.edits, err = in.t.s.edits(nil, c, len(from.base)); err != nil {
+				return err
+			}
 		}
 		in.chans = append(in.chans, from)
 	}
@@ -233,7 +237,7 @@ func (c *incoming) item() hook.Item {
 		it.Data = c.change.Data
 	}
 	if c.change != nil && c.on != 0 {
-		it.Data = slices.Concat(c.base[:c.change.Prefix], c.change.Data, c.base[len(c.base)-c.change.Suffix:])
+		it.Data = codec.AppendEdited(make([]byte, 0, codec.Edited(len(c.base), c.edits)), c.base, c.edits)
 	}
 	if c.prev {
 		it.Prev = c.base

@@ -84,10 +84,11 @@ func (w *saving) planChannel(t *tip, d *Change) (ch change, ok bool, err error) 
 		if d.Base != version(&c.commit) {
 			return ch, false, nil
 		}
-		if d.Prefix > len(c.value) || d.Suffix > len(c.value)-d.Prefix {
-			return ch, false, fmt.Errorf("%w: channel %q has %d bytes, the splice keeps %d and %d", ErrInvalid, d.Name, len(c.value), d.Prefix, d.Suffix)
+		n := len(w.edits)
+		if w.edits, err = w.l.s.edits(w.edits, d, len(c.value)); err != nil {
+			return ch, false, err
 		}
-		ch.edits = w.edit(codec.Edit{From: d.Prefix, To: len(c.value) - d.Suffix, Data: d.Data})
+		ch.edits = w.edits[n:len(w.edits):len(w.edits)]
 	}
 	ch.same = !slices.ContainsFunc(ch.edits, func(e codec.Edit) bool { return !bytes.Equal(e.Data, c.value[e.From:e.To]) })
 	return ch, true, nil

@@ -170,15 +170,13 @@ func (t *Thread) checkDraft(d *Draft) error {
 	for i := range d.Channels {
 		c := &d.Channels[i]
 		errs = append(errs, checkName("channel", c.Name, false), checkName("type of a channel", c.Type, true))
-		if c.Prefix < 0 || c.Suffix < 0 || c.Base == 0 && (c.Prefix != 0 || c.Suffix != 0) {
-			errs = append(errs, fmt.Errorf("%w: channel %q: prefix and suffix go with a base and are not negative", ErrInvalid, c.Name))
-		}
+		errs = append(errs, c.checkSplices())
 		for j := range i {
 			if d.Channels[j].Name == c.Name {
 				errs = append(errs, fmt.Errorf("%w: channel %q is given twice", ErrInvalid, c.Name))
 			}
 		}
-		if err := t.s.checkSize(c.Name, c.Prefix+len(c.Data)+c.Suffix); err != nil {
+		if err := t.s.checkSize(c.Name, c.given()); err != nil {
 			errs = append(errs, err)
 		}
 	}
