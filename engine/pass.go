@@ -90,8 +90,7 @@ type incoming struct {
 	typ    string
 	base   []byte  // what the parent has
 	on     Version // of base, if the change stands on it
-	edits  []codec.Edit
-	prev   bool // base passed the same hooks
+	prev   bool    // base passed the same hooks
 }
 
 // look finds out what the draft stands on, before the hooks run: whether it was saved already, and of the parent what
@@ -158,8 +157,8 @@ func (in *intake) copy(t *tip) error {
 			from.base = append([]byte{}, t.chans[at].value...)
 		}
 		if from.on != 0 {
-			var err error
-			if from.edits, err = in.t.s.edits(nil, c, len(from.base)); err != nil {
+			var room [4]codec.Edit
+			if _, err := in.t.s.edits(room[:0], c, len(from.base)); err != nil {
 				return err
 			}
 		}
@@ -198,7 +197,7 @@ func (in *intake) run(ctx context.Context, chain hook.Chain) error {
 	p.submitted = in.u.submission(in.given)
 	in.items = make([]hook.Item, 0, len(in.chans)+1+len(in.labels))
 	for i := range in.chans {
-		in.items = append(in.items, in.chans[i].item())
+		in.items = append(in.items, in.chans[i].item(in.t.s))
 	}
 	if len(in.meta) > 0 {
 		in.items = append(in.items, hook.Item{Kind: hook.Meta, Type: "json", Data: in.meta})
@@ -231,13 +230,13 @@ func (t *Thread) names(d *Draft) []hook.Name {
 }
 
 // item is the channel as the hooks get it.
-func (c *incoming) item() hook.Item {
+func (c *incoming) item(s *Store) hook.Item {
 	it := hook.Item{Kind: hook.Channel, Name: c.name, Type: c.typ, Data: c.base}
 	if c.change != nil {
 		it.Data = c.change.Data
 	}
 	if c.change != nil && c.on != 0 {
-		it.Data = codec.AppendEdited(make([]byte, 0, codec.Edited(len(c.base), c.edits)), c.base, c.edits)
+		it.Data, _ = s.spliced(c.base, c.change) // it was looked at
 	}
 	if c.prev {
 		it.Prev = c.base

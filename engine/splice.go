@@ -63,7 +63,8 @@ func (s *Store) edits(dst []codec.Edit, c *Change, size int) ([]codec.Edit, erro
 
 // spliced is the value that the change, which has a base, makes of it.
 func (s *Store) spliced(base []byte, c *Change) ([]byte, error) {
-	edits, err := s.edits(nil, c, len(base))
+	var room [4]codec.Edit
+	edits, err := s.edits(room[:0], c, len(base))
 	if err != nil {
 		return nil, err
 	}
