@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -223,6 +224,60 @@ func TestSessionAgainstWholeSaves(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, have); diff != "" {
 			t.Fatalf("step %d (-given +loaded):\n%s", step, diff)
+		}
+	}
+}
+
+// A session sends each place where a state changed, and nothing between.
+func TestSessionSendsEveryPlace(t *testing.T) {
+	const steps = 60
+	for name, state := range map[string]func(messages [][]byte) []byte{
+		"counter at the head": func(messages [][]byte) []byte {
+			return fmt.Appendf(nil, `{"count":%d,"messages":[%s]}`, len(messages), bytes.Join(messages, []byte(",")))
+		},
+		"msgpack array": func(messages [][]byte) []byte {
+			state := binary.BigEndian.AppendUint16([]byte("\x81\xa8messages\xdc"), uint16(len(messages)))
+			for _, m := range messages {
+				state = append(binary.BigEndian.AppendUint16(append(state, 0xda), uint16(len(m))), m...)
+			}
+			return state
+		},
+		"five places": func(messages [][]byte) (state []byte) {
+			for i := range 5 {
+				state = fmt.Appendf(state, `{"part":%d,"steps":%d,"messages":[`, i, len(messages))
+				for j := i; j < len(messages); j += 5 {
+					state = append(append(state, messages[j]...), ',')
+				}
+				state = append(state, "]}"...)
+			}
+			return state
+		},
+		"inserted in the middle": func(messages [][]byte) []byte {
+			var order [][]byte
+			for i, m := range messages {
+				order = slices.Insert(order, i/2, m)
+			}
+			return fmt.Appendf(nil, `{"count":%d,"messages":[%s]}`, len(messages), bytes.Join(order, []byte(",")))
+		},
+	} {
+		w := newWorld(t, Options{})
+		s := w.Thread(place("t")).Session()
+		var messages [][]byte
+		var last []byte
+		for range steps {
+			messages = append(messages, random(1000))
+			last = state(messages)
+			if _, err := s.Save(t.Context(), engine.Draft{Channels: []engine.Change{{Name: "state", Data: last}}}); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if n := w.in.Load() / steps; n > 1400 {
+			t.Errorf("%s: %d bytes for each message of 1,000", name, n)
+		} else {
+			t.Logf("%s: %d bytes for each message of 1,000", name, n)
+		}
+		if cp, err := w.engine.Thread(place("t")).Load(t.Context(), engine.Latest); err != nil || !bytes.Equal(cp.Channels[0].Data, last) {
+			t.Errorf("%s: what was saved is something else, %v", name, err)
 		}
 	}
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/ckptd/ckptd/internal/alike"
 )
 
-// Session saves one thread step by step and sends only what changed: it remembers the channels of the checkpoint that was
-// saved or loaded last, one copy of the state. A channel that hooks made something else of goes whole each time. Whatever the parent of a draft turns out to be, the checkpoint is the one
-// that the whole channels would have made. A Session is for one goroutine at a time.
+// Session saves one thread step by step and sends only what changed, at whatever places: it remembers the channels of the
+// checkpoint that was saved or loaded last, one copy of the state. A channel that hooks made something else of goes whole
+// each time. Whatever the parent of a draft turns out to be, the checkpoint is the one that the whole channels would have
+// made. A Session is for one goroutine at a time.
 type Session struct {
 	t    *Thread
 	have map[string]engine.Channel
@@ -21,7 +22,7 @@ type Session struct {
 func (t *Thread) Session() *Session { return &Session{t: t} }
 
 // Save is Thread.Save of a draft with whole channels: the content of each is compared with what is remembered, and goes
-// as a splice. If the server's parent is another one than is remembered, the channels are sent again as they are.
+// as splices. If the server's parent is another one than is remembered, the channels are sent again as they are.
 func (s *Session) Save(ctx context.Context, d engine.Draft) (*engine.Checkpoint, error) {
 	s.t.s.identify(&d) // both drafts are of one checkpoint
 	whole := d.Channels
@@ -45,16 +46,14 @@ func (s *Session) Save(ctx context.Context, d engine.Draft) (*engine.Checkpoint,
 	return cp, nil
 }
 
-// splices turns whole channels into splices of those that are remembered.
+// splices turns whole channels into splices on those that are remembered.
 func (s *Session) splices(whole []engine.Change) []engine.Change {
 	changes := make([]engine.Change, len(whole))
 	for i, c := range whole {
 		if had, ok := s.have[c.Name]; ok && c.Base == 0 && !c.Remove {
 			c.Type = cmp.Or(c.Type, "bytes") // in a splice that would be the type that the channel has
 			c.Base = had.Version
-			c.Prefix = alike.Prefix(had.Data, c.Data)
-			c.Suffix = alike.Suffix(had.Data[c.Prefix:], c.Data[c.Prefix:])
-			c.Data = c.Data[c.Prefix : len(c.Data)-c.Suffix]
+			c.Splices, c.Data = engine.Splices(had.Data, c.Data), nil
 		}
 		changes[i] = c
 	}

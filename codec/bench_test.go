@@ -49,7 +49,7 @@ func BenchmarkAppendDelta(b *testing.B) {
 	var dst []byte
 	b.ReportAllocs()
 	for b.Loop() {
-		dst = d.AppendDelta(dst[:0], state, len(state)-1, 1, next, &idx)
+		dst = d.AppendDelta(dst[:0], state, between(state, len(state)-1, 1, next), &idx, nil)
 	}
 	b.ReportMetric(float64(len(dst)), "B/delta")
 }
@@ -59,13 +59,13 @@ func BenchmarkParseDelta(b *testing.B) {
 	var idx Index
 	idx.Extend(state)
 	z := NewZstd()
-	payload := NewDiffer(z).AppendDelta(nil, state, len(state)-1, 1, next, &idx)
+	payload := NewDiffer(z).AppendDelta(nil, state, between(state, len(state)-1, 1, next), &idx, nil)
 	var ops []Op
 	var lits []byte
 	b.ReportAllocs()
 	for b.Loop() {
 		d, err := z.ParseDelta(payload, len(state)+len(next), len(state), ops[:0], lits[:0])
-		if err != nil || !d.Builds(state, len(state)-1, 1, next) {
+		if err != nil || !d.Builds(state, between(state, len(state)-1, 1, next)) {
 			b.Fatal("does not build:", err)
 		}
 		ops, lits = d.Ops, d.Literals
@@ -99,7 +99,7 @@ func BenchmarkCompose(b *testing.B) {
 	for range 256 {
 		next := message(rng, 1000)
 		idx.Extend(state)
-		payload := d.AppendDelta(nil, state, len(state)-1, 1, next, &idx)
+		payload := d.AppendDelta(nil, state, between(state, len(state)-1, 1, next), &idx, nil)
 		delta, err := d.z.ParseDelta(payload, len(state)+len(next), len(state), nil, nil)
 		if err != nil {
 			b.Fatal(err)

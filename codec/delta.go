@@ -28,6 +28,10 @@ type Index struct {
 // larger one gains nothing on real runs, and with a thousand hot threads each look into it is a cache miss.
 const maxIndex = 1 << 12
 
+// reach is how far from the end of a value Extend begins at the most. What stands before has little chance to stay in a
+// table of maxIndex entries, whose newest blocks displace others.
+const reach = 2 * maxIndex * blockLen
+
 // Bytes is the memory that x holds.
 func (x *Index) Bytes() int { return 4 * cap(x.table) }
 
@@ -41,6 +45,7 @@ func (x *Index) Extend(value []byte) {
 		x.table = make([]uint32, max(64, min(maxIndex, 1<<bits.Len(uint(want)))))
 		x.upTo = 0
 	}
+	x.upTo = max(x.upTo, (len(value)-reach)&^(blockLen-1))
 	for ; x.upTo+blockLen <= len(value); x.upTo += blockLen {
 		slot, tag := x.slot(value[x.upTo:])
 		if place(x.table[slot], tag, value, value[x.upTo:]) < 0 {
@@ -80,37 +85,63 @@ func (x *Index) next(base, b []byte, i int) (at, p int) {
 	return i, -1
 }
 
+// Edit replaces the bytes of a base from From up to To. Edits of one base are in order and do not overlap.
+type Edit struct {
+	From, To int
+	Data     []byte
+}
+
+// Edited is the length that edits give a base of baseLen bytes.
+func Edited(baseLen int, edits []Edit) int {
+	for i := range edits {
+		baseLen += len(edits[i].Data) - (edits[i].To - edits[i].From)
+	}
+	return baseLen
+}
+
+// AppendEdited appends base with the edits made.
+func AppendEdited(dst, base []byte, edits []Edit) []byte {
+	at := 0
+	for i := range edits {
+		dst = append(append(dst, base[at:edits[i].From]...), edits[i].Data...)
+		at = edits[i].To
+	}
+	return append(dst, base[at:]...)
+}
+
+// Far finds stretches of a base in other bytes, wherever they stand. An Index finds shorter ones, and knows less of the
+// base.
+type Far interface {
+	// Cut returns how long the chunk at the front of b is, and where the base has a chunk of the same bytes, -1 for
+	// nowhere.
+	Cut(b []byte) (n, at int)
+	// Start is where the chunk of the base begins that holds what stands at place i, or i at the end.
+	Start(i int) int
+}
+
+// What is replaced is looked for far off from farCut bytes on; what comes in addition, from farData on, since few who
+// append repeat so much.
+const (
+	farCut  = 1 << 10
+	farData = 64 << 10
+)
+
 // Differ encodes deltas. It holds buffers between calls and is not safe for concurrent use.
 type Differ struct {
 	z        *Zstd
 	ops      []Op
 	literals []byte
+	pending  int // literals after the last copy
 }
 
 // NewDiffer returns a Differ that compresses with z.
 func NewDiffer(z *Zstd) *Differ { return &Differ{z: z} }
 
-// AppendDelta appends the payload of a delta: the target is base with insert in place of what stands between its
-// first prefix and last suffix bytes, which must not overlap. A nil idx looks for no copies in the middle; an idx that
-// is not base's costs missed copies.
-func (d *Differ) AppendDelta(dst, base []byte, prefix, suffix int, insert []byte, idx *Index) []byte {
-	d.ops, d.literals = d.ops[:0], d.literals[:0]
-	lits := 0
-	if prefix > 0 {
-		d.ops = append(d.ops, Op{0, prefix, 0})
-	}
-	if idx != nil && len(idx.table) > 0 {
-		lits = d.match(base, insert, idx)
-	} else {
-		d.literals = append(d.literals, insert...)
-		lits = len(insert)
-	}
-	if lits > 0 || suffix > 0 {
-		d.ops = append(d.ops, Op{lits, suffix, len(base) - suffix})
-		if suffix == 0 {
-			d.ops[len(d.ops)-1].Offset = 0
-		}
-	}
+// AppendDelta appends the payload of a delta: the target is base with the edits made. What stands between the edits is
+// copied; copies in their data are looked for with idx and far, where these are not nil. An idx that is not base's
+// costs missed copies.
+func (d *Differ) AppendDelta(dst, base []byte, edits []Edit, idx *Index, far Far) []byte {
+	d.find(base, edits, idx, far)
 	dst = binary.AppendUvarint(dst, uint64(len(d.ops)))
 	end := 0
 	for _, op := range d.ops {
@@ -126,22 +157,88 @@ func (d *Differ) AppendDelta(dst, base []byte, prefix, suffix int, insert []byte
 	return d.z.AppendBlock(dst, d.literals)
 }
 
-// match appends the operations and literals for insert, and returns how many literals are left after the last copy.
-func (d *Differ) match(base, insert []byte, idx *Index) int {
+// Edits narrows an edit of base to edits that leave alone what idx and far find in its place.
+func (d *Differ) Edits(base []byte, e Edit, idx *Index, far Far) []Edit {
+	d.find(base, []Edit{e}, idx, far)
+	delta := Delta{Ops: d.ops, Literals: d.literals, Target: Edited(len(base), []Edit{e})}
+	return delta.Narrow(nil, []Edit{e})
+}
+
+// find makes the operations and literals of a delta.
+func (d *Differ) find(base []byte, edits []Edit, idx *Index, far Far) {
+	d.ops, d.literals, d.pending = d.ops[:0], d.literals[:0], 0
+	if idx != nil && len(idx.table) == 0 {
+		idx = nil
+	}
+	at := 0
+	for i := range edits {
+		e := &edits[i]
+		d.copy(at, e.From-at)
+		if far != nil && len(e.Data) >= farCut && (e.To-e.From >= farCut || len(e.Data) >= farData) {
+			d.search(base, e.Data, idx, far)
+		} else {
+			d.match(base, e.Data, idx)
+		}
+		at = e.To
+	}
+	if d.copy(at, len(base)-at); d.pending > 0 {
+		d.ops = append(d.ops, Op{Literals: d.pending})
+	}
+}
+
+// copy appends an operation that copies n bytes of the base.
+func (d *Differ) copy(from, n int) {
+	if n == 0 {
+		return
+	}
+	d.ops = append(d.ops, Op{d.pending, n, from})
+	d.pending = 0
+}
+
+// literal appends bytes that are copied from nowhere.
+func (d *Differ) literal(b []byte) {
+	d.literals = append(d.literals, b...)
+	d.pending += len(b)
+}
+
+// search appends the operations and literals for data: what far finds of the base is made as long as it is there, and what
+// is between is left to match. After such a copy the chunks of data are cut where those of the base are, so that they
+// fall in step again behind the change.
+func (d *Differ) search(base, data []byte, idx *Index, far Far) {
+	done := 0 // so much of data has its operations
+	for at := 0; at < len(data); {
+		n, p := far.Cut(data[at:])
+		if p < 0 || at+n <= done {
+			at += n
+			continue
+		}
+		from := max(at, done)
+		back := alike.Suffix(base[:p+from-at], data[done:from])
+		end := at + n + alike.Prefix(base[p+n:], data[at+n:])
+		d.match(base, data[done:from-back], idx)
+		d.copy(p+from-at-back, end-from+back)
+		done = end
+		stop := p + end - at
+		at = max(at+n, end-(stop-far.Start(stop)))
+	}
+	d.match(base, data[done:], idx)
+}
+
+// match appends the operations and literals for data, with copies of the blocks that idx finds.
+func (d *Differ) match(base, data []byte, idx *Index) {
 	from := 0
-	for {
-		i, p := idx.next(base, insert, from)
+	for idx != nil {
+		i, p := idx.next(base, data, from)
 		if p < 0 {
 			break
 		}
-		back := alike.Suffix(base[:p], insert[from:i])
-		n := blockLen + alike.Prefix(base[p+blockLen:], insert[i+blockLen:])
-		d.literals = append(d.literals, insert[from:i-back]...)
-		d.ops = append(d.ops, Op{i - back - from, back + n, p - back})
+		back := alike.Suffix(base[:p], data[from:i])
+		n := blockLen + alike.Prefix(base[p+blockLen:], data[i+blockLen:])
+		d.literal(data[from : i-back])
+		d.copy(p-back, back+n)
 		from = i + n
 	}
-	d.literals = append(d.literals, insert[from:]...)
-	return len(insert) - from
+	d.literal(data[from:])
 }
 
 // Delta is a decoded operation list.
@@ -230,46 +327,59 @@ func (z *Zstd) ParseDelta(payload []byte, target, baseLen int, ops []Op, scratch
 	return Delta{Ops: ops, Literals: scratch[start:], Target: target}, nil
 }
 
-// Builds reports whether d builds exactly base with insert between its first prefix and last suffix bytes, without
-// building more than it has to look at. d must have been parsed for a base of len(base).
-func (d *Delta) Builds(base []byte, prefix, suffix int, insert []byte) bool {
-	if d.Target != prefix+len(insert)+suffix {
+// Builds reports whether d builds exactly base with the edits made, without building more than it has to look at. d must
+// have been parsed for a base of len(base).
+func (d *Delta) Builds(base []byte, edits []Edit) bool {
+	if d.Target != Edited(len(base), edits) {
 		return false
 	}
-	at, lits := 0, d.Literals
+	w := walk{base: base, edits: edits}
+	lits := d.Literals
 	for _, op := range d.Ops {
-		if !sameAt(base, prefix, suffix, insert, at, lits[:op.Literals]) {
+		if !w.goesOn(lits[:op.Literals], -1) || !w.goesOn(base[op.Offset:op.Offset+op.Copied], op.Offset) {
 			return false
 		}
-		at, lits = at+op.Literals, lits[op.Literals:]
-		// A copy from where the target has the same bytes by construction needs no look.
-		inPrefix := at+op.Copied <= prefix && op.Offset == at
-		inSuffix := at >= prefix+len(insert) && op.Offset-at == len(base)-d.Target
-		if !inPrefix && !inSuffix && !sameAt(base, prefix, suffix, insert, at, base[op.Offset:op.Offset+op.Copied]) {
-			return false
-		}
-		at += op.Copied
+		lits = lits[op.Literals:]
 	}
-	return at == d.Target && len(lits) == 0
+	return len(lits) == 0
 }
 
-// sameAt reports whether the target has the bytes p at place at.
-func sameAt(base []byte, prefix, suffix int, insert []byte, at int, p []byte) bool {
+// walk goes through a base with edits made, from left to right.
+type walk struct {
+	base  []byte
+	edits []Edit // those that do not lie behind
+	at    int    // place in the base
+	in    int    // bytes of the first edit that lie behind, once at is where it begins
+}
+
+// goesOn reports whether the bytes p come next, and goes past them. They stand in the base at from, -1 for nowhere.
+func (w *walk) goesOn(p []byte, from int) bool {
 	for len(p) > 0 {
-		var have []byte
-		switch {
-		case at < prefix:
-			have = base[at:prefix]
-		case at < prefix+len(insert):
-			have = insert[at-prefix:]
-		default:
-			have = base[len(base)-suffix+at-prefix-len(insert):]
+		have, known := w.base[w.at:], from == w.at // a copy from where the bytes are by construction needs no look
+		if len(w.edits) > 0 {
+			e := &w.edits[0]
+			switch {
+			case w.at < e.From:
+				have = w.base[w.at:e.From]
+			case w.in < len(e.Data):
+				have, known = e.Data[w.in:], false
+			default:
+				w.edits, w.at, w.in = w.edits[1:], e.To, 0
+				continue
+			}
 		}
 		n := min(len(have), len(p))
-		if n == 0 || !bytes.Equal(have[:n], p[:n]) {
+		if n == 0 || !known && !bytes.Equal(have[:n], p[:n]) {
 			return false
 		}
-		at, p = at+n, p[n:]
+		if len(w.edits) > 0 && w.at == w.edits[0].From {
+			w.in += n
+		} else {
+			w.at += n
+		}
+		if p = p[n:]; from >= 0 {
+			from += n
+		}
 	}
 	return true
 }

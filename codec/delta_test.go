@@ -52,7 +52,7 @@ func randomSplice(rng *rand.Rand, base []byte) (prefix, suffix int, insert []byt
 func roundTrip(t *testing.T, d *Differ, base []byte, prefix, suffix int, insert []byte, idx *Index) Delta {
 	t.Helper()
 	want := splice(base, prefix, suffix, insert)
-	payload := d.AppendDelta([]byte("before"), base, prefix, suffix, insert, idx)[len("before"):]
+	payload := d.AppendDelta([]byte("before"), base, between(base, prefix, suffix, insert), idx, nil)[len("before"):]
 	delta, err := testZstd.ParseDelta(payload, len(want), len(base), make([]Op, 3), []byte("scratch"))
 	if err != nil {
 		t.Fatalf("base of %d, prefix %d, suffix %d, insert %d: %v", len(base), prefix, suffix, len(insert), err)
@@ -60,7 +60,7 @@ func roundTrip(t *testing.T, d *Differ, base []byte, prefix, suffix int, insert 
 	if got := Compose([]byte("before"), []Delta{delta}, base); !bytes.Equal(got[len("before"):], want) {
 		t.Fatalf("base of %d, prefix %d, suffix %d, insert %d: wrong bytes", len(base), prefix, suffix, len(insert))
 	}
-	if !delta.Builds(base, prefix, suffix, insert) {
+	if !delta.Builds(base, between(base, prefix, suffix, insert)) {
 		t.Fatalf("base of %d, prefix %d, suffix %d, insert %d: Builds says no", len(base), prefix, suffix, len(insert))
 	}
 	p, s := delta.Bounds(len(base))
@@ -207,7 +207,7 @@ func TestBuildsSeesEveryChange(t *testing.T) {
 			t.Helper()
 			built := Compose(nil, []Delta{delta}, base)
 			want := bytes.Equal(built, splice(base, prefix, suffix, insert))
-			if got := delta.Builds(base, prefix, suffix, insert); got != want {
+			if got := delta.Builds(base, between(base, prefix, suffix, insert)); got != want {
 				t.Fatalf("%s: Builds says %v, the bytes say %v", what, got, want)
 			}
 			if !want {
@@ -241,7 +241,7 @@ func TestBuildsSeesEveryChange(t *testing.T) {
 		if prefix > 0 {
 			check("shorter prefix", delta, base, prefix-1, suffix, append([]byte{base[prefix-1]}, insert...))
 			check("other prefix", delta, base, prefix-1, suffix, append([]byte{base[prefix-1] ^ 1}, insert...))
-			if delta.Builds(base, prefix-1, suffix, insert) {
+			if delta.Builds(base, between(base, prefix-1, suffix, insert)) {
 				t.Fatal("Builds accepts a target of another length")
 			}
 		}
@@ -254,7 +254,7 @@ func TestBuildsSeesEveryChange(t *testing.T) {
 func TestParseDeltaLeavesWhatStandsInItsBuffers(t *testing.T) {
 	base := []byte("0123456789abcdef")
 	d := NewDiffer(testZstd)
-	payload := d.AppendDelta(nil, base, 4, 4, []byte("new"), nil)
+	payload := d.AppendDelta(nil, base, between(base, 4, 4, []byte("new")), nil, nil)
 	ops, scratch := make([]Op, 1, 8), append(make([]byte, 0, 64), "keep"...)
 	ops[0] = Op{1, 2, 3}
 	delta, err := testZstd.ParseDelta(payload, 11, len(base), ops, scratch)
@@ -290,7 +290,7 @@ func TestWhole(t *testing.T) {
 		{"a suffix is kept", 0, 10, insert, false},
 		{"a part is found in the base", 0, 0, append(append([]byte{}, base[160:400]...), insert...), false},
 	} {
-		payload := d.AppendDelta(nil, base, c.prefix, c.suffix, c.insert, &idx)
+		payload := d.AppendDelta(nil, base, between(base, c.prefix, c.suffix, c.insert), &idx, nil)
 		delta, err := z.ParseDelta(payload, c.prefix+len(c.insert)+c.suffix, len(base), nil, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
@@ -304,4 +304,9 @@ func TestWhole(t *testing.T) {
 			t.Errorf("%s: the block is not the full encoding", c.name)
 		}
 	}
+}
+
+// between is the edit that puts insert between the first prefix and the last suffix bytes of base.
+func between(base []byte, prefix, suffix int, insert []byte) []Edit {
+	return []Edit{{prefix, len(base) - suffix, insert}}
 }

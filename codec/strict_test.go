@@ -237,7 +237,7 @@ func payloadSamples() []sample {
 	var idx Index
 	idx.Extend(base)
 	add := func(name string, prefix, suffix int, insert string) {
-		enc := d.AppendDelta(nil, base, prefix, suffix, []byte(insert), &idx)
+		enc := d.AppendDelta(nil, base, between(base, prefix, suffix, []byte(insert)), &idx, nil)
 		out = append(out, sample{"delta", name, params{target: prefix + suffix + len(insert), base: len(base)}, enc})
 	}
 	add("nothing of nothing", 0, 0, "")

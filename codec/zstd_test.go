@@ -149,9 +149,9 @@ func TestZstdServesManyAtOnce(t *testing.T) {
 			for i := range 30 {
 				insert := []byte(fmt.Sprint(g, i, words(rng, 100+1000*(i%3))))
 				idx.Extend(state)
-				payload := d.AppendDelta(nil, state, len(state), 0, insert, &idx)
+				payload := d.AppendDelta(nil, state, between(state, len(state), 0, insert), &idx, nil)
 				delta, err := z.ParseDelta(payload, len(state)+len(insert), len(state), nil, nil)
-				if err != nil || !delta.Builds(state, len(state), 0, insert) {
+				if err != nil || !delta.Builds(state, between(state, len(state), 0, insert)) {
 					t.Errorf("goroutine %d, step %d: %v", g, i, err)
 					return
 				}

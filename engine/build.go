@@ -10,7 +10,6 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
-	"github.com/ckptd/ckptd/internal/alike"
 )
 
 // apply changes t as planned, and fills w.coded with how its channels are to be stored.
@@ -23,7 +22,7 @@ func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error)
 		if err != nil {
 			return false, err
 		}
-		if err := w.change(t, &t.attrs, change{insert: value}, true); err != nil {
+		if err := w.rewrite(t, &t.attrs, value); err != nil {
 			return false, err
 		}
 		t.meta, attrsChanged = meta, true
@@ -33,7 +32,7 @@ func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error)
 		if ch.same || ch.remove {
 			continue
 		}
-		if err := w.change(t, t.numbered(ch.number), *ch, false); err != nil {
+		if err := w.change(t, t.numbered(ch.number), ch.edits); err != nil {
 			return false, err
 		}
 	}
@@ -50,21 +49,21 @@ func (w *saving) attrsValue(meta *codec.Attrs) ([]byte, error) {
 	return value, nil
 }
 
-// change encodes one change of a value: by itself if it is new, else against the value before.
-func (w *saving) change(t *tip, c *chanState, ch change, diff bool) (err error) {
+// rewrite changes a value to another one.
+func (w *saving) rewrite(t *tip, c *chanState, value []byte) error {
+	return w.change(t, c, []codec.Edit{whole(c.value, value)})
+}
+
+// change encodes edits of a value: by itself if it is new, else against the value before.
+func (w *saving) change(t *tip, c *chanState, edits []codec.Edit) (err error) {
 	var e encoded
 	floor, memory := c.floor(), c.memory()
-	switch {
-	case len(c.path) == 0:
-		c.splice(0, 0, ch.insert)
+	if len(c.path) == 0 {
+		c.splice(0, 0, edits[0].Data)
 		c.commit = c.chunks.Commitment(&w.l.th.u.commitKey)
 		e, err = w.full(c)
-	case diff:
-		prefix := alike.Prefix(c.value, ch.insert)
-		suffix := alike.Suffix(c.value[prefix:], ch.insert[prefix:])
-		e, err = w.encode(c, prefix, suffix, ch.insert[prefix:len(ch.insert)-suffix])
-	default:
-		e, err = w.encode(c, ch.prefix, ch.suffix, ch.insert)
+	} else {
+		e, err = w.encode(c, edits)
 	}
 	t.floors += c.floor() - floor
 	t.values += c.memory() - memory

@@ -37,19 +37,22 @@ type encoded struct {
 	isFar bool
 }
 
-// encode decides how c is stored after its value changes to have insert between its first prefix and last suffix bytes,
-// makes and checks the payload, and changes the value. On an error the value may have changed, and c must be dropped.
-func (w *saving) encode(c *chanState, prefix, suffix int, insert []byte) (encoded, error) {
+// encode decides how c is stored after edits of its value, makes and checks the payload, and changes the value. On an error
+// the value may have changed, and c must be dropped.
+func (w *saving) encode(c *chanState, edits []codec.Edit) (encoded, error) {
 	c.index.Extend(c.value)
 	start := len(w.payload)
-	w.payload = w.differ.AppendDelta(w.payload, c.value, prefix, suffix, insert, &c.index)
+	w.finder.In(&c.chunks)
+	w.payload = w.differ.AppendDelta(w.payload, c.value, edits, &c.index, &w.finder)
 	delta := w.payload[start:len(w.payload):len(w.payload)]
-	d, err := w.z.ParseDelta(delta, prefix+len(insert)+suffix, len(c.value), w.ops[:0], w.literals[:0])
-	if err != nil || !d.Builds(c.value, prefix, suffix, insert) {
+	d, err := w.z.ParseDelta(delta, codec.Edited(len(c.value), edits), len(c.value), w.ops[:0], w.literals[:0])
+	if err != nil || !d.Builds(c.value, edits) {
 		return encoded{}, fmt.Errorf("checking a delta before commit: it does not build the value (%v)", err)
 	}
 	w.ops, w.literals = d.Ops[:0], d.Literals[:0]
-	c.splice(prefix, suffix, insert)
+	w.narrow = d.Narrow(w.narrow[:0], edits)
+	c.edit(w.narrow, d.Lost(w.narrow))
+	clear(w.narrow) // they hold the value, which may be large
 	c.commit = c.chunks.Commitment(&w.l.th.u.commitKey)
 	if whole := d.Whole(delta); whole != nil { // what copies nothing is a full encoding, checked above
 		c.isMeasured(int64(len(whole)), len(c.value))
@@ -67,26 +70,16 @@ func (w *saving) encode(c *chanState, prefix, suffix int, insert []byte) (encode
 // worthwhile reports whether a delta is much smaller than a full encoding, as far as the floor tells.
 func (c *chanState) worthwhile(delta []byte) bool { return 4*int64(len(delta)) < 3*c.floor() }
 
-// between is the part of a value from one place to another.
-type between struct{ from, to int }
-
-// between is what a value of n bytes has between the ends that it shares with the older one.
-func (o *overlap) between(n int) between {
-	prefix := min(o.prefix, n, o.length)
-	return between{prefix, n - min(o.suffix, n-prefix, o.length-prefix)}
-}
-
 // consolidate encodes the value against the far record, over all that came between.
 func (w *saving) consolidate(c *chanState) (encoded, error) {
 	w.check = slices.Grow(w.check[:0], c.farSince.length)
-	base := w.check[:c.farSince.length] // only its shape matters, since nothing in its middle is copied
-	in := c.farSince.between(len(c.value))
-	suffix, insert := len(c.value)-in.to, c.value[in.from:in.to]
+	base := w.check[:c.farSince.length] // only its shape matters, since nothing is looked for in it
+	edits := c.farSince.edits(c.value)
 	start := len(w.payload)
-	w.payload = w.differ.AppendDelta(w.payload, base, in.from, suffix, insert, nil)
+	w.payload = w.differ.AppendDelta(w.payload, base, edits, nil, nil)
 	payload := w.payload[start:len(w.payload):len(w.payload)]
 	d, err := w.z.ParseDelta(payload, len(c.value), len(base), nil, nil)
-	if err != nil || !d.Builds(base, in.from, suffix, insert) {
+	if err != nil || !d.Builds(base, edits) {
 		return encoded{}, fmt.Errorf("checking a delta before commit: it does not build the value (%v)", err)
 	}
 	if d.Whole(payload) != nil || !c.worthwhile(payload) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/ckptd/ckptd/codec"
@@ -26,8 +27,17 @@ func words(r *rand.Rand, n int) []byte {
 	return b[:n]
 }
 
-// mutate changes a value as agents do: mostly by appending, also by editing, deleting, summarising, and starting over.
+// mutate changes a value as agents do, at one place or at several.
 func mutate(r *rand.Rand, old []byte) []byte {
+	next := mutateOnce(r, old)
+	for r.IntN(3) == 0 {
+		next = mutateOnce(r, next)
+	}
+	return next
+}
+
+// mutateOnce changes a value mostly by appending, also by editing, moving, deleting, summarising, and starting over.
+func mutateOnce(r *rand.Rand, old []byte) []byte {
 	at := r.IntN(len(old) + 1)
 	switch r.IntN(12) {
 	case 0: // edit in place
@@ -45,7 +55,12 @@ func mutate(r *rand.Rand, old []byte) []byte {
 		if r.IntN(4) == 0 {
 			return make([]byte, r.IntN(20000)) // all the same byte
 		}
-	case 5:
+	case 5: // move
+		end := min(len(old), at+r.IntN(9000))
+		rest := append(append([]byte{}, old[:at]...), old[end:]...)
+		to := r.IntN(len(rest) + 1)
+		return slices.Concat(rest[:to], old[at:end], rest[to:])
+	case 6:
 		if r.IntN(6) == 0 {
 			b := make([]byte, r.IntN(30000)) // not compressible
 			for i := range b {

@@ -78,8 +78,7 @@ func options(t *tip) (all []option) {
 
 // consolidated is the option to store c against its far record, if it stands on newer ones and has enough of that.
 func (c *chanState) consolidated() (o option, ok bool) {
-	in := c.farSince.between(len(c.value))
-	size := 16 + int64(in.to-in.from)*c.measured/int64(max(1, len(c.value)))
+	size := 16 + 8*int64(len(c.farSince.inner)) + int64(c.farSince.fresh(len(c.value)))*c.measured/int64(max(1, len(c.value)))
 	ok = c.path[0].Last != c.far && c.path.From(c.far) != nil && 4*size < 3*c.measured
 	return option{c: c, cost: size + entryEstimate}, ok
 }

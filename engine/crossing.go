@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -98,11 +97,11 @@ func (d *Draft) onto(t *tip, m *migrated) (*Draft, error) {
 				missing = append(missing, c.Name)
 				continue
 			}
-			n := len(from.Data)
-			if c.Prefix > n || c.Suffix > n-c.Prefix {
-				return nil, fmt.Errorf("%w: channel %q has %d bytes, the splice keeps %d and %d", ErrInvalid, c.Name, n, c.Prefix, c.Suffix)
+			value, err := t.l.s.spliced(from.Data, &c)
+			if err != nil {
+				return nil, err
 			}
-			c = Change{Name: c.Name, Type: cmp.Or(c.Type, from.Type), Data: slices.Concat(from.Data[:c.Prefix], c.Data, from.Data[n-c.Suffix:])}
+			c = Change{Name: c.Name, Type: cmp.Or(c.Type, from.Type), Data: value}
 		}
 		next.Channels = append(next.Channels, c)
 	}

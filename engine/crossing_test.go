@@ -16,15 +16,23 @@ import (
 )
 
 func TestSaveCrossesVersions(t *testing.T) {
+	t.Run("splice", func(t *testing.T) { testSaveCrossesVersions(t, false) })
+	t.Run("list of splices", func(t *testing.T) { testSaveCrossesVersions(t, true) })
+}
+
+func testSaveCrossesVersions(t *testing.T, list bool) {
 	f := newFixture(t, Options{Migrations: only(supportSet(t))})
 	ref := testRef("t")
 	th := f.Thread(ref)
-	long := strings.Replace(supportV1, "en", strings.Repeat("some words ", 2000), 1)
+	long := strings.Replace(supportV1, "en", string(words(rand.New(rand.NewPCG(1, 1)), 22_000)), 1)
 	old := mustSave(t, f, ref, supportDraft(long))
 	got := mustLoad(t, th, Latest, LoadOptions{Schema: 4})
 	state, _ := got.Channel("state")
 	at := strings.Index(string(state.Data), `"attempts": 3`) + len(`"attempts": `)
 	splice := Draft{Keep: true, SchemaVersion: 4, Channels: []Change{{Name: "state", Base: state.Version, Prefix: at, Suffix: len(state.Data) - at - 1, Data: []byte("7")}}}
+	if list {
+		splice.Channels[0] = Change{Name: "state", Base: state.Version, Splices: []Splice{{at, at + 1, []byte("7")}}}
+	}
 	now := mustSave(t, f, ref, splice)
 	want := strings.Replace(string(state.Data), `"attempts": 3`, `"attempts": 7`, 1)
 	for range 2 {

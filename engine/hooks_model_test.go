@@ -79,6 +79,9 @@ func (c *careless) save() {
 		whole.Channels = append(whole.Channels, full)
 		if c.versions[name] != 0 && c.r.IntN(5) > 0 {
 			full = Change{Name: name, Base: c.versions[name], Prefix: at, Suffix: len(old) - end, Data: []byte(insert)}
+			if c.r.IntN(2) == 0 {
+				full = Change{Name: name, Base: c.versions[name], Splices: []Splice{{From: at, To: at, Data: []byte(insert)}, {From: at, To: end}}}
+			}
 		}
 		d.Channels = append(d.Channels, full)
 	}

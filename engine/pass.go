@@ -90,7 +90,7 @@ type incoming struct {
 	name   string
 	typ    string
 	base   []byte  // what the parent has
-	on     Version // of base, if the change is a splice on it
+	on     Version // of base, if the change stands on it
 	prev   bool    // base passed the same hooks
 }
 
@@ -149,9 +149,6 @@ func (in *intake) copy(t *tip) error {
 			if from.on = c.Base; from.typ == "" {
 				from.typ = t.meta.Channels[at].Type
 			}
-			if n := len(t.chans[at].value); c.Prefix > n || c.Suffix > n-c.Prefix {
-				return fmt.Errorf("%w: channel %q has %d bytes, the splice keeps %d and %d", ErrInvalid, c.Name, n, c.Prefix, c.Suffix)
-			}
 		}
 		if from.typ == "" {
 			from.typ = "bytes"
@@ -159,6 +156,12 @@ func (in *intake) copy(t *tip) error {
 		from.prev = known && at >= 0 && t.meta.Channels[at].Type == from.typ
 		if from.on != 0 || from.prev {
 			from.base = append([]byte{}, t.chans[at].value...)
+		}
+		if from.on != 0 {
+			var room [4]codec.Edit
+			if _, err := in.t.s.edits(room[:0], c, len(from.base)); err != nil {
+				return err
+			}
 		}
 		in.chans = append(in.chans, from)
 	}
@@ -199,7 +202,7 @@ func (in *intake) run(ctx context.Context, chain hook.Chain) error {
 	p.submitted = in.u.submission(in.given)
 	in.items = make([]hook.Item, 0, len(in.chans)+1+len(in.labels))
 	for i := range in.chans {
-		in.items = append(in.items, in.chans[i].item())
+		in.items = append(in.items, in.chans[i].item(in.t.s))
 	}
 	if len(in.meta) > 0 {
 		in.items = append(in.items, hook.Item{Kind: hook.Meta, Type: "json", Data: in.meta})
@@ -232,13 +235,13 @@ func (t *Thread) names(d *Draft) []hook.Name {
 }
 
 // item is the channel as the hooks get it.
-func (c *incoming) item() hook.Item {
+func (c *incoming) item(s *Store) hook.Item {
 	it := hook.Item{Kind: hook.Channel, Name: c.name, Type: c.typ, Data: c.base}
 	if c.change != nil {
 		it.Data = c.change.Data
 	}
 	if c.change != nil && c.on != 0 {
-		it.Data = slices.Concat(c.base[:c.change.Prefix], c.change.Data, c.base[len(c.base)-c.change.Suffix:])
+		it.Data, _ = s.spliced(c.base, c.change) // it was looked at
 	}
 	if c.prev {
 		it.Prev = c.base

@@ -15,7 +15,7 @@ import (
 // plan finds what d changes about the parent t, without modifying it: w.changes, and the attributes of the new checkpoint,
 // which are t.meta itself when they are the same. Hooks are those that made d.
 func (w *saving) plan(ctx context.Context, t *tip, d *Draft, hooks []codec.Hook) (*codec.Attrs, error) {
-	w.changes = w.changes[:0]
+	w.changes, w.edits = w.changes[:0], w.edits[:0]
 	var missing []string
 	for i := range d.Channels {
 		ch, ok, err := w.planChannel(t, &d.Channels[i])
@@ -64,11 +64,12 @@ func (w *saving) plan(ctx context.Context, t *tip, d *Draft, hooks []codec.Hook)
 // planChannel finds where a change differs from the parent's value. Not ok means that the base of a splice is another.
 func (w *saving) planChannel(t *tip, d *Change) (ch change, ok bool, err error) {
 	i := t.place(d.Name)
-	ch = change{name: d.Name, typ: d.Type, place: i, insert: d.Data, remove: d.Remove}
+	ch = change{name: d.Name, typ: d.Type, place: i, remove: d.Remove}
 	if i < 0 {
 		if ch.typ == "" {
 			ch.typ = "bytes"
 		}
+		ch.edits = w.edit(codec.Edit{Data: d.Data})
 		return ch, d.Base == 0, nil
 	}
 	info, c := &t.meta.Channels[i], &t.chans[i]
@@ -79,20 +80,33 @@ func (w *saving) planChannel(t *tip, d *Change) (ch change, ok bool, err error) 
 		ch.typ = "bytes"
 	}
 	if d.Base == 0 {
-		ch.prefix = alike.Prefix(c.value, d.Data)
-		ch.suffix = alike.Suffix(c.value[ch.prefix:], d.Data[ch.prefix:])
-		ch.insert = d.Data[ch.prefix : len(d.Data)-ch.suffix]
+		ch.edits = w.edit(whole(c.value, d.Data))
 	} else {
 		if d.Base != version(&c.commit) {
 			return ch, false, nil
 		}
-		if d.Prefix > len(c.value) || d.Suffix > len(c.value)-d.Prefix {
-			return ch, false, fmt.Errorf("%w: channel %q has %d bytes, the splice keeps %d and %d", ErrInvalid, d.Name, len(c.value), d.Prefix, d.Suffix)
+		n := len(w.edits)
+		if w.edits, err = w.l.s.edits(w.edits, d, len(c.value)); err != nil {
+			return ch, false, err
 		}
-		ch.prefix, ch.suffix = d.Prefix, d.Suffix
+		ch.edits = w.edits[n:len(w.edits):len(w.edits)]
 	}
-	ch.same = bytes.Equal(ch.insert, c.value[ch.prefix:len(c.value)-ch.suffix])
+	ch.same = !slices.ContainsFunc(ch.edits, func(e codec.Edit) bool { return !bytes.Equal(e.Data, c.value[e.From:e.To]) })
 	return ch, true, nil
+}
+
+// edit is a list of one edit, in the memory of w.
+func (w *saving) edit(e codec.Edit) []codec.Edit {
+	n := len(w.edits)
+	w.edits = append(w.edits, e)
+	return w.edits[n : n+1 : n+1]
+}
+
+// whole is the edit that makes value of old.
+func whole(old, value []byte) codec.Edit {
+	prefix := alike.Prefix(old, value)
+	suffix := alike.Suffix(old[prefix:], value[prefix:])
+	return codec.Edit{From: prefix, To: len(old) - suffix, Data: value[prefix : len(value)-suffix]}
 }
 
 func (w *saving) planBlobs(ctx context.Context, t *tip, d *Draft, next *codec.Attrs) error {

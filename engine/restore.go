@@ -70,8 +70,8 @@ type link struct {
 // path tells the records that are to be read for an entry.
 type path func(*codec.Entry) codec.Path
 
-// whole is the path of the entries that are wanted.
-func whole(want func(number uint64) bool) path {
+// wanted is the path of the entries that are wanted.
+func wanted(want func(number uint64) bool) path {
 	return func(e *codec.Entry) codec.Path {
 		for number := e.Number; number <= e.Number+e.More; number++ {
 			if want(number) {
@@ -172,7 +172,7 @@ func (rs *restorer) chain(ctx context.Context, r *record, number uint64, e *code
 // channels restores the wanted channels of r. Besides the record of r this takes one batched read, and another one
 // where payloads are in parts.
 func (rs *restorer) channels(ctx context.Context, r *record, want func(number uint64) bool) ([]chanState, error) {
-	if err := rs.fetch(ctx, r, whole(want)); err != nil {
+	if err := rs.fetch(ctx, r, wanted(want)); err != nil {
 		return nil, err
 	}
 	return rs.restore(ctx, r, want)
@@ -252,10 +252,11 @@ func (rs *restorer) build(c *chanState, links []link) error {
 	c.parts = c.farParts
 	c.isMeasured(int64(len(payload)), len(base))
 	size, far := int64(len(payload)), last
+	var kept []codec.Copy
+	var gaps []codec.Edit
 	for i := last - 1; i >= 0; i-- {
 		from, e := int(links[i+1].e.Size), links[i].e
-		prefix, suffix := deltas[i].Bounds(from)
-		c.spliced(from, prefix, suffix)
+		kept, gaps = c.keeps(&deltas[i], from, kept, gaps)
 		c.parts += partsSize(e)
 		added := int64(len(e.Payload)) + int64(e.PartBytes)
 		if size += added; far == i+1 && farShare*added > size { // as isFar, for what the payloads tell
@@ -273,6 +274,21 @@ func (rs *restorer) build(c *chanState, links []link) error {
 	}
 	c.path = links[0].e.Path.Extend(links[0].r.seq)
 	return nil
+}
+
+// keeps notes what a delta keeps of a value of size bytes. It returns its scratch.
+func (c *chanState) keeps(d *codec.Delta, size int, kept []codec.Copy, gaps []codec.Edit) ([]codec.Copy, []codec.Edit) {
+	kept, gaps = d.Kept(kept[:0], size), gaps[:0]
+	for i := len(kept) - 1; i > 0; i-- {
+		before, k := kept[i-1], kept[i]
+		gap := codec.Edit{From: before.From + before.N, To: k.From}
+		gaps = append(gaps, gap)
+		c.spliced(size, gap, k.At-before.At-before.N)
+		size += k.At - before.At - before.N - (gap.To - gap.From)
+	}
+	slices.Reverse(gaps)
+	c.removed += d.Lost(gaps)
+	return kept, gaps
 }
 
 // deltas decodes all links but the last, which is full.
@@ -400,7 +416,7 @@ func all(uint64) bool { return true }
 
 // tip restores the whole checkpoint of r.
 func (rs *restorer) tip(ctx context.Context, r *record) (*tip, error) {
-	if err := rs.fetchAll(ctx, r, whole(all)); err != nil {
+	if err := rs.fetchAll(ctx, r, wanted(all)); err != nil {
 		return nil, err
 	}
 	chans, err := rs.restore(ctx, r, all)

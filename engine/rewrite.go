@@ -397,7 +397,7 @@ func (c *copying) change(ctx context.Context, t *tip, r *record) error {
 		if err != nil {
 			return err
 		}
-		if err := c.w.change(t, s, change{insert: value}, true); err != nil {
+		if err := c.w.rewrite(t, s, value); err != nil {
 			return err
 		}
 		if s.commit != at.e.Commitment {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/hook"
 )
 
@@ -13,6 +14,7 @@ import (
 type saving struct {
 	z       *codec.Zstd
 	differ  *codec.Differ
+	finder  crypto.Finder
 	l       *lineage
 	passage *passage // by the hooks; nil if there are none
 	known   uint64   // mark of what was submitted when the checkpoint with this id was saved; 0: not known
@@ -24,6 +26,8 @@ type saving struct {
 	counted bool  // by the hub
 
 	changes []change
+	edits   []codec.Edit // of all changes
+	narrow  []codec.Edit // of one
 	coded   []coded
 	rec     codec.Record
 	entries []codec.Entry
@@ -35,13 +39,12 @@ type saving struct {
 
 // change is what a draft does to one channel, found before anything is modified.
 type change struct {
-	name, typ      string
-	number         uint64
-	place          int // in the parent's channels; -1: it does not have this one
-	prefix, suffix int
-	insert         []byte
-	same, remove   bool
-	rewritten      bool // by hooks, of another channel than the caller's
+	name, typ    string
+	number       uint64
+	place        int          // in the parent's channels; -1: it does not have this one
+	edits        []codec.Edit // of the parent's value
+	same, remove bool
+	rewritten    bool // by hooks, of another channel than the caller's
 }
 
 // coded is a changed channel and how it is stored.
@@ -64,6 +67,7 @@ func (s *Store) putSaving(w *saving) {
 	clear(w.coded)
 	clear(w.entries)
 	clear(w.changes)
+	clear(w.edits[:cap(w.edits)])
 	w.rec = codec.Record{}
 	w.l, w.passage, w.crossings, w.carry, w.known = nil, nil, nil, nil, 0
 	if cap(w.payload)+cap(w.literals)+cap(w.check)+cap(w.plain)+cap(w.sealed) < keepBuffers {
@@ -194,10 +198,10 @@ func (t *Thread) checkChange(c *Change) error {
 	if err := checkName("type of a channel", c.Type, true); err != nil {
 		return err
 	}
-	if c.Prefix < 0 || c.Suffix < 0 || c.Base == 0 && (c.Prefix != 0 || c.Suffix != 0) {
-		return fmt.Errorf("%w: channel %q: prefix and suffix go with a base and are not negative", ErrInvalid, c.Name)
+	if err := c.checkSplices(); err != nil {
+		return err
 	}
-	return t.s.checkSize(c.Name, c.Prefix+len(c.Data)+c.Suffix)
+	return t.s.checkSize(c.Name, c.given())
 }
 
 // givenTwice finds a channel that has two changes.

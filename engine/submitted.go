@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"math"
 	"slices"
 	"strings"
 
@@ -96,6 +97,9 @@ func (u *user) submission(d *Draft) uint64 {
 	return mark
 }
 
+// noPrefix stands in place of the prefix of a splice where there is a list of them.
+const noPrefix = math.MaxUint64
+
 // noHash is no commitment: none is zero.
 var noHash [32]byte
 
@@ -141,6 +145,14 @@ func (w *listing) changes(changes []Change, whole func(*Change) [32]byte) {
 		case c.Base == 0:
 			sum := whole(c)
 			*w = append(*w, sum[:]...)
+		case c.Splices != nil:
+			w.number(noPrefix)
+			w.number(uint64(len(c.Splices)))
+			for i := range c.Splices {
+				w.number(uint64(c.Splices[i].From))
+				w.number(uint64(c.Splices[i].To))
+				w.bytes(c.Splices[i].Data)
+			}
 		default:
 			w.number(uint64(c.Prefix))
 			w.number(uint64(c.Suffix))

@@ -78,6 +78,25 @@ func TestSubmission(t *testing.T) {
 		}
 		seen[sum] = name
 	}
+	// A list of splices is none that it is the same as, and each part of it counts.
+	listed := func(splices ...Splice) *Draft {
+		d := submittedDraft()
+		d.Channels[0] = Change{Name: "plan", Base: d.Channels[0].Base, Splices: append([]Splice{}, splices...)}
+		return d
+	}
+	one, two := Splice{1, 2, []byte("ab")}, Splice{3, 3, []byte("c")}
+	const wantList = 0x5341fb7b72c346c7
+	if got := mark(listed(one, two)); got != wantList {
+		t.Errorf("got %x for a list of splices, want %x", got, uint64(wantList))
+	}
+	for _, d := range []*Draft{listed(), listed(one), listed(one, two), listed(two), listed(one, one), listed(Splice{0, 2, one.Data}, two),
+		listed(Splice{1, 1, one.Data}, two), listed(Splice{1, 2, []byte("a")}, Splice{3, 3, []byte("bc")}), listed(Splice{1, 2, nil}, two)} {
+		sum := mark(d)
+		if other, taken := seen[sum]; taken {
+			t.Errorf("splices %v are the same as %s", d.Channels[0].Splices, other)
+		}
+		seen[sum] = "other splices"
+	}
 	key[0]++
 	if mark(submittedDraft()) == got {
 		t.Error("the key does not matter")

@@ -72,7 +72,7 @@ type chanState struct {
 	parts int64
 
 	// measured is the size of a full encoding made of the value as it was once, of which value still has all but
-	// removed bytes. since tells how much of it still begins and ends value.
+	// removed bytes, if not in their place. since tells what of it is still in place.
 	measured int64
 	removed  int
 	since    overlap
@@ -84,30 +84,21 @@ type chanState struct {
 	farParts int64
 }
 
-// overlap tells how many leading and trailing bytes of an older value of length bytes a value still has.
-type overlap struct{ length, prefix, suffix int }
-
-func wholly(n int) overlap { return overlap{n, n, n} }
-
-// spliced narrows o by a splice that kept so many leading and trailing bytes.
-func (o *overlap) spliced(prefix, suffix int) {
-	o.prefix, o.suffix = min(o.prefix, prefix), min(o.suffix, suffix)
-}
-
-// lost is how many bytes of the older value are between what is left of its ends.
-func (o *overlap) lost() int { return max(0, o.length-o.prefix-o.suffix) }
-
 // floor is a lower bound for the size of a full encoding of the value. Bytes that were added since it was measured
 // cannot have made it smaller, and those that were removed took at most their own length of it. A place that is written
-// over and over is counted once by since; places all over the value are counted once each by removed.
+// over and over is counted once by since; places all over the value are counted once each by removed. Of a value that lost
+// more than half nothing is known: what is left may have been stored raw because the rest did not compress.
 func (c *chanState) floor() int64 {
-	return max(0, c.measured-int64(min(c.removed, c.since.lost())))
+	lost := min(c.removed, c.since.lost())
+	if 2*lost > c.since.length {
+		return 0
+	}
+	return max(0, c.measured-int64(lost))
 }
 
 // unmeasured is by how much a full encoding may be larger than floor.
 func (c *chanState) unmeasured() int64 {
-	in := c.since.between(len(c.value))
-	return int64(in.to - in.from + min(c.removed, c.since.lost()))
+	return int64(c.since.fresh(len(c.value)) + min(c.removed, c.since.lost()))
 }
 
 // isMeasured notes the size of a full encoding of the value, when it has so many bytes.
@@ -117,7 +108,7 @@ func (c *chanState) isMeasured(size int64, length int) {
 
 // justMeasured says that measured is the size of the value as it is.
 func (c *chanState) justMeasured() bool {
-	return c.measured > 0 && c.removed == 0 && c.since == wholly(len(c.value))
+	return c.measured > 0 && c.removed == 0 && c.since.isWhole(len(c.value))
 }
 
 // What a tip takes besides its values, measured by the heap of 40,000 threads of one message each: the tip itself and its
@@ -128,7 +119,7 @@ const (
 )
 
 func (c *chanState) memory() int64 {
-	return int64(cap(c.value)+c.chunks.Bytes()+c.index.Bytes()) + chanBytes
+	return int64(cap(c.value)+c.chunks.Bytes()+c.index.Bytes()+c.since.memory()+c.farSince.memory()) + chanBytes
 }
 
 // What a channel takes as one of many, by its name, and what a run of kept ones takes.
@@ -159,6 +150,33 @@ func version(commitment *[32]byte) Version {
 	return Version(max(1, binary.BigEndian.Uint64(commitment[:])))
 }
 
+// manyEdits is from where on a value is made anew, since each edit may move all that comes after it.
+const manyEdits = 32
+
+// edit makes edits in the value, in place. Lost is how many of its bytes are nowhere then.
+func (c *chanState) edit(edits []codec.Edit, lost int) {
+	size, hull := len(c.value), edits
+	if len(edits) > manyEdits {
+		from, to := edits[0].From, edits[len(edits)-1].To
+		insert := codec.AppendEdited(nil, c.value, edits)[from:]
+		hull = []codec.Edit{{From: from, To: to, Data: insert[:len(insert)-(size-to)]}}
+	}
+	for _, e := range slices.Backward(hull) { // so that the places of the others stay
+		c.splice(e.From, len(c.value)-e.To, e.Data)
+	}
+	for _, e := range slices.Backward(edits) {
+		c.spliced(size, e, len(e.Data))
+		size += len(e.Data) - (e.To - e.From)
+	}
+	c.removed += lost
+}
+
+// spliced notes that n bytes take the place of those that e replaces in a value of size bytes.
+func (c *chanState) spliced(size int, e codec.Edit, n int) {
+	c.since.spliced(size, e.From, size-e.To, n)
+	c.farSince.spliced(size, e.From, size-e.To, n)
+}
+
 // splice replaces what stands between the first prefix and last suffix bytes of the value, in place.
 func (c *chanState) splice(prefix, suffix int, insert []byte) {
 	old, n := len(c.value), prefix+len(insert)+suffix
@@ -177,14 +195,6 @@ func (c *chanState) splice(prefix, suffix int, insert []byte) {
 	copy(c.value[prefix:], insert)
 	c.chunks.Splice(c.value, prefix, suffix)
 	c.index.Changed(prefix)
-	c.spliced(old, prefix, suffix)
-}
-
-// spliced notes what a splice kept of a value of so many bytes.
-func (c *chanState) spliced(length, prefix, suffix int) {
-	c.removed += length - prefix - suffix
-	c.since.spliced(prefix, suffix)
-	c.farSince.spliced(prefix, suffix)
 }
 
 // isFar makes the record that was just written the one to consolidate against.

@@ -180,16 +180,27 @@ type Draft struct {
 	TTL time.Duration
 }
 
-// Change sets one channel. With Base it is a splice: Data replaces what stands between the first Prefix and the last
-// Suffix bytes of the parent's channel, which must have the version Base (else a *NeedFullError).
+// Change sets one channel. With Base it stands on the parent's channel, which must have that version (else a
+// *NeedFullError): Data replaces what stands between the first Prefix and the last Suffix bytes of it. Where it changes at
+// several places, Splices has a splice for each, and Data, Prefix and Suffix are not used.
 type Change struct {
-	Name, Type     string // an empty Type is "bytes", or the parent's type in a splice
+	Name, Type     string // an empty Type is "bytes", or the parent's type with a Base
 	Data           []byte
 	Base           Version
 	Prefix, Suffix int
-	Remove         bool // with Keep: the channel is dropped
+	// Splices are at most MaxSplices, in order, and each begins where the one before ends, or behind. Empty and not nil
+	// changes nothing.
+	Splices []Splice
+	Remove  bool // with Keep: the channel is dropped
 
 	rewritten bool // it is made of a value that hooks rewrote, and that the caller need not have read
+}
+
+// Splice puts Data in place of the bytes of a base from From up to, and without, To. Places are those of the base,
+// whatever other splices do.
+type Splice struct {
+	From, To int
+	Data     []byte
 }
 
 // Expect is a condition on the head of the lineage. The zero value is no condition.

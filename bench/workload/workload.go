@@ -56,6 +56,11 @@ func All() []Workload {
 		{Name: "summariser", What: "a chat of which every 60th step keeps a summary only", Size: 60_000, start: newSummariser},
 		{Name: "branchy", What: "a debugger's chat that goes back up to 20 steps every 16th time, and forks", Size: 100_000, start: newBranchy},
 		{Name: "multimodal", What: "a chat with images of 256 kB, one more every 10th step, eight at most", Size: 2_100_000, Fixed: true, start: newMultimodal},
+		{Name: "counted", What: "a chat whose array begins with the number of its messages, as in msgpack", Size: 100_000, start: rewriting(form{write: counted})},
+		{Name: "stepped", What: "a chat with the number of the step before its messages", Size: 100_000, start: rewriting(form{write: stepped})},
+		{Name: "inserted", What: "the same, and a new message comes to the middle", Size: 100_000, start: rewriting(form{inserts: true, write: stepped})},
+		{Name: "moving", What: "a chat with a field that stands behind another message at each step", Size: 100_000, start: rewriting(form{write: moving})},
+		{Name: "reordered", What: "a chat in eight parts, whose keys are written in another order at each step", Size: 100_000, start: rewriting(form{write: reordered})},
 	}
 }
 

@@ -61,6 +61,8 @@ func examples(n exampleNames) []example {
 		Channels: []*ckptdv1.Change{{Name: n.channel, Type: "json", Content: &ckptdv1.Change_Text{Text: n.state}}, {Name: "raw", Content: &ckptdv1.Change_Data{Data: []byte(n.state)}}}}
 	splice := &ckptdv1.Draft{Keep: true, Channels: []*ckptdv1.Change{{Name: n.channel, Content: &ckptdv1.Change_Splice{
 		Splice: &ckptdv1.Splice{Base: n.version, Prefix: 1, Suffix: 1, Content: &ckptdv1.Splice_Data{Data: []byte(n.state)}}}}}}
+	splices := &ckptdv1.Draft{Keep: true, Parent: n.id, Channels: []*ckptdv1.Change{{Name: n.channel, Content: &ckptdv1.Change_Splices{
+		Splices: &ckptdv1.Splices{Base: n.version, Replace: []*ckptdv1.Replace{{To: 1, Content: &ckptdv1.Replace_Text{Text: n.state}}, {From: 1, To: 2}}}}}}}
 	plain := func() *ckptdv1.Draft {
 		return &ckptdv1.Draft{Channels: []*ckptdv1.Change{{Name: n.channel, Content: &ckptdv1.Change_Data{Data: []byte(n.state)}}}}
 	}
@@ -71,6 +73,7 @@ func examples(n exampleNames) []example {
 		{ckptdv1.AdminServiceCreateUserProcedure, one(&ckptdv1.CreateUserRequest{Tenant: n.tenant, User: n.user})},
 		{ckptdv1.CheckpointServiceSaveProcedure, one(&ckptdv1.SaveRequest{Ref: here, Draft: whole})},
 		{ckptdv1.CheckpointServiceSaveProcedure, one(&ckptdv1.SaveRequest{Ref: here, Draft: splice})},
+		{ckptdv1.CheckpointServiceSaveProcedure, one(&ckptdv1.SaveRequest{Ref: here, Draft: splices})},
 		{ckptdv1.CheckpointServiceSaveProcedure, one(&ckptdv1.SaveRequest{Ref: at(n.thread, n.namespace), Draft: plain()})},
 		{ckptdv1.CheckpointServiceSaveBatchProcedure, one(&ckptdv1.SaveBatchRequest{Saves: []*ckptdv1.SaveRequest{{Ref: here, Draft: plain()}, {Ref: at(n.thread+"-2", ""), Draft: plain()}}})},
 		{ckptdv1.CheckpointServiceLoadProcedure, one(&ckptdv1.LoadRequest{Ref: here, Which: which, Text: true, Writes: true, Channels: []string{n.channel},

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -96,6 +97,17 @@ func TestErrors(t *testing.T) {
 		}, connect.CodeFailedPrecondition, ckptdv1.Reason_REASON_NEED_FULL},
 		"a splice that lies": {func(d *ckptdv1.Draft) {
 			d.Channels[0].Content = &ckptdv1.Change_Splice{Splice: &ckptdv1.Splice{Base: head.GetChannels()[0].GetVersion(), Prefix: 1 << 62, Suffix: 1 << 62}}
+		}, connect.CodeInvalidArgument, ckptdv1.Reason_REASON_INVALID},
+		"splices that lie": {func(d *ckptdv1.Draft) {
+			d.Channels[0].Content = &ckptdv1.Change_Splices{Splices: &ckptdv1.Splices{Base: head.GetChannels()[0].GetVersion(),
+				Replace: []*ckptdv1.Replace{{From: 1 << 62, To: 1 << 63}}}}
+		}, connect.CodeInvalidArgument, ckptdv1.Reason_REASON_INVALID},
+		"splices without a base": {func(d *ckptdv1.Draft) {
+			d.Channels[0].Content = &ckptdv1.Change_Splices{Splices: &ckptdv1.Splices{}}
+		}, connect.CodeInvalidArgument, ckptdv1.Reason_REASON_INVALID},
+		"too many splices": {func(d *ckptdv1.Draft) {
+			d.Channels[0].Content = &ckptdv1.Change_Splices{Splices: &ckptdv1.Splices{Base: head.GetChannels()[0].GetVersion(),
+				Replace: slices.Repeat([]*ckptdv1.Replace{{}}, 1025)}}
 		}, connect.CodeInvalidArgument, ckptdv1.Reason_REASON_INVALID},
 		"no content": {func(d *ckptdv1.Draft) { d.Channels[0].Content = nil }, connect.CodeInvalidArgument, ckptdv1.Reason_REASON_INVALID},
 		"metadata":   {func(d *ckptdv1.Draft) { d.Meta = proto.String("{") }, connect.CodeInvalidArgument, ckptdv1.Reason_REASON_INVALID},

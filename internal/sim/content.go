@@ -88,11 +88,9 @@ func (c *content) with(d *engine.Draft) *content {
 			delete(next.chans, ch.Name)
 			continue
 		case ch.Base != 0:
-			n := len(had.data)
-			if !ok || ch.Prefix > n || ch.Suffix > n-ch.Prefix {
+			if v.data, ok = spliced(had.data, &ch, ok); !ok {
 				return nil
 			}
-			v.data = had.data[:ch.Prefix] + v.data + had.data[n-ch.Suffix:]
 			if v.typ == "" {
 				v.typ = had.typ
 			}
@@ -103,6 +101,24 @@ func (c *content) with(d *engine.Draft) *content {
 		next.chans[ch.Name] = v
 	}
 	return next
+}
+
+// spliced is what a change makes of its base, if there is one and the change fits it.
+func spliced(base string, ch *engine.Change, ok bool) (string, bool) {
+	n := len(base)
+	if ch.Splices == nil {
+		if !ok || ch.Prefix > n || ch.Suffix > n-ch.Prefix {
+			return "", false
+		}
+		return base[:ch.Prefix] + string(ch.Data) + base[n-ch.Suffix:], true
+	}
+	for _, s := range slices.Backward(ch.Splices) {
+		if !ok || s.To > n {
+			return "", false
+		}
+		base = base[:s.From] + string(s.Data) + base[s.To:]
+	}
+	return base, ok
 }
 
 // digest tells contents apart.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +33,11 @@ func (a *save) String() string {
 	}
 	fmt.Fprintf(&b, " root %v keep %v schema %d ttl %v generation %d labels %v blobs %d", d.Root, d.Keep, d.SchemaVersion, d.TTL, d.Generation, d.Labels, len(d.Blobs))
 	for _, c := range d.Channels {
-		if fmt.Fprintf(&b, " %s:%d", c.Name, len(c.Data)); c.Base != 0 {
+		fmt.Fprintf(&b, " %s:%d", c.Name, len(c.Data))
+		for _, s := range c.Splices {
+			fmt.Fprintf(&b, "[%d:%d]%d", s.From, s.To, len(s.Data))
+		}
+		if c.Base != 0 && c.Splices == nil {
 			fmt.Fprintf(&b, "[%d,%d]", c.Prefix, c.Suffix)
 		}
 	}
@@ -352,7 +357,7 @@ func (g *gen) doc(d *engine.Draft) {
 	}
 }
 
-// change drafts a change of one channel of cp: a splice, an append, another value, or none at all.
+// change drafts a change of one channel of cp: a splice or several, an append, another value, or none at all.
 func (g *gen) change(d *engine.Draft, cp *engine.Checkpoint) {
 	if len(cp.Channels) == 0 {
 		return
@@ -379,10 +384,26 @@ func (g *gen) change(d *engine.Draft, cp *engine.Checkpoint) {
 	case 2, 3:
 		c.Base, c.Prefix = ch.Version, g.rand.IntN(n+1)
 		c.Suffix = g.rand.IntN(n - c.Prefix + 1)
+	case 4:
+		c = engine.Change{Name: ch.Name, Base: ch.Version, Splices: g.splices(n)}
 	default:
 		c.Base, c.Prefix = ch.Version, n
 	}
 	d.Channels = append(d.Channels, c)
+}
+
+// splices drafts up to four splices of n bytes, of which some may change nothing.
+func (g *gen) splices(n int) []engine.Splice {
+	places := make([]int, 2*g.rand.IntN(5))
+	for i := range places {
+		places[i] = g.rand.IntN(n + 1)
+	}
+	slices.Sort(places)
+	splices := []engine.Splice{}
+	for p := range slices.Chunk(places, 2) {
+		splices = append(splices, engine.Splice{From: p[0], To: p[1], Data: g.text(g.rand.IntN(g.w.prof.add + 1))})
+	}
+	return splices
 }
 
 // makeReplace saves other content under the id of a checkpoint.

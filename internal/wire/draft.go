@@ -46,12 +46,27 @@ func packChange(m *ckptdv1.Change, c *engine.Change) {
 	switch {
 	case c.Remove:
 		m.Content = &ckptdv1.Change_Remove{Remove: true}
+	case c.Splices != nil:
+		m.Content = &ckptdv1.Change_Splices{Splices: &ckptdv1.Splices{Base: uint64(c.Base), Replace: packSplices(c.Splices)}}
 	case c.Base != 0:
 		m.Content = &ckptdv1.Change_Splice{Splice: &ckptdv1.Splice{Base: uint64(c.Base), Prefix: uint64(c.Prefix), Suffix: uint64(c.Suffix),
 			Content: &ckptdv1.Splice_Data{Data: c.Data}}}
 	default:
 		m.Content = &ckptdv1.Change_Data{Data: c.Data}
 	}
+}
+
+func packSplices(splices []engine.Splice) []*ckptdv1.Replace {
+	room := make([]ckptdv1.Replace, len(splices))
+	ms := make([]*ckptdv1.Replace, len(splices))
+	for i, s := range splices {
+		m := &room[i]
+		if m.From, m.To = uint64(s.From), uint64(s.To); len(s.Data) > 0 {
+			m.Content = &ckptdv1.Replace_Data{Data: s.Data}
+		}
+		ms[i] = m
+	}
+	return ms
 }
 
 // UnpackDraft is the inverse of PackDraft.
@@ -108,8 +123,10 @@ func unpackChange(c *engine.Change, m *ckptdv1.Change) error {
 		}
 	case *ckptdv1.Change_Splice:
 		return unpackSplice(c, content.Splice)
+	case *ckptdv1.Change_Splices:
+		return unpackSplices(c, content.Splices)
 	default:
-		return fmt.Errorf("%w: channel %q has no content: data, text, splice or remove", engine.ErrInvalid, c.Name)
+		return fmt.Errorf("%w: channel %q has no content: data, text, splice, splices or remove", engine.ErrInvalid, c.Name)
 	}
 	return nil
 }
@@ -128,6 +145,30 @@ func unpackSplice(c *engine.Change, m *ckptdv1.Splice) error {
 		c.Data = content.Data
 	case *ckptdv1.Splice_Text:
 		c.Data = []byte(content.Text)
+	}
+	return nil
+}
+
+func unpackSplices(c *engine.Change, m *ckptdv1.Splices) error {
+	if m.GetBase() == 0 {
+		return fmt.Errorf("%w: channel %q: splices need the version of their base", engine.ErrInvalid, c.Name)
+	}
+	if n := len(m.GetReplace()); n > engine.MaxSplices {
+		return fmt.Errorf("%w: channel %q: %d splices, at most %d are allowed", engine.ErrInvalid, c.Name, n, engine.MaxSplices)
+	}
+	c.Base, c.Splices = engine.Version(m.GetBase()), make([]engine.Splice, len(m.GetReplace()))
+	for i, r := range m.GetReplace() {
+		if r.GetFrom() > math.MaxInt32 || r.GetTo() > math.MaxInt32 {
+			return fmt.Errorf("%w: channel %q: splice %d is beyond what a channel can have", engine.ErrInvalid, c.Name, i+1)
+		}
+		s := engine.Splice{From: int(r.GetFrom()), To: int(r.GetTo())}
+		switch content := r.GetContent().(type) {
+		case *ckptdv1.Replace_Data:
+			s.Data = content.Data
+		case *ckptdv1.Replace_Text:
+			s.Data = []byte(content.Text)
+		}
+		c.Splices[i] = s
 	}
 	return nil
 }

@@ -1106,6 +1106,7 @@ type Change struct {
 	//	*Change_Text
 	//	*Change_Splice
 	//	*Change_Remove
+	//	*Change_Splices
 	Content       isChange_Content `protobuf_oneof:"content"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1198,6 +1199,15 @@ func (x *Change) GetRemove() bool {
 	return false
 }
 
+func (x *Change) GetSplices() *Splices {
+	if x != nil {
+		if x, ok := x.Content.(*Change_Splices); ok {
+			return x.Splices
+		}
+	}
+	return nil
+}
+
 type isChange_Content interface {
 	isChange_Content()
 }
@@ -1220,6 +1230,11 @@ type Change_Remove struct {
 	Remove bool `protobuf:"varint,6,opt,name=remove,proto3,oneof"`
 }
 
+type Change_Splices struct {
+	// Several places of the parent's channel.
+	Splices *Splices `protobuf:"bytes,7,opt,name=splices,proto3,oneof"`
+}
+
 func (*Change_Data) isChange_Content() {}
 
 func (*Change_Text) isChange_Content() {}
@@ -1227,6 +1242,8 @@ func (*Change_Text) isChange_Content() {}
 func (*Change_Splice) isChange_Content() {}
 
 func (*Change_Remove) isChange_Content() {}
+
+func (*Change_Splices) isChange_Content() {}
 
 // Splice replaces what stands between the first prefix and the last suffix bytes of the parent's channel.
 type Splice struct {
@@ -1336,6 +1353,161 @@ func (*Splice_Data) isSplice_Content() {}
 
 func (*Splice_Text) isSplice_Content() {}
 
+// Splices replaces stretches of the parent's channel, in one change.
+type Splices struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Version of the parent's channel; NEED_FULL if it has another.
+	Base uint64 `protobuf:"varint,1,opt,name=base,proto3" json:"base,omitempty"`
+	// In order, and without overlap: each begins where the one before ends, or behind. All places are those of the base, in bytes.
+	// At most 1,024; none changes nothing.
+	Replace       []*Replace `protobuf:"bytes,2,rep,name=replace,proto3" json:"replace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Splices) Reset() {
+	*x = Splices{}
+	mi := &file_ckptd_v1_types_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Splices) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Splices) ProtoMessage() {}
+
+func (x *Splices) ProtoReflect() protoreflect.Message {
+	mi := &file_ckptd_v1_types_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Splices.ProtoReflect.Descriptor instead.
+func (*Splices) Descriptor() ([]byte, []int) {
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Splices) GetBase() uint64 {
+	if x != nil {
+		return x.Base
+	}
+	return 0
+}
+
+func (x *Splices) GetReplace() []*Replace {
+	if x != nil {
+		return x.Replace
+	}
+	return nil
+}
+
+// Replace puts its content in place of the bytes from one place up to another. Equal places insert, no content cuts.
+type Replace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	From  uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	To    uint64                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	// Types that are valid to be assigned to Content:
+	//
+	//	*Replace_Data
+	//	*Replace_Text
+	Content       isReplace_Content `protobuf_oneof:"content"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Replace) Reset() {
+	*x = Replace{}
+	mi := &file_ckptd_v1_types_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Replace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Replace) ProtoMessage() {}
+
+func (x *Replace) ProtoReflect() protoreflect.Message {
+	mi := &file_ckptd_v1_types_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Replace.ProtoReflect.Descriptor instead.
+func (*Replace) Descriptor() ([]byte, []int) {
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Replace) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Replace) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *Replace) GetContent() isReplace_Content {
+	if x != nil {
+		return x.Content
+	}
+	return nil
+}
+
+func (x *Replace) GetData() []byte {
+	if x != nil {
+		if x, ok := x.Content.(*Replace_Data); ok {
+			return x.Data
+		}
+	}
+	return nil
+}
+
+func (x *Replace) GetText() string {
+	if x != nil {
+		if x, ok := x.Content.(*Replace_Text); ok {
+			return x.Text
+		}
+	}
+	return ""
+}
+
+type isReplace_Content interface {
+	isReplace_Content()
+}
+
+type Replace_Data struct {
+	Data []byte `protobuf:"bytes,3,opt,name=data,proto3,oneof"`
+}
+
+type Replace_Text struct {
+	Text string `protobuf:"bytes,4,opt,name=text,proto3,oneof"`
+}
+
+func (*Replace_Data) isReplace_Content() {}
+
+func (*Replace_Text) isReplace_Content() {}
+
 // Which names a checkpoint of a lineage. An empty one is the newest by seq.
 type Which struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1354,7 +1526,7 @@ type Which struct {
 
 func (x *Which) Reset() {
 	*x = Which{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[11]
+	mi := &file_ckptd_v1_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1366,7 +1538,7 @@ func (x *Which) String() string {
 func (*Which) ProtoMessage() {}
 
 func (x *Which) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[11]
+	mi := &file_ckptd_v1_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1379,7 +1551,7 @@ func (x *Which) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Which.ProtoReflect.Descriptor instead.
 func (*Which) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{11}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Which) GetWhich() isWhich_Which {
@@ -1505,7 +1677,7 @@ type Filter struct {
 
 func (x *Filter) Reset() {
 	*x = Filter{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[12]
+	mi := &file_ckptd_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1689,7 @@ func (x *Filter) String() string {
 func (*Filter) ProtoMessage() {}
 
 func (x *Filter) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[12]
+	mi := &file_ckptd_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1702,7 @@ func (x *Filter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Filter.ProtoReflect.Descriptor instead.
 func (*Filter) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{12}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Filter) GetLabels() map[string]string {
@@ -1594,7 +1766,7 @@ type PendingWrite struct {
 
 func (x *PendingWrite) Reset() {
 	*x = PendingWrite{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[13]
+	mi := &file_ckptd_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1606,7 +1778,7 @@ func (x *PendingWrite) String() string {
 func (*PendingWrite) ProtoMessage() {}
 
 func (x *PendingWrite) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[13]
+	mi := &file_ckptd_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1619,7 +1791,7 @@ func (x *PendingWrite) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PendingWrite.ProtoReflect.Descriptor instead.
 func (*PendingWrite) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{13}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PendingWrite) GetTask() string {
@@ -1661,7 +1833,7 @@ type Write struct {
 
 func (x *Write) Reset() {
 	*x = Write{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[14]
+	mi := &file_ckptd_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1673,7 +1845,7 @@ func (x *Write) String() string {
 func (*Write) ProtoMessage() {}
 
 func (x *Write) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[14]
+	mi := &file_ckptd_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1686,7 +1858,7 @@ func (x *Write) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Write.ProtoReflect.Descriptor instead.
 func (*Write) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Write) GetIndex() int64 {
@@ -1763,7 +1935,7 @@ type Branch struct {
 
 func (x *Branch) Reset() {
 	*x = Branch{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[15]
+	mi := &file_ckptd_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +1947,7 @@ func (x *Branch) String() string {
 func (*Branch) ProtoMessage() {}
 
 func (x *Branch) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[15]
+	mi := &file_ckptd_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +1960,7 @@ func (x *Branch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Branch.ProtoReflect.Descriptor instead.
 func (*Branch) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Branch) GetName() string {
@@ -1839,7 +2011,7 @@ type ErrorDetail struct {
 
 func (x *ErrorDetail) Reset() {
 	*x = ErrorDetail{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[16]
+	mi := &file_ckptd_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +2023,7 @@ func (x *ErrorDetail) String() string {
 func (*ErrorDetail) ProtoMessage() {}
 
 func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[16]
+	mi := &file_ckptd_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +2036,7 @@ func (x *ErrorDetail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ErrorDetail.ProtoReflect.Descriptor instead.
 func (*ErrorDetail) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ErrorDetail) GetReason() Reason {
@@ -1961,7 +2133,7 @@ type MigrationError struct {
 
 func (x *MigrationError) Reset() {
 	*x = MigrationError{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[17]
+	mi := &file_ckptd_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1973,7 +2145,7 @@ func (x *MigrationError) String() string {
 func (*MigrationError) ProtoMessage() {}
 
 func (x *MigrationError) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[17]
+	mi := &file_ckptd_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1986,7 +2158,7 @@ func (x *MigrationError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MigrationError.ProtoReflect.Descriptor instead.
 func (*MigrationError) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *MigrationError) GetKind() string {
@@ -2051,7 +2223,7 @@ type PluginError struct {
 
 func (x *PluginError) Reset() {
 	*x = PluginError{}
-	mi := &file_ckptd_v1_types_proto_msgTypes[18]
+	mi := &file_ckptd_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2063,7 +2235,7 @@ func (x *PluginError) String() string {
 func (*PluginError) ProtoMessage() {}
 
 func (x *PluginError) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_types_proto_msgTypes[18]
+	mi := &file_ckptd_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2248,7 @@ func (x *PluginError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PluginError.ProtoReflect.Descriptor instead.
 func (*PluginError) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *PluginError) GetKind() string {
@@ -2216,14 +2388,15 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x19\n" +
 	"\x05Blobs\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\tR\x03ids\"\xad\x01\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\"\xdc\x01\n" +
 	"\x06Change\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x14\n" +
 	"\x04data\x18\x03 \x01(\fH\x00R\x04data\x12\x14\n" +
 	"\x04text\x18\x04 \x01(\tH\x00R\x04text\x12*\n" +
 	"\x06splice\x18\x05 \x01(\v2\x10.ckptd.v1.SpliceH\x00R\x06splice\x12\x18\n" +
-	"\x06remove\x18\x06 \x01(\bH\x00R\x06removeB\t\n" +
+	"\x06remove\x18\x06 \x01(\bH\x00R\x06remove\x12-\n" +
+	"\asplices\x18\a \x01(\v2\x11.ckptd.v1.SplicesH\x00R\asplicesB\t\n" +
 	"\acontent\"\x83\x01\n" +
 	"\x06Splice\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\x04R\x04base\x12\x16\n" +
@@ -2231,6 +2404,15 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x06suffix\x18\x03 \x01(\x04R\x06suffix\x12\x14\n" +
 	"\x04data\x18\x04 \x01(\fH\x00R\x04data\x12\x14\n" +
 	"\x04text\x18\x05 \x01(\tH\x00R\x04textB\t\n" +
+	"\acontent\"J\n" +
+	"\aSplices\x12\x12\n" +
+	"\x04base\x18\x01 \x01(\x04R\x04base\x12+\n" +
+	"\areplace\x18\x02 \x03(\v2\x11.ckptd.v1.ReplaceR\areplace\"d\n" +
+	"\aReplace\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\x12\x14\n" +
+	"\x04data\x18\x03 \x01(\fH\x00R\x04data\x12\x14\n" +
+	"\x04text\x18\x04 \x01(\tH\x00R\x04textB\t\n" +
 	"\acontent\"\xa6\x01\n" +
 	"\x05Which\x12\x10\n" +
 	"\x02id\x18\x01 \x01(\tH\x00R\x02id\x12\x12\n" +
@@ -2347,7 +2529,7 @@ func file_ckptd_v1_types_proto_rawDescGZIP() []byte {
 }
 
 var file_ckptd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_ckptd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_ckptd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_ckptd_v1_types_proto_goTypes = []any{
 	(Reason)(0),                   // 0: ckptd.v1.Reason
 	(*Ref)(nil),                   // 1: ckptd.v1.Ref
@@ -2361,24 +2543,26 @@ var file_ckptd_v1_types_proto_goTypes = []any{
 	(*Blobs)(nil),                 // 9: ckptd.v1.Blobs
 	(*Change)(nil),                // 10: ckptd.v1.Change
 	(*Splice)(nil),                // 11: ckptd.v1.Splice
-	(*Which)(nil),                 // 12: ckptd.v1.Which
-	(*Filter)(nil),                // 13: ckptd.v1.Filter
-	(*PendingWrite)(nil),          // 14: ckptd.v1.PendingWrite
-	(*Write)(nil),                 // 15: ckptd.v1.Write
-	(*Branch)(nil),                // 16: ckptd.v1.Branch
-	(*ErrorDetail)(nil),           // 17: ckptd.v1.ErrorDetail
-	(*MigrationError)(nil),        // 18: ckptd.v1.MigrationError
-	(*PluginError)(nil),           // 19: ckptd.v1.PluginError
-	nil,                           // 20: ckptd.v1.Checkpoint.LabelsEntry
-	nil,                           // 21: ckptd.v1.Labels.LabelsEntry
-	nil,                           // 22: ckptd.v1.Filter.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 23: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
+	(*Splices)(nil),               // 12: ckptd.v1.Splices
+	(*Replace)(nil),               // 13: ckptd.v1.Replace
+	(*Which)(nil),                 // 14: ckptd.v1.Which
+	(*Filter)(nil),                // 15: ckptd.v1.Filter
+	(*PendingWrite)(nil),          // 16: ckptd.v1.PendingWrite
+	(*Write)(nil),                 // 17: ckptd.v1.Write
+	(*Branch)(nil),                // 18: ckptd.v1.Branch
+	(*ErrorDetail)(nil),           // 19: ckptd.v1.ErrorDetail
+	(*MigrationError)(nil),        // 20: ckptd.v1.MigrationError
+	(*PluginError)(nil),           // 21: ckptd.v1.PluginError
+	nil,                           // 22: ckptd.v1.Checkpoint.LabelsEntry
+	nil,                           // 23: ckptd.v1.Labels.LabelsEntry
+	nil,                           // 24: ckptd.v1.Filter.LabelsEntry
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
 }
 var file_ckptd_v1_types_proto_depIdxs = []int32{
 	1,  // 0: ckptd.v1.Checkpoint.ref:type_name -> ckptd.v1.Ref
-	23, // 1: ckptd.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	20, // 2: ckptd.v1.Checkpoint.labels:type_name -> ckptd.v1.Checkpoint.LabelsEntry
+	25, // 1: ckptd.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	22, // 2: ckptd.v1.Checkpoint.labels:type_name -> ckptd.v1.Checkpoint.LabelsEntry
 	5,  // 3: ckptd.v1.Checkpoint.channels:type_name -> ckptd.v1.Channel
 	6,  // 4: ckptd.v1.Checkpoint.cost:type_name -> ckptd.v1.Cost
 	4,  // 5: ckptd.v1.Checkpoint.hooks:type_name -> ckptd.v1.Hook
@@ -2386,22 +2570,24 @@ var file_ckptd_v1_types_proto_depIdxs = []int32{
 	8,  // 7: ckptd.v1.Draft.labels:type_name -> ckptd.v1.Labels
 	9,  // 8: ckptd.v1.Draft.blobs:type_name -> ckptd.v1.Blobs
 	10, // 9: ckptd.v1.Draft.channels:type_name -> ckptd.v1.Change
-	24, // 10: ckptd.v1.Draft.ttl:type_name -> google.protobuf.Duration
-	21, // 11: ckptd.v1.Labels.labels:type_name -> ckptd.v1.Labels.LabelsEntry
+	26, // 10: ckptd.v1.Draft.ttl:type_name -> google.protobuf.Duration
+	23, // 11: ckptd.v1.Labels.labels:type_name -> ckptd.v1.Labels.LabelsEntry
 	11, // 12: ckptd.v1.Change.splice:type_name -> ckptd.v1.Splice
-	22, // 13: ckptd.v1.Filter.labels:type_name -> ckptd.v1.Filter.LabelsEntry
-	23, // 14: ckptd.v1.Filter.since:type_name -> google.protobuf.Timestamp
-	23, // 15: ckptd.v1.Filter.until:type_name -> google.protobuf.Timestamp
-	15, // 16: ckptd.v1.PendingWrite.write:type_name -> ckptd.v1.Write
-	0,  // 17: ckptd.v1.ErrorDetail.reason:type_name -> ckptd.v1.Reason
-	24, // 18: ckptd.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
-	19, // 19: ckptd.v1.ErrorDetail.plugin:type_name -> ckptd.v1.PluginError
-	18, // 20: ckptd.v1.ErrorDetail.migration:type_name -> ckptd.v1.MigrationError
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	12, // 13: ckptd.v1.Change.splices:type_name -> ckptd.v1.Splices
+	13, // 14: ckptd.v1.Splices.replace:type_name -> ckptd.v1.Replace
+	24, // 15: ckptd.v1.Filter.labels:type_name -> ckptd.v1.Filter.LabelsEntry
+	25, // 16: ckptd.v1.Filter.since:type_name -> google.protobuf.Timestamp
+	25, // 17: ckptd.v1.Filter.until:type_name -> google.protobuf.Timestamp
+	17, // 18: ckptd.v1.PendingWrite.write:type_name -> ckptd.v1.Write
+	0,  // 19: ckptd.v1.ErrorDetail.reason:type_name -> ckptd.v1.Reason
+	26, // 20: ckptd.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
+	21, // 21: ckptd.v1.ErrorDetail.plugin:type_name -> ckptd.v1.PluginError
+	20, // 22: ckptd.v1.ErrorDetail.migration:type_name -> ckptd.v1.MigrationError
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_ckptd_v1_types_proto_init() }
@@ -2420,12 +2606,17 @@ func file_ckptd_v1_types_proto_init() {
 		(*Change_Text)(nil),
 		(*Change_Splice)(nil),
 		(*Change_Remove)(nil),
+		(*Change_Splices)(nil),
 	}
 	file_ckptd_v1_types_proto_msgTypes[10].OneofWrappers = []any{
 		(*Splice_Data)(nil),
 		(*Splice_Text)(nil),
 	}
-	file_ckptd_v1_types_proto_msgTypes[11].OneofWrappers = []any{
+	file_ckptd_v1_types_proto_msgTypes[12].OneofWrappers = []any{
+		(*Replace_Data)(nil),
+		(*Replace_Text)(nil),
+	}
+	file_ckptd_v1_types_proto_msgTypes[13].OneofWrappers = []any{
 		(*Which_Id)(nil),
 		(*Which_Seq)(nil),
 		(*Which_Before)(nil),
@@ -2433,8 +2624,8 @@ func file_ckptd_v1_types_proto_init() {
 		(*Which_Branch)(nil),
 		(*Which_GreatestId)(nil),
 	}
-	file_ckptd_v1_types_proto_msgTypes[12].OneofWrappers = []any{}
-	file_ckptd_v1_types_proto_msgTypes[14].OneofWrappers = []any{
+	file_ckptd_v1_types_proto_msgTypes[14].OneofWrappers = []any{}
+	file_ckptd_v1_types_proto_msgTypes[16].OneofWrappers = []any{
 		(*Write_Data)(nil),
 		(*Write_Text)(nil),
 	}
@@ -2444,7 +2635,7 @@ func file_ckptd_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ckptd_v1_types_proto_rawDesc), len(file_ckptd_v1_types_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
