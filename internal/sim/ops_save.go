@@ -79,7 +79,7 @@ func (a *save) effect(f *facts) {
 
 // labeller is the call in doubt whose labels a repeated save shows in its answer; nil if there is none.
 func (f *facts) labeller(a *save) *label {
-	if !a.repeat || !a.acked() {
+	if !a.repeat || !a.acked() || f.find(a.ref, a.cp) != nil { // which has its labels from its parent
 		return nil
 	}
 	for _, o := range f.w.calls {
