@@ -91,6 +91,7 @@ type plan struct {
 	writes  int64 // by the save
 	typical int64
 	taken   []option // by channel
+	table   *runs    // nil: its size does not matter
 }
 
 func (w *saving) newPlan(t *tip) *plan {
@@ -99,6 +100,9 @@ func (w *saving) newPlan(t *tip) *plan {
 	p.reads.copyFrom(&t.reads)
 	for i := range w.coded {
 		p.taken[t.at(w.coded[i].c.number)].cost = w.coded[i].e.size()
+	}
+	if len(t.kept) > fewChannels {
+		p.table = w.newRuns(t)
 	}
 	return p
 }
@@ -116,6 +120,9 @@ func (p *plan) take(o *option) {
 	p.taken[o.at] = *o
 	p.reads.release(c.path, o.after(), upTo)
 	p.writes += o.cost - had.cost
+	if p.table != nil {
+		p.table.move(o.at, o.full)
+	}
 	if p.parts -= parts; !o.full {
 		p.parts += c.farParts
 	}
@@ -128,7 +135,11 @@ func (p *plan) price() float64 {
 	if saves < 1 {
 		return math.Inf(1)
 	}
-	return float64(p.writes) / saves
+	price := float64(p.writes) / saves
+	if p.table != nil { // which each of these saves writes again
+		price += runBytes * float64(p.table.count)
+	}
+	return price
 }
 
 // needed is the option for a channel that lets go of no less than the one that was taken, given what else was taken. It has
