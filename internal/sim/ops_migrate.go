@@ -62,7 +62,7 @@ func (a *headMigration) effect(f *facts) {
 }
 
 func (a *headMigration) claim(f *facts, cp *engine.Checkpoint) *rev {
-	if cp.Ref != a.ref || cp.SchemaVersion != a.opts.To {
+	if cp.Ref != a.ref || cp.SchemaVersion != a.opts.To && f.quietHistory(a.ref) { // which may have another version since
 		return nil
 	}
 	for _, r := range f.line(a.ref).revs {
