@@ -252,6 +252,10 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 	if err := c.moveBranches(ctx, l, p); err != nil {
 		return fmt.Errorf("moving branches: %w", err)
 	}
+	// A migration that was cut short may have left some, of what the head was then.
+	if err := l.purgeWrites(ctx, p.tip.id); err != nil {
+		return fmt.Errorf("removing writes of an earlier try: %w", err)
+	}
 	to := l.writesPrefix(p.tip.id)
 	early, size, keys := &pending{}, 0, 0
 	var ledger codec.Ledger

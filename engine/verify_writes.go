@@ -89,7 +89,8 @@ func (c *lineageCheck) settleWrites(ctx context.Context, y *tally, broken bool) 
 	return nil
 }
 
-// forgiveWrites forgives damage of the writes of a checkpoint that is not there: a removal that was cut short leaves some.
+// forgiveWrites forgives damage of the writes of a checkpoint that is not there: the migration of a head that was cut short
+// leaves some without a ledger.
 func (l *lineage) forgiveWrites(ctx context.Context, head uint64, checkpoint string, damage error) error {
 	if _, err := l.findID(ctx, head, checkpoint); errors.Is(err, ErrNotFound) {
 		return nil

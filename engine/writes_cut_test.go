@@ -1,0 +1,78 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/backendtest"
+	"github.com/ckptd/ckptd/backend/mem"
+	. "github.com/ckptd/ckptd/engine"
+)
+
+// writesAgree reads the pending writes of all checkpoints and verifies: nobody has tampered with the store.
+func writesAgree(t *testing.T, s *Store, ref Ref) {
+	t.Helper()
+	ctx := context.Background()
+	for cp, err := range s.Thread(ref).History(ctx, HistoryOptions{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Thread(ref).Writes(ctx, cp.ID); err != nil {
+			t.Errorf("%s: %v", cp.ID, err)
+		}
+	}
+	checkDeep(t, s)
+}
+
+// A prune that a crash cuts short, after whichever batch, leaves no writes that seem to be tampered with; nor has a
+// checkpoint any that is saved anew under the id of a removed one.
+func TestPruneOfWritesIsCutShort(t *testing.T) {
+	ctx := context.Background()
+	ref := refOf("asks")
+	for after, done := 0, false; !done; after++ {
+		fault := backendtest.NewFault(mem.Open())
+		b, o := keepsOpen{fault.Backend()}, withKeys(t, Options{})
+		th := open(t, b, o).Thread(ref)
+		for i := range 12 {
+			id := fmt.Sprintf("ask-%02d", i)
+			d := Draft{ID: id, Keep: true, Step: int64(i), Channels: state("ask %d", i)}
+			d.Channels = append(d.Channels, Change{Name: fmt.Sprint("of ", i), Data: []byte("kept, so that ghosts are")})
+			mustSave(t, th, d)
+			tasks := 5
+			if i == 6 {
+				tasks = 3 * backend.MaxBatchKeys
+			}
+			for task := range tasks {
+				approve(t, th, id, fmt.Sprint("task ", task), "yes")
+			}
+		}
+		fault.Arm(backendtest.Plan{Ops: backendtest.OpCommit, After: after, Err: backend.ErrUnavailable, Keep: true})
+		_, err := th.Prune(ctx, PruneOptions{KeepLast: 2})
+		done = fault.Fired() == 0
+		fault.Disarm()
+		if done != (err == nil) {
+			t.Fatalf("after %d batches: %v", after, err)
+		}
+		s := open(t, b, o)
+		writesAgree(t, s, ref)
+		th = s.Thread(ref)
+		for i := range 10 {
+			id := fmt.Sprintf("ask-%02d", i)
+			if _, err := th.Load(ctx, At(id)); err == nil {
+				continue
+			}
+			mustSave(t, th, Draft{ID: id, Keep: true, Step: 100})
+			if ws, err := th.Writes(ctx, id); len(ws) != 0 || err != nil {
+				t.Errorf("%s saved anew has %d writes, %v", id, len(ws), err)
+			}
+			approve(t, th, id, "task 1", "no")
+			mustSave(t, th, Draft{Keep: true, Step: 101})
+		}
+		writesAgree(t, open(t, b, o), ref)
+		if t.Failed() {
+			t.Fatalf("when the prune was cut short after %d batches", after)
+		}
+	}
+}
