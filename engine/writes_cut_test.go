@@ -3,7 +3,9 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/backendtest"
@@ -75,4 +77,34 @@ func TestPruneOfWritesIsCutShort(t *testing.T) {
 			t.Fatalf("when the prune was cut short after %d batches", after)
 		}
 	}
+}
+
+// Whoever reads pending writes comes to an end, though others put some all the time: between any two that are read.
+func TestWritesAreReadWhileTheyChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &interrupted{Backend: keepsOpen{mem.Open()}}
+		th := openOn(t, b).Thread(refOf("asks"))
+		mustSave(t, th, Draft{ID: "ask", Channels: state("may I?")})
+		for task := range 5 {
+			approve(t, th, "ask", fmt.Sprint("task ", task), "0")
+		}
+		ctx, stop := context.WithCancel(context.WithValue(t.Context(), interruptible{}, true))
+		defer stop()
+		put := 0
+		var puts sync.WaitGroup
+		b.left, b.do = 1, func() {
+			b.left = 1
+			if put++; put == 1000 {
+				stop()
+			}
+			n := put
+			puts.Go(func() { approve(t, th, "ask", fmt.Sprint("task ", n%5), fmt.Sprint(n)) })
+			synctest.Wait() // until it is done, or waits for the reader
+		}
+		ws, err := th.Writes(ctx, "ask")
+		if len(ws) != 5 || err != nil {
+			t.Errorf("%d writes after %d more were put, %v", len(ws), put, err)
+		}
+		puts.Wait()
+	})
 }
