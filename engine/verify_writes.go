@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -50,6 +51,9 @@ func (c *lineageCheck) writes(ctx context.Context) error {
 			}
 			y, broken = tally{u: c.l.th.u}, false
 		}
+		if y.key == nil {
+			y.key = e.Key
+		}
 		w, ledger, err := c.l.th.openWrites(e)
 		if err != nil {
 			broken = true
@@ -78,6 +82,8 @@ func (c *lineageCheck) settleWrites(ctx context.Context, y *tally, broken bool) 
 	owed := c.owed[y.id]
 	delete(c.owed, y.id)
 	if broken {
+		of := y.key[:len(y.key)-len(zeroToken)]
+		maps.DeleteFunc(c.owed, func(id string, _ owedWrites) bool { return bytes.Equal(c.l.writesPrefix(id), of) })
 		return nil
 	}
 	if err := y.err(); err != nil {
@@ -92,12 +98,17 @@ func (c *lineageCheck) settleWrites(ctx context.Context, y *tally, broken bool) 
 // forgiveWrites forgives damage of the writes of a checkpoint that is not there: the migration of a head that was cut short
 // leaves some without a ledger.
 func (l *lineage) forgiveWrites(ctx context.Context, head uint64, checkpoint string, damage error) error {
-	if _, err := l.findID(ctx, head, checkpoint); errors.Is(err, ErrNotFound) {
-		return nil
-	} else if err != nil {
-		return err
+	_, err := l.findID(ctx, head, checkpoint)
+	if errors.Is(err, ErrNotFound) {
+		err = l.unlisted(ctx, head, checkpoint, err) // its entry may have been removed, too
 	}
-	return damage
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err == nil || errors.Is(err, ErrCorrupt):
+		return damage
+	}
+	return err
 }
 
 // task looks at the writes of one task.

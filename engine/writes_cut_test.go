@@ -1,8 +1,12 @@
 package engine_test
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -107,4 +111,63 @@ func TestWritesAreReadWhileTheyChange(t *testing.T) {
 		}
 		puts.Wait()
 	})
+}
+
+// Whoever removes the entry of a checkpoint's id cannot pass off its writes as those of no checkpoint.
+func TestWritesOfAHiddenCheckpoint(t *testing.T) {
+	ctx := context.Background()
+	b, o := keepsOpen{mem.Open()}, withKeys(t, Options{})
+	th := open(t, b, o).Thread(refOf("asks"))
+	mustSave(t, th, Draft{ID: "ask", Channels: state("may I?")})
+	approve(t, th, "ask", "human", "yes")
+	yes := steal(t, b, kindWrites)
+	approve(t, th, "ask", "human", "no")
+	yes.putBack(t, b, kindWrites, isTask)
+	stolen(nil).putBack(t, b, 0x21, isAny)
+	ws, err := open(t, b, o).Thread(refOf("asks")).Writes(ctx, "ask")
+	if !errors.Is(err, ErrCorrupt) {
+		t.Errorf("reads %v, %v", ws, err)
+	}
+}
+
+// Writes none of which opens do not hide that those of the next checkpoint were put back.
+func TestVerifyFindsWritesBehindDamagedOnes(t *testing.T) {
+	b, o := keepsOpen{mem.Open()}, withKeys(t, Options{})
+	s := open(t, b, o)
+	// Which checkpoint's writes stand first on the disk is up to the keys, and is so in both threads.
+	for _, c := range []struct{ thread, damaged, back string }{{"a", "one", "two"}, {"b", "two", "one"}} {
+		th := s.Thread(refOf(c.thread))
+		before := steal(t, b, kindWrites)
+		changed := func(key []byte) bool {
+			return !slices.ContainsFunc(before, func(e backend.Entry) bool { return bytes.Equal(e.Key, key) })
+		}
+		mustSave(t, th, Draft{ID: c.damaged, Channels: state("may I?")})
+		approve(t, th, c.damaged, "human", "no")
+		broken := steal(t, b, kindWrites)
+		for i := range broken {
+			if changed(broken[i].Key) {
+				broken[i].Value[len(broken[i].Value)-1] ^= 1
+			}
+		}
+		broken.putBack(t, b, kindWrites, changed)
+		before = broken
+		mustSave(t, th, Draft{ID: c.back, Channels: state("may I?")})
+		approve(t, th, c.back, "human", "no")
+		no := steal(t, b, kindWrites)
+		approve(t, th, c.back, "human", "yes")
+		no.putBack(t, b, kindWrites, func(key []byte) bool { return isTask(key) && changed(key) })
+	}
+	report, err := open(t, b, o).Verify(context.Background(), VerifyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, p := range report.Problems {
+		if strings.Contains(p.Err.Error(), "not those that were put last") {
+			found++
+		}
+	}
+	if found != 2 {
+		t.Errorf("verifying finds %v", report.Problems)
+	}
 }
