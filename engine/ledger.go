@@ -102,13 +102,13 @@ func (l *lineage) readLedger(ctx context.Context, checkpoint string) (codec.Ledg
 }
 
 // knowLedger makes sure that t knows the ledger of its writes. Most lineages have none, which one look tells for all
-// saves to come. The caller holds l.mu.
+// saves to come, unless others may put some meanwhile. The caller holds l.mu.
 func (t *tip) knowLedger(ctx context.Context) (err error) {
-	l := t.l
-	if t.ledgerKnown {
+	l, alone := t.l, t.l.s.caps.Exclusive
+	if t.ledgerKnown && alone {
 		return nil
 	}
-	if l.writes == writesUnknown || !l.s.caps.Exclusive {
+	if l.writes == writesUnknown && alone {
 		r := prefixRange(l.th.nsKey(kindWrites, l.ns))
 		r.KeysOnly, r.Limit = true, 1
 		page, _, err := l.s.be.Scan(ctx, r)
@@ -119,7 +119,7 @@ func (t *tip) knowLedger(ctx context.Context) (err error) {
 			l.writes = writesSome
 		}
 	}
-	if l.writes == writesSome {
+	if l.writes == writesSome || !alone {
 		if t.ledger, err = l.readLedger(ctx, t.id); err != nil {
 			return err
 		}

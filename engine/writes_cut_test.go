@@ -171,3 +171,27 @@ func TestVerifyFindsWritesBehindDamagedOnes(t *testing.T) {
 		t.Errorf("verifying finds %v", report.Problems)
 	}
 }
+
+// shared is a backend that another process may write to.
+type shared struct{ backend.Backend }
+
+func (b shared) Caps() backend.Caps {
+	c := b.Backend.Caps()
+	c.Exclusive = false
+	return c
+}
+
+// A save names the writes of its parent that another store on the same backend has put since the parent was saved here.
+func TestSaveNamesTheWritesOfAnotherStore(t *testing.T) {
+	b, o := keepsOpen{shared{mem.Open()}}, withKeys(t, Options{})
+	th := open(t, b, o).Thread(refOf("asks"))
+	cp := mustSave(t, th, Draft{Channels: state("may I?")})
+	none := steal(t, b, kindWrites)
+	approve(t, open(t, b, o).Thread(refOf("asks")), cp.ID, "human", "yes")
+	mustSave(t, th, Draft{Keep: true, Step: 1})
+	none.putBack(t, b, kindWrites, isAny)
+	report, err := open(t, b, o).Verify(context.Background(), VerifyOptions{})
+	if err != nil || len(report.Problems) != 1 {
+		t.Errorf("verifying finds %v, %v", report.Problems, err)
+	}
+}
