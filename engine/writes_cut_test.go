@@ -195,3 +195,25 @@ func TestSaveNamesTheWritesOfAnotherStore(t *testing.T) {
 		t.Errorf("verifying finds %v, %v", report.Problems, err)
 	}
 }
+
+// What a checkpoint says of the writes of its parent holds though the parent was replaced since, by other labels.
+func TestWritesOfReplacedAreNotRolledBack(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		b, o := keepsOpen{mem.Open()}, withKeys(t, Options{})
+		th := open(t, b, o).Thread(refOf("asks"))
+		mustSave(t, th, Draft{ID: "ask", Channels: state("may I?")})
+		none := steal(t, b, kindWrites)
+		approve(t, th, "ask", "human", "no")
+		mustSave(t, th, Draft{ID: "next", Keep: true, Step: 1})
+		if _, err := th.SetLabels(t.Context(), At("ask"), map[string]string{"seen": "1"}); err != nil {
+			t.Fatal(err)
+		}
+		if back {
+			none.putBack(t, b, kindWrites, isAny)
+		}
+		report, err := open(t, b, o).Verify(t.Context(), VerifyOptions{})
+		if err != nil || (len(report.Problems) == 1) != back {
+			t.Errorf("put back %v: verifying finds %v, %v", back, report.Problems, err)
+		}
+	}
+}
