@@ -58,3 +58,39 @@ func TestMigrateHeadFindsOldWrites(t *testing.T) {
 		t.Errorf("verifying finds %v, %v", rep, err)
 	}
 }
+
+// Pending writes that were put back on the disk do not move along with a head, where they would be as good as any.
+func TestMigrateHeadRefusesOldWrites(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{Migrations: only(supportSet(t))})
+	ref := testRef("asks")
+	d := supportDraft(supportV1)
+	d.ID = "ask"
+	mustSave(t, f, ref, d)
+	putWrites(t, f, ref, "ask", "human", []byte("yes"))
+	tasks := func() (muts []backend.Mut) {
+		for _, e := range allEntries(t, f.be) {
+			if e.Key[prefixLen-1] == kindWrites && e.Value[3] == kindWrites {
+				muts = append(muts, backend.Mut{Key: e.Key, Value: e.Value, Version: e.Version})
+			}
+		}
+		return muts
+	}
+	put := func(muts []backend.Mut) {
+		if err := f.be.Commit(ctx, backend.Batch{ID: f.newBatchID(), Muts: muts}); err != nil || len(muts) != 1 {
+			t.Fatal(len(muts), err)
+		}
+	}
+	was := tasks()
+	putWrites(t, f, ref, "ask", "human", []byte("no"))
+	is := tasks()
+	put(was)
+	before := allEntries(t, f.be)
+	if out, err := f.Thread(ref).MigrateHead(ctx, HeadMigration{To: 4}); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if !sameEntries(before, allEntries(t, f.be)) {
+		t.Error("something was written")
+	}
+	put(is)
+}
