@@ -124,11 +124,11 @@ func (n *line) hide(ctx context.Context, out *batcher, r *row) error {
 	if err != nil {
 		return err
 	}
-	if err := n.dropWrites(ctx, out, r); err != nil {
+	muts, err := n.l.dropWrites(ctx, out, r.id)
+	if err != nil {
 		return err
 	}
-	muts := []backend.Mut{mut}
-	if r.entry != nil {
+	if muts = append(muts, mut); r.entry != nil {
 		muts = append(muts, backend.Mut{Key: r.entry, Delete: true})
 	}
 	return out.add(ctx, muts...)
@@ -164,10 +164,11 @@ func (n *line) bury(ctx context.Context, out *batcher, in *run, r *row) error {
 		}
 	}
 	if !r.ghost {
-		if err := n.dropWrites(ctx, out, r); err != nil {
+		ledger, err := n.l.dropWrites(ctx, out, r.id)
+		if err != nil {
 			return err
 		}
-		if r.entry != nil {
+		if muts = append(muts, ledger...); r.entry != nil {
 			muts = append(muts, backend.Mut{Key: r.entry, Delete: true})
 		}
 	}
@@ -184,15 +185,6 @@ func (n *line) bury(ctx context.Context, out *batcher, in *run, r *row) error {
 
 // versionStub is the version of stubs.
 const versionStub = "3"
-
-// dropWrites deletes the pending writes of a checkpoint.
-func (n *line) dropWrites(ctx context.Context, out *batcher, r *row) error {
-	w := prefixRange(n.l.writesPrefix(r.id))
-	w.KeysOnly = true
-	return n.l.s.scan(ctx, w, func(e backend.Entry) error {
-		return out.add(ctx, backend.Mut{Key: e.Key, Delete: true})
-	})
-}
 
 // moveBranches makes the records of branches name where these end when all that does not stay is gone. A branch that ends
 // nowhere goes too.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/bits"
 
@@ -101,13 +102,13 @@ func (l *lineage) readLedger(ctx context.Context, checkpoint string) (codec.Ledg
 }
 
 // knowLedger makes sure that t knows the ledger of its writes. Most lineages have none, which one look tells for all
-// saves to come. The caller holds l.mu.
+// saves to come, unless others may put some meanwhile. The caller holds l.mu.
 func (t *tip) knowLedger(ctx context.Context) (err error) {
-	l := t.l
-	if t.ledgerKnown {
+	l, alone := t.l, t.l.s.caps.Exclusive
+	if t.ledgerKnown && alone {
 		return nil
 	}
-	if l.writes == writesUnknown || !l.s.caps.Exclusive {
+	if l.writes == writesUnknown && alone {
 		r := prefixRange(l.th.nsKey(kindWrites, l.ns))
 		r.KeysOnly, r.Limit = true, 1
 		page, _, err := l.s.be.Scan(ctx, r)
@@ -118,7 +119,7 @@ func (t *tip) knowLedger(ctx context.Context) (err error) {
 			l.writes = writesSome
 		}
 	}
-	if l.writes == writesSome {
+	if l.writes == writesSome || !alone {
 		if t.ledger, err = l.readLedger(ctx, t.id); err != nil {
 			return err
 		}
@@ -177,6 +178,34 @@ func (t *thread) eachWrites(ctx context.Context, prefix []byte, fn func(e backen
 		}
 		return fn(e, w, ledger)
 	})
+}
+
+// dropWrites deletes the pending writes of a checkpoint. Their ledger says after every batch what is left, so that a
+// removal that is cut short leaves nothing that seems to be tampered with. It stays for the caller to delete with what
+// makes a checkpoint of the id, since others that were saved on that name it.
+func (l *lineage) dropWrites(ctx context.Context, out *batcher, checkpoint string) (last []backend.Mut, err error) {
+	var left *codec.WritesLedger
+	err = l.s.scan(ctx, prefixRange(l.writesPrefix(checkpoint)), func(e backend.Entry) error {
+		w, ledger, err := l.th.openWrites(e)
+		switch {
+		case ledger != nil:
+			left, last = ledger, []backend.Mut{{Key: e.Key, Delete: true}}
+			return nil
+		case err != nil && !errors.Is(err, ErrCorrupt): // what is damaged goes all the same
+			return err
+		}
+		p := &pending{muts: []backend.Mut{{Key: e.Key, Delete: true}}}
+		if err == nil && left != nil {
+			is := codec.Ledger{Changes: left.Changes + 1, Sum: subSum(left.Sum, l.th.u.writesSum(codec.AppendWrites(nil, w)))}
+			id := l.s.newBatchID()
+			if err := l.addLedger(p, checkpoint, is, string(id[:])); err != nil {
+				return err
+			}
+			left.Ledger = is
+		}
+		return out.add(ctx, p.muts...)
+	})
+	return last, err
 }
 
 // openWrites opens the writes of a task, or a ledger.

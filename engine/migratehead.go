@@ -252,11 +252,16 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 	if err := c.moveBranches(ctx, l, p); err != nil {
 		return fmt.Errorf("moving branches: %w", err)
 	}
+	// A migration that was cut short may have left some, of what the head was then.
+	if err := l.purgeWrites(ctx, p.tip.id); err != nil {
+		return fmt.Errorf("removing writes of an earlier try: %w", err)
+	}
 	to := l.writesPrefix(p.tip.id)
 	early, size, keys := &pending{}, 0, 0
 	var ledger codec.Ledger
-	err := l.th.eachWrites(ctx, l.writesPrefix(c.old.id), func(e backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
-		if w == nil {
+	y := tally{u: l.th.u} // what was put back on the disk must not get a ledger that it matches
+	err := l.th.eachWrites(ctx, l.writesPrefix(c.old.id), func(e backend.Entry, w *codec.Writes, is *codec.WritesLedger) error {
+		if y.add(e.Key, w, is); w == nil {
 			return nil
 		}
 		for i := range w.Writes {
@@ -275,6 +280,9 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 		batch := l.s.newBatchID()
 		return addSealed(l, into, writesLayout, key, w, string(batch[:]))
 	})
+	if err == nil {
+		err = y.err()
+	}
 	if err == nil && ledger.Changes > 0 {
 		batch := l.s.newBatchID()
 		err = l.addLedger(p, p.tip.id, ledger, string(batch[:]))

@@ -71,7 +71,20 @@ func (t *Thread) undoHead(ctx context.Context, oldSeq, newSeq uint64, hash [32]b
 	if is == noHash {
 		return nil // a prune has been here since
 	}
-	return l.s.purge(ctx, l.writesPrefix(id))
+	return l.purgeWrites(ctx, id)
+}
+
+// purgeWrites removes the pending writes of what is no checkpoint.
+func (l *lineage) purgeWrites(ctx context.Context, id string) error {
+	out := &batcher{s: l.s}
+	ledger, err := l.dropWrites(ctx, out, id)
+	if err == nil {
+		err = out.add(ctx, ledger...)
+	}
+	if err != nil {
+		return err
+	}
+	return out.flush(ctx)
 }
 
 // hashAt are the id and the hash of what is, or was, the checkpoint of r. The hash is noHash if it is not known any more.

@@ -23,7 +23,7 @@ type lineageCheck struct {
 	found   []Problem
 	counts  VerifyReport
 	hashBuf []byte
-	owed    map[string]owedWrites // by checkpoint
+	owed    map[uint64]owedWrites // by place in line
 	numbers []uint64              // of the channels of a record, scratch
 	commits [][32]byte
 	tree    crypto.ChannelTree
@@ -34,6 +34,7 @@ type checked struct {
 	broken bool // something stands there that cannot be read
 	stub   bool
 	ghost  bool
+	origin uint64    // its place in line
 	hash   *[32]byte // nil: not known
 	time   int64
 	id     string // if the id has an entry
@@ -141,6 +142,7 @@ func (c *lineageCheck) record(ctx context.Context, e backend.Entry) error {
 		return nil
 	}
 	row.ghost, row.time, row.status = r.rec.Ghost, r.rec.Time, r.rec.Status
+	row.origin = seq - r.rec.Replaced
 	if row.ghost {
 		c.counts.Ghosts++
 	} else {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -12,17 +13,19 @@ import (
 
 // owedWrites is what the checkpoints that were saved on another one say of its pending writes.
 type owedWrites struct {
+	id     string
 	ledger codec.Ledger // the one with the most changes
 	by     uint64       // seq of a checkpoint that says so
 }
 
-// owe notes what r says of the pending writes of its parent, if that is a checkpoint still.
+// owe notes what r says of the pending writes of its parent, by the place in line of that: it may have been replaced, or
+// be no checkpoint any more.
 func (c *lineageCheck) owe(ctx context.Context, r *record) error {
 	if r.rec.Writes.Changes == 0 {
 		return nil
 	}
 	seq := r.seq - r.rec.ParentDist
-	if p := c.rows[seq]; p == nil || p.broken || p.stub || p.ghost {
+	if p := c.rows[seq]; p == nil || p.broken || p.stub {
 		return nil
 	}
 	parent, err := c.l.readRecord(ctx, seq)
@@ -30,25 +33,39 @@ func (c *lineageCheck) owe(ctx context.Context, r *record) error {
 		return c.note(err)
 	}
 	if c.owed == nil {
-		c.owed = map[string]owedWrites{}
+		c.owed = map[uint64]owedWrites{}
 	}
-	if id := c.l.recordID(parent); r.rec.Writes.Changes > c.owed[id].ledger.Changes {
-		c.owed[id] = owedWrites{r.rec.Writes, r.seq}
+	if origin := seq - parent.rec.Replaced; r.rec.Writes.Changes > c.owed[origin].ledger.Changes {
+		c.owed[origin] = owedWrites{c.l.recordID(parent), r.rec.Writes, r.seq}
 	}
 	return nil
+}
+
+// owedNow is what is owed to those that are checkpoints still, by their ids.
+func (c *lineageCheck) owedNow() map[string]owedWrites {
+	now := map[string]owedWrites{}
+	for _, row := range c.rows {
+		if o, ok := c.owed[row.origin]; ok && !row.broken && !row.stub && !row.ghost {
+			now[o.id] = o
+		}
+	}
+	return now
 }
 
 // writes decodes the pending writes of the lineage, and compares them with their ledgers, and these with what the
 // checkpoints say.
 func (c *lineageCheck) writes(ctx context.Context) error {
-	y := tally{u: c.l.th.u}
+	y, owed := tally{u: c.l.th.u}, c.owedNow()
 	broken := false
 	err := c.l.s.scan(ctx, prefixRange(c.l.th.nsKey(kindWrites, c.l.ns)), func(e backend.Entry) error {
 		if y.key != nil && !bytes.HasPrefix(e.Key, y.key[:len(y.key)-len(zeroToken)]) {
-			if err := c.settleWrites(ctx, &y, broken); err != nil {
+			if err := c.settleWrites(ctx, &y, owed, broken); err != nil {
 				return err
 			}
 			y, broken = tally{u: c.l.th.u}, false
+		}
+		if y.key == nil {
+			y.key = e.Key
 		}
 		w, ledger, err := c.l.th.openWrites(e)
 		if err != nil {
@@ -62,22 +79,24 @@ func (c *lineageCheck) writes(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		err = c.settleWrites(ctx, &y, broken)
+		err = c.settleWrites(ctx, &y, owed, broken)
 	}
-	for _, o := range c.owed {
+	for _, o := range owed {
 		c.damaged(c.l.recordKey(o.by), "the pending writes of its parent are gone")
 	}
 	return err
 }
 
 // settleWrites judges the writes of a checkpoint, all of which were seen. Broken ones are reported.
-func (c *lineageCheck) settleWrites(ctx context.Context, y *tally, broken bool) error {
+func (c *lineageCheck) settleWrites(ctx context.Context, y *tally, all map[string]owedWrites, broken bool) error {
 	if y.key == nil {
 		return nil
 	}
-	owed := c.owed[y.id]
-	delete(c.owed, y.id)
+	owed := all[y.id]
+	delete(all, y.id)
 	if broken {
+		of := y.key[:len(y.key)-len(zeroToken)]
+		maps.DeleteFunc(all, func(id string, _ owedWrites) bool { return bytes.Equal(c.l.writesPrefix(id), of) })
 		return nil
 	}
 	if err := y.err(); err != nil {
@@ -89,14 +108,20 @@ func (c *lineageCheck) settleWrites(ctx context.Context, y *tally, broken bool) 
 	return nil
 }
 
-// forgiveWrites forgives damage of the writes of a checkpoint that is not there: a removal that was cut short leaves some.
+// forgiveWrites forgives damage of the writes of a checkpoint that is not there: the migration of a head that was cut short
+// leaves some without a ledger.
 func (l *lineage) forgiveWrites(ctx context.Context, head uint64, checkpoint string, damage error) error {
-	if _, err := l.findID(ctx, head, checkpoint); errors.Is(err, ErrNotFound) {
-		return nil
-	} else if err != nil {
-		return err
+	_, err := l.findID(ctx, head, checkpoint)
+	if errors.Is(err, ErrNotFound) {
+		err = l.unlisted(ctx, head, checkpoint, err) // its entry may have been removed, too
 	}
-	return damage
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil
+	case err == nil || errors.Is(err, ErrCorrupt):
+		return damage
+	}
+	return err
 }
 
 // task looks at the writes of one task.

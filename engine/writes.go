@@ -299,15 +299,25 @@ func (t *Thread) Writes(ctx context.Context, checkpointID string) ([]PendingWrit
 	return out, nil
 }
 
-func (t *Thread) writes(ctx context.Context, checkpoint string) ([]PendingWrite, error) {
+// writes reads what is there as others put more. Where they do so again and again, they wait for it.
+func (t *Thread) writes(ctx context.Context, checkpoint string) (out []PendingWrite, err error) {
 	if err := checkName("checkpoint id", checkpoint, false); err != nil {
 		return nil, err
 	}
-	l, err := t.acquireThere(ctx)
-	if err != nil {
-		return nil, err
+	read := func(l *lineage) (err error) {
+		out, err = l.readWrites(ctx, checkpoint)
+		return err
 	}
-	defer l.release()
+	if err = t.s.with(ctx, t.ref, read); err == errOvertaken {
+		err = t.s.alone(ctx, t.ref, read)
+	}
+	return out, err
+}
+
+func (l *lineage) readWrites(ctx context.Context, checkpoint string) (out []PendingWrite, err error) {
+	if _, there := l.th.record(); !there {
+		return nil, ErrNotFound
+	}
 	if err := l.th.u.sweep.rLock(ctx); err != nil { // parts of writes that are replaced meanwhile stay until they are read
 		return nil, err
 	}
@@ -317,7 +327,6 @@ func (t *Thread) writes(ctx context.Context, checkpoint string) ([]PendingWrite,
 		return nil, err
 	}
 	slices.SortFunc(tasks, func(a, b *codec.Writes) int { return cmp.Compare(a.Task, b.Task) })
-	var out []PendingWrite
 	for _, w := range tasks {
 		parts := map[codec.PartID][]byte{}
 		for i := range w.Writes {
@@ -338,45 +347,61 @@ func (t *Thread) writes(ctx context.Context, checkpoint string) ([]PendingWrite,
 	return out, nil
 }
 
+// errOvertaken: whenever writes were read, others had been put meanwhile.
+var errOvertaken = fmt.Errorf("%w: pending writes change while they are read", ErrUnavailable)
+
+// overtakenTries is how often writes are read that others change.
+const overtakenTries = 4
+
 // tasks are the pending writes of a checkpoint, as their ledger says. Some may be put while they are read: then they are
 // read again.
 func (l *lineage) tasks(ctx context.Context, checkpoint string) ([]*codec.Writes, error) {
-	for {
-		var tasks []*codec.Writes
-		y := tally{u: l.th.u}
-		err := l.th.eachWrites(ctx, l.writesPrefix(checkpoint), func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {
-			y.add(e.Key, w, ledger)
-			if y.id != checkpoint {
-				return corrupt(place(e.Key), "names another checkpoint", nil)
-			}
-			if w != nil {
-				tasks = append(tasks, w)
-			}
-			return takeRoom(ctx, int64(len(e.Value)))
-		})
-		if err != nil {
-			return nil, err
-		}
-		damage := y.err()
-		if damage == nil {
-			return tasks, nil
-		}
-		got, err := l.s.be.Get(ctx, l.ledgerKey(checkpoint))
-		if err != nil {
-			return nil, fmt.Errorf("reading a ledger of writes: %w", err)
-		}
-		now, err := l.openLedger(got[0])
-		switch {
-		case err != nil:
-			return nil, err
-		case y.ledger == nil && now.Changes == 0 || y.ledger != nil && now == y.ledger.Ledger:
-			h, err := l.durableNow(ctx)
-			if err != nil {
-				return nil, err
-			}
-			return tasks, l.forgiveWrites(ctx, h.head, checkpoint, damage)
+	for range overtakenTries {
+		tasks, whole, err := l.tasksNow(ctx, checkpoint)
+		if whole || err != nil {
+			return tasks, err
 		}
 	}
+	return nil, errOvertaken
+}
+
+// tasksNow is tasks, unless others are put meanwhile: then they are not whole.
+func (l *lineage) tasksNow(ctx context.Context, checkpoint string) (tasks []*codec.Writes, whole bool, err error) {
+	y, room := tally{u: l.th.u}, taken{}
+	err = l.th.eachWrites(ctx, l.writesPrefix(checkpoint), func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {
+		y.add(e.Key, w, ledger)
+		if y.id != checkpoint {
+			return corrupt(place(e.Key), "names another checkpoint", nil)
+		}
+		if w != nil {
+			tasks = append(tasks, w)
+		}
+		return room.take(ctx, int64(len(e.Value)))
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	damage := y.err()
+	if damage == nil {
+		return tasks, true, nil
+	}
+	got, err := l.s.be.Get(ctx, l.ledgerKey(checkpoint))
+	if err != nil {
+		return nil, false, fmt.Errorf("reading a ledger of writes: %w", err)
+	}
+	now, err := l.openLedger(got[0])
+	if err != nil {
+		return nil, false, err
+	}
+	if y.ledger == nil && now.Changes > 0 || y.ledger != nil && now != y.ledger.Ledger {
+		room.give()
+		return nil, false, nil
+	}
+	h, err := l.durableNow(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	return tasks, true, l.forgiveWrites(ctx, h.head, checkpoint, damage)
 }
 
 func (s *Store) writeData(w *codec.Write, parts map[codec.PartID][]byte) (data []byte, err error) {

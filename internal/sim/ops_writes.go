@@ -36,7 +36,11 @@ func (a *putWrites) effect(f *facts) {
 }
 
 func makePutWrites(g *gen) action {
-	a := &putWrites{call: call{ref: g.ref()}, task: fmt.Sprintf("task%d", g.rand.IntN(2))}
+	tasks := 2
+	if g.one(3) {
+		tasks = 24 // so that to move or remove them takes more than a batch
+	}
+	a := &putWrites{call: call{ref: g.ref()}, task: fmt.Sprintf("task%d", g.rand.IntN(tasks))}
 	a.checkpoint = g.writesOf(a.ref)
 	if g.one(4) {
 		a.mode = engine.Ignore
