@@ -15,11 +15,11 @@ func TestOverlapAgainstReference(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		length := r.IntN(5000)
 		o := wholly(length)
-		was, value := make([]int, length), []int{} // value holds where in the older one its bytes stood, -1 for nowhere
+		was := make([]int, length)
 		for i := range was {
 			was[i] = i
 		}
-		value = slices.Clone(was)
+		value := slices.Clone(was) // it holds where in the older one its bytes stood, -1 for nowhere
 		for step := range 60 {
 			from := r.IntN(len(value) + 1)
 			switch r.IntN(4) {
