@@ -26,7 +26,7 @@ type mutation struct {
 type edit struct{ file, old, text string }
 
 // always is the mutation that every run of the tests tries.
-const always = "6"
+const always = "25"
 
 // TestMutations puts bugs into the engine, and wants the simulation to find each with the seeds that every run of the tests
 // has: one bug, or those that SIM_MUTATIONS names by number, with "all" for all of them.
