@@ -4,35 +4,50 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/ckptd/ckptd/backend"
 )
 
-// endingAfter ends a context right after so many commits.
+// endingAfter ends a context right after so many commits. A call that was given up may still commit when the next one begins.
 type endingAfter struct {
 	backend.Backend
+	mu      sync.Mutex
 	commits int
 	end     context.CancelFunc
 }
 
 func (e *endingAfter) Commit(ctx context.Context, b backend.Batch) error {
 	err := e.Backend.Commit(ctx, b)
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if e.commits--; e.commits == 0 {
 		e.end()
 	}
 	return err
 }
 
+// set is for the next call. It returns how many commits were left for the one before.
+func (e *endingAfter) set(commits int, end context.CancelFunc) (left int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	left, e.commits, e.end = e.commits, commits, end
+	return left
+}
+
 // givenUp runs do with a context that ends after so many commits. It reports whether that many came.
 func (f *fixture) givenUp(commits int, do func(context.Context)) bool {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
-	e := &endingAfter{f.Store.be, commits, end}
-	f.Store.be = e
+	e, ok := f.Store.be.(*endingAfter)
+	if !ok {
+		e = &endingAfter{Backend: f.Store.be}
+		f.Store.be = e
+	}
+	e.set(commits, end)
 	do(ctx)
-	f.Store.be = e.Backend
-	return e.commits <= 0
+	return e.set(0, nil) <= 0
 }
 
 // What a call removed before its context ended is gone from memory as well: nothing is loaded from there, and no save

@@ -342,7 +342,13 @@ func (b *backlog) placeOf(p position) place8 { return b.places[p.ref] }
 
 // eachThread calls fn with every thread in scope that may have what was not seen.
 func (w *watcher) eachThread(ctx context.Context, fn func(Ref) error) error {
-	none := func(crypto.Token) bool { return false }
+	// A thread whose entry moves on comes by again. What was saved there since is told as it is saved.
+	seen := map[crypto.Token]bool{}
+	again := func(thread crypto.Token) bool {
+		was := seen[thread]
+		seen[thread] = true
+		return was
+	}
 	user := func(name string, _ crypto.Token) error {
 		if w.scope.Thread != "" {
 			err := fn(Ref{Tenant: w.scope.Tenant, User: name, Thread: w.scope.Thread})
@@ -355,7 +361,8 @@ func (w *watcher) eachThread(ctx context.Context, fn func(Ref) error) error {
 		if err != nil {
 			return ignoring(ErrNotFound, err)
 		}
-		return k.eachActive(ctx, w.low-activeFor+1, none, func(th activeThread) error {
+		clear(seen)
+		return k.eachActive(ctx, w.low-activeFor+1, again, func(th activeThread) error {
 			return fn(Ref{Tenant: w.scope.Tenant, User: name, Thread: th.id})
 		})
 	}

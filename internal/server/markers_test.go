@@ -102,6 +102,12 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
+func (b *lockedBuffer) Bytes() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return bytes.Clone(b.Buffer.Bytes())
+}
+
 func (s *sinks) texts(t *testing.T) map[string][]byte {
 	t.Helper()
 	pages := &bytes.Buffer{}
