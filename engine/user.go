@@ -104,7 +104,12 @@ func (s *Store) guard(name userName) *guard {
 	}
 	g := &guard{rewrites: newRWLock(), sweep: newRWLock()}
 	s.guards[name] = weak.Make(g)
-	runtime.AddCleanup(g, s.forgetGuard, name)
+	store := weak.Make(s) // which has the guard: a cleanup that kept it would keep both for ever
+	runtime.AddCleanup(g, func(name userName) {
+		if s := store.Value(); s != nil {
+			s.forgetGuard(name)
+		}
+	}, name)
 	return g
 }
 
