@@ -22,7 +22,7 @@ type attempt struct {
 
 const (
 	// conflictTries bounds how often a change is tried because others wrote meanwhile what it was to write: another process,
-	// another lineage the record of the thread, another call the writes of the task. Each time one of them has got there.
+	// another lineage the record of the thread. Each time one of them has got there.
 	conflictTries = 64
 	// movedTries bounds how often hooks or migrations run because the parent changed meanwhile. Each time another save has
 	// passed the same hooks, or has changed them.

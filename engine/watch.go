@@ -374,9 +374,9 @@ func (w *watcher) eachThread(ctx context.Context, fn func(Ref) error) error {
 
 // collect finds the checkpoints of a lineage that were not seen. Time never decreases along it.
 func (w *watcher) collect(ctx context.Context, l *lineage, b *backlog) error {
-	rec, there := l.th.record()
-	if !there {
-		return nil
+	rec, stored, err := l.th.stored(ctx)
+	if !stored || err != nil {
+		return err
 	}
 	of := w.s.placeOf(l.ref, rec.Generation)
 	low := w.low
@@ -400,8 +400,13 @@ func (w *watcher) collect(ctx context.Context, l *lineage, b *backlog) error {
 // event reads the event of a checkpoint; nil if it is gone.
 func (w *watcher) event(ctx context.Context, ref Ref, p position) (e *Event, err error) {
 	err = w.s.with(ctx, ref, func(l *lineage) error {
-		if rec, there := l.th.record(); !there || rec.Generation != p.generation {
-			return ErrNotFound
+		// A thread past its time may be one whose save under way gives it more.
+		rec, stored, err := l.th.stored(ctx)
+		if err == nil && (!stored || rec.Generation != p.generation) {
+			err = ErrNotFound
+		}
+		if err != nil {
+			return err
 		}
 		r, err := l.visible(ctx, p.seq)
 		if err != nil {
