@@ -410,6 +410,55 @@ func TestWatchCatchesUpByActivity(t *testing.T) {
 	}
 }
 
+// What was saved in a thread is told to a watch that catches up, also once the thread is past its time: a save that is under
+// way may be about to renew it.
+func TestWatchTellsOfThreadsPastTheirTime(t *testing.T) {
+	clock := &testClock{ms: 1_700_000_000_000}
+	f := newFixture(t, Options{Now: clock.now})
+	from := CursorAt(time.UnixMilli(clock.ms))
+	want := mustSave(t, f, testRef("a"), Draft{TTL: time.Minute})
+	clock.ms += 10 * minute
+	if got := take(t, f.Store, WatchScope{Tenant: "acme", User: "alice"}, from, 1); got[0].ID != want.ID {
+		t.Errorf("event %v, want that of %s", got, want.ID)
+	}
+}
+
+// A thread that becomes active while a watch catches up comes by again, and nothing of it is told twice.
+func TestWatchTellsOnceOfAThreadThatMovesOn(t *testing.T) {
+	ctx := context.Background()
+	clock := &testClock{ms: 1_700_000_000_000}
+	f := newFixture(t, Options{Now: clock.now})
+	for _, name := range []string{"a", "b"} {
+		for range 3 {
+			mustSave(t, f, testRef(name), Draft{Channels: []Change{{Name: "x", Data: []byte(name)}}})
+		}
+		clock.ms += minute
+	}
+	moved, visits := false, map[string]int{}
+	w := &watcher{s: f.Store, scope: WatchScope{Tenant: "acme", User: "alice"}}
+	w.low = 1_700_000_000_000
+	f.Store.be = onePerPage{f.Store.be}
+	err := w.eachThread(ctx, func(ref Ref) error {
+		if visits[ref.Thread]++; !moved {
+			moved = true
+			clock.ms += 90 * minute
+			mustSave(t, f, testRef("a"), Draft{Keep: true, Step: 1})
+		}
+		return nil
+	})
+	if err != nil || visits["a"] != 1 || visits["b"] != 1 {
+		t.Errorf("visited %v times, %v", visits, err)
+	}
+}
+
+// onePerPage scans one entry at a time, so that something can come between any two.
+type onePerPage struct{ backend.Backend }
+
+func (b onePerPage) Scan(ctx context.Context, r backend.Range) ([]backend.Entry, []byte, error) {
+	r.Limit = 1
+	return b.Backend.Scan(ctx, r)
+}
+
 // A head that is migrated is a checkpoint, so its thread is active, and lives no longer for it.
 func TestMigratedHeadIsActivity(t *testing.T) {
 	ctx := context.Background()

@@ -67,15 +67,16 @@ func (t *thread) openNamespace(e backend.Entry) (string, error) {
 }
 
 // eachLineage calls fn for every lineage of a thread, acquired for the time of the call. It ends early without an error
-// when the thread is gone or has become another generation meanwhile. The caller holds no lock of the thread.
+// when the thread is gone or has become another generation meanwhile. A thread past its time is gone once it is deleted:
+// who must not see it asks for its record. The caller holds no lock of the thread.
 func (s *Store) eachLineage(ctx context.Context, thread Ref, fn func(*lineage) error) error {
 	thread.Namespace = ""
 	var names []string
 	var generation uint64
-	err := s.with(ctx, thread, func(l *lineage) (err error) {
-		rec, there := l.th.record()
-		if !there {
-			return nil
+	err := s.with(ctx, thread, func(l *lineage) error {
+		rec, stored, err := l.th.stored(ctx)
+		if !stored || err != nil {
+			return err
 		}
 		generation = rec.Generation
 		names, err = l.th.namespaces(ctx)
@@ -87,8 +88,12 @@ func (s *Store) eachLineage(ctx context.Context, thread Ref, fn func(*lineage) e
 	for _, name := range names {
 		thread.Namespace = name
 		err := s.with(ctx, thread, func(l *lineage) error {
-			if rec, there := l.th.record(); !there || rec.Generation != generation {
-				return errStop
+			rec, stored, err := l.th.stored(ctx)
+			if err == nil && (!stored || rec.Generation != generation) {
+				err = errStop
+			}
+			if err != nil {
+				return err
 			}
 			return fn(l)
 		})

@@ -70,7 +70,12 @@ func (s *Store) stats(ctx context.Context, tenant, name string) (*Stats, error) 
 		return nil, err
 	}
 	for _, id := range threads {
-		err := s.eachLineage(ctx, Ref{Tenant: tenant, User: name, Thread: id}, func(l *lineage) error { return st.lineage(ctx, l) })
+		err := s.eachLineage(ctx, Ref{Tenant: tenant, User: name, Thread: id}, func(l *lineage) error {
+			if _, there := l.th.record(); !there {
+				return nil
+			}
+			return st.lineage(ctx, l)
+		})
 		if errors.Is(err, ErrNotFound) {
 			continue // deleted meanwhile
 		}
