@@ -19,9 +19,9 @@ import (
 func (w *world) judge() {
 	slices.SortFunc(w.calls, func(a, b *call) int { return cmp.Or(cmp.Compare(a.inv, b.inv), strings.Compare(a.name, b.name)) })
 	f := w.newFacts()
-	for _, late := range []bool{false, true} { // labels that are so already answer with what others saved
+	for pass := range 3 {
 		for _, c := range w.calls {
-			if _, labels := c.act.(*label); labels == late {
+			if effectPass(c) == pass {
 				c.act.effect(f)
 			}
 		}
@@ -48,6 +48,19 @@ func (w *world) judge() {
 	if len(w.result.Problems) == 0 {
 		f.next()
 	}
+}
+
+// effectPass is in which turn the effect of a call is noted: labels that are so already answer with what others saved or
+// labelled. A label that names its call is never so already.
+func effectPass(c *call) int {
+	a, ok := c.act.(*label)
+	switch {
+	case !ok:
+		return 0
+	case a.named():
+		return 1
+	}
+	return 2
 }
 
 func (w *world) calls0() string {

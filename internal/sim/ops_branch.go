@@ -190,17 +190,34 @@ func (a *label) effect(f *facts) {
 	}
 	// It is a replacement of the newest one with its id, unless the labels were so.
 	r := f.madeLabel(&a.call, a.cp, a.labels)
-	if r == nil || r.by == nil || r.by == &a.call {
+	if r == nil || r.by == nil {
+		return
+	}
+	if r.by == &a.call {
+		if !a.named() && f.labelledInDoubt(a.cp) { // which may have been the last to label it
+			r.wanted = true
+		}
 		return
 	}
 	if s, ok := r.by.act.(*save); ok && s.repeat { // one of both answered with what the other made
 		switch {
-		case a.labels["by"] == a.name || a.precedes(r.by):
+		case a.named() || a.precedes(r.by):
 			r.by, r.draft, r.labels, r.labelOf = &a.call, nil, a.labels, lateBound
 		case !r.by.precedes(&a.call):
 			r.draft, r.wanted = nil, true // whoever it was
 		}
 	}
+}
+
+// named reports whether the labels name the call, so that it cannot have found them there.
+func (a *label) named() bool { return a.labels["by"] == a.name }
+
+// labelledInDoubt reports whether a checkpoint has the label of a call of which nobody was told what became.
+func (f *facts) labelledInDoubt(cp *engine.Checkpoint) bool {
+	return slices.ContainsFunc(f.w.calls, func(o *call) bool {
+		l, ok := o.act.(*label)
+		return ok && l.named() && cp.Labels["by"] == l.name && o.ref == cp.Ref && !o.acked() && o.doubtful()
+	})
 }
 
 // madeLabel takes note of a checkpoint that has other labels.

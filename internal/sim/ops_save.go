@@ -84,7 +84,7 @@ func (f *facts) labeller(a *save) *label {
 	}
 	for _, o := range f.w.calls {
 		l, ok := o.act.(*label)
-		if ok && !o.acked() && o.doubtful() && l.labels["by"] == l.name && l.claim(f, a.cp) != nil {
+		if ok && !o.acked() && o.doubtful() && l.named() && l.claim(f, a.cp) != nil {
 			return l
 		}
 	}
