@@ -115,6 +115,9 @@ func (f *facts) nextKept(thread string, life *life) {
 				continue
 			}
 			for _, r := range l.revs {
+				if r.gen != life.gen { // it was begun anew in this round
+					continue
+				}
 				if all := f.contents(ref, r); len(all) > 0 {
 					life.kept[keptKey{ref.Namespace, r.seq}] = all[0]
 				}
