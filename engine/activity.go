@@ -3,13 +3,13 @@ package engine
 import (
 	"container/heap"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // A thread has one activity entry (docs/format.md §13), which stands in the order of time and moves no oftener than once an
@@ -27,37 +27,20 @@ func activeSince(since, now int64) int64 {
 	return since
 }
 
-const activityKeyLen = prefixLen + 6 + 16
-
-func (u *user) activityKey(since int64, thread crypto.Token) []byte {
-	key := keyPrefix(u.tok, zeroToken, 0, kindActivity)
-	key = append(key, binary.BigEndian.AppendUint64(nil, uint64(since))[2:]...)
-	return append(key, thread[:]...)
-}
-
-// parseActivityKey is the inverse of activityKey.
-func parseActivityKey(key []byte) (since int64, thread crypto.Token, err error) {
-	if len(key) != activityKeyLen {
-		return 0, thread, corrupt(place(key), "key has a wrong length", nil)
-	}
-	tail := key[prefixLen:]
-	return int64(binary.BigEndian.Uint64(append(make([]byte, 2, 8), tail[:6]...))), crypto.Token(tail[6:]), nil
-}
-
 // moveActivity adds to muts what moves the activity entry of the thread; 0 is nowhere.
 func (t *thread) moveActivity(muts []backend.Mut, from, to int64) ([]backend.Mut, error) {
 	if from == to {
 		return muts, nil
 	}
 	if from != 0 {
-		muts = append(muts, backend.Mut{Key: t.u.activityKey(from, t.tok), Delete: true})
+		muts = append(muts, backend.Mut{Key: t.u.ActivityKey(from, t.Tok), Delete: true})
 	}
 	if to == 0 {
 		return muts, nil
 	}
-	key := t.u.activityKey(to, t.tok)
-	value, err := seal(t.u.dir, activityLayout, key, t.id)
-	return append(muts, backend.Mut{Key: key, Value: value, Version: versionOne}), err
+	key := t.u.ActivityKey(to, t.Tok)
+	mut, err := sealMut(t.u, space.Activity, key, t.id, space.Once)
+	return append(muts, mut), err
 }
 
 // activeThread is a thread as its activity entry tells of it.
@@ -66,13 +49,22 @@ type activeThread struct {
 	since int64
 }
 
+// activeAt is what the key of an activity entry says.
+func activeAt(key []byte) (since int64, thread crypto.Token, err error) {
+	since, thread, ok := space.ActiveThread(key)
+	if !ok {
+		err = corrupt(space.Place(key), "key has a wrong length", nil)
+	}
+	return since, thread, err
+}
+
 func (u *user) openActivity(e backend.Entry) (th activeThread, tok crypto.Token, err error) {
-	if th.since, tok, err = parseActivityKey(e.Key); err != nil {
+	if th.since, tok, err = activeAt(e.Key); err != nil {
 		return th, tok, err
 	}
-	th.id, err = unseal(u.dir, activityLayout, e.Key, e.Value)
-	if err == nil && u.keys.ThreadToken(th.id) != tok {
-		err = corrupt(place(e.Key), "names another thread", nil)
+	th.id, err = unseal(u, space.Activity, e.Key, e.Value)
+	if err == nil && u.ThreadToken(th.id) != tok {
+		err = corrupt(space.Place(e.Key), "names another thread", nil)
 	}
 	return th, tok, err
 }
@@ -80,10 +72,10 @@ func (u *user) openActivity(e backend.Entry) (th activeThread, tok crypto.Token,
 // eachActive calls fn with every thread that is active since a time or later, but for those that skip names. Entries move in
 // the order of the walk, so that none gets past it.
 func (u *user) eachActive(ctx context.Context, since int64, skip func(crypto.Token) bool, fn func(activeThread) error) error {
-	r := prefixRange(keyPrefix(u.tok, zeroToken, 0, kindActivity))
-	r.Start = u.activityKey(max(since, 0), zeroToken)
+	r := u.Activity()
+	r.Start = u.ActivityKey(max(since, 0), space.None)
 	return u.s.scan(ctx, r, func(e backend.Entry) error {
-		_, tok, err := parseActivityKey(e.Key)
+		_, tok, err := activeAt(e.Key)
 		if err != nil || skip(tok) {
 			return err
 		}
@@ -111,7 +103,7 @@ const activityPage = 64
 
 // byActivity lists all threads of the user, or those behind an entry.
 func (u *user) byActivity(behind []byte) *activity {
-	r := prefixRange(keyPrefix(u.tok, zeroToken, 0, kindActivity))
+	r := u.Activity()
 	if behind != nil {
 		r.End = behind
 	}
@@ -132,7 +124,7 @@ func (a *activity) peek(ctx context.Context) (ok bool, err error) {
 	if len(a.page) == 0 {
 		return false, nil
 	}
-	a.since, _, err = parseActivityKey(a.page[0].Key)
+	a.since, _, err = activeAt(a.page[0].Key)
 	return err == nil, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 const minute = int64(time.Minute / time.Millisecond)
@@ -78,7 +79,7 @@ func TestThreadsByActivity(t *testing.T) {
 	if _, err := f.Thread(testRef("b1")).Delete(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if n := keysOf(t, f, kindActivity); n != 4 {
+	if n := keysOf(t, f, space.KindActivity); n != 4 {
 		t.Errorf("4 threads have %d activity entries", n)
 	}
 	save("b1", Draft{TTL: time.Minute})
@@ -91,7 +92,7 @@ func TestThreadsByActivity(t *testing.T) {
 	}
 	f.reopen()
 	save("b1", Draft{})
-	if n := keysOf(t, f, kindActivity); n != 5 {
+	if n := keysOf(t, f, space.KindActivity); n != 5 {
 		t.Errorf("5 threads have %d activity entries", n)
 	}
 }
@@ -300,7 +301,7 @@ type movingBackend struct {
 }
 
 func (m *movingBackend) Scan(ctx context.Context, r backend.Range) ([]backend.Entry, []byte, error) {
-	if len(r.Start) >= prefixLen && r.Start[prefixLen-1] == kindActivity && m.before != nil {
+	if len(r.Start) >= space.PrefixLen && r.Start[space.PrefixLen-1] == space.KindActivity && m.before != nil {
 		m.before()
 	}
 	return m.Backend.Scan(ctx, r)

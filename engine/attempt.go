@@ -76,7 +76,7 @@ func (a *attempt) migrate(ctx context.Context, e *unmigratedError) error {
 	if a.crossings == nil {
 		a.crossings = crossings{}
 	}
-	a.crossings[migratedName{e.u.tok, e.hash, e.way.set, e.way.to}] = m
+	a.crossings[migratedName{e.u.Tok, e.hash, e.way.set, e.way.to}] = m
 	return nil
 }
 

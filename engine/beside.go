@@ -4,6 +4,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // What a host keeps beside the store, such as who may use it, is sealed under keys of the store (docs/format.md §19).
@@ -12,21 +14,21 @@ import (
 // SealBeside seals what is kept outside the backend under a name: a value opens under no other name, and in no other
 // store. It appends to dst.
 func (s *Store) SealBeside(dst []byte, name string, plain []byte) ([]byte, error) {
-	sealed, err := sealInto(dst, &sealing{}, s.sealer, besideLayout, []byte(name), plain)
+	sealed, err := space.Beside.AppendSealed(dst, &space.Scratch{}, s.space, []byte(name), plain)
 	if err != nil {
-		return nil, fmt.Errorf("sealing %s: %w", name, err)
+		return nil, fmt.Errorf("sealing %s: %w", name, ofKeys(err))
 	}
 	return sealed, nil
 }
 
 // OpenBeside is the inverse of SealBeside. A value that was changed, or sealed under another name, is ErrCorrupt.
 func (s *Store) OpenBeside(name string, sealed []byte) ([]byte, error) {
-	plain, err := s.sealer.Open(nil, kindBeside, []byte(name), sealed)
+	plain, err := space.Beside.Open(s.space, []byte(name), sealed)
 	if err = ofFormat(err); errors.Is(err, ErrNewerFormat) || errors.Is(err, ErrOlderFormat) {
 		return nil, fmt.Errorf("opening %s: %w", name, err)
 	}
 	if err != nil {
-		return nil, corrupt(name, "does not open with the keys of this store", err)
+		return nil, corrupt(name, "does not open with the keys of this store", errors.Unwrap(err))
 	}
 	return plain, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // MaxBlob is the greatest size of a blob in bytes: its manifest, 16 bytes for every 256 KiB, must fit into one batch.
@@ -66,7 +67,7 @@ type blobPut struct {
 }
 
 func newBlobPut(u *user, most int64) *blobPut {
-	return &blobPut{u: u, most: most, mac: hmac.New(sha256.New, u.blobKeyMAC[:])}
+	return &blobPut{u: u, most: most, mac: hmac.New(sha256.New, u.BlobMAC[:])}
 }
 
 func (p *blobPut) put(ctx context.Context, r io.Reader) (id BlobID, err error) {
@@ -152,12 +153,11 @@ func (p *blobPut) finishLocked(ctx context.Context, id BlobID) error {
 	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrCorrupt) { // a damaged one is replaced
 		return err
 	}
-	key := u.blobKey(id)
-	value, err := seal(u.parts, blobLayout, key, &p.manifest)
+	mut, err := sealMut(u, space.Blobs, u.BlobKey(id), &p.manifest, space.Once)
 	if err != nil {
 		return err
 	}
-	return u.s.commit(ctx, []backend.Mut{{Key: key, Value: value, Version: versionOne}}, nil)
+	return u.s.commit(ctx, []backend.Mut{mut}, nil)
 }
 
 // StatBlob describes a blob without reading it. One that does not exist is ErrNotFound.
@@ -198,7 +198,7 @@ func (u *user) copyBlob(ctx context.Context, id BlobID, w io.Writer) (n int64, e
 	if err := room.take(ctx, int64(codec.MaxPart+len(m.Parts)*len(codec.PartID{}))); err != nil {
 		return 0, err
 	}
-	mac := hmac.New(sha256.New, u.blobKeyMAC[:])
+	mac := hmac.New(sha256.New, u.BlobMAC[:])
 	for _, part := range m.Parts {
 		data, err := u.blobPart(ctx, id, part)
 		if err != nil {
@@ -211,14 +211,14 @@ func (u *user) copyBlob(ctx context.Context, id BlobID, w io.Writer) (n int64, e
 		}
 	}
 	if BlobID(mac.Sum(nil)) != id || uint64(n) != m.Size {
-		return n, corrupt(place(u.blobKey(id)), "content differs from its digest", nil)
+		return n, corrupt(space.Place(u.BlobKey(id)), "content differs from its digest", nil)
 	}
 	return n, nil
 }
 
 // blobPart reads one part, past the cache: who reads a large file needs it once.
 func (u *user) blobPart(ctx context.Context, id BlobID, part codec.PartID) ([]byte, error) {
-	key := u.partKey(part)
+	key := u.PartKey(part)
 	got, err := u.s.be.Get(ctx, key)
 	if err != nil {
 		return nil, err
@@ -227,25 +227,25 @@ func (u *user) blobPart(ctx context.Context, id BlobID, part codec.PartID) ([]by
 		if _, err := u.manifest(ctx, id); err != nil { // collected meanwhile
 			return nil, err
 		}
-		return nil, corrupt(place(key), "missing, and a blob names it", nil)
+		return nil, corrupt(space.Place(key), "missing, and a blob names it", nil)
 	}
 	data, err := u.openPart(got[0])
 	if err != nil {
 		return nil, err
 	}
 	if ids, _ := u.partIDs(data); len(ids) != 1 || ids[0] != part {
-		return nil, corrupt(place(key), "content differs from its digest", nil)
+		return nil, corrupt(space.Place(key), "content differs from its digest", nil)
 	}
 	return data, nil
 }
 
 func (u *user) manifest(ctx context.Context, id BlobID) (*codec.Blob, error) {
-	got, err := u.s.be.Get(ctx, u.blobKey(id))
+	got, err := u.s.be.Get(ctx, u.BlobKey(id))
 	if err != nil {
 		return nil, err
 	}
 	if got[0].Version == "" {
 		return nil, fmt.Errorf("%w: blob %v", ErrNotFound, id)
 	}
-	return unseal(u.parts, blobLayout, got[0].Key, got[0].Value)
+	return unseal(u, space.Blobs, got[0].Key, got[0].Value)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/backendtest"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // blobReader yields n bytes that do not repeat.
@@ -51,13 +52,13 @@ func wantBlob(t *testing.T, u *User, id BlobID, want []byte) {
 }
 
 // countKind counts the entries of a kind that the user has.
-func countKind(t *testing.T, f *fixture, kind byte) (n int) {
+func countRange(t *testing.T, f *fixture, of func(*user) backend.Range) (n int) {
 	t.Helper()
 	u, err := f.user(context.Background(), userName{"acme", "alice"}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = f.scan(context.Background(), prefixRange(keyPrefix(u.tok, zeroToken, 0, kind)), func(backend.Entry) error { n++; return nil })
+	err = f.scan(context.Background(), of(u), func(backend.Entry) error { n++; return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +93,7 @@ func TestBlobs(t *testing.T) {
 		t.Errorf("a blob that does not exist: %v", err)
 	}
 	// However it is read, the same content is the same blob, and is stored once.
-	parts, manifests := countKind(t, f, kindPart), countKind(t, f, kindBlob)
+	parts, manifests := countRange(t, f, (*user).Parts), countRange(t, f, (*user).Blobs)
 	for id, content := range blobs {
 		again, _, err := u.PutBlob(ctx, iotest.HalfReader(bytes.NewReader(content)))
 		if err != nil || again != id {
@@ -101,7 +102,7 @@ func TestBlobs(t *testing.T) {
 	}
 	longer := append(blobBytes(t, 7, 5*codec.MaxPart+7)[:5*codec.MaxPart], 1)
 	mustPutBlob(t, u, longer)
-	if p, m := countKind(t, f, kindPart), countKind(t, f, kindBlob); p != parts+1 || m != manifests+1 {
+	if p, m := countRange(t, f, (*user).Parts), countRange(t, f, (*user).Blobs); p != parts+1 || m != manifests+1 {
 		t.Errorf("%d parts and %d manifests became %d and %d", parts, manifests, p, m)
 	}
 	// Another user's are his own, under another digest.
@@ -170,12 +171,12 @@ func TestBlobLimit(t *testing.T) {
 	}
 	// The manifest of the largest blob fits into a batch.
 	m := codec.Blob{Hour: 1 << 40, Size: MaxBlob, Parts: make([]codec.PartID, MaxBlob/codec.MaxPart)}
-	key := us.blobKey(BlobID{})
-	value, err := us.parts.Seal(nil, kindBlob, key, codec.AppendBlob(nil, &m))
+	key := us.BlobKey(BlobID{})
+	value, err := partSealer(t, us).Seal(nil, space.KindBlob, key, codec.AppendBlob(nil, &m))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if mut := (backend.Mut{Key: key, Value: value, Version: versionOne}); mutSize(&mut) > backend.MaxBatchBytes {
+	if mut := (backend.Mut{Key: key, Value: value, Version: space.Once}); mutSize(&mut) > backend.MaxBatchBytes {
 		t.Errorf("its manifest takes %d bytes", mutSize(&mut))
 	}
 }
@@ -198,7 +199,7 @@ func TestBlobMemory(t *testing.T) {
 	if grown := w.most - w.least; grown > size/8 {
 		t.Errorf("a blob of %d bytes takes %d bytes of memory", size, grown)
 	}
-	if n := countKind(t, f, kindPart); n != 1 {
+	if n := countRange(t, f, (*user).Parts); n != 1 {
 		t.Errorf("%d parts hold nothing but zeros", n)
 	}
 }
@@ -241,7 +242,7 @@ func TestBlobBadIO(t *testing.T) {
 	if _, _, err := u.PutBlob(ctx, io.MultiReader(blobReader(1, blobStep+5), iotest.ErrReader(broken))); !errors.Is(err, broken) {
 		t.Errorf("a reader that fails: %v", err)
 	}
-	if n := countKind(t, f, kindBlob); n != 0 {
+	if n := countRange(t, f, (*user).Blobs); n != 0 {
 		t.Errorf("it left %d manifests", n)
 	}
 	id := mustPutBlob(t, u, blobBytes(t, 1, blobStep+5))
@@ -274,9 +275,9 @@ func TestBlobDamage(t *testing.T) {
 	id, second := mustPutBlob(t, u, content), mustPutBlob(t, u, other)
 	write := func(key []byte, kind byte, plain []byte) {
 		t.Helper()
-		value, err := us.parts.Seal(nil, kind, key, plain)
+		value, err := partSealer(t, us).Seal(nil, kind, key, plain)
 		if err == nil {
-			err = f.commit(ctx, []backend.Mut{{Key: key, Value: value, Version: versionOne}}, nil)
+			err = f.commit(ctx, []backend.Mut{{Key: key, Value: value, Version: space.Once}}, nil)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -294,9 +295,9 @@ func TestBlobDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(us.partKey(m.Parts[1]), kindPart, codec.AppendPart(nil, 1, other[:codec.MaxPart]))
+	write(us.PartKey(m.Parts[1]), space.KindPart, codec.AppendPart(nil, 1, other[:codec.MaxPart]))
 	read("a part with another content", codec.MaxPart)
-	if err := f.commit(ctx, []backend.Mut{{Key: us.partKey(m.Parts[1]), Delete: true}}, nil); err != nil {
+	if err := f.commit(ctx, []backend.Mut{{Key: us.PartKey(m.Parts[1]), Delete: true}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	read("a part that is missing", codec.MaxPart)
@@ -309,12 +310,12 @@ func TestBlobDamage(t *testing.T) {
 	}
 	swapped := *m
 	swapped.Parts = []codec.PartID{m.Parts[0], n.Parts[0]}
-	write(us.blobKey(id), kindBlob, codec.AppendBlob(nil, &swapped))
+	write(us.BlobKey(id), space.KindBlob, codec.AppendBlob(nil, &swapped))
 	out := bytes.Buffer{}
 	if _, err := u.GetBlob(ctx, id, &out); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("a manifest with a part of another blob: %v", err)
 	}
-	if err := f.commit(ctx, []backend.Mut{{Key: us.blobKey(id), Value: []byte("no envelope"), Version: "x"}}, nil); err != nil {
+	if err := f.commit(ctx, []backend.Mut{{Key: us.BlobKey(id), Value: []byte("no envelope"), Version: "x"}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	read("a manifest that is not sealed", 0)
@@ -357,7 +358,7 @@ func TestBlobRaceAndFaults(t *testing.T) {
 	u := f.User("acme", "alice")
 	for k := 0; ; k++ {
 		content := blobBytes(t, uint64(100+k), blobStep+9)
-		manifests := countKind(t, f, kindBlob)
+		manifests := countRange(t, f, (*user).Blobs)
 		fault.Arm(backendtest.Plan{Ops: backendtest.OpAny, After: k, Err: backend.ErrUnavailable})
 		id, _, err := u.PutBlob(ctx, bytes.NewReader(content))
 		fault.Disarm()
@@ -368,7 +369,7 @@ func TestBlobRaceAndFaults(t *testing.T) {
 			wantBlob(t, u, id, content)
 			break
 		}
-		if !errors.Is(err, ErrUnavailable) || id != (BlobID{}) || countKind(t, f, kindBlob) != manifests {
+		if !errors.Is(err, ErrUnavailable) || id != (BlobID{}) || countRange(t, f, (*user).Blobs) != manifests {
 			t.Errorf("fault %d: %v, %v", k, id, err)
 		}
 		wantBlob(t, u, mustPutBlob(t, u, content), content)
@@ -414,7 +415,7 @@ func TestBlobsAndGC(t *testing.T) {
 	if _, err := u.GetBlob(ctx, id, io.Discard); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a blob that nothing names is still there: %v", err)
 	}
-	if n := countKind(t, f, kindPart); n != 0 {
+	if n := countRange(t, f, (*user).Parts); n != 0 {
 		t.Errorf("%d parts are left", n)
 	}
 }

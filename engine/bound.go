@@ -102,7 +102,7 @@ func (w *saving) remeasure(t *tip) {
 		w.measure(c)
 		t.floors += c.floor() - floor
 		if w.codedOf(c, len(w.coded)) == nil {
-			w.l.measures.note(c.path[0].Last, c)
+			w.measures.note(c.path[0].Last, c)
 		}
 	}
 }

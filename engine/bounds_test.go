@@ -12,6 +12,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // meter counts what passes a backend: bytes that are written, and the records and parts that Get reads.
@@ -29,10 +30,10 @@ func newMeter(b backend.Backend) *meter {
 func (m *meter) Get(ctx context.Context, keys ...[]byte) ([]backend.Entry, error) {
 	got, err := m.Backend.Get(ctx, keys...)
 	for _, e := range got {
-		switch e.Key[prefixLen-1] {
-		case kindRecord:
+		switch space.KindOf(e.Key) {
+		case space.KindRecord:
 			m.records[string(e.Key)] = int64(len(e.Value))
-		case kindPart:
+		case space.KindPart:
 			m.parts[string(e.Key)] = int64(len(e.Value))
 		}
 	}
@@ -76,15 +77,15 @@ func loadCold(t *testing.T, f *fixture, ref Ref, id string) (*Checkpoint, restor
 	defer l.release()
 	cost := restoreCost{records: len(m.records)}
 	for key, size := range m.records {
-		if key != string(l.recordKey(cp.Seq)) {
+		if key != string(l.RecordKey(cp.Seq)) {
 			cost.bytes += size
 		}
 	}
 	for _, size := range m.parts {
 		cost.bytes += size
 	}
-	parent := m.records[string(l.recordKey(cp.ParentSeq))] // before it is read again
-	tip, err := l.restoreTip(ctx, cp.Seq)
+	parent := m.records[string(l.RecordKey(cp.ParentSeq))] // before it is read again
+	tip, err := l.restorer().tipAt(ctx, cp.Seq)
 	if err != nil {
 		t.Fatal(err)
 	}

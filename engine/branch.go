@@ -8,6 +8,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // branch reads a named head once; what is pending counts. A branch that does not exist has no version. The caller holds l.mu.
@@ -27,8 +28,8 @@ func (l *lineage) branch(ctx context.Context, name string) (*branchState, error)
 }
 
 // readBranch reads the record of a branch: its head is the seq that it names.
-func (l *lineage) readBranch(ctx context.Context, name string) (*branchState, error) {
-	got, err := l.s.be.Get(ctx, l.branchKey(name))
+func (l *storedLineage) readBranch(ctx context.Context, name string) (*branchState, error) {
+	got, err := l.s.be.Get(ctx, l.BranchKey(name))
 	if err != nil {
 		return nil, fmt.Errorf("reading branch %q: %w", name, err)
 	}
@@ -42,8 +43,8 @@ func (l *lineage) readBranch(ctx context.Context, name string) (*branchState, er
 	return &branchState{head: rec.Head, version: got[0].Version}, nil
 }
 
-func (l *lineage) openBranch(e backend.Entry) (*codec.Branch, error) {
-	return unseal(l.th.sealer, branchLayout, e.Key, e.Value)
+func (l *storedLineage) openBranch(e backend.Entry) (*codec.Branch, error) {
+	return unseal(l, space.Branches, e.Key, e.Value)
 }
 
 // moveBranch adds to a change that a branch, which need not exist, now ends at seq. The caller holds l.mu.
@@ -67,15 +68,15 @@ func (l *lineage) moveBranch(ctx context.Context, p *pending, name string, seq u
 
 // deleteBranch adds to a change that a branch, which exists, is no more. The caller holds l.mu.
 func (l *lineage) deleteBranch(p *pending, name string, b *branchState) {
-	key := l.branchKey(name)
+	key := l.BranchKey(name)
 	p.muts = append(p.muts, backend.Mut{Key: key, Delete: true})
 	p.conds = append(p.conds, backend.Cond{Key: key, Version: b.version})
 	p.moved = append(p.moved, movedBranch{name: name})
 }
 
 // eachBranch calls fn for every branch of the lineage that is durable.
-func (l *lineage) eachBranch(ctx context.Context, fn func(*codec.Branch) error) error {
-	return l.s.scan(ctx, prefixRange(l.th.nsKey(kindBranch, l.ns)), func(e backend.Entry) error {
+func (l *storedLineage) eachBranch(ctx context.Context, fn func(*codec.Branch) error) error {
+	return l.s.scan(ctx, l.Branches(), func(e backend.Entry) error {
 		b, err := l.openBranch(e)
 		if err != nil {
 			return err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // apply changes t as planned, and fills w.coded with how its channels are to be stored.
@@ -60,7 +61,7 @@ func (w *saving) change(t *tip, c *chanState, edits []codec.Edit) (err error) {
 	floor, memory := c.floor(), c.memory()
 	if len(c.path) == 0 {
 		c.splice(0, 0, edits[0].Data)
-		c.commit = c.chunks.Commitment(&w.l.th.u.commitKey)
+		c.commit = c.chunks.Commitment(&w.u.CommitKey)
 		e, err = w.full(c)
 	} else {
 		e, err = w.encode(c, edits)
@@ -140,7 +141,7 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given 
 	}
 	if h.own && d.ID != "" {
 		rec.ID = ""
-		rec.UUID, _ = parseUUID(d.ID)
+		rec.UUID, _ = space.ParseUUID(d.ID)
 	}
 	p := newPending(seq, t)
 	if err := l.claim(p); err != nil {
@@ -153,25 +154,25 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given 
 	if err := w.bound(t, t.seq); err != nil {
 		return nil, err
 	}
-	l.th.u.naming.noteBlobs(meta.Blobs)
+	l.u.naming.noteBlobs(meta.Blobs)
 	if err := w.place(ctx, p, t.seq == 0); err != nil {
 		return nil, err
 	}
 	rec.Entries = w.table(t)
-	key := l.recordKey(seq)
-	value, err := w.seal(key, rec)
+	key := l.RecordKey(seq)
+	value, err := w.seal(l, key, rec)
 	if err != nil {
 		return nil, err
 	}
 	id := d.ID
 	if id == "" {
-		id = formatUUID(l.makeID(l.epoch, seq, h.time))
+		id = formatUUID(l.makeID(seq, h.time))
 	}
 	w.hash, t.hash = hashOf(w.hash, id, seq, &h, t.root())
 	t.seq, t.id, t.rec, t.stored = seq, id, h, int64(len(value))+p.parts
 	t.ledger, t.ledgerKnown = codec.Ledger{}, d.ID == "" // nobody can have put writes to an id that was not there
 	w.stored(t, seq, int64(len(value)))
-	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: versionOne})
+	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: space.Once})
 	if err := w.around(ctx, p, d, given, old, before, beforeStatus); err != nil {
 		return nil, err
 	}
@@ -189,19 +190,19 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given 
 // is pending would be written over in its own batch. The caller holds l.mu.
 func (l *lineage) claim(p *pending) error {
 	if l.last != nil && p.seq <= l.last.after.head {
-		return corrupt(place(l.recordKey(p.seq)), "is to be given out twice", nil)
+		return corrupt(space.Place(l.RecordKey(p.seq)), "is to be given out twice", nil)
 	}
 	if p.seq <= l.given || !l.s.caps.Exclusive {
-		p.conds = append(p.conds, backend.Cond{Key: l.recordKey(p.seq)})
+		p.conds = append(p.conds, backend.Cond{Key: l.RecordKey(p.seq)})
 	}
 	return nil
 }
 
 // seal seals a record in the memory of w.
-func (w *saving) seal(key []byte, rec *codec.Record) ([]byte, error) {
-	value, err := sealInto(w.sealed[:0], &w.sealing, w.l.th.sealer, recordLayout, key, rec)
+func (w *saving) seal(of space.Owner, key []byte, rec *codec.Record) ([]byte, error) {
+	value, err := space.Records.AppendSealed(w.sealed[:0], &w.scratch, of, key, rec)
 	if err != nil {
-		return nil, err
+		return nil, ofKeys(err)
 	}
 	w.sealed = value[:0]
 	return value, nil
@@ -212,9 +213,9 @@ func (w *saving) seal(key []byte, rec *codec.Record) ([]byte, error) {
 func (w *saving) around(ctx context.Context, p *pending, d, given *Draft, old *tip, before *codec.Attrs, beforeStatus string) error {
 	l, t := w.l, p.tip
 	if d.ID != "" {
-		cond := backend.Cond{Key: l.idKey(d.ID)}
+		cond := backend.Cond{Key: l.IDKey(d.ID)}
 		if t.rec.own {
-			cond.Key = l.ownIDKey(d.ID)
+			cond.Key = l.OwnIDKey(d.ID)
 		}
 		if old != nil {
 			if !t.rec.own || old.seq != old.rec.origin {
@@ -225,9 +226,9 @@ func (w *saving) around(ctx context.Context, p *pending, d, given *Draft, old *t
 			}
 		}
 		entry := &codec.IDEntry{Seq: p.seq, ID: d.ID, Submitted: w.submitted(given, t)}
-		value, err := sealInto(nil, &w.sealing, l.th.sealer, idLayout, cond.Key, entry)
+		value, err := space.IDs.AppendSealed(nil, &w.scratch, l, cond.Key, entry)
 		if err != nil {
-			return err
+			return ofKeys(err)
 		}
 		p.muts = append(p.muts, backend.Mut{Key: cond.Key, Value: value, Version: strconv.FormatUint(p.seq, 10)})
 		if old != nil || !l.s.caps.Exclusive { // else it was looked for, and nobody else can have added it since
@@ -245,7 +246,7 @@ func (w *saving) around(ctx context.Context, p *pending, d, given *Draft, old *t
 		}
 	}
 	if p.seq == 1 && l.ref.Namespace != "" {
-		if err := addSealed(l, p, namespaceLayout, l.th.nsKey(kindNamespace, l.ns), l.ref.Namespace, versionOne); err != nil {
+		if err := addSealed(l, p, space.Namespaces, l.NamespaceKey(l.NS), l.ref.Namespace, space.Once); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // run is a run of seqs at which nothing is to stand but a stub at the last of them.
@@ -21,7 +22,7 @@ func (n *line) runs(ctx context.Context) ([]run, error) {
 	for seq := n.head; seq > 0; seq-- {
 		r := n.rows[seq]
 		if r == nil {
-			return nil, corrupt(place(n.l.recordKey(seq)), "missing", nil)
+			return nil, corrupt(space.Place(n.l.RecordKey(seq)), "missing", nil)
 		}
 		if open = open && !r.remains(); r.remains() {
 			continue
@@ -51,7 +52,7 @@ func (n *line) stub(ctx context.Context, r *row) (*codec.Stub, error) {
 	case !r.ghost:
 		rec, err := n.l.readRecord(ctx, r.seq)
 		if err == nil && (rec == nil || rec.rec == nil) {
-			err = corrupt(place(n.l.recordKey(r.seq)), "missing", nil)
+			err = corrupt(space.Place(n.l.RecordKey(r.seq)), "missing", nil)
 		}
 		if err != nil {
 			return nil, err
@@ -66,7 +67,7 @@ func (n *line) stub(ctx context.Context, r *row) (*codec.Stub, error) {
 	}
 	for _, c := range n.children[r.seq] {
 		if c.parentHash != stub.Hash {
-			return nil, corrupt(place(n.l.recordKey(c.seq)), "hash of the parent differs from it", nil)
+			return nil, corrupt(space.Place(n.l.RecordKey(c.seq)), "hash of the parent differs from it", nil)
 		}
 	}
 	return stub, nil
@@ -140,14 +141,14 @@ func (n *line) bury(ctx context.Context, out *batcher, in *run, r *row) error {
 	stub := in.stub
 	stub.FirstDist = in.last - r.first()
 	stub.Count = stub.FirstDist + 1
-	key := n.l.recordKey(in.last)
-	value, err := seal(n.l.th.sealer, stubLayout, key, &stub)
+	key := n.l.RecordKey(in.last)
+	mut, err := sealMut(n.l, space.Stubs, key, &stub, versionStub)
 	if err != nil {
 		return err
 	}
-	muts := []backend.Mut{{Key: key, Value: value, Version: versionStub}}
+	muts := []backend.Mut{mut}
 	if r.seq != in.last {
-		muts = append(muts, backend.Mut{Key: n.l.recordKey(r.seq), Delete: true})
+		muts = append(muts, backend.Mut{Key: n.l.RecordKey(r.seq), Delete: true})
 	}
 	if r.stub != nil {
 		return out.add(ctx, muts...)
@@ -195,7 +196,7 @@ func (n *line) moveBranches(ctx context.Context, out *batcher) error {
 		if to == seq {
 			continue
 		}
-		mut := backend.Mut{Key: n.l.branchKey(name), Delete: true}
+		mut := backend.Mut{Key: n.l.BranchKey(name), Delete: true}
 		if to != 0 {
 			var err error
 			if mut, err = n.l.branchMut(name, to); err != nil {

@@ -73,7 +73,7 @@ func (c *cache) used(t *tip) {
 	}
 	c.size += size - t.size
 	t.size = size
-	c.evict(t.l)
+	c.evict(t.home)
 	c.mu.Unlock()
 }
 
@@ -90,7 +90,7 @@ func (c *cache) remove(t *tip) {
 	c.order.Remove(t.cached)
 	c.size -= t.size
 	t.cached, t.size = nil, 0
-	delete(t.l.tips, t.seq)
+	delete(t.home.tips, t.seq)
 }
 
 // evict makes room. Lineages whose lock is held are in use, and so are not the least recently used for long.
@@ -109,15 +109,15 @@ func (c *cache) evict(held *lineage) {
 			c.size -= v.m.memory()
 			delete(c.lazy, v.name)
 		case *tip:
-			if v.l == held {
+			if v.home == held {
 				c.remove(v)
-			} else if v.l.mu.tryLock() {
+			} else if v.home.mu.tryLock() {
 				c.remove(v)
-				if len(v.l.tips) == 0 {
-					c.emptied = append(c.emptied, v.l)
+				if len(v.home.tips) == 0 {
+					c.emptied = append(c.emptied, v.home)
 					c.some.Store(true)
 				}
-				v.l.mu.unlock()
+				v.home.mu.unlock()
 			}
 		}
 		e = prev

@@ -53,7 +53,7 @@ func (w *saving) encode(c *chanState, edits []codec.Edit) (encoded, error) {
 	w.narrow = d.Narrow(w.narrow[:0], edits)
 	c.edit(w.narrow, d.Lost(w.narrow))
 	clear(w.narrow) // they hold the value, which may be large
-	c.commit = c.chunks.Commitment(&w.l.th.u.commitKey)
+	c.commit = c.chunks.Commitment(&w.u.CommitKey)
 	if whole := d.Whole(delta); whole != nil { // what copies nothing is a full encoding, checked above
 		c.isMeasured(int64(len(whole)), len(c.value))
 		return c.byFull(whole), nil
@@ -180,6 +180,9 @@ func (m *measures) note(seq uint64, c *chanState) {
 
 // of is the size of a full encoding of the value of a channel at seq, if it is known.
 func (m *measures) of(seq, number uint64) (size int64, ok bool) {
+	if m == nil {
+		return 0, false
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, k := range m.list {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // gated hands each commit that comes while it is closed to the test, which decides on its outcome: nil lets it through.
@@ -187,8 +188,8 @@ func (r *recorder) Commit(ctx context.Context, b backend.Batch) error {
 	time.Sleep(200 * time.Microsecond)
 	err := r.Backend.Commit(ctx, b)
 	for _, m := range b.Muts {
-		if len(m.Key) == recordLen && m.Key[prefixLen-1] == kindRecord && err == nil {
-			r.durable.Store(max(r.durable.Load(), keySeq(m.Key)))
+		if space.IsRecord(m.Key) && err == nil {
+			r.durable.Store(max(r.durable.Load(), space.SeqOf(m.Key)))
 		}
 	}
 	time.Sleep(200 * time.Microsecond) // durable before anyone is told so

@@ -31,7 +31,7 @@ func (*unmigratedError) Error() string { return "the parent has another schema v
 
 // cross returns d as a draft on the parent as it is stored: d itself unless it stands on another version of it.
 func (w *saving) cross(t *tip, d *Draft) (*Draft, error) {
-	s, u := w.l.s, w.l.th.u
+	s, u := w.u.s, w.u
 	if s.migrations == nil || t.seq == 0 || t.pruned() || t.rec.schema == d.SchemaVersion || !d.stands() ||
 		d.Kind != "" && d.Kind != t.meta.Kind {
 		return d, nil
@@ -44,7 +44,7 @@ func (w *saving) cross(t *tip, d *Draft) (*Draft, error) {
 	if err != nil {
 		return nil, ofThread(w.l.ref, err)
 	}
-	name := migratedName{u.tok, t.hash, set, d.SchemaVersion}
+	name := migratedName{u.Tok, t.hash, set, d.SchemaVersion}
 	m := w.crossings[name]
 	if m == nil {
 		m = s.cache.migrated(name)

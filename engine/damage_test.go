@@ -13,6 +13,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/mem"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // damageWorld is a store with a record of every kind, and what every read of it gives.
@@ -215,18 +216,18 @@ func TestDamagedValues(t *testing.T) {
 	w := newDamageWorld(t)
 	kinds := map[byte]bool{}
 	for i, e := range w.entries {
-		kind := e.Key[prefixLen-1]
+		kind := space.KindOf(e.Key)
 		kinds[kind] = true
 		others := w.entries[(i+1)%len(w.entries)]
 		for _, o := range w.entries { // of the same kind, if there is another
-			if o.Key[prefixLen-1] == kind && string(o.Key) != string(e.Key) {
+			if space.KindOf(o.Key) == kind && string(o.Key) != string(e.Key) {
 				others = o
 			}
 		}
 		for how, value := range damages(i, e.Value, others.Value) {
 			entries := slices.Clone(w.entries)
 			entries[i].Value = value
-			what := fmt.Sprintf("%s, %s", place(e.Key), how)
+			what := fmt.Sprintf("%s, %s", space.Place(e.Key), how)
 			refused, wrong := w.readAll(t, what, entries)
 			if len(wrong) > 0 {
 				t.Errorf("%s: %q", what, wrong)
@@ -236,7 +237,7 @@ func TestDamagedValues(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []byte{kindStore, kindRetention, kindIndex, kindThread, kindPart, kindBlob, kindActivity, kindRecord, kindID, kindBranch, kindWrites, kindNamespace} {
+	for _, kind := range []byte{space.KindStore, space.KindRetention, space.KindIndex, space.KindThread, space.KindPart, space.KindBlob, space.KindActivity, space.KindRecord, space.KindID, space.KindBranch, space.KindWrites, space.KindNamespace} {
 		if !kinds[kind] {
 			t.Errorf("nothing of kind %#x is in the store", kind)
 		}
@@ -247,16 +248,16 @@ func TestDamagedValues(t *testing.T) {
 func TestMissingValues(t *testing.T) {
 	w := newDamageWorld(t)
 	for i, e := range w.entries {
-		what, kind := place(e.Key), e.Key[prefixLen-1]
+		what, kind := space.Place(e.Key), space.KindOf(e.Key)
 		refused, absent := w.readAll(t, what, slices.Delete(slices.Clone(w.entries), i, i+1))
 		notFound := slices.ContainsFunc(absent, func(s string) bool { return !strings.HasSuffix(s, changed) })
 		told := true
 		switch kind {
-		case kindStore, kindPart, kindRecord:
-			if told = kind != kindRecord || string(e.Key[prefixLen:prefixLen+16]) == string(zeroToken[:]); told && notFound {
+		case space.KindStore, space.KindPart, space.KindRecord:
+			if told = kind != space.KindRecord || string(e.Key[space.PrefixLen:space.PrefixLen+16]) == string(space.None[:]); told && notFound {
 				t.Errorf("without %s there is no such thing as %q", what, absent)
 			}
-		case kindRetention, kindBranch, kindWrites, kindIndex: // one of the index entries is that of a ghost
+		case space.KindRetention, space.KindBranch, space.KindWrites, space.KindIndex: // one of the index entries is that of a ghost
 			told = false
 		}
 		if told && refused == 0 {

@@ -2,14 +2,13 @@ package engine
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
-	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // Delete deletes the thread with all its namespaces, and returns its new generation: a draft that names the old one is
@@ -70,7 +69,7 @@ func (t *thread) remove(ctx context.Context) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	old := t.at(t.epoch)
+	old := t.in(t.Epoch)
 	rec, _ := t.record()
 	kept := rec.Kept
 	rec.Deleted, rec.Epoch, rec.Generation, rec.Kept, rec.Used, rec.Active = true, uint64(epoch), rec.Generation+1, 0, 0, 0
@@ -86,45 +85,21 @@ func (t *thread) remove(ctx context.Context) (uint64, error) {
 // nextEpoch is an epoch of the thread that was never used, not even by a rewrite that did not come to its end: that
 // leaves records behind. The caller holds u.rewrites for reading until the thread record names the epoch.
 func (t *thread) nextEpoch(ctx context.Context) (uint32, error) {
-	r := prefixRange(append(append(make([]byte, 0, 32), t.u.tok[:]...), t.tok[:]...))
+	r := t.Epochs(t.Tok)
 	r.Reverse, r.Limit, r.KeysOnly = true, 1, true
 	page, _, err := t.u.s.be.Scan(ctx, r)
 	if err != nil {
 		return 0, fmt.Errorf("looking for a new epoch: %w", err)
 	}
 	rec, _ := t.record()
-	used := max(t.epoch, uint32(rec.Used))
+	used := max(t.Epoch, uint32(rec.Used))
 	if len(page) > 0 {
-		used = max(used, keyEpoch(page[0].Key))
+		used = max(used, space.EpochOf(page[0].Key))
 	}
 	if used == math.MaxUint32 {
 		return 0, fmt.Errorf("%w: the thread was rewritten too often", ErrExhausted)
 	}
 	return used + 1, nil
-}
-
-func keyEpoch(key []byte) uint32 { return binary.BigEndian.Uint32(key[32:]) }
-
-// at is the thread in one of its epochs. It is for the caller alone and needs no lock.
-func (t *thread) at(epoch uint32) *thread {
-	rec, _ := t.record()
-	return &thread{u: t.u, id: t.id, tok: t.tok, rec: rec, epoch: epoch, sealer: t.sealer, loaded: true, exists: true}
-}
-
-// threadAt is the thread of a token in one of its epochs, as at. Its id is not known.
-func (u *user) threadAt(tok crypto.Token, epoch uint32) (*thread, error) {
-	sealer, err := u.keys.Sealer("thread", tok[:])
-	if err != nil {
-		return nil, fmt.Errorf("deriving keys of a thread: %w", ofKeys(err))
-	}
-	return &thread{u: u, tok: tok, epoch: epoch, sealer: sealer, loaded: true, exists: true}, nil
-}
-
-// detached is a lineage that is for the caller alone: nobody else finds it, and it needs no lock.
-func (t *thread) detached(namespace string) *lineage {
-	l := newLineage(Ref{t.u.tenant, t.u.name, t.id, namespace}, t)
-	l.epoch = t.epoch
-	return l
 }
 
 // replace writes the thread record and takes it over. The caller holds mu for writing.
@@ -143,18 +118,19 @@ func (t *thread) replace(ctx context.Context, rec codec.Thread) error {
 		return err
 	}
 	t.version, t.exists = muts[0].Version, !rec.Deleted
-	return t.use(rec)
+	t.use(rec)
+	return nil
 }
 
 // purge deletes all that is stored of the thread's epoch, its index entries first: while records are left, none of
 // these outlives them unnoticed. What is damaged is deleted all the same, and its index entries are left to GC.
-func (t *thread) purge(ctx context.Context) error {
+func (t *storedThread) purge(ctx context.Context) error {
 	names, err := t.namespaces(ctx)
 	if err != nil && !errors.Is(err, ErrCorrupt) {
 		return err
 	}
 	for _, name := range names {
-		v, err := t.detached(name).survey(ctx)
+		v, err := t.lineage(name).survey(ctx)
 		if errors.Is(err, ErrCorrupt) {
 			continue
 		}
@@ -165,7 +141,7 @@ func (t *thread) purge(ctx context.Context) error {
 			return err
 		}
 	}
-	return t.u.s.purge(ctx, epochPrefix(t.u.tok, t.tok, t.epoch))
+	return t.u.s.purge(ctx, t.All())
 }
 
 // purgeEpoch is purge for another epoch of t; 0 is none.
@@ -173,18 +149,11 @@ func (t *thread) purgeEpoch(ctx context.Context, epoch uint64) error {
 	if epoch == 0 {
 		return nil
 	}
-	return t.at(uint32(epoch)).purge(ctx)
+	return t.in(uint32(epoch)).purge(ctx)
 }
 
-// epochPrefix begins all keys of one epoch of a thread.
-func epochPrefix(user, thread crypto.Token, epoch uint32) []byte {
-	p := append(append(make([]byte, 0, prefixLen), user[:]...), thread[:]...)
-	return binary.BigEndian.AppendUint32(p, epoch)
-}
-
-// purge deletes all keys that begin with p, in batches that are each durable.
-func (s *Store) purge(ctx context.Context, p []byte) error {
-	r := prefixRange(p)
+// purge deletes all keys of a range, in batches that are each durable.
+func (s *Store) purge(ctx context.Context, r backend.Range) error {
 	r.KeysOnly, r.Limit = true, backend.MaxBatchKeys
 	for {
 		page, next, err := s.be.Scan(ctx, r)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // DeleteRun removes all checkpoints with a run id from all threads of the user, heads and pinned ones too, and returns
@@ -69,8 +71,7 @@ func (s *Store) deleteRun(ctx context.Context, ref Ref, runID string) (int, erro
 
 // threadsOf lists the ids of the user's threads that an index term leads to.
 func (u *user) threadsOf(ctx context.Context, t term) ([]string, error) {
-	key := append(keyPrefix(u.tenantTok, u.s.keys.IndexToken(u.tenant, t.field, t.value), 0, kindIndex), u.tok[:]...)
-	r := prefixRange(key)
+	r := u.TermOf(t.field, t.value)
 	var ids []string
 	for {
 		r.Limit, r.KeysOnly = 1, true
@@ -78,8 +79,11 @@ func (u *user) threadsOf(ctx context.Context, t term) ([]string, error) {
 		if err != nil || len(page) == 0 {
 			return ids, err
 		}
-		tail := page[0].Key[prefixLen+16:]
-		at := u.threadKey([16]byte(tail[:16]))
+		g, err := parseIndexKey(page[0].Key)
+		if err != nil {
+			return nil, err
+		}
+		at := u.ThreadKey(g.Thread)
 		got, err := u.s.be.Get(ctx, at)
 		if err != nil {
 			return nil, err
@@ -93,6 +97,6 @@ func (u *user) threadsOf(ctx context.Context, t term) ([]string, error) {
 				ids = append(ids, rec.ID)
 			}
 		}
-		r.Start = prefixRange(page[0].Key[:prefixLen+32]).End
+		r = space.AfterThread(r, g.key)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // How the record is found that a Which names.
@@ -45,10 +46,10 @@ func (l *lineage) findAt(ctx context.Context, at heads, w Which) (*record, error
 // unlisted is the error for an id that was not found: that, or damage if a checkpoint has it. The entry of an id that a
 // caller chose can be removed from the disk, or put back as it was before the checkpoint was replaced, and whoever acts
 // on "not found" saves the checkpoint a second time. So all of the lineage is read.
-func (l *lineage) unlisted(ctx context.Context, head uint64, id string, missing error) error {
+func (l *storedLineage) unlisted(ctx context.Context, head uint64, id string, missing error) error {
 	has := func(r *record) error {
 		if r.rec != nil && r.visible() && l.recordID(r) == id {
-			return corrupt(place(l.recordKey(r.seq)), "its id entry is missing or of an earlier time", nil)
+			return corrupt(space.Place(l.RecordKey(r.seq)), "its id entry is missing or of an earlier time", nil)
 		}
 		return nil
 	}
@@ -90,7 +91,7 @@ func (l *lineage) ofRun(ctx context.Context, seq uint64, w Which) (*record, erro
 }
 
 // standsAt finds the checkpoint at seq or, if it was replaced since it was found there, what replaced it.
-func (l *lineage) standsAt(ctx context.Context, seq uint64) (*record, error) {
+func (l *storedLineage) standsAt(ctx context.Context, seq uint64) (*record, error) {
 	r, missing := l.visible(ctx, seq)
 	if !errors.Is(missing, ErrNotFound) {
 		return r, missing
@@ -106,7 +107,7 @@ func (l *lineage) standsAt(ctx context.Context, seq uint64) (*record, error) {
 }
 
 // visible reads the record at seq, which must be a checkpoint that was neither pruned nor replaced.
-func (l *lineage) visible(ctx context.Context, seq uint64) (*record, error) {
+func (l *storedLineage) visible(ctx context.Context, seq uint64) (*record, error) {
 	r, err := l.readRecord(ctx, seq)
 	if err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func (l *lineage) visible(ctx context.Context, seq uint64) (*record, error) {
 
 // absent is the error for a seq that was given out and at which nothing stands: it was pruned if a stub covers it, else
 // it is lost.
-func (l *lineage) absent(ctx context.Context, seq uint64) error {
+func (l *storedLineage) absent(ctx context.Context, seq uint64) error {
 	next, err := l.notBefore(ctx, seq)
 	if err != nil {
 		return err
@@ -130,11 +131,11 @@ func (l *lineage) absent(ctx context.Context, seq uint64) error {
 	if next != nil && next.covers(seq) {
 		return fmt.Errorf("%w: no checkpoint at seq %d", ErrNotFound, seq)
 	}
-	return corrupt(place(l.recordKey(seq)), "missing", nil)
+	return corrupt(space.Place(l.RecordKey(seq)), "missing", nil)
 }
 
 // resolve finds the seq that w names otherwise than by id, among what is durable.
-func (l *lineage) resolve(ctx context.Context, at heads, w Which) (uint64, error) {
+func (l *storedLineage) resolve(ctx context.Context, at heads, w Which) (uint64, error) {
 	switch w.by {
 	case ByNewest:
 		if at.latest == 0 {
@@ -172,17 +173,17 @@ func (l *lineage) resolve(ctx context.Context, at heads, w Which) (uint64, error
 
 // findID finds the seq of the checkpoint with an id, among what is durable. Head is the newest seq that may be the engine's
 // own id.
-func (l *lineage) findID(ctx context.Context, head uint64, id string) (uint64, error) {
+func (l *storedLineage) findID(ctx context.Context, head uint64, id string) (uint64, error) {
 	e, _, err := l.findEntry(ctx, head, id)
 	return e.Seq, err
 }
 
 // findEntry is findID that tells what the entry of the id tells, if there is one. The id of a record is the engine's own
 // where it returns that as well.
-func (l *lineage) findEntry(ctx context.Context, head uint64, id string) (none codec.IDEntry, _ *record, err error) {
-	keys := [][]byte{l.idKey(id)}
+func (l *storedLineage) findEntry(ctx context.Context, head uint64, id string) (none codec.IDEntry, _ *record, err error) {
+	keys := [][]byte{l.IDKey(id)}
 	gone := uint64(0) // seq of an id of the engine's own at which nothing stands
-	if uuid, ok := parseUUID(id); ok {
+	if uuid, ok := space.ParseUUID(id); ok {
 		if seq := idSeq(uuid); seq >= 1 && seq <= head {
 			r, err := l.readRecord(ctx, seq)
 			if err != nil {
@@ -191,10 +192,10 @@ func (l *lineage) findEntry(ctx context.Context, head uint64, id string) (none c
 			if r != nil && r.rec != nil && r.rec.ID == "" && l.recordID(r) == id && !r.rec.Ghost {
 				return codec.IDEntry{Seq: seq}, r, nil
 			}
-			if r == nil && uuid == l.makeID(l.th.epoch, seq, idTime(uuid)) {
+			if r == nil && uuid == l.makeID(seq, idTime(uuid)) {
 				gone = seq
 			}
-			keys = append(keys, l.ownIDKey(id)) // it may have been replaced
+			keys = append(keys, l.OwnIDKey(id)) // it may have been replaced
 		}
 	}
 	got, err := l.s.be.Get(ctx, keys...)
@@ -210,7 +211,7 @@ func (l *lineage) findEntry(ctx context.Context, head uint64, id string) (none c
 			return none, nil, err
 		}
 		if e.ID != id {
-			return none, nil, corrupt(place(entry.Key), "names another id", nil)
+			return none, nil, corrupt(space.Place(entry.Key), "names another id", nil)
 		}
 		return *e, nil, nil
 	}
@@ -220,14 +221,14 @@ func (l *lineage) findEntry(ctx context.Context, head uint64, id string) (none c
 	return none, nil, fmt.Errorf("%w: checkpoint %q", ErrNotFound, id)
 }
 
-func (l *lineage) openIDEntry(e backend.Entry) (*codec.IDEntry, error) {
-	return unseal(l.th.sealer, idLayout, e.Key, e.Value)
+func (l *storedLineage) openIDEntry(e backend.Entry) (*codec.IDEntry, error) {
+	return unseal(l, space.IDs, e.Key, e.Value)
 }
 
 // greatestID finds the checkpoint with the greatest UUID that a caller chose, below a key if that is not nil; 0 if
 // there is none.
-func (l *lineage) greatestID(ctx context.Context, below []byte) (uint64, error) {
-	r := prefixRange(append(l.th.nsKey(kindID, l.ns), formUUID))
+func (l *storedLineage) greatestID(ctx context.Context, below []byte) (uint64, error) {
+	r := l.ChosenIDs()
 	if below != nil {
 		r.End = below
 	}
@@ -244,7 +245,7 @@ func (l *lineage) greatestID(ctx context.Context, below []byte) (uint64, error) 
 }
 
 // before finds the checkpoint before an id: by id among UUIDs that callers chose, else by seq.
-func (l *lineage) before(ctx context.Context, head uint64, id string) (uint64, error) {
+func (l *storedLineage) before(ctx context.Context, head uint64, id string) (uint64, error) {
 	at, err := l.findID(ctx, head, id)
 	if err == nil {
 		at, err = l.originOf(ctx, at)
@@ -252,8 +253,8 @@ func (l *lineage) before(ctx context.Context, head uint64, id string) (uint64, e
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return 0, err
 	}
-	if uuid, ok := parseUUID(id); ok {
-		key := l.idKey(id)
+	if uuid, ok := space.ParseUUID(id); ok {
+		key := l.IDKey(id)
 		seq, gerr := l.greatestID(ctx, key)
 		if seq != 0 || gerr != nil {
 			return seq, gerr
@@ -270,21 +271,21 @@ func (l *lineage) before(ctx context.Context, head uint64, id string) (uint64, e
 
 // beforeID finds the newest checkpoint with an id of the engine's own that is smaller than one that does not exist. These
 // ids grow with the seq.
-func (l *lineage) beforeID(ctx context.Context, head uint64, id [16]byte) (uint64, error) {
+func (l *storedLineage) beforeID(ctx context.Context, head uint64, id [16]byte) (uint64, error) {
 	from := head + 1
-	if seq := idSeq(id); seq <= head && id == l.makeID(l.th.epoch, seq, idTime(id)) { // it was there
+	if seq := idSeq(id); seq <= head && id == l.makeID(seq, idTime(id)) { // it was there
 		from = seq
 	}
 	return l.newest(ctx, from, func(_ *restorer, r *record) (bool, error) {
-		have, ok := parseUUID(l.recordID(r))
+		have, ok := space.ParseUUID(l.recordID(r))
 		return ok && r.rec.ID == "" && bytes.Compare(have[:], id[:]) < 0, nil
 	})
 }
 
 // newest finds the newest checkpoint that stands before seq in line and is ok.
-func (l *lineage) newest(ctx context.Context, seq uint64, ok func(*restorer, *record) (bool, error)) (found uint64, err error) {
+func (l *storedLineage) newest(ctx context.Context, seq uint64, ok func(*restorer, *record) (bool, error)) (found uint64, err error) {
 	rs := l.restorer()
-	r := l.records(1, seq)
+	r := l.RecordsFrom(1, seq)
 	r.Reverse, r.Limit = true, 32
 	line := unbroken{l: l, from: 1, to: seq, reverse: true}
 	err = l.s.scan(ctx, r, func(e backend.Entry) error {

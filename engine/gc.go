@@ -9,6 +9,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // DefaultGrace is GCOptions.Grace when it is 0.
@@ -115,7 +116,7 @@ func (s *Store) collect(ctx context.Context, tenant string, names []string, o *G
 			errs = append(errs, fmt.Errorf("user %q: %w", name, err))
 			continue
 		}
-		users[u.tok] = name // else index entries may be all that tells of a record that was lost
+		users[u.Tok] = name // else index entries may be all that tells of a record that was lost
 	}
 	g.progress = GCProgress{Done: len(names)}
 	g.stage("index")
@@ -218,11 +219,11 @@ func (g *collection) leftovers(ctx context.Context, u *user) error {
 		if err != nil || epoch == current || epoch == kept {
 			return err
 		}
-		th, err := u.threadAt(tok, epoch)
+		th, err := u.stored(tok, epoch)
 		if err != nil {
 			return err
 		}
-		err = u.s.scan(ctx, prefixRange(epochPrefix(u.tok, tok, epoch)), func(e backend.Entry) error {
+		err = u.s.scan(ctx, th.All(), func(e backend.Entry) error {
 			g.rep.Leftovers++
 			g.rep.Bytes += int64(len(e.Value))
 			return nil
@@ -236,7 +237,7 @@ func (g *collection) leftovers(ctx context.Context, u *user) error {
 
 // epochsOf are the epoch that the thread record names, 1 before there is one, and the one that it keeps besides, or 0.
 func (u *user) epochsOf(ctx context.Context, tok crypto.Token) (current, kept uint32, err error) {
-	key := u.threadKey(tok)
+	key := u.ThreadKey(tok)
 	got, err := u.s.be.Get(ctx, key)
 	if err != nil {
 		return 0, 0, fmt.Errorf("reading thread: %w", err)
@@ -253,19 +254,18 @@ func (u *user) epochsOf(ctx context.Context, tok crypto.Token) (current, kept ui
 
 // eachEpoch calls fn with every epoch of every thread of the user that has keys, whether there is a thread record or not.
 func (u *user) eachEpoch(ctx context.Context, fn func(tok crypto.Token, epoch uint32) error) error {
-	r := prefixRange(u.tok[:])
+	r := u.InThreads()
 	r.Limit, r.KeysOnly = 1, true
-	r.Start = prefixRange(append(append([]byte{}, u.tok[:]...), zeroToken[:]...)).End
 	for {
 		page, _, err := u.s.be.Scan(ctx, r)
 		if err != nil || len(page) == 0 {
 			return err
 		}
 		key := page[0].Key
-		tok, epoch := crypto.Token(key[16:32]), keyEpoch(key)
+		tok, epoch := space.ThreadOf(key), space.EpochOf(key)
 		if err := fn(tok, epoch); err != nil {
 			return err
 		}
-		r.Start = prefixRange(epochPrefix(u.tok, tok, epoch)).End
+		r.Start = u.Epoch(tok, epoch).End
 	}
 }

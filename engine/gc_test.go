@@ -14,6 +14,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 func mustGC(t testing.TB, f *fixture, o GCOptions) *GCReport {
@@ -28,7 +29,7 @@ func mustGC(t testing.TB, f *fixture, o GCOptions) *GCReport {
 // keysOf counts the keys of a kind.
 func keysOf(t testing.TB, f *fixture, kind byte) (n int) {
 	for key := range dump(t, f.be) {
-		if key[prefixLen-1] == kind {
+		if key[space.PrefixLen-1] == kind {
 			n++
 		}
 	}
@@ -91,7 +92,7 @@ func TestRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock.ms += 1 << 40
-	if rep := mustGC(t, f, GCOptions{}); rep.Pruned != 0 || keysOf(t, f, kindRetention) != 0 {
+	if rep := mustGC(t, f, GCOptions{}); rep.Pruned != 0 || keysOf(t, f, space.KindRetention) != 0 {
 		t.Errorf("without a policy: %+v", rep)
 	}
 }
@@ -104,13 +105,13 @@ func TestGCDeletesExpired(t *testing.T) {
 	mustSave(t, f, testRef("long"), Draft{TTL: time.Hour})
 	mustSave(t, f, testRef("ever"), Draft{})
 	clock.ms += 10 * 60_000
-	if rep := mustGC(t, f, GCOptions{DryRun: true}); rep.Expired != 1 || keysOf(t, f, kindRecord) != 3 {
+	if rep := mustGC(t, f, GCOptions{DryRun: true}); rep.Expired != 1 || keysOf(t, f, space.KindRecord) != 3 {
 		t.Errorf("dry run: %+v", rep)
 	}
 	if rep := mustGC(t, f, GCOptions{}); rep.Expired != 1 || rep.Threads != 2 {
 		t.Errorf("report is %+v", rep)
 	}
-	if n, m := keysOf(t, f, kindRecord), keysOf(t, f, kindIndex); n != 2 || m != 0 {
+	if n, m := keysOf(t, f, space.KindRecord), keysOf(t, f, space.KindIndex); n != 2 || m != 0 {
 		t.Errorf("%d records and %d index entries are left", n, m)
 	}
 	if cp := mustSave(t, f, testRef("short"), Draft{}); cp.Seq != 1 || cp.Generation != 2 {
@@ -183,8 +184,8 @@ func TestGCLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	// What a copy leaves that is cut short before its thread record: all but that.
-	stray := &thread{u: l.th.u, id: "stray", tok: l.th.u.keys.ThreadToken("stray"), epoch: 1}
-	if stray, err = l.th.u.threadAt(stray.tok, 1); err != nil {
+	stray, err := l.u.stored(l.u.ThreadToken("stray"), 7)
+	if err != nil {
 		t.Fatal(err)
 	}
 	p, err := l.th.plan(ctx, func(string) *keeping { return nil }, true)
@@ -192,26 +193,26 @@ func TestGCLeftovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := f.newSaving()
-	c := &copying{line: p.lines[0], to: stray.at(7).detached(""), from: p.lines[0].l.restorer(), w: w, out: batcher{s: f.Store}}
+	c := &copying{line: p.lines[0], to: stray.lineage(""), from: p.lines[0].l.restorer(), w: w, out: batcher{s: f.Store}}
 	if err := c.run(ctx); err != nil {
 		t.Fatal(err)
 	}
 	f.putSaving(w)
 	l.release()
-	if epoch, err := stray.nextEpoch(ctx); err != nil || epoch != 8 {
+	if epoch, err := (&thread{storedThread: *stray}).nextEpoch(ctx); err != nil || epoch != 8 {
 		t.Errorf("the next epoch is %d, %v", epoch, err)
 	}
-	records, entries := keysOf(t, f, kindRecord), keysOf(t, f, kindIndex)
+	records, entries := keysOf(t, f, space.KindRecord), keysOf(t, f, space.KindIndex)
 	if records != 10 || entries != 10 {
 		t.Fatalf("%d records and %d entries: the test left nothing over", records, entries)
 	}
-	if rep := mustGC(t, f, GCOptions{DryRun: true}); rep.Leftovers != 10 || keysOf(t, f, kindRecord) != 10 {
+	if rep := mustGC(t, f, GCOptions{DryRun: true}); rep.Leftovers != 10 || keysOf(t, f, space.KindRecord) != 10 {
 		t.Errorf("dry run: %+v", rep)
 	}
 	if rep := mustGC(t, f, GCOptions{}); rep.Leftovers != 10 {
 		t.Errorf("report is %+v", rep)
 	}
-	if n, m := keysOf(t, f, kindRecord), keysOf(t, f, kindIndex); n != 5 || m != 5 {
+	if n, m := keysOf(t, f, space.KindRecord), keysOf(t, f, space.KindIndex); n != 5 || m != 5 {
 		t.Errorf("%d records and %d index entries are left", n, m)
 	}
 	if got := historySeqs(t, f, ref); len(got) != 5 {
@@ -229,7 +230,7 @@ func TestGCRemovesStaleIndexEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	var muts []backend.Mut
-	for i, at := range []*lineage{l, l.th.at(9).detached(""), l.th.detached("nowhere")} {
+	for i, at := range []*storedLineage{&l.storedLineage, l.th.in(9).lineage(""), l.th.lineage("nowhere")} {
 		m, err := at.indexMut(labelTerm("a", "b"), uint64(100+i), codec.IndexEntry{})
 		if err != nil {
 			t.Fatal(err)
@@ -240,10 +241,10 @@ func TestGCRemovesStaleIndexEntries(t *testing.T) {
 	if err := f.commitAll(ctx, muts); err != nil {
 		t.Fatal(err)
 	}
-	if rep := mustGC(t, f, GCOptions{DryRun: true}); rep.IndexEntries != 3 || keysOf(t, f, kindIndex) != 4 {
+	if rep := mustGC(t, f, GCOptions{DryRun: true}); rep.IndexEntries != 3 || keysOf(t, f, space.KindIndex) != 4 {
 		t.Errorf("dry run: %+v", rep)
 	}
-	if rep := mustGC(t, f, GCOptions{}); rep.IndexEntries != 3 || keysOf(t, f, kindIndex) != 1 {
+	if rep := mustGC(t, f, GCOptions{}); rep.IndexEntries != 3 || keysOf(t, f, space.KindIndex) != 1 {
 		t.Errorf("report is %+v", rep)
 	}
 }
@@ -274,7 +275,7 @@ func TestGCBlobsAndParts(t *testing.T) {
 	}
 	clock.ms += 3 * 3_600_000
 	fresh := putBlob(t, f, []byte("to be named"))
-	if rep := mustGC(t, f, GCOptions{DryRun: true}); rep.Blobs != 1 || rep.Parts != 1 || rep.Bytes == 0 || keysOf(t, f, kindBlob) != 4 {
+	if rep := mustGC(t, f, GCOptions{DryRun: true}); rep.Blobs != 1 || rep.Parts != 1 || rep.Bytes == 0 || keysOf(t, f, space.KindBlob) != 4 {
 		t.Errorf("dry run: %+v", rep)
 	}
 	if rep := mustGC(t, f, young); rep.Blobs != 1 || rep.Parts != 1 {
@@ -288,17 +289,17 @@ func TestGCBlobsAndParts(t *testing.T) {
 	if rep := mustGC(t, f, GCOptions{Grace: -1}); rep.Blobs != 0 || rep.Parts != 0 {
 		t.Errorf("all are named: %+v", rep)
 	}
-	if cp.Blobs[0] != kept || keysOf(t, f, kindBlob) != 2 {
-		t.Errorf("%d blobs are left", keysOf(t, f, kindBlob))
+	if cp.Blobs[0] != kept || keysOf(t, f, space.KindBlob) != 2 {
+		t.Errorf("%d blobs are left", keysOf(t, f, space.KindBlob))
 	}
 	erased := mustPrune(t, f, ref, PruneOptions{KeepLast: 1, Erase: true})
-	if len(erased.Removed) != 2 || keysOf(t, f, kindBlob) != 2 || keysOf(t, f, kindPart) != 5 {
-		t.Errorf("after erasing: %+v, %d blobs, %d parts", erased, keysOf(t, f, kindBlob), keysOf(t, f, kindPart))
+	if len(erased.Removed) != 2 || keysOf(t, f, space.KindBlob) != 2 || keysOf(t, f, space.KindPart) != 5 {
+		t.Errorf("after erasing: %+v, %d blobs, %d parts", erased, keysOf(t, f, space.KindBlob), keysOf(t, f, space.KindPart))
 	}
 	mustSave(t, f, ref, Draft{Root: true})
 	mustPrune(t, f, ref, PruneOptions{KeepLast: 1, Erase: true})
-	if keysOf(t, f, kindBlob) != 0 || keysOf(t, f, kindPart) != 0 {
-		t.Errorf("erased, and left are %d blobs, %d parts", keysOf(t, f, kindBlob), keysOf(t, f, kindPart))
+	if keysOf(t, f, space.KindBlob) != 0 || keysOf(t, f, space.KindPart) != 0 {
+		t.Errorf("erased, and left are %d blobs, %d parts", keysOf(t, f, space.KindBlob), keysOf(t, f, space.KindPart))
 	}
 }
 
@@ -321,11 +322,11 @@ func TestSweepSparesWhatIsNamed(t *testing.T) {
 	u.naming.begin()
 	u.naming.noteParts(parts)
 	u.naming.noteBlobs([][32]byte{id})
-	if rep := mustGC(t, f, GCOptions{Grace: -1}); rep.Blobs != 0 || rep.Parts != 0 || keysOf(t, f, kindPart) != 2 {
+	if rep := mustGC(t, f, GCOptions{Grace: -1}); rep.Blobs != 0 || rep.Parts != 0 || keysOf(t, f, space.KindPart) != 2 {
 		t.Errorf("named ones went: %+v", rep)
 	}
 	u.naming.end()
-	if rep := mustGC(t, f, GCOptions{Grace: -1}); rep.Blobs != 1 || rep.Parts != 2 || keysOf(t, f, kindPart) != 0 {
+	if rep := mustGC(t, f, GCOptions{Grace: -1}); rep.Blobs != 1 || rep.Parts != 2 || keysOf(t, f, space.KindPart) != 0 {
 		t.Errorf("nobody names them now: %+v", rep)
 	}
 }

@@ -7,12 +7,12 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // index removes the index entries of users that lead to no record.
 func (g *collection) index(ctx context.Context, users map[crypto.Token]string) error {
-	tenant := g.s.keys.TenantToken(g.tenant)
-	r := prefixRange(tenant[:])
+	r := g.s.space.OfTenant(g.tenant)
 	r.KeysOnly = true
 	var errs []error
 	var keys [][]byte
@@ -28,17 +28,17 @@ func (g *collection) index(ctx context.Context, users map[crypto.Token]string) e
 		keys = nil
 	}
 	err := g.s.scan(ctx, r, func(e backend.Entry) error {
-		if e.Key[prefixLen-1] != kindIndex {
+		if !space.IsIndex(e.Key) {
 			return nil
 		}
 		at, err := parseIndexKey(e.Key)
 		if err != nil {
 			return err
 		}
-		if at.user != of || len(keys) == backend.MaxBatchKeys {
+		if at.User != of || len(keys) == backend.MaxBatchKeys {
 			check()
 		}
-		of = at.user
+		of = at.User
 		if _, ok := users[of]; ok {
 			keys = append(keys, e.Key)
 		}
@@ -87,10 +87,11 @@ func (u *user) staleEntries(ctx context.Context, keys [][]byte) (stale [][]byte,
 	records := make([][]byte, len(keys))
 	threads := make([][]byte, len(keys))
 	for i, key := range keys {
-		tail := key[prefixLen+16:] // thread, epoch, namespace, seq
-		threads[i] = u.threadKey(crypto.Token(tail[:16]))
-		at := append(append(append([]byte{}, u.tok[:]...), tail[:20]...), kindRecord)
-		records[i] = append(at, tail[20:]...)
+		at, err := parseIndexKey(key)
+		if err != nil {
+			return nil, err
+		}
+		threads[i], records[i] = u.ThreadKey(at.Thread), at.RecordKey()
 	}
 	got, err := u.s.be.Get(ctx, append(records, threads...)...)
 	if err != nil {
@@ -98,12 +99,12 @@ func (u *user) staleEntries(ctx context.Context, keys [][]byte) (stale [][]byte,
 	}
 	for i, key := range keys {
 		r, th := got[i], got[len(keys)+i]
-		if r.Version != "" && th.Version != "" && (len(r.Value) < 4 || r.Value[3] != typeStub) {
+		if r.Version != "" && th.Version != "" && !space.Stubs.Is(r.Value) {
 			rec, err := u.openThread(th.Key, th.Value)
 			if err != nil {
 				return nil, err
 			}
-			if epoch := uint64(keyEpoch(r.Key)); !rec.Deleted && (epoch == rec.Epoch || epoch == rec.Kept) {
+			if epoch := uint64(space.EpochOf(r.Key)); !rec.Deleted && (epoch == rec.Epoch || epoch == rec.Kept) {
 				continue
 			}
 		}

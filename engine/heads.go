@@ -6,6 +6,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // A branch record names a record. The branch ends at the checkpoint that has the id of that record; if there is none, at
@@ -13,7 +14,7 @@ import (
 // their records may follow, but nobody needs to wait for it. Whoever removes the record that they name moves them first.
 
 // headAt finds where a branch ends whose record names seq, among what is durable.
-func (l *lineage) headAt(ctx context.Context, seq uint64) (*record, error) {
+func (l *storedLineage) headAt(ctx context.Context, seq uint64) (*record, error) {
 	for at := seq; at != 0; {
 		r, err := l.readRecord(ctx, at)
 		if err != nil {
@@ -30,7 +31,7 @@ func (l *lineage) headAt(ctx context.Context, seq uint64) (*record, error) {
 			at = r.seq - r.rec.ParentDist
 		}
 	}
-	return nil, corrupt(place(l.recordKey(seq)), "no checkpoint, and a branch ends there", nil)
+	return nil, corrupt(space.Place(l.RecordKey(seq)), "no checkpoint, and a branch ends there", nil)
 }
 
 // headSeq is the seq that headAt finds, with what is pending. The caller holds l.mu.
@@ -65,7 +66,7 @@ type branchEnd struct {
 }
 
 // branchEnds lists the branches of the lineage that are durable. The caller holds the thread's mu.
-func (l *lineage) branchEnds(ctx context.Context) ([]branchEnd, error) {
+func (l *storedLineage) branchEnds(ctx context.Context) ([]branchEnd, error) {
 	var ends []branchEnd
 	var seqs []uint64
 	err := l.eachBranch(ctx, func(b *codec.Branch) error {
@@ -92,11 +93,7 @@ func (l *lineage) branchEnds(ctx context.Context) ([]branchEnd, error) {
 }
 
 // branchMut makes a branch end at seq.
-func (l *lineage) branchMut(name string, seq uint64) (backend.Mut, error) {
-	key := l.branchKey(name)
-	value, err := seal(l.th.sealer, branchLayout, key, &codec.Branch{Name: name, Head: seq})
-	if err != nil {
-		return backend.Mut{}, err
-	}
-	return backend.Mut{Key: key, Value: value, Version: strconv.FormatUint(seq, 10)}, nil
+func (l *storedLineage) branchMut(name string, seq uint64) (backend.Mut, error) {
+	key := l.BranchKey(name)
+	return sealMut(l, space.Branches, key, &codec.Branch{Name: name, Head: seq}, strconv.FormatUint(seq, 10))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // HistoryOptions choose checkpoints of a lineage. The zero value is all of them, newest first, headers only.
@@ -125,24 +126,24 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 	if rec, there := l.th.record(); !there || rec.Generation != h.generation {
 		return nil, ErrGeneration
 	}
-	if h.rs == nil || h.rs.l != l || h.epoch != l.th.epoch { // no lock was held since the last page
-		h.rs, h.epoch = l.restorer(), l.th.epoch
+	if h.rs == nil || h.rs.l != &l.storedLineage || h.epoch != l.th.Epoch { // no lock was held since the last page
+		h.rs, h.epoch = l.restorer(), l.th.Epoch
 	}
 	h.taken.give()
 	var out []*Checkpoint
-	r := l.records(1, h.seq)
+	r := l.RecordsFrom(1, h.seq)
 	h.most = min(max(2*h.most, 1), historyPage)
 	r.Reverse, r.Limit, r.Bytes = true, h.most, recordPage
-	line, size := unbroken{l: l, from: 1, to: h.seq, reverse: true}, 0
+	line, size := unbroken{l: &l.storedLineage, from: 1, to: h.seq, reverse: true}, 0
 	entries, next, err := l.s.be.Scan(ctx, r)
 	if err == nil {
-		err = h.lookAbove(ctx, l)
+		err = h.lookAbove(ctx, &l.storedLineage)
 	}
 	if err != nil {
 		return nil, err
 	}
 	for i, e := range entries {
-		cps, err := h.overdue(ctx, l, keySeq(e.Key))
+		cps, err := h.overdue(ctx, &l.storedLineage, space.SeqOf(e.Key))
 		if err != nil {
 			return nil, err
 		}
@@ -150,7 +151,7 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 		if err != nil {
 			return nil, err
 		}
-		if h.seq = keySeq(e.Key); cp != nil {
+		if h.seq = space.SeqOf(e.Key); cp != nil {
 			cps = append(cps, cp)
 		}
 		for _, cp := range cps {
@@ -263,7 +264,7 @@ func (h *history) see(ctx context.Context, line *unbroken, e backend.Entry) (*Ch
 }
 
 // standing is the checkpoint that is to be told of at r's place; nil if there is none, or if it is told of elsewhere.
-func (h *history) standing(ctx context.Context, l *lineage, r *record) (*record, error) {
+func (h *history) standing(ctx context.Context, l *storedLineage, r *record) (*record, error) {
 	place := r.origin()
 	if place == r.seq {
 		delete(h.owed, place)
@@ -291,11 +292,11 @@ func (h *history) standing(ctx context.Context, l *lineage, r *record) (*record,
 
 // lookAbove notes what replaced checkpoints since the start, after a page was read: the record in whose place it is to be told
 // of may be missing there.
-func (h *history) lookAbove(ctx context.Context, l *lineage) error {
+func (h *history) lookAbove(ctx context.Context, l *storedLineage) error {
 	if h.walks {
 		return nil // what others stand on keeps its record
 	}
-	return l.s.scan(ctx, l.records(h.top+1, endSeq), func(e backend.Entry) error {
+	return l.s.scan(ctx, l.RecordsFrom(h.top+1, endSeq), func(e backend.Entry) error {
 		r, err := l.openRecord(e.Key, e.Value)
 		if err != nil {
 			return err
@@ -316,7 +317,7 @@ func (h *history) owe(place, seq uint64) {
 }
 
 // overdue tells of the checkpoints whose place has been passed, as there is no record any more.
-func (h *history) overdue(ctx context.Context, l *lineage, seq uint64) (cps []*Checkpoint, err error) {
+func (h *history) overdue(ctx context.Context, l *storedLineage, seq uint64) (cps []*Checkpoint, err error) {
 	if len(h.owed) == 0 {
 		return nil, nil
 	}
@@ -343,7 +344,7 @@ func (h *history) overdue(ctx context.Context, l *lineage, seq uint64) (cps []*C
 }
 
 // newest is the checkpoint that is owed in a place; nil if there is none any more.
-func (h *history) newest(ctx context.Context, l *lineage, place uint64) (*record, error) {
+func (h *history) newest(ctx context.Context, l *storedLineage, place uint64) (*record, error) {
 	for {
 		seq := h.owed[place]
 		r, err := l.readRecord(ctx, seq)
@@ -389,7 +390,7 @@ func (h *history) checkpoint(ctx context.Context, r *record) (*Checkpoint, error
 }
 
 // catchUp walks the line of ancestors down to seq or below it.
-func (h *history) catchUp(ctx context.Context, l *lineage, seq uint64) error {
+func (h *history) catchUp(ctx context.Context, l *storedLineage, seq uint64) error {
 	for h.line > seq {
 		r, err := l.readRecord(ctx, h.line)
 		if err != nil {

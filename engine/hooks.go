@@ -46,8 +46,8 @@ func (u *user) runHooks(ctx context.Context, chain hook.Chain, c *hook.Call, par
 	p := &c.Place
 	p.Tenant, p.User = u.tenant, u.name
 	seed := [][]byte{[]byte(p.Thread), []byte(p.Namespace), []byte(p.Checkpoint)}
-	c.Seed = u.keys.Derive("hook seed", append(seed, parts...)...)
-	c.PseudonymKey = u.keys.Derive("pseudonym")
+	c.Seed = u.Keys.Derive("hook seed", append(seed, parts...)...)
+	c.PseudonymKey = u.Keys.Derive("pseudonym")
 	if err := chain.Run(ctx, c); err != nil {
 		return rejected(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/backendtest"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 	"github.com/ckptd/ckptd/hook"
 )
 
@@ -152,8 +153,8 @@ func TestVerifyCoversHooks(t *testing.T) {
 		t.Fatalf("fuel %d, %v", r.rec.Fuel, err)
 	}
 	r.rec.Fuel++
-	key := l.recordKey(1)
-	value, err := l.th.sealer.Seal(nil, kindRecord, key, codec.AppendRecord(nil, 1, r.rec))
+	key := l.RecordKey(1)
+	value, err := threadSealer(t, l).Seal(nil, space.KindRecord, key, codec.AppendRecord(nil, 1, r.rec))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +201,7 @@ func (q *testQuiet) Run(context.Context, *hook.Call) error { return nil }
 
 func putRaw(t *testing.T, f *fixture, key, value []byte) {
 	t.Helper()
-	if err := f.be.Commit(context.Background(), backend.Batch{Muts: []backend.Mut{{Key: key, Value: value, Version: versionOne}}}); err != nil {
+	if err := f.be.Commit(context.Background(), backend.Batch{Muts: []backend.Mut{{Key: key, Value: value, Version: space.Once}}}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -8,19 +8,20 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // makeID builds the id of the checkpoint at seq (docs/format.md §14). It is a function of where and when the
 // checkpoint was saved, so it need not be stored, and it carries the seq, so it needs no index.
-func (l *lineage) makeID(epoch uint32, seq uint64, ms int64) (id [16]byte) {
+func (l *storedLineage) makeID(seq uint64, ms int64) (id [16]byte) {
 	const label = "ckptd/id/1"
 	var b [len(label) + 32 + 16 + 16 + 4 + 8 + 8]byte
 	n := copy(b[:], label)
-	n += copy(b[n:], l.th.u.idKey[:])
-	n += copy(b[n:], l.th.tok[:])
-	n += copy(b[n:], l.ns[:])
-	binary.BigEndian.PutUint32(b[n:], epoch)
+	n += copy(b[n:], l.u.IDKey[:])
+	n += copy(b[n:], l.Tok[:])
+	n += copy(b[n:], l.NS[:])
+	binary.BigEndian.PutUint32(b[n:], l.Epoch)
 	binary.BigEndian.PutUint64(b[n+4:], seq)
 	binary.BigEndian.PutUint64(b[n+12:], uint64(ms))
 	sum := sha256.Sum256(b[:])
@@ -51,23 +52,11 @@ func formatUUID(id [16]byte) string {
 	return string(b[:])
 }
 
-// parseUUID accepts the canonical form only: other spellings of a UUID are other ids.
-func parseUUID(s string) (id [16]byte, ok bool) {
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' || strings.ToLower(s) != s {
-		return id, false
-	}
-	b, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
-	if err != nil || len(b) != 16 {
-		return id, false
-	}
-	return [16]byte(b), true
-}
-
 // isFresh reports whether an id is known not to be there without looking for it: callers whose ids are ordered UUIDs
 // choose a greater one each time. Another process could have added it, unless the backend is exclusive. The caller holds
 // l.mu.
 func (l *lineage) isFresh(ctx context.Context, id string) (bool, error) {
-	uuid, ok := parseUUID(id)
+	uuid, ok := space.ParseUUID(id)
 	if !ok || !l.s.caps.Exclusive {
 		return false, nil
 	}
@@ -75,7 +64,7 @@ func (l *lineage) isFresh(ctx context.Context, id string) (bool, error) {
 		return false, nil // it may be one of the engine's own
 	}
 	if l.greatest == nil {
-		r := prefixRange(append(l.th.nsKey(kindID, l.ns), formUUID))
+		r := l.ChosenIDs()
 		r.Reverse, r.Limit, r.KeysOnly = true, 1, true
 		page, _, err := l.s.be.Scan(ctx, r)
 		if err != nil {
@@ -95,7 +84,7 @@ func (l *lineage) isFresh(ctx context.Context, id string) (bool, error) {
 
 // noteID notes the id of a checkpoint that is pending from now on. The caller holds l.mu.
 func (l *lineage) noteID(id string) {
-	if uuid, ok := parseUUID(id); ok && l.greatest != nil && bytes.Compare(uuid[:], l.greatest[:]) > 0 {
+	if uuid, ok := space.ParseUUID(id); ok && l.greatest != nil && bytes.Compare(uuid[:], l.greatest[:]) > 0 {
 		*l.greatest = uuid
 	}
 }

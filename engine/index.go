@@ -2,13 +2,13 @@ package engine
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // term is what a blind index finds checkpoints by.
@@ -44,21 +44,10 @@ func newTerms(parent *codec.Attrs, parentStatus string, meta *codec.Attrs, statu
 }
 
 // indexKey is the key of the entry of a term at a checkpoint of l.
-func (l *lineage) indexKey(t term, seq uint64) []byte {
-	u := l.th.u
-	key := keyPrefix(u.tenantTok, u.s.keys.IndexToken(u.tenant, t.field, t.value), 0, kindIndex)
-	key = append(append(key, u.tok[:]...), l.th.tok[:]...)
-	key = append(binary.BigEndian.AppendUint32(key, l.th.epoch), l.ns[:]...)
-	return binary.BigEndian.AppendUint64(key, seq)
-}
+func (l *storedLineage) indexKey(t term, seq uint64) []byte { return l.IndexKey(t.field, t.value, seq) }
 
-func (l *lineage) indexMut(t term, seq uint64, at codec.IndexEntry) (backend.Mut, error) {
-	key := l.indexKey(t, seq)
-	value, err := seal(l.th.u.index, indexLayout, key, at)
-	if err != nil {
-		return backend.Mut{}, err
-	}
-	return backend.Mut{Key: key, Value: value, Version: versionOne}, nil
+func (l *storedLineage) indexMut(t term, seq uint64, at codec.IndexEntry) (backend.Mut, error) {
+	return sealMut(l, space.Index, l.indexKey(t, seq), at, space.Once)
 }
 
 // indexTerms adds index entries to a save. Those that do not fit into its batch are written before it: an entry without

@@ -16,6 +16,7 @@ import (
 	"github.com/ckptd/ckptd/backend/mem"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // namedFields set one name of a call that saves, by what the name is of.
@@ -186,7 +187,7 @@ func TestWrongKeys(t *testing.T) {
 	}
 	orphaned := mem.Open() // data without its store record
 	for _, e := range allEntries(t, f.be) {
-		if e.Key[prefixLen-1] != kindStore {
+		if space.KindOf(e.Key) != space.KindStore {
 			copyEntries(t, orphaned, []backend.Entry{e})
 		}
 	}

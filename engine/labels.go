@@ -78,7 +78,7 @@ func (t *Thread) passLabels(ctx context.Context, chain hook.Chain, which Which, 
 		d.Labels = maps.Clone(labels)
 		maps.DeleteFunc(d.Labels, func(_, v string) bool { return v == "" })
 	}
-	in := &intake{t: t, u: old.l.th.u, given: d, d: d, p: &passage{draft: *d, hooks: hooks}}
+	in := &intake{t: t, u: old.l.u, given: d, d: d, p: &passage{draft: *d, hooks: hooks}}
 	if err := in.copy(old); err != nil {
 		return nil, nil, err
 	}
@@ -119,7 +119,7 @@ func (l *lineage) findHeld(ctx context.Context, which Which) (*record, error) {
 	if err := l.open(ctx); err != nil {
 		return nil, err
 	}
-	durable, _ := l.durable.get(l.epoch)
+	durable, _ := l.durable.get(l.openEpoch)
 	r, err := l.findAt(ctx, durable, which)
 	if err != nil {
 		return nil, err

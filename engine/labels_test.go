@@ -358,7 +358,7 @@ func TestIDOfPrunedCheckpoint(t *testing.T) {
 	save(t, th, on(3, "c2"))
 	f.reopen()
 	rewrite(t, f, testRef("t"), 2, asGhost(t))
-	rewrite(t, f, testRef("t"), 2, func(l *lineage, _ *record) backend.Mut { return backend.Mut{Key: l.idKey("c2"), Delete: true} })
+	rewrite(t, f, testRef("t"), 2, func(l *lineage, _ *record) backend.Mut { return backend.Mut{Key: l.IDKey("c2"), Delete: true} })
 	th = f.Thread(testRef("t"))
 	save(t, th, on(2, "c3"))
 	if d := cmp.Diff([]string{"c2", "c3", "c1"}, collectIDs(t, th.History(ctx, HistoryOptions{}))); d != "" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // Beside the pending writes of a checkpoint stands their ledger: how often one was put, and a sum over
@@ -28,7 +29,7 @@ type ledgerState struct {
 func (u *user) writesSum(plain []byte) (sum [32]byte) {
 	h := sha256.New()
 	h.Write([]byte("ckptd/writes/1"))
-	h.Write(u.commitKey[:])
+	h.Write(u.CommitKey[:])
 	h.Write(plain)
 	h.Sum(sum[:0])
 	return sum
@@ -56,15 +57,10 @@ func subSum(a, b [32]byte) (sum [32]byte) {
 	return sum
 }
 
-// ledgerKey is where the ledger of a checkpoint stands: before its writes.
-func (l *lineage) ledgerKey(checkpoint string) []byte {
-	return append(l.writesPrefix(checkpoint), zeroToken[:]...)
-}
-
 // addLedger adds to a batch that changes pending writes the ledger as it is then.
-func (l *lineage) addLedger(p *pending, checkpoint string, is codec.Ledger, version string) error {
+func (l *storedLineage) addLedger(p *pending, checkpoint string, is codec.Ledger, version string) error {
 	p.ledgerOf, p.ledger = checkpoint, ledgerState{is, version, p}
-	return addSealed(l, p, ledgerLayout, l.ledgerKey(checkpoint), &codec.WritesLedger{Checkpoint: checkpoint, Ledger: is}, version)
+	return addSealed(l, p, space.Ledgers, l.LedgerKey(checkpoint), &codec.WritesLedger{Checkpoint: checkpoint, Ledger: is}, version)
 }
 
 // putLedger makes the ledger that p writes the one that counts. The caller holds l.mu.
@@ -78,11 +74,11 @@ func (l *lineage) putLedger(p *pending) {
 }
 
 // openLedger is the ledger that was read, none if nothing stands there.
-func (l *lineage) openLedger(e backend.Entry) (codec.Ledger, error) {
+func (l *storedLineage) openLedger(e backend.Entry) (codec.Ledger, error) {
 	if e.Version == "" {
 		return codec.Ledger{}, nil
 	}
-	led, err := unseal(l.th.sealer, ledgerLayout, e.Key, e.Value)
+	led, err := unseal(l, space.Ledgers, e.Key, e.Value)
 	if err != nil {
 		return codec.Ledger{}, err
 	}
@@ -94,7 +90,7 @@ func (l *lineage) readLedger(ctx context.Context, checkpoint string) (codec.Ledg
 	if s := l.ledgers[checkpoint]; s != nil {
 		return s.Ledger, nil
 	}
-	got, err := l.s.be.Get(ctx, l.ledgerKey(checkpoint))
+	got, err := l.s.be.Get(ctx, l.LedgerKey(checkpoint))
 	if err != nil {
 		return codec.Ledger{}, fmt.Errorf("reading a ledger of writes: %w", err)
 	}
@@ -103,13 +99,13 @@ func (l *lineage) readLedger(ctx context.Context, checkpoint string) (codec.Ledg
 
 // knowLedger makes sure that t knows the ledger of its writes. Most lineages have none, which one look tells for all
 // saves to come, unless others may put some meanwhile. The caller holds l.mu.
-func (t *tip) knowLedger(ctx context.Context) (err error) {
-	l, alone := t.l, t.l.s.caps.Exclusive
+func (l *lineage) knowLedger(ctx context.Context, t *tip) (err error) {
+	alone := l.s.caps.Exclusive
 	if t.ledgerKnown && alone {
 		return nil
 	}
 	if l.writes == writesUnknown && alone {
-		r := prefixRange(l.th.nsKey(kindWrites, l.ns))
+		r := l.Writes()
 		r.KeysOnly, r.Limit = true, 1
 		page, _, err := l.s.be.Scan(ctx, r)
 		if err != nil {
@@ -164,15 +160,15 @@ func (y *tally) err() error {
 	case y.key == nil || y.ledger != nil && y.ledger.Sum == y.sum:
 		return nil
 	case y.ledger == nil:
-		return corrupt(place(y.key), "pending writes without a ledger", nil)
+		return corrupt(space.Place(y.key), "pending writes without a ledger", nil)
 	}
-	return corrupt(place(y.key), "pending writes are not those that were put last", nil)
+	return corrupt(space.Place(y.key), "pending writes are not those that were put last", nil)
 }
 
-// eachWrites calls fn with all pending writes and their ledgers at keys that begin with prefix; one of both is nil.
-func (t *thread) eachWrites(ctx context.Context, prefix []byte, fn func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error) error {
-	return t.u.s.scan(ctx, prefixRange(prefix), func(e backend.Entry) error {
-		w, ledger, err := t.openWrites(e)
+// eachWrites calls fn with all pending writes and their ledgers in a range; one of both is nil.
+func (s *Store) eachWrites(ctx context.Context, of space.Owner, r backend.Range, fn func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error) error {
+	return s.scan(ctx, r, func(e backend.Entry) error {
+		w, ledger, err := openWrites(of, e)
 		if err != nil {
 			return err
 		}
@@ -183,10 +179,10 @@ func (t *thread) eachWrites(ctx context.Context, prefix []byte, fn func(e backen
 // dropWrites deletes the pending writes of a checkpoint. Their ledger says after every batch what is left, so that a
 // removal that is cut short leaves nothing that seems to be tampered with. It stays for the caller to delete with what
 // makes a checkpoint of the id, since others that were saved on that name it.
-func (l *lineage) dropWrites(ctx context.Context, out *batcher, checkpoint string) (last []backend.Mut, err error) {
+func (l *storedLineage) dropWrites(ctx context.Context, out *batcher, checkpoint string) (last []backend.Mut, err error) {
 	var left *codec.WritesLedger
-	err = l.s.scan(ctx, prefixRange(l.writesPrefix(checkpoint)), func(e backend.Entry) error {
-		w, ledger, err := l.th.openWrites(e)
+	err = l.s.scan(ctx, l.WritesOf(checkpoint), func(e backend.Entry) error {
+		w, ledger, err := openWrites(l, e)
 		switch {
 		case ledger != nil:
 			left, last = ledger, []backend.Mut{{Key: e.Key, Delete: true}}
@@ -196,7 +192,7 @@ func (l *lineage) dropWrites(ctx context.Context, out *batcher, checkpoint strin
 		}
 		p := &pending{muts: []backend.Mut{{Key: e.Key, Delete: true}}}
 		if err == nil && left != nil {
-			is := codec.Ledger{Changes: left.Changes + 1, Sum: subSum(left.Sum, l.th.u.writesSum(codec.AppendWrites(nil, w)))}
+			is := codec.Ledger{Changes: left.Changes + 1, Sum: subSum(left.Sum, l.u.writesSum(codec.AppendWrites(nil, w)))}
 			id := l.s.newBatchID()
 			if err := l.addLedger(p, checkpoint, is, string(id[:])); err != nil {
 				return err
@@ -209,11 +205,11 @@ func (l *lineage) dropWrites(ctx context.Context, out *batcher, checkpoint strin
 }
 
 // openWrites opens the writes of a task, or a ledger.
-func (t *thread) openWrites(e backend.Entry) (w *codec.Writes, ledger *codec.WritesLedger, err error) {
-	if len(e.Value) > 3 && e.Value[3] == typeLedger {
-		ledger, err = unseal(t.sealer, ledgerLayout, e.Key, e.Value)
+func openWrites(of space.Owner, e backend.Entry) (w *codec.Writes, ledger *codec.WritesLedger, err error) {
+	if space.Ledgers.Is(e.Value) {
+		ledger, err = unseal(of, space.Ledgers, e.Key, e.Value)
 		return nil, ledger, err
 	}
-	w, err = unseal(t.sealer, writesLayout, e.Key, e.Value)
+	w, err = unseal(of, space.Writes, e.Key, e.Value)
 	return w, nil, err
 }

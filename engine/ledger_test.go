@@ -13,6 +13,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/mem"
 	. "github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // stolen are the values of some kinds of records as they were once.
@@ -67,8 +68,6 @@ func (was stolen) putBack(t *testing.T, b backend.Backend, kind byte, choose fun
 	}
 }
 
-const kindWrites = 0x23
-
 func isLedger(key []byte) bool { return bytes.HasSuffix(key, make([]byte, 16)) }
 func isTask(key []byte) bool   { return !isLedger(key) }
 func isAny([]byte) bool        { return true }
@@ -108,14 +107,14 @@ func TestWritesAreNotRolledBack(t *testing.T) {
 			o := withKeys(t, Options{})
 			th := open(t, b, o).Thread(refOf("asks"))
 			cp := mustSave(t, th, Draft{ID: "ask", Channels: []Change{{Name: "a", Data: []byte("may I?")}}})
-			before := []stolen{steal(t, b, kindWrites)}
+			before := []stolen{steal(t, b, space.KindWrites)}
 			approve(t, th, cp.ID, "human", "no")
-			before = append(before, steal(t, b, kindWrites))
+			before = append(before, steal(t, b, space.KindWrites))
 			approve(t, th, cp.ID, "human", "yes")
 			if c.child {
 				mustSave(t, th, Draft{Keep: true, Step: 1})
 			}
-			before[c.to].putBack(t, b, kindWrites, c.choose)
+			before[c.to].putBack(t, b, space.KindWrites, c.choose)
 
 			s := open(t, b, o)
 			ws, err := s.Thread(refOf("asks")).Writes(ctx, cp.ID)
@@ -144,7 +143,7 @@ func TestSaveNamesTheWritesOfItsParent(t *testing.T) {
 			s := open(t, b, o)
 			th := s.Thread(refOf("asks"))
 			cp := mustSave(t, th, Draft{Channels: []Change{{Name: "a", Data: []byte("may I?")}}})
-			none := steal(t, b, kindWrites)
+			none := steal(t, b, space.KindWrites)
 			approve(t, th, cp.ID, "human", "yes")
 			if how != "the same store" {
 				s = open(t, b, o)
@@ -156,7 +155,7 @@ func TestSaveNamesTheWritesOfItsParent(t *testing.T) {
 				}
 			}
 			mustSave(t, th, Draft{Keep: true, Step: 1})
-			none.putBack(t, b, kindWrites, isAny)
+			none.putBack(t, b, space.KindWrites, isAny)
 			report, err := open(t, b, o).Verify(ctx, VerifyOptions{})
 			if err != nil || len(report.Problems) != 1 || !strings.Contains(report.Problems[0].Err.Error(), "pending writes of its parent") {
 				t.Errorf("verifying finds %v, %v", report, err)

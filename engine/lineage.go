@@ -8,7 +8,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
-	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // Thread is a handle on one lineage: a thread of a user and a namespace in it. It is cheap to make and holds nothing
@@ -29,15 +29,13 @@ func (t *Thread) Ref() Ref { return t.ref }
 // It has two heads. The pending one, guarded by mu, is where the next save goes on; saves that are not durable yet are
 // below it. The durable one is what readers go by: they take neither mu nor wait for a save.
 type lineage struct {
-	s    *Store
-	ref  Ref
+	storedLineage
 	th   *thread
-	ns   crypto.Token
 	refs int // operations under way; guarded by Store.mu
 
 	mu         lock
 	opened     bool
-	epoch      uint32 // of the thread, when opened
+	openEpoch  uint32 // of the thread, when opened
 	generation uint64
 	heads             // pending ones included
 	given      uint64 // the greatest seq of the epoch that a save ever had, whatever became of it
@@ -96,12 +94,9 @@ type branchState struct {
 	by      *pending // what is about to move it there; nil if that is durable
 }
 
-func newLineage(ref Ref, th *thread) *lineage {
-	l := &lineage{s: th.u.s, ref: ref, th: th, mu: newLock(), tips: map[uint64]*tip{}, branches: map[string]*branchState{}, ledgers: map[string]*ledgerState{}}
-	if ref.Namespace != "" {
-		l.ns = th.u.keys.BlindToken("namespace", ref.Namespace)
-	}
-	return l
+func newLineage(th *thread, namespace string) *lineage {
+	return &lineage{storedLineage: *th.lineage(namespace), th: th, mu: newLock(), tips: map[uint64]*tip{},
+		branches: map[string]*branchState{}, ledgers: map[string]*ledgerState{}}
 }
 
 // acquire returns the lineage with its thread locked for reading and loaded. Every acquire is followed by a release.
@@ -151,11 +146,16 @@ func (s *Store) hold(ctx context.Context, ref Ref, create bool) (*lineage, error
 		name := threadName{ref.Tenant, ref.User, ref.Thread}
 		th := s.threads[name]
 		if th == nil {
-			th = &thread{u: u, id: ref.Thread, tok: u.keys.ThreadToken(ref.Thread), mu: newRWLock(), reading: newLock()}
+			at, err := u.stored(u.ThreadToken(ref.Thread), 0)
+			if err != nil {
+				return nil, err
+			}
+			at.id = ref.Thread
+			th = &thread{storedThread: *at, mu: newRWLock(), reading: newLock()}
 			s.threads[name] = th
 		}
 		th.refs++
-		l = newLineage(ref, th)
+		l = newLineage(th, ref.Namespace)
 		s.lineages[ref] = l
 	}
 	l.refs++
@@ -201,30 +201,6 @@ func (s *Store) forgetIdle(l *lineage) {
 	}
 }
 
-// openError tells a value that cannot be opened from a key that is gone.
-func openError(key []byte, err error) error {
-	switch {
-	case errors.Is(err, crypto.ErrClosed):
-		return fmt.Errorf("opening %s: %w", place(key), ofKeys(err))
-	case errors.Is(err, crypto.ErrKeyDestroyed):
-		return fmt.Errorf("opening %s: %w", place(key), ErrKeyDestroyed)
-	case errors.Is(err, crypto.ErrNewerFormat):
-		return fmt.Errorf("opening %s: %w", place(key), ErrNewerFormat)
-	}
-	return corrupt(place(key), "does not open", err)
-}
-
-// ofFormat is the error of something that has another format, if err is one.
-func ofFormat(err error) error {
-	switch {
-	case errors.Is(err, crypto.ErrNewerFormat):
-		return ErrNewerFormat
-	case errors.Is(err, crypto.ErrOlderFormat):
-		return ErrOlderFormat
-	}
-	return err
-}
-
 // open finds the head, which is the newest record of the lineage, and the latest checkpoint, which is another one if
 // the head replaces an older checkpoint. The caller holds l.mu.
 func (l *lineage) open(ctx context.Context) error {
@@ -235,7 +211,7 @@ func (l *lineage) open(ctx context.Context) error {
 // openLatest is open. It returns the record of the latest checkpoint if it had to read it, for who needs it next: it may
 // change when l.mu is given up.
 func (l *lineage) openLatest(ctx context.Context) (latest *record, err error) {
-	if l.opened && l.epoch == l.th.epoch {
+	if l.opened && l.openEpoch == l.th.Epoch {
 		return nil, nil
 	}
 	if l.last != nil { // nothing in storage says how far the pending ones have come
@@ -246,27 +222,27 @@ func (l *lineage) openLatest(ctx context.Context) (latest *record, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.epoch != l.th.epoch {
+	if l.openEpoch != l.th.Epoch {
 		l.given = 0
 	}
-	l.epoch, l.generation, l.heads, l.lastTime = l.th.epoch, rec.Generation, heads{}, 0
+	l.openEpoch, l.generation, l.heads, l.lastTime = l.th.Epoch, rec.Generation, heads{}, 0
 	if stored {
 		if latest, err = l.readHeads(ctx); err != nil {
 			return nil, err
 		}
 	}
-	l.durable.set(l.epoch, l.heads)
+	l.durable.set(l.openEpoch, l.heads)
 	l.opened = true
 	return latest, nil
 }
 
 // readHeads finds the heads in storage, and returns the record of the latest checkpoint.
 func (l *lineage) readHeads(ctx context.Context) (latest *record, err error) {
-	r := l.records(1, codec.MaxSeq+1)
+	r := l.RecordsFrom(1, codec.MaxSeq+1)
 	r.Reverse, r.Limit = true, 4
-	line := unbroken{l: l, from: 1, to: endSeq, reverse: true}
+	line := unbroken{l: &l.storedLineage, from: 1, to: endSeq, reverse: true}
 	err = l.s.scan(ctx, r, func(e backend.Entry) error {
-		seq := keySeq(e.Key)
+		seq := space.SeqOf(e.Key)
 		l.head = max(l.head, seq)
 		r, err := l.openRecord(e.Key, e.Value)
 		if err == nil {
@@ -298,7 +274,7 @@ func (l *lineage) durableNow(ctx context.Context) (heads, error) {
 	if _, there := l.th.record(); !there {
 		return heads{}, ErrNotFound
 	}
-	if h, ok := l.durable.get(l.th.epoch); ok {
+	if h, ok := l.durable.get(l.th.Epoch); ok {
 		return h, nil
 	}
 	if err := l.mu.lock(ctx); err != nil {
@@ -308,12 +284,17 @@ func (l *lineage) durableNow(ctx context.Context) (heads, error) {
 	if err := l.open(ctx); err != nil {
 		return heads{}, err
 	}
-	h, _ := l.durable.get(l.th.epoch)
+	h, _ := l.durable.get(l.th.Epoch)
 	return h, nil
 }
 
 // errStop ends a scan early.
 var errStop = errors.New("stop")
+
+// remember keeps a state in memory. The caller holds l.mu, and tells the cache.
+func (l *lineage) remember(t *tip) {
+	t.home, l.tips[t.seq] = l, t
+}
 
 // forget drops all that is remembered of the lineage, but for what it gave out. Nothing is pending, and the caller holds
 // l.mu.
@@ -337,12 +318,12 @@ type record struct {
 	stub *codec.Stub
 }
 
-func (l *lineage) openRecord(key, value []byte) (r *record, err error) {
-	r = &record{seq: keySeq(key), size: int64(len(value))}
-	if len(value) > 3 && value[3] == typeStub {
-		r.stub, err = unseal(l.th.sealer, stubLayout, key, value)
+func (l *storedLineage) openRecord(key, value []byte) (r *record, err error) {
+	r = &record{seq: space.SeqOf(key), size: int64(len(value))}
+	if space.Stubs.Is(value) {
+		r.stub, err = unseal(l, space.Stubs, key, value)
 	} else {
-		r.rec, err = unseal(l.th.sealer, recordLayout, key, value)
+		r.rec, err = unseal(l, space.Records, key, value)
 	}
 	if err != nil {
 		return nil, err
@@ -351,11 +332,11 @@ func (l *lineage) openRecord(key, value []byte) (r *record, err error) {
 }
 
 // readRecords reads the records at seqs, one batched read. Absent ones and stubs are left out.
-func (l *lineage) readRecords(ctx context.Context, into map[uint64]*record, seqs []uint64) error {
+func (l *storedLineage) readRecords(ctx context.Context, into map[uint64]*record, seqs []uint64) error {
 	keys := make([][]byte, 0, len(seqs))
 	for _, seq := range seqs {
 		if into[seq] == nil {
-			keys = append(keys, l.recordKey(seq))
+			keys = append(keys, l.RecordKey(seq))
 		}
 	}
 	if len(keys) == 0 {

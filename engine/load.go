@@ -21,7 +21,7 @@ func (t *Thread) Load(ctx context.Context, w Which, opts ...LoadOptions) (*Check
 		return nil, fmt.Errorf("loading: %w", err)
 	}
 	want := o.want
-	z := lazily{u: l.th.u, o: &o}
+	z := lazily{u: l.u, o: &o}
 	if o.Schema != 0 {
 		want = z.want
 	}
@@ -92,7 +92,7 @@ func (l *lineage) newestCached(ctx context.Context, want wanting) (*Checkpoint, 
 		return nil, err
 	}
 	t := l.tips[l.latest]
-	if t == nil || l.latest == 0 || !l.opened || l.epoch != l.th.epoch {
+	if t == nil || l.latest == 0 || !l.opened || l.openEpoch != l.th.Epoch {
 		l.mu.unlock()
 		return nil, nil
 	}
@@ -128,7 +128,7 @@ func (l *lineage) cached(ctx context.Context, seq uint64, want wanting) (*Checkp
 	}
 	defer l.mu.unlock()
 	t := l.tips[seq]
-	if t == nil || l.epoch != l.th.epoch {
+	if t == nil || l.openEpoch != l.th.Epoch {
 		return nil, nil
 	}
 	if err := t.takeRoom(ctx, want); err != nil {
@@ -145,8 +145,8 @@ func (l *lineage) adopt(t *tip) {
 		return // whoever is at work reads it, or has made a newer one
 	}
 	defer l.mu.unlock()
-	if l.opened && l.epoch == l.th.epoch && l.latest == t.seq && l.tips[t.seq] == nil {
-		l.tips[t.seq] = t
+	if l.opened && l.openEpoch == l.th.Epoch && l.latest == t.seq && l.tips[t.seq] == nil {
+		l.remember(t)
 		l.s.cache.used(t)
 	}
 }
@@ -164,7 +164,7 @@ func (rs *restorer) checkpoint(ctx context.Context, r *record, want wanting) (*C
 	if err != nil {
 		return nil, err
 	}
-	cp := newCheckpoint(rs.l, r.seq, rs.l.recordID(r), &h, meta)
+	cp := newCheckpoint(rs.l.ref, rs.generation, r.seq, rs.l.recordID(r), &h, meta)
 	cp.Cost.Stored = r.size
 	commits := make([]*[32]byte, 0, 1+len(meta.Channels))
 	for number, e := range r.rec.Channels {

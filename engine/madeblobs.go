@@ -29,7 +29,7 @@ type madeBlobs struct {
 
 // put is hook.Call.PutBlob.
 func (m *madeBlobs) put(data []byte) (id [32]byte, err error) {
-	mac := hmac.New(sha256.New, m.u.blobKeyMAC[:])
+	mac := hmac.New(sha256.New, m.u.BlobMAC[:])
 	mac.Write(data)
 	mac.Sum(id[:0])
 	m.mu.Lock()

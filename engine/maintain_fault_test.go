@@ -11,6 +11,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/backendtest"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // scene is a world with a bit of everything in thread t0, the same for the same seed.
@@ -240,19 +241,19 @@ func countPlain(t *testing.T, f *fixture, text string) (n int) {
 	}
 	for key, value := range dump(t, f.be) {
 		k, v, found := []byte(key), []byte(value), ""
-		switch kind := k[prefixLen-1]; kind {
-		case kindPart:
-			plain, err := u.parts.Open(nil, kind, k, v)
+		switch kind := space.KindOf(k); kind {
+		case space.KindPart:
+			plain, err := partSealer(t, u).Open(nil, kind, k, v)
 			if err != nil {
 				t.Fatal(err)
 			}
 			found = string(plain) + blocks(plain[3:])
-		case kindRecord:
-			th, err := u.threadAt([16]byte(k[16:32]), keyEpoch(k))
+		case space.KindRecord:
+			th, err := u.stored([16]byte(k[16:32]), space.EpochOf(k))
 			if err != nil {
 				t.Fatal(err)
 			}
-			r, err := th.detached("").openRecord(k, v)
+			r, err := th.lineage("").openRecord(k, v)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -262,12 +263,12 @@ func countPlain(t *testing.T, f *fixture, text string) (n int) {
 					found += blocks(e.Payload)
 				}
 			}
-		case kindWrites:
-			th, err := u.threadAt([16]byte(k[16:32]), keyEpoch(k))
+		case space.KindWrites:
+			th, err := u.stored([16]byte(k[16:32]), space.EpochOf(k))
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, ledger, err := th.openWrites(backend.Entry{Key: k, Value: v})
+			w, ledger, err := openWrites(th, backend.Entry{Key: k, Value: v})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // prune prunes by random options, and the model by the same.
@@ -277,21 +278,21 @@ func (w *world) checkNoOrphans() {
 	}))
 	stored, named := map[codec.PartID]bool{}, map[codec.PartID]bool{}
 	for key, value := range dump(w.t, w.f.be) {
-		switch kind := key[prefixLen-1]; {
-		case kind == kindPart:
-			stored[codec.PartID([]byte(key[prefixLen:]))] = true
-		case kind == kindBlob:
-			m, err := unseal(u.parts, blobLayout, []byte(key), []byte(value))
+		switch kind := key[space.PrefixLen-1]; {
+		case kind == space.KindPart:
+			stored[codec.PartID([]byte(key[space.PrefixLen:]))] = true
+		case kind == space.KindBlob:
+			m, err := unseal(u, space.Blobs, []byte(key), []byte(value))
 			w.fatal(err)
 			for _, id := range m.Parts {
 				named[id] = true
 			}
-		case kind >= kindRecord:
+		case kind >= space.KindRecord:
 			tok := crypto.Token([]byte(key[16:32]))
-			if keyEpoch([]byte(key)) != epochs[tok] {
-				w.t.Errorf("%s is of epoch %d, the thread is at %d", place([]byte(key)), keyEpoch([]byte(key)), epochs[tok])
+			if space.EpochOf([]byte(key)) != epochs[tok] {
+				w.t.Errorf("%s is of epoch %d, the thread is at %d", space.Place([]byte(key)), space.EpochOf([]byte(key)), epochs[tok])
 			}
-			th, err := u.threadAt(tok, epochs[tok])
+			th, err := u.stored(tok, epochs[tok])
 			w.fatal(err)
 			note := func(ids []codec.PartID) {
 				for _, id := range ids {
@@ -299,14 +300,14 @@ func (w *world) checkNoOrphans() {
 				}
 			}
 			switch kind {
-			case kindRecord:
-				r, err := th.detached("").openRecord([]byte(key), []byte(value))
+			case space.KindRecord:
+				r, err := th.lineage("").openRecord([]byte(key), []byte(value))
 				w.fatal(err)
 				for i := 0; r.rec != nil && i < len(r.rec.Entries); i++ {
 					note(r.rec.Entries[i].Parts)
 				}
-			case kindWrites:
-				ws, ledger, err := th.openWrites(backend.Entry{Key: []byte(key), Value: []byte(value)})
+			case space.KindWrites:
+				ws, ledger, err := openWrites(th, backend.Entry{Key: []byte(key), Value: []byte(value)})
 				if ledger != nil {
 					continue
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 	"github.com/ckptd/ckptd/hook"
 )
 
@@ -71,7 +72,7 @@ func (t *Thread) migrateHead(ctx context.Context, o *HeadMigration) (*HeadMigrat
 	if way == nil {
 		return out, nil
 	}
-	m, err := old.l.th.u.runSteps(ctx, way, old.state())
+	m, err := old.l.u.runSteps(ctx, way, old.state())
 	if err != nil {
 		return nil, ofThread(t.ref, err)
 	}
@@ -119,7 +120,7 @@ func (t *Thread) findHead(ctx context.Context, which Which, to uint64) (*tip, st
 // after it, and before any that is made later.
 func nextIDs(id string, to uint64) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
-		uuid, isUUID := parseUUID(id)
+		uuid, isUUID := space.ParseUUID(id)
 		for n := range 100 {
 			next := fmt.Sprintf("%s~v%d", id, to)
 			if n > 0 {
@@ -228,7 +229,7 @@ func (c *carrying) check(ctx context.Context, l *lineage, g *ground) error {
 
 // conflict is the error that tells of the durable head. The caller holds l.mu.
 func (l *lineage) conflict(ctx context.Context) error {
-	now, _ := l.durable.get(l.epoch)
+	now, _ := l.durable.get(l.openEpoch)
 	if now.latest == 0 {
 		return &ConflictError{}
 	}
@@ -256,29 +257,27 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 	if err := l.purgeWrites(ctx, p.tip.id); err != nil {
 		return fmt.Errorf("removing writes of an earlier try: %w", err)
 	}
-	to := l.writesPrefix(p.tip.id)
 	early, size, keys := &pending{}, 0, 0
 	var ledger codec.Ledger
-	y := tally{u: l.th.u} // what was put back on the disk must not get a ledger that it matches
-	err := l.th.eachWrites(ctx, l.writesPrefix(c.old.id), func(e backend.Entry, w *codec.Writes, is *codec.WritesLedger) error {
+	y := tally{u: l.u} // what was put back on the disk must not get a ledger that it matches
+	err := l.s.eachWrites(ctx, l, l.WritesOf(c.old.id), func(e backend.Entry, w *codec.Writes, is *codec.WritesLedger) error {
 		if y.add(e.Key, w, is); w == nil {
 			return nil
 		}
 		for i := range w.Writes {
-			l.th.u.naming.noteParts(w.Writes[i].Parts)
+			l.u.naming.noteParts(w.Writes[i].Parts)
 		}
 		w.Checkpoint = p.tip.id
 		ledger.Changes++
-		ledger.Sum = addSum(ledger.Sum, l.th.u.writesSum(codec.AppendWrites(nil, w)))
+		ledger.Sum = addSum(ledger.Sum, l.u.writesSum(codec.AppendWrites(nil, w)))
 		into := p
 		if keys++; size+len(e.Value) > carriedInline || keys > carriedInlineKeys {
 			into = early
 		} else {
 			size += len(e.Value)
 		}
-		key := append(slices.Clone(to), e.Key[len(to):]...)
 		batch := l.s.newBatchID()
-		return addSealed(l, into, writesLayout, key, w, string(batch[:]))
+		return addSealed(l, into, space.Writes, l.WritesKey(w.Checkpoint, w.Task), w, string(batch[:]))
 	})
 	if err == nil {
 		err = y.err()
@@ -316,7 +315,7 @@ func (c *carrying) moveBranches(ctx context.Context, l *lineage, p *pending) err
 // announce makes more branches than fit into its batch end at the checkpoint of p. It is stored as a ghost first: a branch
 // that names it still ends at its parent then, and at itself when p makes it a checkpoint. Until then nothing has changed.
 func (l *lineage) announce(ctx context.Context, p *pending, ends []branchEnd) error {
-	key, id := l.recordKey(p.seq), p.tip.id
+	key, id := l.RecordKey(p.seq), p.tip.id
 	var first []backend.Mut
 	for _, m := range p.muts {
 		switch {
@@ -328,7 +327,7 @@ func (l *lineage) announce(ctx context.Context, p *pending, ends []branchEnd) er
 			if m, err = l.ghostMut(r); err != nil {
 				return err
 			}
-		case bytes.Equal(m.Key, l.idKey(id)):
+		case bytes.Equal(m.Key, l.IDKey(id)):
 			continue
 		}
 		first = append(first, m)

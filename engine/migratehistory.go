@@ -9,6 +9,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 	"github.com/ckptd/ckptd/hook"
 )
 
@@ -116,7 +117,7 @@ func (c *copying) migrate(ctx context.Context, t *tip, r *record, rec *codec.Rec
 	way, err := s.wayTo(c.l.ref.Tenant, old.meta.Kind, old.rec.schema, h.to, h.down)
 	if err == nil && way != nil {
 		var m *migrated
-		if m, err = c.l.th.u.runSteps(ctx, way, old.state()); err == nil {
+		if m, err = c.l.u.runSteps(ctx, way, old.state()); err == nil {
 			d, hooks = old.migrate(m, h.to), nil
 			h.count.Migrated++
 		}
@@ -169,7 +170,7 @@ func (t *Thread) restoreHistory(ctx context.Context) error {
 	if rec.Kept == 0 {
 		return fmt.Errorf("%w: thread %q keeps no history", ErrNotFound, t.ref.Thread)
 	}
-	now, was := l.th.at(l.th.epoch), l.th.at(uint32(rec.Kept))
+	now, was := l.th.in(l.th.Epoch), l.th.in(uint32(rec.Kept))
 	is, err := now.outline(ctx)
 	if err != nil {
 		return err
@@ -183,10 +184,10 @@ func (t *Thread) restoreHistory(ctx context.Context) error {
 			return fmt.Errorf("%w: something came to thread %q since its history was migrated", ErrConflict, t.ref.Thread)
 		}
 	}
-	if err := l.th.u.rewrites.rLock(ctx); err != nil {
+	if err := l.u.rewrites.rLock(ctx); err != nil {
 		return err
 	}
-	defer l.th.u.rewrites.rUnlock()
+	defer l.u.rewrites.rUnlock()
 	rec.Epoch, rec.Kept, rec.Used = rec.Kept, 0, max(rec.Used, rec.Epoch)
 	if err := l.th.replace(ctx, rec); err != nil {
 		return err
@@ -218,23 +219,23 @@ func (o *outline) within(had *outline) bool {
 }
 
 // outline reads the outlines of all lineages of the thread's epoch.
-func (t *thread) outline(ctx context.Context) (map[string]*outline, error) {
+func (t *storedThread) outline(ctx context.Context) (map[string]*outline, error) {
 	names, err := t.namespaces(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := map[string]*outline{}
 	for _, name := range names {
-		l, o := t.detached(name), &outline{branches: map[string]uint64{}, writes: map[string][]byte{}}
+		l, o := t.lineage(name), &outline{branches: map[string]uint64{}, writes: map[string][]byte{}}
 		out[name] = o
-		newest := l.records(1, endSeq)
+		newest := l.RecordsFrom(1, endSeq)
 		newest.Reverse, newest.Limit, newest.KeysOnly = true, 1, true
 		page, _, err := l.s.be.Scan(ctx, newest)
 		if err != nil {
 			return nil, err
 		}
 		if len(page) > 0 {
-			o.head = keySeq(page[0].Key)
+			o.head = space.SeqOf(page[0].Key)
 		}
 		ends, err := l.branchEnds(ctx)
 		if err != nil {
@@ -243,10 +244,9 @@ func (t *thread) outline(ctx context.Context) (map[string]*outline, error) {
 		for _, e := range ends {
 			o.branches[e.name] = e.at.seq
 		}
-		from := t.nsKey(kindWrites, l.ns)
-		err = t.eachWrites(ctx, from, func(e backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
+		err = l.s.eachWrites(ctx, l, l.Writes(), func(e backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
 			if w != nil {
-				o.writes[string(e.Key[len(from):])] = codec.AppendWrites(nil, w)
+				o.writes[string(space.WritesTail(e.Key))] = codec.AppendWrites(nil, w)
 			}
 			return nil
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ckptd/ckptd/backend/backendtest"
+	"github.com/ckptd/ckptd/engine/internal/space"
 	"github.com/ckptd/ckptd/hook"
 )
 
@@ -245,7 +246,7 @@ func TestKeptHistoryIsDropped(t *testing.T) {
 		}
 		epochs := map[string]bool{}
 		for _, e := range allEntries(t, f.be) {
-			if e.Key[prefixLen-1] >= kindRecord && e.Key[prefixLen-1] < typeStub {
+			if space.KindOf(e.Key) >= space.KindRecord && space.KindOf(e.Key) < space.TypeStub {
 				epochs[fmt.Sprintf("%x", e.Key[32:36])] = true
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/backendtest"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // What a migration that was cut short left of pending writes is not taken for those of a later one, which makes the same
@@ -70,7 +71,7 @@ func TestMigrateHeadRefusesOldWrites(t *testing.T) {
 	putWrites(t, f, ref, "ask", "human", []byte("yes"))
 	tasks := func() (muts []backend.Mut) {
 		for _, e := range allEntries(t, f.be) {
-			if e.Key[prefixLen-1] == kindWrites && e.Value[3] == kindWrites {
+			if space.KindOf(e.Key) == space.KindWrites && e.Value[3] == space.KindWrites {
 				muts = append(muts, backend.Mut{Key: e.Key, Value: e.Value, Version: e.Version})
 			}
 		}

@@ -98,7 +98,7 @@ func (m *migrated) bytesOf(want func(name string) bool) (n int64) {
 // migrate brings the state of the checkpoint with a hash along a way, unless the cache has the outcome. The outcome may share
 // the bytes of the state.
 func (u *user) migrate(ctx context.Context, w *way, hash [32]byte, state func() migrate.State) (*migrated, error) {
-	name := migratedName{u.tok, hash, w.set, w.to}
+	name := migratedName{u.Tok, hash, w.set, w.to}
 	if m := u.s.cache.migrated(name); m != nil {
 		return m, nil
 	}
@@ -129,7 +129,7 @@ func (u *user) runSteps(ctx context.Context, w *way, state migrate.State) (*migr
 	for i := range out.Channels {
 		var c crypto.Chunks
 		c.Splice(out.Channels[i].Data, 0, 0)
-		m.commits[i] = c.Commitment(&u.commitKey)
+		m.commits[i] = c.Commitment(&u.CommitKey)
 	}
 	return m, nil
 }
@@ -190,7 +190,7 @@ func (z *lazily) want(cp *Checkpoint) func(name string) bool {
 	if z.way == nil || z.o.HeadersOnly {
 		return z.o.want(cp)
 	}
-	if z.have = s.cache.migrated(migratedName{z.u.tok, cp.Hash, z.way.set, z.way.to}); z.have != nil {
+	if z.have = s.cache.migrated(migratedName{z.u.Tok, cp.Hash, z.way.set, z.way.to}); z.have != nil {
 		return nil
 	}
 	return func(string) bool { return true }

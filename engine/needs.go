@@ -69,7 +69,7 @@ func (l *lineage) needOf(ctx context.Context, seq uint64) (by need, err error) {
 			return nil
 		}
 		w := &row{seq: r.seq}
-		w.take(l, r)
+		w.take(&l.storedLineage, r)
 		if later = append(later, w); r.visible() && r.seq != seq && (w.parent == seq || w.origin == seq) {
 			by.line = true
 			return errStop

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // numbered is a state of version 1 that does not compress, so that it is encoded on others like it.
@@ -211,7 +212,7 @@ type toldOfBranch struct {
 
 func (b *toldOfBranch) Get(ctx context.Context, keys ...[]byte) ([]backend.Entry, error) {
 	got, err := b.Backend.Get(ctx, keys...)
-	if keys[0][prefixLen-1] == kindBranch {
+	if keys[0][space.PrefixLen-1] == space.KindBranch {
 		b.once.Do(func() { close(b.read) })
 	}
 	return got, err

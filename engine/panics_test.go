@@ -69,7 +69,7 @@ func TestPanicsLeaveNothingLocked(t *testing.T) {
 		l, err := f.Store.acquire(t.Context(), testRef("t"), false)
 		must(t, err)
 		l.release()
-		for what, free := range map[string]rwLock{"thread": l.th.mu, "sweep": l.th.u.sweep} {
+		for what, free := range map[string]rwLock{"thread": l.th.mu, "sweep": l.u.sweep} {
 			if !free.free.TryAcquire(everyone) {
 				t.Fatalf("%s leaves the %s locked", name, what)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // sharedMin is the size from which the full encoding of a checkpoint without parent becomes a part: threads of one user
@@ -28,7 +29,7 @@ func (w *saving) place(ctx context.Context, p *pending, root bool) error {
 			inline += len(e.Payload)
 			continue
 		}
-		ids, muts, err := w.l.th.u.newParts(ctx, e.Payload)
+		ids, muts, err := w.u.newParts(ctx, e.Payload)
 		if err != nil {
 			return err
 		}
@@ -48,7 +49,7 @@ func (w *saving) place(ctx context.Context, p *pending, root bool) error {
 		size += mutSize(&p.muts[i])
 	}
 	if size > room || len(p.muts) > backend.MaxBatchKeys/4 {
-		if err := w.l.s.commitAll(ctx, p.muts); err != nil {
+		if err := w.u.s.commitAll(ctx, p.muts); err != nil {
 			return fmt.Errorf("storing parts: %w", err)
 		}
 		p.muts = nil
@@ -59,7 +60,7 @@ func (w *saving) place(ctx context.Context, p *pending, root bool) error {
 // partIDs are the digests of the parts of data.
 func (u *user) partIDs(data []byte) (ids []codec.PartID, pieces [][]byte) {
 	for piece := range slices.Chunk(data, codec.MaxPart) {
-		mac := hmac.New(sha256.New, u.partKeyMAC[:])
+		mac := hmac.New(sha256.New, u.PartMAC[:])
 		mac.Write(piece)
 		ids = append(ids, codec.PartID(mac.Sum(nil)[:16]))
 		pieces = append(pieces, piece)
@@ -74,7 +75,7 @@ func (u *user) newParts(ctx context.Context, data []byte) ([]codec.PartID, []bac
 	u.naming.noteParts(ids)
 	keys := make([][]byte, len(ids))
 	for i := range ids {
-		keys[i] = u.partKey(ids[i])
+		keys[i] = u.PartKey(ids[i])
 	}
 	have, err := u.s.be.Get(ctx, keys...)
 	if err != nil {
@@ -85,16 +86,16 @@ func (u *user) newParts(ctx context.Context, data []byte) ([]codec.PartID, []bac
 		return nil, nil, err
 	}
 	var muts []backend.Mut
-	var m sealing
+	var m space.Scratch
 	for i, key := range keys {
 		if have[i].Version != "" || slices.Contains(ids[:i], ids[i]) { // data may repeat itself
 			continue
 		}
-		value, err := sealInto(nil, &m, u.parts, partLayout, key, part{hour, pieces[i]})
+		value, err := space.Parts.AppendSealed(nil, &m, u, key, space.Part{Hour: hour, Data: pieces[i]})
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, ofKeys(err)
 		}
-		muts = append(muts, backend.Mut{Key: key, Value: value, Version: versionOne})
+		muts = append(muts, backend.Mut{Key: key, Value: value, Version: space.Once})
 	}
 	return ids, muts, nil
 }
@@ -107,9 +108,9 @@ func (u *user) readParts(ctx context.Context, into map[codec.PartID][]byte, ids 
 		if _, ok := into[id]; ok {
 			continue
 		}
-		into[id] = u.s.cache.part(partName{u.tok, id})
+		into[id] = u.s.cache.part(partName{u.Tok, id})
 		if into[id] == nil {
-			keys, want = append(keys, u.partKey(id)), append(want, id)
+			keys, want = append(keys, u.PartKey(id)), append(want, id)
 		}
 	}
 	if len(keys) == 0 {
@@ -121,21 +122,21 @@ func (u *user) readParts(ctx context.Context, into map[codec.PartID][]byte, ids 
 	}
 	for i, e := range got {
 		if e.Version == "" {
-			return corrupt(place(keys[i]), "missing, and a checkpoint names it", nil)
+			return corrupt(space.Place(keys[i]), "missing, and a checkpoint names it", nil)
 		}
 		data, err := u.openPart(e)
 		if err != nil {
 			return err
 		}
 		into[want[i]] = data
-		u.s.cache.keepPart(partName{u.tok, want[i]}, data)
+		u.s.cache.keepPart(partName{u.Tok, want[i]}, data)
 	}
 	return nil
 }
 
 func (u *user) openPart(e backend.Entry) ([]byte, error) {
-	p, err := unseal(u.parts, partLayout, e.Key, e.Value)
-	return p.data, err
+	p, err := unseal(u, space.Parts, e.Key, e.Value)
+	return p.Data, err
 }
 
 // joinParts puts a payload together.

@@ -102,10 +102,11 @@ func (in *intake) look(ctx context.Context, x crossings) (cp *Checkpoint, err er
 		return nil, err
 	}
 	defer l.release()
-	in.u = l.th.u
+	in.u = l.u
 	w := l.s.newSaving()
 	defer l.s.putSaving(w)
-	w.l, w.crossings = l, x
+	w.crossings = x
+	w.on(l)
 	if err := l.mu.lock(ctx); err != nil {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func (in *intake) look(ctx context.Context, x crossings) (cp *Checkpoint, err er
 		return g.old.checkpoint(nil), nil
 	}
 	if t := g.parent; t.seq == l.latest && l.tips[t.seq] == nil && len(t.attrs.path) > 0 {
-		l.tips[t.seq] = t // the save need not read it again
+		l.remember(t) // the save need not read it again
 		l.s.cache.used(t)
 	}
 	if in.d, err = w.cross(g.parent, in.given); err != nil {

@@ -86,7 +86,7 @@ func (w *saving) planChannel(t *tip, d *Change) (ch change, ok bool, err error) 
 			return ch, false, nil
 		}
 		n := len(w.edits)
-		if w.edits, err = w.l.s.edits(w.edits, d, len(c.value)); err != nil {
+		if w.edits, err = w.u.s.edits(w.edits, d, len(c.value)); err != nil {
 			return ch, false, err
 		}
 		ch.edits = w.edits[n:len(w.edits):len(w.edits)]
@@ -133,7 +133,7 @@ func (w *saving) planBlobs(ctx context.Context, t *tip, d *Draft, next *codec.At
 		if slices.Contains(kept, id) || slices.Contains(made, id) {
 			continue
 		}
-		if got, err := w.l.s.be.Get(ctx, w.l.th.u.blobKey(id)); err != nil {
+		if got, err := w.u.s.be.Get(ctx, w.u.BlobKey(id)); err != nil {
 			return fmt.Errorf("looking for a blob: %w", err)
 		} else if got[0].Version == "" {
 			return fmt.Errorf("%w: blob %v", ErrNotFound, BlobID(id))

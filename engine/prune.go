@@ -152,14 +152,14 @@ func (t *thread) plan(ctx context.Context, keep func(namespace string) *keeping,
 		return nil, err
 	}
 	p := &pruning{th: t}
-	at := t.at(t.epoch)
+	at := t.in(t.Epoch)
 	for _, name := range names {
 		k := keep(name)
 		if k == nil && !all {
 			continue
 		}
 		n := &line{branches: map[string]uint64{}, children: map[uint64][]*row{}}
-		if n.survey, err = at.detached(name).survey(ctx); err != nil {
+		if n.survey, err = at.lineage(name).survey(ctx); err != nil {
 			return nil, err
 		}
 		err = n.l.eachBranch(ctx, func(b *codec.Branch) error {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // saveMany saves n checkpoints in a line, each appending to one channel, which starts over now and then, and some
@@ -265,7 +266,7 @@ func TestPruneMovesIndexEntries(t *testing.T) {
 	for range 4 {
 		mustSave(t, f, ref, unlike(r, Draft{RunID: "run", Status: StatusFailed, Labels: map[string]string{"k": "v"}}))
 	}
-	if n := keysOf(t, f, kindIndex); n != 3 {
+	if n := keysOf(t, f, space.KindIndex); n != 3 {
 		t.Fatalf("%d index entries at first", n)
 	}
 	if rep := mustPrune(t, f, ref, PruneOptions{KeepLast: 1}); rep.Ghosts != 0 {
@@ -283,7 +284,7 @@ func TestPruneMovesIndexEntries(t *testing.T) {
 			t.Errorf("%+v finds %d", q, n)
 		}
 	}
-	if n := keysOf(t, f, kindIndex); n != 3 {
+	if n := keysOf(t, f, space.KindIndex); n != 3 {
 		t.Errorf("%d index entries in the end", n)
 	}
 }
@@ -326,8 +327,8 @@ func TestGhostsInPart(t *testing.T) {
 	}
 	mustSave(t, f, ref, Draft{Root: true})
 	mustPrune(t, f, ref, PruneOptions{KeepLast: 1})
-	if rep := mustGC(t, f, GCOptions{}); rep.IndexEntries != 0 || keysOf(t, f, kindIndex) != 0 {
-		t.Errorf("index entries are left: %+v, %d", rep, keysOf(t, f, kindIndex))
+	if rep := mustGC(t, f, GCOptions{}); rep.IndexEntries != 0 || keysOf(t, f, space.KindIndex) != 0 {
+		t.Errorf("index entries are left: %+v, %d", rep, keysOf(t, f, space.KindIndex))
 	}
 }
 
@@ -359,10 +360,10 @@ func TestPruneDropsPendingWritesAndEntries(t *testing.T) {
 	mustPrune(t, f, ref, PruneOptions{KeepLast: 2})
 	kinds := map[byte]int{}
 	for key := range dump(t, f.be) {
-		kinds[key[prefixLen-1]]++
+		kinds[key[space.PrefixLen-1]]++
 	}
-	if kinds[kindWrites] != 2*2 || kinds[kindID] != 2 {
-		t.Errorf("left are %d writes and %d id entries", kinds[kindWrites], kinds[kindID])
+	if kinds[space.KindWrites] != 2*2 || kinds[space.KindID] != 2 {
+		t.Errorf("left are %d writes and %d id entries", kinds[space.KindWrites], kinds[space.KindID])
 	}
 	for _, q := range []Filter{{Status: StatusFailed}, {RunID: "run"}, {Labels: map[string]string{"k": "8"}}} {
 		n := 0

@@ -190,7 +190,7 @@ func (m *querying) walkThread(ctx context.Context, u *user, id string) error {
 // eachUser calls fn with the user u or, if that is nil, with all users of a tenant.
 func (s *Store) eachUser(ctx context.Context, tenant string, u *user, fn func(name string, token crypto.Token) error) error {
 	if u != nil {
-		return fn(u.name, u.tok)
+		return fn(u.name, u.Tok)
 	}
 	for name, err := range s.keys.Users(ctx, tenant) {
 		if err == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // spy remembers the keys whose values are read.
@@ -51,10 +52,10 @@ func (s *spy) threads() map[crypto.Token]bool {
 	defer s.mu.Unlock()
 	read := map[crypto.Token]bool{}
 	for k := range s.keys {
-		switch kind := k[prefixLen-1]; {
-		case kind == kindThread:
-			read[crypto.Token([]byte(k[prefixLen:]))] = true
-		case kind >= kindRecord:
+		switch kind := k[space.PrefixLen-1]; {
+		case kind == space.KindThread:
+			read[crypto.Token([]byte(k[space.PrefixLen:]))] = true
+		case kind >= space.KindRecord:
 			read[crypto.Token([]byte(k[16:32]))] = true
 		}
 	}
@@ -114,7 +115,7 @@ func TestQueryFailedAtStepInTheLastDay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return k.keys.ThreadToken(thread)
+		return k.ThreadToken(thread)
 	}
 	for _, th := range [][2]string{{"bob", "fine"}, {"carol", "c"}} {
 		if read[token(th[0], th[1])] {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // followTerms finds all matches by the blind index.
@@ -19,9 +19,9 @@ func (m *querying) followTerms(ctx context.Context, tenant string, u *user) erro
 		return err
 	}
 	return m.s.eachUser(ctx, tenant, u, func(name string, token crypto.Token) error {
-		from, _ := slices.BinarySearchFunc(groups, token, func(g entryGroup, t crypto.Token) int { return slices.Compare(g.user[:], t[:]) })
+		from, _ := slices.BinarySearchFunc(groups, token, func(g entryGroup, t crypto.Token) int { return slices.Compare(g.User[:], t[:]) })
 		mine := groups[from:]
-		if to := slices.IndexFunc(mine, func(g entryGroup) bool { return g.user != token }); to >= 0 {
+		if to := slices.IndexFunc(mine, func(g entryGroup) bool { return g.User != token }); to >= 0 {
 			mine = mine[:to]
 		}
 		if len(mine) == 0 {
@@ -37,23 +37,16 @@ func (m *querying) followTerms(ctx context.Context, tenant string, u *user) erro
 
 // entryGroup is what the index says of one term in one lineage: where it begins.
 type entryGroup struct {
-	user, thread, ns crypto.Token
-	epoch            uint32
-	first            uint64 // seq of the earliest entry
-	key              []byte // of that entry
+	space.Indexed
+	key []byte // of the earliest entry
 }
 
-const indexKeyLen = prefixLen + 16 + 16 + 4 + 16 + 8
-
-// parseIndexKey is the inverse of lineage.indexKey, but for the term.
-func parseIndexKey(key []byte) (g entryGroup, err error) {
-	if len(key) != indexKeyLen {
-		return g, corrupt(place(key), "key has a wrong length", nil)
+func parseIndexKey(key []byte) (entryGroup, error) {
+	at, ok := space.ParseIndex(key)
+	if !ok {
+		return entryGroup{}, corrupt(space.Place(key), "key has a wrong length", nil)
 	}
-	tail := key[prefixLen:]
-	g = entryGroup{user: crypto.Token(tail[:16]), thread: crypto.Token(tail[16:32]), epoch: binary.BigEndian.Uint32(tail[32:]),
-		ns: crypto.Token(tail[36:52]), first: binary.BigEndian.Uint64(tail[52:]), key: key}
-	return g, nil
+	return entryGroup{at, key}, nil
 }
 
 // rarest reads the index entries of all terms side by side until it has all of one, the rarest, and returns those by
@@ -64,11 +57,9 @@ func (s *Store) rarest(ctx context.Context, tenant string, u *user, ts []term) (
 		groups []entryGroup
 	}, len(ts))
 	for i, t := range ts {
-		p := keyPrefix(s.keys.TenantToken(tenant), s.keys.IndexToken(tenant, t.field, t.value), 0, kindIndex)
-		if u != nil {
-			p = append(p, u.tok[:]...)
+		if scans[i].r = s.space.TermOf(tenant, t.field, t.value); u != nil {
+			scans[i].r = u.TermOf(t.field, t.value)
 		}
-		scans[i].r = prefixRange(p)
 		scans[i].r.KeysOnly, scans[i].r.Limit = true, 256
 	}
 	for {
@@ -83,7 +74,7 @@ func (s *Store) rarest(ctx context.Context, tenant string, u *user, ts []term) (
 				if err != nil {
 					return nil, err
 				}
-				if n := len(sc.groups); n == 0 || !sc.groups[n-1].sameLineage(&g) {
+				if n := len(sc.groups); n == 0 || !sc.groups[n-1].SameLineage(&g.Indexed) {
 					sc.groups = append(sc.groups, g)
 				}
 			}
@@ -93,10 +84,6 @@ func (s *Store) rarest(ctx context.Context, tenant string, u *user, ts []term) (
 			sc.r.Start = next
 		}
 	}
-}
-
-func (g *entryGroup) sameLineage(h *entryGroup) bool {
-	return g.user == h.user && g.thread == h.thread && g.epoch == h.epoch && g.ns == h.ns
 }
 
 // follow finds the matches in the lineage that index entries name.
@@ -109,10 +96,10 @@ func (m *querying) follow(ctx context.Context, u *user, q *Query, g *entryGroup)
 		return err
 	}
 	return u.s.with(ctx, ref, func(l *lineage) error {
-		if l.th.epoch != g.epoch {
+		if l.th.Epoch != g.Epoch {
 			return nil
 		}
-		return m.walk(ctx, l, q, g.first)
+		return m.walk(ctx, l, q, g.Seq)
 	})
 }
 
@@ -134,19 +121,19 @@ func (u *user) after(ctx context.Context, key []byte, until time.Time) (bool, er
 }
 
 func (u *user) openIndexEntry(e backend.Entry) (codec.IndexEntry, error) {
-	return unseal(u.index, indexLayout, e.Key, e.Value)
+	return unseal(u, space.Index, e.Key, e.Value)
 }
 
 // lineageOf names the lineage that an index entry leads to. It is the zero Ref if the entry is left over from an epoch or
 // a thread that is gone.
 func (u *user) lineageOf(ctx context.Context, g *entryGroup) (Ref, error) {
-	key := u.threadKey(g.thread)
+	key := u.ThreadKey(g.Thread)
 	got, err := u.s.be.Get(ctx, key)
 	if err != nil || got[0].Version == "" {
 		return Ref{}, err
 	}
 	rec, err := u.openThread(key, got[0].Value)
-	if err != nil || !u.s.live(rec) || uint32(rec.Epoch) != g.epoch {
+	if err != nil || !u.s.live(rec) || uint32(rec.Epoch) != g.Epoch {
 		return Ref{}, err
 	}
 	return u.namespaceOf(ctx, g, rec.ID)
@@ -155,13 +142,13 @@ func (u *user) lineageOf(ctx context.Context, g *entryGroup) (Ref, error) {
 // namespaceOf names the lineage that an index entry leads to in a thread, as lineageOf.
 func (u *user) namespaceOf(ctx context.Context, g *entryGroup, thread string) (found Ref, err error) {
 	ref := Ref{Tenant: u.tenant, User: u.name, Thread: thread}
-	if g.ns == zeroToken {
+	if g.NS == space.None {
 		return ref, nil
 	}
 	err = u.s.with(ctx, ref, func(l *lineage) error {
-		key := l.th.nsKey(kindNamespace, g.ns)
+		key := l.th.NamespaceKey(g.NS)
 		got, err := u.s.be.Get(ctx, key)
-		if err != nil || got[0].Version == "" || l.th.epoch != g.epoch {
+		if err != nil || got[0].Version == "" || l.th.Epoch != g.Epoch {
 			return err
 		}
 		found = ref

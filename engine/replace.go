@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // A checkpoint that is saved again with other content is replaced: a new record takes over its id and its place in line,
@@ -14,7 +15,7 @@ import (
 // ghost adds to a save that the checkpoint at seq is replaced by it: the record stays, since others may stand on it,
 // but is no checkpoint any more. Branches that ended there end at the new one (see headAt).
 func (l *lineage) ghost(ctx context.Context, p *pending, seq uint64) error {
-	key := l.recordKey(seq)
+	key := l.RecordKey(seq)
 	got, err := l.s.be.Get(ctx, key)
 	if err != nil {
 		return fmt.Errorf("reading the replaced checkpoint: %w", err)
@@ -24,7 +25,7 @@ func (l *lineage) ghost(ctx context.Context, p *pending, seq uint64) error {
 		return err
 	}
 	if r.rec == nil {
-		return corrupt(place(key), "an id names a stub", nil)
+		return corrupt(space.Place(key), "an id names a stub", nil)
 	}
 	mut, err := l.ghostMut(r)
 	if err != nil {
@@ -43,19 +44,15 @@ func (l *lineage) ghost(ctx context.Context, p *pending, seq uint64) error {
 const versionGhost = "2"
 
 // ghostMut writes a record again as a ghost.
-func (l *lineage) ghostMut(r *record) (backend.Mut, error) {
+func (l *storedLineage) ghostMut(r *record) (backend.Mut, error) {
 	rec := *r.rec
 	rec.Ghost = true
-	key := l.recordKey(r.seq)
-	value, err := seal(l.th.sealer, recordLayout, key, &rec)
-	if err != nil {
-		return backend.Mut{}, err
-	}
-	return backend.Mut{Key: key, Value: value, Version: versionGhost}, nil
+	key := l.RecordKey(r.seq)
+	return sealMut(l, space.Records, key, &rec, versionGhost)
 }
 
 // current is the checkpoint that has r's id and place now: r itself, or what replaced it. Nil means that it is gone.
-func (l *lineage) current(ctx context.Context, r *record) (*record, error) {
+func (l *storedLineage) current(ctx context.Context, r *record) (*record, error) {
 	if r.rec == nil {
 		return nil, nil
 	}
@@ -63,9 +60,9 @@ func (l *lineage) current(ctx context.Context, r *record) (*record, error) {
 		return r, nil
 	}
 	id := l.recordID(r)
-	key := l.ownIDKey(id)
+	key := l.OwnIDKey(id)
 	if r.rec.ID != "" {
-		key = l.idKey(id)
+		key = l.IDKey(id)
 	}
 	for last := r.seq; ; {
 		got, err := l.s.be.Get(ctx, key)
@@ -95,7 +92,7 @@ func (l *lineage) current(ctx context.Context, r *record) (*record, error) {
 
 // standing is the checkpoint that is seen at r's place in line: that of a replacement is where the first record with its
 // id is, as long as anything is left of it.
-func (l *lineage) standing(ctx context.Context, r *record) (*record, error) {
+func (l *storedLineage) standing(ctx context.Context, r *record) (*record, error) {
 	if r.rec == nil || r.rec.Replaced == 0 {
 		return l.current(ctx, r)
 	}
@@ -107,7 +104,7 @@ func (l *lineage) standing(ctx context.Context, r *record) (*record, error) {
 }
 
 // originOf is the place in line of the checkpoint at seq.
-func (l *lineage) originOf(ctx context.Context, seq uint64) (uint64, error) {
+func (l *storedLineage) originOf(ctx context.Context, seq uint64) (uint64, error) {
 	r, err := l.readRecord(ctx, seq)
 	if err != nil || r == nil || r.rec == nil {
 		return seq, err

@@ -10,22 +10,32 @@ import (
 	"sync/atomic"
 
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 	"github.com/ckptd/ckptd/internal/panics"
 )
 
 // restorer reads checkpoints of one lineage and remembers the records that it read, since neighbours share most of
 // them. It needs no lock but the thread's: records do not change their meaning.
 type restorer struct {
-	l       *lineage
-	records map[uint64]*record
-	parts   map[codec.PartID][]byte
-	attrs   map[uint64]*codec.Attrs // by the record that holds them
-	size    int64                   // bytes of records and attrs
-	taken   taken                   // for values that were restored
+	l          *storedLineage
+	generation uint64    // of the thread
+	measures   *measures // that are known; nil: none
+	records    map[uint64]*record
+	parts      map[codec.PartID][]byte
+	attrs      map[uint64]*codec.Attrs // by the record that holds them
+	size       int64                   // bytes of records and attrs
+	taken      taken                   // for values that were restored
 }
 
-func (l *lineage) restorer() *restorer {
+func (l *storedLineage) restorer() *restorer {
 	return &restorer{l: l, records: map[uint64]*record{}, parts: map[codec.PartID][]byte{}, attrs: map[uint64]*codec.Attrs{}}
+}
+
+// restorer is that of the lineage as it is now. The caller holds l.th.mu, and the thread is loaded.
+func (l *lineage) restorer() *restorer {
+	rs := l.storedLineage.restorer()
+	rs.generation, rs.measures = l.th.generation(), &l.measures
+	return rs
 }
 
 // next is the restorer for the next checkpoint of a walk: rs itself without the parts that it read, or a new one if rs
@@ -34,7 +44,9 @@ func (rs *restorer) next() *restorer {
 	clear(rs.parts)
 	rs.taken.give()
 	if len(rs.records) > restorerRecords || rs.size > restorerBytes {
-		return rs.l.restorer()
+		fresh := rs.l.restorer()
+		fresh.generation, fresh.measures = rs.generation, rs.measures
+		return fresh
 	}
 	return rs
 }
@@ -141,11 +153,11 @@ func (rs *restorer) link(ctx context.Context, r *record, number uint64, e *codec
 	}
 	base := rs.records[seq]
 	if base == nil {
-		return link{}, corrupt(place(rs.l.recordKey(r.seq)), fmt.Sprintf("stands on seq %d, which is missing", seq), errGone)
+		return link{}, corrupt(space.Place(rs.l.RecordKey(r.seq)), fmt.Sprintf("stands on seq %d, which is missing", seq), errGone)
 	}
 	be := base.rec.Entry(number)
 	if be == nil || be.Mode == codec.Keep {
-		return link{}, corrupt(place(rs.l.recordKey(r.seq)), fmt.Sprintf("stands on seq %d, which does not hold channel %d", seq, number), nil)
+		return link{}, corrupt(space.Place(rs.l.RecordKey(r.seq)), fmt.Sprintf("stands on seq %d, which does not hold channel %d", seq, number), nil)
 	}
 	return link{base, be}, nil
 }
@@ -159,7 +171,7 @@ func (rs *restorer) chain(ctx context.Context, r *record, number uint64, e *code
 	links := []link{at}
 	for at.e.Mode != codec.Full {
 		if len(links) == codec.MaxPath {
-			return nil, corrupt(place(rs.l.recordKey(r.seq)), "chain is too long", nil)
+			return nil, corrupt(space.Place(rs.l.RecordKey(r.seq)), "chain is too long", nil)
 		}
 		if at, err = rs.link(ctx, at.r, number, at.e); err != nil {
 			return nil, err
@@ -214,14 +226,14 @@ func (rs *restorer) restore(ctx context.Context, r *record, want func(number uin
 		defer bases.give()
 	}
 	if len(ids) > 0 {
-		if err := rs.l.th.u.readParts(ctx, rs.parts, ids); err != nil {
+		if err := rs.l.u.readParts(ctx, rs.parts, ids); err != nil {
 			return nil, err
 		}
 	}
 	out := make([]chanState, len(chains))
 	for i, links := range chains {
 		if err := rs.build(&out[i], links); err != nil {
-			return nil, corrupt(place(rs.l.recordKey(r.seq)), fmt.Sprintf("channel %d does not restore", links[0].e.Number), err)
+			return nil, corrupt(space.Place(rs.l.RecordKey(r.seq)), fmt.Sprintf("channel %d does not restore", links[0].e.Number), err)
 		}
 	}
 	return out, nil
@@ -262,13 +274,13 @@ func (rs *restorer) build(c *chanState, links []link) error {
 		if size += added; far == i+1 && farShare*added > size { // as isFar, for what the payloads tell
 			c.far, c.farSince, c.farParts, far = links[i].r.seq, wholly(int(e.Size)), c.parts, i
 		}
-		if size, ok := rs.l.measures.of(links[i].r.seq, c.number); ok {
+		if size, ok := rs.measures.of(links[i].r.seq, c.number); ok {
 			c.isMeasured(size, int(links[i].e.Size))
 		}
 	}
 	c.value = codec.Compose(nil, deltas, base)
 	c.chunks.Splice(c.value, 0, 0)
-	c.commit = c.chunks.Commitment(&rs.l.th.u.commitKey)
+	c.commit = c.chunks.Commitment(&rs.l.u.CommitKey)
 	if c.commit != links[0].e.Commitment {
 		return fmt.Errorf("value differs from its commitment")
 	}
@@ -360,7 +372,7 @@ func (rs *restorer) parseMeta(holder uint64, r *record, value []byte) (*codec.At
 		err = sameNumbers(a, r.rec)
 	}
 	if err != nil {
-		return nil, corrupt(place(rs.l.recordKey(r.seq)), "attributes do not fit", err)
+		return nil, corrupt(space.Place(rs.l.RecordKey(r.seq)), "attributes do not fit", err)
 	}
 	rs.attrs[holder] = a
 	rs.size += int64(len(value))
@@ -401,7 +413,7 @@ func (rs *restorer) header(ctx context.Context, r *record) (header, error) {
 	}
 	switch {
 	case p == nil:
-		return h, corrupt(place(rs.l.recordKey(r.seq)), fmt.Sprintf("parent seq %d is missing", h.parentSeq), nil)
+		return h, corrupt(space.Place(rs.l.RecordKey(r.seq)), fmt.Sprintf("parent seq %d is missing", h.parentSeq), nil)
 	case p.rec != nil:
 		rs.remember(p)
 		h.parent = rs.l.recordID(p)
@@ -427,7 +439,7 @@ func (rs *restorer) tip(ctx context.Context, r *record) (*tip, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tip{l: rs.l, seq: r.seq, id: rs.l.recordID(r), attrs: chans[0], meta: meta, chans: chans[1:], stored: r.size}
+	t := &tip{l: rs.l, generation: rs.generation, seq: r.seq, id: rs.l.recordID(r), attrs: chans[0], meta: meta, chans: chans[1:], stored: r.size}
 	if t.rec, err = rs.header(ctx, r); err != nil {
 		return nil, err
 	}
@@ -441,27 +453,27 @@ func (rs *restorer) tip(ctx context.Context, r *record) (*tip, error) {
 	return t, nil
 }
 
-// restoreTip reads the whole checkpoint at seq, which must be there; it may be a ghost. Of one that was pruned no more than
+// tipAt restores the whole checkpoint at seq, which must be there; it may be a ghost. Of one that was pruned no more than
 // the id is known, and its state is empty.
-func (l *lineage) restoreTip(ctx context.Context, seq uint64) (*tip, error) {
-	r, err := l.readRecord(ctx, seq)
+func (rs *restorer) tipAt(ctx context.Context, seq uint64) (*tip, error) {
+	r, err := rs.l.readRecord(ctx, seq)
 	if err != nil {
 		return nil, err
 	}
 	if r == nil {
-		return nil, corrupt(place(l.recordKey(seq)), "missing", nil)
+		return nil, corrupt(space.Place(rs.l.RecordKey(seq)), "missing", nil)
 	}
-	return l.tipOf(ctx, r)
+	return rs.tipOf(ctx, r)
 }
 
-// tipOf is restoreTip with a record that was read.
-func (l *lineage) tipOf(ctx context.Context, r *record) (*tip, error) {
+// tipOf is tipAt with a record that was read.
+func (rs *restorer) tipOf(ctx context.Context, r *record) (*tip, error) {
 	if r.stub != nil {
-		return &tip{l: l, seq: r.seq, id: r.stub.ID, meta: noAttrs}, nil
+		return &tip{l: rs.l, generation: rs.generation, seq: r.seq, id: r.stub.ID, meta: noAttrs}, nil
 	}
-	t, err := l.restorer().tip(ctx, r)
+	t, err := rs.tip(ctx, r)
 	if r.rec.Ghost && errors.Is(err, errGone) { // a prune left of it what others stand on
-		return &tip{l: l, seq: r.seq, id: l.recordID(r), meta: noAttrs}, nil
+		return &tip{l: rs.l, generation: rs.generation, seq: r.seq, id: rs.l.recordID(r), meta: noAttrs}, nil
 	}
 	return t, err
 }
@@ -473,8 +485,8 @@ var errGone = errors.New("no such record")
 func (t *tip) pruned() bool { return t.seq != 0 && len(t.attrs.path) == 0 }
 
 // readRecord reads the record or stub at seq; nil if there is none.
-func (l *lineage) readRecord(ctx context.Context, seq uint64) (*record, error) {
-	key := l.recordKey(seq)
+func (l *storedLineage) readRecord(ctx context.Context, seq uint64) (*record, error) {
+	key := l.RecordKey(seq)
 	got, err := l.s.be.Get(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("reading a checkpoint: %w", err)
@@ -486,12 +498,12 @@ func (l *lineage) readRecord(ctx context.Context, seq uint64) (*record, error) {
 }
 
 // recordID is the id of a checkpoint.
-func (l *lineage) recordID(r *record) string {
+func (l *storedLineage) recordID(r *record) string {
 	switch {
 	case r.rec.ID != "":
 		return r.rec.ID
 	case r.rec.UUID != [16]byte{}:
 		return formatUUID(r.rec.UUID)
 	}
-	return formatUUID(l.makeID(l.th.epoch, r.seq, r.rec.Time))
+	return formatUUID(l.makeID(r.seq, r.rec.Time))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // RetentionPolicy says what GC removes from every lineage of a tenant, as PruneOptions do. The zero value keeps all.
@@ -29,15 +30,15 @@ func (s *Store) SetRetention(ctx context.Context, tenant string, p RetentionPoli
 	if p.KeepLast < 0 || p.OlderThan < 0 {
 		return fmt.Errorf("setting retention: %w: KeepLast and OlderThan must not be negative", ErrInvalid)
 	}
-	key := s.retentionKey(tenant)
+	key := s.space.RetentionKey(tenant)
 	mut := backend.Mut{Key: key, Delete: true}
 	if !p.keepsAll() {
-		value, err := seal(s.sealer, retentionLayout, key, &codec.Retention{KeepLast: uint64(p.KeepLast),
-			OlderThan: uint64(wholeMillis(p.OlderThan)), KeepLabelled: p.KeepLabelled})
+		var err error
+		mut, err = sealMut(s.space, space.Retention, key, &codec.Retention{KeepLast: uint64(p.KeepLast),
+			OlderThan: uint64(wholeMillis(p.OlderThan)), KeepLabelled: p.KeepLabelled}, space.Once)
 		if err != nil {
 			return fmt.Errorf("setting retention: %w", err)
 		}
-		mut = backend.Mut{Key: key, Value: value, Version: versionOne}
 	}
 	if err := s.commit(ctx, []backend.Mut{mut}, nil); err != nil {
 		return fmt.Errorf("setting retention: %w", err)
@@ -58,12 +59,12 @@ func (s *Store) retention(ctx context.Context, tenant string) (RetentionPolicy, 
 	if err := errors.Join(s.ready(ctx), checkName("tenant", tenant, false)); err != nil {
 		return RetentionPolicy{}, err
 	}
-	key := s.retentionKey(tenant)
+	key := s.space.RetentionKey(tenant)
 	got, err := s.be.Get(ctx, key)
 	if err != nil || got[0].Version == "" {
 		return RetentionPolicy{}, err
 	}
-	p, err := unseal(s.sealer, retentionLayout, key, got[0].Value)
+	p, err := unseal(s.space, space.Retention, key, got[0].Value)
 	if err != nil {
 		return RetentionPolicy{}, err
 	}
@@ -78,8 +79,4 @@ func wholeMillis(d time.Duration) int64 {
 		ms++
 	}
 	return ms
-}
-
-func (s *Store) retentionKey(tenant string) []byte {
-	return keyPrefix(s.keys.TenantToken(tenant), zeroToken, 0, kindRetention)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // A rewrite builds an epoch of a thread from another one: what stays is read and encoded anew, with its id, seq, time and
@@ -150,11 +151,11 @@ func (p *pruning) rewrite(ctx context.Context, to *thread, rec codec.Thread) err
 	}
 	u.naming.begin()
 	defer u.naming.end()
-	was, old := to.version != "", to.at(to.epoch)
+	was, old := to.version != "", to.in(to.Epoch)
 	w := u.s.newSaving()
 	defer u.s.putSaving(w)
 	for _, n := range p.lines {
-		c := &copying{line: n, to: to.at(epoch).detached(n.l.ref.Namespace), from: n.l.restorer(), w: w, out: batcher{s: u.s},
+		c := &copying{line: n, to: to.in(epoch).lineage(n.l.ref.Namespace), from: n.l.restorer(), w: w, out: batcher{s: u.s},
 			history: p.history}
 		if err := c.run(ctx); err != nil {
 			return err
@@ -164,7 +165,7 @@ func (p *pruning) rewrite(ctx context.Context, to *thread, rec codec.Thread) err
 	if err := to.replace(ctx, rec); err != nil {
 		return err
 	}
-	if was && rec.Kept != uint64(old.epoch) {
+	if was && rec.Kept != uint64(old.Epoch) {
 		if err := old.purge(ctx); err != nil {
 			return fmt.Errorf("removing records of an old epoch: %w", err)
 		}
@@ -175,7 +176,7 @@ func (p *pruning) rewrite(ctx context.Context, to *thread, rec codec.Thread) err
 // copying builds one lineage of a new epoch.
 type copying struct {
 	*line
-	to   *lineage
+	to   *storedLineage
 	from *restorer
 	w    *saving
 	tip  *tip // what was copied last
@@ -186,7 +187,7 @@ type copying struct {
 }
 
 func (c *copying) run(ctx context.Context) error {
-	c.w.l = c.to
+	c.w.u, c.w.measures = c.to.u, &measures{}
 	if err := c.copyRest(ctx); err != nil {
 		return err
 	}
@@ -206,7 +207,7 @@ func (c *copying) run(ctx context.Context) error {
 // finds lineages by it.
 func (c *copying) copyRest(ctx context.Context) error {
 	if name := c.to.ref.Namespace; name != "" {
-		if err := putInto(ctx, c, namespaceLayout, c.to.th.nsKey(kindNamespace, c.to.ns), name, versionOne); err != nil {
+		if err := putInto(ctx, c, space.Namespaces, c.to.NamespaceKey(c.to.NS), name, space.Once); err != nil {
 			return err
 		}
 	}
@@ -217,7 +218,7 @@ func (c *copying) copyRest(ctx context.Context) error {
 	for _, r := range runs {
 		r.stub.FirstDist = r.last - r.first
 		r.stub.Count = r.stub.FirstDist + 1
-		if err := putInto(ctx, c, stubLayout, c.to.recordKey(r.last), &r.stub, versionStub); err != nil {
+		if err := putInto(ctx, c, space.Stubs, c.to.RecordKey(r.last), &r.stub, versionStub); err != nil {
 			return err
 		}
 	}
@@ -228,7 +229,7 @@ func (c *copying) copyRest(ctx context.Context) error {
 			continue
 		}
 		b := &codec.Branch{Name: name, Head: head}
-		if err := putInto(ctx, c, branchLayout, c.to.branchKey(name), b, strconv.FormatUint(head, 10)); err != nil {
+		if err := putInto(ctx, c, space.Branches, c.to.BranchKey(name), b, strconv.FormatUint(head, 10)); err != nil {
 			return err
 		}
 	}
@@ -236,12 +237,12 @@ func (c *copying) copyRest(ctx context.Context) error {
 }
 
 // putInto adds a value of the new epoch.
-func putInto[T any](ctx context.Context, c *copying, f *layout[T], key []byte, v T, version string) error {
-	value, err := seal(c.to.th.sealer, f, key, v)
+func putInto[T any](ctx context.Context, c *copying, k *space.Kind[T], key []byte, v T, version string) error {
+	mut, err := sealMut(c.to, k, key, v, version)
 	if err != nil {
 		return err
 	}
-	return c.out.add(ctx, backend.Mut{Key: key, Value: value, Version: version})
+	return c.out.add(ctx, mut)
 }
 
 // copyWrites copies the pending writes, but for those of checkpoints that go.
@@ -252,19 +253,18 @@ func (c *copying) copyWrites(ctx context.Context) error {
 			gone[r.id] = true
 		}
 	}
-	from := c.l.th.nsKey(kindWrites, c.l.ns)
-	return c.l.th.eachWrites(ctx, from, func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {
-		key := append(c.to.th.nsKey(kindWrites, c.to.ns), e.Key[len(from):]...)
+	return c.l.s.eachWrites(ctx, c.l, c.l.Writes(), func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {
+		key := c.to.Moved(e.Key)
 		switch {
 		case ledger != nil && gone[ledger.Checkpoint], w != nil && gone[w.Checkpoint]:
 			return nil
 		case ledger != nil:
-			return putInto(ctx, c, ledgerLayout, key, ledger, e.Version)
+			return putInto(ctx, c, space.Ledgers, key, ledger, e.Version)
 		}
 		for i := range w.Writes {
-			c.l.th.u.naming.noteParts(w.Writes[i].Parts)
+			c.l.u.naming.noteParts(w.Writes[i].Parts)
 		}
-		return putInto(ctx, c, writesLayout, key, w, e.Version)
+		return putInto(ctx, c, space.Writes, key, w, e.Version)
 	})
 }
 
@@ -292,7 +292,7 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 		return err
 	}
 	p := &pending{seq: r.seq, tip: t}
-	u := c.to.th.u
+	u := c.to.u
 	u.naming.noteBlobs(t.meta.Blobs)
 	if err := u.sweep.rLock(ctx); err != nil {
 		return err
@@ -305,10 +305,10 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 	rec.Ghost = false
 	rec.Entries = c.w.table(t)
 	if rec.ID == "" {
-		rec.UUID, _ = parseUUID(row.id)
+		rec.UUID, _ = space.ParseUUID(row.id)
 	}
-	key := c.to.recordKey(r.seq)
-	value, err := c.w.seal(key, &rec)
+	key := c.to.RecordKey(r.seq)
+	value, err := c.w.seal(c.to, key, &rec)
 	if err != nil {
 		return err
 	}
@@ -316,7 +316,7 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 	t.seq, t.id, t.stored = r.seq, row.id, int64(len(value))
 	c.tip = t
 	// The value lives in a buffer of w, and this batch may wait for others.
-	muts := append(p.muts, backend.Mut{Key: key, Value: append([]byte(nil), value...), Version: versionOne})
+	muts := append(p.muts, backend.Mut{Key: key, Value: append([]byte(nil), value...), Version: space.Once})
 	if err := c.out.add(ctx, muts...); err != nil {
 		return err
 	}
@@ -326,15 +326,14 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 // copyEntries adds what makes the checkpoint found by its id and its terms.
 func (c *copying) copyEntries(ctx context.Context, r *row) error {
 	if r.entry != nil {
-		from := len(c.l.th.nsKey(kindID, c.l.ns))
-		key := append(c.to.th.nsKey(kindID, c.to.ns), r.entry[from:]...)
+		key := c.to.Moved(r.entry)
 		id := &codec.IDEntry{Seq: r.seq, ID: r.id}
 		if got, err := c.l.s.be.Get(ctx, r.entry); err != nil {
 			return fmt.Errorf("reading an id: %w", err)
 		} else if old, err := c.l.openIDEntry(got[0]); err == nil { // a damaged one is made anew
 			id.Submitted = old.Submitted
 		}
-		if err := putInto(ctx, c, idLayout, key, id, strconv.FormatUint(r.seq, 10)); err != nil {
+		if err := putInto(ctx, c, space.IDs, key, id, strconv.FormatUint(r.seq, 10)); err != nil {
 			return err
 		}
 	}
@@ -372,7 +371,7 @@ func (c *copying) base(ctx context.Context, r *row) (*tip, error) {
 	if err := c.out.flush(ctx); err != nil {
 		return nil, err
 	}
-	return c.to.restoreTip(ctx, on)
+	return c.to.restorer().tipAt(ctx, on)
 }
 
 // change makes t the state of r, and fills w.coded with how what differs is to be stored.
@@ -401,7 +400,7 @@ func (c *copying) change(ctx context.Context, t *tip, r *record) error {
 			return err
 		}
 		if s.commit != at.e.Commitment {
-			return corrupt(place(c.l.recordKey(r.seq)), fmt.Sprintf("channel %d differs from its commitment", number), nil)
+			return corrupt(space.Place(c.l.RecordKey(r.seq)), fmt.Sprintf("channel %d differs from its commitment", number), nil)
 		}
 	}
 	return nil
@@ -427,7 +426,7 @@ func (c *copying) value(ctx context.Context, r *record, at link, s *chanState) (
 
 // apply builds the value of a delta on its base.
 func (rs *restorer) apply(ctx context.Context, at link, base []byte) ([]byte, error) {
-	if err := rs.l.th.u.readParts(ctx, rs.parts, at.e.Parts); err != nil {
+	if err := rs.l.u.readParts(ctx, rs.parts, at.e.Parts); err != nil {
 		return nil, err
 	}
 	payload, err := rs.payload(at.e)
@@ -437,5 +436,5 @@ func (rs *restorer) apply(ctx context.Context, at link, base []byte) ([]byte, er
 			return codec.Compose(nil, []codec.Delta{d}, base), nil
 		}
 	}
-	return nil, corrupt(place(rs.l.recordKey(at.r.seq)), fmt.Sprintf("channel %d does not restore", at.e.Number), err)
+	return nil, corrupt(space.Place(rs.l.RecordKey(at.r.seq)), fmt.Sprintf("channel %d does not restore", at.e.Number), err)
 }

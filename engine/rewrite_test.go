@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 func TestCopy(t *testing.T) {
@@ -128,7 +129,7 @@ func TestEraseCompacts(t *testing.T) {
 		mustSave(t, f, ref, Draft{Channels: []Change{{Name: "a", Data: noiseBytes(100_000)}}})
 	}
 	records, parts := 0, 0
-	c := &compactor{Backend: keepOpen{f.be}, compact: func() { records, parts = keysOf(t, f, kindRecord), keysOf(t, f, kindPart) }}
+	c := &compactor{Backend: keepOpen{f.be}, compact: func() { records, parts = keysOf(t, f, space.KindRecord), keysOf(t, f, space.KindPart) }}
 	s, err := Open(ctx, c, f.opts)
 	if err != nil {
 		t.Fatal(err)

@@ -7,17 +7,20 @@ import (
 
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 	"github.com/ckptd/ckptd/hook"
 )
 
 // saving is the working memory of one save. It is pooled: its buffers live until the save is durable.
 type saving struct {
-	z       *codec.Zstd
-	differ  *codec.Differ
-	finder  crypto.Finder
-	l       *lineage
-	passage *passage // by the hooks; nil if there are none
-	known   uint64   // mark of what was submitted when the checkpoint with this id was saved; 0: not known
+	z        *codec.Zstd
+	differ   *codec.Differ
+	finder   crypto.Finder
+	l        *lineage // that is saved to; nil while a lineage is rewritten
+	u        *user
+	measures *measures // of l
+	passage  *passage  // by the hooks; nil if there are none
+	known    uint64    // mark of what was submitted when the checkpoint with this id was saved; 0: not known
 
 	crossings crossings // parents that were migrated for this save
 	carry     *carrying // what moves on to the new checkpoint; nil but for migrated heads
@@ -32,9 +35,9 @@ type saving struct {
 	rec     codec.Record
 	entries []codec.Entry
 
-	sealing
-	ops                             []codec.Op
-	payload, literals, sealed, hash []byte
+	scratch                                       space.Scratch
+	ops                                           []codec.Op
+	payload, literals, check, plain, sealed, hash []byte
 }
 
 // change is what a draft does to one channel, found before anything is modified.
@@ -53,6 +56,9 @@ type coded struct {
 	e encoded
 }
 
+// on makes w the memory of a save to l.
+func (w *saving) on(l *lineage) { w.l, w.u, w.measures = l, l.u, &l.measures }
+
 func (s *Store) newSaving() *saving {
 	if w, ok := s.savings.Get().(*saving); ok {
 		return w
@@ -69,8 +75,8 @@ func (s *Store) putSaving(w *saving) {
 	clear(w.changes)
 	clear(w.edits[:cap(w.edits)])
 	w.rec = codec.Record{}
-	w.l, w.passage, w.crossings, w.carry, w.known = nil, nil, nil, nil, 0
-	if cap(w.payload)+cap(w.literals)+cap(w.check)+cap(w.plain)+cap(w.sealed) < keepBuffers {
+	w.l, w.u, w.measures, w.passage, w.crossings, w.carry, w.known = nil, nil, nil, nil, nil, nil, 0
+	if cap(w.payload)+cap(w.literals)+cap(w.check)+cap(w.plain)+cap(w.sealed)+w.scratch.Cap() < keepBuffers {
 		s.savings.Put(w)
 	}
 }
@@ -129,12 +135,12 @@ func (t *Thread) saveDraft(ctx context.Context, a *attempt, d *Draft) (*Checkpoi
 // save commits what prepare prepares under l.mu, and waits until it is durable. Nothing prepared and no error means that
 // the checkpoint is there already. It takes over what the caller holds of l.
 func (l *lineage) save(ctx context.Context, h hold, prepare func(*saving) (*pending, *Checkpoint, error)) (cp *Checkpoint, err error) {
-	if err := l.th.u.sweep.rLock(ctx); err != nil {
+	if err := l.u.sweep.rLock(ctx); err != nil {
 		l.letGo(h)
 		return nil, err
 	}
 	h.sweep, h.w = true, l.s.newSaving()
-	h.w.l = l
+	h.w.on(l)
 	err = l.change(ctx, h, func() (p *pending, err error) {
 		p, cp, err = prepare(h.w)
 		return p, err
@@ -174,7 +180,7 @@ func (w *saving) prepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, 
 		return nil, nil, err
 	}
 	if t.seq != 0 {
-		if err := t.knowLedger(ctx); err != nil {
+		if err := w.l.knowLedger(ctx, t); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -241,7 +247,7 @@ func (w *saving) ground(ctx context.Context, d *Draft) (g ground, err error) {
 	}
 	if g.parent.pruned() {
 		if g.old == nil {
-			return g, corrupt(place(l.recordKey(parent)), "a head, but no checkpoint", nil)
+			return g, corrupt(space.Place(l.RecordKey(parent)), "a head, but no checkpoint", nil)
 		}
 		if d.Keep {
 			return g, fmt.Errorf("%w: the parent of %q was pruned, so nothing can be kept from it", ErrUnknownParent, d.ID)
@@ -257,7 +263,7 @@ func (l *lineage) expect(ctx context.Context, e Expect) error {
 	if !e.set || e.seq == l.latest {
 		return nil
 	}
-	durable, _ := l.durable.get(l.epoch)
+	durable, _ := l.durable.get(l.openEpoch)
 	if p := l.pendingAt(e.seq); p != nil {
 		return l.after(p)
 	}
@@ -274,7 +280,7 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 	if p := l.pendingID(d.ID); p != nil {
 		return nil, false, l.after(p)
 	}
-	durable, _ := l.durable.get(l.epoch)
+	durable, _ := l.durable.get(l.openEpoch)
 	entry, _, err := l.findEntry(ctx, durable.head, d.ID)
 	if errors.Is(err, ErrNotFound) {
 		return nil, false, nil
@@ -282,7 +288,7 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 	if err != nil {
 		return nil, false, err
 	}
-	if old, err = l.restoreTip(ctx, entry.Seq); err != nil {
+	if old, err = l.restorer().tipAt(ctx, entry.Seq); err != nil {
 		return nil, false, err
 	}
 	if w.known = entry.Submitted; w.known != 0 && w.isAgain(d) {
@@ -291,11 +297,11 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 	if d.Root && old.rec.parent != "" || d.Parent != "" && d.Parent != old.rec.parent {
 		return old, false, nil
 	}
-	t := &tip{l: l, meta: noAttrs}
+	t := &tip{l: &l.storedLineage, generation: l.generation, meta: noAttrs}
 	if old.rec.parentSeq != 0 {
-		t, err = l.restoreTip(ctx, old.rec.parentSeq)
+		t, err = l.restorer().tipAt(ctx, old.rec.parentSeq)
 		if err == nil && t.pruned() { // then the draft made old if it changes nothing about that
-			t, err = l.restoreTip(ctx, entry.Seq)
+			t, err = l.restorer().tipAt(ctx, entry.Seq)
 		}
 		if err != nil {
 			return nil, false, err
@@ -365,7 +371,7 @@ func (l *lineage) parentOf(ctx context.Context, d *Draft, old *tip) (seq uint64,
 	if p := l.pendingID(d.Parent); p != nil {
 		return 0, "", l.after(p)
 	}
-	durable, _ := l.durable.get(l.epoch)
+	durable, _ := l.durable.get(l.openEpoch)
 	seq, err = l.findID(ctx, durable.head, d.Parent)
 	if errors.Is(err, ErrNotFound) {
 		if d.AllowDangling {
@@ -380,7 +386,7 @@ func (l *lineage) parentOf(ctx context.Context, d *Draft, old *tip) (seq uint64,
 // latest checkpoint, if it was just read.
 func (l *lineage) takeTip(ctx context.Context, seq uint64, latest *record) (t *tip, err error) {
 	if seq == 0 {
-		return &tip{l: l, meta: noAttrs}, nil
+		return &tip{l: &l.storedLineage, generation: l.generation, meta: noAttrs}, nil
 	}
 	if t := l.tips[seq]; t != nil {
 		l.s.cache.hits.Add(1)
@@ -390,9 +396,9 @@ func (l *lineage) takeTip(ctx context.Context, seq uint64, latest *record) (t *t
 		return nil, l.after(p)
 	}
 	if latest != nil && latest.seq == seq {
-		t, err = l.tipOf(ctx, latest)
+		t, err = l.restorer().tipOf(ctx, latest)
 	} else {
-		t, err = l.restoreTip(ctx, seq)
+		t, err = l.restorer().tipAt(ctx, seq)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the parent: %w", err)

@@ -9,25 +9,21 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // What follows walks over what is stored, a page at a time. None of it takes a lock of a lineage, so fn may, but none
 // of it calls back into the code of users.
 
-// threadRange is the range of the user's thread records.
-func (u *user) threadRange() backend.Range {
-	return prefixRange(keyPrefix(u.tok, zeroToken, 0, kindThread))
-}
-
 // eachThread calls fn with every thread record of the user, in the order of tokens: also those of threads that are
 // deleted or expired (see live).
 func (u *user) eachThread(ctx context.Context, fn func(tok crypto.Token, rec *codec.Thread) error) error {
-	return u.s.scan(ctx, u.threadRange(), func(e backend.Entry) error {
+	return u.s.scan(ctx, u.Threads(), func(e backend.Entry) error {
 		rec, err := u.openThread(e.Key, e.Value)
 		if err != nil {
 			return err
 		}
-		return fn(crypto.Token(e.Key[prefixLen:]), rec)
+		return fn(crypto.Token(space.Tail(e.Key)), rec)
 	})
 }
 
@@ -52,9 +48,9 @@ func (u *user) liveThreads(ctx context.Context) ([]string, error) {
 
 // namespaces lists the namespaces of the thread's epoch, the unnamed one first whether it has checkpoints or not, the
 // others in the order of tokens. The caller holds t.mu, and the thread is loaded.
-func (t *thread) namespaces(ctx context.Context) ([]string, error) {
+func (t *storedThread) namespaces(ctx context.Context) ([]string, error) {
 	names := []string{""}
-	err := t.u.s.scan(ctx, prefixRange(t.keyPrefix(kindNamespace)), func(e backend.Entry) error {
+	err := t.u.s.scan(ctx, t.Namespaces(), func(e backend.Entry) error {
 		name, err := t.openNamespace(e)
 		names = append(names, name)
 		return err
@@ -62,8 +58,8 @@ func (t *thread) namespaces(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-func (t *thread) openNamespace(e backend.Entry) (string, error) {
-	return unseal(t.sealer, namespaceLayout, e.Key, e.Value)
+func (t *storedThread) openNamespace(e backend.Entry) (string, error) {
+	return unseal(t, space.Namespaces, e.Key, e.Value)
 }
 
 // eachLineage calls fn for every lineage of a thread, acquired for the time of the call. It ends early without an error
@@ -142,11 +138,11 @@ func (r *record) visible() bool { return r.rec != nil && !r.rec.Ghost }
 // eachRecord calls fn with the records and stubs of the lineage from seq from up to, without, seq to; newest first if
 // reverse is set. A seq that is lost is an error. The caller holds l.th.mu, and the thread is loaded. What is durable is
 // seen, pending saves are not.
-func (l *lineage) eachRecord(ctx context.Context, from, to uint64, reverse bool, fn func(*record) error) error {
+func (l *storedLineage) eachRecord(ctx context.Context, from, to uint64, reverse bool, fn func(*record) error) error {
 	if from >= to {
 		return nil
 	}
-	r := l.records(from, to)
+	r := l.RecordsFrom(from, to)
 	r.Reverse, r.Limit, r.Bytes = reverse, historyPage, recordPage
 	line := unbroken{l: l, from: from, to: to, reverse: reverse}
 	err := l.s.scan(ctx, r, func(e backend.Entry) error {
@@ -170,10 +166,10 @@ func (l *lineage) eachRecord(ctx context.Context, from, to uint64, reverse bool,
 
 // newestRecord is what Latest names, among what is durable; nil if there is none. The caller holds l.th.mu, and the
 // thread is loaded.
-func (l *lineage) newestRecord(ctx context.Context) (*record, error) {
+func (l *storedLineage) newestRecord(ctx context.Context) (*record, error) {
 	var found *record
 	origin := uint64(0)
-	r := l.records(1, endSeq)
+	r := l.RecordsFrom(1, endSeq)
 	r.Reverse, r.Limit = true, 2
 	line := unbroken{l: l, from: 1, to: endSeq, reverse: true}
 	err := l.s.scan(ctx, r, func(e backend.Entry) error {

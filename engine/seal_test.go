@@ -10,14 +10,14 @@ import (
 	"testing"
 
 	"github.com/ckptd/ckptd/codec"
-	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // trySeal seals a value at a key, and reads it as readers do.
-func trySeal[T any](s *crypto.Sealer, f *layout[T], key []byte, v T) error {
-	value, err := seal(s, f, key, v)
+func trySeal[T any](of space.Owner, k *space.Kind[T], key []byte, v T) error {
+	mut, err := sealMut(of, k, key, v, space.Once)
 	if err == nil {
-		_, err = unseal(s, f, key, value)
+		_, err = unseal(of, k, key, mut.Value)
 		if err != nil {
 			err = errors.Join(ErrCorrupt, err)
 		}
@@ -28,14 +28,21 @@ func trySeal[T any](s *crypto.Sealer, f *layout[T], key []byte, v T) error {
 // A value of any kind that a reader refuses, or takes for something else, cannot be sealed.
 func TestSealRefusesWhatReadersRefuse(t *testing.T) {
 	f := newFixture(t, Options{})
-	s, long := f.Store.sealer, strings.Repeat("x", codec.MaxName+1)
 	const seq = 1000
-	key := keyPrefix(zeroToken, zeroToken, 1, kindRecord)
-	key = append(key, append(make([]byte, 16), 0, 0, 0, 0, 0, 0, seq>>8, seq&0xff)...)
+	u, err := f.user(context.Background(), userName{"acme", "alice"}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	th, err := u.stored(u.ThreadToken("t"), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, long := th.lineage(""), strings.Repeat("x", codec.MaxName+1)
+	key := s.RecordKey(seq)
 	record := func(change func(rec *codec.Record)) func() error {
 		rec := &codec.Record{Time: 1, Status: "running", Entries: []codec.Entry{{Mode: codec.Keep, Path: codec.Path{{Last: seq - 1, Len: 1}}}}}
 		change(rec)
-		return func() error { return trySeal(s, recordLayout, key, rec) }
+		return func() error { return trySeal(s, space.Records, key, rec) }
 	}
 	entry := func(change func(e *codec.Entry)) func() error {
 		return record(func(rec *codec.Record) { change(&rec.Entries[0]) })
@@ -69,46 +76,50 @@ func TestSealRefusesWhatReadersRefuse(t *testing.T) {
 			rec.Entries = slices.Repeat(rec.Entries, 2)
 		}),
 
-		"stub, no id":     at(func() error { return trySeal(s, stubLayout, key, &codec.Stub{Count: 1}) }),
-		"stub, no count":  at(func() error { return trySeal(s, stubLayout, key, &codec.Stub{ID: "x"}) }),
-		"stub, distance":  at(func() error { return trySeal(s, stubLayout, key, &codec.Stub{Count: 1, FirstDist: seq, ID: "x"}) }),
-		"part, too large": at(func() error { return trySeal(s, partLayout, key, part{1, make([]byte, codec.MaxPart+1)}) }),
-		"part, hour":      at(func() error { return trySeal(s, partLayout, key, part{codec.MaxTime, nil}) }),
-		"blob, hour":      at(func() error { return trySeal(s, blobLayout, key, &codec.Blob{Hour: codec.MaxTime}) }),
-		"blob, no parts":  at(func() error { return trySeal(s, blobLayout, key, &codec.Blob{Size: 1}) }),
-		"store, created":  at(func() error { return trySeal(s, storeLayout, key, &codec.StoreInfo{Created: -1}) }),
-		"retention, age":  at(func() error { return trySeal(s, retentionLayout, key, &codec.Retention{OlderThan: codec.MaxTime + 1}) }),
-		"thread, no id":   at(func() error { return trySeal(s, threadLayout, key, &codec.Thread{Epoch: 1}) }),
-		"thread, created": at(func() error { return trySeal(s, threadLayout, key, &codec.Thread{ID: "x", Epoch: 1, Created: -1}) }),
-		"thread, expiry": at(func() error {
-			return trySeal(s, threadLayout, key, &codec.Thread{ID: "x", Epoch: 1, Expires: codec.MaxTime + 1})
+		"stub, no id":    at(func() error { return trySeal(s, space.Stubs, key, &codec.Stub{Count: 1}) }),
+		"stub, no count": at(func() error { return trySeal(s, space.Stubs, key, &codec.Stub{ID: "x"}) }),
+		"stub, distance": at(func() error { return trySeal(s, space.Stubs, key, &codec.Stub{Count: 1, FirstDist: seq, ID: "x"}) }),
+		"part, too large": at(func() error {
+			return trySeal(s, space.Parts, key, space.Part{Hour: 1, Data: make([]byte, codec.MaxPart+1)})
 		}),
-		"thread, epoch":      at(func() error { return trySeal(s, threadLayout, key, &codec.Thread{ID: "x", Epoch: 1 << 32}) }),
-		"thread, kept epoch": at(func() error { return trySeal(s, threadLayout, key, &codec.Thread{ID: "x", Epoch: 1, Kept: 1}) }),
-		"thread, used epoch": at(func() error { return trySeal(s, threadLayout, key, &codec.Thread{ID: "x", Epoch: 2, Used: 1}) }),
-		"id, seq 0":          at(func() error { return trySeal(s, idLayout, key, &codec.IDEntry{ID: "x"}) }),
-		"id, too long":       at(func() error { return trySeal(s, idLayout, key, &codec.IDEntry{Seq: 1, ID: long}) }),
-		"branch, seq":        at(func() error { return trySeal(s, branchLayout, key, &codec.Branch{Name: "x", Head: codec.MaxSeq + 1}) }),
-		"branch, no name":    at(func() error { return trySeal(s, branchLayout, key, &codec.Branch{Head: 1}) }),
-		"writes, no id":      at(func() error { return trySeal(s, writesLayout, key, &codec.Writes{}) }),
+		"part, hour":     at(func() error { return trySeal(s, space.Parts, key, space.Part{Hour: codec.MaxTime}) }),
+		"blob, hour":     at(func() error { return trySeal(s, space.Blobs, key, &codec.Blob{Hour: codec.MaxTime}) }),
+		"blob, no parts": at(func() error { return trySeal(s, space.Blobs, key, &codec.Blob{Size: 1}) }),
+		"store, created": at(func() error { return trySeal(f.space, space.StoreInfo, key, &codec.StoreInfo{Created: -1}) }),
+		"retention, age": at(func() error {
+			return trySeal(f.space, space.Retention, key, &codec.Retention{OlderThan: codec.MaxTime + 1})
+		}),
+		"thread, no id":   at(func() error { return trySeal(s, space.Threads, key, &codec.Thread{Epoch: 1}) }),
+		"thread, created": at(func() error { return trySeal(s, space.Threads, key, &codec.Thread{ID: "x", Epoch: 1, Created: -1}) }),
+		"thread, expiry": at(func() error {
+			return trySeal(s, space.Threads, key, &codec.Thread{ID: "x", Epoch: 1, Expires: codec.MaxTime + 1})
+		}),
+		"thread, epoch":      at(func() error { return trySeal(s, space.Threads, key, &codec.Thread{ID: "x", Epoch: 1 << 32}) }),
+		"thread, kept epoch": at(func() error { return trySeal(s, space.Threads, key, &codec.Thread{ID: "x", Epoch: 1, Kept: 1}) }),
+		"thread, used epoch": at(func() error { return trySeal(s, space.Threads, key, &codec.Thread{ID: "x", Epoch: 2, Used: 1}) }),
+		"id, seq 0":          at(func() error { return trySeal(s, space.IDs, key, &codec.IDEntry{ID: "x"}) }),
+		"id, too long":       at(func() error { return trySeal(s, space.IDs, key, &codec.IDEntry{Seq: 1, ID: long}) }),
+		"branch, seq":        at(func() error { return trySeal(s, space.Branches, key, &codec.Branch{Name: "x", Head: codec.MaxSeq + 1}) }),
+		"branch, no name":    at(func() error { return trySeal(s, space.Branches, key, &codec.Branch{Head: 1}) }),
+		"writes, no id":      at(func() error { return trySeal(s, space.Writes, key, &codec.Writes{}) }),
 		"writes, too many": at(func() error {
 			w := &codec.Writes{Checkpoint: "x"}
 			for i := range int64(codec.MaxWrites + 1) {
 				w.Writes = append(w.Writes, codec.Write{Index: i})
 			}
-			return trySeal(s, writesLayout, key, w)
+			return trySeal(s, space.Writes, key, w)
 		}),
 		"writes, the same index": at(func() error {
-			return trySeal(s, writesLayout, key, &codec.Writes{Checkpoint: "x", Writes: make([]codec.Write, 2)})
+			return trySeal(s, space.Writes, key, &codec.Writes{Checkpoint: "x", Writes: make([]codec.Write, 2)})
 		}),
 		"ledger, no id": at(func() error {
-			return trySeal(s, ledgerLayout, key, &codec.WritesLedger{Ledger: codec.Ledger{Changes: 1}})
+			return trySeal(s, space.Ledgers, key, &codec.WritesLedger{Ledger: codec.Ledger{Changes: 1}})
 		}),
-		"ledger, no changes": at(func() error { return trySeal(s, ledgerLayout, key, &codec.WritesLedger{Checkpoint: "x"}) }),
-		"index, before 1970": at(func() error { return trySeal(s, indexLayout, key, codec.IndexEntry{Time: -1}) }),
-		"index, after 10889": at(func() error { return trySeal(s, indexLayout, key, codec.IndexEntry{Time: codec.MaxTime + 1}) }),
-		"namespace, no name": at(func() error { return trySeal(s, namespaceLayout, key, "") }),
-		"namespace, long":    at(func() error { return trySeal(s, namespaceLayout, key, long) }),
+		"ledger, no changes": at(func() error { return trySeal(s, space.Ledgers, key, &codec.WritesLedger{Checkpoint: "x"}) }),
+		"index, before 1970": at(func() error { return trySeal(s, space.Index, key, codec.IndexEntry{Time: -1}) }),
+		"index, after 10889": at(func() error { return trySeal(s, space.Index, key, codec.IndexEntry{Time: codec.MaxTime + 1}) }),
+		"namespace, no name": at(func() error { return trySeal(s, space.Namespaces, key, "") }),
+		"namespace, long":    at(func() error { return trySeal(s, space.Namespaces, key, long) }),
 	} {
 		if err := try(); err == nil {
 			t.Errorf("%s: was sealed", name)

@@ -64,7 +64,7 @@ type hold struct {
 // letGo gives up what h holds of l.
 func (l *lineage) letGo(h hold) {
 	if h.sweep {
-		l.th.u.sweep.rUnlock()
+		l.u.sweep.rUnlock()
 	}
 	if h.w != nil {
 		l.s.putSaving(h.w)
@@ -133,7 +133,7 @@ func (l *lineage) publish(p *pending) {
 			l.latest, l.origin = p.seq, t.rec.origin
 		}
 		l.given = max(l.given, p.seq)
-		l.tips[p.seq] = t
+		l.remember(t)
 		l.s.cache.used(t)
 		if !t.rec.own {
 			l.noteID(t.id)
@@ -312,7 +312,7 @@ func (l *lineage) finish(batch []*pending, err error) (over []*pending, next *pe
 		l.s.hub.settled(&p.event, err == nil)
 	}
 	if err == nil {
-		l.durable.set(l.epoch, batch[len(batch)-1].after)
+		l.durable.set(l.openEpoch, batch[len(batch)-1].after)
 	}
 	if l.last.over {
 		l.last = nil

@@ -8,6 +8,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // Stats counts what a user has stored. Sizes are in bytes.
@@ -92,12 +93,16 @@ func (s *Store) stats(ctx context.Context, tenant, name string) (*Stats, error) 
 
 // kept adds what a thread keeps besides itself.
 func (st *Stats) kept(ctx context.Context, u *user, id string) error {
-	tok := u.keys.ThreadToken(id)
+	tok := u.ThreadToken(id)
 	_, kept, err := u.epochsOf(ctx, tok)
 	if err != nil || kept == 0 {
 		return err
 	}
-	return u.s.scan(ctx, prefixRange(keyPrefix(u.tok, tok, kept, kindRecord)), func(e backend.Entry) error {
+	th, err := u.stored(tok, kept)
+	if err != nil {
+		return err
+	}
+	return u.s.scan(ctx, th.Records(), func(e backend.Entry) error {
 		st.KeptBytes += int64(len(e.Value))
 		return nil
 	})
@@ -168,7 +173,7 @@ func restoreBytes(r *record, number uint64, e *codec.Entry, sizes map[holding]in
 
 // shared adds the parts, blobs and index entries of the user.
 func (st *Stats) shared(ctx context.Context, u *user) error {
-	err := u.s.scan(ctx, prefixRange(keyPrefix(u.tok, zeroToken, 0, kindPart)), func(e backend.Entry) error {
+	err := u.s.scan(ctx, u.Parts(), func(e backend.Entry) error {
 		st.Parts++
 		st.PartBytes += int64(len(e.Value))
 		return nil
@@ -176,7 +181,7 @@ func (st *Stats) shared(ctx context.Context, u *user) error {
 	if err != nil {
 		return err
 	}
-	blobs := prefixRange(keyPrefix(u.tok, zeroToken, 0, kindBlob))
+	blobs := u.Blobs()
 	blobs.KeysOnly = true
 	err = u.s.scan(ctx, blobs, func(backend.Entry) error {
 		st.Blobs++
@@ -185,10 +190,10 @@ func (st *Stats) shared(ctx context.Context, u *user) error {
 	if err != nil {
 		return err
 	}
-	index := prefixRange(u.tenantTok[:])
+	index := u.OfTenant(u.tenant)
 	index.KeysOnly = true
 	return u.s.scan(ctx, index, func(e backend.Entry) error {
-		if len(e.Key) == indexKeyLen && e.Key[prefixLen-1] == kindIndex && string(e.Key[prefixLen:prefixLen+16]) == string(u.tok[:]) {
+		if at, ok := space.ParseIndex(e.Key); ok && at.User == u.Tok {
 			st.IndexEntries++
 		}
 		return nil

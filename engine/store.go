@@ -14,6 +14,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/migrate"
 )
@@ -50,7 +51,7 @@ type Store struct {
 	be         backend.Backend
 	caps       backend.Caps
 	keys       *crypto.Keyring
-	sealer     *crypto.Sealer
+	space      *space.Store
 	z          *codec.Zstd
 	now        func() time.Time
 	maxChannel int64
@@ -98,7 +99,7 @@ func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 	s.cache = newCache(o.CacheBytes)
 	s.hub = newHub()
 	rand.Read(s.batchSeed[:])
-	key := keyPrefix(zeroToken, zeroToken, 0, kindStore)
+	key := space.InfoKey()
 	have, err := b.Get(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("opening store: %w", err)
@@ -112,20 +113,25 @@ func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 	if s.keys, err = crypto.OpenKeyring(ctx, o.Root, o.Keystore, o.Create && fresh); err != nil {
 		return nil, fmt.Errorf("opening keystore: %w", err)
 	}
-	s.sealer = s.keys.StoreSealer()
+	s.space = space.NewStore(s.keys)
 	if fresh {
 		return s, s.create(ctx, key, o.Create)
 	}
-	plain, err := s.sealer.Open(nil, kindStore, key, have[0].Value)
-	if err != nil {
+	info, err := space.StoreInfo.Open(s.space, key, have[0].Value)
+	var unread *space.OpenError
+	switch {
+	case errors.As(err, &unread) && !unread.Parsed:
 		if err = ofFormat(err); errors.Is(err, ErrNewerFormat) || errors.Is(err, ErrOlderFormat) {
 			return nil, fmt.Errorf("opening store: %w", err)
 		}
 		return nil, fmt.Errorf("opening store: the keystore does not belong to this data: %w", crypto.ErrWrongKey)
+	case err != nil:
+		err = openError(err)
+	case info.ID != s.keys.StoreID():
+		err = corrupt(space.Place(key), "is of another store", nil)
 	}
-	info, err := codec.ParseStoreInfo(plain)
-	if err != nil || info.ID != s.keys.StoreID() {
-		return nil, fmt.Errorf("opening store: %w", corrupt("store record", "does not parse", err))
+	if err != nil {
+		return nil, fmt.Errorf("opening store: %w", err)
 	}
 	return s, nil
 }
@@ -148,11 +154,11 @@ func (s *Store) create(ctx context.Context, key []byte, allowed bool) error {
 		return fmt.Errorf("creating store: %w", err)
 	}
 	info := codec.StoreInfo{ID: s.keys.StoreID(), Created: now}
-	value, err := seal(s.sealer, storeLayout, key, &info)
+	mut, err := sealMut(s.space, space.StoreInfo, key, &info, space.Once)
 	if err != nil {
 		return fmt.Errorf("creating store: %w", err)
 	}
-	return s.commit(ctx, []backend.Mut{{Key: key, Value: value, Version: versionOne}}, []backend.Cond{{Key: key}})
+	return s.commit(ctx, []backend.Mut{mut}, []backend.Cond{{Key: key}})
 }
 
 // Close waits for running saves, closes the backend and forgets the keys. Operations after it return ErrClosed.

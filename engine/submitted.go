@@ -68,7 +68,7 @@ func (w *saving) submitted(given *Draft, t *tip) (mark uint64) {
 	case p != nil:
 		return p.submitted
 	}
-	w.plain, mark = submission(w.plain, &w.l.th.u.commitKey, given, func(c *Change) [32]byte { return t.commitOf(c.Name) })
+	w.plain, mark = submission(w.plain, &w.u.CommitKey, given, func(c *Change) [32]byte { return t.commitOf(c.Name) })
 	return mark
 }
 
@@ -80,7 +80,7 @@ func (w *saving) isAgain(d *Draft) bool {
 	case p != nil:
 		return p.submitted == w.known
 	}
-	return w.l.th.u.submission(d) == w.known
+	return w.u.submission(d) == w.known
 }
 
 // commitOf is the commitment of a channel of t.
@@ -93,7 +93,7 @@ func (t *tip) commitOf(name string) [32]byte {
 
 // submission is the mark of a draft as it came from a caller.
 func (u *user) submission(d *Draft) uint64 {
-	_, mark := submission(nil, &u.commitKey, d, func(c *Change) [32]byte { return crypto.Commit(&u.commitKey, c.Data) })
+	_, mark := submission(nil, &u.CommitKey, d, func(c *Change) [32]byte { return crypto.Commit(&u.CommitKey, c.Data) })
 	return mark
 }
 

@@ -11,7 +11,7 @@ import (
 
 // survey is what prunes, rewrites and deletions must know of all records of a lineage, without their payloads.
 type survey struct {
-	l    *lineage
+	l    *storedLineage
 	head uint64 // newest seq at which something stands
 	rows map[uint64]*row
 }
@@ -94,7 +94,7 @@ func (v *survey) newestFirst(yield func(*row) bool) {
 }
 
 // survey reads the lineage. The caller holds the thread's mu, or the lineage is detached.
-func (l *lineage) survey(ctx context.Context) (*survey, error) {
+func (l *storedLineage) survey(ctx context.Context) (*survey, error) {
 	v := &survey{l: l, rows: map[uint64]*row{}}
 	attrs := map[uint64]*codec.Attrs{} // by the record that holds them
 	rs := l.restorer()
@@ -127,15 +127,15 @@ func (l *lineage) survey(ctx context.Context) (*survey, error) {
 	return v, err
 }
 
-func (w *row) take(l *lineage, r *record) {
+func (w *row) take(l *storedLineage, r *record) {
 	rec := r.rec
 	w.id, w.ghost, w.origin = l.recordID(r), rec.Ghost, r.origin()
 	switch {
 	case rec.Ghost:
 	case rec.ID != "":
-		w.entry = l.idKey(w.id)
+		w.entry = l.IDKey(w.id)
 	case rec.Replaced != 0:
-		w.entry = l.ownIDKey(w.id)
+		w.entry = l.OwnIDKey(w.id)
 	}
 	w.time, w.step, w.status = rec.Time, rec.Step, rec.Status
 	if rec.ParentDist != 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // sweeper removes the blobs and parts of a user that nothing names, by mark and sweep. Saves go on meanwhile: what they
@@ -73,11 +74,11 @@ func (sw *sweeper) mark(ctx context.Context) error {
 		}
 	}
 	return sw.u.eachEpoch(ctx, func(tok crypto.Token, epoch uint32) error {
-		th, err := sw.u.threadAt(tok, epoch)
+		th, err := sw.u.stored(tok, epoch)
 		if err != nil {
 			return err
 		}
-		return th.eachWrites(ctx, th.keyPrefix(kindWrites), func(_ backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
+		return sw.u.s.eachWrites(ctx, th, th.Writes(), func(_ backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
 			if w != nil {
 				for i := range w.Writes {
 					sw.markParts(w.Writes[i].Parts)
@@ -101,17 +102,17 @@ func (sw *sweeper) markThread(ctx context.Context, id string) error {
 	}
 	defer l.release()
 	rec, _ := l.th.record()
-	for _, epoch := range []uint64{uint64(l.th.epoch), rec.Kept} {
+	for _, epoch := range []uint64{uint64(l.th.Epoch), rec.Kept} {
 		if epoch == 0 {
 			continue
 		}
-		at := l.th.at(uint32(epoch))
+		at := l.th.in(uint32(epoch))
 		names, err := at.namespaces(ctx)
 		if err != nil {
 			return err
 		}
 		for _, name := range names {
-			if err := sw.markLineage(ctx, at.detached(name)); err != nil {
+			if err := sw.markLineage(ctx, at.lineage(name)); err != nil {
 				return err
 			}
 		}
@@ -119,7 +120,7 @@ func (sw *sweeper) markThread(ctx context.Context, id string) error {
 	return nil
 }
 
-func (sw *sweeper) markLineage(ctx context.Context, l *lineage) error {
+func (sw *sweeper) markLineage(ctx context.Context, l *storedLineage) error {
 	rs := l.restorer()
 	done := map[uint64]bool{} // holders of attributes
 	return l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
@@ -159,12 +160,12 @@ func (sw *sweeper) old(hour uint64, grace time.Duration) bool {
 func (sw *sweeper) sweepBlobs(ctx context.Context) error {
 	u := sw.u
 	var victims []victim
-	err := u.s.scan(ctx, prefixRange(keyPrefix(u.tok, zeroToken, 0, kindBlob)), func(e backend.Entry) error {
-		m, err := unseal(u.parts, blobLayout, e.Key, e.Value)
+	err := u.s.scan(ctx, u.Blobs(), func(e backend.Entry) error {
+		m, err := unseal(u, space.Blobs, e.Key, e.Value)
 		if err != nil {
 			return err
 		}
-		id := BlobID(e.Key[prefixLen:])
+		id := BlobID(space.Tail(e.Key))
 		if _, marked := sw.blobs[id]; marked || !sw.erased[id] && !sw.old(m.Hour, sw.blobGrace) {
 			sw.markParts(m.Parts)
 			return nil
@@ -217,7 +218,7 @@ func (sw *sweeper) delete(ctx context.Context, victims *[]victim, err *error) (n
 		if *err = u.s.commitAll(ctx, muts); *err != nil {
 			return 0
 		}
-		u.s.cache.forgetParts(u.tok)
+		u.s.cache.forgetParts(u.Tok)
 	}
 	sw.swept.bytes += size
 	return len(muts)
@@ -225,11 +226,11 @@ func (sw *sweeper) delete(ctx context.Context, victims *[]victim, err *error) (n
 
 // sweepParts removes the parts that are not marked.
 func (sw *sweeper) sweepParts(ctx context.Context) error {
-	r := prefixRange(keyPrefix(sw.u.tok, zeroToken, 0, kindPart))
+	r := sw.u.Parts()
 	r.KeysOnly = true
 	var keys [][]byte
 	err := sw.u.s.scan(ctx, r, func(e backend.Entry) error {
-		if _, marked := sw.parts[codec.PartID(e.Key[prefixLen:])]; marked {
+		if _, marked := sw.parts[codec.PartID(space.Tail(e.Key))]; marked {
 			return nil
 		}
 		if keys = append(keys, e.Key); len(keys) < sweepBatch {
@@ -260,15 +261,15 @@ func (sw *sweeper) sweepKeys(ctx context.Context, keys [][]byte) error {
 			continue
 		}
 		if sw.partGrace > 0 {
-			p, err := unseal(u.parts, partLayout, e.Key, e.Value)
+			p, err := unseal(u, space.Parts, e.Key, e.Value)
 			if err != nil {
 				return err
 			}
-			if !sw.old(p.hour, sw.partGrace) {
+			if !sw.old(p.Hour, sw.partGrace) {
 				continue
 			}
 		}
-		id := codec.PartID(e.Key[prefixLen:])
+		id := codec.PartID(space.Tail(e.Key))
 		victims = append(victims, victim{e.Key, int64(len(e.Value)), func() bool { return u.naming.hasPart(id) }})
 	}
 	sw.swept.parts += sw.delete(ctx, &victims, &err)

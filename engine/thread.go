@@ -9,15 +9,13 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
-	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // thread is what the lineages of one thread share.
 type thread struct {
-	u    *user
-	id   string
-	tok  crypto.Token
-	refs int // lineages in memory; guarded by Store.mu
+	storedThread     // of the epoch that is current, which stays so while mu is held for reading
+	refs         int // lineages in memory; guarded by Store.mu
 
 	// mu is held for reading by every operation on the thread, and for writing by those that replace its epoch.
 	mu rwLock
@@ -31,10 +29,6 @@ type thread struct {
 	rec     codec.Thread
 	version string // of the thread record, "" when there is none
 	changes uint64 // how often rec was written or put in doubt
-
-	// Derived from rec, and constant while mu is held for reading.
-	epoch  uint32
-	sealer *crypto.Sealer
 }
 
 // load reads the thread record once, and notices when the thread expired.
@@ -68,8 +62,8 @@ func (t *thread) reload(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if done, err := t.take(rec, version, changes); done || err != nil {
-			return err
+		if t.take(rec, version, changes) {
+			return nil
 		}
 	}
 }
@@ -83,7 +77,7 @@ func (t *thread) known() (changes uint64, known bool) {
 
 // read reads the thread record; one that is not there has no version.
 func (t *thread) read(ctx context.Context) (rec codec.Thread, version string, err error) {
-	key := t.u.threadKey(t.tok)
+	key := t.u.ThreadKey(t.Tok)
 	got, err := t.u.s.be.Get(ctx, key)
 	if err != nil {
 		return rec, "", fmt.Errorf("reading thread: %w", err)
@@ -99,18 +93,16 @@ func (t *thread) read(ctx context.Context) (rec codec.Thread, version string, er
 }
 
 // take takes over a thread record that was read, unless a save wrote it meanwhile.
-func (t *thread) take(rec codec.Thread, version string, changes uint64) (done bool, err error) {
+func (t *thread) take(rec codec.Thread, version string, changes uint64) (done bool) {
 	t.state.Lock()
 	defer t.state.Unlock()
 	if t.changes != changes {
-		return false, nil
+		return false
 	}
-	if err := t.use(rec); err != nil {
-		return false, err
-	}
+	t.use(rec)
 	t.version, t.loaded = version, true
 	t.exists = t.present()
-	return true, nil
+	return true
 }
 
 // record is the thread record, and whether the thread is there.
@@ -227,13 +219,13 @@ func (l *lineage) become(p *pending, was *standingThread, rec *codec.Thread) err
 // recordMuts writes the thread record first, on condition that the one of a version is there, and then moves the activity
 // entry, which stood at active.
 func (t *thread) recordMuts(active int64, rec *codec.Thread, version string) ([]backend.Mut, backend.Cond, error) {
-	key := t.u.threadKey(t.tok)
-	value, err := seal(t.u.dir, threadLayout, key, rec)
+	key := t.u.ThreadKey(t.Tok)
+	id := t.u.s.newBatchID()
+	mut, err := sealMut(t.u, space.Threads, key, rec, string(id[:]))
 	if err != nil {
 		return nil, backend.Cond{}, err
 	}
-	id := t.u.s.newBatchID()
-	muts, err := t.moveActivity([]backend.Mut{{Key: key, Value: value, Version: string(id[:])}}, active, rec.Active)
+	muts, err := t.moveActivity([]backend.Mut{mut}, active, rec.Active)
 	return muts, backend.Cond{Key: key, Version: version}, err
 }
 
@@ -251,18 +243,13 @@ func (t *thread) wrote(p *pending, err error) {
 }
 
 // use makes rec the thread's record. The caller holds mu for writing, or state while the thread is not loaded.
-func (t *thread) use(rec codec.Thread) error {
-	if t.sealer == nil || t.epoch != uint32(rec.Epoch) {
-		sealer, err := t.u.keys.Sealer("thread", t.tok[:])
-		if err != nil {
-			return fmt.Errorf("deriving keys of a thread: %w", ofKeys(err))
-		}
-		t.sealer, t.epoch = sealer, uint32(rec.Epoch) // only then: while they stay the same others read them
+func (t *thread) use(rec codec.Thread) {
+	if epoch := uint32(rec.Epoch); t.Epoch != epoch {
+		t.Epoch = epoch // only then: while it stays the same others read it
 	}
 	t.rec = rec
-	return nil
 }
 
 func (u *user) openThread(key, value []byte) (*codec.Thread, error) {
-	return unseal(u.dir, threadLayout, key, value)
+	return unseal(u, space.Threads, key, value)
 }

@@ -32,7 +32,7 @@ func TestThreadRecordIsTheOneWrittenLast(t *testing.T) {
 	gate.closed.Store(false)
 	gate.outcome <- nil
 	for written := false; !written; {
-		got, err := f.be.Get(ctx, l.th.u.threadKey(l.th.tok))
+		got, err := f.be.Get(ctx, l.u.ThreadKey(l.th.Tok))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -99,7 +99,7 @@ func (u *User) eachByActivity(ctx context.Context, o *ThreadOptions, yield func(
 		if o.ActiveAt.IsZero() {
 			return fmt.Errorf("%w: what comes after a thread by activity depends on when it was active", ErrInvalid)
 		}
-		behind = k.activityKey(o.ActiveAt.UnixMilli(), k.keys.ThreadToken(o.After))
+		behind = k.ActivityKey(o.ActiveAt.UnixMilli(), k.ThreadToken(o.After))
 	}
 	for list := k.byActivity(behind); ; {
 		if ok, err := list.peek(ctx); !ok || err != nil {

@@ -17,7 +17,9 @@ import (
 // tip is a checkpoint with its whole state in memory. A save changes its parent's tip in place into its own, so that a
 // save after a save reads nothing and copies only what changed.
 type tip struct {
-	l           *lineage
+	l           *storedLineage
+	home        *lineage // in whose memory it is; nil: in none's
+	generation  uint64   // of the thread
 	seq         uint64
 	id          string
 	rec         header
@@ -226,7 +228,7 @@ func hashOf(buf []byte, id string, seq uint64, h *header, root [32]byte) ([]byte
 
 // checkpoint is what callers see of t, with the values of the channels that wants names; a nil one names none.
 func (t *tip) checkpoint(wants wanting) *Checkpoint {
-	cp := newCheckpoint(t.l, t.seq, t.id, &t.rec, t.meta)
+	cp := newCheckpoint(t.l.ref, t.generation, t.seq, t.id, &t.rec, t.meta)
 	cp.Hash = t.hash
 	cp.Cost.Stored = t.stored
 	var want func(name string) bool
@@ -253,9 +255,9 @@ func sortChannels(chs []Channel) {
 }
 
 // newCheckpoint fills in all but the channels, the hash and the cost.
-func newCheckpoint(l *lineage, seq uint64, id string, h *header, meta *codec.Attrs) *Checkpoint {
+func newCheckpoint(ref Ref, generation, seq uint64, id string, h *header, meta *codec.Attrs) *Checkpoint {
 	cp := &Checkpoint{
-		Ref: l.ref, Generation: l.th.generation(), ID: id, Seq: seq, Parent: h.parent, ParentSeq: h.parentSeq,
+		Ref: ref, Generation: generation, ID: id, Seq: seq, Parent: h.parent, ParentSeq: h.parentSeq,
 		Branch: meta.Branch, Time: time.UnixMilli(h.time).UTC(), Step: h.step, Status: h.status, Kind: meta.Kind, SchemaVersion: h.schema,
 		RunID: meta.RunID, Labels: maps.Clone(meta.Labels), Meta: bytes.Clone(meta.Meta), Hooks: identities(meta.Hooks), Fuel: h.fuel,
 	}

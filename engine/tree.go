@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+
+	"github.com/ckptd/ckptd/backend"
 )
 
 // Tree is a lineage with all its branches.
@@ -213,9 +215,9 @@ func (t *Thread) Namespaces(ctx context.Context) ([]string, error) {
 }
 
 // usesUnnamed reports whether the unnamed namespace, which has no record of its own, holds anything.
-func (t *thread) usesUnnamed(ctx context.Context) (bool, error) {
-	for _, kind := range []byte{kindRecord, kindWrites} {
-		r := prefixRange(t.nsKey(kind, zeroToken))
+func (t *storedThread) usesUnnamed(ctx context.Context) (bool, error) {
+	l := t.Namespace("")
+	for _, r := range []backend.Range{l.Records(), l.Writes()} {
 		r.Limit, r.KeysOnly = 1, true
 		page, _, err := t.u.s.be.Scan(ctx, r)
 		if err != nil || len(page) > 0 {

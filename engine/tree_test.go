@@ -13,6 +13,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // drawTree lists the nodes as "id<parent(children)[branches]", roots and heads marked.
@@ -162,12 +163,12 @@ func asGhost(t *testing.T) func(*lineage, *record) backend.Mut {
 
 func asStub(t *testing.T, cp *Checkpoint) func(*lineage, *record) backend.Mut {
 	return func(l *lineage, r *record) backend.Mut {
-		key := l.recordKey(cp.Seq)
-		value, err := l.th.sealer.Seal(nil, typeStub, key, codec.AppendStub(nil, &codec.Stub{Count: 1, Hash: cp.Hash, ID: cp.ID}))
+		key := l.RecordKey(cp.Seq)
+		value, err := threadSealer(t, l).Seal(nil, space.TypeStub, key, codec.AppendStub(nil, &codec.Stub{Count: 1, Hash: cp.Hash, ID: cp.ID}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return backend.Mut{Key: key, Value: value, Version: versionOne}
+		return backend.Mut{Key: key, Value: value, Version: space.Once}
 	}
 }
 

@@ -3,12 +3,14 @@ package engine
 import (
 	"context"
 	"fmt"
+
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // unbroken notices that a walk over the records of a lineage passes over a seq that is lost: at which nothing stands, and
 // which no stub covers. A walk that left it out without a word would tell of a history that never was.
 type unbroken struct {
-	l        *lineage
+	l        *storedLineage
 	from, to uint64 // the seqs that the walk goes over, to not included; what is beyond the newest record is not missed
 	reverse  bool
 	begun    bool
@@ -48,17 +50,17 @@ func (u *unbroken) end(ctx context.Context) error {
 }
 
 // lost is the error for a seq at which nothing stands, unless a stub covers it or it is beyond the newest record.
-func (l *lineage) lost(ctx context.Context, seq uint64) error {
+func (l *storedLineage) lost(ctx context.Context, seq uint64) error {
 	next, err := l.notBefore(ctx, seq)
 	if err != nil || next == nil || next.covers(seq) {
 		return err
 	}
-	return corrupt(place(l.recordKey(seq)), "missing", nil)
+	return corrupt(space.Place(l.RecordKey(seq)), "missing", nil)
 }
 
 // notBefore reads what stands at seq or next after it; nil if nothing does.
-func (l *lineage) notBefore(ctx context.Context, seq uint64) (*record, error) {
-	r := l.records(seq, endSeq)
+func (l *storedLineage) notBefore(ctx context.Context, seq uint64) (*record, error) {
+	r := l.RecordsFrom(seq, endSeq)
 	r.Limit = 1
 	page, _, err := l.s.be.Scan(ctx, r)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // UndoHead removes the head with a hash that MigrateHead made at newSeq of the checkpoint at oldSeq, which is the head
@@ -75,7 +76,7 @@ func (t *Thread) undoHead(ctx context.Context, oldSeq, newSeq uint64, hash [32]b
 }
 
 // purgeWrites removes the pending writes of what is no checkpoint.
-func (l *lineage) purgeWrites(ctx context.Context, id string) error {
+func (l *storedLineage) purgeWrites(ctx context.Context, id string) error {
 	out := &batcher{s: l.s}
 	ledger, err := l.dropWrites(ctx, out, id)
 	if err == nil {
@@ -88,7 +89,7 @@ func (l *lineage) purgeWrites(ctx context.Context, id string) error {
 }
 
 // hashAt are the id and the hash of what is, or was, the checkpoint of r. The hash is noHash if it is not known any more.
-func (l *lineage) hashAt(ctx context.Context, r *record) (id string, hash [32]byte, err error) {
+func (l *storedLineage) hashAt(ctx context.Context, r *record) (id string, hash [32]byte, err error) {
 	if r.stub != nil {
 		return r.stub.ID, r.stub.Hash, nil
 	}
@@ -132,9 +133,9 @@ func (l *lineage) undoable(ctx context.Context, r *record, oldSeq uint64) (need,
 }
 
 // writesOf are the pending writes of a checkpoint by task, encoded without its id.
-func (l *lineage) writesOf(ctx context.Context, id string) (map[string][]byte, error) {
+func (l *storedLineage) writesOf(ctx context.Context, id string) (map[string][]byte, error) {
 	out := map[string][]byte{}
-	err := l.th.eachWrites(ctx, l.writesPrefix(id), func(_ backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
+	err := l.s.eachWrites(ctx, l, l.WritesOf(id), func(_ backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
 		if w != nil {
 			w.Checkpoint = ""
 			out[w.Task] = codec.AppendWrites(nil, w)
@@ -154,7 +155,7 @@ func (l *lineage) takeBack(ctx context.Context, r *record, oldSeq uint64, hash [
 	}
 	first := []backend.Mut{mut}
 	if r.rec.ID != "" && !r.rec.Ghost {
-		first = append(first, backend.Mut{Key: l.idKey(id), Delete: true})
+		first = append(first, backend.Mut{Key: l.IDKey(id), Delete: true})
 	}
 	if err := out.add(ctx, first...); err != nil {
 		return err
@@ -181,7 +182,7 @@ func (l *lineage) takeBack(ctx context.Context, r *record, oldSeq uint64, hash [
 	}
 	p := &pending{}
 	stub := &codec.Stub{Count: 1, Hash: hash, ID: id}
-	if err := addSealed(l, p, stubLayout, l.recordKey(r.seq), stub, versionStub); err != nil {
+	if err := addSealed(l, p, space.Stubs, l.RecordKey(r.seq), stub, versionStub); err != nil {
 		return err
 	}
 	if err := out.add(ctx, p.muts...); err != nil {

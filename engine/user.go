@@ -8,6 +8,7 @@ import (
 	"weak"
 
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // User is a handle on one user. It is cheap to make and holds nothing open.
@@ -34,18 +35,9 @@ type userName struct{ tenant, name string }
 // common is the guard.
 type user struct {
 	userName
+	*space.User
 	*guard
-	s          *Store
-	tok        crypto.Token
-	tenantTok  crypto.Token
-	keys       *crypto.UserKeys
-	commitKey  [32]byte
-	idKey      [32]byte
-	partKeyMAC [32]byte
-	blobKeyMAC [32]byte
-	dir        *crypto.Sealer // thread records
-	parts      *crypto.Sealer // parts and blobs
-	index      *crypto.Sealer // index entries
+	s *Store
 }
 
 // guard keeps those apart who are at work for one user. There is one for a name at a time: it stays in memory as long as
@@ -82,17 +74,11 @@ func (s *Store) user(ctx context.Context, name userName, create bool) (*user, er
 	if err != nil {
 		return nil, fmt.Errorf("reading keys of user %q: %w", name.name, ofKeys(err))
 	}
-	u := &user{userName: name, guard: s.guard(name), s: s, tok: keys.Token(), tenantTok: s.keys.TenantToken(name.tenant), keys: keys,
-		commitKey: keys.Derive("commit"), idKey: keys.Derive("id"), partKeyMAC: keys.Derive("part"), blobKeyMAC: keys.Derive("blob")}
-	for _, d := range []struct {
-		sealer  **crypto.Sealer
-		purpose string
-	}{{&u.dir, "directory"}, {&u.parts, "parts"}, {&u.index, "index"}} {
-		if *d.sealer, err = keys.Sealer(d.purpose); err != nil {
-			return nil, fmt.Errorf("deriving keys of user %q: %w", name.name, ofKeys(err))
-		}
+	at, err := s.space.User(name.tenant, keys)
+	if err != nil {
+		return nil, fmt.Errorf("deriving keys of user %q: %w", name.name, ofKeys(err))
 	}
-	return s.cache.keepUser(u), nil
+	return s.cache.keepUser(&user{userName: name, User: at, guard: s.guard(name), s: s}), nil
 }
 
 // guard returns the guard of a user, the one that is in memory if there is one.
@@ -125,8 +111,7 @@ func (s *Store) forgetGuard(name userName) {
 // checkNew refuses to make keys for a user who has data: the keystore is older than the backend then, and new keys would
 // bury that data without a word.
 func (s *Store) checkNew(ctx context.Context, name userName) error {
-	tok := s.keys.UserToken(name.tenant, name.name)
-	r := prefixRange(tok[:])
+	r := s.space.OfUser(name.tenant, name.name)
 	r.KeysOnly, r.Limit = true, 1
 	have, _, err := s.be.Scan(ctx, r)
 	if err != nil {

@@ -3,13 +3,13 @@ package engine
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // VerifyOptions say what to verify. The zero value is the whole store.
@@ -161,25 +161,25 @@ func (v *verifier) users(ctx context.Context, tenant string) ([]*verifiedUser, e
 
 // list reads the thread records in scope.
 func (u *verifiedUser) list(ctx context.Context) error {
-	r := u.threadRange()
+	r := u.Threads()
 	if u.v.o.Thread != "" {
-		r = prefixRange(u.threadKey(u.keys.ThreadToken(u.v.o.Thread)))
+		r = space.Under(u.ThreadKey(u.ThreadToken(u.v.o.Thread)))
 	}
 	err := u.s.scan(ctx, r, func(e backend.Entry) error {
-		if len(e.Key) != prefixLen+16 {
-			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(place(e.Key), "key has a wrong length", nil))
+		tok, ok := space.ListedThread(e.Key)
+		if !ok {
+			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(space.Place(e.Key), "key has a wrong length", nil))
 		}
-		tok := crypto.Token(e.Key[prefixLen:])
 		u.threads[tok] = nil
 		rec, err := u.openThread(e.Key, e.Value)
 		ref := Ref{Tenant: u.tenant, User: u.name}
 		if err == nil {
 			ref.Thread = rec.ID
 			switch {
-			case u.keys.ThreadToken(rec.ID) != tok:
-				err = corrupt(place(e.Key), "names another thread", nil)
+			case u.ThreadToken(rec.ID) != tok:
+				err = corrupt(space.Place(e.Key), "names another thread", nil)
 			case rec.Epoch == 0 || rec.Generation == 0 || rec.Generation > rec.Epoch:
-				err = corrupt(place(e.Key), fmt.Sprintf("has generation %d in epoch %d", rec.Generation, rec.Epoch), nil)
+				err = corrupt(space.Place(e.Key), fmt.Sprintf("has generation %d in epoch %d", rec.Generation, rec.Epoch), nil)
 			}
 		}
 		if err != nil {
@@ -230,7 +230,7 @@ func (u *verifiedUser) thread(ctx context.Context, id string) error {
 	ref := Ref{Tenant: u.tenant, User: u.name, Thread: id}
 	var names []string
 	err := u.s.with(ctx, ref, func(l *lineage) (err error) {
-		names, err = u.namespaces(ctx, l)
+		names, err = u.namespaces(ctx, &l.th.storedThread)
 		return err
 	})
 	if err != nil {
@@ -252,13 +252,13 @@ func (u *verifiedUser) kept(ctx context.Context, th *thread) error {
 	if rec.Kept == 0 {
 		return nil
 	}
-	at := th.at(uint32(rec.Kept))
-	names, err := u.namespaces(ctx, at.detached(""))
+	at := th.in(uint32(rec.Kept))
+	names, err := u.namespaces(ctx, at)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		c := &lineageCheck{u: u, l: at.detached(name)}
+		c := &lineageCheck{u: u, l: at.lineage(name)}
 		if err := u.v.problem(c.l.ref, u.count(c, c.run(ctx))); err != nil {
 			return err
 		}
@@ -267,36 +267,40 @@ func (u *verifiedUser) kept(ctx context.Context, th *thread) error {
 }
 
 // namespaces lists those that are recorded, and looks for records in others.
-func (u *verifiedUser) namespaces(ctx context.Context, l *lineage) ([]string, error) {
-	used := map[crypto.Token]bool{}
-	r := prefixRange(l.th.keyPrefix(kindRecord)) // before the namespaces are read: both are written in one batch
+func (u *verifiedUser) namespaces(ctx context.Context, t *storedThread) ([]string, error) {
+	ref, used := Ref{Tenant: u.tenant, User: u.name, Thread: t.id}, map[crypto.Token]bool{}
+	r := t.Records() // before the namespaces are read: both are written in one batch
 	r.KeysOnly, r.Limit = true, 1
 	for {
 		page, _, err := u.s.be.Scan(ctx, r)
 		if err != nil {
 			return nil, err
 		}
-		if len(page) == 0 || len(page[0].Key) < prefixLen+16 {
+		if len(page) == 0 {
 			break
 		}
-		ns := crypto.Token(page[0].Key[prefixLen:][:16])
+		ns, ok := space.NamespaceOf(page[0].Key)
+		if !ok {
+			break
+		}
 		used[ns] = true
-		if r.Start = prefixRange(l.th.nsKey(kindRecord, ns)).End; bytes.Compare(r.Start, r.End) >= 0 {
+		of := space.Lineage{Thread: t.Thread, NS: ns}
+		if r.Start = of.Records().End; bytes.Compare(r.Start, r.End) >= 0 {
 			break
 		}
 	}
 	names := []string{""}
-	delete(used, zeroToken)
-	err := u.s.scan(ctx, prefixRange(l.th.keyPrefix(kindNamespace)), func(e backend.Entry) error {
-		name, err := l.th.openNamespace(e)
+	delete(used, space.None)
+	err := u.s.scan(ctx, t.Namespaces(), func(e backend.Entry) error {
+		name, err := t.openNamespace(e)
 		tok := crypto.Token{}
-		copy(tok[:], e.Key[prefixLen:])
+		copy(tok[:], space.Tail(e.Key))
 		delete(used, tok)
-		if err == nil && u.keys.BlindToken("namespace", name) != tok {
-			err = corrupt(place(e.Key), "names another namespace", nil)
+		if err == nil && t.Namespace(name).NS != tok {
+			err = corrupt(space.Place(e.Key), "names another namespace", nil)
 		}
 		if err != nil {
-			return u.v.problem(l.ref, err)
+			return u.v.problem(ref, err)
 		}
 		names = append(names, name)
 		return nil
@@ -305,7 +309,7 @@ func (u *verifiedUser) namespaces(ctx context.Context, l *lineage) ([]string, er
 		return nil, err
 	}
 	for ns := range used {
-		u.v.problem(l.ref, corrupt(place(l.th.nsKey(kindNamespace, ns)), "missing, and it has checkpoints", nil))
+		u.v.problem(ref, corrupt(space.Place(t.NamespaceKey(ns)), "missing, and it has checkpoints", nil))
 	}
 	return names, nil
 }
@@ -340,15 +344,14 @@ func (v *verifier) keystoreProblem(ref Ref, err error) error {
 
 // tenant verifies what belongs to a tenant.
 func (v *verifier) tenant(ctx context.Context, tenant string, users []*verifiedUser) error {
-	tok := v.s.keys.TenantToken(tenant)
-	key := keyPrefix(tok, zeroToken, 0, kindRetention)
+	key := v.s.space.RetentionKey(tenant)
 	if v.o.User == "" {
 		got, err := v.s.be.Get(ctx, key)
 		if err != nil {
 			return err
 		}
 		if got[0].Version != "" {
-			_, err := unseal(v.s.sealer, retentionLayout, key, got[0].Value)
+			_, err := unseal(v.s.space, space.Retention, key, got[0].Value)
 			if err := v.problem(Ref{Tenant: tenant}, err); err != nil {
 				return err
 			}
@@ -359,13 +362,12 @@ func (v *verifier) tenant(ctx context.Context, tenant string, users []*verifiedU
 
 // strays counts what no thread record leads to: old epochs, and threads that are not there.
 func (u *verifiedUser) strays(ctx context.Context) error {
-	first := u.tok
-	r := backend.Range{Start: append(first[:], append(make([]byte, 15), 1)...), End: prefixRange(u.tok[:]).End, KeysOnly: true}
+	r := u.InThreads()
+	r.KeysOnly = true
 	var at crypto.Token // the thread, not listed, whose keys are being looked at
 	known, reported := false, false
 	return u.s.scan(ctx, r, func(e backend.Entry) error {
-		tok := crypto.Token(e.Key[16:32])
-		epoch := binary.BigEndian.Uint32(e.Key[32:])
+		tok, epoch := space.ThreadOf(e.Key), space.EpochOf(e.Key)
 		rec, listed := u.threads[tok]
 		if listed {
 			if rec != nil && uint64(epoch) != rec.Epoch && uint64(epoch) != rec.Kept {
@@ -374,7 +376,7 @@ func (u *verifiedUser) strays(ctx context.Context) error {
 			return nil
 		}
 		if at != tok {
-			got, err := u.s.be.Get(ctx, u.threadKey(tok))
+			got, err := u.s.be.Get(ctx, u.ThreadKey(tok))
 			if err != nil {
 				return err
 			}
@@ -383,9 +385,9 @@ func (u *verifiedUser) strays(ctx context.Context) error {
 		switch {
 		case known || reported:
 			return nil
-		case epoch == 1 && e.Key[prefixLen-1] == kindRecord: // a copy that was cut short begins with epoch 2
+		case epoch == 1 && space.KindOf(e.Key) == space.KindRecord: // a copy that was cut short begins with epoch 2
 			reported = true
-			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(place(e.Key), "its thread record is missing", nil))
+			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(space.Place(e.Key), "its thread record is missing", nil))
 		}
 		u.v.report.Orphans++
 		return nil

@@ -6,13 +6,14 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // activity verifies that a thread has the activity entry that its record names.
 func (u *verifiedUser) activity(ctx context.Context, tok crypto.Token) error {
 	ref := Ref{Tenant: u.tenant, User: u.name, Thread: u.threads[tok].ID}
 	for active := u.threads[tok].Active; ; {
-		key := u.activityKey(active, tok)
+		key := u.ActivityKey(active, tok)
 		rec, entry, err := u.threadWith(ctx, tok, key)
 		switch {
 		case err != nil:
@@ -20,12 +21,12 @@ func (u *verifiedUser) activity(ctx context.Context, tok crypto.Token) error {
 		case rec == nil || rec.Deleted:
 			return nil
 		case rec.Active == 0:
-			return u.v.problem(ref, corrupt(place(u.threadKey(tok)), "is that of a thread, and names no activity entry", nil))
+			return u.v.problem(ref, corrupt(space.Place(u.ThreadKey(tok)), "is that of a thread, and names no activity entry", nil))
 		case rec.Active != active: // it moved since the record was listed
 			active = rec.Active
 			continue
 		case entry.Version == "":
-			return u.v.problem(ref, corrupt(place(key), "missing, and its thread names it", nil))
+			return u.v.problem(ref, corrupt(space.Place(key), "missing, and its thread names it", nil))
 		}
 		_, _, err = u.openActivity(entry)
 		return u.v.problem(ref, err)
@@ -34,11 +35,11 @@ func (u *verifiedUser) activity(ctx context.Context, tok crypto.Token) error {
 
 // allActivity verifies that there are no other activity entries than those that threads name.
 func (u *verifiedUser) allActivity(ctx context.Context) error {
-	r := prefixRange(keyPrefix(u.tok, zeroToken, 0, kindActivity))
+	r := u.Activity()
 	r.KeysOnly = true
 	return u.s.scan(ctx, r, func(e backend.Entry) error {
 		ref := Ref{Tenant: u.tenant, User: u.name}
-		since, tok, err := parseActivityKey(e.Key)
+		since, tok, err := activeAt(e.Key)
 		if err != nil {
 			return u.v.problem(ref, err)
 		}
@@ -47,7 +48,7 @@ func (u *verifiedUser) allActivity(ctx context.Context) error {
 		}
 		rec, entry, err := u.threadWith(ctx, tok, e.Key)
 		if err == nil && entry.Version != "" && (rec == nil || rec.Active != since) {
-			err = corrupt(place(e.Key), "is not the one that its thread names", nil)
+			err = corrupt(space.Place(e.Key), "is not the one that its thread names", nil)
 		}
 		return u.v.problem(ref, err)
 	})
@@ -55,7 +56,7 @@ func (u *verifiedUser) allActivity(ctx context.Context) error {
 
 // threadWith reads a thread record, nil if there is none, and what stands at key at the same time.
 func (u *verifiedUser) threadWith(ctx context.Context, tok crypto.Token, key []byte) (*codec.Thread, backend.Entry, error) {
-	at := u.threadKey(tok)
+	at := u.ThreadKey(tok)
 	got, err := u.s.be.Get(ctx, at, key)
 	if err != nil {
 		return nil, backend.Entry{}, err

@@ -7,6 +7,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // indexed is the index entries of one term in one lineage, or a page of them.
@@ -22,35 +23,34 @@ const indexPage = 64
 func (v *verifier) index(ctx context.Context, tenant string, users []*verifiedUser) error {
 	byToken := map[crypto.Token]*verifiedUser{}
 	for _, u := range users {
-		byToken[u.tok] = u
+		byToken[u.Tok] = u
 	}
 	var g indexed
 	flush := func() error {
 		if len(g.entries) == 0 {
 			return nil
 		}
-		u := byToken[g.user]
+		u := byToken[g.User]
 		err := u.compare(ctx, &g)
 		g.entries = g.entries[:0]
 		return v.problem(Ref{Tenant: tenant, User: u.name}, err)
 	}
-	tok := v.s.keys.TenantToken(tenant)
-	err := v.s.scan(ctx, prefixRange(tok[:]), func(e backend.Entry) error {
-		if len(e.Key) < prefixLen || e.Key[prefixLen-1] != kindIndex {
+	err := v.s.scan(ctx, v.s.space.OfTenant(tenant), func(e backend.Entry) error {
+		if !space.IsIndex(e.Key) {
 			return nil
 		}
 		at, err := parseIndexKey(e.Key)
 		if err != nil {
 			return v.problem(Ref{Tenant: tenant}, err)
 		}
-		u := byToken[at.user]
-		if u == nil || v.o.Thread != "" && at.thread != u.keys.ThreadToken(v.o.Thread) {
+		u := byToken[at.User]
+		if u == nil || v.o.Thread != "" && at.Thread != u.ThreadToken(v.o.Thread) {
 			if v.o.User == "" {
 				v.report.Orphans++ // of a user whose keys are gone
 			}
 			return nil
 		}
-		if len(g.entries) == indexPage || len(g.entries) > 0 && (!g.sameLineage(&at) || g.term() != at.term()) {
+		if len(g.entries) == indexPage || len(g.entries) > 0 && (!g.SameLineage(&at.Indexed) || g.Term != at.Term) {
 			if err := flush(); err != nil {
 				return err
 			}
@@ -64,17 +64,15 @@ func (v *verifier) index(ctx context.Context, tenant string, users []*verifiedUs
 	return flush()
 }
 
-func (g *entryGroup) term() crypto.Token { return crypto.Token(g.key[16:32]) }
-
 // compare compares entries with the records of their lineage.
 func (u *verifiedUser) compare(ctx context.Context, g *indexed) error {
 	u.v.report.IndexEntries += len(g.entries)
-	rec := u.threads[g.thread]
+	rec := u.threads[g.Thread]
 	if rec == nil {
 		u.v.report.Orphans += len(g.entries)
 		return nil
 	}
-	if uint64(g.epoch) == rec.Kept {
+	if uint64(g.Epoch) == rec.Kept {
 		return nil // nobody follows them; those that must be there were looked for with their records
 	}
 	ref, err := u.namespaceOf(ctx, &g.entryGroup, rec.ID)
@@ -86,20 +84,20 @@ func (u *verifiedUser) compare(ctx context.Context, g *indexed) error {
 		return nil
 	}
 	return u.s.with(ctx, ref, func(l *lineage) error {
-		if l.th.epoch != g.epoch {
+		if l.th.Epoch != g.Epoch {
 			u.v.report.Orphans += len(g.entries)
 			return nil
 		}
 		seqs := make([]uint64, len(g.entries))
 		for i := range g.entries {
-			seqs[i] = keySeq(g.entries[i].Key)
+			seqs[i] = space.SeqOf(g.entries[i].Key)
 		}
 		rs := l.restorer()
 		if err := l.readRecords(ctx, rs.records, seqs); err != nil {
 			return damageReported(err)
 		}
 		for i, e := range g.entries {
-			if err := u.compareOne(ctx, rs, rs.records[seqs[i]], g.term(), e); err != nil {
+			if err := u.compareOne(ctx, rs, rs.records[seqs[i]], g.Term, e); err != nil {
 				return err
 			}
 		}
@@ -131,9 +129,9 @@ func (u *verifiedUser) compareOne(ctx context.Context, rs *restorer, r *record, 
 		return damageReported(err)
 	}
 	for _, t := range terms(meta, r.rec.Status) {
-		if u.s.keys.IndexToken(u.tenant, t.field, t.value) == term {
+		if u.Term(u.tenant, t.field, t.value) == term {
 			return nil
 		}
 	}
-	return u.v.problem(rs.l.ref, corrupt(place(e.Key), "stands at a checkpoint that does not have its term", nil))
+	return u.v.problem(rs.l.ref, corrupt(space.Place(e.Key), "stands at a checkpoint that does not have its term", nil))
 }

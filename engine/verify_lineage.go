@@ -10,12 +10,13 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // lineageCheck verifies one lineage, oldest record first, so that whatever a record stands on has been seen.
 type lineageCheck struct {
 	u       *verifiedUser
-	l       *lineage
+	l       *storedLineage
 	rs      *restorer
 	rows    map[uint64]*checked
 	gaps    []gap // seqs at which nothing stands and that no stub covers so far
@@ -57,7 +58,7 @@ type gap struct{ from, to uint64 }
 func (u *verifiedUser) lineage(ctx context.Context, ref Ref) error {
 	var c *lineageCheck
 	check := func(l *lineage) error {
-		c = &lineageCheck{u: u, l: l}
+		c = &lineageCheck{u: u, l: &l.storedLineage}
 		return c.run(ctx)
 	}
 	err := u.s.with(ctx, ref, check)
@@ -90,13 +91,13 @@ func (u *verifiedUser) count(c *lineageCheck, err error) error {
 
 func (c *lineageCheck) run(ctx context.Context) error {
 	c.rs, c.rows, c.next = c.l.restorer(), map[uint64]*checked{}, 1
-	r := prefixRange(c.l.th.nsKey(kindRecord, c.l.ns))
+	r := c.l.Records()
 	r.Limit, r.Bytes = historyPage, recordPage
 	if err := c.l.s.scan(ctx, r, func(e backend.Entry) error { return c.record(ctx, e) }); err != nil {
 		return err
 	}
 	for _, g := range c.gaps {
-		c.damaged(c.l.recordKey(g.to), fmt.Sprintf("nothing stands at seqs %d to %d, and no stub says why", g.from, g.to))
+		c.damaged(c.l.RecordKey(g.to), fmt.Sprintf("nothing stands at seqs %d to %d, and no stub says why", g.from, g.to))
 	}
 	for _, check := range []func(context.Context) error{c.ids, c.branches, c.writes} {
 		if err := check(ctx); err != nil {
@@ -117,15 +118,15 @@ func (c *lineageCheck) note(err error) error {
 }
 
 func (c *lineageCheck) damaged(key []byte, reason string) {
-	c.found = append(c.found, Problem{c.l.ref, &CorruptError{Record: place(key), Reason: reason}})
+	c.found = append(c.found, Problem{c.l.ref, &CorruptError{Record: space.Place(key), Reason: reason}})
 }
 
 func (c *lineageCheck) record(ctx context.Context, e backend.Entry) error {
-	if len(e.Key) != recordLen {
+	if !space.IsRecord(e.Key) {
 		c.damaged(e.Key, "key has a wrong length")
 		return nil
 	}
-	seq := keySeq(e.Key)
+	seq := space.SeqOf(e.Key)
 	if seq > c.next {
 		c.gaps = append(c.gaps, gap{c.next, seq - 1})
 	}
@@ -185,7 +186,7 @@ func (c *lineageCheck) takeID(row *checked, r *record) {
 
 // parent compares a record with what stands at its parent's seq, and with what it replaced.
 func (c *lineageCheck) parent(r *record) {
-	key := c.l.recordKey(r.seq)
+	key := c.l.RecordKey(r.seq)
 	if r.rec.Replaced != 0 {
 		if old := c.rows[r.seq-r.rec.Replaced]; old != nil && !old.broken && !old.stub && !old.ghost {
 			c.damaged(key, fmt.Sprintf("replaces seq %d, which is still a checkpoint", r.seq-r.rec.Replaced))
@@ -285,7 +286,7 @@ func (c *lineageCheck) attrs(ctx context.Context, row *checked, r *record) error
 	for _, id := range meta.Blobs {
 		err := c.u.blob(ctx, BlobID(id))
 		if errors.Is(err, ErrCorrupt) {
-			err = corrupt(place(c.l.recordKey(r.seq)), "names a blob that is not there whole", err)
+			err = corrupt(space.Place(c.l.RecordKey(r.seq)), "names a blob that is not there whole", err)
 		}
 		if err := c.note(err); err != nil {
 			return err
@@ -344,12 +345,12 @@ func (c *lineageCheck) restore(ctx context.Context, row *checked, r *record, key
 
 // ids compares the id entries with the records.
 func (c *lineageCheck) ids(ctx context.Context) error {
-	err := c.l.s.scan(ctx, prefixRange(c.l.th.nsKey(kindID, c.l.ns)), func(e backend.Entry) error {
+	err := c.l.s.scan(ctx, c.l.IDs(), func(e backend.Entry) error {
 		entry, err := c.l.openIDEntry(e)
 		if err != nil {
 			return c.note(err)
 		}
-		if k := string(e.Key); k != string(c.l.idKey(entry.ID)) && k != string(c.l.ownIDKey(entry.ID)) {
+		if k := string(e.Key); k != string(c.l.IDKey(entry.ID)) && k != string(c.l.OwnIDKey(entry.ID)) {
 			c.damaged(e.Key, "names another id")
 			return nil
 		}
@@ -369,7 +370,7 @@ func (c *lineageCheck) ids(ctx context.Context) error {
 	}
 	for seq := uint64(1); seq < c.next; seq++ {
 		if row := c.rows[seq]; row != nil && row.id != "" && !row.seen {
-			c.damaged(c.l.recordKey(seq), "its id entry is missing")
+			c.damaged(c.l.RecordKey(seq), "its id entry is missing")
 		}
 	}
 	return nil
@@ -377,12 +378,12 @@ func (c *lineageCheck) ids(ctx context.Context) error {
 
 // branches looks for the heads of the branches.
 func (c *lineageCheck) branches(ctx context.Context) error {
-	return c.l.s.scan(ctx, prefixRange(c.l.th.nsKey(kindBranch, c.l.ns)), func(e backend.Entry) error {
+	return c.l.s.scan(ctx, c.l.Branches(), func(e backend.Entry) error {
 		b, err := c.l.openBranch(e)
 		if err != nil {
 			return c.note(err)
 		}
-		if string(e.Key) != string(c.l.branchKey(b.Name)) {
+		if string(e.Key) != string(c.l.BranchKey(b.Name)) {
 			c.damaged(e.Key, "names another branch")
 			return nil
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // partState is what was found of a part: its size, or what is wrong with it.
@@ -33,7 +34,7 @@ func (u *verifiedUser) checkParts(ctx context.Context, ids []codec.PartID, size 
 		n := min(len(want), partsAtOnce)
 		keys := make([][]byte, n)
 		for i := range keys {
-			keys[i] = u.partKey(want[i])
+			keys[i] = u.PartKey(want[i])
 		}
 		got, err := u.s.be.Get(ctx, keys...)
 		if err != nil {
@@ -75,13 +76,13 @@ func (u *verifiedUser) checkPart(id codec.PartID, e backend.Entry) partState {
 // allParts reads the parts that nothing named. Damage in those matters too: the next save of the same bytes would
 // name them.
 func (u *verifiedUser) allParts(ctx context.Context) error {
-	r := prefixRange(keyPrefix(u.tok, zeroToken, 0, kindPart))
+	r := u.Parts()
 	r.KeysOnly = true
 	return u.s.scan(ctx, r, func(e backend.Entry) error {
-		if len(e.Key) != prefixLen+16 {
+		id, ok := space.PartOf(e.Key)
+		if !ok {
 			return u.problem(e.Key, "key has a wrong length")
 		}
-		id := codec.PartID(e.Key[prefixLen:])
 		if _, named := u.parts[id]; named {
 			u.v.report.Parts++
 			return nil
@@ -100,7 +101,7 @@ func (u *verifiedUser) allParts(ctx context.Context) error {
 }
 
 func (u *verifiedUser) problem(key []byte, reason string) error {
-	return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(place(key), reason, nil))
+	return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(space.Place(key), reason, nil))
 }
 
 // blob verifies a blob that a checkpoint names, once.
@@ -108,13 +109,13 @@ func (u *verifiedUser) blob(ctx context.Context, id BlobID) error {
 	if err, seen := u.blobs[id]; seen {
 		return err
 	}
-	key := u.blobKey(id)
+	key := u.BlobKey(id)
 	got, err := u.s.be.Get(ctx, key)
 	if err != nil {
 		return err
 	}
 	if got[0].Version == "" {
-		err = corrupt(place(key), "missing", nil)
+		err = corrupt(space.Place(key), "missing", nil)
 	} else if err = u.checkBlob(ctx, id, got[0]); err != nil && ctx.Err() != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (u *verifiedUser) blob(ctx context.Context, id BlobID) error {
 
 // checkBlob reads the manifest of a blob and its parts, and with Deep its content.
 func (u *verifiedUser) checkBlob(ctx context.Context, id BlobID, e backend.Entry) error {
-	m, err := unseal(u.user.parts, blobLayout, e.Key, e.Value)
+	m, err := unseal(u.user, space.Blobs, e.Key, e.Value)
 	if err != nil {
 		return err
 	}
@@ -133,12 +134,12 @@ func (u *verifiedUser) checkBlob(ctx context.Context, id BlobID, e backend.Entry
 		return err
 	}
 	if reason != "" {
-		return corrupt(place(e.Key), reason, nil)
+		return corrupt(space.Place(e.Key), reason, nil)
 	}
 	if !u.v.o.Deep {
 		return nil
 	}
-	mac := hmac.New(sha256.New, u.blobKeyMAC[:])
+	mac := hmac.New(sha256.New, u.BlobMAC[:])
 	for _, part := range m.Parts {
 		parts := map[codec.PartID][]byte{}
 		if err := u.readParts(ctx, parts, []codec.PartID{part}); err != nil {
@@ -147,20 +148,20 @@ func (u *verifiedUser) checkBlob(ctx context.Context, id BlobID, e backend.Entry
 		mac.Write(parts[part])
 	}
 	if BlobID(mac.Sum(nil)) != id {
-		return corrupt(place(e.Key), "has another digest", nil)
+		return corrupt(space.Place(e.Key), "has another digest", nil)
 	}
 	return nil
 }
 
 // allBlobs reads the manifests of the user.
 func (u *verifiedUser) allBlobs(ctx context.Context) error {
-	r := prefixRange(keyPrefix(u.tok, zeroToken, 0, kindBlob))
+	r := u.Blobs()
 	return u.s.scan(ctx, r, func(e backend.Entry) error {
-		if len(e.Key) != prefixLen+32 {
+		id, ok := space.BlobOf(e.Key)
+		if !ok {
 			return u.problem(e.Key, "key has a wrong length")
 		}
 		u.v.report.Blobs++
-		id := BlobID(e.Key[prefixLen:])
 		if _, named := u.blobs[id]; named {
 			return nil // reported with who names it
 		}

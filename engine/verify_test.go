@@ -12,6 +12,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // mustBeClean fails the test if a store that nobody broke has problems.
@@ -113,14 +114,14 @@ func (b *breaker) entries() []backend.Entry {
 
 // of are the entries of a kind.
 func (b *breaker) of(kind byte) []backend.Entry {
-	return slices.DeleteFunc(b.entries(), func(e backend.Entry) bool { return e.Key[prefixLen-1] != kind })
+	return slices.DeleteFunc(b.entries(), func(e backend.Entry) bool { return space.KindOf(e.Key) != kind })
 }
 
 func (b *breaker) put(muts ...backend.Mut) {
 	b.t.Helper()
 	for i := range muts {
 		if muts[i].Version == "" {
-			muts[i].Version = versionOne
+			muts[i].Version = space.Once
 		}
 	}
 	if err := b.Store.commit(context.Background(), muts, nil); err != nil {
@@ -174,15 +175,15 @@ func TestVerifyNoticesBitFlipsAndSwaps(t *testing.T) {
 		b.reopen()
 		rep, err := b.Verify(ctx, VerifyOptions{})
 		if err != nil {
-			t.Fatalf("%s of %s: %v", what, place(e.Key), err)
+			t.Fatalf("%s of %s: %v", what, space.Place(e.Key), err)
 		}
 		if rep.Clean() {
-			t.Errorf("%s of %s is not noticed", what, place(e.Key))
+			t.Errorf("%s of %s is not noticed", what, space.Place(e.Key))
 		}
 	}
 	for i, e := range all {
-		kind := e.Key[prefixLen-1]
-		if kind == kindStore {
+		kind := space.KindOf(e.Key)
+		if kind == space.KindStore {
 			continue // looked at when the store is opened
 		}
 		kinds[kind]++
@@ -195,7 +196,7 @@ func TestVerifyNoticesBitFlipsAndSwaps(t *testing.T) {
 		b.put(backend.Mut{Key: e.Key, Value: bad, Version: e.Version})
 		check(fmt.Sprintf("a flipped bit in byte %d of %d", at, len(bad)), e)
 		other := slices.IndexFunc(all, func(o backend.Entry) bool {
-			return o.Key[prefixLen-1] == kind && !bytes.Equal(o.Key, e.Key)
+			return space.KindOf(o.Key) == kind && !bytes.Equal(o.Key, e.Key)
 		})
 		if other >= 0 {
 			b.put(backend.Mut{Key: e.Key, Value: all[other].Value, Version: e.Version})
@@ -203,7 +204,7 @@ func TestVerifyNoticesBitFlipsAndSwaps(t *testing.T) {
 		}
 		b.put(backend.Mut{Key: e.Key, Value: e.Value, Version: e.Version})
 	}
-	for _, kind := range []byte{kindRetention, kindIndex, kindThread, kindPart, kindBlob, kindActivity, kindRecord, kindID, kindBranch, kindWrites, kindNamespace} {
+	for _, kind := range []byte{space.KindRetention, space.KindIndex, space.KindThread, space.KindPart, space.KindBlob, space.KindActivity, space.KindRecord, space.KindID, space.KindBranch, space.KindWrites, space.KindNamespace} {
 		if kinds[kind] == 0 {
 			t.Errorf("there is nothing of kind %#x", kind)
 		}
@@ -215,19 +216,19 @@ func TestVerifyNoticesWhatIsMissing(t *testing.T) {
 	for _, kind := range []struct {
 		kind byte
 		want string
-	}{{kindIndex, "index entry for a"}, {kindThread, "thread record is missing"}, {kindPart, "is missing"}, {kindActivity, "missing, and its thread names it"}, {kindBlob, "names a blob that is not there"},
-		{kindID, "id entry is missing"}, {kindNamespace, "missing, and it has checkpoints"}} {
+	}{{space.KindIndex, "index entry for a"}, {space.KindThread, "thread record is missing"}, {space.KindPart, "is missing"}, {space.KindActivity, "missing, and its thread names it"}, {space.KindBlob, "names a blob that is not there"},
+		{space.KindID, "id entry is missing"}, {space.KindNamespace, "missing, and it has checkpoints"}} {
 		for i, e := range b.of(kind.kind) {
 			b.damaged(fmt.Sprintf("kind %x, %d", kind.kind, i), kind.want, func() { b.put(backend.Mut{Key: e.Key, Delete: true}) })
 		}
 	}
 	l := b.lineage(testRef("main"))
 	for seq := uint64(1); seq < 9; seq++ {
-		b.damaged(fmt.Sprintf("checkpoint %d", seq), "no stub says why", func() { b.put(backend.Mut{Key: l.recordKey(seq), Delete: true}) })
+		b.damaged(fmt.Sprintf("checkpoint %d", seq), "no stub says why", func() { b.put(backend.Mut{Key: l.RecordKey(seq), Delete: true}) })
 	}
 	p := b.lineage(testRef("pruned"))
-	b.damaged("stub", "no stub says why", func() { b.put(backend.Mut{Key: p.recordKey(3), Delete: true}) })
-	b.damaged("newest checkpoint", "ends at seq 9, which is no checkpoint", func() { b.put(backend.Mut{Key: l.recordKey(9), Delete: true}) })
+	b.damaged("stub", "no stub says why", func() { b.put(backend.Mut{Key: p.RecordKey(3), Delete: true}) })
+	b.damaged("newest checkpoint", "ends at seq 9, which is no checkpoint", func() { b.put(backend.Mut{Key: l.RecordKey(9), Delete: true}) })
 }
 
 // lineage returns the lineage as it is used within an operation.
@@ -244,7 +245,7 @@ func (b *breaker) lineage(ref Ref) *lineage {
 // seal makes a value that opens, whatever is in it.
 func (b *breaker) seal(l *lineage, key []byte, typ byte, plain []byte) backend.Mut {
 	b.t.Helper()
-	value, err := l.th.sealer.Seal(nil, typ, key, plain)
+	value, err := threadSealer(b.t, l).Seal(nil, typ, key, plain)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -268,7 +269,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 			l := main()
 			rec := record(l, seq)
 			fn(rec)
-			b.put(b.seal(l, l.recordKey(seq), kindRecord, codec.AppendRecord(nil, seq, rec)))
+			b.put(b.seal(l, l.RecordKey(seq), space.KindRecord, codec.AppendRecord(nil, seq, rec)))
 		}
 	}
 	b.damaged("step", "hash of its parent, seq 4", change(4, func(r *codec.Record) { r.Step++ }))
@@ -291,9 +292,9 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		return func() {
 			l := main()
 			for seq := uint64(2); seq < 4; seq++ {
-				b.put(backend.Mut{Key: l.recordKey(seq), Delete: true})
+				b.put(backend.Mut{Key: l.RecordKey(seq), Delete: true})
 			}
-			b.put(b.seal(l, l.recordKey(3), typeStub, codec.AppendStub(nil, &s)))
+			b.put(b.seal(l, l.RecordKey(3), space.TypeStub, codec.AppendStub(nil, &s)))
 		}
 	}
 	hash := record(main(), 4).ParentHash
@@ -303,27 +304,27 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 
 	b.damaged("branch", "ends at seq 70, which is no checkpoint", func() {
 		l := main()
-		b.put(b.seal(l, l.branchKey("b1"), kindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b1", Head: 70})))
+		b.put(b.seal(l, l.BranchKey("b1"), space.KindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b1", Head: 70})))
 	})
 	b.damaged("branch name", "names another branch", func() {
 		l := main()
-		b.put(b.seal(l, l.branchKey("b2"), kindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b3", Head: 9})))
+		b.put(b.seal(l, l.BranchKey("b2"), space.KindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b3", Head: 9})))
 	})
 	b.damaged("id of no checkpoint", "not the checkpoint with this id", func() {
 		l := main()
-		b.put(b.seal(l, l.idKey("new"), kindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 4, ID: "new"})))
+		b.put(b.seal(l, l.IDKey("new"), space.KindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 4, ID: "new"})))
 	})
 	b.damaged("id of a ghost", "not the checkpoint with this id", func() {
 		l := main()
-		b.put(b.seal(l, l.idKey("mine"), kindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 7, ID: "mine"})))
+		b.put(b.seal(l, l.IDKey("mine"), space.KindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 7, ID: "mine"})))
 	})
 	b.damaged("id under another key", "names another id", func() {
 		l := sub()
-		b.put(b.seal(l, l.idKey("new"), kindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 1, ID: "newer"})))
+		b.put(b.seal(l, l.IDKey("new"), space.KindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 1, ID: "newer"})))
 	})
 	b.damaged("namespace", "names another namespace", func() {
 		l := sub()
-		b.put(b.seal(l, l.th.nsKey(kindNamespace, l.ns), kindNamespace, codec.AppendName(nil, "bus")))
+		b.put(b.seal(l, l.th.NamespaceKey(l.NS), space.KindNamespace, codec.AppendName(nil, "bus")))
 	})
 	b.damaged("index entry", "does not have its term", func() {
 		l := main()
@@ -354,13 +355,12 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 	b.damaged("writes", "write 2 does not restore", func() {
 		l := main()
 		w := codec.Writes{Checkpoint: "mine", Task: "t1", Writes: []codec.Write{{Index: 2, Channel: "c", Type: "json", Size: 9, Payload: []byte{6, 'a', 'b', 'c'}}}}
-		task := l.th.u.keys.BlindToken("task", "t1")
-		b.put(b.seal(l, append(l.writesPrefix("mine"), task[:]...), kindWrites, codec.AppendWrites(nil, &w)))
+		b.put(b.seal(l, l.WritesKey("mine", "t1"), space.KindWrites, codec.AppendWrites(nil, &w)))
 	})
 	b.damaged("part", "has another digest", func() {
 		l := main()
-		e := b.of(kindPart)[0]
-		value, err := l.th.u.parts.Seal(nil, kindPart, e.Key, codec.AppendPart(nil, 1, []byte("something else")))
+		e := b.of(space.KindPart)[0]
+		value, err := partSealer(t, l.u).Seal(nil, space.KindPart, e.Key, codec.AppendPart(nil, 1, []byte("something else")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -383,7 +383,7 @@ func TestVerifyDeep(t *testing.T) {
 	}
 	e.Payload = bytes.Clone(e.Payload)
 	e.Payload[len(e.Payload)-5] ^= 1
-	b.put(b.seal(l, l.recordKey(3), kindRecord, codec.AppendRecord(nil, 3, r.rec)))
+	b.put(b.seal(l, l.RecordKey(3), space.KindRecord, codec.AppendRecord(nil, 3, r.rec)))
 	b.reopen()
 	mustBeClean(t, b.Store, VerifyOptions{})
 	rep, err := b.Verify(ctx, VerifyOptions{Deep: true})
@@ -406,7 +406,7 @@ func TestVerifyCountsOrphans(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.release()
-	_, parts, err := l.th.u.newParts(ctx, []byte("nobody names this"))
+	_, parts, err := l.u.newParts(ctx, []byte("nobody names this"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,8 +418,8 @@ func TestVerifyCountsOrphans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	old := append(keyPrefix(l.th.u.tok, l.th.tok, 7, kindRecord), make([]byte, 24)...)
-	muts := append(parts, early, late, backend.Mut{Key: old, Value: []byte("x"), Version: versionOne})
+	old := l.th.in(7).lineage("").RecordKey(0)
+	muts := append(parts, early, late, backend.Mut{Key: old, Value: []byte("x"), Version: space.Once})
 	if err := f.commitAll(ctx, muts); err != nil {
 		t.Fatal(err)
 	}
@@ -432,8 +432,8 @@ func TestVerifyScope(t *testing.T) {
 	ctx := context.Background()
 	b := newBreaker(t)
 	l := b.lineage(testRef("other"))
-	e := b.of(kindRecord)
-	i := slices.IndexFunc(e, func(e backend.Entry) bool { return bytes.Equal(e.Key, l.recordKey(1)) })
+	e := b.of(space.KindRecord)
+	i := slices.IndexFunc(e, func(e backend.Entry) bool { return bytes.Equal(e.Key, l.RecordKey(1)) })
 	e[i].Value[30] ^= 1
 	b.put(backend.Mut{Key: e[i].Key, Value: e[i].Value})
 	b.reopen()
@@ -481,7 +481,7 @@ func TestVerifyScope(t *testing.T) {
 // What a save changes between two looks of a verify is no problem.
 func TestVerifyLooksAgain(t *testing.T) {
 	f := newFixture(t, Options{})
-	be := &intruder{Backend: f.be, kind: kindID}
+	be := &intruder{Backend: f.be, kind: space.KindID}
 	f.be = be
 	f.reopen()
 	mustSave(t, f, testRef("t"), Draft{ID: "x"})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // owedWrites is what the checkpoints that were saved on another one say of its pending writes.
@@ -55,19 +56,19 @@ func (c *lineageCheck) owedNow() map[string]owedWrites {
 // writes decodes the pending writes of the lineage, and compares them with their ledgers, and these with what the
 // checkpoints say.
 func (c *lineageCheck) writes(ctx context.Context) error {
-	y, owed := tally{u: c.l.th.u}, c.owedNow()
+	y, owed := tally{u: c.l.u}, c.owedNow()
 	broken := false
-	err := c.l.s.scan(ctx, prefixRange(c.l.th.nsKey(kindWrites, c.l.ns)), func(e backend.Entry) error {
-		if y.key != nil && !bytes.HasPrefix(e.Key, y.key[:len(y.key)-len(zeroToken)]) {
+	err := c.l.s.scan(ctx, c.l.Writes(), func(e backend.Entry) error {
+		if y.key != nil && !bytes.HasPrefix(e.Key, space.SameWrites(y.key)) {
 			if err := c.settleWrites(ctx, &y, owed, broken); err != nil {
 				return err
 			}
-			y, broken = tally{u: c.l.th.u}, false
+			y, broken = tally{u: c.l.u}, false
 		}
 		if y.key == nil {
 			y.key = e.Key
 		}
-		w, ledger, err := c.l.th.openWrites(e)
+		w, ledger, err := openWrites(c.l, e)
 		if err != nil {
 			broken = true
 			return c.note(err)
@@ -82,7 +83,7 @@ func (c *lineageCheck) writes(ctx context.Context) error {
 		err = c.settleWrites(ctx, &y, owed, broken)
 	}
 	for _, o := range owed {
-		c.damaged(c.l.recordKey(o.by), "the pending writes of its parent are gone")
+		c.damaged(c.l.RecordKey(o.by), "the pending writes of its parent are gone")
 	}
 	return err
 }
@@ -95,8 +96,8 @@ func (c *lineageCheck) settleWrites(ctx context.Context, y *tally, all map[strin
 	owed := all[y.id]
 	delete(all, y.id)
 	if broken {
-		of := y.key[:len(y.key)-len(zeroToken)]
-		maps.DeleteFunc(all, func(id string, _ owedWrites) bool { return bytes.Equal(c.l.writesPrefix(id), of) })
+		of := space.SameWrites(y.key)
+		maps.DeleteFunc(all, func(id string, _ owedWrites) bool { return bytes.Equal(space.SameWrites(c.l.LedgerKey(id)), of) })
 		return nil
 	}
 	if err := y.err(); err != nil {
@@ -110,7 +111,7 @@ func (c *lineageCheck) settleWrites(ctx context.Context, y *tally, all map[strin
 
 // forgiveWrites forgives damage of the writes of a checkpoint that is not there: the migration of a head that was cut short
 // leaves some without a ledger.
-func (l *lineage) forgiveWrites(ctx context.Context, head uint64, checkpoint string, damage error) error {
+func (l *storedLineage) forgiveWrites(ctx context.Context, head uint64, checkpoint string, damage error) error {
 	_, err := l.findID(ctx, head, checkpoint)
 	if errors.Is(err, ErrNotFound) {
 		err = l.unlisted(ctx, head, checkpoint, err) // its entry may have been removed, too
@@ -126,8 +127,7 @@ func (l *lineage) forgiveWrites(ctx context.Context, head uint64, checkpoint str
 
 // task looks at the writes of one task.
 func (c *lineageCheck) task(ctx context.Context, key []byte, w *codec.Writes) error {
-	task := c.u.keys.BlindToken("task", w.Task)
-	if string(key) != string(append(c.l.writesPrefix(w.Checkpoint), task[:]...)) {
+	if !bytes.Equal(key, c.l.WritesKey(w.Checkpoint, w.Task)) {
 		c.damaged(key, "names another task")
 	}
 	c.counts.Writes += len(w.Writes)

@@ -152,7 +152,7 @@ func TestLostRecordIsNoticed(t *testing.T) {
 		}
 		l, err := f.hold(ctx, ref, false)
 		must(t, err)
-		key := l.recordKey(lost)
+		key := l.RecordKey(lost)
 		f.letGo(l)
 		must(t, f.be.Commit(ctx, backend.Batch{Muts: []backend.Mut{{Key: key, Delete: true}}}))
 		f.reopen()

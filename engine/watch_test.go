@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // tail runs a watch in a goroutine of its own and hands out its events.
@@ -261,7 +262,7 @@ type gate struct {
 func (g *gate) Commit(ctx context.Context, b backend.Batch) error {
 	g.mu.Lock()
 	held := g.slot != "" && slices.ContainsFunc(b.Muts, func(m backend.Mut) bool {
-		return m.Key[prefixLen-1] == kindRecord && string(m.Key[16:32]) == g.slot
+		return space.KindOf(m.Key) == space.KindRecord && string(m.Key[16:32]) == g.slot
 	})
 	g.mu.Unlock()
 	if held {
@@ -283,7 +284,7 @@ func TestWatchCursorWaitsForSlowSaves(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tok := k.keys.ThreadToken("slow")
+		tok := k.ThreadToken("slow")
 		g := &gate{Backend: f.be, slot: string(tok[:]), here: make(chan struct{}), going: make(chan struct{})}
 		f.be = g
 		f.reopen()
@@ -388,7 +389,7 @@ type intruder struct {
 func (i *intruder) Scan(ctx context.Context, r backend.Range) ([]backend.Entry, []byte, error) {
 	i.mu.Lock()
 	var do func()
-	if i.kind == 0 || len(r.Start) >= prefixLen && r.Start[prefixLen-1] == i.kind {
+	if i.kind == 0 || len(r.Start) >= space.PrefixLen && r.Start[space.PrefixLen-1] == i.kind {
 		do, i.do = i.do, nil
 	}
 	i.mu.Unlock()

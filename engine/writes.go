@@ -9,6 +9,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // WriteMode says what becomes of a pending write whose index is taken.
@@ -87,7 +88,7 @@ func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMod
 		l.letGo(h)
 		return fmt.Errorf("%w: the writes name generation %d, the thread has %d", ErrGeneration, generation, rec.Generation)
 	}
-	if err := l.th.u.sweep.rLock(ctx); err != nil {
+	if err := l.u.sweep.rLock(ctx); err != nil {
 		l.letGo(h)
 		return err
 	}
@@ -116,8 +117,7 @@ func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode Write
 	if err := l.open(ctx); err != nil {
 		return nil, err
 	}
-	tok := l.th.u.keys.BlindToken("task", add.Task)
-	key := append(l.writesPrefix(add.Checkpoint), tok[:]...)
+	key := l.WritesKey(add.Checkpoint, add.Task)
 	_, there := l.th.record()
 	if before := l.pendingFunc(func(p *pending) bool { return bytes.Equal(p.wrote, key) }); before != nil {
 		return nil, l.after(before)
@@ -148,18 +148,18 @@ func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode Write
 	p := &pending{conds: is.conds, wrote: key}
 	id := l.s.newBatchID()
 	version := string(id[:])
-	if err := addSealed(l, p, writesLayout, key, &all, version); err != nil {
+	if err := addSealed(l, p, space.Writes, key, &all, version); err != nil {
 		return nil, err
 	}
-	ledger := codec.Ledger{Changes: is.ledger.Changes + 1, Sum: addSum(is.ledger.Sum, l.th.u.writesSum(plain))}
+	ledger := codec.Ledger{Changes: is.ledger.Changes + 1, Sum: addSum(is.ledger.Sum, l.u.writesSum(plain))}
 	if is.plain != nil {
-		ledger.Sum = subSum(ledger.Sum, l.th.u.writesSum(is.plain))
+		ledger.Sum = subSum(ledger.Sum, l.u.writesSum(is.plain))
 	}
 	if err := l.addLedger(p, add.Checkpoint, ledger, version); err != nil {
 		return nil, err
 	}
 	if is.newSpace {
-		if err := addSealed(l, p, namespaceLayout, l.th.nsKey(kindNamespace, l.ns), l.ref.Namespace, versionOne); err != nil {
+		if err := addSealed(l, p, space.Namespaces, l.NamespaceKey(l.NS), l.ref.Namespace, space.Once); err != nil {
 			return nil, err
 		}
 	}
@@ -184,16 +184,16 @@ type taskWrites struct {
 
 // writesAt reads what stands at the key of a task. The caller holds l.mu.
 func (l *lineage) writesAt(ctx context.Context, key []byte, checkpoint string) (is taskWrites, err error) {
-	keys := [][]byte{key, l.ledgerKey(checkpoint)}
+	keys := [][]byte{key, l.LedgerKey(checkpoint)}
 	if l.ref.Namespace != "" {
-		keys = append(keys, l.th.nsKey(kindNamespace, l.ns))
+		keys = append(keys, l.NamespaceKey(l.NS))
 	}
 	got, err := l.s.be.Get(ctx, keys...)
 	if err != nil {
 		return is, fmt.Errorf("reading writes: %w", err)
 	}
 	if got[0].Version != "" {
-		if is.old, err = unseal(l.th.sealer, writesLayout, key, got[0].Value); err != nil {
+		if is.old, err = unseal(l, space.Writes, key, got[0].Value); err != nil {
 			return is, err
 		}
 		is.plain = codec.AppendWrites(nil, is.old)
@@ -205,7 +205,7 @@ func (l *lineage) writesAt(ctx context.Context, key []byte, checkpoint string) (
 		return is, err
 	}
 	if is.plain != nil && is.ledger.Changes == 0 {
-		return is, corrupt(place(key), "pending writes without a ledger", nil)
+		return is, corrupt(space.Place(key), "pending writes without a ledger", nil)
 	}
 	is.conds = []backend.Cond{{Key: key, Version: got[0].Version}, {Key: keys[1], Version: version}}
 	is.newSpace = len(got) > 2 && got[2].Version == ""
@@ -264,7 +264,7 @@ func (l *lineage) placeWrites(ctx context.Context, ws []codec.Write) error {
 			continue
 		}
 		inline -= len(w.Payload)
-		ids, muts, err := l.th.u.newParts(ctx, w.Payload)
+		ids, muts, err := l.u.newParts(ctx, w.Payload)
 		if err == nil {
 			err = l.s.commitAll(ctx, muts)
 		}
@@ -277,12 +277,12 @@ func (l *lineage) placeWrites(ctx context.Context, ws []codec.Write) error {
 }
 
 // addSealed adds a value of the thread's to a batch.
-func addSealed[T any](l *lineage, p *pending, f *layout[T], key []byte, v T, version string) error {
-	value, err := seal(l.th.sealer, f, key, v)
+func addSealed[T any](of space.Owner, p *pending, k *space.Kind[T], key []byte, v T, version string) error {
+	mut, err := sealMut(of, k, key, v, version)
 	if err != nil {
 		return err
 	}
-	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: version})
+	p.muts = append(p.muts, mut)
 	return nil
 }
 
@@ -318,10 +318,10 @@ func (l *lineage) readWrites(ctx context.Context, checkpoint string) (out []Pend
 	if _, there := l.th.record(); !there {
 		return nil, ErrNotFound
 	}
-	if err := l.th.u.sweep.rLock(ctx); err != nil { // parts of writes that are replaced meanwhile stay until they are read
+	if err := l.u.sweep.rLock(ctx); err != nil { // parts of writes that are replaced meanwhile stay until they are read
 		return nil, err
 	}
-	defer l.th.u.sweep.rUnlock()
+	defer l.u.sweep.rUnlock()
 	tasks, err := l.tasks(ctx, checkpoint)
 	if err != nil {
 		return nil, err
@@ -334,12 +334,12 @@ func (l *lineage) readWrites(ctx context.Context, checkpoint string) (out []Pend
 			if err := takeRoom(ctx, int64(v.Size)); err != nil {
 				return nil, err
 			}
-			if err := l.th.u.readParts(ctx, parts, v.Parts); err != nil {
+			if err := l.u.readParts(ctx, parts, v.Parts); err != nil {
 				return nil, err
 			}
 			data, err := l.s.writeData(v, parts)
 			if err != nil {
-				return nil, corrupt(place(l.writesPrefix(checkpoint)), "a write does not restore", err)
+				return nil, corrupt(space.Place(l.LedgerKey(checkpoint)), "a write does not restore", err)
 			}
 			out = append(out, PendingWrite{w.Task, w.Path, Write{v.Index, v.Channel, v.Type, data}})
 		}
@@ -367,11 +367,11 @@ func (l *lineage) tasks(ctx context.Context, checkpoint string) ([]*codec.Writes
 
 // tasksNow is tasks, unless others are put meanwhile: then they are not whole.
 func (l *lineage) tasksNow(ctx context.Context, checkpoint string) (tasks []*codec.Writes, whole bool, err error) {
-	y, room := tally{u: l.th.u}, taken{}
-	err = l.th.eachWrites(ctx, l.writesPrefix(checkpoint), func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {
+	y, room := tally{u: l.u}, taken{}
+	err = l.s.eachWrites(ctx, l, l.WritesOf(checkpoint), func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {
 		y.add(e.Key, w, ledger)
 		if y.id != checkpoint {
-			return corrupt(place(e.Key), "names another checkpoint", nil)
+			return corrupt(space.Place(e.Key), "names another checkpoint", nil)
 		}
 		if w != nil {
 			tasks = append(tasks, w)
@@ -385,7 +385,7 @@ func (l *lineage) tasksNow(ctx context.Context, checkpoint string) (tasks []*cod
 	if damage == nil {
 		return tasks, true, nil
 	}
-	got, err := l.s.be.Get(ctx, l.ledgerKey(checkpoint))
+	got, err := l.s.be.Get(ctx, l.LedgerKey(checkpoint))
 	if err != nil {
 		return nil, false, fmt.Errorf("reading a ledger of writes: %w", err)
 	}

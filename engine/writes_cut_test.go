@@ -15,6 +15,7 @@ import (
 	"github.com/ckptd/ckptd/backend/backendtest"
 	"github.com/ckptd/ckptd/backend/mem"
 	. "github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 // writesAgree reads the pending writes of all checkpoints and verifies: nobody has tampered with the store.
@@ -120,9 +121,9 @@ func TestWritesOfAHiddenCheckpoint(t *testing.T) {
 	th := open(t, b, o).Thread(refOf("asks"))
 	mustSave(t, th, Draft{ID: "ask", Channels: state("may I?")})
 	approve(t, th, "ask", "human", "yes")
-	yes := steal(t, b, kindWrites)
+	yes := steal(t, b, space.KindWrites)
 	approve(t, th, "ask", "human", "no")
-	yes.putBack(t, b, kindWrites, isTask)
+	yes.putBack(t, b, space.KindWrites, isTask)
 	stolen(nil).putBack(t, b, 0x21, isAny)
 	ws, err := open(t, b, o).Thread(refOf("asks")).Writes(ctx, "ask")
 	if !errors.Is(err, ErrCorrupt) {
@@ -137,25 +138,25 @@ func TestVerifyFindsWritesBehindDamagedOnes(t *testing.T) {
 	// Which checkpoint's writes stand first on the disk is up to the keys, and is so in both threads.
 	for _, c := range []struct{ thread, damaged, back string }{{"a", "one", "two"}, {"b", "two", "one"}} {
 		th := s.Thread(refOf(c.thread))
-		before := steal(t, b, kindWrites)
+		before := steal(t, b, space.KindWrites)
 		changed := func(key []byte) bool {
 			return !slices.ContainsFunc(before, func(e backend.Entry) bool { return bytes.Equal(e.Key, key) })
 		}
 		mustSave(t, th, Draft{ID: c.damaged, Channels: state("may I?")})
 		approve(t, th, c.damaged, "human", "no")
-		broken := steal(t, b, kindWrites)
+		broken := steal(t, b, space.KindWrites)
 		for i := range broken {
 			if changed(broken[i].Key) {
 				broken[i].Value[len(broken[i].Value)-1] ^= 1
 			}
 		}
-		broken.putBack(t, b, kindWrites, changed)
+		broken.putBack(t, b, space.KindWrites, changed)
 		before = broken
 		mustSave(t, th, Draft{ID: c.back, Channels: state("may I?")})
 		approve(t, th, c.back, "human", "no")
-		no := steal(t, b, kindWrites)
+		no := steal(t, b, space.KindWrites)
 		approve(t, th, c.back, "human", "yes")
-		no.putBack(t, b, kindWrites, func(key []byte) bool { return isTask(key) && changed(key) })
+		no.putBack(t, b, space.KindWrites, func(key []byte) bool { return isTask(key) && changed(key) })
 	}
 	report, err := open(t, b, o).Verify(context.Background(), VerifyOptions{})
 	if err != nil {
@@ -186,10 +187,10 @@ func TestSaveNamesTheWritesOfAnotherStore(t *testing.T) {
 	b, o := keepsOpen{shared{mem.Open()}}, withKeys(t, Options{})
 	th := open(t, b, o).Thread(refOf("asks"))
 	cp := mustSave(t, th, Draft{Channels: state("may I?")})
-	none := steal(t, b, kindWrites)
+	none := steal(t, b, space.KindWrites)
 	approve(t, open(t, b, o).Thread(refOf("asks")), cp.ID, "human", "yes")
 	mustSave(t, th, Draft{Keep: true, Step: 1})
-	none.putBack(t, b, kindWrites, isAny)
+	none.putBack(t, b, space.KindWrites, isAny)
 	report, err := open(t, b, o).Verify(context.Background(), VerifyOptions{})
 	if err != nil || len(report.Problems) != 1 {
 		t.Errorf("verifying finds %v, %v", report.Problems, err)
@@ -202,14 +203,14 @@ func TestWritesOfReplacedAreNotRolledBack(t *testing.T) {
 		b, o := keepsOpen{mem.Open()}, withKeys(t, Options{})
 		th := open(t, b, o).Thread(refOf("asks"))
 		mustSave(t, th, Draft{ID: "ask", Channels: state("may I?")})
-		none := steal(t, b, kindWrites)
+		none := steal(t, b, space.KindWrites)
 		approve(t, th, "ask", "human", "no")
 		mustSave(t, th, Draft{ID: "next", Keep: true, Step: 1})
 		if _, err := th.SetLabels(t.Context(), At("ask"), map[string]string{"seen": "1"}); err != nil {
 			t.Fatal(err)
 		}
 		if back {
-			none.putBack(t, b, kindWrites, isAny)
+			none.putBack(t, b, space.KindWrites, isAny)
 		}
 		report, err := open(t, b, o).Verify(t.Context(), VerifyOptions{})
 		if err != nil || (len(report.Problems) == 1) != back {

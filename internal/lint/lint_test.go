@@ -124,7 +124,8 @@ func good() map[string]pkg {
 		{Path: "crypto", Imports: []string{"os", "crypto/aes", module + "/internal/durable"}},
 		{Path: "crypto/keyfile", Imports: []string{"os", module + "/crypto"}},
 		{Path: "engine", Imports: []string{module + "/backend", module + "/hook", module + "/codec", module + "/crypto"},
-			TestImports: []string{module + "/backend/mem", "github.com/klauspost/compress/zstd"}, Seals: []call{{"seal.go:1:1", sealer}}},
+			TestImports: []string{module + "/backend/mem", "github.com/klauspost/compress/zstd"}},
+		{Path: sealing, Imports: []string{module + "/codec", module + "/crypto"}, Seals: []call{{"kinds.go:1:1", sealer}}},
 		{Path: "plugins", Imports: []string{"github.com/tetratelabs/wazero", module + "/hook"}},
 		{Path: "hook"},
 		{Path: "internal/alike"},
@@ -209,14 +210,19 @@ func TestCheck(t *testing.T) {
 			[]string{"x/x.go:3:1: a func init"}},
 		{"engine seals elsewhere", func(pkgs map[string]pkg) {
 			p := pkgs["engine"]
-			p.Seals = append(p.Seals, call{"engine/x.go:3:1", "put"})
+			p.Seals = append(p.Seals, call{"engine/x.go:3:1", sealer})
 			pkgs["engine"] = p
-		}, []string{"engine/x.go:3:1: seals what nobody has tried to read; call seal"}},
+		}, []string{"engine/x.go:3:1: seals what nobody has tried to read; leave that to engine/internal/space"}},
 		{"engine seals nowhere", func(pkgs map[string]pkg) {
-			p := pkgs["engine"]
+			p := pkgs[sealing]
 			p.Seals = nil
-			pkgs["engine"] = p
-		}, []string{"engine: sealInto does not seal"}},
+			pkgs[sealing] = p
+		}, []string{"engine/internal/space: AppendSealed does not seal"}},
+		{"engine seals in another way", func(pkgs map[string]pkg) {
+			p := pkgs[sealing]
+			p.Seals = append(p.Seals, call{"engine/internal/space/x.go:3:1", "Put"})
+			pkgs[sealing] = p
+		}, []string{"engine/internal/space/x.go:3:1: seals what nobody has tried to read; leave that to engine/internal/space"}},
 	} {
 		pkgs := good()
 		tt.spoil(pkgs)

@@ -1,0 +1,176 @@
+package space
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/crypto"
+)
+
+// Kinds of backend keys and types of values, docs/format.md §3.
+const (
+	KindStore     = 0x01
+	KindRetention = 0x02
+	KindIndex     = 0x03
+	KindThread    = 0x10
+	KindPart      = 0x11
+	KindBlob      = 0x12
+	KindActivity  = 0x13
+	KindRecord    = 0x20
+	KindID        = 0x21
+	KindBranch    = 0x22
+	KindWrites    = 0x23
+	KindNamespace = 0x24
+	TypeLedger    = 0x2e
+	TypeStub      = 0x2f
+	KindBeside    = 0x30
+)
+
+// A key is a scope (a user, a tenant, or the store), a slot in it (a thread, a term of the index, or nothing), an epoch,
+// a kind, and a tail that depends on the kind.
+const (
+	scopeLen  = 16
+	slotAt    = scopeLen
+	epochAt   = slotAt + 16
+	kindAt    = epochAt + 4
+	PrefixLen = kindAt + 1
+	seqLen    = 8
+
+	recordLen   = PrefixLen + 16 + seqLen
+	indexLen    = PrefixLen + 16 + 16 + 4 + 16 + seqLen
+	activityLen = PrefixLen + 6 + 16
+	threadLen   = PrefixLen + 16
+)
+
+// How an id entry names its id: as the UUID that it is, or by a token.
+const (
+	formUUID  = 1
+	formToken = 2
+)
+
+// Once is the version of keys that are written once, or whose writers are serialized by the engine.
+const Once = "1"
+
+// None is the token of what has no name: the slot of keys that are of no thread, and the unnamed namespace.
+var None crypto.Token
+
+func prefix(scope, slot crypto.Token, epoch uint32, kind byte) []byte {
+	key := append(append(make([]byte, 0, PrefixLen+72), scope[:]...), slot[:]...)
+	return append(binary.BigEndian.AppendUint32(key, epoch), kind)
+}
+
+// Under is the range of all keys that begin with p, which must not be all ones.
+func Under(p []byte) backend.Range {
+	end := append([]byte(nil), p...)
+	for i := len(end) - 1; ; i-- {
+		if end[i]++; end[i] != 0 {
+			return backend.Range{Start: p, End: end[:i+1]}
+		}
+	}
+}
+
+// What a key says of itself. The key must be long enough to say it.
+
+func KindOf(key []byte) byte           { return key[kindAt] }
+func ThreadOf(key []byte) crypto.Token { return crypto.Token(key[slotAt:]) }
+func EpochOf(key []byte) uint32        { return binary.BigEndian.Uint32(key[epochAt:]) }
+func SeqOf(key []byte) uint64          { return binary.BigEndian.Uint64(key[len(key)-seqLen:]) }
+
+// Tail is what follows the kind.
+func Tail(key []byte) []byte { return key[PrefixLen:] }
+
+// IsRecord reports whether a key is of a record or a stub.
+func IsRecord(key []byte) bool { return len(key) == recordLen && KindOf(key) == KindRecord }
+
+// IsIndex reports whether a key is of an index entry, whole or not.
+func IsIndex(key []byte) bool { return len(key) >= PrefixLen && KindOf(key) == KindIndex }
+
+// PartOf and BlobOf tell what a key of a part or a blob names; not ok means that it is no such key.
+
+func PartOf(key []byte) (id [16]byte, ok bool) {
+	if len(key) != PrefixLen+len(id) {
+		return id, false
+	}
+	return [16]byte(Tail(key)), true
+}
+
+func BlobOf(key []byte) (digest [32]byte, ok bool) {
+	if len(key) != PrefixLen+len(digest) {
+		return digest, false
+	}
+	return [32]byte(Tail(key)), true
+}
+
+// ListedThread is the thread that the key of a thread record is of; not ok means that it is no such key.
+func ListedThread(key []byte) (thread crypto.Token, ok bool) {
+	if len(key) != threadLen {
+		return thread, false
+	}
+	return crypto.Token(Tail(key)), true
+}
+
+// ActiveThread is what the key of an activity entry says; not ok means that it is no such key.
+func ActiveThread(key []byte) (since int64, thread crypto.Token, ok bool) {
+	if len(key) != activityLen {
+		return 0, thread, false
+	}
+	tail := Tail(key)
+	return int64(binary.BigEndian.Uint64(append(make([]byte, 2, 8), tail[:6]...))), crypto.Token(tail[6:]), true
+}
+
+// Indexed is what the key of an index entry says.
+type Indexed struct {
+	Term         crypto.Token
+	User, Thread crypto.Token
+	Epoch        uint32
+	NS           crypto.Token
+	Seq          uint64
+}
+
+// ParseIndex is what the key of an index entry says; not ok means that it is no such key.
+func ParseIndex(key []byte) (x Indexed, ok bool) {
+	if len(key) != indexLen || KindOf(key) != KindIndex {
+		return x, false
+	}
+	tail := Tail(key)
+	return Indexed{Term: crypto.Token(key[slotAt:]), User: crypto.Token(tail), Thread: crypto.Token(tail[16:]),
+		Epoch: binary.BigEndian.Uint32(tail[32:]), NS: crypto.Token(tail[36:]), Seq: SeqOf(key)}, true
+}
+
+// SameLineage reports whether both lead to one lineage.
+func (x *Indexed) SameLineage(y *Indexed) bool {
+	return x.User == y.User && x.Thread == y.Thread && x.Epoch == y.Epoch && x.NS == y.NS
+}
+
+// RecordKey is where the record is that an index entry leads to.
+func (x *Indexed) RecordKey() []byte {
+	key := append(prefix(x.User, x.Thread, x.Epoch, KindRecord), x.NS[:]...)
+	return binary.BigEndian.AppendUint64(key, x.Seq)
+}
+
+// Place describes a key in errors and reports: by kind and tokens, never by ids.
+func Place(key []byte) string {
+	if len(key) < PrefixLen {
+		return fmt.Sprintf("key %x", key)
+	}
+	kind := key[kindAt]
+	if IsRecord(key) {
+		return fmt.Sprintf("checkpoint seq %d of thread %x…, namespace %x…", SeqOf(key), key[slotAt:slotAt+4], key[PrefixLen:PrefixLen+4])
+	}
+	return fmt.Sprintf("%s %x…", names[kind], key[PrefixLen:min(len(key), PrefixLen+4)])
+}
+
+// ParseUUID accepts the canonical form only: other spellings of a UUID are other ids.
+func ParseUUID(s string) (id [16]byte, ok bool) {
+	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' || strings.ToLower(s) != s {
+		return id, false
+	}
+	b, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
+	if err != nil || len(b) != 16 {
+		return id, false
+	}
+	return [16]byte(b), true
+}

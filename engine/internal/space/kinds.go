@@ -1,0 +1,178 @@
+package space
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/crypto"
+)
+
+// The kinds of values that are stored (docs/format.md §4 to §13, §19).
+var (
+	StoreInfo = ofStore("store record", KindStore, codec.AppendStoreInfo, codec.ParseStoreInfo, same)
+	Retention = ofStore("retention policy", KindRetention, codec.AppendRetention, codec.ParseRetention, same)
+	Beside    = ofStore("value beside the store", KindBeside, func(dst, v []byte) []byte { return append(dst, v...) },
+		func(plain []byte) ([]byte, error) { return plain, nil }, bytes.Equal)
+
+	Threads  = ofUser("thread record", KindThread, directory, codec.AppendThread, codec.ParseThread, same)
+	Activity = ofUser("activity entry", KindActivity, directory, codec.AppendName, codec.ParseName, equal)
+	Index    = ofUser("index entry", KindIndex, index, codec.AppendIndexEntry, codec.ParseIndexEntry, equal)
+	Blobs    = ofUser("blob", KindBlob, parts, codec.AppendBlob, codec.ParseBlob, func(a, b *codec.Blob) bool {
+		return a.Hour == b.Hour && a.Size == b.Size && slices.Equal(a.Parts, b.Parts)
+	})
+	Parts = ofUser("part", KindPart, parts, func(dst []byte, p Part) []byte { return codec.AppendPart(dst, p.Hour, p.Data) },
+		func(plain []byte) (p Part, err error) { p.Hour, p.Data, err = codec.ParsePart(plain); return p, err },
+		func(a, b Part) bool { return a.Hour == b.Hour && bytes.Equal(a.Data, b.Data) })
+
+	IDs        = ofThread("id entry", KindID, codec.AppendIDEntry, codec.ParseIDEntry, same)
+	Branches   = ofThread("branch", KindBranch, codec.AppendBranch, codec.ParseBranch, same)
+	Namespaces = ofThread("namespace", KindNamespace, codec.AppendName, codec.ParseName, equal)
+	Writes     = ofThread("pending writes", KindWrites, codec.AppendWrites, codec.ParseWrites, (*codec.Writes).Equal)
+	Ledgers    = ofThread("pending writes", TypeLedger, codec.AppendWritesLedger, codec.ParseWritesLedger, same)
+
+	// A record says where it stands, and so depends on its key.
+	Records = named("checkpoint", &Kind[*codec.Record]{typ: KindRecord, sealed: thread,
+		encode: func(dst, key []byte, rec *codec.Record) []byte { return codec.AppendRecord(dst, SeqOf(key), rec) },
+		decode: func(plain, key []byte) (*codec.Record, error) { return codec.ParseRecord(plain, SeqOf(key)) },
+		check:  func(plain, key []byte, rec *codec.Record) error { return codec.CheckRecord(plain, SeqOf(key), rec) }})
+	Stubs = named("stub", &Kind[*codec.Stub]{typ: TypeStub, sealed: thread,
+		encode: func(dst, _ []byte, stub *codec.Stub) []byte { return codec.AppendStub(dst, stub) },
+		decode: parseStub, check: checkBy(parseStub, same)})
+)
+
+// names are what errors call the kinds.
+var names = map[byte]string{}
+
+// Part is a piece of a payload and the hour of its creation.
+type Part struct {
+	Hour uint64
+	Data []byte
+}
+
+// keys says under which keys of its owner a kind is sealed.
+type keys uint8
+
+const (
+	store keys = iota
+	directory
+	parts
+	index
+	thread
+)
+
+// Owner is whose keys seal a value: the store, a user or a thread. A thread has the keys of its user as well.
+type Owner interface {
+	sealer(of keys) *crypto.Sealer
+}
+
+// Kind is how one kind of values is stored. Readers and writers share it: Open makes a value of stored bytes, and
+// AppendSealed, by which alone a value becomes stored bytes, first does with it what Open will do.
+type Kind[T any] struct {
+	typ    byte
+	sealed keys
+	encode func(dst, key []byte, v T) []byte
+	decode func(plain, key []byte) (T, error) // may alias plain
+	check  func(plain, key []byte, v T) error // that decode makes v of plain
+}
+
+// Type is the type of the values of k.
+func (k *Kind[T]) Type() byte { return k.typ }
+
+// Is reports whether a stored value says that it is of k. Only Open tells whether it is.
+func (k *Kind[T]) Is(stored []byte) bool { return len(stored) > 3 && stored[3] == k.typ }
+
+// OpenError tells why a stored value cannot be read. Err is what crypto or codec says.
+type OpenError struct {
+	Key    []byte
+	Parsed bool // it opened, but did not parse
+	Err    error
+}
+
+func (e *OpenError) Error() string { return fmt.Sprintf("opening %s: %v", Place(e.Key), e.Err) }
+func (e *OpenError) Unwrap() error { return e.Err }
+
+// Open returns the value that is stored at key; errors are of type *OpenError.
+func (k *Kind[T]) Open(of Owner, key, stored []byte) (v T, err error) {
+	plain, err := of.sealer(k.sealed).Open(nil, k.typ, key, stored)
+	if err != nil {
+		return v, &OpenError{Key: key, Err: err}
+	}
+	if v, err = k.decode(plain, key); err != nil {
+		return v, &OpenError{Key: key, Parsed: true, Err: err}
+	}
+	return v, nil
+}
+
+// Put returns what stores v at key. What a reader would refuse, or take for something else, is an error.
+func (k *Kind[T]) Put(of Owner, key []byte, v T, version string) (backend.Mut, error) {
+	value, err := k.AppendSealed(nil, &Scratch{}, of, key, v)
+	if err != nil {
+		return backend.Mut{}, err
+	}
+	return backend.Mut{Key: key, Value: value, Version: version}, nil
+}
+
+// Scratch is the working memory of AppendSealed.
+type Scratch struct{ plain, check []byte }
+
+// Cap is how many bytes it holds on to.
+func (m *Scratch) Cap() int { return cap(m.plain) + cap(m.check) }
+
+// AppendSealed appends to dst what Put stores.
+func (k *Kind[T]) AppendSealed(dst []byte, m *Scratch, of Owner, key []byte, v T) ([]byte, error) {
+	s, from := of.sealer(k.sealed), len(dst)
+	m.plain = k.encode(m.plain[:0], key, v)
+	dst, err := s.Seal(dst, k.typ, key, m.plain)
+	if err != nil {
+		return nil, fmt.Errorf("sealing %s: %w", Place(key), err)
+	}
+	if m.check, err = s.Open(m.check[:0], k.typ, key, dst[from:]); err == nil {
+		if err = k.check(m.check, key, v); err == nil && !bytes.Equal(m.check, m.plain) {
+			err = errors.New("it opens as other bytes")
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("checking %s before commit: nobody could read it: %w", Place(key), err)
+	}
+	return dst, nil
+}
+
+func ofStore[T any](name string, typ byte, encode func([]byte, T) []byte, decode func([]byte) (T, error), same func(a, b T) bool) *Kind[T] {
+	return ofUser(name, typ, store, encode, decode, same)
+}
+
+func ofThread[T any](name string, typ byte, encode func([]byte, T) []byte, decode func([]byte) (T, error), same func(a, b T) bool) *Kind[T] {
+	return ofUser(name, typ, thread, encode, decode, same)
+}
+
+// ofUser is a kind whose values do not depend on where they stand.
+func ofUser[T any](name string, typ byte, sealed keys, encode func([]byte, T) []byte, decode func([]byte) (T, error), same func(a, b T) bool) *Kind[T] {
+	at := func(plain, _ []byte) (T, error) { return decode(plain) }
+	return named(name, &Kind[T]{typ, sealed, func(dst, _ []byte, v T) []byte { return encode(dst, v) }, at, checkBy(at, same)})
+}
+
+func named[T any](name string, k *Kind[T]) *Kind[T] {
+	names[k.typ] = name
+	return k
+}
+
+func parseStub(plain, key []byte) (*codec.Stub, error) { return codec.ParseStub(plain, SeqOf(key)) }
+
+// checkBy is the check of a kind by its decode.
+func checkBy[T any](decode func(plain, key []byte) (T, error), same func(a, b T) bool) func(plain, key []byte, v T) error {
+	return func(plain, key []byte, v T) error {
+		got, err := decode(plain, key)
+		if err == nil && !same(got, v) {
+			err = errors.New("it reads as something else")
+		}
+		return err
+	}
+}
+
+func same[T comparable](a, b *T) bool { return *a == *b }
+
+func equal[T comparable](a, b T) bool { return a == b }
