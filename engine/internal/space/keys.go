@@ -10,25 +10,6 @@ import (
 	"github.com/ckptd/ckptd/crypto"
 )
 
-// Kinds of backend keys and types of values, docs/format.md §3.
-const (
-	KindStore     = 0x01
-	KindRetention = 0x02
-	KindIndex     = 0x03
-	KindThread    = 0x10
-	KindPart      = 0x11
-	KindBlob      = 0x12
-	KindActivity  = 0x13
-	KindRecord    = 0x20
-	KindID        = 0x21
-	KindBranch    = 0x22
-	KindWrites    = 0x23
-	KindNamespace = 0x24
-	TypeLedger    = 0x2e
-	TypeStub      = 0x2f
-	KindBeside    = 0x30
-)
-
 // A key is a scope (a user, a tenant, or the store), a slot in it (a thread, a term of the index, or nothing), an epoch,
 // a kind, and a tail that depends on the kind.
 const (

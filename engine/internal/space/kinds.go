@@ -11,7 +11,26 @@ import (
 	"github.com/ckptd/ckptd/crypto"
 )
 
-// The kinds of values that are stored (docs/format.md §4 to §13, §19).
+// Kinds of backend keys and types of values, docs/format.md §3.
+const (
+	KindStore     = 0x01
+	KindRetention = 0x02
+	KindIndex     = 0x03
+	KindThread    = 0x10
+	KindPart      = 0x11
+	KindBlob      = 0x12
+	KindActivity  = 0x13
+	KindRecord    = 0x20
+	KindID        = 0x21
+	KindBranch    = 0x22
+	KindWrites    = 0x23
+	KindNamespace = 0x24
+	TypeLedger    = 0x2e
+	TypeStub      = 0x2f
+	KindBeside    = 0x30
+)
+
+// How each kind is stored (docs/format.md §4 to §13, §19). A new one is a line above, a line here, and where it stands (owners.go).
 var (
 	StoreInfo = ofStore("store record", KindStore, codec.AppendStoreInfo, codec.ParseStoreInfo, same)
 	Retention = ofStore("retention policy", KindRetention, codec.AppendRetention, codec.ParseRetention, same)
