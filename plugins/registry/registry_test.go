@@ -243,6 +243,8 @@ func TestRefused(t *testing.T) {
 		{"stage of the redactor", Install{Bindings: []Binding{{Config: []byte(`{"stages":["boot"]}`)}}}, `the stage "boot"`},
 		{"order of the redactor", Install{Bindings: []Binding{{Order: new(int)}}}, "it runs last"},
 		{"overlap", Install{Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Prefixes: []string{"a"}}, {Tenants: []string{"x"}, Prefixes: []string{"ab"}}}}, "its bindings 1 and 2 cover the same threads"},
+		{"any tenant", Install{Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Tenants: []string{"*"}}}}, "leave it out for all"},
+		{"any thread", Install{Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Prefixes: []string{"*"}}}}, "leave it out for all"},
 		{"other tenant", Install{Tenant: "acme", Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Tenants: []string{"other"}}}}, "leave the tenants out"},
 		{"empty prefix", Install{Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Prefixes: []string{""}}}}, "leave it out for all"},
 	} {

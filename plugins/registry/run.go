@@ -57,6 +57,9 @@ func checkBindings(in *Install, name string) ([]binding, error) {
 			if text == "" || len(text) > maxName || !utf8.ValidString(text) {
 				return nil, invalidf(name, "a tenant or thread prefix is not UTF-8 of 1 to %d bytes: leave it out for all", maxName)
 			}
+			if text == "*" { // as grants name every tenant; it would run for nobody
+				return nil, invalidf(name, `a binding names the tenant or thread prefix "*", which is no wildcard here: leave it out for all`)
+			}
 		}
 		if len(b.Tenants) > maxNames || len(b.Prefixes) > maxNames {
 			return nil, invalidf(name, "a binding has more than %d tenants or prefixes", maxNames)
