@@ -155,37 +155,28 @@ func (d *dump) sameAs(o *dump) string {
 	return ""
 }
 
-// writeIDs are the checkpoints of a lineage that may have pending writes.
+// writeIDs are the checkpoints of a lineage that may have pending writes. A copy has those of what it was copied from.
 func (f *facts) writeIDs(ref engine.Ref) []string {
+	copied := slices.Contains(f.m.copies(), ref.Thread) || f.isCopy(ref)
+	may := func(from engine.Ref) bool { return from == ref || copied && from.Namespace == ref.Namespace }
 	var ids []string
-	if st := f.m.lines[ref]; st != nil {
-		for k := range st.writes {
-			ids = append(ids, k.checkpoint)
+	for from, st := range f.m.lines {
+		if may(from) {
+			for k := range st.writes {
+				ids = append(ids, k.checkpoint)
+			}
 		}
 	}
-	if l := f.lines[ref]; l != nil {
+	for from, l := range f.lines {
+		if !may(from) {
+			continue
+		}
 		for k := range l.writes {
 			ids = append(ids, k.checkpoint)
 		}
 		for _, c := range l.copies {
 			_, to, _ := strings.Cut(c.val, " ")
 			ids = append(ids, to)
-		}
-	}
-	if slices.Contains(f.m.copies(), ref.Thread) || f.isCopy(ref) { // it has those of what it was copied from
-		for from, st := range f.m.lines {
-			if from.Namespace == ref.Namespace {
-				for k := range st.writes {
-					ids = append(ids, k.checkpoint)
-				}
-			}
-		}
-		for from, l := range f.lines {
-			if from.Namespace == ref.Namespace {
-				for k := range l.writes {
-					ids = append(ids, k.checkpoint)
-				}
-			}
 		}
 	}
 	slices.Sort(ids)
