@@ -133,7 +133,9 @@ func (a *save) check(f *facts) {
 		if a.repeat && f.untouched(&a.call, r) {
 			f.problem(&a.call, "the same save again was not answered as the first time, but saved as seq %d", a.cp.Seq)
 		}
-		f.stands(r, d)
+		if r.draft != nil { // else it may be what a label made of it
+			f.stands(r, d)
+		}
 	}
 }
 
