@@ -59,13 +59,13 @@ func unpackToken(m *ckptdv1.Token) Token {
 
 // CreateToken makes a bearer token. The secret is shown this once; the server keeps only its hash.
 func (s *Store) CreateToken(ctx context.Context, note string, grants ...Grant) (t Token, secret string, err error) {
-	m, err := call(ctx, s, once, s.admin.CreateToken, &ckptdv1.CreateTokenRequest{Note: note, Grants: packGrants(grants)})
+	m, err := call(ctx, s, s.admin.CreateToken, &ckptdv1.CreateTokenRequest{Note: note, Grants: packGrants(grants)})
 	return unpackToken(m.GetToken()), m.GetSecret(), err
 }
 
 // Tokens returns the tokens that there are.
 func (s *Store) Tokens(ctx context.Context) ([]Token, error) {
-	m, err := call(ctx, s, reads, s.admin.ListTokens, &ckptdv1.ListTokensRequest{})
+	m, err := call(ctx, s, s.admin.ListTokens, &ckptdv1.ListTokensRequest{})
 	var ts []Token
 	for _, t := range m.GetTokens() {
 		ts = append(ts, unpackToken(t))
@@ -76,26 +76,26 @@ func (s *Store) Tokens(ctx context.Context) ([]Token, error) {
 // RevokeToken makes a token invalid at once, and with it those that were made with it, unless they are to be kept. The ids of
 // all of them are returned.
 func (s *Store) RevokeToken(ctx context.Context, id string, keepChildren bool) (revoked []string, err error) {
-	m, err := call(ctx, s, once, s.admin.RevokeToken, &ckptdv1.RevokeTokenRequest{Id: id, KeepChildren: keepChildren})
+	m, err := call(ctx, s, s.admin.RevokeToken, &ckptdv1.RevokeTokenRequest{Id: id, KeepChildren: keepChildren})
 	return m.GetRevoked(), err
 }
 
 // WhoAmI returns what the server takes the caller for, such as token:ID, and what it may do.
 func (s *Store) WhoAmI(ctx context.Context) (caller string, grants []Grant, err error) {
-	m, err := call(ctx, s, reads, s.admin.WhoAmI, &ckptdv1.WhoAmIRequest{})
+	m, err := call(ctx, s, s.admin.WhoAmI, &ckptdv1.WhoAmIRequest{})
 	return m.GetCaller(), unpackGrants(m.GetGrants()), err
 }
 
 // Status tells how the server is doing, in its own words.
 func (s *Store) Status(ctx context.Context) (*ckptdv1.GetStatusResponse, error) {
-	return call(ctx, s, reads, s.admin.GetStatus, &ckptdv1.GetStatusRequest{})
+	return call(ctx, s, s.admin.GetStatus, &ckptdv1.GetStatusRequest{})
 }
 
 // ReadAudit yields the entries of the audit log since a time, the oldest first. After an error it ends.
 func (s *Store) ReadAudit(ctx context.Context, since time.Time) iter.Seq2[AuditEntry, error] {
 	return func(yield func(AuditEntry, error) bool) {
 		req, last := &ckptdv1.ReadAuditRequest{Since: wire.PackTime(since)}, uint64(0)
-		err := s.retry(ctx, reads, func(ctx context.Context) (progress bool, err error) {
+		err := s.retry(ctx, req, func(ctx context.Context) (progress bool, err error) {
 			err = receive(ctx, s, s.admin.ReadAudit, req, func(m *ckptdv1.ReadAuditResponse) error {
 				for _, e := range m.GetEntries() {
 					if e.GetNumber() <= last {

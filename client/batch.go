@@ -25,12 +25,12 @@ type BatchResult struct {
 // fails by itself; those to one lineage are made in their order. The error is of the call as a whole, and means what that
 // of Save does for every save in it. A save that the server was too busy for is not repeated by itself.
 func (s *Store) SaveBatch(ctx context.Context, saves []BatchSave) ([]BatchResult, error) {
-	e, req := repeats, &ckptdv1.SaveBatchRequest{}
+	req := &ckptdv1.SaveBatchRequest{}
 	for _, save := range saves {
-		e = max(e, s.identify(&save.Draft))
+		s.identify(&save.Draft)
 		req.Saves = append(req.Saves, &ckptdv1.SaveRequest{Ref: wire.PackRef(save.Ref), Draft: wire.PackDraft(&save.Draft)})
 	}
-	m, err := call(ctx, s, e, s.cps.SaveBatch, req)
+	m, err := call(ctx, s, s.cps.SaveBatch, req)
 	if err != nil {
 		return nil, err
 	}

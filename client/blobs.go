@@ -24,21 +24,21 @@ func (u *User) PutBlob(ctx context.Context, r io.Reader) (id engine.BlobID, size
 			seekable = false // a pipe, say
 		}
 	}
-	up := &upload{r: r}
-	err = u.s.retry(ctx, repeats, func(ctx context.Context) (bool, error) {
+	up, request := &upload{r: r}, &ckptdv1.PutBlobRequest{Tenant: u.tenant, User: u.name}
+	err = u.s.retry(ctx, request, func(ctx context.Context) (bool, error) {
 		if up.n > 0 {
 			if _, err := seeker.Seek(start, io.SeekStart); err != nil {
 				return false, fmt.Errorf("reading the blob again: %w", err)
 			}
 			up.n = 0
 		}
-		m, err := u.putBlob(ctx, up)
+		m, err := u.putBlob(ctx, request, up)
 		if err == nil {
 			size = m.GetSize()
 			id, err = engine.ParseBlobID(m.GetId())
 		}
 		if err != nil && up.n > 0 && !seekable {
-			err = unrepeatable{u.s.judge(ctx, repeats, err).err}
+			err = unrepeatable{u.s.judge(ctx, u.s.mayRepeat(request), err).err}
 		}
 		return false, err
 	})
@@ -63,7 +63,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (u *User) putBlob(ctx context.Context, r io.Reader) (*ckptdv1.PutBlobResponse, error) {
+func (u *User) putBlob(ctx context.Context, first *ckptdv1.PutBlobRequest, r io.Reader) (*ckptdv1.PutBlobResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(u.s.life, cancel)()
@@ -71,7 +71,7 @@ func (u *User) putBlob(ctx context.Context, r io.Reader) (*ckptdv1.PutBlobRespon
 	if u.s.o.Token != "" {
 		stream.RequestHeader().Set("Authorization", "Bearer "+u.s.o.Token)
 	}
-	err := stream.Send(&ckptdv1.PutBlobRequest{Tenant: u.tenant, User: u.name})
+	err := stream.Send(first)
 	piece := make([]byte, blobPiece)
 	for err == nil {
 		n, readErr := io.ReadFull(r, piece)
@@ -100,7 +100,7 @@ func (u *User) putBlob(ctx context.Context, r io.Reader) (*ckptdv1.PutBlobRespon
 // it. After a connection broke it goes on where it was.
 func (u *User) GetBlob(ctx context.Context, id engine.BlobID, w io.Writer) (written int64, err error) {
 	req := &ckptdv1.GetBlobRequest{Tenant: u.tenant, User: u.name, Id: id.String()}
-	err = u.s.retry(ctx, reads, func(ctx context.Context) (progress bool, err error) {
+	err = u.s.retry(ctx, req, func(ctx context.Context) (progress bool, err error) {
 		skip := written
 		err = receive(ctx, u.s, u.s.blobs.GetBlob, req, func(m *ckptdv1.GetBlobResponse) error {
 			had := min(skip, int64(len(m.GetData())))
@@ -117,7 +117,7 @@ func (u *User) GetBlob(ctx context.Context, id engine.BlobID, w io.Writer) (writ
 
 // StatBlob describes a blob without reading it.
 func (u *User) StatBlob(ctx context.Context, id engine.BlobID) (engine.BlobInfo, error) {
-	m, err := call(ctx, u.s, reads, u.s.blobs.StatBlob, &ckptdv1.StatBlobRequest{Tenant: u.tenant, User: u.name, Id: id.String()})
+	m, err := call(ctx, u.s, u.s.blobs.StatBlob, &ckptdv1.StatBlobRequest{Tenant: u.tenant, User: u.name, Id: id.String()})
 	if err != nil {
 		return engine.BlobInfo{}, err
 	}

@@ -21,6 +21,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/contract"
 )
 
 // Options configure Dial. The zero value works.
@@ -76,6 +77,7 @@ func (o Options) complete() (Options, error) {
 // Store is a store behind a server. Its methods are those of engine.Store, and some that only a server has.
 type Store struct {
 	addr    string
+	api     *contract.Table
 	o       Options
 	http    *transport
 	life    context.Context // ends with Close
@@ -108,7 +110,7 @@ func Dial(addr string, o Options) (*Store, error) {
 	}
 	t := newTransport(socket, o.TLS)
 	plain := connect.WithAcceptCompression("gzip", nil, nil) // states are worth more processor time than bytes nearby
-	s := &Store{addr: addr, o: o, http: t, pause: sleep,
+	s := &Store{addr: addr, api: contract.API, o: o, http: t, pause: sleep,
 		threads: ckptdv1.NewThreadServiceClient(t, base, plain),
 		cps:     ckptdv1.NewCheckpointServiceClient(t, base, plain),
 		blobs:   ckptdv1.NewBlobServiceClient(t, base, plain),

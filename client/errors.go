@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/wire"
 )
@@ -39,14 +41,21 @@ type unreachable struct{}
 func (unreachable) Error() string        { return "server cannot be reached" }
 func (unreachable) Is(target error) bool { return target == engine.ErrUnavailable }
 
-// effect says what a call does to the store.
-type effect int
-
+// What the contract says of a request whose answer is lost. Between these two is what is the same when it is done twice.
 const (
-	reads   effect = iota // nothing
-	repeats               // the same when it is done twice
-	once                  // something else when it is done twice
+	reads = ckptdv1.Retry_RETRY_READ  // it changes nothing
+	never = ckptdv1.Retry_RETRY_NEVER // it would be something else when it is done twice
 )
+
+// mayRepeat finds out what the contract says of a request. What it says nothing of is not repeated.
+func (s *Store) mayRepeat(request any) ckptdv1.Retry {
+	if m, ok := request.(proto.Message); ok {
+		if method := s.api.Asked(m); method != nil {
+			return method.RetryFor(m)
+		}
+	}
+	return never
+}
 
 // errEnough ends a stream whose consumer has left.
 var errEnough = errors.New("enough")
@@ -59,43 +68,43 @@ type failure struct {
 }
 
 // judge finds out what the error of an attempt means to the caller, whose context ctx is.
-func (s *Store) judge(ctx context.Context, e effect, err error) failure {
+func (s *Store) judge(ctx context.Context, may ckptdv1.Retry, err error) failure {
 	conn, broken := errors.AsType[*connError](err)
 	packed, rpc := errors.AsType[*connect.Error](err)
 	switch {
 	case err == errEnough:
 		return failure{err: err}
 	case s.life.Err() != nil && (broken || rpc && !connect.IsWireError(err)):
-		return failure{err: s.unanswered(e, broken && !conn.sent, engine.ErrClosed)}
+		return failure{err: s.unanswered(may, broken && !conn.sent, engine.ErrClosed)}
 	case ctx.Err() != nil && (broken || rpc && !connect.IsWireError(err)):
-		return failure{err: s.unanswered(e, broken && !conn.sent, ctx.Err())}
+		return failure{err: s.unanswered(may, broken && !conn.sent, ctx.Err())}
 	case broken && !conn.sent:
 		_, refused := errors.AsType[*tls.CertificateVerificationError](conn.err)
 		return failure{err: fmt.Errorf("%w: %s: %w", ErrUnreachable, s.addr, conn.err), again: !refused}
 	case broken || timedOut(packed):
-		return failure{err: s.unanswered(e, false, fmt.Errorf("%s: %w", s.addr, err)), again: e != once}
+		return failure{err: s.unanswered(may, false, fmt.Errorf("%s: %w", s.addr, err)), again: may != never}
 	case rpc && !connect.IsWireError(err):
-		return s.foreign(e, packed)
+		return s.foreign(may, packed)
 	}
 	err = wire.UnpackError(err)
 	if wait, ok := errors.AsType[*wire.RetryError](err); ok {
 		return failure{err, true, min(max(wait.After, 0), maxAsked)}
 	}
 	if errors.Is(err, context.Canceled) { // by the server: the caller's context has not ended
-		return failure{err: s.unanswered(e, false, fmt.Errorf("%s: the server gave up", s.addr)), again: e != once}
+		return failure{err: s.unanswered(may, false, fmt.Errorf("%s: the server gave up", s.addr)), again: may != never}
 	}
 	again := errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrNoSpace) || errors.Is(err, engine.ErrAmbiguous) ||
 		errors.Is(err, context.DeadlineExceeded)
-	return failure{err: err, again: again && e != once}
+	return failure{err: err, again: again && may != never}
 }
 
 // maxAsked bounds what is believed of a server that asks to wait.
 const maxAsked = 30 * time.Second
 
 // unanswered is the error of a call that had no answer because of why.
-func (s *Store) unanswered(e effect, unsent bool, why error) error {
+func (s *Store) unanswered(may ckptdv1.Retry, unsent bool, why error) error {
 	switch {
-	case e != reads && !unsent:
+	case may != reads && !unsent:
 		return fmt.Errorf("%w: the answer is missing: %w", engine.ErrAmbiguous, why)
 	case errors.Is(why, engine.ErrClosed) || errors.Is(why, context.Canceled) || errors.Is(why, context.DeadlineExceeded):
 		return why
@@ -109,14 +118,14 @@ func timedOut(err *connect.Error) bool {
 }
 
 // foreign judges what did not come from a ckptd server: from a proxy, from something else, or from the library here.
-func (s *Store) foreign(e effect, err *connect.Error) failure {
+func (s *Store) foreign(may ckptdv1.Retry, err *connect.Error) failure {
 	switch {
 	case strings.HasPrefix(err.Message(), "marshal message"):
 		return failure{err: fmt.Errorf("%w: a name, a label or the metadata is not UTF-8", engine.ErrInvalid)}
 	case err.Code() == connect.CodeUnauthenticated, err.Code() == connect.CodePermissionDenied:
 		return failure{err: wire.UnpackError(err)}
 	case err.Code() == connect.CodeUnavailable:
-		return failure{err: s.unanswered(e, false, fmt.Errorf("%s: %s", s.addr, err.Message())), again: e != once}
+		return failure{err: s.unanswered(may, false, fmt.Errorf("%s: %s", s.addr, err.Message())), again: may != never}
 	}
 	return failure{err: fmt.Errorf("%w: %s does not answer as a ckptd server does: %s", ErrUnreachable, s.addr, err.Message())}
 }

@@ -19,7 +19,7 @@ type pages[Req, Res, T any] struct {
 func (p pages[Req, Res, T]) all(ctx context.Context, s *Store) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		token, left, complete := "", p.limit, false
-		err := s.retry(ctx, reads, func(ctx context.Context) (progress bool, err error) {
+		err := s.retry(ctx, new(Req), func(ctx context.Context) (progress bool, err error) {
 			err = receive(ctx, s, p.open, p.ask(uint32(left), token), func(m *Res) error {
 				if complete {
 					return errEnough

@@ -15,13 +15,13 @@ import (
 
 // Retention returns the policy of a tenant, the zero value if it has none.
 func (s *Store) Retention(ctx context.Context, tenant string) (engine.RetentionPolicy, error) {
-	m, err := call(ctx, s, reads, s.admin.GetRetention, &ckptdv1.GetRetentionRequest{Tenant: tenant})
+	m, err := call(ctx, s, s.admin.GetRetention, &ckptdv1.GetRetentionRequest{Tenant: tenant})
 	return wire.UnpackRetention(m.GetPolicy()), err
 }
 
 // SetRetention makes p the policy of a tenant from the next GC on.
 func (s *Store) SetRetention(ctx context.Context, tenant string, p engine.RetentionPolicy) error {
-	_, err := call(ctx, s, repeats, s.admin.SetRetention, &ckptdv1.SetRetentionRequest{Tenant: tenant, Policy: wire.PackRetention(p)})
+	_, err := call(ctx, s, s.admin.SetRetention, &ckptdv1.SetRetentionRequest{Tenant: tenant, Policy: wire.PackRetention(p)})
 	return err
 }
 
@@ -35,7 +35,7 @@ func (s *Store) collect(ctx context.Context, tenant, user string, o engine.GCOpt
 	if o.Grace != 0 {
 		req.Grace = durationpb.New(o.Grace)
 	}
-	err = last(ctx, s, once, s.admin.CollectGarbage, req, func(m *ckptdv1.CollectGarbageResponse) bool {
+	err = last(ctx, s, s.admin.CollectGarbage, req, func(m *ckptdv1.CollectGarbageResponse) bool {
 		if m.GetReport() != nil {
 			report = wire.UnpackGarbage(m.GetReport())
 		} else if o.Progress != nil {
@@ -50,7 +50,7 @@ func (s *Store) collect(ctx context.Context, tenant, user string, o engine.GCOpt
 // is then of what it saw.
 func (s *Store) Verify(ctx context.Context, o engine.VerifyOptions) (report *engine.VerifyReport, err error) {
 	req := &ckptdv1.VerifyRequest{Tenant: o.Tenant, User: o.User, Thread: o.Thread, Deep: o.Deep}
-	err = last(ctx, s, reads, s.admin.Verify, req, func(m *ckptdv1.VerifyResponse) bool {
+	err = last(ctx, s, s.admin.Verify, req, func(m *ckptdv1.VerifyResponse) bool {
 		if m.GetReport() != nil {
 			report = wire.UnpackVerify(m.GetReport())
 		} else if o.Progress != nil {
@@ -63,9 +63,9 @@ func (s *Store) Verify(ctx context.Context, o engine.VerifyOptions) (report *eng
 
 // last makes a call that is answered by a stream of which the last message is what counts: each reports whether it was.
 // An error may come behind it.
-func last[Req, Res any](ctx context.Context, s *Store, e effect,
+func last[Req, Res any](ctx context.Context, s *Store,
 	open func(context.Context, *connect.Request[Req]) (*connect.ServerStreamForClient[Res], error), m *Req, each func(*Res) bool) error {
-	return s.retry(ctx, e, func(ctx context.Context) (bool, error) {
+	return s.retry(ctx, m, func(ctx context.Context) (bool, error) {
 		done := false
 		err := receive(ctx, s, open, m, func(m *Res) error {
 			done = each(m)
@@ -80,7 +80,7 @@ func last[Req, Res any](ctx context.Context, s *Store, e effect,
 
 // Stats counts what a user has stored.
 func (s *Store) Stats(ctx context.Context, tenant, name string) (*engine.Stats, error) {
-	m, err := call(ctx, s, reads, s.admin.GetStats, &ckptdv1.GetStatsRequest{Tenant: tenant, User: name})
+	m, err := call(ctx, s, s.admin.GetStats, &ckptdv1.GetStatsRequest{Tenant: tenant, User: name})
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func names[Req, Res any](ctx context.Context, s *Store,
 	open func(context.Context, *connect.Request[Req]) (*connect.ServerStreamForClient[Res], error), m *Req, of func(*Res) []string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		had := map[string]bool{}
-		err := s.retry(ctx, reads, func(ctx context.Context) (progress bool, err error) {
+		err := s.retry(ctx, m, func(ctx context.Context) (progress bool, err error) {
 			err = receive(ctx, s, open, m, func(m *Res) error {
 				for _, name := range of(m) {
 					if had[name] {

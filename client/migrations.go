@@ -14,25 +14,25 @@ import (
 
 // InstallMigrationSets installs the sets of a directory.
 func (s *Store) InstallMigrationSets(ctx context.Context, m *ckptdv1.InstallMigrationSetsRequest) ([]*ckptdv1.MigrationSet, error) {
-	res, err := call(ctx, s, repeats, s.migrate.InstallMigrationSets, m)
+	res, err := call(ctx, s, s.migrate.InstallMigrationSets, m)
 	return res.GetSets(), err
 }
 
 // MigrationSets returns the sets that are installed, or with a tenant those that count for it.
 func (s *Store) MigrationSets(ctx context.Context, tenant string) ([]*ckptdv1.MigrationSet, error) {
-	res, err := call(ctx, s, reads, s.migrate.ListMigrationSets, &ckptdv1.ListMigrationSetsRequest{Tenant: tenant})
+	res, err := call(ctx, s, s.migrate.ListMigrationSets, &ckptdv1.ListMigrationSetsRequest{Tenant: tenant})
 	return res.GetSets(), err
 }
 
 // RemoveMigrationSet removes a set; what it migrated stays.
 func (s *Store) RemoveMigrationSet(ctx context.Context, tenant, kind string) error {
-	_, err := call(ctx, s, once, s.migrate.RemoveMigrationSet, &ckptdv1.RemoveMigrationSetRequest{Tenant: tenant, Kind: kind})
+	_, err := call(ctx, s, s.migrate.RemoveMigrationSet, &ckptdv1.RemoveMigrationSetRequest{Tenant: tenant, Kind: kind})
 	return err
 }
 
 // MigrationStatus counts the heads of a tenant's threads by kind and version.
 func (s *Store) MigrationStatus(ctx context.Context, tenant string, spec *ckptdv1.MigrationSpec) (groups []*ckptdv1.MigrationGroup, err error) {
-	err = last(ctx, s, reads, s.migrate.GetMigrationStatus, &ckptdv1.GetMigrationStatusRequest{Tenant: tenant, Spec: spec}, func(m *ckptdv1.GetMigrationStatusResponse) bool {
+	err = last(ctx, s, s.migrate.GetMigrationStatus, &ckptdv1.GetMigrationStatusRequest{Tenant: tenant, Spec: spec}, func(m *ckptdv1.GetMigrationStatusResponse) bool {
 		groups = m.GetGroups()
 		return true
 	})
@@ -41,7 +41,7 @@ func (s *Store) MigrationStatus(ctx context.Context, tenant string, spec *ckptdv
 
 // PlanMigration says what a job would do.
 func (s *Store) PlanMigration(ctx context.Context, tenant string, spec *ckptdv1.MigrationSpec) (plan *ckptdv1.PlanMigrationResponse, err error) {
-	err = last(ctx, s, reads, s.migrate.PlanMigration, &ckptdv1.PlanMigrationRequest{Tenant: tenant, Spec: spec}, func(m *ckptdv1.PlanMigrationResponse) bool {
+	err = last(ctx, s, s.migrate.PlanMigration, &ckptdv1.PlanMigrationRequest{Tenant: tenant, Spec: spec}, func(m *ckptdv1.PlanMigrationResponse) bool {
 		plan = m
 		return true
 	})
@@ -50,28 +50,29 @@ func (s *Store) PlanMigration(ctx context.Context, tenant string, spec *ckptdv1.
 
 // StartMigrationJob begins a job on the server, or goes on with one. It goes on whatever becomes of the caller.
 func (s *Store) StartMigrationJob(ctx context.Context, m *ckptdv1.StartMigrationJobRequest) (*ckptdv1.MigrationJob, error) {
-	res, err := call(ctx, s, repeats, s.migrate.StartMigrationJob, m)
+	res, err := call(ctx, s, s.migrate.StartMigrationJob, m)
 	return res.GetJob(), err
 }
 
 // MigrationJob returns a job with its report.
 func (s *Store) MigrationJob(ctx context.Context, tenant, id string) (*ckptdv1.MigrationJob, error) {
-	res, err := call(ctx, s, reads, s.migrate.GetMigrationJob, &ckptdv1.GetMigrationJobRequest{Tenant: tenant, Id: id})
+	res, err := call(ctx, s, s.migrate.GetMigrationJob, &ckptdv1.GetMigrationJobRequest{Tenant: tenant, Id: id})
 	return res.GetJob(), err
 }
 
 // MigrationJobs returns the jobs of a tenant, the oldest first, without reports.
 func (s *Store) MigrationJobs(ctx context.Context, tenant string) ([]*ckptdv1.MigrationJob, error) {
-	res, err := call(ctx, s, reads, s.migrate.ListMigrationJobs, &ckptdv1.ListMigrationJobsRequest{Tenant: tenant})
+	res, err := call(ctx, s, s.migrate.ListMigrationJobs, &ckptdv1.ListMigrationJobsRequest{Tenant: tenant})
 	return res.GetJobs(), err
 }
 
 // WatchMigrationJob tells of a job whenever it gets further, and returns it when nothing of it is under way any more. When
 // the connection breaks, or the server is started anew, it goes on. tell may be nil.
 func (s *Store) WatchMigrationJob(ctx context.Context, tenant, id string, tell func(*ckptdv1.MigrationJob)) (job *ckptdv1.MigrationJob, err error) {
-	err = s.retry(ctx, reads, func(ctx context.Context) (progress bool, err error) {
+	req := &ckptdv1.WatchMigrationJobRequest{Tenant: tenant, Id: id}
+	err = s.retry(ctx, req, func(ctx context.Context) (progress bool, err error) {
 		job = nil
-		err = receive(ctx, s, s.migrate.WatchMigrationJob, &ckptdv1.WatchMigrationJobRequest{Tenant: tenant, Id: id}, func(m *ckptdv1.WatchMigrationJobResponse) error {
+		err = receive(ctx, s, s.migrate.WatchMigrationJob, req, func(m *ckptdv1.WatchMigrationJobResponse) error {
 			progress, job = true, m.GetJob()
 			if tell != nil {
 				tell(job)
@@ -91,7 +92,7 @@ func (s *Store) WatchMigrationJob(ctx context.Context, tenant, id string, tell f
 
 // CancelMigrationJob stops what is under way of a job, and returns it when it has.
 func (s *Store) CancelMigrationJob(ctx context.Context, tenant, id string) (*ckptdv1.MigrationJob, error) {
-	res, err := call(ctx, s, repeats, s.migrate.CancelMigrationJob, &ckptdv1.CancelMigrationJobRequest{Tenant: tenant, Id: id})
+	res, err := call(ctx, s, s.migrate.CancelMigrationJob, &ckptdv1.CancelMigrationJobRequest{Tenant: tenant, Id: id})
 	return res.GetJob(), err
 }
 

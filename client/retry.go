@@ -12,8 +12,10 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// retry makes attempts until one succeeds or another would not help. An attempt that got somewhere does not count.
-func (s *Store) retry(ctx context.Context, e effect, attempt func(context.Context) (progress bool, err error)) error {
+// retry makes attempts at a request until one succeeds or another would not help. An attempt that got somewhere does not
+// count.
+func (s *Store) retry(ctx context.Context, request any, attempt func(context.Context) (progress bool, err error)) error {
+	may := s.mayRepeat(request)
 	doubt := false // an attempt may have done it
 	for n := 1; ; n++ {
 		if s.life.Err() != nil {
@@ -26,7 +28,7 @@ func (s *Store) retry(ctx context.Context, e effect, attempt func(context.Contex
 		if err == nil {
 			return nil
 		}
-		f := s.judge(ctx, e, err)
+		f := s.judge(ctx, may, err)
 		doubt = doubt || errors.Is(f.err, engine.ErrAmbiguous)
 		if progress {
 			n = 1
@@ -87,9 +89,9 @@ func request[T any](s *Store, m *T) *connect.Request[T] {
 }
 
 // call makes a call that has one answer.
-func call[Req, Res any](ctx context.Context, s *Store, e effect,
+func call[Req, Res any](ctx context.Context, s *Store,
 	do func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error), m *Req) (answer *Res, err error) {
-	err = s.retry(ctx, e, func(ctx context.Context) (bool, error) {
+	err = s.retry(ctx, m, func(ctx context.Context) (bool, error) {
 		if s.o.Timeout > 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, s.o.Timeout)

@@ -26,8 +26,8 @@ func (t *Thread) Ref() engine.Ref { return t.ref }
 // Save adds a checkpoint to the lineage and returns it, without data, when it is durable. An error means that nothing was
 // saved, except for one that matches engine.ErrAmbiguous: then a save with the same id finds out.
 func (t *Thread) Save(ctx context.Context, d engine.Draft) (*engine.Checkpoint, error) {
-	e := t.s.identify(&d)
-	m, err := call(ctx, t.s, e, t.s.cps.Save, &ckptdv1.SaveRequest{Ref: wire.PackRef(t.ref), Draft: wire.PackDraft(&d)})
+	t.s.identify(&d)
+	m, err := call(ctx, t.s, t.s.cps.Save, &ckptdv1.SaveRequest{Ref: wire.PackRef(t.ref), Draft: wire.PackDraft(&d)})
 	if err != nil {
 		return nil, err
 	}
@@ -35,13 +35,7 @@ func (t *Thread) Save(ctx context.Context, d engine.Draft) (*engine.Checkpoint, 
 }
 
 // identify gives a draft an id, so that saving it twice is saving it once.
-func (s *Store) identify(d *engine.Draft) effect {
-	d.ID = cmp.Or(d.ID, s.newID())
-	if d.ID == "" {
-		return once
-	}
-	return repeats
-}
+func (s *Store) identify(d *engine.Draft) { d.ID = cmp.Or(d.ID, s.newID()) }
 
 func (s *Store) newID() string {
 	if s.o.EngineIDs {
@@ -68,7 +62,7 @@ func (t *Thread) LoadHave(ctx context.Context, w engine.Which, have []engine.Cha
 		sum := sha256.Sum256(have[i].Data)
 		req.Have = append(req.Have, &ckptdv1.Have{Channel: have[i].Name, Sha256: sum[:]})
 	}
-	m, err := call(ctx, t.s, reads, t.s.cps.Load, req)
+	m, err := call(ctx, t.s, t.s.cps.Load, req)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +104,7 @@ func (t *Thread) History(ctx context.Context, o engine.HistoryOptions) iter.Seq2
 
 // Tree reads the headers of all checkpoints of the lineage and how they hang together.
 func (t *Thread) Tree(ctx context.Context) (*engine.Tree, error) {
-	m, err := call(ctx, t.s, reads, t.s.cps.GetTree, &ckptdv1.GetTreeRequest{Ref: wire.PackRef(t.ref)})
+	m, err := call(ctx, t.s, t.s.cps.GetTree, &ckptdv1.GetTreeRequest{Ref: wire.PackRef(t.ref)})
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +113,7 @@ func (t *Thread) Tree(ctx context.Context) (*engine.Tree, error) {
 
 // Diff compares two checkpoints of the lineage.
 func (t *Thread) Diff(ctx context.Context, from, to engine.Which) (*engine.Diff, error) {
-	m, err := call(ctx, t.s, reads, t.s.cps.Diff, &ckptdv1.DiffRequest{Ref: wire.PackRef(t.ref), From: wire.PackWhich(from), To: wire.PackWhich(to)})
+	m, err := call(ctx, t.s, t.s.cps.Diff, &ckptdv1.DiffRequest{Ref: wire.PackRef(t.ref), From: wire.PackWhich(from), To: wire.PackWhich(to)})
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +122,7 @@ func (t *Thread) Diff(ctx context.Context, from, to engine.Which) (*engine.Diff,
 
 // Fork creates a branch that ends at a checkpoint, which it returns without data.
 func (t *Thread) Fork(ctx context.Context, from engine.Which, branch string) (*engine.Checkpoint, error) {
-	m, err := call(ctx, t.s, once, t.s.cps.Fork, &ckptdv1.ForkRequest{Ref: wire.PackRef(t.ref), From: wire.PackWhich(from), Branch: branch})
+	m, err := call(ctx, t.s, t.s.cps.Fork, &ckptdv1.ForkRequest{Ref: wire.PackRef(t.ref), From: wire.PackWhich(from), Branch: branch})
 	if err != nil {
 		return nil, err
 	}
@@ -137,25 +131,25 @@ func (t *Thread) Fork(ctx context.Context, from engine.Which, branch string) (*e
 
 // Branches lists the named heads of the lineage in order of name.
 func (t *Thread) Branches(ctx context.Context) ([]engine.Branch, error) {
-	m, err := call(ctx, t.s, reads, t.s.cps.ListBranches, &ckptdv1.ListBranchesRequest{Ref: wire.PackRef(t.ref)})
+	m, err := call(ctx, t.s, t.s.cps.ListBranches, &ckptdv1.ListBranchesRequest{Ref: wire.PackRef(t.ref)})
 	return wire.UnpackBranches(m.GetBranches()), err
 }
 
 // SetBranch makes a branch, which need not exist, end at a checkpoint.
 func (t *Thread) SetBranch(ctx context.Context, name string, to engine.Which) error {
-	_, err := call(ctx, t.s, repeats, t.s.cps.SetBranch, &ckptdv1.SetBranchRequest{Ref: wire.PackRef(t.ref), Branch: name, To: wire.PackWhich(to)})
+	_, err := call(ctx, t.s, t.s.cps.SetBranch, &ckptdv1.SetBranchRequest{Ref: wire.PackRef(t.ref), Branch: name, To: wire.PackWhich(to)})
 	return err
 }
 
 // DeleteBranch deletes a name; the checkpoints that it led to stay.
 func (t *Thread) DeleteBranch(ctx context.Context, name string) error {
-	_, err := call(ctx, t.s, once, t.s.cps.DeleteBranch, &ckptdv1.DeleteBranchRequest{Ref: wire.PackRef(t.ref), Branch: name})
+	_, err := call(ctx, t.s, t.s.cps.DeleteBranch, &ckptdv1.DeleteBranchRequest{Ref: wire.PackRef(t.ref), Branch: name})
 	return err
 }
 
 // SetLabels changes labels of a checkpoint: those that labels names are set or, with the value "", removed.
 func (t *Thread) SetLabels(ctx context.Context, w engine.Which, labels map[string]string) (*engine.Checkpoint, error) {
-	m, err := call(ctx, t.s, repeats, t.s.cps.SetLabels, &ckptdv1.SetLabelsRequest{Ref: wire.PackRef(t.ref), Which: wire.PackWhich(w), Labels: labels})
+	m, err := call(ctx, t.s, t.s.cps.SetLabels, &ckptdv1.SetLabelsRequest{Ref: wire.PackRef(t.ref), Which: wire.PackWhich(w), Labels: labels})
 	if err != nil {
 		return nil, err
 	}
@@ -169,19 +163,19 @@ func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath s
 	for i := range ws {
 		req.Writes = append(req.Writes, wire.PackWrite(&ws[i], false))
 	}
-	_, err := call(ctx, t.s, repeats, t.s.cps.PutWrites, req)
+	_, err := call(ctx, t.s, t.s.cps.PutWrites, req)
 	return err
 }
 
 // Writes returns the pending writes of a checkpoint, in order of task id, then of index.
 func (t *Thread) Writes(ctx context.Context, checkpointID string) ([]engine.PendingWrite, error) {
-	m, err := call(ctx, t.s, reads, t.s.cps.ListWrites, &ckptdv1.ListWritesRequest{Ref: wire.PackRef(t.ref), CheckpointId: checkpointID})
+	m, err := call(ctx, t.s, t.s.cps.ListWrites, &ckptdv1.ListWritesRequest{Ref: wire.PackRef(t.ref), CheckpointId: checkpointID})
 	return wire.UnpackWrites(m.GetWrites()), err
 }
 
 // Namespaces lists the namespaces of the thread; the unnamed one is "".
 func (t *Thread) Namespaces(ctx context.Context) ([]string, error) {
-	m, err := call(ctx, t.s, reads, t.s.threads.ListNamespaces, &ckptdv1.ListNamespacesRequest{Ref: wire.PackRef(t.ref)})
+	m, err := call(ctx, t.s, t.s.threads.ListNamespaces, &ckptdv1.ListNamespacesRequest{Ref: wire.PackRef(t.ref)})
 	return m.GetNamespaces(), err
 }
 
@@ -190,19 +184,19 @@ func (t *Thread) Copy(ctx context.Context, dst engine.Ref) error {
 	if dst.Tenant != t.ref.Tenant || dst.User != t.ref.User {
 		return fmt.Errorf("%w: a copy is of the same user", engine.ErrInvalid)
 	}
-	_, err := call(ctx, t.s, once, t.s.threads.Copy, &ckptdv1.CopyRequest{Ref: wire.PackRef(t.ref), To: dst.Thread})
+	_, err := call(ctx, t.s, t.s.threads.Copy, &ckptdv1.CopyRequest{Ref: wire.PackRef(t.ref), To: dst.Thread})
 	return err
 }
 
 // Delete deletes the thread with all its namespaces, and returns its new generation.
 func (t *Thread) Delete(ctx context.Context) (uint64, error) {
-	m, err := call(ctx, t.s, once, t.s.threads.Delete, &ckptdv1.DeleteRequest{Ref: wire.PackRef(t.ref)})
+	m, err := call(ctx, t.s, t.s.threads.Delete, &ckptdv1.DeleteRequest{Ref: wire.PackRef(t.ref)})
 	return m.GetGeneration(), err
 }
 
 // Prune removes checkpoints of the lineage.
 func (t *Thread) Prune(ctx context.Context, o engine.PruneOptions) (*engine.PruneReport, error) {
-	m, err := call(ctx, t.s, once, t.s.threads.Prune, wire.PackPrune(t.ref, &o))
+	m, err := call(ctx, t.s, t.s.threads.Prune, wire.PackPrune(t.ref, &o))
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ type User struct {
 
 // Create makes the keys of the user unless there are some. A first save does so as well.
 func (u *User) Create(ctx context.Context) error {
-	_, err := call(ctx, u.s, repeats, u.s.admin.CreateUser, &ckptdv1.CreateUserRequest{Tenant: u.tenant, User: u.name})
+	_, err := call(ctx, u.s, u.s.admin.CreateUser, &ckptdv1.CreateUserRequest{Tenant: u.tenant, User: u.name})
 	return err
 }
 
@@ -43,7 +43,7 @@ func (u *User) Latest(ctx context.Context, opts ...engine.LoadOptions) (*engine.
 		req.HeadersOnly, req.Channels = packLoad(&opts[0])
 		req.Schema, req.Down = opts[0].Schema, opts[0].Down
 	}
-	m, err := call(ctx, u.s, reads, u.s.cps.LoadNewest, req)
+	m, err := call(ctx, u.s, u.s.cps.LoadNewest, req)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *Store) query(ctx context.Context, req *ckptdv1.QueryRequest, q engine.Q
 
 // DeleteRun removes all checkpoints with a run id from all threads of the user, and returns how many these were.
 func (u *User) DeleteRun(ctx context.Context, runID string) (int, error) {
-	m, err := call(ctx, u.s, once, u.s.threads.DeleteRun, &ckptdv1.DeleteRunRequest{Tenant: u.tenant, User: u.name, RunId: runID})
+	m, err := call(ctx, u.s, u.s.threads.DeleteRun, &ckptdv1.DeleteRunRequest{Tenant: u.tenant, User: u.name, RunId: runID})
 	return int(m.GetRemoved()), err
 }
 

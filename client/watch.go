@@ -21,7 +21,7 @@ import (
 func (s *Store) Watch(ctx context.Context, scope engine.WatchScope, from engine.Cursor) iter.Seq2[engine.Event, error] {
 	return func(yield func(engine.Event, error) bool) {
 		w := &watch{s: s, scope: scope, cursor: from, began: !scope.Began, seen: seen{last: map[lineage]engine.Event{}}}
-		err := s.retry(ctx, reads, func(ctx context.Context) (bool, error) { return w.attempt(ctx, yield) })
+		err := s.retry(ctx, &ckptdv1.WatchRequest{}, func(ctx context.Context) (bool, error) { return w.attempt(ctx, yield) })
 		if err != nil && err != errEnough {
 			yield(engine.Event{}, fmt.Errorf("watching: %w", err))
 		}

@@ -17,11 +17,9 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 
-	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/internal/access"
+	"github.com/ckptd/ckptd/internal/contract"
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
@@ -68,7 +66,7 @@ func TestExamplesOfTheAPI(t *testing.T) {
 		}
 		compareAnswer(t, all[i+1], answer)
 	}
-	for method := range methods() {
+	for _, method := range methods() {
 		if !shown[method] {
 			t.Errorf("%s has no example with an answer", method)
 		}
@@ -120,17 +118,12 @@ func startServer(t *testing.T) (dir, address string) {
 }
 
 // methods are the methods of the API, as SERVICE/METHOD.
-func methods() map[string]protoreflect.MethodDescriptor {
-	all := map[string]protoreflect.MethodDescriptor{}
-	protoregistry.GlobalFiles.RangeFilesByPackage(ckptdv1.File_ckptd_v1_types_proto.Package(), func(f protoreflect.FileDescriptor) bool {
-		for i := range f.Services().Len() {
-			s := f.Services().Get(i)
-			for j := range s.Methods().Len() {
-				all[string(s.Name())+"/"+string(s.Methods().Get(j).Name())] = s.Methods().Get(j)
-			}
+func methods() (all []string) {
+	for _, s := range contract.Services() {
+		for i := range s.Methods().Len() {
+			all = append(all, fmt.Sprintf("%s/%s", s.Name(), s.Methods().Get(i).Name()))
 		}
-		return true
-	})
+	}
 	return all
 }
 
@@ -304,36 +297,5 @@ func TestRolesOfTheAPI(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, documented); diff != "" {
 		t.Errorf("roles: (-code +docs/api.md)\n%s", diff)
-	}
-}
-
-// TestRightsOfTheAPI compares the table of what methods need with the code.
-func TestRightsOfTheAPI(t *testing.T) {
-	scopes := map[access.Scope]string{access.OnNothing: "", access.OnThread: "the thread", access.OnThreads: "threads", access.OnUser: "the user",
-		access.OnTenant: "the tenant", access.OnStore: "the store", access.OnNamed: "what the request names", access.OnGrants: "what the token's grants are for"}
-	documented := map[string][]string{}
-	for _, r := range rows(t, document(t, "docs/api.md"), "method", "needs", "on") {
-		for _, method := range strings.Split(r[0], ", ") {
-			documented[method] = r[1:]
-		}
-	}
-	for method, descriptor := range methods() {
-		rule, ok := access.RuleFor("/" + string(descriptor.Parent().FullName()) + "/" + string(descriptor.Name()))
-		r := documented[string(descriptor.Name())]
-		if !ok || r == nil {
-			t.Errorf("%s: has a rule: %v, is in docs/api.md: %v", method, ok, r != nil)
-			continue
-		}
-		needs, headers, _ := strings.Cut(r[0], "; ")
-		headers, _, _ = strings.Cut(headers, " ")
-		if permissions[needs] != rule.Needs || permissions[headers] != rule.Headers {
-			t.Errorf("%s: docs/api.md says that it needs %q", method, r[0])
-		}
-		if scope, _, _ := strings.Cut(strings.ReplaceAll(strings.ReplaceAll(r[1], ";", ","), ":", ","), ","); scope != scopes[rule.On] {
-			t.Errorf("%s: docs/api.md says that it is on %q, want %q", method, r[1], scopes[rule.On])
-		}
-	}
-	if n := len(methods()); len(documented) != n {
-		t.Errorf("docs/api.md has %d methods, there are %d", len(documented), n)
 	}
 }

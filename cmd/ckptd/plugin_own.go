@@ -3,13 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/client"
 	"github.com/ckptd/ckptd/engine"
-	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/installed"
 )
 
@@ -75,14 +72,9 @@ func (o ownPlugins) UntrustKey(ctx context.Context, id string) error {
 }
 
 // record records what was done, and returns the error of it or of that.
-func (o ownPlugins) record(method, about string, err error) error {
-	if err != nil || o.log == "" {
-		return err
-	}
-	l, err := audit.Open(o.log)
+func (o ownPlugins) record(procedure, about string, err error) error {
 	if err != nil {
 		return err
 	}
-	e := audit.Entry{Kind: audit.Admin, Method: method, Caller: fmt.Sprintf("peer:%d", os.Geteuid()), About: about, Code: "ok"}
-	return errors.Join(l.Append(e), l.Close())
+	return recordOwn(o.log, procedure, about)
 }

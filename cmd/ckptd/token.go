@@ -14,7 +14,6 @@ import (
 	"github.com/ckptd/ckptd/client"
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/access"
-	"github.com/ckptd/ckptd/internal/audit"
 )
 
 var errNoToken = errors.New("there is no token")
@@ -318,7 +317,7 @@ func (o ownTokens) CreateToken(_ context.Context, note string, grants ...client.
 	}
 	t, secret, err := o.kept.Issue(owner, note, gs, time.Now())
 	if err == nil {
-		err = o.record(ckptdv1.AdminServiceCreateTokenProcedure, t)
+		err = recordOwn(o.log, ckptdv1.AdminServiceCreateTokenProcedure, t.Summary())
 	}
 	return clientToken(t), secret, err
 }
@@ -339,19 +338,7 @@ func (o ownTokens) RevokeToken(_ context.Context, id string, keepChildren bool) 
 	if err != nil {
 		return nil, err
 	}
-	return revoked, o.record(ckptdv1.AdminServiceRevokeTokenProcedure, t)
-}
-
-func (o ownTokens) record(method string, t access.Token) error {
-	if o.log == "" {
-		return nil
-	}
-	l, err := audit.Open(o.log)
-	if err != nil {
-		return err
-	}
-	e := audit.Entry{Kind: audit.Admin, Method: method, Caller: fmt.Sprintf("peer:%d", os.Geteuid()), About: t.Summary(), Code: "ok"}
-	return errors.Join(l.Append(e), l.Close())
+	return revoked, recordOwn(o.log, ckptdv1.AdminServiceRevokeTokenProcedure, t.Summary())
 }
 
 func clientToken(t access.Token) client.Token {

@@ -1,7 +1,7 @@
 // Package access decides who is calling and what they may do.
 //
 // A Caller has grants; each gives a role in a scope: a tenant, a user of it, threads whose names begin with a prefix.
-// Rules says which permission every method of the API needs, and on what. An Authenticator finds out who calls: by a
+// What every method of the API needs, and on what, is in its .proto file. An Authenticator finds out who calls: by a
 // bearer token, a JSON web token, a client certificate, or the uid at the other end of a Unix socket.
 //
 // Whatever is not granted is refused. Nothing in this package logs, and callers are named by pseudonyms.
@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
 )
 
@@ -30,6 +31,9 @@ const (
 	Issue                           // tokens
 	Audit                           // the audit log
 )
+
+// PermissionOf is the permission that the rule of a method names.
+func PermissionOf(p ckptdv1.Permission) Permission { return 1 << p >> 1 }
 
 // String names the permissions as docs/api.md does.
 func (p Permission) String() string {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
 )
 
@@ -16,6 +17,19 @@ var (
 	now   = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	later = now.Add(time.Hour)
 )
+
+// The permissions are called as in the rules of the API.
+func TestPermissionOf(t *testing.T) {
+	for n, name := range ckptdv1.Permission_name {
+		want := strings.ToLower(strings.TrimPrefix(name, "PERMISSION_"))
+		if n == 0 {
+			want = ""
+		}
+		if got := PermissionOf(ckptdv1.Permission(n)); got.String() != want {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+}
 
 func TestRoles(t *testing.T) {
 	for role, want := range map[Role]string{

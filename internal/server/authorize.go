@@ -20,51 +20,41 @@ import (
 // target is what a request is about. Without a thread it is a user, without a user a tenant, without a tenant the store.
 type target struct{ tenant, user, thread string }
 
-// endless reports whether a method goes on until its caller has enough.
-func endless(procedure string) bool {
-	return procedure == ckptdv1.ThreadServiceWatchProcedure || procedure == ckptdv1.MigrationServiceWatchMigrationJobProcedure
-}
-
-// administers reports whether calls of a method go to the audit log when they are allowed, too: administration, and what
-// takes checkpoints away.
-func administers(procedure string) bool {
-	switch procedure {
-	case ckptdv1.ThreadServiceDeleteProcedure, ckptdv1.ThreadServiceDeleteRunProcedure, ckptdv1.ThreadServicePruneProcedure:
-		return true
-	}
-	rule, _ := access.RuleFor(procedure)
-	return rule.Administers()
-}
-
 // authorize decides about a request by its method and message, in which it fills in what follows from the credentials.
 func (s *Server) authorize(c *call, m any) (*target, error) {
-	rule, ok := access.RuleFor(c.procedure)
-	if !ok {
+	rule := c.rule
+	if rule == nil {
 		return nil, &denial{wire.ErrDenied}
 	}
-	now := time.Now()
-	if _, batch := m.(*ckptdv1.SaveBatchRequest); batch { // the handler decides about each save
+	message, ok := m.(proto.Message)
+	if !ok {
+		return nil, fmt.Errorf("%w: a request that is no message", engine.ErrInvalid)
+	}
+	if rule.GetEach() { // the handler decides
 		return &target{}, nil
 	}
-	switch m := m.(type) {
-	case *ckptdv1.ListRequest:
-		c.exports = m.GetData()
-	case *ckptdv1.LoadRequest:
-		c.exports = m.GetExport() && !m.GetHeadersOnly()
-	}
-	t, err := targetOf(c, rule, m, now)
+	c.exports = rule.Exports(message)
+	now := time.Now()
+	t, err := targetOf(c, message, now)
 	if err != nil {
 		return t, err
 	}
-	return t, s.allow(c, rule.For(m), rule.On, t, now)
+	needs := access.PermissionOf(rule.NeedsFor(message))
+	if err := s.allow(c, needs, rule.GetOn(), t, now); err != nil {
+		return t, err
+	}
+	if thread, ok := rule.Also(message); ok {
+		return t, s.allow(c, needs, ckptdv1.Scope_SCOPE_THREAD, &target{t.tenant, t.user, thread}, now)
+	}
+	return t, nil
 }
 
 // allow decides whether the caller has a permission where it is needed.
-func (s *Server) allow(c *call, p access.Permission, on access.Scope, t *target, now time.Time) error {
+func (s *Server) allow(c *call, p access.Permission, on ckptdv1.Scope, t *target, now time.Time) error {
 	switch on {
-	case access.OnNothing, access.OnGrants: // of the grants those that deal with them decide
+	case ckptdv1.Scope_SCOPE_NOTHING, ckptdv1.Scope_SCOPE_GRANTS: // of the grants those that deal with them decide
 		return nil
-	case access.OnThreads:
+	case ckptdv1.Scope_SCOPE_THREADS:
 		if t.thread != "" {
 			break
 		}
@@ -107,12 +97,8 @@ func refuse(c *access.Caller, needs access.Permission, t *target, now time.Time)
 
 // targetOf finds what a request is about. The tenant and user that it leaves out are those that all grants of the caller
 // are for.
-func targetOf(c *call, rule access.Rule, m any, now time.Time) (*target, error) {
-	message, ok := m.(proto.Message)
-	if !ok {
-		return nil, fmt.Errorf("%w: a request that is no message", engine.ErrInvalid)
-	}
-	if t, ok := fullyNamed(m); ok {
+func targetOf(c *call, message proto.Message, now time.Time) (*target, error) {
+	if t, ok := fullyNamed(message); ok {
 		return t, nil
 	}
 	names := message.ProtoReflect()
@@ -121,18 +107,19 @@ func targetOf(c *call, rule access.Rule, m any, now time.Time) (*target, error) 
 	}
 	t := &target{}
 	tenant, user := c.caller.Only(now)
-	if rule.On == access.OnTenant || rule.On == access.OnStore || rule.On == access.OnNamed || wholeTenant(m) {
+	whole := c.rule.WholeTenant(message)
+	switch c.rule.GetOn() {
+	case ckptdv1.Scope_SCOPE_STORE, ckptdv1.Scope_SCOPE_NAMED:
+		tenant, user = "", ""
+	case ckptdv1.Scope_SCOPE_TENANT:
 		user = ""
 	}
-	if rule.On == access.OnStore || rule.On == access.OnNamed {
-		tenant = ""
-	}
 	t.tenant = complete(names, "tenant", tenant)
-	if !wholeTenant(m) {
+	if !whole {
 		t.user = complete(names, "user", user)
 	}
 	t.thread = complete(names, "thread", "")
-	if missing := t.missing(rule.On, m); missing != "" {
+	if missing := t.missing(c.rule.GetOn(), whole || c.rule.AnyUser(message)); missing != "" {
 		if missing != "thread" {
 			missing += ", and the credentials are not for exactly one"
 		}
@@ -165,25 +152,20 @@ func complete(m protoreflect.Message, field protoreflect.Name, value string) str
 	return value
 }
 
-// wholeTenant reports whether a request is about all users of a tenant.
-func wholeTenant(m any) bool {
-	q, ok := m.(*ckptdv1.QueryRequest)
-	return ok && q.GetWholeTenant()
-}
-
 // missing names what a request must name and does not.
-func (t *target) missing(on access.Scope, m any) string {
-	_, watch := m.(*ckptdv1.WatchRequest)
-	switch {
-	case on == access.OnNothing || on == access.OnGrants || on == access.OnStore || on == access.OnNamed:
+func (t *target) missing(on ckptdv1.Scope, anyUser bool) string {
+	switch on {
+	case ckptdv1.Scope_SCOPE_NOTHING, ckptdv1.Scope_SCOPE_GRANTS, ckptdv1.Scope_SCOPE_STORE, ckptdv1.Scope_SCOPE_NAMED:
 		return ""
+	}
+	switch {
 	case t.tenant == "":
 		return "tenant"
-	case on == access.OnTenant || wholeTenant(m) || watch && t.thread == "":
+	case on == ckptdv1.Scope_SCOPE_TENANT || anyUser:
 		return ""
 	case t.user == "":
 		return "user"
-	case on == access.OnThread && t.thread == "":
+	case on == ckptdv1.Scope_SCOPE_THREAD && t.thread == "":
 		return "thread"
 	}
 	return ""
@@ -193,18 +175,12 @@ func (t *target) missing(on access.Scope, m any) string {
 func (s *Server) authorizeSave(ctx context.Context, m *ckptdv1.SaveRequest) error {
 	c := *callOf(ctx)
 	c.procedure = ckptdv1.CheckpointServiceSaveProcedure
+	c.rule = s.api.Method(c.procedure)
 	t, err := s.authorize(&c, m)
 	if _, ok := errors.AsType[*denial](err); ok {
 		s.record(&c, t, audit.Denied, err)
 	}
 	return err
-}
-
-// authorizeThread decides about a second thread that a request names.
-func (s *Server) authorizeThread(ctx context.Context, ref engine.Ref) error {
-	c := callOf(ctx)
-	rule, _ := access.RuleFor(c.procedure)
-	return s.allow(c, rule.Needs, access.OnThread, &target{ref.Tenant, ref.User, ref.Thread}, time.Now())
 }
 
 // authorizeAgain decides anew about a request that goes on: the credentials may have been taken back since, or expired.

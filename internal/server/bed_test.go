@@ -19,6 +19,7 @@ import (
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
+	"github.com/ckptd/ckptd/internal/contract"
 	"github.com/ckptd/ckptd/internal/installed"
 	"github.com/ckptd/ckptd/internal/jobs"
 	"github.com/ckptd/ckptd/internal/migration"
@@ -91,6 +92,7 @@ func (b *bed) start() {
 	log, err := audit.Open(filepath.Join(b.dir, "audit"))
 	must(b.t, err)
 	o := Options{Store: store, Access: who, Tokens: b.tokens, Plugins: plugins, Migrator: runner, Audit: log, Limits: b.limits, Version: "test"}
+	o.Trace = honest{b.t}
 	if b.more != nil {
 		b.more(&o)
 	}
@@ -119,6 +121,53 @@ func (b *bed) stop() {
 	b.migrator.Close()
 	must(b.t, errors.Join(b.audit.Close(), b.store.Close()))
 	b.Server = nil
+}
+
+// honest fails a test in which a method answers a reason that its rule does not name.
+type honest struct{ t testing.TB }
+
+func (h honest) look(spec connect.Spec, err error) {
+	for _, reason := range reasonsIn(err) {
+		if m := contract.API.Method(spec.Procedure); m != nil && !m.MayAnswer(reason) {
+			h.t.Errorf("%s answers %v, which its rule does not name: %v", spec.Procedure, reason, err)
+		}
+	}
+}
+
+func (h honest) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		res, err := next(ctx, req)
+		h.look(req.Spec(), err)
+		return res, err
+	}
+}
+
+func (h honest) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (h honest) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		err := next(ctx, conn)
+		h.look(conn.Spec(), err)
+		return err
+	}
+}
+
+// reasonsIn are the reasons in an error: one, or none.
+func reasonsIn(err error) (reasons []ckptdv1.Reason) {
+	e, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return nil
+	}
+	for _, d := range e.Details() {
+		if m, err := d.Value(); err == nil {
+			if m, ok := m.(*ckptdv1.ErrorDetail); ok {
+				reasons = append(reasons, m.GetReason())
+			}
+		}
+	}
+	return reasons
 }
 
 // verify checks what is stored once the server is down.
@@ -195,14 +244,8 @@ func mustSave(t testing.TB, c ckptdv1.CheckpointServiceClient, r *ckptdv1.Ref, d
 func wantCode(t testing.TB, err error, code connect.Code, reason ckptdv1.Reason) {
 	t.Helper()
 	got := ckptdv1.Reason_REASON_UNSPECIFIED
-	if e, ok := errors.AsType[*connect.Error](err); ok {
-		for _, d := range e.Details() {
-			if m, err := d.Value(); err == nil {
-				if m, ok := m.(*ckptdv1.ErrorDetail); ok {
-					got = m.GetReason()
-				}
-			}
-		}
+	for _, reason := range reasonsIn(err) {
+		got = reason
 	}
 	if err == nil || connect.CodeOf(err) != code || got != reason {
 		t.Errorf("got %v (%v, %v), want %v, %v", err, connect.CodeOf(err), got, code, reason)

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"github.com/ckptd/ckptd/internal/contract"
 	"github.com/ckptd/ckptd/internal/wasmtest"
 	"github.com/ckptd/ckptd/migrate"
 	"github.com/ckptd/ckptd/plugins/bundle"
@@ -185,18 +186,18 @@ func one(m proto.Message) []proto.Message { return []proto.Message{m} }
 // methods are the methods of the API by their procedures.
 func methods() map[string]protoreflect.MethodDescriptor {
 	all := map[string]protoreflect.MethodDescriptor{}
-	for _, file := range []protoreflect.FileDescriptor{ckptdv1.File_ckptd_v1_checkpoint_service_proto, ckptdv1.File_ckptd_v1_thread_service_proto,
-		ckptdv1.File_ckptd_v1_blob_service_proto, ckptdv1.File_ckptd_v1_admin_service_proto, ckptdv1.File_ckptd_v1_plugin_service_proto,
-		ckptdv1.File_ckptd_v1_migration_service_proto} {
-		for i := range file.Services().Len() {
-			service := file.Services().Get(i)
-			for j := range service.Methods().Len() {
-				m := service.Methods().Get(j)
-				all[fmt.Sprintf("/%s/%s", service.FullName(), m.Name())] = m
-			}
+	for _, service := range contract.Services() {
+		for i := range service.Methods().Len() {
+			m := service.Methods().Get(i)
+			all[fmt.Sprintf("/%s/%s", service.FullName(), m.Name())] = m
 		}
 	}
 	return all
+}
+
+func endless(procedure string) bool {
+	m := contract.API.Method(procedure)
+	return m != nil && m.GetEndless()
 }
 
 func TestExamplesAreComplete(t *testing.T) {

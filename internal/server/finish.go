@@ -36,7 +36,7 @@ func (s *Server) finish(ctx context.Context, c *call, t *target, err error) erro
 		s.record(c, t, audit.Denied, packed)
 	case t != nil && c.exports:
 		s.record(c, t, audit.Export, packed)
-	case t != nil && administers(c.procedure):
+	case t != nil && c.audited():
 		s.record(c, t, audit.Admin, packed)
 	}
 	s.logPanic(ctx, c.procedure, err)

@@ -15,9 +15,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/access"
+	"github.com/ckptd/ckptd/internal/contract"
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
@@ -26,6 +26,7 @@ type call struct {
 	caller      *access.Caller
 	credentials access.Credentials
 	procedure   string
+	rule        *contract.Method // nil for what is open to everybody, and what does not exist
 	began       time.Time
 	body        *pacedBody
 	account     *account // nil for what is open to everybody
@@ -38,11 +39,20 @@ type call struct {
 
 // method is what the call may be named in logs: callers may make up any path.
 func (c *call) method() string {
-	if _, ok := access.RuleFor(c.procedure); ok {
+	if c.rule != nil {
 		return c.procedure
 	}
 	return "unknown"
 }
+
+// endless reports whether the call goes on until its caller has enough.
+func (c *call) endless() bool { return c.rule != nil && c.rule.GetEndless() }
+
+// audited reports whether the call goes to the audit log also when it is allowed.
+func (c *call) audited() bool { return c.rule != nil && c.rule.GetAudited() }
+
+// uploads reports whether the body of the request holds any number of messages.
+func (c *call) uploads() bool { return c.rule != nil && c.rule.Uploads }
 
 type callKey struct{}
 
@@ -74,7 +84,7 @@ func visibleTo(ctx context.Context) func(thread string) bool {
 // front turns away what cannot be a request, has no valid credentials or is beyond a limit, before its message is read.
 func (s *Server) front(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := &call{procedure: r.URL.Path, began: time.Now()}
+		c := &call{procedure: r.URL.Path, rule: s.api.Method(r.URL.Path), began: time.Now()}
 		err := s.admit(w, r, c, next)
 		if err == nil {
 			if !c.finished { // its message could not be read, so nobody has looked at it
@@ -89,7 +99,9 @@ func (s *Server) front(next http.Handler) http.Handler {
 }
 
 // open reports whether a method is for everybody: health and reflection tell nothing of what is stored.
-func open(procedure string) bool { return !strings.HasPrefix(procedure, "/ckptd.v1.") }
+func open(procedure string) bool {
+	return !strings.HasPrefix(procedure, "/"+string(contract.Package)+".")
+}
 
 // admit serves a request, or returns why it is turned away.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call, next http.Handler) error {
@@ -100,13 +112,13 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call, next htt
 	// The time to send a request and to take its answer is bounded piece by piece, so that a large one has the time it
 	// needs and a caller that stalls does not hold its place; that for a message of a request also in sum.
 	control := http.NewResponseController(w)
-	c.body = &pacedBody{ReadCloser: r.Body, limits: l, most: l.most(c.procedure), answer: w.Header(), control: control, until: c.began.Add(l.ReadTimeout)}
+	c.body = &pacedBody{ReadCloser: r.Body, limits: l, most: l.most(c.procedure, c.rule), answer: w.Header(), control: control, until: c.began.Add(l.ReadTimeout)}
 	if open(c.procedure) {
 		c.finished = true
 		s.open.enter(c.body)
 		defer s.open.leave(c.body)
 	} else {
-		if !streamsUp(c.procedure) && r.ContentLength > c.body.most {
+		if !c.uploads() && r.ContentLength > c.body.most {
 			w.Header().Set("Connection", "close")
 			return tooLarge(r.ContentLength, c.body.most)
 		}
@@ -134,7 +146,7 @@ func (s *Server) enter(r *http.Request, c *call, l *Limits) (leave func(), err e
 		return nil, err
 	}
 	enter, gone := s.gate.enter, s.gate.leave
-	if endless(c.procedure) {
+	if c.endless() {
 		enter, gone = s.gate.enterStream, s.gate.leaveStream
 	}
 	of, err := enter(l, caller)
@@ -153,9 +165,6 @@ func (s *Server) enter(r *http.Request, c *call, l *Limits) (leave func(), err e
 	return leave, nil
 }
 
-// streamsUp reports whether the body of a request holds any number of messages.
-func streamsUp(procedure string) bool { return procedure == ckptdv1.BlobServicePutBlobProcedure }
-
 func tooLarge(size, most int64) error {
 	return &engine.LimitError{What: "the request", Size: size, Most: most}
 }
@@ -168,11 +177,11 @@ const (
 )
 
 // most is how many bytes a message to a method may have.
-func (l *Limits) most(procedure string) int64 {
+func (l *Limits) most(procedure string, rule *contract.Method) int64 {
 	switch {
 	case open(procedure):
 		return openMessage
-	case endless(procedure):
+	case rule != nil && rule.GetEndless():
 		return min(endlessMessage, int64(l.MaxMessage))
 	}
 	return int64(l.MaxMessage)

@@ -123,7 +123,7 @@ func (s *guardedConn) Send(m any) error {
 }
 
 func (s *guardedConn) enter(m any) (err error) {
-	if s.target, err = s.g.authorize(s.c, m); err != nil || s.target.tenant == "" || endless(s.c.procedure) {
+	if s.target, err = s.g.authorize(s.c, m); err != nil || s.target.tenant == "" || s.c.endless() {
 		return err
 	}
 	err = s.g.gate.enterTenant(s.g.limits.Load(), s.target.tenant)

@@ -22,6 +22,7 @@ import (
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
+	"github.com/ckptd/ckptd/internal/contract"
 	"github.com/ckptd/ckptd/internal/installed"
 	"github.com/ckptd/ckptd/internal/jobs"
 	"github.com/ckptd/ckptd/internal/panics"
@@ -48,6 +49,7 @@ type Options struct {
 
 // Server serves a store until it is shut down. It does not close the store.
 type Server struct {
+	api      *contract.Table
 	store    *engine.Store
 	access   atomic.Pointer[access.Authenticator]
 	tokens   *access.Tokens
@@ -88,7 +90,7 @@ func New(o Options) (*Server, error) {
 	if o.Metrics == nil {
 		o.Metrics = telemetry.NewMetrics(telemetry.MetricsOptions{})
 	}
-	s := &Server{store: o.Store, tokens: o.Tokens, plugins: o.Plugins, migrator: o.Migrator, audit: o.Audit, metrics: o.Metrics, log: o.Log, version: o.Version,
+	s := &Server{api: contract.API, store: o.Store, tokens: o.Tokens, plugins: o.Plugins, migrator: o.Migrator, audit: o.Audit, metrics: o.Metrics, log: o.Log, version: o.Version,
 		started: time.Now(), draining: make(chan struct{}), failed: make(chan error, 1)}
 	if err := s.SetLimits(o.Limits); err != nil {
 		return nil, err
@@ -134,7 +136,7 @@ func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
 	options := []connect.HandlerOption{connect.WithInterceptors(interceptors...),
 		connect.WithCompressMinBytes(compressFrom), connect.WithRecover(s.recovered), withCodecs(),
 		connect.WithConditionalHandlerOptions(func(spec connect.Spec) []connect.HandlerOption {
-			return []connect.HandlerOption{connect.WithReadMaxBytes(int(l.most(spec.Procedure)))}
+			return []connect.HandlerOption{connect.WithReadMaxBytes(int(l.most(spec.Procedure, s.api.Method(spec.Procedure))))}
 		})}
 	s.errors = connect.NewErrorWriter(options...)
 	mux := http.NewServeMux()
@@ -155,9 +157,11 @@ func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
 }
 
 // services are the names of the services of the API.
-func services() []string {
-	return []string{ckptdv1.CheckpointServiceName, ckptdv1.ThreadServiceName, ckptdv1.BlobServiceName, ckptdv1.AdminServiceName, ckptdv1.PluginServiceName,
-		ckptdv1.MigrationServiceName}
+func services() (names []string) {
+	for _, service := range contract.Services() {
+		names = append(names, string(service.FullName()))
+	}
+	return names
 }
 
 // recovered answers a request whose handler panicked. The process goes on: nothing of the store is held by a handler.

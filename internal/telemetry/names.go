@@ -1,11 +1,11 @@
 package telemetry
 
 import (
-	"connectrpc.com/connect"
-	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
+	"strings"
 
-	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
+	"connectrpc.com/connect"
+
+	"github.com/ckptd/ckptd/internal/contract"
 )
 
 const unknown = "unknown"
@@ -18,17 +18,9 @@ type names struct {
 
 func newNames() names {
 	n := names{map[string]string{}, map[string]bool{"ok": true}}
-	pkg := ckptdv1.File_ckptd_v1_types_proto.Package()
-	protoregistry.GlobalFiles.RangeFilesByPackage(pkg, func(file protoreflect.FileDescriptor) bool {
-		for i := range file.Services().Len() {
-			service := file.Services().Get(i)
-			for j := range service.Methods().Len() {
-				name := string(service.FullName()) + "/" + string(service.Methods().Get(j).Name())
-				n.methods["/"+name] = name
-			}
-		}
-		return true
-	})
+	for _, m := range contract.API.Methods() {
+		n.methods[m.Procedure] = strings.TrimPrefix(m.Procedure, "/")
+	}
 	for code := connect.CodeCanceled; code <= connect.CodeUnauthenticated; code++ {
 		n.codes[code.String()] = true
 	}

@@ -2379,7 +2379,7 @@ var File_ckptd_v1_admin_service_proto protoreflect.FileDescriptor
 
 const file_ckptd_v1_admin_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1cckptd/v1/admin_service.proto\x12\bckptd.v1\x1a\x14ckptd/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8d\x01\n" +
+	"\x1cckptd/v1/admin_service.proto\x12\bckptd.v1\x1a\x13ckptd/v1/rule.proto\x1a\x14ckptd/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8d\x01\n" +
 	"\x0fRetentionPolicy\x12\x1b\n" +
 	"\tkeep_last\x18\x01 \x01(\x03R\bkeepLast\x128\n" +
 	"\n" +
@@ -2559,24 +2559,25 @@ const file_ckptd_v1_admin_service_proto_rawDesc = "" +
 	"\rWhoAmIRequest\"Q\n" +
 	"\x0eWhoAmIResponse\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\tR\x06caller\x12'\n" +
-	"\x06grants\x18\x02 \x03(\v2\x0f.ckptd.v1.GrantR\x06grants2\xb8\b\n" +
-	"\fAdminService\x12R\n" +
-	"\fGetRetention\x12\x1d.ckptd.v1.GetRetentionRequest\x1a\x1e.ckptd.v1.GetRetentionResponse\"\x03\x90\x02\x01\x12M\n" +
-	"\fSetRetention\x12\x1d.ckptd.v1.SetRetentionRequest\x1a\x1e.ckptd.v1.SetRetentionResponse\x12U\n" +
-	"\x0eCollectGarbage\x12\x1f.ckptd.v1.CollectGarbageRequest\x1a .ckptd.v1.CollectGarbageResponse0\x01\x12=\n" +
-	"\x06Verify\x12\x17.ckptd.v1.VerifyRequest\x1a\x18.ckptd.v1.VerifyResponse0\x01\x12F\n" +
-	"\bGetStats\x12\x19.ckptd.v1.GetStatsRequest\x1a\x1a.ckptd.v1.GetStatsResponse\"\x03\x90\x02\x01\x12Q\n" +
-	"\vListTenants\x12\x1c.ckptd.v1.ListTenantsRequest\x1a\x1d.ckptd.v1.ListTenantsResponse\"\x03\x90\x02\x010\x01\x12K\n" +
-	"\tListUsers\x12\x1a.ckptd.v1.ListUsersRequest\x1a\x1b.ckptd.v1.ListUsersResponse\"\x03\x90\x02\x010\x01\x12G\n" +
+	"\x06grants\x18\x02 \x03(\v2\x0f.ckptd.v1.GrantR\x06grants2\xdf\t\n" +
+	"\fAdminService\x12\\\n" +
+	"\fGetRetention\x12\x1d.ckptd.v1.GetRetentionRequest\x1a\x1e.ckptd.v1.GetRetentionResponse\"\r\xe2\x84\x1c\x06\b\x02\x10\x05`\x01\x90\x02\x01\x12[\n" +
+	"\fSetRetention\x12\x1d.ckptd.v1.SetRetentionRequest\x1a\x1e.ckptd.v1.SetRetentionResponse\"\f\xe2\x84\x1c\b\b\x05\x10\x05P\x01`\x02\x12f\n" +
+	"\x0eCollectGarbage\x12\x1f.ckptd.v1.CollectGarbageRequest\x1a .ckptd.v1.CollectGarbageResponse\"\x0f\xe2\x84\x1c\v\b\x05\x10\aP\x01`\x04r\x01\b0\x01\x12I\n" +
+	"\x06Verify\x12\x17.ckptd.v1.VerifyRequest\x1a\x18.ckptd.v1.VerifyResponse\"\n" +
+	"\xe2\x84\x1c\x06\b\x02\x10\a`\x010\x01\x12P\n" +
+	"\bGetStats\x12\x19.ckptd.v1.GetStatsRequest\x1a\x1a.ckptd.v1.GetStatsResponse\"\r\xe2\x84\x1c\x06\b\x02\x10\x04`\x01\x90\x02\x01\x12[\n" +
+	"\vListTenants\x12\x1c.ckptd.v1.ListTenantsRequest\x1a\x1d.ckptd.v1.ListTenantsResponse\"\r\xe2\x84\x1c\x06\b\x02\x10\x06`\x01\x90\x02\x010\x01\x12U\n" +
+	"\tListUsers\x12\x1a.ckptd.v1.ListUsersRequest\x1a\x1b.ckptd.v1.ListUsersResponse\"\r\xe2\x84\x1c\x06\b\x02\x10\x05`\x01\x90\x02\x010\x01\x12U\n" +
 	"\n" +
-	"CreateUser\x12\x1b.ckptd.v1.CreateUserRequest\x1a\x1c.ckptd.v1.CreateUserResponse\x12J\n" +
-	"\vCreateToken\x12\x1c.ckptd.v1.CreateTokenRequest\x1a\x1d.ckptd.v1.CreateTokenResponse\x12L\n" +
+	"CreateUser\x12\x1b.ckptd.v1.CreateUserRequest\x1a\x1c.ckptd.v1.CreateUserResponse\"\f\xe2\x84\x1c\b\b\x05\x10\x04P\x01`\x02\x12X\n" +
+	"\vCreateToken\x12\x1c.ckptd.v1.CreateTokenRequest\x1a\x1d.ckptd.v1.CreateTokenResponse\"\f\xe2\x84\x1c\b\b\x06\x10\bP\x01`\x04\x12X\n" +
 	"\n" +
-	"ListTokens\x12\x1b.ckptd.v1.ListTokensRequest\x1a\x1c.ckptd.v1.ListTokensResponse\"\x03\x90\x02\x01\x12J\n" +
-	"\vRevokeToken\x12\x1c.ckptd.v1.RevokeTokenRequest\x1a\x1d.ckptd.v1.RevokeTokenResponse\x12K\n" +
-	"\tReadAudit\x12\x1a.ckptd.v1.ReadAuditRequest\x1a\x1b.ckptd.v1.ReadAuditResponse\"\x03\x90\x02\x010\x01\x12I\n" +
-	"\tGetStatus\x12\x1a.ckptd.v1.GetStatusRequest\x1a\x1b.ckptd.v1.GetStatusResponse\"\x03\x90\x02\x01\x12@\n" +
-	"\x06WhoAmI\x12\x17.ckptd.v1.WhoAmIRequest\x1a\x18.ckptd.v1.WhoAmIResponse\"\x03\x90\x02\x01B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
+	"ListTokens\x12\x1b.ckptd.v1.ListTokensRequest\x1a\x1c.ckptd.v1.ListTokensResponse\"\x0f\xe2\x84\x1c\b\b\x06\x10\bP\x01`\x01\x90\x02\x01\x12X\n" +
+	"\vRevokeToken\x12\x1c.ckptd.v1.RevokeTokenRequest\x1a\x1d.ckptd.v1.RevokeTokenResponse\"\f\xe2\x84\x1c\b\b\x06\x10\bP\x01`\x04\x12W\n" +
+	"\tReadAudit\x12\x1a.ckptd.v1.ReadAuditRequest\x1a\x1b.ckptd.v1.ReadAuditResponse\"\x0f\xe2\x84\x1c\b\b\a\x10\x06P\x01`\x01\x90\x02\x010\x01\x12S\n" +
+	"\tGetStatus\x12\x1a.ckptd.v1.GetStatusRequest\x1a\x1b.ckptd.v1.GetStatusResponse\"\r\xe2\x84\x1c\x06\b\x02\x10\x06`\x01\x90\x02\x01\x12H\n" +
+	"\x06WhoAmI\x12\x17.ckptd.v1.WhoAmIRequest\x1a\x18.ckptd.v1.WhoAmIResponse\"\v\xe2\x84\x1c\x04\x10\x01`\x01\x90\x02\x01B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
 
 var (
 	file_ckptd_v1_admin_service_proto_rawDescOnce sync.Once
@@ -2695,6 +2696,7 @@ func file_ckptd_v1_admin_service_proto_init() {
 	if File_ckptd_v1_admin_service_proto != nil {
 		return
 	}
+	file_ckptd_v1_rule_proto_init()
 	file_ckptd_v1_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -365,7 +365,7 @@ var File_ckptd_v1_blob_service_proto protoreflect.FileDescriptor
 
 const file_ckptd_v1_blob_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1bckptd/v1/blob_service.proto\x12\bckptd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"P\n" +
+	"\x1bckptd/v1/blob_service.proto\x12\bckptd.v1\x1a\x13ckptd/v1/rule.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"P\n" +
 	"\x0ePutBlobRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x12\n" +
@@ -386,11 +386,11 @@ const file_ckptd_v1_blob_service_proto_rawDesc = "" +
 	"\x10StatBlobResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04size\x18\x02 \x01(\x03R\x04size\x124\n" +
-	"\acreated\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\acreated2\xde\x01\n" +
-	"\vBlobService\x12@\n" +
-	"\aPutBlob\x12\x18.ckptd.v1.PutBlobRequest\x1a\x19.ckptd.v1.PutBlobResponse(\x01\x12E\n" +
-	"\aGetBlob\x12\x18.ckptd.v1.GetBlobRequest\x1a\x19.ckptd.v1.GetBlobResponse\"\x03\x90\x02\x010\x01\x12F\n" +
-	"\bStatBlob\x12\x19.ckptd.v1.StatBlobRequest\x1a\x1a.ckptd.v1.StatBlobResponse\"\x03\x90\x02\x01B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
+	"\acreated\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\acreated2\x83\x02\n" +
+	"\vBlobService\x12Q\n" +
+	"\aPutBlob\x12\x18.ckptd.v1.PutBlobRequest\x1a\x19.ckptd.v1.PutBlobResponse\"\x0f\xe2\x84\x1c\v\b\x03\x10\x04`\x02r\x03\x15\x16\x17(\x01\x12O\n" +
+	"\aGetBlob\x12\x18.ckptd.v1.GetBlobRequest\x1a\x19.ckptd.v1.GetBlobResponse\"\r\xe2\x84\x1c\x06\b\x01\x10\x04`\x01\x90\x02\x010\x01\x12P\n" +
+	"\bStatBlob\x12\x19.ckptd.v1.StatBlobRequest\x1a\x1a.ckptd.v1.StatBlobResponse\"\r\xe2\x84\x1c\x06\b\x02\x10\x04`\x01\x90\x02\x01B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
 
 var (
 	file_ckptd_v1_blob_service_proto_rawDescOnce sync.Once
@@ -434,6 +434,7 @@ func file_ckptd_v1_blob_service_proto_init() {
 	if File_ckptd_v1_blob_service_proto != nil {
 		return
 	}
+	file_ckptd_v1_rule_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

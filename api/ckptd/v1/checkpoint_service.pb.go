@@ -2153,7 +2153,7 @@ var File_ckptd_v1_checkpoint_service_proto protoreflect.FileDescriptor
 
 const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\n" +
-	"!ckptd/v1/checkpoint_service.proto\x12\bckptd.v1\x1a\x14ckptd/v1/types.proto\"U\n" +
+	"!ckptd/v1/checkpoint_service.proto\x12\bckptd.v1\x1a\x13ckptd/v1/rule.proto\x1a\x14ckptd/v1/types.proto\"U\n" +
 	"\vSaveRequest\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12%\n" +
 	"\x05draft\x18\x02 \x01(\v2\x0f.ckptd.v1.DraftR\x05draft\"D\n" +
@@ -2314,24 +2314,31 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\rcheckpoint_id\x18\x02 \x01(\tR\fcheckpointId\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\bR\x04text\"D\n" +
 	"\x12ListWritesResponse\x12.\n" +
-	"\x06writes\x18\x01 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes2\xd3\a\n" +
-	"\x11CheckpointService\x125\n" +
-	"\x04Save\x12\x15.ckptd.v1.SaveRequest\x1a\x16.ckptd.v1.SaveResponse\x12D\n" +
-	"\tSaveBatch\x12\x1a.ckptd.v1.SaveBatchRequest\x1a\x1b.ckptd.v1.SaveBatchResponse\x12:\n" +
-	"\x04Load\x12\x15.ckptd.v1.LoadRequest\x1a\x16.ckptd.v1.LoadResponse\"\x03\x90\x02\x01\x12L\n" +
+	"\x06writes\x18\x01 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes2\xaf\n" +
 	"\n" +
-	"LoadNewest\x12\x1b.ckptd.v1.LoadNewestRequest\x1a\x1c.ckptd.v1.LoadNewestResponse\"\x03\x90\x02\x01\x12<\n" +
-	"\x04List\x12\x15.ckptd.v1.ListRequest\x1a\x16.ckptd.v1.ListResponse\"\x03\x90\x02\x010\x01\x12C\n" +
-	"\aGetTree\x12\x18.ckptd.v1.GetTreeRequest\x1a\x19.ckptd.v1.GetTreeResponse\"\x03\x90\x02\x01\x12:\n" +
-	"\x04Diff\x12\x15.ckptd.v1.DiffRequest\x1a\x16.ckptd.v1.DiffResponse\"\x03\x90\x02\x01\x125\n" +
-	"\x04Fork\x12\x15.ckptd.v1.ForkRequest\x1a\x16.ckptd.v1.ForkResponse\x12R\n" +
-	"\fListBranches\x12\x1d.ckptd.v1.ListBranchesRequest\x1a\x1e.ckptd.v1.ListBranchesResponse\"\x03\x90\x02\x01\x12D\n" +
-	"\tSetBranch\x12\x1a.ckptd.v1.SetBranchRequest\x1a\x1b.ckptd.v1.SetBranchResponse\x12M\n" +
-	"\fDeleteBranch\x12\x1d.ckptd.v1.DeleteBranchRequest\x1a\x1e.ckptd.v1.DeleteBranchResponse\x12D\n" +
-	"\tSetLabels\x12\x1a.ckptd.v1.SetLabelsRequest\x1a\x1b.ckptd.v1.SetLabelsResponse\x12D\n" +
-	"\tPutWrites\x12\x1a.ckptd.v1.PutWritesRequest\x1a\x1b.ckptd.v1.PutWritesResponse\x12L\n" +
+	"\x11CheckpointService\x12X\n" +
+	"\x04Save\x12\x15.ckptd.v1.SaveRequest\x1a\x16.ckptd.v1.SaveResponse\"!\xe2\x84\x1c\x1d\b\x03\x10\x02`\x03j\bdraft.idr\v\x03\x05\x06\a\b\x15\x16\x17\x19\x1a\x1b\x12o\n" +
+	"\tSaveBatch\x12\x1a.ckptd.v1.SaveBatchRequest\x1a\x1b.ckptd.v1.SaveBatchResponse\")\xe2\x84\x1c%\b\x03\x10\x02@\x01`\x03j\x0esaves.draft.idr\v\x03\x05\x06\a\b\x15\x16\x17\x19\x1a\x1b\x12\x80\x01\n" +
+	"\x04Load\x12\x15.ckptd.v1.LoadRequest\x1a\x16.ckptd.v1.LoadResponse\"I\xe2\x84\x1cB\b\x01\x10\x02\x18\x02\"\x0e\x12\fheaders_only\"\b\n" +
+	"\x06writes*\x16\n" +
+	"\x06export\x12\fheaders_only`\x01r\x06\x15\x16\x17\x19\x1a\x1b\x90\x02\x01\x12p\n" +
 	"\n" +
-	"ListWrites\x12\x1b.ckptd.v1.ListWritesRequest\x1a\x1c.ckptd.v1.ListWritesResponse\"\x03\x90\x02\x01B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
+	"LoadNewest\x12\x1b.ckptd.v1.LoadNewestRequest\x1a\x1c.ckptd.v1.LoadNewestResponse\"'\xe2\x84\x1c \b\x01\x10\x04\x18\x02\"\x0e\x12\fheaders_only`\x01r\x06\x15\x16\x17\x19\x1a\x1b\x90\x02\x01\x12^\n" +
+	"\x04List\x12\x15.ckptd.v1.ListRequest\x1a\x16.ckptd.v1.ListResponse\"%\xe2\x84\x1c\x1e\b\x01\x10\x02\x18\x02\"\x06\n" +
+	"\x04data*\x06\n" +
+	"\x04data`\x01r\x04\x06\x15\x16\x17\x90\x02\x010\x01\x12R\n" +
+	"\aGetTree\x12\x18.ckptd.v1.GetTreeRequest\x1a\x19.ckptd.v1.GetTreeResponse\"\x12\xe2\x84\x1c\v\b\x02\x10\x02`\x01r\x03\x15\x16\x17\x90\x02\x01\x12I\n" +
+	"\x04Diff\x12\x15.ckptd.v1.DiffRequest\x1a\x16.ckptd.v1.DiffResponse\"\x12\xe2\x84\x1c\v\b\x01\x10\x02`\x01r\x03\x15\x16\x17\x90\x02\x01\x12D\n" +
+	"\x04Fork\x12\x15.ckptd.v1.ForkRequest\x1a\x16.ckptd.v1.ForkResponse\"\r\xe2\x84\x1c\t\b\x04\x10\x02`\x04r\x01\x04\x12\\\n" +
+	"\fListBranches\x12\x1d.ckptd.v1.ListBranchesRequest\x1a\x1e.ckptd.v1.ListBranchesResponse\"\r\xe2\x84\x1c\x06\b\x02\x10\x02`\x01\x90\x02\x01\x12P\n" +
+	"\tSetBranch\x12\x1a.ckptd.v1.SetBranchRequest\x1a\x1b.ckptd.v1.SetBranchResponse\"\n" +
+	"\xe2\x84\x1c\x06\b\x04\x10\x02`\x02\x12Y\n" +
+	"\fDeleteBranch\x12\x1d.ckptd.v1.DeleteBranchRequest\x1a\x1e.ckptd.v1.DeleteBranchResponse\"\n" +
+	"\xe2\x84\x1c\x06\b\x04\x10\x02`\x04\x12U\n" +
+	"\tSetLabels\x12\x1a.ckptd.v1.SetLabelsRequest\x1a\x1b.ckptd.v1.SetLabelsResponse\"\x0f\xe2\x84\x1c\v\b\x04\x10\x02`\x02r\x03\x15\x16\x17\x12V\n" +
+	"\tPutWrites\x12\x1a.ckptd.v1.PutWritesRequest\x1a\x1b.ckptd.v1.PutWritesResponse\"\x10\xe2\x84\x1c\f\b\x04\x10\x02`\x02r\x04\x06\x15\x16\x17\x12[\n" +
+	"\n" +
+	"ListWrites\x12\x1b.ckptd.v1.ListWritesRequest\x1a\x1c.ckptd.v1.ListWritesResponse\"\x12\xe2\x84\x1c\v\b\x01\x10\x02`\x01r\x03\x15\x16\x17\x90\x02\x01B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
 
 var (
 	file_ckptd_v1_checkpoint_service_proto_rawDescOnce sync.Once
@@ -2481,6 +2488,7 @@ func file_ckptd_v1_checkpoint_service_proto_init() {
 	if File_ckptd_v1_checkpoint_service_proto != nil {
 		return
 	}
+	file_ckptd_v1_rule_proto_init()
 	file_ckptd_v1_types_proto_init()
 	file_ckptd_v1_checkpoint_service_proto_msgTypes[4].OneofWrappers = []any{
 		(*SaveResult_Checkpoint)(nil),

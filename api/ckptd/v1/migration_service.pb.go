@@ -1995,7 +1995,7 @@ var File_ckptd_v1_migration_service_proto protoreflect.FileDescriptor
 
 const file_ckptd_v1_migration_service_proto_rawDesc = "" +
 	"\n" +
-	" ckptd/v1/migration_service.proto\x12\bckptd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a!ckptd/v1/checkpoint_service.proto\x1a\x14ckptd/v1/types.proto\"7\n" +
+	" ckptd/v1/migration_service.proto\x12\bckptd.v1\x1a!ckptd/v1/checkpoint_service.proto\x1a\x13ckptd/v1/rule.proto\x1a\x14ckptd/v1/types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"7\n" +
 	"\rMigrationFile\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"\xaf\x02\n" +
@@ -2136,18 +2136,18 @@ const file_ckptd_v1_migration_service_proto_rawDesc = "" +
 	"\x18MIGRATION_ACTION_DRY_RUN\x10\x01\x12\x18\n" +
 	"\x14MIGRATION_ACTION_RUN\x10\x02\x12\x19\n" +
 	"\x15MIGRATION_ACTION_UNDO\x10\x03\x12\x1b\n" +
-	"\x17MIGRATION_ACTION_FINISH\x10\x042\xe2\a\n" +
-	"\x10MigrationService\x12e\n" +
-	"\x14InstallMigrationSets\x12%.ckptd.v1.InstallMigrationSetsRequest\x1a&.ckptd.v1.InstallMigrationSetsResponse\x12a\n" +
-	"\x11ListMigrationSets\x12\".ckptd.v1.ListMigrationSetsRequest\x1a#.ckptd.v1.ListMigrationSetsResponse\"\x03\x90\x02\x01\x12_\n" +
-	"\x12RemoveMigrationSet\x12#.ckptd.v1.RemoveMigrationSetRequest\x1a$.ckptd.v1.RemoveMigrationSetResponse\x12f\n" +
-	"\x12GetMigrationStatus\x12#.ckptd.v1.GetMigrationStatusRequest\x1a$.ckptd.v1.GetMigrationStatusResponse\"\x03\x90\x02\x010\x01\x12W\n" +
-	"\rPlanMigration\x12\x1e.ckptd.v1.PlanMigrationRequest\x1a\x1f.ckptd.v1.PlanMigrationResponse\"\x03\x90\x02\x010\x01\x12\\\n" +
-	"\x11StartMigrationJob\x12\".ckptd.v1.StartMigrationJobRequest\x1a#.ckptd.v1.StartMigrationJobResponse\x12[\n" +
-	"\x0fGetMigrationJob\x12 .ckptd.v1.GetMigrationJobRequest\x1a!.ckptd.v1.GetMigrationJobResponse\"\x03\x90\x02\x01\x12a\n" +
-	"\x11ListMigrationJobs\x12\".ckptd.v1.ListMigrationJobsRequest\x1a#.ckptd.v1.ListMigrationJobsResponse\"\x03\x90\x02\x01\x12c\n" +
-	"\x11WatchMigrationJob\x12\".ckptd.v1.WatchMigrationJobRequest\x1a#.ckptd.v1.WatchMigrationJobResponse\"\x03\x90\x02\x010\x01\x12_\n" +
-	"\x12CancelMigrationJob\x12#.ckptd.v1.CancelMigrationJobRequest\x1a$.ckptd.v1.CancelMigrationJobResponseB-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
+	"\x17MIGRATION_ACTION_FINISH\x10\x042\x94\t\n" +
+	"\x10MigrationService\x12{\n" +
+	"\x14InstallMigrationSets\x12%.ckptd.v1.InstallMigrationSetsRequest\x1a&.ckptd.v1.InstallMigrationSetsResponse\"\x14\xe2\x84\x1c\x10\b\x05\x10\aP\x01`\x02r\x06\x1c\x1b\x18\x15\x16\x17\x12n\n" +
+	"\x11ListMigrationSets\x12\".ckptd.v1.ListMigrationSetsRequest\x1a#.ckptd.v1.ListMigrationSetsResponse\"\x10\xe2\x84\x1c\t\b\x02\x10\a`\x01r\x01\x1c\x90\x02\x01\x12p\n" +
+	"\x12RemoveMigrationSet\x12#.ckptd.v1.RemoveMigrationSetRequest\x1a$.ckptd.v1.RemoveMigrationSetResponse\"\x0f\xe2\x84\x1c\v\b\x05\x10\aP\x01`\x04r\x01\x1c\x12u\n" +
+	"\x12GetMigrationStatus\x12#.ckptd.v1.GetMigrationStatusRequest\x1a$.ckptd.v1.GetMigrationStatusResponse\"\x12\xe2\x84\x1c\v\b\x02\x10\x05`\x01r\x03\x15\x16\x17\x90\x02\x010\x01\x12h\n" +
+	"\rPlanMigration\x12\x1e.ckptd.v1.PlanMigrationRequest\x1a\x1f.ckptd.v1.PlanMigrationResponse\"\x14\xe2\x84\x1c\r\b\x02\x10\x05`\x01r\x05\x19\x1a\x15\x16\x17\x90\x02\x010\x01\x12o\n" +
+	"\x11StartMigrationJob\x12\".ckptd.v1.StartMigrationJobRequest\x1a#.ckptd.v1.StartMigrationJobResponse\"\x11\xe2\x84\x1c\r\b\x05\x10\x05P\x01`\x02r\x03\x1f !\x12m\n" +
+	"\x0fGetMigrationJob\x12 .ckptd.v1.GetMigrationJobRequest\x1a!.ckptd.v1.GetMigrationJobResponse\"\x15\xe2\x84\x1c\x0e\b\x05\x10\x05P\x01`\x01r\x04!\x1b\x1d\x1e\x90\x02\x01\x12r\n" +
+	"\x11ListMigrationJobs\x12\".ckptd.v1.ListMigrationJobsRequest\x1a#.ckptd.v1.ListMigrationJobsResponse\"\x14\xe2\x84\x1c\r\b\x05\x10\x05P\x01`\x01r\x03\x1b\x1d\x1e\x90\x02\x01\x12w\n" +
+	"\x11WatchMigrationJob\x12\".ckptd.v1.WatchMigrationJobRequest\x1a#.ckptd.v1.WatchMigrationJobResponse\"\x17\xe2\x84\x1c\x10\b\x05\x10\x05P\x01X\x01`\x01r\x04!\x1b\x1d\x1e\x90\x02\x010\x01\x12s\n" +
+	"\x12CancelMigrationJob\x12#.ckptd.v1.CancelMigrationJobRequest\x1a$.ckptd.v1.CancelMigrationJobResponse\"\x12\xe2\x84\x1c\x0e\b\x05\x10\x05P\x01`\x02r\x04!\x1b\x1d\x1eB-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
 
 var (
 	file_ckptd_v1_migration_service_proto_rawDescOnce sync.Once
@@ -2266,6 +2266,7 @@ func file_ckptd_v1_migration_service_proto_init() {
 		return
 	}
 	file_ckptd_v1_checkpoint_service_proto_init()
+	file_ckptd_v1_rule_proto_init()
 	file_ckptd_v1_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -1281,7 +1281,7 @@ var File_ckptd_v1_plugin_service_proto protoreflect.FileDescriptor
 
 const file_ckptd_v1_plugin_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1dckptd/v1/plugin_service.proto\x12\bckptd.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x01\n" +
+	"\x1dckptd/v1/plugin_service.proto\x12\bckptd.v1\x1a\x13ckptd/v1/rule.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x8f\x01\n" +
 	"\rPluginBinding\x12\x18\n" +
 	"\atenants\x18\x01 \x03(\tR\atenants\x12'\n" +
 	"\x0fthread_prefixes\x18\x02 \x03(\tR\x0ethreadPrefixes\x12\x19\n" +
@@ -1361,18 +1361,18 @@ const file_ckptd_v1_plugin_service_proto_rawDesc = "" +
 	"\x12UntrustKeyResponse\"\x11\n" +
 	"\x0fListKeysRequest\";\n" +
 	"\x10ListKeysResponse\x12'\n" +
-	"\x04keys\x18\x01 \x03(\v2\x13.ckptd.v1.PluginKeyR\x04keys2\xd0\x05\n" +
-	"\rPluginService\x12P\n" +
-	"\rInstallPlugin\x12\x1e.ckptd.v1.InstallPluginRequest\x1a\x1f.ckptd.v1.InstallPluginResponse\x12O\n" +
-	"\vListPlugins\x12\x1c.ckptd.v1.ListPluginsRequest\x1a\x1d.ckptd.v1.ListPluginsResponse\"\x03\x90\x02\x01\x12I\n" +
-	"\tGetPlugin\x12\x1a.ckptd.v1.GetPluginRequest\x1a\x1b.ckptd.v1.GetPluginResponse\"\x03\x90\x02\x01\x12Y\n" +
-	"\x10SetPluginEnabled\x12!.ckptd.v1.SetPluginEnabledRequest\x1a\".ckptd.v1.SetPluginEnabledResponse\x12S\n" +
-	"\x0eRollbackPlugin\x12\x1f.ckptd.v1.RollbackPluginRequest\x1a .ckptd.v1.RollbackPluginResponse\x12M\n" +
-	"\fRemovePlugin\x12\x1d.ckptd.v1.RemovePluginRequest\x1a\x1e.ckptd.v1.RemovePluginResponse\x12A\n" +
-	"\bTrustKey\x12\x19.ckptd.v1.TrustKeyRequest\x1a\x1a.ckptd.v1.TrustKeyResponse\x12G\n" +
+	"\x04keys\x18\x01 \x03(\v2\x13.ckptd.v1.PluginKeyR\x04keys2\xea\x06\n" +
+	"\rPluginService\x12d\n" +
+	"\rInstallPlugin\x12\x1e.ckptd.v1.InstallPluginRequest\x1a\x1f.ckptd.v1.InstallPluginResponse\"\x12\xe2\x84\x1c\x0e\b\x05\x10\aP\x01`\x02r\x04\x18\x15\x16\x17\x12\\\n" +
+	"\vListPlugins\x12\x1c.ckptd.v1.ListPluginsRequest\x1a\x1d.ckptd.v1.ListPluginsResponse\"\x10\xe2\x84\x1c\t\b\x02\x10\a`\x01r\x01\x17\x90\x02\x01\x12X\n" +
+	"\tGetPlugin\x12\x1a.ckptd.v1.GetPluginRequest\x1a\x1b.ckptd.v1.GetPluginResponse\"\x12\xe2\x84\x1c\v\b\x05\x10\aP\x01`\x01r\x01\x17\x90\x02\x01\x12m\n" +
+	"\x10SetPluginEnabled\x12!.ckptd.v1.SetPluginEnabledRequest\x1a\".ckptd.v1.SetPluginEnabledResponse\"\x12\xe2\x84\x1c\x0e\b\x05\x10\aP\x01`\x02r\x04\x18\x15\x16\x17\x12g\n" +
+	"\x0eRollbackPlugin\x12\x1f.ckptd.v1.RollbackPluginRequest\x1a .ckptd.v1.RollbackPluginResponse\"\x12\xe2\x84\x1c\x0e\b\x05\x10\aP\x01`\x04r\x04\x18\x15\x16\x17\x12^\n" +
+	"\fRemovePlugin\x12\x1d.ckptd.v1.RemovePluginRequest\x1a\x1e.ckptd.v1.RemovePluginResponse\"\x0f\xe2\x84\x1c\v\b\x05\x10\aP\x01`\x04r\x01\x17\x12S\n" +
+	"\bTrustKey\x12\x19.ckptd.v1.TrustKeyRequest\x1a\x1a.ckptd.v1.TrustKeyResponse\"\x10\xe2\x84\x1c\f\b\x05\x10\x06P\x01`\x02r\x02\x18\x17\x12Y\n" +
 	"\n" +
-	"UntrustKey\x12\x1b.ckptd.v1.UntrustKeyRequest\x1a\x1c.ckptd.v1.UntrustKeyResponse\x12F\n" +
-	"\bListKeys\x12\x19.ckptd.v1.ListKeysRequest\x1a\x1a.ckptd.v1.ListKeysResponse\"\x03\x90\x02\x01B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
+	"UntrustKey\x12\x1b.ckptd.v1.UntrustKeyRequest\x1a\x1c.ckptd.v1.UntrustKeyResponse\"\x10\xe2\x84\x1c\f\b\x05\x10\x06P\x01`\x04r\x02\x18\x17\x12S\n" +
+	"\bListKeys\x12\x19.ckptd.v1.ListKeysRequest\x1a\x1a.ckptd.v1.ListKeysResponse\"\x10\xe2\x84\x1c\t\b\x02\x10\x06`\x01r\x01\x17\x90\x02\x01B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
 
 var (
 	file_ckptd_v1_plugin_service_proto_rawDescOnce sync.Once
@@ -1455,6 +1455,7 @@ func file_ckptd_v1_plugin_service_proto_init() {
 	if File_ckptd_v1_plugin_service_proto != nil {
 		return
 	}
+	file_ckptd_v1_rule_proto_init()
 	file_ckptd_v1_plugin_service_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

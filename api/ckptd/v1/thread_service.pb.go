@@ -1373,7 +1373,7 @@ var File_ckptd_v1_thread_service_proto protoreflect.FileDescriptor
 
 const file_ckptd_v1_thread_service_proto_rawDesc = "" +
 	"\n" +
-	"\x1dckptd/v1/thread_service.proto\x12\bckptd.v1\x1a\x14ckptd/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\x02\n" +
+	"\x1dckptd/v1/thread_service.proto\x12\bckptd.v1\x1a\x13ckptd/v1/rule.proto\x1a\x14ckptd/v1/types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\x02\n" +
 	"\x12ListThreadsRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
@@ -1490,16 +1490,17 @@ const file_ckptd_v1_thread_service_proto_rawDesc = "" +
 	"\x04time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04step\x18\x06 \x01(\x03R\x04step\x12\x16\n" +
 	"\x06status\x18\a \x01(\tR\x06status\x12\x16\n" +
-	"\x06before\x18\b \x01(\tR\x06before2\xb2\x04\n" +
-	"\rThreadService\x12Q\n" +
-	"\vListThreads\x12\x1c.ckptd.v1.ListThreadsRequest\x1a\x1d.ckptd.v1.ListThreadsResponse\"\x03\x90\x02\x010\x01\x12X\n" +
-	"\x0eListNamespaces\x12\x1f.ckptd.v1.ListNamespacesRequest\x1a .ckptd.v1.ListNamespacesResponse\"\x03\x90\x02\x01\x125\n" +
-	"\x04Copy\x12\x15.ckptd.v1.CopyRequest\x1a\x16.ckptd.v1.CopyResponse\x12;\n" +
-	"\x06Delete\x12\x17.ckptd.v1.DeleteRequest\x1a\x18.ckptd.v1.DeleteResponse\x12D\n" +
-	"\tDeleteRun\x12\x1a.ckptd.v1.DeleteRunRequest\x1a\x1b.ckptd.v1.DeleteRunResponse\x128\n" +
-	"\x05Prune\x12\x16.ckptd.v1.PruneRequest\x1a\x17.ckptd.v1.PruneResponse\x12?\n" +
-	"\x05Query\x12\x16.ckptd.v1.QueryRequest\x1a\x17.ckptd.v1.QueryResponse\"\x03\x90\x02\x010\x01\x12?\n" +
-	"\x05Watch\x12\x16.ckptd.v1.WatchRequest\x1a\x17.ckptd.v1.WatchResponse\"\x03\x90\x02\x010\x01B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
+	"\x06before\x18\b \x01(\tR\x06before2\xca\x05\n" +
+	"\rThreadService\x12`\n" +
+	"\vListThreads\x12\x1c.ckptd.v1.ListThreadsRequest\x1a\x1d.ckptd.v1.ListThreadsResponse\"\x12\xe2\x84\x1c\v\b\x02\x10\x03`\x01r\x03\x15\x16\x17\x90\x02\x010\x01\x12b\n" +
+	"\x0eListNamespaces\x12\x1f.ckptd.v1.ListNamespacesRequest\x1a .ckptd.v1.ListNamespacesResponse\"\r\xe2\x84\x1c\x06\b\x02\x10\x02`\x01\x90\x02\x01\x12L\n" +
+	"\x04Copy\x12\x15.ckptd.v1.CopyRequest\x1a\x16.ckptd.v1.CopyResponse\"\x15\xe2\x84\x1c\x11\b\x03\x10\x02J\x02to`\x04r\x05\x03\b\x15\x16\x17\x12L\n" +
+	"\x06Delete\x12\x17.ckptd.v1.DeleteRequest\x1a\x18.ckptd.v1.DeleteResponse\"\x0f\xe2\x84\x1c\v\b\x03\x10\x02P\x01`\x04r\x01\b\x12U\n" +
+	"\tDeleteRun\x12\x1a.ckptd.v1.DeleteRunRequest\x1a\x1b.ckptd.v1.DeleteRunResponse\"\x0f\xe2\x84\x1c\v\b\x03\x10\x04P\x01`\x04r\x01\b\x12I\n" +
+	"\x05Prune\x12\x16.ckptd.v1.PruneRequest\x1a\x17.ckptd.v1.PruneResponse\"\x0f\xe2\x84\x1c\v\b\x03\x10\x02P\x01`\x04r\x01\b\x12^\n" +
+	"\x05Query\x12\x16.ckptd.v1.QueryRequest\x1a\x17.ckptd.v1.QueryResponse\"\"\xe2\x84\x1c\x1b\b\x02\x10\x032\x0e\n" +
+	"\fwhole_tenant`\x01r\x03\x15\x16\x17\x90\x02\x010\x01\x12U\n" +
+	"\x05Watch\x12\x16.ckptd.v1.WatchRequest\x1a\x17.ckptd.v1.WatchResponse\"\x19\xe2\x84\x1c\x12\b\x02\x10\x03:\b\x12\x06threadX\x01`\x01\x90\x02\x010\x01B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
 
 var (
 	file_ckptd_v1_thread_service_proto_rawDescOnce sync.Once
@@ -1591,6 +1592,7 @@ func file_ckptd_v1_thread_service_proto_init() {
 	if File_ckptd_v1_thread_service_proto != nil {
 		return
 	}
+	file_ckptd_v1_rule_proto_init()
 	file_ckptd_v1_types_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{

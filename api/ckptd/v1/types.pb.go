@@ -9,6 +9,7 @@ package ckptdv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	descriptorpb "google.golang.org/protobuf/types/descriptorpb"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
@@ -22,6 +23,57 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+// AnsweredBy says which methods may answer a reason without naming it.
+type AnsweredBy int32
+
+const (
+	AnsweredBy_ANSWERED_BY_UNSPECIFIED AnsweredBy = 0
+	AnsweredBy_ANSWERED_BY_ALL         AnsweredBy = 1
+	// Those that change something.
+	AnsweredBy_ANSWERED_BY_CHANGES AnsweredBy = 2
+)
+
+// Enum value maps for AnsweredBy.
+var (
+	AnsweredBy_name = map[int32]string{
+		0: "ANSWERED_BY_UNSPECIFIED",
+		1: "ANSWERED_BY_ALL",
+		2: "ANSWERED_BY_CHANGES",
+	}
+	AnsweredBy_value = map[string]int32{
+		"ANSWERED_BY_UNSPECIFIED": 0,
+		"ANSWERED_BY_ALL":         1,
+		"ANSWERED_BY_CHANGES":     2,
+	}
+)
+
+func (x AnsweredBy) Enum() *AnsweredBy {
+	p := new(AnsweredBy)
+	*p = x
+	return p
+}
+
+func (x AnsweredBy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AnsweredBy) Descriptor() protoreflect.EnumDescriptor {
+	return file_ckptd_v1_types_proto_enumTypes[0].Descriptor()
+}
+
+func (AnsweredBy) Type() protoreflect.EnumType {
+	return &file_ckptd_v1_types_proto_enumTypes[0]
+}
+
+func (x AnsweredBy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AnsweredBy.Descriptor instead.
+func (AnsweredBy) EnumDescriptor() ([]byte, []int) {
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{0}
+}
 
 // Reason is the error itself. docs/api.md has the table with RPC codes and exit codes.
 type Reason int32
@@ -150,11 +202,11 @@ func (x Reason) String() string {
 }
 
 func (Reason) Descriptor() protoreflect.EnumDescriptor {
-	return file_ckptd_v1_types_proto_enumTypes[0].Descriptor()
+	return file_ckptd_v1_types_proto_enumTypes[1].Descriptor()
 }
 
 func (Reason) Type() protoreflect.EnumType {
-	return &file_ckptd_v1_types_proto_enumTypes[0]
+	return &file_ckptd_v1_types_proto_enumTypes[1]
 }
 
 func (x Reason) Number() protoreflect.EnumNumber {
@@ -163,7 +215,7 @@ func (x Reason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Reason.Descriptor instead.
 func (Reason) EnumDescriptor() ([]byte, []int) {
-	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{0}
+	return file_ckptd_v1_types_proto_rawDescGZIP(), []int{1}
 }
 
 // Ref names a lineage: a thread of a user of a tenant, and in it a namespace; the unnamed namespace is the thread's own.
@@ -2293,11 +2345,30 @@ func (x *PluginError) GetReason() string {
 	return ""
 }
 
+var file_ckptd_v1_types_proto_extTypes = []protoimpl.ExtensionInfo{
+	{
+		ExtendedType:  (*descriptorpb.EnumValueOptions)(nil),
+		ExtensionType: (*AnsweredBy)(nil),
+		Field:         57420,
+		Name:          "ckptd.v1.answered_by",
+		Tag:           "varint,57420,opt,name=answered_by,enum=ckptd.v1.AnsweredBy",
+		Filename:      "ckptd/v1/types.proto",
+	},
+}
+
+// Extension fields to descriptorpb.EnumValueOptions.
+var (
+	// Which methods may answer a reason. Without it, those whose rule names it.
+	//
+	// optional ckptd.v1.AnsweredBy answered_by = 57420;
+	E_AnsweredBy = &file_ckptd_v1_types_proto_extTypes[0]
+)
+
 var File_ckptd_v1_types_proto protoreflect.FileDescriptor
 
 const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\n" +
-	"\x14ckptd/v1/types.proto\x12\bckptd.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"g\n" +
+	"\x14ckptd/v1/types.proto\x12\bckptd.v1\x1a google/protobuf/descriptor.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"g\n" +
 	"\x03Ref\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
@@ -2478,30 +2549,35 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x05stage\x18\x03 \x01(\tR\x05stage\x12\x12\n" +
 	"\x04item\x18\x04 \x01(\tR\x04item\x12\x12\n" +
 	"\x04code\x18\x05 \x01(\x05R\x04code\x12\x16\n" +
-	"\x06reason\x18\x06 \x01(\tR\x06reason*\xd4\x06\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason*W\n" +
+	"\n" +
+	"AnsweredBy\x12\x1b\n" +
+	"\x17ANSWERED_BY_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fANSWERED_BY_ALL\x10\x01\x12\x17\n" +
+	"\x13ANSWERED_BY_CHANGES\x10\x02*\xa8\a\n" +
 	"\x06Reason\x12\x16\n" +
-	"\x12REASON_UNSPECIFIED\x10\x00\x12\x12\n" +
-	"\x0eREASON_INVALID\x10\x01\x12\x14\n" +
-	"\x10REASON_NOT_FOUND\x10\x02\x12\x13\n" +
+	"\x12REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x0eREASON_INVALID\x10\x01\x1a\x04\xe0\x84\x1c\x01\x12\x1a\n" +
+	"\x10REASON_NOT_FOUND\x10\x02\x1a\x04\xe0\x84\x1c\x01\x12\x13\n" +
 	"\x0fREASON_CONFLICT\x10\x03\x12\x18\n" +
 	"\x14REASON_BRANCH_EXISTS\x10\x04\x12\x19\n" +
 	"\x15REASON_UNKNOWN_PARENT\x10\x05\x12\x15\n" +
 	"\x11REASON_GENERATION\x10\x06\x12\x14\n" +
 	"\x10REASON_NEED_FULL\x10\a\x12\x14\n" +
-	"\x10REASON_EXHAUSTED\x10\b\x12\x14\n" +
-	"\x10REASON_TOO_LARGE\x10\t\x12\x12\n" +
+	"\x10REASON_EXHAUSTED\x10\b\x12\x1a\n" +
+	"\x10REASON_TOO_LARGE\x10\t\x1a\x04\xe0\x84\x1c\x01\x12\x18\n" +
 	"\x0eREASON_CORRUPT\x10\n" +
-	"\x12\x18\n" +
-	"\x14REASON_KEY_DESTROYED\x10\v\x12\x16\n" +
-	"\x12REASON_KEY_MISSING\x10\f\x12\x16\n" +
-	"\x12REASON_UNAVAILABLE\x10\r\x12\x13\n" +
-	"\x0fREASON_NO_SPACE\x10\x0e\x12\x14\n" +
-	"\x10REASON_AMBIGUOUS\x10\x0f\x12\x17\n" +
-	"\x13REASON_NEWER_FORMAT\x10\x10\x12\x15\n" +
-	"\x11REASON_OVERLOADED\x10\x11\x12\x18\n" +
-	"\x14REASON_SHUTTING_DOWN\x10\x12\x12\x1a\n" +
-	"\x16REASON_UNAUTHENTICATED\x10\x13\x12\x11\n" +
-	"\rREASON_DENIED\x10\x14\x12\x1a\n" +
+	"\x1a\x04\xe0\x84\x1c\x01\x12\x1e\n" +
+	"\x14REASON_KEY_DESTROYED\x10\v\x1a\x04\xe0\x84\x1c\x01\x12\x1c\n" +
+	"\x12REASON_KEY_MISSING\x10\f\x1a\x04\xe0\x84\x1c\x01\x12\x1c\n" +
+	"\x12REASON_UNAVAILABLE\x10\r\x1a\x04\xe0\x84\x1c\x01\x12\x19\n" +
+	"\x0fREASON_NO_SPACE\x10\x0e\x1a\x04\xe0\x84\x1c\x02\x12\x1a\n" +
+	"\x10REASON_AMBIGUOUS\x10\x0f\x1a\x04\xe0\x84\x1c\x02\x12\x1d\n" +
+	"\x13REASON_NEWER_FORMAT\x10\x10\x1a\x04\xe0\x84\x1c\x01\x12\x1b\n" +
+	"\x11REASON_OVERLOADED\x10\x11\x1a\x04\xe0\x84\x1c\x01\x12\x1e\n" +
+	"\x14REASON_SHUTTING_DOWN\x10\x12\x1a\x04\xe0\x84\x1c\x01\x12 \n" +
+	"\x16REASON_UNAUTHENTICATED\x10\x13\x1a\x04\xe0\x84\x1c\x01\x12\x17\n" +
+	"\rREASON_DENIED\x10\x14\x1a\x04\xe0\x84\x1c\x01\x12\x1a\n" +
 	"\x16REASON_PLUGIN_REJECTED\x10\x15\x12\x18\n" +
 	"\x14REASON_PLUGIN_FAILED\x10\x16\x12\x1d\n" +
 	"\x19REASON_PLUGIN_UNAVAILABLE\x10\x17\x12\x19\n" +
@@ -2514,7 +2590,9 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x18REASON_MIGRATION_STOPPED\x10\x1e\x12\x19\n" +
 	"\x15REASON_MIGRATION_BUSY\x10\x1f\x12\x1a\n" +
 	"\x16REASON_MIGRATION_STATE\x10 \x12\x11\n" +
-	"\rREASON_NO_JOB\x10!B-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
+	"\rREASON_NO_JOB\x10!:Z\n" +
+	"\vanswered_by\x12!.google.protobuf.EnumValueOptions\x18\xcc\xc0\x03 \x01(\x0e2\x14.ckptd.v1.AnsweredByR\n" +
+	"answeredByB-Z+github.com/ckptd/ckptd/api/ckptd/v1;ckptdv1b\x06proto3"
 
 var (
 	file_ckptd_v1_types_proto_rawDescOnce sync.Once
@@ -2528,65 +2606,69 @@ func file_ckptd_v1_types_proto_rawDescGZIP() []byte {
 	return file_ckptd_v1_types_proto_rawDescData
 }
 
-var file_ckptd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_ckptd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_ckptd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_ckptd_v1_types_proto_goTypes = []any{
-	(Reason)(0),                   // 0: ckptd.v1.Reason
-	(*Ref)(nil),                   // 1: ckptd.v1.Ref
-	(*Checkpoint)(nil),            // 2: ckptd.v1.Checkpoint
-	(*Migrated)(nil),              // 3: ckptd.v1.Migrated
-	(*Hook)(nil),                  // 4: ckptd.v1.Hook
-	(*Channel)(nil),               // 5: ckptd.v1.Channel
-	(*Cost)(nil),                  // 6: ckptd.v1.Cost
-	(*Draft)(nil),                 // 7: ckptd.v1.Draft
-	(*Labels)(nil),                // 8: ckptd.v1.Labels
-	(*Blobs)(nil),                 // 9: ckptd.v1.Blobs
-	(*Change)(nil),                // 10: ckptd.v1.Change
-	(*Splice)(nil),                // 11: ckptd.v1.Splice
-	(*Splices)(nil),               // 12: ckptd.v1.Splices
-	(*Replace)(nil),               // 13: ckptd.v1.Replace
-	(*Which)(nil),                 // 14: ckptd.v1.Which
-	(*Filter)(nil),                // 15: ckptd.v1.Filter
-	(*PendingWrite)(nil),          // 16: ckptd.v1.PendingWrite
-	(*Write)(nil),                 // 17: ckptd.v1.Write
-	(*Branch)(nil),                // 18: ckptd.v1.Branch
-	(*ErrorDetail)(nil),           // 19: ckptd.v1.ErrorDetail
-	(*MigrationError)(nil),        // 20: ckptd.v1.MigrationError
-	(*PluginError)(nil),           // 21: ckptd.v1.PluginError
-	nil,                           // 22: ckptd.v1.Checkpoint.LabelsEntry
-	nil,                           // 23: ckptd.v1.Labels.LabelsEntry
-	nil,                           // 24: ckptd.v1.Filter.LabelsEntry
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(AnsweredBy)(0),                       // 0: ckptd.v1.AnsweredBy
+	(Reason)(0),                           // 1: ckptd.v1.Reason
+	(*Ref)(nil),                           // 2: ckptd.v1.Ref
+	(*Checkpoint)(nil),                    // 3: ckptd.v1.Checkpoint
+	(*Migrated)(nil),                      // 4: ckptd.v1.Migrated
+	(*Hook)(nil),                          // 5: ckptd.v1.Hook
+	(*Channel)(nil),                       // 6: ckptd.v1.Channel
+	(*Cost)(nil),                          // 7: ckptd.v1.Cost
+	(*Draft)(nil),                         // 8: ckptd.v1.Draft
+	(*Labels)(nil),                        // 9: ckptd.v1.Labels
+	(*Blobs)(nil),                         // 10: ckptd.v1.Blobs
+	(*Change)(nil),                        // 11: ckptd.v1.Change
+	(*Splice)(nil),                        // 12: ckptd.v1.Splice
+	(*Splices)(nil),                       // 13: ckptd.v1.Splices
+	(*Replace)(nil),                       // 14: ckptd.v1.Replace
+	(*Which)(nil),                         // 15: ckptd.v1.Which
+	(*Filter)(nil),                        // 16: ckptd.v1.Filter
+	(*PendingWrite)(nil),                  // 17: ckptd.v1.PendingWrite
+	(*Write)(nil),                         // 18: ckptd.v1.Write
+	(*Branch)(nil),                        // 19: ckptd.v1.Branch
+	(*ErrorDetail)(nil),                   // 20: ckptd.v1.ErrorDetail
+	(*MigrationError)(nil),                // 21: ckptd.v1.MigrationError
+	(*PluginError)(nil),                   // 22: ckptd.v1.PluginError
+	nil,                                   // 23: ckptd.v1.Checkpoint.LabelsEntry
+	nil,                                   // 24: ckptd.v1.Labels.LabelsEntry
+	nil,                                   // 25: ckptd.v1.Filter.LabelsEntry
+	(*timestamppb.Timestamp)(nil),         // 26: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),           // 27: google.protobuf.Duration
+	(*descriptorpb.EnumValueOptions)(nil), // 28: google.protobuf.EnumValueOptions
 }
 var file_ckptd_v1_types_proto_depIdxs = []int32{
-	1,  // 0: ckptd.v1.Checkpoint.ref:type_name -> ckptd.v1.Ref
-	25, // 1: ckptd.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
-	22, // 2: ckptd.v1.Checkpoint.labels:type_name -> ckptd.v1.Checkpoint.LabelsEntry
-	5,  // 3: ckptd.v1.Checkpoint.channels:type_name -> ckptd.v1.Channel
-	6,  // 4: ckptd.v1.Checkpoint.cost:type_name -> ckptd.v1.Cost
-	4,  // 5: ckptd.v1.Checkpoint.hooks:type_name -> ckptd.v1.Hook
-	3,  // 6: ckptd.v1.Checkpoint.migrated:type_name -> ckptd.v1.Migrated
-	8,  // 7: ckptd.v1.Draft.labels:type_name -> ckptd.v1.Labels
-	9,  // 8: ckptd.v1.Draft.blobs:type_name -> ckptd.v1.Blobs
-	10, // 9: ckptd.v1.Draft.channels:type_name -> ckptd.v1.Change
-	26, // 10: ckptd.v1.Draft.ttl:type_name -> google.protobuf.Duration
-	23, // 11: ckptd.v1.Labels.labels:type_name -> ckptd.v1.Labels.LabelsEntry
-	11, // 12: ckptd.v1.Change.splice:type_name -> ckptd.v1.Splice
-	12, // 13: ckptd.v1.Change.splices:type_name -> ckptd.v1.Splices
-	13, // 14: ckptd.v1.Splices.replace:type_name -> ckptd.v1.Replace
-	24, // 15: ckptd.v1.Filter.labels:type_name -> ckptd.v1.Filter.LabelsEntry
-	25, // 16: ckptd.v1.Filter.since:type_name -> google.protobuf.Timestamp
-	25, // 17: ckptd.v1.Filter.until:type_name -> google.protobuf.Timestamp
-	17, // 18: ckptd.v1.PendingWrite.write:type_name -> ckptd.v1.Write
-	0,  // 19: ckptd.v1.ErrorDetail.reason:type_name -> ckptd.v1.Reason
-	26, // 20: ckptd.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
-	21, // 21: ckptd.v1.ErrorDetail.plugin:type_name -> ckptd.v1.PluginError
-	20, // 22: ckptd.v1.ErrorDetail.migration:type_name -> ckptd.v1.MigrationError
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
+	2,  // 0: ckptd.v1.Checkpoint.ref:type_name -> ckptd.v1.Ref
+	26, // 1: ckptd.v1.Checkpoint.time:type_name -> google.protobuf.Timestamp
+	23, // 2: ckptd.v1.Checkpoint.labels:type_name -> ckptd.v1.Checkpoint.LabelsEntry
+	6,  // 3: ckptd.v1.Checkpoint.channels:type_name -> ckptd.v1.Channel
+	7,  // 4: ckptd.v1.Checkpoint.cost:type_name -> ckptd.v1.Cost
+	5,  // 5: ckptd.v1.Checkpoint.hooks:type_name -> ckptd.v1.Hook
+	4,  // 6: ckptd.v1.Checkpoint.migrated:type_name -> ckptd.v1.Migrated
+	9,  // 7: ckptd.v1.Draft.labels:type_name -> ckptd.v1.Labels
+	10, // 8: ckptd.v1.Draft.blobs:type_name -> ckptd.v1.Blobs
+	11, // 9: ckptd.v1.Draft.channels:type_name -> ckptd.v1.Change
+	27, // 10: ckptd.v1.Draft.ttl:type_name -> google.protobuf.Duration
+	24, // 11: ckptd.v1.Labels.labels:type_name -> ckptd.v1.Labels.LabelsEntry
+	12, // 12: ckptd.v1.Change.splice:type_name -> ckptd.v1.Splice
+	13, // 13: ckptd.v1.Change.splices:type_name -> ckptd.v1.Splices
+	14, // 14: ckptd.v1.Splices.replace:type_name -> ckptd.v1.Replace
+	25, // 15: ckptd.v1.Filter.labels:type_name -> ckptd.v1.Filter.LabelsEntry
+	26, // 16: ckptd.v1.Filter.since:type_name -> google.protobuf.Timestamp
+	26, // 17: ckptd.v1.Filter.until:type_name -> google.protobuf.Timestamp
+	18, // 18: ckptd.v1.PendingWrite.write:type_name -> ckptd.v1.Write
+	1,  // 19: ckptd.v1.ErrorDetail.reason:type_name -> ckptd.v1.Reason
+	27, // 20: ckptd.v1.ErrorDetail.retry_after:type_name -> google.protobuf.Duration
+	22, // 21: ckptd.v1.ErrorDetail.plugin:type_name -> ckptd.v1.PluginError
+	21, // 22: ckptd.v1.ErrorDetail.migration:type_name -> ckptd.v1.MigrationError
+	28, // 23: ckptd.v1.answered_by:extendee -> google.protobuf.EnumValueOptions
+	0,  // 24: ckptd.v1.answered_by:type_name -> ckptd.v1.AnsweredBy
+	25, // [25:25] is the sub-list for method output_type
+	25, // [25:25] is the sub-list for method input_type
+	24, // [24:25] is the sub-list for extension type_name
+	23, // [23:24] is the sub-list for extension extendee
 	0,  // [0:23] is the sub-list for field type_name
 }
 
@@ -2634,15 +2716,16 @@ func file_ckptd_v1_types_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ckptd_v1_types_proto_rawDesc), len(file_ckptd_v1_types_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   24,
-			NumExtensions: 0,
+			NumExtensions: 1,
 			NumServices:   0,
 		},
 		GoTypes:           file_ckptd_v1_types_proto_goTypes,
 		DependencyIndexes: file_ckptd_v1_types_proto_depIdxs,
 		EnumInfos:         file_ckptd_v1_types_proto_enumTypes,
 		MessageInfos:      file_ckptd_v1_types_proto_msgTypes,
+		ExtensionInfos:    file_ckptd_v1_types_proto_extTypes,
 	}.Build()
 	File_ckptd_v1_types_proto = out.File
 	file_ckptd_v1_types_proto_goTypes = nil
