@@ -223,12 +223,16 @@ func (a *copying) copied(f *facts, cp *engine.Checkpoint) *rev {
 	}
 	from := a.ref
 	from.Namespace = cp.Ref.Namespace
-	r, found := &rev{wanted: true}, false
-	for k, was := range f.line(from).revs {
+	r, found, known := &rev{wanted: true}, false, true
+	for k, was := range f.line(from).revs { // of any generation
 		if k.seq == cp.Seq && was.id == cp.ID {
-			found = true
-			r.want = append(r.want, f.variants(from, was)...)
+			may := f.variants(from, was)
+			r.want = append(r.want, may...)
+			found, known = true, known && may != nil
 		}
+	}
+	if !known {
+		r.want = nil
 	}
 	if !found && !f.doubts(a.as(from)) { // else its save is in doubt, and it is gone from where it was
 		return nil
