@@ -1,4 +1,4 @@
-// Package client is the Go client of the ckptd daemon, in the words of package engine: the same methods with the same
+// Package client is the Go client of the ckptd daemon, in the words of packages engine and upkeep: the same methods with the same
 // types, and errors that match the same values. What only a network has is here: retries, resumed streams, credentials.
 //
 // A call is repeated, after a wait with jitter, when the server did nothing (it could not be reached, was overloaded or

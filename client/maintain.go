@@ -10,27 +10,28 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
 // Retention returns the policy of a tenant, the zero value if it has none.
-func (s *Store) Retention(ctx context.Context, tenant string) (engine.RetentionPolicy, error) {
+func (s *Store) Retention(ctx context.Context, tenant string) (upkeep.RetentionPolicy, error) {
 	m, err := call(ctx, s, s.admin.GetRetention, &ckptdv1.GetRetentionRequest{Tenant: tenant})
 	return wire.UnpackRetention(m.GetPolicy()), err
 }
 
 // SetRetention makes p the policy of a tenant from the next GC on.
-func (s *Store) SetRetention(ctx context.Context, tenant string, p engine.RetentionPolicy) error {
+func (s *Store) SetRetention(ctx context.Context, tenant string, p upkeep.RetentionPolicy) error {
 	_, err := call(ctx, s, s.admin.SetRetention, &ckptdv1.SetRetentionRequest{Tenant: tenant, Policy: wire.PackRetention(p)})
 	return err
 }
 
 // GC collects the garbage of a tenant. Users whose data cannot be read are skipped, and reported in the error.
-func (s *Store) GC(ctx context.Context, tenant string, o engine.GCOptions) (*engine.GCReport, error) {
+func (s *Store) GC(ctx context.Context, tenant string, o upkeep.GCOptions) (*upkeep.GCReport, error) {
 	return s.collect(ctx, tenant, "", o)
 }
 
-func (s *Store) collect(ctx context.Context, tenant, user string, o engine.GCOptions) (report *engine.GCReport, err error) {
+func (s *Store) collect(ctx context.Context, tenant, user string, o upkeep.GCOptions) (report *upkeep.GCReport, err error) {
 	req := &ckptdv1.CollectGarbageRequest{Tenant: tenant, User: user, DryRun: o.DryRun, Compact: o.Compact}
 	if o.Grace != 0 {
 		req.Grace = durationpb.New(o.Grace)
@@ -39,7 +40,7 @@ func (s *Store) collect(ctx context.Context, tenant, user string, o engine.GCOpt
 		if m.GetReport() != nil {
 			report = wire.UnpackGarbage(m.GetReport())
 		} else if o.Progress != nil {
-			o.Progress(engine.GCProgress{User: m.GetUser(), Stage: m.GetStage(), Done: int(m.GetDone())})
+			o.Progress(upkeep.GCProgress{User: m.GetUser(), Stage: m.GetStage(), Done: int(m.GetDone())})
 		}
 		return report != nil
 	})
@@ -48,7 +49,7 @@ func (s *Store) collect(ctx context.Context, tenant, user string, o engine.GCOpt
 
 // Verify reads what is stored and reports whatever is wrong. An error means that it could not come to its end; the report
 // is then of what it saw.
-func (s *Store) Verify(ctx context.Context, o engine.VerifyOptions) (report *engine.VerifyReport, err error) {
+func (s *Store) Verify(ctx context.Context, o upkeep.VerifyOptions) (report *upkeep.VerifyReport, err error) {
 	req := &ckptdv1.VerifyRequest{Tenant: o.Tenant, User: o.User, Thread: o.Thread, Deep: o.Deep}
 	err = last(ctx, s, s.admin.Verify, req, func(m *ckptdv1.VerifyResponse) bool {
 		if m.GetReport() != nil {
@@ -79,7 +80,7 @@ func last[Req, Res any](ctx context.Context, s *Store,
 }
 
 // Stats counts what a user has stored.
-func (s *Store) Stats(ctx context.Context, tenant, name string) (*engine.Stats, error) {
+func (s *Store) Stats(ctx context.Context, tenant, name string) (*upkeep.Stats, error) {
 	m, err := call(ctx, s, s.admin.GetStats, &ckptdv1.GetStatsRequest{Tenant: tenant, User: name})
 	if err != nil {
 		return nil, err

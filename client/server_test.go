@@ -18,6 +18,7 @@ import (
 	"github.com/ckptd/ckptd/backend/mem"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/server"
@@ -38,9 +39,9 @@ func served(t testing.TB, o Options) (*engine.Store, *Store) {
 	must(err)
 	dir, err := os.MkdirTemp("", "ckptd")
 	must(err)
-	tokens, err := access.OpenTokens(filepath.Join(dir, "tokens"), st)
+	tokens, err := access.OpenTokens(filepath.Join(dir, "tokens"), st.Upkeep())
 	must(err)
-	who, err := access.New(st, access.Options{Tokens: tokens, OwnerIsAdmin: true})
+	who, err := access.New(st.Upkeep(), access.Options{Tokens: tokens, OwnerIsAdmin: true})
 	must(err)
 	log, err := audit.Open(filepath.Join(dir, "audit"))
 	must(err)
@@ -157,11 +158,11 @@ func TestReadsAgainstTheServer(t *testing.T) {
 	ln, wantErr := lu.Latest(ctx)
 	same(t, "newest", rn, err, ln, wantErr)
 	rs, err := c.Stats(ctx, "acme", "alice")
-	ls, wantErr := st.Stats(ctx, "acme", "alice")
+	ls, wantErr := st.Upkeep().Stats(ctx, "acme", "alice")
 	same(t, "stats", rs, err, ls, wantErr)
 	calls := 0
-	rv, err := c.Verify(ctx, engine.VerifyOptions{Tenant: "acme", Deep: true, Progress: func(int, int) { calls++ }})
-	lv, wantErr := st.Verify(ctx, engine.VerifyOptions{Tenant: "acme", Deep: true})
+	rv, err := c.Verify(ctx, upkeep.VerifyOptions{Tenant: "acme", Deep: true, Progress: func(int, int) { calls++ }})
+	lv, wantErr := st.Upkeep().Verify(ctx, upkeep.VerifyOptions{Tenant: "acme", Deep: true})
 	same(t, "verify", rv, err, lv, wantErr)
 	rnames, err := all(c.Users(ctx, "acme"))
 	slices.Sort(rnames)
@@ -252,20 +253,20 @@ func TestChangesThroughTheServer(t *testing.T) {
 	if err := rt.Copy(ctx, engine.Ref{Tenant: "acme", User: "bob", Thread: "twin"}); !errors.Is(err, engine.ErrInvalid) {
 		t.Errorf("a copy to another user: %v", err)
 	}
-	report, err := rt.Prune(ctx, engine.PruneOptions{KeepLast: 2, KeepLabelled: true})
+	report, err := rt.Prune(ctx, upkeep.PruneOptions{KeepLast: 2, KeepLabelled: true})
 	if check("prune", err); len(report.Removed) != 2 {
 		t.Errorf("prune %+v", report)
 	}
-	policy := engine.RetentionPolicy{KeepLast: 1, OlderThan: time.Hour, KeepLabelled: true}
+	policy := upkeep.RetentionPolicy{KeepLast: 1, OlderThan: time.Hour, KeepLabelled: true}
 	check("set retention", c.SetRetention(ctx, "acme", policy))
 	got, err := c.Retention(ctx, "acme")
 	same(t, "retention", got, err, policy, nil)
 	stages := 0
-	gc, err := c.GC(ctx, "acme", engine.GCOptions{Grace: -1, Progress: func(engine.GCProgress) { stages++ }})
+	gc, err := c.GC(ctx, "acme", upkeep.GCOptions{Grace: -1, Progress: func(upkeep.GCProgress) { stages++ }})
 	if check("gc", err); gc.Users != 1 || gc.Threads != 2 {
 		t.Errorf("gc %+v", gc)
 	}
-	_, err = ru.GC(ctx, engine.GCOptions{DryRun: true})
+	_, err = ru.GC(ctx, upkeep.GCOptions{DryRun: true})
 	check("gc of a user", err)
 	n, err := ru.DeleteRun(ctx, "r")
 	if check("delete a run", err); n == 0 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // A list whose connections all break somewhere else has each checkpoint once, in order.
@@ -197,12 +198,12 @@ func TestWatchEnds(t *testing.T) {
 func TestReports(t *testing.T) {
 	w := newWorld(t, Options{Attempts: 10})
 	stage := ""
-	gc, err := w.GC(t.Context(), "acme", engine.GCOptions{Progress: func(p engine.GCProgress) { stage = p.Stage }})
+	gc, err := w.GC(t.Context(), "acme", upkeep.GCOptions{Progress: func(p upkeep.GCProgress) { stage = p.Stage }})
 	if gc == nil || gc.Users != 7 || !errors.Is(err, engine.ErrKeyMissing) || stage != "parts" {
 		t.Errorf("%+v, %v, %q", gc, err, stage)
 	}
 	w.out.Store(0)
-	if _, err := w.Verify(t.Context(), engine.VerifyOptions{}); err != nil {
+	if _, err := w.Verify(t.Context(), upkeep.VerifyOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	all := w.out.Load()
@@ -213,11 +214,11 @@ func TestReports(t *testing.T) {
 			}
 			return fault{}
 		})
-		if report, err := w.Verify(t.Context(), engine.VerifyOptions{}); err != nil || report.Users != 7 || w.calls.Load() != 2 {
+		if report, err := w.Verify(t.Context(), upkeep.VerifyOptions{}); err != nil || report.Users != 7 || w.calls.Load() != 2 {
 			t.Errorf("cut at %d: %+v, %v, %d calls", cut, report, err, w.calls.Load())
 		}
 		w.faults(func(n int64) fault { return fault{cut: cut} })
-		if _, err := w.GC(t.Context(), "acme", engine.GCOptions{}); !errors.Is(err, engine.ErrAmbiguous) || w.calls.Load() != 1 {
+		if _, err := w.GC(t.Context(), "acme", upkeep.GCOptions{}); !errors.Is(err, engine.ErrAmbiguous) || w.calls.Load() != 1 {
 			t.Errorf("cut at %d: %v, %d calls", cut, err, w.calls.Load())
 		}
 	}
@@ -229,7 +230,7 @@ func checkBlobs(t *testing.T, w *world) {
 	ctx := t.Context()
 	u := w.User("acme", "alice")
 	content := random(1 << 20)
-	if err := w.engine.User("acme", "alice").Create(ctx); err != nil {
+	if err := w.engine.User("acme", "alice").Upkeep().Create(ctx); err != nil {
 		t.Fatal(err)
 	}
 	w.faults(func(n int64) fault { return fault{drop: n == 1} })

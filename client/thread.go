@@ -11,6 +11,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
@@ -195,7 +196,7 @@ func (t *Thread) Delete(ctx context.Context) (uint64, error) {
 }
 
 // Prune removes checkpoints of the lineage.
-func (t *Thread) Prune(ctx context.Context, o engine.PruneOptions) (*engine.PruneReport, error) {
+func (t *Thread) Prune(ctx context.Context, o upkeep.PruneOptions) (*upkeep.PruneReport, error) {
 	m, err := call(ctx, t.s, t.s.threads.Prune, wire.PackPrune(t.ref, &o))
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
@@ -82,6 +83,6 @@ func (u *User) DeleteRun(ctx context.Context, runID string) (int, error) {
 }
 
 // GC collects the garbage of the user.
-func (u *User) GC(ctx context.Context, o engine.GCOptions) (*engine.GCReport, error) {
+func (u *User) GC(ctx context.Context, o upkeep.GCOptions) (*upkeep.GCReport, error) {
 	return u.s.collect(ctx, u.tenant, u.name, o)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 const minute = int64(time.Minute / time.Millisecond)
@@ -249,7 +250,7 @@ func TestNewestIsNewest(t *testing.T) {
 			case 0:
 				f.Thread(ref).Delete(ctx)
 			case 1:
-				f.User("acme", ref.User).DeleteRun(ctx, fmt.Sprint("r", r.IntN(5)))
+				f.User("acme", ref.User).Upkeep().DeleteRun(ctx, fmt.Sprint("r", r.IntN(5)))
 			case 2:
 				f.Thread(ref).SetLabels(ctx, Latest, map[string]string{"a": fmt.Sprint(r.IntN(9))})
 			default:
@@ -472,7 +473,7 @@ func TestMigratedHeadIsActivity(t *testing.T) {
 	clock.ms += 100 * minute
 	mustSave(t, f, testRef("b"), supportDraft(supportV1))
 	clock.ms += 90 * minute
-	got, err := f.Thread(testRef("a")).MigrateHead(ctx, HeadMigration{To: 4})
+	got, err := f.Thread(testRef("a")).Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,9 +11,7 @@ import (
 // What a host keeps beside the store, such as who may use it, is sealed under keys of the store (docs/format.md §19).
 // Rotating the root key does not touch it.
 
-// SealBeside seals what is kept outside the backend under a name: a value opens under no other name, and in no other
-// store. It appends to dst.
-func (s *Store) SealBeside(dst []byte, name string, plain []byte) ([]byte, error) {
+func (s storeUpkeep) SealBeside(dst []byte, name string, plain []byte) ([]byte, error) {
 	sealed, err := space.Beside.AppendSealed(dst, &space.Scratch{}, s.space, []byte(name), plain)
 	if err != nil {
 		return nil, fmt.Errorf("sealing %s: %w", name, ofKeys(err))
@@ -21,8 +19,7 @@ func (s *Store) SealBeside(dst []byte, name string, plain []byte) ([]byte, error
 	return sealed, nil
 }
 
-// OpenBeside is the inverse of SealBeside. A value that was changed, or sealed under another name, is ErrCorrupt.
-func (s *Store) OpenBeside(name string, sealed []byte) ([]byte, error) {
+func (s storeUpkeep) OpenBeside(name string, sealed []byte) ([]byte, error) {
 	plain, err := space.Beside.Open(s.space, []byte(name), sealed)
 	if err = ofFormat(err); errors.Is(err, ErrNewerFormat) || errors.Is(err, ErrOlderFormat) {
 		return nil, fmt.Errorf("opening %s: %w", name, err)
@@ -33,10 +30,7 @@ func (s *Store) OpenBeside(name string, sealed []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// Pseudonym returns what stands for names in logs: 32 hexadecimal digits, always the same for the same purpose and
-// names of one store, from which without its keys nothing can be told. Those who have them can compare it with the
-// names there are.
-func (s *Store) Pseudonym(purpose string, names ...string) string {
+func (s storeUpkeep) Pseudonym(purpose string, names ...string) string {
 	tok := s.keys.IndexToken("", "pseudonym", fmt.Sprintf("%q %q", purpose, names))
 	return hex.EncodeToString(tok[:])
 }

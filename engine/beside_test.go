@@ -11,7 +11,7 @@ import (
 func TestBeside(t *testing.T) {
 	f, other := newFixture(t, Options{}), newFixture(t, Options{})
 	plain := []byte("who may do what")
-	sealed, err := f.SealBeside([]byte("head"), "tokens", plain)
+	sealed, err := f.Upkeep().SealBeside([]byte("head"), "tokens", plain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,22 +20,22 @@ func TestBeside(t *testing.T) {
 		t.Errorf("sealed is %q", sealed)
 	}
 	f.reopen()
-	if got, err := f.OpenBeside("tokens", sealed); err != nil || !bytes.Equal(got, plain) {
+	if got, err := f.Upkeep().OpenBeside("tokens", sealed); err != nil || !bytes.Equal(got, plain) {
 		t.Errorf("opens as %q, %v", got, err)
 	}
-	if _, err := f.OpenBeside("others", sealed); !errors.Is(err, ErrCorrupt) {
+	if _, err := f.Upkeep().OpenBeside("others", sealed); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("under another name: %v", err)
 	}
-	if _, err := other.OpenBeside("tokens", sealed); !errors.Is(err, ErrCorrupt) {
+	if _, err := other.Upkeep().OpenBeside("tokens", sealed); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("in another store: %v", err)
 	}
 	for i := range sealed {
 		changed := bytes.Clone(sealed)
 		changed[i] ^= 4
-		if _, err := f.OpenBeside("tokens", changed); err == nil {
+		if _, err := f.Upkeep().OpenBeside("tokens", changed); err == nil {
 			t.Errorf("opens with byte %d changed", i)
 		}
-		if _, err := f.OpenBeside("tokens", sealed[:i]); err == nil {
+		if _, err := f.Upkeep().OpenBeside("tokens", sealed[:i]); err == nil {
 			t.Errorf("opens cut to %d bytes", i)
 		}
 	}
@@ -43,13 +43,13 @@ func TestBeside(t *testing.T) {
 
 func TestPseudonym(t *testing.T) {
 	f, other := newFixture(t, Options{}), newFixture(t, Options{})
-	alice := f.Pseudonym("audit", "acme", "alice")
+	alice := f.Upkeep().Pseudonym("audit", "acme", "alice")
 	f.reopen()
-	if len(alice) != 32 || f.Pseudonym("audit", "acme", "alice") != alice {
-		t.Errorf("alice is %q, then %q", alice, f.Pseudonym("audit", "acme", "alice"))
+	if len(alice) != 32 || f.Upkeep().Pseudonym("audit", "acme", "alice") != alice {
+		t.Errorf("alice is %q, then %q", alice, f.Upkeep().Pseudonym("audit", "acme", "alice"))
 	}
-	for _, p := range []string{f.Pseudonym("log", "acme", "alice"), f.Pseudonym("audit", "acmealice"), f.Pseudonym("audit", "acme", "alic", "e"),
-		f.Pseudonym("audit", "alice", "acme"), other.Pseudonym("audit", "acme", "alice")} {
+	for _, p := range []string{f.Upkeep().Pseudonym("log", "acme", "alice"), f.Upkeep().Pseudonym("audit", "acmealice"), f.Upkeep().Pseudonym("audit", "acme", "alic", "e"),
+		f.Upkeep().Pseudonym("audit", "alice", "acme"), other.Upkeep().Pseudonym("audit", "acme", "alice")} {
 		if p == alice {
 			t.Errorf("another purpose, other names or another store have the same pseudonym")
 		}
@@ -60,20 +60,20 @@ func TestTenantsAndUsers(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
 	for _, u := range [][2]string{{"acme", "bob"}, {"acme", "alice"}, {"evil", "eve"}, {"acme", "bob"}} {
-		if err := f.User(u[0], u[1]).Create(ctx); err != nil {
+		if err := f.User(u[0], u[1]).Upkeep().Create(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
 	mustSave(t, f, Ref{Tenant: "acme", User: "carol", Thread: "t"}, Draft{})
 	f.reopen()
 	var tenants, users []string
-	for name, err := range f.Tenants(ctx) {
+	for name, err := range f.Upkeep().Tenants(ctx) {
 		if err != nil {
 			t.Fatal(err)
 		}
 		tenants = append(tenants, name)
 	}
-	for name, err := range f.Users(ctx, "acme") {
+	for name, err := range f.Upkeep().Users(ctx, "acme") {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,11 +84,11 @@ func TestTenantsAndUsers(t *testing.T) {
 	if !slices.Equal(tenants, []string{"acme", "evil"}) || !slices.Equal(users, []string{"alice", "bob", "carol"}) {
 		t.Errorf("tenants %q, users of acme %q", tenants, users)
 	}
-	if err := f.User("acme", "").Create(ctx); !errors.Is(err, ErrInvalid) {
+	if err := f.User("acme", "").Upkeep().Create(ctx); !errors.Is(err, ErrInvalid) {
 		t.Errorf("a user without a name: %v", err)
 	}
 	f.Store.Close()
-	for _, err := range f.Tenants(ctx) {
+	for _, err := range f.Upkeep().Tenants(ctx) {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("after Close: %v", err)
 		}

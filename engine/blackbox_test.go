@@ -11,6 +11,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/crypto"
 	. "github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // What the tests share that see the engine as its callers do.
@@ -84,7 +85,7 @@ func drainSeq[T any](seq func(func(T, error) bool)) (err error) {
 // checkDeep verifies all of a store.
 func checkDeep(t testing.TB, s *Store) {
 	t.Helper()
-	rep, err := s.Verify(context.Background(), VerifyOptions{Deep: true})
+	rep, err := s.Upkeep().Verify(context.Background(), upkeep.VerifyOptions{Deep: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func checkDeep(t testing.TB, s *Store) {
 			t.Errorf("and %d problems more", len(rep.Problems)-i)
 			break
 		}
-		t.Errorf("%+v: %v", p.Ref, p.Err)
+		t.Errorf("%+v", p)
 	}
 }
 

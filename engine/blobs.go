@@ -160,7 +160,7 @@ func (p *blobPut) finishLocked(ctx context.Context, id BlobID) error {
 	return u.s.commit(ctx, []backend.Mut{mut}, nil)
 }
 
-// StatBlob describes a blob without reading it. One that does not exist is ErrNotFound.
+// StatBlob describes a blob unread. One that does not exist is ErrNotFound.
 func (u *User) StatBlob(ctx context.Context, id BlobID) (BlobInfo, error) {
 	us, err := u.keys(ctx, false)
 	var m *codec.Blob

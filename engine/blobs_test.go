@@ -17,6 +17,7 @@ import (
 	"github.com/ckptd/ckptd/backend/backendtest"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // blobReader yields n bytes that do not repeat.
@@ -385,7 +386,7 @@ func TestBlobsAndGC(t *testing.T) {
 	content := blobBytes(t, 5, 3*blobStep+1)
 	collect := func(grace time.Duration) {
 		t.Helper()
-		if _, err := u.GC(ctx, GCOptions{Grace: grace}); err != nil {
+		if _, err := u.Upkeep().GC(ctx, upkeep.GCOptions{Grace: grace}); err != nil {
 			t.Fatal(err)
 		}
 	}

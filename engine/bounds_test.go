@@ -13,6 +13,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // meter counts what passes a backend: bytes that are written, and the records and parts that Get reads.
@@ -221,7 +222,7 @@ func (w *walk) thin() {
 		w.ref = to
 		return
 	}
-	o := PruneOptions{Erase: w.r.IntN(2) == 0}
+	o := upkeep.PruneOptions{Erase: w.r.IntN(2) == 0}
 	stay := w.ids[:0:0]
 	for i, id := range w.ids {
 		if i < len(w.ids)-20 && id != w.head && w.r.IntN(2) == 0 {
@@ -230,7 +231,7 @@ func (w *walk) thin() {
 			stay = append(stay, id)
 		}
 	}
-	if _, err := w.f.Thread(w.ref).Prune(ctx, o); err != nil {
+	if _, err := w.f.Thread(w.ref).Upkeep().Prune(ctx, o); err != nil {
 		w.t.Fatal(err)
 	}
 	w.ids = stay

@@ -14,6 +14,7 @@ import (
 	"github.com/ckptd/ckptd/backend/mem"
 	"github.com/ckptd/ckptd/crypto"
 	. "github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // roughBackend takes a random time for every call, and fails some.
@@ -148,7 +149,7 @@ func stormInABubble(t *testing.T, seed uint64) {
 	}
 	defer fresh.Close()
 	st.check(fresh, "storage")
-	rep, err := fresh.Verify(t.Context(), VerifyOptions{Deep: true})
+	rep, err := fresh.Upkeep().Verify(t.Context(), upkeep.VerifyOptions{Deep: true})
 	if err != nil || len(rep.Problems) > 0 {
 		t.Errorf("verify: %v, %+v", err, rep)
 	}
@@ -222,13 +223,13 @@ func (st *bubble) run(g int) {
 				st.tolerate(nil, err)
 			}
 		case k < 92:
-			_, err := th.Prune(ctx, PruneOptions{Remove: []string{"none"}, OlderThan: time.Hour, Erase: r.IntN(2) == 0})
+			_, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{Remove: []string{"none"}, OlderThan: time.Hour, Erase: r.IntN(2) == 0})
 			st.tolerate(nil, err)
 		case k < 94:
-			_, err := st.s.User("acme", "alice").DeleteRun(ctx, "doomed")
+			_, err := st.s.User("acme", "alice").Upkeep().DeleteRun(ctx, "doomed")
 			st.tolerate(nil, err)
 		case k < 96:
-			_, err := st.s.User("acme", "alice").GC(ctx, GCOptions{Grace: -1})
+			_, err := st.s.User("acme", "alice").Upkeep().GC(ctx, upkeep.GCOptions{Grace: -1})
 			st.tolerate(nil, err)
 		default:
 			for _, err := range th.History(ctx, HistoryOptions{Data: true}) {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // cache bounds the memory of the tips of all lineages and of the users, and holds the parts that were read and the states
@@ -41,21 +42,11 @@ type cachedState struct {
 	m    *migrated
 }
 
-// CacheStats tells how well the cache of a store does, since it was opened.
-type CacheStats struct {
-	// Hits counts the states and parts that loads and saves found in memory, Misses those that they had to read. The
-	// state of a thread's first checkpoint is neither, and neither is what a migration made.
-	Hits, Misses uint64
-	// Bytes is how much memory the cached states, parts and users take, migrated states among them.
-	Bytes int64
-}
-
-// CacheStats returns how well the cache does. It works on a closed store, too.
-func (s *Store) CacheStats() CacheStats {
+func (s storeUpkeep) CacheStats() upkeep.CacheStats {
 	s.cache.mu.Lock()
 	size := s.cache.size
 	s.cache.mu.Unlock()
-	return CacheStats{s.cache.hits.Load(), s.cache.misses.Load(), size}
+	return upkeep.CacheStats{Hits: s.cache.hits.Load(), Misses: s.cache.misses.Load(), Bytes: size}
 }
 
 func newCache(most int64) *cache {

@@ -48,7 +48,7 @@ func TestCacheStats(t *testing.T) {
 	}
 	check := func(what string, hits, misses uint64) {
 		t.Helper()
-		got := f.CacheStats()
+		got := f.Upkeep().CacheStats()
 		if got.Hits != hits || got.Misses != misses {
 			t.Errorf("%s: %d hits and %d misses, want %d and %d", what, got.Hits, got.Misses, hits, misses)
 		}
@@ -62,14 +62,14 @@ func TestCacheStats(t *testing.T) {
 	check("a load of the head", 2, 0)
 	load(AtSeq(1))
 	check("a load of an older checkpoint", 2, 1)
-	if size := f.CacheStats().Bytes; size < 4000 || size > 16000 {
+	if size := f.Upkeep().CacheStats().Bytes; size < 4000 || size > 16000 {
 		t.Errorf("one state of 4000 bytes takes %d", size)
 	}
 
 	f.reopen()
 	th = f.Thread(testRef("t1"))
 	check("opened anew", 0, 0)
-	if size := f.CacheStats().Bytes; size != 0 {
+	if size := f.Upkeep().CacheStats().Bytes; size != 0 {
 		t.Errorf("an empty cache takes %d bytes", size)
 	}
 	save()
@@ -98,7 +98,7 @@ func TestCacheStatsOfParts(t *testing.T) {
 		}
 	}
 	// Two states are read, the part that they share only once.
-	if got := f.CacheStats(); got.Hits != 1 || got.Misses != 3 {
+	if got := f.Upkeep().CacheStats(); got.Hits != 1 || got.Misses != 3 {
 		t.Errorf("%d hits and %d misses, want 1 and 3", got.Hits, got.Misses)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ckptd/ckptd/backend/mem"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // A clock that shows what no record can hold stops all that would be dated by it, and nothing that reads.
@@ -60,7 +61,7 @@ func TestClockOutOfRange(t *testing.T) {
 				t.Errorf("after %v: %s: %v", wrong, name, err)
 			}
 		}
-		mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+		mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 	}
 }
 
@@ -77,6 +78,6 @@ func TestClockAtItsEnds(t *testing.T) {
 		if err != nil || !got.Time.Equal(time.UnixMilli(ms)) || got.Hash != cp.Hash {
 			t.Errorf("%d: loads as %+v, %v", ms, got, err)
 		}
-		mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+		mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 	}
 }

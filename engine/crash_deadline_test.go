@@ -8,6 +8,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 const (
@@ -96,7 +98,7 @@ func TestCrashUnderDeadlines(t *testing.T) {
 			for _, p := range problems[:min(len(problems), 5)] {
 				t.Errorf("kill %d: %s", kills, p)
 			}
-			mustBeClean(t, s, VerifyOptions{Deep: true})
+			mustBeClean(t, s, upkeep.VerifyOptions{Deep: true})
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -24,6 +24,7 @@ import (
 	"github.com/ckptd/ckptd/backend/badger"
 	"github.com/ckptd/ckptd/backend/mem"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // childEnv names what this binary does, instead of running tests, when a test starts it again.
@@ -389,7 +390,7 @@ func TestCrash(t *testing.T) {
 			}
 			acked = append(acked, ack{i, cp.ID, fmt.Sprintf("%x", stateSum(state))})
 		}
-		mustBeClean(t, s, VerifyOptions{Deep: cycle%5 == 4 || cycle == cycles-1})
+		mustBeClean(t, s, upkeep.VerifyOptions{Deep: cycle%5 == 4 || cycle == cycles-1})
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/ckptd/ckptd/backend/mem"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // damageWorld is a store with a record of every kind, and what every read of it gives.
@@ -52,7 +53,7 @@ func newDamageWorld(t *testing.T) *damageWorld {
 	sub := testRef("t")
 	sub.Namespace = "sub"
 	inSub := mustSave(t, w.f, sub, Draft{Channels: []Change{{Name: "log", Data: words(r, 100)}}})
-	if err := w.f.SetRetention(t.Context(), "acme", RetentionPolicy{KeepLast: 100}); err != nil {
+	if err := w.f.Upkeep().SetRetention(t.Context(), "acme", upkeep.RetentionPolicy{KeepLast: 100}); err != nil {
 		t.Fatal(err)
 	}
 	w.entries = allEntries(t, w.f.be)
@@ -132,14 +133,14 @@ func (w *damageWorld) addReads(cps []*Checkpoint, sub Ref, inSub *Checkpoint, bl
 		return string(b), nil
 	}
 	w.reads["verify"] = func(ctx context.Context, s *Store) (string, error) {
-		rep, err := s.Verify(ctx, VerifyOptions{})
+		rep, err := s.Upkeep().Verify(ctx, upkeep.VerifyOptions{})
 		if err == nil && !rep.Clean() {
 			err = rep.Problems[0].Err
 		}
 		return "", err
 	}
 	w.reads["retention"] = func(ctx context.Context, s *Store) (string, error) {
-		p, err := s.Retention(ctx, "acme")
+		p, err := s.Upkeep().Retention(ctx, "acme")
 		return fmt.Sprintf("%+v", p), err
 	}
 }

@@ -8,10 +8,7 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// DeleteRun removes all checkpoints with a run id from all threads of the user, heads and pinned ones too, and returns
-// how many these were. Branches that ended there end at an ancestor then; a thread that has no checkpoint left is
-// deleted. Each thread is done by itself: after an error, a new call goes on.
-func (u *User) DeleteRun(ctx context.Context, runID string) (int, error) {
+func (u userUpkeep) DeleteRun(ctx context.Context, runID string) (int, error) {
 	n, err := u.deleteRun(ctx, runID)
 	if err != nil {
 		return n, fmt.Errorf("deleting run %q: %w", runID, err)
@@ -19,7 +16,7 @@ func (u *User) DeleteRun(ctx context.Context, runID string) (int, error) {
 	return n, nil
 }
 
-func (u *User) deleteRun(ctx context.Context, runID string) (removed int, err error) {
+func (u userUpkeep) deleteRun(ctx context.Context, runID string) (removed int, err error) {
 	if err := checkName("run id", runID, false); err != nil {
 		return 0, err
 	}

@@ -64,7 +64,7 @@ type ValueDiff struct {
 	NoPatch string
 }
 
-// FieldDiff tells how a field or a label differs. Old and New are "" where there is none.
+// FieldDiff tells how a field or label differs. Old and New are "" for none.
 type FieldDiff struct {
 	Name     string
 	Kind     DiffKind

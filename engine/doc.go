@@ -11,4 +11,6 @@
 //
 // A Store and all its handles may be used by many goroutines at once. Saves of one lineage take effect one after the
 // other, but do not wait for each other's disk writes. One process at a time may have a store open.
+//
+// Administration has handles of its own (Store.Upkeep, package upkeep).
 package engine

@@ -12,6 +12,7 @@ import (
 	"github.com/ckptd/ckptd/backend/mem"
 	"github.com/ckptd/ckptd/codec"
 	. "github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // However the clock goes back and forth, and whoever opens the store again, ids and times of a lineage only grow.
@@ -115,7 +116,7 @@ func TestGreatestRecord(t *testing.T) {
 	if cp, err := s.Thread(refOf("t")).Save(t.Context(), Draft{Keep: true, Channels: []Change{{Name: "one too many"}}}); err == nil {
 		t.Errorf("%d channels were saved", len(cp.Channels))
 	}
-	if _, err := s.Thread(refOf("t")).Prune(t.Context(), PruneOptions{KeepLast: 1}); err != nil {
+	if _, err := s.Thread(refOf("t")).Upkeep().Prune(t.Context(), upkeep.PruneOptions{KeepLast: 1}); err != nil {
 		t.Error(err)
 	}
 	s.Close()

@@ -8,6 +8,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/mem"
 	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // fixture is a store that can be closed and opened again on the same data.
@@ -46,7 +47,7 @@ func newFixture(t testing.TB, o Options) *fixture {
 	t.Cleanup(func() {
 		if !f.broken && !t.Failed() {
 			f.reopen()
-			mustBeClean(t, f.Store, VerifyOptions{})
+			mustBeClean(t, f.Store, upkeep.VerifyOptions{})
 		}
 		f.Store.Close()
 		f.be.Close()

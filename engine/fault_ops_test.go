@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // faultNamespaces are those that the tests use.
@@ -391,7 +392,7 @@ var faultOps = []faultOp{
 		return counted(b.QueryTenant(ctx, "acme", Query{Filter: Filter{RunID: "run", Status: StatusRunning, MaxStep: &most}}), 4)
 	}},
 	{name: "verify", reads: true, run: func(ctx context.Context, b *bed) error {
-		rep, err := b.Verify(ctx, VerifyOptions{Deep: true})
+		rep, err := b.Upkeep().Verify(ctx, upkeep.VerifyOptions{Deep: true})
 		if err == nil && !rep.Clean() {
 			err = fmt.Errorf("%d problems, the first: %v", len(rep.Problems), rep.Problems[0].Err)
 		}

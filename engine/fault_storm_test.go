@@ -13,6 +13,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/backendtest"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // TestFaultFailsAllThatStandOnIt holds the commit of one save until others are queued on it, and then fails it: they all
@@ -139,7 +140,7 @@ func stormWithFault(t *testing.T, w *faultWorld, plan backendtest.Plan, seed uin
 	v := b.view()
 	defer v.Close()
 	b.checkAcked(v)
-	mustBeClean(t, v, VerifyOptions{})
+	mustBeClean(t, v, upkeep.VerifyOptions{})
 	have := checkLine(t, v, ref)
 	for id := range failed {
 		if have[id] && errors.Is(plan.Err, backend.ErrUnavailable) {

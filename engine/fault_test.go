@@ -12,6 +12,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/backendtest"
 	"github.com/ckptd/ckptd/backend/mem"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // Every operation is run with the k-th of its backend calls failing, for every k, in each of these ways.
@@ -278,7 +279,7 @@ func sweepOne(t *testing.T, w *faultWorld, op *faultOp, plan backendtest.Plan, w
 	defer v.Close()
 	b.checkAcked(v)
 	checkSame(t, "the store compared with its data", contents(t, b.Store), contents(t, v), nil)
-	mustBeClean(t, v, VerifyOptions{})
+	mustBeClean(t, v, upkeep.VerifyOptions{})
 	return fired
 }
 

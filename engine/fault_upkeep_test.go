@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // upkeepOps are the operations in the sweep that neither save nor load checkpoints.
@@ -48,19 +50,19 @@ var upkeepOps = []faultOp{
 		return b.save(ctx, testRef("chat"), Draft{ID: "with blob", Parent: "c9", Blobs: []BlobID{id}, Channels: changes(s)}, s)
 	}},
 	{name: "prune", changes: inThread("chat"), run: func(ctx context.Context, b *bed) error {
-		_, err := b.Thread(testRef("chat")).Prune(ctx, PruneOptions{KeepLast: 2})
+		_, err := b.Thread(testRef("chat")).Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 2})
 		return err
 	}},
 	{name: "erase", changes: inThread("tree"), run: func(ctx context.Context, b *bed) error {
-		_, err := b.Thread(testRef("tree")).Prune(ctx, PruneOptions{KeepLast: 2, Erase: true})
+		_, err := b.Thread(testRef("tree")).Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 2, Erase: true})
 		return err
 	}},
 	{name: "remove", changes: inThread("tree"), again: missing, run: func(ctx context.Context, b *bed) error {
-		_, err := b.Thread(testRef("tree")).Prune(ctx, PruneOptions{Remove: []string{"n1", "n2"}})
+		_, err := b.Thread(testRef("tree")).Upkeep().Prune(ctx, upkeep.PruneOptions{Remove: []string{"n1", "n2"}})
 		return err
 	}},
 	{name: "dry run", reads: true, run: func(ctx context.Context, b *bed) error {
-		rep, err := b.Thread(testRef("chat")).Prune(ctx, PruneOptions{KeepLast: 2, DryRun: true})
+		rep, err := b.Thread(testRef("chat")).Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 2, DryRun: true})
 		if err == nil && len(rep.Removed) != 10 {
 			err = fmt.Errorf("%d to go", len(rep.Removed))
 		}
@@ -70,33 +72,33 @@ var upkeepOps = []faultOp{
 		return b.Thread(testRef("tree")).Copy(ctx, testRef("copy"))
 	}},
 	{name: "delete a run", changes: inThread("chat"), run: func(ctx context.Context, b *bed) error {
-		_, err := b.User("acme", "alice").DeleteRun(ctx, "run")
+		_, err := b.User("acme", "alice").Upkeep().DeleteRun(ctx, "run")
 		return err
 	}},
 	{name: "collect garbage", run: func(ctx context.Context, b *bed) error {
-		_, err := b.GC(ctx, "acme", GCOptions{Grace: -1})
+		_, err := b.Upkeep().GC(ctx, "acme", upkeep.GCOptions{Grace: -1})
 		return err
 	}},
 	{name: "collect after a deletion", changes: inThread("chat"), run: func(ctx context.Context, b *bed) error {
 		if _, err := b.Thread(testRef("chat")).Delete(ctx); err != nil && !errors.Is(err, ErrNotFound) {
 			return err
 		}
-		_, err := b.User("acme", "alice").GC(ctx, GCOptions{Grace: -1})
+		_, err := b.User("acme", "alice").Upkeep().GC(ctx, upkeep.GCOptions{Grace: -1})
 		return err
 	}},
 	{name: "set retention", run: func(ctx context.Context, b *bed) error {
-		want := RetentionPolicy{KeepLast: 50}
-		if err := b.SetRetention(ctx, "acme", want); err != nil {
+		want := upkeep.RetentionPolicy{KeepLast: 50}
+		if err := b.Upkeep().SetRetention(ctx, "acme", want); err != nil {
 			return err
 		}
-		got, err := b.Retention(ctx, "acme")
+		got, err := b.Upkeep().Retention(ctx, "acme")
 		if err == nil && got != want {
 			err = fmt.Errorf("retention %+v", got)
 		}
 		return err
 	}},
 	{name: "stats", reads: true, run: func(ctx context.Context, b *bed) error {
-		st, err := b.Stats(ctx, "acme", "alice")
+		st, err := b.Upkeep().Stats(ctx, "acme", "alice")
 		if err == nil && (st.Threads != 3 || st.Checkpoints != 21) {
 			err = fmt.Errorf("stats %+v", st)
 		}
@@ -131,7 +133,7 @@ func TestFaultSweepSharedParts(t *testing.T) {
 		plan.After = k
 		b.fault.Arm(plan)
 		_, derr := b.Thread(testRef("chat")).Delete(ctx)
-		_, gerr := b.GC(ctx, "acme", GCOptions{Grace: -1})
+		_, gerr := b.Upkeep().GC(ctx, "acme", upkeep.GCOptions{Grace: -1})
 		fired := b.fault.Fired() > 0
 		b.fault.Disarm()
 		if fired && derr == nil && gerr == nil {
@@ -139,7 +141,7 @@ func TestFaultSweepSharedParts(t *testing.T) {
 		}
 		v := b.view()
 		b.checkAcked(v)
-		mustBeClean(t, v, VerifyOptions{Deep: true})
+		mustBeClean(t, v, upkeep.VerifyOptions{Deep: true})
 		v.Close()
 		b.Close()
 		if !fired {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // uuidOf is a UUIDv7 of a time and some other bits.
@@ -76,7 +77,7 @@ func TestFreshIDs(t *testing.T) {
 					th = f.Thread(testRef("t"))
 				case 1:
 					if len(ids) > 3 {
-						report, err := th.Prune(ctx, PruneOptions{KeepLast: 3 + r.IntN(10), Erase: r.IntN(3) == 0})
+						report, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 3 + r.IntN(10), Erase: r.IntN(3) == 0})
 						if err != nil {
 							t.Fatal(err)
 						}

@@ -4,58 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// DefaultGrace is GCOptions.Grace when it is 0.
-const DefaultGrace = time.Hour
-
-// GCOptions say how to collect garbage. The zero value is the ordinary way.
-type GCOptions struct {
-	// DryRun counts what would go and changes nothing. What goes only as a consequence is not counted: the parts
-	// of checkpoints that retention removes, say.
-	DryRun bool
-
-	// Compact makes a backend that can do so remove what was deleted from its files, before the call returns.
-	Compact bool
-
-	// Grace is how old blobs and parts that nothing names must be, since they may have been stored to be named: 0
-	// is DefaultGrace, negative is none. Ages are known to the hour.
-	Grace time.Duration
-
-	// Progress, if not nil, is told what is being done, from the goroutine that called GC.
-	Progress func(GCProgress)
-}
-
-// GCProgress tells how far a collection is.
-type GCProgress struct {
-	User  string // "" for what concerns the whole tenant
-	Stage string // "threads", "leftovers", "parts", "index", "compact"
-	Done  int    // users done so far
-}
-
-// GCReport tells what a collection removed, or would.
-type GCReport struct {
-	Users        int
-	Threads      int   // that are left
-	Expired      int   // threads that were past their time
-	Pruned       int   // checkpoints that the retention policy removed
-	Leftovers    int   // keys of epochs that are no thread's: what deletions and rewrites that were killed left
-	IndexEntries int   // that led nowhere
-	Blobs, Parts int   // that nothing named
-	Bytes        int64 // of records, blobs and parts that were removed, as stored
-	Compacted    bool
-}
-
-// GC collects the garbage of a tenant: it applies the retention policy, deletes expired threads, and removes what
-// nothing reaches. What a checkpoint stands on always stays. It may run beside everything else; a thread that it prunes
-// waits meanwhile. Users whose data cannot be read are skipped, and reported in the error, which may join several.
-func (s *Store) GC(ctx context.Context, tenant string, o GCOptions) (*GCReport, error) {
+func (s storeUpkeep) GC(ctx context.Context, tenant string, o upkeep.GCOptions) (*upkeep.GCReport, error) {
 	if err := errors.Join(s.ready(ctx), checkName("tenant", tenant, false)); err != nil {
 		return nil, fmt.Errorf("collecting garbage: %w", err)
 	}
@@ -75,8 +32,7 @@ func (s *Store) GC(ctx context.Context, tenant string, o GCOptions) (*GCReport, 
 	return rep, nil
 }
 
-// GC collects the garbage of the user, as Store.GC does for all users of a tenant.
-func (u *User) GC(ctx context.Context, o GCOptions) (*GCReport, error) {
+func (u userUpkeep) GC(ctx context.Context, o upkeep.GCOptions) (*upkeep.GCReport, error) {
 	_, err := u.keys(ctx, false)
 	if err != nil {
 		return nil, fmt.Errorf("collecting garbage: %w", err)
@@ -91,14 +47,14 @@ func (u *User) GC(ctx context.Context, o GCOptions) (*GCReport, error) {
 // collection is a GC under way.
 type collection struct {
 	s        *Store
-	o        *GCOptions
-	rep      GCReport
-	policy   RetentionPolicy
+	o        *upkeep.GCOptions
+	rep      upkeep.GCReport
+	policy   upkeep.RetentionPolicy
 	tenant   string
-	progress GCProgress
+	progress upkeep.GCProgress
 }
 
-func (s *Store) collect(ctx context.Context, tenant string, names []string, o *GCOptions) (*GCReport, error) {
+func (s *Store) collect(ctx context.Context, tenant string, names []string, o *upkeep.GCOptions) (*upkeep.GCReport, error) {
 	g := &collection{s: s, o: o, tenant: tenant}
 	var err error
 	if g.policy, err = s.retention(ctx, tenant); err != nil {
@@ -107,7 +63,7 @@ func (s *Store) collect(ctx context.Context, tenant string, names []string, o *G
 	var errs []error
 	users := map[crypto.Token]string{}
 	for i, name := range names {
-		g.progress = GCProgress{User: name, Done: i}
+		g.progress = upkeep.GCProgress{User: name, Done: i}
 		u, err := s.user(ctx, userName{tenant, name}, false)
 		if err == nil {
 			err = g.user(ctx, u)
@@ -118,7 +74,7 @@ func (s *Store) collect(ctx context.Context, tenant string, names []string, o *G
 		}
 		users[u.Tok] = name // else index entries may be all that tells of a record that was lost
 	}
-	g.progress = GCProgress{Done: len(names)}
+	g.progress = upkeep.GCProgress{Done: len(names)}
 	g.stage("index")
 	errs = append(errs, g.index(ctx, users))
 	if c, ok := s.be.(backend.Compactor); ok && o.Compact && !o.DryRun {
@@ -149,7 +105,7 @@ func (g *collection) user(ctx context.Context, u *user) error {
 	g.stage("parts")
 	grace := g.o.Grace
 	if grace == 0 {
-		grace = DefaultGrace
+		grace = upkeep.DefaultGrace
 	}
 	sw := &sweeper{u: u, blobGrace: grace, partGrace: grace, dry: g.o.DryRun}
 	err := sw.run(ctx)
@@ -193,12 +149,12 @@ func (g *collection) threads(ctx context.Context, u *user) error {
 
 func (g *collection) prune(ctx context.Context, ref Ref) error {
 	g.rep.Threads++
-	if g.policy.keepsAll() {
+	if keepsAll(g.policy) {
 		return nil
 	}
-	p := PruneOptions{KeepLast: g.policy.KeepLast, OlderThan: g.policy.OlderThan, KeepLabelled: g.policy.KeepLabelled,
+	p := upkeep.PruneOptions{KeepLast: g.policy.KeepLast, OlderThan: g.policy.OlderThan, KeepLabelled: g.policy.KeepLabelled,
 		AllNamespaces: true, DryRun: g.o.DryRun}
-	rep, err := g.s.Thread(ref).Prune(ctx, p)
+	rep, err := g.s.Thread(ref).Upkeep().Prune(ctx, p)
 	if rep != nil && err == nil {
 		g.rep.Pruned += len(rep.Removed)
 		g.rep.Bytes += rep.FreedBytes

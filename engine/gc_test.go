@@ -15,11 +15,12 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-func mustGC(t testing.TB, f *fixture, o GCOptions) *GCReport {
+func mustGC(t testing.TB, f *fixture, o upkeep.GCOptions) *upkeep.GCReport {
 	t.Helper()
-	rep, err := f.GC(context.Background(), "acme", o)
+	rep, err := f.Upkeep().GC(context.Background(), "acme", o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,22 +41,22 @@ func TestRetention(t *testing.T) {
 	ctx := context.Background()
 	clock := &testClock{ms: 1_700_000_000_000}
 	f := newFixture(t, Options{Now: clock.now})
-	want := RetentionPolicy{KeepLast: 2, OlderThan: 90 * time.Second, KeepLabelled: true}
-	if p, err := f.Retention(ctx, "acme"); err != nil || p != (RetentionPolicy{}) {
+	want := upkeep.RetentionPolicy{KeepLast: 2, OlderThan: 90 * time.Second, KeepLabelled: true}
+	if p, err := f.Upkeep().Retention(ctx, "acme"); err != nil || p != (upkeep.RetentionPolicy{}) {
 		t.Errorf("no policy is %+v, %v", p, err)
 	}
-	if err := f.SetRetention(ctx, "acme", want); err != nil {
+	if err := f.Upkeep().SetRetention(ctx, "acme", want); err != nil {
 		t.Fatal(err)
 	}
 	f.reopen()
-	if p, err := f.Retention(ctx, "acme"); err != nil || p != want {
+	if p, err := f.Upkeep().Retention(ctx, "acme"); err != nil || p != want {
 		t.Errorf("policy is %+v, %v", p, err)
 	}
-	if p, err := f.Retention(ctx, "other"); err != nil || p != (RetentionPolicy{}) {
+	if p, err := f.Upkeep().Retention(ctx, "other"); err != nil || p != (upkeep.RetentionPolicy{}) {
 		t.Errorf("policy of another tenant is %+v, %v", p, err)
 	}
-	for _, p := range []RetentionPolicy{{KeepLast: -1}, {OlderThan: -1}} {
-		if err := f.SetRetention(ctx, "acme", p); !errors.Is(err, ErrInvalid) {
+	for _, p := range []upkeep.RetentionPolicy{{KeepLast: -1}, {OlderThan: -1}} {
+		if err := f.Upkeep().SetRetention(ctx, "acme", p); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
@@ -72,11 +73,11 @@ func TestRetention(t *testing.T) {
 		}
 		clock.ms += 30_000
 	}
-	dry := mustGC(t, f, GCOptions{DryRun: true})
+	dry := mustGC(t, f, upkeep.GCOptions{DryRun: true})
 	if got := historySeqs(t, f, sub); len(got) != 6 {
 		t.Errorf("a dry run left %v", got)
 	}
-	rep := mustGC(t, f, GCOptions{})
+	rep := mustGC(t, f, upkeep.GCOptions{})
 	if rep.Pruned != 4 || dry.Pruned != 4 || rep.Threads != 1 || rep.Users != 1 {
 		t.Errorf("report is %+v, dry %+v", rep, dry)
 	}
@@ -88,11 +89,11 @@ func TestRetention(t *testing.T) {
 	if got := historySeqs(t, f, other); len(got) != 6 {
 		t.Errorf("of another tenant are left %v", got)
 	}
-	if err := f.SetRetention(ctx, "acme", RetentionPolicy{}); err != nil {
+	if err := f.Upkeep().SetRetention(ctx, "acme", upkeep.RetentionPolicy{}); err != nil {
 		t.Fatal(err)
 	}
 	clock.ms += 1 << 40
-	if rep := mustGC(t, f, GCOptions{}); rep.Pruned != 0 || keysOf(t, f, space.KindRetention) != 0 {
+	if rep := mustGC(t, f, upkeep.GCOptions{}); rep.Pruned != 0 || keysOf(t, f, space.KindRetention) != 0 {
 		t.Errorf("without a policy: %+v", rep)
 	}
 }
@@ -105,10 +106,10 @@ func TestGCDeletesExpired(t *testing.T) {
 	mustSave(t, f, testRef("long"), Draft{TTL: time.Hour})
 	mustSave(t, f, testRef("ever"), Draft{})
 	clock.ms += 10 * 60_000
-	if rep := mustGC(t, f, GCOptions{DryRun: true}); rep.Expired != 1 || keysOf(t, f, space.KindRecord) != 3 {
+	if rep := mustGC(t, f, upkeep.GCOptions{DryRun: true}); rep.Expired != 1 || keysOf(t, f, space.KindRecord) != 3 {
 		t.Errorf("dry run: %+v", rep)
 	}
-	if rep := mustGC(t, f, GCOptions{}); rep.Expired != 1 || rep.Threads != 2 {
+	if rep := mustGC(t, f, upkeep.GCOptions{}); rep.Expired != 1 || rep.Threads != 2 {
 		t.Errorf("report is %+v", rep)
 	}
 	if n, m := keysOf(t, f, space.KindRecord), keysOf(t, f, space.KindIndex); n != 2 || m != 0 {
@@ -117,7 +118,7 @@ func TestGCDeletesExpired(t *testing.T) {
 	if cp := mustSave(t, f, testRef("short"), Draft{}); cp.Seq != 1 || cp.Generation != 2 {
 		t.Errorf("saved afresh: %+v", cp)
 	}
-	if rep := mustGC(t, f, GCOptions{}); rep.Expired != 0 {
+	if rep := mustGC(t, f, upkeep.GCOptions{}); rep.Expired != 0 {
 		t.Errorf("again: %+v", rep)
 	}
 	if _, err := f.Thread(testRef("long")).Load(ctx, Latest); err != nil {
@@ -154,7 +155,7 @@ func TestSweepWaitsForSaves(t *testing.T) {
 	u.sweep.rLock(context.Background())
 	done := make(chan error)
 	go func() {
-		_, err := f.GC(ctx, "acme", GCOptions{Grace: -1})
+		_, err := f.Upkeep().GC(ctx, "acme", upkeep.GCOptions{Grace: -1})
 		done <- err
 	}()
 	select {
@@ -206,10 +207,10 @@ func TestGCLeftovers(t *testing.T) {
 	if records != 10 || entries != 10 {
 		t.Fatalf("%d records and %d entries: the test left nothing over", records, entries)
 	}
-	if rep := mustGC(t, f, GCOptions{DryRun: true}); rep.Leftovers != 10 || keysOf(t, f, space.KindRecord) != 10 {
+	if rep := mustGC(t, f, upkeep.GCOptions{DryRun: true}); rep.Leftovers != 10 || keysOf(t, f, space.KindRecord) != 10 {
 		t.Errorf("dry run: %+v", rep)
 	}
-	if rep := mustGC(t, f, GCOptions{}); rep.Leftovers != 10 {
+	if rep := mustGC(t, f, upkeep.GCOptions{}); rep.Leftovers != 10 {
 		t.Errorf("report is %+v", rep)
 	}
 	if n, m := keysOf(t, f, space.KindRecord), keysOf(t, f, space.KindIndex); n != 5 || m != 5 {
@@ -241,10 +242,10 @@ func TestGCRemovesStaleIndexEntries(t *testing.T) {
 	if err := f.commitAll(ctx, muts); err != nil {
 		t.Fatal(err)
 	}
-	if rep := mustGC(t, f, GCOptions{DryRun: true}); rep.IndexEntries != 3 || keysOf(t, f, space.KindIndex) != 4 {
+	if rep := mustGC(t, f, upkeep.GCOptions{DryRun: true}); rep.IndexEntries != 3 || keysOf(t, f, space.KindIndex) != 4 {
 		t.Errorf("dry run: %+v", rep)
 	}
-	if rep := mustGC(t, f, GCOptions{}); rep.IndexEntries != 3 || keysOf(t, f, space.KindIndex) != 1 {
+	if rep := mustGC(t, f, upkeep.GCOptions{}); rep.IndexEntries != 3 || keysOf(t, f, space.KindIndex) != 1 {
 		t.Errorf("report is %+v", rep)
 	}
 }
@@ -269,35 +270,35 @@ func TestGCBlobsAndParts(t *testing.T) {
 	mustSave(t, f, ref, Draft{Keep: true, Channels: []Change{{Name: "large", Data: noiseBytes(200_000)}}})
 	putBlob(t, f, []byte("nobody's"))
 
-	young := GCOptions{}
+	young := upkeep.GCOptions{}
 	if rep := mustGC(t, f, young); rep.Blobs != 0 || rep.Parts != 0 {
 		t.Errorf("young ones went: %+v", rep)
 	}
 	clock.ms += 3 * 3_600_000
 	fresh := putBlob(t, f, []byte("to be named"))
-	if rep := mustGC(t, f, GCOptions{DryRun: true}); rep.Blobs != 1 || rep.Parts != 1 || rep.Bytes == 0 || keysOf(t, f, space.KindBlob) != 4 {
+	if rep := mustGC(t, f, upkeep.GCOptions{DryRun: true}); rep.Blobs != 1 || rep.Parts != 1 || rep.Bytes == 0 || keysOf(t, f, space.KindBlob) != 4 {
 		t.Errorf("dry run: %+v", rep)
 	}
 	if rep := mustGC(t, f, young); rep.Blobs != 1 || rep.Parts != 1 {
 		t.Errorf("nobody's: %+v", rep)
 	}
-	mustPrune(t, f, ref, PruneOptions{KeepLast: 2})
+	mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 2})
 	if rep := mustGC(t, f, young); rep.Blobs != 1 || rep.Parts != 1 {
 		t.Errorf("after the prune: %+v", rep)
 	}
 	mustSave(t, f, ref, Draft{Keep: true, Blobs: []BlobID{kept, fresh}})
-	if rep := mustGC(t, f, GCOptions{Grace: -1}); rep.Blobs != 0 || rep.Parts != 0 {
+	if rep := mustGC(t, f, upkeep.GCOptions{Grace: -1}); rep.Blobs != 0 || rep.Parts != 0 {
 		t.Errorf("all are named: %+v", rep)
 	}
 	if cp.Blobs[0] != kept || keysOf(t, f, space.KindBlob) != 2 {
 		t.Errorf("%d blobs are left", keysOf(t, f, space.KindBlob))
 	}
-	erased := mustPrune(t, f, ref, PruneOptions{KeepLast: 1, Erase: true})
+	erased := mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 1, Erase: true})
 	if len(erased.Removed) != 2 || keysOf(t, f, space.KindBlob) != 2 || keysOf(t, f, space.KindPart) != 5 {
 		t.Errorf("after erasing: %+v, %d blobs, %d parts", erased, keysOf(t, f, space.KindBlob), keysOf(t, f, space.KindPart))
 	}
 	mustSave(t, f, ref, Draft{Root: true})
-	mustPrune(t, f, ref, PruneOptions{KeepLast: 1, Erase: true})
+	mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 1, Erase: true})
 	if keysOf(t, f, space.KindBlob) != 0 || keysOf(t, f, space.KindPart) != 0 {
 		t.Errorf("erased, and left are %d blobs, %d parts", keysOf(t, f, space.KindBlob), keysOf(t, f, space.KindPart))
 	}
@@ -322,11 +323,11 @@ func TestSweepSparesWhatIsNamed(t *testing.T) {
 	u.naming.begin()
 	u.naming.noteParts(parts)
 	u.naming.noteBlobs([][32]byte{id})
-	if rep := mustGC(t, f, GCOptions{Grace: -1}); rep.Blobs != 0 || rep.Parts != 0 || keysOf(t, f, space.KindPart) != 2 {
+	if rep := mustGC(t, f, upkeep.GCOptions{Grace: -1}); rep.Blobs != 0 || rep.Parts != 0 || keysOf(t, f, space.KindPart) != 2 {
 		t.Errorf("named ones went: %+v", rep)
 	}
 	u.naming.end()
-	if rep := mustGC(t, f, GCOptions{Grace: -1}); rep.Blobs != 1 || rep.Parts != 2 || keysOf(t, f, space.KindPart) != 0 {
+	if rep := mustGC(t, f, upkeep.GCOptions{Grace: -1}); rep.Blobs != 1 || rep.Parts != 2 || keysOf(t, f, space.KindPart) != 0 {
 		t.Errorf("nobody names them now: %+v", rep)
 	}
 }
@@ -370,11 +371,11 @@ func TestMaintenanceBesideSaves(t *testing.T) {
 		})
 	}
 	work(func(r *rand.Rand) error {
-		_, err := f.Thread(testRef(fmt.Sprint("t", r.IntN(2)))).Prune(ctx, PruneOptions{KeepLast: 3, AllNamespaces: true, Erase: r.IntN(3) == 0})
+		_, err := f.Thread(testRef(fmt.Sprint("t", r.IntN(2)))).Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 3, AllNamespaces: true, Erase: r.IntN(3) == 0})
 		return ignoreMissing(err)
 	})
 	work(func(*rand.Rand) error {
-		_, err := f.GC(ctx, "acme", GCOptions{Grace: -1})
+		_, err := f.Upkeep().GC(ctx, "acme", upkeep.GCOptions{Grace: -1})
 		return err
 	})
 	work(func(r *rand.Rand) error {
@@ -396,8 +397,8 @@ func TestMaintenanceBesideSaves(t *testing.T) {
 			t.Errorf("writer %d: got %+v, %v", i, got, err)
 		}
 	}
-	mustGC(t, f, GCOptions{Grace: -1})
-	if rep := mustBeClean(t, f.Store, VerifyOptions{Deep: true}); rep.Orphans != 0 {
+	mustGC(t, f, upkeep.GCOptions{Grace: -1})
+	if rep := mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true}); rep.Orphans != 0 {
 		t.Errorf("%d orphans", rep.Orphans)
 	}
 }

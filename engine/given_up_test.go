@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // endingAfter ends a context right after so many commits. A call that was given up may still commit when the next one begins.
@@ -56,15 +57,15 @@ func TestNothingStandsOnWhatACallRemovedThatWasGivenUp(t *testing.T) {
 	ref := testRef("t")
 	for name, remove := range map[string]func(context.Context, *fixture) error{
 		"DeleteRun": func(ctx context.Context, f *fixture) error {
-			_, err := f.User("acme", "alice").DeleteRun(ctx, "run")
+			_, err := f.User("acme", "alice").Upkeep().DeleteRun(ctx, "run")
 			return err
 		},
 		"Prune": func(ctx context.Context, f *fixture) error {
-			_, err := f.Thread(ref).Prune(ctx, PruneOptions{KeepLast: 1})
+			_, err := f.Thread(ref).Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 1})
 			return err
 		},
 		"erasing Prune": func(ctx context.Context, f *fixture) error {
-			_, err := f.Thread(ref).Prune(ctx, PruneOptions{KeepLast: 1, Erase: true})
+			_, err := f.Thread(ref).Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 1, Erase: true})
 			return err
 		},
 	} {
@@ -119,13 +120,13 @@ func TestMemoryIsAsStorageAfterWhatWasGivenUp(t *testing.T) {
 	}
 	bg := context.Background()
 	migrated := func(f *fixture) error {
-		_, err := f.Thread(ref).MigrateHead(bg, HeadMigration{To: 4})
+		_, err := f.Thread(ref).Upkeep().MigrateHead(bg, upkeep.HeadMigration{To: 4})
 		return err
 	}
-	history := func(f *fixture) error { _, err := f.Thread(ref).MigrateHistory(bg, 4, false); return err }
+	history := func(f *fixture) error { _, err := f.Thread(ref).Upkeep().MigrateHistory(bg, 4, false); return err }
 	for name, o := range map[string]op{
 		"MigrateHead": {nil, func(ctx context.Context, f *fixture) error {
-			_, err := f.Thread(ref).MigrateHead(ctx, HeadMigration{To: 4})
+			_, err := f.Thread(ref).Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4})
 			return err
 		}},
 		"UndoHead": {migrated, func(ctx context.Context, f *fixture) error {
@@ -133,14 +134,14 @@ func TestMemoryIsAsStorageAfterWhatWasGivenUp(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return f.Thread(ref).UndoHead(ctx, cp.ParentSeq, cp.Seq, cp.Hash)
+			return f.Thread(ref).Upkeep().UndoHead(ctx, cp.ParentSeq, cp.Seq, cp.Hash)
 		}},
 		"MigrateHistory": {nil, func(ctx context.Context, f *fixture) error {
-			_, err := f.Thread(ref).MigrateHistory(ctx, 4, false)
+			_, err := f.Thread(ref).Upkeep().MigrateHistory(ctx, 4, false)
 			return err
 		}},
-		"RestoreHistory": {history, func(ctx context.Context, f *fixture) error { return f.Thread(ref).RestoreHistory(ctx) }},
-		"DropHistory":    {history, func(ctx context.Context, f *fixture) error { return f.Thread(ref).DropHistory(ctx) }},
+		"RestoreHistory": {history, func(ctx context.Context, f *fixture) error { return f.Thread(ref).Upkeep().RestoreHistory(ctx) }},
+		"DropHistory":    {history, func(ctx context.Context, f *fixture) error { return f.Thread(ref).Upkeep().DropHistory(ctx) }},
 		"SetLabels": {nil, func(ctx context.Context, f *fixture) error {
 			_, err := f.Thread(ref).SetLabels(ctx, Latest, map[string]string{"a": "b"})
 			return err

@@ -31,7 +31,7 @@ type HistoryOptions struct {
 	Export bool
 }
 
-// Filter is a condition on checkpoints. The zero value of each field asks for nothing.
+// Filter is a condition on checkpoints. A field that is zero asks for nothing.
 type Filter struct {
 	Labels           map[string]string
 	Status           string

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // A history leaves nothing out that is replaced while it goes on, far below where it has come to.
@@ -33,7 +35,7 @@ func TestHistoryFindsWhatIsReplacedBelow(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := th.Prune(ctx, PruneOptions{KeepLast: n + 2, Erase: true}); err != nil { // takes what they replaced
+		if _, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: n + 2, Erase: true}); err != nil { // takes what they replaced
 			t.Fatal(err)
 		}
 	}
@@ -76,7 +78,7 @@ func TestHistoryFindsTheNewestReplacement(t *testing.T) {
 			told++
 		}
 		if seen++; seen == 250 {
-			if _, err := th.Prune(ctx, PruneOptions{KeepLast: 5}); err != nil {
+			if _, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 5}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/ckptd/ckptd/backend/backendtest"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/hook"
 )
 
@@ -123,7 +124,7 @@ func TestFaultsAfterHooks(t *testing.T) {
 				if err != nil || len(cp.Blobs) != 1 || cp.Seq != 2 {
 					t.Fatalf("call %d: repeated: %+v, %v", k, cp, err)
 				}
-				mustBeClean(t, s, VerifyOptions{Deep: true})
+				mustBeClean(t, s, upkeep.VerifyOptions{Deep: true})
 				if err := s.Close(); err != nil {
 					t.Fatal(err)
 				}
@@ -143,7 +144,7 @@ func TestVerifyCoversHooks(t *testing.T) {
 	h.set(hook.PreSave, redacting("sk"))
 	mustSave(t, f, testRef("t"), Draft{Channels: []Change{{Name: "a", Data: []byte("sk-1")}}})
 	mustSave(t, f, testRef("t"), Draft{Keep: true})
-	mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+	mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 	l, err := f.acquire(ctx, testRef("t"), false)
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +161,7 @@ func TestVerifyCoversHooks(t *testing.T) {
 	}
 	l.release()
 	putRaw(t, f, key, value)
-	rep, err := f.Verify(ctx, VerifyOptions{})
+	rep, err := f.Upkeep().Verify(ctx, upkeep.VerifyOptions{})
 	if err != nil || rep.Clean() || !strings.Contains(rep.Problems[0].Err.Error(), "the hash of its parent") {
 		t.Errorf("problems %v, %v", rep.Problems, err)
 	}
@@ -297,7 +298,7 @@ func TestHooksOnBadger(t *testing.T) {
 				t.Errorf("stored is %.100s", all)
 			}
 		}
-		mustBeClean(t, s, VerifyOptions{Deep: true})
+		mustBeClean(t, s, upkeep.VerifyOptions{Deep: true})
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}

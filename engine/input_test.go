@@ -17,6 +17,7 @@ import (
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // namedFields set one name of a call that saves, by what the name is of.
@@ -88,7 +89,7 @@ func TestNames(t *testing.T) {
 					t.Errorf("%q: %v", name, err)
 				}
 			}
-			mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+			mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 		})
 	}
 }
@@ -273,26 +274,31 @@ func storeCalls(s *Store) map[string]func(ctx context.Context) error {
 		},
 		"Namespaces": func(ctx context.Context) error { _, err := th.Namespaces(ctx); return err },
 		"Copy":       func(ctx context.Context) error { return th.Copy(ctx, testRef("copy")) },
-		"Prune":      func(ctx context.Context) error { _, err := th.Prune(ctx, PruneOptions{KeepLast: 1}); return err },
-		"Erase": func(ctx context.Context) error {
-			_, err := th.Prune(ctx, PruneOptions{KeepLast: 1, Erase: true})
+		"Prune": func(ctx context.Context) error {
+			_, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 1})
 			return err
 		},
-		"Delete":       func(ctx context.Context) error { _, err := th.Delete(ctx); return err },
-		"Threads":      func(ctx context.Context) error { return firstError(u.Threads(ctx, ThreadOptions{})) },
-		"Latest":       func(ctx context.Context) error { _, err := u.Latest(ctx); return err },
-		"Query":        func(ctx context.Context) error { return firstError(u.Query(ctx, Query{})) },
-		"QueryTenant":  func(ctx context.Context) error { return firstError(s.QueryTenant(ctx, "acme", Query{})) },
-		"DeleteRun":    func(ctx context.Context) error { _, err := u.DeleteRun(ctx, "run"); return err },
-		"PutBlob":      func(ctx context.Context) error { _, _, err := u.PutBlob(ctx, strings.NewReader("blob")); return err },
-		"GetBlob":      func(ctx context.Context) error { _, err := u.GetBlob(ctx, BlobID{1}, io.Discard); return err },
-		"StatBlob":     func(ctx context.Context) error { _, err := u.StatBlob(ctx, BlobID{1}); return err },
-		"User.GC":      func(ctx context.Context) error { _, err := u.GC(ctx, GCOptions{}); return err },
-		"GC":           func(ctx context.Context) error { _, err := s.GC(ctx, "acme", GCOptions{}); return err },
-		"Retention":    func(ctx context.Context) error { _, err := s.Retention(ctx, "acme"); return err },
-		"SetRetention": func(ctx context.Context) error { return s.SetRetention(ctx, "acme", RetentionPolicy{KeepLast: 3}) },
-		"Verify":       func(ctx context.Context) error { _, err := s.Verify(ctx, VerifyOptions{}); return err },
-		"Stats":        func(ctx context.Context) error { _, err := s.Stats(ctx, "acme", "alice"); return err },
+		"Erase": func(ctx context.Context) error {
+			_, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 1, Erase: true})
+			return err
+		},
+		"Delete":      func(ctx context.Context) error { _, err := th.Delete(ctx); return err },
+		"Threads":     func(ctx context.Context) error { return firstError(u.Threads(ctx, ThreadOptions{})) },
+		"Latest":      func(ctx context.Context) error { _, err := u.Latest(ctx); return err },
+		"Query":       func(ctx context.Context) error { return firstError(u.Query(ctx, Query{})) },
+		"QueryTenant": func(ctx context.Context) error { return firstError(s.QueryTenant(ctx, "acme", Query{})) },
+		"DeleteRun":   func(ctx context.Context) error { _, err := u.Upkeep().DeleteRun(ctx, "run"); return err },
+		"PutBlob":     func(ctx context.Context) error { _, _, err := u.PutBlob(ctx, strings.NewReader("blob")); return err },
+		"GetBlob":     func(ctx context.Context) error { _, err := u.GetBlob(ctx, BlobID{1}, io.Discard); return err },
+		"StatBlob":    func(ctx context.Context) error { _, err := u.StatBlob(ctx, BlobID{1}); return err },
+		"User.GC":     func(ctx context.Context) error { _, err := u.Upkeep().GC(ctx, upkeep.GCOptions{}); return err },
+		"GC":          func(ctx context.Context) error { _, err := s.Upkeep().GC(ctx, "acme", upkeep.GCOptions{}); return err },
+		"Retention":   func(ctx context.Context) error { _, err := s.Upkeep().Retention(ctx, "acme"); return err },
+		"SetRetention": func(ctx context.Context) error {
+			return s.Upkeep().SetRetention(ctx, "acme", upkeep.RetentionPolicy{KeepLast: 3})
+		},
+		"Verify": func(ctx context.Context) error { _, err := s.Upkeep().Verify(ctx, upkeep.VerifyOptions{}); return err },
+		"Stats":  func(ctx context.Context) error { _, err := s.Upkeep().Stats(ctx, "acme", "alice"); return err },
 	}
 	return calls
 }

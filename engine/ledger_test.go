@@ -14,6 +14,7 @@ import (
 	"github.com/ckptd/ckptd/backend/mem"
 	. "github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // stolen are the values of some kinds of records as they were once.
@@ -121,7 +122,7 @@ func TestWritesAreNotRolledBack(t *testing.T) {
 			if found := errors.Is(err, ErrCorrupt); found != c.reading || err != nil && !found {
 				t.Errorf("reading gives %v, %v", ws, err)
 			}
-			report, err := s.Verify(ctx, VerifyOptions{})
+			report, err := s.Upkeep().Verify(ctx, upkeep.VerifyOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,7 +157,7 @@ func TestSaveNamesTheWritesOfItsParent(t *testing.T) {
 			}
 			mustSave(t, th, Draft{Keep: true, Step: 1})
 			none.putBack(t, b, space.KindWrites, isAny)
-			report, err := open(t, b, o).Verify(ctx, VerifyOptions{})
+			report, err := open(t, b, o).Upkeep().Verify(ctx, upkeep.VerifyOptions{})
 			if err != nil || len(report.Problems) != 1 || !strings.Contains(report.Problems[0].Err.Error(), "pending writes of its parent") {
 				t.Errorf("verifying finds %v, %v", report, err)
 			}
@@ -212,7 +213,7 @@ func TestWritesOfManyTasks(t *testing.T) {
 	puts.Wait()
 	close(stop)
 	wg.Wait()
-	report, err := open(t, b, o).Verify(ctx, VerifyOptions{Deep: true})
+	report, err := open(t, b, o).Upkeep().Verify(ctx, upkeep.VerifyOptions{Deep: true})
 	if err != nil || len(report.Problems) != 0 {
 		t.Errorf("verifying finds %v, %v", report.Problems, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // edges draws drafts and writes whose parts are at their limits, one below, or one above.
@@ -141,7 +142,7 @@ func TestDraftsAtTheirLimits(t *testing.T) {
 	if refused < rounds/30 || saved < rounds/3 {
 		t.Errorf("%d were refused, %d saved", refused, saved)
 	}
-	mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+	mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 }
 
 // The same of pending writes.
@@ -186,5 +187,5 @@ func TestWritesAtTheirLimits(t *testing.T) {
 			}
 		}
 	}
-	mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+	mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // At every length that a path comes to, a save that only keeps what stands on it can be read, and so can what is saved next.
@@ -100,7 +101,7 @@ func TestStoredAnewIsNoChange(t *testing.T) {
 	if found < 3 {
 		t.Errorf("%d saves stored channels anew: the test shows little", found)
 	}
-	mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+	mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 }
 
 func hasChange(d Draft, name string) bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/backendtest"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // scene is a world with a bit of everything in thread t0, the same for the same seed.
@@ -42,7 +43,7 @@ func TestMaintenanceIsCutShort(t *testing.T) {
 	runsAlone(t)
 	ctx := context.Background()
 	ref := testRef("t0")
-	prune := PruneOptions{KeepLast: 3, KeepLabelled: true, AllNamespaces: true}
+	prune := upkeep.PruneOptions{KeepLast: 3, KeepLabelled: true, AllNamespaces: true}
 	erase := prune
 	erase.Erase = true
 	ops := []struct {
@@ -50,9 +51,9 @@ func TestMaintenanceIsCutShort(t *testing.T) {
 		do   func(f *fixture) error
 		goes func(w *world) // from the model
 	}{
-		{"prune", func(f *fixture) error { _, err := f.Thread(ref).Prune(ctx, prune); return err }, func(w *world) { w.pruneModel(ref, prune) }},
-		{"erase", func(f *fixture) error { _, err := f.Thread(ref).Prune(ctx, erase); return err }, func(w *world) { w.pruneModel(ref, prune) }},
-		{"delete run", func(f *fixture) error { _, err := f.User("acme", "alice").DeleteRun(ctx, "run1"); return err }, func(w *world) {
+		{"prune", func(f *fixture) error { _, err := f.Thread(ref).Upkeep().Prune(ctx, prune); return err }, func(w *world) { w.pruneModel(ref, prune) }},
+		{"erase", func(f *fixture) error { _, err := f.Thread(ref).Upkeep().Prune(ctx, erase); return err }, func(w *world) { w.pruneModel(ref, prune) }},
+		{"delete run", func(f *fixture) error { _, err := f.User("acme", "alice").Upkeep().DeleteRun(ctx, "run1"); return err }, func(w *world) {
 			for _, m := range w.lines {
 				m.remove(func(_ int, p *modelPoint) bool { return p.run == "run1" })
 			}
@@ -118,7 +119,7 @@ func TestMaintenanceIsCutShort(t *testing.T) {
 						w.adoptBranches(at, m)
 					}
 					w.check()
-					_, err = w.f.GC(ctx, "acme", GCOptions{Grace: -1})
+					_, err = w.f.Upkeep().GC(ctx, "acme", upkeep.GCOptions{Grace: -1})
 					w.fatal(err)
 					w.check()
 					w.checkNoOrphans()
@@ -131,7 +132,7 @@ func TestMaintenanceIsCutShort(t *testing.T) {
 	}
 }
 
-func (w *world) pruneModel(ref Ref, o PruneOptions) {
+func (w *world) pruneModel(ref Ref, o upkeep.PruneOptions) {
 	for at, m := range w.lines {
 		if at.Thread == ref.Thread {
 			m.prune(&o, w.clock.now())
@@ -152,10 +153,10 @@ func (w *world) checkPartly(before map[Ref]*modelLine) {
 			}
 		}
 	}
-	rep, err := w.f.Verify(ctx, VerifyOptions{Deep: true})
+	rep, err := w.f.Upkeep().Verify(ctx, upkeep.VerifyOptions{Deep: true})
 	w.fatal(err)
 	for _, p := range rep.Problems {
-		w.t.Fatalf("verify: %+v: %v", p.Ref, p.Err)
+		w.t.Fatalf("verify: %+v", p)
 	}
 }
 
@@ -182,14 +183,14 @@ func TestEraseLeavesNothing(t *testing.T) {
 	if n := countPlain(t, f, marker); n < 3 {
 		t.Fatalf("the marker is in %d places: the test looks for it in the wrong ones", n)
 	}
-	mustPrune(t, f, ref, PruneOptions{Remove: []string{"b"}})
+	mustPrune(t, f, ref, upkeep.PruneOptions{Remove: []string{"b"}})
 	if n := countPlain(t, f, marker); n == 0 {
 		t.Fatal("the marker is gone already: the test wants a ghost")
 	}
 	mustSave(t, f, ref, Draft{ID: "x", Parent: "a"})
 	putWrites(t, f, ref, "x", "task", []byte(marker))
 	last := mustSave(t, f, ref, Draft{ID: "y", Parent: "d", Keep: true})
-	rep := mustPrune(t, f, ref, PruneOptions{Remove: []string{"x"}, Erase: true})
+	rep := mustPrune(t, f, ref, upkeep.PruneOptions{Remove: []string{"x"}, Erase: true})
 	if rep.Ghosts != 0 || rep.Compacted {
 		t.Errorf("report is %+v", rep)
 	}

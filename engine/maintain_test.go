@@ -16,6 +16,7 @@ import (
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // prune prunes by random options, and the model by the same.
@@ -24,7 +25,7 @@ func (w *world) prune() {
 	if m == nil {
 		return
 	}
-	o := PruneOptions{KeepLabelled: w.r.IntN(2) == 0, Erase: w.r.IntN(6) == 0, AllNamespaces: w.r.IntN(3) == 0}
+	o := upkeep.PruneOptions{KeepLabelled: w.r.IntN(2) == 0, Erase: w.r.IntN(6) == 0, AllNamespaces: w.r.IntN(3) == 0}
 	switch w.r.IntN(4) {
 	case 0:
 		o.KeepLast = 1 + w.r.IntN(40)
@@ -49,16 +50,16 @@ func (w *world) prune() {
 	}
 	dry := o
 	dry.DryRun = true
-	plan, err := w.f.Thread(ref).Prune(context.Background(), dry)
+	plan, err := w.f.Thread(ref).Upkeep().Prune(context.Background(), dry)
 	w.fatal(err)
-	rep, err := w.f.Thread(ref).Prune(context.Background(), o)
+	rep, err := w.f.Thread(ref).Upkeep().Prune(context.Background(), o)
 	w.fatal(err)
 	if len(rep.Removed) != removed || len(plan.Removed) != removed || o.Erase && rep.Ghosts > 0 {
 		w.t.Fatalf("prune %+v removed %d, dry %d, want %d; %d ghosts", o, len(rep.Removed), len(plan.Removed), removed, rep.Ghosts)
 	}
 }
 
-func (m *modelLine) prune(o *PruneOptions, now time.Time) int {
+func (m *modelLine) prune(o *upkeep.PruneOptions, now time.Time) int {
 	n := len(m.line)
 	policy := o.KeepLast > 0 || o.OlderThan > 0
 	return m.remove(func(i int, p *modelPoint) bool {
@@ -88,15 +89,15 @@ func (m *modelLine) remove(goes func(i int, p *modelPoint) bool) (removed int) {
 func (w *world) collect() {
 	ctx := context.Background()
 	if w.r.IntN(4) == 0 {
-		policy := RetentionPolicy{KeepLast: 30 + w.r.IntN(30), KeepLabelled: true}
-		w.fatal(w.f.SetRetention(ctx, "acme", policy))
+		policy := upkeep.RetentionPolicy{KeepLast: 30 + w.r.IntN(30), KeepLabelled: true}
+		w.fatal(w.f.Upkeep().SetRetention(ctx, "acme", policy))
 		for _, m := range w.lines {
-			m.prune(&PruneOptions{KeepLast: policy.KeepLast, KeepLabelled: true}, w.clock.now())
+			m.prune(&upkeep.PruneOptions{KeepLast: policy.KeepLast, KeepLabelled: true}, w.clock.now())
 		}
 	}
-	rep, err := w.f.GC(ctx, "acme", GCOptions{Grace: -1})
+	rep, err := w.f.Upkeep().GC(ctx, "acme", upkeep.GCOptions{Grace: -1})
 	w.fatal(err)
-	w.fatal(w.f.SetRetention(ctx, "acme", RetentionPolicy{}))
+	w.fatal(w.f.Upkeep().SetRetention(ctx, "acme", upkeep.RetentionPolicy{}))
 	if rep.Expired != 0 || rep.Leftovers != 0 || rep.IndexEntries != 0 {
 		w.t.Fatalf("a store that was never killed had garbage: %+v", rep)
 	}
@@ -161,7 +162,7 @@ func (w *world) deleteRun() {
 		removed += m.remove(func(_ int, p *modelPoint) bool { return p.run == run })
 		left[ref.Thread] += len(m.line)
 	}
-	n, err := w.f.User("acme", "alice").DeleteRun(ctx, run)
+	n, err := w.f.User("acme", "alice").Upkeep().DeleteRun(ctx, run)
 	w.fatal(err)
 	if n != removed {
 		w.t.Fatalf("deleting run %q removed %d, want %d", run, n, removed)
@@ -235,10 +236,10 @@ func (w *world) check() {
 		}
 		w.adoptBranches(ref, m)
 	}
-	rep, err := w.f.Verify(ctx, VerifyOptions{Deep: true})
+	rep, err := w.f.Upkeep().Verify(ctx, upkeep.VerifyOptions{Deep: true})
 	w.fatal(err)
 	for _, p := range rep.Problems {
-		w.t.Errorf("verify: %+v: %v", p.Ref, p.Err)
+		w.t.Errorf("verify: %+v", p)
 	}
 	if w.t.Failed() {
 		w.t.FailNow()
@@ -264,7 +265,7 @@ func (w *world) checkWrites(th *Thread, m *modelLine) {
 func (w *world) checkNoOrphans() {
 	w.t.Helper()
 	ctx := context.Background()
-	rep, err := w.f.Verify(ctx, VerifyOptions{})
+	rep, err := w.f.Upkeep().Verify(ctx, upkeep.VerifyOptions{})
 	w.fatal(err)
 	if rep.Orphans != 0 {
 		w.t.Errorf("verify counts %d orphans", rep.Orphans)
@@ -345,7 +346,7 @@ func TestMaintenance(t *testing.T) {
 				}
 			}
 			w.check()
-			_, err := w.f.GC(context.Background(), "acme", GCOptions{Grace: -1})
+			_, err := w.f.Upkeep().GC(context.Background(), "acme", upkeep.GCOptions{Grace: -1})
 			w.fatal(err)
 			w.check()
 			w.checkNoOrphans()

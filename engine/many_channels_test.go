@@ -11,6 +11,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend/mem"
 	. "github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // TestTablesOfChannels saves states whose channels come, go, come again, and change in all ways, on the newest checkpoint
@@ -128,7 +129,7 @@ func TestTablesOfChannels(t *testing.T) {
 		}
 		checkDeep(t, open(t, b, o))
 		// What is copied, or stands on what was pruned, is the same.
-		if _, err := th.Prune(ctx, PruneOptions{KeepLast: 10, Erase: r.IntN(2) == 0}); err != nil {
+		if _, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 10, Erase: r.IntN(2) == 0}); err != nil {
 			t.Fatal(err)
 		}
 		if err := th.Copy(ctx, refOf("copy")); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/mem"
 	. "github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // endsAtGet ends a context at the first Get that is made under it.
@@ -84,7 +85,7 @@ func TestSaveFailsWhileOthersArePending(t *testing.T) {
 				if cp, err := th.Load(t.Context(), Latest); err != nil || cp.Seq != uint64(inLine+3) {
 					t.Errorf("the newest is %+v, %v", cp, err)
 				}
-				if rep, err := s.Verify(t.Context(), VerifyOptions{Deep: true}); err != nil || !rep.Clean() {
+				if rep, err := s.Upkeep().Verify(t.Context(), upkeep.VerifyOptions{Deep: true}); err != nil || !rep.Clean() {
 					t.Errorf("%+v, %v", rep, err)
 				}
 			})

@@ -11,38 +11,13 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/hook"
 )
 
-// HeadMigration says which head is migrated, and to which version.
-type HeadMigration struct {
-	Branch string // the head of this branch; "" is the newest checkpoint of the lineage
-	// Seq, if Branch is "", is the seq of the head: for one in which no branch ends, and that was the newest until other heads
-	// of the lineage were migrated. It is a head as long as no checkpoint stands on it. 0 is the newest checkpoint.
-	Seq    uint64
-	To     uint64
-	Down   bool // ways back are allowed
-	DryRun bool // the steps run, and nothing is written
-}
-
-// HeadMigrated tells what became of a head.
-type HeadMigrated struct {
-	Old   *Checkpoint // the head as it was, without data
-	New   *Checkpoint // the head as it is now, without data; nil after a dry run, and if it was of that version already
-	Steps []string    // that ran, as in Migrated
-}
-
-// MigrateHead saves the head, migrated, as a new checkpoint on itself, with the step, status, run id, branch and blobs that it
-// has. Its pending writes move along, and so do the branches that end there; what is left of the time of a thread that
-// expires stays the same. Where the id of the head is a UUID that the caller chose, that of the new one is the next UUID; it
-// is derived from any other id that the caller chose. A branch whose head is not the newest checkpoint gets its migrated
-// head as the newest one, as with any save on a branch: whoever migrates all heads of a lineage begins with the oldest.
-//
-// The steps and the hooks of saves run with no lock held; the other operations on the thread wait while the outcome is
-// written. If the head has moved meanwhile, that is ErrConflict, nothing is written, and the caller may look again.
-func (t *Thread) MigrateHead(ctx context.Context, o HeadMigration) (*HeadMigrated, error) {
-	a := attempt{t: t}
-	var out *HeadMigrated
+func (t threadUpkeep) MigrateHead(ctx context.Context, o upkeep.HeadMigration) (*upkeep.HeadMigrated[*Checkpoint], error) {
+	a := attempt{t: t.Thread}
+	var out *upkeep.HeadMigrated[*Checkpoint]
 	_, err := a.run(ctx, func() (_ *Checkpoint, err error) {
 		out, err = t.migrateHead(ctx, &o)
 		return nil, err
@@ -53,7 +28,7 @@ func (t *Thread) MigrateHead(ctx context.Context, o HeadMigration) (*HeadMigrate
 	return out, nil
 }
 
-func (t *Thread) migrateHead(ctx context.Context, o *HeadMigration) (*HeadMigrated, error) {
+func (t threadUpkeep) migrateHead(ctx context.Context, o *upkeep.HeadMigration) (*upkeep.HeadMigrated[*Checkpoint], error) {
 	which := Latest
 	if o.Branch != "" {
 		which = HeadOf(o.Branch)
@@ -64,7 +39,7 @@ func (t *Thread) migrateHead(ctx context.Context, o *HeadMigration) (*HeadMigrat
 	if err != nil {
 		return nil, err
 	}
-	out := &HeadMigrated{Old: old.checkpoint(nil)}
+	out := &upkeep.HeadMigrated[*Checkpoint]{Old: old.checkpoint(nil)}
 	way, err := t.s.wayTo(t.ref.Tenant, old.meta.Kind, old.rec.schema, o.To, o.Down)
 	if err != nil {
 		return nil, ofThread(t.ref, err)

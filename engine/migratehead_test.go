@@ -15,6 +15,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/backendtest"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/migrate"
 )
@@ -95,11 +96,11 @@ func TestMigrateHead(t *testing.T) {
 		expires := expiryOf(t, f, ref)
 		clock.ms += 1_000_000
 		entries := allEntries(t, f.be)
-		dry, err := th.MigrateHead(ctx, HeadMigration{To: 4, DryRun: true})
+		dry, err := th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4, DryRun: true})
 		if err != nil || dry.New != nil || len(dry.Steps) != 3 || dry.Old.ID != old.ID || !sameEntries(entries, allEntries(t, f.be)) {
 			t.Fatalf("%s: dry run: %+v, %v", kind, dry, err)
 		}
-		got, err := th.MigrateHead(ctx, HeadMigration{To: 4})
+		got, err := th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,11 +128,11 @@ func TestMigrateHead(t *testing.T) {
 			t.Errorf("%s: the thread expires %v, was %v", kind, e, expires)
 		}
 		th = f.Thread(ref)
-		if again, err := th.MigrateHead(ctx, HeadMigration{To: 4}); err != nil || again.New != nil || again.Old.ID != now.ID {
+		if again, err := th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4}); err != nil || again.New != nil || again.Old.ID != now.ID {
 			t.Errorf("%s: again: %+v, %v", kind, again, err)
 		}
 		for range 2 {
-			if err := th.UndoHead(ctx, old.Seq, now.Seq, now.Hash); err != nil {
+			if err := th.Upkeep().UndoHead(ctx, old.Seq, now.Seq, now.Hash); err != nil {
 				t.Fatal(err)
 			}
 			for _, s := range []func(){func() {}, f.reopen} {
@@ -148,8 +149,8 @@ func TestMigrateHead(t *testing.T) {
 		if _, err := th.Load(ctx, At(now.ID)); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: the migrated head: %v", kind, err)
 		}
-		mustBeClean(t, f.Store, VerifyOptions{Deep: true})
-		redone, err := th.MigrateHead(ctx, HeadMigration{To: 4})
+		mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
+		redone, err := th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4})
 		if err != nil || redone.New.Seq != now.Seq+1 {
 			t.Errorf("%s: migrated after the undo: %+v, %v", kind, redone, err)
 		}
@@ -187,18 +188,18 @@ func TestMigrateHeadsOfBranches(t *testing.T) {
 	main.Parent = root.ID
 	mustSave(t, f, ref, main)
 	before := viewOf(t, f.Store, ref)
-	a, err := th.MigrateHead(ctx, HeadMigration{Branch: "side", To: 4})
+	a, err := th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{Branch: "side", To: 4})
 	if err != nil || a.New.Seq != 4 || a.New.Branch != "side" {
 		t.Fatalf("%+v, %v", a, err)
 	}
-	if _, err := th.MigrateHead(ctx, HeadMigration{Branch: "none", To: 4}); !errors.Is(err, ErrNotFound) {
+	if _, err := th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{Branch: "none", To: 4}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a branch that is not there: %v", err)
 	}
 	cp := mustLoad(t, th, HeadOf("side"))
 	if !strings.Contains(valueOf(cp, "state"), `"attempts": 5`) || cp.ID != a.New.ID {
 		t.Errorf("the branch ends at %s", valueOf(cp, "state"))
 	}
-	if err := th.UndoHead(ctx, a.Old.Seq, a.New.Seq, a.New.Hash); err != nil {
+	if err := th.Upkeep().UndoHead(ctx, a.Old.Seq, a.New.Seq, a.New.Hash); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, viewOf(t, f.Store, ref)); diff != "" {
@@ -226,12 +227,12 @@ func TestMigrateHeadConflicts(t *testing.T) {
 	th := f.Thread(ref)
 	meddle = func() { mustSave(t, f, ref, supportDraft(`{"by":"another"}`)) }
 	var conflict *ConflictError
-	if _, err := th.MigrateHead(ctx, HeadMigration{To: 2}); !errors.As(err, &conflict) || conflict.HeadSeq != 2 {
+	if _, err := th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 2}); !errors.As(err, &conflict) || conflict.HeadSeq != 2 {
 		t.Fatalf("a save meanwhile: %v, want a conflict at seq 2", err)
 	}
 	// Writes that come while the steps run move along.
 	meddle = func() { putWrites(t, f, ref, mustLoad(t, th, Latest).ID, "late", []byte("x")) }
-	got, err := th.MigrateHead(ctx, HeadMigration{To: 2})
+	got, err := th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,19 +240,19 @@ func TestMigrateHeadConflicts(t *testing.T) {
 		t.Errorf("late writes: %v, %v", ws, err)
 	}
 	putWrites(t, f, ref, got.New.ID, "more", []byte("y"))
-	if err := th.UndoHead(ctx, 2, 3, got.New.Hash); !errors.Is(err, ErrConflict) {
+	if err := th.Upkeep().UndoHead(ctx, 2, 3, got.New.Hash); !errors.Is(err, ErrConflict) {
 		t.Errorf("with writes: %v", err)
 	}
 	v := viewOf(t, f.Store, ref)
 	mustSave(t, f, ref, Draft{SchemaVersion: 2, Keep: true})
-	if err := th.UndoHead(ctx, 2, 3, got.New.Hash); !errors.Is(err, ErrConflict) {
+	if err := th.Upkeep().UndoHead(ctx, 2, 3, got.New.Hash); !errors.Is(err, ErrConflict) {
 		t.Errorf("with a child: %v", err)
 	}
 	if now := viewOf(t, f.Store, ref); !cmp.Equal(now.Line[1:], v.Line) {
 		t.Error("an undo that was refused changed something")
 	}
 	for _, seqs := range [][2]uint64{{1, 3}, {1, 2}, {2, 9}} {
-		if err := th.UndoHead(ctx, seqs[0], seqs[1], got.New.Hash); err == nil {
+		if err := th.Upkeep().UndoHead(ctx, seqs[0], seqs[1], got.New.Hash); err == nil {
 			t.Errorf("undoing %v succeeded", seqs)
 		}
 	}
@@ -269,7 +270,7 @@ func TestMigrateHeadPassesHooks(t *testing.T) {
 		return nil
 	}}
 	hooks.set(hook.PreSave, chain)
-	got, err := f.Thread(ref).MigrateHead(context.Background(), HeadMigration{To: 4})
+	got, err := f.Thread(ref).Upkeep().MigrateHead(context.Background(), upkeep.HeadMigration{To: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +280,7 @@ func TestMigrateHeadPassesHooks(t *testing.T) {
 	}
 	chain.run = func(context.Context, *hook.Call) error { return errors.New("no") }
 	mustSaveRaw(t, f, hooks, ref)
-	if _, err := f.Thread(ref).MigrateHead(context.Background(), HeadMigration{To: 4}); !errors.Is(err, ErrRejected) {
+	if _, err := f.Thread(ref).Upkeep().MigrateHead(context.Background(), upkeep.HeadMigration{To: 4}); !errors.Is(err, ErrRejected) {
 		t.Errorf("a hook that fails: %v", err)
 	}
 }
@@ -351,14 +352,14 @@ func migrateWithFault(t *testing.T, w *faultWorld, ref Ref, old *Checkpoint, bef
 	defer b.Close()
 	th := b.Thread(ref)
 	b.fault.Arm(plan)
-	_, err := th.MigrateHead(ctx, HeadMigration{To: 4})
+	_, err := th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4})
 	fired := b.fault.Fired() > 0
 	b.fault.Disarm()
 	if fired != (err != nil) {
 		t.Errorf("call %d failed: %v, error: %v", plan.After, fired, err)
 	}
 	b.oneOfBoth(ref, old, before)
-	if _, err := th.MigrateHead(ctx, HeadMigration{To: 4}); err != nil {
+	if _, err := th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4}); err != nil {
 		t.Errorf("again: %v", err)
 	}
 	now := b.oneOfBoth(ref, old, before)
@@ -366,14 +367,14 @@ func migrateWithFault(t *testing.T, w *faultWorld, ref Ref, old *Checkpoint, bef
 		t.Error("again: it is still the old one")
 	}
 	b.fault.Arm(plan)
-	err = th.UndoHead(ctx, old.Seq, now.Seq, now.Hash)
+	err = th.Upkeep().UndoHead(ctx, old.Seq, now.Seq, now.Hash)
 	firedToo := b.fault.Fired() > 0
 	b.fault.Disarm()
 	if firedToo != (err != nil) {
 		t.Errorf("undo: call %d failed: %v, error: %v", plan.After, firedToo, err)
 	}
 	b.oneOfBoth(ref, old, before)
-	if err := th.UndoHead(ctx, old.Seq, now.Seq, now.Hash); err != nil {
+	if err := th.Upkeep().UndoHead(ctx, old.Seq, now.Seq, now.Hash); err != nil {
 		t.Errorf("undo again: %v", err)
 	}
 	v := b.view()
@@ -381,7 +382,7 @@ func migrateWithFault(t *testing.T, w *faultWorld, ref Ref, old *Checkpoint, bef
 	if diff := cmp.Diff(before, viewOf(t, v, ref)); diff != "" {
 		t.Errorf("undone:\n%s", diff)
 	}
-	mustBeClean(t, v, VerifyOptions{Deep: true})
+	mustBeClean(t, v, upkeep.VerifyOptions{Deep: true})
 	return fired || firedToo
 }
 
@@ -390,7 +391,7 @@ func (b *bed) oneOfBoth(ref Ref, old *Checkpoint, before lineageView) *Checkpoin
 	b.t.Helper()
 	v := b.view()
 	defer v.Close()
-	mustBeClean(b.t, v, VerifyOptions{})
+	mustBeClean(b.t, v, upkeep.VerifyOptions{})
 	is := viewOf(b.t, v, ref)
 	if diff := cmp.Diff(is, viewOf(b.t, b.Store, ref)); diff != "" {
 		b.t.Errorf("the store has in mind another thing than its data:\n%s", diff)
@@ -419,9 +420,9 @@ func benchmarkMigrateHead(b *testing.B, dry bool) {
 	th := f.Thread(testRef("t"))
 	mustSave(b, f, testRef("t"), d)
 	for b.Loop() {
-		got, err := th.MigrateHead(b.Context(), HeadMigration{To: 4, DryRun: dry})
+		got, err := th.Upkeep().MigrateHead(b.Context(), upkeep.HeadMigration{To: 4, DryRun: dry})
 		if err == nil && !dry {
-			err = th.UndoHead(b.Context(), got.Old.Seq, got.New.Seq, got.New.Hash)
+			err = th.Upkeep().UndoHead(b.Context(), got.Old.Seq, got.New.Seq, got.New.Hash)
 		}
 		if err != nil {
 			b.Fatal(err)
@@ -477,16 +478,16 @@ func TestMigrateWhileSaving(t *testing.T) {
 				return
 			default:
 			}
-			got, err := f.Thread(ref).MigrateHead(ctx, HeadMigration{To: 1 + r.Uint64N(4), Down: true})
+			got, err := f.Thread(ref).Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 1 + r.Uint64N(4), Down: true})
 			if allowed(err); err == nil && got.New != nil && n%2 == 0 {
-				allowed(f.Thread(ref).UndoHead(ctx, got.Old.Seq, got.New.Seq, got.New.Hash))
+				allowed(f.Thread(ref).Upkeep().UndoHead(ctx, got.Old.Seq, got.New.Seq, got.New.Hash))
 			}
 			if n%20 == 0 {
-				_, err := f.Thread(ref).MigrateHistory(ctx, 1+r.Uint64N(4), true)
+				_, err := f.Thread(ref).Upkeep().MigrateHistory(ctx, 1+r.Uint64N(4), true)
 				if allowed(err); n%40 == 0 {
-					allowed(f.Thread(ref).RestoreHistory(ctx))
+					allowed(f.Thread(ref).Upkeep().RestoreHistory(ctx))
 				}
-				allowed(f.Thread(ref).DropHistory(ctx))
+				allowed(f.Thread(ref).Upkeep().DropHistory(ctx))
 			}
 		}
 	})
@@ -502,7 +503,7 @@ func TestMigrateWhileSaving(t *testing.T) {
 		}
 		parseSaying(t, cp)
 	}
-	mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+	mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 }
 
 // What is saved after a migration that failed on its way is nothing that the branches of the head end at.
@@ -528,7 +529,7 @@ func TestSaveAfterAFailedMigrationOfManyBranches(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.fault.Arm(plan)
-			_, err = th.MigrateHead(ctx, HeadMigration{To: 4})
+			_, err = th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4})
 			fired = b.fault.Fired() > 0
 			b.fault.Disarm()
 			if err == nil {
@@ -547,7 +548,7 @@ func TestSaveAfterAFailedMigrationOfManyBranches(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" || err != nil {
 				t.Errorf("%s, call %d: after seq %d was saved: %v\n%.500s", p.name, k, cp.Seq, err, diff)
 			}
-			mustBeClean(t, v, VerifyOptions{Deep: true})
+			mustBeClean(t, v, upkeep.VerifyOptions{Deep: true})
 			b.letGo(l)
 			v.Close()
 			b.Close()

@@ -10,24 +10,11 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/hook"
 )
 
-// HistoryMigrated tells what became of the history of a thread.
-type HistoryMigrated struct {
-	Checkpoints int // of the thread, in all namespaces; 0 if all were of that version already
-	Migrated    int // of these, those that were of another version
-}
-
-// MigrateHistory writes every checkpoint of the thread anew, in all namespaces, at a version: with its id, seq, time and place,
-// and with other hashes; what was removed or replaced leaves stubs, as in a copy. The thread as it was is kept, until DropHistory; an erasing prune and DeleteRun drop it, too. The
-// new one appears at once, when all of it is durable; one that fails or is killed leaves the thread as it was. All other
-// operations on the thread wait meanwhile, and the steps run within that time.
-//
-// If all is of that version, nothing is done; if something else is kept already, that is ErrConflict. A checkpoint that
-// has no way to the version, or on which a step fails, is an error that names its seq. What hooks of saves would have to
-// see is ErrRejected: migrate the heads then.
-func (t *Thread) MigrateHistory(ctx context.Context, to uint64, down bool) (*HistoryMigrated, error) {
+func (t threadUpkeep) MigrateHistory(ctx context.Context, to uint64, down bool) (*upkeep.HistoryMigrated, error) {
 	out, err := t.migrateHistory(ctx, &historyMigration{to: to, down: down})
 	if err != nil {
 		return nil, fmt.Errorf("migrating a history: %w", err)
@@ -39,10 +26,10 @@ func (t *Thread) MigrateHistory(ctx context.Context, to uint64, down bool) (*His
 type historyMigration struct {
 	to    uint64
 	down  bool
-	count HistoryMigrated
+	count upkeep.HistoryMigrated
 }
 
-func (t *Thread) migrateHistory(ctx context.Context, m *historyMigration) (*HistoryMigrated, error) {
+func (t threadUpkeep) migrateHistory(ctx context.Context, m *historyMigration) (*upkeep.HistoryMigrated, error) {
 	chain, err := t.s.chain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
 	if err != nil {
 		return nil, err
@@ -148,16 +135,14 @@ func (c *copying) migrate(ctx context.Context, t *tip, r *record, rec *codec.Rec
 	return nil
 }
 
-// RestoreHistory makes the thread what it was before MigrateHistory. If something was saved since, put, or moved to
-// another place, nothing is changed, and that is ErrConflict. A thread that keeps nothing is ErrNotFound.
-func (t *Thread) RestoreHistory(ctx context.Context) error {
+func (t threadUpkeep) RestoreHistory(ctx context.Context) error {
 	if err := t.restoreHistory(ctx); err != nil {
 		return fmt.Errorf("restoring a history: %w", err)
 	}
 	return nil
 }
 
-func (t *Thread) restoreHistory(ctx context.Context) error {
+func (t threadUpkeep) restoreHistory(ctx context.Context) error {
 	l, err := t.s.seize(ctx, t.ref, false)
 	if err != nil {
 		return err
@@ -257,9 +242,7 @@ func (t *storedThread) outline(ctx context.Context) (map[string]*outline, error)
 	return out, nil
 }
 
-// DropHistory removes what MigrateHistory kept of the thread; then there is no way back. A thread that keeps nothing is left
-// as it is.
-func (t *Thread) DropHistory(ctx context.Context) error {
+func (t threadUpkeep) DropHistory(ctx context.Context) error {
 	l, err := t.s.seize(ctx, t.ref, false)
 	if err == nil {
 		if _, there := l.th.record(); there {
@@ -275,8 +258,7 @@ func (t *Thread) DropHistory(ctx context.Context) error {
 	return nil
 }
 
-// KeepsHistory reports whether there is something for RestoreHistory.
-func (t *Thread) KeepsHistory(ctx context.Context) (bool, error) {
+func (t threadUpkeep) KeepsHistory(ctx context.Context) (bool, error) {
 	l, err := t.acquireThere(ctx)
 	if err != nil {
 		return false, fmt.Errorf("reading thread: %w", err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend/backendtest"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/hook"
 )
 
@@ -44,7 +45,7 @@ func storied(t testing.TB, f *fixture) []Ref {
 		if _, err := f.Thread(ref).SetLabels(ctx, At("c3"), map[string]string{"seen": "yes"}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.Thread(ref).Prune(ctx, PruneOptions{Remove: []string{ids[2]}}); err != nil {
+		if _, err := f.Thread(ref).Upkeep().Prune(ctx, upkeep.PruneOptions{Remove: []string{ids[2]}}); err != nil {
 			t.Fatal(err)
 		}
 		putWrites(t, f, ref, ids[7], "task", noiseBytes(100_000))
@@ -95,17 +96,17 @@ func TestMigrateHistory(t *testing.T) {
 		}
 	}
 	for range 2 {
-		got, err := th.MigrateHistory(ctx, 4, false)
+		got, err := th.Upkeep().MigrateHistory(ctx, 4, false)
 		if err != nil || got.Checkpoints != 14 || got.Migrated != 14 {
 			t.Fatalf("%+v, %v", got, err)
 		}
-		if got, err := th.MigrateHistory(ctx, 4, false); err != nil || *got != (HistoryMigrated{}) {
+		if got, err := th.Upkeep().MigrateHistory(ctx, 4, false); err != nil || *got != (upkeep.HistoryMigrated{}) {
 			t.Errorf("again: %+v, %v", got, err)
 		}
-		if _, err := th.MigrateHistory(ctx, 3, true); !errors.Is(err, ErrConflict) {
+		if _, err := th.Upkeep().MigrateHistory(ctx, 3, true); !errors.Is(err, ErrConflict) {
 			t.Errorf("to another version while something is kept: %v", err)
 		}
-		if _, err := f.GC(ctx, "acme", GCOptions{Grace: -1}); err != nil {
+		if _, err := f.Upkeep().GC(ctx, "acme", upkeep.GCOptions{Grace: -1}); err != nil {
 			t.Fatal(err)
 		}
 		for _, forget := range []func(){func() {}, f.reopen} {
@@ -130,19 +131,19 @@ func TestMigrateHistory(t *testing.T) {
 			if ids := found(t, f.Store, "three"); len(ids) != 14 {
 				t.Errorf("found by the new label: %v", ids)
 			}
-			rep := mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+			rep := mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 			if rep.Orphans != 0 || rep.Checkpoints != 28 {
 				t.Errorf("verified: %+v", rep)
 			}
-			if st, err := f.Stats(ctx, "acme", "alice"); err != nil || st.Checkpoints != 14 || st.KeptBytes == 0 {
+			if st, err := f.Upkeep().Stats(ctx, "acme", "alice"); err != nil || st.Checkpoints != 14 || st.KeptBytes == 0 {
 				t.Errorf("stats: %+v, %v", st, err)
 			}
 		}
 		th = f.Thread(refs[0])
-		if keeps, err := th.KeepsHistory(ctx); !keeps || err != nil {
+		if keeps, err := th.Upkeep().KeepsHistory(ctx); !keeps || err != nil {
 			t.Errorf("keeps %v, %v", keeps, err)
 		}
-		if err := th.RestoreHistory(ctx); err != nil {
+		if err := th.Upkeep().RestoreHistory(ctx); err != nil {
 			t.Fatal(err)
 		}
 		for _, forget := range []func(){func() {}, f.reopen} {
@@ -154,10 +155,10 @@ func TestMigrateHistory(t *testing.T) {
 			}
 		}
 		th = f.Thread(refs[0])
-		if err := th.RestoreHistory(ctx); !errors.Is(err, ErrNotFound) {
+		if err := th.Upkeep().RestoreHistory(ctx); !errors.Is(err, ErrNotFound) {
 			t.Errorf("restored again: %v", err)
 		}
-		if rep := mustBeClean(t, f.Store, VerifyOptions{Deep: true}); rep.Orphans != 0 || rep.Checkpoints != 14 {
+		if rep := mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true}); rep.Orphans != 0 || rep.Checkpoints != 14 {
 			t.Errorf("verified after the restore: %+v", rep)
 		}
 	}
@@ -180,12 +181,12 @@ func TestRestoreHistoryConflicts(t *testing.T) {
 		f := newFixture(t, Options{Migrations: only(supportSet(t))})
 		refs := storied(t, f)
 		th := f.Thread(refs[0])
-		if _, err := th.MigrateHistory(ctx, 4, false); err != nil {
+		if _, err := th.Upkeep().MigrateHistory(ctx, 4, false); err != nil {
 			t.Fatal(err)
 		}
 		change(f, refs)
 		before := viewOf(t, f.Store, refs[0])
-		if err := th.RestoreHistory(ctx); !errors.Is(err, ErrConflict) || !cmp.Equal(before, viewOf(t, f.Store, refs[0])) {
+		if err := th.Upkeep().RestoreHistory(ctx); !errors.Is(err, ErrConflict) || !cmp.Equal(before, viewOf(t, f.Store, refs[0])) {
 			t.Errorf("%s: %v, want ErrConflict and no change", name, err)
 		}
 	}
@@ -200,10 +201,10 @@ func TestKeptHistoryStaysWhole(t *testing.T) {
 	mustSave(t, f, ref, supportDraft(large))
 	last := uint64(0)
 	for range 3 {
-		if _, err := f.Thread(ref).MigrateHistory(ctx, 4, false); err != nil {
+		if _, err := f.Thread(ref).Upkeep().MigrateHistory(ctx, 4, false); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.GC(ctx, "acme", GCOptions{Grace: -1}); err != nil {
+		if _, err := f.Upkeep().GC(ctx, "acme", upkeep.GCOptions{Grace: -1}); err != nil {
 			t.Fatal(err)
 		}
 		f.reopen()
@@ -217,7 +218,7 @@ func TestKeptHistoryStaysWhole(t *testing.T) {
 			t.Errorf("epoch %d after %d", rec.Epoch, last)
 		}
 		last = rec.Epoch
-		if err := f.Thread(ref).RestoreHistory(ctx); err != nil {
+		if err := f.Thread(ref).Upkeep().RestoreHistory(ctx); err != nil {
 			t.Fatal(err)
 		}
 		if valueOf(mustLoad(t, f.Thread(ref), Latest), "state") != large {
@@ -230,15 +231,21 @@ func TestKeptHistoryStaysWhole(t *testing.T) {
 func TestKeptHistoryIsDropped(t *testing.T) {
 	ctx := context.Background()
 	for name, drop := range map[string]func(th *Thread) error{
-		"drop":   func(th *Thread) error { return th.DropHistory(ctx) },
-		"erase":  func(th *Thread) error { _, err := th.Prune(ctx, PruneOptions{KeepLast: 2, Erase: true}); return err },
-		"run":    func(th *Thread) error { _, err := th.s.User("acme", "alice").DeleteRun(ctx, "run0"); return err },
+		"drop": func(th *Thread) error { return th.Upkeep().DropHistory(ctx) },
+		"erase": func(th *Thread) error {
+			_, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 2, Erase: true})
+			return err
+		},
+		"run": func(th *Thread) error {
+			_, err := th.s.User("acme", "alice").Upkeep().DeleteRun(ctx, "run0")
+			return err
+		},
 		"delete": func(th *Thread) error { _, err := th.Delete(ctx); return err },
 	} {
 		f := newFixture(t, Options{Migrations: only(supportSet(t))})
 		refs := storied(t, f)
 		th := f.Thread(refs[0])
-		if _, err := th.MigrateHistory(ctx, 4, false); err != nil {
+		if _, err := th.Upkeep().MigrateHistory(ctx, 4, false); err != nil {
 			t.Fatal(err)
 		}
 		if err := drop(th); err != nil {
@@ -253,10 +260,10 @@ func TestKeptHistoryIsDropped(t *testing.T) {
 		if want := 1; len(epochs) > want || name == "delete" && len(epochs) > 0 {
 			t.Errorf("%s: left are the epochs %v", name, epochs)
 		}
-		if rep := mustBeClean(t, f.Store, VerifyOptions{Deep: true}); rep.Orphans != 0 && name != "delete" {
+		if rep := mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true}); rep.Orphans != 0 && name != "delete" {
 			t.Errorf("%s: %d orphans", name, rep.Orphans)
 		}
-		if err := th.RestoreHistory(ctx); !errors.Is(err, ErrNotFound) {
+		if err := th.Upkeep().RestoreHistory(ctx); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%s: restored: %v", name, err)
 		}
 	}
@@ -271,12 +278,12 @@ func TestMigrateHistoryRefuses(t *testing.T) {
 	mustSave(t, f, ref, supportDraft(`{"attempts":"many"}`))
 	mustSave(t, f, ref, supportDraft(supportV1))
 	before := viewOf(t, f.Store, ref)
-	_, err := f.Thread(ref).MigrateHistory(ctx, 4, false)
+	_, err := f.Thread(ref).Upkeep().MigrateHistory(ctx, 4, false)
 	if !errors.Is(err, ErrMigration) || !strings.Contains(err.Error(), "seq 2") || !strings.Contains(err.Error(), `thread "t"`) {
 		t.Errorf("a checkpoint that does not migrate: %v", err)
 	}
 	hooks.set(hook.PreSave, &testChain{run: func(context.Context, *hook.Call) error { return nil }})
-	if _, err := f.Thread(ref).MigrateHistory(ctx, 3, false); !errors.Is(err, ErrRejected) {
+	if _, err := f.Thread(ref).Upkeep().MigrateHistory(ctx, 3, false); !errors.Is(err, ErrRejected) {
 		t.Errorf("where hooks run: %v", err)
 	}
 	if diff := cmp.Diff(before, viewOf(t, f.Store, ref)); diff != "" {
@@ -291,7 +298,7 @@ func TestMigrateHistoryFaults(t *testing.T) {
 	refs := storied(t, f)
 	w := &faultWorld{f: f, entries: allEntries(t, f.be)}
 	old := fmt.Sprint(viewOf(t, f.Store, refs[0]), viewOf(t, f.Store, refs[1]))
-	if _, err := f.Thread(refs[0]).MigrateHistory(context.Background(), 4, false); err != nil {
+	if _, err := f.Thread(refs[0]).Upkeep().MigrateHistory(context.Background(), 4, false); err != nil {
 		t.Fatal(err)
 	}
 	migrated := fmt.Sprint(viewOf(t, f.Store, refs[0]), viewOf(t, f.Store, refs[1]))
@@ -299,8 +306,11 @@ func TestMigrateHistoryFaults(t *testing.T) {
 		run func(th *Thread) error
 		to  string
 	}{
-		{func(th *Thread) error { _, err := th.MigrateHistory(context.Background(), 4, false); return err }, migrated},
-		{func(th *Thread) error { return th.RestoreHistory(context.Background()) }, old},
+		{func(th *Thread) error {
+			_, err := th.Upkeep().MigrateHistory(context.Background(), 4, false)
+			return err
+		}, migrated},
+		{func(th *Thread) error { return th.Upkeep().RestoreHistory(context.Background()) }, old},
 	}
 	for _, p := range faultPlans {
 		if p.plan.Ops != backendtest.OpCommit {
@@ -329,17 +339,17 @@ func TestMigrateHistoryFaults(t *testing.T) {
 						t.Errorf("%s, call %d: the thread is neither the old nor the new one", p.name, k)
 					}
 				}
-				mustBeClean(t, v, VerifyOptions{})
+				mustBeClean(t, v, upkeep.VerifyOptions{})
 				if err := op.run(v.Thread(refs[0])); err != nil && !(i == 1 && errors.Is(err, ErrNotFound)) {
 					t.Errorf("again: %v", err)
 				}
 				if is := fmt.Sprint(viewOf(t, v, refs[0]), viewOf(t, v, refs[1])); is != op.to {
 					t.Errorf("%s, call %d: again it is not what it should be", p.name, k)
 				}
-				if _, err := v.GC(context.Background(), "acme", GCOptions{Grace: -1}); err != nil {
+				if _, err := v.Upkeep().GC(context.Background(), "acme", upkeep.GCOptions{Grace: -1}); err != nil {
 					t.Fatal(err)
 				}
-				if rep := mustBeClean(t, v, VerifyOptions{Deep: true}); rep.Orphans != 0 {
+				if rep := mustBeClean(t, v, upkeep.VerifyOptions{Deep: true}); rep.Orphans != 0 {
 					t.Errorf("%d orphans after a collection", rep.Orphans)
 				}
 				v.Close()
@@ -358,7 +368,7 @@ func TestMigratedHistoryKeepsLabels(t *testing.T) {
 	mustSave(t, f, testRef("t"), old)
 	mustSave(t, f, testRef("t"), now)
 	th := f.Thread(testRef("t"))
-	if _, err := th.MigrateHistory(ctx, 2, false); err != nil {
+	if _, err := th.Upkeep().MigrateHistory(ctx, 2, false); err != nil {
 		t.Fatal(err)
 	}
 	for seq, want := range map[uint64]string{1: "prod", 2: "test"} {

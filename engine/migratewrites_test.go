@@ -9,6 +9,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/backendtest"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // What a migration that was cut short left of pending writes is not taken for those of a later one, which makes the same
@@ -36,25 +37,25 @@ func TestMigrateHeadFindsOldWrites(t *testing.T) {
 	save("ask", 1)
 	put(2 * carriedInlineKeys)
 	fault.Arm(backendtest.Plan{Ops: backendtest.OpCommit, After: 1, Err: backend.ErrUnavailable})
-	_, err := f.Thread(ref).MigrateHead(ctx, HeadMigration{To: 4})
+	_, err := f.Thread(ref).Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4})
 	fault.Disarm()
 	if !errors.Is(err, backend.ErrUnavailable) {
 		t.Fatal(err)
 	}
 	save("next", 4)
-	if _, err := f.Thread(ref).Prune(ctx, PruneOptions{Remove: []string{"ask"}}); err != nil {
+	if _, err := f.Thread(ref).Upkeep().Prune(ctx, upkeep.PruneOptions{Remove: []string{"ask"}}); err != nil {
 		t.Fatal(err)
 	}
 	save("ask", 1)
 	put(1)
-	got, err := f.Thread(ref).MigrateHead(ctx, HeadMigration{To: 4})
+	got, err := f.Thread(ref).Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4})
 	if err != nil || got.New == nil || got.New.ID != "ask~v4" {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if ws, err := f.Thread(ref).Writes(ctx, got.New.ID); len(ws) != 1 || err != nil {
 		t.Errorf("%d writes moved along, %v", len(ws), err)
 	}
-	rep, err := f.Verify(ctx, VerifyOptions{Deep: true})
+	rep, err := f.Upkeep().Verify(ctx, upkeep.VerifyOptions{Deep: true})
 	if err != nil || len(rep.Problems) > 0 {
 		t.Errorf("verifying finds %v, %v", rep, err)
 	}
@@ -87,7 +88,7 @@ func TestMigrateHeadRefusesOldWrites(t *testing.T) {
 	is := tasks()
 	put(was)
 	before := allEntries(t, f.be)
-	if out, err := f.Thread(ref).MigrateHead(ctx, HeadMigration{To: 4}); !errors.Is(err, ErrCorrupt) {
+	if out, err := f.Thread(ref).Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4}); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("%+v, %v", out, err)
 	}
 	if !sameEntries(before, allEntries(t, f.be)) {

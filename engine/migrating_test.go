@@ -252,7 +252,7 @@ func TestMigratedStatesAreBounded(t *testing.T) {
 			ref := testRef(fmt.Sprint("t", i))
 			mustSave(t, f, ref, supportDraft(strings.Replace(supportV1, "en", strings.Repeat("e", 100_000), 1)))
 			mustLoad(t, f.Thread(ref), Latest, LoadOptions{Schema: 4})
-			if n := f.CacheStats().Bytes; n > max(most, 0) {
+			if n := f.Upkeep().CacheStats().Bytes; n > max(most, 0) {
 				t.Fatalf("%d bytes are cached, want at most %d", n, most)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // numbered is a state of version 1 that does not compress, so that it is encoded on others like it.
@@ -34,19 +35,19 @@ func TestUndoHeadKeepsWhatOthersStandOn(t *testing.T) {
 	first := mustSave(t, f, ref, numbered("", 1))
 	mustSave(t, f, ref, numbered("", 2))
 	old := mustSave(t, f, ref, numbered("", 3))
-	got, err := th.MigrateHead(ctx, HeadMigration{To: 4})
+	got, err := th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := got.New
 	fork := mustSave(t, f, ref, numbered(first.ID, 5))
-	mustPrune(t, f, ref, PruneOptions{Remove: []string{first.ID}, Erase: true})
+	mustPrune(t, f, ref, upkeep.PruneOptions{Remove: []string{first.ID}, Erase: true})
 	if l := f.Thread(ref); describe(mustLoad(t, l, At(fork.ID))) == "" {
 		t.Fatal("the fork is not there")
 	}
 	want := describe(mustLoad(t, th, At(fork.ID)))
 	for range 2 {
-		if err := th.UndoHead(ctx, old.Seq, now.Seq, now.Hash); err != nil {
+		if err := th.Upkeep().UndoHead(ctx, old.Seq, now.Seq, now.Hash); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
@@ -56,16 +57,16 @@ func TestUndoHeadKeepsWhatOthersStandOn(t *testing.T) {
 			if got := describe(mustLoad(t, th, At(fork.ID))); got != want {
 				t.Errorf("a fork that it stands on is %.100s, was %.100s", got, want)
 			}
-			mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+			mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 			f.reopen()
 			th = f.Thread(ref)
 		}
 	}
-	mustPrune(t, f, ref, PruneOptions{Remove: []string{old.ID}})
+	mustPrune(t, f, ref, upkeep.PruneOptions{Remove: []string{old.ID}})
 	if describe(mustLoad(t, th, At(fork.ID))) != want {
 		t.Error("the fork changed")
 	}
-	mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+	mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 }
 
 // No checkpoint but the migrated head itself is undone.
@@ -77,11 +78,11 @@ func TestUndoHeadOfAnotherCheckpoint(t *testing.T) {
 	second := mustSave(t, f, ref, Draft{Channels: []Change{{Name: "m", Data: []byte("2")}}})
 	before := viewOf(t, f.Store, ref)
 	th := f.Thread(ref)
-	if err := th.UndoHead(ctx, 1, 2, first.Hash); !errors.Is(err, ErrInvalid) {
+	if err := th.Upkeep().UndoHead(ctx, 1, 2, first.Hash); !errors.Is(err, ErrInvalid) {
 		t.Errorf("an ordinary checkpoint: %v, want ErrInvalid", err)
 	}
 	for _, seqs := range [][2]uint64{{3, 4}, {2, 3}, {0, 1}, {1, 0}, {2, 2}, {0, 0}} {
-		if err := th.UndoHead(ctx, seqs[0], seqs[1], second.Hash); !errors.Is(err, ErrNotFound) {
+		if err := th.Upkeep().UndoHead(ctx, seqs[0], seqs[1], second.Hash); !errors.Is(err, ErrNotFound) {
 			t.Errorf("seqs %v, as of a thread that was begun anew: %v, want ErrNotFound", seqs, err)
 		}
 	}
@@ -101,10 +102,10 @@ func TestSaveOnGhostLooksForBlobs(t *testing.T) {
 	mustSave(t, f, ref, Draft{ID: "parent", Blobs: []BlobID{blob}, Channels: state("1")})
 	mustSave(t, f, ref, Draft{ID: "child", Channels: state("12")})
 	mustSave(t, f, ref, Draft{ID: "head", Channels: state("123")})
-	if rep := mustPrune(t, f, ref, PruneOptions{Remove: []string{"parent"}}); rep.Ghosts != 1 {
+	if rep := mustPrune(t, f, ref, upkeep.PruneOptions{Remove: []string{"parent"}}); rep.Ghosts != 1 {
 		t.Fatalf("the parent is no ghost: %+v", rep)
 	}
-	if got := mustGC(t, f, GCOptions{Grace: -1}); got.Blobs != 1 {
+	if got := mustGC(t, f, upkeep.GCOptions{Grace: -1}); got.Blobs != 1 {
 		t.Fatalf("%d blobs were collected, want 1", got.Blobs)
 	}
 	for what, d := range map[string]Draft{
@@ -119,8 +120,8 @@ func TestSaveOnGhostLooksForBlobs(t *testing.T) {
 		t.Fatal("the blob has another id")
 	}
 	mustSave(t, f, ref, Draft{ID: "child", Keep: true, Step: 9})
-	mustGC(t, f, GCOptions{Grace: -1})
-	mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+	mustGC(t, f, upkeep.GCOptions{Grace: -1})
+	mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 }
 
 // However many branches end at a checkpoint, it can be replaced, labelled, migrated, undone, pruned and copied, and they
@@ -155,7 +156,7 @@ func TestManyBranchesAtOneCheckpoint(t *testing.T) {
 				if head := mustLoad(t, f.Thread(ref), HeadOf("b7")); head.ID != at.ID || head.Seq != at.Seq {
 					t.Fatalf("%s, %s: the head is seq %d, want %d", kind, after, head.Seq, at.Seq)
 				}
-				mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+				mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 				f.reopen()
 				th = f.Thread(ref)
 			}
@@ -168,23 +169,23 @@ func TestManyBranchesAtOneCheckpoint(t *testing.T) {
 			ends("labelled", cp)
 		}
 		for range 2 {
-			got, err := th.MigrateHead(ctx, HeadMigration{To: 4})
+			got, err := th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4})
 			if err != nil {
 				t.Fatal(err)
 			}
 			ends("migrated", got.New)
-			if err := th.UndoHead(ctx, got.Old.Seq, got.New.Seq, got.New.Hash); err != nil {
+			if err := th.Upkeep().UndoHead(ctx, got.Old.Seq, got.New.Seq, got.New.Hash); err != nil {
 				t.Fatal(err)
 			}
 			ends("undone", cp)
 		}
-		if _, err := th.Prune(ctx, PruneOptions{Remove: []string{cp.ID}}); !errors.Is(err, ErrInvalid) {
+		if _, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{Remove: []string{cp.ID}}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: pruning a head: %v", kind, err)
 		}
-		if _, err := th.MigrateHistory(ctx, 4, false); err != nil {
+		if _, err := th.Upkeep().MigrateHistory(ctx, 4, false); err != nil {
 			t.Fatal(err)
 		}
-		if err := th.RestoreHistory(ctx); err != nil {
+		if err := th.Upkeep().RestoreHistory(ctx); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}
 		ends("restored", cp)
@@ -193,12 +194,12 @@ func TestManyBranchesAtOneCheckpoint(t *testing.T) {
 		if next.Parent != cp.ID || next.ParentSeq != cp.Seq {
 			t.Errorf("%s: a save on a branch stands on seq %d, want %d", kind, next.ParentSeq, cp.Seq)
 		}
-		mustPrune(t, f, ref, PruneOptions{KeepLast: 1})
+		mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 1})
 		if err := th.SetBranch(ctx, "b7", At(cp.ID)); err != nil {
 			t.Fatal(err)
 		}
 		ends("pruned", cp)
-		mustPrune(t, f, ref, PruneOptions{KeepLast: 1, Erase: true})
+		mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 1, Erase: true})
 		ends("erased", cp)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/panics"
 )
 
@@ -56,7 +57,7 @@ func TestPanicsLeaveNothingLocked(t *testing.T) {
 		"put": func() error {
 			return th.PutWrites(t.Context(), first.ID, "task", "", Upsert, []Write{{Channel: "c", Type: "json", Data: []byte("2")}}, 0)
 		},
-		"prune":  func() error { _, err := th.Prune(t.Context(), PruneOptions{KeepLast: 1}); return err },
+		"prune":  func() error { _, err := th.Upkeep().Prune(t.Context(), upkeep.PruneOptions{KeepLast: 1}); return err },
 		"delete": func() error { _, err := th.Delete(t.Context()); return err },
 	}
 	for name, way := range ways {

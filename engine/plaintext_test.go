@@ -18,6 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // markers are words that occur nowhere but in what the test stores.
@@ -223,7 +224,7 @@ func (m *markers) plantRest(t *testing.T, s *Store, ref Ref, text, random func(s
 		err = th.Copy(ctx, moved)
 	}
 	if err == nil {
-		_, err = s.Thread(moved).Prune(ctx, PruneOptions{KeepLast: 3, Erase: true})
+		_, err = s.Thread(moved).Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 3, Erase: true})
 	}
 	if err != nil {
 		t.Fatal(err)

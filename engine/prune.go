@@ -8,58 +8,13 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// LabelPin is the label that keeps a checkpoint from being pruned, whatever its value.
+// LabelPin is the label, of any value, that keeps a checkpoint from pruning.
 const LabelPin = "pin"
 
-// PruneOptions say which checkpoints go. There must be at least one of KeepLast, OlderThan and Remove.
-type PruneOptions struct {
-	// KeepLast and OlderThan are a policy: what is neither among the newest KeepLast checkpoints nor younger than
-	// OlderThan goes. 0 is no such reason to stay; both 0 is no policy.
-	KeepLast  int
-	OlderThan time.Duration
-	// KeepLabelled keeps checkpoints with labels from the policy.
-	KeepLabelled bool
-
-	// Remove are the ids of checkpoints that go whatever the policy says.
-	Remove []string
-
-	// AllNamespaces prunes all lineages of the thread, each by itself.
-	AllNamespaces bool
-
-	// Erase leaves nothing of what was removed, now or before: what stays is encoded anew, the rest is purged
-	// with the parts and blobs that nothing else names, and the backend compacted before Prune returns.
-	Erase bool
-
-	// DryRun reports what would go and changes nothing.
-	DryRun bool
-}
-
-// PruneReport tells what a prune removed, or would.
-type PruneReport struct {
-	Removed    []PruneItem // newest first in each namespace
-	Kept       int         // checkpoints that stay
-	Ghosts     int         // records that stay hidden, because what stays is encoded against them
-	FreedBytes int64       // of deleted records; parts that nothing names any more are collected by GC
-	Compacted  bool        // the backend has left nothing of what was erased in its files
-}
-
-// PruneItem is a checkpoint that goes.
-type PruneItem struct {
-	Namespace, ID string
-	Seq           uint64
-	Bytes         int64 // of its record
-	Ghost         bool  // the record stays for now
-}
-
-// Prune removes checkpoints of the lineage. The newest one, the heads of branches, and those with the label "pin" always
-// stay, and Remove must not name them (ErrInvalid). What stays keeps its id, hash and parent, and loads as before.
-//
-// Saves and loads of the thread wait meanwhile. The prune is durable batch by batch: one that fails or is killed on its
-// way has removed some of the checkpoints, and a new one goes on with it; an erasing one has removed all or none of
-// them, but may leave their bytes to the next one or to GC.
-func (t *Thread) Prune(ctx context.Context, o PruneOptions) (*PruneReport, error) {
+func (t threadUpkeep) Prune(ctx context.Context, o upkeep.PruneOptions) (*upkeep.PruneReport, error) {
 	rep, blobs, err := t.prune(ctx, &o)
 	if err == nil && o.Erase && !o.DryRun {
 		rep.Compacted, err = t.s.wipe(ctx, t.ref, blobs)
@@ -71,7 +26,7 @@ func (t *Thread) Prune(ctx context.Context, o PruneOptions) (*PruneReport, error
 }
 
 // prune returns the blobs that erased checkpoints named.
-func (t *Thread) prune(ctx context.Context, o *PruneOptions) (*PruneReport, map[BlobID]bool, error) {
+func (t threadUpkeep) prune(ctx context.Context, o *upkeep.PruneOptions) (*upkeep.PruneReport, map[BlobID]bool, error) {
 	if o.KeepLast < 0 || o.OlderThan < 0 {
 		return nil, nil, fmt.Errorf("%w: KeepLast and OlderThan must not be negative", ErrInvalid)
 	}
@@ -92,7 +47,7 @@ func (t *Thread) prune(ctx context.Context, o *PruneOptions) (*PruneReport, map[
 	}
 	p, err := l.th.plan(ctx, func(name string) *keeping {
 		if o.AllNamespaces || name == t.ref.Namespace {
-			return o.keeping(t.s.now())
+			return keepingOf(o, t.s.now())
 		}
 		return nil
 	}, o.Erase)
@@ -122,7 +77,7 @@ type keeping struct {
 	run      string   // run id whose checkpoints all go, whatever else is said of them; "" is none
 }
 
-func (o *PruneOptions) keeping(now time.Time) *keeping {
+func keepingOf(o *upkeep.PruneOptions, now time.Time) *keeping {
 	k := &keeping{policy: o.KeepLast > 0 || o.OlderThan > 0, last: o.KeepLast, labelled: o.KeepLabelled, remove: o.Remove}
 	if k.since = now.UnixMilli() + 1; o.OlderThan > 0 {
 		k.since = now.Add(-o.OlderThan).UnixMilli()
@@ -248,8 +203,8 @@ func (p *pruning) found(ids []string) error {
 	return nil
 }
 
-func (p *pruning) report() *PruneReport {
-	rep := &PruneReport{}
+func (p *pruning) report() *upkeep.PruneReport {
+	rep := &upkeep.PruneReport{}
 	for _, n := range p.lines {
 		for r := range n.newestFirst {
 			if r.stub != nil {
@@ -264,7 +219,8 @@ func (p *pruning) report() *PruneReport {
 				rep.FreedBytes += r.size
 			}
 			if r.visible() && r.fate != stays {
-				rep.Removed = append(rep.Removed, PruneItem{n.l.ref.Namespace, r.id, r.seq, r.size, r.fate == haunts})
+				rep.Removed = append(rep.Removed, upkeep.PruneItem{
+					Namespace: n.l.ref.Namespace, ID: r.id, Seq: r.seq, Bytes: r.size, Ghost: r.fate == haunts})
 			}
 		}
 	}

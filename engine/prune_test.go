@@ -15,6 +15,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // saveMany saves n checkpoints in a line, each appending to one channel, which starts over now and then, and some
@@ -38,9 +39,9 @@ func saveMany(t testing.TB, f *fixture, ref Ref, n int) []*Checkpoint {
 	return out
 }
 
-func mustPrune(t testing.TB, f *fixture, ref Ref, o PruneOptions) *PruneReport {
+func mustPrune(t testing.TB, f *fixture, ref Ref, o upkeep.PruneOptions) *upkeep.PruneReport {
 	t.Helper()
-	rep, err := f.Thread(ref).Prune(context.Background(), o)
+	rep, err := f.Thread(ref).Upkeep().Prune(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,14 +82,14 @@ func dump(t testing.TB, b backend.Backend) map[string]string {
 func TestPruneKeepsWhatItSays(t *testing.T) {
 	ctx := context.Background()
 	for name, c := range map[string]struct {
-		o    PruneOptions
+		o    upkeep.PruneOptions
 		want []uint64
 	}{
-		"last":               {PruneOptions{KeepLast: 3}, []uint64{20, 19, 18, 10, 4}},
-		"last and labelled":  {PruneOptions{KeepLast: 3, KeepLabelled: true}, []uint64{20, 19, 18, 10, 7, 4}},
-		"younger":            {PruneOptions{OlderThan: 4500 * time.Millisecond}, []uint64{20, 19, 18, 17, 16, 10, 4}},
-		"either":             {PruneOptions{OlderThan: 2500 * time.Millisecond, KeepLast: 6}, []uint64{20, 19, 18, 17, 16, 15, 10, 4}},
-		"all but the newest": {PruneOptions{KeepLast: 1}, []uint64{20, 10, 4}},
+		"last":               {upkeep.PruneOptions{KeepLast: 3}, []uint64{20, 19, 18, 10, 4}},
+		"last and labelled":  {upkeep.PruneOptions{KeepLast: 3, KeepLabelled: true}, []uint64{20, 19, 18, 10, 7, 4}},
+		"younger":            {upkeep.PruneOptions{OlderThan: 4500 * time.Millisecond}, []uint64{20, 19, 18, 17, 16, 10, 4}},
+		"either":             {upkeep.PruneOptions{OlderThan: 2500 * time.Millisecond, KeepLast: 6}, []uint64{20, 19, 18, 17, 16, 15, 10, 4}},
+		"all but the newest": {upkeep.PruneOptions{KeepLast: 1}, []uint64{20, 10, 4}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := &testClock{ms: 1_000_000}
@@ -156,21 +157,21 @@ func TestPruneRefuses(t *testing.T) {
 	}
 	before := dump(t, f.be)
 	for name, c := range map[string]struct {
-		o    PruneOptions
+		o    upkeep.PruneOptions
 		want error
 	}{
-		"nothing":  {PruneOptions{}, ErrInvalid},
-		"negative": {PruneOptions{KeepLast: -1}, ErrInvalid},
-		"head":     {PruneOptions{Remove: []string{saved[4].ID}}, ErrInvalid},
-		"pinned":   {PruneOptions{Remove: []string{saved[0].ID, saved[1].ID}}, ErrInvalid},
-		"branch":   {PruneOptions{Remove: []string{saved[2].ID}}, ErrInvalid},
-		"unknown":  {PruneOptions{Remove: []string{saved[0].ID, "nobody"}}, ErrNotFound},
+		"nothing":  {upkeep.PruneOptions{}, ErrInvalid},
+		"negative": {upkeep.PruneOptions{KeepLast: -1}, ErrInvalid},
+		"head":     {upkeep.PruneOptions{Remove: []string{saved[4].ID}}, ErrInvalid},
+		"pinned":   {upkeep.PruneOptions{Remove: []string{saved[0].ID, saved[1].ID}}, ErrInvalid},
+		"branch":   {upkeep.PruneOptions{Remove: []string{saved[2].ID}}, ErrInvalid},
+		"unknown":  {upkeep.PruneOptions{Remove: []string{saved[0].ID, "nobody"}}, ErrNotFound},
 	} {
-		if _, err := f.Thread(ref).Prune(ctx, c.o); !errors.Is(err, c.want) {
+		if _, err := f.Thread(ref).Upkeep().Prune(ctx, c.o); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := f.Thread(testRef("none")).Prune(ctx, PruneOptions{KeepLast: 1}); !errors.Is(err, ErrNotFound) {
+	if _, err := f.Thread(testRef("none")).Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 1}); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a thread that is not there: %v", err)
 	}
 	if !cmp.Equal(dump(t, f.be), before) {
@@ -184,7 +185,7 @@ func TestPruneGhostsAndStubs(t *testing.T) {
 	f := newFixture(t, Options{})
 	ref := testRef("t")
 	saved := saveMany(t, f, ref, 60)
-	rep := mustPrune(t, f, ref, PruneOptions{KeepLast: 2})
+	rep := mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 2})
 	if rep.Ghosts == 0 || rep.Ghosts == 58 {
 		t.Fatalf("%d ghosts: the test wants some of each", rep.Ghosts)
 	}
@@ -196,7 +197,7 @@ func TestPruneGhostsAndStubs(t *testing.T) {
 	next.Channels = append(next.Channels, Change{Name: "plan", Data: []byte("new plan")})
 	next.Meta = []byte(`{"n":1}`)
 	last := mustSave(t, f, ref, next)
-	again := mustPrune(t, f, ref, PruneOptions{KeepLast: 1})
+	again := mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 1})
 	if again.Ghosts >= rep.Ghosts {
 		t.Errorf("%d ghosts after, %d before", again.Ghosts, rep.Ghosts)
 	}
@@ -205,7 +206,7 @@ func TestPruneGhostsAndStubs(t *testing.T) {
 	if err != nil || got.Parent != saved[len(saved)-1].ID || got.Hash != last.Hash {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	v, err := f.Verify(ctx, VerifyOptions{Deep: true})
+	v, err := f.Upkeep().Verify(ctx, upkeep.VerifyOptions{Deep: true})
 	if err != nil || !v.Clean() || v.Checkpoints != 1 || v.Ghosts != again.Ghosts || v.Stubs > v.Ghosts+1 {
 		t.Errorf("verify: %+v, %v", v, err)
 	}
@@ -228,7 +229,7 @@ func TestSaveAgainAfterPrune(t *testing.T) {
 	mustSave(t, f, ref, unlike(r, Draft{ID: "p"}))
 	d := unlike(r, Draft{ID: "c", Parent: "p", Keep: true})
 	child := mustSave(t, f, ref, d)
-	if rep := mustPrune(t, f, ref, PruneOptions{KeepLast: 1}); rep.Ghosts != 0 {
+	if rep := mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 1}); rep.Ghosts != 0 {
 		t.Fatal("the parent is a ghost: the test wants a stub")
 	}
 	for range 2 {
@@ -269,7 +270,7 @@ func TestPruneMovesIndexEntries(t *testing.T) {
 	if n := keysOf(t, f, space.KindIndex); n != 3 {
 		t.Fatalf("%d index entries at first", n)
 	}
-	if rep := mustPrune(t, f, ref, PruneOptions{KeepLast: 1}); rep.Ghosts != 0 {
+	if rep := mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 1}); rep.Ghosts != 0 {
 		t.Fatal("there are ghosts: the test wants stubs")
 	}
 	for _, q := range []Filter{{Status: StatusFailed}, {RunID: "run"}, {Labels: map[string]string{"k": "v"}}} {
@@ -302,10 +303,10 @@ func TestGhostsInPart(t *testing.T) {
 	third := unlike(r, Draft{ID: "3", Keep: true, Channels: []Change{{Name: "b", Data: words(r, 3000)}}})
 	third.Channels = third.Channels[:1]
 	mustSave(t, f, ref, third) // a stays in 2
-	if rep := mustPrune(t, f, ref, PruneOptions{KeepLast: 1}); rep.Ghosts != 2 {
+	if rep := mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 1}); rep.Ghosts != 2 {
 		t.Fatalf("%d ghosts, want 1 for the attributes of 2, and 2 for its a", rep.Ghosts)
 	}
-	mustPrune(t, f, ref, PruneOptions{KeepLast: 1})
+	mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 1})
 
 	// Now one with attributes of its own, so that nothing of 4 is needed and 5 is a ghost with no b.
 	mustSave(t, f, ref, Draft{ID: "4", Root: true, Channels: []Change{{Name: "b", Data: words(r, 3000)}}})
@@ -314,7 +315,7 @@ func TestGhostsInPart(t *testing.T) {
 	sixth := unlike(r, Draft{ID: "6", Keep: true, Labels: map[string]string{"l": "v"}, Channels: []Change{{Name: "b", Data: words(r, 3000)}}})
 	sixth.Channels = sixth.Channels[:1]
 	mustSave(t, f, ref, sixth)
-	if rep := mustPrune(t, f, ref, PruneOptions{KeepLast: 1}); rep.Ghosts != 1 {
+	if rep := mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 1}); rep.Ghosts != 1 {
 		t.Fatalf("%d ghosts, want 5", rep.Ghosts)
 	}
 	again := mustSave(t, f, ref, sixth)
@@ -326,8 +327,8 @@ func TestGhostsInPart(t *testing.T) {
 		t.Errorf("replaced: %+v", replaced)
 	}
 	mustSave(t, f, ref, Draft{Root: true})
-	mustPrune(t, f, ref, PruneOptions{KeepLast: 1})
-	if rep := mustGC(t, f, GCOptions{}); rep.IndexEntries != 0 || keysOf(t, f, space.KindIndex) != 0 {
+	mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 1})
+	if rep := mustGC(t, f, upkeep.GCOptions{}); rep.IndexEntries != 0 || keysOf(t, f, space.KindIndex) != 0 {
 		t.Errorf("index entries are left: %+v, %d", rep, keysOf(t, f, space.KindIndex))
 	}
 }
@@ -342,7 +343,7 @@ func TestPruneForgets(t *testing.T) {
 	if _, err := f.Thread(ref).Load(ctx, AtSeq(1)); err != nil {
 		t.Fatal(err)
 	}
-	mustPrune(t, f, ref, PruneOptions{KeepLast: 1})
+	mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 1})
 	if cp, err := f.Thread(ref).Load(ctx, AtSeq(1)); !errors.Is(err, ErrNotFound) {
 		t.Errorf("got %+v, %v", cp, err)
 	}
@@ -357,7 +358,7 @@ func TestPruneDropsPendingWritesAndEntries(t *testing.T) {
 		mustSave(t, f, ref, Draft{ID: id, Status: StatusFailed, RunID: "run", Labels: map[string]string{"k": fmt.Sprint(i)}})
 		putWrites(t, f, ref, id, "task", []byte("result of "+id))
 	}
-	mustPrune(t, f, ref, PruneOptions{KeepLast: 2})
+	mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 2})
 	kinds := map[byte]int{}
 	for key := range dump(t, f.be) {
 		kinds[key[space.PrefixLen-1]]++
@@ -400,7 +401,7 @@ func TestDeleteRun(t *testing.T) {
 	mustSave(t, f, b, Draft{RunID: "two"})
 	mustSave(t, f, c, Draft{RunID: "three"})
 	newest := mustSave(t, f, a, Draft{Root: true, RunID: "four"})
-	n, err := u.DeleteRun(ctx, "two")
+	n, err := u.Upkeep().DeleteRun(ctx, "two")
 	if err != nil || n != 4 {
 		t.Fatalf("removed %d, %v", n, err)
 	}
@@ -423,14 +424,14 @@ func TestDeleteRun(t *testing.T) {
 	if _, ids := listThreads(t, u, ThreadOptions{}); !slices.Equal(ids, []string{"a", "c"}) {
 		t.Errorf("threads are %v", ids)
 	}
-	if n, err := u.DeleteRun(ctx, "one"); n != 2 || err != nil { // next kept the run id
+	if n, err := u.Upkeep().DeleteRun(ctx, "one"); n != 2 || err != nil { // next kept the run id
 		t.Errorf("removed %d, %v", n, err)
 	}
 	if cp := mustSave(t, f, a, Draft{}); cp.Seq != 7 || cp.Parent != newest.ID {
 		t.Errorf("after the newest went: %+v", cp)
 	}
 	for _, run := range []string{"two", "none"} {
-		if n, err := u.DeleteRun(ctx, run); n != 0 || err != nil {
+		if n, err := u.Upkeep().DeleteRun(ctx, run); n != 0 || err != nil {
 			t.Errorf("again: %d, %v", n, err)
 		}
 	}

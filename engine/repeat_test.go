@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/ckptd/ckptd/hook"
+
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // repeatable are the ways to say what a checkpoint c is, on b with the channels state and avatar.
@@ -37,22 +39,22 @@ var circumstances = map[string]func(f *fixture, h *testHooks, th *Thread) error{
 	"nothing": func(*fixture, *testHooks, *Thread) error { return nil },
 	"restart": func(f *fixture, _ *testHooks, _ *Thread) error { f.reopen(); return nil },
 	"parent removed": func(f *fixture, _ *testHooks, th *Thread) error {
-		_, err := th.Prune(context.Background(), PruneOptions{KeepLast: 1})
+		_, err := th.Upkeep().Prune(context.Background(), upkeep.PruneOptions{KeepLast: 1})
 		return err
 	},
 	"parent erased": func(f *fixture, _ *testHooks, th *Thread) error {
-		_, err := th.Prune(context.Background(), PruneOptions{KeepLast: 1, Erase: true})
+		_, err := th.Upkeep().Prune(context.Background(), upkeep.PruneOptions{KeepLast: 1, Erase: true})
 		return err
 	},
 	"garbage collected": func(f *fixture, _ *testHooks, th *Thread) error {
-		_, err := th.Prune(context.Background(), PruneOptions{KeepLast: 1})
+		_, err := th.Upkeep().Prune(context.Background(), upkeep.PruneOptions{KeepLast: 1})
 		if err == nil {
-			_, err = f.User("acme", "alice").GC(context.Background(), GCOptions{})
+			_, err = f.User("acme", "alice").Upkeep().GC(context.Background(), upkeep.GCOptions{})
 		}
 		return err
 	},
 	"rewritten": func(f *fixture, _ *testHooks, th *Thread) error {
-		_, err := th.Prune(context.Background(), PruneOptions{KeepLast: 3, Erase: true})
+		_, err := th.Upkeep().Prune(context.Background(), upkeep.PruneOptions{KeepLast: 3, Erase: true})
 		return err
 	},
 	"parent replaced": func(f *fixture, _ *testHooks, th *Thread) error {
@@ -73,7 +75,7 @@ var circumstances = map[string]func(f *fixture, h *testHooks, th *Thread) error{
 			_, err = th.SetLabels(context.Background(), At("c"), map[string]string{LabelPin: "", "k": "v"})
 		}
 		if err == nil {
-			_, err = th.Prune(context.Background(), PruneOptions{KeepLast: 1, Erase: true})
+			_, err = th.Upkeep().Prune(context.Background(), upkeep.PruneOptions{KeepLast: 1, Erase: true})
 		}
 		return err
 	},
@@ -94,17 +96,17 @@ var circumstances = map[string]func(f *fixture, h *testHooks, th *Thread) error{
 		return nil
 	},
 	"head migrated": func(f *fixture, _ *testHooks, th *Thread) error {
-		_, err := th.MigrateHead(context.Background(), HeadMigration{To: 2})
+		_, err := th.Upkeep().MigrateHead(context.Background(), upkeep.HeadMigration{To: 2})
 		return err
 	},
 	"history migrated": func(f *fixture, _ *testHooks, th *Thread) error {
-		_, err := th.MigrateHistory(context.Background(), 2, false)
+		_, err := th.Upkeep().MigrateHistory(context.Background(), 2, false)
 		return err
 	},
 	"history migrated and restored": func(f *fixture, _ *testHooks, th *Thread) error {
-		_, err := th.MigrateHistory(context.Background(), 2, false)
+		_, err := th.Upkeep().MigrateHistory(context.Background(), 2, false)
 		if err == nil {
-			err = th.RestoreHistory(context.Background())
+			err = th.Upkeep().RestoreHistory(context.Background())
 		}
 		return err
 	},
@@ -180,5 +182,5 @@ func TestSaveUnderAnIDIsNoRepetition(t *testing.T) {
 			first = cp
 		}
 	}
-	mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+	mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 }

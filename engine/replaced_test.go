@@ -11,6 +11,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/mem"
 	. "github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // interrupted does something else before the n-th read of an operation.
@@ -166,7 +167,7 @@ func replaceBeforeEachRead(t *testing.T, cold, erased, newest bool, do func(cont
 			if _, err := th.SetLabels(t.Context(), At("a"), map[string]string{"first": "1"}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := th.Prune(t.Context(), PruneOptions{KeepLast: 1, Erase: true}); err != nil {
+			if _, err := th.Upkeep().Prune(t.Context(), upkeep.PruneOptions{KeepLast: 1, Erase: true}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -426,64 +426,6 @@ func (rs *restorer) header(ctx context.Context, r *record) (header, error) {
 // all wants every channel.
 func all(uint64) bool { return true }
 
-// tip restores the whole checkpoint of r.
-func (rs *restorer) tip(ctx context.Context, r *record) (*tip, error) {
-	if err := rs.fetchAll(ctx, r, wanted(all)); err != nil {
-		return nil, err
-	}
-	chans, err := rs.restore(ctx, r, all)
-	if err != nil {
-		return nil, err
-	}
-	meta, err := rs.parseMeta(chans[0].path[0].Last, r, chans[0].value)
-	if err != nil {
-		return nil, err
-	}
-	t := &tip{l: rs.l, generation: rs.generation, seq: r.seq, id: rs.l.recordID(r), attrs: chans[0], meta: meta, chans: chans[1:], stored: r.size}
-	if t.rec, err = rs.header(ctx, r); err != nil {
-		return nil, err
-	}
-	t.reads = readsOf(t, rs.records)
-	for c := range t.all {
-		t.parts += c.parts
-		t.floors += c.floor()
-	}
-	t.settle()
-	_, t.hash = hashOf(nil, t.id, t.seq, &t.rec, t.root())
-	return t, nil
-}
-
-// tipAt restores the whole checkpoint at seq, which must be there; it may be a ghost. Of one that was pruned no more than
-// the id is known, and its state is empty.
-func (rs *restorer) tipAt(ctx context.Context, seq uint64) (*tip, error) {
-	r, err := rs.l.readRecord(ctx, seq)
-	if err != nil {
-		return nil, err
-	}
-	if r == nil {
-		return nil, corrupt(space.Place(rs.l.RecordKey(seq)), "missing", nil)
-	}
-	return rs.tipOf(ctx, r)
-}
-
-// tipOf is tipAt with a record that was read.
-func (rs *restorer) tipOf(ctx context.Context, r *record) (*tip, error) {
-	if r.stub != nil {
-		return &tip{l: rs.l, generation: rs.generation, seq: r.seq, id: r.stub.ID, meta: noAttrs}, nil
-	}
-	t, err := rs.tip(ctx, r)
-	if r.rec.Ghost && errors.Is(err, errGone) { // a prune left of it what others stand on
-		return &tip{l: rs.l, generation: rs.generation, seq: r.seq, id: rs.l.recordID(r), meta: noAttrs}, nil
-	}
-	return t, err
-}
-
-// errGone is why a record does not restore that stands on another one that is not there.
-var errGone = errors.New("no such record")
-
-// pruned reports whether the state of t, a parent, is lost.
-func (t *tip) pruned() bool { return t.seq != 0 && len(t.attrs.path) == 0 }
-
 // readRecord reads the record or stub at seq; nil if there is none.
 func (l *storedLineage) readRecord(ctx context.Context, seq uint64) (*record, error) {
 	key := l.RecordKey(seq)

@@ -10,20 +10,12 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// RetentionPolicy says what GC removes from every lineage of a tenant, as PruneOptions do. The zero value keeps all.
-type RetentionPolicy struct {
-	KeepLast     int
-	OlderThan    time.Duration // in whole milliseconds, rounded up
-	KeepLabelled bool
-}
+func keepsAll(p upkeep.RetentionPolicy) bool { return p.KeepLast == 0 && p.OlderThan == 0 }
 
-func (p *RetentionPolicy) keepsAll() bool { return p.KeepLast == 0 && p.OlderThan == 0 }
-
-// SetRetention makes p the policy of a tenant from the next GC on; a zero KeepLast and OlderThan remove the policy. It is
-// durable when the call returns.
-func (s *Store) SetRetention(ctx context.Context, tenant string, p RetentionPolicy) error {
+func (s storeUpkeep) SetRetention(ctx context.Context, tenant string, p upkeep.RetentionPolicy) error {
 	if err := errors.Join(s.ready(ctx), checkName("tenant", tenant, false)); err != nil {
 		return fmt.Errorf("setting retention: %w", err)
 	}
@@ -32,7 +24,7 @@ func (s *Store) SetRetention(ctx context.Context, tenant string, p RetentionPoli
 	}
 	key := s.space.RetentionKey(tenant)
 	mut := backend.Mut{Key: key, Delete: true}
-	if !p.keepsAll() {
+	if !keepsAll(p) {
 		var err error
 		mut, err = sealMut(s.space, space.Retention, key, &codec.Retention{KeepLast: uint64(p.KeepLast),
 			OlderThan: uint64(wholeMillis(p.OlderThan)), KeepLabelled: p.KeepLabelled}, space.Once)
@@ -46,8 +38,7 @@ func (s *Store) SetRetention(ctx context.Context, tenant string, p RetentionPoli
 	return nil
 }
 
-// Retention returns the policy of a tenant, the zero value if it has none.
-func (s *Store) Retention(ctx context.Context, tenant string) (RetentionPolicy, error) {
+func (s storeUpkeep) Retention(ctx context.Context, tenant string) (upkeep.RetentionPolicy, error) {
 	p, err := s.retention(ctx, tenant)
 	if err != nil {
 		return p, fmt.Errorf("reading retention: %w", err)
@@ -55,20 +46,21 @@ func (s *Store) Retention(ctx context.Context, tenant string) (RetentionPolicy, 
 	return p, nil
 }
 
-func (s *Store) retention(ctx context.Context, tenant string) (RetentionPolicy, error) {
+func (s *Store) retention(ctx context.Context, tenant string) (upkeep.RetentionPolicy, error) {
 	if err := errors.Join(s.ready(ctx), checkName("tenant", tenant, false)); err != nil {
-		return RetentionPolicy{}, err
+		return upkeep.RetentionPolicy{}, err
 	}
 	key := s.space.RetentionKey(tenant)
 	got, err := s.be.Get(ctx, key)
 	if err != nil || got[0].Version == "" {
-		return RetentionPolicy{}, err
+		return upkeep.RetentionPolicy{}, err
 	}
 	p, err := unseal(s.space, space.Retention, key, got[0].Value)
 	if err != nil {
-		return RetentionPolicy{}, err
+		return upkeep.RetentionPolicy{}, err
 	}
-	return RetentionPolicy{int(p.KeepLast), time.Duration(p.OlderThan) * time.Millisecond, p.KeepLabelled}, nil
+	return upkeep.RetentionPolicy{KeepLast: int(p.KeepLast), OlderThan: time.Duration(p.OlderThan) * time.Millisecond,
+		KeepLabelled: p.KeepLabelled}, nil
 }
 
 // wholeMillis is d in milliseconds, rounded up: a time that is not 0 does not become 0, which means something else. The longest

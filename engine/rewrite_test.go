@@ -11,6 +11,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 func TestCopy(t *testing.T) {
@@ -135,21 +136,21 @@ func TestEraseCompacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	rep, err := s.Thread(ref).Prune(ctx, PruneOptions{KeepLast: 1, Erase: true})
+	rep, err := s.Thread(ref).Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 1, Erase: true})
 	if err != nil || !rep.Compacted || records != 2 || parts != 1 { // one record, one stub
 		t.Errorf("report is %+v, %v; compacted with %d records and %d parts", rep, err, records, parts)
 	}
-	if rep, err := s.GC(ctx, "acme", GCOptions{Compact: true}); err != nil || !rep.Compacted {
+	if rep, err := s.Upkeep().GC(ctx, "acme", upkeep.GCOptions{Compact: true}); err != nil || !rep.Compacted {
 		t.Errorf("gc: %+v, %v", rep, err)
 	}
-	if rep, err := s.GC(ctx, "acme", GCOptions{Compact: true, DryRun: true}); err != nil || rep.Compacted {
+	if rep, err := s.Upkeep().GC(ctx, "acme", upkeep.GCOptions{Compact: true, DryRun: true}); err != nil || rep.Compacted {
 		t.Errorf("dry run: %+v, %v", rep, err)
 	}
 	c.err = errors.New("no compaction today")
-	if rep, err := s.Thread(ref).Prune(ctx, PruneOptions{KeepLast: 1, Erase: true}); !errors.Is(err, c.err) || rep.Compacted {
+	if rep, err := s.Thread(ref).Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 1, Erase: true}); !errors.Is(err, c.err) || rep.Compacted {
 		t.Errorf("failed: %+v, %v", rep, err)
 	}
-	if rep, err := s.GC(ctx, "acme", GCOptions{Compact: true}); !errors.Is(err, c.err) || rep.Compacted {
+	if rep, err := s.Upkeep().GC(ctx, "acme", upkeep.GCOptions{Compact: true}); !errors.Is(err, c.err) || rep.Compacted {
 		t.Errorf("failed gc: %+v, %v", rep, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend/mem"
 	. "github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // Channels and writes may hold the same value, however large it is.
@@ -45,7 +46,7 @@ func TestSameValueInSeveralPlaces(t *testing.T) {
 			if err := th.Copy(t.Context(), to); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := th.Prune(t.Context(), PruneOptions{Remove: []string{"first"}, Erase: true}); err != nil {
+			if _, err := th.Upkeep().Prune(t.Context(), upkeep.PruneOptions{Remove: []string{"first"}, Erase: true}); err != nil {
 				t.Fatal(err)
 			}
 			s.Close()

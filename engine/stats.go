@@ -9,32 +9,10 @@ import (
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// Stats counts what a user has stored. Sizes are in bytes.
-type Stats struct {
-	Threads       int // neither deleted nor expired
-	Lineages      int
-	Checkpoints   int
-	Ghosts        int   // records that are only there because checkpoints are encoded against them
-	Stubs         int   // what stands for runs of removed checkpoints
-	StateBytes    int64 // all channels of all checkpoints, as they were handed in
-	StoredBytes   int64 // sealed records
-	Parts         int
-	PartBytes     int64 // sealed parts: large values, shared first states, and blobs
-	Blobs         int
-	Keyframes     int   // checkpoints with a channel that is stored in full
-	MaxDepth      int   // records that a restore of one channel reads at most
-	MaxDepthBytes int64 // bytes of records and parts that it reads at most
-	IndexEntries  int   // entries in the index
-	KeptBytes     int64 // sealed records of threads as they were before MigrateHistory
-	DiskBytes     int64 // files of the whole store; 0 if the backend cannot tell
-}
-
-// Stats reads the headers of all checkpoints of a user and the keys of the tenant's index, so it takes time in proportion
-// to their number. Counts are of
-// what was durable when it came by.
-func (s *Store) Stats(ctx context.Context, tenant, name string) (*Stats, error) {
+func (s storeUpkeep) Stats(ctx context.Context, tenant, name string) (*upkeep.Stats, error) {
 	st, err := s.stats(ctx, tenant, name)
 	if err != nil {
 		return nil, fmt.Errorf("counting: %w", err)
@@ -42,18 +20,20 @@ func (s *Store) Stats(ctx context.Context, tenant, name string) (*Stats, error) 
 	return st, nil
 }
 
-// DiskBytes returns how many bytes the files of the whole store take; 0 if the backend cannot tell.
-func (s *Store) DiskBytes(ctx context.Context) (int64, error) {
+func (s storeUpkeep) DiskBytes(ctx context.Context) (int64, error) {
 	if sizer, ok := s.be.(backend.Sizer); ok {
 		return sizer.DiskBytes(ctx)
 	}
 	return 0, nil
 }
 
-func (s *Store) stats(ctx context.Context, tenant, name string) (*Stats, error) {
-	st := &Stats{}
+// counter is the stats of a user as far as they are counted.
+type counter struct{ upkeep.Stats }
+
+func (s storeUpkeep) stats(ctx context.Context, tenant, name string) (*upkeep.Stats, error) {
+	c := &counter{}
 	var err error
-	if st.DiskBytes, err = s.DiskBytes(ctx); err != nil {
+	if c.DiskBytes, err = s.DiskBytes(ctx); err != nil {
 		return nil, err
 	}
 	u, err := s.User(tenant, name).keys(ctx, false)
@@ -75,7 +55,7 @@ func (s *Store) stats(ctx context.Context, tenant, name string) (*Stats, error) 
 			if _, there := l.th.record(); !there {
 				return nil
 			}
-			return st.lineage(ctx, l)
+			return c.lineage(ctx, l)
 		})
 		if errors.Is(err, ErrNotFound) {
 			continue // deleted meanwhile
@@ -83,16 +63,16 @@ func (s *Store) stats(ctx context.Context, tenant, name string) (*Stats, error) 
 		if err != nil {
 			return nil, err
 		}
-		st.Threads++
-		if err := st.kept(ctx, u, id); err != nil {
+		c.Threads++
+		if err := c.kept(ctx, u, id); err != nil {
 			return nil, err
 		}
 	}
-	return st, st.shared(ctx, u)
+	return &c.Stats, c.shared(ctx, u)
 }
 
 // kept adds what a thread keeps besides itself.
-func (st *Stats) kept(ctx context.Context, u *user, id string) error {
+func (c *counter) kept(ctx context.Context, u *user, id string) error {
 	tok := u.ThreadToken(id)
 	_, kept, err := u.epochsOf(ctx, tok)
 	if err != nil || kept == 0 {
@@ -103,19 +83,19 @@ func (st *Stats) kept(ctx context.Context, u *user, id string) error {
 		return err
 	}
 	return u.s.scan(ctx, th.Records(), func(e backend.Entry) error {
-		st.KeptBytes += int64(len(e.Value))
+		c.KeptBytes += int64(len(e.Value))
 		return nil
 	})
 }
 
 // lineage adds one lineage.
-func (st *Stats) lineage(ctx context.Context, l *lineage) error {
+func (c *counter) lineage(ctx context.Context, l *lineage) error {
 	rs := l.restorer()
 	seen := false
 	sizes := map[holding]int64{}
 	err := l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
 		seen = true
-		st.StoredBytes += r.size
+		c.StoredBytes += r.size
 		sizes[holding{seq: r.seq}] = r.size
 		if r.rec != nil {
 			for i := range r.rec.Entries {
@@ -126,10 +106,10 @@ func (st *Stats) lineage(ctx context.Context, l *lineage) error {
 		}
 		switch {
 		case r.rec == nil:
-			st.Stubs++
+			c.Stubs++
 			return nil
 		case r.rec.Ghost:
-			st.Ghosts++
+			c.Ghosts++
 			return nil
 		}
 		rs = rs.next()
@@ -137,19 +117,19 @@ func (st *Stats) lineage(ctx context.Context, l *lineage) error {
 		if err != nil {
 			return err
 		}
-		st.Checkpoints++
-		st.StateBytes += cp.Cost.State
-		st.MaxDepth = max(st.MaxDepth, cp.Cost.Depth)
+		c.Checkpoints++
+		c.StateBytes += cp.Cost.State
+		c.MaxDepth = max(c.MaxDepth, cp.Cost.Depth)
 		for number, e := range r.rec.Channels {
-			st.MaxDepthBytes = max(st.MaxDepthBytes, restoreBytes(r, number, e, sizes))
+			c.MaxDepthBytes = max(c.MaxDepthBytes, restoreBytes(r, number, e, sizes))
 		}
 		if cp.Cost.Full {
-			st.Keyframes++
+			c.Keyframes++
 		}
 		return nil
 	})
 	if seen {
-		st.Lineages++
+		c.Lineages++
 	}
 	return err
 }
@@ -172,10 +152,10 @@ func restoreBytes(r *record, number uint64, e *codec.Entry, sizes map[holding]in
 }
 
 // shared adds the parts, blobs and index entries of the user.
-func (st *Stats) shared(ctx context.Context, u *user) error {
+func (c *counter) shared(ctx context.Context, u *user) error {
 	err := u.s.scan(ctx, u.Parts(), func(e backend.Entry) error {
-		st.Parts++
-		st.PartBytes += int64(len(e.Value))
+		c.Parts++
+		c.PartBytes += int64(len(e.Value))
 		return nil
 	})
 	if err != nil {
@@ -184,7 +164,7 @@ func (st *Stats) shared(ctx context.Context, u *user) error {
 	blobs := u.Blobs()
 	blobs.KeysOnly = true
 	err = u.s.scan(ctx, blobs, func(backend.Entry) error {
-		st.Blobs++
+		c.Blobs++
 		return nil
 	})
 	if err != nil {
@@ -194,7 +174,7 @@ func (st *Stats) shared(ctx context.Context, u *user) error {
 	index.KeysOnly = true
 	return u.s.scan(ctx, index, func(e backend.Entry) error {
 		if at, ok := space.ParseIndex(e.Key); ok && at.User == u.Tok {
-			st.IndexEntries++
+			c.IndexEntries++
 		}
 		return nil
 	})

@@ -12,7 +12,7 @@ import (
 func TestStats(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
-	if _, err := f.Stats(ctx, "acme", "alice"); !errors.Is(err, ErrNotFound) {
+	if _, err := f.Upkeep().Stats(ctx, "acme", "alice"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("user who never wrote: %v, want ErrNotFound", err)
 	}
 	state := make([]byte, 5000)
@@ -31,7 +31,7 @@ func TestStats(t *testing.T) {
 	if _, err := f.Thread(testRef("t2")).Delete(ctx); err != nil {
 		t.Fatal(err)
 	}
-	st, err := f.Stats(ctx, "acme", "alice")
+	st, err := f.Upkeep().Stats(ctx, "acme", "alice")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestStats(t *testing.T) {
 	}
 	mustSave(t, f, testRef("t1"), Draft{Keep: true, RunID: "r", Labels: map[string]string{"a": "b"}})
 	mustSave(t, f, Ref{Tenant: "acme", User: "bob", Thread: "t"}, Draft{RunID: "r"})
-	after, err := f.Stats(ctx, "acme", "alice")
+	after, err := f.Upkeep().Stats(ctx, "acme", "alice")
 	if err != nil || after.IndexEntries != 2 || after.Checkpoints != 9 || after.MaxDepth != 4 || after.MaxDepthBytes != st.MaxDepthBytes {
 		t.Errorf("with a labelled checkpoint %+v, %v", after, err)
 	}

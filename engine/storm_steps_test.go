@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	. "github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // What the storm does.
@@ -207,7 +208,7 @@ func (w *stormWorker) putWrites(ctx context.Context, th *Thread) {
 
 // prune removes some checkpoints. What heads and branches end at is refused, with all that was to go with it.
 func (w *stormWorker) prune(ctx context.Context, th *Thread) {
-	o := PruneOptions{Erase: w.r.IntN(3) == 0}
+	o := upkeep.PruneOptions{Erase: w.r.IntN(3) == 0}
 	var claimed []*point
 	for range 1 + w.r.IntN(6) {
 		if p := w.pick(th.Ref()); p != nil && w.claim(p) {
@@ -218,7 +219,7 @@ func (w *stormWorker) prune(ctx context.Context, th *Thread) {
 	if len(claimed) == 0 {
 		return
 	}
-	_, err := th.Prune(ctx, o)
+	_, err := th.Upkeep().Prune(ctx, o)
 	w.outcome(ctx, "prune", err, ErrInvalid, ErrNotFound)
 	if !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrNotFound) {
 		w.dropGone(th.Ref())
@@ -230,7 +231,7 @@ func (w *stormWorker) prune(ctx context.Context, th *Thread) {
 }
 
 func (w *stormWorker) collect(ctx context.Context, th *Thread) {
-	_, err := w.s.User("acme", "alice").GC(ctx, GCOptions{Grace: -1})
+	_, err := w.s.User("acme", "alice").Upkeep().GC(ctx, upkeep.GCOptions{Grace: -1})
 	w.outcome(ctx, "gc", err)
 }
 
@@ -307,12 +308,12 @@ func (w *stormWorker) branches(ctx context.Context, th *Thread) {
 
 // verify finds nothing wrong, also when it is given up.
 func (w *stormWorker) verify(ctx context.Context, th *Thread) {
-	rep, err := w.s.Verify(ctx, VerifyOptions{Tenant: "acme", User: "alice", Thread: th.Ref().Thread, Deep: w.r.IntN(2) == 0})
+	rep, err := w.s.Upkeep().Verify(ctx, upkeep.VerifyOptions{Tenant: "acme", User: "alice", Thread: th.Ref().Thread, Deep: w.r.IntN(2) == 0})
 	w.outcome(ctx, "verify", err, ErrNotFound)
 	if rep == nil {
 		return
 	}
 	for _, p := range rep.Problems {
-		w.fail("verify beside the rest (%v): %+v: %v", err, p.Ref, p.Err)
+		w.fail("verify beside the rest (%v): %+v", err, p)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // sweeper removes the blobs and parts of a user that nothing names, by mark and sweep. Saves go on meanwhile: what they
@@ -31,7 +32,7 @@ type sweeper struct {
 
 // sweepNow removes all parts that nothing names, and the blobs among erased that no checkpoint names.
 func (u *user) sweepNow(ctx context.Context, erased map[BlobID]bool) error {
-	sw := &sweeper{u: u, blobGrace: DefaultGrace, erased: erased}
+	sw := &sweeper{u: u, blobGrace: upkeep.DefaultGrace, erased: erased}
 	return sw.run(ctx)
 }
 

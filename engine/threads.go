@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ThreadOptions choose threads of a user. The zero value is all of them, in order of id.
+// ThreadOptions choose threads of a user. The zero value is all, ordered by id.
 type ThreadOptions struct {
 	Prefix string // only threads whose id begins with it
 	Status string // only threads whose head has it

@@ -10,7 +10,7 @@ import (
 )
 
 // Ref names a lineage: a thread of a user of a tenant, and in it a namespace. The unnamed namespace is the thread's
-// own; others hold sub-lineages, such as the subgraphs of a graph.
+// own; others hold sub-lineages, such as subgraphs.
 type Ref struct {
 	Tenant, User, Thread string
 	Namespace            string
@@ -19,7 +19,7 @@ type Ref struct {
 // MaxName is how many bytes a name has at most: of a tenant, user, thread, namespace, channel, branch, label or status.
 const MaxName = codec.MaxName
 
-// Well-known statuses. Any other UTF-8 string of at most MaxName bytes is a status too.
+// Well-known statuses. Any UTF-8 string of at most MaxName bytes is a status.
 const (
 	StatusRunning     = "running"
 	StatusSucceeded   = "succeeded"
@@ -51,7 +51,7 @@ func ParseBlobID(s string) (BlobID, error) {
 	return id, nil
 }
 
-// Checkpoint is an immutable version of a thread's state. All of it belongs to the caller.
+// Checkpoint is an immutable version of a thread's state. It is the caller's.
 type Checkpoint struct {
 	Ref        Ref
 	Generation uint64 // of the thread, counts its deletions; starts at 1
@@ -91,7 +91,7 @@ type Checkpoint struct {
 	Migrated *Migrated
 }
 
-// Migrated is the way from the version that is stored to the one that was asked for.
+// Migrated is the way from the version that is stored to the one asked for.
 type Migrated struct {
 	From, To uint64
 	Steps    []string // their descriptions, with their sources, in the order in which they ran
@@ -203,7 +203,7 @@ type Splice struct {
 	Data     []byte
 }
 
-// Expect is a condition on the head of the lineage. The zero value is no condition.
+// Expect is a condition on the head of the lineage. The zero value is none.
 type Expect struct {
 	seq uint64
 	set bool
@@ -213,7 +213,7 @@ type Expect struct {
 // that there must be none yet.
 func ExpectHead(seq uint64) Expect { return Expect{seq: seq, set: true} }
 
-// Head returns the seq that the newest checkpoint must have; not ok means that there is no condition.
+// Head returns the seq that the newest checkpoint must have; not ok: any will do.
 func (e Expect) Head() (seq uint64, ok bool) { return e.seq, e.set }
 
 // Which names a checkpoint of a lineage. The zero value is Latest.

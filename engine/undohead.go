@@ -11,18 +11,14 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// UndoHead removes the head with a hash that MigrateHead made at newSeq of the checkpoint at oldSeq, which is the head
-// again: ids, branches and pending writes are as they were, and newSeq is not used again. If something was saved on the
-// migrated head, or writes were put there, nothing is changed, and that is ErrConflict; another checkpoint at newSeq is
-// ErrInvalid. It is durable when the call returns; one that was done before, or was cut short, is done again.
-func (t *Thread) UndoHead(ctx context.Context, oldSeq, newSeq uint64, hash [32]byte) error {
+func (t threadUpkeep) UndoHead(ctx context.Context, oldSeq, newSeq uint64, hash [32]byte) error {
 	if err := t.undoHead(ctx, oldSeq, newSeq, hash); err != nil {
 		return fmt.Errorf("undoing the migration of a head: %w", err)
 	}
 	return nil
 }
 
-func (t *Thread) undoHead(ctx context.Context, oldSeq, newSeq uint64, hash [32]byte) error {
+func (t threadUpkeep) undoHead(ctx context.Context, oldSeq, newSeq uint64, hash [32]byte) error {
 	l, err := t.s.seize(ctx, t.ref, false)
 	if err != nil {
 		return err

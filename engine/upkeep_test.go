@@ -9,10 +9,12 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// upkeep is a store on which all that removes or rewrites is done, in any order.
-type upkeep struct {
+// chores is a store on which all that removes or rewrites is done, in any order.
+type chores struct {
 	t     *testing.T
 	f     *fixture
 	r     *rand.Rand
@@ -30,26 +32,26 @@ type migratedHead struct {
 	hash     [32]byte
 }
 
-func newUpkeep(t *testing.T, seed uint64) *upkeep {
-	u := &upkeep{t: t, r: rand.New(rand.NewPCG(seed, 3)), clock: &testClock{ms: 1_700_000_000_000}, ids: map[Ref][]string{}}
+func newChores(t *testing.T, seed uint64) *chores {
+	u := &chores{t: t, r: rand.New(rand.NewPCG(seed, 3)), clock: &testClock{ms: 1_700_000_000_000}, ids: map[Ref][]string{}}
 	u.f = newFixture(t, Options{Migrations: only(supportSet(t)), Now: u.clock.now, CacheBytes: []int64{0, -1}[u.r.IntN(2)]})
 	u.refs = []Ref{testRef("t0"), testRef("t1"), {Tenant: "acme", User: "alice", Thread: "t0", Namespace: "ns"}}
 	return u
 }
 
 // id chooses one of the ids that a lineage has or had.
-func (u *upkeep) id(ref Ref) string {
+func (u *chores) id(ref Ref) string {
 	if ids := u.ids[ref]; len(ids) > 0 {
 		return ids[u.r.IntN(len(ids))]
 	}
 	return "none"
 }
 
-func (u *upkeep) branch() string { return fmt.Sprint("b", u.r.IntN(3)) }
-func (u *upkeep) run() string    { return fmt.Sprint("r", u.r.IntN(6)) }
+func (u *chores) branch() string { return fmt.Sprint("b", u.r.IntN(3)) }
+func (u *chores) run() string    { return fmt.Sprint("r", u.r.IntN(6)) }
 
 // step does one operation, and says which and what came of it.
-func (u *upkeep) step(i int) (what string, err error) {
+func (u *chores) step(i int) (what string, err error) {
 	ctx := context.Background()
 	u.clock.ms += int64(u.r.IntN(5000))
 	ref := u.refs[u.r.IntN(len(u.refs))]
@@ -62,20 +64,20 @@ func (u *upkeep) step(i int) (what string, err error) {
 		_, err = th.SetLabels(ctx, At(id), map[string]string{"l": fmt.Sprint(u.r.IntN(2)), LabelPin: []string{"", "", "1"}[u.r.IntN(3)]})
 		return "label " + id, err
 	case n < 59:
-		o := PruneOptions{Erase: u.r.IntN(2) == 0, AllNamespaces: u.r.IntN(2) == 0}
+		o := upkeep.PruneOptions{Erase: u.r.IntN(2) == 0, AllNamespaces: u.r.IntN(2) == 0}
 		if u.r.IntN(2) == 0 {
 			o.KeepLast = 1 + u.r.IntN(6)
 		} else {
 			o.Remove = []string{id}
 		}
-		_, err = th.Prune(ctx, o)
+		_, err = th.Upkeep().Prune(ctx, o)
 		return fmt.Sprintf("prune %+v", o), err
 	case n < 69:
-		o := HeadMigration{To: 1 + u.r.Uint64N(4), Down: true}
+		o := upkeep.HeadMigration{To: 1 + u.r.Uint64N(4), Down: true}
 		if u.r.IntN(3) == 0 {
 			o.Branch = u.branch()
 		}
-		got, err := th.MigrateHead(ctx, o)
+		got, err := th.Upkeep().MigrateHead(ctx, o)
 		if err == nil && got.New != nil {
 			u.heads = append(u.heads, migratedHead{ref, got.Old.Seq, got.New.Seq, got.New.Hash})
 			u.ids[ref] = append(u.ids[ref], got.New.ID)
@@ -86,19 +88,19 @@ func (u *upkeep) step(i int) (what string, err error) {
 			return "nothing", nil
 		}
 		h := u.heads[len(u.heads)-1-u.r.IntN(min(len(u.heads), 4))] // of older ones there is little left
-		return fmt.Sprintf("undo head %d of %d in %v", h.now, h.old, h.ref), u.f.Thread(h.ref).UndoHead(ctx, h.old, h.now, h.hash)
+		return fmt.Sprintf("undo head %d of %d in %v", h.now, h.old, h.ref), u.f.Thread(h.ref).Upkeep().UndoHead(ctx, h.old, h.now, h.hash)
 	case n < 81:
-		_, err = th.MigrateHistory(ctx, 1+u.r.Uint64N(4), true)
+		_, err = th.Upkeep().MigrateHistory(ctx, 1+u.r.Uint64N(4), true)
 		return "migrate history", err
 	case n < 85:
-		return "restore history", th.RestoreHistory(ctx)
+		return "restore history", th.Upkeep().RestoreHistory(ctx)
 	case n < 86:
-		return "drop history", th.DropHistory(ctx)
+		return "drop history", th.Upkeep().DropHistory(ctx)
 	case n < 88:
-		_, err = alice.DeleteRun(ctx, u.run())
+		_, err = alice.Upkeep().DeleteRun(ctx, u.run())
 		return "delete run", err
 	case n < 91:
-		_, err = alice.GC(ctx, GCOptions{Grace: -1})
+		_, err = alice.Upkeep().GC(ctx, upkeep.GCOptions{Grace: -1})
 		return "gc", err
 	case n < 93:
 		dst := testRef(fmt.Sprint("copy", i))
@@ -118,7 +120,7 @@ func (u *upkeep) step(i int) (what string, err error) {
 	return "reopen", nil
 }
 
-func (u *upkeep) save(ref Ref, i int) (string, error) {
+func (u *chores) save(ref Ref, i int) (string, error) {
 	text := words(rand.New(rand.NewPCG(u.r.Uint64N(3), 3)), 3000)
 	d := Draft{Kind: "support", SchemaVersion: 1, Step: int64(i), RunID: u.run(), Channels: []Change{jsonChannel("state",
 		fmt.Sprintf(`{"lang":"en","attempts":"%d","text":%q}`, i, text))}}
@@ -173,14 +175,14 @@ func TestUpkeep(t *testing.T) {
 		rounds, first = uint64(long)/operations, uint64(time.Now().UnixNano())
 	}
 	for seed := first; seed < first+rounds && !t.Failed(); seed++ {
-		u := newUpkeep(t, seed)
+		u := newChores(t, seed)
 		for i := range operations {
 			what, err := u.step(i)
 			u.log = append(u.log, fmt.Sprintf("%d: %s: %v", i, what, err))
 			if errors.Is(err, ErrCorrupt) {
 				t.Error(err)
 			}
-			mustBeClean(t, u.f.Store, VerifyOptions{Deep: true})
+			mustBeClean(t, u.f.Store, upkeep.VerifyOptions{Deep: true})
 			if t.Failed() {
 				for _, line := range u.log {
 					t.Log(line)

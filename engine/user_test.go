@@ -44,7 +44,7 @@ func TestIdleUsersAreForgotten(t *testing.T) {
 	if n := len(f.cache.users); n == 0 || n > fit {
 		t.Errorf("%d of %d users are in the cache, which has room for %d", n, users, fit)
 	}
-	if size := f.CacheStats().Bytes; size > most {
+	if size := f.Upkeep().CacheStats().Bytes; size > most {
 		t.Errorf("the cache holds %d bytes, at most %d are allowed", size, most)
 	}
 	if n := waitForGuards(f.Store, fit); n > fit {
@@ -55,7 +55,7 @@ func TestIdleUsersAreForgotten(t *testing.T) {
 func touchUsers(t testing.TB, f *fixture, users int) {
 	t.Helper()
 	for i := range users {
-		if err := f.User("acme", fmt.Sprint("user-", i)).Create(context.Background()); err != nil {
+		if err := f.User("acme", fmt.Sprint("user-", i)).Upkeep().Create(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 	}

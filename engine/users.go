@@ -6,15 +6,11 @@ import (
 	"iter"
 )
 
-// Tenants yields the tenants that have users, in no particular order. A tenant whose name cannot be read is an error in
-// the sequence, which goes on after it.
-func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
+func (s storeUpkeep) Tenants(ctx context.Context) iter.Seq2[string, error] {
 	return s.names(ctx, "listing tenants", func() iter.Seq2[string, error] { return s.keys.Tenants(ctx) })
 }
 
-// Users yields the users of a tenant that have keys, in no particular order. A user whose keys cannot be read is an
-// error in the sequence, which goes on after it.
-func (s *Store) Users(ctx context.Context, tenant string) iter.Seq2[string, error] {
+func (s storeUpkeep) Users(ctx context.Context, tenant string) iter.Seq2[string, error] {
 	return s.names(ctx, "listing users", func() iter.Seq2[string, error] { return s.keys.Users(ctx, tenant) })
 }
 
@@ -35,8 +31,7 @@ func (s *Store) names(ctx context.Context, what string, list func() iter.Seq2[st
 	}
 }
 
-// Create makes the keys of the user, durably, unless there are some. A first save does so as well.
-func (u *User) Create(ctx context.Context) error {
+func (u userUpkeep) Create(ctx context.Context) error {
 	if _, err := u.keys(ctx, true); err != nil {
 		return fmt.Errorf("creating user: %w", err)
 	}

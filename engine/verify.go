@@ -10,51 +10,11 @@ import (
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// VerifyOptions say what to verify. The zero value is the whole store.
-type VerifyOptions struct {
-	Tenant string // only this tenant,
-	User   string // only this user of it,
-	Thread string // and only this thread of the user
-
-	// Deep also restores every checkpoint, and looks at what a restore reads.
-	Deep bool
-	// Progress, if not nil, is told how many threads are done, in the goroutine of Verify.
-	Progress func(done, total int)
-}
-
-// VerifyReport is what was found. The counts are of what is readable; checkpoints are those that are neither ghosts
-// nor stubs.
-type VerifyReport struct {
-	Users, Threads, Lineages   int
-	Checkpoints, Ghosts, Stubs int
-	Parts, Blobs, Writes       int
-	IndexEntries               int
-	Orphans                    int // keys that nothing leads to, left by a crash or not yet collected; harmless
-	Problems                   []Problem
-	Unlisted                   int // problems beyond MaxProblems
-}
-
-// Problem is one thing that is wrong. The ref is that of the thread or lineage it was found in, as far as known.
-type Problem struct {
-	Ref Ref
-	Err *CorruptError
-}
-
-// MaxProblems is how many problems a report lists.
-const MaxProblems = 1000
-
-// Clean reports whether nothing is wrong.
-func (r *VerifyReport) Clean() bool { return len(r.Problems) == 0 }
-
-// Verify reads what is stored and reports whatever is not as docs/format.md says: records, chains, hash links, ids,
-// branches, index and activity entries, parts, blobs and pending writes. It may run beside everything else; what is saved meanwhile
-// may be left out. It holds up prunes and deletions of a thread while it reads it, and saves of a lineage only to make
-// sure of a problem that it found there. It needs about 300 bytes of memory for each record of the longest lineage and
-// 50 for each part of a user. An error means that it could not come to its end; the report is then of what it saw.
-func (s *Store) Verify(ctx context.Context, o VerifyOptions) (*VerifyReport, error) {
-	v := &verifier{s: s, o: &o, report: &VerifyReport{}}
+func (s storeUpkeep) Verify(ctx context.Context, o upkeep.VerifyOptions) (*upkeep.VerifyReport, error) {
+	v := &verifier{s: s.Store, o: &o, report: &upkeep.VerifyReport{}}
 	if err := v.run(ctx); err != nil {
 		return v.report, fmt.Errorf("verifying: %w", err)
 	}
@@ -63,8 +23,8 @@ func (s *Store) Verify(ctx context.Context, o VerifyOptions) (*VerifyReport, err
 
 type verifier struct {
 	s           *Store
-	o           *VerifyOptions
-	report      *VerifyReport
+	o           *upkeep.VerifyOptions
+	report      *upkeep.VerifyReport
 	done, total int
 }
 
@@ -326,12 +286,20 @@ func (v *verifier) problem(ref Ref, err error) error {
 		}
 		c = &CorruptError{Record: "record", Reason: "cannot be read", Err: err}
 	}
-	if len(v.report.Problems) == MaxProblems {
-		v.report.Unlisted++
-		return nil
-	}
-	v.report.Problems = append(v.report.Problems, Problem{ref, c})
+	v.list(problemIn(ref, c))
 	return nil
+}
+
+func (v *verifier) list(p upkeep.Problem) {
+	if len(v.report.Problems) == upkeep.MaxProblems {
+		v.report.Unlisted++
+		return
+	}
+	v.report.Problems = append(v.report.Problems, p)
+}
+
+func problemIn(ref Ref, err *CorruptError) upkeep.Problem {
+	return upkeep.Problem{Tenant: ref.Tenant, User: ref.User, Thread: ref.Thread, Namespace: ref.Namespace, Err: err}
 }
 
 // keystoreProblem lists a damaged entry of the keystore.

@@ -11,6 +11,7 @@ import (
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // lineageCheck verifies one lineage, oldest record first, so that whatever a record stands on has been seen.
@@ -21,8 +22,8 @@ type lineageCheck struct {
 	rows    map[uint64]*checked
 	gaps    []gap // seqs at which nothing stands and that no stub covers so far
 	next    uint64
-	found   []Problem
-	counts  VerifyReport
+	found   []upkeep.Problem
+	counts  upkeep.VerifyReport
 	hashBuf []byte
 	owed    map[uint64]owedWrites // by place in line
 	numbers []uint64              // of the channels of a record, scratch
@@ -84,7 +85,7 @@ func (u *verifiedUser) count(c *lineageCheck, err error) error {
 	r.Stubs += c.counts.Stubs
 	r.Writes += c.counts.Writes
 	for _, p := range c.found {
-		u.v.problem(p.Ref, p.Err)
+		u.v.list(p)
 	}
 	return err
 }
@@ -109,7 +110,7 @@ func (c *lineageCheck) run(ctx context.Context) error {
 
 // note keeps an error that tells of damage, and returns any other.
 func (c *lineageCheck) note(err error) error {
-	v := verifier{report: &VerifyReport{}}
+	v := verifier{report: &upkeep.VerifyReport{}}
 	if err := v.problem(c.l.ref, err); err != nil {
 		return err
 	}
@@ -118,7 +119,7 @@ func (c *lineageCheck) note(err error) error {
 }
 
 func (c *lineageCheck) damaged(key []byte, reason string) {
-	c.found = append(c.found, Problem{c.l.ref, &CorruptError{Record: space.Place(key), Reason: reason}})
+	c.found = append(c.found, problemIn(c.l.ref, &CorruptError{Record: space.Place(key), Reason: reason}))
 }
 
 func (c *lineageCheck) record(ctx context.Context, e backend.Entry) error {

@@ -13,12 +13,13 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // mustBeClean fails the test if a store that nobody broke has problems.
-func mustBeClean(t testing.TB, s *Store, o VerifyOptions) *VerifyReport {
+func mustBeClean(t testing.TB, s *Store, o upkeep.VerifyOptions) *upkeep.VerifyReport {
 	t.Helper()
-	rep, err := s.Verify(context.Background(), o)
+	rep, err := s.Upkeep().Verify(context.Background(), o)
 	if err != nil {
 		t.Fatalf("verify: %v", err)
 	}
@@ -27,7 +28,7 @@ func mustBeClean(t testing.TB, s *Store, o VerifyOptions) *VerifyReport {
 			t.Errorf("and %d more problems", len(rep.Problems)-i)
 			break
 		}
-		t.Errorf("verify: %+v: %v", p.Ref, p.Err)
+		t.Errorf("verify: %+v", p)
 	}
 	return rep
 }
@@ -71,19 +72,19 @@ func newBreaker(t *testing.T) *breaker {
 			t.Fatal(err)
 		}
 	}
-	if err := b.SetRetention(context.Background(), "acme", RetentionPolicy{KeepLast: 9}); err != nil {
+	if err := b.Upkeep().SetRetention(context.Background(), "acme", upkeep.RetentionPolicy{KeepLast: 9}); err != nil {
 		t.Fatal(err)
 	}
 	pruned := testRef("pruned")
 	for i := range 6 {
 		mustSave(t, b.fixture, pruned, Draft{Channels: []Change{{Name: "m", Data: incompressible(r, 100+i)}}})
 	}
-	if _, err := b.Thread(pruned).Prune(context.Background(), PruneOptions{KeepLast: 3}); err != nil {
+	if _, err := b.Thread(pruned).Upkeep().Prune(context.Background(), upkeep.PruneOptions{KeepLast: 3}); err != nil {
 		t.Fatal(err)
 	}
 	mustSave(t, b.fixture, testRef("other"), Draft{Labels: map[string]string{"env": "prod"}, Channels: []Change{{Name: "messages", Data: []byte("x")}}})
 	mustSave(t, b.fixture, Ref{Tenant: "globex", User: "bob", Thread: "main"}, Draft{Status: StatusSucceeded})
-	rep := mustBeClean(t, b.Store, VerifyOptions{Deep: true})
+	rep := mustBeClean(t, b.Store, upkeep.VerifyOptions{Deep: true})
 	if rep.Users != 2 || rep.Threads != 4 || rep.Lineages != 5 || rep.Checkpoints != 15 || rep.Stubs != 1 || rep.Blobs != 1 || rep.Writes != 2 || rep.Parts < 5 || rep.IndexEntries != 5 || rep.Orphans != 0 {
 		t.Fatalf("report of a clean store: %+v", rep)
 	}
@@ -137,7 +138,7 @@ func (b *breaker) damaged(name, want string, change func()) {
 		before := b.entries()
 		change()
 		b.reopen() // nothing in memory may hide the damage
-		rep, err := b.Verify(context.Background(), VerifyOptions{})
+		rep, err := b.Upkeep().Verify(context.Background(), upkeep.VerifyOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +159,7 @@ func (b *breaker) damaged(name, want string, change func()) {
 			b.put(backend.Mut{Key: e.Key, Value: e.Value, Version: e.Version})
 		}
 		b.reopen()
-		if rep, err := b.Verify(context.Background(), VerifyOptions{}); err != nil || !rep.Clean() {
+		if rep, err := b.Upkeep().Verify(context.Background(), upkeep.VerifyOptions{}); err != nil || !rep.Clean() {
 			t.Fatalf("the damage was not undone: %+v, %v", rep, err)
 		}
 	})
@@ -173,7 +174,7 @@ func TestVerifyNoticesBitFlipsAndSwaps(t *testing.T) {
 	check := func(what string, e backend.Entry) {
 		t.Helper()
 		b.reopen()
-		rep, err := b.Verify(ctx, VerifyOptions{})
+		rep, err := b.Upkeep().Verify(ctx, upkeep.VerifyOptions{})
 		if err != nil {
 			t.Fatalf("%s of %s: %v", what, space.Place(e.Key), err)
 		}
@@ -385,8 +386,8 @@ func TestVerifyDeep(t *testing.T) {
 	e.Payload[len(e.Payload)-5] ^= 1
 	b.put(b.seal(l, l.RecordKey(3), space.KindRecord, codec.AppendRecord(nil, 3, r.rec)))
 	b.reopen()
-	mustBeClean(t, b.Store, VerifyOptions{})
-	rep, err := b.Verify(ctx, VerifyOptions{Deep: true})
+	mustBeClean(t, b.Store, upkeep.VerifyOptions{})
+	rep, err := b.Upkeep().Verify(ctx, upkeep.VerifyOptions{Deep: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -423,7 +424,7 @@ func TestVerifyCountsOrphans(t *testing.T) {
 	if err := f.commitAll(ctx, muts); err != nil {
 		t.Fatal(err)
 	}
-	if rep := mustBeClean(t, f.Store, VerifyOptions{}); rep.Orphans != 4 || rep.Parts != 1 || rep.IndexEntries != 3 {
+	if rep := mustBeClean(t, f.Store, upkeep.VerifyOptions{}); rep.Orphans != 4 || rep.Parts != 1 || rep.IndexEntries != 3 {
 		t.Errorf("report %+v", rep)
 	}
 }
@@ -438,42 +439,45 @@ func TestVerifyScope(t *testing.T) {
 	b.put(backend.Mut{Key: e[i].Key, Value: e[i].Value})
 	b.reopen()
 	for _, c := range []struct {
-		o       VerifyOptions
+		o       upkeep.VerifyOptions
 		threads int
 		clean   bool
-	}{{VerifyOptions{}, 4, false}, {VerifyOptions{Tenant: "acme"}, 3, false}, {VerifyOptions{Tenant: "globex"}, 1, true},
-		{VerifyOptions{Tenant: "acme", User: "alice"}, 3, false}, {VerifyOptions{Tenant: "acme", User: "alice", Thread: "main"}, 1, true},
-		{VerifyOptions{Tenant: "acme", User: "alice", Thread: "other"}, 1, false}} {
+	}{{upkeep.VerifyOptions{}, 4, false}, {upkeep.VerifyOptions{Tenant: "acme"}, 3, false}, {upkeep.VerifyOptions{Tenant: "globex"}, 1, true},
+		{upkeep.VerifyOptions{Tenant: "acme", User: "alice"}, 3, false}, {upkeep.VerifyOptions{Tenant: "acme", User: "alice", Thread: "main"}, 1, true},
+		{upkeep.VerifyOptions{Tenant: "acme", User: "alice", Thread: "other"}, 1, false}} {
 		var done []int
 		c.o.Progress = func(n, total int) {
 			if done = append(done, n); total != c.threads {
 				t.Errorf("%+v: total is %d", c.o, total)
 			}
 		}
-		rep, err := b.Verify(ctx, c.o)
+		rep, err := b.Upkeep().Verify(ctx, c.o)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if rep.Threads != c.threads || rep.Clean() != c.clean || len(done) != c.threads {
 			t.Errorf("%+v: %d threads, progress %v, problems %v", c.o, rep.Threads, done, rep.Problems)
 		}
-		if !rep.Clean() && rep.Problems[0].Ref != testRef("other") {
-			t.Errorf("problem of %+v", rep.Problems[0].Ref)
+		for _, p := range rep.Problems {
+			var c *CorruptError
+			if (Ref{Tenant: p.Tenant, User: p.User, Thread: p.Thread, Namespace: p.Namespace}) != testRef("other") || !errors.As(p.Err, &c) {
+				t.Errorf("problem %+v", p)
+			}
 		}
 	}
-	for _, o := range []VerifyOptions{{User: "alice"}, {Tenant: "acme", Thread: "main"}} {
-		if _, err := b.Verify(ctx, o); !errors.Is(err, ErrInvalid) {
+	for _, o := range []upkeep.VerifyOptions{{User: "alice"}, {Tenant: "acme", Thread: "main"}} {
+		if _, err := b.Upkeep().Verify(ctx, o); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
-	for _, o := range []VerifyOptions{{Tenant: "acme", User: "nobody"}, {Tenant: "acme", User: "alice", Thread: "nothing"}} {
-		if _, err := b.Verify(ctx, o); !errors.Is(err, ErrNotFound) {
+	for _, o := range []upkeep.VerifyOptions{{Tenant: "acme", User: "nobody"}, {Tenant: "acme", User: "alice", Thread: "nothing"}} {
+		if _, err := b.Upkeep().Verify(ctx, o); !errors.Is(err, ErrNotFound) {
 			t.Errorf("%+v: %v", o, err)
 		}
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
-	if _, err := b.Verify(cancelled, VerifyOptions{}); !errors.Is(err, context.Canceled) {
+	if _, err := b.Upkeep().Verify(cancelled, upkeep.VerifyOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v", err)
 	}
 }
@@ -490,7 +494,7 @@ func TestVerifyLooksAgain(t *testing.T) {
 		mustSave(t, f, testRef("t"), Draft{ID: "x", Step: 1})
 		saved = true
 	}
-	if rep := mustBeClean(t, f.Store, VerifyOptions{}); !saved || rep.Ghosts != 1 || rep.Lineages != 1 {
+	if rep := mustBeClean(t, f.Store, upkeep.VerifyOptions{}); !saved || rep.Ghosts != 1 || rep.Lineages != 1 {
 		t.Errorf("saved: %v, report %+v", saved, rep)
 	}
 }
@@ -513,7 +517,7 @@ func TestVerifyUnnamedPart(t *testing.T) {
 	if err := f.commitAll(ctx, parts); err != nil {
 		t.Fatal(err)
 	}
-	if rep, err := f.Verify(ctx, VerifyOptions{}); err != nil || len(rep.Problems) != 1 || rep.Orphans != 1 {
+	if rep, err := f.Upkeep().Verify(ctx, upkeep.VerifyOptions{}); err != nil || len(rep.Problems) != 1 || rep.Orphans != 1 {
 		t.Errorf("report %+v, %v", rep, err)
 	}
 }
@@ -551,7 +555,7 @@ func TestVerifyBesideSaves(t *testing.T) {
 		}()
 	}
 	for range 15 {
-		mustBeClean(t, f.Store, VerifyOptions{})
+		mustBeClean(t, f.Store, upkeep.VerifyOptions{})
 	}
 	close(stop)
 	for range 4 {
@@ -559,5 +563,5 @@ func TestVerifyBesideSaves(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	mustBeClean(t, f.Store, VerifyOptions{Deep: true})
+	mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 }

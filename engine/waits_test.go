@@ -11,6 +11,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/mem"
 	. "github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // slowBackend takes a while for every commit, in the virtual time of a bubble.
@@ -86,7 +87,7 @@ func waitingCalls(s *Store) []call {
 			return drainSeq(u.Threads(ctx, ThreadOptions{}))
 		}},
 		{"Prune, dry run", 0, func(ctx context.Context, th *Thread, _ *Checkpoint) error {
-			_, err := th.Prune(ctx, PruneOptions{KeepLast: 2, DryRun: true})
+			_, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 2, DryRun: true})
 			return err
 		}},
 		{"Save on an older parent", 2, func(ctx context.Context, th *Thread, first *Checkpoint) error {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // A history that is being read does not take the records of one epoch for those of another: the lineage may stay in memory
@@ -44,7 +45,7 @@ func TestHistoryAcrossEpochs(t *testing.T) {
 				t.Fatalf("after %d checkpoints: %v", n, err)
 			}
 			if n++; n == 10 {
-				mustPrune(t, f, ref, PruneOptions{Remove: remove, Erase: true})
+				mustPrune(t, f, ref, upkeep.PruneOptions{Remove: remove, Erase: true})
 			}
 			if want := parents[cp.ID]; cp.Parent != want {
 				t.Fatalf("seq %d: the parent is told as %s, it is %s", cp.Seq, cp.Parent, want)
@@ -113,7 +114,7 @@ func TestMemoryOfWalks(t *testing.T) {
 			return nil
 		},
 		"verify": func() error {
-			_, err := f.Verify(ctx, VerifyOptions{Deep: true})
+			_, err := f.Upkeep().Verify(ctx, upkeep.VerifyOptions{Deep: true})
 			return err
 		},
 	} {
@@ -165,7 +166,7 @@ func TestLostRecordIsNoticed(t *testing.T) {
 			"walk":    func() error { return firstError(f.User("acme", "alice").Query(ctx, Query{})) },
 			"before":  func() error { _, err := th.Load(ctx, Before(fmt.Sprint("cp", lost))); return err },
 			"copy":    func() error { return th.Copy(ctx, testRef("copy")) },
-			"gc":      func() error { _, err := f.GC(ctx, "acme", GCOptions{}); return err },
+			"gc":      func() error { _, err := f.Upkeep().GC(ctx, "acme", upkeep.GCOptions{}); return err },
 		}
 		if lost == 5 {
 			calls["latest of a run"] = func() error { _, err := th.Load(ctx, LatestOfRun("run0")); return err }
@@ -205,7 +206,7 @@ func TestPrunedIsNotLost(t *testing.T) {
 		for _, i := range r.Perm(len(left) - 1)[:len(left)/3] {
 			remove = append(remove, left[i])
 		}
-		mustPrune(t, f, ref, PruneOptions{Remove: remove, Erase: r.IntN(3) == 0})
+		mustPrune(t, f, ref, upkeep.PruneOptions{Remove: remove, Erase: r.IntN(3) == 0})
 		left = nil
 		for cp, err := range th.History(ctx, HistoryOptions{}) {
 			must(t, err)
@@ -229,7 +230,7 @@ func TestPrunedIsNotLost(t *testing.T) {
 		}
 		_, err := th.Tree(ctx)
 		must(t, err)
-		mustGC(t, f, GCOptions{})
+		mustGC(t, f, upkeep.GCOptions{})
 	}
 }
 
@@ -271,12 +272,12 @@ func TestTimesAreRoundedUp(t *testing.T) {
 	if _, err := f.Thread(testRef("t")).Load(ctx, Latest); !errors.Is(err, ErrNotFound) {
 		t.Errorf("a second later: %v, want ErrNotFound", err)
 	}
-	must(t, f.SetRetention(ctx, "acme", RetentionPolicy{OlderThan: time.Millisecond / 2}))
-	if p, err := f.Retention(ctx, "acme"); err != nil || p.OlderThan != time.Millisecond {
+	must(t, f.Upkeep().SetRetention(ctx, "acme", upkeep.RetentionPolicy{OlderThan: time.Millisecond / 2}))
+	if p, err := f.Upkeep().Retention(ctx, "acme"); err != nil || p.OlderThan != time.Millisecond {
 		t.Errorf("the policy is %+v, %v", p, err)
 	}
-	must(t, f.SetRetention(ctx, "acme", RetentionPolicy{OlderThan: math.MaxInt64})) // which is no whole number of them
-	if p, err := f.Retention(ctx, "acme"); err != nil || p.OlderThan != math.MaxInt64/time.Millisecond*time.Millisecond {
+	must(t, f.Upkeep().SetRetention(ctx, "acme", upkeep.RetentionPolicy{OlderThan: math.MaxInt64})) // which is no whole number of them
+	if p, err := f.Upkeep().Retention(ctx, "acme"); err != nil || p.OlderThan != math.MaxInt64/time.Millisecond*time.Millisecond {
 		t.Errorf("the longest policy is %+v, %v", p, err)
 	}
 }
@@ -312,7 +313,7 @@ func TestVerifyGivenUp(t *testing.T) {
 	for n := 1; ; n++ {
 		ctx, cancel := context.WithCancel(context.Background())
 		e.left, e.end = n, cancel
-		rep, err := f.Verify(ctx, VerifyOptions{Deep: true})
+		rep, err := f.Upkeep().Verify(ctx, upkeep.VerifyOptions{Deep: true})
 		cancel()
 		for _, p := range rep.Problems {
 			t.Errorf("given up at scan %d: %v", n, p.Err)

@@ -42,7 +42,7 @@ func (e *Event) Changed() bool { return e.Status != e.Before }
 // a time and pseudonyms of a few lineages, and no ids. The zero value is now.
 type Cursor string
 
-// CursorAt is the place before all checkpoints that were saved at that time or later.
+// CursorAt is the place before all checkpoints saved at that time or later.
 func CursorAt(at time.Time) Cursor { return mark{low: max(0, at.UnixMilli())}.cursor() }
 
 // WatchScope says what is watched: a tenant, a user of it, or a thread of that user with all its namespaces.

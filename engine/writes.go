@@ -27,7 +27,7 @@ type Write struct {
 	Data          []byte
 }
 
-// PendingWrite is a write with the task that it is of. Data belongs to the caller.
+// PendingWrite is a write with the task that it is of. Data is the caller's.
 type PendingWrite struct {
 	Task, Path string
 	Write

@@ -16,6 +16,7 @@ import (
 	"github.com/ckptd/ckptd/backend/mem"
 	. "github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/engine/internal/space"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // writesAgree reads the pending writes of all checkpoints and verifies: nobody has tampered with the store.
@@ -56,7 +57,7 @@ func TestPruneOfWritesIsCutShort(t *testing.T) {
 			}
 		}
 		fault.Arm(backendtest.Plan{Ops: backendtest.OpCommit, After: after, Err: backend.ErrUnavailable, Keep: true})
-		_, err := th.Prune(ctx, PruneOptions{KeepLast: 2})
+		_, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 2})
 		done = fault.Fired() == 0
 		fault.Disarm()
 		if done != (err == nil) {
@@ -158,7 +159,7 @@ func TestVerifyFindsWritesBehindDamagedOnes(t *testing.T) {
 		approve(t, th, c.back, "human", "yes")
 		no.putBack(t, b, space.KindWrites, func(key []byte) bool { return isTask(key) && changed(key) })
 	}
-	report, err := open(t, b, o).Verify(context.Background(), VerifyOptions{})
+	report, err := open(t, b, o).Upkeep().Verify(context.Background(), upkeep.VerifyOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +192,7 @@ func TestSaveNamesTheWritesOfAnotherStore(t *testing.T) {
 	approve(t, open(t, b, o).Thread(refOf("asks")), cp.ID, "human", "yes")
 	mustSave(t, th, Draft{Keep: true, Step: 1})
 	none.putBack(t, b, space.KindWrites, isAny)
-	report, err := open(t, b, o).Verify(context.Background(), VerifyOptions{})
+	report, err := open(t, b, o).Upkeep().Verify(context.Background(), upkeep.VerifyOptions{})
 	if err != nil || len(report.Problems) != 1 {
 		t.Errorf("verifying finds %v, %v", report.Problems, err)
 	}
@@ -212,7 +213,7 @@ func TestWritesOfReplacedAreNotRolledBack(t *testing.T) {
 		if back {
 			none.putBack(t, b, space.KindWrites, isAny)
 		}
-		report, err := open(t, b, o).Verify(t.Context(), VerifyOptions{})
+		report, err := open(t, b, o).Upkeep().Verify(t.Context(), upkeep.VerifyOptions{})
 		if err != nil || (len(report.Problems) == 1) != back {
 			t.Errorf("put back %v: verifying finds %v, %v", back, report.Problems, err)
 		}

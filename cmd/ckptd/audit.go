@@ -192,17 +192,17 @@ func (a *app) auditShowServer(ctx context.Context, args []string, since time.Tim
 
 // auditNames maps the pseudonyms of all tenants, users and threads of a store to their names.
 func auditNames(ctx context.Context, s *engine.Store) (map[string]string, error) {
-	names := map[string]string{"": ""}
-	for tenant, err := range s.Tenants(ctx) {
+	names, upkeep := map[string]string{"": ""}, s.Upkeep()
+	for tenant, err := range upkeep.Tenants(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		names[s.Pseudonym("audit", tenant)] = tenant
-		for user, err := range s.Users(ctx, tenant) {
+		names[upkeep.Pseudonym("audit", tenant)] = tenant
+		for user, err := range upkeep.Users(ctx, tenant) {
 			if err != nil {
 				return nil, err
 			}
-			names[s.Pseudonym("audit", tenant, user)] = user
+			names[upkeep.Pseudonym("audit", tenant, user)] = user
 			for info, err := range s.User(tenant, user).Threads(ctx, engine.ThreadOptions{}) {
 				if errors.Is(err, engine.ErrKeyDestroyed) {
 					break
@@ -210,7 +210,7 @@ func auditNames(ctx context.Context, s *engine.Store) (map[string]string, error)
 				if err != nil {
 					return nil, err
 				}
-				names[s.Pseudonym("audit", tenant, user, info.Ref.Thread)] = info.Ref.Thread
+				names[upkeep.Pseudonym("audit", tenant, user, info.Ref.Thread)] = info.Ref.Thread
 			}
 		}
 	}

@@ -158,13 +158,13 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	opening := time.Now()
 	return d.withOwn(ctx, false, func(s *engine.Store) error {
-		d.store = embedded{s, d.plugins}
+		d.store = embed(s, d.plugins)
 		opened := time.Since(opening)
-		t := s.Thread(d.thread(demoName))
+		t := d.store.Thread(d.thread(demoName))
 		if err := d.resumeRun(ctx, t, acknowledged, opened); err != nil {
 			return err
 		}
-		for _, next := range []func(context.Context, *engine.Thread) error{d.rewind, d.fork, d.compare, d.check} {
+		for _, next := range []func(context.Context, thread) error{d.rewind, d.fork, d.compare, d.check} {
 			if err := next(ctx, t); err != nil {
 				return err
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/trajectory"
 )
 
@@ -34,8 +35,8 @@ func (a *app) demoAgentCmd() *cobra.Command {
 			a.tenant, a.user, a.namespace = demoName, demoName, ""
 			ctx := cmd.Context()
 			return a.withOwn(ctx, false, func(s *engine.Store) error {
-				d := &demo{importer: &importer{app: a, store: embedded{s, a.plugins}}, script: script}
-				return d.saveRun(ctx, s.Thread(a.thread(demoName)), script.run, nil, 0, "", func(i int, cp *engine.Checkpoint, took time.Duration) error {
+				d := &demo{importer: &importer{app: a, store: embed(s, a.plugins)}, script: script}
+				return d.saveRun(ctx, d.store.Thread(a.thread(demoName)), script.run, nil, 0, "", func(i int, cp *engine.Checkpoint, took time.Duration) error {
 					a.printf("%d %d %d %d\n", i, cp.Cost.State, cp.Cost.Stored, took.Nanoseconds())
 					if err := a.out.Flush(); err != nil {
 						return err
@@ -49,7 +50,7 @@ func (a *app) demoAgentCmd() *cobra.Command {
 }
 
 // saveRun saves the messages of a run from number i on, after head, and tells of each save.
-func (d *demo) saveRun(ctx context.Context, t *engine.Thread, run *trajectory.Run, head *engine.Checkpoint, i int, branch string,
+func (d *demo) saveRun(ctx context.Context, t thread, run *trajectory.Run, head *engine.Checkpoint, i int, branch string,
 	tell func(i int, cp *engine.Checkpoint, took time.Duration) error) error {
 	for ; i < len(run.Messages); i++ {
 		draft := d.draft(run, i, head)
@@ -113,7 +114,7 @@ func (d *demo) saveAndDie(ctx context.Context) (int, error) {
 }
 
 // resumeRun goes on where the killed process stopped.
-func (d *demo) resumeRun(ctx context.Context, t *engine.Thread, acknowledged int, opened time.Duration) error {
+func (d *demo) resumeRun(ctx context.Context, t thread, acknowledged int, opened time.Duration) error {
 	c := &act{Name: "Resume from the last acknowledged step"}
 	start := time.Now()
 	head, have, err := d.resume(ctx, t, d.script.run)
@@ -139,7 +140,7 @@ func (d *demo) resumeRun(ctx context.Context, t *engine.Thread, acknowledged int
 }
 
 // rewind loads an old state and compares it with what was saved.
-func (d *demo) rewind(ctx context.Context, t *engine.Thread) error {
+func (d *demo) rewind(ctx context.Context, t thread) error {
 	c := &act{Name: "Rewind"}
 	start := time.Now()
 	cp, err := t.Load(ctx, engine.AtSeq(uint64(d.script.after)+1))
@@ -157,7 +158,7 @@ func (d *demo) rewind(ctx context.Context, t *engine.Thread) error {
 }
 
 // fork goes on from the old state another way.
-func (d *demo) fork(ctx context.Context, t *engine.Thread) error {
+func (d *demo) fork(ctx context.Context, t thread) error {
 	c := &act{Name: "Fork"}
 	start := time.Now()
 	head, err := t.Fork(ctx, engine.AtSeq(uint64(d.script.after)+1), "retry")
@@ -180,7 +181,7 @@ func (d *demo) fork(ctx context.Context, t *engine.Thread) error {
 }
 
 // compare shows what the two ways differ in.
-func (d *demo) compare(ctx context.Context, t *engine.Thread) error {
+func (d *demo) compare(ctx context.Context, t thread) error {
 	c := &act{Name: "Diff"}
 	start := time.Now()
 	diff, err := t.Diff(ctx, engine.AtSeq(uint64(len(d.script.run.Messages))), engine.HeadOf("retry"))
@@ -210,10 +211,10 @@ func (d *demo) compare(ctx context.Context, t *engine.Thread) error {
 }
 
 // check verifies the thread, every state of it.
-func (d *demo) check(ctx context.Context, t *engine.Thread) error {
+func (d *demo) check(ctx context.Context, t thread) error {
 	c := &act{Name: "Verify"}
 	start := time.Now()
-	r, err := d.store.Verify(ctx, engine.VerifyOptions{Tenant: demoName, User: demoName, Thread: demoName, Deep: true})
+	r, err := d.store.Verify(ctx, upkeep.VerifyOptions{Tenant: demoName, User: demoName, Thread: demoName, Deep: true})
 	if err != nil {
 		return err
 	}

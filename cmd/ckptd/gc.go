@@ -6,11 +6,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 func (a *app) gcCmd() *cobra.Command {
-	var o engine.GCOptions
+	var o upkeep.GCOptions
 	var grace string
 	cmd := &cobra.Command{
 		Use:   "gc",
@@ -50,9 +50,9 @@ type gcView struct {
 	Compacted    bool  `json:"compacted"`
 }
 
-func (a *app) gc(ctx context.Context, s store, o engine.GCOptions) error {
+func (a *app) gc(ctx context.Context, s store, o upkeep.GCOptions) error {
 	bar := newProgress(-1, "collecting", false)
-	o.Progress = func(p engine.GCProgress) { bar.step("collecting " + p.Stage) }
+	o.Progress = func(p upkeep.GCProgress) { bar.step("collecting " + p.Stage) }
 	r, err := s.GC(ctx, a.tenant, o)
 	bar.end()
 	if err != nil {

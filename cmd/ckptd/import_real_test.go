@@ -17,6 +17,7 @@ import (
 	"github.com/ckptd/ckptd/backend/badger"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/trajectory"
 )
 
@@ -61,7 +62,7 @@ func TestImportOfRealRuns(t *testing.T) {
 	if states != 5308 {
 		t.Errorf("%d checkpoints, want 5308", states)
 	}
-	report, err := s.Verify(context.Background(), engine.VerifyOptions{Deep: true})
+	report, err := s.Upkeep().Verify(context.Background(), upkeep.VerifyOptions{Deep: true})
 	if err != nil || !report.Clean() || report.Checkpoints != 5308 {
 		t.Errorf("verify: %+v, %v", report, err)
 	}

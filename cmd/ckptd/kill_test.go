@@ -19,6 +19,7 @@ import (
 
 	"github.com/ckptd/ckptd/client"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // The daemon is killed again and again while 64 clients save and one watches. All of them go on by themselves: each save
@@ -91,7 +92,7 @@ func TestKilledDaemon(t *testing.T) {
 			t.Errorf("agent %d: %d checkpoints are missing", i, left)
 		}
 	}
-	report, err := s.Verify(ctx, engine.VerifyOptions{Deep: true})
+	report, err := s.Upkeep().Verify(ctx, upkeep.VerifyOptions{Deep: true})
 	if err != nil || !report.Clean() || report.Checkpoints != n {
 		t.Errorf("verify: %+v, %v", report, err)
 	}

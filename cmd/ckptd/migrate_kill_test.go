@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // A run and an undo are killed at random points again and again, and go on: every thread is of the old version or of the new one
@@ -86,7 +87,7 @@ func TestKilledMigration(t *testing.T) {
 	t.Logf("%d kills, %d of them in the middle", kills, partly)
 	s := openStore(t, data)
 	defer s.Close()
-	report, err := s.Verify(t.Context(), engine.VerifyOptions{Deep: true})
+	report, err := s.Upkeep().Verify(t.Context(), upkeep.VerifyOptions{Deep: true})
 	if err != nil || !report.Clean() || report.Checkpoints != threads {
 		t.Errorf("verify: %+v, %v", report, err)
 	}

@@ -57,8 +57,8 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.plugins.Open(s)
-	a.migrations.sets.Open(s)
+	a.plugins.Open(s.Upkeep())
+	a.migrations.sets.Open(s.Upkeep())
 	if fresh || made { // a first use that was cut short may have left the directory
 		a.note("created the store %s %s", a.data, said)
 	}
@@ -143,7 +143,7 @@ func (a *app) reach(ctx context.Context, create bool) (store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return embedded{s, a.plugins}, nil
+	return embed(s, a.plugins), nil
 }
 
 // withOwn is with for what works on the store itself.
@@ -155,5 +155,5 @@ func (a *app) withOwn(ctx context.Context, create bool, f func(*engine.Store) er
 	if err != nil {
 		return err
 	}
-	return errors.Join(f(s), embedded{s, a.plugins}.Close())
+	return errors.Join(f(s), embed(s, a.plugins).Close())
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 func (a *app) pruneCmd() *cobra.Command {
-	var o engine.PruneOptions
+	var o upkeep.PruneOptions
 	var olderThan string
 	var all bool
 	cmd := &cobra.Command{
@@ -67,7 +68,7 @@ type pruneItemView struct {
 	Bytes int64  `json:"bytes"`
 }
 
-func (a *app) prune(ctx context.Context, s store, names []string, all bool, o engine.PruneOptions) error {
+func (a *app) prune(ctx context.Context, s store, names []string, all bool, o upkeep.PruneOptions) error {
 	if all {
 		for info, err := range s.User(a.tenant, a.user).Threads(ctx, engine.ThreadOptions{}) {
 			if err != nil {
@@ -92,7 +93,7 @@ func (a *app) prune(ctx context.Context, s store, names []string, all bool, o en
 	return nil
 }
 
-func (a *app) pruned(name string, r *engine.PruneReport, dryRun bool) error {
+func (a *app) pruned(name string, r *upkeep.PruneReport, dryRun bool) error {
 	if a.json {
 		v := pruneView{Thread: name, DryRun: dryRun, Removed: []pruneItemView{}, Kept: r.Kept, Ghosts: r.Ghosts, FreedBytes: r.FreedBytes}
 		for _, item := range r.Removed {

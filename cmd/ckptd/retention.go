@@ -8,11 +8,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 func (a *app) retentionCmd() *cobra.Command {
-	var p engine.RetentionPolicy
+	var p upkeep.RetentionPolicy
 	var olderThan string
 	var clear bool
 	cmd := &cobra.Command{
@@ -57,7 +57,7 @@ type retentionView struct {
 	KeepLabelled bool    `json:"keep_labelled"`
 }
 
-func (a *app) retention(ctx context.Context, s store, p engine.RetentionPolicy, set bool) error {
+func (a *app) retention(ctx context.Context, s store, p upkeep.RetentionPolicy, set bool) error {
 	var err error
 	if set {
 		err = s.SetRetention(ctx, a.tenant, p)
@@ -73,7 +73,7 @@ func (a *app) retention(ctx context.Context, s store, p engine.RetentionPolicy, 
 	return a.printf("gc keeps %s\n", policyText(p))
 }
 
-func policyText(p engine.RetentionPolicy) string {
+func policyText(p upkeep.RetentionPolicy) string {
 	var kept []string
 	if p.KeepLast > 0 {
 		kept = append(kept, fmt.Sprintf("the newest %d of each thread", p.KeepLast))

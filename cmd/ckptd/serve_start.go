@@ -93,7 +93,7 @@ func (a *app) start(ctx context.Context, o *serveOptions) (r *running, err error
 	if err := r.startMigrations(ctx, a); err != nil {
 		return r, err
 	}
-	if r.tokens, err = access.OpenTokens(o.tokensFile, r.store); err != nil {
+	if r.tokens, err = access.OpenTokens(o.tokensFile, r.store.Upkeep()); err != nil {
 		return r, err
 	}
 	if fresh {
@@ -133,7 +133,7 @@ func (r *running) makeServer(o *serveOptions) error {
 	if r.server, err = server.New(so); err != nil {
 		return usageError{err}
 	}
-	r.metrics.ObserveStore(r.store)
+	r.metrics.ObserveStore(r.store.Upkeep())
 	return nil
 }
 
@@ -148,7 +148,7 @@ func (onPaper) Pseudonym(string, ...string) string                        { retu
 func (r *running) authenticator(o *serveOptions) (*access.Authenticator, error) {
 	options := o.access
 	options.Tokens = r.tokens
-	return access.New(r.store, options)
+	return access.New(r.store.Upkeep(), options)
 }
 
 // makeFirstToken makes a token for the user that commands work on by default, and puts it into a file, since what is

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ckptd/ckptd/client"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/installed"
 )
 
@@ -17,15 +18,21 @@ import (
 type store interface {
 	Thread(engine.Ref) thread
 	User(tenant, name string) user
-	Users(ctx context.Context, tenant string) iter.Seq2[string, error]
 	QueryTenant(ctx context.Context, tenant string, q engine.Query) iter.Seq2[*engine.Checkpoint, error]
 	Watch(context.Context, engine.WatchScope, engine.Cursor) iter.Seq2[engine.Event, error]
-	Retention(ctx context.Context, tenant string) (engine.RetentionPolicy, error)
-	SetRetention(ctx context.Context, tenant string, p engine.RetentionPolicy) error
-	GC(ctx context.Context, tenant string, o engine.GCOptions) (*engine.GCReport, error)
-	Verify(context.Context, engine.VerifyOptions) (*engine.VerifyReport, error)
-	Stats(ctx context.Context, tenant, name string) (*engine.Stats, error)
+	storeKeeper
 	Close() error
+}
+
+// What keepers do, the client of a daemon does itself, and the engine on handles of their own.
+
+type storeKeeper interface {
+	Users(ctx context.Context, tenant string) iter.Seq2[string, error]
+	Retention(ctx context.Context, tenant string) (upkeep.RetentionPolicy, error)
+	SetRetention(ctx context.Context, tenant string, p upkeep.RetentionPolicy) error
+	GC(ctx context.Context, tenant string, o upkeep.GCOptions) (*upkeep.GCReport, error)
+	Verify(context.Context, upkeep.VerifyOptions) (*upkeep.VerifyReport, error)
+	Stats(ctx context.Context, tenant, user string) (*upkeep.Stats, error)
 }
 
 type thread interface {
@@ -40,28 +47,58 @@ type thread interface {
 	DeleteBranch(ctx context.Context, name string) error
 	SetLabels(context.Context, engine.Which, map[string]string) (*engine.Checkpoint, error)
 	Copy(ctx context.Context, to engine.Ref) error
-	Prune(context.Context, engine.PruneOptions) (*engine.PruneReport, error)
 	Delete(context.Context) (uint64, error)
+	threadKeeper
+}
+
+type threadKeeper interface {
+	Prune(context.Context, upkeep.PruneOptions) (*upkeep.PruneReport, error)
 }
 
 type user interface {
 	Threads(context.Context, engine.ThreadOptions) iter.Seq2[engine.ThreadInfo, error]
 	Query(context.Context, engine.Query) iter.Seq2[*engine.Checkpoint, error]
-	DeleteRun(ctx context.Context, run string) (int, error)
 	PutBlob(context.Context, io.Reader) (engine.BlobID, int64, error)
 	GetBlob(context.Context, engine.BlobID, io.Writer) (int64, error)
 	StatBlob(context.Context, engine.BlobID) (engine.BlobInfo, error)
+	userKeeper
+}
+
+type userKeeper interface {
+	DeleteRun(ctx context.Context, run string) (int, error)
 }
 
 type embedded struct {
 	*engine.Store
+	storeKeeper
 	plugins *installed.Set
+}
+
+func embed(s *engine.Store, plugins *installed.Set) embedded {
+	return embedded{s, s.Upkeep(), plugins}
 }
 
 func (s embedded) Close() error { return errors.Join(s.Store.Close(), s.plugins.Close()) }
 
-func (s embedded) Thread(ref engine.Ref) thread  { return s.Store.Thread(ref) }
-func (s embedded) User(tenant, name string) user { return s.Store.User(tenant, name) }
+func (s embedded) Thread(ref engine.Ref) thread {
+	t := s.Store.Thread(ref)
+	return embeddedThread{t, t.Upkeep()}
+}
+
+func (s embedded) User(tenant, name string) user {
+	u := s.Store.User(tenant, name)
+	return embeddedUser{u, u.Upkeep()}
+}
+
+type embeddedThread struct {
+	*engine.Thread
+	threadKeeper
+}
+
+type embeddedUser struct {
+	*engine.User
+	userKeeper
+}
 
 type remote struct{ *client.Store }
 

@@ -292,7 +292,7 @@ func (b *besideFiles) with(ctx context.Context, f func(tokenKeeper) error) error
 		if path == "" {
 			path = b.a.base + ".tokens"
 		}
-		tokens, err := access.OpenTokens(path, s)
+		tokens, err := access.OpenTokens(path, s.Upkeep())
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 func (a *app) verifyCmd() *cobra.Command {
@@ -19,7 +19,7 @@ func (a *app) verifyCmd() *cobra.Command {
 it with the commitment made when it was saved. Exit code 5 means that it found problems.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := engine.VerifyOptions{Deep: deep}
+			o := upkeep.VerifyOptions{Deep: deep}
 			if len(args) == 1 {
 				o.Tenant, o.User, o.Thread = a.tenant, a.user, args[0]
 			}
@@ -44,7 +44,7 @@ type verifyView struct {
 	Seconds     float64  `json:"seconds"`
 }
 
-func (a *app) verify(ctx context.Context, s store, o engine.VerifyOptions) error {
+func (a *app) verify(ctx context.Context, s store, o upkeep.VerifyOptions) error {
 	bar := newProgress(-1, "verifying", false)
 	o.Progress = func(done, total int) { bar.set(int64(done), int64(total)) }
 	start := time.Now()
@@ -87,9 +87,9 @@ func (a *app) verified(v verifyView) error {
 	return a.printf("%s\n", line)
 }
 
-func problemText(p engine.Problem) string {
+func problemText(p upkeep.Problem) string {
 	where := ""
-	for _, name := range []string{p.Ref.Tenant, p.Ref.User, p.Ref.Thread, p.Ref.Namespace} {
+	for _, name := range []string{p.Tenant, p.User, p.Thread, p.Namespace} {
 		if name != "" {
 			where += name + " "
 		}

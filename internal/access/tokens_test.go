@@ -20,7 +20,7 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-func openStore(t testing.TB) *engine.Store {
+func openStore(t testing.TB) Store {
 	t.Helper()
 	root, err := crypto.GenerateRootKey()
 	if err != nil {
@@ -31,7 +31,7 @@ func openStore(t testing.TB) *engine.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	return s
+	return s.Upkeep()
 }
 
 func openTokens(t testing.TB, path string, s Store) *Tokens {

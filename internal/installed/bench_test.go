@@ -75,7 +75,7 @@ func saver(b *testing.B, what []*ckptdv1.InstallPluginRequest) func() time.Durat
 	st, err := engine.Open(ctx, disk, engine.Options{Root: root, Keystore: keys, Create: true, Hooks: set})
 	check(err)
 	b.Cleanup(func() { check(st.Close()); check(set.Close()) })
-	set.Open(st)
+	set.Open(st.Upkeep())
 	for _, m := range what {
 		_, err := set.InstallPlugin(ctx, m)
 		check(err)

@@ -23,7 +23,7 @@ import (
 	"github.com/ckptd/ckptd/plugins/registry"
 )
 
-// Sealer seals what is kept beside a store. *engine.Store is one.
+// Sealer seals what is kept beside a store. An upkeep.Store is one.
 type Sealer interface {
 	SealBeside(dst []byte, name string, plain []byte) ([]byte, error)
 	OpenBeside(name string, sealed []byte) ([]byte, error)

@@ -52,7 +52,7 @@ func newRunnerWith(t *testing.T, threads int, broken *atomic.Bool) *Runner {
 	store, err := engine.Open(t.Context(), mem.Open(), engine.Options{Root: root, Keystore: crypto.NewMemKeystore(), Create: true, Migrations: find})
 	must(t, err)
 	t.Cleanup(func() { store.Close() })
-	sets.Open(store)
+	sets.Open(store.Upkeep())
 	_, err = sets.Install(t.Context(), "acme", fstest.MapFS{"support/0002_say.jq": {Data: []byte(".channels.x.version = 2")}}, nil)
 	must(t, err)
 	for i := range threads {

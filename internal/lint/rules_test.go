@@ -101,7 +101,7 @@ func (c *checker) directions(p pkg) {
 		case !ours:
 		case rel == "internal/durable" && slices.Contains(withFiles, p.Path):
 		case rel == "internal/alike" && p.Path == "codec":
-		case p.Path == "hook", p.Path == "internal/alike":
+		case p.Path == "hook", p.Path == "internal/alike", p.Path == "engine/upkeep":
 			c.add("%s: imports %s, and may import nothing of the module", p.Path, rel)
 		case within(p.Path, "engine") && within(rel, "plugins"):
 			c.add("%s: imports %s, and knows only the vocabulary of hooks", p.Path, rel)

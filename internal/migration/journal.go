@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
@@ -77,7 +78,7 @@ type change struct {
 
 // journal is an open journal.
 type journal struct {
-	store *engine.Store
+	store upkeep.Store
 	id    string
 	file  *os.File
 	n     uint64 // frames
@@ -98,7 +99,7 @@ func (j *Jobs) create(id string, b *begin) (*journal, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &journal{store: j.store, id: id, file: f}
+	l := &journal{store: j.store.Upkeep(), id: id, file: f}
 	if err = l.append(&frame{Begin: b}); err == nil {
 		err = l.file.Sync()
 	}
@@ -118,7 +119,7 @@ func (j *Jobs) open(id string, repair bool, see func(at int64, f *frame) error) 
 	if err != nil {
 		return nil, err
 	}
-	l := &journal{store: j.store, id: id, file: file}
+	l := &journal{store: j.store.Upkeep(), id: id, file: file}
 	if err = l.scan(see); err == nil && repair {
 		if err = file.Truncate(l.size); err == nil {
 			err = file.Sync()

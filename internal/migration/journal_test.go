@@ -78,7 +78,7 @@ func TestSets(t *testing.T) {
 	var problems []error
 	open := func() *Sets {
 		s := NewSets(dir, new(migrate.Reader), func(err error) { problems = append(problems, err) })
-		s.Open(w.store)
+		s.Open(w.store.Upkeep())
 		return s
 	}
 	s := open()

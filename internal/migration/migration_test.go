@@ -10,6 +10,7 @@ import (
 	"github.com/ckptd/ckptd/backend/mem"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/migrate"
 )
 
@@ -58,7 +59,7 @@ func newWorld(t *testing.T, files fstest.MapFS) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		r, err := w.store.Verify(context.Background(), engine.VerifyOptions{Deep: true})
+		r, err := w.store.Upkeep().Verify(context.Background(), upkeep.VerifyOptions{Deep: true})
 		if err != nil || !r.Clean() {
 			t.Errorf("verify: %+v, %v", r, err)
 		}

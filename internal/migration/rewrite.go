@@ -33,7 +33,7 @@ func (r *run) lookForHistories(ctx context.Context, spec Spec, hand func(intent)
 			return nil
 		}
 		if current {
-			kept, err := r.store.Thread(info.Ref).KeepsHistory(ctx)
+			kept, err := r.store.Thread(info.Ref).Upkeep().KeepsHistory(ctx)
 			if err != nil {
 				return unlessGone(info.Ref, err)
 			}
@@ -50,7 +50,7 @@ func (r *run) lookForHistories(ctx context.Context, spec Spec, hand func(intent)
 func (r *run) rewrite(ctx context.Context, in intent) ([]outcome, error) {
 	t := r.store.Thread(in.ref(r.begin.Spec.Tenant))
 	out := outcome{User: in.User, Thread: in.Thread}
-	m, err := t.MigrateHistory(ctx, in.To, r.begin.Spec.Down)
+	m, err := t.Upkeep().MigrateHistory(ctx, in.To, r.begin.Spec.Down)
 	switch {
 	case gone(err):
 		r.tally.add(func(rep *Report) { rep.States++; rep.Gone++ })
@@ -72,7 +72,7 @@ func (r *run) rewrite(ctx context.Context, in intent) ([]outcome, error) {
 
 // rewritten finds out whether a history was rewritten after an intent said so.
 func (r *run) rewritten(ctx context.Context, in intent) ([]outcome, error) {
-	kept, err := r.store.Thread(in.ref(r.begin.Spec.Tenant)).KeepsHistory(ctx)
+	kept, err := r.store.Thread(in.ref(r.begin.Spec.Tenant)).Upkeep().KeepsHistory(ctx)
 	if err != nil || !kept {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (r *run) rewritten(ctx context.Context, in intent) ([]outcome, error) {
 // restore brings the original history of a thread back, unless there is a reason why not.
 func (r *run) restore(ctx context.Context, out outcome) (why string, err error) {
 	t := r.store.Thread(out.ref(r.begin.Spec.Tenant))
-	err = t.RestoreHistory(ctx)
+	err = t.Upkeep().RestoreHistory(ctx)
 	switch {
 	case errors.Is(err, engine.ErrConflict):
 		return "something was saved on it since", nil
@@ -115,7 +115,7 @@ func (j *Jobs) dropHistories(ctx context.Context, l *journal, h *history) error 
 			if out.Failed {
 				continue
 			}
-			if err := j.store.Thread(ref).DropHistory(ctx); err != nil && !gone(err) {
+			if err := j.store.Thread(ref).Upkeep().DropHistory(ctx); err != nil && !gone(err) {
 				return unlessGone(ref, err)
 			}
 		}

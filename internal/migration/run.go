@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/panics"
 	"github.com/ckptd/ckptd/migrate"
 )
@@ -231,11 +232,11 @@ func (r *run) heads(ctx context.Context, t *engine.Thread, heads []head, in inte
 		if !ok || to == h.SchemaVersion {
 			continue
 		}
-		o := engine.HeadMigration{Branch: h.branch, To: to, Down: r.begin.Spec.Down}
+		o := upkeep.HeadMigration{Branch: h.branch, To: to, Down: r.begin.Spec.Down}
 		if h.was || h.branch == "" && i > 0 { // those before it are the newest by now
 			o.Seq = h.Seq
 		}
-		m, err := t.MigrateHead(ctx, o)
+		m, err := t.Upkeep().MigrateHead(ctx, o)
 		if h.was && errors.Is(err, engine.ErrConflict) {
 			continue // it is no head any more
 		}

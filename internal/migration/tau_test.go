@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/trajectory"
 	"github.com/ckptd/ckptd/migrate"
 	"github.com/ckptd/ckptd/plugins"
@@ -55,7 +56,7 @@ func TestRealRunsInThreeLanguages(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("other than by jq (-jq +%s):\n%.2000s", language, diff)
 			}
-			if r, err := w.store.Verify(t.Context(), engine.VerifyOptions{Deep: true}); err != nil || !r.Clean() {
+			if r, err := w.store.Upkeep().Verify(t.Context(), upkeep.VerifyOptions{Deep: true}); err != nil || !r.Clean() {
 				t.Errorf("verify: %+v, %v", r, err)
 			}
 			if _, err := w.jobs.Undo(t.Context(), id, RunOptions{}); err != nil {

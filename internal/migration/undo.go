@@ -118,7 +118,7 @@ func (r *run) undo(ctx context.Context, out outcome) (why string, err error) {
 	if copy(hash[:], out.Hash) != len(hash) {
 		return "", fmt.Errorf("%w: the journal has a hash of %d bytes", engine.ErrCorrupt, len(out.Hash))
 	}
-	err = r.store.Thread(out.ref(r.begin.Spec.Tenant)).UndoHead(ctx, out.Old, out.New, hash)
+	err = r.store.Thread(out.ref(r.begin.Spec.Tenant)).Upkeep().UndoHead(ctx, out.Old, out.New, hash)
 	switch {
 	case errors.Is(err, engine.ErrConflict):
 		return "something was saved on it since", nil

@@ -91,7 +91,7 @@ func (j *Jobs) eachThread(ctx context.Context, scope Scope, f func(engine.Thread
 	users := []string{scope.User}
 	if scope.User == "" {
 		users = nil
-		for user, err := range j.store.Users(ctx, scope.Tenant) {
+		for user, err := range j.store.Upkeep().Users(ctx, scope.Tenant) {
 			if err != nil {
 				return err
 			}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
-	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
@@ -18,7 +18,7 @@ import (
 type admin struct{ *Server }
 
 func (s admin) GetRetention(ctx context.Context, req *connect.Request[ckptdv1.GetRetentionRequest]) (*connect.Response[ckptdv1.GetRetentionResponse], error) {
-	p, err := s.store.Retention(ctx, req.Msg.GetTenant())
+	p, err := s.store.Upkeep().Retention(ctx, req.Msg.GetTenant())
 	if err != nil {
 		return nil, err
 	}
@@ -26,7 +26,7 @@ func (s admin) GetRetention(ctx context.Context, req *connect.Request[ckptdv1.Ge
 }
 
 func (s admin) SetRetention(ctx context.Context, req *connect.Request[ckptdv1.SetRetentionRequest]) (*connect.Response[ckptdv1.SetRetentionResponse], error) {
-	if err := s.store.SetRetention(ctx, req.Msg.GetTenant(), wire.UnpackRetention(req.Msg.GetPolicy())); err != nil {
+	if err := s.store.Upkeep().SetRetention(ctx, req.Msg.GetTenant(), wire.UnpackRetention(req.Msg.GetPolicy())); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&ckptdv1.SetRetentionResponse{}), nil
@@ -52,19 +52,19 @@ func (s admin) CollectGarbage(ctx context.Context, req *connect.Request[ckptdv1.
 	m := req.Msg
 	var tell sometimes
 	var gone error
-	o := engine.GCOptions{DryRun: m.GetDryRun(), Compact: m.GetCompact(), Grace: m.GetGrace().AsDuration(), Progress: func(p engine.GCProgress) {
+	o := upkeep.GCOptions{DryRun: m.GetDryRun(), Compact: m.GetCompact(), Grace: m.GetGrace().AsDuration(), Progress: func(p upkeep.GCProgress) {
 		if gone == nil && tell.now() {
 			if gone = stream.Send(&ckptdv1.CollectGarbageResponse{User: p.User, Stage: p.Stage, Done: uint64(p.Done)}); gone != nil {
 				cancel() // nobody waits for the end
 			}
 		}
 	}}
-	var report *engine.GCReport
+	var report *upkeep.GCReport
 	var err error
 	if m.GetUser() != "" {
-		report, err = s.store.User(m.GetTenant(), m.GetUser()).GC(ctx, o)
+		report, err = s.store.User(m.GetTenant(), m.GetUser()).Upkeep().GC(ctx, o)
 	} else {
-		report, err = s.store.GC(ctx, m.GetTenant(), o)
+		report, err = s.store.Upkeep().GC(ctx, m.GetTenant(), o)
 	}
 	if gone != nil {
 		return gone
@@ -82,14 +82,14 @@ func (s admin) Verify(ctx context.Context, req *connect.Request[ckptdv1.VerifyRe
 	m := req.Msg
 	var tell sometimes
 	var gone error
-	o := engine.VerifyOptions{Tenant: m.GetTenant(), User: m.GetUser(), Thread: m.GetThread(), Deep: m.GetDeep(), Progress: func(done, total int) {
+	o := upkeep.VerifyOptions{Tenant: m.GetTenant(), User: m.GetUser(), Thread: m.GetThread(), Deep: m.GetDeep(), Progress: func(done, total int) {
 		if gone == nil && tell.now() {
 			if gone = stream.Send(&ckptdv1.VerifyResponse{Done: uint64(done), Total: uint64(total)}); gone != nil {
 				cancel()
 			}
 		}
 	}}
-	report, err := s.store.Verify(ctx, o)
+	report, err := s.store.Upkeep().Verify(ctx, o)
 	if gone != nil {
 		return gone
 	}
@@ -101,7 +101,7 @@ func (s admin) Verify(ctx context.Context, req *connect.Request[ckptdv1.VerifyRe
 }
 
 func (s admin) GetStats(ctx context.Context, req *connect.Request[ckptdv1.GetStatsRequest]) (*connect.Response[ckptdv1.GetStatsResponse], error) {
-	stats, err := s.store.Stats(ctx, req.Msg.GetTenant(), req.Msg.GetUser())
+	stats, err := s.store.Upkeep().Stats(ctx, req.Msg.GetTenant(), req.Msg.GetUser())
 	if err != nil {
 		return nil, err
 	}
@@ -109,13 +109,13 @@ func (s admin) GetStats(ctx context.Context, req *connect.Request[ckptdv1.GetSta
 }
 
 func (s admin) ListTenants(ctx context.Context, _ *connect.Request[ckptdv1.ListTenantsRequest], stream *connect.ServerStream[ckptdv1.ListTenantsResponse]) error {
-	return sendNames(s.store.Tenants(ctx), func(names []string) error {
+	return sendNames(s.store.Upkeep().Tenants(ctx), func(names []string) error {
 		return stream.Send(&ckptdv1.ListTenantsResponse{Tenants: names})
 	})
 }
 
 func (s admin) ListUsers(ctx context.Context, req *connect.Request[ckptdv1.ListUsersRequest], stream *connect.ServerStream[ckptdv1.ListUsersResponse]) error {
-	return sendNames(s.store.Users(ctx, req.Msg.GetTenant()), func(names []string) error {
+	return sendNames(s.store.Upkeep().Users(ctx, req.Msg.GetTenant()), func(names []string) error {
 		return stream.Send(&ckptdv1.ListUsersResponse{Users: names})
 	})
 }
@@ -137,7 +137,7 @@ func sendNames(names iter.Seq2[string, error], send func([]string) error) error 
 }
 
 func (s admin) CreateUser(ctx context.Context, req *connect.Request[ckptdv1.CreateUserRequest]) (*connect.Response[ckptdv1.CreateUserResponse], error) {
-	if err := s.store.User(req.Msg.GetTenant(), req.Msg.GetUser()).Create(ctx); err != nil {
+	if err := s.store.User(req.Msg.GetTenant(), req.Msg.GetUser()).Upkeep().Create(ctx); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&ckptdv1.CreateUserResponse{}), nil

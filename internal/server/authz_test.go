@@ -33,7 +33,7 @@ type matrix struct {
 
 func newMatrix(t *testing.T) *matrix {
 	m := &matrix{bed: newBed(t, Limits{}), blobs: map[string]string{}, clients: map[string]*http.Client{}}
-	who, err := access.New(m.Server.store, access.Options{Tokens: m.bed.tokens})
+	who, err := access.New(m.Server.store.Upkeep(), access.Options{Tokens: m.bed.tokens})
 	must(t, err)
 	m.SetAccess(who)
 	for _, x := range []place{{"acme", "alice", ""}, {"acme", "bob", ""}, {"umbrella", "alice", ""}} {

@@ -17,6 +17,7 @@ import (
 	"github.com/ckptd/ckptd/backend/mem"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/contract"
@@ -81,13 +82,13 @@ func (b *bed) start() {
 	defer func() { b.opts.Migrations = nil }()
 	store, err := engine.Open(b.t.Context(), keepOpen{b.be}, b.opts)
 	must(b.t, err)
-	plugins.Open(store)
-	sets.Open(store)
+	plugins.Open(store.Upkeep())
+	sets.Open(store.Upkeep())
 	runner := jobs.New(jobs.Options{Store: store, Dir: filepath.Join(b.dir, "migrations"), Sets: sets, Find: sets.For})
 	must(b.t, runner.Resume())
-	b.tokens, err = access.OpenTokens(filepath.Join(b.dir, "tokens"), store)
+	b.tokens, err = access.OpenTokens(filepath.Join(b.dir, "tokens"), store.Upkeep())
 	must(b.t, err)
-	who, err := access.New(store, access.Options{Tokens: b.tokens, OwnerIsAdmin: true})
+	who, err := access.New(store.Upkeep(), access.Options{Tokens: b.tokens, OwnerIsAdmin: true})
 	must(b.t, err)
 	log, err := audit.Open(filepath.Join(b.dir, "audit"))
 	must(b.t, err)
@@ -178,7 +179,7 @@ func (b *bed) verify() {
 	store, err := engine.Open(context.Background(), keepOpen{b.be}, b.opts)
 	must(b.t, err)
 	defer store.Close()
-	report, err := store.Verify(context.Background(), engine.VerifyOptions{Deep: true})
+	report, err := store.Upkeep().Verify(context.Background(), upkeep.VerifyOptions{Deep: true})
 	if err != nil || !report.Clean() {
 		b.t.Errorf("verify: %v, %+v", err, report)
 	}

@@ -110,12 +110,12 @@ func (s *Server) record(c *call, t *target, kind audit.Kind, err error) {
 		e.Code = connect.CodeOf(wire.PackError(err)).String()
 	}
 	if t != nil && t.tenant != "" {
-		e.Tenant = s.store.Pseudonym("audit", t.tenant)
+		e.Tenant = s.store.Upkeep().Pseudonym("audit", t.tenant)
 		if t.user != "" {
-			e.User = s.store.Pseudonym("audit", t.tenant, t.user)
+			e.User = s.store.Upkeep().Pseudonym("audit", t.tenant, t.user)
 		}
 		if t.user != "" && t.thread != "" {
-			e.Thread = s.store.Pseudonym("audit", t.tenant, t.user, t.thread)
+			e.Thread = s.store.Upkeep().Pseudonym("audit", t.tenant, t.user, t.thread)
 		}
 	}
 	if err := s.audit.Append(e); err != nil {
@@ -127,7 +127,7 @@ func (s *Server) record(c *call, t *target, kind audit.Kind, err error) {
 func (s *Server) suspect(why error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	if _, err := s.store.Retention(ctx, "-"); !errors.Is(err, engine.ErrUnavailable) {
+	if _, err := s.store.Upkeep().Retention(ctx, "-"); !errors.Is(err, engine.ErrUnavailable) {
 		return
 	}
 	select {

@@ -81,7 +81,7 @@ func (l listenFor) Handle(_ context.Context, r slog.Record) error {
 // seed makes the examples' data anew.
 func (f *fuzzBed) seed(t testing.TB) {
 	t.Helper()
-	for user, err := range f.store.Users(t.Context(), "acme") {
+	for user, err := range f.store.Upkeep().Users(t.Context(), "acme") {
 		must(t, err)
 		for info, err := range f.store.User("acme", user).Threads(t.Context(), engine.ThreadOptions{}) {
 			must(t, err)

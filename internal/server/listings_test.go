@@ -11,6 +11,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/access"
 )
 
@@ -188,14 +189,17 @@ func TestEveryOperationIsReachable(t *testing.T) {
 	reached := map[reflect.Type]map[string]string{
 		reflect.TypeFor[*engine.Thread](): {"Save": "Save", "Load": "Load", "History": "List", "Tree": "GetTree", "Diff": "Diff", "Fork": "Fork",
 			"Branches": "ListBranches", "SetBranch": "SetBranch", "DeleteBranch": "DeleteBranch", "SetLabels": "SetLabels", "PutWrites": "PutWrites",
-			"Writes": "ListWrites", "Namespaces": "ListNamespaces", "Copy": "Copy", "Delete": "Delete", "Prune": "Prune", "Ref": "",
+			"Writes": "ListWrites", "Namespaces": "ListNamespaces", "Copy": "Copy", "Delete": "Delete", "Ref": "", "Upkeep": ""},
+		reflect.TypeFor[upkeep.Thread[*engine.Checkpoint]](): {"Prune": "Prune",
 			"MigrateHead": "StartMigrationJob", "UndoHead": "StartMigrationJob", "MigrateHistory": "StartMigrationJob", "RestoreHistory": "StartMigrationJob",
 			"DropHistory": "StartMigrationJob", "KeepsHistory": "StartMigrationJob"},
-		reflect.TypeFor[*engine.User](): {"Latest": "LoadNewest", "Threads": "ListThreads", "Query": "Query", "DeleteRun": "DeleteRun", "PutBlob": "PutBlob",
-			"GetBlob": "GetBlob", "StatBlob": "StatBlob", "GC": "CollectGarbage", "Create": "CreateUser"},
-		reflect.TypeFor[*engine.Store](): {"QueryTenant": "Query", "Watch": "Watch", "Verify": "Verify", "Stats": "GetStats", "GC": "CollectGarbage",
+		reflect.TypeFor[*engine.User](): {"Latest": "LoadNewest", "Threads": "ListThreads", "Query": "Query", "PutBlob": "PutBlob",
+			"GetBlob": "GetBlob", "StatBlob": "StatBlob", "Upkeep": ""},
+		reflect.TypeFor[upkeep.User]():   {"DeleteRun": "DeleteRun", "GC": "CollectGarbage", "Create": "CreateUser"},
+		reflect.TypeFor[*engine.Store](): {"QueryTenant": "Query", "Watch": "Watch", "Thread": "", "User": "", "Close": "", "Upkeep": ""},
+		reflect.TypeFor[upkeep.Store](): {"Verify": "Verify", "Stats": "GetStats", "GC": "CollectGarbage",
 			"Retention": "GetRetention", "SetRetention": "SetRetention", "Tenants": "ListTenants", "Users": "ListUsers", "CacheStats": "GetStatus", "DiskBytes": "GetStatus",
-			"Thread": "", "User": "", "Close": "", "SealBeside": "", "OpenBeside": "", "Pseudonym": ""}, // handles, and what is the host's own
+			"SealBeside": "", "OpenBeside": "", "Pseudonym": ""}, // the host's own
 	}
 	handlers := []any{checkpoints{}, threads{}, blobs{}, admin{}, migrations{}}
 	for typ, operations := range reached {

@@ -142,7 +142,7 @@ func newWatchedBed(t *testing.T) (*bed, *sinks, *faultyReads) {
 	s.audit = filepath.Join(b.dir, "audit")
 	b.more = func(o *Options) { o.Log, o.Trace, o.Metrics = log, trace, s.metrics }
 	b.start()
-	s.metrics.ObserveStore(b.store)
+	s.metrics.ObserveStore(b.store.Upkeep())
 	return b, s, reads
 }
 
@@ -335,7 +335,7 @@ func (b *bed) strangers(t *testing.T, m markers) *strangers {
 	must(t, os.WriteFile(file, set, 0o600))
 	issuer := "https://" + m.ascii("issuer") + ".example"
 	name := m.ascii("name in a certificate")
-	who, err := access.New(b.store, access.Options{Tokens: b.tokens, OwnerIsAdmin: true, JWT: &access.JWT{Issuer: issuer, KeyFile: file, Audience: "ckptd"},
+	who, err := access.New(b.store.Upkeep(), access.Options{Tokens: b.tokens, OwnerIsAdmin: true, JWT: &access.JWT{Issuer: issuer, KeyFile: file, Audience: "ckptd"},
 		Certificates: []access.CertificateRule{{CommonName: name, Grants: []access.Grant{{Role: access.Writer, Tenant: m.mark("tenant"), User: m.mark("user")}}}}})
 	must(t, err)
 	b.SetAccess(who)

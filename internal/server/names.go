@@ -20,17 +20,17 @@ func (n auditNames) of(pseudonym string) string {
 
 // auditNames looks the names up.
 func (s *Server) auditNames(ctx context.Context) (auditNames, error) {
-	names := auditNames{}
-	for tenant, err := range s.store.Tenants(ctx) {
+	names, upkeep := auditNames{}, s.store.Upkeep()
+	for tenant, err := range upkeep.Tenants(ctx) {
 		if err != nil {
 			continue // its keys are gone, and so are the names
 		}
-		names[s.store.Pseudonym("audit", tenant)] = tenant
-		for user, err := range s.store.Users(ctx, tenant) {
+		names[upkeep.Pseudonym("audit", tenant)] = tenant
+		for user, err := range upkeep.Users(ctx, tenant) {
 			if err != nil {
 				continue
 			}
-			names[s.store.Pseudonym("audit", tenant, user)] = user
+			names[upkeep.Pseudonym("audit", tenant, user)] = user
 			for info, err := range s.store.User(tenant, user).Threads(ctx, engine.ThreadOptions{}) {
 				if errors.Is(err, context.Canceled) {
 					return nil, err
@@ -38,7 +38,7 @@ func (s *Server) auditNames(ctx context.Context) (auditNames, error) {
 				if err != nil {
 					break
 				}
-				names[s.store.Pseudonym("audit", tenant, user, info.Ref.Thread)] = info.Ref.Thread
+				names[upkeep.Pseudonym("audit", tenant, user, info.Ref.Thread)] = info.Ref.Thread
 			}
 		}
 	}

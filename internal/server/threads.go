@@ -41,7 +41,7 @@ func (s threads) Delete(ctx context.Context, req *connect.Request[ckptdv1.Delete
 }
 
 func (s threads) DeleteRun(ctx context.Context, req *connect.Request[ckptdv1.DeleteRunRequest]) (*connect.Response[ckptdv1.DeleteRunResponse], error) {
-	n, err := s.store.User(req.Msg.GetTenant(), req.Msg.GetUser()).DeleteRun(ctx, req.Msg.GetRunId())
+	n, err := s.store.User(req.Msg.GetTenant(), req.Msg.GetUser()).Upkeep().DeleteRun(ctx, req.Msg.GetRunId())
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (s threads) DeleteRun(ctx context.Context, req *connect.Request[ckptdv1.Del
 }
 
 func (s threads) Prune(ctx context.Context, req *connect.Request[ckptdv1.PruneRequest]) (*connect.Response[ckptdv1.PruneResponse], error) {
-	report, err := s.thread(req.Msg).Prune(ctx, wire.UnpackPrune(req.Msg))
+	report, err := s.thread(req.Msg).Upkeep().Prune(ctx, wire.UnpackPrune(req.Msg))
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ func (w *world) read(s *engine.Store, who string, f *facts) *dump {
 		}
 		d.threads[info.Ref.Thread] = &info
 		th := s.Thread(info.Ref)
-		keeps, err := th.KeepsHistory(ctx)
+		keeps, err := th.Upkeep().KeepsHistory(ctx)
 		failed("kept history", info.Ref, err)
 		d.keeps[info.Ref.Thread] = keeps
 		names, err := th.Namespaces(ctx)

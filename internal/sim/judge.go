@@ -13,6 +13,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // judge compares what the calls of a round answered, and what is there at its end, with each other.
@@ -360,13 +361,13 @@ func (w *world) verify(s *engine.Store, f *facts) {
 		n += len(l.cps)
 	}
 	deep := n < 200 || w.round == w.prof.rounds-1
-	rep, err := s.Verify(context.Background(), engine.VerifyOptions{Tenant: tenant, User: user, Deep: deep})
+	rep, err := s.Upkeep().Verify(context.Background(), upkeep.VerifyOptions{Tenant: tenant, User: user, Deep: deep})
 	if err != nil && !errors.Is(err, engine.ErrNotFound) {
 		w.problem("verify: %v", err)
 		return
 	}
 	for _, p := range rep.Problems {
-		w.problem("verify: %s/%s: %v", p.Ref.Thread, p.Ref.Namespace, p.Err)
+		w.problem("verify: %s/%s: %v", p.Thread, p.Namespace, p.Err)
 	}
 	// Every checkpoint by itself, from the disk.
 	for _, ref := range slices.SortedFunc(maps.Keys(f.dump.lines), engine.Ref.Compare) {

@@ -6,13 +6,14 @@ import (
 	"fmt"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // headMigration migrates a head.
 type headMigration struct {
 	call
-	opts engine.HeadMigration
-	out  *engine.HeadMigrated
+	opts upkeep.HeadMigration
+	out  *upkeep.HeadMigrated[*engine.Checkpoint]
 }
 
 // headUndo is a migrated head that may be undone.
@@ -26,7 +27,7 @@ func (a *headMigration) String() string {
 }
 
 func (a *headMigration) run(ctx context.Context, s *engine.Store) (err error) {
-	a.out, err = s.Thread(a.ref).MigrateHead(ctx, a.opts)
+	a.out, err = s.Thread(a.ref).Upkeep().MigrateHead(ctx, a.opts)
 	return err
 }
 
@@ -119,7 +120,7 @@ func (a *undo) run(ctx context.Context, s *engine.Store) error {
 }
 
 func undoHead(ctx context.Context, th *engine.Thread, a *undo) error {
-	return th.UndoHead(ctx, a.old, a.now, a.hash)
+	return th.Upkeep().UndoHead(ctx, a.old, a.now, a.hash)
 }
 
 func (a *undo) effect(f *facts) {
@@ -168,7 +169,7 @@ type historyMigration struct {
 	call
 	how string // "migrate", "restore", "drop"
 	to  uint64
-	out *engine.HistoryMigrated
+	out *upkeep.HistoryMigrated
 }
 
 func (a *historyMigration) String() string { return fmt.Sprintf("%s %d", a.how, a.to) }
@@ -177,12 +178,12 @@ func (a *historyMigration) run(ctx context.Context, s *engine.Store) (err error)
 	th := s.Thread(a.ref)
 	switch a.how {
 	case "migrate":
-		a.out, err = th.MigrateHistory(ctx, a.to, true)
+		a.out, err = th.Upkeep().MigrateHistory(ctx, a.to, true)
 		return err
 	case "restore":
-		return th.RestoreHistory(ctx)
+		return th.Upkeep().RestoreHistory(ctx)
 	}
-	return th.DropHistory(ctx)
+	return th.Upkeep().DropHistory(ctx)
 }
 
 func (a *historyMigration) effect(f *facts) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // script is a row of operations of one client, each of which may depend on the answers before. Every one is judged by itself.
@@ -133,7 +134,7 @@ func makeShed(g *gen) action {
 			return p
 		},
 		func() action {
-			return &collect{call: call{ref: engine.Ref{Tenant: tenant, User: user, Thread: "-"}}, opts: engine.GCOptions{Grace: -1}}
+			return &collect{call: call{ref: engine.Ref{Tenant: tenant, User: user, Thread: "-"}}, opts: upkeep.GCOptions{Grace: -1}}
 		},
 		again,
 	}

@@ -8,13 +8,14 @@ import (
 	"slices"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // prune removes checkpoints.
 type prune struct {
 	call
-	opts engine.PruneOptions
-	rep  *engine.PruneReport
+	opts upkeep.PruneOptions
+	rep  *upkeep.PruneReport
 }
 
 func (a *prune) String() string {
@@ -22,7 +23,7 @@ func (a *prune) String() string {
 }
 
 func (a *prune) run(ctx context.Context, s *engine.Store) (err error) {
-	a.rep, err = s.Thread(a.ref).Prune(ctx, a.opts)
+	a.rep, err = s.Thread(a.ref).Upkeep().Prune(ctx, a.opts)
 	return err
 }
 
@@ -38,7 +39,7 @@ func (a *prune) effect(f *facts) {
 		return
 	}
 	removed := func(ref engine.Ref, r *rev) bool {
-		return ref.Thread == a.ref.Thread && slices.ContainsFunc(a.rep.Removed, func(it engine.PruneItem) bool {
+		return ref.Thread == a.ref.Thread && slices.ContainsFunc(a.rep.Removed, func(it upkeep.PruneItem) bool {
 			return it.Namespace == ref.Namespace && it.ID == r.id && it.Seq >= r.seq // one in doubt may have replaced r
 		})
 	}
@@ -115,11 +116,11 @@ func makePrune(g *gen) action {
 // collect collects garbage.
 type collect struct {
 	call
-	opts engine.GCOptions
+	opts upkeep.GCOptions
 }
 
 func (a *collect) run(ctx context.Context, s *engine.Store) error {
-	_, err := s.User(tenant, user).GC(ctx, a.opts)
+	_, err := s.User(tenant, user).Upkeep().GC(ctx, a.opts)
 	return err
 }
 
@@ -145,7 +146,7 @@ func (a *erase) String() string { return a.byRun }
 
 func (a *erase) run(ctx context.Context, s *engine.Store) (err error) {
 	if a.byRun != "" {
-		a.n, err = s.User(tenant, user).DeleteRun(ctx, a.byRun)
+		a.n, err = s.User(tenant, user).Upkeep().DeleteRun(ctx, a.byRun)
 		return err
 	}
 	a.gen, err = s.Thread(a.ref).Delete(ctx)
@@ -223,12 +224,16 @@ func (a *copying) copied(f *facts, cp *engine.Checkpoint) *rev {
 	}
 	from := a.ref
 	from.Namespace = cp.Ref.Namespace
-	r, found := &rev{wanted: true}, false
-	for k, was := range f.line(from).revs {
+	r, found, known := &rev{wanted: true}, false, true
+	for k, was := range f.line(from).revs { // of any generation
 		if k.seq == cp.Seq && was.id == cp.ID {
-			found = true
-			r.want = append(r.want, f.variants(from, was)...)
+			may := f.variants(from, was)
+			r.want = append(r.want, may...)
+			found, known = true, known && may != nil
 		}
+	}
+	if !known {
+		r.want = nil
 	}
 	if !found && !f.doubts(a.as(from)) { // else its save is in doubt, and it is gone from where it was
 		return nil

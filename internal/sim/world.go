@@ -114,7 +114,7 @@ func newWorld(p Plan, r *Result, verbose bool) *world {
 func (w *world) run() {
 	w.store = w.boot()
 	w.opts.Create = false
-	if err := w.store.User(tenant, user).Create(context.Background()); err != nil {
+	if err := w.store.User(tenant, user).Upkeep().Create(context.Background()); err != nil {
 		panic(err)
 	}
 	for w.round = range w.prof.rounds {

@@ -16,6 +16,7 @@ import (
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // scrape returns what Prometheus would read.
@@ -31,19 +32,19 @@ func scrape(t *testing.T, m *Metrics) string {
 
 // fakeStore has a cache and files.
 type fakeStore struct {
-	cache engine.CacheStats
+	cache upkeep.CacheStats
 	disk  func() (int64, error)
 }
 
-func (f *fakeStore) CacheStats() engine.CacheStats                { return f.cache }
+func (f *fakeStore) CacheStats() upkeep.CacheStats                { return f.cache }
 func (f *fakeStore) DiskBytes(ctx context.Context) (int64, error) { return f.disk() }
 
-var _ Store = (*engine.Store)(nil)
+var _ Store = upkeep.Store(nil)
 
 // busy returns metrics in which everything was counted.
 func busy() *Metrics {
 	m := NewMetrics(MetricsOptions{Version: "1.2.3"})
-	m.ObserveStore(&fakeStore{engine.CacheStats{Hits: 30, Misses: 10, Bytes: 4096}, func() (int64, error) { return 1 << 20, nil }})
+	m.ObserveStore(&fakeStore{upkeep.CacheStats{Hits: 30, Misses: 10, Bytes: 4096}, func() (int64, error) { return 1 << 20, nil }})
 	for range 3 {
 		m.Saved(engine.Cost{State: 1000, Stored: 100, Depth: 5})
 	}

@@ -11,12 +11,12 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
-	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// Store is what is asked about its cache and its files when somebody reads the metrics: an *engine.Store.
+// Store is what is asked about its cache and its files when somebody reads the metrics: an upkeep.Store.
 type Store interface {
-	CacheStats() engine.CacheStats
+	CacheStats() upkeep.CacheStats
 	DiskBytes(context.Context) (int64, error)
 }
 
@@ -37,11 +37,11 @@ func (m *Metrics) makeStore() {
 			func() float64 { return float64(m.diskBytes()) }))
 }
 
-func (m *Metrics) cache() engine.CacheStats {
+func (m *Metrics) cache() upkeep.CacheStats {
 	if s := m.store.Load(); s != nil {
 		return (*s).CacheStats()
 	}
-	return engine.CacheStats{}
+	return upkeep.CacheStats{}
 }
 
 // diskSize remembers the size of the store, since finding it out walks through its directory.

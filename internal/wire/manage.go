@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"time"
 	"unicode/utf8"
 
@@ -9,6 +10,7 @@ import (
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // packDuration makes the message of a duration; none for 0.
@@ -164,19 +166,19 @@ func UnpackThreadInfo(m *ckptdv1.ThreadInfo) engine.ThreadInfo {
 }
 
 // PackPrune makes the message of prune options.
-func PackPrune(ref engine.Ref, o *engine.PruneOptions) *ckptdv1.PruneRequest {
+func PackPrune(ref engine.Ref, o *upkeep.PruneOptions) *ckptdv1.PruneRequest {
 	return &ckptdv1.PruneRequest{Ref: PackRef(ref), KeepLast: int64(o.KeepLast), OlderThan: packDuration(o.OlderThan), KeepLabelled: o.KeepLabelled,
 		Remove: o.Remove, AllNamespaces: o.AllNamespaces, Erase: o.Erase, DryRun: o.DryRun}
 }
 
 // UnpackPrune is the inverse of PackPrune.
-func UnpackPrune(m *ckptdv1.PruneRequest) engine.PruneOptions {
-	return engine.PruneOptions{KeepLast: int(m.GetKeepLast()), OlderThan: m.GetOlderThan().AsDuration(), KeepLabelled: m.GetKeepLabelled(),
+func UnpackPrune(m *ckptdv1.PruneRequest) upkeep.PruneOptions {
+	return upkeep.PruneOptions{KeepLast: int(m.GetKeepLast()), OlderThan: m.GetOlderThan().AsDuration(), KeepLabelled: m.GetKeepLabelled(),
 		Remove: m.GetRemove(), AllNamespaces: m.GetAllNamespaces(), Erase: m.GetErase(), DryRun: m.GetDryRun()}
 }
 
 // PackPruneReport makes the message of a prune report.
-func PackPruneReport(r *engine.PruneReport) *ckptdv1.PruneResponse {
+func PackPruneReport(r *upkeep.PruneReport) *ckptdv1.PruneResponse {
 	m := &ckptdv1.PruneResponse{Kept: uint64(r.Kept), Ghosts: uint64(r.Ghosts), FreedBytes: r.FreedBytes, Compacted: r.Compacted}
 	for _, i := range r.Removed {
 		m.Removed = append(m.Removed, &ckptdv1.PruneItem{Namespace: i.Namespace, Id: i.ID, Seq: i.Seq, Bytes: i.Bytes, Ghost: i.Ghost})
@@ -185,73 +187,80 @@ func PackPruneReport(r *engine.PruneReport) *ckptdv1.PruneResponse {
 }
 
 // UnpackPruneReport is the inverse of PackPruneReport.
-func UnpackPruneReport(m *ckptdv1.PruneResponse) *engine.PruneReport {
-	r := &engine.PruneReport{Kept: count(m.GetKept()), Ghosts: count(m.GetGhosts()), FreedBytes: m.GetFreedBytes(), Compacted: m.GetCompacted()}
+func UnpackPruneReport(m *ckptdv1.PruneResponse) *upkeep.PruneReport {
+	r := &upkeep.PruneReport{Kept: count(m.GetKept()), Ghosts: count(m.GetGhosts()), FreedBytes: m.GetFreedBytes(), Compacted: m.GetCompacted()}
 	for _, i := range m.GetRemoved() {
-		r.Removed = append(r.Removed, engine.PruneItem{Namespace: i.GetNamespace(), ID: i.GetId(), Seq: i.GetSeq(), Bytes: i.GetBytes(), Ghost: i.GetGhost()})
+		r.Removed = append(r.Removed, upkeep.PruneItem{Namespace: i.GetNamespace(), ID: i.GetId(), Seq: i.GetSeq(), Bytes: i.GetBytes(), Ghost: i.GetGhost()})
 	}
 	return r
 }
 
 // PackRetention makes the message of a retention policy.
-func PackRetention(p engine.RetentionPolicy) *ckptdv1.RetentionPolicy {
+func PackRetention(p upkeep.RetentionPolicy) *ckptdv1.RetentionPolicy {
 	return &ckptdv1.RetentionPolicy{KeepLast: int64(p.KeepLast), OlderThan: packDuration(p.OlderThan), KeepLabelled: p.KeepLabelled}
 }
 
 // UnpackRetention is the inverse of PackRetention.
-func UnpackRetention(m *ckptdv1.RetentionPolicy) engine.RetentionPolicy {
-	return engine.RetentionPolicy{KeepLast: int(m.GetKeepLast()), OlderThan: m.GetOlderThan().AsDuration(), KeepLabelled: m.GetKeepLabelled()}
+func UnpackRetention(m *ckptdv1.RetentionPolicy) upkeep.RetentionPolicy {
+	return upkeep.RetentionPolicy{KeepLast: int(m.GetKeepLast()), OlderThan: m.GetOlderThan().AsDuration(), KeepLabelled: m.GetKeepLabelled()}
 }
 
 // PackGarbage makes the message of a report of a garbage collection.
-func PackGarbage(r *engine.GCReport) *ckptdv1.GarbageReport {
+func PackGarbage(r *upkeep.GCReport) *ckptdv1.GarbageReport {
 	return &ckptdv1.GarbageReport{Users: uint64(r.Users), Threads: uint64(r.Threads), Expired: uint64(r.Expired), Pruned: uint64(r.Pruned),
 		Leftovers: uint64(r.Leftovers), IndexEntries: uint64(r.IndexEntries), Blobs: uint64(r.Blobs), Parts: uint64(r.Parts), Bytes: r.Bytes, Compacted: r.Compacted}
 }
 
 // UnpackGarbage is the inverse of PackGarbage.
-func UnpackGarbage(m *ckptdv1.GarbageReport) *engine.GCReport {
-	return &engine.GCReport{Users: count(m.GetUsers()), Threads: count(m.GetThreads()), Expired: count(m.GetExpired()), Pruned: count(m.GetPruned()),
+func UnpackGarbage(m *ckptdv1.GarbageReport) *upkeep.GCReport {
+	return &upkeep.GCReport{Users: count(m.GetUsers()), Threads: count(m.GetThreads()), Expired: count(m.GetExpired()), Pruned: count(m.GetPruned()),
 		Leftovers: count(m.GetLeftovers()), IndexEntries: count(m.GetIndexEntries()), Blobs: count(m.GetBlobs()), Parts: count(m.GetParts()),
 		Bytes: m.GetBytes(), Compacted: m.GetCompacted()}
 }
 
 // PackVerify makes the message of a report of a verification.
-func PackVerify(r *engine.VerifyReport) *ckptdv1.VerifyReport {
+func PackVerify(r *upkeep.VerifyReport) *ckptdv1.VerifyReport {
 	m := &ckptdv1.VerifyReport{Users: uint64(r.Users), Threads: uint64(r.Threads), Lineages: uint64(r.Lineages), Checkpoints: uint64(r.Checkpoints),
 		Ghosts: uint64(r.Ghosts), Stubs: uint64(r.Stubs), Parts: uint64(r.Parts), Blobs: uint64(r.Blobs), Writes: uint64(r.Writes),
 		IndexEntries: uint64(r.IndexEntries), Orphans: uint64(r.Orphans), Unlisted: uint64(r.Unlisted)}
 	for _, p := range r.Problems {
-		reason := p.Err.Reason
-		if p.Err.Err != nil {
-			reason += ": " + p.Err.Err.Error()
+		var c *engine.CorruptError
+		if !errors.As(p.Err, &c) {
+			c = &engine.CorruptError{Reason: p.Err.Error()}
 		}
-		m.Problems = append(m.Problems, &ckptdv1.Problem{Ref: PackRef(p.Ref), Record: toUTF8(p.Err.Record), Reason: toUTF8(reason)})
+		reason := c.Reason
+		if c.Err != nil {
+			reason += ": " + c.Err.Error()
+		}
+		ref := &ckptdv1.Ref{Tenant: p.Tenant, User: p.User, Thread: p.Thread, Namespace: p.Namespace}
+		m.Problems = append(m.Problems, &ckptdv1.Problem{Ref: ref, Record: toUTF8(c.Record), Reason: toUTF8(reason)})
 	}
 	return m
 }
 
 // UnpackVerify is the inverse of PackVerify.
-func UnpackVerify(m *ckptdv1.VerifyReport) *engine.VerifyReport {
-	r := &engine.VerifyReport{Users: count(m.GetUsers()), Threads: count(m.GetThreads()), Lineages: count(m.GetLineages()), Checkpoints: count(m.GetCheckpoints()),
+func UnpackVerify(m *ckptdv1.VerifyReport) *upkeep.VerifyReport {
+	r := &upkeep.VerifyReport{Users: count(m.GetUsers()), Threads: count(m.GetThreads()), Lineages: count(m.GetLineages()), Checkpoints: count(m.GetCheckpoints()),
 		Ghosts: count(m.GetGhosts()), Stubs: count(m.GetStubs()), Parts: count(m.GetParts()), Blobs: count(m.GetBlobs()), Writes: count(m.GetWrites()),
 		IndexEntries: count(m.GetIndexEntries()), Orphans: count(m.GetOrphans()), Unlisted: count(m.GetUnlisted())}
 	for _, p := range m.GetProblems() {
-		r.Problems = append(r.Problems, engine.Problem{Ref: UnpackRef(p.GetRef()), Err: &engine.CorruptError{Record: p.GetRecord(), Reason: p.GetReason()}})
+		ref := p.GetRef()
+		r.Problems = append(r.Problems, upkeep.Problem{Tenant: ref.GetTenant(), User: ref.GetUser(), Thread: ref.GetThread(),
+			Namespace: ref.GetNamespace(), Err: &engine.CorruptError{Record: p.GetRecord(), Reason: p.GetReason()}})
 	}
 	return r
 }
 
 // PackStats makes the message of the stats of a user.
-func PackStats(s *engine.Stats) *ckptdv1.GetStatsResponse {
+func PackStats(s *upkeep.Stats) *ckptdv1.GetStatsResponse {
 	return &ckptdv1.GetStatsResponse{Threads: uint64(s.Threads), Lineages: uint64(s.Lineages), Checkpoints: uint64(s.Checkpoints), Ghosts: uint64(s.Ghosts),
 		Stubs: uint64(s.Stubs), StateBytes: s.StateBytes, StoredBytes: s.StoredBytes, Parts: uint64(s.Parts), PartBytes: s.PartBytes, Blobs: uint64(s.Blobs),
 		Keyframes: uint64(s.Keyframes), MaxDepth: uint64(s.MaxDepth), MaxDepthBytes: s.MaxDepthBytes, IndexEntries: uint64(s.IndexEntries), DiskBytes: s.DiskBytes}
 }
 
 // UnpackStats is the inverse of PackStats.
-func UnpackStats(m *ckptdv1.GetStatsResponse) *engine.Stats {
-	return &engine.Stats{Threads: count(m.GetThreads()), Lineages: count(m.GetLineages()), Checkpoints: count(m.GetCheckpoints()), Ghosts: count(m.GetGhosts()),
+func UnpackStats(m *ckptdv1.GetStatsResponse) *upkeep.Stats {
+	return &upkeep.Stats{Threads: count(m.GetThreads()), Lineages: count(m.GetLineages()), Checkpoints: count(m.GetCheckpoints()), Ghosts: count(m.GetGhosts()),
 		Stubs: count(m.GetStubs()), StateBytes: m.GetStateBytes(), StoredBytes: m.GetStoredBytes(), Parts: count(m.GetParts()), PartBytes: m.GetPartBytes(),
 		Blobs: count(m.GetBlobs()), Keyframes: count(m.GetKeyframes()), MaxDepth: count(m.GetMaxDepth()), MaxDepthBytes: m.GetMaxDepthBytes(),
 		IndexEntries: count(m.GetIndexEntries()), DiskBytes: m.GetDiskBytes()}
