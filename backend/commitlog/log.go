@@ -175,71 +175,37 @@ func (l *Log) Bytes() int64 {
 	return sum
 }
 
-// Begin goes on from a position, in a new segment. What the segments hold up to it must be safe or be in tail, which is what
-// Scan found and stands. Its frames that the anchor does not cover are made durable first.
-func (l *Log) Begin(at Position, tail []FrameRef) error {
-	if err := l.secure(tail); err != nil {
-		return err
-	}
-	for _, ref := range tail {
-		ref.segment.last = max(ref.segment.last, ref.Pos.N)
-	}
+// Begin goes on from a position, in a new segment. All groups up to it must be durable elsewhere: what the segments hold is of no
+// use any more, and all but so many are removed.
+func (l *Log) Begin(at Position, keep int) error {
 	l.last, l.chain = at, newChain(l.opts.Store, at.Incarnation)
 	if err := l.anchor.begin(l.fs, l.opts.Store, at); err != nil {
+		return err
+	}
+	if err := l.Trim(keep); err != nil {
 		return err
 	}
 	l.prepareAhead()
 	return nil
 }
 
-// secure writes frames again that were perhaps never on the device, and syncs them. A sync alone would not do: where one failed
-// before, the kernel takes the pages for written.
-func (l *Log) secure(tail []FrameRef) error {
-	var behind *segment
-	var f File
-	var buf []byte
-	for _, ref := range tail {
-		if l.anchor.whole && ref.Pos.N <= l.anchor.last.N && ref.Pos.Incarnation == l.anchor.last.Incarnation {
-			continue
-		}
-		if ref.segment != behind {
-			if err := syncAndClose(f); err != nil {
-				return err
-			}
-			var err error
-			if f, err = l.fs.Open(segmentName(ref.segment.number)); err != nil {
-				return err
-			}
-			behind = ref.segment
-			if err := rewrite(f, 0, headerSize, &buf); err != nil {
-				return errors.Join(err, f.Close())
-			}
-		}
-		if err := rewrite(f, ref.at, blocks(ref.length), &buf); err != nil {
-			return errors.Join(err, f.Close())
+// Trim removes all but so many of the segments before the one that is written to. All of their groups must be durable elsewhere.
+func (l *Log) Trim(keep int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.preparing {
+		l.prepared.Wait()
+	}
+	var kept []*segment
+	for _, s := range l.old {
+		if s.size == l.opts.Segment && len(kept) < keep {
+			kept = append(kept, s)
+		} else if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
+			return err
 		}
 	}
-	if err := syncAndClose(f); err != nil {
-		return err
-	}
-	return l.fs.Sync()
-}
-
-func rewrite(f File, at, length int64, buf *[]byte) error {
-	b := slices.Grow((*buf)[:0], int(length))[:length]
-	*buf = b
-	if _, err := f.ReadAt(b, at); err != nil {
-		return err
-	}
-	_, err := f.WriteAt(b, at)
-	return err
-}
-
-func syncAndClose(f File) error {
-	if f == nil {
-		return nil
-	}
-	return errors.Join(f.Sync(), f.Close())
+	l.old = kept
+	return nil
 }
 
 // Prepare finds a place for a frame and seals it as the next one. After an error the log is as it was.
@@ -316,6 +282,9 @@ func (l *Log) Sync() error {
 // Acknowledge has the anchor say that the newest frame was acknowledged. It does not wait for that.
 func (l *Log) Acknowledge() { l.anchor.want(l.last) }
 
+// Err is why the log stopped, nil while it works.
+func (l *Log) Err() error { return l.broken() }
+
 // fail stops the log.
 func (l *Log) fail(err error) error {
 	if l.failed == nil {
@@ -381,4 +350,12 @@ func (l *Log) Close() error {
 		}
 	}
 	return err
+}
+
+// Segment is the name of the file that frames are appended to, "" before the first.
+func (l *Log) Segment() string {
+	if l.cur == nil {
+		return ""
+	}
+	return segmentName(l.cur.number)
 }

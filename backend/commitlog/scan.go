@@ -22,9 +22,11 @@ type FrameRef struct {
 type Tail struct {
 	// Frames are the whole ones of the incarnation, in order of n. There may be gaps.
 	Frames []FrameRef
-	// Doubt says that something stands in the log that may have been a frame: what is damaged or cut off.
+	// Doubt says that something stands where a frame is missing that may have been it: damaged, cut off, or never finished.
 	Doubt bool
-	// Notes say what is damaged, for people.
+	// Damaged says that there is damage, whether a frame is missing or not.
+	Damaged bool
+	// Notes say what was found, for people.
 	Notes []string
 }
 
@@ -52,6 +54,10 @@ func (l *Log) Scan(after Position) (*Tail, error) {
 		}
 	}
 	slices.SortStableFunc(t.Frames, func(a, b FrameRef) int { return cmp.Compare(a.Pos.N, b.Pos.N) })
+	for _, n := range s.doubts {
+		_, found := slices.BinarySearchFunc(t.Frames, n, func(f FrameRef, n uint64) int { return cmp.Compare(f.Pos.N, n) })
+		t.Doubt = t.Doubt || !found
+	}
 	return t, nil
 }
 
@@ -71,6 +77,8 @@ type scanner struct {
 	tail  *Tail
 	last  Position // of the newest frame that was found
 	buf   []byte
+
+	doubts []uint64 // the frames in whose places something else stands
 }
 
 func (s *scanner) segment(l *Log, seg *segment) error {
@@ -88,12 +96,12 @@ func (s *scanner) segment(l *Log, seg *segment) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if begun && h.size != int64(len(s.buf)) {
-		s.doubt("%s has %d of %d bytes", name, len(s.buf), h.size)
+	if found := s.frames(name, seg); found && !begun {
+		s.damaged("the header of %s is damaged", name)
 	}
-	found := s.frames(name, seg)
-	if found && !begun {
-		s.note("the header of %s is damaged", name)
+	if begun && h.size != int64(len(s.buf)) {
+		s.damaged("%s has %d of %d bytes", name, len(s.buf), h.size)
+		s.doubts = append(s.doubts, s.last.N+1)
 	}
 	return nil
 }
@@ -105,7 +113,8 @@ func (s *scanner) frames(name string, seg *segment) (found bool) {
 		p, before, mutations, err := s.chain.parse(s.buf[at:])
 		if err != nil || p.N <= s.after.N {
 			if inside && s.mayBeNext(s.buf[at:]) {
-				s.doubt("what stands at %d of %s is no whole frame", at, name)
+				s.note("what stands at %d of %s is no whole frame", at, name)
+				s.doubts = append(s.doubts, s.last.N+1)
 			}
 			inside = false
 			at += block
@@ -131,8 +140,8 @@ func (s *scanner) mayBeNext(b []byte) bool {
 	return binary.BigEndian.Uint64(b[8:]) == s.last.N+1 || s.last.N > 0 && bytes.Equal(b[24:56], s.last.Hash[:])
 }
 
-func (s *scanner) doubt(format string, args ...any) {
-	s.tail.Doubt = true
+func (s *scanner) damaged(format string, args ...any) {
+	s.tail.Damaged = true
 	s.note(format, args...)
 }
 
@@ -184,3 +193,6 @@ func (r *Reader) Close() {
 		r.file, r.segment = nil, nil
 	}
 }
+
+// Size is how many bytes the mutations of the frame take.
+func (r FrameRef) Size() int64 { return int64(r.length) }

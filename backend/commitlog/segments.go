@@ -124,27 +124,3 @@ func (l *Log) allocate(s *segment) (File, error) {
 	}
 	return f, nil
 }
-
-// Trim removes segments whose groups are safe and that are more than so many.
-func (l *Log) Trim(safe uint64, keep int) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.preparing {
-		l.prepared.Wait()
-	}
-	var kept []*segment
-	for _, s := range l.old {
-		if s.last > safe || keep > 0 && s.size == l.opts.Segment {
-			if s.last <= safe {
-				keep--
-			}
-			kept = append(kept, s)
-			continue
-		}
-		if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
-			return err
-		}
-	}
-	l.old = kept
-	return nil
-}
