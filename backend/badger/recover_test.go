@@ -23,7 +23,7 @@ import (
 func TestFlippedBits(t *testing.T) {
 	base, _, want := crashed(t)
 	rnd := rand.New(rand.NewPCG(11, 12))
-	each := 15
+	each := 10
 	if testing.Short() {
 		each = 6
 	}
@@ -84,7 +84,7 @@ func damageError(err error) bool {
 	return false
 }
 
-// Each frame of the log is damaged in turn. All of them come from the memory file, and a warning says so; and the store goes on
+// Frames of the log are damaged in turn. Each comes from the memory file, and a warning says so; and the store goes on
 // as if nothing had been.
 func TestLogIsRepairedFromMemory(t *testing.T) {
 	base, segment, want := crashed(t)
@@ -97,7 +97,9 @@ func TestLogIsRepairedFromMemory(t *testing.T) {
 		if string(content[at:at+4]) != "cKfr" {
 			continue
 		}
-		frames++
+		if frames++; frames%3 != 1 && frames != 20 {
+			continue
+		}
 		dir := t.TempDir()
 		copyStore(t, base, dir)
 		flip(t, filepath.Join(dir, segment), at+100, 1)
@@ -154,7 +156,7 @@ func TestLastFrameIsRepairedWithoutAnAnchor(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := bytes.LastIndex(content, []byte("cKfr"))
-	for at := last; at < used(content); at += 7 {
+	for at := last; at < used(content); at += 17 {
 		dir := t.TempDir()
 		copyStore(t, base, dir)
 		flip(t, filepath.Join(dir, segment), at, 16)
