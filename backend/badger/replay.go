@@ -1,77 +1,83 @@
 package badger
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
-	"io/fs"
-	"math"
-	"os"
-	"path/filepath"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 
-	"github.com/ckptd/ckptd/internal/durable"
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/commitlog"
 )
 
-// settle makes durable what is about to be seen. A process that was killed may leave a transaction in
-// its log that it had not synced. The next one would replay it and acknowledge commits that stand on
-// it, in a log of its own; a power loss could then take the transaction and leave those commits.
-//
-// Syncing the old logs is not enough: if a sync failed before, the kernel takes their pages for written.
-// So Badger writes what it replays to tables, which it does when it is closed. There are no logs to
-// replay, and none of this is done, after a store was closed in order.
-func (s *Store) settle() error {
-	if ownLock {
-		if err := settleManifest(s.dir); err != nil {
+// apply writes groups to Badger, in order and without their conditions, many to a transaction.
+func (s *Store) apply(groups []group) (err error) {
+	defer guard("replaying the log", &err)()
+	r := s.logs.Reader()
+	defer r.Close()
+	a := applier{s: s, txn: s.db.NewTransaction(true)}
+	defer func() { a.txn.Discard() }()
+	for _, g := range groups {
+		if err := a.group(r, g); err != nil {
+			return err
+		}
+		a.done = g.pos
+	}
+	return a.commit()
+}
+
+// applier fills transactions.
+type applier struct {
+	s    *Store
+	txn  *badgerdb.Txn
+	size int
+	done commitlog.Position // up to which groups are in the transaction whole
+}
+
+func (a *applier) group(r *commitlog.Reader, g group) error {
+	if g.memory != nil {
+		for _, m := range g.memory.muts {
+			if err := a.mutation(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	b, err := r.Mutations(g.frame)
+	if err != nil {
+		return fmt.Errorf("%w: reading the log: %v", backend.ErrUnavailable, err)
+	}
+	return commitlog.ParseMutations(bytes.Clone(b), a.mutation) // Badger refers to it until the transaction is done
+}
+
+func (a *applier) mutation(m commitlog.Mutation) error {
+	size := entryOverhead + len(m.Key) + len(m.Value)
+	if a.size+size > a.s.commits.limit {
+		if err := a.commit(); err != nil {
+			return err
+		}
+		a.txn, a.size = a.s.db.NewTransaction(true), 0
+	}
+	a.size += size
+	if m.User == 0 {
+		return a.txn.Delete(m.Key)
+	}
+	return a.txn.SetEntry(&badgerdb.Entry{Key: m.Key, Value: m.Value, UserMeta: m.User})
+}
+
+func (a *applier) commit() error {
+	if a.done.N > 0 {
+		if err := a.txn.Set(positionName, appendPosition(nil, a.done)); err != nil {
 			return err
 		}
 	}
-	log, err := newestLog(s.dir)
-	if err != nil || log == 0 {
-		return err
-	}
-	o := s.settings()
-	o.NumCompactors = 0 // or closing waits for a compaction
-	o.NumLevelZeroTablesStall = math.MaxInt32
-	if err := s.start(o); err != nil {
-		return err
-	}
-	if err := s.stopBadger(); err != nil {
-		return err
-	}
-	s.commits.space.unflushed = 0
-	return nil
+	return a.txn.Commit()
 }
 
-// settleManifest writes the MANIFEST anew. Its end may not be durable either, and when Badger opens it
-// removes the tables that are no longer in it: after a power loss an older end would name them.
-func settleManifest(dir string) error {
-	path := filepath.Join(dir, badgerdb.ManifestFilename)
-	content, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // a new store
+// size is about what the frame of the group would have.
+func (g *memoryGroup) size() (n int64) {
+	for _, m := range g.muts {
+		n += int64(entryOverhead + len(m.Key) + len(m.Value))
 	}
-	if err == nil {
-		err = durable.WriteFile(path, content)
-	}
-	if err != nil {
-		return dirError(err)
-	}
-	return nil
-}
-
-// newestLog is the number of the log in dir that Badger began last, 0 if there is none.
-func newestLog(dir string) (int, error) {
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return 0, dirError(err)
-	}
-	newest := 0 // Badger counts from 1
-	for _, f := range files {
-		var n int
-		if _, err := fmt.Sscanf(f.Name(), "%d"+walSuffix, &n); err == nil {
-			newest = max(newest, n)
-		}
-	}
-	return newest, nil
+	return n
 }
