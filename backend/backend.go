@@ -12,6 +12,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -56,6 +57,8 @@ var (
 	ErrNoLog error = &corruptError{"backend: the log is missing"}
 	// ErrForeignLog: the log belongs to another store. Nothing was changed. It wraps ErrCorrupt.
 	ErrForeignLog error = &corruptError{"backend: the log is that of another store"}
+	// ErrNewerLog: the store's log was written by a newer version. Nothing was changed. It wraps ErrNewerFormat.
+	ErrNewerLog = fmt.Errorf("%w: its log", ErrNewerFormat)
 	// ErrReadOnly: the location cannot be written.
 	ErrReadOnly = errors.New("backend: location is read-only")
 )

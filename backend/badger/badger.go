@@ -105,6 +105,21 @@ type Store struct {
 // ErrReadOnly, ErrNoSpace, ErrCorrupt, ErrUnavailable (out of file handles or memory, a failing device), and
 // fs.ErrNotExist with MustExist.
 func Open(dir string, opts Options) (*Store, error) {
+	s, err := newStore(dir, opts)
+	if err != nil {
+		return nil, fmt.Errorf("opening store: %w", err)
+	}
+	if s.claim, err = claimDir(dir, !opts.MustExist); err != nil {
+		return nil, fmt.Errorf("opening store in %s: %w", dir, err)
+	}
+	if err := s.openFiles(); err != nil {
+		return nil, fmt.Errorf("opening store in %s: %w", dir, errors.Join(err, s.abandon()))
+	}
+	return s, nil
+}
+
+// newStore is a store that has nothing open.
+func newStore(dir string, opts Options) (*Store, error) {
 	if opts.MemTableSize == 0 {
 		opts.MemTableSize = defaultMemTable
 	}
@@ -112,24 +127,22 @@ func Open(dir string, opts Options) (*Store, error) {
 		opts.MinFree = defaultMinFree
 	}
 	if opts.MemTableSize < leastMemTable || opts.MinFree < 0 {
-		return nil, fmt.Errorf("opening store: %w: MemTableSize %d (at least %d), MinFree %d (at least 0)",
+		return nil, fmt.Errorf("%w: MemTableSize %d (at least %d), MinFree %d (at least 0)",
 			backend.ErrInvalid, opts.MemTableSize, leastMemTable, opts.MinFree)
 	}
 	s := &Store{dir: dir, opts: opts}
 	s.log = logger{opts.Log, &s.flushes.trouble}
 	s.commits.init(s)
-	var err error
-	if s.claim, err = claimDir(dir, !opts.MustExist); err != nil {
-		return nil, fmt.Errorf("opening store in %s: %w", dir, err)
-	}
-	if err := s.openFiles(); err != nil {
-		if s.logs != nil {
-			s.logs.Close()
-		}
-		s.claim.release()
-		return nil, fmt.Errorf("opening store in %s: %w", dir, err)
-	}
 	return s, nil
+}
+
+// abandon gives up a store whose opening failed.
+func (s *Store) abandon() error {
+	defer s.claim.release()
+	if s.logs == nil {
+		return nil
+	}
+	return s.logs.Close()
 }
 
 // settings are the options of Badger, see docs/design.md for the reasons that are not in this file.

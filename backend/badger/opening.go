@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 
@@ -37,6 +36,13 @@ type opening struct {
 	last   commitlog.Position // of what stands
 	bytes  int64              // of the groups, at most
 	notes  []string           // what is damaged and will be repaired
+
+	dry     bool     // change nothing, whatever is found
+	accept  bool     // go on without what is lost
+	lost    *Loss    // what is
+	logGone bool     // there is no log of this store, or none that fits its tables
+	puts    []string // what was brought back, or would be
+	keys    bool     // the KEYREGISTRY is damaged, which holds nothing
 }
 
 // group is one to apply: a frame of the log or, where that is damaged, what a memory file has.
@@ -67,12 +73,8 @@ func (o *opening) look() (err error) {
 	if err := o.openLog(); err != nil {
 		return err
 	}
-	if err := o.lookAtTables(); err != nil {
-		restored, failed := putBack(dir)
-		if failed != nil || !restored {
-			return errors.Join(err, failed)
-		}
-		if err := o.lookAtTables(); err != nil {
+	if err := o.lookAtTables(inDir(dir)); err != nil {
+		if err := o.bringBack(err); err != nil {
 			return err
 		}
 	}
@@ -84,18 +86,47 @@ func (o *opening) look() (err error) {
 	if err := o.checkIncarnation(); err != nil {
 		return err
 	}
-	if o.tail, err = o.s.logs.Scan(o.tables.pos); err != nil {
+	if o.logGone {
+		o.tail = &commitlog.Tail{Doubt: true}
+	} else if o.tail, err = o.s.logs.Scan(o.tables.pos); err != nil {
 		return dirError(err)
 	}
-	return o.plan()
-}
-
-func (o *opening) lookAtTables() (err error) {
-	if err := checkFiles(o.s.dir); err != nil {
+	if err := o.plan(); err != nil {
 		return err
 	}
-	o.tables, err = verifyTables(o.s.dir, o.s.settings())
+	if o.keys {
+		o.notes = append(o.notes, "the KEYREGISTRY is damaged, and holds nothing")
+	}
+	return nil
+}
+
+func (o *opening) lookAtTables(find place) (err error) {
+	if err := checkFiles(o.s.dir, find); err != nil {
+		return err
+	}
+	if o.keys, err = checkRegistry(find); err != nil {
+		return err
+	}
+	o.tables, err = verifyTables(find, o.s.settings())
 	return err
+}
+
+// bringBack restores tables that an opening lost which was cut short, after an error about those that are there.
+func (o *opening) bringBack(why error) error {
+	dir := o.s.dir
+	if o.dry {
+		if _, err := os.Lstat(filepath.Join(dir, keptDir)); err != nil {
+			return why
+		}
+		o.puts = append(o.puts, text(why))
+		return o.lookAtTables(inKept(dir))
+	}
+	restored, failed := putBack(dir)
+	if failed != nil || !restored {
+		return errors.Join(why, failed)
+	}
+	o.puts = append(o.puts, text(why))
+	return o.lookAtTables(inDir(dir))
 }
 
 // openLog opens the log, or finds that there is none because there is no store yet.
@@ -109,18 +140,32 @@ func (o *opening) openLog() (err error) {
 	})
 	switch {
 	case errors.Is(err, commitlog.ErrMissing):
-		if name, err := badgersFile(s.dir); err != nil || name != "" {
-			return errors.Join(err, fmt.Errorf("%w: there is %s and no %s; put the directory back from a copy that has both",
+		name, err := badgersFile(s.dir)
+		if err != nil {
+			return err
+		}
+		if name != "" {
+			return o.withoutLog(fmt.Errorf("%w: there is %s and no %s; put the directory back from a copy that has both",
 				backend.ErrNoLog, name, logDir))
 		}
 		o.fresh = true
 		return nil
 	case errors.Is(err, commitlog.ErrNewer):
-		return fmt.Errorf("%w: %v", backend.ErrNewerFormat, err)
+		return fmt.Errorf("%w: %v", backend.ErrNewerLog, err)
 	case errors.Is(err, commitlog.ErrForeign):
-		return fmt.Errorf("%w: %v", backend.ErrForeignLog, err)
+		return o.withoutLog(fmt.Errorf("%w: %v", backend.ErrForeignLog, err))
 	}
 	return dirError(err)
+}
+
+// withoutLog refuses a store whose log is none of it, or goes on without one where that was accepted.
+func (o *opening) withoutLog(why error) error {
+	o.lost = &Loss{Why: text(why)}
+	if !o.accept {
+		return why
+	}
+	o.logGone = true
+	return nil
 }
 
 func (s *Store) logFiles() commitlog.FS {
@@ -151,12 +196,15 @@ func badgersFile(dir string) (string, error) {
 
 // checkIncarnation makes sure that log and tables are of one life. The tables say of which, then the anchor, then a segment.
 func (o *opening) checkIncarnation() error {
-	anchor, whole := o.s.logs.Anchor()
+	anchor, whole := o.anchor()
 	switch {
 	case o.tables.written > 0:
 		if whole && anchor.Incarnation != o.tables.pos.Incarnation {
-			return fmt.Errorf("%w: its log and its tables are from different copies of it; put one copy back whole", backend.ErrLostCommits)
+			return o.withoutLog(fmt.Errorf("%w: its log and its tables are from different copies of it; put one copy back whole",
+				backend.ErrLostCommits))
 		}
+	case o.logGone:
+		return o.incarnationOfMemory()
 	case whole:
 		o.tables.pos.Incarnation = anchor.Incarnation
 	default:
@@ -167,6 +215,14 @@ func (o *opening) checkIncarnation() error {
 		o.tables.pos.Incarnation = id
 	}
 	return nil
+}
+
+// anchor is what the log's says, if there is a log.
+func (o *opening) anchor() (p commitlog.Position, whole bool) {
+	if o.logGone {
+		return p, false
+	}
+	return o.s.logs.Anchor()
 }
 
 // plan puts the groups together that the tables lack: frames of the log, and where one is missing what a memory file has.
@@ -184,10 +240,12 @@ func (o *opening) plan() error {
 		}
 		o.join(memory)
 		if beyond = o.beyond(memory); beyond > o.last.N {
-			return o.lost(beyond)
+			if err := o.lack(beyond); err != nil {
+				return err
+			}
 		}
 	}
-	if _, whole := o.s.logs.Anchor(); !whole {
+	if _, whole := o.anchor(); !whole && !o.logGone {
 		o.notes = append(o.notes, "the anchor is damaged")
 	}
 	if o.tail.Damaged || len(o.notes) > 0 {
@@ -222,7 +280,7 @@ func (o *opening) join(memory map[uint64]memoryGroup) {
 
 // beyond is the greatest n that is known of.
 func (o *opening) beyond(memory map[uint64]memoryGroup) (n uint64) {
-	if anchor, ok := o.s.logs.Anchor(); ok {
+	if anchor, ok := o.anchor(); ok {
 		n = anchor.N
 	}
 	if k := len(o.tail.Frames); k > 0 {
@@ -234,18 +292,17 @@ func (o *opening) beyond(memory map[uint64]memoryGroup) (n uint64) {
 	return n
 }
 
-// lost says what is missing and what to do.
-func (o *opening) lost(beyond uint64) error {
-	why := "neither the log nor Badger's memory files have them"
+// lack says what is missing and what to do.
+func (o *opening) lack(beyond uint64) error {
+	o.lost = &Loss{Groups: beyond - o.last.N, After: o.last, Why: "neither the log nor Badger's memory files have them"}
 	if len(o.tail.Notes) > 0 {
-		why = o.tail.Notes[0] + ", and Badger's memory files do not have it"
+		o.lost.Why = o.tail.Notes[0] + ", and Badger's memory files do not have it"
 	}
-	since := "the beginning"
-	if o.last.N > 0 {
-		since = time.UnixMilli(o.last.Time).UTC().Format(time.RFC3339)
+	if o.accept {
+		return nil
 	}
-	return fmt.Errorf("%w: %d groups of commits since %s, from number %d on: %s; nothing was changed: put the directory back from a copy, "+
-		"or keep it for ckptd doctor", backend.ErrLostCommits, beyond-o.last.N, since, o.last.N+1, why)
+	return fmt.Errorf("%w: %s; nothing was changed: put the directory back from a copy, or keep it for ckptd doctor",
+		backend.ErrLostCommits, o.lost)
 }
 
 // start sets memory files aside, starts Badger, and applies the groups, which are in tables when it returns.
@@ -256,6 +313,11 @@ func (o *opening) start() error {
 			return err
 		}
 	}
+	if o.keys {
+		if err := errors.Join(os.Remove(filepath.Join(s.dir, badgerdb.KeyRegistryFileName)), durable.SyncDir(s.dir)); err != nil {
+			return dirError(err)
+		}
+	}
 	if ownLock {
 		if err := settleManifest(s.dir); err != nil {
 			return err
@@ -264,7 +326,7 @@ func (o *opening) start() error {
 	if err := errors.Join(setAside(s.dir), keepTables(s.dir)); err != nil {
 		return err
 	}
-	if len(o.groups) > 0 {
+	if len(o.groups) > 0 || o.accept {
 		if err := o.replay(); err != nil {
 			return err
 		}
@@ -277,6 +339,11 @@ func (o *opening) start() error {
 	}
 	if err := errors.Join(dropKept(s.dir), dropAside(s.dir)); err != nil {
 		return err
+	}
+	if o.accept {
+		if err := o.replaceLog(); err != nil {
+			return err
+		}
 	}
 	return o.beginLog()
 }
@@ -309,7 +376,7 @@ func (o *opening) replay() error {
 	if err := s.start(settings, o.tables.pos.N); err != nil {
 		return err
 	}
-	if err := s.apply(o.groups); err != nil {
+	if err := s.apply(o.groups, o.last); err != nil {
 		return err
 	}
 	if err := s.stopBadger(); err != nil {
@@ -320,6 +387,44 @@ func (o *opening) replay() error {
 		return fmt.Errorf("%w: Badger failed to write what was replayed to tables", backend.ErrUnavailable)
 	}
 	return durable.SyncDir(s.dir)
+}
+
+// newIncarnation has the store go on, from what stands, as one that is not what it was.
+func (o *opening) newIncarnation() { rand.Read(o.last.Incarnation[:]) }
+
+// replaceLog removes the log whole and makes a new one. The tables have the new incarnation by now, so that what is left of the
+// old log is refused if this is cut short.
+func (o *opening) replaceLog() error {
+	if o.s.logs != nil {
+		if err := o.s.logs.Close(); err != nil {
+			return dirError(err)
+		}
+		o.s.logs = nil
+	}
+	if err := removeDir(o.s.dir, logDir); err != nil {
+		return err
+	}
+	return o.create()
+}
+
+// incarnationOfMemory takes the incarnation from the memory files of a store that has neither a log nor tables.
+func (o *opening) incarnationOfMemory() error {
+	paths, err := memoryFiles(o.s.dir)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return dirError(err)
+		}
+		eachTransaction(b, func(muts []commitlog.Mutation) {
+			if g, ok := groupOf(muts); ok && g.pos.N == 1 {
+				o.tables.pos.Incarnation = g.pos.Incarnation
+			}
+		})
+	}
+	return nil
 }
 
 // check makes sure that Badger has what it should.
@@ -342,8 +447,9 @@ func (o *opening) beginLog() error {
 	return dirError(o.s.logs.Begin(o.last, keep))
 }
 
-// apply writes groups to Badger, in order and without their conditions, many to a transaction.
-func (s *Store) apply(groups []group) (err error) {
+// apply writes groups to Badger, in order and without their conditions, many to a transaction. The store then is at last, which is the
+// position of the last group, unless a loss was accepted.
+func (s *Store) apply(groups []group, last commitlog.Position) (err error) {
 	defer guard("replaying the log", &err)()
 	r := s.logs.Reader()
 	defer r.Close()
@@ -355,6 +461,7 @@ func (s *Store) apply(groups []group) (err error) {
 		}
 		a.done = g.pos
 	}
+	a.done = last
 	return a.commit()
 }
 
@@ -398,7 +505,7 @@ func (a *applier) mutation(m commitlog.Mutation) error {
 }
 
 func (a *applier) commit() error {
-	if a.done.N > 0 {
+	if a.done != (commitlog.Position{}) {
 		if err := a.txn.Set(positionName, appendPosition(nil, a.done)); err != nil {
 			return err
 		}

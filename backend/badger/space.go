@@ -35,6 +35,8 @@ type space struct {
 }
 
 const (
+	ballastName = "ballast"
+
 	recount    = 100 * time.Millisecond // how old the count of tables may be
 	lowerShare = 256 << 20              // of the tables below level 0 and its target, at most, in one compaction
 )
