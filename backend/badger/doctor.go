@@ -140,7 +140,7 @@ func readOnlyLog(dir string) commitlog.FS { return commitlog.ReadOnly(filepath.J
 // identify reads the id of a directory in its marker or, if that is damaged or gone, in the log.
 func (d *Diagnosis) identify(dir string) (commitlog.ID, error) {
 	id, ours, err := readMarker(dir)
-	if ours && err == nil || err != nil && !errors.Is(err, backend.ErrCorrupt) {
+	if ours && err == nil || err != nil && !errors.Is(err, backend.ErrCorrupt) && !errors.Is(err, backend.ErrForeign) {
 		return id, err
 	}
 	if of, ok := commitlog.StoreOf(readOnlyLog(dir)); ok {
