@@ -120,6 +120,22 @@ type Sizer interface {
 	DiskBytes(ctx context.Context) (int64, error)
 }
 
+// Positioner is implemented by backends that can say how far they have come, so that one that was put back is noticed.
+type Positioner interface {
+	// Position is that of the newest commit that is durable.
+	Position(ctx context.Context) (Position, error)
+}
+
+// Position tells how far a store has come. A store that goes on from another past than it had has a new incarnation, or another hash
+// at the same number.
+type Position struct {
+	Store       [16]byte // the place that the backend is in
+	Incarnation [16]byte
+	N           uint64 // of the newest commit, or group of them, counted from 1
+	Time        time.Time
+	Hash        [32]byte // of all that was committed up to it
+}
+
 // Group tells of commits that shared a transaction and its sync, to whoever observes a backend.
 type Group struct {
 	Commits int           // those that were applied; the others' conditions did not hold

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -35,6 +36,7 @@ type Diagnosis struct {
 	Anchor              commitlog.Position
 	AnchorWhole         bool
 	Interrupted         bool // an opening was cut short
+	Unfinished          bool // the log ends with what is no whole group: one that was under way, and not acknowledged
 
 	Outcome Outcome
 	Stands  commitlog.Position // the last group that there is with all before it
@@ -70,7 +72,11 @@ func (l *Loss) String() string {
 	if l.After.N > 0 {
 		since = l.Since().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%d groups of commits since %s, from number %d on: %s", l.Groups, since, l.After.N+1, l.Why)
+	groups := "1 group of commits"
+	if l.Groups > 1 {
+		groups = fmt.Sprintf("%d groups of commits", l.Groups)
+	}
+	return fmt.Sprintf("%s since %s, from number %d on: %s", groups, since, l.After.N+1, l.Why)
 }
 
 // Since is when the last group was made that there is; zero: there is none.
@@ -169,13 +175,12 @@ func (d *Diagnosis) settle(o *opening) {
 		d.Err = fmt.Errorf("%w: its %s file is damaged or missing", backend.ErrCorrupt, markerName)
 	case d.Err != nil:
 		for _, table := range o.tables.damaged {
-			d.Damage = append(d.Damage, text(table))
+			d.Damage = append(d.Damage, plain(table))
 		}
-		if len(d.Damage) == 0 {
-			d.Damage = []string{text(d.Err)}
-		}
-		if o.tail != nil {
-			d.Damage = append(d.Damage, o.tail.Notes...)
+		if len(d.Damage) == 0 && d.Lost != nil && d.Lost.Groups > 0 {
+			d.Damage = []string{d.Lost.String()}
+		} else if len(d.Damage) == 0 {
+			d.Damage = []string{plain(d.Err)}
 		}
 	}
 	switch {
@@ -188,6 +193,11 @@ func (d *Diagnosis) settle(o *opening) {
 	default:
 		d.Outcome = OpensClean
 	}
+}
+
+// plain is the text of an error without the class, which the diagnosis has.
+func plain(err error) string {
+	return strings.NewReplacer(backend.ErrCorrupt.Error()+": ", "", "backend: ", "").Replace(text(err))
 }
 
 // count says how much there is of what, and how far it goes.
@@ -213,6 +223,7 @@ func (d *Diagnosis) count(o *opening) error {
 		d.Log.Files, d.Log.Bytes = log.Segments(), log.Bytes()
 		d.Anchor, d.AnchorWhole = log.Anchor()
 	}
+	d.Unfinished = o.tail != nil && o.tail.Doubt && d.Err == nil && len(d.Repairs) == 0
 	if o.tail != nil && len(o.tail.Frames) > 0 {
 		d.Log.Group = o.tail.Frames[len(o.tail.Frames)-1].Pos.N
 	}
@@ -227,7 +238,7 @@ func (d *Diagnosis) count(o *opening) error {
 func (p *Part) add(paths []string) {
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil {
-			p.Files, p.Bytes = p.Files+1, p.Bytes+info.Size()
+			p.Files, p.Bytes = p.Files+1, p.Bytes+allocated(info)
 		}
 	}
 }

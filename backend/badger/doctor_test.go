@@ -90,7 +90,7 @@ func TestDiagnose(t *testing.T) {
 		"a table":              {clean, flipped(map[string]int{"000002.sst": 50}), OpensNot, "000002.sst", backend.ErrCorrupt, 0},
 		"a table that is gone": {clean, remove("000002.sst"), OpensNot, "the table is missing", backend.ErrCorrupt, 0},
 		"the last frame, and its copy": {base, flipped(map[string]int{segment: -10, "00001.mem": -30}), OpensNot,
-			"1 groups of commits since", backend.ErrLostCommits, 1},
+			"1 group of commits since", backend.ErrLostCommits, 1},
 		"no log": {base, remove(logDir), OpensNot, "the log is missing", backend.ErrNoLog, 0},
 		"another store's log": {base, func(dir string) error {
 			return errors.Join(remove(logDir)(dir), os.CopyFS(filepath.Join(dir, logDir), os.DirFS(filepath.Join(other, logDir))))

@@ -208,7 +208,7 @@ func TestLostCommits(t *testing.T) {
 			if !errors.Is(err, backend.ErrLostCommits) || !errors.Is(err, backend.ErrCorrupt) {
 				t.Fatalf("%v, want ErrLostCommits", err)
 			}
-			if !regexp.MustCompile(`: [0-9]+ groups of commits since [0-9T:-]+Z, from number [0-9]+ on: .*copy`).MatchString(err.Error()) ||
+			if !regexp.MustCompile(`: [0-9]+ groups? of commits since [0-9T:-]+Z, from number [0-9]+ on: .*copy`).MatchString(err.Error()) ||
 				strings.Contains(err.Error(), "\n") {
 				t.Errorf("it says %q", err)
 			}

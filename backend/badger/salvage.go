@@ -131,7 +131,7 @@ func (v *salvager) copyTables() error {
 		case err != nil && !errors.Is(err, backend.ErrCorrupt):
 			return err
 		case err != nil:
-			v.missing("%s: %s", name, text(err))
+			v.missing("%s: %s", name, plain(err))
 		case bad > 0:
 			v.missing("%s: %d of %d blocks cannot be read", name, bad, blocks)
 		}
@@ -311,7 +311,10 @@ func (v *salvager) worthwhile(sorted []uint64) []uint64 {
 	}
 	have := v.pos.N
 	for _, n := range sorted[first:] {
-		if n > have+1 {
+		switch {
+		case n == have+2:
+			v.missing("group %d is missing", have+1)
+		case n > have+2:
 			v.missing("groups %d to %d are missing", have+1, n-1)
 		}
 		have = max(have, n)

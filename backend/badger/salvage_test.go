@@ -80,7 +80,7 @@ func TestSalvage(t *testing.T) {
 		"a group in the middle": {crashedDir, crashedWant, len(crashedWant) - 1, func(t *testing.T, dir string) {
 			flip(t, filepath.Join(dir, segment), 512+15*512+100, 1)
 			zeroFrom(t, filepath.Join(dir, "00001.mem"), 30)
-		}, "are missing"},
+		}, "group 36 is missing"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			dir := damaged(t, tt.base, func(string) error { return nil })
