@@ -108,6 +108,17 @@ type Caps struct {
 	Exclusive bool   // no other process can write while this one has the store open
 }
 
+// MakingRoom marks a context as that of work that makes room: deleting, pruning, collecting. A driver may keep some back for the
+// commits that such work needs on a full device.
+func MakingRoom(ctx context.Context) context.Context {
+	return context.WithValue(ctx, makingRoom{}, true)
+}
+
+// MakesRoom reports whether a context is marked by MakingRoom.
+func MakesRoom(ctx context.Context) bool { return ctx.Value(makingRoom{}) != nil }
+
+type makingRoom struct{}
+
 // Compactor is implemented by backends that can remove deleted and overwritten values from their files on request.
 type Compactor interface {
 	// Compact returns when no superseded or deleted value is left in the backend's files.

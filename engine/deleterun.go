@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/ckptd/ckptd/backend"
 )
 
 // DeleteRun removes all checkpoints with a run id from all threads of the user, heads and pinned ones too, and returns
 // how many these were. Branches that ended there end at an ancestor then; a thread that has no checkpoint left is
 // deleted. Each thread is done by itself: after an error, a new call goes on.
 func (u *User) DeleteRun(ctx context.Context, runID string) (int, error) {
-	n, err := u.deleteRun(ctx, runID)
+	n, err := u.deleteRun(backend.MakingRoom(ctx), runID)
 	if err != nil {
 		return n, fmt.Errorf("deleting run %q: %w", runID, err)
 	}

@@ -67,7 +67,7 @@ func (s *Store) GC(ctx context.Context, tenant string, o GCOptions) (*GCReport, 
 		}
 		names = append(names, name)
 	}
-	rep, err := s.collect(ctx, tenant, names, &o)
+	rep, err := s.collect(backend.MakingRoom(ctx), tenant, names, &o)
 	if err = errors.Join(append(errs, err)...); err != nil {
 		return rep, fmt.Errorf("collecting garbage: %w", err)
 	}

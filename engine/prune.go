@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 )
 
@@ -60,7 +61,7 @@ type PruneItem struct {
 // way has removed some of the checkpoints, and a new one goes on with it; an erasing one has removed all or none of
 // them, but may leave their bytes to the next one or to GC.
 func (t *Thread) Prune(ctx context.Context, o PruneOptions) (*PruneReport, error) {
-	rep, blobs, err := t.prune(ctx, &o)
+	rep, blobs, err := t.prune(backend.MakingRoom(ctx), &o)
 	if err == nil && o.Erase && !o.DryRun {
 		rep.Compacted, err = t.s.wipe(ctx, t.ref, blobs)
 	}

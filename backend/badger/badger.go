@@ -19,10 +19,11 @@
 //
 // A nearly full disk refuses commits with backend.ErrNoSpace, early, because Badger writes through memory maps and
 // running out of space in one kills the process. How much must stay free follows from what is still to be flushed and
-// compacted. Deleting needs a commit too; room has to be made outside the store. What remains is a device that others
+// compacted. Deleting needs a commit too, so from there on a file in the directory, the ballast, is given up for commits
+// that make room (backend.MakingRoom) and for Compact; it takes Options.MinFree and a quarter of a memory table. Other
+// commits go on when there is room again for it and for them, and then it comes back. What remains is a device that others
 // fill up, by more than Options.MinFree, in the seconds that a flush or compaction takes: nothing acknowledged is lost
-// then, but the process is. A ballast file would not help, as a fault in a memory map leaves no moment at which to give
-// it up.
+// then, but the process is, as a fault in a memory map leaves no moment at which to give anything up.
 //
 // # Directory
 //
@@ -242,7 +243,7 @@ func (s *Store) Commit(ctx context.Context, b backend.Batch) error {
 		return err
 	}
 	defer s.leave()
-	return s.commits.commit(b)
+	return s.commits.commit(b, backend.MakesRoom(ctx))
 }
 
 // Close implements backend.Backend. It writes what is in memory to tables, so that the next Open has nothing to replay.
@@ -258,6 +259,7 @@ func (s *Store) Close() error {
 		return backend.ErrClosed
 	}
 	s.closed = true
+	s.commits.space.ballast.close()
 	if s.db != nil {
 		if why := s.failed.Load(); why != nil {
 			return errors.Join(fmt.Errorf("closing the store without flushing it: %w", *why), s.logs.Close())

@@ -105,8 +105,10 @@ func diagnose(dir string, opts Options) (*Diagnosis, error) {
 		return nil, err
 	}
 	defer release()
-	o.dry = true
-	d.Err = o.look()
+	o.dry, o.accept = true, true
+	if d.Err = o.look(); d.Err == nil {
+		d.Err = o.refused
+	}
 	if errors.Is(d.Err, backend.ErrNewerFormat) || errors.Is(d.Err, backend.ErrUnavailable) {
 		return nil, d.Err
 	}
@@ -223,7 +225,7 @@ func (d *Diagnosis) count(o *opening) error {
 		d.Log.Files, d.Log.Bytes = log.Segments(), log.Bytes()
 		d.Anchor, d.AnchorWhole = log.Anchor()
 	}
-	d.Unfinished = o.tail != nil && o.tail.Doubt && d.Err == nil && len(d.Repairs) == 0
+	d.Unfinished = o.tail != nil && o.tail.Doubt && !o.logGone && d.Err == nil && len(d.Repairs) == 0
 	if o.tail != nil && len(o.tail.Frames) > 0 {
 		d.Log.Group = o.tail.Frames[len(o.tail.Frames)-1].Pos.N
 	}

@@ -79,19 +79,21 @@ func TestDiagnose(t *testing.T) {
 		err     error
 		lost    uint64
 	}{
-		"closed":               {clean, remove(), OpensClean, "", nil, 0},
-		"killed":               {base, remove(), OpensReplays, "", nil, 0},
-		"a frame":              {base, flipped(map[string]int{segment: 700}), OpensRepairs, "group 21 is damaged in the log", nil, 0},
-		"the anchor":           {base, remove("log/anchor"), OpensRepairs, "the anchor is damaged", nil, 0},
-		"the marker":           {base, flipped(map[string]int{"CKPTD": 3}), OpensNot, "", backend.ErrCorrupt, 0},
-		"no marker":            {base, remove("CKPTD"), OpensNot, "the file CKPTD is damaged or missing", backend.ErrCorrupt, 0},
-		"the KEYREGISTRY":      {base, flipped(map[string]int{"KEYREGISTRY": 20}), OpensRepairs, "the KEYREGISTRY is damaged", nil, 0},
-		"the MANIFEST":         {base, flipped(map[string]int{"MANIFEST": -3}), OpensNot, "manifest has checksum mismatch", backend.ErrCorrupt, 0},
+		"closed":          {clean, remove(), OpensClean, "", nil, 0},
+		"killed":          {base, remove(), OpensReplays, "", nil, 0},
+		"a frame":         {base, flipped(map[string]int{segment: 700}), OpensRepairs, "group 21 is damaged in the log", nil, 0},
+		"the anchor":      {base, remove("log/anchor"), OpensRepairs, "the anchor is damaged", nil, 0},
+		"the marker":      {base, flipped(map[string]int{"CKPTD": 3}), OpensNot, "", backend.ErrCorrupt, 0},
+		"no marker":       {base, remove("CKPTD"), OpensNot, "the file CKPTD is damaged or missing", backend.ErrCorrupt, 0},
+		"the KEYREGISTRY": {base, flipped(map[string]int{"KEYREGISTRY": 20}), OpensRepairs, "the KEYREGISTRY is damaged", nil, 0},
+		"the MANIFEST":    {base, flipped(map[string]int{"MANIFEST": -3}), OpensNot, "manifest has checksum mismatch", backend.ErrCorrupt, 0},
+		"the MANIFEST but for its head": {base, func(dir string) error { return os.Truncate(filepath.Join(dir, "MANIFEST"), 10) }, OpensNot,
+			"the MANIFEST does not name 000002.sst, which has groups up to 20", backend.ErrCorrupt, 0},
 		"a table":              {clean, flipped(map[string]int{"000002.sst": 50}), OpensNot, "000002.sst", backend.ErrCorrupt, 0},
 		"a table that is gone": {clean, remove("000002.sst"), OpensNot, "the table is missing", backend.ErrCorrupt, 0},
 		"the last frame, and its copy": {base, flipped(map[string]int{segment: -10, "00001.mem": -30}), OpensNot,
 			"1 group of commits since", backend.ErrLostCommits, 1},
-		"no log": {base, remove(logDir), OpensNot, "the log is missing", backend.ErrNoLog, 0},
+		"no log": {base, remove(logDir), OpensNot, "the log is missing: there is 000002.sst and no log", backend.ErrNoLog, 0},
 		"another store's log": {base, func(dir string) error {
 			return errors.Join(remove(logDir)(dir), os.CopyFS(filepath.Join(dir, logDir), os.DirFS(filepath.Join(other, logDir))))
 		}, OpensNot, "another store", backend.ErrForeignLog, 0},

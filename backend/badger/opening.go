@@ -10,9 +10,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/commitlog"
@@ -40,6 +42,7 @@ type opening struct {
 	dry     bool     // change nothing, whatever is found
 	accept  bool     // go on without what is lost
 	lost    *Loss    // what is
+	refused error    // why the store is not opened without that
 	logGone bool     // there is no log of this store, or none that fits its tables
 	puts    []string // what was brought back, or would be
 	keys    bool     // the KEYREGISTRY is damaged, which holds nothing
@@ -64,6 +67,7 @@ func (s *Store) openFiles() error {
 	if err := o.start(); err != nil {
 		return errors.Join(err, s.stopBadger())
 	}
+	s.commits.space.startBallast()
 	return nil
 }
 
@@ -91,7 +95,14 @@ func (o *opening) look() (err error) {
 	} else if o.tail, err = o.s.logs.Scan(o.tables.pos); err != nil {
 		return dirError(err)
 	}
-	if err := o.plan(); err != nil {
+	err = o.plan()
+	if o.refused != nil {
+		if unnamed := o.checkUnnamed(); unnamed != nil {
+			o.lost = nil // or so it seems
+			return unnamed
+		}
+	}
+	if err != nil {
 		return err
 	}
 	if o.keys {
@@ -145,26 +156,33 @@ func (o *opening) openLog() (err error) {
 			return err
 		}
 		if name != "" {
-			return o.withoutLog(fmt.Errorf("%w: there is %s and no %s; put the directory back from a copy that has both",
-				backend.ErrNoLog, name, logDir))
+			return o.withoutLog(backend.ErrNoLog, fmt.Sprintf("there is %s and no %s", name, logDir))
 		}
 		o.fresh = true
 		return nil
 	case errors.Is(err, commitlog.ErrNewer):
 		return fmt.Errorf("%w: %v", backend.ErrNewerLog, err)
 	case errors.Is(err, commitlog.ErrForeign):
-		return o.withoutLog(fmt.Errorf("%w: %v", backend.ErrForeignLog, err))
+		return o.withoutLog(backend.ErrForeignLog, strings.TrimSuffix(err.Error(), ": "+commitlog.ErrForeign.Error()))
 	}
 	return dirError(err)
 }
 
 // withoutLog refuses a store whose log is none of it, or goes on without one where that was accepted.
-func (o *opening) withoutLog(why error) error {
-	o.lost = &Loss{Why: text(why)}
+func (o *opening) withoutLog(class error, why string) error {
+	o.logGone = true
+	o.lost = &Loss{Why: plain(class) + ": " + why}
+	return o.refuse(fmt.Errorf("%w: %s; nothing was changed: put the directory back from a copy", class, why))
+}
+
+// refuse ends the opening of a store that lacks commits, unless that was accepted.
+func (o *opening) refuse(why error) error {
+	if o.refused == nil {
+		o.refused = why
+	}
 	if !o.accept {
 		return why
 	}
-	o.logGone = true
 	return nil
 }
 
@@ -200,8 +218,7 @@ func (o *opening) checkIncarnation() error {
 	switch {
 	case o.tables.written > 0:
 		if whole && anchor.Incarnation != o.tables.pos.Incarnation {
-			return o.withoutLog(fmt.Errorf("%w: its log and its tables are from different copies of it; put one copy back whole",
-				backend.ErrLostCommits))
+			return o.withoutLog(backend.ErrLostCommits, "its log and its tables are from different copies of it")
 		}
 	case o.logGone:
 		return o.incarnationOfMemory()
@@ -239,6 +256,7 @@ func (o *opening) plan() error {
 			return err
 		}
 		o.join(memory)
+		o.note()
 		if beyond = o.beyond(memory); beyond > o.last.N {
 			if err := o.lack(beyond); err != nil {
 				return err
@@ -270,11 +288,27 @@ func (o *opening) join(memory map[uint64]memoryGroup) {
 		} else if m, ok := memory[n]; ok {
 			g = group{pos: m.pos, memory: &m}
 			o.bytes += 2 * m.size()
-			o.notes = append(o.notes, fmt.Sprintf("group %d is damaged in the log", n))
 		} else {
 			return
 		}
 		o.groups, o.last = append(o.groups, g), g.pos
+	}
+}
+
+// note says which groups come from memory files.
+func (o *opening) note() {
+	for i := 0; i < len(o.groups); i++ {
+		first := i
+		for i < len(o.groups) && o.groups[i].memory != nil {
+			i++
+		}
+		switch from := o.groups[first].pos.N; i - first {
+		case 0:
+		case 1:
+			o.notes = append(o.notes, fmt.Sprintf("group %d is damaged in the log", from))
+		default:
+			o.notes = append(o.notes, fmt.Sprintf("groups %d to %d are damaged in the log", from, o.groups[i-1].pos.N))
+		}
 	}
 }
 
@@ -298,11 +332,26 @@ func (o *opening) lack(beyond uint64) error {
 	if len(o.tail.Notes) > 0 {
 		o.lost.Why = o.tail.Notes[0] + ", and Badger's memory files do not have it"
 	}
-	if o.accept {
-		return nil
+	return o.refuse(fmt.Errorf("%w: %s; nothing was changed: put the directory back from a copy, or keep it for ckptd doctor",
+		backend.ErrLostCommits, o.lost))
+}
+
+// checkUnnamed makes sure that what is lost is not in a table that the MANIFEST fails to name: Badger would remove it.
+func (o *opening) checkUnnamed() error {
+	paths, err := filesIn(o.s.dir, ".sst")
+	if err != nil {
+		return err
 	}
-	return fmt.Errorf("%w: %s; nothing was changed: put the directory back from a copy, or keep it for ckptd doctor",
-		backend.ErrLostCommits, o.lost)
+	for _, path := range paths {
+		var t tables
+		if slices.Contains(o.tables.names, filepath.Base(path)) || t.verify(path, options.Snappy, o.s.settings().BlockSize) != nil {
+			continue
+		}
+		if t.written > 0 && (t.pos.N > o.tables.pos.N || t.pos.Incarnation != o.tables.pos.Incarnation) {
+			return fmt.Errorf("%w: the MANIFEST does not name %s, which has groups up to %d", backend.ErrCorrupt, filepath.Base(path), t.pos.N)
+		}
+	}
+	return nil
 }
 
 // start sets memory files aside, starts Badger, and applies the groups, which are in tables when it returns.

@@ -48,6 +48,9 @@ code that opening it has. What it does on request:
 			if a.server.addr != "" {
 				return usagef("doctor works on a directory: leave out --server")
 			}
+			if repair && acceptLoss || (repair || acceptLoss) && salvage != "" {
+				return usagef("say one of --repair, --accept-loss and --salvage")
+			}
 			switch {
 			case repair:
 				return a.repair()
@@ -64,7 +67,6 @@ code that opening it has. What it does on request:
 	f.BoolVar(&acceptLoss, "accept-loss", false, "go on without the commits that are missing")
 	f.StringVar(&salvage, "salvage", "", "write all that can be read to a new store in `NEWDIR`")
 	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
-	cmd.MarkFlagsMutuallyExclusive("repair", "accept-loss", "salvage")
 	return cmd
 }
 
@@ -322,6 +324,11 @@ func (a *app) salvage(ctx context.Context, to string) error {
 	if err != nil {
 		return err
 	}
+	if !a.json {
+		for _, m := range r.Missing {
+			a.printf("%s %s\n", a.paint.with("31", "missing:"), printable(m))
+		}
+	}
 	report, err := a.verifySalvaged(ctx, to, o)
 	if errors.Is(err, crypto.ErrWrongKey) { // so what was salvaged is of no use with them
 		err = errors.Join(err, os.RemoveAll(to))
@@ -361,9 +368,6 @@ func (a *app) verifySalvaged(ctx context.Context, dir string, o engine.Options) 
 }
 
 func (a *app) salvaged(v salvageView) error {
-	for _, m := range v.Missing {
-		a.printf("%s %s\n", a.paint.with("31", "missing:"), printable(m))
-	}
 	if v.Lost != nil {
 		a.printf("%s %s\n", a.paint.with("31", "missing:"), v.Lost.Why)
 	}
