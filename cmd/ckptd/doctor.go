@@ -12,7 +12,6 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/badger"
-	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
 )
 
@@ -330,9 +329,6 @@ func (a *app) salvage(ctx context.Context, to string) error {
 		}
 	}
 	report, err := a.verifySalvaged(ctx, to, o)
-	if errors.Is(err, crypto.ErrWrongKey) { // so what was salvaged is of no use with them
-		err = errors.Join(err, os.RemoveAll(to))
-	}
 	if err != nil {
 		return err
 	}
@@ -354,8 +350,12 @@ func (a *app) verifySalvaged(ctx context.Context, dir string, o engine.Options) 
 		return v, err
 	}
 	s, err := engine.Open(ctx, be, o)
-	if err != nil {
-		return v, errors.Join(fmt.Errorf("opening what was salvaged: %w", err), be.Close())
+	if err != nil { // so it is of no use
+		err = errors.Join(err, be.Close(), os.RemoveAll(dir))
+		if errors.Is(err, engine.ErrCorrupt) {
+			err = fmt.Errorf("%w, so that nothing of it can be opened: %v", errSalvaged, err)
+		}
+		return v, fmt.Errorf("opening what was salvaged: %w", err)
 	}
 	bar := newProgress(-1, "verifying", false)
 	start := time.Now()
