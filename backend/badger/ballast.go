@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/internal/durable"
-	"github.com/ckptd/ckptd/internal/panics"
 )
 
 const (
@@ -85,14 +84,15 @@ func (b *ballast) restore() {
 
 // make makes the file. If that fails the next commit after a while tries again.
 func (b *ballast) make() {
-	defer panics.To(func(error) {})
+	var err error
+	defer guard("making the ballast", &err)()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.making, b.tried = false, time.Now()
 	if b.here > 0 {
 		return
 	}
-	if b.write() == nil {
+	if err = b.write(); err == nil {
 		b.here = b.size
 	} else {
 		os.Remove(b.path(ballastNew))
