@@ -11,10 +11,7 @@ import (
 	"slices"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
-	"github.com/dgraph-io/badger/v4/options"
-	"github.com/dgraph-io/badger/v4/table"
 	"github.com/dgraph-io/badger/v4/y"
-	"github.com/dgraph-io/ristretto/v2/z"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/commitlog"
@@ -146,49 +143,15 @@ func (v *salvager) missing(format string, args ...any) {
 
 // copyTable copies the blocks of a table that are whole.
 func (v *salvager) copyTable(path string) (bad, blocks int, err error) {
-	defer guard("reading", &err)()
-	f, err := z.OpenMmapFile(path, os.O_RDONLY, 0)
+	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, 0, fmt.Errorf("%w: the table is missing", backend.ErrCorrupt)
 	}
 	if err != nil {
-		return 0, 0, openError(err)
+		return 0, 0, dirError(err)
 	}
-	t, err := table.OpenTable(f, table.Options{ReadOnly: true, Compression: options.Snappy,
-		BlockSize: v.s.settings().BlockSize, ChkMode: options.OnBlockRead})
-	if err != nil {
-		return 0, 0, openError(err)
-	}
-	defer t.Close(-1)
-	starts := t.KeySplits(1<<30, nil) // the first key of each block
-	for i, start := range starts {
-		var end []byte
-		if i+1 < len(starts) {
-			end = []byte(starts[i+1])
-		}
-		if err := v.copyBlock(t, []byte(start), end); errors.Is(err, backend.ErrCorrupt) {
-			bad++
-		} else if err != nil {
-			return bad, len(starts), err
-		}
-	}
-	return bad, len(starts), nil
-}
-
-func (v *salvager) copyBlock(t *table.Table, start, end []byte) (err error) {
 	defer guard("reading", &err)()
-	it := t.NewIterator(table.NOCACHE)
-	defer it.Close()
-	it.Seek(start)
-	if !it.Valid() || !bytes.Equal(it.Key(), start) {
-		return fmt.Errorf("%w: a block cannot be read", backend.ErrCorrupt)
-	}
-	for ; it.Valid() && (end == nil || y.CompareKeys(it.Key(), end) < 0); it.Next() {
-		if err := v.entry(it.Key(), it.Value()); err != nil {
-			return err
-		}
-	}
-	return nil
+	return eachBlock(b, func(block []byte) error { return eachEntry(block, v.entry) })
 }
 
 // entry takes one over, unless it is the driver's own or Badger's.

@@ -53,7 +53,7 @@ func TestSalvage(t *testing.T) {
 	if len(tables) != 1 {
 		t.Fatalf("tables: %q", tables)
 	}
-	name := filepath.Base(tables[0])
+	name, size := filepath.Base(tables[0]), len(contents(t, spreadDir)[tables[0]])
 	for what, tt := range map[string]struct {
 		base   string
 		want   oracle
@@ -65,6 +65,15 @@ func TestSalvage(t *testing.T) {
 		"a table": {spreadDir, spreadWant, 70, func(t *testing.T, dir string) {
 			flip(t, filepath.Join(dir, name), 100_000, 1)
 		}, name + ": 1 of "},
+		"the first block": {spreadDir, spreadWant, 80, func(t *testing.T, dir string) {
+			flip(t, filepath.Join(dir, name), 40, 1)
+		}, name + ": 1 of "},
+		"the last block": {spreadDir, spreadWant, 80, func(t *testing.T, dir string) {
+			flip(t, filepath.Join(dir, name), size-4000, 1)
+		}, name + ": 1 of "},
+		"the index of a table": {spreadDir, spreadWant, 0, func(t *testing.T, dir string) {
+			flip(t, filepath.Join(dir, name), size-50, 1)
+		}, name + ": its index is damaged"},
 		"a table that is gone": {crashedDir, crashedWant, 21, func(t *testing.T, dir string) {
 			os.Remove(filepath.Join(dir, "000002.sst"))
 		}, "the table is missing"},
