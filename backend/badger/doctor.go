@@ -295,12 +295,12 @@ func acceptLoss(dir string, opts Options) (a *Accepted, err error) {
 		err = fmt.Errorf("%w: nothing is missing that is known of", backend.ErrInvalid)
 	}
 	if err == nil {
-		err = s.commits.space.init(dir, s.opts, o.tables.pending, o.bytes)
+		err = s.commits.space.init(s.opts, o.tables.pending, o.bytes)
 	}
 	if err == nil {
 		o.lost.After = o.last
 		a = &Accepted{Lost: o.lost}
-		a.Evidence, err = keepEvidence(dir)
+		a.Evidence, err = keepEvidence(dir, s.commits.space.room)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.abandon())
@@ -314,7 +314,7 @@ func acceptLoss(dir string, opts Options) (a *Accepted, err error) {
 }
 
 // keepEvidence copies a directory beside it, with links to what is never written to again.
-func keepEvidence(dir string) (to string, err error) {
+func keepEvidence(dir string, room func(int64) error) (to string, err error) {
 	to = filepath.Clean(dir) + ".lost-" + time.Now().UTC().Format("20060102T150405Z")
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return "", dirError(err)
@@ -330,7 +330,7 @@ func keepEvidence(dir string) (to string, err error) {
 		target := filepath.Join(to, name)
 		switch filepath.Ext(path) {
 		case ".sst", ".seg", memorySuffix, asideSuffix:
-			return link(path, target)
+			return link(path, target, room)
 		}
 		switch {
 		case e.IsDir():

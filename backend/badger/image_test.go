@@ -17,13 +17,31 @@ import (
 	"github.com/ckptd/ckptd/backend/commitlog"
 )
 
-// killed is a copy of a store as a process leaves it that is killed now: in memory, and not on the device. Nothing may be
-// flushed or compacted meanwhile.
+// killed is a copy of a store as a process leaves it that is killed now: in memory, and not on the device. It is made anew when
+// Badger compacts tables meanwhile. Nothing may be flushed.
 func killed(t *testing.T, dir string) string {
 	t.Helper()
-	left := t.TempDir()
-	copyStore(t, dir, left)
-	return left
+	for {
+		before, left := listTables(t, dir), t.TempDir()
+		copyStore(t, dir, left)
+		if before == listTables(t, dir) {
+			return left
+		}
+	}
+}
+
+// listTables is what changes when tables do.
+func listTables(t *testing.T, dir string) string {
+	t.Helper()
+	manifest, err := os.ReadFile(filepath.Join(dir, "MANIFEST"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	names, err := filesIn(dir, ".sst")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%x %q", manifest, names)
 }
 
 // copyStore copies a directory. Of memory files, which end in holes, it copies what is written and a bit more.

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -25,7 +24,6 @@ const (
 	logDir       = "log"
 	segmentShare = 8       // of a memory table, that a segment of the log is
 	leastSegment = 1 << 20 // bytes
-	keptSegments = 2       // that are used again after opening
 )
 
 // opening is what is found out about a directory before anything in it changes, and then done about it.
@@ -61,7 +59,7 @@ func (s *Store) openFiles() error {
 	if err := o.look(); err != nil {
 		return err
 	}
-	if err := s.commits.space.init(s.dir, s.opts, o.tables.pending, o.bytes); err != nil {
+	if err := s.commits.space.init(s.opts, o.tables.pending, o.bytes); err != nil {
 		return err
 	}
 	if err := o.start(); err != nil {
@@ -132,7 +130,7 @@ func (o *opening) bringBack(why error) error {
 		o.puts = append(o.puts, text(why))
 		return o.lookAtTables(inKept(dir))
 	}
-	restored, failed := putBack(dir)
+	restored, failed := putBack(dir, o.s.commits.space.room)
 	if failed != nil || !restored {
 		return errors.Join(why, failed)
 	}
@@ -372,7 +370,7 @@ func (o *opening) start() error {
 			return err
 		}
 	}
-	if err := errors.Join(setAside(s.dir), keepTables(s.dir)); err != nil {
+	if err := errors.Join(setAside(s.dir), keepTables(s.dir, s.commits.space.room)); err != nil {
 		return err
 	}
 	if len(o.groups) > 0 || o.accept {
@@ -486,86 +484,10 @@ func (o *opening) check() (err error) {
 	return err
 }
 
-// beginLog goes on in the log. After damage nothing of it is left.
+// beginLog goes on in the log, behind what is in tables by now.
 func (o *opening) beginLog() error {
-	keep := keptSegments
 	if len(o.notes) > 0 {
-		keep = 0
 		o.s.log.log(slog.LevelWarn, "repaired the store: %s", []any{strings.Join(o.notes, "; ")})
 	}
-	return dirError(o.s.logs.Begin(o.last, keep))
-}
-
-// apply writes groups to Badger, in order and without their conditions, many to a transaction. The store then is at last, which is the
-// position of the last group, unless a loss was accepted.
-func (s *Store) apply(groups []group, last commitlog.Position) (err error) {
-	defer guard("replaying the log", &err)()
-	r := s.logs.Reader()
-	defer r.Close()
-	a := applier{s: s, txn: s.db.NewTransaction(true)}
-	defer func() { a.txn.Discard() }()
-	for _, g := range groups {
-		if err := a.group(r, g); err != nil {
-			return err
-		}
-		a.done = g.pos
-	}
-	a.done = last
-	return a.commit()
-}
-
-// applier fills transactions.
-type applier struct {
-	s    *Store
-	txn  *badgerdb.Txn
-	size int
-	done commitlog.Position // up to which groups are in the transaction whole
-}
-
-func (a *applier) group(r *commitlog.Reader, g group) error {
-	if g.memory != nil {
-		for _, m := range g.memory.muts {
-			if err := a.mutation(m); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	b, err := r.Mutations(g.frame)
-	if err != nil {
-		return fmt.Errorf("%w: reading the log: %v", backend.ErrUnavailable, err)
-	}
-	return commitlog.ParseMutations(bytes.Clone(b), a.mutation) // Badger refers to it until the transaction is done
-}
-
-func (a *applier) mutation(m commitlog.Mutation) error {
-	size := entryOverhead + len(m.Key) + len(m.Value)
-	if a.size+size > a.s.commits.limit {
-		if err := a.commit(); err != nil {
-			return err
-		}
-		a.txn, a.size = a.s.db.NewTransaction(true), 0
-	}
-	a.size += size
-	if m.User == 0 {
-		return a.txn.Delete(m.Key)
-	}
-	return a.txn.SetEntry(&badgerdb.Entry{Key: m.Key, Value: m.Value, UserMeta: m.User})
-}
-
-func (a *applier) commit() error {
-	if a.done != (commitlog.Position{}) {
-		if err := a.txn.Set(positionName, appendPosition(nil, a.done)); err != nil {
-			return err
-		}
-	}
-	return a.txn.Commit()
-}
-
-// size is about what the frame of the group would have.
-func (g *memoryGroup) size() (n int64) {
-	for _, m := range g.muts {
-		n += int64(entryOverhead + len(m.Key) + len(m.Value))
-	}
-	return n
+	return dirError(o.s.logs.Begin(o.last))
 }

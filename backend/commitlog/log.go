@@ -25,7 +25,7 @@ import (
 // Options say how a log is kept.
 type Options struct {
 	Store   ID    // of the directory
-	Segment int64 // bytes of a segment, a multiple of 512
+	Segment int64 // bytes of a segment, a multiple of 512; the first ones are smaller
 
 	// Room is asked before so many bytes are allocated for a segment; its error is that of the Prepare that needs them.
 	Room func(bytes int64) error
@@ -43,9 +43,10 @@ type Log struct {
 	last   Position // the newest frame's
 	failed error
 
-	cur   *segment // frames are appended to it; nil before the first
-	at    int64    // where in it
-	begun bool     // it has a header
+	cur    *segment // frames are appended to it; nil before the first
+	at     int64    // where in it
+	begun  bool     // it has a header
+	frames int64    // how many it has
 
 	mu        sync.Mutex
 	prepared  sync.Cond
@@ -82,7 +83,7 @@ func Create(fs FS, store, incarnation ID) error {
 	if err != nil {
 		return err
 	}
-	err = f.Preallocate(2 * slotSize)
+	err = f.Preallocate(2*slotSize, true)
 	if err == nil {
 		slot := appendSlot(nil, store, Position{Incarnation: incarnation})
 		_, err = f.WriteAt(append(slot, slot...), 0)
@@ -159,53 +160,54 @@ func (l *Log) Anchor() (p Position, ok bool) { return l.anchor.last, l.anchor.wh
 func (l *Log) Last() Position { return l.last }
 
 // Bytes is what the segments take.
-func (l *Log) Bytes() int64 {
+func (l *Log) Bytes() (sum int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var sum int64
 	for _, s := range l.old {
 		sum += s.size
 	}
-	if l.cur != nil {
-		sum += l.cur.size
-	}
-	if l.spare != nil {
-		sum += l.spare.size
+	for _, s := range []*segment{l.cur, l.spare} {
+		if s != nil {
+			sum += s.size
+		}
 	}
 	return sum
 }
 
-// Begin goes on from a position, in a new segment. All groups up to it must be durable elsewhere: what the segments hold is of no
-// use any more, and all but so many are removed.
-func (l *Log) Begin(at Position, keep int) error {
+// Begin goes on from a position. All groups up to it must be durable elsewhere: what the segments hold is of no use any more, and
+// they are removed.
+func (l *Log) Begin(at Position) error {
 	l.last, l.chain = at, newChain(l.opts.Store, at.Incarnation)
 	if err := l.anchor.begin(l.fs, l.opts.Store, at); err != nil {
 		return err
 	}
-	if err := l.Trim(keep); err != nil {
-		return err
-	}
-	l.prepareAhead()
-	return nil
+	return l.clear()
 }
 
-// Trim removes all but so many of the segments before the one that is written to. All of their groups must be durable elsewhere.
-func (l *Log) Trim(keep int) error {
+// clear removes every segment. The first one is made when there is something to write.
+func (l *Log) clear() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.preparing {
 		l.prepared.Wait()
 	}
-	var kept []*segment
-	for _, s := range l.old {
-		if s.size == l.opts.Segment && len(kept) < keep {
-			kept = append(kept, s)
-		} else if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
+	all := l.old
+	for _, s := range []*segment{l.cur, l.spare} {
+		if s != nil {
+			s.file.Close()
+			all = append(all, s)
+		}
+	}
+	l.old, l.cur, l.spare = nil, nil, nil
+	if len(all) == 0 {
+		return nil
+	}
+	for _, s := range all {
+		if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
 			return err
 		}
 	}
-	l.old = kept
-	return nil
+	return l.fs.Sync()
 }
 
 // Prepare finds a place for a frame and seals it as the next one. After an error the log is as it was.
@@ -234,11 +236,12 @@ func (l *Log) advance(need int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cur != nil {
-		l.cur.file.Close() // all of it was synced
+		l.cur.file.Forget() // all of it was synced, and it is read after a crash alone
+		l.cur.file.Close()
 		l.cur.file, l.cur.last = nil, l.last.N
 		l.old = append(l.old, l.cur)
 	}
-	l.cur, l.at, l.begun = next, headerSize, false
+	l.cur, l.at, l.begun, l.frames = next, headerSize, false, 0
 	return nil
 }
 
@@ -248,7 +251,7 @@ func (l *Log) Write(f *Frame) error {
 		return err
 	}
 	end := len(f.buf)
-	f.buf = pad(f.buf, headerSize)
+	f.pad(l.at, l.cur.size)
 	from, at := f.buf[headerSize:], l.at
 	if !l.begun {
 		h := header{l.opts.Store, l.last.Incarnation, l.cur.number, l.cur.size, f.pos.N, l.last.Hash}
@@ -256,12 +259,13 @@ func (l *Log) Write(f *Frame) error {
 		from, at = f.buf, 0
 	}
 	_, err := l.cur.file.WriteAt(from, at)
-	l.at += int64(len(f.buf)) - headerSize
 	f.buf = f.buf[:end]
+	l.at += blocks(f.Len())
 	if err != nil {
 		return l.fail(fmt.Errorf("writing %s: %w", segmentName(l.cur.number), err))
 	}
 	l.begun, l.last, l.cur.last = true, f.pos, f.pos.N
+	l.frames++
 	if l.at > l.cur.size/2 {
 		l.prepareAhead()
 	}
@@ -302,37 +306,18 @@ func (l *Log) broken() error {
 	return l.failed
 }
 
-// Reset removes every segment and goes on from a position, in a new one. All groups up to it must be durable elsewhere.
+// Reset removes every segment and goes on from a position. All groups up to it must be durable elsewhere.
 func (l *Log) Reset(at Position) error {
 	if err := l.broken(); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	for l.preparing {
-		l.prepared.Wait()
-	}
-	all := l.old
-	for _, s := range []*segment{l.cur, l.spare} {
-		if s != nil {
-			s.file.Close()
-			all = append(all, s)
-		}
-	}
-	l.old, l.cur, l.spare = nil, nil, nil
-	l.mu.Unlock()
 	if err := l.anchor.reset(at); err != nil {
 		return l.fail(err)
 	}
-	for _, s := range all {
-		if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
-			return l.fail(err)
-		}
-	}
-	l.last, l.chain = at, newChain(l.opts.Store, at.Incarnation)
-	if err := l.fs.Sync(); err != nil {
+	if err := l.clear(); err != nil {
 		return l.fail(err)
 	}
-	l.prepareAhead()
+	l.last, l.chain = at, newChain(l.opts.Store, at.Incarnation)
 	return nil
 }
 

@@ -25,7 +25,7 @@ func (l *Log) next(need int64) (*segment, error) {
 	if s != nil {
 		return s, nil
 	}
-	return l.make(max(need, l.opts.Segment))
+	return l.make(max(need, l.size()), need < largeFrames)
 }
 
 // prepareAhead makes the next segment ready in the background, if it is not.
@@ -36,10 +36,14 @@ func (l *Log) prepareAhead() {
 		return
 	}
 	l.preparing = true
-	go l.prepare()
+	go l.prepare(l.at < largeFrames*l.frames)
 }
 
-func (l *Log) prepare() {
+// largeFrames is the size from which on the sync of a frame takes so long that it may change metadata too. Then the first writing of
+// a segment is that of its frames.
+const largeFrames = 16 << 10
+
+func (l *Log) prepare(written bool) {
 	defer panics.To(func(error) {})
 	var s *segment
 	defer func() {
@@ -48,11 +52,18 @@ func (l *Log) prepare() {
 		l.spare, l.preparing = s, false
 		l.prepared.Broadcast()
 	}()
-	s, _ = l.make(l.opts.Segment) // after an error who needs it tries again, and tells
+	s, _ = l.make(l.size(), written) // after an error who needs it tries again, and tells
 }
 
+// size is what the next segment should have: half of all that there are, so that a log that is little used stays small.
+func (l *Log) size() int64 {
+	return max(min(l.Bytes()/2/block*block, l.opts.Segment), min(firstSegment, l.opts.Segment))
+}
+
+const firstSegment = 1 << 20
+
 // make makes a segment ready to be written: an old one if there is one that may be used again, or else a new file.
-func (l *Log) make(size int64) (*segment, error) {
+func (l *Log) make(size int64, written bool) (*segment, error) {
 	old, err := l.reusable(size)
 	l.mu.Lock()
 	l.number++
@@ -63,7 +74,7 @@ func (l *Log) make(size int64) (*segment, error) {
 	case old != nil:
 		s.file, err = l.reuse(old, s)
 	default:
-		s.file, err = l.allocate(s)
+		s.file, err = l.allocate(s, written)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making %s ready: %w", segmentName(s.number), err)
@@ -71,8 +82,9 @@ func (l *Log) make(size int64) (*segment, error) {
 	return s, nil
 }
 
-// reusable takes the oldest segment of a size off the list whose groups are safe, if there is one.
-func (l *Log) reusable(size int64) (*segment, error) {
+// reusable takes the oldest segment off the list whose groups are safe and that is not too small, if there is one. It removes those
+// that are too small.
+func (l *Log) reusable(size int64) (found *segment, err error) {
 	l.mu.Lock()
 	some := len(l.old) > 0
 	l.mu.Unlock()
@@ -85,17 +97,21 @@ func (l *Log) reusable(size int64) (*segment, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, s := range l.old {
-		if s.last <= safe && s.size == size {
-			l.old = append(l.old[:i:i], l.old[i+1:]...)
-			return s, nil
+	for len(l.old) > 0 && l.old[0].last <= safe && found == nil {
+		s := l.old[0]
+		if s.size >= size {
+			found = s
+		} else if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
+			return nil, err
 		}
+		l.old = l.old[1:]
 	}
-	return nil, nil
+	return found, nil
 }
 
 // reuse gives an old segment the name of a new one. Its content stays until it is written over.
 func (l *Log) reuse(old, s *segment) (File, error) {
+	s.size = old.size
 	if err := l.fs.Rename(segmentName(old.number), segmentName(s.number)); err != nil {
 		return nil, err
 	}
@@ -106,7 +122,7 @@ func (l *Log) reuse(old, s *segment) (File, error) {
 }
 
 // allocate makes a new file.
-func (l *Log) allocate(s *segment) (File, error) {
+func (l *Log) allocate(s *segment, written bool) (File, error) {
 	if l.opts.Room != nil {
 		if err := l.opts.Room(s.size); err != nil {
 			return nil, err
@@ -116,11 +132,12 @@ func (l *Log) allocate(s *segment) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = f.Preallocate(s.size); err == nil {
+	if err = f.Preallocate(s.size, written); err == nil {
 		err = l.fs.Sync()
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close(), l.fs.Remove(segmentName(s.number)))
 	}
+	f.Forget()
 	return f, nil
 }
