@@ -37,7 +37,6 @@ type Options struct {
 type Log struct {
 	fs     FS
 	opts   Options
-	names  []string
 	anchor anchor
 	chain  *chain
 	last   Position // the newest frame's
