@@ -12,6 +12,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -56,6 +57,8 @@ var (
 	ErrNoLog error = &corruptError{"backend: the log is missing"}
 	// ErrForeignLog: the log belongs to another store. Nothing was changed. It wraps ErrCorrupt.
 	ErrForeignLog error = &corruptError{"backend: the log is that of another store"}
+	// ErrNewerLog: the store's log was written by a newer version. Nothing was changed. It wraps ErrNewerFormat.
+	ErrNewerLog = fmt.Errorf("%w: its log", ErrNewerFormat)
 	// ErrReadOnly: the location cannot be written.
 	ErrReadOnly = errors.New("backend: location is read-only")
 )
@@ -105,6 +108,17 @@ type Caps struct {
 	Exclusive bool   // no other process can write while this one has the store open
 }
 
+// MakingRoom marks a context as that of work that makes room: deleting, pruning, collecting. A driver may keep some back for the
+// commits that such work needs on a full device.
+func MakingRoom(ctx context.Context) context.Context {
+	return context.WithValue(ctx, makingRoom{}, true)
+}
+
+// MakesRoom reports whether a context is marked by MakingRoom.
+func MakesRoom(ctx context.Context) bool { return ctx.Value(makingRoom{}) != nil }
+
+type makingRoom struct{}
+
 // Compactor is implemented by backends that can remove deleted and overwritten values from their files on request.
 type Compactor interface {
 	// Compact returns when no superseded or deleted value is left in the backend's files.
@@ -115,6 +129,22 @@ type Compactor interface {
 type Sizer interface {
 	// DiskBytes is how many bytes the backend's files take on the device now.
 	DiskBytes(ctx context.Context) (int64, error)
+}
+
+// Positioner is implemented by backends that can say how far they have come, so that one that was put back is noticed.
+type Positioner interface {
+	// Position is that of the newest commit that is durable.
+	Position(ctx context.Context) (Position, error)
+}
+
+// Position tells how far a store has come. A store that goes on from another past than it had has a new incarnation, or another hash
+// at the same number.
+type Position struct {
+	Store       [16]byte // the place that the backend is in
+	Incarnation [16]byte
+	N           uint64 // of the newest commit, or group of them, counted from 1
+	Time        time.Time
+	Hash        [32]byte // of all that was committed up to it
 }
 
 // Group tells of commits that shared a transaction and its sync, to whoever observes a backend.

@@ -16,7 +16,7 @@ import (
 // which is before its records are removed; what a crash leaves of them is collected by GC. Blobs and parts are
 // collected by GC too.
 func (t *Thread) Delete(ctx context.Context) (uint64, error) {
-	generation, err := t.s.deleteThread(ctx, t.ref, false)
+	generation, err := t.s.deleteThread(backend.MakingRoom(ctx), t.ref, false)
 	if err != nil {
 		return generation, fmt.Errorf("deleting thread: %w", err)
 	}

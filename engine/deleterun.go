@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
 func (u userUpkeep) DeleteRun(ctx context.Context, runID string) (int, error) {
-	n, err := u.deleteRun(ctx, runID)
+	n, err := u.deleteRun(backend.MakingRoom(ctx), runID)
 	if err != nil {
 		return n, fmt.Errorf("deleting run %q: %w", runID, err)
 	}

@@ -25,7 +25,7 @@ func (s storeUpkeep) GC(ctx context.Context, tenant string, o upkeep.GCOptions) 
 		}
 		names = append(names, name)
 	}
-	rep, err := s.collect(ctx, tenant, names, &o)
+	rep, err := s.collect(backend.MakingRoom(ctx), tenant, names, &o)
 	if err = errors.Join(append(errs, err)...); err != nil {
 		return rep, fmt.Errorf("collecting garbage: %w", err)
 	}

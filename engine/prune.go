@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
@@ -15,7 +16,7 @@ import (
 const LabelPin = "pin"
 
 func (t threadUpkeep) Prune(ctx context.Context, o upkeep.PruneOptions) (*upkeep.PruneReport, error) {
-	rep, blobs, err := t.prune(ctx, &o)
+	rep, blobs, err := t.prune(backend.MakingRoom(ctx), &o)
 	if err == nil && o.Erase && !o.DryRun {
 		rep.Compacted, err = t.s.wipe(ctx, t.ref, blobs)
 	}

@@ -19,10 +19,11 @@
 //
 // A nearly full disk refuses commits with backend.ErrNoSpace, early, because Badger writes through memory maps and
 // running out of space in one kills the process. How much must stay free follows from what is still to be flushed and
-// compacted. Deleting needs a commit too; room has to be made outside the store. What remains is a device that others
+// compacted. Deleting needs a commit too, so from there on a file in the directory, the ballast, is given up for commits
+// that make room (backend.MakingRoom) and for Compact; it takes Options.MinFree and a quarter of a memory table. Other
+// commits go on when there is room again for it and for them, and then it comes back. What remains is a device that others
 // fill up, by more than Options.MinFree, in the seconds that a flush or compaction takes: nothing acknowledged is lost
-// then, but the process is. A ballast file would not help, as a fault in a memory map leaves no moment at which to give
-// it up.
+// then, but the process is, as a fault in a memory map leaves no moment at which to give anything up.
 //
 // # Directory
 //
@@ -62,10 +63,6 @@ type Options struct {
 
 	// Log receives Badger's messages, nil drops them. They name files and sizes, never keys or values.
 	Log *slog.Logger
-
-	// AcceptLoss opens a store that is refused with backend.ErrLostCommits, with what is left of it. What is lost is lost for good
-	// then; copy the directory before.
-	AcceptLoss bool
 
 	// LogFiles, if not nil, is what the commit log goes through to its directory: for tests that have it fail.
 	LogFiles func(commitlog.FS) commitlog.FS
@@ -109,6 +106,21 @@ type Store struct {
 // ErrReadOnly, ErrNoSpace, ErrCorrupt, ErrUnavailable (out of file handles or memory, a failing device), and
 // fs.ErrNotExist with MustExist.
 func Open(dir string, opts Options) (*Store, error) {
+	s, err := newStore(dir, opts)
+	if err != nil {
+		return nil, fmt.Errorf("opening store: %w", err)
+	}
+	if s.claim, err = claimDir(dir, !opts.MustExist); err != nil {
+		return nil, fmt.Errorf("opening store in %s: %w", dir, err)
+	}
+	if err := s.openFiles(); err != nil {
+		return nil, fmt.Errorf("opening store in %s: %w", dir, errors.Join(err, s.abandon()))
+	}
+	return s, nil
+}
+
+// newStore is a store that has nothing open.
+func newStore(dir string, opts Options) (*Store, error) {
 	if opts.MemTableSize == 0 {
 		opts.MemTableSize = defaultMemTable
 	}
@@ -116,24 +128,22 @@ func Open(dir string, opts Options) (*Store, error) {
 		opts.MinFree = defaultMinFree
 	}
 	if opts.MemTableSize < leastMemTable || opts.MinFree < 0 {
-		return nil, fmt.Errorf("opening store: %w: MemTableSize %d (at least %d), MinFree %d (at least 0)",
+		return nil, fmt.Errorf("%w: MemTableSize %d (at least %d), MinFree %d (at least 0)",
 			backend.ErrInvalid, opts.MemTableSize, leastMemTable, opts.MinFree)
 	}
 	s := &Store{dir: dir, opts: opts}
 	s.log = logger{opts.Log, &s.flushes.trouble}
 	s.commits.init(s)
-	var err error
-	if s.claim, err = claimDir(dir, !opts.MustExist); err != nil {
-		return nil, fmt.Errorf("opening store in %s: %w", dir, err)
-	}
-	if err := s.openFiles(); err != nil {
-		if s.logs != nil {
-			s.logs.Close()
-		}
-		s.claim.release()
-		return nil, fmt.Errorf("opening store in %s: %w", dir, err)
-	}
 	return s, nil
+}
+
+// abandon gives up a store whose opening failed.
+func (s *Store) abandon() error {
+	defer s.claim.release()
+	if s.logs == nil {
+		return nil
+	}
+	return s.logs.Close()
 }
 
 // settings are the options of Badger, see docs/design.md for the reasons that are not in this file.
@@ -233,7 +243,7 @@ func (s *Store) Commit(ctx context.Context, b backend.Batch) error {
 		return err
 	}
 	defer s.leave()
-	return s.commits.commit(b)
+	return s.commits.commit(b, backend.MakesRoom(ctx))
 }
 
 // Close implements backend.Backend. It writes what is in memory to tables, so that the next Open has nothing to replay.
@@ -249,6 +259,7 @@ func (s *Store) Close() error {
 		return backend.ErrClosed
 	}
 	s.closed = true
+	s.commits.space.ballast.close()
 	if s.db != nil {
 		if why := s.failed.Load(); why != nil {
 			return errors.Join(fmt.Errorf("closing the store without flushing it: %w", *why), s.logs.Close())

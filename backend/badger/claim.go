@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 
+	badgerdb "github.com/dgraph-io/badger/v4"
+
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/commitlog"
 	"github.com/ckptd/ckptd/internal/durable"
@@ -210,23 +212,23 @@ func removeUnborn(dir string) error {
 }
 
 // checkFiles refuses a store whose MANIFEST is gone. Badger would start an empty one and delete the tables.
-func checkFiles(dir string) error {
+func checkFiles(dir string, find place) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return dirError(err)
 	}
-	manifest, data := false, ""
+	data := ""
 	for _, e := range entries {
 		switch filepath.Ext(e.Name()) {
 		case ".sst", ".mem":
 			data = e.Name()
 		}
-		manifest = manifest || e.Name() == "MANIFEST"
 	}
-	if data != "" && !manifest {
+	_, err = os.Lstat(find(badgerdb.ManifestFilename))
+	if data != "" && errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: there is %s and no MANIFEST", backend.ErrCorrupt, data)
 	}
-	return nil
+	return gone(err)
 }
 
 // dirError classifies an error of the file system about the directory or the marker.

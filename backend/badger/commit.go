@@ -40,10 +40,12 @@ type committer struct {
 // request is a commit on its way. Whoever has it in hand owns it: its caller, then the queue, then the leader.
 type request struct {
 	batch backend.Batch
-	size  int // of its writes in a Badger transaction, an upper bound
-	err   error
+	size  int   // of its writes in a Badger transaction, an upper bound
+	err   error // of one that was refused before the group is written, too
 	next  *request
-	turn  chan bool // true: lead, you are the head of the queue; false: err is your outcome
+
+	makesRoom bool
+	turn      chan bool // true: lead, you are the head of the queue; false: err is your outcome
 }
 
 const (
@@ -62,9 +64,9 @@ func (c *committer) init(s *Store) {
 	c.pool.New = func() any { return &request{turn: make(chan bool, 1)} }
 }
 
-func (c *committer) commit(b backend.Batch) error {
+func (c *committer) commit(b backend.Batch, makesRoom bool) error {
 	r := c.pool.Get().(*request)
-	r.batch, r.size = b, cost(&b)
+	r.batch, r.size, r.makesRoom = b, cost(&b), makesRoom
 
 	c.mu.Lock()
 	if c.tail == nil {
@@ -153,9 +155,14 @@ func (c *committer) run(group *request, size int) {
 		return
 	}
 	if size > 0 {
-		if err := c.admit(size); err != nil {
-			setAll(group, err)
-			return
+		if err := c.admit(size, false); err != nil {
+			if size = c.keepRoomMakers(group, err); size == 0 {
+				return
+			}
+			if err := c.admit(size, true); err != nil {
+				setAll(group, err)
+				return
+			}
 		}
 	}
 	began := time.Now()
@@ -174,9 +181,22 @@ func (c *committer) run(group *request, size int) {
 // refusal is the error of a group that was not written.
 type refusal struct{ error }
 
+// keepRoomMakers refuses those of a group that make no room, for which there is none, and returns the size of the others.
+func (c *committer) keepRoomMakers(group *request, err error) (size int) {
+	full := errors.Is(err, backend.ErrNoSpace)
+	for r := group; r != nil; r = r.next {
+		if full && r.makesRoom {
+			size += r.size
+		} else {
+			r.err = err
+		}
+	}
+	return size
+}
+
 // admit accepts a group of so many bytes. Once Badger has logged an error the store stops before Badger's memory is full, since
 // Badger then waits for ever.
-func (c *committer) admit(size int) error {
+func (c *committer) admit(size int, makesRoom bool) error {
 	if c.store.flushes.trouble.Load() {
 		waiting, err := c.store.flushes.waiting()
 		if err != nil {
@@ -187,7 +207,7 @@ func (c *committer) admit(size int) error {
 			return c.store.usable()
 		}
 	}
-	return c.space.admit(c.store.db, size)
+	return c.space.admit(c.store.db, size, makesRoom)
 }
 
 // observe tells of a group that was written, unless all of it was refused.
@@ -296,6 +316,9 @@ func (c *committer) finish(txn *badgerdb.Txn, n uint64) (err error) {
 func (c *committer) build(txn *badgerdb.Txn, group *request) error {
 	c.reserve(group)
 	for r := group; r != nil; r = r.next {
+		if r.err != nil {
+			continue // there is no room for it
+		}
 		if r.err = c.check(txn, r.batch.Conds); r.err != nil {
 			continue
 		}
@@ -344,8 +367,10 @@ func (c *committer) check(txn *badgerdb.Txn, conds []backend.Cond) error {
 func (c *committer) reserve(group *request) {
 	entries, bytes := 0, 0
 	for r := group; r != nil; r = r.next {
-		entries += len(r.batch.Muts)
-		bytes += r.size
+		if r.err == nil {
+			entries += len(r.batch.Muts)
+			bytes += r.size
+		}
 	}
 	if cap(c.entries) < entries {
 		c.entries = make([]badgerdb.Entry, 0, entries+entries/2)

@@ -19,6 +19,29 @@ const (
 	keptNew = "kept.new" // the same, while it is being filled
 )
 
+// place says where a file of Badger's is to be read, by its name.
+type place func(name string) string
+
+func inDir(dir string) place {
+	return func(name string) string { return filepath.Join(dir, name) }
+}
+
+// inKept is where files are once putBack has restored them.
+func inKept(dir string) place {
+	return func(name string) string {
+		kept, path := filepath.Join(dir, keptDir, name), filepath.Join(dir, name)
+		if filepath.Ext(name) == ".sst" {
+			if _, err := os.Lstat(path); err == nil {
+				return path
+			}
+		}
+		if _, err := os.Lstat(kept); err == nil {
+			return kept
+		}
+		return path
+	}
+}
+
 // keepTables fills the directory of what is kept. It stays until dropKept, whatever becomes of the opening. Room is asked before
 // a table is copied, where there are no links.
 func keepTables(dir string, room func(int64) error) error {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 
@@ -35,7 +34,14 @@ type opening struct {
 	last   commitlog.Position // of what stands
 	bytes  int64              // of the groups, at most
 	notes  []string           // what is damaged and will be repaired
-	accept bool               // something is lost, and that was accepted
+
+	dry     bool     // change nothing, whatever is found
+	accept  bool     // go on without what is lost
+	lost    *Loss    // what is
+	refused error    // why the store is not opened without that
+	logGone bool     // there is no log of this store, or none that fits its tables
+	puts    []string // what was brought back, or would be
+	keys    bool     // the KEYREGISTRY is damaged, which holds nothing
 }
 
 // group is one to apply: a frame of the log or, where that is damaged, what a memory file has.
@@ -57,6 +63,7 @@ func (s *Store) openFiles() error {
 	if err := o.start(); err != nil {
 		return errors.Join(err, s.stopBadger())
 	}
+	s.commits.space.startBallast()
 	return nil
 }
 
@@ -66,12 +73,8 @@ func (o *opening) look() (err error) {
 	if err := o.openLog(); err != nil {
 		return err
 	}
-	if err := o.lookAtTables(); err != nil {
-		restored, failed := putBack(dir, o.s.commits.space.room)
-		if failed != nil || !restored {
-			return errors.Join(err, failed)
-		}
-		if err := o.lookAtTables(); err != nil {
+	if err := o.lookAtTables(inDir(dir)); err != nil {
+		if err := o.bringBack(err); err != nil {
 			return err
 		}
 	}
@@ -83,18 +86,54 @@ func (o *opening) look() (err error) {
 	if err := o.checkIncarnation(); err != nil {
 		return err
 	}
-	if o.tail, err = o.s.logs.Scan(o.tables.pos); err != nil {
+	if o.logGone {
+		o.tail = &commitlog.Tail{Doubt: true}
+	} else if o.tail, err = o.s.logs.Scan(o.tables.pos); err != nil {
 		return dirError(err)
 	}
-	return o.plan()
-}
-
-func (o *opening) lookAtTables() (err error) {
-	if err := checkFiles(o.s.dir); err != nil {
+	err = o.plan()
+	if o.refused != nil {
+		if unnamed := o.checkUnnamed(); unnamed != nil {
+			o.lost = nil // or so it seems
+			return unnamed
+		}
+	}
+	if err != nil {
 		return err
 	}
-	o.tables, err = verifyTables(o.s.dir, o.s.settings())
+	if o.keys {
+		o.notes = append(o.notes, "the KEYREGISTRY is damaged, and holds nothing")
+	}
+	return nil
+}
+
+func (o *opening) lookAtTables(find place) (err error) {
+	if err := checkFiles(o.s.dir, find); err != nil {
+		return err
+	}
+	if o.keys, err = checkRegistry(find); err != nil {
+		return err
+	}
+	o.tables, err = verifyTables(find, o.s.settings())
 	return err
+}
+
+// bringBack restores tables that an opening lost which was cut short, after an error about those that are there.
+func (o *opening) bringBack(why error) error {
+	dir := o.s.dir
+	if o.dry {
+		if _, err := os.Lstat(filepath.Join(dir, keptDir)); err != nil {
+			return why
+		}
+		o.puts = append(o.puts, text(why))
+		return o.lookAtTables(inKept(dir))
+	}
+	restored, failed := putBack(dir, o.s.commits.space.room)
+	if failed != nil || !restored {
+		return errors.Join(why, failed)
+	}
+	o.puts = append(o.puts, text(why))
+	return o.lookAtTables(inDir(dir))
 }
 
 // openLog opens the log, or finds that there is none because there is no store yet.
@@ -108,16 +147,19 @@ func (o *opening) openLog() (err error) {
 	})
 	switch {
 	case errors.Is(err, commitlog.ErrMissing):
-		if name, err := badgersFile(s.dir); err != nil || name != "" {
-			return errors.Join(err, fmt.Errorf("%w: there is %s and no %s; put the directory back from a copy that has both",
-				backend.ErrNoLog, name, logDir))
+		name, err := badgersFile(s.dir)
+		if err != nil {
+			return err
+		}
+		if name != "" {
+			return o.withoutLog(backend.ErrNoLog, fmt.Sprintf("there is %s and no %s", name, logDir))
 		}
 		o.fresh = true
 		return nil
 	case errors.Is(err, commitlog.ErrNewer):
-		return fmt.Errorf("%w: %v", backend.ErrNewerFormat, err)
+		return fmt.Errorf("%w: %v", backend.ErrNewerLog, err)
 	case errors.Is(err, commitlog.ErrForeign):
-		return fmt.Errorf("%w: %v", backend.ErrForeignLog, err)
+		return o.withoutLog(backend.ErrForeignLog, strings.TrimSuffix(err.Error(), ": "+commitlog.ErrForeign.Error()))
 	}
 	return dirError(err)
 }
@@ -150,12 +192,14 @@ func badgersFile(dir string) (string, error) {
 
 // checkIncarnation makes sure that log and tables are of one life. The tables say of which, then the anchor, then a segment.
 func (o *opening) checkIncarnation() error {
-	anchor, whole := o.s.logs.Anchor()
+	anchor, whole := o.anchor()
 	switch {
 	case o.tables.written > 0:
-		if whole && anchor.Incarnation != o.tables.pos.Incarnation && !o.s.opts.AcceptLoss {
-			return fmt.Errorf("%w: its log and its tables are from different copies of it; put one copy back whole", backend.ErrLostCommits)
+		if whole && anchor.Incarnation != o.tables.pos.Incarnation {
+			return o.withoutLog(backend.ErrLostCommits, "its log and its tables are from different copies of it")
 		}
+	case o.logGone:
+		return o.incarnationOfMemory()
 	case whole:
 		o.tables.pos.Incarnation = anchor.Incarnation
 	default:
@@ -166,6 +210,14 @@ func (o *opening) checkIncarnation() error {
 		o.tables.pos.Incarnation = id
 	}
 	return nil
+}
+
+// anchor is what the log's says, if there is a log.
+func (o *opening) anchor() (p commitlog.Position, whole bool) {
+	if o.logGone {
+		return p, false
+	}
+	return o.s.logs.Anchor()
 }
 
 // plan puts the groups together that the tables lack: frames of the log, and where one is missing what a memory file has.
@@ -182,15 +234,14 @@ func (o *opening) plan() error {
 			return err
 		}
 		o.join(memory)
+		o.note()
 		if beyond = o.beyond(memory); beyond > o.last.N {
-			if !o.s.opts.AcceptLoss {
-				return o.lost(beyond)
+			if err := o.lack(beyond); err != nil {
+				return err
 			}
-			o.accept = true
-			o.notes = append(o.notes, fmt.Sprintf("accepted that %d groups of commits are lost", beyond-o.last.N))
 		}
 	}
-	if _, whole := o.s.logs.Anchor(); !whole {
+	if _, whole := o.anchor(); !whole && !o.logGone {
 		o.notes = append(o.notes, "the anchor is damaged")
 	}
 	if o.tail.Damaged || len(o.notes) > 0 {
@@ -215,7 +266,6 @@ func (o *opening) join(memory map[uint64]memoryGroup) {
 		} else if m, ok := memory[n]; ok {
 			g = group{pos: m.pos, memory: &m}
 			o.bytes += 2 * m.size()
-			o.notes = append(o.notes, fmt.Sprintf("group %d is damaged in the log", n))
 		} else {
 			return
 		}
@@ -223,9 +273,26 @@ func (o *opening) join(memory map[uint64]memoryGroup) {
 	}
 }
 
+// note says which groups come from memory files.
+func (o *opening) note() {
+	for i := 0; i < len(o.groups); i++ {
+		first := i
+		for i < len(o.groups) && o.groups[i].memory != nil {
+			i++
+		}
+		switch from := o.groups[first].pos.N; i - first {
+		case 0:
+		case 1:
+			o.notes = append(o.notes, fmt.Sprintf("group %d is damaged in the log", from))
+		default:
+			o.notes = append(o.notes, fmt.Sprintf("groups %d to %d are damaged in the log", from, o.groups[i-1].pos.N))
+		}
+	}
+}
+
 // beyond is the greatest n that is known of.
 func (o *opening) beyond(memory map[uint64]memoryGroup) (n uint64) {
-	if anchor, ok := o.s.logs.Anchor(); ok {
+	if anchor, ok := o.anchor(); ok {
 		n = anchor.N
 	}
 	if k := len(o.tail.Frames); k > 0 {
@@ -237,26 +304,17 @@ func (o *opening) beyond(memory map[uint64]memoryGroup) (n uint64) {
 	return n
 }
 
-// lost says what is missing and what to do.
-func (o *opening) lost(beyond uint64) error {
-	why := "neither the log nor Badger's memory files have them"
-	if len(o.tail.Notes) > 0 {
-		why = o.tail.Notes[0] + ", and Badger's memory files do not have it"
-	}
-	since := "the beginning"
-	if o.last.N > 0 {
-		since = time.UnixMilli(o.last.Time).UTC().Format(time.RFC3339)
-	}
-	return fmt.Errorf("%w: %d groups of commits since %s, from number %d on: %s; nothing was changed: put the directory back from a copy, "+
-		"or keep it for ckptd doctor", backend.ErrLostCommits, beyond-o.last.N, since, o.last.N+1, why)
-}
-
 // start sets memory files aside, starts Badger, and applies the groups, which are in tables when it returns.
 func (o *opening) start() error {
 	s := o.s
 	if o.fresh {
 		if err := o.create(); err != nil {
 			return err
+		}
+	}
+	if o.keys {
+		if err := errors.Join(os.Remove(filepath.Join(s.dir, badgerdb.KeyRegistryFileName)), durable.SyncDir(s.dir)); err != nil {
+			return dirError(err)
 		}
 	}
 	if ownLock {
@@ -267,7 +325,7 @@ func (o *opening) start() error {
 	if err := errors.Join(setAside(s.dir), keepTables(s.dir, s.commits.space.room)); err != nil {
 		return err
 	}
-	if len(o.groups) > 0 {
+	if len(o.groups) > 0 || o.accept {
 		if err := o.replay(); err != nil {
 			return err
 		}
@@ -278,13 +336,13 @@ func (o *opening) start() error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	if o.accept {
-		if err := o.beginLife(); err != nil {
-			return err
-		}
-	}
 	if err := errors.Join(dropKept(s.dir), dropAside(s.dir)); err != nil {
 		return err
+	}
+	if o.accept {
+		if err := o.replaceLog(); err != nil {
+			return err
+		}
 	}
 	return o.beginLog()
 }
@@ -317,7 +375,7 @@ func (o *opening) replay() error {
 	if err := s.start(settings, o.tables.pos.N); err != nil {
 		return err
 	}
-	if err := s.apply(o.groups); err != nil {
+	if err := s.apply(o.groups, o.last); err != nil {
 		return err
 	}
 	if err := s.stopBadger(); err != nil {
@@ -338,21 +396,6 @@ func (o *opening) check() (err error) {
 		err = fmt.Errorf("%w: Badger's tables go up to group %d, and the log up to %d", backend.ErrCorrupt, have.N, o.last.N)
 	}
 	return err
-}
-
-// beginLife gives the store another incarnation, in a table, so that nothing of the log before it ever counts again.
-func (o *opening) beginLife() error {
-	rand.Read(o.last.Incarnation[:])
-	txn := o.s.db.NewTransaction(true)
-	defer txn.Discard()
-	err := txn.Set(positionName, appendPosition(nil, o.last))
-	if err := errors.Join(err, txn.Commit()); err != nil {
-		return fmt.Errorf("%w: %s", backend.ErrUnavailable, text(err))
-	}
-	if err := o.s.stopBadger(); err != nil {
-		return err
-	}
-	return o.s.start(o.s.settings(), o.last.N)
 }
 
 // beginLog goes on in the log, behind what is in tables by now.

@@ -1,8 +1,10 @@
 package badger
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/table"
@@ -46,10 +48,29 @@ func positionOf(t *table.Table) (p commitlog.Position, written uint64, err error
 	return p, y.ParseTs(it.Key()), err
 }
 
+// Position implements backend.Positioner.
+func (s *Store) Position(ctx context.Context) (backend.Position, error) {
+	if err := s.enter(ctx); err != nil {
+		return backend.Position{}, err
+	}
+	defer s.leave()
+	txn, err := s.snapshot()
+	if err != nil {
+		return backend.Position{}, err
+	}
+	defer txn.Discard()
+	p, err := positionIn(txn)
+	return backend.Position{Store: s.claim.id, Incarnation: p.Incarnation, N: p.N, Time: time.UnixMilli(p.Time).UTC(), Hash: p.Hash}, err
+}
+
 // position reads the driver's key in Badger.
 func (s *Store) position() (p commitlog.Position, err error) {
 	txn := s.db.NewTransaction(false)
 	defer txn.Discard()
+	return positionIn(txn)
+}
+
+func positionIn(txn *badgerdb.Txn) (p commitlog.Position, err error) {
 	item, err := txn.Get(positionName)
 	if err == badgerdb.ErrKeyNotFound {
 		return p, nil

@@ -10,8 +10,9 @@ import (
 	"github.com/ckptd/ckptd/backend/commitlog"
 )
 
-// apply writes groups to Badger, in order and without their conditions, many to a transaction.
-func (s *Store) apply(groups []group) (err error) {
+// apply writes groups to Badger, in order and without their conditions, many to a transaction. The store then is at last, which is the
+// position of the last group, unless a loss was accepted.
+func (s *Store) apply(groups []group, last commitlog.Position) (err error) {
 	defer guard("replaying the log", &err)()
 	r := s.logs.Reader()
 	defer r.Close()
@@ -23,6 +24,7 @@ func (s *Store) apply(groups []group) (err error) {
 		}
 		a.done = g.pos
 	}
+	a.done = last
 	return a.commit()
 }
 
@@ -66,7 +68,7 @@ func (a *applier) mutation(m commitlog.Mutation) error {
 }
 
 func (a *applier) commit() error {
-	if a.done.N > 0 {
+	if a.done != (commitlog.Position{}) {
 		if err := a.txn.Set(positionName, appendPosition(nil, a.done)); err != nil {
 			return err
 		}

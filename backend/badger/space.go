@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,9 @@ import (
 // A memory file is removed when its table is written, so the flush needs no room on top of the compaction's. A segment of the
 // commit log has its blocks before anything is written to it.
 //
+// Before that is so, the ballast is given up: a file in the directory that only takes room. It is given up for commits that make room,
+// and comes back when there is room for it again. Until then ordinary commits are refused, or they would take what was given up.
+//
 // It is used by the leader of the committer alone, and by Open and Compact while there is none.
 type space struct {
 	dir     string
@@ -32,6 +36,8 @@ type space struct {
 	counted   time.Time
 
 	need atomic.Int64 // of both, for room
+
+	ballast ballast
 }
 
 const (
@@ -44,11 +50,12 @@ func (sp *space) init(o Options, pending, replay int64) error {
 	sp.most = (memTables + 1) * (o.MemTableSize + o.MemTableSize*15/100)
 	sp.unflushed = min(replay, sp.most)
 	sp.need.Store(replay + pending)
-	return sp.require(replay + pending)
+	sp.ballast.init(sp.dir, o.MinFree+o.MemTableSize/ballastShare)
+	return sp.requireWithBallast(replay + pending)
 }
 
-// admit accepts a group of so many bytes, or says that there is no room for it.
-func (sp *space) admit(db *badgerdb.DB, size int) error {
+// admit accepts a group of so many bytes, or says that there is no room for it. One that makes room may take that of the ballast.
+func (sp *space) admit(db *badgerdb.DB, size int, makesRoom bool) error {
 	if now := time.Now(); now.Sub(sp.counted) > recount {
 		tables, err := compactionNeed(db)
 		if err != nil {
@@ -57,8 +64,15 @@ func (sp *space) admit(db *badgerdb.DB, size int) error {
 		sp.counted, sp.tables = now, tables
 	}
 	unflushed := min(sp.unflushed+int64(size), sp.most)
-	if err := sp.require(int64(size) + unflushed + sp.tables); err != nil {
+	need := int64(size) + unflushed + sp.tables
+	if makesRoom {
+		if err := sp.requireWithBallast(need); err != nil {
+			return err
+		}
+	} else if err := sp.require(need + sp.ballast.missing()); err != nil {
 		return err
+	} else {
+		sp.ballast.restore()
 	}
 	sp.unflushed = unflushed
 	sp.need.Store(unflushed + sp.tables)
@@ -80,6 +94,28 @@ func (sp *space) require(bytes int64) error {
 	return nil
 }
 
+// requireWithBallast is require for what may take the room of the ballast, if that is enough.
+func (sp *space) requireWithBallast(bytes int64) error {
+	err := sp.require(bytes)
+	if err == nil || !errors.Is(err, backend.ErrNoSpace) {
+		return err
+	}
+	if sp.require(bytes-sp.ballast.held()) != nil {
+		return err
+	}
+	if err := sp.ballast.release(); err != nil {
+		return err
+	}
+	return sp.require(bytes)
+}
+
+// startBallast makes the ballast of a store that has none, if there is room.
+func (sp *space) startBallast() {
+	if missing := sp.ballast.missing(); missing > 0 && sp.require(sp.need.Load()+missing) == nil {
+		sp.ballast.make()
+	}
+}
+
 // admitCompaction accepts that every table and everything in memory is written once more, or says that there is no room.
 func (sp *space) admitCompaction(db *badgerdb.DB) (err error) {
 	defer guard("sizing the tables", &err)()
@@ -87,7 +123,7 @@ func (sp *space) admitCompaction(db *badgerdb.DB) (err error) {
 	for _, l := range db.Levels() {
 		need += l.Size
 	}
-	return sp.require(need)
+	return sp.requireWithBallast(need)
 }
 
 // compactionNeed is how many bytes compactions of the tables may write before they remove any.

@@ -134,6 +134,66 @@ func fillDevice(t *testing.T, s *badger.Store, round int) (accepted int) {
 	return accepted
 }
 
+// What makes room goes on where there is none, by what the ballast took; other commits do not, until there is room for them and for the
+// ballast, which is back then.
+func TestBallast(t *testing.T) {
+	device := tmpfs(t, "128m")
+	dir := filepath.Join(device, "store")
+	s, err := badger.Open(dir, tight)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	ballast := filepath.Join(dir, "ballast")
+	if _, err := os.Stat(ballast); err != nil {
+		t.Fatalf("there is no ballast: %v", err)
+	}
+	total := fillDevice(t, s, 0)
+	if _, err := os.Stat(ballast); err != nil {
+		t.Fatalf("it was given up for ordinary commits: %v", err)
+	}
+	if total == 0 {
+		t.Fatal("not one commit was accepted")
+	}
+	settle(t, dir)
+	fillDevice(t, s, 1)
+	making := backend.MakingRoom(t.Context())
+	refused := 0
+	for w := range 8 {
+		for n := 0; n < total/3; n += 32 { // of eight writers none did as much
+			var b backend.Batch
+			for i := range 32 {
+				b.Muts = append(b.Muts, backend.Mut{Key: fmt.Appendf(nil, "0-%d-%06d", w, n+i), Delete: true})
+			}
+			if err := s.Commit(making, b); err != nil {
+				t.Fatalf("deleting on a full device: %v", err)
+			}
+			if refused < 3 && errors.Is(s.Commit(t.Context(), backend.Batch{Muts: []backend.Mut{put("late", "value")}}), backend.ErrNoSpace) {
+				refused++
+			}
+		}
+	}
+	if _, err := os.Stat(ballast); !errors.Is(err, os.ErrNotExist) || refused < 3 {
+		t.Errorf("it was not given up (%v), or others were admitted: %d were refused", err, refused)
+	}
+	checkFilled(t, s, 0, 0)
+	if err := s.Compact(t.Context()); err != nil {
+		t.Fatalf("compacting: %v", err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		err := s.Commit(t.Context(), backend.Batch{Muts: []backend.Mut{put("late", "value")}})
+		if _, gone := os.Stat(ballast); err == nil && gone == nil {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("with room again: %v, the ballast: %v", err, gone)
+		}
+	}
+}
+
 // settle waits until flushes and compactions are done; Badger starts the latter up to a second after opening.
 func settle(t *testing.T, dir string) {
 	t.Helper()

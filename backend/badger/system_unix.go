@@ -25,8 +25,13 @@ func checkWritable(dir string) error {
 const ownLock = true
 
 // lock takes the file for this process, or says that another has it. Closing the file unlocks it.
-func lock(f *os.File) error {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+func lock(f *os.File) error { return flock(f, unix.LOCK_EX) }
+
+// lockShared keeps others from lock while this process has the file open.
+func lockShared(f *os.File) error { return flock(f, unix.LOCK_SH) }
+
+func flock(f *os.File, how int) error {
+	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return backend.ErrLocked
 	}

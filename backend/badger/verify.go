@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
-	"path/filepath"
+	"slices"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 	"github.com/dgraph-io/badger/v4/options"
@@ -20,15 +21,17 @@ import (
 type tables struct {
 	pos     commitlog.Position // up to which group they go; zero for a store without tables
 	written uint64             // when, in Badger's time; 0 if no table has a position
-	pending int64              // bytes that the compaction needs that Badger starts right after opening, if level 0 is due for one
+	names   []string           // of the files
+	damaged []error
+	pending int64 // bytes that the compaction needs that Badger starts right after opening, if level 0 is due for one
 }
 
 // verifyTables checks the MANIFEST, and every block of every table, before Badger opens them. Badger can check tables
 // itself, but it does it on goroutines of its own, where damage mostly is a panic or a log.Fatal that ends the process
 // (a flipped bit in a packed block, a table cut short), or a table that it leaves out with a word in the log.
-func verifyTables(dir string, o badgerdb.Options) (t tables, err error) {
+func verifyTables(find place, o badgerdb.Options) (t tables, err error) {
 	defer guard("checking the tables", &err)()
-	f, err := os.Open(filepath.Join(dir, badgerdb.ManifestFilename))
+	f, err := os.Open(find(badgerdb.ManifestFilename))
 	if errors.Is(err, fs.ErrNotExist) {
 		return t, nil // a new store, checkFiles saw that there are no tables
 	}
@@ -47,25 +50,29 @@ func verifyTables(dir string, o badgerdb.Options) (t tables, err error) {
 	if err := checkManifest(content); err != nil {
 		return t, err
 	}
-	for id, info := range manifest.Tables {
-		path := table.NewFilename(id, dir)
-		if err := t.verify(path, info.Compression, o.BlockSize); err != nil {
-			return t, fmt.Errorf("%s: %w", filepath.Base(path), err)
+	for _, id := range slices.Sorted(maps.Keys(manifest.Tables)) {
+		name := table.IDToFilename(id)
+		t.names = append(t.names, name)
+		if err := t.verify(find(name), manifest.Tables[id].Compression, o.BlockSize); err != nil {
+			t.damaged = append(t.damaged, fmt.Errorf("%s: %w", name, err))
 		}
 	}
+	if len(t.damaged) > 0 {
+		return t, t.damaged[0]
+	}
 	// Memory tables that are replayed add to level 0.
-	t.pending, err = compactionDue(dir, manifest, o.NumLevelZeroTables-memTables-1)
+	t.pending, err = compactionDue(find, manifest, o.NumLevelZeroTables-memTables-1)
 	return t, err
 }
 
 // compactionDue is the size of level 0, and of the first level below it that has tables, if level 0 has many.
-func compactionDue(dir string, m badgerdb.Manifest, many int) (due int64, err error) {
+func compactionDue(find place, m badgerdb.Manifest, many int) (due int64, err error) {
 	if len(m.Levels) == 0 || len(m.Levels[0].Tables) < many {
 		return 0, nil
 	}
 	for i, level := range m.Levels {
 		for id := range level.Tables {
-			info, err := os.Stat(table.NewFilename(id, dir))
+			info, err := os.Stat(find(table.IDToFilename(id)))
 			if err != nil {
 				return 0, dirError(err)
 			}

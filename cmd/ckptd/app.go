@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/badger"
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/installed"
@@ -25,8 +26,9 @@ type app struct {
 	cache                   string
 	cacheBytes              int64
 	json                    bool
-	base                    string         // what names beside the data directory begin with
-	backend                 badger.Options // for open
+	base                    string             // what names beside the data directory begin with
+	backend                 badger.Options     // for open
+	positioner              backend.Positioner // of the store that open opened
 	server                  dialer
 	pluginOptions           installed.Options // for open, but for where they are
 	plugins                 *installed.Set    // of the store that open opened

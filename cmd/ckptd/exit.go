@@ -43,6 +43,11 @@ const (
 	exitPlugin      = 14
 	exitFound       = 15
 	exitMigration   = 16
+	exitLost        = 17
+	exitForeignLog  = 18
+	exitNoLog       = 19
+	exitNewerLog    = 20
+	exitWitness     = 21
 	exitInterrupted = 130
 	exitPipe        = 141
 )
@@ -69,6 +74,11 @@ var exitCodes = []struct {
 	{exitPlugin, "a plugin that it must pass failed or is not there; nothing was saved"},
 	{exitFound, "redact --check found something"},
 	{exitMigration, "a state cannot be migrated: a step failed, there is no way, or the state is too new"},
+	{exitLost, "acknowledged commits are missing: nothing was changed"},
+	{exitForeignLog, "the log in the store's directory is that of another store: nothing was changed"},
+	{exitNoLog, "the store's directory has no log: nothing was changed"},
+	{exitNewerLog, "the store's log was written by a newer version: nothing was changed"},
+	{exitWitness, "verify --witness: the store is not where it was seen last, or beyond"},
 	{exitInterrupted, "interrupted by a signal; what was acknowledged is saved"},
 	{exitPipe, "the reader of the output went away"},
 }
@@ -90,6 +100,9 @@ var (
 	errExists      = errors.New("exists already")
 	errDeclined    = errors.New("nothing was deleted")
 )
+
+// doctorAdvice is for a directory that is not opened as it is.
+const doctorAdvice = "ckptd doctor tells what is there, and has ways on"
 
 // pluginAdvice is for a plugin that ran and did not do its work.
 const pluginAdvice = "ckptd plugin show tells more of the plugin; roll it back or disable it if it is at fault"
@@ -179,6 +192,13 @@ var explanations = []struct {
 
 	{backend.ErrLocked, exitLocked, "wait until it ends, use another --data or, if that is ckptd serve, work through it with --server unix:DATA.sock"},
 	{backend.ErrForeign, exitForeign, "name another directory with --data; nothing in it was touched"},
+	{errWitness, exitWitness, "find out who put the directory back; remove the file of the witness to begin anew"},
+	{errSalvaged, exitDamaged, ""},
+	{errUndamaged, exitInput, ""},
+	{backend.ErrLostCommits, exitLost, doctorAdvice},
+	{backend.ErrForeignLog, exitForeignLog, doctorAdvice},
+	{backend.ErrNoLog, exitNoLog, doctorAdvice},
+	{backend.ErrNewerLog, exitNewerLog, "use a newer ckptd; nothing was touched"},
 	{backend.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
 	{backend.ErrOlderFormat, exitForeign, "export from it with that version and import here; nothing was touched"},
 	{engine.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
@@ -187,7 +207,7 @@ var explanations = []struct {
 	{backend.ErrReadOnly, exitUnavailable, "make it writable: a store is never opened without its lock"},
 	{engine.ErrNoSpace, exitUnavailable, "make room on the device and run the command again; what was acknowledged is saved"},
 	{engine.ErrCorrupt, exitDamaged, "run ckptd verify --deep for the extent of it"},
-	{backend.ErrCorrupt, exitDamaged, "restore the directory from a copy"},
+	{backend.ErrCorrupt, exitDamaged, "restore the directory from a copy; " + doctorAdvice},
 
 	{engine.ErrTooLarge, exitInput, ""},
 	{trajectory.ErrTooLarge, exitInput, "allow more with --max-message"},
@@ -219,6 +239,10 @@ func explain(err error) (int, string) {
 	}
 	if _, ok := errors.AsType[usageError](err); ok {
 		return exitUsage, oneLine(err.Error())
+	}
+	if d, ok := errors.AsType[diagnosedError](err); ok {
+		code, _ := explain(d.why)
+		return code, oneLine(err.Error())
 	}
 	if wire.PluginUnfit(err) {
 		return exitInput, oneLine(err.Error())

@@ -43,6 +43,7 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.positioner = be
 	o := engine.Options{Create: create, CacheBytes: a.cacheBytes}
 	said, made := "", false
 	if o.Root, said, made, err = a.rootKey(ctx, be, create); err == nil {

@@ -12,22 +12,36 @@ import (
 
 func (a *app) verifyCmd() *cobra.Command {
 	var deep bool
+	var witness string
 	cmd := &cobra.Command{
 		Use:   "verify [THREAD]",
 		Short: "Check the store, or a thread: chains, hashes, counts, indexes",
 		Long: `Verify checks the whole store, all tenants and users, or one thread. With --deep it restores every state and compares
-it with the commitment made when it was saved. Exit code 5 means that it found problems.`,
+it with the commitment made when it was saved. Exit code 5 means that it found problems.
+
+With --witness it compares how far the store has come with what FILE saw last, and notes it there if all is well: a
+directory that was put back is exit code 21, as long as it has not gone beyond where it was. Keep FILE away from the
+directory and from its copies. It needs the directory itself, so it does not work through --server.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := upkeep.VerifyOptions{Deep: deep}
 			if len(args) == 1 {
 				o.Tenant, o.User, o.Thread = a.tenant, a.user, args[0]
 			}
-			return a.with(cmd.Context(), false, func(s store) error { return a.verify(cmd.Context(), s, o) })
+			if witness != "" && a.server.addr != "" {
+				return usagef("--witness wants the directory of the store: leave out --server")
+			}
+			return a.with(cmd.Context(), false, func(s store) error {
+				if witness != "" {
+					return a.witnessed(cmd.Context(), witness, s, o)
+				}
+				return a.verify(cmd.Context(), s, o)
+			})
 		},
 		ValidArgsFunction: a.completeThreads,
 	}
 	cmd.Flags().BoolVar(&deep, "deep", false, "restore every state")
+	cmd.Flags().StringVar(&witness, "witness", "", "`FILE` to compare with how far the store has come, and to note it in")
 	return cmd
 }
 
@@ -44,6 +58,15 @@ type verifyView struct {
 	Seconds     float64  `json:"seconds"`
 }
 
+func viewOfReport(r *upkeep.VerifyReport, deep bool, took time.Duration) verifyView {
+	v := verifyView{Deep: deep, Threads: r.Threads, Checkpoints: r.Checkpoints, Ghosts: r.Ghosts, Stubs: r.Stubs, Parts: r.Parts,
+		Orphans: r.Orphans, Problems: []string{}, Seconds: took.Seconds()}
+	for _, p := range r.Problems {
+		v.Problems = append(v.Problems, problemText(p))
+	}
+	return v
+}
+
 func (a *app) verify(ctx context.Context, s store, o upkeep.VerifyOptions) error {
 	bar := newProgress(-1, "verifying", false)
 	o.Progress = func(done, total int) { bar.set(int64(done), int64(total)) }
@@ -53,11 +76,7 @@ func (a *app) verify(ctx context.Context, s store, o upkeep.VerifyOptions) error
 	if err != nil {
 		return err
 	}
-	v := verifyView{Deep: o.Deep, Threads: r.Threads, Checkpoints: r.Checkpoints, Ghosts: r.Ghosts, Stubs: r.Stubs, Parts: r.Parts,
-		Orphans: r.Orphans, Problems: []string{}, Seconds: time.Since(start).Seconds()}
-	for _, p := range r.Problems {
-		v.Problems = append(v.Problems, problemText(p))
-	}
+	v := viewOfReport(r, o.Deep, time.Since(start))
 	if a.json {
 		err = a.emit(v)
 	} else {

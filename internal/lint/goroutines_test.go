@@ -20,6 +20,7 @@ var serving = []string{"backend", "codec", "crypto", "engine", "internal/access"
 // apart are files in these folders that no daemon runs, and those that run nothing of a caller's.
 var apart = map[string]string{
 	"backend/backendtest/concurrent.go": "a test suite",
+	"backend/badger/ballast.go":         "makes a file, and recovers by its own means",
 	"crypto/commitment.go":              "hashes bytes, and crypto imports nothing of the module",
 	"cmd/ckptd/main.go":                 "ends the process at a second signal",
 	"cmd/ckptd/top.go":                  "a client",

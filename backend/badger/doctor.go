@@ -1,0 +1,362 @@
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/commitlog"
+	"github.com/ckptd/ckptd/internal/durable"
+)
+
+// Outcome is what Open would do with a directory.
+type Outcome string
+
+// What Open would do.
+const (
+	OpensClean   Outcome = "open"   // all is in tables
+	OpensReplays Outcome = "replay" // and have Badger write groups of the log to tables first
+	OpensRepairs Outcome = "repair" // and mend what is damaged, from a second copy
+	OpensNot     Outcome = "refuse" // and change nothing
+)
+
+// Diagnosis is what stands in a directory, and what Open would do with it.
+type Diagnosis struct {
+	Store  commitlog.ID // of the directory
+	Format int
+
+	Tables, Memory, Log Part
+	Anchor              commitlog.Position
+	AnchorWhole         bool
+	Interrupted         bool // an opening was cut short
+	Unfinished          bool // the log ends with what is no whole group: one that was under way, and not acknowledged
+
+	Outcome Outcome
+	Stands  commitlog.Position // the last group that there is with all before it
+	Replay  int                // groups that are not in tables
+	Repairs []string           // what Open would mend
+	Damage  []string           // what it would not, and why it refuses
+	Lost    *Loss              // what of the acknowledged commits is missing, nil if nothing is
+	Err     error              // of Open, nil unless it would refuse
+
+	markerLost bool
+}
+
+// Part is one of the places that hold commits.
+type Part struct {
+	Files int
+	Bytes int64
+	Group uint64 // the last that was found there
+}
+
+// Loss is what is missing of acknowledged commits.
+type Loss struct {
+	Groups uint64             // how many; 0: nobody can say
+	After  commitlog.Position // the last group that there is
+	Why    string
+}
+
+// String says it in a line.
+func (l *Loss) String() string {
+	if l.Groups == 0 {
+		return l.Why
+	}
+	since := "the beginning"
+	if l.After.N > 0 {
+		since = l.Since().Format(time.RFC3339)
+	}
+	groups := "1 group of commits"
+	if l.Groups > 1 {
+		groups = fmt.Sprintf("%d groups of commits", l.Groups)
+	}
+	return fmt.Sprintf("%s since %s, from number %d on: %s", groups, since, l.After.N+1, l.Why)
+}
+
+// Since is when the last group was made that there is; zero: there is none.
+func (l *Loss) Since() time.Time {
+	if l.After.N == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(l.After.Time).UTC()
+}
+
+// Diagnose looks at a directory and changes nothing in it. While it does so nobody can open the store.
+//
+// Its errors are those of a directory of which nothing can be said: fs.ErrNotExist, backend.ErrForeign, ErrLocked, ErrNewerFormat,
+// ErrNewerLog, ErrOlderFormat and, where a file cannot be read, what the system says.
+func Diagnose(dir string, opts Options) (*Diagnosis, error) {
+	d, err := diagnose(dir, opts)
+	if err != nil {
+		return nil, fmt.Errorf("looking at %s: %w", dir, err)
+	}
+	return d, nil
+}
+
+func diagnose(dir string, opts Options) (*Diagnosis, error) {
+	o, d, release, err := look(dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	o.dry, o.accept = true, true
+	if d.Err = o.look(); d.Err == nil {
+		d.Err = o.refused
+	}
+	if errors.Is(d.Err, backend.ErrNewerFormat) || errors.Is(d.Err, backend.ErrUnavailable) {
+		return nil, d.Err
+	}
+	d.settle(o)
+	return d, d.count(o)
+}
+
+// look begins to look at a directory whose marker may be damaged. Nobody opens the store until release.
+func look(dir string, opts Options) (o *opening, d *Diagnosis, release func(), err error) {
+	d = &Diagnosis{Format: formatVersion}
+	if d.Store, err = d.identify(dir); err != nil {
+		return nil, nil, nil, err
+	}
+	release = func() {}
+	f, err := durable.Open(filepath.Join(dir, markerName), os.O_RDONLY)
+	switch {
+	case err == nil:
+		if err := lockShared(f); err != nil {
+			return nil, nil, nil, errors.Join(err, f.Close())
+		}
+		release = func() { f.Close() }
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, nil, nil, dirError(err)
+	}
+	opts.LogFiles = func(commitlog.FS) commitlog.FS { return readOnlyLog(dir) }
+	s, err := newStore(dir, opts)
+	if err != nil {
+		release()
+		return nil, nil, nil, err
+	}
+	s.claim = &claim{id: d.Store}
+	return &opening{s: s}, d, release, nil
+}
+
+func readOnlyLog(dir string) commitlog.FS { return commitlog.ReadOnly(filepath.Join(dir, logDir)) }
+
+// identify reads the id of a directory in its marker or, if that is damaged or gone, in the log.
+func (d *Diagnosis) identify(dir string) (commitlog.ID, error) {
+	id, ours, err := readMarker(dir)
+	if ours && err == nil || err != nil && !errors.Is(err, backend.ErrCorrupt) && !errors.Is(err, backend.ErrForeign) {
+		return id, err
+	}
+	if of, ok := commitlog.StoreOf(readOnlyLog(dir)); ok {
+		d.markerLost = true
+		d.Repairs = append(d.Repairs, "the file "+markerName+" is damaged or missing, and the log says what it said")
+		return of, nil
+	}
+	if err == nil {
+		err = checkEmpty(dir)
+	}
+	if err == nil {
+		err = fmt.Errorf("no store there: %w", fs.ErrNotExist)
+	}
+	return id, err
+}
+
+// settle says what was found in the words of the diagnosis.
+func (d *Diagnosis) settle(o *opening) {
+	d.Lost, d.Stands, d.Replay = o.lost, o.last, len(o.groups)
+	for _, why := range o.puts {
+		d.Repairs = append(d.Repairs, why+", and an opening that was cut short left a copy")
+	}
+	d.Repairs = append(d.Repairs, o.notes...)
+	switch {
+	case d.markerLost && d.Err == nil:
+		d.Err = fmt.Errorf("%w: its %s file is damaged or missing", backend.ErrCorrupt, markerName)
+	case d.Err != nil:
+		for _, table := range o.tables.damaged {
+			d.Damage = append(d.Damage, plain(table))
+		}
+		if len(d.Damage) == 0 && d.Lost != nil && d.Lost.Groups > 0 {
+			d.Damage = []string{d.Lost.String()}
+		} else if len(d.Damage) == 0 {
+			d.Damage = []string{plain(d.Err)}
+		}
+	}
+	switch {
+	case d.Err != nil:
+		d.Outcome = OpensNot
+	case len(d.Repairs) > 0:
+		d.Outcome = OpensRepairs
+	case d.Replay > 0:
+		d.Outcome = OpensReplays
+	default:
+		d.Outcome = OpensClean
+	}
+}
+
+// plain is the text of an error without the class, which the diagnosis has.
+func plain(err error) string {
+	return strings.NewReplacer(backend.ErrCorrupt.Error()+": ", "", "backend: ", "").Replace(text(err))
+}
+
+// count says how much there is of what, and how far it goes.
+func (d *Diagnosis) count(o *opening) error {
+	dir := o.s.dir
+	tables, err := filesIn(dir, ".sst")
+	if err != nil {
+		return err
+	}
+	memory, err := memoryFiles(dir)
+	if err != nil {
+		return err
+	}
+	d.Tables = Part{Group: o.tables.pos.N}
+	d.Tables.add(tables)
+	d.Memory.add(memory)
+	if groups, err := memoryGroups(memory, o.tables.pos); err == nil {
+		for n := range groups {
+			d.Memory.Group = max(d.Memory.Group, n)
+		}
+	}
+	if log := o.s.logs; log != nil {
+		d.Log.Files, d.Log.Bytes = log.Segments(), log.Bytes()
+		d.Anchor, d.AnchorWhole = log.Anchor()
+	}
+	d.Unfinished = o.tail != nil && o.tail.Doubt && !o.logGone && d.Err == nil && len(d.Repairs) == 0
+	if o.tail != nil && len(o.tail.Frames) > 0 {
+		d.Log.Group = o.tail.Frames[len(o.tail.Frames)-1].Pos.N
+	}
+	for _, name := range []string{asideDir, asideNew, keptDir, keptNew} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
+			d.Interrupted = true
+		}
+	}
+	return nil
+}
+
+func (p *Part) add(paths []string) {
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil {
+			p.Files, p.Bytes = p.Files+1, p.Bytes+allocated(info)
+		}
+	}
+}
+
+// Repair opens a store and closes it, so that all that can be mended from a second copy is, and says what that was. Other than Open
+// it writes the marker anew from what the log says.
+func Repair(dir string, opts Options) (mended []string, err error) {
+	d, err := Diagnose(dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	if d.markerLost {
+		if err := durable.WriteFile(filepath.Join(dir, markerName), []byte(marker(d.Store))); err != nil {
+			return nil, fmt.Errorf("repairing %s: %w", dir, dirError(err))
+		}
+	}
+	opts.MustExist = true
+	s, err := Open(dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	return d.Repairs, s.Close()
+}
+
+// Accepted is what became of a store whose loss was accepted.
+type Accepted struct {
+	Lost     *Loss
+	Evidence string             // the folder with all that there was
+	Now      commitlog.Position // from which it goes on, in a new incarnation
+}
+
+// AcceptLoss goes on without commits that are missing, from the last group that there is with all before it. All that there was is kept
+// beside the directory. Errors: backend.ErrInvalid (nothing is missing), and those of Open, such as for a damaged table.
+func AcceptLoss(dir string, opts Options) (*Accepted, error) {
+	a, err := acceptLoss(dir, opts)
+	if err != nil {
+		return nil, fmt.Errorf("going on without what is lost in %s: %w", dir, err)
+	}
+	return a, nil
+}
+
+func acceptLoss(dir string, opts Options) (a *Accepted, err error) {
+	s, err := newStore(dir, opts)
+	if err != nil {
+		return nil, err
+	}
+	if s.claim, err = claimDir(dir, false); err != nil {
+		return nil, err
+	}
+	o := opening{s: s, accept: true}
+	if err = o.look(); err == nil && o.lost == nil {
+		err = fmt.Errorf("%w: nothing is missing that is known of", backend.ErrInvalid)
+	}
+	if err == nil {
+		err = s.commits.space.init(s.opts, o.tables.pending, o.bytes)
+	}
+	if err == nil {
+		o.lost.After = o.last
+		a = &Accepted{Lost: o.lost}
+		a.Evidence, err = keepEvidence(dir, s.commits.space.room)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.abandon())
+	}
+	o.newIncarnation()
+	if err := o.start(); err != nil {
+		return nil, errors.Join(err, s.stopBadger(), s.abandon())
+	}
+	a.Now = o.last
+	return a, s.Close()
+}
+
+// keepEvidence copies a directory beside it, with links to what is never written to again.
+func keepEvidence(dir string, room func(int64) error) (to string, err error) {
+	to = filepath.Clean(dir) + ".lost-" + time.Now().UTC().Format("20060102T150405Z")
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return "", dirError(err)
+	}
+	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, name)
+		switch filepath.Ext(path) {
+		case ".sst", ".seg", memorySuffix, asideSuffix:
+			return link(path, target, room)
+		}
+		switch {
+		case e.IsDir():
+			return os.Mkdir(target, 0o700)
+		case e.Type().IsRegular() && e.Name() != ballastName:
+			return copyFile(path, target)
+		}
+		return nil
+	})
+	for _, d := range []string{filepath.Join(to, logDir), to, filepath.Dir(to)} {
+		if err == nil {
+			err = gone(durable.SyncDir(d))
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("keeping the evidence in %s: %w", to, dirError(err))
+	}
+	return to, nil
+}
+
+// checkRegistry reports whether Badger's KEYREGISTRY can be read. It holds no keys, since Badger encrypts nothing here.
+func checkRegistry(find place) (damaged bool, err error) {
+	path := find(badgerdb.KeyRegistryFileName)
+	if _, err := os.Stat(path); err != nil {
+		return false, dirError(gone(err))
+	}
+	_, err = badgerdb.OpenKeyRegistry(badgerdb.KeyRegistryOptions{Dir: filepath.Dir(path), ReadOnly: true})
+	return err != nil, nil
+}

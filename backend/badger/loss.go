@@ -1,0 +1,98 @@
+package badger
+
+import (
+	"crypto/rand"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/dgraph-io/badger/v4/options"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/commitlog"
+)
+
+// withoutLog refuses a store whose log is none of it, or goes on without one where that was accepted.
+func (o *opening) withoutLog(class error, why string) error {
+	o.logGone = true
+	o.lost = &Loss{Why: plain(class) + ": " + why}
+	return o.refuse(fmt.Errorf("%w: %s; nothing was changed: put the directory back from a copy", class, why))
+}
+
+// refuse ends the opening of a store that lacks commits, unless that was accepted.
+func (o *opening) refuse(why error) error {
+	if o.refused == nil {
+		o.refused = why
+	}
+	if !o.accept {
+		return why
+	}
+	return nil
+}
+
+// lack says what is missing and what to do.
+func (o *opening) lack(beyond uint64) error {
+	o.lost = &Loss{Groups: beyond - o.last.N, After: o.last, Why: "neither the log nor Badger's memory files have them"}
+	if len(o.tail.Notes) > 0 {
+		o.lost.Why = o.tail.Notes[0] + ", and Badger's memory files do not have it"
+	}
+	return o.refuse(fmt.Errorf("%w: %s; nothing was changed: put the directory back from a copy, or keep it for ckptd doctor",
+		backend.ErrLostCommits, o.lost))
+}
+
+// checkUnnamed makes sure that what is lost is not in a table that the MANIFEST fails to name: Badger would remove it.
+func (o *opening) checkUnnamed() error {
+	paths, err := filesIn(o.s.dir, ".sst")
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		var t tables
+		if slices.Contains(o.tables.names, filepath.Base(path)) || t.verify(path, options.Snappy, o.s.settings().BlockSize) != nil {
+			continue
+		}
+		if t.written > 0 && (t.pos.N > o.tables.pos.N || t.pos.Incarnation != o.tables.pos.Incarnation) {
+			return fmt.Errorf("%w: the MANIFEST does not name %s, which has groups up to %d", backend.ErrCorrupt, filepath.Base(path), t.pos.N)
+		}
+	}
+	return nil
+}
+
+// newIncarnation has the store go on, from what stands, as one that is not what it was.
+func (o *opening) newIncarnation() { rand.Read(o.last.Incarnation[:]) }
+
+// replaceLog removes the log whole and makes a new one. The tables have the new incarnation by now, so that what is left of the
+// old log is refused if this is cut short.
+func (o *opening) replaceLog() error {
+	if o.s.logs != nil {
+		if err := o.s.logs.Close(); err != nil {
+			return dirError(err)
+		}
+		o.s.logs = nil
+	}
+	if err := removeDir(o.s.dir, logDir); err != nil {
+		return err
+	}
+	return o.create()
+}
+
+// incarnationOfMemory takes the incarnation from the memory files of a store that has neither a log nor tables.
+func (o *opening) incarnationOfMemory() error {
+	paths, err := memoryFiles(o.s.dir)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return dirError(err)
+		}
+		eachTransaction(b, func(muts []commitlog.Mutation) {
+			if g, ok := groupOf(muts); ok && g.pos.N == 1 {
+				o.tables.pos.Incarnation = g.pos.Incarnation
+			}
+		})
+	}
+	return nil
+}
