@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -148,7 +149,7 @@ func verify(ctx context.Context, s *engine.Store, deep bool) (problems []string,
 // child is one that runs.
 type child struct {
 	*exec.Cmd
-	in     *os.File
+	in     io.Writer
 	lines  *bufio.Reader
 	stderr strings.Builder
 }
@@ -171,11 +172,10 @@ func start(j job, wrap ...string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	in, err := c.StdinPipe()
+	c.in, err = c.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	c.in, _ = in.(*os.File)
 	c.lines = bufio.NewReader(out)
 	return c, c.Start()
 }

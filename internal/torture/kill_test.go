@@ -1,7 +1,6 @@
 package torture
 
 import (
-	"fmt"
 	"strings"
 	"time"
 )
@@ -65,5 +64,3 @@ func killed(r *round, m *model, j job, after time.Duration, opening bool) {
 	}
 	r.count("operations acknowledged", acked)
 }
-
-var _ = fmt.Sprint

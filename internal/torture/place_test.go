@@ -32,16 +32,16 @@ func (p place) open() (*engine.Store, *badger.Store, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := p.openOn(b)
+	s, err := p.openOn(b, true)
 	if err != nil {
 		return nil, nil, errors.Join(err, b.Close())
 	}
 	return s, b, nil
 }
 
-func (p place) openOn(b backend.Backend) (*engine.Store, error) {
+func (p place) openOn(b backend.Backend, create bool) (*engine.Store, error) {
 	root, err := crypto.ReadKeyFile(p.path("key"))
-	if errors.Is(err, crypto.ErrKeyFileMissing) {
+	if create && errors.Is(err, crypto.ErrKeyFileMissing) {
 		if root, err = crypto.GenerateRootKey(); err == nil {
 			err = crypto.WriteKeyFile(p.path("key"), root)
 		}
@@ -49,11 +49,11 @@ func (p place) openOn(b backend.Backend) (*engine.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys, err := crypto.OpenFileKeystore(p.path("keys"), true)
+	keys, err := crypto.OpenFileKeystore(p.path("keys"), create)
 	if err != nil {
 		return nil, err
 	}
-	return engine.Open(context.Background(), b, engine.Options{Root: root, Keystore: keys, Create: true, CacheBytes: 4 << 20})
+	return engine.Open(context.Background(), b, engine.Options{Root: root, Keystore: keys, Create: create, CacheBytes: 4 << 20})
 }
 
 // files are the paths of all files, in order.
