@@ -48,6 +48,14 @@ var (
 	ErrForeign = errors.New("backend: not a ckptd store")
 	// ErrNewerFormat: the store was written by a newer version of the driver.
 	ErrNewerFormat = errors.New("backend: written by a newer version")
+	// ErrOlderFormat: the store was written by an older version of the driver, in a form that is no longer read.
+	ErrOlderFormat = errors.New("backend: written by an older version")
+	// ErrLostCommits: commits that were acknowledged are missing, or may be. Nothing was changed. It wraps ErrCorrupt.
+	ErrLostCommits error = &corruptError{"backend: acknowledged commits are missing"}
+	// ErrNoLog: the store's log is missing. Nothing was changed. It wraps ErrCorrupt.
+	ErrNoLog error = &corruptError{"backend: the log is missing"}
+	// ErrForeignLog: the log belongs to another store. Nothing was changed. It wraps ErrCorrupt.
+	ErrForeignLog error = &corruptError{"backend: the log is that of another store"}
 	// ErrReadOnly: the location cannot be written.
 	ErrReadOnly = errors.New("backend: location is read-only")
 )
@@ -56,6 +64,11 @@ type noSpaceError struct{}
 
 func (*noSpaceError) Error() string { return "backend: no space left" }
 func (*noSpaceError) Unwrap() error { return ErrUnavailable }
+
+type corruptError struct{ text string }
+
+func (e *corruptError) Error() string { return e.text }
+func (e *corruptError) Unwrap() error { return ErrCorrupt }
 
 // Backend is an ordered key-value store with atomic conditional batches.
 type Backend interface {

@@ -3,13 +3,17 @@
 //
 // # Durability
 //
-// Commit returns after the batch was written to a log and the log was synced. Commits that arrive while another is
-// being synced share the next transaction and its sync, so the rate grows with the number of writers. Nobody waits for
-// company: a commit that finds the store idle starts at once.
+// Commit returns after the batch was written to the driver's own log (package commitlog), the log was synced, and Badger
+// has it in memory. Commits that arrive while another is being synced share the next frame, transaction and sync, so the
+// rate grows with the number of writers. Nobody waits for company: a commit that finds the store idle starts at once.
+//
+// The log is the truth about commits that are not in Badger's tables yet. Open decides by it what stands, before Badger
+// opens: opening.go. docs/format.md §20 has the rules.
 //
 // After an error in writing or syncing the store fails stop: the commits of that group return an error that is both
 // backend.ErrAmbiguous and backend.ErrUnavailable, and every later call returns backend.ErrUnavailable until the store
-// is opened anew. Reads stop as well, because what was not synced would be visible to them.
+// is opened anew. Reads stop as well, because what was not synced would be visible to them. Close then leaves the
+// directory as a crash does, and locked until the process ends.
 //
 // A process that is killed may leave a transaction that it had not synced. Open makes it durable before anybody sees it.
 //
@@ -39,6 +43,7 @@ import (
 	"github.com/dgraph-io/badger/v4/options"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/commitlog"
 )
 
 // Options adjust a store; the zero value is a good default.
@@ -57,6 +62,9 @@ type Options struct {
 
 	// Log receives Badger's messages, nil drops them. They name files and sizes, never keys or values.
 	Log *slog.Logger
+
+	// LogFiles, if not nil, is what the commit log goes through to its directory: for tests that have it fail.
+	LogFiles func(commitlog.FS) commitlog.FS
 
 	// Observe, if not nil, is told of every group that was committed, before its commits return. One call follows the
 	// other, and every commit waits for them: it must not block.
@@ -80,6 +88,8 @@ type Store struct {
 	opts    Options
 	log     logger
 	claim   *claim
+	logs    *commitlog.Log
+	flushes flushes
 	commits committer
 
 	use    sync.RWMutex // held for reading by every call, for writing by Close and Compact
@@ -105,41 +115,27 @@ func Open(dir string, opts Options) (*Store, error) {
 		return nil, fmt.Errorf("opening store: %w: MemTableSize %d (at least %d), MinFree %d (at least 0)",
 			backend.ErrInvalid, opts.MemTableSize, leastMemTable, opts.MinFree)
 	}
-	s := &Store{dir: dir, opts: opts, log: logger{opts.Log}}
+	s := &Store{dir: dir, opts: opts}
+	s.log = logger{opts.Log, &s.flushes.trouble}
 	s.commits.init(s)
 	var err error
 	if s.claim, err = claimDir(dir, !opts.MustExist); err != nil {
 		return nil, fmt.Errorf("opening store in %s: %w", dir, err)
 	}
 	if err := s.openFiles(); err != nil {
+		if s.logs != nil {
+			s.logs.Close()
+		}
 		s.claim.release()
 		return nil, fmt.Errorf("opening store in %s: %w", dir, err)
 	}
 	return s, nil
 }
 
-// openFiles looks at what must hold before Badger may touch the directory, and starts Badger.
-func (s *Store) openFiles() error {
-	if err := checkFiles(s.dir); err != nil {
-		return err
-	}
-	pending, err := verifyTables(s.dir, s.settings())
-	if err != nil {
-		return err
-	}
-	if err := s.commits.space.init(s.dir, s.opts, pending); err != nil {
-		return err
-	}
-	if err := s.settle(); err != nil {
-		return err
-	}
-	return s.start(s.settings())
-}
-
 // settings are the options of Badger, see docs/design.md for the reasons that are not in this file.
 func (s *Store) settings() badgerdb.Options {
 	o := badgerdb.DefaultOptions(s.dir)
-	o.SyncWrites = !ownSync   // by wal
+	o.SyncWrites = false      // the log is synced
 	o.DetectConflicts = false // the committer is the only writer
 	o.NumVersionsToKeep = 1
 	o.ChecksumVerificationMode = options.NoVerification // verifyTables does it, and survives what it finds
@@ -166,20 +162,15 @@ func (s *Store) settings() badgerdb.Options {
 	return o
 }
 
-// start opens Badger.
-func (s *Store) start(o badgerdb.Options) (err error) {
+// start opens Badger, which has all groups up to safe in tables.
+func (s *Store) start(o badgerdb.Options, safe uint64) (err error) {
 	defer guard("opening", &err)()
 	db, err := badgerdb.Open(o)
 	if err != nil {
 		return openError(err)
 	}
 	s.db = db
-	if ownSync {
-		if err := s.commits.wal.open(s.dir); err != nil {
-			return errors.Join(err, s.stopBadger())
-		}
-	}
-	return nil
+	return s.flushes.begin(s.dir, safe)
 }
 
 // Caps implements backend.Backend.
@@ -245,7 +236,8 @@ func (s *Store) Commit(ctx context.Context, b backend.Batch) error {
 //
 // Where the device has no room for that, it returns backend.ErrNoSpace and leaves the directory as a crash would:
 // nothing acknowledged is lost, and the next Open in another process replays it. In this one the directory stays
-// locked.
+// locked. After a write that failed it returns backend.ErrUnavailable and does the same, so that a group of which
+// nobody knows what became of it gets no further.
 func (s *Store) Close() error {
 	s.use.Lock()
 	defer s.use.Unlock()
@@ -253,11 +245,20 @@ func (s *Store) Close() error {
 		return backend.ErrClosed
 	}
 	s.closed = true
-	if err := s.commits.space.require(s.commits.space.unflushed); err != nil && s.db != nil {
-		return fmt.Errorf("closing the store without flushing it: %w", err)
+	if s.db != nil {
+		if why := s.failed.Load(); why != nil {
+			return errors.Join(fmt.Errorf("closing the store without flushing it: %w", *why), s.logs.Close())
+		}
+		if err := s.commits.space.require(s.commits.space.unflushed); err != nil {
+			return errors.Join(fmt.Errorf("closing the store without flushing it: %w", err), s.logs.Close())
+		}
 	}
 	defer s.claim.release()
-	return s.stopBadger()
+	err := s.stopBadger()
+	if err == nil && s.failed.Load() == nil {
+		err = dirError(s.logs.Trim(keptSegments))
+	}
+	return errors.Join(err, s.logs.Close())
 }
 
 func (s *Store) stopBadger() (err error) {
@@ -267,7 +268,6 @@ func (s *Store) stopBadger() (err error) {
 	}
 	db := s.db
 	s.db = nil
-	s.commits.wal.close()
 	if err := db.Close(); err != nil {
 		return fmt.Errorf("%w: closing the store: %s", backend.ErrUnavailable, text(err))
 	}

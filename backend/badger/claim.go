@@ -1,6 +1,8 @@
 package badger
 
 import (
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/commitlog"
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
@@ -18,11 +21,14 @@ const (
 	markerTemp = "CKPTD.tmp" // prefix of markers being written
 	driverName = "badger"
 	// formatVersion numbers what this driver does with its directory. It only ever grows.
-	formatVersion = 1
+	formatVersion = 2
 )
 
 // claim is the hold on a directory: its marker file, locked.
-type claim struct{ marker *os.File }
+type claim struct {
+	marker *os.File
+	id     commitlog.ID // of the directory
+}
 
 // claimDir makes sure that dir is a store of this driver, making it one if it is empty and create is set, and locks
 // it. It changes nothing in a directory that is not ours.
@@ -32,7 +38,7 @@ func claimDir(dir string, create bool) (*claim, error) {
 			return nil, dirError(err)
 		}
 	}
-	ours, err := readMarker(dir)
+	_, ours, err := readMarker(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -61,53 +67,68 @@ func claimDir(dir string, create bool) (*claim, error) {
 		return nil, err
 	}
 	removeTemps(dir)
-	if err := removeUnborn(dir); err != nil {
-		f.Close()
-		return nil, dirError(err)
+	id, _, err := readMarker(dir) // that of another process may have won
+	if err == nil {
+		err = dirError(removeUnborn(dir))
 	}
-	return &claim{f}, nil
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &claim{f, id}, nil
 }
 
 // release gives the directory up; closing the marker unlocks it.
 func (c *claim) release() { c.marker.Close() }
 
-// readMarker reports whether dir has the marker of this driver and format.
-func readMarker(dir string) (bool, error) {
+// readMarker reports whether dir has the marker of this driver and format, and the id in it.
+func readMarker(dir string) (id commitlog.ID, ours bool, err error) {
 	if info, err := os.Stat(dir); err != nil {
-		return false, dirError(err)
+		return id, false, dirError(err)
 	} else if !info.IsDir() {
-		return false, fmt.Errorf("%w: not a directory", backend.ErrForeign)
+		return id, false, fmt.Errorf("%w: not a directory", backend.ErrForeign)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, markerName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return id, false, nil
 	}
 	if err != nil {
-		return false, dirError(err)
+		return id, false, dirError(err)
 	}
-	return true, checkMarker(string(text))
+	id, err = parseMarker(string(text))
+	return id, true, err
 }
 
-// marker is the content of the marker file: program, driver, version.
-func marker(version int) string { return fmt.Sprintf("ckptd %s %d\n", driverName, version) }
+// marker is the content of the marker file: program, driver, version, id of the directory.
+func marker(id commitlog.ID) string {
+	return fmt.Sprintf("ckptd %s %d %x\n", driverName, formatVersion, id)
+}
 
-func checkMarker(text string) error {
-	if text == marker(formatVersion) {
-		return nil
-	}
+func parseMarker(text string) (id commitlog.ID, err error) {
 	driver, ok := strings.CutPrefix(text, "ckptd ")
 	if !ok {
-		return fmt.Errorf("%w: its %s file is another program's", backend.ErrForeign, markerName)
+		return id, fmt.Errorf("%w: its %s file is another program's", backend.ErrForeign, markerName)
 	}
-	number, ok := strings.CutPrefix(driver, driverName+" ")
+	rest, ok := strings.CutPrefix(driver, driverName+" ")
 	if !ok {
-		return fmt.Errorf("%w: it belongs to another driver", backend.ErrForeign)
+		return id, fmt.Errorf("%w: it belongs to another driver", backend.ErrForeign)
 	}
-	version, err := strconv.Atoi(strings.TrimSuffix(number, "\n"))
-	if err != nil || text != marker(version) || version <= formatVersion {
-		return fmt.Errorf("%w: its %s file is damaged", backend.ErrCorrupt, markerName)
+	number, _, _ := strings.Cut(strings.TrimSuffix(rest, "\n"), " ")
+	version, err := strconv.Atoi(number)
+	switch {
+	case err != nil || version < 1 || strconv.Itoa(version) != number || !strings.HasSuffix(rest, "\n"):
+	case version > formatVersion:
+		return id, fmt.Errorf("%w: format %d, known up to %d", backend.ErrNewerFormat, version, formatVersion)
+	case version < formatVersion:
+		return id, fmt.Errorf("%w: format %d, from before the commit log", backend.ErrOlderFormat, version)
+	default:
+		b, _ := hex.DecodeString(strings.TrimSuffix(strings.TrimPrefix(rest, number+" "), "\n"))
+		copy(id[:], b)
+		if marker(id) == text {
+			return id, nil
+		}
 	}
-	return fmt.Errorf("%w: format %d, known up to %d", backend.ErrNewerFormat, version, formatVersion)
+	return id, fmt.Errorf("%w: its %s file is damaged", backend.ErrCorrupt, markerName)
 }
 
 // checkEmpty refuses a directory that holds anything but what a file system or an interrupted writeMarker leaves.
@@ -135,7 +156,9 @@ func writeMarker(dir string) error {
 		return err
 	}
 	defer os.Remove(f.Name())
-	_, err = f.WriteString(marker(formatVersion))
+	var id commitlog.ID
+	rand.Read(id[:])
+	_, err = f.WriteString(marker(id))
 	if err == nil {
 		err = f.Sync()
 	}
@@ -208,6 +231,9 @@ func checkFiles(dir string) error {
 
 // dirError classifies an error of the file system about the directory or the marker.
 func dirError(err error) error {
+	if err == nil {
+		return nil
+	}
 	for _, c := range systemCauses {
 		if strings.Contains(err.Error(), c.text) {
 			return fmt.Errorf("%w: %v", c.is, err)

@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -9,9 +10,10 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/commitlog"
 )
 
-// committer turns commits that arrive together into one Badger transaction and one sync.
+// committer turns commits that arrive together into one frame of the log, one Badger transaction, and one sync.
 //
 // The first to find the committer idle leads: it takes the whole queue, its own commit at the head, runs it as one
 // group, and hands the lead to the head of what has queued up meanwhile. A single writer thus commits on its own
@@ -27,10 +29,12 @@ type committer struct {
 	leading    bool     // somebody leads, or was told to
 
 	// Used by the leader alone.
-	wal     wal
-	entries []badgerdb.Entry
-	buf     []byte
-	name    []byte
+	frame    commitlog.Frame
+	entries  []badgerdb.Entry
+	position []byte
+	name     []byte
+	taken    chan error // what became of Badger's part of a group
+	tell     func(error)
 }
 
 // request is a commit on its way. Whoever has it in hand owns it: its caller, then the queue, then the leader.
@@ -44,13 +48,16 @@ type request struct {
 
 const (
 	entryOverhead = 112     // bytes that Badger adds to a key and value, at most, in a transaction, the log and memory
+	positionRoom  = 1 << 10 // for the driver's own key
 	keptBuf       = 4 << 20 // a larger buffer is given back after the group that needed it
 	keptEntries   = 16 << 10
 )
 
 func (c *committer) init(s *Store) {
 	c.store = s
-	c.limit = int(s.opts.MemTableSize * 15 / 100)
+	c.limit = int(s.opts.MemTableSize*15/100) - positionRoom
+	c.taken = make(chan error, 1)
+	c.tell = func(err error) { c.taken <- err }
 	c.pool.New = func() any { return &request{turn: make(chan bool, 1)} }
 }
 
@@ -145,17 +152,41 @@ func (c *committer) run(group *request, size int) {
 		return
 	}
 	if size > 0 {
-		if err := c.space.admit(c.store.db, size); err != nil {
+		if err := c.admit(size); err != nil {
 			setAll(group, err)
 			return
 		}
 	}
 	began := time.Now()
-	if err := c.write(group); err != nil {
+	err := c.write(group, began)
+	if refused, ok := err.(refusal); ok {
+		refuse(group, refused.error)
+		return
+	}
+	if err != nil {
 		c.fail(group, err)
 		return
 	}
 	c.observe(group, time.Since(began))
+}
+
+// refusal is the error of a group that was not written.
+type refusal struct{ error }
+
+// admit accepts a group of so many bytes. Once Badger has logged an error the store stops before Badger's memory is full, since
+// Badger then waits for ever.
+func (c *committer) admit(size int) error {
+	if c.store.flushes.trouble.Load() {
+		waiting, err := c.store.flushes.waiting()
+		if err != nil {
+			return err
+		}
+		if waiting > memTables {
+			c.store.stop(errors.New("Badger cannot write its memory to tables"))
+			return c.store.usable()
+		}
+	}
+	return c.space.admit(c.store.db, size)
 }
 
 // observe tells of a group that was written, unless all of it was refused.
@@ -187,26 +218,59 @@ func (c *committer) fail(group *request, why error) {
 	}
 }
 
+// refuse tells a group that was not written, but for what has its outcome already.
+func refuse(group *request, err error) {
+	for r := group; r != nil; r = r.next {
+		if r.err == nil {
+			r.err = err
+		}
+	}
+}
+
 func setAll(group *request, err error) {
 	for r := group; r != nil; r = r.next {
 		r.err = err
 	}
 }
 
-// write builds and commits the transaction of a group. Its error is one of writing; the conflicts are in the requests.
-func (c *committer) write(group *request) (err error) {
+// write puts a group into the log and into Badger. Its error is a refusal, or one of writing; the conflicts are in the requests.
+func (c *committer) write(group *request, now time.Time) (err error) {
 	defer guard("writing", &err)()
 	txn := c.store.db.NewTransaction(true)
 	defer txn.Discard()
 	defer c.release()
-	if err := c.build(txn, group); err != nil || len(c.buf) == 0 {
+	if err := c.build(txn, group); err != nil || c.frame.Len() == 0 {
 		return err
 	}
-	return c.finish(txn)
+	log := c.store.logs
+	pos, err := log.Prepare(&c.frame, now.UnixMilli())
+	if err != nil {
+		return c.refusal(err)
+	}
+	c.position = appendPosition(c.position[:0], pos)
+	if err := txn.Set(positionName, c.position); err != nil {
+		return err
+	}
+	if err := log.Write(&c.frame); err != nil {
+		return err
+	}
+	return c.finish(txn, pos.N)
 }
 
-// finish commits a transaction and makes it durable. Nobody begins to read meanwhile, nor after an error.
-func (c *committer) finish(txn *badgerdb.Txn) (err error) {
+// refusal is the error of a group for which the log has no room, unless the log has stopped.
+func (c *committer) refusal(err error) error {
+	if stopped := c.store.logs.Err(); stopped != nil {
+		return stopped
+	}
+	if err = dirError(err); !errors.Is(err, backend.ErrUnavailable) {
+		err = fmt.Errorf("%w: %v", backend.ErrUnavailable, err)
+	}
+	return refusal{err}
+}
+
+// finish has Badger take a transaction, and syncs the log meanwhile. Nobody begins to read until both are done, nor after an
+// error.
+func (c *committer) finish(txn *badgerdb.Txn, n uint64) (err error) {
 	c.store.commit.Lock()
 	defer c.store.commit.Unlock()
 	defer func() {
@@ -215,14 +279,19 @@ func (c *committer) finish(txn *badgerdb.Txn) (err error) {
 		}
 	}()
 	defer guard("writing", &err)()
-	if err := txn.Commit(); err != nil {
-		return err
+	txn.CommitWith(c.tell)
+	synced := c.store.logs.Sync()
+	if err := <-c.taken; err != nil {
+		return errors.Join(err, synced)
 	}
-	return c.wal.sync()
+	if synced != nil {
+		return synced
+	}
+	c.store.logs.Acknowledge()
+	return c.store.flushes.wrote(n)
 }
 
-// build puts a group into a transaction: each request whose conditions hold, seeing the writes of those before it.
-// Records of the driver about the group as a whole belong here as well, behind the last request.
+// build puts a group into a transaction and a frame: each request whose conditions hold, seeing the writes of those before it.
 func (c *committer) build(txn *badgerdb.Txn, group *request) error {
 	c.reserve(group)
 	for r := group; r != nil; r = r.next {
@@ -280,36 +349,27 @@ func (c *committer) reserve(group *request) {
 	if cap(c.entries) < entries {
 		c.entries = make([]badgerdb.Entry, 0, entries+entries/2)
 	}
-	if cap(c.buf) < bytes {
-		c.buf = make([]byte, 0, bytes+bytes/2)
-	}
+	c.frame.Reset(bytes, keptBuf)
 }
 
-// apply adds a mutation to the transaction, which refers to the committer's copy of it until it is done.
+// apply adds a mutation to the frame, and to the transaction, which refers to the frame's copy of it until it is done.
 func (c *committer) apply(txn *badgerdb.Txn, m *backend.Mut) error {
-	name := c.keep(func(buf []byte) []byte { return appendName(buf, m.Key) })
 	if m.Delete {
+		name := c.frame.Delete(1 + len(m.Key))
+		fillName(name, m.Key)
 		return txn.Delete(name)
 	}
-	stored := c.keep(func(buf []byte) []byte { return append(append(buf, m.Version...), m.Value...) })
+	name, stored := c.frame.Put(byte(len(m.Version)), 1+len(m.Key), len(m.Version)+len(m.Value))
+	fillName(name, m.Key)
+	copy(stored[copy(stored, m.Version):], m.Value)
 	c.entries = append(c.entries, badgerdb.Entry{Key: name, Value: stored, UserMeta: byte(len(m.Version))})
 	return txn.SetEntry(&c.entries[len(c.entries)-1])
 }
 
-// keep appends to the group's bytes and returns what was appended.
-func (c *committer) keep(appendTo func([]byte) []byte) []byte {
-	start := len(c.buf)
-	c.buf = appendTo(c.buf)
-	return c.buf[start:len(c.buf):len(c.buf)]
-}
-
-// release forgets a group's entries, and its memory if that was unusually large.
+// release forgets a group's entries, and their memory if there were unusually many.
 func (c *committer) release() {
 	clear(c.entries)
-	c.entries, c.buf = c.entries[:0], c.buf[:0]
-	if cap(c.buf) > keptBuf {
-		c.buf = nil
-	}
+	c.entries = c.entries[:0]
 	if cap(c.entries) > keptEntries {
 		c.entries = nil
 	}

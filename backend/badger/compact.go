@@ -9,6 +9,7 @@ import (
 	badgerdb "github.com/dgraph-io/badger/v4"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/internal/durable"
 )
 
 const (
@@ -50,11 +51,22 @@ func (s *Store) compact(ctx context.Context) error {
 			return err
 		}
 		left, err := s.touchSuperseded(ctx)
-		if err != nil || !left {
+		if err != nil {
 			return err
+		}
+		if !left {
+			return s.eraseLog()
 		}
 	}
 	return fmt.Errorf("%w: superseded values are left after %d passes", backend.ErrUnavailable, compactPasses)
+}
+
+// eraseLog removes every segment of the log. All groups are in tables: nothing was written since flatten.
+func (s *Store) eraseLog() error {
+	if err := durable.SyncDir(s.dir); err != nil {
+		return dirError(err)
+	}
+	return dirError(s.logs.Reset(s.logs.Last()))
 }
 
 // flatten flushes memory and compacts level 0 and all that lies above the last level. The store is open again
@@ -66,7 +78,7 @@ func (s *Store) flatten() error {
 		}
 		o := s.settings()
 		o.CompactL0OnClose = compactOnClose
-		if err := s.start(o); err != nil {
+		if err := s.start(o, s.logs.Last().N); err != nil {
 			return err
 		}
 	}
@@ -102,7 +114,7 @@ func (s *Store) touchSuperseded(ctx context.Context) (found bool, err error) {
 	}
 }
 
-// touchAgain commits a transaction of touch as the committer does: what is visible is durable, and the wal sees each log.
+// touchAgain writes keys again, past the log: it changes no value, and nothing is lost if a crash takes it back.
 func (s *Store) touchAgain(keys [][]byte) (last []byte, err error) {
 	txn := s.db.NewTransaction(true)
 	defer txn.Discard()
@@ -110,7 +122,10 @@ func (s *Store) touchAgain(keys [][]byte) (last []byte, err error) {
 		return nil, err
 	}
 	s.commits.space.unflushed = s.commits.space.most
-	return last, s.commits.finish(txn)
+	if err := txn.Commit(); err != nil {
+		return nil, err
+	}
+	return last, s.flushes.wrote(s.logs.Last().N)
 }
 
 // superseded lists the next stored names behind after that have more than a live version.

@@ -11,12 +11,18 @@ import (
 )
 
 // The keys of the backend are stored behind one byte. It keeps them clear of the prefix that Badger has for itself,
-// leaves room for records of the driver, and is free in tables, where neighbours share their prefix.
+// leaves room for the driver's own (position.go), and is free in tables, where neighbours share their prefix.
 const dataSpace = 0x01
 
 func appendName(to, key []byte) []byte {
 	to = append(to, dataSpace)
 	return append(to, key...)
+}
+
+// fillName writes the name of a key into where it is kept.
+func fillName(name, key []byte) {
+	name[0] = dataSpace
+	copy(name[1:], key)
 }
 
 // split takes a stored value apart: the version comes first, and its length is the entry's user byte. Both results

@@ -160,10 +160,12 @@ func TestOpenRefuses(t *testing.T) {
 		{"a Badger store of another program", plainBadger, small, backend.ErrForeign},
 		{"another program's marker", with("CKPTD", "hello\n"), small, backend.ErrForeign},
 		{"another driver's marker", with("CKPTD", "ckptd cloud 1\n"), small, backend.ErrForeign},
-		{"a newer format", with("CKPTD", "ckptd badger 2\n"), small, backend.ErrNewerFormat},
+		{"a newer format", with("CKPTD", "ckptd badger 3 whatever\n"), small, backend.ErrNewerFormat},
+		{"the format without a log", with("CKPTD", "ckptd badger 1\n"), small, backend.ErrOlderFormat},
 		{"a marker without a version", with("CKPTD", "ckptd badger \n"), small, backend.ErrCorrupt},
 		{"a marker with version 0", with("CKPTD", "ckptd badger 0\n"), small, backend.ErrCorrupt},
-		{"a marker cut short", with("CKPTD", "ckptd badger 1"), small, backend.ErrCorrupt},
+		{"a marker with half an id", with("CKPTD", "ckptd badger 2 00112233\n"), small, backend.ErrCorrupt},
+		{"a marker cut short", with("CKPTD", "ckptd badger 2"), small, backend.ErrCorrupt},
 		{"a store without its MANIFEST", noManifest, small, backend.ErrCorrupt},
 		{"nothing, with MustExist", empty, mustExist, fs.ErrNotExist},
 		{"memory too small", empty, badger.Options{MemTableSize: 1 << 20}, backend.ErrInvalid},
@@ -233,7 +235,11 @@ func noManifest(t *testing.T) string {
 // A store of another program with our marker put beside it is told by Badger's own header.
 func TestOpenForeignBehindOurMarker(t *testing.T) {
 	dir := plainBadger(t)
-	write(t, filepath.Join(dir, "CKPTD"), "ckptd badger 1\n")
+	ours := written(t)
+	write(t, filepath.Join(dir, "CKPTD"), files(t, ours)[filepath.Join(ours, "CKPTD")])
+	if err := os.CopyFS(filepath.Join(dir, "log"), os.DirFS(filepath.Join(ours, "log"))); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := badger.Open(dir, small); !errors.Is(err, backend.ErrForeign) {
 		t.Errorf("%v, want ErrForeign", err)
 	}

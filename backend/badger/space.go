@@ -2,8 +2,7 @@ package badger
 
 import (
 	"fmt"
-	"os"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
@@ -19,7 +18,8 @@ import (
 //   - compact level 0, with those tables, into the level below, which writes all of both anew before it removes them;
 //   - compact single tables of lower levels with those they overlap.
 //
-// A log is removed when its table is written, so the flush needs no room on top of the compaction's.
+// A memory file is removed when its table is written, so the flush needs no room on top of the compaction's. A segment of the
+// commit log has its blocks before anything is written to it.
 //
 // It is used by the leader of the committer alone, and by Open and Compact while there is none.
 type space struct {
@@ -30,6 +30,8 @@ type space struct {
 	unflushed int64
 	tables    int64 // bytes that a compaction of the tables may need
 	counted   time.Time
+
+	need atomic.Int64 // of both, for room
 }
 
 const (
@@ -37,26 +39,13 @@ const (
 	lowerShare = 256 << 20              // of the tables below level 0 and its target, at most, in one compaction
 )
 
-// init counts the logs in the directory before Badger opens it, and refuses a device too full to replay them and for
-// the compaction that is pending.
-func (sp *space) init(dir string, o Options, pending int64) error {
-	*sp = space{dir: dir, minFree: o.MinFree}
+// init refuses a device too full to replay so many bytes of the log, and for the compaction that is pending.
+func (sp *space) init(dir string, o Options, pending, replay int64) error {
+	sp.dir, sp.minFree = dir, o.MinFree
 	sp.most = (memTables + 1) * (o.MemTableSize + o.MemTableSize*15/100)
-	files, err := os.ReadDir(dir)
-	if err != nil {
-		return dirError(err)
-	}
-	for _, f := range files {
-		if !strings.HasSuffix(f.Name(), walSuffix) {
-			continue
-		}
-		info, err := f.Info()
-		if err != nil {
-			return dirError(err)
-		}
-		sp.unflushed += allocated(info)
-	}
-	return sp.require(sp.unflushed + pending)
+	sp.unflushed = min(replay, sp.most)
+	sp.need.Store(replay + pending)
+	return sp.require(replay + pending)
 }
 
 // admit accepts a group of so many bytes, or says that there is no room for it.
@@ -73,8 +62,12 @@ func (sp *space) admit(db *badgerdb.DB, size int) error {
 		return err
 	}
 	sp.unflushed = unflushed
+	sp.need.Store(unflushed + sp.tables)
 	return nil
 }
+
+// room accepts that a segment of the log is allocated. Other than the rest it may be called by any goroutine.
+func (sp *space) room(bytes int64) error { return sp.require(bytes + sp.need.Load()) }
 
 // require checks that so many bytes can be written with the margin left over.
 func (sp *space) require(bytes int64) error {

@@ -14,11 +14,11 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// unsynced is how many pages of the store's logs are not on the device, and the names of the logs.
-func unsynced(t *testing.T, s *Store) (pages uint64, logs []string) {
+// unsynced is how many pages of the segment that the store writes to are not on the device, and the segment's name.
+func unsynced(t *testing.T, s *Store) (pages uint64, segment string) {
 	t.Helper()
-	stat, logs := pagesOf(t, s.dir, "*"+walSuffix)
-	return stat.Dirty + stat.Writeback, logs
+	stat, _ := pagesOf(t, s.dir, filepath.Join(logDir, s.logs.Segment()))
+	return stat.Dirty + stat.Writeback, s.logs.Segment()
 }
 
 // pagesOf is what the kernel has in memory of the files in a store's directory that match a pattern, and their names.
@@ -61,8 +61,8 @@ func pagesOf(t *testing.T, dir, pattern string) (sum unix.Cachestat_t, names []s
 	return sum, names
 }
 
-// A kill does not show what a power loss would, so the kernel is asked: when a commit returns, nothing of the logs is left
-// to be written, and so also after logs were exchanged.
+// A kill does not show what a power loss would, so the kernel is asked: when a commit returns, nothing of the log is left
+// to be written, and so also after segments were exchanged.
 func TestCommitsAreOnTheDevice(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 { // the second time on a store that is there
@@ -72,20 +72,18 @@ func TestCommitsAreOnTheDevice(t *testing.T) {
 		}
 		seen := map[string]bool{}
 		value := bytes.Repeat([]byte("x"), 200<<10)
-		for i := range 120 { // of which some 40 fill a table
+		for i := range 40 { // of which some 5 fill a segment
 			if err := s.Commit(t.Context(), single(fmt.Sprintf("key-%d", i), string(value))); err != nil {
 				t.Fatal(err)
 			}
-			pages, logs := unsynced(t, s)
+			pages, segment := unsynced(t, s)
 			if pages != 0 {
-				t.Fatalf("commit %d: %d pages of %d logs are not on the device", i, pages, len(logs))
+				t.Fatalf("commit %d: %d pages of %s are not on the device", i, pages, segment)
 			}
-			for _, name := range logs {
-				seen[name] = true
-			}
+			seen[segment] = true
 		}
 		if len(seen) < 3 {
-			t.Errorf("there were %d logs, the test means to see at least 3", len(seen))
+			t.Errorf("there were %d segments, the test means to see at least 3", len(seen))
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -93,64 +91,39 @@ func TestCommitsAreOnTheDevice(t *testing.T) {
 	}
 }
 
-// Nothing is read ahead of what is written, or each sync would write whole folios of it. A log that is new, and one that
-// came after it.
-func TestNothingIsReadAhead(t *testing.T) {
-	s := openSmall(t)
-	value := bytes.Repeat([]byte("x"), 100<<10)
-	var first string
-	for n, written := 1, 0; n <= 2; {
-		if err := s.Commit(t.Context(), single("key", string(value))); err != nil {
-			t.Fatal(err)
-		}
-		written += len(value)
-		stat, logs := pagesOf(t, s.dir, "*"+walSuffix)
-		if first == "" {
-			first = logs[0]
-		}
-		if last := logs[len(logs)-1]; last != first && n == 1 {
-			n, written = 2, len(value)
-			continue
-		}
-		if len(logs) > 1 || written < 3<<20 { // the old log is not flushed yet, or there is not enough to see
-			continue
-		}
-		const before, page = 1 << 20, 4096 // what the kernel did before it was told
-		if got, most := int(stat.Cache)*page, written+written/10+before; got > most {
-			t.Errorf("log %d: %d bytes in memory of %d that were written", n, got, written)
-		}
-		n += 2
-	}
-}
-
-// TestCommitsAreOnTheDevice can fail: what Badger alone writes is not on the device yet.
+// TestCommitsAreOnTheDevice can fail: what nobody synced is not on the device yet.
 func TestUnsyncedIsSeen(t *testing.T) {
 	s := openSmall(t)
 	write(t, s, "a", "1")
-	txn := s.db.NewTransaction(true)
-	defer txn.Discard()
-	if err := errors.Join(txn.Set([]byte("b"), []byte("1")), txn.Commit()); err != nil {
-		t.Fatal(err)
-	}
+	writeUnsynced(t, s, "b", "1")
 	if pages, _ := unsynced(t, s); pages == 0 {
-		t.Error("a transaction that nobody synced is on the device")
+		t.Error("a frame that nobody synced is on the device")
 	}
 }
 
-// The log is found wherever the store is, and Badger is stopped where it is not.
-func TestLogIsFound(t *testing.T) {
+// Memory files and segments are found wherever the store is.
+func TestOddFolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "odd [name]* of a folder")
 	s, err := Open(dir, Options{MemTableSize: leastMemTable})
 	if err != nil {
 		t.Fatal(err)
 	}
 	write(t, s, "a", "1")
-	if err := s.Close(); err != nil {
+	left := filepath.Join(t.TempDir(), "[a]*")
+	if err := errors.Join(os.CopyFS(left, os.DirFS(dir)), s.Close()); err != nil {
 		t.Fatal(err)
 	}
-	var w wal
-	if err := w.open(t.TempDir()); !errors.Is(err, backend.ErrUnavailable) {
-		t.Errorf("a folder without a log: %v, want ErrUnavailable", err)
+	for _, dir := range []string{dir, left} {
+		s, err := Open(dir, Options{MemTableSize: leastMemTable})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := s.Get(t.Context(), []byte("a")); err != nil || string(got[0].Value) != "1" {
+			t.Errorf("%q, %v", got, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -177,38 +150,6 @@ func TestCommitsTakeNoFileHandle(t *testing.T) {
 	}
 	if err != nil {
 		t.Errorf("a commit without a file handle left: %v", err)
-	}
-}
-
-func TestMapOf(t *testing.T) {
-	const path = "/data/with space/00001.mem"
-	for line, want := range map[string][2]uintptr{
-		"7f00001000-7f00002000 rw-s 00000000 fe:00 1234    " + path:                {0x7f00001000, 0x7f00002000},
-		"7f00001000-7f00002000 rw-s 00000000 fe:00 1234    /other" + path:          {},
-		"7f00001000-7f00002000 rw-s 00000000 fe:00 1234    " + path + " (deleted)": {},
-		"7f00002000-7f00001000 rw-s 00000000 fe:00 1234    " + path:                {},
-		"x-7f00001000 rw-s 00000000 fe:00 1234    " + path:                         {},
-		"7f00001000 rw-s 00000000 fe:00 1234    " + path:                           {},
-		"": {},
-	} {
-		from, to, ok := mapOf(line, path)
-		if ok != (want != [2]uintptr{}) || ok && (from != want[0] || to != want[1]) {
-			t.Errorf("%q: %x to %x, %v", line, from, to, ok)
-		}
-	}
-}
-
-// A sync that fails leaves its commit unknown, shows it to nobody, and stops the store.
-func TestSyncFails(t *testing.T) {
-	s := openSmall(t)
-	write(t, s, "a", "1")
-	s.commits.wal.file.Close()
-	err := s.Commit(t.Context(), single("b", "1"))
-	if !errors.Is(err, backend.ErrAmbiguous) || !errors.Is(err, backend.ErrUnavailable) {
-		t.Errorf("the commit: %v, want ErrAmbiguous and ErrUnavailable", err)
-	}
-	if _, err := s.Get(t.Context(), []byte("b")); !errors.Is(err, backend.ErrUnavailable) {
-		t.Errorf("a get after it: %v", err)
 	}
 }
 
@@ -245,11 +186,11 @@ func TestReadsWaitForTheSync(t *testing.T) {
 	}
 }
 
-// What is written to a log that was removed is gone when the process is.
-func TestLogIsRemoved(t *testing.T) {
+// What is written to a segment that was removed is gone when the process is.
+func TestSegmentIsRemoved(t *testing.T) {
 	s := openSmall(t)
 	write(t, s, "a", "1")
-	if err := os.Remove(s.commits.wal.path(s.commits.wal.number)); err != nil {
+	if err := os.Remove(filepath.Join(s.dir, logDir, s.logs.Segment())); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Commit(t.Context(), single("b", "1")); !errors.Is(err, backend.ErrAmbiguous) {

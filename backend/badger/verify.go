@@ -13,34 +13,49 @@ import (
 	"github.com/dgraph-io/ristretto/v2/z"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/commitlog"
 )
 
-// verifyTables checks every block of every table before Badger opens them, and returns how many bytes the compaction
-// needs that Badger starts right after opening, if level 0 is due for one. Badger can do that itself, but it does it
-// on goroutines of its own, where damage mostly is a panic or a log.Fatal that ends the process (a flipped bit in a
-// packed block, a table cut short), or a table that it leaves out with a word in the log.
-func verifyTables(dir string, o badgerdb.Options) (pending int64, err error) {
+// tables is what is found out about Badger's tables before it opens them.
+type tables struct {
+	pos     commitlog.Position // up to which group they go; zero for a store without tables
+	written uint64             // when, in Badger's time; 0 if no table has a position
+	pending int64              // bytes that the compaction needs that Badger starts right after opening, if level 0 is due for one
+}
+
+// verifyTables checks the MANIFEST, and every block of every table, before Badger opens them. Badger can check tables
+// itself, but it does it on goroutines of its own, where damage mostly is a panic or a log.Fatal that ends the process
+// (a flipped bit in a packed block, a table cut short), or a table that it leaves out with a word in the log.
+func verifyTables(dir string, o badgerdb.Options) (t tables, err error) {
 	defer guard("checking the tables", &err)()
 	f, err := os.Open(filepath.Join(dir, badgerdb.ManifestFilename))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil // a new store, checkFiles saw that there are no tables
+		return t, nil // a new store, checkFiles saw that there are no tables
 	}
 	if err != nil {
-		return 0, dirError(err)
+		return t, dirError(err)
 	}
 	defer f.Close()
 	manifest, _, err := badgerdb.ReplayManifestFile(f, o.ExternalMagicVersion, o)
 	if err != nil {
-		return 0, openError(err)
+		return t, openError(err)
+	}
+	content, err := os.ReadFile(f.Name())
+	if err != nil {
+		return t, dirError(err)
+	}
+	if err := checkManifest(content); err != nil {
+		return t, err
 	}
 	for id, info := range manifest.Tables {
 		path := table.NewFilename(id, dir)
-		if err := verifyTable(path, info.Compression, o.BlockSize); err != nil {
-			return 0, fmt.Errorf("%s: %w", filepath.Base(path), err)
+		if err := t.verify(path, info.Compression, o.BlockSize); err != nil {
+			return t, fmt.Errorf("%s: %w", filepath.Base(path), err)
 		}
 	}
 	// Memory tables that are replayed add to level 0.
-	return compactionDue(dir, manifest, o.NumLevelZeroTables-memTables-1)
+	t.pending, err = compactionDue(dir, manifest, o.NumLevelZeroTables-memTables-1)
+	return t, err
 }
 
 // compactionDue is the size of level 0, and of the first level below it that has tables, if level 0 has many.
@@ -63,7 +78,8 @@ func compactionDue(dir string, m badgerdb.Manifest, many int) (due int64, err er
 	return due, nil
 }
 
-func verifyTable(path string, packed options.CompressionType, blockSize int) error {
+// verify checks a table, and looks into it for a newer position.
+func (t *tables) verify(path string, packed options.CompressionType, blockSize int) error {
 	f, err := z.OpenMmapFile(path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: the table is missing", backend.ErrCorrupt)
@@ -71,12 +87,16 @@ func verifyTable(path string, packed options.CompressionType, blockSize int) err
 	if err != nil {
 		return openError(err)
 	}
-	t, err := table.OpenTable(f, table.Options{ReadOnly: true, Compression: packed, BlockSize: blockSize})
+	tbl, err := table.OpenTable(f, table.Options{ReadOnly: true, Compression: packed, BlockSize: blockSize})
 	if err != nil {
 		return openError(err)
 	}
-	if err := t.VerifyChecksum(); err != nil {
-		return errors.Join(openError(err), t.Close(-1))
+	if err := tbl.VerifyChecksum(); err != nil {
+		return errors.Join(openError(err), tbl.Close(-1))
 	}
-	return t.Close(-1)
+	pos, written, err := positionOf(tbl)
+	if err == nil && written > t.written {
+		t.pos, t.written = pos, written
+	}
+	return errors.Join(err, tbl.Close(-1))
 }

@@ -180,6 +180,7 @@ var explanations = []struct {
 	{backend.ErrLocked, exitLocked, "wait until it ends, use another --data or, if that is ckptd serve, work through it with --server unix:DATA.sock"},
 	{backend.ErrForeign, exitForeign, "name another directory with --data; nothing in it was touched"},
 	{backend.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
+	{backend.ErrOlderFormat, exitForeign, "export from it with that version and import here; nothing was touched"},
 	{engine.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
 	{engine.ErrOlderFormat, exitForeign, "export from it with that version and import here: that carries agent runs, but no branches or labels"},
 	{crypto.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},

@@ -1,17 +1,10 @@
-package badger
+package commitlog
 
 import (
-	"fmt"
 	"os"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/ckptd/ckptd/backend"
 )
-
-// ownSync says that a wal makes transactions durable. Linux writes back what was changed through a memory map on any
-// descriptor of the file; msync is defined by that.
-const ownSync = true
 
 // syncData makes the content of a file durable. Nothing in one that was removed is. Whether it is there is asked by its name:
 // to look at the file itself makes the next write note a new time, which takes the sync 15 µs (Linux 6.18, ext4).
@@ -21,7 +14,7 @@ func syncData(f *os.File) error {
 		err = unix.Fdatasync(int(f.Fd()))
 	}
 	if err != nil {
-		return fmt.Errorf("%w: syncing the log: %v", backend.ErrUnavailable, err)
+		return &os.PathError{Op: "sync", Path: f.Name(), Err: err}
 	}
 	return nil
 }

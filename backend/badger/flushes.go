@@ -1,0 +1,117 @@
+package badger
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/ckptd/ckptd/internal/durable"
+)
+
+// flushes knows which groups are only in Badger's memory, and so which segments of the log must stay. It holds for one opening of
+// Badger, since the numbers of memory files begin again in the next.
+type flushes struct {
+	dir     string
+	trouble atomic.Bool // Badger has logged an error, so that what it did since is not to be relied on
+
+	mu     sync.Mutex
+	newest int            // number of the file that Badger writes to
+	ends   []memoryExtent // the oldest first
+	safe   uint64         // n up to which all groups are in tables whose names are durable
+}
+
+// memoryExtent is a memory file, with the last group that it holds.
+type memoryExtent struct {
+	number int
+	last   uint64
+}
+
+// begin starts anew behind a Badger that was just opened and holds no group in memory.
+func (f *flushes) begin(dir string, safe uint64) error {
+	newest := 0
+	if err := eachMemory(dir, func(number int) { newest = max(newest, number) }); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dir, f.newest, f.ends, f.safe = dir, newest, nil, safe
+	f.trouble.Store(false)
+	return nil
+}
+
+// eachMemory calls f with the number of each memory file in a directory.
+func eachMemory(dir string, f func(number int)) error {
+	paths, err := filesIn(dir, memorySuffix)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		var number int
+		if _, err := fmt.Sscanf(filepath.Base(path), "%d"+memorySuffix, &number); err == nil {
+			f(number)
+		}
+	}
+	return nil
+}
+
+// wrote notes the group that Badger took last. Badger puts all of a transaction into one file, and begins the next one before a
+// transaction that does not fit.
+func (f *flushes) wrote(n uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		_, err := os.Lstat(filepath.Join(f.dir, fmt.Sprintf("%05d%s", f.newest+1, memorySuffix)))
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return dirError(err)
+		}
+		f.newest++
+	}
+	if k := len(f.ends); k > 0 && f.ends[k-1].number == f.newest {
+		f.ends[k-1].last = n
+	} else {
+		f.ends = append(f.ends, memoryExtent{f.newest, n})
+	}
+	return nil
+}
+
+// inTables says up to which n all groups are in tables, and makes the names of these durable, which Badger does not.
+func (f *flushes) inTables() (uint64, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.trouble.Load() {
+		return f.safe, nil
+	}
+	oldest := math.MaxInt
+	if err := eachMemory(f.dir, func(number int) { oldest = min(oldest, number) }); err != nil {
+		return 0, err
+	}
+	gone := 0
+	for gone < len(f.ends) && f.ends[gone].number < oldest {
+		gone++
+	}
+	if gone == 0 {
+		return f.safe, nil
+	}
+	if err := durable.SyncDir(f.dir); err != nil {
+		return 0, err
+	}
+	if f.trouble.Load() { // the file may have gone for another reason
+		return f.safe, nil
+	}
+	f.safe, f.ends = f.ends[gone-1].last, f.ends[gone:]
+	return f.safe, nil
+}
+
+// waiting is how many memory files there are.
+func (f *flushes) waiting() (n int, err error) {
+	err = eachMemory(f.dir, func(int) { n++ })
+	return n, err
+}

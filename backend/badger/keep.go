@@ -1,0 +1,113 @@
+package badger
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+
+	"github.com/ckptd/ckptd/internal/durable"
+)
+
+// While a store is being opened its tables are kept under second names, with copies of the MANIFEST and the KEYREGISTRY, since Badger
+// removes tables that its MANIFEST does not name.
+const (
+	keptDir = "kept"
+	keptNew = "kept.new" // the same, while it is being filled
+)
+
+// keepTables fills the directory of what is kept. It stays until dropKept, whatever becomes of the opening.
+func keepTables(dir string) error {
+	if err := errors.Join(removeDir(dir, keptNew), removeDir(dir, keptDir)); err != nil {
+		return err
+	}
+	to := filepath.Join(dir, keptNew)
+	paths, err := filesIn(dir, ".sst")
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(to, 0o700); err != nil {
+		return dirError(err)
+	}
+	for _, path := range paths {
+		if err := link(path, filepath.Join(to, filepath.Base(path))); err != nil {
+			return dirError(err)
+		}
+	}
+	for _, name := range []string{badgerdb.ManifestFilename, badgerdb.KeyRegistryFileName} {
+		err := copyFile(filepath.Join(dir, name), filepath.Join(to, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return dirError(err)
+		}
+	}
+	if err := durable.SyncDir(to); err != nil {
+		return dirError(err)
+	}
+	if err := os.Rename(to, filepath.Join(dir, keptDir)); err != nil {
+		return dirError(err)
+	}
+	return durable.SyncDir(dir)
+}
+
+// putBack restores what is kept: tables that are gone, and the two files as they were. It reports whether there was anything.
+func putBack(dir string) (bool, error) {
+	from := filepath.Join(dir, keptDir)
+	entries, err := os.ReadDir(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, dirError(err)
+	}
+	for _, e := range entries {
+		kept, path := filepath.Join(from, e.Name()), filepath.Join(dir, e.Name())
+		if filepath.Ext(path) == ".sst" {
+			if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+				if err := link(kept, path); err != nil {
+					return false, dirError(err)
+				}
+			}
+			continue
+		}
+		content, err := os.ReadFile(kept)
+		if err == nil {
+			err = durable.WriteFile(path, content)
+		}
+		if err != nil {
+			return false, dirError(err)
+		}
+	}
+	return true, durable.SyncDir(dir)
+}
+
+func dropKept(dir string) error {
+	return errors.Join(removeDir(dir, keptNew), removeDir(dir, keptDir))
+}
+
+// link gives a file a second name, or copies it where there are no links.
+func link(from, to string) error {
+	if err := os.Link(from, to); err == nil {
+		return nil
+	}
+	return copyFile(from, to)
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	if err == nil {
+		err = out.Sync()
+	}
+	return errors.Join(err, out.Close())
+}

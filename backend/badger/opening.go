@@ -1,0 +1,415 @@
+package badger
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/commitlog"
+	"github.com/ckptd/ckptd/internal/durable"
+)
+
+const (
+	logDir       = "log"
+	segmentShare = 8       // of a memory table, that a segment of the log is
+	leastSegment = 1 << 20 // bytes
+	keptSegments = 2       // that are used again after opening
+)
+
+// opening is what is found out about a directory before anything in it changes, and then done about it.
+type opening struct {
+	s      *Store
+	tables tables
+	tail   *commitlog.Tail
+	fresh  bool // there is no log yet, nor anything else
+	groups []group
+	last   commitlog.Position // of what stands
+	bytes  int64              // of the groups, at most
+	notes  []string           // what is damaged and will be repaired
+}
+
+// group is one to apply: a frame of the log or, where that is damaged, what a memory file has.
+type group struct {
+	pos    commitlog.Position
+	frame  commitlog.FrameRef
+	memory *memoryGroup
+}
+
+// openFiles decides what stands, and starts Badger with it.
+func (s *Store) openFiles() error {
+	o := opening{s: s}
+	if err := o.look(); err != nil {
+		return err
+	}
+	if err := s.commits.space.init(s.dir, s.opts, o.tables.pending, o.bytes); err != nil {
+		return err
+	}
+	if err := o.start(); err != nil {
+		return errors.Join(err, s.stopBadger())
+	}
+	return nil
+}
+
+// look reads everything and changes nothing, but that it brings tables back which an opening lost that was cut short.
+func (o *opening) look() (err error) {
+	dir := o.s.dir
+	if err := o.openLog(); err != nil {
+		return err
+	}
+	if err := o.lookAtTables(); err != nil {
+		restored, failed := putBack(dir)
+		if failed != nil || !restored {
+			return errors.Join(err, failed)
+		}
+		if err := o.lookAtTables(); err != nil {
+			return err
+		}
+	}
+	if o.fresh {
+		rand.Read(o.tables.pos.Incarnation[:])
+		o.last = o.tables.pos
+		return nil
+	}
+	if err := o.checkIncarnation(); err != nil {
+		return err
+	}
+	if o.tail, err = o.s.logs.Scan(o.tables.pos); err != nil {
+		return dirError(err)
+	}
+	return o.plan()
+}
+
+func (o *opening) lookAtTables() (err error) {
+	if err := checkFiles(o.s.dir); err != nil {
+		return err
+	}
+	o.tables, err = verifyTables(o.s.dir, o.s.settings())
+	return err
+}
+
+// openLog opens the log, or finds that there is none because there is no store yet.
+func (o *opening) openLog() (err error) {
+	s := o.s
+	o.s.logs, err = commitlog.Open(s.logFiles(), commitlog.Options{
+		Store:   s.claim.id,
+		Segment: max(s.opts.MemTableSize/segmentShare, leastSegment),
+		Room:    s.commits.space.room,
+		Safe:    s.flushes.inTables,
+	})
+	switch {
+	case errors.Is(err, commitlog.ErrMissing):
+		if name, err := badgersFile(s.dir); err != nil || name != "" {
+			return errors.Join(err, fmt.Errorf("%w: there is %s and no %s; put the directory back from a copy that has both",
+				backend.ErrNoLog, name, logDir))
+		}
+		o.fresh = true
+		return nil
+	case errors.Is(err, commitlog.ErrNewer):
+		return fmt.Errorf("%w: %v", backend.ErrNewerFormat, err)
+	case errors.Is(err, commitlog.ErrForeign):
+		return fmt.Errorf("%w: %v", backend.ErrForeignLog, err)
+	}
+	return dirError(err)
+}
+
+func (s *Store) logFiles() commitlog.FS {
+	files := commitlog.FS(commitlog.Dir(filepath.Join(s.dir, logDir)))
+	if s.opts.LogFiles != nil {
+		files = s.opts.LogFiles(files)
+	}
+	return files
+}
+
+// badgersFile is the name of a file that only a store has that was opened before.
+func badgersFile(dir string) (string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", dirError(err)
+	}
+	for _, e := range entries {
+		switch filepath.Ext(e.Name()) {
+		case ".sst", memorySuffix, ".vlog":
+			return e.Name(), nil
+		}
+		if e.Name() == badgerdb.ManifestFilename || e.Name() == asideDir {
+			return e.Name(), nil
+		}
+	}
+	return "", nil
+}
+
+// checkIncarnation makes sure that log and tables are of one life. The tables say of which, then the anchor, then a segment.
+func (o *opening) checkIncarnation() error {
+	anchor, whole := o.s.logs.Anchor()
+	switch {
+	case o.tables.written > 0:
+		if whole && anchor.Incarnation != o.tables.pos.Incarnation {
+			return fmt.Errorf("%w: its log and its tables are from different copies of it; put one copy back whole", backend.ErrLostCommits)
+		}
+	case whole:
+		o.tables.pos.Incarnation = anchor.Incarnation
+	default:
+		id, ok := o.s.logs.Incarnation()
+		if !ok {
+			rand.Read(id[:])
+		}
+		o.tables.pos.Incarnation = id
+	}
+	return nil
+}
+
+// plan puts the groups together that the tables lack: frames of the log, and where one is missing what a memory file has.
+func (o *opening) plan() error {
+	o.join(nil)
+	beyond := o.beyond(nil)
+	if o.tail.Doubt || beyond > o.last.N {
+		paths, err := memoryFiles(o.s.dir)
+		if err != nil {
+			return err
+		}
+		memory, err := memoryGroups(paths, o.tables.pos)
+		if err != nil {
+			return err
+		}
+		o.join(memory)
+		if beyond = o.beyond(memory); beyond > o.last.N {
+			return o.lost(beyond)
+		}
+	}
+	if _, whole := o.s.logs.Anchor(); !whole {
+		o.notes = append(o.notes, "the anchor is damaged")
+	}
+	if o.tail.Damaged || len(o.notes) > 0 {
+		o.notes = append(o.notes, o.tail.Notes...)
+	}
+	return nil
+}
+
+// join makes the list of groups, as far as they follow each other.
+func (o *opening) join(memory map[uint64]memoryGroup) {
+	o.last, o.groups, o.bytes = o.tables.pos, nil, 0
+	frames := o.tail.Frames
+	for {
+		n := o.last.N + 1
+		for len(frames) > 0 && (frames[0].Pos.N < n || frames[0].Pos.N == n && frames[0].Before != o.last.Hash) {
+			frames = frames[1:]
+		}
+		var g group
+		if len(frames) > 0 && frames[0].Pos.N == n {
+			g = group{pos: frames[0].Pos, frame: frames[0]}
+			o.bytes += 2 * frames[0].Size()
+		} else if m, ok := memory[n]; ok {
+			g = group{pos: m.pos, memory: &m}
+			o.bytes += 2 * m.size()
+			o.notes = append(o.notes, fmt.Sprintf("group %d is damaged in the log", n))
+		} else {
+			return
+		}
+		o.groups, o.last = append(o.groups, g), g.pos
+	}
+}
+
+// beyond is the greatest n that is known of.
+func (o *opening) beyond(memory map[uint64]memoryGroup) (n uint64) {
+	if anchor, ok := o.s.logs.Anchor(); ok {
+		n = anchor.N
+	}
+	if k := len(o.tail.Frames); k > 0 {
+		n = max(n, o.tail.Frames[k-1].Pos.N)
+	}
+	for m := range memory {
+		n = max(n, m)
+	}
+	return n
+}
+
+// lost says what is missing and what to do.
+func (o *opening) lost(beyond uint64) error {
+	why := "neither the log nor Badger's memory files have them"
+	if len(o.tail.Notes) > 0 {
+		why = o.tail.Notes[0] + ", and Badger's memory files do not have it"
+	}
+	since := "the beginning"
+	if o.last.N > 0 {
+		since = time.UnixMilli(o.last.Time).UTC().Format(time.RFC3339)
+	}
+	return fmt.Errorf("%w: %d groups of commits since %s, from number %d on: %s; nothing was changed: put the directory back from a copy, "+
+		"or keep it for ckptd doctor", backend.ErrLostCommits, beyond-o.last.N, since, o.last.N+1, why)
+}
+
+// start sets memory files aside, starts Badger, and applies the groups, which are in tables when it returns.
+func (o *opening) start() error {
+	s := o.s
+	if o.fresh {
+		if err := o.create(); err != nil {
+			return err
+		}
+	}
+	if ownLock {
+		if err := settleManifest(s.dir); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(setAside(s.dir), keepTables(s.dir)); err != nil {
+		return err
+	}
+	if len(o.groups) > 0 {
+		if err := o.replay(); err != nil {
+			return err
+		}
+	}
+	if err := s.start(s.settings(), o.last.N); err != nil {
+		return err
+	}
+	if err := o.check(); err != nil {
+		return err
+	}
+	if err := errors.Join(dropKept(s.dir), dropAside(s.dir)); err != nil {
+		return err
+	}
+	return o.beginLog()
+}
+
+// create makes the log of a new store.
+func (o *opening) create() error {
+	err := os.Mkdir(filepath.Join(o.s.dir, logDir), 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	if err == nil {
+		err = commitlog.Create(o.s.logFiles(), o.s.claim.id, o.last.Incarnation)
+	}
+	if err == nil {
+		err = durable.SyncDir(o.s.dir)
+	}
+	if err == nil {
+		err = o.openLog()
+	}
+	return dirError(err)
+}
+
+// replay has Badger apply the groups and write them to tables, which it does when it is closed. So what is replayed is durable
+// before anybody sees it: the log itself may not be, where a process was killed before it was synced, or where a sync failed.
+func (o *opening) replay() error {
+	s := o.s
+	settings := s.settings()
+	settings.NumCompactors = 0 // or closing waits for a compaction
+	settings.NumLevelZeroTablesStall = math.MaxInt32
+	if err := s.start(settings, o.tables.pos.N); err != nil {
+		return err
+	}
+	if err := s.apply(o.groups); err != nil {
+		return err
+	}
+	if err := s.stopBadger(); err != nil {
+		return err
+	}
+	s.commits.space.unflushed = 0
+	if s.flushes.trouble.Load() {
+		return fmt.Errorf("%w: Badger failed to write what was replayed to tables", backend.ErrUnavailable)
+	}
+	return durable.SyncDir(s.dir)
+}
+
+// check makes sure that Badger has what it should.
+func (o *opening) check() (err error) {
+	defer guard("opening", &err)()
+	have, err := o.s.position()
+	if err == nil && have != o.last && (o.last.N > 0 || have.N > 0) {
+		err = fmt.Errorf("%w: Badger's tables go up to group %d, and the log up to %d", backend.ErrCorrupt, have.N, o.last.N)
+	}
+	return err
+}
+
+// beginLog goes on in the log. After damage nothing of it is left.
+func (o *opening) beginLog() error {
+	keep := keptSegments
+	if len(o.notes) > 0 {
+		keep = 0
+		o.s.log.log(slog.LevelWarn, "repaired the store: %s", []any{strings.Join(o.notes, "; ")})
+	}
+	return dirError(o.s.logs.Begin(o.last, keep))
+}
+
+// apply writes groups to Badger, in order and without their conditions, many to a transaction.
+func (s *Store) apply(groups []group) (err error) {
+	defer guard("replaying the log", &err)()
+	r := s.logs.Reader()
+	defer r.Close()
+	a := applier{s: s, txn: s.db.NewTransaction(true)}
+	defer func() { a.txn.Discard() }()
+	for _, g := range groups {
+		if err := a.group(r, g); err != nil {
+			return err
+		}
+		a.done = g.pos
+	}
+	return a.commit()
+}
+
+// applier fills transactions.
+type applier struct {
+	s    *Store
+	txn  *badgerdb.Txn
+	size int
+	done commitlog.Position // up to which groups are in the transaction whole
+}
+
+func (a *applier) group(r *commitlog.Reader, g group) error {
+	if g.memory != nil {
+		for _, m := range g.memory.muts {
+			if err := a.mutation(m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	b, err := r.Mutations(g.frame)
+	if err != nil {
+		return fmt.Errorf("%w: reading the log: %v", backend.ErrUnavailable, err)
+	}
+	return commitlog.ParseMutations(bytes.Clone(b), a.mutation) // Badger refers to it until the transaction is done
+}
+
+func (a *applier) mutation(m commitlog.Mutation) error {
+	size := entryOverhead + len(m.Key) + len(m.Value)
+	if a.size+size > a.s.commits.limit {
+		if err := a.commit(); err != nil {
+			return err
+		}
+		a.txn, a.size = a.s.db.NewTransaction(true), 0
+	}
+	a.size += size
+	if m.User == 0 {
+		return a.txn.Delete(m.Key)
+	}
+	return a.txn.SetEntry(&badgerdb.Entry{Key: m.Key, Value: m.Value, UserMeta: m.User})
+}
+
+func (a *applier) commit() error {
+	if a.done.N > 0 {
+		if err := a.txn.Set(positionName, appendPosition(nil, a.done)); err != nil {
+			return err
+		}
+	}
+	return a.txn.Commit()
+}
+
+// size is about what the frame of the group would have.
+func (g *memoryGroup) size() (n int64) {
+	for _, m := range g.muts {
+		n += int64(entryOverhead + len(m.Key) + len(m.Value))
+	}
+	return n
+}

@@ -1,0 +1,361 @@
+// Package commitlog is the log in front of Badger: frames in preallocated segments, an anchor beside them, and what it takes
+// to find out after a crash what stands. docs/format.md §20 has the format, docs/design.md the reasons.
+//
+// A Log is opened (Open, which changes nothing), looked at (Anchor, Scan, Read), and then begun at a position (Begin), from
+// which on frames are appended:
+//
+//	pos, err := log.Prepare(frame, time) // an error here leaves the log as it was
+//	err = log.Write(frame)               // an error here and from Sync stops it for good
+//	err = log.Sync()
+//	log.Acknowledge()
+//
+// One goroutine at a time may call Prepare, Write, Sync, Acknowledge, Reset and Close.
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Options say how a log is kept.
+type Options struct {
+	Store   ID    // of the directory
+	Segment int64 // bytes of a segment, a multiple of 512
+
+	// Room is asked before so many bytes are allocated for a segment; its error is that of the Prepare that needs them.
+	Room func(bytes int64) error
+	// Safe says up to which n groups are durable elsewhere, so that their segments may be used again.
+	Safe func() (n uint64, err error)
+}
+
+// Log is the log of a directory.
+type Log struct {
+	fs     FS
+	opts   Options
+	names  []string
+	anchor anchor
+	chain  *chain
+	last   Position // the newest frame's
+	failed error
+
+	cur   *segment // frames are appended to it; nil before the first
+	at    int64    // where in it
+	begun bool     // it has a header
+
+	mu        sync.Mutex
+	prepared  sync.Cond
+	preparing bool
+	spare     *segment   // made ready
+	old       []*segment // those before cur, the oldest first
+	number    uint64     // the greatest in use
+}
+
+// segment is a file of the log.
+type segment struct {
+	number uint64
+	size   int64
+	last   uint64 // n of its last frame
+	file   File   // open while it is written to, or about to be
+}
+
+const (
+	suffix     = ".seg"
+	anchorName = "anchor"
+)
+
+func segmentName(number uint64) string { return fmt.Sprintf("%08d%s", number, suffix) }
+
+func segmentNumber(name string) (uint64, bool) {
+	digits, ok := strings.CutSuffix(name, suffix)
+	number, err := strconv.ParseUint(digits, 10, 64)
+	return number, ok && err == nil && number > 0 && segmentName(number) == name
+}
+
+// Create makes a log in an empty directory: an anchor at the position of a store without groups.
+func Create(fs FS, store, incarnation ID) error {
+	f, err := fs.Create(anchorName)
+	if err != nil {
+		return err
+	}
+	err = f.Preallocate(2 * slotSize)
+	if err == nil {
+		slot := appendSlot(nil, store, Position{Incarnation: incarnation})
+		_, err = f.WriteAt(append(slot, slot...), 0)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return fs.Sync()
+}
+
+// Open reads the anchor and the headers of a log, and changes nothing. Errors: ErrMissing, ErrNewer, ErrForeign, and those
+// of the file system.
+func Open(files FS, o Options) (*Log, error) {
+	l := &Log{fs: files, opts: o}
+	l.prepared.L = &l.mu
+	names, err := files.List()
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, name := range names {
+		if number, ok := segmentNumber(name); ok {
+			l.number = max(l.number, number)
+			l.old = append(l.old, &segment{number: number})
+		}
+	}
+	slices.SortFunc(l.old, func(a, b *segment) int { return int(int64(a.number - b.number)) })
+	if len(l.old) == 0 && !slices.Contains(names, anchorName) {
+		return nil, ErrMissing
+	}
+	if err := l.anchor.read(files, o.Store); err != nil {
+		return nil, err
+	}
+	for _, s := range l.old {
+		if _, err := l.header(s); err != nil && !errors.Is(err, ErrMalformed) {
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// header reads the header of a segment. It is ErrMalformed for one that is damaged or was not begun.
+func (l *Log) header(s *segment) (h header, err error) {
+	f, err := l.fs.Open(segmentName(s.number))
+	if err != nil {
+		return h, err
+	}
+	defer f.Close()
+	if s.size, err = f.Size(); err != nil {
+		return h, err
+	}
+	b := make([]byte, min(s.size, headerSize))
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return h, err
+	}
+	if h, err = parseHeader(b); err != nil {
+		return h, fmt.Errorf("%s: %w", segmentName(s.number), err)
+	}
+	if h.store != l.opts.Store {
+		return h, fmt.Errorf("%s: %w", segmentName(s.number), ErrForeign)
+	}
+	if h.number != s.number {
+		return h, fmt.Errorf("%w: %s was not begun", ErrMalformed, segmentName(s.number))
+	}
+	return h, nil
+}
+
+// Anchor is the last group that is known to have been acknowledged, if the anchor is not damaged.
+func (l *Log) Anchor() (p Position, ok bool) { return l.anchor.last, l.anchor.whole }
+
+// Last is the position of the newest frame.
+func (l *Log) Last() Position { return l.last }
+
+// Bytes is what the segments take.
+func (l *Log) Bytes() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var sum int64
+	for _, s := range l.old {
+		sum += s.size
+	}
+	if l.cur != nil {
+		sum += l.cur.size
+	}
+	if l.spare != nil {
+		sum += l.spare.size
+	}
+	return sum
+}
+
+// Begin goes on from a position, in a new segment. All groups up to it must be durable elsewhere: what the segments hold is of no
+// use any more, and all but so many are removed.
+func (l *Log) Begin(at Position, keep int) error {
+	l.last, l.chain = at, newChain(l.opts.Store, at.Incarnation)
+	if err := l.anchor.begin(l.fs, l.opts.Store, at); err != nil {
+		return err
+	}
+	if err := l.Trim(keep); err != nil {
+		return err
+	}
+	l.prepareAhead()
+	return nil
+}
+
+// Trim removes all but so many of the segments before the one that is written to. All of their groups must be durable elsewhere.
+func (l *Log) Trim(keep int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.preparing {
+		l.prepared.Wait()
+	}
+	var kept []*segment
+	for _, s := range l.old {
+		if s.size == l.opts.Segment && len(kept) < keep {
+			kept = append(kept, s)
+		} else if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
+			return err
+		}
+	}
+	l.old = kept
+	return nil
+}
+
+// Prepare finds a place for a frame and seals it as the next one. After an error the log is as it was.
+func (l *Log) Prepare(f *Frame, time int64) (Position, error) {
+	if err := l.broken(); err != nil {
+		return Position{}, err
+	}
+	if f.Len() > MaxFrame {
+		return Position{}, fmt.Errorf("%w: a frame of %d bytes", ErrMalformed, f.Len())
+	}
+	need := blocks(f.Len())
+	if l.cur == nil || l.at+need > l.cur.size {
+		if err := l.advance(need); err != nil {
+			return Position{}, err
+		}
+	}
+	return f.seal(l.chain, l.last, time), nil
+}
+
+// advance goes on to the next segment.
+func (l *Log) advance(need int64) error {
+	next, err := l.next(headerSize + need)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cur != nil {
+		l.cur.file.Close() // all of it was synced
+		l.cur.file, l.cur.last = nil, l.last.N
+		l.old = append(l.old, l.cur)
+	}
+	l.cur, l.at, l.begun = next, headerSize, false
+	return nil
+}
+
+// Write writes a frame that was prepared.
+func (l *Log) Write(f *Frame) error {
+	if err := l.broken(); err != nil {
+		return err
+	}
+	end := len(f.buf)
+	f.buf = pad(f.buf, headerSize)
+	from, at := f.buf[headerSize:], l.at
+	if !l.begun {
+		h := header{l.opts.Store, l.last.Incarnation, l.cur.number, l.cur.size, f.pos.N, l.last.Hash}
+		h.append(f.buf[:0])
+		from, at = f.buf, 0
+	}
+	_, err := l.cur.file.WriteAt(from, at)
+	l.at += int64(len(f.buf)) - headerSize
+	f.buf = f.buf[:end]
+	if err != nil {
+		return l.fail(fmt.Errorf("writing %s: %w", segmentName(l.cur.number), err))
+	}
+	l.begun, l.last, l.cur.last = true, f.pos, f.pos.N
+	if l.at > l.cur.size/2 {
+		l.prepareAhead()
+	}
+	return nil
+}
+
+// Sync makes what was written durable.
+func (l *Log) Sync() error {
+	if err := l.broken(); err != nil {
+		return err
+	}
+	if err := l.cur.file.Sync(); err != nil {
+		return l.fail(fmt.Errorf("syncing %s: %w", segmentName(l.cur.number), err))
+	}
+	return nil
+}
+
+// Acknowledge has the anchor say that the newest frame was acknowledged. It does not wait for that.
+func (l *Log) Acknowledge() { l.anchor.want(l.last) }
+
+// Err is why the log stopped, nil while it works.
+func (l *Log) Err() error { return l.broken() }
+
+// fail stops the log.
+func (l *Log) fail(err error) error {
+	if l.failed == nil {
+		l.failed = err
+	}
+	return l.failed
+}
+
+func (l *Log) broken() error {
+	if l.failed == nil {
+		if err := l.anchor.err(); err != nil {
+			l.failed = err
+		}
+	}
+	return l.failed
+}
+
+// Reset removes every segment and goes on from a position, in a new one. All groups up to it must be durable elsewhere.
+func (l *Log) Reset(at Position) error {
+	if err := l.broken(); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	for l.preparing {
+		l.prepared.Wait()
+	}
+	all := l.old
+	for _, s := range []*segment{l.cur, l.spare} {
+		if s != nil {
+			s.file.Close()
+			all = append(all, s)
+		}
+	}
+	l.old, l.cur, l.spare = nil, nil, nil
+	l.mu.Unlock()
+	if err := l.anchor.reset(at); err != nil {
+		return l.fail(err)
+	}
+	for _, s := range all {
+		if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
+			return l.fail(err)
+		}
+	}
+	l.last, l.chain = at, newChain(l.opts.Store, at.Incarnation)
+	if err := l.fs.Sync(); err != nil {
+		return l.fail(err)
+	}
+	l.prepareAhead()
+	return nil
+}
+
+// Close ends the log. After a failure it writes nothing more.
+func (l *Log) Close() error {
+	l.mu.Lock()
+	for l.preparing {
+		l.prepared.Wait()
+	}
+	l.mu.Unlock()
+	err := l.anchor.close(l.failed == nil)
+	for _, s := range []*segment{l.cur, l.spare} {
+		if s != nil && s.file != nil {
+			err = errors.Join(err, s.file.Close())
+		}
+	}
+	return err
+}
+
+// Segment is the name of the file that frames are appended to, "" before the first.
+func (l *Log) Segment() string {
+	if l.cur == nil {
+		return ""
+	}
+	return segmentName(l.cur.number)
+}

@@ -1,0 +1,126 @@
+package commitlog
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/ckptd/ckptd/internal/panics"
+)
+
+// next takes a segment that has room for so many bytes, header included: the one that was made ready or, for a frame larger
+// than that, one of its own. It waits for one that is being made ready; if that failed it tries again.
+func (l *Log) next(need int64) (*segment, error) {
+	l.mu.Lock()
+	for l.preparing {
+		l.prepared.Wait()
+	}
+	s := l.spare
+	l.spare = nil
+	if s != nil && need > s.size { // the one to make comes before it, so its number is too small
+		s.file.Close()
+		l.old = append(l.old, s)
+		s = nil
+	}
+	l.mu.Unlock()
+	if s != nil {
+		return s, nil
+	}
+	return l.make(max(need, l.opts.Segment))
+}
+
+// prepareAhead makes the next segment ready in the background, if it is not.
+func (l *Log) prepareAhead() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.preparing || l.spare != nil {
+		return
+	}
+	l.preparing = true
+	go l.prepare()
+}
+
+func (l *Log) prepare() {
+	defer panics.To(func(error) {})
+	var s *segment
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.spare, l.preparing = s, false
+		l.prepared.Broadcast()
+	}()
+	s, _ = l.make(l.opts.Segment) // after an error who needs it tries again, and tells
+}
+
+// make makes a segment ready to be written: an old one if there is one that may be used again, or else a new file.
+func (l *Log) make(size int64) (*segment, error) {
+	old, err := l.reusable(size)
+	l.mu.Lock()
+	l.number++
+	s := &segment{number: l.number, size: size}
+	l.mu.Unlock()
+	switch {
+	case err != nil:
+	case old != nil:
+		s.file, err = l.reuse(old, s)
+	default:
+		s.file, err = l.allocate(s)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("making %s ready: %w", segmentName(s.number), err)
+	}
+	return s, nil
+}
+
+// reusable takes the oldest segment of a size off the list whose groups are safe, if there is one.
+func (l *Log) reusable(size int64) (*segment, error) {
+	l.mu.Lock()
+	some := len(l.old) > 0
+	l.mu.Unlock()
+	if !some {
+		return nil, nil
+	}
+	safe, err := l.opts.Safe()
+	if err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, s := range l.old {
+		if s.last <= safe && s.size == size {
+			l.old = append(l.old[:i:i], l.old[i+1:]...)
+			return s, nil
+		}
+	}
+	return nil, nil
+}
+
+// reuse gives an old segment the name of a new one. Its content stays until it is written over.
+func (l *Log) reuse(old, s *segment) (File, error) {
+	if err := l.fs.Rename(segmentName(old.number), segmentName(s.number)); err != nil {
+		return nil, err
+	}
+	if err := l.fs.Sync(); err != nil {
+		return nil, err
+	}
+	return l.fs.Open(segmentName(s.number))
+}
+
+// allocate makes a new file.
+func (l *Log) allocate(s *segment) (File, error) {
+	if l.opts.Room != nil {
+		if err := l.opts.Room(s.size); err != nil {
+			return nil, err
+		}
+	}
+	f, err := l.fs.Create(segmentName(s.number))
+	if err != nil {
+		return nil, err
+	}
+	if err = f.Preallocate(s.size); err == nil {
+		err = l.fs.Sync()
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), l.fs.Remove(segmentName(s.number)))
+	}
+	return f, nil
+}
