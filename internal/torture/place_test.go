@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -109,6 +110,22 @@ func (p place) copyTo(to place) error {
 		}
 		return copyFile(to.path(rel), path)
 	})
+}
+
+// copyAtWork copies a place in which Badger may be writing tables. As long as its MANIFEST stays the same, so does what that names.
+func (p place) copyAtWork(to place) (err error) {
+	for range 100 {
+		if err = os.RemoveAll(string(to)); err != nil {
+			return err
+		}
+		before, _ := os.ReadFile(p.path("data", "MANIFEST"))
+		err = p.copyTo(to)
+		after, _ := os.ReadFile(p.path("data", "MANIFEST"))
+		if err == nil && bytes.Equal(before, after) {
+			return nil
+		}
+	}
+	return fmt.Errorf("copying a store at work: it never stood still: %w", err)
 }
 
 const page = 4096
