@@ -78,6 +78,13 @@ func (m *batches) ack(writer int) {
 	delete(m.begun, writer)
 }
 
+// drop forgets a batch that was refused.
+func (m *batches) drop(writer int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.begun, writer)
+}
+
 func apply(to, effect map[string]uint64) {
 	for key, n := range effect {
 		if to[key] = n; n == 0 {

@@ -17,6 +17,7 @@ import (
 type image struct {
 	place
 	older place  // the same some commits before
+	other place  // what became of that in another life
 	want  string // file with the dump
 	how   string
 }
@@ -81,7 +82,8 @@ func (j *job) fill() error {
 
 // fill makes an image in the directory of the round.
 func (r *round) fill(closed bool) *image {
-	im := &image{place: place(filepath.Join(r.dir, "store")), older: place(filepath.Join(r.dir, "older")), want: filepath.Join(r.dir, "want"), how: "killed"}
+	im := &image{place: place(filepath.Join(r.dir, "store")), older: place(filepath.Join(r.dir, "older")), other: place(filepath.Join(r.dir, "other")),
+		want: filepath.Join(r.dir, "want"), how: "killed"}
 	j := job{Kind: "fill", Place: im.place, Seed: r.seed, Writers: 4, Ops: 25, Calm: true, Close: closed}
 	if closed {
 		im.how = "closed"
@@ -116,7 +118,28 @@ func (r *round) fill(closed bool) *image {
 	} else {
 		c.kill()
 	}
+	r.must(im.older.copyTo(im.other))
+	r.must(live(im.other, r.seed))
 	return im
+}
+
+// live goes on with a store for a while, until it is killed.
+func live(p place, seed uint64) error {
+	c, err := start(job{Kind: "write", Place: p, Seed: seed + 99, Cycle: 99, Writers: 4, Ops: 25, Calm: true})
+	if err != nil {
+		return err
+	}
+	defer c.kill()
+	for ready := 0; ready < 2; {
+		l, err := c.next()
+		if err != nil || l.Failed != "" || l.Stopped != "" {
+			return fmt.Errorf("another life: %v %s%s", err, l.Failed, l.Stopped)
+		}
+		if l.Ready {
+			ready++
+		}
+	}
+	return nil
 }
 
 // entries reads all that a backend holds.

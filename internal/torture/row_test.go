@@ -28,6 +28,7 @@ var rows = []*row{
 	{name: "calls", unit: "failed calls", slice: 1, share: 1, round: callsRound},
 	{name: "erase", unit: "erased values", slice: 200, share: 1, round: eraseRound},
 	{name: "power", unit: "images", slice: 200, share: 3, round: powerRound},
+	{name: "fail", unit: "images after a failed call", slice: 1, share: 1, round: failRound},
 	{name: "full", unit: "full disks", slice: 10, share: 2, round: fullRound},
 	{name: "syscalls", unit: "failed calls", slice: 24, share: 2, round: syscallsRound},
 }
