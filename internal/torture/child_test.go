@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 
 // job is what a child does.
 type job struct {
-	Kind    string // "write", "fill", "probe"
+	Kind    string // "write", "fill", "commit", "probe"
 	Place   place
 	Seed    uint64
 	Cycle   int
@@ -56,6 +56,8 @@ func (j *job) run() error {
 		return j.write()
 	case "fill":
 		return j.fill()
+	case "commit":
+		return j.commit()
 	case "probe":
 		return probe(os.Stdin)
 	}
@@ -72,6 +74,10 @@ type line struct {
 	Stopped  string            `json:",omitempty"` // the error that a writer stopped with
 	Failed   string            `json:",omitempty"`
 	Verdict  *verdict          `json:",omitempty"`
+	Batch    *batch            `json:",omitempty"` // begins
+	Done     *batch            `json:",omitempty"` // was acknowledged
+	NoSpace  *batch            `json:",omitempty"` // was refused for want of space
+	Broken   string            `json:",omitempty"` // the error of another batch that failed
 }
 
 var out sync.Mutex
