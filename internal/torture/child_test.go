@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/ckptd/ckptd/engine"
 )
@@ -77,7 +76,8 @@ type line struct {
 	Batch    *batch            `json:",omitempty"` // begins
 	Done     *batch            `json:",omitempty"` // was acknowledged
 	NoSpace  *batch            `json:",omitempty"` // was refused for want of space
-	Broken   string            `json:",omitempty"` // the error of another batch that failed
+	Broken   string            `json:",omitempty"` // the error of a batch that failed otherwise
+	WentOn   bool              `json:",omitempty"` // something was acknowledged after that
 }
 
 var out sync.Mutex
@@ -115,7 +115,7 @@ func (j *job) write() error {
 	j.work(ctx, s, found)
 	if !j.Close {
 		tell(line{Ready: true})
-		time.Sleep(time.Hour) // to be killed
+		bufio.NewReader(os.Stdin).ReadString('\n') // to be killed
 	}
 	if err := s.Close(); err != nil {
 		tell(line{Stopped: "closing: " + err.Error()})
@@ -209,8 +209,8 @@ func (c *child) complaint() string {
 		err = nil
 	}
 	text := strings.TrimSpace(c.stderr.String())
-	if len(text) > 2000 {
-		text = text[:2000]
+	if len(text) > 4000 {
+		text = text[:4000]
 	}
 	if err != nil || text != "" {
 		return fmt.Sprintf("%v %s", err, text)

@@ -21,7 +21,7 @@ type batch struct {
 }
 
 // commit opens what holds the data and commits to it with several writers, whatever happens: where there is no space they try
-// again and again, after another error a few times.
+// again and again.
 func (j *job) commit() error {
 	b, err := j.Place.openBackend()
 	if err != nil {
@@ -36,9 +36,10 @@ func (j *job) commit() error {
 	for w := range j.Writers {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(j.Seed, uint64(w)))
-			for n, failed := 0, 0; (j.Ops == 0 || n < j.Ops) && failed < 5; n++ {
+			for n := 0; j.Ops == 0 || n < j.Ops; n++ {
 				if !commitOne(b, m, rnd, w) {
-					failed++
+					tryOn(b)
+					return
 				}
 			}
 		})
@@ -55,6 +56,15 @@ func (j *job) commit() error {
 	bufio.NewReader(os.Stdin).ReadString('\n')
 	syscall.Kill(os.Getpid(), syscall.SIGKILL) // by itself: who traces it would be killed by others
 	return nil
+}
+
+// tryOn tries whether a store goes on after a commit of which nobody knows what became of it.
+func tryOn(b backend.Backend) {
+	for range 5 {
+		if b.Commit(context.Background(), backend.Batch{Muts: []backend.Mut{{Key: []byte("late"), Version: "v"}}}) == nil {
+			tell(line{WentOn: true})
+		}
+	}
 }
 
 // commitOne commits a batch, and reports whether the store may take another one.
