@@ -255,8 +255,8 @@ func (s *Store) Close() error {
 	}
 	defer s.claim.release()
 	err := s.stopBadger()
-	if err == nil && s.failed.Load() == nil {
-		err = dirError(s.logs.Trim(keptSegments))
+	if err == nil && s.failed.Load() == nil { // all of the log is in tables
+		err = s.eraseLog()
 	}
 	return errors.Join(err, s.logs.Close())
 }

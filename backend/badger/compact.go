@@ -55,13 +55,13 @@ func (s *Store) compact(ctx context.Context) error {
 			return err
 		}
 		if !left {
-			return s.eraseLog()
+			return s.eraseLog() // nothing was written since flatten
 		}
 	}
 	return fmt.Errorf("%w: superseded values are left after %d passes", backend.ErrUnavailable, compactPasses)
 }
 
-// eraseLog removes every segment of the log. All groups are in tables: nothing was written since flatten.
+// eraseLog removes every segment of the log. All groups must be in tables.
 func (s *Store) eraseLog() error {
 	if err := durable.SyncDir(s.dir); err != nil {
 		return dirError(err)

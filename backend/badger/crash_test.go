@@ -19,10 +19,10 @@ import (
 	"github.com/ckptd/ckptd/backend/badger"
 )
 
-const crashWriters = 16
+const crashWriters = 64
 
 // writeUntilKilled commits from many goroutines and reports each acknowledged batch on a line of standard output.
-// A batch is a pair of keys. Arguments: the directory, a number that is new in each cycle.
+// A batch is a pair of keys. Arguments: the directory, a number that is new in each cycle, and whether to compact meanwhile.
 func writeUntilKilled(args []string) error {
 	s, err := badger.Open(args[0], small)
 	if err != nil {
@@ -46,6 +46,12 @@ func writeUntilKilled(args []string) error {
 			}
 		})
 	}
+	for args[2] == "true" {
+		if err := s.Compact(context.Background()); err != nil {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 	wg.Wait()
 	return nil
 }
@@ -56,7 +62,8 @@ func crashPair(name string) (left, right backend.Mut) {
 	return put("left-"+name, value), put("right-"+name, value)
 }
 
-// TestCrash kills a writing process again and again and must find every batch that it acknowledged, each whole.
+// TestCrash kills a writing process again and again, and some that open the store after it, and must find every batch that was
+// acknowledged, each whole.
 // CKPTD_CRASH_CYCLES sets how often, for campaigns.
 func TestCrash(t *testing.T) {
 	cycles := 20
@@ -76,9 +83,12 @@ func TestCrash(t *testing.T) {
 	for cycle := range cycles {
 		before := len(acked)
 		after := time.Duration(20+rnd.IntN(200)) * time.Millisecond
-		crash(t, child(t, "crash", dir, fmt.Sprintf("%05d", cycle)), after, acked)
+		crash(t, child(t, "crash", dir, fmt.Sprintf("%05d", cycle), fmt.Sprint(cycle%4 == 3)), after, acked)
 		if len(acked) == before {
 			t.Fatalf("cycle %d: nothing was acknowledged", cycle)
+		}
+		for range rnd.IntN(3) {
+			interruptOpening(t, dir, time.Duration(10+rnd.IntN(90))*time.Millisecond)
 		}
 		unacked += checkCrashed(t, dir, acked)
 	}
@@ -115,6 +125,23 @@ func crash(t *testing.T, cmd *exec.Cmd, after time.Duration, acked map[string]bo
 	cmd.Wait()
 	if stderr.Len() > 0 {
 		t.Fatalf("the writer failed: %s", stderr.String())
+	}
+}
+
+// interruptOpening kills a process that opens the store, some time after it was started.
+func interruptOpening(t *testing.T, dir string, after time.Duration) {
+	t.Helper()
+	var output strings.Builder
+	cmd := child(t, "open", dir)
+	cmd.Stdout, cmd.Stderr = &output, &output
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	timer := time.AfterFunc(after, func() { cmd.Process.Kill() })
+	cmd.Wait()
+	timer.Stop()
+	if output.Len() > 0 {
+		t.Fatalf("opening failed: %s", output.String())
 	}
 }
 

@@ -43,13 +43,14 @@ func checkManifest(b []byte) error {
 
 // checkCutOff finds out whether an entry that seems to be cut off is whole, and its length damaged.
 func checkCutOff(rest []byte, sum uint32) error {
-	var have uint32
-	for i := range rest {
-		if have = crc32.Update(have, y.CastagnoliCrcTable, rest[i:i+1]); have == sum {
-			return fmt.Errorf("%w: the MANIFEST has an entry with a wrong length", backend.ErrCorrupt)
+	var have uint32 // of the bytes before i
+	for i := 0; have != sum; i++ {
+		if i == len(rest) {
+			return nil
 		}
+		have = crc32.Update(have, y.CastagnoliCrcTable, rest[i:i+1])
 	}
-	return nil
+	return fmt.Errorf("%w: the MANIFEST has an entry with a wrong length", backend.ErrCorrupt)
 }
 
 // settleManifest writes the MANIFEST anew. Its end may not be durable, and when Badger opens it

@@ -24,7 +24,6 @@ const (
 	logDir       = "log"
 	segmentShare = 8       // of a memory table, that a segment of the log is
 	leastSegment = 1 << 20 // bytes
-	keptSegments = 2       // that are used again after opening
 )
 
 // opening is what is found out about a directory before anything in it changes, and then done about it.
@@ -332,14 +331,12 @@ func (o *opening) check() (err error) {
 	return err
 }
 
-// beginLog goes on in the log. After damage nothing of it is left.
+// beginLog goes on in the log, behind what is in tables by now.
 func (o *opening) beginLog() error {
-	keep := keptSegments
 	if len(o.notes) > 0 {
-		keep = 0
 		o.s.log.log(slog.LevelWarn, "repaired the store: %s", []any{strings.Join(o.notes, "; ")})
 	}
-	return dirError(o.s.logs.Begin(o.last, keep))
+	return dirError(o.s.logs.Begin(o.last))
 }
 
 // apply writes groups to Badger, in order and without their conditions, many to a transaction.

@@ -1,42 +1,10 @@
 package badger
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 )
-
-// killed is a copy of a store as a process leaves it that is killed now: in memory, and not on the device.
-func killed(t *testing.T, dir string) string {
-	t.Helper()
-	left := t.TempDir()
-	if err := os.CopyFS(left, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
-	return left
-}
-
-// writeUnsynced does of a commit what comes before the sync.
-func writeUnsynced(t *testing.T, s *Store, key, value string) {
-	t.Helper()
-	group := &request{batch: single(key, value)}
-	group.size = cost(&group.batch)
-	txn := s.db.NewTransaction(true)
-	defer txn.Discard()
-	defer s.commits.release()
-	if err := errors.Join(s.commits.build(txn, group), group.err); err != nil {
-		t.Fatal(err)
-	}
-	pos, err := s.logs.Prepare(&s.commits.frame, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = txn.Set(positionName, appendPosition(nil, pos))
-	if err := errors.Join(err, s.logs.Write(&s.commits.frame), txn.Commit()); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // A process is killed after it wrote a transaction to its log and before it synced it. The next one shows it, so by then it
 // is durable, and in a table: a log whose sync failed looks like one that was synced.

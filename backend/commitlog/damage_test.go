@@ -108,7 +108,7 @@ func FuzzSegment(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if err := l.Begin(commitlog.Position{Incarnation: life}, 0); err != nil {
+	if err := l.Begin(commitlog.Position{Incarnation: life}); err != nil {
 		f.Fatal(err)
 	}
 	s := &session{fs: files, log: l}

@@ -25,7 +25,7 @@ import (
 // Options say how a log is kept.
 type Options struct {
 	Store   ID    // of the directory
-	Segment int64 // bytes of a segment, a multiple of 512
+	Segment int64 // bytes of a segment, a multiple of 512; the first ones are smaller
 
 	// Room is asked before so many bytes are allocated for a segment; its error is that of the Prepare that needs them.
 	Room func(bytes int64) error
@@ -159,53 +159,51 @@ func (l *Log) Anchor() (p Position, ok bool) { return l.anchor.last, l.anchor.wh
 func (l *Log) Last() Position { return l.last }
 
 // Bytes is what the segments take.
-func (l *Log) Bytes() int64 {
+func (l *Log) Bytes() (sum int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var sum int64
 	for _, s := range l.old {
 		sum += s.size
 	}
-	if l.cur != nil {
-		sum += l.cur.size
-	}
-	if l.spare != nil {
-		sum += l.spare.size
+	for _, s := range []*segment{l.cur, l.spare} {
+		if s != nil {
+			sum += s.size
+		}
 	}
 	return sum
 }
 
-// Begin goes on from a position, in a new segment. All groups up to it must be durable elsewhere: what the segments hold is of no
-// use any more, and all but so many are removed.
-func (l *Log) Begin(at Position, keep int) error {
+// Begin goes on from a position. All groups up to it must be durable elsewhere: what the segments hold is of no use any more, and
+// they are removed.
+func (l *Log) Begin(at Position) error {
 	l.last, l.chain = at, newChain(l.opts.Store, at.Incarnation)
 	if err := l.anchor.begin(l.fs, l.opts.Store, at); err != nil {
 		return err
 	}
-	if err := l.Trim(keep); err != nil {
-		return err
-	}
-	l.prepareAhead()
-	return nil
+	return l.clear()
 }
 
-// Trim removes all but so many of the segments before the one that is written to. All of their groups must be durable elsewhere.
-func (l *Log) Trim(keep int) error {
+// clear removes every segment. The first one is made when there is something to write.
+func (l *Log) clear() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.preparing {
 		l.prepared.Wait()
 	}
-	var kept []*segment
-	for _, s := range l.old {
-		if s.size == l.opts.Segment && len(kept) < keep {
-			kept = append(kept, s)
-		} else if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
+	all := l.old
+	for _, s := range []*segment{l.cur, l.spare} {
+		if s != nil {
+			s.file.Close()
+			all = append(all, s)
+		}
+	}
+	l.old, l.cur, l.spare = nil, nil, nil
+	for _, s := range all {
+		if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
 			return err
 		}
 	}
-	l.old = kept
-	return nil
+	return l.fs.Sync()
 }
 
 // Prepare finds a place for a frame and seals it as the next one. After an error the log is as it was.
@@ -302,37 +300,18 @@ func (l *Log) broken() error {
 	return l.failed
 }
 
-// Reset removes every segment and goes on from a position, in a new one. All groups up to it must be durable elsewhere.
+// Reset removes every segment and goes on from a position. All groups up to it must be durable elsewhere.
 func (l *Log) Reset(at Position) error {
 	if err := l.broken(); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	for l.preparing {
-		l.prepared.Wait()
-	}
-	all := l.old
-	for _, s := range []*segment{l.cur, l.spare} {
-		if s != nil {
-			s.file.Close()
-			all = append(all, s)
-		}
-	}
-	l.old, l.cur, l.spare = nil, nil, nil
-	l.mu.Unlock()
 	if err := l.anchor.reset(at); err != nil {
 		return l.fail(err)
 	}
-	for _, s := range all {
-		if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
-			return l.fail(err)
-		}
-	}
-	l.last, l.chain = at, newChain(l.opts.Store, at.Incarnation)
-	if err := l.fs.Sync(); err != nil {
+	if err := l.clear(); err != nil {
 		return l.fail(err)
 	}
-	l.prepareAhead()
+	l.last, l.chain = at, newChain(l.opts.Store, at.Incarnation)
 	return nil
 }
 

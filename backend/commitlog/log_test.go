@@ -65,7 +65,7 @@ func open(t *testing.T, files *faultfs.FS, at commitlog.Position, groups [][]com
 		last = ref.Pos
 	}
 	s.check()
-	if err := s.log.Begin(last, 2); err != nil {
+	if err := s.log.Begin(last); err != nil {
 		t.Fatal(err)
 	}
 	s.start = last.N // all of it is in tables by now

@@ -25,7 +25,7 @@ func (l *Log) next(need int64) (*segment, error) {
 	if s != nil {
 		return s, nil
 	}
-	return l.make(max(need, l.opts.Segment))
+	return l.make(max(need, l.size()))
 }
 
 // prepareAhead makes the next segment ready in the background, if it is not.
@@ -48,8 +48,15 @@ func (l *Log) prepare() {
 		l.spare, l.preparing = s, false
 		l.prepared.Broadcast()
 	}()
-	s, _ = l.make(l.opts.Segment) // after an error who needs it tries again, and tells
+	s, _ = l.make(l.size()) // after an error who needs it tries again, and tells
 }
+
+// size is what the next segment should have: as much as there are, so that a log that is little used stays small.
+func (l *Log) size() int64 {
+	return max(min(l.Bytes(), l.opts.Segment), min(firstSegment, l.opts.Segment))
+}
+
+const firstSegment = 1 << 20
 
 // make makes a segment ready to be written: an old one if there is one that may be used again, or else a new file.
 func (l *Log) make(size int64) (*segment, error) {
@@ -71,8 +78,9 @@ func (l *Log) make(size int64) (*segment, error) {
 	return s, nil
 }
 
-// reusable takes the oldest segment of a size off the list whose groups are safe, if there is one.
-func (l *Log) reusable(size int64) (*segment, error) {
+// reusable takes the oldest segment off the list whose groups are safe and that is not too small, if there is one. It removes those
+// that are too small.
+func (l *Log) reusable(size int64) (found *segment, err error) {
 	l.mu.Lock()
 	some := len(l.old) > 0
 	l.mu.Unlock()
@@ -85,17 +93,21 @@ func (l *Log) reusable(size int64) (*segment, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for i, s := range l.old {
-		if s.last <= safe && s.size == size {
-			l.old = append(l.old[:i:i], l.old[i+1:]...)
-			return s, nil
+	for len(l.old) > 0 && l.old[0].last <= safe && found == nil {
+		s := l.old[0]
+		if s.size >= size {
+			found = s
+		} else if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
+			return nil, err
 		}
+		l.old = l.old[1:]
 	}
-	return nil, nil
+	return found, nil
 }
 
 // reuse gives an old segment the name of a new one. Its content stays until it is written over.
 func (l *Log) reuse(old, s *segment) (File, error) {
+	s.size = old.size
 	if err := l.fs.Rename(segmentName(old.number), segmentName(s.number)); err != nil {
 		return nil, err
 	}
