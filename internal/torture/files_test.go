@@ -59,10 +59,16 @@ func (r *round) hurtBoth(im *image, at place) (what string) {
 	}
 	segments, err := filepath.Glob(at.path("data", "log", "*.seg"))
 	r.must(err)
-	path := segments[r.rnd.IntN(len(segments))]
+	path := at.path("data", "log", "00000001.seg") // a store that was closed has none
+	if len(segments) > 0 {
+		path = segments[r.rnd.IntN(len(segments))]
+	}
 	name := filepath.Base(path)
 	switch r.rnd.IntN(3) {
 	case 0:
+		if len(segments) == 0 {
+			return "memory files removed, where there is no segment"
+		}
 		return fmt.Sprintf("memory files removed, %s cut to %d bytes", name, cutShort(r, path))
 	case 1:
 		for _, path := range segments {
