@@ -19,8 +19,9 @@ const (
 	keptNew = "kept.new" // the same, while it is being filled
 )
 
-// keepTables fills the directory of what is kept. It stays until dropKept, whatever becomes of the opening.
-func keepTables(dir string) error {
+// keepTables fills the directory of what is kept. It stays until dropKept, whatever becomes of the opening. Room is asked before
+// a table is copied, where there are no links.
+func keepTables(dir string, room func(int64) error) error {
 	if err := errors.Join(removeDir(dir, keptNew), removeDir(dir, keptDir)); err != nil {
 		return err
 	}
@@ -33,7 +34,7 @@ func keepTables(dir string) error {
 		return dirError(err)
 	}
 	for _, path := range paths {
-		if err := link(path, filepath.Join(to, filepath.Base(path))); err != nil {
+		if err := link(path, filepath.Join(to, filepath.Base(path)), room); err != nil {
 			return dirError(err)
 		}
 	}
@@ -53,7 +54,7 @@ func keepTables(dir string) error {
 }
 
 // putBack restores what is kept: tables that are gone, and the two files as they were. It reports whether there was anything.
-func putBack(dir string) (bool, error) {
+func putBack(dir string, room func(int64) error) (bool, error) {
 	from := filepath.Join(dir, keptDir)
 	entries, err := os.ReadDir(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +67,7 @@ func putBack(dir string) (bool, error) {
 		kept, path := filepath.Join(from, e.Name()), filepath.Join(dir, e.Name())
 		if filepath.Ext(path) == ".sst" {
 			if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-				if err := link(kept, path); err != nil {
+				if err := link(kept, path, room); err != nil {
 					return false, dirError(err)
 				}
 			}
@@ -88,9 +89,16 @@ func dropKept(dir string) error {
 }
 
 // link gives a file a second name, or copies it where there are no links.
-func link(from, to string) error {
+func link(from, to string, room func(int64) error) error {
 	if err := os.Link(from, to); err == nil {
 		return nil
+	}
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if err := room(info.Size()); err != nil {
+		return err
 	}
 	return copyFile(from, to)
 }

@@ -51,7 +51,7 @@ func (s *Store) openFiles() error {
 	if err := o.look(); err != nil {
 		return err
 	}
-	if err := s.commits.space.init(s.dir, s.opts, o.tables.pending, o.bytes); err != nil {
+	if err := s.commits.space.init(s.opts, o.tables.pending, o.bytes); err != nil {
 		return err
 	}
 	if err := o.start(); err != nil {
@@ -67,7 +67,7 @@ func (o *opening) look() (err error) {
 		return err
 	}
 	if err := o.lookAtTables(); err != nil {
-		restored, failed := putBack(dir)
+		restored, failed := putBack(dir, o.s.commits.space.room)
 		if failed != nil || !restored {
 			return errors.Join(err, failed)
 		}
@@ -260,7 +260,7 @@ func (o *opening) start() error {
 			return err
 		}
 	}
-	if err := errors.Join(setAside(s.dir), keepTables(s.dir)); err != nil {
+	if err := errors.Join(setAside(s.dir), keepTables(s.dir, s.commits.space.room)); err != nil {
 		return err
 	}
 	if len(o.groups) > 0 {

@@ -317,7 +317,7 @@ func TestLogOfADivergedCopy(t *testing.T) {
 // An opening that was cut short after Badger removed a table is begun again with what was kept.
 func TestKeptTables(t *testing.T) {
 	base, _, want := crashed(t)
-	if err := keepTables(base); err != nil {
+	if err := keepTables(base, nil); err != nil {
 		t.Fatal(err)
 	}
 	tables, err := filepath.Glob(filepath.Join(base, "*.sst"))

@@ -40,8 +40,7 @@ const (
 )
 
 // init refuses a device too full to replay so many bytes of the log, and for the compaction that is pending.
-func (sp *space) init(dir string, o Options, pending, replay int64) error {
-	sp.dir, sp.minFree = dir, o.MinFree
+func (sp *space) init(o Options, pending, replay int64) error {
 	sp.most = (memTables + 1) * (o.MemTableSize + o.MemTableSize*15/100)
 	sp.unflushed = min(replay, sp.most)
 	sp.need.Store(replay + pending)

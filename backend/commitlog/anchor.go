@@ -80,7 +80,7 @@ func (a *anchor) begin(files FS, store ID, p Position) (err error) {
 	}
 	size, err := a.file.Size()
 	if err == nil && size < 2*slotSize { // it was cut short
-		err, a.slots = a.file.Preallocate(2*slotSize), 0
+		err, a.slots = a.file.Preallocate(2*slotSize, true), 0
 	}
 	if err == nil && (a.slots < 2 || a.last != p) {
 		err = a.write(p)

@@ -11,9 +11,10 @@ import (
 
 const (
 	block      = 512 // frames begin at multiples of it
+	page       = 4096
 	headerSize = block
 	frameHead  = 88
-	slotSize   = 4096
+	slotSize   = page
 	anchorBody = 88 // bytes of a slot that its hash covers
 
 	positionSize = 64
@@ -169,7 +170,7 @@ func pad(b []byte, start int) []byte {
 	return b
 }
 
-var zeros [block]byte
+var zeros [page]byte
 
 // blocks is how much of a segment a frame takes whose mutations have so many bytes.
 func blocks(length int) int64 {

@@ -16,7 +16,7 @@ const mutationsAt = headerSize + frameHead
 
 // Reset empties the frame. It makes room for so many bytes, and gives back memory beyond keep.
 func (f *Frame) Reset(room, keep int) {
-	room += mutationsAt + block
+	room += mutationsAt + page
 	if cap(f.buf) < room || cap(f.buf) > max(room, keep) {
 		f.buf = make([]byte, mutationsAt, room+room/2)
 	}
@@ -43,10 +43,10 @@ func (f *Frame) Delete(key int) []byte {
 	return f.take(key)
 }
 
-// grow makes room for so many bytes, and for the padding behind them.
+// grow makes room for so many bytes, and for the zeros behind them.
 func (f *Frame) grow(n int) {
 	used := max(len(f.buf), mutationsAt)
-	if need := used + n + block; cap(f.buf) < need {
+	if need := used + n + page; cap(f.buf) < need {
 		grown := make([]byte, used, 2*need)
 		copy(grown, f.buf)
 		f.buf = grown
@@ -59,6 +59,13 @@ func (f *Frame) take(length int) []byte {
 	start := len(f.buf)
 	f.buf = f.buf[:start+length]
 	return f.buf[start : start+length : start+length]
+}
+
+// pad appends zeros up to the end of the page of a segment, for a frame that is written at a place in it. A page that is written
+// whole need not be read before.
+func (f *Frame) pad(at, size int64) {
+	end := min((at+blocks(f.Len())+page-1)/page*page, size)
+	f.buf = append(f.buf, zeros[:end-at-frameHead-int64(f.Len())]...)
 }
 
 // seal fills in the head of the frame, as the one that follows last.

@@ -30,10 +30,13 @@ type File interface {
 	io.WriterAt
 	io.Closer
 	Size() (int64, error)
-	// Preallocate fills a new file with zeros that are on the device, so that writing over them changes no metadata.
-	Preallocate(size int64) error
+	// Preallocate gives a new file a size, reads as zeros, and has its blocks, durably. Where written is set they are written,
+	// so that writing over them changes no metadata: that is quicker to sync, and costs the writing.
+	Preallocate(size int64, written bool) error
 	// Sync makes the content durable. It fails for a file that was removed.
 	Sync() error
+	// Forget drops what the system keeps in memory of a file that is synced.
+	Forget()
 }
 
 // Dir is a directory of the operating system.
@@ -88,7 +91,16 @@ func (f osFile) Size() (int64, error) {
 	return info.Size(), nil
 }
 
-func (f osFile) Preallocate(size int64) error {
+func (f osFile) Preallocate(size int64, written bool) error {
+	if !written {
+		err := allocate(f.File, size)
+		if err == nil {
+			return f.File.Sync()
+		}
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return &fs.PathError{Op: "allocate", Path: f.Name(), Err: err}
+		}
+	}
 	chunk := make([]byte, min(size, 1<<20))
 	for at := int64(0); at < size; at += int64(len(chunk)) {
 		if _, err := f.WriteAt(chunk[:min(size-at, int64(len(chunk)))], at); err != nil {
@@ -99,6 +111,8 @@ func (f osFile) Preallocate(size int64) error {
 }
 
 func (f osFile) Sync() error { return syncData(f.File) }
+
+func (f osFile) Forget() { forget(f.File) }
 
 // readAll reads a file whole into buf, which it returns, grown if need be.
 func readAll(f File, buf []byte) ([]byte, error) {

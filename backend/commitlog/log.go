@@ -43,9 +43,10 @@ type Log struct {
 	last   Position // the newest frame's
 	failed error
 
-	cur   *segment // frames are appended to it; nil before the first
-	at    int64    // where in it
-	begun bool     // it has a header
+	cur    *segment // frames are appended to it; nil before the first
+	at     int64    // where in it
+	begun  bool     // it has a header
+	frames int64    // how many it has
 
 	mu        sync.Mutex
 	prepared  sync.Cond
@@ -82,7 +83,7 @@ func Create(fs FS, store, incarnation ID) error {
 	if err != nil {
 		return err
 	}
-	err = f.Preallocate(2 * slotSize)
+	err = f.Preallocate(2*slotSize, true)
 	if err == nil {
 		slot := appendSlot(nil, store, Position{Incarnation: incarnation})
 		_, err = f.WriteAt(append(slot, slot...), 0)
@@ -232,11 +233,12 @@ func (l *Log) advance(need int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cur != nil {
-		l.cur.file.Close() // all of it was synced
+		l.cur.file.Forget() // all of it was synced, and it is read after a crash alone
+		l.cur.file.Close()
 		l.cur.file, l.cur.last = nil, l.last.N
 		l.old = append(l.old, l.cur)
 	}
-	l.cur, l.at, l.begun = next, headerSize, false
+	l.cur, l.at, l.begun, l.frames = next, headerSize, false, 0
 	return nil
 }
 
@@ -246,7 +248,7 @@ func (l *Log) Write(f *Frame) error {
 		return err
 	}
 	end := len(f.buf)
-	f.buf = pad(f.buf, headerSize)
+	f.pad(l.at, l.cur.size)
 	from, at := f.buf[headerSize:], l.at
 	if !l.begun {
 		h := header{l.opts.Store, l.last.Incarnation, l.cur.number, l.cur.size, f.pos.N, l.last.Hash}
@@ -254,12 +256,13 @@ func (l *Log) Write(f *Frame) error {
 		from, at = f.buf, 0
 	}
 	_, err := l.cur.file.WriteAt(from, at)
-	l.at += int64(len(f.buf)) - headerSize
 	f.buf = f.buf[:end]
+	l.at += blocks(f.Len())
 	if err != nil {
 		return l.fail(fmt.Errorf("writing %s: %w", segmentName(l.cur.number), err))
 	}
 	l.begun, l.last, l.cur.last = true, f.pos, f.pos.N
+	l.frames++
 	if l.at > l.cur.size/2 {
 		l.prepareAhead()
 	}

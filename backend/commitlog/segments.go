@@ -25,7 +25,7 @@ func (l *Log) next(need int64) (*segment, error) {
 	if s != nil {
 		return s, nil
 	}
-	return l.make(max(need, l.size()))
+	return l.make(max(need, l.size()), need < largeFrames)
 }
 
 // prepareAhead makes the next segment ready in the background, if it is not.
@@ -36,10 +36,14 @@ func (l *Log) prepareAhead() {
 		return
 	}
 	l.preparing = true
-	go l.prepare()
+	go l.prepare(l.at < largeFrames*l.frames)
 }
 
-func (l *Log) prepare() {
+// largeFrames is the size from which on the sync of a frame takes so long that it may change metadata too. Then the first writing of
+// a segment is that of its frames.
+const largeFrames = 16 << 10
+
+func (l *Log) prepare(written bool) {
 	defer panics.To(func(error) {})
 	var s *segment
 	defer func() {
@@ -48,18 +52,18 @@ func (l *Log) prepare() {
 		l.spare, l.preparing = s, false
 		l.prepared.Broadcast()
 	}()
-	s, _ = l.make(l.size()) // after an error who needs it tries again, and tells
+	s, _ = l.make(l.size(), written) // after an error who needs it tries again, and tells
 }
 
-// size is what the next segment should have: as much as there are, so that a log that is little used stays small.
+// size is what the next segment should have: half of all that there are, so that a log that is little used stays small.
 func (l *Log) size() int64 {
-	return max(min(l.Bytes(), l.opts.Segment), min(firstSegment, l.opts.Segment))
+	return max(min(l.Bytes()/2/block*block, l.opts.Segment), min(firstSegment, l.opts.Segment))
 }
 
 const firstSegment = 1 << 20
 
 // make makes a segment ready to be written: an old one if there is one that may be used again, or else a new file.
-func (l *Log) make(size int64) (*segment, error) {
+func (l *Log) make(size int64, written bool) (*segment, error) {
 	old, err := l.reusable(size)
 	l.mu.Lock()
 	l.number++
@@ -70,7 +74,7 @@ func (l *Log) make(size int64) (*segment, error) {
 	case old != nil:
 		s.file, err = l.reuse(old, s)
 	default:
-		s.file, err = l.allocate(s)
+		s.file, err = l.allocate(s, written)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("making %s ready: %w", segmentName(s.number), err)
@@ -118,7 +122,7 @@ func (l *Log) reuse(old, s *segment) (File, error) {
 }
 
 // allocate makes a new file.
-func (l *Log) allocate(s *segment) (File, error) {
+func (l *Log) allocate(s *segment, written bool) (File, error) {
 	if l.opts.Room != nil {
 		if err := l.opts.Room(s.size); err != nil {
 			return nil, err
@@ -128,11 +132,12 @@ func (l *Log) allocate(s *segment) (File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = f.Preallocate(s.size); err == nil {
+	if err = f.Preallocate(s.size, written); err == nil {
 		err = l.fs.Sync()
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close(), l.fs.Remove(segmentName(s.number)))
 	}
+	f.Forget()
 	return f, nil
 }

@@ -264,6 +264,7 @@ type file struct {
 }
 
 func (f *file) Close() error { return nil }
+func (f *file) Forget()      {}
 
 func (f *file) Size() (int64, error) {
 	f.fs.mu.Lock()
@@ -300,7 +301,7 @@ func (f *file) WriteAt(b []byte, at int64) (int, error) {
 	return len(b), nil
 }
 
-func (f *file) Preallocate(size int64) error {
+func (f *file) Preallocate(size int64, _ bool) error {
 	if err := f.fs.fails("preallocate", f.name); err != nil {
 		return err
 	}
