@@ -276,6 +276,25 @@ func loseMemory(t *testing.T, dir string, rnd *rand.Rand) {
 	}
 }
 
+// Segments are used again once Badger has flushed what they hold: the log takes about what memory does, and not all that was ever
+// written.
+func TestLogStaysSmall(t *testing.T) {
+	s := openSmall(t)
+	value := strings.Repeat("value", 40_000)
+	most, numbers := int64(0), map[string]bool{}
+	for i := range 300 {
+		write(t, s, fmt.Sprint("key-", i%50), value)
+		most = max(most, s.logs.Bytes())
+		numbers[s.logs.Segment()] = true
+		if i%10 == 9 && len(numbers) > 20 { // by then there is something to use again
+			awaitFlush(t, s)
+		}
+	}
+	if most > 4*leastMemTable || len(numbers) < 50 {
+		t.Errorf("the log took %d MiB for %d MiB in %d segments", most>>20, 300*len(value)>>20, len(numbers))
+	}
+}
+
 // Badger cannot flush, tries for ever, and only logs it. The store stops before Badger lets a commit wait for ever, and nothing is
 // lost.
 func TestBadgerCannotFlush(t *testing.T) {

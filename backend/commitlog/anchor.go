@@ -170,10 +170,16 @@ func (a *anchor) stop() {
 	}
 }
 
-// reset makes both slots say p, which may be before what they said.
+// reset makes the anchor say p, durably. Where that is behind what it said, or in another incarnation, both slots do.
 func (a *anchor) reset(p Position) error {
 	a.stop()
-	for range 2 {
+	slots := 1
+	if p.Incarnation != a.last.Incarnation || p.N < a.last.N {
+		slots = 2
+	} else if p == a.last {
+		slots = 0
+	}
+	for range slots {
 		if err := a.write(p); err != nil {
 			return err
 		}

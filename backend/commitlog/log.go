@@ -199,6 +199,9 @@ func (l *Log) clear() error {
 		}
 	}
 	l.old, l.cur, l.spare = nil, nil, nil
+	if len(all) == 0 {
+		return nil
+	}
 	for _, s := range all {
 		if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
 			return err
