@@ -21,7 +21,7 @@ var logCalls = []string{"write", "sync", "create", "preallocate", "rename", "rem
 // failed nothing is acknowledged; whatever failed, nothing that was is lost.
 func failRound(r *round) {
 	for _, op := range logCalls {
-		for n := 1; failOnce(r, op, n); n += 1 + n/8*r.rnd.IntN(2) {
+		for n := 1; failOnce(r, op, n); n++ {
 		}
 	}
 }
@@ -57,7 +57,12 @@ func failOnce(r *round, op string, n int) bool {
 		r.must(err)
 	}
 	rnd, stopped, after := rand.New(rand.NewPCG(r.seed, uint64(n))), false, 0
-	for range 60 {
+	for i := range 40 {
+		if i == 20 && op != "write" && op != "sync" { // it removes segments and begins anew
+			if err := b.Compact(context.Background()); err != nil && failed.Load() == nil {
+				r.problem("compacting: %v", err)
+			}
+		}
 		if stopped { // what was begun stays in doubt
 			if b.Commit(context.Background(), backend.Batch{Muts: []backend.Mut{{Key: []byte("late"), Version: "v"}}}) == nil {
 				r.problem("%s %d failed: a commit was acknowledged after one of which nobody knows", op, n)

@@ -1,6 +1,7 @@
 package torture
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -34,6 +35,10 @@ func powerRound(r *round) {
 		writers, each := 1<<r.rnd.IntN(5), 1+r.rnd.IntN(60)
 		if long {
 			writers, each = 16, 100
+		}
+		if r.rnd.IntN(3) == 0 {
+			r.must(c.want.run(b, r.seed-uint64(opening), 2, 4))
+			r.must(b.Compact(context.Background()))
 		}
 		r.must(c.want.run(b, r.seed+uint64(opening), writers, each))
 		files.FailWith(nil)
