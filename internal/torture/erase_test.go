@@ -71,20 +71,15 @@ func eraseRound(r *round) {
 		r.must(rec.Compact(ctx))
 	}
 	work(1, 5)
-	before := rec.needles(r, func([]byte, []byte, bool) bool { return true })
-	if seen := search(r, p, before); len(seen) < len(before)/3 { // the log may hold all, tables the newest only
-		r.problem("%d of %d values are found before they are erased: the search is blind", len(seen), len(before))
+	there := rec.split(r)
+	if seen := search(r, p, there.stored); len(seen) < len(there.stored)*9/10 {
+		r.problem("%d of %d values are found before they are erased: the search is blind", len(seen), len(there.stored))
 	}
 	how := r.erase(ctx, s, found)
-	now, err := entries(ctx, rec)
-	r.must(err)
-	gone := rec.needles(r, func(key, value []byte, last bool) bool {
-		e, ok := now[string(key)]
-		return !ok || !last || !bytes.Equal(e.Value, value)
-	})
+	gone := rec.split(r).gone
 	check := func(when string) {
 		for value, path := range search(r, p, gone) {
-			r.problem("%s, %s, %s: a value of %q that is erased is in %s", how, where, when, value.key, path)
+			r.problem("%s, %s, %s: a value of the key %.16x… that is erased is in %s", how, where, when, value.key, path)
 		}
 	}
 	check("open")
@@ -145,11 +140,16 @@ type needle struct {
 
 const needleSize = 16
 
-// needles are the recorded values that are wanted. Short ones, which may come about by chance, are left out.
-func (b *recorder) needles(r *round, wanted func(key, value []byte, last bool) bool) (all []*needle) {
+// remains are the recorded values, by what became of them.
+type remains struct{ stored, gone []*needle }
+
+// split makes needles of the recorded values. Short ones, which may come about by chance, are left out.
+func (b *recorder) split(r *round) (all remains) {
+	now, err := entries(r.Context(), b)
+	r.must(err)
 	for key, values := range b.values {
 		for i, v := range values {
-			if len(v) < 4*needleSize || !wanted([]byte(key), v, i == len(values)-1) {
+			if len(v) < 4*needleSize {
 				continue
 			}
 			n := &needle{key: key}
@@ -157,7 +157,11 @@ func (b *recorder) needles(r *round, wanted func(key, value []byte, last bool) b
 				at := len(v)/4 + r.rnd.IntN(len(v)*3/4-needleSize)
 				n.parts = append(n.parts, v[at:at+needleSize])
 			}
-			all = append(all, n)
+			if i == len(values)-1 && bytes.Equal(now[key].Value, v) {
+				all.stored = append(all.stored, n)
+			} else {
+				all.gone = append(all.gone, n)
+			}
 		}
 	}
 	return all
