@@ -63,6 +63,10 @@ type Options struct {
 	// Log receives Badger's messages, nil drops them. They name files and sizes, never keys or values.
 	Log *slog.Logger
 
+	// AcceptLoss opens a store that is refused with backend.ErrLostCommits, with what is left of it. What is lost is lost for good
+	// then; copy the directory before.
+	AcceptLoss bool
+
 	// LogFiles, if not nil, is what the commit log goes through to its directory: for tests that have it fail.
 	LogFiles func(commitlog.FS) commitlog.FS
 

@@ -1,7 +1,6 @@
 package badger
 
 import (
-	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -36,6 +35,7 @@ type opening struct {
 	last   commitlog.Position // of what stands
 	bytes  int64              // of the groups, at most
 	notes  []string           // what is damaged and will be repaired
+	accept bool               // something is lost, and that was accepted
 }
 
 // group is one to apply: a frame of the log or, where that is damaged, what a memory file has.
@@ -153,7 +153,7 @@ func (o *opening) checkIncarnation() error {
 	anchor, whole := o.s.logs.Anchor()
 	switch {
 	case o.tables.written > 0:
-		if whole && anchor.Incarnation != o.tables.pos.Incarnation {
+		if whole && anchor.Incarnation != o.tables.pos.Incarnation && !o.s.opts.AcceptLoss {
 			return fmt.Errorf("%w: its log and its tables are from different copies of it; put one copy back whole", backend.ErrLostCommits)
 		}
 	case whole:
@@ -183,7 +183,11 @@ func (o *opening) plan() error {
 		}
 		o.join(memory)
 		if beyond = o.beyond(memory); beyond > o.last.N {
-			return o.lost(beyond)
+			if !o.s.opts.AcceptLoss {
+				return o.lost(beyond)
+			}
+			o.accept = true
+			o.notes = append(o.notes, fmt.Sprintf("accepted that %d groups of commits are lost", beyond-o.last.N))
 		}
 	}
 	if _, whole := o.s.logs.Anchor(); !whole {
@@ -274,6 +278,11 @@ func (o *opening) start() error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	if o.accept {
+		if err := o.beginLife(); err != nil {
+			return err
+		}
+	}
 	if err := errors.Join(dropKept(s.dir), dropAside(s.dir)); err != nil {
 		return err
 	}
@@ -331,82 +340,25 @@ func (o *opening) check() (err error) {
 	return err
 }
 
+// beginLife gives the store another incarnation, in a table, so that nothing of the log before it ever counts again.
+func (o *opening) beginLife() error {
+	rand.Read(o.last.Incarnation[:])
+	txn := o.s.db.NewTransaction(true)
+	defer txn.Discard()
+	err := txn.Set(positionName, appendPosition(nil, o.last))
+	if err := errors.Join(err, txn.Commit()); err != nil {
+		return fmt.Errorf("%w: %s", backend.ErrUnavailable, text(err))
+	}
+	if err := o.s.stopBadger(); err != nil {
+		return err
+	}
+	return o.s.start(o.s.settings(), o.last.N)
+}
+
 // beginLog goes on in the log, behind what is in tables by now.
 func (o *opening) beginLog() error {
 	if len(o.notes) > 0 {
 		o.s.log.log(slog.LevelWarn, "repaired the store: %s", []any{strings.Join(o.notes, "; ")})
 	}
 	return dirError(o.s.logs.Begin(o.last))
-}
-
-// apply writes groups to Badger, in order and without their conditions, many to a transaction.
-func (s *Store) apply(groups []group) (err error) {
-	defer guard("replaying the log", &err)()
-	r := s.logs.Reader()
-	defer r.Close()
-	a := applier{s: s, txn: s.db.NewTransaction(true)}
-	defer func() { a.txn.Discard() }()
-	for _, g := range groups {
-		if err := a.group(r, g); err != nil {
-			return err
-		}
-		a.done = g.pos
-	}
-	return a.commit()
-}
-
-// applier fills transactions.
-type applier struct {
-	s    *Store
-	txn  *badgerdb.Txn
-	size int
-	done commitlog.Position // up to which groups are in the transaction whole
-}
-
-func (a *applier) group(r *commitlog.Reader, g group) error {
-	if g.memory != nil {
-		for _, m := range g.memory.muts {
-			if err := a.mutation(m); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	b, err := r.Mutations(g.frame)
-	if err != nil {
-		return fmt.Errorf("%w: reading the log: %v", backend.ErrUnavailable, err)
-	}
-	return commitlog.ParseMutations(bytes.Clone(b), a.mutation) // Badger refers to it until the transaction is done
-}
-
-func (a *applier) mutation(m commitlog.Mutation) error {
-	size := entryOverhead + len(m.Key) + len(m.Value)
-	if a.size+size > a.s.commits.limit {
-		if err := a.commit(); err != nil {
-			return err
-		}
-		a.txn, a.size = a.s.db.NewTransaction(true), 0
-	}
-	a.size += size
-	if m.User == 0 {
-		return a.txn.Delete(m.Key)
-	}
-	return a.txn.SetEntry(&badgerdb.Entry{Key: m.Key, Value: m.Value, UserMeta: m.User})
-}
-
-func (a *applier) commit() error {
-	if a.done.N > 0 {
-		if err := a.txn.Set(positionName, appendPosition(nil, a.done)); err != nil {
-			return err
-		}
-	}
-	return a.txn.Commit()
-}
-
-// size is about what the frame of the group would have.
-func (g *memoryGroup) size() (n int64) {
-	for _, m := range g.muts {
-		n += int64(entryOverhead + len(m.Key) + len(m.Value))
-	}
-	return n
 }

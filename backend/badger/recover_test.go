@@ -217,7 +217,38 @@ func TestLostCommits(t *testing.T) {
 			if !maps.Equal(before, contents(t, dir)) {
 				t.Error("the directory changed")
 			}
+			acceptLoss(t, dir)
 		})
+	}
+}
+
+// acceptLoss opens a store without what it lost. It goes on from there, and what was behind the loss does not come back.
+func acceptLoss(t *testing.T, dir string) {
+	t.Helper()
+	for range 2 {
+		s, err := Open(dir, Options{MemTableSize: leastMemTable, AcceptLoss: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Get(t.Context(), []byte("key-29"), []byte("key-00"))
+		if err != nil || got[0].Version != "" || got[1].Version == "" {
+			t.Errorf("%q, %v", got, err)
+		}
+		for i := range 40 { // more than were lost
+			write(t, s, fmt.Sprint("after-", i), "value")
+		}
+		dir = killed(t, s.dir)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	s, err := Open(dir, Options{MemTableSize: leastMemTable}) // and needs no permission any more
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if got, err := s.Get(t.Context(), []byte("after-39"), []byte("key-29")); err != nil || got[0].Version == "" || got[1].Version != "" {
+		t.Errorf("%q, %v", got, err)
 	}
 }
 

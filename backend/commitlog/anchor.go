@@ -82,16 +82,37 @@ func (a *anchor) begin(files FS, store ID, p Position) (err error) {
 	if err == nil && size < 2*slotSize { // it was cut short
 		err, a.slots = a.file.Preallocate(2*slotSize, true), 0
 	}
-	if err == nil && (a.slots < 2 || a.last != p) {
-		err = a.write(p)
+	if err == nil {
+		err = a.say(p)
 	}
 	if err != nil {
 		return errors.Join(err, a.file.Close())
 	}
-	a.wanted = p
-	a.wake, a.quit, a.done = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	go a.follow()
+	a.wake = make(chan struct{}, 1)
+	a.start()
 	return nil
+}
+
+// say makes the anchor say p, durably. Where that is behind what it said, or in another incarnation, both slots do.
+func (a *anchor) say(p Position) error {
+	slots := 1
+	if a.whole && (p.Incarnation != a.last.Incarnation || p.N < a.last.N) {
+		slots = 2
+	} else if a.slots == 2 && p == a.last {
+		slots = 0
+	}
+	for range slots {
+		if err := a.write(p); err != nil {
+			return err
+		}
+	}
+	a.slots, a.wanted = 2, p
+	return nil
+}
+
+func (a *anchor) start() {
+	a.quit, a.done = make(chan struct{}), make(chan struct{})
+	go a.follow()
 }
 
 // write writes a position and syncs it, into the slots in turn.
@@ -170,23 +191,13 @@ func (a *anchor) stop() {
 	}
 }
 
-// reset makes the anchor say p, durably. Where that is behind what it said, or in another incarnation, both slots do.
+// reset makes the anchor say p, durably, before it goes on.
 func (a *anchor) reset(p Position) error {
 	a.stop()
-	slots := 1
-	if p.Incarnation != a.last.Incarnation || p.N < a.last.N {
-		slots = 2
-	} else if p == a.last {
-		slots = 0
+	if err := a.say(p); err != nil {
+		return err
 	}
-	for range slots {
-		if err := a.write(p); err != nil {
-			return err
-		}
-	}
-	a.wanted = p
-	a.quit, a.done = make(chan struct{}), make(chan struct{})
-	go a.follow()
+	a.start()
 	return nil
 }
 
