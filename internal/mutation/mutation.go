@@ -31,6 +31,9 @@ func Each(t *testing.T, list, root string, names []string, run func(t *testing.T
 	t.Helper()
 	for _, m := range parse(t, list) {
 		files := m.apply(t, root)
+		if files == nil {
+			continue
+		}
 		if slices.Contains(names, m.Number) || slices.Contains(names, "all") {
 			t.Run(m.Number, func(t *testing.T) { run(t, m, build(t, root, files)) })
 		}
@@ -75,7 +78,7 @@ func parse(t *testing.T, text string) (all []*Mutation) {
 	return all
 }
 
-// apply returns the files that the mutation changes, as it makes them.
+// apply returns the files that the mutation changes, as it makes them; nil if it cannot be made.
 func (m *Mutation) apply(t *testing.T, root string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -89,6 +92,7 @@ func (m *Mutation) apply(t *testing.T, root string) map[string]string {
 		}
 		if n := strings.Count(files[e.file], e.old); n != 1 {
 			t.Errorf("mutation %s: its text is in %s %d times:\n%s", m.Number, e.file, n, e.old)
+			return nil
 		}
 		files[e.file] = strings.Replace(files[e.file], e.old, e.text, 1)
 	}
