@@ -12,7 +12,7 @@ TOOLS      := bin/tools
 # The race detector needs cgo; the product never does.
 RACE := $(shell command -v $$(go env CC | cut -d' ' -f1) >/dev/null 2>&1 && echo -race)
 
-.PHONY: help run build generate release-api toolchains rivals test lint fuzz attack sim mutations bench bench-full bench-smoke table long clean FORCE
+.PHONY: help run build generate release-api toolchains rivals test lint fuzz attack sim torture mutations bench bench-full bench-smoke table long clean FORCE
 .DEFAULT_GOAL := help
 
 help:
@@ -45,7 +45,7 @@ ifeq ($(RACE),)
 else
 	CGO_ENABLED=1 go test -race -timeout 30m ./...
 	@# What runs in one goroutine here is long, and is skipped above: the race detector has nothing to see in it.
-	CGO_ENABLED=0 go test -timeout 30m ./engine ./internal/sim ./migrate
+	CGO_ENABLED=0 go test -timeout 30m ./engine ./internal/sim ./internal/torture ./migrate
 endif
 	@# Where what FIPS 140-3 does not approve fails. The daemon is tried so by a test of its own.
 	GODEBUG=fips140=only CGO_ENABLED=0 go test -short -timeout 10m -run 'Test(Save|Load|Blob|Verify|Fork|Migrat|Keyring|Wrap|Entry)' ./crypto ./engine
@@ -97,8 +97,16 @@ SIM_TIME ?= 10m
 sim: ## run the simulation of the engine with new seeds for SIM_TIME (10m); SIM_SEED=n repeats one
 	SIM_TIME=$(SIM_TIME) go test -count=1 -v -timeout 0 -run '^TestSimulation$$' ./internal/sim
 
-mutations: ## put back each bug of internal/sim/mutations.txt: the simulation must find all of them
+# How long stores are tortured, and which rows and seed.
+TORTURE_TIME ?= forever
+
+torture: export TORTURE_TIME := $(TORTURE_TIME)
+torture: ## kill, damage, starve and unplug stores until it is stopped, or for TORTURE_TIME; TORTURE_ROW="kill flip", TORTURE_SEED=n
+	go test -count=1 -v -timeout 0 -run '^TestTorture$$' ./internal/torture
+
+mutations: ## put in each bug of mutations.txt: the simulation, and the torture, must find all of them
 	SIM_MUTATIONS="$${SIM_MUTATIONS:-all}" go test -count=1 -v -timeout 1h -run '^TestMutations$$' ./internal/sim
+	TORTURE_MUTATIONS="$${TORTURE_MUTATIONS:-all}" go test -count=1 -v -timeout 1h -run '^TestMutations$$' ./internal/torture
 
 # Real runs for the workload tau-bench, if they are there: a file that ckptd import reads.
 RUNS ?= $(wildcard ../shared/data/tau-bench/gpt-4o-airline.json)

@@ -12,6 +12,7 @@ import (
 	"github.com/ckptd/ckptd/backend/badger"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // On a full device states can be loaded, threads deleted and pruned, and garbage collected; then saving goes on.
@@ -67,16 +68,16 @@ func TestFullDevice(t *testing.T) {
 			t.Fatalf("deleting: %v", err)
 		}
 	}
-	if r, err := thread(8).Prune(t.Context(), engine.PruneOptions{KeepLast: 1}); err != nil || len(r.Removed) == 0 {
+	if r, err := thread(8).Upkeep().Prune(t.Context(), upkeep.PruneOptions{KeepLast: 1}); err != nil || len(r.Removed) == 0 {
 		t.Fatalf("pruning: %+v, %v", r, err)
 	}
-	if _, err := s.GC(t.Context(), "acme", engine.GCOptions{Grace: time.Nanosecond, Compact: true}); err != nil {
+	if _, err := s.Upkeep().GC(t.Context(), "acme", upkeep.GCOptions{Grace: time.Nanosecond, Compact: true}); err != nil {
 		t.Fatalf("collecting: %v", err)
 	}
 	if err := save(9); err != nil {
 		t.Fatalf("with room again: %v", err)
 	}
-	if r, err := s.Verify(t.Context(), engine.VerifyOptions{Deep: true}); err != nil || !r.Clean() {
+	if r, err := s.Upkeep().Verify(t.Context(), upkeep.VerifyOptions{Deep: true}); err != nil || !r.Clean() {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
