@@ -291,9 +291,13 @@ func (l *lineage) durableNow(ctx context.Context) (heads, error) {
 // errStop ends a scan early.
 var errStop = errors.New("stop")
 
-// remember keeps a state in memory. The caller holds l.mu, and tells the cache.
+// remember keeps a state in memory. The caller holds l.mu, and tells the cache, which reads the home of others' states without it:
+// that of a tip is written once, before the cache hears of it.
 func (l *lineage) remember(t *tip) {
-	t.home, l.tips[t.seq] = l, t
+	if t.home == nil {
+		t.home = l
+	}
+	l.tips[t.seq] = t
 }
 
 // forget drops all that is remembered of the lineage, but for what it gave out. Nothing is pending, and the caller holds
