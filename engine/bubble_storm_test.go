@@ -251,7 +251,7 @@ func (st *bubble) watch(ctx context.Context, seen map[string]bool) {
 				}
 				break
 			}
-			name := fmt.Sprint(e.Ref, e.Generation, e.ID, e.Seq)
+			name := fmt.Sprintf("%v of generation %d, %s, seq %d", e.Ref, e.Generation, e.ID, e.Seq)
 			if once[name] {
 				st.t.Errorf("seed %d: %s comes twice", st.seed, name)
 			}
@@ -267,7 +267,7 @@ func (st *bubble) checkSeen(s *Store, seen map[string]bool) {
 			st.t.Error(err)
 			return
 		}
-		if name := fmt.Sprint(cp.Ref, cp.Generation, cp.ID, cp.Seq); !seen[name] {
+		if name := fmt.Sprintf("%v of generation %d, %s, seq %d", cp.Ref, cp.Generation, cp.ID, cp.Seq); !seen[name] {
 			st.t.Errorf("seed %d: no watch told of %s", st.seed, name)
 		}
 	}
