@@ -52,17 +52,29 @@ func salvage(dir, to string, opts Options) (*Salvaged, error) {
 		return nil, why
 	}
 	v := &salvager{opening: o, report: &Salvaged{Missing: []string{}, Lost: o.lost}}
-	temp := to + ".new"
-	if err := os.RemoveAll(temp); err != nil {
-		return nil, dirError(err)
-	}
-	if err := v.write(temp, opts); err != nil {
+	if err := v.into(filepath.Clean(to), opts); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.Rename(temp, to), durable.SyncDir(filepath.Dir(to))); err != nil {
-		return nil, dirError(err)
-	}
 	return v.report, nil
+}
+
+// into writes the new store under a name that nobody has, and gives it its own once it is whole.
+func (v *salvager) into(to string, opts Options) error {
+	parent := filepath.Dir(to)
+	if err := os.MkdirAll(parent, 0o700); err != nil {
+		return dirError(err)
+	}
+	temp, err := os.MkdirTemp(parent, filepath.Base(to)+".new-")
+	if err != nil {
+		return dirError(err)
+	}
+	if err = v.write(temp, opts); err == nil {
+		err = dirError(errors.Join(os.Rename(temp, to), durable.SyncDir(parent)))
+	}
+	if err != nil {
+		os.RemoveAll(temp)
+	}
+	return err
 }
 
 // salvager copies what can be read of a store into Badger, with Badger's timestamps, so that the newest version of a key wins in

@@ -131,3 +131,35 @@ func TestSalvage(t *testing.T) {
 		t.Errorf("into a directory that has something: %v", err)
 	}
 }
+
+// TestSalvageKeepsToItself: what stands beside the new directory is nobody's to remove, whatever its name.
+func TestSalvageKeepsToItself(t *testing.T) {
+	dir, _, want := crashed(t)
+	place := t.TempDir()
+	mine := filepath.Join(place, "new.new", "letter")
+	if err := os.Mkdir(filepath.Dir(mine), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(mine, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Salvage(dir, filepath.Join(place, "new")+string(filepath.Separator), Options{}); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(mine); err != nil || string(b) != "mine" {
+		t.Errorf("a file beside it is %q, %v", b, err)
+	}
+	if entries, err := os.ReadDir(place); err != nil || len(entries) != 2 {
+		t.Errorf("%d entries are left, want the new store and what was there: %v, %v", len(entries), entries, err)
+	}
+	s, err := Open(filepath.Join(place, "new"), Options{MustExist: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for key := range want {
+		if got, err := s.Get(t.Context(), []byte(key)); err != nil || got[0].Version == "" {
+			t.Fatalf("%q is not there: %v", key, err)
+		}
+	}
+}
