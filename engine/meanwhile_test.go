@@ -34,7 +34,7 @@ func TestSaveFailsWhileOthersArePending(t *testing.T) {
 	for _, inLine := range []int{0, 1, 3} {
 		t.Run(fmt.Sprint(inLine, " in line"), func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
-				be := &endsAtGet{Backend: slowBackend{mem.Open(), commit}}
+				be := &endsAtGet{Backend: slowly(commit)}
 				s := openOn(t, be)
 				defer s.Close()
 				th := s.Thread(Ref{Tenant: "acme", User: "alice", Thread: "t"})
@@ -97,7 +97,7 @@ func TestSaveFailsWhileOthersArePending(t *testing.T) {
 func TestTTLWhileThreadBegins(t *testing.T) {
 	const commit = time.Second
 	inBubble(t, func(t *testing.T) {
-		s := openOn(t, slowBackend{mem.Open(), commit})
+		s := openOn(t, slowly(commit))
 		defer s.Close()
 		th := s.Thread(Ref{Tenant: "acme", User: "alice", Thread: "t"})
 		done := make(chan error, 3)

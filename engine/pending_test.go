@@ -33,7 +33,7 @@ func (b *failingBackend) Commit(ctx context.Context, batch backend.Batch) error 
 func TestWritesBesideTheFirstSaveAreAllKept(t *testing.T) {
 	const writers = 4
 	inBubble(t, func(t *testing.T) {
-		s := openOn(t, slowBackend{mem.Open(), time.Second})
+		s := openOn(t, slowly(time.Second))
 		defer s.Close()
 		th := s.Thread(Ref{Tenant: "acme", User: "alice", Thread: "t"})
 		var wg sync.WaitGroup
@@ -89,7 +89,7 @@ func TestBranchThatIsMovedTwiceIsThereWhenBothSaySo(t *testing.T) {
 // Lineages of one thread that all change its record at once come in each other's way, and all get there.
 func TestManyLineagesChangeTheRecordOfTheirThreadAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		s := openOn(t, slowBackend{mem.Open(), time.Second})
+		s := openOn(t, slowly(time.Second))
 		defer s.Close()
 		var wg sync.WaitGroup
 		for i := range 12 {

@@ -18,11 +18,42 @@ import (
 type slowBackend struct {
 	backend.Backend
 	commit time.Duration
+
+	mu     sync.Mutex
+	closed bool
+	under  sync.WaitGroup // the commits under way
 }
 
-func (b slowBackend) Commit(ctx context.Context, batch backend.Batch) error {
+func slowly(commit time.Duration) *slowBackend {
+	return &slowBackend{Backend: mem.Open(), commit: commit}
+}
+
+func (b *slowBackend) Commit(ctx context.Context, batch backend.Batch) error {
+	if !b.accept() {
+		return backend.ErrClosed
+	}
+	defer b.under.Done()
 	time.Sleep(b.commit) // whatever becomes of ctx: a batch that was accepted is waited for
 	return b.Backend.Commit(context.WithoutCancel(ctx), batch)
+}
+
+func (b *slowBackend) accept() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.under.Add(1)
+	}
+	return !b.closed
+}
+
+// Close waits for the commits under way, as every backend does. A call that gave up leaves one, and no goroutine may outlive
+// its bubble.
+func (b *slowBackend) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.under.Wait()
+	return b.Backend.Close()
 }
 
 // call is a call of one method on a thread that others write to.
@@ -120,7 +151,7 @@ func waitingCalls(s *Store) []call {
 func TestBusyThreadMakesNobodyWaitLong(t *testing.T) {
 	const commit = 2 * time.Millisecond
 	inBubble(t, func(t *testing.T) {
-		s := openOn(t, slowBackend{mem.Open(), commit})
+		s := openOn(t, slowly(commit))
 		defer s.Close()
 		for i, c := range waitingCalls(s) {
 			th, first, stop := busyThread(t, s, fmt.Sprint("t", i))
@@ -141,7 +172,7 @@ func TestBusyThreadMakesNobodyWaitLong(t *testing.T) {
 func TestBusyThreadWaitsEndWithTheirContext(t *testing.T) {
 	const commit = time.Hour
 	inBubble(t, func(t *testing.T) {
-		s := openOn(t, slowBackend{mem.Open(), commit})
+		s := openOn(t, slowly(commit))
 		defer s.Close()
 		for i, c := range waitingCalls(s) {
 			th, first, stop := busyThread(t, s, fmt.Sprint("t", i))
@@ -165,7 +196,7 @@ func TestBusyThreadWaitsEndWithTheirContext(t *testing.T) {
 func TestSaveGivenUpInLineIsAmbiguous(t *testing.T) {
 	const commit = time.Second
 	inBubble(t, func(t *testing.T) {
-		s := openOn(t, slowBackend{mem.Open(), commit})
+		s := openOn(t, slowly(commit))
 		defer s.Close()
 		th := s.Thread(Ref{Tenant: "acme", User: "alice", Thread: "t"})
 		ctx, cancel := context.WithTimeout(t.Context(), commit/2)
