@@ -53,7 +53,7 @@ type activeThread struct {
 func activeAt(key []byte) (since int64, thread crypto.Token, err error) {
 	since, thread, ok := space.ActiveThread(key)
 	if !ok {
-		err = corrupt(space.Place(key), "key has a wrong length", nil)
+		err = corrupt(space.Describe(key), "key has a wrong length", nil)
 	}
 	return since, thread, err
 }
@@ -64,7 +64,7 @@ func (u *user) openActivity(e backend.Entry) (th activeThread, tok crypto.Token,
 	}
 	th.id, err = unseal(u, space.Activity, e.Key, e.Value)
 	if err == nil && u.ThreadToken(th.id) != tok {
-		err = corrupt(space.Place(e.Key), "names another thread", nil)
+		err = corrupt(space.Describe(e.Key), "names another thread", nil)
 	}
 	return th, tok, err
 }

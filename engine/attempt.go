@@ -12,10 +12,10 @@ import (
 
 // attempt is a change of a lineage that is tried until its outcome is final, with what one try leaves to the next.
 type attempt struct {
-	t         *Thread
-	chain     hook.Chain // the hooks that see the change; nil: none
-	passage   *passage   // what they made of it; nil: they have yet to run
-	crossings crossings  // the parents that were migrated for it
+	t        *Thread
+	chain    hook.Chain      // the hooks that see the change; nil: none
+	hooked   *hookedDraft    // what they made of it; nil: they have yet to run
+	migrated migratedParents // the parents that were migrated for it
 
 	conflicts, moves int
 }
@@ -41,17 +41,17 @@ func (a *attempt) run(ctx context.Context, try func() (*Checkpoint, error)) (*Ch
 		case *expiredError:
 			err = need.remove(ctx, a.t)
 		case *movedError:
-			a.passage = nil
-			err = tooMany(&a.moves, movedTries, need)
+			a.hooked = nil
+			err = countTry(&a.moves, movedTries, need)
 		case *unmigratedError:
-			if err = tooMany(&a.moves, movedTries, need); err == nil {
+			if err = countTry(&a.moves, movedTries, need); err == nil {
 				err = a.migrate(ctx, need)
 			}
 		default:
 			if !errors.Is(err, backend.ErrConflict) {
 				return nil, err
 			}
-			err = tooMany(&a.conflicts, conflictTries, err)
+			err = countTry(&a.conflicts, conflictTries, err)
 		}
 		if err != nil {
 			return nil, err
@@ -59,8 +59,8 @@ func (a *attempt) run(ctx context.Context, try func() (*Checkpoint, error)) (*Ch
 	}
 }
 
-// tooMany counts a try that others were in the way of, and gives up after so many.
-func tooMany(tries *int, most int, why error) error {
+// countTry counts a try that others were in the way of, and gives up after so many.
+func countTry(tries *int, most int, why error) error {
 	if *tries++; *tries < most {
 		return nil
 	}
@@ -69,14 +69,14 @@ func tooMany(tries *int, most int, why error) error {
 
 // migrate migrates the parent for the next try, with no lock held.
 func (a *attempt) migrate(ctx context.Context, e *unmigratedError) error {
-	m, err := e.u.migrate(ctx, e.way, e.hash, func() migrate.State { return e.state })
+	m, err := e.u.migrate(ctx, e.path, e.hash, func() migrate.State { return e.state })
 	if err != nil {
 		return ofThread(a.t.ref, err)
 	}
-	if a.crossings == nil {
-		a.crossings = crossings{}
+	if a.migrated == nil {
+		a.migrated = migratedParents{}
 	}
-	a.crossings[migratedName{e.u.Tok, e.hash, e.way.set, e.way.to}] = m
+	a.migrated[migrationKey{e.u.Tok, e.hash, e.path.set, e.path.to}] = m
 	return nil
 }
 

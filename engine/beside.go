@@ -11,16 +11,16 @@ import (
 // What a host keeps beside the store, such as who may use it, is sealed under keys of the store (docs/format.md §19).
 // Rotating the root key does not touch it.
 
-func (s storeUpkeep) SealBeside(dst []byte, name string, plain []byte) ([]byte, error) {
-	sealed, err := space.Beside.AppendSealed(dst, &space.Scratch{}, s.space, []byte(name), plain)
+func (s storeUpkeep) SealSidecar(dst []byte, name string, plain []byte) ([]byte, error) {
+	sealed, err := space.Sidecar.AppendSealed(dst, &space.Scratch{}, s.space, []byte(name), plain)
 	if err != nil {
 		return nil, fmt.Errorf("sealing %s: %w", name, ofKeys(err))
 	}
 	return sealed, nil
 }
 
-func (s storeUpkeep) OpenBeside(name string, sealed []byte) ([]byte, error) {
-	plain, err := space.Beside.Open(s.space, []byte(name), sealed)
+func (s storeUpkeep) OpenSidecar(name string, sealed []byte) ([]byte, error) {
+	plain, err := space.Sidecar.Open(s.space, []byte(name), sealed)
 	if err = ofFormat(err); errors.Is(err, ErrNewerFormat) || errors.Is(err, ErrOlderFormat) {
 		return nil, fmt.Errorf("opening %s: %w", name, err)
 	}

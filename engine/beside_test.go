@@ -11,7 +11,7 @@ import (
 func TestBeside(t *testing.T) {
 	f, other := newFixture(t, Options{}), newFixture(t, Options{})
 	plain := []byte("who may do what")
-	sealed, err := f.Upkeep().SealBeside([]byte("head"), "tokens", plain)
+	sealed, err := f.Upkeep().SealSidecar([]byte("head"), "tokens", plain)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,22 +20,22 @@ func TestBeside(t *testing.T) {
 		t.Errorf("sealed is %q", sealed)
 	}
 	f.reopen()
-	if got, err := f.Upkeep().OpenBeside("tokens", sealed); err != nil || !bytes.Equal(got, plain) {
+	if got, err := f.Upkeep().OpenSidecar("tokens", sealed); err != nil || !bytes.Equal(got, plain) {
 		t.Errorf("opens as %q, %v", got, err)
 	}
-	if _, err := f.Upkeep().OpenBeside("others", sealed); !errors.Is(err, ErrCorrupt) {
+	if _, err := f.Upkeep().OpenSidecar("others", sealed); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("under another name: %v", err)
 	}
-	if _, err := other.Upkeep().OpenBeside("tokens", sealed); !errors.Is(err, ErrCorrupt) {
+	if _, err := other.Upkeep().OpenSidecar("tokens", sealed); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("in another store: %v", err)
 	}
 	for i := range sealed {
 		changed := bytes.Clone(sealed)
 		changed[i] ^= 4
-		if _, err := f.Upkeep().OpenBeside("tokens", changed); err == nil {
+		if _, err := f.Upkeep().OpenSidecar("tokens", changed); err == nil {
 			t.Errorf("opens with byte %d changed", i)
 		}
-		if _, err := f.Upkeep().OpenBeside("tokens", sealed[:i]); err == nil {
+		if _, err := f.Upkeep().OpenSidecar("tokens", sealed[:i]); err == nil {
 			t.Errorf("opens cut to %d bytes", i)
 		}
 	}

@@ -71,11 +71,11 @@ func loadCold(t *testing.T, f *fixture, ref Ref, id string) (*Checkpoint, restor
 	if err != nil {
 		t.Fatalf("loading %s: %v", id, err)
 	}
-	l, err := s.acquire(ctx, ref, false)
+	l, err := s.rlockThread(ctx, ref, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.release()
+	defer l.runlockThread()
 	cost := restoreCost{records: len(m.records)}
 	for key, size := range m.records {
 		if key != string(l.RecordKey(cp.Seq)) {
@@ -86,7 +86,7 @@ func loadCold(t *testing.T, f *fixture, ref Ref, id string) (*Checkpoint, restor
 		cost.bytes += size
 	}
 	parent := m.records[string(l.RecordKey(cp.ParentSeq))] // before it is read again
-	tip, err := l.restorer().tipAt(ctx, cp.Seq)
+	tip, err := l.restorer().stateAt(ctx, cp.Seq)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func loadCold(t *testing.T, f *fixture, ref Ref, id string) (*Checkpoint, restor
 	for c := range tip.all {
 		full += int64(len(s.z.AppendBlock(nil, c.value))) + entryBytes
 	}
-	cost.most = chainFactor*full + chainSlack
+	cost.most = pathFactor*full + pathSlack
 	if cost.records > codec.MaxPath || cost.bytes > cost.most {
 		t.Fatalf("seq %d, %d channels: a restore reads %d records and %d bytes, a full encoding has %d", cp.Seq, len(cp.Channels), cost.records, cost.bytes, full)
 	}

@@ -105,11 +105,11 @@ func (e *BranchExistsError) Is(target error) bool { return target == ErrConflict
 
 // Branches lists the named heads of the lineage in order of name.
 func (t *Thread) Branches(ctx context.Context) ([]Branch, error) {
-	l, err := t.acquireThere(ctx)
+	l, err := t.rlockExisting(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing branches: %w", err)
 	}
-	defer l.release()
+	defer l.runlockThread()
 	branches, err := l.allBranches(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing branches: %w", err)
@@ -117,14 +117,14 @@ func (t *Thread) Branches(ctx context.Context) ([]Branch, error) {
 	return branches, nil
 }
 
-// acquireThere acquires the lineage of a thread that exists.
-func (t *Thread) acquireThere(ctx context.Context) (*lineage, error) {
-	l, err := t.s.acquire(ctx, t.ref, false)
+// rlockExisting is rlockThread for a thread that must exist.
+func (t *Thread) rlockExisting(ctx context.Context) (*lineage, error) {
+	l, err := t.s.rlockThread(ctx, t.ref, false)
 	if err != nil {
 		return nil, err
 	}
 	if _, there := l.th.record(); !there {
-		l.release()
+		l.runlockThread()
 		return nil, ErrNotFound
 	}
 	return l, nil
@@ -179,12 +179,12 @@ func (t *Thread) changeBranch(ctx context.Context, name string, to *Which, mustB
 }
 
 func (t *Thread) tryBranch(ctx context.Context, name string, to *Which, mustBeNew bool) (*Checkpoint, error) {
-	l, err := t.acquireThere(ctx)
+	l, err := t.rlockExisting(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var at *Checkpoint
-	err = l.change(ctx, hold{}, func() (p *pending, err error) {
+	err = l.change(ctx, changeLocks{}, func() (p *pending, err error) {
 		p, at, err = l.prepareBranch(ctx, name, to, mustBeNew)
 		return p, err
 	})
@@ -198,7 +198,7 @@ func (t *Thread) tryBranch(ctx context.Context, name string, to *Which, mustBeNe
 func (l *lineage) prepareBranch(ctx context.Context, name string, to *Which, mustBeNew bool) (*pending, *Checkpoint, error) {
 	var at *Checkpoint
 	if to != nil {
-		r, err := l.findHeld(ctx, *to)
+		r, err := l.findToChange(ctx, *to)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -214,7 +214,7 @@ func (l *lineage) prepareBranch(ctx context.Context, name string, to *Which, mus
 	}
 	// Whether it exists, or is there already, may not be certain yet.
 	if b.by != nil && (to == nil || mustBeNew || b.head == at.Seq) {
-		return nil, nil, l.after(b.by)
+		return nil, nil, l.dependsOn(b.by)
 	}
 	p := newPending(0, nil)
 	switch {

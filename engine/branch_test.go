@@ -189,11 +189,11 @@ func TestBranchFaults(t *testing.T) {
 func TestBranchesInMemoryHoldNoStates(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
-	l, err := f.hold(ctx, testRef("t"), true)
+	l, err := f.refLineage(ctx, testRef("t"), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.letGo(l)
+	defer f.unrefLineage(l)
 	for i := range 3 {
 		cp := mustSave(t, f, testRef("t"), Draft{Branch: fmt.Sprint("b", i)})
 		if err := f.Thread(testRef("t")).SetBranch(ctx, "moved", At(cp.ID)); err != nil {

@@ -14,11 +14,11 @@ import (
 )
 
 // apply changes t as planned, and fills w.coded with how its channels are to be stored.
-func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error) {
+func (w *saving) apply(t *checkpointState, meta *codec.Attrs) (attrsChanged bool, err error) {
 	w.coded = w.coded[:0]
 	w.payload = w.payload[:0]
 	if meta != t.meta {
-		t.retable(meta)
+		t.setTable(meta)
 		value, err := w.attrsValue(meta)
 		if err != nil {
 			return false, err
@@ -33,7 +33,7 @@ func (w *saving) apply(t *tip, meta *codec.Attrs) (attrsChanged bool, err error)
 		if ch.same || ch.remove {
 			continue
 		}
-		if err := w.change(t, t.numbered(ch.number), ch.edits); err != nil {
+		if err := w.change(t, t.byNumber(ch.number), ch.edits); err != nil {
 			return false, err
 		}
 	}
@@ -51,14 +51,14 @@ func (w *saving) attrsValue(meta *codec.Attrs) ([]byte, error) {
 }
 
 // rewrite changes a value to another one.
-func (w *saving) rewrite(t *tip, c *chanState, value []byte) error {
+func (w *saving) rewrite(t *checkpointState, c *channelState, value []byte) error {
 	return w.change(t, c, []codec.Edit{whole(c.value, value)})
 }
 
 // change encodes edits of a value: by itself if it is new, else against the value before.
-func (w *saving) change(t *tip, c *chanState, edits []codec.Edit) (err error) {
+func (w *saving) change(t *checkpointState, c *channelState, edits []codec.Edit) (err error) {
 	var e encoded
-	floor, memory := c.floor(), c.memory()
+	floor, memory := c.minFull(), c.memory()
 	if len(c.path) == 0 {
 		c.splice(0, 0, edits[0].Data)
 		c.commit = c.chunks.Commitment(&w.u.CommitKey)
@@ -66,17 +66,17 @@ func (w *saving) change(t *tip, c *chanState, edits []codec.Edit) (err error) {
 	} else {
 		e, err = w.encode(c, edits)
 	}
-	t.floors += c.floor() - floor
+	t.minFulls += c.minFull() - floor
 	t.values += c.memory() - memory
 	t.tree.Changed(c.number)
-	t.standOn(c, &e)
+	t.storeAs(c, &e)
 	w.coded = append(w.coded, coded{c, e})
 	return err
 }
 
-// retable makes room in t.chans for the channels of meta, in its order.
-func (t *tip) retable(meta *codec.Attrs) {
-	chans := make([]chanState, len(meta.Channels))
+// setTable gives t.chans the channels of meta, in its order.
+func (t *checkpointState) setTable(meta *codec.Attrs) {
+	chans := make([]channelState, len(meta.Channels))
 	for i, info := range meta.Channels {
 		j, ok := slices.BinarySearchFunc(t.meta.Channels, info.Number, func(c codec.ChannelInfo, n uint64) int {
 			return cmp.Compare(c.Number, n)
@@ -92,18 +92,18 @@ func (t *tip) retable(meta *codec.Attrs) {
 			return cmp.Compare(info.Number, n)
 		})
 		if !ok {
-			t.floors -= c.floor()
-			t.standOn(c, &encoded{})
+			t.minFulls -= c.minFull()
+			t.storeAs(c, &encoded{})
 		}
 	}
 	t.chans = chans
-	t.settle()
+	t.tableChanged()
 }
 
-// settle finds out anew what follows from the table of t's channels.
-func (t *tip) settle() {
+// tableChanged finds out anew what follows from the table of t's channels.
+func (t *checkpointState) tableChanged() {
 	t.tree.Reset()
-	t.rekeep()
+	t.collectKept()
 	t.values = 0
 	for c := range t.all {
 		t.values += c.memory()
@@ -113,9 +113,9 @@ func (t *tip) settle() {
 // noAttrs are those of no checkpoint.
 var noAttrs = &codec.Attrs{} // never modified
 
-// build applies the plan to t, seals the record of the new checkpoint, and makes t its tip. The caller gave given, of which
-// d was made.
-func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given *Draft, dangling string, old *tip) (*pending, error) {
+// build applies the plan to t, which becomes the state of the new checkpoint, and seals its record.
+// given is the draft as the caller submitted it; hooks or a rebase made d of it.
+func (w *saving) build(ctx context.Context, t *checkpointState, meta *codec.Attrs, d, given *Draft, dangling string, old *checkpointState) (*pending, error) {
 	l := w.l
 	seq := l.head + 1
 	before, beforeStatus := t.meta, t.rec.status
@@ -125,13 +125,13 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given 
 	if t.seq != 0 {
 		h.parent, h.parentSeq, h.parentHash = t.id, t.seq, t.hash
 		rec.ParentDist, rec.ParentHash = seq-t.seq, t.hash
-		if w.carry == nil { // else they move along
+		if w.transfer == nil { // else they move along
 			h.writes, rec.Writes = t.ledger, t.ledger
 		}
 	}
 	h.time = max(w.began, l.lastTime, t.rec.time)
 	rec.Time = h.time
-	if p := w.passage; p != nil {
+	if p := w.hooked; p != nil {
 		h.fuel, rec.Fuel = p.fuel, p.fuel
 	}
 	h.origin, h.own = seq, d.ID == ""
@@ -144,10 +144,10 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given 
 		rec.UUID, _ = space.ParseUUID(d.ID)
 	}
 	p := newPending(seq, t)
-	if err := l.claim(p); err != nil {
+	if err := l.reserveSeq(p); err != nil {
 		return nil, err
 	}
-	delete(l.tips, t.seq) // it is put back, as that of the new checkpoint, when nothing can fail any more
+	delete(l.states, t.seq) // it is put back, as that of the new checkpoint, when nothing can fail any more
 	if _, err := w.apply(t, meta); err != nil {
 		return nil, err
 	}
@@ -155,7 +155,7 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given 
 		return nil, err
 	}
 	l.u.naming.noteBlobs(meta.Blobs)
-	if err := w.place(ctx, p, t.seq == 0); err != nil {
+	if err := w.spillParts(ctx, p, t.seq == 0); err != nil {
 		return nil, err
 	}
 	rec.Entries = w.table(t)
@@ -173,11 +173,11 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given 
 	t.ledger, t.ledgerKnown = codec.Ledger{}, d.ID == "" // nobody can have put writes to an id that was not there
 	w.stored(t, seq, int64(len(value)))
 	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: space.Once})
-	if err := w.around(ctx, p, d, given, old, before, beforeStatus); err != nil {
+	if err := w.addRelated(ctx, p, d, given, old, before, beforeStatus); err != nil {
 		return nil, err
 	}
 	for i := range w.coded {
-		if c := w.coded[i].c; c.justMeasured() && w.coded[i].e.entry.Mode != codec.Full { // else a restore finds it
+		if c := w.coded[i].c; c.measuredNow() && w.coded[i].e.entry.Mode != codec.Full { // else a restore finds it
 			l.measures.note(seq, c)
 		}
 	}
@@ -185,14 +185,14 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given 
 	return p, nil
 }
 
-// claim makes sure that nothing stands at the seq of a save. On an exclusive backend the head is known to be the newest, and a
+// reserveSeq makes sure that nothing stands at the seq of a save. On an exclusive backend the head is known to be the newest, and a
 // look would cost a tenth of the save; but a seq that was given out before may have reached the disk after all, and one that
 // is pending would be written over in its own batch. The caller holds l.mu.
-func (l *lineage) claim(p *pending) error {
-	if l.last != nil && p.seq <= l.last.after.head {
-		return corrupt(space.Place(l.RecordKey(p.seq)), "is to be given out twice", nil)
+func (l *lineage) reserveSeq(p *pending) error {
+	if l.last != nil && p.seq <= l.last.headsAfter.head {
+		return corrupt(space.Describe(l.RecordKey(p.seq)), "is to be given out twice", nil)
 	}
-	if p.seq <= l.given || !l.s.caps.Exclusive {
+	if p.seq <= l.lastIssued || !l.s.caps.Exclusive {
 		p.conds = append(p.conds, backend.Cond{Key: l.RecordKey(p.seq)})
 	}
 	return nil
@@ -208,10 +208,10 @@ func (w *saving) seal(of space.Owner, key []byte, rec *codec.Record) ([]byte, er
 	return value, nil
 }
 
-// around adds what belongs to the new checkpoint besides its record: the ghost that it replaces, and the entries of its
+// addRelated adds what belongs to the new checkpoint besides its record: the ghost that it replaces, and the entries of its
 // id, branch, terms, thread and namespace. A replacement on the branch of the old moves it only if the old was its head.
-func (w *saving) around(ctx context.Context, p *pending, d, given *Draft, old *tip, before *codec.Attrs, beforeStatus string) error {
-	l, t := w.l, p.tip
+func (w *saving) addRelated(ctx context.Context, p *pending, d, given *Draft, old *checkpointState, before *codec.Attrs, beforeStatus string) error {
+	l, t := w.l, p.state
 	if d.ID != "" {
 		cond := backend.Cond{Key: l.IDKey(d.ID)}
 		if t.rec.own {
@@ -221,11 +221,11 @@ func (w *saving) around(ctx context.Context, p *pending, d, given *Draft, old *t
 			if !t.rec.own || old.seq != old.rec.origin {
 				cond.Version = strconv.FormatUint(old.seq, 10)
 			}
-			if err := l.ghost(ctx, p, old.seq); err != nil {
+			if err := l.ghostReplaced(ctx, p, old.seq); err != nil {
 				return err
 			}
 		}
-		entry := &codec.IDEntry{Seq: p.seq, ID: d.ID, Submitted: w.submitted(given, t)}
+		entry := &codec.IDEntry{Seq: p.seq, ID: d.ID, Submitted: w.fingerprint(given, t)}
 		value, err := space.IDs.AppendSealed(nil, &w.scratch, l, cond.Key, entry)
 		if err != nil {
 			return ofKeys(err)
@@ -235,7 +235,7 @@ func (w *saving) around(ctx context.Context, p *pending, d, given *Draft, old *t
 			p.conds = append(p.conds, cond)
 		}
 	}
-	if d.Branch != "" && w.carry == nil && (old == nil || old.meta.Branch != d.Branch) {
+	if d.Branch != "" && w.transfer == nil && (old == nil || old.meta.Branch != d.Branch) {
 		if err := l.moveBranch(ctx, p, d.Branch, p.seq); err != nil {
 			return err
 		}
@@ -250,15 +250,15 @@ func (w *saving) around(ctx context.Context, p *pending, d, given *Draft, old *t
 			return err
 		}
 	}
-	if w.carry != nil {
-		err := w.carry.over(ctx, l, p)
+	if w.transfer != nil {
+		err := w.transfer.addTo(ctx, l, p)
 		if err == nil {
-			err = l.active(p, t.rec.time)
+			err = l.updateActivity(p, t.rec.time)
 		}
 		if err != nil { // it may have stored the record, as a ghost, and branches may name that
 			l.forget()
 		}
 		return err
 	}
-	return l.touch(p, d.TTL, t.rec.time)
+	return l.updateThread(p, d.TTL, t.rec.time)
 }

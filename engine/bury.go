@@ -8,21 +8,22 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// run is a run of seqs at which nothing is to stand but a stub at the last of them.
-type run struct {
+// stubRange is a range of seqs replaced by one stub, stored at the last of them.
+type stubRange struct {
 	last, first uint64
 	stub        codec.Stub // without its numbers
 	done        bool       // it is there already
 }
 
-// runs lists the runs of the line, newest first. A seq that remaining records name as their parent is the last of one.
-func (n *line) runs(ctx context.Context) ([]run, error) {
-	var runs []run
+// stubRanges lists the stub ranges of the lineage, newest first. A removed record that is the parent of
+// a remaining one is the last of its range, so that the stub keeps its hash.
+func (n *lineagePruning) stubRanges(ctx context.Context) ([]stubRange, error) {
+	var runs []stubRange
 	open := false
 	for seq := n.head; seq > 0; seq-- {
 		r := n.rows[seq]
 		if r == nil {
-			return nil, corrupt(space.Place(n.l.RecordKey(seq)), "missing", nil)
+			return nil, corrupt(space.Describe(n.l.RecordKey(seq)), "missing", nil)
 		}
 		if open = open && !r.remains(); r.remains() {
 			continue
@@ -30,11 +31,11 @@ func (n *line) runs(ctx context.Context) ([]run, error) {
 		if open && n.children[seq] == nil {
 			runs[len(runs)-1].first, runs[len(runs)-1].done = r.first(), false
 		} else {
-			stub, err := n.stub(ctx, r)
+			stub, err := n.makeStub(ctx, r)
 			if err != nil {
 				return nil, err
 			}
-			runs = append(runs, run{seq, r.first(), *stub, r.stub != nil})
+			runs = append(runs, stubRange{seq, r.first(), *stub, r.stub != nil})
 			open = true
 		}
 		seq = r.first()
@@ -42,9 +43,9 @@ func (n *line) runs(ctx context.Context) ([]run, error) {
 	return runs, nil
 }
 
-// stub makes what stays of r, the last of a run, and checks it with what its children say. The hash of a ghost is
-// theirs to tell, since not all of its channels need be there any more.
-func (n *line) stub(ctx context.Context, r *row) (*codec.Stub, error) {
+// makeStub makes the stub of r, the last of a range, and compares its hash with those that its children
+// name. The hash of a ghost is taken from its children, since some of its channels may be gone.
+func (n *lineagePruning) makeStub(ctx context.Context, r *row) (*codec.Stub, error) {
 	stub := &codec.Stub{ID: r.id}
 	switch children := n.children[r.seq]; {
 	case r.stub != nil:
@@ -52,7 +53,7 @@ func (n *line) stub(ctx context.Context, r *row) (*codec.Stub, error) {
 	case !r.ghost:
 		rec, err := n.l.readRecord(ctx, r.seq)
 		if err == nil && (rec == nil || rec.rec == nil) {
-			err = corrupt(space.Place(n.l.RecordKey(r.seq)), "missing", nil)
+			err = corrupt(space.Describe(n.l.RecordKey(r.seq)), "missing", nil)
 		}
 		if err != nil {
 			return nil, err
@@ -67,7 +68,7 @@ func (n *line) stub(ctx context.Context, r *row) (*codec.Stub, error) {
 	}
 	for _, c := range n.children[r.seq] {
 		if c.parentHash != stub.Hash {
-			return nil, corrupt(space.Place(n.l.RecordKey(c.seq)), "hash of the parent differs from it", nil)
+			return nil, corrupt(space.Describe(n.l.RecordKey(c.seq)), "hash of the parent differs from it", nil)
 		}
 	}
 	return stub, nil
@@ -76,7 +77,7 @@ func (n *line) stub(ctx context.Context, r *row) (*codec.Stub, error) {
 // apply removes what does not remain. What depends on a record goes before it, so that the store is valid after every
 // batch.
 func (p *pruning) apply(ctx context.Context) error {
-	for _, n := range p.lines {
+	for _, n := range p.lineages {
 		err := n.apply(ctx)
 		n.forget(err != nil)
 		if err != nil {
@@ -86,8 +87,8 @@ func (p *pruning) apply(ctx context.Context) error {
 	return nil
 }
 
-func (n *line) apply(ctx context.Context) error {
-	runs, err := n.runs(ctx)
+func (n *lineagePruning) apply(ctx context.Context) error {
+	runs, err := n.stubRanges(ctx)
 	if err != nil {
 		return err
 	}
@@ -96,8 +97,8 @@ func (n *line) apply(ctx context.Context) error {
 		return err
 	}
 	for r := range n.newestFirst {
-		if r.fate == haunts && !r.ghost {
-			if err := n.hide(ctx, out, r); err != nil {
+		if r.verdict == hidden && !r.ghost {
+			if err := n.makeGhost(ctx, out, r); err != nil {
 				return err
 			}
 		}
@@ -107,7 +108,7 @@ func (n *line) apply(ctx context.Context) error {
 			continue
 		}
 		for seq := runs[i].last; seq >= runs[i].first; seq = n.rows[seq].first() - 1 {
-			if err := n.bury(ctx, out, &runs[i], n.rows[seq]); err != nil {
+			if err := n.replaceByStub(ctx, out, &runs[i], n.rows[seq]); err != nil {
 				return err
 			}
 		}
@@ -115,8 +116,8 @@ func (n *line) apply(ctx context.Context) error {
 	return out.flush(ctx)
 }
 
-// hide makes a ghost of r.
-func (n *line) hide(ctx context.Context, out *batcher, r *row) error {
+// makeGhost makes a ghost of r.
+func (n *lineagePruning) makeGhost(ctx context.Context, out *batcher, r *row) error {
 	rec, err := n.l.readRecord(ctx, r.seq)
 	if err != nil {
 		return err
@@ -129,15 +130,15 @@ func (n *line) hide(ctx context.Context, out *batcher, r *row) error {
 	if err != nil {
 		return err
 	}
-	if muts = append(muts, mut); r.entry != nil {
-		muts = append(muts, backend.Mut{Key: r.entry, Delete: true})
+	if muts = append(muts, mut); r.idKey != nil {
+		muts = append(muts, backend.Mut{Key: r.idKey, Delete: true})
 	}
 	return out.add(ctx, muts...)
 }
 
-// bury deletes the record or stub r and makes it part of the run of a stub. Everything of the run that is newer has
-// been buried.
-func (n *line) bury(ctx context.Context, out *batcher, in *run, r *row) error {
+// replaceByStub deletes the record or stub r and extends the stub of its range over it. The newer
+// records of the range have been replaced before.
+func (n *lineagePruning) replaceByStub(ctx context.Context, out *batcher, in *stubRange, r *row) error {
 	stub := in.stub
 	stub.FirstDist = in.last - r.first()
 	stub.Count = stub.FirstDist + 1
@@ -169,14 +170,14 @@ func (n *line) bury(ctx context.Context, out *batcher, in *run, r *row) error {
 		if err != nil {
 			return err
 		}
-		if muts = append(muts, ledger...); r.entry != nil {
-			muts = append(muts, backend.Mut{Key: r.entry, Delete: true})
+		if muts = append(muts, ledger...); r.idKey != nil {
+			muts = append(muts, backend.Mut{Key: r.idKey, Delete: true})
 		}
 	}
 	if err := out.add(ctx, muts...); err != nil {
 		return err
 	}
-	for _, t := range r.entries(n.rows[r.parent]) {
+	for _, t := range r.indexedTerms(n.rows[r.parent]) {
 		if err := out.add(ctx, backend.Mut{Key: n.l.indexKey(t, r.seq), Delete: true}); err != nil {
 			return err
 		}
@@ -189,7 +190,7 @@ const versionStub = "3"
 
 // moveBranches makes the records of branches name where these end when all that does not stay is gone. A branch that ends
 // nowhere goes too.
-func (n *line) moveBranches(ctx context.Context, out *batcher) error {
+func (n *lineagePruning) moveBranches(ctx context.Context, out *batcher) error {
 	headOf := n.headAfter()
 	for name, seq := range n.branches {
 		to := headOf(seq)
@@ -211,10 +212,10 @@ func (n *line) moveBranches(ctx context.Context, out *batcher) error {
 }
 
 // headAfter finds where a branch ends whose record names a seq, as headAt does, among what stays; 0: nowhere.
-func (n *line) headAfter() func(seq uint64) uint64 {
+func (n *lineagePruning) headAfter() func(seq uint64) uint64 {
 	now := map[uint64]uint64{} // by place in line
 	for r := range n.newestFirst {
-		if r.fate == stays {
+		if r.verdict == retained {
 			now[r.origin] = r.seq
 		}
 	}
@@ -229,9 +230,9 @@ func (n *line) headAfter() func(seq uint64) uint64 {
 }
 
 // nearest finds the nearest checkpoint that stays among seq and its ancestors, as far as these are known; 0: none.
-func (n *line) nearest(seq uint64) uint64 {
+func (n *lineagePruning) nearest(seq uint64) uint64 {
 	for r := n.rows[seq]; r != nil && r.stub == nil; r = n.rows[r.parent] {
-		if r.fate == stays {
+		if r.verdict == retained {
 			return r.seq
 		}
 	}
@@ -241,21 +242,21 @@ func (n *line) nearest(seq uint64) uint64 {
 // forget drops from memory what is there no more: all of the lineage if that is in doubt or its head went, else the
 // states of what was removed. It does so whatever became of the context of the call, since what memory holds of a record
 // that is gone would be loaded, and saved on. The caller holds the thread's mu for writing.
-func (n *line) forget(all bool) {
-	l := n.l.s.inMemory(n.l.ref)
+func (n *lineagePruning) forget(all bool) {
+	l := n.l.s.refInMemory(n.l.ref)
 	if l == nil {
 		return
 	}
-	defer l.s.letGo(l)
+	defer l.s.unrefLineage(l)
 	l.mu.lock(context.Background()) // nobody is at work on the thread, so it is free at once
 	defer l.mu.unlock()
 	clear(l.branches)
-	if head := n.rows[l.latest]; all || head == nil || head.fate != stays {
+	if head := n.rows[l.latest]; all || head == nil || head.verdict != retained {
 		l.forget()
 		return
 	}
-	for seq, t := range l.tips {
-		if r := n.rows[seq]; r == nil || r.fate != stays {
+	for seq, t := range l.states {
+		if r := n.rows[seq]; r == nil || r.verdict != retained {
 			l.s.cache.drop(t)
 		}
 	}

@@ -151,11 +151,11 @@ func TestRewindsDoNotMeasure(t *testing.T) {
 		value = append(value, words(r, 1500)...)
 		save("", value)
 	}
-	l, err := f.acquire(ctx, testRef("t"), false)
+	l, err := f.rlockThread(ctx, testRef("t"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.release()
+	defer l.runlockThread()
 	known := len(l.measures.list)
 	if known == 0 {
 		t.Fatal("no state was measured, the test shows nothing")
@@ -190,11 +190,11 @@ func checkState(t *testing.T, f *fixture, id string, want map[string][]byte) {
 func checkBounds(t *testing.T, f *fixture, ref Ref) {
 	t.Helper()
 	ctx := context.Background()
-	l, err := f.acquire(ctx, ref, false)
+	l, err := f.rlockThread(ctx, ref, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.release()
+	defer l.runlockThread()
 	l.mu.lock(context.Background())
 	defer l.mu.unlock()
 	if err := l.open(ctx); err != nil {
@@ -210,7 +210,7 @@ func checkBounds(t *testing.T, f *fixture, ref Ref) {
 			continue
 		}
 		rs := l.restorer()
-		tip, err := rs.tip(ctx, r)
+		tip, err := rs.state(ctx, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -222,7 +222,7 @@ func checkBounds(t *testing.T, f *fixture, ref Ref) {
 
 // checkBound asserts the bound for one checkpoint, which a fresh restorer restored. It returns what part of the bytes that
 // are allowed it takes, and how many records were read.
-func checkBound(t *testing.T, rs *restorer, r *record, tip *tip) (share float64, records int) {
+func checkBound(t *testing.T, rs *restorer, r *record, tip *checkpointState) (share float64, records int) {
 	t.Helper()
 	var bytes, full int64
 	for seq, read := range rs.records {
@@ -235,12 +235,12 @@ func checkBound(t *testing.T, rs *restorer, r *record, tip *tip) (share float64,
 	}
 	for c := range tip.all {
 		whole := int64(len(rs.l.s.z.AppendBlock(nil, c.value)))
-		if c.floor() > whole+whole/50 { // an encoder is not quite monotonous
-			t.Errorf("seq %d channel %d: a restore takes %d bytes for the least of a full encoding, which has %d", r.seq, c.number, c.floor(), whole)
+		if c.minFull() > whole+whole/50 { // an encoder is not quite monotonous
+			t.Errorf("seq %d channel %d: a restore takes %d bytes for the least of a full encoding, which has %d", r.seq, c.number, c.minFull(), whole)
 		}
 		full += whole + entryBytes
 	}
-	most := chainFactor*full + chainSlack
+	most := pathFactor*full + pathSlack
 	if bytes > most {
 		t.Errorf("seq %d: a restore reads %d bytes, a full encoding has %d", r.seq, bytes, full)
 	}
@@ -251,7 +251,7 @@ func checkBound(t *testing.T, rs *restorer, r *record, tip *tip) (share float64,
 }
 
 // onPath reports whether some channel stands on the record at seq.
-func onPath(t *tip, seq uint64) bool {
+func onPath(t *checkpointState, seq uint64) bool {
 	for c := range t.all {
 		if c.path.From(seq) != nil {
 			return true

@@ -55,11 +55,11 @@ func TestCostFollowsTheChange(t *testing.T) {
 func entriesAt(t *testing.T, f *fixture, ref Ref, seq uint64) int {
 	t.Helper()
 	ctx := context.Background()
-	l, err := f.acquire(ctx, ref, false)
+	l, err := f.rlockThread(ctx, ref, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.release()
+	defer l.runlockThread()
 	r, err := l.readRecord(ctx, seq)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
+// checkDraft checks everything about a draft that can be told without its parent.
 func (t *Thread) checkDraft(d *Draft) error {
 	if err := t.ref.check(); err != nil {
 		return err

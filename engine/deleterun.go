@@ -25,7 +25,7 @@ func (u userUpkeep) deleteRun(ctx context.Context, runID string) (removed int, e
 	if err != nil {
 		return 0, err
 	}
-	threads, err := k.threadsOf(ctx, term{fieldRun, runID})
+	threads, err := k.threadsWithTerm(ctx, term{fieldRun, runID})
 	if err != nil {
 		return 0, err
 	}
@@ -40,18 +40,18 @@ func (u userUpkeep) deleteRun(ctx context.Context, runID string) (removed int, e
 }
 
 func (s *Store) deleteRun(ctx context.Context, ref Ref, runID string) (int, error) {
-	l, err := s.seize(ctx, ref, false)
+	l, err := s.lockThread(ctx, ref, false)
 	if err != nil {
 		return 0, err
 	}
-	defer l.vacate()
+	defer l.unlockThread()
 	if _, there := l.th.record(); !there {
 		return 0, ErrNotFound
 	}
 	if err := l.th.dropKept(ctx); err != nil {
 		return 0, err
 	}
-	p, err := l.th.plan(ctx, func(string) *keeping { return &keeping{run: runID} }, false)
+	p, err := l.th.newPruning(ctx, func(string) *pruneRule { return &pruneRule{run: runID} }, false)
 	if err != nil {
 		return 0, err
 	}
@@ -67,8 +67,8 @@ func (s *Store) deleteRun(ctx context.Context, ref Ref, runID string) (int, erro
 	return len(rep.Removed), err
 }
 
-// threadsOf lists the ids of the user's threads that an index term leads to.
-func (u *user) threadsOf(ctx context.Context, t term) ([]string, error) {
+// threadsWithTerm lists the ids of the user's threads that an index term leads to.
+func (u *user) threadsWithTerm(ctx context.Context, t term) ([]string, error) {
 	r := u.TermOf(t.field, t.value)
 	var ids []string
 	for {

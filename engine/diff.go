@@ -74,21 +74,21 @@ type FieldDiff struct {
 // Diff compares two checkpoints of the lineage. It holds one channel of both in memory at a time, or all of them if hooks
 // run on loads: then what they make of both is compared.
 func (t *Thread) Diff(ctx context.Context, from, to Which) (*Diff, error) {
-	chain, err := t.s.chain(hook.Load, t.ref.Tenant, t.ref.Thread)
+	chain, err := t.s.hookChain(hook.Load, t.ref.Tenant, t.ref.Thread)
 	if err == nil && chain != nil {
 		var d *Diff
-		if d, err = t.diffGiven(ctx, from, to); err == nil {
+		if d, err = t.diffLoaded(ctx, from, to); err == nil {
 			return d, nil
 		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("comparing checkpoints: %w", err)
 	}
-	l, err := t.acquireThere(ctx)
+	l, err := t.rlockExisting(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("comparing checkpoints: %w", err)
 	}
-	defer l.release()
+	defer l.runlockThread()
 	d, err := l.diff(ctx, from, to)
 	if err != nil {
 		return nil, fmt.Errorf("comparing checkpoints: %w", err)
@@ -96,8 +96,8 @@ func (t *Thread) Diff(ctx context.Context, from, to Which) (*Diff, error) {
 	return d, nil
 }
 
-// diffGiven compares what loads give.
-func (t *Thread) diffGiven(ctx context.Context, from, to Which) (*Diff, error) {
+// diffLoaded compares what loads give.
+func (t *Thread) diffLoaded(ctx context.Context, from, to Which) (*Diff, error) {
 	var a, b side
 	var err error
 	if a.cp, err = t.Load(ctx, from); err != nil {

@@ -29,10 +29,10 @@ func (l *lineage) findAt(ctx context.Context, at heads, w Which) (*record, error
 	if w.by == ByID {
 		e, r, err := l.findEntry(ctx, at.head, w.name)
 		if r == nil && err == nil {
-			r, err = l.standsAt(ctx, e.Seq)
+			r, err = l.currentAt(ctx, e.Seq)
 		}
 		if errors.Is(err, ErrNotFound) {
-			return nil, l.unlisted(ctx, at.head, w.name, err)
+			return nil, l.idNotFound(ctx, at.head, w.name, err)
 		}
 		return r, err
 	}
@@ -40,24 +40,24 @@ func (l *lineage) findAt(ctx context.Context, at heads, w Which) (*record, error
 	if err != nil {
 		return nil, err
 	}
-	return l.foundAt(ctx, seq, w)
+	return l.recordAt(ctx, seq, w)
 }
 
-// unlisted is the error for an id that was not found: that, or damage if a checkpoint has it. The entry of an id that a
+// idNotFound is the error for an id that was not found: that, or damage if a checkpoint has it. The entry of an id that a
 // caller chose can be removed from the disk, or put back as it was before the checkpoint was replaced, and whoever acts
 // on "not found" saves the checkpoint a second time. So all of the lineage is read.
-func (l *storedLineage) unlisted(ctx context.Context, head uint64, id string, missing error) error {
+func (l *storedLineage) idNotFound(ctx context.Context, head uint64, id string, missing error) error {
 	has := func(r *record) error {
 		if r.rec != nil && r.visible() && l.recordID(r) == id {
-			return corrupt(space.Place(l.RecordKey(r.seq)), "its id entry is missing or of an earlier time", nil)
+			return corrupt(space.Describe(l.RecordKey(r.seq)), "its id entry is missing or of an earlier time", nil)
 		}
 		return nil
 	}
 	return cmp.Or(l.eachRecord(ctx, 1, head+1, true, has), missing)
 }
 
-// foundAt finds the record at the seq to which w was resolved.
-func (l *lineage) foundAt(ctx context.Context, seq uint64, w Which) (*record, error) {
+// recordAt finds the record at the seq to which w was resolved.
+func (l *lineage) recordAt(ctx context.Context, seq uint64, w Which) (*record, error) {
 	switch w.by {
 	case BySeq:
 		return l.visible(ctx, seq)
@@ -67,14 +67,14 @@ func (l *lineage) foundAt(ctx context.Context, seq uint64, w Which) (*record, er
 		}
 		return l.headAt(ctx, seq)
 	case ByRun:
-		return l.ofRun(ctx, seq, w)
+		return l.newestOfRun(ctx, seq, w)
 	}
-	return l.standsAt(ctx, seq)
+	return l.currentAt(ctx, seq)
 }
 
-// ofRun is the newest checkpoint of a run, which was found at seq. What replaced it since may be of another run: then
+// newestOfRun is the newest checkpoint of a run, which was found at seq. What replaced it since may be of another run: then
 // the newest is another one.
-func (l *lineage) ofRun(ctx context.Context, seq uint64, w Which) (*record, error) {
+func (l *lineage) newestOfRun(ctx context.Context, seq uint64, w Which) (*record, error) {
 	for {
 		r, err := l.visible(ctx, seq)
 		if !errors.Is(err, ErrNotFound) {
@@ -90,8 +90,8 @@ func (l *lineage) ofRun(ctx context.Context, seq uint64, w Which) (*record, erro
 	}
 }
 
-// standsAt finds the checkpoint at seq or, if it was replaced since it was found there, what replaced it.
-func (l *storedLineage) standsAt(ctx context.Context, seq uint64) (*record, error) {
+// currentAt finds the checkpoint at seq or, if it was replaced since it was found there, what replaced it.
+func (l *storedLineage) currentAt(ctx context.Context, seq uint64) (*record, error) {
 	r, missing := l.visible(ctx, seq)
 	if !errors.Is(missing, ErrNotFound) {
 		return r, missing
@@ -113,7 +113,7 @@ func (l *storedLineage) visible(ctx context.Context, seq uint64) (*record, error
 		return nil, err
 	}
 	if r == nil {
-		return nil, l.absent(ctx, seq)
+		return nil, l.missingSeq(ctx, seq)
 	}
 	if r.rec == nil || r.rec.Ghost {
 		return nil, fmt.Errorf("%w: no checkpoint at seq %d", ErrNotFound, seq)
@@ -121,17 +121,17 @@ func (l *storedLineage) visible(ctx context.Context, seq uint64) (*record, error
 	return r, nil
 }
 
-// absent is the error for a seq that was given out and at which nothing stands: it was pruned if a stub covers it, else
+// missingSeq is the error for a seq that was given out and at which nothing stands: it was pruned if a stub covers it, else
 // it is lost.
-func (l *storedLineage) absent(ctx context.Context, seq uint64) error {
-	next, err := l.notBefore(ctx, seq)
+func (l *storedLineage) missingSeq(ctx context.Context, seq uint64) error {
+	next, err := l.firstFrom(ctx, seq)
 	if err != nil {
 		return err
 	}
 	if next != nil && next.covers(seq) {
 		return fmt.Errorf("%w: no checkpoint at seq %d", ErrNotFound, seq)
 	}
-	return corrupt(space.Place(l.RecordKey(seq)), "missing", nil)
+	return corrupt(space.Describe(l.RecordKey(seq)), "missing", nil)
 }
 
 // resolve finds the seq that w names otherwise than by id, among what is durable.
@@ -155,7 +155,7 @@ func (l *storedLineage) resolve(ctx context.Context, at heads, w Which) (uint64,
 	case ByBefore:
 		return l.before(ctx, at.head, w.name)
 	case ByRun:
-		return l.newest(ctx, at.head+1, func(rs *restorer, r *record) (bool, error) {
+		return l.newestWhere(ctx, at.head+1, func(rs *restorer, r *record) (bool, error) {
 			meta, err := rs.meta(ctx, r)
 			return err == nil && meta.RunID == w.name, err
 		})
@@ -211,12 +211,12 @@ func (l *storedLineage) findEntry(ctx context.Context, head uint64, id string) (
 			return none, nil, err
 		}
 		if e.ID != id {
-			return none, nil, corrupt(space.Place(entry.Key), "names another id", nil)
+			return none, nil, corrupt(space.Describe(entry.Key), "names another id", nil)
 		}
 		return *e, nil, nil
 	}
 	if gone != 0 {
-		return none, nil, l.absent(ctx, gone)
+		return none, nil, l.missingSeq(ctx, gone)
 	}
 	return none, nil, fmt.Errorf("%w: checkpoint %q", ErrNotFound, id)
 }
@@ -266,7 +266,7 @@ func (l *storedLineage) before(ctx context.Context, head uint64, id string) (uin
 	if err != nil {
 		return 0, err
 	}
-	return l.newest(ctx, at, func(*restorer, *record) (bool, error) { return true, nil })
+	return l.newestWhere(ctx, at, func(*restorer, *record) (bool, error) { return true, nil })
 }
 
 // beforeID finds the newest checkpoint with an id of the engine's own that is smaller than one that does not exist. These
@@ -276,25 +276,25 @@ func (l *storedLineage) beforeID(ctx context.Context, head uint64, id [16]byte) 
 	if seq := idSeq(id); seq <= head && id == l.makeID(seq, idTime(id)) { // it was there
 		from = seq
 	}
-	return l.newest(ctx, from, func(_ *restorer, r *record) (bool, error) {
+	return l.newestWhere(ctx, from, func(_ *restorer, r *record) (bool, error) {
 		have, ok := space.ParseUUID(l.recordID(r))
 		return ok && r.rec.ID == "" && bytes.Compare(have[:], id[:]) < 0, nil
 	})
 }
 
-// newest finds the newest checkpoint that stands before seq in line and is ok.
-func (l *storedLineage) newest(ctx context.Context, seq uint64, ok func(*restorer, *record) (bool, error)) (found uint64, err error) {
+// newestWhere finds the newest checkpoint that stands before seq in line and is ok.
+func (l *storedLineage) newestWhere(ctx context.Context, seq uint64, ok func(*restorer, *record) (bool, error)) (found uint64, err error) {
 	rs := l.restorer()
 	r := l.RecordsFrom(1, seq)
 	r.Reverse, r.Limit = true, 32
-	line := unbroken{l: l, from: 1, to: seq, reverse: true}
+	line := gapCheck{l: l, from: 1, to: seq, reverse: true}
 	err = l.s.scan(ctx, r, func(e backend.Entry) error {
 		rec, err := l.openRecord(e.Key, e.Value)
 		if err == nil {
 			err = line.see(ctx, rec)
 		}
 		if err == nil {
-			rec, err = l.standing(ctx, rec)
+			rec, err = l.shownAt(ctx, rec)
 		}
 		if err != nil || rec == nil {
 			return err

@@ -8,9 +8,9 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// give passes what a load found through the hooks of loads and, for an export, through those of exports. Cp is changed.
+// applyLoadHooks passes what a load found through the hooks of loads and, for an export, through those of exports. Cp is changed.
 // No lock is held.
-func (s *Store) give(ctx context.Context, cp *Checkpoint, export bool) error {
+func (s *Store) applyLoadHooks(ctx context.Context, cp *Checkpoint, export bool) error {
 	if s.hooks == nil {
 		return nil
 	}
@@ -19,9 +19,9 @@ func (s *Store) give(ctx context.Context, cp *Checkpoint, export bool) error {
 		stages = stages[:1]
 	}
 	for _, stage := range stages {
-		chain, err := s.chain(stage, cp.Ref.Tenant, cp.Ref.Thread)
+		chain, err := s.hookChain(stage, cp.Ref.Tenant, cp.Ref.Thread)
 		if err == nil && chain != nil {
-			err = s.giveThrough(ctx, stage, chain, cp)
+			err = s.applyHooks(ctx, stage, chain, cp)
 		}
 		if err != nil {
 			return err
@@ -30,8 +30,8 @@ func (s *Store) give(ctx context.Context, cp *Checkpoint, export bool) error {
 	return nil
 }
 
-// giveThrough passes the channels that have data, the metadata and the labels of cp through a chain.
-func (s *Store) giveThrough(ctx context.Context, stage hook.Stage, chain hook.Chain, cp *Checkpoint) error {
+// applyHooks passes the channels that have data, the metadata and the labels of cp through a chain.
+func (s *Store) applyHooks(ctx context.Context, stage hook.Stage, chain hook.Chain, cp *Checkpoint) error {
 	u, err := s.user(ctx, userName{cp.Ref.Tenant, cp.Ref.User}, false)
 	if err != nil {
 		return err
@@ -55,14 +55,14 @@ func (s *Store) giveThrough(ctx context.Context, stage hook.Stage, chain hook.Ch
 		return err
 	}
 	if len(c.Items) != n {
-		return unfit(stage, fmt.Errorf("%d items out of %d", len(c.Items), n))
+		return unstorable(stage, fmt.Errorf("%d items out of %d", len(c.Items), n))
 	}
-	cp.takeGiven(c.Items)
+	cp.takeHookOutput(c.Items)
 	return nil
 }
 
-// takeGiven makes of cp what hooks made of its items.
-func (cp *Checkpoint) takeGiven(items []hook.Item) {
+// takeHookOutput makes of cp what hooks made of its items.
+func (cp *Checkpoint) takeHookOutput(items []hook.Item) {
 	var kept []Channel
 	for _, ch := range cp.Channels {
 		if ch.Data != nil {

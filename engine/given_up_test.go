@@ -158,7 +158,7 @@ func TestMemoryIsAsStorageAfterWhatWasGivenUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for commits := 1; commits < 40; commits++ {
 				f := newFixture(t, Options{Migrations: only(supportSet(t))})
-				l, err := f.hold(bg, ref, true)
+				l, err := f.refLineage(bg, ref, true)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -175,7 +175,7 @@ func TestMemoryIsAsStorageAfterWhatWasGivenUp(t *testing.T) {
 				}
 				var oerr error
 				was := f.givenUp(commits, func(ctx context.Context) { oerr = o.do(ctx, f) })
-				if err := l.settle(bg); err != nil {
+				if err := l.waitPending(bg); err != nil {
 					t.Fatal(err)
 				}
 				want, got := viewOf(t, f.second(), ref), viewOf(t, f.Store, ref)
@@ -188,7 +188,7 @@ func TestMemoryIsAsStorageAfterWhatWasGivenUp(t *testing.T) {
 				if _, err := f.second().Thread(ref).Load(bg, At(cp.ID)); err != nil {
 					t.Errorf("after %d commits (%v): what was saved then: %v", commits, oerr, err)
 				}
-				f.letGo(l)
+				f.unrefLineage(l)
 				if !was {
 					break
 				}

@@ -31,12 +31,12 @@ func (l *storedLineage) headAt(ctx context.Context, seq uint64) (*record, error)
 			at = r.seq - r.rec.ParentDist
 		}
 	}
-	return nil, corrupt(space.Place(l.RecordKey(seq)), "no checkpoint, and a branch ends there", nil)
+	return nil, corrupt(space.Describe(l.RecordKey(seq)), "no checkpoint, and a branch ends there", nil)
 }
 
 // headSeq is the seq that headAt finds, with what is pending. The caller holds l.mu.
 func (l *lineage) headSeq(ctx context.Context, seq uint64) (uint64, error) {
-	if now := l.successor(seq); now != seq || l.tips[seq] != nil {
+	if now := l.successor(seq); now != seq || l.states[seq] != nil {
 		return now, nil
 	}
 	r, err := l.headAt(ctx, seq)
@@ -48,7 +48,7 @@ func (l *lineage) headSeq(ctx context.Context, seq uint64) (uint64, error) {
 
 // successor is the seq of what replaces the checkpoint at seq in saves that are pending, or seq itself.
 func (l *lineage) successor(seq uint64) uint64 {
-	for _, list := range [][]*pending{l.flying, l.queue} {
+	for _, list := range [][]*pending{l.committing, l.queue} {
 		for _, p := range list {
 			if p.replaces == seq {
 				seq = p.seq

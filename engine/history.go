@@ -73,7 +73,7 @@ func (t *Thread) History(ctx context.Context, o HistoryOptions) iter.Seq2[*Check
 				return
 			}
 			for _, cp := range page {
-				if err := t.s.give(ctx, cp, o.Export); err != nil {
+				if err := t.s.applyLoadHooks(ctx, cp, o.Export); err != nil {
 					yield(nil, fmt.Errorf("reading history: %w", err))
 					return
 				}
@@ -93,31 +93,32 @@ type history struct {
 	t          *Thread
 	o          *HistoryOptions
 	seq        uint64 // all records before it are still to be seen; 0 at the start, 1 at the end
-	line       uint64 // the next one of the ancestors that are walked, if any are
-	walks      bool
+	ancestor   uint64 // the next one of the ancestors that are walked, if any are
+	ancestors  bool
 	generation uint64
 	left       int
 	rs         *restorer
-	epoch      uint32 // of what rs remembers
-	most       int    // records of a page
-	taken      taken  // for the data of a page
+	epoch      uint32      // of what rs remembers
+	most       int         // records of a page
+	reserved   reservation // for the data of a page
 
 	// A checkpoint that replaced others is told of where the first record with its id stands, or else where one of its own
-	// comes first. Others may replace it, and remove that first record, between any two pages: owed are the seqs of records that
-	// were passed, by the place where their checkpoint is to be told of, and told the places that have no record. Replacements
-	// that come after the start are above top, the greatest seq that was looked at.
-	owed map[uint64]uint64
-	told map[uint64]bool
-	top  uint64
+	// comes first. Others may replace it, and remove that first record, between any two pages: deferred
+	// are the seqs of records that were passed, by the origin at which their checkpoint is to be shown,
+	// and shown the origins without a record that were shown. Replacements that come after the start are
+	// above top, the greatest seq that was looked at.
+	deferred map[uint64]uint64
+	shown    map[uint64]bool
+	top      uint64
 }
 
 // page reads on until it has some checkpoints, or the end.
 func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
-	l, err := h.t.s.acquire(ctx, h.t.ref, false)
+	l, err := h.t.s.rlockThread(ctx, h.t.ref, false)
 	if err != nil {
 		return nil, err
 	}
-	defer l.release()
+	defer l.runlockThread()
 	if h.seq == 0 {
 		if err := h.begin(ctx, l); err != nil {
 			return nil, err
@@ -129,12 +130,12 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 	if h.rs == nil || h.rs.l != &l.storedLineage || h.epoch != l.th.Epoch { // no lock was held since the last page
 		h.rs, h.epoch = l.restorer(), l.th.Epoch
 	}
-	h.taken.give()
+	h.reserved.release()
 	var out []*Checkpoint
 	r := l.RecordsFrom(1, h.seq)
 	h.most = min(max(2*h.most, 1), historyPage)
 	r.Reverse, r.Limit, r.Bytes = true, h.most, recordPage
-	line, size := unbroken{l: &l.storedLineage, from: 1, to: h.seq, reverse: true}, 0
+	line, size := gapCheck{l: &l.storedLineage, from: 1, to: h.seq, reverse: true}, 0
 	entries, next, err := l.s.be.Scan(ctx, r)
 	if err == nil {
 		err = h.lookAbove(ctx, &l.storedLineage)
@@ -143,7 +144,7 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 		return nil, err
 	}
 	for i, e := range entries {
-		cps, err := h.overdue(ctx, &l.storedLineage, space.SeqOf(e.Key))
+		cps, err := h.due(ctx, &l.storedLineage, space.SeqOf(e.Key))
 		if err != nil {
 			return nil, err
 		}
@@ -155,7 +156,7 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 			cps = append(cps, cp)
 		}
 		for _, cp := range cps {
-			if err := h.taken.take(ctx, cp.bytesOfData()); err != nil {
+			if err := h.reserved.reserve(ctx, cp.bytesOfData()); err != nil {
 				return nil, err
 			}
 			out = append(out, cp)
@@ -188,17 +189,17 @@ func (h *history) begin(ctx context.Context, l *lineage) error {
 	h.seq, h.top = endSeq, now.head
 	switch {
 	case h.o.From != "":
-		h.walks = true
-		h.line, err = l.findSeq(ctx, now, At(h.o.From))
+		h.ancestors = true
+		h.ancestor, err = l.findSeq(ctx, now, At(h.o.From))
 	case h.o.Branch != "":
-		h.walks = true
-		h.line, err = l.findSeq(ctx, now, HeadOf(h.o.Branch))
+		h.ancestors = true
+		h.ancestor, err = l.findSeq(ctx, now, HeadOf(h.o.Branch))
 	}
 	if err != nil {
 		return err
 	}
-	if h.walks {
-		h.seq = h.line + 1
+	if h.ancestors {
+		h.seq = h.ancestor + 1
 	}
 	if h.o.Before != "" {
 		at, err := l.findID(ctx, now.head, h.o.Before)
@@ -227,10 +228,10 @@ func (l *lineage) findSeq(ctx context.Context, at heads, w Which) (uint64, error
 }
 
 // see turns a record into a checkpoint if it is one that is wanted.
-func (h *history) see(ctx context.Context, line *unbroken, e backend.Entry) (*Checkpoint, error) {
+func (h *history) see(ctx context.Context, line *gapCheck, e backend.Entry) (*Checkpoint, error) {
 	l := line.l
 	r, err := l.openRecord(e.Key, e.Value)
-	if err == nil && !h.walks { // who walks ancestors misses only these
+	if err == nil && !h.ancestors { // who walks ancestors misses only these
 		err = line.see(ctx, r)
 	}
 	if err != nil || r.rec == nil {
@@ -238,24 +239,24 @@ func (h *history) see(ctx context.Context, line *unbroken, e backend.Entry) (*Ch
 	}
 	h.rs = h.rs.next()
 	h.rs.remember(r)
-	if h.walks {
-		if h.line > r.seq { // Before lies below the start: catch up
+	if h.ancestors {
+		if h.ancestor > r.seq { // Before lies below the start: catch up
 			if err := h.catchUp(ctx, l, r.seq); err != nil {
 				return nil, err
 			}
 		}
-		if r.seq != h.line {
+		if r.seq != h.ancestor {
 			return nil, nil
 		}
-		h.line = 0
+		h.ancestor = 0
 		if r.rec.ParentDist != 0 {
-			h.line = r.seq - r.rec.ParentDist
+			h.ancestor = r.seq - r.rec.ParentDist
 		}
 	}
-	if h.walks {
+	if h.ancestors {
 		r, err = l.current(ctx, r)
 	} else {
-		r, err = h.standing(ctx, l, r)
+		r, err = h.shownAt(ctx, l, r)
 	}
 	if r == nil {
 		return nil, err
@@ -263,11 +264,11 @@ func (h *history) see(ctx context.Context, line *unbroken, e backend.Entry) (*Ch
 	return h.checkpoint(ctx, r)
 }
 
-// standing is the checkpoint that is to be told of at r's place; nil if there is none, or if it is told of elsewhere.
-func (h *history) standing(ctx context.Context, l *storedLineage, r *record) (*record, error) {
+// shownAt is the checkpoint that is to be told of at r's place; nil if there is none, or if it is told of elsewhere.
+func (h *history) shownAt(ctx context.Context, l *storedLineage, r *record) (*record, error) {
 	place := r.origin()
 	if place == r.seq {
-		delete(h.owed, place)
+		delete(h.deferred, place)
 		return l.current(ctx, r)
 	}
 	first, err := l.readRecord(ctx, place)
@@ -275,17 +276,17 @@ func (h *history) standing(ctx context.Context, l *storedLineage, r *record) (*r
 		return nil, err
 	}
 	if first != nil && first.rec != nil {
-		h.owe(place, r.seq)
+		h.deferTo(place, r.seq)
 		return nil, nil
 	}
-	if h.told[place] {
+	if h.shown[place] {
 		return nil, nil
 	}
 	if r, err = l.current(ctx, r); r != nil {
-		if h.told == nil {
-			h.told = map[uint64]bool{}
+		if h.shown == nil {
+			h.shown = map[uint64]bool{}
 		}
-		h.told[place] = true
+		h.shown[place] = true
 	}
 	return r, err
 }
@@ -293,7 +294,7 @@ func (h *history) standing(ctx context.Context, l *storedLineage, r *record) (*r
 // lookAbove notes what replaced checkpoints since the start, after a page was read: the record in whose place it is to be told
 // of may be missing there.
 func (h *history) lookAbove(ctx context.Context, l *storedLineage) error {
-	if h.walks {
+	if h.ancestors {
 		return nil // what others stand on keeps its record
 	}
 	return l.s.scan(ctx, l.RecordsFrom(h.top+1, endSeq), func(e backend.Entry) error {
@@ -302,34 +303,34 @@ func (h *history) lookAbove(ctx context.Context, l *storedLineage) error {
 			return err
 		}
 		if h.top = r.seq; r.rec != nil && r.origin() < h.seq {
-			h.owe(r.origin(), r.seq)
+			h.deferTo(r.origin(), r.seq)
 		}
 		return nil
 	})
 }
 
-// owe notes the newest record of those that are to be told of in a place.
-func (h *history) owe(place, seq uint64) {
-	if h.owed == nil {
-		h.owed = map[uint64]uint64{}
+// deferTo notes the newest record of those that are to be told of in a place.
+func (h *history) deferTo(place, seq uint64) {
+	if h.deferred == nil {
+		h.deferred = map[uint64]uint64{}
 	}
-	h.owed[place] = max(h.owed[place], seq)
+	h.deferred[place] = max(h.deferred[place], seq)
 }
 
-// overdue tells of the checkpoints whose place has been passed, as there is no record any more.
-func (h *history) overdue(ctx context.Context, l *storedLineage, seq uint64) (cps []*Checkpoint, err error) {
-	if len(h.owed) == 0 {
+// due tells of the checkpoints whose place has been passed, as there is no record any more.
+func (h *history) due(ctx context.Context, l *storedLineage, seq uint64) (cps []*Checkpoint, err error) {
+	if len(h.deferred) == 0 {
 		return nil, nil
 	}
-	for _, place := range slices.Backward(slices.Sorted(maps.Keys(h.owed))) {
+	for _, place := range slices.Backward(slices.Sorted(maps.Keys(h.deferred))) {
 		if place <= seq {
 			break
 		}
-		r, err := h.newest(ctx, l, place)
+		r, err := h.newestDeferred(ctx, l, place)
 		if err != nil {
 			return nil, err
 		}
-		if delete(h.owed, place); r == nil || h.told[place] {
+		if delete(h.deferred, place); r == nil || h.shown[place] {
 			continue
 		}
 		cp, err := h.checkpoint(ctx, r)
@@ -343,10 +344,10 @@ func (h *history) overdue(ctx context.Context, l *storedLineage, seq uint64) (cp
 	return cps, nil
 }
 
-// newest is the checkpoint that is owed in a place; nil if there is none any more.
-func (h *history) newest(ctx context.Context, l *storedLineage, place uint64) (*record, error) {
+// newestDeferred is the checkpoint that was deferred to an origin; nil if it is gone.
+func (h *history) newestDeferred(ctx context.Context, l *storedLineage, place uint64) (*record, error) {
 	for {
-		seq := h.owed[place]
+		seq := h.deferred[place]
 		r, err := l.readRecord(ctx, seq)
 		if err != nil {
 			return nil, err
@@ -358,22 +359,22 @@ func (h *history) newest(ctx context.Context, l *storedLineage, place uint64) (*
 		if err := h.lookAbove(ctx, l); err != nil {
 			return nil, err
 		}
-		if h.owed[place] == seq {
+		if h.deferred[place] == seq {
 			return nil, nil
 		}
 	}
 }
 
 // end comes after the last record.
-func (h *history) end(ctx context.Context, line *unbroken) (cps []*Checkpoint, err error) {
+func (h *history) end(ctx context.Context, line *gapCheck) (cps []*Checkpoint, err error) {
 	defer func() { h.seq = 1 }()
-	if h.walks {
+	if h.ancestors {
 		return nil, h.catchUp(ctx, line.l, 0)
 	}
 	if err := line.end(ctx); err != nil {
 		return nil, err
 	}
-	return h.overdue(ctx, line.l, 0)
+	return h.due(ctx, line.l, 0)
 }
 
 // checkpoint reads what is told of r; nil if it is not wanted.
@@ -391,19 +392,19 @@ func (h *history) checkpoint(ctx context.Context, r *record) (*Checkpoint, error
 
 // catchUp walks the line of ancestors down to seq or below it.
 func (h *history) catchUp(ctx context.Context, l *storedLineage, seq uint64) error {
-	for h.line > seq {
-		r, err := l.readRecord(ctx, h.line)
+	for h.ancestor > seq {
+		r, err := l.readRecord(ctx, h.ancestor)
 		if err != nil {
 			return err
 		}
 		if r == nil {
-			return l.lost(ctx, h.line)
+			return l.lostSeq(ctx, h.ancestor)
 		}
 		if r.rec == nil || r.rec.ParentDist == 0 {
-			h.line = 0
+			h.ancestor = 0
 			return nil
 		}
-		h.line = r.seq - r.rec.ParentDist
+		h.ancestor = r.seq - r.rec.ParentDist
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ type hub struct {
 
 	mu      sync.Mutex
 	running map[int64]int // saves under way that began while somebody watched, by the millisecond
-	ring    []passed      // the events from first to next-1, at their number modulo the length
+	ring    []ringEvent   // the events from first to next-1, at their number modulo the length
 	size    uint64
 	first   uint64
 	next    uint64
@@ -41,8 +41,8 @@ func newWaiter(scope WatchScope) *waiter {
 	return &waiter{scope: scope, wake: make(chan struct{}, 1)}
 }
 
-// passed is an event and the low mark after it.
-type passed struct {
+// ringEvent is an event and the low mark after it.
+type ringEvent struct {
 	Event
 	low int64
 }
@@ -57,7 +57,7 @@ func newHub() *hub {
 func (h *hub) close() { close(h.done) }
 
 // begin returns the time at which a save begins, in Unix milliseconds. It is counted if somebody watches, and then
-// needs an end: settled, or drop if nothing will come of it. The caller holds the lock of a lineage from before it
+// needs an end: finished, or drop if nothing will come of it. The caller holds the lock of a lineage from before it
 // until the save is in its queue.
 func (h *hub) begin(now func() (int64, error)) (ms int64, counted bool, err error) {
 	if h.watchers.Load() == 0 {
@@ -85,9 +85,9 @@ func (h *hub) end(ms int64) {
 	}
 }
 
-// settled passes on an event whose save is durable, in the order of its lineage. Of a save that failed it is not known
+// finished passes on an event whose save is durable, in the order of its lineage. Of a save that failed it is not known
 // what became of it, so everybody is sent to look into storage.
-func (h *hub) settled(e *Event, durable bool) {
+func (h *hub) finished(e *Event, durable bool) {
 	if !e.counted {
 		return // whoever watches now waited until this was durable
 	}
@@ -98,7 +98,7 @@ func (h *hub) settled(e *Event, durable bool) {
 	case h.ring == nil:
 		return
 	case durable:
-		h.ring[h.next%h.size] = passed{*e, h.low(e.began)}
+		h.ring[h.next%h.size] = ringEvent{*e, h.low(e.began)}
 		h.wake(WatchScope{Tenant: e.Ref.Tenant})
 		h.wake(WatchScope{Tenant: e.Ref.Tenant, User: e.Ref.User})
 		h.wake(WatchScope{Tenant: e.Ref.Tenant, User: e.Ref.User, Thread: e.Ref.Thread})
@@ -141,7 +141,7 @@ func (h *hub) enter() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.watchers.Add(1) == 1 {
-		h.ring = make([]passed, h.size)
+		h.ring = make([]ringEvent, h.size)
 	}
 }
 
@@ -164,7 +164,7 @@ func (h *hub) join(now func() time.Time) (next uint64, low int64) {
 // read copies to page the events of w's scope from number at on, and returns how many these are and where to read on. Not
 // ok means that some are no longer in the ring. If there are none yet, w waits from now on: until it is woken, or until
 // unwait.
-func (h *hub) read(w *waiter, at uint64, page []passed) (n int, next uint64, ok bool) {
+func (h *hub) read(w *waiter, at uint64, page []ringEvent) (n int, next uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if at < h.first {
@@ -196,8 +196,8 @@ func (h *hub) unwait(w *waiter) {
 	}
 }
 
-// settleAll waits until every save that is under way is settled. Saves that begin meanwhile are not waited for.
-func (s *Store) settleAll(ctx context.Context) error {
+// waitPending waits until every save under way is finished. It does not wait for saves that begin meanwhile.
+func (s *Store) waitPending(ctx context.Context) error {
 	s.mu.Lock()
 	lineages := make([]*lineage, 0, len(s.lineages))
 	for _, l := range s.lineages {
@@ -206,15 +206,15 @@ func (s *Store) settleAll(ctx context.Context) error {
 	s.mu.Unlock()
 	slices.SortFunc(lineages, func(a, b *lineage) int { return a.ref.Compare(b.ref) }) // not the map's: a run can be repeated
 	for _, l := range lineages {
-		if err := l.settle(ctx); err != nil {
+		if err := l.waitPending(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// settle waits until what is pending is settled.
-func (l *lineage) settle(ctx context.Context) error {
+// waitPending waits until the pending changes are finished.
+func (l *lineage) waitPending(ctx context.Context) error {
 	if err := l.mu.lock(ctx); err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ func (l *lineage) settle(ctx context.Context) error {
 		l.mu.unlock()
 		return nil
 	}
-	pending := l.after(p)
+	pending := l.dependsOn(p)
 	l.mu.unlock()
 	return pending.wait(ctx)
 }

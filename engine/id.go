@@ -75,7 +75,7 @@ func (l *lineage) isFresh(ctx context.Context, id string) (bool, error) {
 			key := page[0].Key
 			copy(l.greatest[:], key[len(key)-len(l.greatest):])
 		}
-		for _, p := range slices.Concat(l.flying, l.queue) {
+		for _, p := range slices.Concat(l.committing, l.queue) {
 			l.noteID(p.event.ID)
 		}
 	}

@@ -37,9 +37,9 @@ func jsonPatch(ctx context.Context, old, now []byte) (patch []byte, why string, 
 	if before+after > maxPatchValues {
 		return nil, fmt.Sprintf("more than %d values", maxPatchValues), nil
 	}
-	var work taken
-	defer work.give()
-	if err := work.take(ctx, int64(len(old)+len(now)+bytesPerValue*(before+after))); err != nil {
+	var work reservation
+	defer work.release()
+	if err := work.reserve(ctx, int64(len(old)+len(now)+bytesPerValue*(before+after))); err != nil {
 		return nil, "", err
 	}
 	from, a, why := parseJSON("the old value", old)
@@ -52,7 +52,7 @@ func jsonPatch(ctx context.Context, old, now []byte) (patch []byte, why string, 
 	}
 	var opts []jsondiff.Option
 	if cells := max(a.longest, b.longest) * (a.elements + b.elements); cells <= maxPatchCells {
-		if err := work.take(ctx, int64(bytesPerCell*cells)); err != nil {
+		if err := work.reserve(ctx, int64(bytesPerCell*cells)); err != nil {
 			return nil, "", err
 		}
 		opts = append(opts, jsondiff.LCS())

@@ -22,7 +22,7 @@ func (t *Thread) SetLabels(ctx context.Context, w Which, labels map[string]strin
 			return nil, fmt.Errorf("setting labels: %w", err)
 		}
 	}
-	chain, err := t.s.chain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
+	chain, err := t.s.hookChain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
 	if err == nil {
 		a := attempt{t: t, chain: chain}
 		var cp *Checkpoint
@@ -37,35 +37,35 @@ func (t *Thread) setLabels(ctx context.Context, a *attempt, which Which, labels 
 	if a.chain == nil {
 		return t.relabel(ctx, which, labels, nil)
 	}
-	if a.passage == nil {
-		p, cp, err := t.passLabels(ctx, a.chain, which, labels)
+	if a.hooked == nil {
+		p, cp, err := t.runLabelHooks(ctx, a.chain, which, labels)
 		if err != nil || cp != nil {
 			return cp, err
 		}
-		a.passage = p
+		a.hooked = p
 	}
-	return t.relabel(ctx, which, nil, a.passage)
+	return t.relabel(ctx, which, nil, a.hooked)
 }
 
 // relabel saves a checkpoint with other labels or, with p, as the hooks made it.
-func (t *Thread) relabel(ctx context.Context, which Which, labels map[string]string, p *passage) (*Checkpoint, error) {
-	l, err := t.s.acquire(ctx, t.ref, false)
+func (t *Thread) relabel(ctx context.Context, which Which, labels map[string]string, p *hookedDraft) (*Checkpoint, error) {
+	l, err := t.s.rlockThread(ctx, t.ref, false)
 	if err != nil {
 		return nil, err
 	}
-	return l.save(ctx, hold{}, func(w *saving) (*pending, *Checkpoint, error) {
+	return l.save(ctx, changeLocks{}, func(w *saving) (*pending, *Checkpoint, error) {
 		return w.prepareLabels(ctx, which, labels, p)
 	})
 }
 
-// passLabels passes labels through the hooks as if they were saved on the checkpoint that gets them, with all that it has
+// runLabelHooks passes labels through the hooks as if they were saved on the checkpoint that gets them, with all that it has
 // if other hooks made it. A checkpoint and no error means that it has the labels already.
-func (t *Thread) passLabels(ctx context.Context, chain hook.Chain, which Which, labels map[string]string) (*passage, *Checkpoint, error) {
+func (t *Thread) runLabelHooks(ctx context.Context, chain hook.Chain, which Which, labels map[string]string) (*hookedDraft, *Checkpoint, error) {
 	hooks, err := hooksOf(chain)
 	if err != nil {
 		return nil, nil, err
 	}
-	old, err := t.labelled(ctx, which)
+	old, err := t.restoreState(ctx, which)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -78,8 +78,8 @@ func (t *Thread) passLabels(ctx context.Context, chain hook.Chain, which Which, 
 		d.Labels = maps.Clone(labels)
 		maps.DeleteFunc(d.Labels, func(_, v string) bool { return v == "" })
 	}
-	in := &intake{t: t, u: old.l.u, given: d, d: d, p: &passage{draft: *d, hooks: hooks}}
-	if err := in.copy(old); err != nil {
+	in := &hookRun{t: t, u: old.l.u, given: d, d: d, out: &hookedDraft{draft: *d, hooks: hooks}}
+	if err := in.copyParent(old); err != nil {
 		return nil, nil, err
 	}
 	if err := in.run(ctx, chain); err != nil {
@@ -90,29 +90,29 @@ func (t *Thread) passLabels(ctx context.Context, chain hook.Chain, which Which, 
 	}
 	maps.Copy(all, labelsOf(in.items[len(in.items)-len(d.Labels):]))
 	if len(all) > codec.MaxLabels {
-		return nil, nil, unfit(hook.PreSave, fmt.Errorf("%d labels, at most %d are allowed", len(all), codec.MaxLabels))
+		return nil, nil, unstorable(hook.PreSave, fmt.Errorf("%d labels, at most %d are allowed", len(all), codec.MaxLabels))
 	}
-	in.p.draft.Labels = all
-	return in.p, nil, nil
+	in.out.draft.Labels = all
+	return in.out, nil, nil
 }
 
-// labelled restores a checkpoint.
-func (t *Thread) labelled(ctx context.Context, which Which) (*tip, error) {
-	l, err := t.s.acquire(ctx, t.ref, false)
+// restoreState restores a checkpoint.
+func (t *Thread) restoreState(ctx context.Context, which Which) (*checkpointState, error) {
+	l, err := t.s.rlockThread(ctx, t.ref, false)
 	if err != nil {
 		return nil, err
 	}
-	defer l.release()
+	defer l.runlockThread()
 	r, err := l.find(ctx, which)
 	if err != nil {
 		return nil, err
 	}
-	return l.restorer().tip(ctx, r)
+	return l.restorer().state(ctx, r)
 }
 
-// findHeld is find for who holds l.mu and is about to change what it finds. What is pending is waited for if it may be at work on
+// findToChange is find for who holds l.mu and is about to change what it finds. What is pending is waited for if it may be at work on
 // that.
-func (l *lineage) findHeld(ctx context.Context, which Which) (*record, error) {
+func (l *lineage) findToChange(ctx context.Context, which Which) (*record, error) {
 	if _, there := l.th.record(); !there {
 		return nil, ErrNotFound
 	}
@@ -125,13 +125,13 @@ func (l *lineage) findHeld(ctx context.Context, which Which) (*record, error) {
 		return nil, err
 	}
 	if p := l.pendingID(l.recordID(r)); p != nil {
-		return nil, l.after(p)
+		return nil, l.dependsOn(p)
 	}
 	return r, nil
 }
 
 // withLabels are the labels of t with some set and, to "", removed.
-func (t *tip) withLabels(labels map[string]string) (map[string]string, error) {
+func (t *checkpointState) withLabels(labels map[string]string) (map[string]string, error) {
 	all := map[string]string{}
 	maps.Copy(all, t.meta.Labels)
 	for k, v := range labels {
@@ -147,23 +147,23 @@ func (t *tip) withLabels(labels map[string]string) (map[string]string, error) {
 
 // prepareLabels prepares the save of a checkpoint as it is but for its labels or, with p, for what hooks changed. The
 // caller holds l.mu.
-func (w *saving) prepareLabels(ctx context.Context, which Which, labels map[string]string, p *passage) (*pending, *Checkpoint, error) {
-	r, err := w.l.findHeld(ctx, which)
+func (w *saving) prepareLabels(ctx context.Context, which Which, labels map[string]string, p *hookedDraft) (*pending, *Checkpoint, error) {
+	r, err := w.l.findToChange(ctx, which)
 	if err != nil {
 		return nil, nil, err
 	}
-	old, err := w.l.restorer().tip(ctx, r)
+	old, err := w.l.restorer().state(ctx, r)
 	if err != nil {
 		return nil, nil, err
 	}
 	d := old.draft()
 	switch {
 	case p == nil:
-		p = &passage{}
+		p = &hookedDraft{}
 		if d.Labels, err = old.withLabels(labels); err != nil {
 			return nil, nil, err
 		}
-	case p.on != old.hash:
+	case p.parentHash != old.hash:
 		return nil, nil, &movedError{}
 	default:
 		d.amend(&p.draft)
@@ -176,7 +176,7 @@ func (w *saving) prepareLabels(ctx context.Context, which Which, labels map[stri
 			p.markRewritten(info.Name)
 		}
 	}
-	w.passage, p.labels = p, true
+	w.hooked, p.onlyLabels = p, true
 	return w.prepare(ctx, d)
 }
 
@@ -197,7 +197,7 @@ func (d *Draft) amend(by *Draft) {
 }
 
 // draft is what saves t again, but for its labels. It shares the values of t.
-func (t *tip) draft() *Draft {
+func (t *checkpointState) draft() *Draft {
 	d := &Draft{ID: t.id, Step: t.rec.step, Status: t.rec.status, SchemaVersion: t.rec.schema, Branch: t.meta.Branch, Kind: t.meta.Kind,
 		RunID: t.meta.RunID, Meta: t.meta.Meta}
 	for _, id := range t.meta.Blobs {

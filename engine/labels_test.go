@@ -401,12 +401,12 @@ func TestReplaceWhileBranchMoves(t *testing.T) {
 			_, err := th.Save(ctx, Draft{ID: "c1", Step: 7})
 			replaced <- err
 		}()
-		l, err := f.hold(ctx, testRef("t"), false)
+		l, err := f.refLineage(ctx, testRef("t"), false)
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		defer f.letGo(l)
+		defer f.unrefLineage(l)
 		for queued := false; !queued; { // behind the save that is being committed
 			l.mu.lock(context.Background())
 			queued = len(l.queue) > 0

@@ -66,7 +66,7 @@ func (l *storedLineage) addLedger(p *pending, checkpoint string, is codec.Ledger
 // putLedger makes the ledger that p writes the one that counts. The caller holds l.mu.
 func (l *lineage) putLedger(p *pending) {
 	l.ledgers[p.ledgerOf], l.writes = &p.ledger, writesSome
-	for _, t := range l.tips {
+	for _, t := range l.states {
 		if t.id == p.ledgerOf {
 			t.ledger, t.ledgerKnown = p.ledger.Ledger, true
 		}
@@ -97,9 +97,9 @@ func (l *lineage) readLedger(ctx context.Context, checkpoint string) (codec.Ledg
 	return l.openLedger(got[0])
 }
 
-// knowLedger makes sure that t knows the ledger of its writes. Most lineages have none, which one look tells for all
+// loadLedger makes sure that t knows the ledger of its writes. Most lineages have none, which one look tells for all
 // saves to come, unless others may put some meanwhile. The caller holds l.mu.
-func (l *lineage) knowLedger(ctx context.Context, t *tip) (err error) {
+func (l *lineage) loadLedger(ctx context.Context, t *checkpointState) (err error) {
 	alone := l.s.caps.Exclusive
 	if t.ledgerKnown && alone {
 		return nil
@@ -160,9 +160,9 @@ func (y *tally) err() error {
 	case y.key == nil || y.ledger != nil && y.ledger.Sum == y.sum:
 		return nil
 	case y.ledger == nil:
-		return corrupt(space.Place(y.key), "pending writes without a ledger", nil)
+		return corrupt(space.Describe(y.key), "pending writes without a ledger", nil)
 	}
-	return corrupt(space.Place(y.key), "pending writes are not those that were put last", nil)
+	return corrupt(space.Describe(y.key), "pending writes are not those that were put last", nil)
 }
 
 // eachWrites calls fn with all pending writes and their ledgers in a range; one of both is nil.

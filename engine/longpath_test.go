@@ -111,11 +111,11 @@ func hasChange(d Draft, name string) bool {
 // storedAnew is how many channels the record of a checkpoint holds that its draft did not name.
 func storedAnew(t *testing.T, f *fixture, cp *Checkpoint, d *Draft) (n int) {
 	t.Helper()
-	l, err := f.acquire(context.Background(), cp.Ref, false)
+	l, err := f.rlockThread(context.Background(), cp.Ref, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.release()
+	defer l.runlockThread()
 	r, err := l.readRecord(context.Background(), cp.Seq)
 	if err != nil {
 		t.Fatal(err)

@@ -291,7 +291,7 @@ func (w *world) checkNoOrphans() {
 		case kind >= space.KindRecord:
 			tok := crypto.Token([]byte(key[16:32]))
 			if space.EpochOf([]byte(key)) != epochs[tok] {
-				w.t.Errorf("%s is of epoch %d, the thread is at %d", space.Place([]byte(key)), space.EpochOf([]byte(key)), epochs[tok])
+				w.t.Errorf("%s is of epoch %d, the thread is at %d", space.Describe([]byte(key)), space.EpochOf([]byte(key)), epochs[tok])
 			}
 			th, err := u.stored(tok, epochs[tok])
 			w.fatal(err)

@@ -40,33 +40,33 @@ func (t threadUpkeep) migrateHead(ctx context.Context, o *upkeep.HeadMigration) 
 		return nil, err
 	}
 	out := &upkeep.HeadMigrated[*Checkpoint]{Old: old.checkpoint(nil)}
-	way, err := t.s.wayTo(t.ref.Tenant, old.meta.Kind, old.rec.schema, o.To, o.Down)
+	way, err := t.s.migrationPath(t.ref.Tenant, old.meta.Kind, old.rec.schema, o.To, o.Down)
 	if err != nil {
 		return nil, ofThread(t.ref, err)
 	}
 	if way == nil {
 		return out, nil
 	}
-	m, err := old.l.u.runSteps(ctx, way, old.state())
+	m, err := old.l.u.runSteps(ctx, way, old.schemaState())
 	if err != nil {
 		return nil, ofThread(t.ref, err)
 	}
 	if out.Steps = way.describe().Steps; o.DryRun {
 		return out, nil
 	}
-	d := old.migrate(m, o.To)
+	d := old.migratedDraft(m, o.To)
 	d.ID, d.Parent = id, old.id
-	out.New, err = t.saveHead(ctx, d, &carrying{old: old, branch: o.Branch, leaf: o.Branch == "" && o.Seq != 0})
+	out.New, err = t.saveHead(ctx, d, &headTransfer{old: old, branch: o.Branch, leaf: o.Branch == "" && o.Seq != 0})
 	return out, err
 }
 
 // findHead restores a head for the caller alone, and finds an id that a checkpoint on it can have.
-func (t *Thread) findHead(ctx context.Context, which Which, to uint64) (*tip, string, error) {
-	l, err := t.acquireThere(ctx)
+func (t *Thread) findHead(ctx context.Context, which Which, to uint64) (*checkpointState, string, error) {
+	l, err := t.rlockExisting(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	defer l.release()
+	defer l.runlockThread()
 	now, err := l.durableNow(ctx)
 	if err != nil {
 		return nil, "", err
@@ -75,7 +75,7 @@ func (t *Thread) findHead(ctx context.Context, which Which, to uint64) (*tip, st
 	if err != nil {
 		return nil, "", err
 	}
-	old, err := l.restorer().tip(ctx, r)
+	old, err := l.restorer().state(ctx, r)
 	if err != nil || old.rec.own {
 		return old, "", err
 	}
@@ -115,10 +115,10 @@ func nextIDs(id string, to uint64) func(yield func(string) bool) {
 	}
 }
 
-// migrate drafts t with the state m.
-func (t *tip) migrate(m *migrated, to uint64) *Draft {
+// migratedDraft drafts t with the state m.
+func (t *checkpointState) migratedDraft(m *migratedState, to uint64) *Draft {
 	d := &Draft{Keep: true} // to see what differs, which says what hooks rewrote
-	d.keep(t, m)
+	d.keepMigrated(t, m)
 	rewritten := map[string]bool{}
 	for _, c := range d.Channels {
 		rewritten[c.Name] = c.rewritten
@@ -137,14 +137,14 @@ func (t *tip) migrate(m *migrated, to uint64) *Draft {
 }
 
 // saveHead saves a migrated head as any other draft, but for what moves along.
-func (t *Thread) saveHead(ctx context.Context, d *Draft, c *carrying) (*Checkpoint, error) {
-	chain, err := t.s.chain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
+func (t *Thread) saveHead(ctx context.Context, d *Draft, c *headTransfer) (*Checkpoint, error) {
+	chain, err := t.s.hookChain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
 	if err != nil {
 		return nil, err
 	}
-	var p *passage
+	var p *hookedDraft
 	if chain != nil {
-		if p, _, err = t.pass(ctx, chain, d, nil); err != nil {
+		if p, _, err = t.runSaveHooks(ctx, chain, d, nil); err != nil {
 			return nil, err
 		}
 		if p == nil {
@@ -152,30 +152,30 @@ func (t *Thread) saveHead(ctx context.Context, d *Draft, c *carrying) (*Checkpoi
 		}
 		d = &p.draft
 	}
-	l, err := t.s.seize(ctx, t.ref, false)
+	l, err := t.s.lockThread(ctx, t.ref, false)
 	if err != nil {
 		return nil, err
 	}
-	h := hold{seized: true}
+	h := changeLocks{exclusive: true}
 	if _, there := l.th.record(); !there {
-		l.letGo(h)
+		l.releaseLocks(h)
 		return nil, ErrNotFound
 	}
 	return l.save(ctx, h, func(w *saving) (*pending, *Checkpoint, error) {
-		w.passage, w.carry = p, c
+		w.hooked, w.transfer = p, c
 		return w.prepare(ctx, d)
 	})
 }
 
-// carrying is a head that is being migrated.
-type carrying struct {
-	old    *tip
+// headTransfer is a head that is being migrated.
+type headTransfer struct {
+	old    *checkpointState
 	branch string // whose head it is; "": the lineage's
 	leaf   bool   // or it is one because nothing stands on it
 }
 
 // check makes sure that the head is still what was migrated.
-func (c *carrying) check(ctx context.Context, l *lineage, g *ground) error {
+func (c *headTransfer) check(ctx context.Context, l *lineage, g *resolvedDraft) error {
 	if c == nil {
 		return nil
 	}
@@ -187,11 +187,11 @@ func (c *carrying) check(ctx context.Context, l *lineage, g *ground) error {
 		}
 		head = b.head
 	} else if c.leaf {
-		by, err := l.needOf(ctx, c.old.seq)
+		by, err := l.dependentsOf(ctx, c.old.seq)
 		if err != nil {
 			return err
 		}
-		if by.line {
+		if by.asParent {
 			return l.conflict(ctx)
 		}
 		head = c.old.seq
@@ -218,18 +218,18 @@ func (l *lineage) conflict(ctx context.Context) error {
 // What is committed with the checkpoint that it moves to. More writes than that are written before it, where nobody looks
 // for them yet; for more branches see announce.
 const (
-	carriedInline     = 256 << 10
-	carriedInlineKeys = backend.MaxBatchKeys / 8
-	carriedBranches   = backend.MaxBatchKeys / 8
+	transferInline     = 256 << 10
+	transferInlineKeys = backend.MaxBatchKeys / 8
+	transferBranches   = backend.MaxBatchKeys / 8
 )
 
-// over adds to the save of a migrated head the branches and pending writes of the head that it was made of.
-func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
+// addTo adds to the save of a migrated head the branches and pending writes of the head that it was made of.
+func (c *headTransfer) addTo(ctx context.Context, l *lineage, p *pending) error {
 	if err := c.moveBranches(ctx, l, p); err != nil {
 		return fmt.Errorf("moving branches: %w", err)
 	}
 	// A migration that was cut short may have left some, of what the head was then.
-	if err := l.purgeWrites(ctx, p.tip.id); err != nil {
+	if err := l.purgeWrites(ctx, p.state.id); err != nil {
 		return fmt.Errorf("removing writes of an earlier try: %w", err)
 	}
 	early, size, keys := &pending{}, 0, 0
@@ -242,11 +242,11 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 		for i := range w.Writes {
 			l.u.naming.noteParts(w.Writes[i].Parts)
 		}
-		w.Checkpoint = p.tip.id
+		w.Checkpoint = p.state.id
 		ledger.Changes++
 		ledger.Sum = addSum(ledger.Sum, l.u.writesSum(codec.AppendWrites(nil, w)))
 		into := p
-		if keys++; size+len(e.Value) > carriedInline || keys > carriedInlineKeys {
+		if keys++; size+len(e.Value) > transferInline || keys > transferInlineKeys {
 			into = early
 		} else {
 			size += len(e.Value)
@@ -259,7 +259,7 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 	}
 	if err == nil && ledger.Changes > 0 {
 		batch := l.s.newBatchID()
-		err = l.addLedger(p, p.tip.id, ledger, string(batch[:]))
+		err = l.addLedger(p, p.state.id, ledger, string(batch[:]))
 	}
 	if err != nil {
 		return fmt.Errorf("moving writes: %w", err)
@@ -270,14 +270,14 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 	return nil
 }
 
-func (c *carrying) moveBranches(ctx context.Context, l *lineage, p *pending) error {
+func (c *headTransfer) moveBranches(ctx context.Context, l *lineage, p *pending) error {
 	ends, err := l.branchEnds(ctx)
 	if err != nil {
 		return err
 	}
 	ends = slices.DeleteFunc(ends, func(e branchEnd) bool { return e.at.seq != c.old.seq })
-	if len(ends) > carriedBranches {
-		return l.announce(ctx, p, ends)
+	if len(ends) > transferBranches {
+		return l.moveManyBranches(ctx, p, ends)
 	}
 	for _, e := range ends {
 		if err := l.moveBranch(ctx, p, e.name, p.seq); err != nil {
@@ -287,10 +287,10 @@ func (c *carrying) moveBranches(ctx context.Context, l *lineage, p *pending) err
 	return nil
 }
 
-// announce makes more branches than fit into its batch end at the checkpoint of p. It is stored as a ghost first: a branch
+// moveManyBranches makes more branches than fit into its batch end at the checkpoint of p. It is stored as a ghost first: a branch
 // that names it still ends at its parent then, and at itself when p makes it a checkpoint. Until then nothing has changed.
-func (l *lineage) announce(ctx context.Context, p *pending, ends []branchEnd) error {
-	key, id := l.RecordKey(p.seq), p.tip.id
+func (l *lineage) moveManyBranches(ctx context.Context, p *pending, ends []branchEnd) error {
+	key, id := l.RecordKey(p.seq), p.state.id
 	var first []backend.Mut
 	for _, m := range p.muts {
 		switch {

@@ -66,7 +66,7 @@ func mendableHead(t testing.TB, f *fixture, ref Ref, ids func(i int) string) *Ch
 			putWrites(t, f, ref, head.ID, task, []byte(task+head.ID))
 		}
 	}
-	for i := range carriedInlineKeys { // more than go into one batch
+	for i := range transferInlineKeys { // more than go into one batch
 		putWrites(t, f, ref, head.ID, fmt.Sprint("task ", i), []byte("x"))
 	}
 	if err := f.Thread(ref).SetBranch(context.Background(), "other", At(head.ID)); err != nil {
@@ -119,7 +119,7 @@ func TestMigrateHead(t *testing.T) {
 					t.Errorf("%s: branch %s ends at %s", kind, b.Name, b.HeadID)
 				}
 			}
-			if diff := cmp.Diff(before.Writes[old.ID], v.Writes[now.ID]); diff != "" || len(v.Writes[now.ID]) != 2+carriedInlineKeys {
+			if diff := cmp.Diff(before.Writes[old.ID], v.Writes[now.ID]); diff != "" || len(v.Writes[now.ID]) != 2+transferInlineKeys {
 				t.Errorf("%s: writes moved wrongly:\n%s", kind, diff)
 			}
 			f.reopen()
@@ -524,7 +524,7 @@ func TestSaveAfterAFailedMigrationOfManyBranches(t *testing.T) {
 			plan.After = k
 			b := newBed(t, w)
 			th := b.Thread(ref)
-			l, err := b.hold(ctx, ref, false) // as another call does that waits meanwhile
+			l, err := b.refLineage(ctx, ref, false) // as another call does that waits meanwhile
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -549,7 +549,7 @@ func TestSaveAfterAFailedMigrationOfManyBranches(t *testing.T) {
 				t.Errorf("%s, call %d: after seq %d was saved: %v\n%.500s", p.name, k, cp.Seq, err, diff)
 			}
 			mustBeClean(t, v, upkeep.VerifyOptions{Deep: true})
-			b.letGo(l)
+			b.unrefLineage(l)
 			v.Close()
 			b.Close()
 		}

@@ -30,28 +30,28 @@ type historyMigration struct {
 }
 
 func (t threadUpkeep) migrateHistory(ctx context.Context, m *historyMigration) (*upkeep.HistoryMigrated, error) {
-	chain, err := t.s.chain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
+	chain, err := t.s.hookChain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
 	if err != nil {
 		return nil, err
 	}
 	if chain != nil {
 		return nil, fmt.Errorf("%w: saves of the thread pass hooks, and a history that is written anew does not; migrate its heads", ErrRejected)
 	}
-	l, err := t.s.seize(ctx, t.ref, false)
+	l, err := t.s.lockThread(ctx, t.ref, false)
 	if err != nil {
 		return nil, err
 	}
-	defer l.vacate()
+	defer l.unlockThread()
 	rec, there := l.th.record()
 	if !there {
 		return nil, ErrNotFound
 	}
-	p, err := l.th.plan(ctx, func(string) *keeping { return nil }, true)
+	p, err := l.th.newPruning(ctx, func(string) *pruneRule { return nil }, true)
 	if err != nil {
 		return nil, err
 	}
 	p.history = m
-	if todo, err := p.unlike(ctx, m.to); !todo {
+	if todo, err := p.hasOtherSchema(ctx, m.to); !todo {
 		return &m.count, err
 	}
 	if rec.Kept != 0 {
@@ -65,11 +65,11 @@ func (t threadUpkeep) migrateHistory(ctx context.Context, m *historyMigration) (
 	return &m.count, nil
 }
 
-// unlike reports whether some checkpoint that stays is of another version.
-func (p *pruning) unlike(ctx context.Context, version uint64) (found bool, err error) {
-	for _, n := range p.lines {
+// hasOtherSchema reports whether some checkpoint that stays is of another version.
+func (p *pruning) hasOtherSchema(ctx context.Context, version uint64) (found bool, err error) {
+	for _, n := range p.lineages {
 		err := n.l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
-			if r.rec == nil || n.rows[r.seq].fate != stays || r.rec.Schema == version {
+			if r.rec == nil || n.rows[r.seq].verdict != retained || r.rec.Schema == version {
 				return nil
 			}
 			found = true
@@ -84,15 +84,15 @@ func (p *pruning) unlike(ctx context.Context, version uint64) (found bool, err e
 
 // forgetAll drops from memory what is remembered of the lineages.
 func (p *pruning) forgetAll() {
-	for _, n := range p.lines {
+	for _, n := range p.lineages {
 		n.forget(true)
 	}
 }
 
 // migrate makes t, which is the parent in the new epoch, the checkpoint of r at the version that is wanted, as rec says then.
-func (c *copying) migrate(ctx context.Context, t *tip, r *record, rec *codec.Record) error {
+func (c *lineageCopy) migrate(ctx context.Context, t *checkpointState, r *record, rec *codec.Record) error {
 	s, row, h := c.l.s, c.rows[r.seq], c.history
-	old, err := c.from.tip(ctx, r)
+	old, err := c.from.state(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -101,11 +101,11 @@ func (c *copying) migrate(ctx context.Context, t *tip, r *record, rec *codec.Rec
 	for i := range d.Channels {
 		d.Channels[i].rewritten = old.meta.Channels[i].Rewritten
 	}
-	way, err := s.wayTo(c.l.ref.Tenant, old.meta.Kind, old.rec.schema, h.to, h.down)
+	way, err := s.migrationPath(c.l.ref.Tenant, old.meta.Kind, old.rec.schema, h.to, h.down)
 	if err == nil && way != nil {
-		var m *migrated
-		if m, err = c.l.u.runSteps(ctx, way, old.state()); err == nil {
-			d, hooks = old.migrate(m, h.to), nil
+		var m *migratedState
+		if m, err = c.l.u.runSteps(ctx, way, old.schemaState()); err == nil {
+			d, hooks = old.migratedDraft(m, h.to), nil
 			h.count.Migrated++
 		}
 	}
@@ -143,11 +143,11 @@ func (t threadUpkeep) RestoreHistory(ctx context.Context) error {
 }
 
 func (t threadUpkeep) restoreHistory(ctx context.Context) error {
-	l, err := t.s.seize(ctx, t.ref, false)
+	l, err := t.s.lockThread(ctx, t.ref, false)
 	if err != nil {
 		return err
 	}
-	defer l.vacate()
+	defer l.unlockThread()
 	rec, there := l.th.record()
 	if !there {
 		return ErrNotFound
@@ -243,14 +243,14 @@ func (t *storedThread) outline(ctx context.Context) (map[string]*outline, error)
 }
 
 func (t threadUpkeep) DropHistory(ctx context.Context) error {
-	l, err := t.s.seize(ctx, t.ref, false)
+	l, err := t.s.lockThread(ctx, t.ref, false)
 	if err == nil {
 		if _, there := l.th.record(); there {
 			err = l.th.dropKept(ctx)
 		} else {
 			err = ErrNotFound
 		}
-		l.vacate()
+		l.unlockThread()
 	}
 	if err != nil {
 		return fmt.Errorf("dropping a history: %w", err)
@@ -259,11 +259,11 @@ func (t threadUpkeep) DropHistory(ctx context.Context) error {
 }
 
 func (t threadUpkeep) KeepsHistory(ctx context.Context) (bool, error) {
-	l, err := t.acquireThere(ctx)
+	l, err := t.rlockExisting(ctx)
 	if err != nil {
 		return false, fmt.Errorf("reading thread: %w", err)
 	}
-	defer l.release()
+	defer l.runlockThread()
 	rec, _ := l.th.record()
 	return rec.Kept != 0, nil
 }

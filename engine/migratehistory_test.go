@@ -208,12 +208,12 @@ func TestKeptHistoryStaysWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.reopen()
-		l, err := f.acquire(ctx, ref, false)
+		l, err := f.rlockThread(ctx, ref, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		rec, _ := l.th.record()
-		l.release()
+		l.runlockThread()
 		if rec.Epoch <= last {
 			t.Errorf("epoch %d after %d", rec.Epoch, last)
 		}

@@ -35,7 +35,7 @@ func TestMigrateHeadFindsOldWrites(t *testing.T) {
 		}
 	}
 	save("ask", 1)
-	put(2 * carriedInlineKeys)
+	put(2 * transferInlineKeys)
 	fault.Arm(backendtest.Plan{Ops: backendtest.OpCommit, After: 1, Err: backend.ErrUnavailable})
 	_, err := f.Thread(ref).Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 4})
 	fault.Disarm()

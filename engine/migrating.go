@@ -19,15 +19,15 @@ import (
 // of the state and the set, since steps are pure; so it is remembered by the hash of the checkpoint, and its bytes have
 // commitments, and versions to splice on, like bytes that are stored.
 
-// way is how a state gets from one version of its kind to another one.
-type way struct {
+// migrationPath is how a state gets from one version of its kind to another one.
+type migrationPath struct {
 	set      *migrate.Set
 	from, to uint64
 	steps    []*migrate.Step
 }
 
-// wayTo finds the way of a state; nil if there is nothing to do.
-func (s *Store) wayTo(tenant, kind string, from, to uint64, down bool) (*way, error) {
+// migrationPath finds the way of a state; nil if there is nothing to do.
+func (s *Store) migrationPath(tenant, kind string, from, to uint64, down bool) (*migrationPath, error) {
 	if from == to {
 		return nil, nil
 	}
@@ -43,7 +43,7 @@ func (s *Store) wayTo(tenant, kind string, from, to uint64, down bool) (*way, er
 	if err != nil {
 		return nil, err
 	}
-	return &way{set, from, to, steps}, nil
+	return &migrationPath{set, from, to, steps}, nil
 }
 
 // setOf is the set of a kind; nil if there is none.
@@ -55,7 +55,7 @@ func (s *Store) setOf(tenant, kind string) *migrate.Set {
 }
 
 // describe lists the steps for callers.
-func (w *way) describe() *Migrated {
+func (w *migrationPath) describe() *Migrated {
 	m := &Migrated{From: w.from, To: w.to}
 	for _, step := range w.steps {
 		m.Steps = append(m.Steps, fmt.Sprintf("%s (%s)", cmp.Or(step.Description, fmt.Sprintf("%d to %d", step.From, step.To)), step.Source))
@@ -63,21 +63,21 @@ func (w *way) describe() *Migrated {
 	return m
 }
 
-// migrated is a state at another version than it is stored in. It is shared, and never modified.
-type migrated struct {
+// migratedState is a state at another version than it is stored in. It is shared, and never modified.
+type migratedState struct {
 	state   migrate.State // channels in order of name
 	commits [][32]byte    // of the channels
 }
 
-// migratedName names a migrated state in the cache.
-type migratedName struct {
+// migrationKey names a migrated state in the cache.
+type migrationKey struct {
 	user crypto.Token
 	hash [32]byte // of the checkpoint
 	set  *migrate.Set
 	to   uint64
 }
 
-func (m *migrated) memory() int64 {
+func (m *migratedState) memory() int64 {
 	n := int64(len(m.state.Meta)) + 400
 	for i := range m.state.Channels {
 		n += int64(len(m.state.Channels[i].Data)) + 200
@@ -86,7 +86,7 @@ func (m *migrated) memory() int64 {
 }
 
 // bytesOf is how many bytes a copy of the wanted channels has.
-func (m *migrated) bytesOf(want func(name string) bool) (n int64) {
+func (m *migratedState) bytesOf(want func(name string) bool) (n int64) {
 	for i := range m.state.Channels {
 		if ch := &m.state.Channels[i]; want(ch.Name) {
 			n += int64(len(ch.Data))
@@ -97,8 +97,8 @@ func (m *migrated) bytesOf(want func(name string) bool) (n int64) {
 
 // migrate brings the state of the checkpoint with a hash along a way, unless the cache has the outcome. The outcome may share
 // the bytes of the state.
-func (u *user) migrate(ctx context.Context, w *way, hash [32]byte, state func() migrate.State) (*migrated, error) {
-	name := migratedName{u.Tok, hash, w.set, w.to}
+func (u *user) migrate(ctx context.Context, w *migrationPath, hash [32]byte, state func() migrate.State) (*migratedState, error) {
+	name := migrationKey{u.Tok, hash, w.set, w.to}
 	if m := u.s.cache.migrated(name); m != nil {
 		return m, nil
 	}
@@ -110,12 +110,12 @@ func (u *user) migrate(ctx context.Context, w *way, hash [32]byte, state func() 
 }
 
 // runSteps is migrate without the cache.
-func (u *user) runSteps(ctx context.Context, w *way, state migrate.State) (*migrated, error) {
-	var decoded taken
-	if err := decoded.take(ctx, state.Decoded()); err != nil {
+func (u *user) runSteps(ctx context.Context, w *migrationPath, state migrate.State) (*migratedState, error) {
+	var decoded reservation
+	if err := decoded.reserve(ctx, state.Decoded()); err != nil {
 		return nil, err
 	}
-	defer decoded.give()
+	defer decoded.release()
 	out, _, err := w.set.Migrate(ctx, state, w.from, w.to, w.to < w.from)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (u *user) runSteps(ctx context.Context, w *way, state migrate.State) (*migr
 		return nil, &migrate.StepError{Kind: w.set.Kind(), From: last.From, To: last.To, Source: last.Source, Path: path,
 			Reason: fmt.Sprintf("it made what cannot be stored: %v", err), Err: err}
 	}
-	m := &migrated{state: out, commits: make([][32]byte, len(out.Channels))}
+	m := &migratedState{state: out, commits: make([][32]byte, len(out.Channels))}
 	for i := range out.Channels {
 		var c crypto.Chunks
 		c.Splice(out.Channels[i].Data, 0, 0)
@@ -162,7 +162,7 @@ func (s *Store) checkMigrated(state *migrate.State) (path string, err error) {
 }
 
 // find returns the channel of a name, and its commitment; nil if there is none.
-func (m *migrated) find(name string) (*migrate.Channel, *[32]byte) {
+func (m *migratedState) find(name string) (*migrate.Channel, *[32]byte) {
 	for i := range m.state.Channels {
 		if m.state.Channels[i].Name == name {
 			return &m.state.Channels[i], &m.commits[i]
@@ -171,59 +171,59 @@ func (m *migrated) find(name string) (*migrate.Channel, *[32]byte) {
 	return nil, nil
 }
 
-// lazily is a load that wants a version. Its wants is asked for what is to be read once the checkpoint is found, with the
+// loadMigration is a load that wants a version. Its wants is asked for what is to be read once the checkpoint is found, with the
 // lineage locked; finish then migrates it, with no lock held.
-type lazily struct {
-	u    *user
-	o    *LoadOptions
-	way  *way
-	have *migrated // it was remembered
-	err  error
+type loadMigration struct {
+	u      *user
+	o      *LoadOptions
+	path   *migrationPath
+	result *migratedState // it was remembered
+	err    error
 }
 
-func (z *lazily) want(cp *Checkpoint) func(name string) bool {
+func (z *loadMigration) want(cp *Checkpoint) func(name string) bool {
 	s := z.u.s
-	z.have = nil
-	if z.way, z.err = s.wayTo(cp.Ref.Tenant, cp.Kind, cp.SchemaVersion, z.o.Schema, z.o.Down); z.err != nil {
+	z.result = nil
+	if z.path, z.err = s.migrationPath(cp.Ref.Tenant, cp.Kind, cp.SchemaVersion, z.o.Schema, z.o.Down); z.err != nil {
 		return nil
 	}
-	if z.way == nil || z.o.HeadersOnly {
+	if z.path == nil || z.o.HeadersOnly {
 		return z.o.want(cp)
 	}
-	if z.have = s.cache.migrated(migratedName{z.u.Tok, cp.Hash, z.way.set, z.way.to}); z.have != nil {
+	if z.result = s.cache.migrated(migrationKey{z.u.Tok, cp.Hash, z.path.set, z.path.to}); z.result != nil {
 		return nil
 	}
 	return func(string) bool { return true }
 }
 
 // finish makes cp what was asked for.
-func (z *lazily) finish(ctx context.Context, cp *Checkpoint) error {
-	if z.way == nil && z.err == nil {
+func (z *loadMigration) finish(ctx context.Context, cp *Checkpoint) error {
+	if z.path == nil && z.err == nil {
 		return nil
 	}
-	if z.err == nil && !z.o.HeadersOnly && z.have == nil {
-		z.have, z.err = z.u.migrate(ctx, z.way, cp.Hash, cp.state)
+	if z.err == nil && !z.o.HeadersOnly && z.result == nil {
+		z.result, z.err = z.u.migrate(ctx, z.path, cp.Hash, cp.schemaState)
 	}
 	if z.err != nil {
 		return ofThread(cp.Ref, z.err)
 	}
-	cp.Migrated = z.way.describe()
+	cp.Migrated = z.path.describe()
 	if z.o.HeadersOnly {
 		return nil
 	}
 	want := z.o.want(cp)
-	if err := takeRoom(ctx, z.have.bytesOf(want)); err != nil {
+	if err := reserve(ctx, z.result.bytesOf(want)); err != nil {
 		return ofThread(cp.Ref, err)
 	}
-	cp.become(z.have, want)
+	cp.setState(z.result, want)
 	return nil
 }
 
 // ofThread says of which thread an error of a migration is.
 func ofThread(ref Ref, err error) error { return fmt.Errorf("thread %q: %w", ref.Thread, err) }
 
-// state is the state that cp holds.
-func (c *Checkpoint) state() migrate.State {
+// schemaState is the state that cp holds.
+func (c *Checkpoint) schemaState() migrate.State {
 	s := migrate.State{Meta: c.Meta, Labels: c.Labels}
 	for i := range c.Channels {
 		s.Channels = append(s.Channels, migrate.Channel{Name: c.Channels[i].Name, Type: c.Channels[i].Type, Data: c.Channels[i].Data})
@@ -231,9 +231,9 @@ func (c *Checkpoint) state() migrate.State {
 	return s
 }
 
-// become makes the state of c that of m, of which the caller gets copies. A channel without data has a version that serves no
+// setState makes the state of c that of m, of which the caller gets copies. A channel without data has a version that serves no
 // splice: the caller may well have the bytes that it was made of.
-func (c *Checkpoint) become(m *migrated, want func(name string) bool) {
+func (c *Checkpoint) setState(m *migratedState, want func(name string) bool) {
 	c.SchemaVersion = c.Migrated.To
 	c.Meta, c.Labels = slices.Clone(m.state.Meta), maps.Clone(m.state.Labels)
 	if len(c.Meta) == 0 {

@@ -290,9 +290,9 @@ func BenchmarkLoadMigratedCached(b *testing.B) { benchmarkLoad(b, LoadOptions{Sc
 func (c *cache) forgetMigrated() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for n, e := range c.lazy {
+	for n, e := range c.migratedStates {
 		c.order.Remove(e)
 		c.size -= e.Value.(*cachedState).m.memory()
-		delete(c.lazy, n)
+		delete(c.migratedStates, n)
 	}
 }

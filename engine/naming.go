@@ -7,13 +7,13 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// naming remembers the parts and blobs of a user that are named while someone is at work who depends on it: a sweep,
+// inFlight remembers the parts and blobs of a user that are named while someone is at work who depends on it: a sweep,
 // which must not delete what was named since it looked, or a writer whose record follows long after its parts.
 //
 // Who names a part or a blob notes it, and holds user.sweep for reading from before it looks whether that is stored until
 // the record that names it is durable. Where that is long, as in an upload, it holds the lock only to look and to note,
 // and is a holder for all of that time.
-type naming struct {
+type inFlight struct {
 	holders atomic.Int32
 	mu      sync.Mutex
 	parts   map[codec.PartID]struct{}
@@ -21,7 +21,7 @@ type naming struct {
 }
 
 // begin makes n remember until end.
-func (n *naming) begin() {
+func (n *inFlight) begin() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.holders.Add(1) == 1 {
@@ -29,7 +29,7 @@ func (n *naming) begin() {
 	}
 }
 
-func (n *naming) end() {
+func (n *inFlight) end() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.holders.Add(-1) == 0 {
@@ -37,7 +37,7 @@ func (n *naming) end() {
 	}
 }
 
-func (n *naming) noteParts(ids []codec.PartID) {
+func (n *inFlight) noteParts(ids []codec.PartID) {
 	if n.holders.Load() == 0 || len(ids) == 0 {
 		return
 	}
@@ -50,7 +50,7 @@ func (n *naming) noteParts(ids []codec.PartID) {
 	}
 }
 
-func (n *naming) noteBlobs(ids [][32]byte) {
+func (n *inFlight) noteBlobs(ids [][32]byte) {
 	if n.holders.Load() == 0 || len(ids) == 0 {
 		return
 	}
@@ -63,14 +63,14 @@ func (n *naming) noteBlobs(ids [][32]byte) {
 	}
 }
 
-func (n *naming) hasPart(id codec.PartID) bool {
+func (n *inFlight) hasPart(id codec.PartID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_, ok := n.parts[id]
 	return ok
 }
 
-func (n *naming) hasBlob(id BlobID) bool {
+func (n *inFlight) hasBlob(id BlobID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	_, ok := n.blobs[id]

@@ -14,72 +14,72 @@ import (
 //
 // A part is needed by every record that names it, since ghosts hold values for others, and by pending writes. A blob is
 // needed by checkpoints alone: who stands on a ghost stands on its values, and blobs are none (see keepsBlobs). What comes
-// to be named while a collection runs is in user.naming.
+// to be named while a collection runs is in user.inFlight.
 
-// need is who needs a record.
-type need struct {
-	values bool // a record that is left stands on a value that it holds
-	line   bool // a checkpoint was saved on it, or on what was saved on it, or replaced it
+// dependents is who needs a record.
+type dependents struct {
+	asBase   bool // a record that is left stands on a value that it holds
+	asParent bool // a checkpoint was saved on it, or on what was saved on it, or replaced it
 }
 
-// needs finds out who needs the records of a lineage. It must see them all, newest first.
-type needs struct {
-	values map[uint64][]uint64 // numbers of the channels that are stood on, by the record that holds them
-	line   map[uint64]bool
+// dependencies finds out who needs the records of a lineage. It must see them all, newest first.
+type dependencies struct {
+	bases   map[uint64][]uint64 // numbers of the channels that are stood on, by the record that holds them
+	parents map[uint64]bool
 }
 
-func newNeeds() *needs { return &needs{map[uint64][]uint64{}, map[uint64]bool{}} }
+func newDependencies() *dependencies { return &dependencies{map[uint64][]uint64{}, map[uint64]bool{}} }
 
 // of tells who needs r, which is the next record and, if stays is set, remains a checkpoint. A checkpoint stands on the
 // records that hold its channels. Any other record passes on what is needed of it and, since these are what the terms of
 // its children are compared with, its attributes.
-func (n *needs) of(r *row, stays bool) need {
-	numbers := n.values[r.seq]
-	by := need{values: len(numbers) > 0, line: n.line[r.seq]}
-	delete(n.values, r.seq)
-	delete(n.line, r.seq)
+func (n *dependencies) of(r *row, stays bool) dependents {
+	numbers := n.bases[r.seq]
+	by := dependents{asBase: len(numbers) > 0, asParent: n.parents[r.seq]}
+	delete(n.bases, r.seq)
+	delete(n.parents, r.seq)
 	if stays {
 		numbers = numbers[:0]
-		for i := range r.stands {
-			numbers = append(numbers, r.stands[i].number)
+		for i := range r.bases {
+			numbers = append(numbers, r.bases[i].number)
 		}
-	} else if by.values {
+	} else if by.asBase {
 		numbers = append(numbers, 0)
 	}
 	for _, number := range numbers {
-		if base := r.base(number); base != 0 && !slices.Contains(n.values[base], number) {
-			n.values[base] = append(n.values[base], number)
+		if base := r.base(number); base != 0 && !slices.Contains(n.bases[base], number) {
+			n.bases[base] = append(n.bases[base], number)
 		}
 	}
-	if (stays || by.line) && r.parent != 0 {
-		n.line[r.parent] = true
+	if (stays || by.asParent) && r.parent != 0 {
+		n.parents[r.parent] = true
 	}
 	if stays && r.origin != r.seq {
-		n.line[r.origin] = true
+		n.parents[r.origin] = true
 	}
 	return by
 }
 
-// needOf tells who needs the checkpoint or ghost at seq; where it has a child or was replaced, no more than that. The
+// dependentsOf tells who needs the checkpoint or ghost at seq; where it has a child or was replaced, no more than that. The
 // caller holds l.mu, with nothing pending.
-func (l *lineage) needOf(ctx context.Context, seq uint64) (by need, err error) {
+func (l *lineage) dependentsOf(ctx context.Context, seq uint64) (by dependents, err error) {
 	var later []*row // oldest first
 	err = l.eachRecord(ctx, seq, endSeq, false, func(r *record) error {
 		if r.rec == nil {
 			return nil
 		}
 		w := &row{seq: r.seq}
-		w.take(&l.storedLineage, r)
+		w.fill(&l.storedLineage, r)
 		if later = append(later, w); r.visible() && r.seq != seq && (w.parent == seq || w.origin == seq) {
-			by.line = true
+			by.asParent = true
 			return errStop
 		}
 		return nil
 	})
-	if err != nil || by.line {
+	if err != nil || by.asParent {
 		return by, err
 	}
-	n := newNeeds()
+	n := newDependencies()
 	for _, w := range slices.Backward(later) {
 		by = n.of(w, w.visible() && w.seq != seq)
 	}
@@ -90,7 +90,7 @@ func (l *lineage) needOf(ctx context.Context, seq uint64) (by need, err error) {
 func (r *record) keepsBlobs() bool { return r.visible() }
 
 // keptBlobs are those of the blobs that t names which are certain to be there.
-func (t *tip) keptBlobs() [][32]byte {
+func (t *checkpointState) keptBlobs() [][32]byte {
 	if t.rec.ghost {
 		return nil
 	}

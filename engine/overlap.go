@@ -20,7 +20,7 @@ const (
 	maxInner = 256 // the longest are kept
 )
 
-func wholly(n int) overlap { return overlap{length: n, prefix: n, suffix: n} }
+func wholeOverlap(n int) overlap { return overlap{length: n, prefix: n, suffix: n} }
 
 // isWhole reports whether the value is still the older one.
 func (o *overlap) isWhole(size int) bool {

@@ -14,7 +14,7 @@ func TestOverlapAgainstReference(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		length := r.IntN(5000)
-		o := wholly(length)
+		o := wholeOverlap(length)
 		was := make([]int, length)
 		for i := range was {
 			was[i] = i

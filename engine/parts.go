@@ -17,9 +17,9 @@ import (
 // begin alike, with the same prompts and tools, and then store them once.
 const sharedMin = 1 << 10
 
-// place moves payloads that are too large for the record, or likely to be shared, into parts. They are written
+// spillParts moves payloads that are too large for the record, or likely to be shared, into parts. They are written
 // before the record that names them, or with it if they fit into its batch.
-func (w *saving) place(ctx context.Context, p *pending, root bool) error {
+func (w *saving) spillParts(ctx context.Context, p *pending, root bool) error {
 	inline := 0
 	var parts []backend.Mut
 	for i := range w.coded {
@@ -122,7 +122,7 @@ func (u *user) readParts(ctx context.Context, into map[codec.PartID][]byte, ids 
 	}
 	for i, e := range got {
 		if e.Version == "" {
-			return corrupt(space.Place(keys[i]), "missing, and a checkpoint names it", nil)
+			return corrupt(space.Describe(keys[i]), "missing, and a checkpoint names it", nil)
 		}
 		data, err := u.openPart(e)
 		if err != nil {

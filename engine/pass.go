@@ -14,44 +14,45 @@ import (
 	"github.com/ckptd/ckptd/internal/alike"
 )
 
-// passage is a draft as hooks made it, and what the save of it must know about that. Nil is a draft that no hook saw.
-type passage struct {
-	draft     Draft
-	hooks     []codec.Hook
-	submitted uint64 // mark of what the caller gave; 0 for a draft without an id
-	labels    bool   // only the labels change, and what came with hooks that are new to the checkpoint
-	rewritten map[string]bool
-	fuel      uint64
-	blobs     *madeBlobs
+// hookedDraft is a draft as hooks made it, and what the save of it must know about that. Nil is a draft that no hook saw.
+type hookedDraft struct {
+	draft       Draft
+	hooks       []codec.Hook
+	fingerprint uint64 // of the draft as the caller submitted it; 0 for one without an id
+	onlyLabels  bool   // only the labels change, and what came with hooks that are new to the checkpoint
+	rewritten   map[string]bool
+	fuel        uint64
+	blobs       *hookBlobs
 
-	// on is the hash of the parent that the hooks saw. Stands says that what is kept of it passed, too, and crossed that
-	// it was migrated for the draft: then the draft holds on no other parent.
-	on      [32]byte
-	stands  bool
-	crossed bool
+	// parentHash is that of the parent that the hooks saw. hookedKept says that the channels kept from
+	// it passed the hooks, too, and rebased that it was migrated for the draft. The draft is valid on no
+	// other parent then.
+	parentHash [32]byte
+	hookedKept bool
+	rebased    bool
 }
 
-// moved reports whether a draft that keeps from its parent cannot be saved on t. Splices look after themselves, since
+// stale reports whether a draft that keeps from its parent cannot be saved on t. Splices look after themselves, since
 // they name the version of their base.
-func (p *passage) moved(t *tip, d *Draft) bool {
-	if p == nil || t.hash == p.on || !d.Keep && !p.crossed {
+func (p *hookedDraft) stale(t *checkpointState, d *Draft) bool {
+	if p == nil || t.hash == p.parentHash || !d.Keep && !p.rebased {
 		return false
 	}
-	return p.stands || p.crossed || !slices.Equal(t.meta.Hooks, p.hooks)
+	return p.hookedKept || p.rebased || !slices.Equal(t.meta.Hooks, p.hooks)
 }
 
 // identities are those to record.
-func (p *passage) identities() []codec.Hook {
+func (p *hookedDraft) identities() []codec.Hook {
 	if p == nil {
 		return nil
 	}
 	return p.hooks
 }
 
-func (p *passage) rewrote(channel string) bool { return p != nil && p.rewritten[channel] }
+func (p *hookedDraft) rewrote(channel string) bool { return p != nil && p.rewritten[channel] }
 
-// pass runs the hooks on a draft. A checkpoint and no error means that the draft made it already.
-func (t *Thread) pass(ctx context.Context, chain hook.Chain, d *Draft, x crossings) (*passage, *Checkpoint, error) {
+// runSaveHooks runs the hooks on a draft. A checkpoint and no error means that the draft made it already.
+func (t *Thread) runSaveHooks(ctx context.Context, chain hook.Chain, d *Draft, x migratedParents) (*hookedDraft, *Checkpoint, error) {
 	if err := checkMeta(d.Meta); err != nil {
 		return nil, nil, err
 	}
@@ -59,95 +60,95 @@ func (t *Thread) pass(ctx context.Context, chain hook.Chain, d *Draft, x crossin
 	if err != nil {
 		return nil, nil, err
 	}
-	in := &intake{t: t, given: d, d: d, p: &passage{draft: *d, hooks: hooks}}
-	cp, err := in.look(ctx, x)
+	in := &hookRun{t: t, given: d, d: d, out: &hookedDraft{draft: *d, hooks: hooks}}
+	cp, err := in.readParent(ctx, x)
 	if err != nil || cp != nil {
 		return nil, cp, err
 	}
 	if err := in.run(ctx, chain); err != nil {
 		return nil, nil, err
 	}
-	return in.p, nil, nil
+	return in.out, nil, nil
 }
 
-// intake is a draft on its way through the hooks.
-type intake struct {
+// hookRun is a draft on its way through the hooks.
+type hookRun struct {
 	t     *Thread
 	u     *user
 	given *Draft // by the caller
 	d     *Draft // the same as it stands on the parent that is stored
-	p     *passage
+	out   *hookedDraft
 
-	chans  []incoming
+	inputs []hookInput
 	meta   []byte
 	labels map[string]string // those that pass
 	items  []hook.Item       // chans, metadata if there is any, labels
 }
 
-// incoming is the value of a channel before the hooks.
-type incoming struct {
-	change *Change // of the draft; nil for what is kept
-	name   string
-	typ    string
-	base   []byte  // what the parent has
-	on     Version // of base, if the change stands on it
-	prev   bool    // base passed the same hooks
+// hookInput is the value of a channel before the hooks.
+type hookInput struct {
+	change      *Change // of the draft; nil for what is kept
+	name        string
+	typ         string
+	base        []byte  // what the parent has
+	baseVersion Version // of base, if the change stands on it
+	prev        bool    // base passed the same hooks
 }
 
-// look finds out what the draft stands on, before the hooks run: whether it was saved already, and of the parent what
+// readParent finds out what the draft stands on, before the hooks run: whether it was saved already, and of the parent what
 // they need. Those are copies, since the next save changes the state of the parent in place.
-func (in *intake) look(ctx context.Context, x crossings) (cp *Checkpoint, err error) {
-	l, err := in.t.s.acquireLive(ctx, in.t.ref)
+func (in *hookRun) readParent(ctx context.Context, x migratedParents) (cp *Checkpoint, err error) {
+	l, err := in.t.s.rlockLive(ctx, in.t.ref)
 	if err != nil {
 		return nil, err
 	}
-	defer l.release()
+	defer l.runlockThread()
 	in.u = l.u
 	w := l.s.newSaving()
 	defer l.s.putSaving(w)
-	w.crossings = x
+	w.migrated = x
 	w.on(l)
 	if err := l.mu.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer l.mu.unlock()
-	g, err := w.ground(ctx, in.d)
+	g, err := w.resolve(ctx, in.d)
 	switch {
 	case err != nil:
 		return nil, err
 	case g.same:
 		return g.old.checkpoint(nil), nil
 	}
-	if t := g.parent; t.seq == l.latest && l.tips[t.seq] == nil && len(t.attrs.path) > 0 {
+	if t := g.parent; t.seq == l.latest && l.states[t.seq] == nil && len(t.attrs.path) > 0 {
 		l.remember(t) // the save need not read it again
 		l.s.cache.used(t)
 	}
-	if in.d, err = w.cross(g.parent, in.given); err != nil {
+	if in.d, err = w.rebase(g.parent, in.given); err != nil {
 		return nil, err
 	}
-	in.p.draft, in.p.crossed = *in.d, in.d != in.given
-	return nil, in.copy(g.parent)
+	in.out.draft, in.out.rebased = *in.d, in.d != in.given
+	return nil, in.copyParent(g.parent)
 }
 
-// copy takes from the parent what the hooks need.
-func (in *intake) copy(t *tip) error {
+// copyParent takes from the parent what the hooks need.
+func (in *hookRun) copyParent(t *checkpointState) error {
 	d := in.d
-	in.p.on = t.hash
-	known := slices.Equal(t.meta.Hooks, in.p.hooks) // what the parent has, the hooks made
+	in.out.parentHash = t.hash
+	known := slices.Equal(t.meta.Hooks, in.out.hooks) // what the parent has, the hooks made
 	var missing []string
 	for i := range d.Channels {
 		c := &d.Channels[i]
 		if c.Remove {
 			continue
 		}
-		from := incoming{change: c, name: c.Name, typ: c.Type}
-		at := t.place(c.Name)
+		from := hookInput{change: c, name: c.Name, typ: c.Type}
+		at := t.channelIndex(c.Name)
 		if c.Base != 0 && (at < 0 || version(&t.chans[at].commit) != c.Base) {
 			missing = append(missing, c.Name)
 			continue
 		}
 		if c.Base != 0 {
-			if from.on = c.Base; from.typ == "" {
+			if from.baseVersion = c.Base; from.typ == "" {
 				from.typ = t.meta.Channels[at].Type
 			}
 		}
@@ -155,30 +156,30 @@ func (in *intake) copy(t *tip) error {
 			from.typ = "bytes"
 		}
 		from.prev = known && at >= 0 && t.meta.Channels[at].Type == from.typ
-		if from.on != 0 || from.prev {
+		if from.baseVersion != 0 || from.prev {
 			from.base = append([]byte{}, t.chans[at].value...)
 		}
-		if from.on != 0 {
+		if from.baseVersion != 0 {
 			var room [4]codec.Edit
 			if _, err := in.t.s.edits(room[:0], c, len(from.base)); err != nil {
 				return err
 			}
 		}
-		in.chans = append(in.chans, from)
+		in.inputs = append(in.inputs, from)
 	}
 	if missing != nil {
 		return &NeedFullError{missing}
 	}
 	in.meta, in.labels = d.Meta, d.Labels
 	if d.Keep && !known {
-		in.keep(t)
+		in.addKept(t)
 	}
 	return nil
 }
 
-// keep adds what the draft keeps of a parent with other hooks.
-func (in *intake) keep(t *tip) {
-	in.p.stands = true
+// addKept adds what the draft keeps of a parent with other hooks.
+func (in *hookRun) addKept(t *checkpointState) {
+	in.out.hookedKept = true
 	given := make(map[string]bool, len(in.d.Channels))
 	for i := range in.d.Channels {
 		given[in.d.Channels[i].Name] = true
@@ -186,7 +187,7 @@ func (in *intake) keep(t *tip) {
 	for i, info := range t.meta.Channels {
 		if !given[info.Name] {
 			c := &t.chans[i]
-			in.chans = append(in.chans, incoming{name: info.Name, typ: info.Type, base: append([]byte{}, c.value...), on: version(&c.commit)})
+			in.inputs = append(in.inputs, hookInput{name: info.Name, typ: info.Type, base: append([]byte{}, c.value...), baseVersion: version(&c.commit)})
 		}
 	}
 	if in.d.Meta == nil {
@@ -198,50 +199,50 @@ func (in *intake) keep(t *tip) {
 }
 
 // run passes everything through the chain, with no lock held.
-func (in *intake) run(ctx context.Context, chain hook.Chain) error {
-	d, p := in.d, in.p
-	p.submitted = in.u.submission(in.given)
-	in.items = make([]hook.Item, 0, len(in.chans)+1+len(in.labels))
-	for i := range in.chans {
-		in.items = append(in.items, in.chans[i].item(in.t.s))
+func (in *hookRun) run(ctx context.Context, chain hook.Chain) error {
+	d, p := in.d, in.out
+	p.fingerprint = in.u.fingerprint(in.given)
+	in.items = make([]hook.Item, 0, len(in.inputs)+1+len(in.labels))
+	for i := range in.inputs {
+		in.items = append(in.items, in.inputs[i].item(in.t.s))
 	}
 	if len(in.meta) > 0 {
 		in.items = append(in.items, hook.Item{Kind: hook.Meta, Type: "json", Data: in.meta})
 	}
 	in.items = appendLabels(in.items, in.labels)
-	p.blobs = &madeBlobs{u: in.u}
-	c := &hook.Call{Items: in.items, Names: in.t.names(d), PutBlob: p.blobs.put, Place: hook.Place{Thread: in.t.ref.Thread, Namespace: in.t.ref.Namespace,
+	p.blobs = &hookBlobs{u: in.u}
+	c := &hook.Call{Items: in.items, Names: in.t.hookNames(d), PutBlob: p.blobs.put, Place: hook.Place{Thread: in.t.ref.Thread, Namespace: in.t.ref.Namespace,
 		Checkpoint: d.ID, Step: d.Step, Status: d.status(), SchemaVersion: d.SchemaVersion, Time: in.t.s.clock()}}
 	before := slices.Clone(in.items)
-	err := in.u.runHooks(ctx, chain, c, p.on[:], stepBytes(d.Step))
+	err := in.u.runHooks(ctx, chain, c, p.parentHash[:], stepBytes(d.Step))
 	p.blobs.close()
 	if err != nil {
 		return err
 	}
 	if len(c.Items) != len(before) {
-		return unfit(hook.PreSave, fmt.Errorf("%d items out of %d", len(c.Items), len(before)))
+		return unstorable(hook.PreSave, fmt.Errorf("%d items out of %d", len(c.Items), len(before)))
 	}
 	in.items, p.fuel = c.Items, c.Fuel
-	in.take(before)
+	in.collect(before)
 	if err := errors.Join(in.t.checkDraft(&p.draft), checkMeta(p.draft.Meta)); err != nil {
-		return unfit(hook.PreSave, err)
+		return unstorable(hook.PreSave, err)
 	}
 	return nil
 }
 
-// names are what of a draft is stored as it is.
-func (t *Thread) names(d *Draft) []hook.Name {
+// hookNames are what of a draft is stored as it is.
+func (t *Thread) hookNames(d *Draft) []hook.Name {
 	return []hook.Name{{What: "thread", Text: t.ref.Thread}, {What: "namespace", Text: t.ref.Namespace}, {What: "id", Text: d.ID}, {What: "branch", Text: d.Branch},
 		{What: "kind", Text: d.Kind}, {What: "status", Text: d.Status}, {What: "run id", Text: d.RunID}}
 }
 
 // item is the channel as the hooks get it.
-func (c *incoming) item(s *Store) hook.Item {
+func (c *hookInput) item(s *Store) hook.Item {
 	it := hook.Item{Kind: hook.Channel, Name: c.name, Type: c.typ, Data: c.base}
 	if c.change != nil {
 		it.Data = c.change.Data
 	}
-	if c.change != nil && c.on != 0 {
+	if c.change != nil && c.baseVersion != 0 {
 		it.Data, _ = s.spliced(c.base, c.change) // it was looked at
 	}
 	if c.prev {
@@ -250,13 +251,13 @@ func (c *incoming) item(s *Store) hook.Item {
 	return it
 }
 
-// take makes the draft of what the hooks made of the items before them.
-func (in *intake) take(before []hook.Item) {
-	d, p := in.d, in.p
+// collect makes the draft of what the hooks made of the items before them.
+func (in *hookRun) collect(before []hook.Item) {
+	d, p := in.d, in.out
 	p.draft.Channels = slices.DeleteFunc(slices.Clone(d.Channels), func(c Change) bool { return !c.Remove })
-	n := len(in.chans)
-	for i := range in.chans {
-		in.takeChannel(&in.chans[i], &before[i], &in.items[i])
+	n := len(in.inputs)
+	for i := range in.inputs {
+		in.collectChannel(&in.inputs[i], &before[i], &in.items[i])
 	}
 	if len(in.meta) > 0 {
 		if it := &in.items[n]; it.Dropped || !bytes.Equal(it.Data, before[n].Data) {
@@ -276,10 +277,10 @@ func sameItem(a, b hook.Item) bool {
 	return !b.Dropped && a.Name == b.Name && bytes.Equal(a.Data, b.Data)
 }
 
-// takeChannel adds to the draft what became of a channel. What stood on a value of the parent still does, so that a save
+// collectChannel adds to the draft what became of a channel. What stood on a value of the parent still does, so that a save
 // which finds another parent there is told so.
-func (in *intake) takeChannel(c *incoming, before, it *hook.Item) {
-	p := in.p
+func (in *hookRun) collectChannel(c *hookInput, before, it *hook.Item) {
+	p := in.out
 	same := bytes.Equal(it.Data, before.Data)
 	switch {
 	case it.Dropped && in.d.Keep:
@@ -290,10 +291,10 @@ func (in *intake) takeChannel(c *incoming, before, it *hook.Item) {
 	case same:
 		p.draft.Channels = append(p.draft.Channels, *c.change)
 		return
-	case c.on != 0:
+	case c.baseVersion != 0:
 		prefix := alike.Prefix(c.base, it.Data)
 		suffix := alike.Suffix(c.base[prefix:], it.Data[prefix:])
-		p.draft.Channels = append(p.draft.Channels, Change{Name: c.name, Type: c.typ, Base: c.on, Prefix: prefix, Suffix: suffix,
+		p.draft.Channels = append(p.draft.Channels, Change{Name: c.name, Type: c.typ, Base: c.baseVersion, Prefix: prefix, Suffix: suffix,
 			Data: it.Data[prefix : len(it.Data)-suffix]})
 	default:
 		p.draft.Channels = append(p.draft.Channels, Change{Name: c.name, Type: c.typ, Data: it.Data})
@@ -303,7 +304,7 @@ func (in *intake) takeChannel(c *incoming, before, it *hook.Item) {
 	}
 }
 
-func (p *passage) markRewritten(channel string) {
+func (p *hookedDraft) markRewritten(channel string) {
 	if p.rewritten == nil {
 		p.rewritten = map[string]bool{}
 	}

@@ -15,29 +15,30 @@ import (
 const (
 	// maxTextBlob is the greatest text that passes the hooks.
 	maxTextBlob = 32 << 20
-	// sniffed is how much of a blob decides whether it is text.
-	sniffed = 64 << 10
+	// sniffLen is how much of a blob decides whether it is text.
+	sniffLen = 64 << 10
 	// textCopies is how often a text is in memory while it passes: as it is read, and as what hooks make of it.
 	textCopies = 3
 )
 
-// passBlob returns what to store of r: what hooks make of a text, for which it takes room, and anything else untouched.
-func (u *user) passBlob(ctx context.Context, room *taken, r io.Reader) (io.Reader, error) {
-	chain, err := u.s.chain(hook.PreSave, u.tenant, "")
+// hookBlob returns the content to store for r: a text as the hooks made it, with memory for it
+// reserved, anything else untouched.
+func (u *user) hookBlob(ctx context.Context, room *reservation, r io.Reader) (io.Reader, error) {
+	chain, err := u.s.hookChain(hook.PreSave, u.tenant, "")
 	if chain == nil || err != nil {
 		return r, err
 	}
-	head, err := io.ReadAll(io.LimitReader(r, sniffed))
+	head, err := io.ReadAll(io.LimitReader(r, sniffLen))
 	if err != nil {
 		return nil, err
 	}
-	if len(head) == 0 || !isText(head, len(head) < sniffed) {
+	if len(head) == 0 || !isText(head, len(head) < sniffLen) {
 		return io.MultiReader(bytes.NewReader(head), r), nil
 	}
 	var all bytes.Buffer
 	all.Write(head)
 	for n := int64(blobStep); n == blobStep && all.Len() <= maxTextBlob; {
-		if err = room.take(ctx, textCopies*blobStep); err == nil {
+		if err = room.reserve(ctx, textCopies*blobStep); err == nil {
 			n, err = io.CopyN(&all, r, blobStep)
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
@@ -54,10 +55,10 @@ func (u *user) passBlob(ctx context.Context, room *taken, r io.Reader) (io.Reade
 			it.Type = "json"
 		}
 	}
-	return u.runBlob(ctx, chain, it)
+	return u.runBlobHooks(ctx, chain, it)
 }
 
-func (u *user) runBlob(ctx context.Context, chain hook.Chain, it hook.Item) (io.Reader, error) {
+func (u *user) runBlobHooks(ctx context.Context, chain hook.Chain, it hook.Item) (io.Reader, error) {
 	c := &hook.Call{Items: []hook.Item{it}, Place: hook.Place{Time: u.s.clock()}}
 	mac := newBlobPut(u, 0).mac
 	mac.Write(it.Data)
@@ -66,7 +67,7 @@ func (u *user) runBlob(ctx context.Context, chain hook.Chain, it hook.Item) (io.
 	}
 	switch {
 	case len(c.Items) != 1:
-		return nil, unfit(hook.PreSave, errors.New("not one blob out of one"))
+		return nil, unstorable(hook.PreSave, errors.New("not one blob out of one"))
 	case c.Items[0].Dropped:
 		return nil, rejected(&hook.Error{Kind: hook.ErrRejected, Plugin: "hooks", Stage: hook.PreSave, Item: "blob", Reason: "they dropped it"})
 	}

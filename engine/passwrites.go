@@ -8,10 +8,10 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// passWrites passes pending writes through the hooks; those that are dropped are left out. Hooks cannot put blobs then:
+// runWriteHooks passes pending writes through the hooks; those that are dropped are left out. Hooks cannot put blobs then:
 // no checkpoint would keep them.
-func (t *Thread) passWrites(ctx context.Context, checkpoint, task, path string, ws []Write) ([]Write, error) {
-	chain, err := t.s.chain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
+func (t *Thread) runWriteHooks(ctx context.Context, checkpoint, task, path string, ws []Write) ([]Write, error) {
+	chain, err := t.s.hookChain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
 	if chain == nil || err != nil || len(ws) == 0 {
 		return ws, err
 	}
@@ -19,7 +19,7 @@ func (t *Thread) passWrites(ctx context.Context, checkpoint, task, path string, 
 	if err != nil {
 		return nil, err
 	}
-	c := &hook.Call{Place: t.place(checkpoint), Names: append(t.names(&Draft{ID: checkpoint}),
+	c := &hook.Call{Place: t.hookPlace(checkpoint), Names: append(t.hookNames(&Draft{ID: checkpoint}),
 		hook.Name{What: "task", Text: task}, hook.Name{What: "path", Text: path})}
 	for i := range ws {
 		c.Items = append(c.Items, hook.Item{Kind: hook.Write, Name: ws[i].Channel, Type: ws[i].Type, Data: ws[i].Data})
@@ -28,13 +28,13 @@ func (t *Thread) passWrites(ctx context.Context, checkpoint, task, path string, 
 		return nil, err
 	}
 	if len(c.Items) != len(ws) {
-		return nil, unfit(hook.PreSave, fmt.Errorf("%d items out of %d", len(c.Items), len(ws)))
+		return nil, unstorable(hook.PreSave, fmt.Errorf("%d items out of %d", len(c.Items), len(ws)))
 	}
 	var out []Write
 	for i := range c.Items {
 		if it := &c.Items[i]; !it.Dropped {
 			if err := t.s.checkSize(it.Name, len(it.Data)); err != nil {
-				return nil, unfit(hook.PreSave, err)
+				return nil, unstorable(hook.PreSave, err)
 			}
 			w := ws[i]
 			w.Data = it.Data
@@ -44,9 +44,9 @@ func (t *Thread) passWrites(ctx context.Context, checkpoint, task, path string, 
 	return out, nil
 }
 
-// giveWrites passes pending writes that were read through the hooks of loads.
-func (t *Thread) giveWrites(ctx context.Context, checkpoint string, ws []PendingWrite) ([]PendingWrite, error) {
-	chain, err := t.s.chain(hook.Load, t.ref.Tenant, t.ref.Thread)
+// runWriteLoadHooks passes pending writes that were read through the hooks of loads.
+func (t *Thread) runWriteLoadHooks(ctx context.Context, checkpoint string, ws []PendingWrite) ([]PendingWrite, error) {
+	chain, err := t.s.hookChain(hook.Load, t.ref.Tenant, t.ref.Thread)
 	if chain == nil || err != nil || len(ws) == 0 {
 		return ws, err
 	}
@@ -54,7 +54,7 @@ func (t *Thread) giveWrites(ctx context.Context, checkpoint string, ws []Pending
 	if err != nil {
 		return nil, err
 	}
-	c := &hook.Call{Place: t.place(checkpoint)}
+	c := &hook.Call{Place: t.hookPlace(checkpoint)}
 	for i := range ws {
 		c.Items = append(c.Items, hook.Item{Kind: hook.Write, Name: ws[i].Channel, Type: ws[i].Type, Data: ws[i].Data})
 	}
@@ -62,7 +62,7 @@ func (t *Thread) giveWrites(ctx context.Context, checkpoint string, ws []Pending
 		return nil, err
 	}
 	if len(c.Items) != len(ws) {
-		return nil, unfit(hook.Load, fmt.Errorf("%d items out of %d", len(c.Items), len(ws)))
+		return nil, unstorable(hook.Load, fmt.Errorf("%d items out of %d", len(c.Items), len(ws)))
 	}
 	for i := range ws {
 		ws[i].Data = c.Items[i].Data
@@ -71,18 +71,18 @@ func (t *Thread) giveWrites(ctx context.Context, checkpoint string, ws []Pending
 	return slices.DeleteFunc(ws, func(PendingWrite) bool { at++; return c.Items[at].Dropped }), nil
 }
 
-// place is where what is not of a checkpoint's own record belongs.
-func (t *Thread) place(checkpoint string) hook.Place {
+// hookPlace is where what is not of a checkpoint's own record belongs.
+func (t *Thread) hookPlace(checkpoint string) hook.Place {
 	return hook.Place{Thread: t.ref.Thread, Namespace: t.ref.Namespace, Checkpoint: checkpoint, Time: t.s.clock()}
 }
 
-// sameHooks is for what comes into a thread as another one of the user has it: what hooks must see there they have seen.
-func (s *Store) sameHooks(from, to Ref) error {
-	chain, err := s.chain(hook.PreSave, to.Tenant, to.Thread)
+// checkSameHooks is for what comes into a thread as another one of the user has it: what hooks must see there they have seen.
+func (s *Store) checkSameHooks(from, to Ref) error {
+	chain, err := s.hookChain(hook.PreSave, to.Tenant, to.Thread)
 	if chain == nil || err != nil {
 		return err
 	}
-	seen, err := s.chain(hook.PreSave, from.Tenant, from.Thread)
+	seen, err := s.hookChain(hook.PreSave, from.Tenant, from.Thread)
 	if err == nil && (seen == nil || !slices.Equal(seen.Identities(), chain.Identities())) {
 		err = rejected(&hook.Error{Kind: hook.ErrRejected, Plugin: "hooks", Stage: hook.PreSave,
 			Reason: "the thread is to be copied to where other hooks run: save what it has there"})

@@ -14,7 +14,7 @@ import (
 
 // plan finds what d changes about the parent t, without modifying it: w.changes, and the attributes of the new checkpoint,
 // which are t.meta itself when they are the same. Hooks are those that made d.
-func (w *saving) plan(ctx context.Context, t *tip, d *Draft, hooks []codec.Hook) (*codec.Attrs, error) {
+func (w *saving) plan(ctx context.Context, t *checkpointState, d *Draft, hooks []codec.Hook) (*codec.Attrs, error) {
 	w.changes, w.edits = w.changes[:0], w.edits[:0]
 	var missing []string
 	for i := range d.Channels {
@@ -62,9 +62,9 @@ func (w *saving) plan(ctx context.Context, t *tip, d *Draft, hooks []codec.Hook)
 }
 
 // planChannel finds where a change differs from the parent's value. Not ok means that the base of a splice is another.
-func (w *saving) planChannel(t *tip, d *Change) (ch change, ok bool, err error) {
-	i := t.place(d.Name)
-	ch = change{name: d.Name, typ: d.Type, place: i, remove: d.Remove}
+func (w *saving) planChannel(t *checkpointState, d *Change) (ch change, ok bool, err error) {
+	i := t.channelIndex(d.Name)
+	ch = change{name: d.Name, typ: d.Type, index: i, remove: d.Remove}
 	if i < 0 {
 		if ch.typ == "" {
 			ch.typ = "bytes"
@@ -109,10 +109,10 @@ func whole(old, value []byte) codec.Edit {
 	return codec.Edit{From: prefix, To: len(old) - suffix, Data: value[prefix : len(value)-suffix]}
 }
 
-func (w *saving) planBlobs(ctx context.Context, t *tip, d *Draft, next *codec.Attrs) error {
+func (w *saving) planBlobs(ctx context.Context, t *checkpointState, d *Draft, next *codec.Attrs) error {
 	var made [][32]byte // not stored yet
-	if w.passage != nil && w.passage.blobs != nil {
-		made = w.passage.blobs.ids
+	if w.hooked != nil && w.hooked.blobs != nil {
+		made = w.hooked.blobs.ids
 	}
 	kept := t.keptBlobs()
 	if d.Keep && d.Blobs == nil {
@@ -144,20 +144,20 @@ func (w *saving) planBlobs(ctx context.Context, t *tip, d *Draft, next *codec.At
 
 // planTable lists the channels of the new checkpoint, and puts w.changes in the order of its table. Channels that the
 // parent has keep their numbers; new ones get greater numbers.
-func (w *saving) planTable(t *tip, d *Draft, next *codec.Attrs) error {
+func (w *saving) planTable(t *checkpointState, d *Draft, next *codec.Attrs) error {
 	same, had := true, 0
 	for i := range w.changes {
 		ch := &w.changes[i]
 		if ch.remove && !d.Keep {
 			return fmt.Errorf("%w: channel %q: Remove goes with Keep", ErrInvalid, ch.name)
 		}
-		ch.rewritten = d.Channels[i].rewritten || w.passage.rewrote(ch.name)
-		if ch.place < 0 {
+		ch.rewritten = d.Channels[i].rewritten || w.hooked.rewrote(ch.name)
+		if ch.index < 0 {
 			same = same && ch.remove
 			continue
 		}
 		had++
-		info := &t.meta.Channels[ch.place]
+		info := &t.meta.Channels[ch.index]
 		same = same && !ch.remove && ch.typ == info.Type && ch.rewritten == info.Rewritten
 	}
 	if same && (d.Keep || had == len(t.meta.Channels)) {
@@ -173,15 +173,15 @@ func (w *saving) planTable(t *tip, d *Draft, next *codec.Attrs) error {
 }
 
 // newTable is the table of the parent with the changes, those that it does not name if keep is set, and the new channels.
-func (w *saving) newTable(t *tip, keep bool) []codec.ChannelInfo {
+func (w *saving) newTable(t *checkpointState, keep bool) []codec.ChannelInfo {
 	by := make([]*change, len(t.meta.Channels))
 	used := uint64(0)
 	if n := len(by); n > 0 {
 		used = t.meta.Channels[n-1].Number
 	}
 	for i := range w.changes {
-		if ch := &w.changes[i]; ch.place >= 0 {
-			by[ch.place] = ch
+		if ch := &w.changes[i]; ch.index >= 0 {
+			by[ch.index] = ch
 		}
 	}
 	table := make([]codec.ChannelInfo, 0, len(by)+len(w.changes))
@@ -194,7 +194,7 @@ func (w *saving) newTable(t *tip, keep bool) []codec.ChannelInfo {
 		}
 	}
 	for i := range w.changes {
-		if ch := &w.changes[i]; ch.place < 0 && !ch.remove {
+		if ch := &w.changes[i]; ch.index < 0 && !ch.remove {
 			used++
 			ch.number = used
 			table = append(table, codec.ChannelInfo{Number: used, Name: ch.name, Type: ch.typ, Rewritten: ch.rewritten})

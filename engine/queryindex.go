@@ -14,7 +14,7 @@ import (
 
 // followTerms finds all matches by the blind index.
 func (m *querying) followTerms(ctx context.Context, tenant string, u *user) error {
-	groups, err := m.s.rarest(ctx, tenant, u, m.q.terms())
+	groups, err := m.s.rarestTerm(ctx, tenant, u, m.q.terms())
 	if err != nil || len(groups) == 0 {
 		return err
 	}
@@ -44,14 +44,14 @@ type entryGroup struct {
 func parseIndexKey(key []byte) (entryGroup, error) {
 	at, ok := space.ParseIndex(key)
 	if !ok {
-		return entryGroup{}, corrupt(space.Place(key), "key has a wrong length", nil)
+		return entryGroup{}, corrupt(space.Describe(key), "key has a wrong length", nil)
 	}
 	return entryGroup{at, key}, nil
 }
 
-// rarest reads the index entries of all terms side by side until it has all of one, the rarest, and returns those by
+// rarestTerm reads the index entries of all terms side by side until it has all of one, the rarest, and returns those by
 // lineage, in the order of tokens.
-func (s *Store) rarest(ctx context.Context, tenant string, u *user, ts []term) ([]entryGroup, error) {
+func (s *Store) rarestTerm(ctx context.Context, tenant string, u *user, ts []term) ([]entryGroup, error) {
 	scans := make([]struct {
 		r      backend.Range
 		groups []entryGroup
@@ -88,14 +88,14 @@ func (s *Store) rarest(ctx context.Context, tenant string, u *user, ts []term) (
 
 // follow finds the matches in the lineage that index entries name.
 func (m *querying) follow(ctx context.Context, u *user, q *Query, g *entryGroup) error {
-	if over, err := u.after(ctx, g.key, q.Until); over || err != nil {
+	if over, err := u.startsAfter(ctx, g.key, q.Until); over || err != nil {
 		return err
 	}
 	ref, err := u.lineageOf(ctx, g)
 	if err != nil || ref.Thread == "" {
 		return err
 	}
-	return u.s.with(ctx, ref, func(l *lineage) error {
+	return u.s.withLineage(ctx, ref, func(l *lineage) error {
 		if l.th.Epoch != g.Epoch {
 			return nil
 		}
@@ -103,9 +103,9 @@ func (m *querying) follow(ctx context.Context, u *user, q *Query, g *entryGroup)
 	})
 }
 
-// after reports whether the entry with a key, the earliest of its lineage, rules out everything from it on: time never
+// startsAfter reports whether the entry with a key, the earliest of its lineage, rules out everything from it on: time never
 // decreases along a lineage. Its step says nothing of later checkpoints that inherit the term.
-func (u *user) after(ctx context.Context, key []byte, until time.Time) (bool, error) {
+func (u *user) startsAfter(ctx context.Context, key []byte, until time.Time) (bool, error) {
 	if until.IsZero() {
 		return false, nil
 	}
@@ -145,7 +145,7 @@ func (u *user) namespaceOf(ctx context.Context, g *entryGroup, thread string) (f
 	if g.NS == space.None {
 		return ref, nil
 	}
-	err = u.s.with(ctx, ref, func(l *lineage) error {
+	err = u.s.withLineage(ctx, ref, func(l *lineage) error {
 		key := l.th.NamespaceKey(g.NS)
 		got, err := u.s.be.Get(ctx, key)
 		if err != nil || got[0].Version == "" || l.th.Epoch != g.Epoch {

@@ -10,13 +10,13 @@ import (
 // reads are the records that a restore of a checkpoint reads besides its own, each counted once, whatever number of
 // channels stands on it. A save keeps them up to date at a cost that goes with what it changes.
 type reads struct {
-	list    []support // the oldest first
-	records int       // on which a channel stands
-	bytes   int64     // of these
+	list    []sharedRecord // the oldest first
+	records int            // on which a channel stands
+	bytes   int64          // of these
 }
 
-// support is a record and how many channels have it on their path. One that has none stays listed for a while.
-type support struct {
+// sharedRecord is a record and how many channels have it on their path. One that has none stays listed for a while.
+type sharedRecord struct {
 	seq      uint64
 	size     uint32
 	channels uint32
@@ -28,15 +28,15 @@ func (r *reads) add(seq uint64, size int64, channels int) {
 		return
 	}
 	if len(r.list) > 2*r.records+8 {
-		r.list = slices.DeleteFunc(r.list, func(s support) bool { return s.channels == 0 })
+		r.list = slices.DeleteFunc(r.list, func(s sharedRecord) bool { return s.channels == 0 })
 	}
-	r.list = append(r.list, support{seq, uint32(size), uint32(channels)})
+	r.list = append(r.list, sharedRecord{seq, uint32(size), uint32(channels)})
 	r.records++
 	r.bytes += size
 }
 
-// release takes a channel off the records of its path that come after one seq and not after another.
-func (r *reads) release(p codec.Path, after, upTo uint64) {
+// drop takes a channel off the records of its path that come after one seq and not after another.
+func (r *reads) drop(p codec.Path, after, upTo uint64) {
 	for s := range r.on(p, after, upTo) {
 		if s.channels--; s.channels == 0 {
 			r.records--
@@ -46,8 +46,8 @@ func (r *reads) release(p codec.Path, after, upTo uint64) {
 }
 
 // on yields the records of a path that come after one seq and not after another, the newest first.
-func (r *reads) on(p codec.Path, after, upTo uint64) func(yield func(*support) bool) {
-	return func(yield func(*support) bool) {
+func (r *reads) on(p codec.Path, after, upTo uint64) func(yield func(*sharedRecord) bool) {
+	return func(yield func(*sharedRecord) bool) {
 		for _, run := range p {
 			last, end := min(run.Last, upTo), max(run.Last-run.Len, after)
 			if last <= end {
@@ -93,7 +93,7 @@ func (r *reads) typical() int64 {
 }
 
 // readsOf counts what the channels of t stand on. A record that is gone has no size.
-func readsOf(t *tip, records map[uint64]*record) (r reads) {
+func readsOf(t *checkpointState, records map[uint64]*record) (r reads) {
 	var seqs []uint64
 	for c := range t.all {
 		for seq := range c.path.All {

@@ -31,15 +31,15 @@ func openError(err error) error {
 	}
 	switch {
 	case e.Parsed:
-		return corrupt(space.Place(e.Key), "does not parse", e.Err)
+		return corrupt(space.Describe(e.Key), "does not parse", e.Err)
 	case errors.Is(err, crypto.ErrClosed):
-		return fmt.Errorf("opening %s: %w", space.Place(e.Key), ofKeys(e.Err))
+		return fmt.Errorf("opening %s: %w", space.Describe(e.Key), ofKeys(e.Err))
 	case errors.Is(err, crypto.ErrKeyDestroyed):
-		return fmt.Errorf("opening %s: %w", space.Place(e.Key), ErrKeyDestroyed)
+		return fmt.Errorf("opening %s: %w", space.Describe(e.Key), ErrKeyDestroyed)
 	case errors.Is(err, crypto.ErrNewerFormat):
-		return fmt.Errorf("opening %s: %w", space.Place(e.Key), ErrNewerFormat)
+		return fmt.Errorf("opening %s: %w", space.Describe(e.Key), ErrNewerFormat)
 	}
-	return corrupt(space.Place(e.Key), "does not open", e.Err)
+	return corrupt(space.Describe(e.Key), "does not open", e.Err)
 }
 
 // ofFormat is the error of something that has another format, if err is one.

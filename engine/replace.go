@@ -12,9 +12,9 @@ import (
 // and the old one stays as a ghost, since others may be encoded against it and hashed over it. Those who name it as
 // their parent mean the id. So a replacement does not become the latest checkpoint unless it replaces that.
 
-// ghost adds to a save that the checkpoint at seq is replaced by it: the record stays, since others may stand on it,
+// ghostReplaced adds to a save that the checkpoint at seq is replaced by it: the record stays, since others may stand on it,
 // but is no checkpoint any more. Branches that ended there end at the new one (see headAt).
-func (l *lineage) ghost(ctx context.Context, p *pending, seq uint64) error {
+func (l *lineage) ghostReplaced(ctx context.Context, p *pending, seq uint64) error {
 	key := l.RecordKey(seq)
 	got, err := l.s.be.Get(ctx, key)
 	if err != nil {
@@ -25,7 +25,7 @@ func (l *lineage) ghost(ctx context.Context, p *pending, seq uint64) error {
 		return err
 	}
 	if r.rec == nil {
-		return corrupt(space.Place(key), "an id names a stub", nil)
+		return corrupt(space.Describe(key), "an id names a stub", nil)
 	}
 	mut, err := l.ghostMut(r)
 	if err != nil {
@@ -33,7 +33,7 @@ func (l *lineage) ghost(ctx context.Context, p *pending, seq uint64) error {
 	}
 	p.muts = append(p.muts, mut)
 	p.conds = append(p.conds, backend.Cond{Key: key, Version: got[0].Version})
-	if t := l.tips[seq]; t != nil {
+	if t := l.states[seq]; t != nil {
 		l.s.cache.drop(t)
 	}
 	p.replaces = seq
@@ -90,9 +90,9 @@ func (l *storedLineage) current(ctx context.Context, r *record) (*record, error)
 	}
 }
 
-// standing is the checkpoint that is seen at r's place in line: that of a replacement is where the first record with its
+// shownAt is the checkpoint that is seen at r's place in line: that of a replacement is where the first record with its
 // id is, as long as anything is left of it.
-func (l *storedLineage) standing(ctx context.Context, r *record) (*record, error) {
+func (l *storedLineage) shownAt(ctx context.Context, r *record) (*record, error) {
 	if r.rec == nil || r.rec.Replaced == 0 {
 		return l.current(ctx, r)
 	}

@@ -24,7 +24,7 @@ type restorer struct {
 	parts      map[codec.PartID][]byte
 	attrs      map[uint64]*codec.Attrs // by the record that holds them
 	size       int64                   // bytes of records and attrs
-	taken      taken                   // for values that were restored
+	reserved   reservation             // for values that were restored
 }
 
 func (l *storedLineage) restorer() *restorer {
@@ -42,7 +42,7 @@ func (l *lineage) restorer() *restorer {
 // remembers much. So a walk takes no more than that and one state, however long the history.
 func (rs *restorer) next() *restorer {
 	clear(rs.parts)
-	rs.taken.give()
+	rs.reserved.release()
 	if len(rs.records) > restorerRecords || rs.size > restorerBytes {
 		fresh := rs.l.restorer()
 		fresh.generation, fresh.measures = rs.generation, rs.measures
@@ -153,17 +153,17 @@ func (rs *restorer) link(ctx context.Context, r *record, number uint64, e *codec
 	}
 	base := rs.records[seq]
 	if base == nil {
-		return link{}, corrupt(space.Place(rs.l.RecordKey(r.seq)), fmt.Sprintf("stands on seq %d, which is missing", seq), errGone)
+		return link{}, corrupt(space.Describe(rs.l.RecordKey(r.seq)), fmt.Sprintf("stands on seq %d, which is missing", seq), errGone)
 	}
 	be := base.rec.Entry(number)
 	if be == nil || be.Mode == codec.Keep {
-		return link{}, corrupt(space.Place(rs.l.RecordKey(r.seq)), fmt.Sprintf("stands on seq %d, which does not hold channel %d", seq, number), nil)
+		return link{}, corrupt(space.Describe(rs.l.RecordKey(r.seq)), fmt.Sprintf("stands on seq %d, which does not hold channel %d", seq, number), nil)
 	}
 	return link{base, be}, nil
 }
 
-// chain lists the links of a channel of r, newest first, down to the one that is full.
-func (rs *restorer) chain(ctx context.Context, r *record, number uint64, e *codec.Entry) ([]link, error) {
+// links lists the links of a channel of r, newest first, down to the one that is full.
+func (rs *restorer) links(ctx context.Context, r *record, number uint64, e *codec.Entry) ([]link, error) {
 	at, err := rs.holder(ctx, r, number, e)
 	if err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (rs *restorer) chain(ctx context.Context, r *record, number uint64, e *code
 	links := []link{at}
 	for at.e.Mode != codec.Full {
 		if len(links) == codec.MaxPath {
-			return nil, corrupt(space.Place(rs.l.RecordKey(r.seq)), "chain is too long", nil)
+			return nil, corrupt(space.Describe(rs.l.RecordKey(r.seq)), "chain is too long", nil)
 		}
 		if at, err = rs.link(ctx, at.r, number, at.e); err != nil {
 			return nil, err
@@ -183,7 +183,7 @@ func (rs *restorer) chain(ctx context.Context, r *record, number uint64, e *code
 
 // channels restores the wanted channels of r. Besides the record of r this takes one batched read, and another one
 // where payloads are in parts.
-func (rs *restorer) channels(ctx context.Context, r *record, want func(number uint64) bool) ([]chanState, error) {
+func (rs *restorer) channels(ctx context.Context, r *record, want func(number uint64) bool) ([]channelState, error) {
 	if err := rs.fetch(ctx, r, wanted(want)); err != nil {
 		return nil, err
 	}
@@ -191,14 +191,14 @@ func (rs *restorer) channels(ctx context.Context, r *record, want func(number ui
 }
 
 // restore is channels without the batched read of the records, which were read.
-func (rs *restorer) restore(ctx context.Context, r *record, want func(number uint64) bool) ([]chanState, error) {
+func (rs *restorer) restore(ctx context.Context, r *record, want func(number uint64) bool) ([]channelState, error) {
 	var chains [][]link
 	var ids []codec.PartID
 	for number, e := range r.rec.Channels {
 		if !want(number) {
 			continue
 		}
-		links, err := rs.chain(ctx, r, number, e)
+		links, err := rs.links(ctx, r, number, e)
 		if err != nil {
 			return nil, err
 		}
@@ -214,33 +214,33 @@ func (rs *restorer) restore(ctx context.Context, r *record, want func(number uin
 		}
 	}
 	if size > smallValues {
-		if err := rs.taken.take(ctx, size); err != nil {
+		if err := rs.reserved.reserve(ctx, size); err != nil {
 			return nil, err
 		}
 	}
 	if below > smallValues {
-		var bases taken
-		if err := bases.take(ctx, below); err != nil {
+		var bases reservation
+		if err := bases.reserve(ctx, below); err != nil {
 			return nil, err
 		}
-		defer bases.give()
+		defer bases.release()
 	}
 	if len(ids) > 0 {
 		if err := rs.l.u.readParts(ctx, rs.parts, ids); err != nil {
 			return nil, err
 		}
 	}
-	out := make([]chanState, len(chains))
+	out := make([]channelState, len(chains))
 	for i, links := range chains {
 		if err := rs.build(&out[i], links); err != nil {
-			return nil, corrupt(space.Place(rs.l.RecordKey(r.seq)), fmt.Sprintf("channel %d does not restore", links[0].e.Number), err)
+			return nil, corrupt(space.Describe(rs.l.RecordKey(r.seq)), fmt.Sprintf("channel %d does not restore", links[0].e.Number), err)
 		}
 	}
 	return out, nil
 }
 
 // build restores one channel from its links and compares it with its commitment.
-func (rs *restorer) build(c *chanState, links []link) error {
+func (rs *restorer) build(c *channelState, links []link) error {
 	last := len(links) - 1
 	full := links[last].e
 	payload, err := rs.payload(full)
@@ -259,10 +259,10 @@ func (rs *restorer) build(c *chanState, links []link) error {
 		return err
 	}
 	c.number = full.Number
-	c.far, c.farSince = links[last].r.seq, wholly(len(base))
-	c.farParts = partsSize(full)
-	c.parts = c.farParts
-	c.isMeasured(int64(len(payload)), len(base))
+	c.longBase, c.longSince = links[last].r.seq, wholeOverlap(len(base))
+	c.longParts = partsSize(full)
+	c.parts = c.longParts
+	c.setMeasured(int64(len(payload)), len(base))
 	size, far := int64(len(payload)), last
 	var kept []codec.Copy
 	var gaps []codec.Edit
@@ -271,11 +271,11 @@ func (rs *restorer) build(c *chanState, links []link) error {
 		kept, gaps = c.keeps(&deltas[i], from, kept, gaps)
 		c.parts += partsSize(e)
 		added := int64(len(e.Payload)) + int64(e.PartBytes)
-		if size += added; far == i+1 && farShare*added > size { // as isFar, for what the payloads tell
-			c.far, c.farSince, c.farParts, far = links[i].r.seq, wholly(int(e.Size)), c.parts, i
+		if size += added; far == i+1 && longBaseShare*added > size { // as setLongBase, for what the payloads tell
+			c.longBase, c.longSince, c.longParts, far = links[i].r.seq, wholeOverlap(int(e.Size)), c.parts, i
 		}
 		if size, ok := rs.measures.of(links[i].r.seq, c.number); ok {
-			c.isMeasured(size, int(links[i].e.Size))
+			c.setMeasured(size, int(links[i].e.Size))
 		}
 	}
 	c.value = codec.Compose(nil, deltas, base)
@@ -289,7 +289,7 @@ func (rs *restorer) build(c *chanState, links []link) error {
 }
 
 // keeps notes what a delta keeps of a value of size bytes. It returns its scratch.
-func (c *chanState) keeps(d *codec.Delta, size int, kept []codec.Copy, gaps []codec.Edit) ([]codec.Copy, []codec.Edit) {
+func (c *channelState) keeps(d *codec.Delta, size int, kept []codec.Copy, gaps []codec.Edit) ([]codec.Copy, []codec.Edit) {
 	kept, gaps = d.Kept(kept[:0], size), gaps[:0]
 	for i := len(kept) - 1; i > 0; i-- {
 		before, k := kept[i-1], kept[i]
@@ -372,7 +372,7 @@ func (rs *restorer) parseMeta(holder uint64, r *record, value []byte) (*codec.At
 		err = sameNumbers(a, r.rec)
 	}
 	if err != nil {
-		return nil, corrupt(space.Place(rs.l.RecordKey(r.seq)), "attributes do not fit", err)
+		return nil, corrupt(space.Describe(rs.l.RecordKey(r.seq)), "attributes do not fit", err)
 	}
 	rs.attrs[holder] = a
 	rs.size += int64(len(value))
@@ -413,7 +413,7 @@ func (rs *restorer) header(ctx context.Context, r *record) (header, error) {
 	}
 	switch {
 	case p == nil:
-		return h, corrupt(space.Place(rs.l.RecordKey(r.seq)), fmt.Sprintf("parent seq %d is missing", h.parentSeq), nil)
+		return h, corrupt(space.Describe(rs.l.RecordKey(r.seq)), fmt.Sprintf("parent seq %d is missing", h.parentSeq), nil)
 	case p.rec != nil:
 		rs.remember(p)
 		h.parent = rs.l.recordID(p)

@@ -36,15 +36,15 @@ func (t *Thread) copy(ctx context.Context, dst Ref) error {
 	if dst.Thread == t.ref.Thread {
 		return &ConflictError{}
 	}
-	if err := t.s.sameHooks(t.ref, dst); err != nil {
+	if err := t.s.checkSameHooks(t.ref, dst); err != nil {
 		return err
 	}
-	from, to, err := t.s.seizeBoth(ctx, t.ref, dst)
+	from, to, err := t.s.lockThreads(ctx, t.ref, dst)
 	if err != nil {
 		return err
 	}
-	defer from.vacate()
-	defer to.vacate()
+	defer from.unlockThread()
+	defer to.unlockThread()
 	source, there := from.th.record()
 	if !there {
 		return ErrNotFound
@@ -53,7 +53,7 @@ func (t *Thread) copy(ctx context.Context, dst Ref) error {
 	if taken {
 		return fmt.Errorf("%w: thread %q exists", ErrConflict, dst.Thread)
 	}
-	p, err := from.th.plan(ctx, func(string) *keeping { return nil }, true)
+	p, err := from.th.newPruning(ctx, func(string) *pruneRule { return nil }, true)
 	if err != nil {
 		return err
 	}
@@ -71,17 +71,17 @@ func (t *Thread) copy(ctx context.Context, dst Ref) error {
 	return p.rewrite(ctx, to.th, rec)
 }
 
-// seizeBoth seizes two threads of one user, always in the same order.
-func (s *Store) seizeBoth(ctx context.Context, a, b Ref) (la, lb *lineage, err error) {
+// lockThreads locks two threads of one user for writing, always in the same order.
+func (s *Store) lockThreads(ctx context.Context, a, b Ref) (la, lb *lineage, err error) {
 	if a.Thread > b.Thread {
-		lb, la, err = s.seizeBoth(ctx, b, a)
+		lb, la, err = s.lockThreads(ctx, b, a)
 		return la, lb, err
 	}
-	if la, err = s.seize(ctx, a, false); err != nil {
+	if la, err = s.lockThread(ctx, a, false); err != nil {
 		return nil, nil, err
 	}
-	if lb, err = s.seize(ctx, b, false); err != nil {
-		la.vacate()
+	if lb, err = s.lockThread(ctx, b, false); err != nil {
+		la.unlockThread()
 		return nil, nil, err
 	}
 	return la, lb, nil
@@ -105,9 +105,9 @@ func (p *pruning) erase(ctx context.Context) error {
 // blobs are the blobs that checkpoints name which do not stay.
 func (p *pruning) blobs() map[BlobID]bool {
 	blobs := map[BlobID]bool{}
-	for _, n := range p.lines {
+	for _, n := range p.lineages {
 		for r := range n.newestFirst {
-			if r.stub == nil && r.fate != stays {
+			if r.stub == nil && r.verdict != retained {
 				for _, id := range r.attrs.Blobs {
 					blobs[id] = true
 				}
@@ -154,8 +154,8 @@ func (p *pruning) rewrite(ctx context.Context, to *thread, rec codec.Thread) err
 	was, old := to.version != "", to.in(to.Epoch)
 	w := u.s.newSaving()
 	defer u.s.putSaving(w)
-	for _, n := range p.lines {
-		c := &copying{line: n, to: to.in(epoch).lineage(n.l.ref.Namespace), from: n.l.restorer(), w: w, out: batcher{s: u.s},
+	for _, n := range p.lineages {
+		c := &lineageCopy{lineagePruning: n, to: to.in(epoch).lineage(n.l.ref.Namespace), from: n.l.restorer(), w: w, out: batcher{s: u.s},
 			history: p.history}
 		if err := c.run(ctx); err != nil {
 			return err
@@ -173,26 +173,26 @@ func (p *pruning) rewrite(ctx context.Context, to *thread, rec codec.Thread) err
 	return nil
 }
 
-// copying builds one lineage of a new epoch.
-type copying struct {
-	*line
-	to   *storedLineage
-	from *restorer
-	w    *saving
-	tip  *tip // what was copied last
-	out  batcher
+// lineageCopy builds one lineage of a new epoch.
+type lineageCopy struct {
+	*lineagePruning
+	to    *storedLineage
+	from  *restorer
+	w     *saving
+	state *checkpointState // what was copied last
+	out   batcher
 
 	history *historyMigration // nil: all stays as it is
 	hashes  map[uint64][32]byte
 }
 
-func (c *copying) run(ctx context.Context) error {
+func (c *lineageCopy) run(ctx context.Context) error {
 	c.w.u, c.w.measures = c.to.u, &measures{}
 	if err := c.copyRest(ctx); err != nil {
 		return err
 	}
 	err := c.l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
-		if r.rec == nil || c.rows[r.seq].fate != stays {
+		if r.rec == nil || c.rows[r.seq].verdict != retained {
 			return nil
 		}
 		return c.copyRecord(ctx, r)
@@ -205,13 +205,13 @@ func (c *copying) run(ctx context.Context) error {
 
 // copyRest copies all that is not a record, the name of the namespace first: whoever removes the leftovers of a rewrite
 // finds lineages by it.
-func (c *copying) copyRest(ctx context.Context) error {
+func (c *lineageCopy) copyRest(ctx context.Context) error {
 	if name := c.to.ref.Namespace; name != "" {
 		if err := putInto(ctx, c, space.Namespaces, c.to.NamespaceKey(c.to.NS), name, space.Once); err != nil {
 			return err
 		}
 	}
-	runs, err := c.runs(ctx)
+	runs, err := c.stubRanges(ctx)
 	if err != nil {
 		return err
 	}
@@ -237,7 +237,7 @@ func (c *copying) copyRest(ctx context.Context) error {
 }
 
 // putInto adds a value of the new epoch.
-func putInto[T any](ctx context.Context, c *copying, k *space.Kind[T], key []byte, v T, version string) error {
+func putInto[T any](ctx context.Context, c *lineageCopy, k *space.Kind[T], key []byte, v T, version string) error {
 	mut, err := sealMut(c.to, k, key, v, version)
 	if err != nil {
 		return err
@@ -246,10 +246,10 @@ func putInto[T any](ctx context.Context, c *copying, k *space.Kind[T], key []byt
 }
 
 // copyWrites copies the pending writes, but for those of checkpoints that go.
-func (c *copying) copyWrites(ctx context.Context) error {
+func (c *lineageCopy) copyWrites(ctx context.Context) error {
 	gone := map[string]bool{}
 	for r := range c.newestFirst {
-		if r.visible() && r.fate != stays {
+		if r.visible() && r.verdict != retained {
 			gone[r.id] = true
 		}
 	}
@@ -269,7 +269,7 @@ func (c *copying) copyWrites(ctx context.Context) error {
 }
 
 // copyRecord encodes the checkpoint of r anew, on the nearest of its ancestors that stays.
-func (c *copying) copyRecord(ctx context.Context, r *record) error {
+func (c *lineageCopy) copyRecord(ctx context.Context, r *record) error {
 	c.from = c.from.next()
 	c.from.remember(r)
 	row := c.rows[r.seq]
@@ -277,7 +277,7 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
-	c.tip = nil // until it is whole again
+	c.state = nil // until it is whole again
 	root := t.seq == 0
 	rec := *r.rec
 	if c.history == nil {
@@ -291,13 +291,13 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 	if err := c.w.bound(t, row.parent); err != nil {
 		return err
 	}
-	p := &pending{seq: r.seq, tip: t}
+	p := &pending{seq: r.seq, state: t}
 	u := c.to.u
 	u.naming.noteBlobs(t.meta.Blobs)
 	if err := u.sweep.rLock(ctx); err != nil {
 		return err
 	}
-	err = c.w.place(ctx, p, root)
+	err = c.w.spillParts(ctx, p, root)
 	u.sweep.rUnlock()
 	if err != nil {
 		return err
@@ -314,7 +314,7 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 	}
 	c.w.stored(t, r.seq, int64(len(value)))
 	t.seq, t.id, t.stored = r.seq, row.id, int64(len(value))
-	c.tip = t
+	c.state = t
 	// The value lives in a buffer of w, and this batch may wait for others.
 	muts := append(p.muts, backend.Mut{Key: key, Value: append([]byte(nil), value...), Version: space.Once})
 	if err := c.out.add(ctx, muts...); err != nil {
@@ -324,11 +324,11 @@ func (c *copying) copyRecord(ctx context.Context, r *record) error {
 }
 
 // copyEntries adds what makes the checkpoint found by its id and its terms.
-func (c *copying) copyEntries(ctx context.Context, r *row) error {
-	if r.entry != nil {
-		key := c.to.Moved(r.entry)
+func (c *lineageCopy) copyEntries(ctx context.Context, r *row) error {
+	if r.idKey != nil {
+		key := c.to.Moved(r.idKey)
 		id := &codec.IDEntry{Seq: r.seq, ID: r.id}
-		if got, err := c.l.s.be.Get(ctx, r.entry); err != nil {
+		if got, err := c.l.s.be.Get(ctx, r.idKey); err != nil {
 			return fmt.Errorf("reading an id: %w", err)
 		} else if old, err := c.l.openIDEntry(got[0]); err == nil { // a damaged one is made anew
 			id.Submitted = old.Submitted
@@ -338,7 +338,7 @@ func (c *copying) copyEntries(ctx context.Context, r *row) error {
 		}
 	}
 	parent := c.rows[r.parent]
-	if parent != nil && parent.fate != stays {
+	if parent != nil && parent.verdict != retained {
 		parent = nil
 	}
 	for _, t := range r.terms(parent) {
@@ -354,37 +354,37 @@ func (c *copying) copyEntries(ctx context.Context, r *row) error {
 }
 
 // base returns the state to encode r on. Where no ancestor is known, what was copied before it is most like it.
-func (c *copying) base(ctx context.Context, r *row) (*tip, error) {
+func (c *lineageCopy) base(ctx context.Context, r *row) (*checkpointState, error) {
 	on := uint64(0)
 	if r.parent != 0 {
 		on = c.nearest(r.parent)
-		if on == 0 && c.tip != nil && c.history == nil {
-			on = c.tip.seq
+		if on == 0 && c.state != nil && c.history == nil {
+			on = c.state.seq
 		}
 	}
 	switch {
 	case on == 0:
-		return &tip{l: c.to, meta: noAttrs}, nil
-	case c.tip != nil && c.tip.seq == on:
-		return c.tip, nil
+		return &checkpointState{l: c.to, meta: noAttrs}, nil
+	case c.state != nil && c.state.seq == on:
+		return c.state, nil
 	}
 	if err := c.out.flush(ctx); err != nil {
 		return nil, err
 	}
-	return c.to.restorer().tipAt(ctx, on)
+	return c.to.restorer().stateAt(ctx, on)
 }
 
 // change makes t the state of r, and fills w.coded with how what differs is to be stored.
-func (c *copying) change(ctx context.Context, t *tip, r *record) error {
+func (c *lineageCopy) change(ctx context.Context, t *checkpointState, r *record) error {
 	meta, err := c.from.meta(ctx, r)
 	if err != nil {
 		return err
 	}
 	c.w.coded, c.w.payload = c.w.coded[:0], c.w.payload[:0]
-	t.retable(meta)
+	t.setTable(meta)
 	t.meta = meta
 	for number, e := range r.rec.Channels {
-		s := t.numbered(number)
+		s := t.byNumber(number)
 		at, err := c.from.holder(ctx, r, number, e)
 		if err != nil {
 			return err
@@ -400,21 +400,21 @@ func (c *copying) change(ctx context.Context, t *tip, r *record) error {
 			return err
 		}
 		if s.commit != at.e.Commitment {
-			return corrupt(space.Place(c.l.RecordKey(r.seq)), fmt.Sprintf("channel %d differs from its commitment", number), nil)
+			return corrupt(space.Describe(c.l.RecordKey(r.seq)), fmt.Sprintf("channel %d differs from its commitment", number), nil)
 		}
 	}
 	return nil
 }
 
 // value restores the value that the link holds; where that was encoded on what s has, with no more than its delta.
-func (c *copying) value(ctx context.Context, r *record, at link, s *chanState) ([]byte, error) {
+func (c *lineageCopy) value(ctx context.Context, r *record, at link, s *channelState) ([]byte, error) {
 	if at.e.Mode == codec.ByDelta && len(s.path) > 0 {
 		base, err := c.from.link(ctx, at.r, s.number, at.e)
 		if err != nil {
 			return nil, err
 		}
 		if base.e.Commitment == s.commit {
-			return c.from.apply(ctx, at, s.value)
+			return c.from.applyDelta(ctx, at, s.value)
 		}
 	}
 	got, err := c.from.channels(ctx, r, func(number uint64) bool { return number == at.e.Number })
@@ -424,8 +424,8 @@ func (c *copying) value(ctx context.Context, r *record, at link, s *chanState) (
 	return got[0].value, nil
 }
 
-// apply builds the value of a delta on its base.
-func (rs *restorer) apply(ctx context.Context, at link, base []byte) ([]byte, error) {
+// applyDelta builds the value of a delta on its base.
+func (rs *restorer) applyDelta(ctx context.Context, at link, base []byte) ([]byte, error) {
 	if err := rs.l.u.readParts(ctx, rs.parts, at.e.Parts); err != nil {
 		return nil, err
 	}
@@ -436,5 +436,5 @@ func (rs *restorer) apply(ctx context.Context, at link, base []byte) ([]byte, er
 			return codec.Compose(nil, []codec.Delta{d}, base), nil
 		}
 	}
-	return nil, corrupt(space.Place(rs.l.RecordKey(at.r.seq)), fmt.Sprintf("channel %d does not restore", at.e.Number), err)
+	return nil, corrupt(space.Describe(rs.l.RecordKey(at.r.seq)), fmt.Sprintf("channel %d does not restore", at.e.Number), err)
 }

@@ -2,60 +2,62 @@ package engine
 
 import "context"
 
-// A Room is asked before a call makes room for values that it restores or hands out, however little was asked of it: a program
-// that serves many callers bounds with it what they hold together. Methods must be safe for concurrent use.
-type Room interface {
-	// Take is asked for so many bytes more. Its error ends the call.
-	Take(bytes int64) error
-	// Give says that so many of them are not held any more. What is not given back when a call returns its values is
-	// held by its caller.
-	Give(bytes int64)
+// A Budget bounds the memory that the calls of many callers take together: a call reserves memory for
+// the values that it restores or returns before it allocates them. Methods must be safe for concurrent
+// use.
+type Budget interface {
+	// Reserve asks for more bytes. Its error ends the call.
+	Reserve(bytes int64) error
+	// Release returns bytes. Those that a call has not released when it returns are its caller's to
+	// release.
+	Release(bytes int64)
 }
 
 // smallValues is what a call restores without asking: it takes more than that by itself.
 const smallValues = 4 << 10
 
-type roomKey struct{}
+type budgetKey struct{}
 
-// WithRoom returns a context whose calls ask room. Without one they take what they need.
-func WithRoom(ctx context.Context, room Room) context.Context {
-	return context.WithValue(ctx, roomKey{}, room)
+// WithBudget returns a context whose calls reserve memory from the budget. Without one they are not
+// bounded.
+func WithBudget(ctx context.Context, room Budget) context.Context {
+	return context.WithValue(ctx, budgetKey{}, room)
 }
 
-// taken is what a call took of its room, so far as it gives that back before it ends.
-type taken struct {
-	room  Room
-	bytes int64
+// reservation is the part of its budget that a call releases before it ends.
+type reservation struct {
+	budget Budget
+	bytes  int64
 }
 
-// take asks the room of ctx for more.
-func (t *taken) take(ctx context.Context, bytes int64) error {
-	if err := takeRoom(ctx, bytes); err != nil {
+// reserve reserves more from the budget of ctx.
+func (t *reservation) reserve(ctx context.Context, bytes int64) error {
+	if err := reserve(ctx, bytes); err != nil {
 		return err
 	}
-	t.room, _ = ctx.Value(roomKey{}).(Room)
+	t.budget, _ = ctx.Value(budgetKey{}).(Budget)
 	t.bytes += bytes
 	return nil
 }
 
-// give gives back all that was taken.
-func (t *taken) give() {
-	if t.room != nil {
-		t.room.Give(t.bytes)
+// release releases all of it.
+func (t *reservation) release() {
+	if t.budget != nil {
+		t.budget.Release(t.bytes)
 	}
 	t.bytes = 0
 }
 
-func takeRoom(ctx context.Context, bytes int64) error {
-	if room, _ := ctx.Value(roomKey{}).(Room); room != nil && bytes > 0 {
-		return room.Take(bytes)
+func reserve(ctx context.Context, bytes int64) error {
+	if room, _ := ctx.Value(budgetKey{}).(Budget); room != nil && bytes > 0 {
+		return room.Reserve(bytes)
 	}
 	return nil
 }
 
-// takeRoom is asked for a copy of the values of t that wants names.
-func (t *tip) takeRoom(ctx context.Context, wants wanting) error {
-	if room, _ := ctx.Value(roomKey{}).(Room); room == nil || wants == nil {
+// reserve is asked for a copy of the values of t that wants names.
+func (t *checkpointState) reserve(ctx context.Context, wants wanting) error {
+	if room, _ := ctx.Value(budgetKey{}).(Budget); room == nil || wants == nil {
 		return nil
 	}
 	want := wants(t.checkpoint(nil))
@@ -68,7 +70,7 @@ func (t *tip) takeRoom(ctx context.Context, wants wanting) error {
 			size += int64(len(t.chans[i].value))
 		}
 	}
-	return takeRoom(ctx, size)
+	return reserve(ctx, size)
 }
 
 // bytesOfHeader is about what a checkpoint takes in memory without its channels' values.

@@ -19,7 +19,7 @@ type purse struct{ size, held, most int64 }
 
 var errNoRoom = errors.New("no room")
 
-func (p *purse) Take(bytes int64) error {
+func (p *purse) Reserve(bytes int64) error {
 	if p.size > 0 && p.held+bytes > p.size {
 		return errNoRoom
 	}
@@ -28,10 +28,10 @@ func (p *purse) Take(bytes int64) error {
 	return nil
 }
 
-func (p *purse) Give(bytes int64) { p.held -= bytes }
+func (p *purse) Release(bytes int64) { p.held -= bytes }
 
 // asking is a context whose calls ask p.
-func asking(t *testing.T, p *purse) context.Context { return WithRoom(t.Context(), p) }
+func asking(t *testing.T, p *purse) context.Context { return WithBudget(t.Context(), p) }
 
 // TestSmallValuesArePaidFor: what a program makes of values is far more than their text, and is paid for before it is made.
 func TestSmallValuesArePaidFor(t *testing.T) {

@@ -2,40 +2,40 @@ package engine
 
 import "github.com/ckptd/ckptd/codec"
 
-// runs counts the entries of the table that records have which change little: runs of channels with consecutive numbers
+// keepEntries counts the entries of the table that records have which change little: runs of channels with consecutive numbers
 // on the same path. Channels that are changed one by one at random leave ever more of them, until they are stored anew
 // side by side.
-type runs struct {
-	t     *tip
+type keepEntries struct {
+	t     *checkpointState
 	path  []int // of each channel, the attributes first: equal numbers are equal paths
 	other int   // the number of the next path that nobody else has
 	count int
 }
 
 const (
-	// runBytes is what a run takes in a record, about.
-	runBytes = 7
+	// keepEntryBytes is what a run takes in a record, about.
+	keepEntryBytes = 7
 	// thisRecord is the path of what is stored in full in the record to be written.
 	thisRecord = -1
 )
 
-func (w *saving) newRuns(t *tip) *runs {
-	r := &runs{t: t, path: make([]int, 1+len(t.chans))}
+func (w *saving) newKeepEntries(t *checkpointState) *keepEntries {
+	r := &keepEntries{t: t, path: make([]int, 1+len(t.chans))}
 	for i := range r.path {
 		r.path[i] = thisRecord
 	}
 	for _, run := range t.kept {
 		r.other++
-		at := t.at(run.Number)
+		at := t.ordinal(run.Number)
 		for i := range int(run.More) + 1 {
 			r.path[at+i] = r.other
 		}
 	}
 	for i := range w.coded {
-		r.path[t.at(w.coded[i].c.number)] = thisRecord
+		r.path[t.ordinal(w.coded[i].c.number)] = thisRecord
 		if w.coded[i].e.entry.Mode != codec.Full {
 			r.other++
-			r.path[t.at(w.coded[i].c.number)] = r.other
+			r.path[t.ordinal(w.coded[i].c.number)] = r.other
 		}
 	}
 	for at := range r.path {
@@ -45,7 +45,7 @@ func (w *saving) newRuns(t *tip) *runs {
 }
 
 // begins is 1 if a run begins at a place, else 0.
-func (r *runs) begins(at int) int {
+func (r *keepEntries) begins(at int) int {
 	switch {
 	case at == len(r.path):
 		return 0
@@ -57,7 +57,7 @@ func (r *runs) begins(at int) int {
 }
 
 // move gives a channel another path: that of what is stored in full, or one of its own.
-func (r *runs) move(at int, full bool) {
+func (r *keepEntries) move(at int, full bool) {
 	r.count -= r.begins(at) + r.begins(at+1)
 	if r.path[at] = thisRecord; !full {
 		r.other++

@@ -18,34 +18,34 @@ import (
 // pending is a change of a lineage that is in line and not yet durable: a save, a move of a branch, or the beginning of a
 // thread.
 type pending struct {
-	seq   uint64 // of the new checkpoint; 0 if there is none
-	after heads  // of the lineage once it is durable
-	muts  []backend.Mut
-	conds []backend.Cond
-	size  int   // bytes of muts
-	parts int64 // bytes of parts newly stored for it
-	event Event
-	tip   *tip
-	moved []movedBranch
+	seq        uint64 // of the new checkpoint; 0 if there is none
+	headsAfter heads  // of the lineage once it is durable
+	muts       []backend.Mut
+	conds      []backend.Cond
+	size       int   // bytes of muts
+	parts      int64 // bytes of parts newly stored for it
+	event      Event
+	state      *checkpointState
+	moved      []movedBranch
 	// ledger is that of the pending writes of ledgerOf as muts write it, wrote the key of those of a task.
-	ledgerOf string
-	ledger   ledgerState
-	wrote    []byte
+	ledgerOf  string
+	ledger    ledgerState
+	writesKey []byte
 	// replaces is the seq of the checkpoint that it takes the place of; 0: none.
 	replaces uint64
 	// thread, if not nil, is the thread record as muts write it, with its version and that of the one before.
-	thread                  *codec.Thread
-	threadVersion, threadOn string
+	thread                    *codec.Thread
+	threadVersion, threadBase string
 
-	held hold
-	done chan struct{} // closed when err is the outcome; nil while nobody waits for it
-	over bool
-	err  error
+	locks    changeLocks
+	done     chan struct{} // closed when err is the outcome; nil while nobody waits for it
+	finished bool
+	err      error
 
-	// Room for what an ordinary save needs, so that it takes one allocation.
-	mutRoom  [2]backend.Mut
-	condRoom [2]backend.Cond
-	batch    [1]*pending
+	// Buffers that suffice for an ordinary save, so that it takes one allocation.
+	mutBuf  [2]backend.Mut
+	condBuf [2]backend.Cond
+	batch   [1]*pending
 }
 
 // movedBranch is where a pending change moves a branch, or deletes it: then there is no version.
@@ -54,45 +54,46 @@ type movedBranch struct {
 	head          uint64
 }
 
-// hold is what a change keeps from when its lineage was acquired until it is durable, though its caller may have gone.
-type hold struct {
-	seized bool    // the thread is locked for writing
-	sweep  bool    // u.sweep is locked for reading
-	w      *saving // with the bytes of muts; may be nil
+// changeLocks are the locks and the memory that a change keeps until it is durable, though its caller
+// may have returned.
+type changeLocks struct {
+	exclusive bool    // the thread is locked for writing
+	sweep     bool    // u.sweep is locked for reading
+	saving    *saving // with the bytes of muts; may be nil
 }
 
-// letGo gives up what h holds of l.
-func (l *lineage) letGo(h hold) {
+// releaseLocks releases h.
+func (l *lineage) releaseLocks(h changeLocks) {
 	if h.sweep {
 		l.u.sweep.rUnlock()
 	}
-	if h.w != nil {
-		l.s.putSaving(h.w)
+	if h.saving != nil {
+		l.s.putSaving(h.saving)
 	}
-	if h.seized {
-		l.vacate()
+	if h.exclusive {
+		l.unlockThread()
 	} else {
-		l.release()
+		l.runlockThread()
 	}
 }
 
-func newPending(seq uint64, t *tip) *pending {
-	p := &pending{seq: seq, tip: t}
-	p.muts, p.conds = p.mutRoom[:0], p.condRoom[:0]
+func newPending(seq uint64, t *checkpointState) *pending {
+	p := &pending{seq: seq, state: t}
+	p.muts, p.conds = p.mutBuf[:0], p.condBuf[:0]
 	return p
 }
 
 // change does one change of the lineage: it commits what prepare prepares under l.mu, and waits until that is durable.
 // Nothing prepared and no error means that there is nothing to do. Once the change is in line there is no way back, since
 // others may stand on it: if ctx ends then, that is ErrAmbiguous. It takes over h, in any case.
-func (l *lineage) change(ctx context.Context, h hold, prepare func() (*pending, error)) error {
+func (l *lineage) change(ctx context.Context, h changeLocks, prepare func() (*pending, error)) error {
 	inLine := false
 	defer func() {
 		if !inLine { // also if it panicked
-			l.letGo(h)
+			l.releaseLocks(h)
 		}
 	}()
-	p, first, err := l.enter(ctx, h, prepare)
+	p, first, err := l.enqueue(ctx, h, prepare)
 	if p == nil {
 		return err
 	}
@@ -100,8 +101,8 @@ func (l *lineage) change(ctx context.Context, h hold, prepare func() (*pending, 
 	return l.await(ctx, p, first)
 }
 
-// enter puts a change in line. First says that the caller is to commit it, since nothing is under way.
-func (l *lineage) enter(ctx context.Context, h hold, prepare func() (*pending, error)) (p *pending, first bool, err error) {
+// enqueue puts a change in line. First says that the caller is to commit it, since nothing is under way.
+func (l *lineage) enqueue(ctx context.Context, h changeLocks, prepare func() (*pending, error)) (p *pending, first bool, err error) {
 	if err := l.mu.lock(ctx); err != nil {
 		return nil, false, err
 	}
@@ -109,10 +110,10 @@ func (l *lineage) enter(ctx context.Context, h hold, prepare func() (*pending, e
 	if p, err = prepare(); p == nil || err != nil {
 		return nil, false, err
 	}
-	p.held = h
+	p.locks = h
 	l.publish(p)
-	if first = l.flying == nil; first {
-		l.flying = append(p.batch[:0], p)
+	if first = l.committing == nil; first {
+		l.committing = append(p.batch[:0], p)
 	} else {
 		l.queue = append(l.queue, p)
 	}
@@ -127,12 +128,12 @@ func (l *lineage) publish(p *pending) {
 	for i := range p.muts {
 		p.size += mutSize(&p.muts[i])
 	}
-	if t := p.tip; t != nil {
+	if t := p.state; t != nil {
 		l.head, l.lastTime = p.seq, t.rec.time
 		if t.rec.origin >= l.origin {
 			l.latest, l.origin = p.seq, t.rec.origin
 		}
-		l.given = max(l.given, p.seq)
+		l.lastIssued = max(l.lastIssued, p.seq)
 		l.remember(t)
 		l.s.cache.used(t)
 		if !t.rec.own {
@@ -151,9 +152,9 @@ func (l *lineage) publish(p *pending) {
 		l.putLedger(p)
 	}
 	if p.thread != nil {
-		l.touching = p
+		l.threadChange = p
 	}
-	p.after, l.last = l.heads, p
+	p.headsAfter, l.last = l.heads, p
 }
 
 // await waits for the outcome of a change, and commits it if it is the first.
@@ -199,15 +200,15 @@ func (l *lineage) commitBatch(p *pending) (next *pending) {
 	// The context of one caller must not decide over the changes of others.
 	ctx := context.Background()
 	l.mu.lock(ctx)
-	batch := append(l.flying, l.following(p)...)
-	l.flying = batch
+	batch := append(l.committing, l.takeQueued(p)...)
+	l.committing = batch
 	l.mu.unlock()
 	err := l.s.commitOne(ctx, l.batchOf(batch))
 	l.mu.lock(ctx)
 	batch, next = l.finish(batch, err)
 	l.mu.unlock()
 	for _, p := range batch {
-		l.letGo(p.held)
+		l.releaseLocks(p.locks)
 	}
 	for _, p := range batch {
 		if p.done != nil {
@@ -225,8 +226,8 @@ func (s *Store) commitOne(ctx context.Context, b backend.Batch) (err error) {
 
 func unknown(panicked error) error { return fmt.Errorf("%w: %w", backend.ErrAmbiguous, panicked) }
 
-// following takes from the queue what fits into a batch behind p.
-func (l *lineage) following(p *pending) []*pending {
+// takeQueued takes from the queue what fits into a batch behind p.
+func (l *lineage) takeQueued(p *pending) []*pending {
 	keys, size, n := len(p.muts)+len(p.conds), p.size, 0
 	for n < len(l.queue) {
 		q := l.queue[n]
@@ -291,15 +292,15 @@ func (l *lineage) finish(batch []*pending, err error) (over []*pending, next *pe
 		batch = append(batch, l.queue...)
 		l.queue = nil
 		l.forget()
-		l.th.doubt(err)
+		l.th.distrust(err)
 	}
 	for _, p := range batch {
-		p.over, p.err = true, err
+		p.finished, p.err = true, err
 		if p.thread != nil {
 			l.th.wrote(p, err)
 		}
-		if p == l.touching {
-			l.touching = nil
+		if p == l.threadChange {
+			l.threadChange = nil
 		}
 		if s := l.ledgers[p.ledgerOf]; s != nil && s.by == p {
 			delete(l.ledgers, p.ledgerOf)
@@ -309,20 +310,20 @@ func (l *lineage) finish(batch []*pending, err error) (over []*pending, next *pe
 				b.by = nil // which has the state of a checkpoint
 			}
 		}
-		l.s.hub.settled(&p.event, err == nil)
+		l.s.hub.finished(&p.event, err == nil)
 	}
 	if err == nil {
-		l.durable.set(l.openEpoch, batch[len(batch)-1].after)
+		l.durable.set(l.openEpoch, batch[len(batch)-1].headsAfter)
 	}
-	if l.last.over {
+	if l.last.finished {
 		l.last = nil
 	}
 	if len(l.queue) == 0 {
-		l.flying = nil
+		l.committing = nil
 		return batch, nil
 	}
 	next = l.queue[0]
-	l.queue, l.flying = l.queue[1:], append(next.batch[:0], next)
+	l.queue, l.committing = l.queue[1:], append(next.batch[:0], next)
 	return batch, next
 }
 
@@ -341,8 +342,8 @@ func (e *pendingError) wait(ctx context.Context) error {
 	}
 }
 
-// after is the error of who depends on p, which is not over. The caller holds l.mu.
-func (l *lineage) after(p *pending) *pendingError {
+// dependsOn is the error of a change that depends on p, which is not over. The caller holds l.mu.
+func (l *lineage) dependsOn(p *pending) *pendingError {
 	if p.done == nil {
 		p.done = make(chan struct{})
 	}
@@ -351,16 +352,16 @@ func (l *lineage) after(p *pending) *pendingError {
 
 // pendingAt is the save of the checkpoint at seq if that is not durable yet, else nil. The caller holds l.mu.
 func (l *lineage) pendingAt(seq uint64) *pending {
-	return l.pendingFunc(func(p *pending) bool { return p.tip != nil && p.seq == seq })
+	return l.pendingFunc(func(p *pending) bool { return p.state != nil && p.seq == seq })
 }
 
 // pendingID is the save under an id if that is not durable yet, else nil. The caller holds l.mu.
 func (l *lineage) pendingID(id string) *pending {
-	return l.pendingFunc(func(p *pending) bool { return p.tip != nil && p.event.ID == id })
+	return l.pendingFunc(func(p *pending) bool { return p.state != nil && p.event.ID == id })
 }
 
 func (l *lineage) pendingFunc(is func(*pending) bool) *pending {
-	for _, ps := range [...][]*pending{l.flying, l.queue} {
+	for _, ps := range [...][]*pending{l.committing, l.queue} {
 		if i := slices.IndexFunc(ps, is); i >= 0 {
 			return ps[i]
 		}

@@ -13,15 +13,15 @@ import (
 
 // A save that is repeated, because its answer was lost, is answered as the first time. What it would make may be another
 // checkpoint by then, or nothing: its parent was removed or replaced, labels were set, the history was migrated, other
-// hooks run. So it is known by what the caller submitted, of which the entry of the id holds a mark.
+// hooks run. So it is known by what the caller submitted, of which the entry of the id holds a fingerprint.
 
-// submission is the mark of a draft (docs/format.md §11), 0 for one without an id. What commits to a whole value of the
-// draft is what whole returns. The mark is made in buf.
-func submission(buf []byte, key *[32]byte, d *Draft, whole func(*Change) [32]byte) ([]byte, uint64) {
+// fingerprint identifies a draft as submitted (docs/format.md §11); 0 for one without an id. whole
+// returns the commitment to a whole value of the draft. buf is scratch.
+func fingerprint(buf []byte, key *[32]byte, d *Draft, whole func(*Change) [32]byte) ([]byte, uint64) {
 	if d.ID == "" {
 		return buf, 0
 	}
-	w := listing(append(append(buf[:0], "ckptd/submitted/2"...), key[:]...))
+	w := fieldList(append(append(buf[:0], "ckptd/submitted/2"...), key[:]...))
 	w.number(uint64(d.Step))
 	w.text(d.status())
 	w.number(d.SchemaVersion)
@@ -57,43 +57,43 @@ func submission(buf []byte, key *[32]byte, d *Draft, whole func(*Change) [32]byt
 	return w, max(1, binary.BigEndian.Uint64(sum[:]))
 }
 
-// submitted is the mark of what the caller gave to this save, of which t is the outcome.
-func (w *saving) submitted(given *Draft, t *tip) (mark uint64) {
-	p := w.passage
+// fingerprint is that of the draft that the caller gave to this save, whose outcome is t.
+func (w *saving) fingerprint(given *Draft, t *checkpointState) (mark uint64) {
+	p := w.hooked
 	switch {
-	case w.carry != nil:
+	case w.transfer != nil:
 		return 0 // no save of a caller's makes a migrated head
-	case p != nil && p.labels:
-		return w.known // the rest of the checkpoint is what it was
+	case p != nil && p.onlyLabels:
+		return w.savedFingerprint // the rest of the checkpoint is what it was
 	case p != nil:
-		return p.submitted
+		return p.fingerprint
 	}
-	w.plain, mark = submission(w.plain, &w.u.CommitKey, given, func(c *Change) [32]byte { return t.commitOf(c.Name) })
+	w.plain, mark = fingerprint(w.plain, &w.u.CommitKey, given, func(c *Change) [32]byte { return t.commitOf(c.Name) })
 	return mark
 }
 
-// isAgain reports whether d is, or was made by hooks of, what the checkpoint with its id was saved for.
-func (w *saving) isAgain(d *Draft) bool {
-	switch p := w.passage; {
-	case w.carry != nil || p != nil && p.labels:
+// isRepeat reports whether d is, or was made by hooks of, what the checkpoint with its id was saved for.
+func (w *saving) isRepeat(d *Draft) bool {
+	switch p := w.hooked; {
+	case w.transfer != nil || p != nil && p.onlyLabels:
 		return false
 	case p != nil:
-		return p.submitted == w.known
+		return p.fingerprint == w.savedFingerprint
 	}
-	return w.u.submission(d) == w.known
+	return w.u.fingerprint(d) == w.savedFingerprint
 }
 
 // commitOf is the commitment of a channel of t.
-func (t *tip) commitOf(name string) [32]byte {
-	if i := t.place(name); i >= 0 {
+func (t *checkpointState) commitOf(name string) [32]byte {
+	if i := t.channelIndex(name); i >= 0 {
 		return t.chans[i].commit
 	}
 	return noHash
 }
 
-// submission is the mark of a draft as it came from a caller.
-func (u *user) submission(d *Draft) uint64 {
-	_, mark := submission(nil, &u.CommitKey, d, func(c *Change) [32]byte { return crypto.Commit(&u.CommitKey, c.Data) })
+// fingerprint is that of a draft as it came from a caller.
+func (u *user) fingerprint(d *Draft) uint64 {
+	_, mark := fingerprint(nil, &u.CommitKey, d, func(c *Change) [32]byte { return crypto.Commit(&u.CommitKey, c.Data) })
 	return mark
 }
 
@@ -103,22 +103,22 @@ const noPrefix = math.MaxUint64
 // noHash is no commitment: none is zero.
 var noHash [32]byte
 
-// listing is a list of fields, written so that no two lists are the same bytes.
-type listing []byte
+// fieldList is a list of fields, written so that no two lists are the same bytes.
+type fieldList []byte
 
-func (w *listing) number(n uint64) { *w = binary.BigEndian.AppendUint64(*w, n) }
+func (w *fieldList) number(n uint64) { *w = binary.BigEndian.AppendUint64(*w, n) }
 
-func (w *listing) text(s string) {
+func (w *fieldList) text(s string) {
 	w.number(uint64(len(s)))
 	*w = append(*w, s...)
 }
 
-func (w *listing) bytes(p []byte) {
+func (w *fieldList) bytes(p []byte) {
 	w.number(uint64(len(p)))
 	*w = append(*w, p...)
 }
 
-func (w *listing) flag(on bool) {
+func (w *fieldList) flag(on bool) {
 	b := byte(0)
 	if on {
 		b = 1
@@ -127,7 +127,7 @@ func (w *listing) flag(on bool) {
 }
 
 // changes lists changes in order of name.
-func (w *listing) changes(changes []Change, whole func(*Change) [32]byte) {
+func (w *fieldList) changes(changes []Change, whole func(*Change) [32]byte) {
 	byName := func(a, b Change) int { return strings.Compare(a.Name, b.Name) }
 	if !slices.IsSortedFunc(changes, byName) {
 		changes = slices.Clone(changes)

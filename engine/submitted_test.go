@@ -24,7 +24,7 @@ func TestSubmission(t *testing.T) {
 		key[i] = byte(i)
 	}
 	mark := func(d *Draft) uint64 {
-		_, mark := submission([]byte("scratch"), &key, d, func(c *Change) [32]byte { return crypto.Commit(&key, c.Data) })
+		_, mark := fingerprint([]byte("scratch"), &key, d, func(c *Change) [32]byte { return crypto.Commit(&key, c.Data) })
 		return mark
 	}
 	const want = 0x4812185da2502e3a

@@ -9,14 +9,14 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// survey is what prunes, rewrites and deletions must know of all records of a lineage, without their payloads.
-type survey struct {
+// inventory lists all records of a lineage, without their payloads, for prunes, rewrites and deletions.
+type inventory struct {
 	l    *storedLineage
 	head uint64 // newest seq at which something stands
 	rows map[uint64]*row
 }
 
-// row is a record or a stub.
+// row is a record or a stub in an inventory.
 type row struct {
 	seq  uint64
 	id   string
@@ -24,32 +24,32 @@ type row struct {
 	stub *codec.Stub // nil for a record; the rest is then of the record
 
 	ghost      bool
-	entry      []byte // key of the entry of the id, nil if it has none
+	idKey      []byte // key of the entry of the id, nil if it has none
 	origin     uint64 // place in line
 	parent     uint64 // 0: none
 	parentHash [32]byte
 	time, step int64
 	status     string
 	attrs      *codec.Attrs // without Meta and Channels; shared
-	stands     []stand
+	bases      []channelBase
 
-	fate fate
+	verdict verdict
 }
 
-// stand says which record a channel of another one stands on.
-type stand struct{ number, base uint64 }
+// channelBase is the record that a channel of another one is encoded against, or kept from.
+type channelBase struct{ number, base uint64 }
 
-// fate is what a prune has in mind for a record.
-type fate uint8
+// verdict is what a prune decided about a record.
+type verdict uint8
 
 const (
-	goes   fate = iota // it is deleted
-	haunts             // it becomes or stays a ghost
-	stays
+	removed  verdict = iota // it is deleted
+	hidden                  // it becomes or stays a ghost, as a base of others
+	retained                // it remains a checkpoint
 )
 
 // remains reports whether a record will stand at r's seq.
-func (r *row) remains() bool { return r.stub == nil && r.fate != goes }
+func (r *row) remains() bool { return r.stub == nil && r.verdict != removed }
 
 // visible reports whether r is a checkpoint now.
 func (r *row) visible() bool { return r.stub == nil && !r.ghost }
@@ -70,9 +70,9 @@ func (r *row) terms(parent *row) []term {
 	return newTerms(parent.attrs, parent.status, r.attrs, r.status)
 }
 
-// entries are the terms that r may have index entries for. A replacement has all if its parent, though still a ghost,
+// indexedTerms are the terms that r may have index entries for. A replacement has all if its parent, though still a ghost,
 // did not restore any more.
-func (r *row) entries(parent *row) []term {
+func (r *row) indexedTerms(parent *row) []term {
 	if r.origin != r.seq {
 		parent = nil
 	}
@@ -80,7 +80,7 @@ func (r *row) entries(parent *row) []term {
 }
 
 // newestFirst yields the rows by seq, the greatest first.
-func (v *survey) newestFirst(yield func(*row) bool) {
+func (v *inventory) newestFirst(yield func(*row) bool) {
 	for seq := v.head; seq > 0; seq-- {
 		r := v.rows[seq]
 		if r == nil {
@@ -93,9 +93,9 @@ func (v *survey) newestFirst(yield func(*row) bool) {
 	}
 }
 
-// survey reads the lineage. The caller holds the thread's mu, or the lineage is detached.
-func (l *storedLineage) survey(ctx context.Context) (*survey, error) {
-	v := &survey{l: l, rows: map[uint64]*row{}}
+// inventory reads the lineage. The caller holds the thread's mu, or the lineage is detached.
+func (l *storedLineage) inventory(ctx context.Context) (*inventory, error) {
+	v := &inventory{l: l, rows: map[uint64]*row{}}
 	attrs := map[uint64]*codec.Attrs{} // by the record that holds them
 	rs := l.restorer()
 	err := l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
@@ -108,7 +108,7 @@ func (l *storedLineage) survey(ctx context.Context) (*survey, error) {
 		}
 		rs = rs.next()
 		rs.remember(r)
-		w.take(l, r)
+		w.fill(l, r)
 		holder := r.seq
 		if e := &r.rec.Entries[0]; e.Mode == codec.Keep {
 			holder = e.Path[0].Last
@@ -127,47 +127,47 @@ func (l *storedLineage) survey(ctx context.Context) (*survey, error) {
 	return v, err
 }
 
-func (w *row) take(l *storedLineage, r *record) {
+func (w *row) fill(l *storedLineage, r *record) {
 	rec := r.rec
 	w.id, w.ghost, w.origin = l.recordID(r), rec.Ghost, r.origin()
 	switch {
 	case rec.Ghost:
 	case rec.ID != "":
-		w.entry = l.IDKey(w.id)
+		w.idKey = l.IDKey(w.id)
 	case rec.Replaced != 0:
-		w.entry = l.OwnIDKey(w.id)
+		w.idKey = l.OwnIDKey(w.id)
 	}
 	w.time, w.step, w.status = rec.Time, rec.Step, rec.Status
 	if rec.ParentDist != 0 {
 		w.parent, w.parentHash = r.seq-rec.ParentDist, rec.ParentHash
 	}
-	w.stands = make([]stand, 0, rec.Count())
+	w.bases = make([]channelBase, 0, rec.Count())
 	for number, e := range rec.Channels {
-		s := stand{number: number}
+		s := channelBase{number: number}
 		if e.Mode != codec.Full {
 			s.base = e.Path[0].Last
 		}
-		w.stands = append(w.stands, s)
+		w.bases = append(w.bases, s)
 	}
 }
 
 // base finds what channel number of r stands on; 0: nothing.
 func (r *row) base(number uint64) uint64 {
-	i, ok := slices.BinarySearchFunc(r.stands, number, func(s stand, number uint64) int { return cmp.Compare(s.number, number) })
+	i, ok := slices.BinarySearchFunc(r.bases, number, func(s channelBase, number uint64) int { return cmp.Compare(s.number, number) })
 	if !ok {
 		return 0
 	}
-	return r.stands[i].base
+	return r.bases[i].base
 }
 
 // unindex removes the index entries of all records.
-func (v *survey) unindex(ctx context.Context) error {
+func (v *inventory) unindex(ctx context.Context) error {
 	out := batcher{s: v.l.s}
 	for r := range v.newestFirst {
 		if r.stub != nil {
 			continue
 		}
-		for _, t := range r.entries(v.rows[r.parent]) {
+		for _, t := range r.indexedTerms(v.rows[r.parent]) {
 			if err := out.add(ctx, backend.Mut{Key: v.l.indexKey(t, r.seq), Delete: true}); err != nil {
 				return err
 			}

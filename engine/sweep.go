@@ -13,9 +13,10 @@ import (
 )
 
 // sweeper removes the blobs and parts of a user that nothing names, by mark and sweep. Saves go on meanwhile: what they
-// name is in user.naming, and asked for under user.sweep right before a deletion.
+// name is in user.inFlight, and asked for under user.sweep right before a deletion.
 //
-// Records of epochs that are being built are not marked: who builds them holds naming until they are a thread's.
+// Records of epochs that are being built are not marked: their builder keeps inFlight going until they
+// are a thread's.
 type sweeper struct {
 	u                    *user
 	blobGrace, partGrace time.Duration   // 0 is none
@@ -97,11 +98,11 @@ func (sw *sweeper) markParts(ids []codec.PartID) {
 }
 
 func (sw *sweeper) markThread(ctx context.Context, id string) error {
-	l, err := sw.u.s.acquire(ctx, Ref{Tenant: sw.u.tenant, User: sw.u.name, Thread: id}, false)
+	l, err := sw.u.s.rlockThread(ctx, Ref{Tenant: sw.u.tenant, User: sw.u.name, Thread: id}, false)
 	if err != nil {
 		return err
 	}
-	defer l.release()
+	defer l.runlockThread()
 	rec, _ := l.th.record()
 	for _, epoch := range []uint64{uint64(l.th.Epoch), rec.Kept} {
 		if epoch == 0 {

@@ -14,11 +14,11 @@ func TestThreadRecordIsTheOneWrittenLast(t *testing.T) {
 	f := newFixture(t, Options{Now: clock.now})
 	ref, sub := testRef("t"), testRef("t")
 	sub.Namespace = "sub"
-	l, err := f.hold(ctx, ref, true)
+	l, err := f.refLineage(ctx, ref, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.letGo(l)
+	defer f.unrefLineage(l)
 	gate := &gated{Backend: f.Store.be, entered: make(chan struct{}), outcome: make(chan error)}
 	f.Store.be = gate
 	gate.closed.Store(true)

@@ -145,13 +145,13 @@ func (u *User) threadIDs(ctx context.Context) ([]string, error) {
 // thread describes a thread. One that o does not want is ErrNotFound.
 func (u *User) thread(ctx context.Context, id string, o *ThreadOptions) (*ThreadInfo, error) {
 	info := &ThreadInfo{Ref: Ref{Tenant: u.name.tenant, User: u.name.name, Thread: id}}
-	err := u.s.with(ctx, info.Ref, func(l *lineage) error { return l.describe(ctx, info) })
+	err := u.s.withLineage(ctx, info.Ref, func(l *lineage) error { return l.describe(ctx, info) })
 	if err == nil && o.Status != "" && info.Status != o.Status {
 		err = ErrNotFound
 	}
 	if err == nil {
 		head := &Checkpoint{Ref: info.Ref, ID: info.HeadID, Step: info.Step, Status: info.Status, Time: info.Updated, Labels: info.Labels}
-		err = u.s.give(ctx, head, false)
+		err = u.s.applyLoadHooks(ctx, head, false)
 		info.Labels = head.Labels
 	}
 	if err != nil || !o.Count {
@@ -183,7 +183,7 @@ func (l *lineage) describe(ctx context.Context, info *ThreadInfo) error {
 		return err
 	}
 	rs := l.restorer()
-	defer rs.taken.give()
+	defer rs.reserved.release()
 	meta, err := rs.meta(ctx, r)
 	if err != nil {
 		return err
@@ -222,7 +222,7 @@ func (u *User) newestThread(ctx context.Context) (best string, err error) {
 	}
 	newest := int64(-1)
 	look := func(th activeThread) error {
-		return u.s.with(ctx, Ref{Tenant: u.name.tenant, User: u.name.name, Thread: th.id}, func(l *lineage) error {
+		return u.s.withLineage(ctx, Ref{Tenant: u.name.tenant, User: u.name.name, Thread: th.id}, func(l *lineage) error {
 			if _, there := l.th.record(); !there {
 				return nil
 			}

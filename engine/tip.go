@@ -17,9 +17,9 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// tip is a checkpoint with its whole state in memory. A save changes its parent's tip in place into its own, so that a
-// save after a save reads nothing and copies only what changed.
-type tip struct {
+// checkpointState is a checkpoint with its whole state in memory. A save changes its parent's state in
+// place into its own, so a save after a save reads nothing and copies only what changed.
+type checkpointState struct {
 	l           *storedLineage
 	home        *lineage // in whose memory it is; nil: in none's
 	generation  uint64   // of the thread
@@ -27,20 +27,20 @@ type tip struct {
 	id          string
 	rec         header
 	hash        [32]byte
-	attrs       chanState
-	meta        *codec.Attrs // what attrs holds; shared, never modified
-	chans       []chanState  // as meta.Channels
-	names       names        // of them, if there are many
+	attrs       channelState
+	meta        *codec.Attrs   // what attrs holds; shared, never modified
+	chans       []channelState // as meta.Channels
+	names       nameIndex      // of them, if there are many
 	tree        crypto.ChannelTree
 	kept        []codec.Entry // runs of channels on the same path, as the next record keeps them
 	stored      int64         // bytes of the record
 	ledger      codec.Ledger  // of its pending writes, if that is known
 	ledgerKnown bool
 
-	reads  reads // what its channels and attributes stand on
-	parts  int64 // bytes of the parts on their paths
-	floors int64 // sum of their floors
-	values int64 // what they take in memory
+	reads    reads // what its channels and attributes stand on
+	parts    int64 // bytes of the parts on their paths
+	minFulls int64 // sum of their minFull
+	values   int64 // what they take in memory
 
 	cached *list.Element // guarded by the cache's lock
 	size   int64
@@ -63,8 +63,8 @@ type header struct {
 	writes     codec.Ledger // of the parent's pending writes, when it was saved
 }
 
-// chanState is the value of a channel and how it is stored.
-type chanState struct {
+// channelState is the value of a channel and how it is stored.
+type channelState struct {
 	number uint64
 	value  []byte
 	chunks crypto.Chunks
@@ -82,18 +82,18 @@ type chanState struct {
 	removed  int
 	since    overlap
 
-	// far is a record on path to consolidate against: farSince tells what value still shares with the value that
-	// it holds, and farParts is the size of the parts from it on.
-	far      uint64
-	farSince overlap
-	farParts int64
+	// longBase is a record on path to consolidate against: longSince tells what value still shares with the value that
+	// it holds, and longParts is the size of the parts from it on.
+	longBase  uint64
+	longSince overlap
+	longParts int64
 }
 
-// floor is a lower bound for the size of a full encoding of the value. Bytes that were added since it was measured
+// minFull is a lower bound for the size of a full encoding of the value. Bytes that were added since it was measured
 // cannot have made it smaller, and those that were removed took at most their own length of it. A place that is written
 // over and over is counted once by since; places all over the value are counted once each by removed. Of a value that lost
 // more than half nothing is known: what is left may have been stored raw because the rest did not compress.
-func (c *chanState) floor() int64 {
+func (c *channelState) minFull() int64 {
 	lost := min(c.removed, c.since.lost())
 	if 2*lost > c.since.length {
 		return 0
@@ -101,30 +101,30 @@ func (c *chanState) floor() int64 {
 	return max(0, c.measured-int64(lost))
 }
 
-// unmeasured is by how much a full encoding may be larger than floor.
-func (c *chanState) unmeasured() int64 {
+// unmeasured is by how much a full encoding may be larger than minFull.
+func (c *channelState) unmeasured() int64 {
 	return int64(c.since.fresh(len(c.value)) + min(c.removed, c.since.lost()))
 }
 
-// isMeasured notes the size of a full encoding of the value, when it has so many bytes.
-func (c *chanState) isMeasured(size int64, length int) {
-	c.measured, c.removed, c.since = size, 0, wholly(length)
+// setMeasured notes the size of a full encoding of the value, when it has so many bytes.
+func (c *channelState) setMeasured(size int64, length int) {
+	c.measured, c.removed, c.since = size, 0, wholeOverlap(length)
 }
 
-// justMeasured says that measured is the size of the value as it is.
-func (c *chanState) justMeasured() bool {
+// measuredNow says that measured is the size of the value as it is.
+func (c *channelState) measuredNow() bool {
 	return c.measured > 0 && c.removed == 0 && c.since.isWhole(len(c.value))
 }
 
-// What a tip takes besides its values, measured by the heap of 40,000 threads of one message each: the tip itself and its
+// What a state takes besides its values, measured by the heap of 40,000 threads of one message each: the state itself and its
 // attributes, and what stays in memory with it, the lineage, its thread, and the thread's ciphers.
 const (
-	tipBytes  = 3000
-	chanBytes = 300
+	stateBytes   = 3000
+	channelBytes = 300
 )
 
-func (c *chanState) memory() int64 {
-	return int64(cap(c.value)+c.chunks.Bytes()+c.index.Bytes()+c.since.memory()+c.farSince.memory()) + chanBytes
+func (c *channelState) memory() int64 {
+	return int64(cap(c.value)+c.chunks.Bytes()+c.index.Bytes()+c.since.memory()+c.longSince.memory()) + channelBytes
 }
 
 // What a channel takes as one of many, by its name, and what a run of kept ones takes.
@@ -133,12 +133,12 @@ const (
 	keptBytes = 160
 )
 
-func (t *tip) memory() int64 {
-	return t.values + tipBytes + t.reads.memory() + int64(t.tree.Bytes()) + keptBytes*int64(cap(t.kept)) + nameBytes*int64(len(t.names.sorted))
+func (t *checkpointState) memory() int64 {
+	return t.values + stateBytes + t.reads.memory() + int64(t.tree.Bytes()) + keptBytes*int64(cap(t.kept)) + nameBytes*int64(len(t.names.sorted))
 }
 
 // all yields the attributes and the channels, in the order of their numbers.
-func (t *tip) all(yield func(*chanState) bool) {
+func (t *checkpointState) all(yield func(*channelState) bool) {
 	if !yield(&t.attrs) {
 		return
 	}
@@ -159,7 +159,7 @@ func version(commitment *[32]byte) Version {
 const manyEdits = 32
 
 // edit makes edits in the value, in place. Lost is how many of its bytes are nowhere then.
-func (c *chanState) edit(edits []codec.Edit, lost int) {
+func (c *channelState) edit(edits []codec.Edit, lost int) {
 	size, hull := len(c.value), edits
 	if len(edits) > manyEdits {
 		from, to := edits[0].From, edits[len(edits)-1].To
@@ -177,13 +177,13 @@ func (c *chanState) edit(edits []codec.Edit, lost int) {
 }
 
 // spliced notes that n bytes take the place of those that e replaces in a value of size bytes.
-func (c *chanState) spliced(size int, e codec.Edit, n int) {
+func (c *channelState) spliced(size int, e codec.Edit, n int) {
 	c.since.spliced(size, e.From, size-e.To, n)
-	c.farSince.spliced(size, e.From, size-e.To, n)
+	c.longSince.spliced(size, e.From, size-e.To, n)
 }
 
 // splice replaces what stands between the first prefix and last suffix bytes of the value, in place.
-func (c *chanState) splice(prefix, suffix int, insert []byte) {
+func (c *channelState) splice(prefix, suffix int, insert []byte) {
 	old, n := len(c.value), prefix+len(insert)+suffix
 	if n > cap(c.value) {
 		grown := make([]byte, n, n+n/8)
@@ -202,9 +202,9 @@ func (c *chanState) splice(prefix, suffix int, insert []byte) {
 	c.index.Changed(prefix)
 }
 
-// isFar makes the record that was just written the one to consolidate against.
-func (c *chanState) isFar(seq uint64) {
-	c.far, c.farSince, c.farParts = seq, wholly(len(c.value)), c.parts
+// setLongBase makes the record that was just written the one to consolidate against.
+func (c *channelState) setLongBase(seq uint64) {
+	c.longBase, c.longSince, c.longParts = seq, wholeOverlap(len(c.value)), c.parts
 }
 
 // hashOf is the hash of a checkpoint whose channels have the hash root, docs/format.md §10. buf is scratch.
@@ -229,8 +229,8 @@ func hashOf(buf []byte, id string, seq uint64, h *header, root [32]byte) ([]byte
 	return buf, sha256.Sum256(buf)
 }
 
-// tip restores the whole checkpoint of r.
-func (rs *restorer) tip(ctx context.Context, r *record) (*tip, error) {
+// state restores the whole checkpoint of r.
+func (rs *restorer) state(ctx context.Context, r *record) (*checkpointState, error) {
 	if err := rs.fetchAll(ctx, r, wanted(all)); err != nil {
 		return nil, err
 	}
@@ -242,41 +242,41 @@ func (rs *restorer) tip(ctx context.Context, r *record) (*tip, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tip{l: rs.l, generation: rs.generation, seq: r.seq, id: rs.l.recordID(r), attrs: chans[0], meta: meta, chans: chans[1:], stored: r.size}
+	t := &checkpointState{l: rs.l, generation: rs.generation, seq: r.seq, id: rs.l.recordID(r), attrs: chans[0], meta: meta, chans: chans[1:], stored: r.size}
 	if t.rec, err = rs.header(ctx, r); err != nil {
 		return nil, err
 	}
 	t.reads = readsOf(t, rs.records)
 	for c := range t.all {
 		t.parts += c.parts
-		t.floors += c.floor()
+		t.minFulls += c.minFull()
 	}
-	t.settle()
+	t.tableChanged()
 	_, t.hash = hashOf(nil, t.id, t.seq, &t.rec, t.root())
 	return t, nil
 }
 
-// tipAt restores the whole checkpoint at seq, which must be there; it may be a ghost. Of one that was pruned no more than
+// stateAt restores the whole checkpoint at seq, which must be there; it may be a ghost. Of one that was pruned no more than
 // the id is known, and its state is empty.
-func (rs *restorer) tipAt(ctx context.Context, seq uint64) (*tip, error) {
+func (rs *restorer) stateAt(ctx context.Context, seq uint64) (*checkpointState, error) {
 	r, err := rs.l.readRecord(ctx, seq)
 	if err != nil {
 		return nil, err
 	}
 	if r == nil {
-		return nil, corrupt(space.Place(rs.l.RecordKey(seq)), "missing", nil)
+		return nil, corrupt(space.Describe(rs.l.RecordKey(seq)), "missing", nil)
 	}
-	return rs.tipOf(ctx, r)
+	return rs.stateOf(ctx, r)
 }
 
-// tipOf is tipAt with a record that was read.
-func (rs *restorer) tipOf(ctx context.Context, r *record) (*tip, error) {
+// stateOf is stateAt with a record that was read.
+func (rs *restorer) stateOf(ctx context.Context, r *record) (*checkpointState, error) {
 	if r.stub != nil {
-		return &tip{l: rs.l, generation: rs.generation, seq: r.seq, id: r.stub.ID, meta: noAttrs}, nil
+		return &checkpointState{l: rs.l, generation: rs.generation, seq: r.seq, id: r.stub.ID, meta: noAttrs}, nil
 	}
-	t, err := rs.tip(ctx, r)
+	t, err := rs.state(ctx, r)
 	if r.rec.Ghost && errors.Is(err, errGone) { // a prune left of it what others stand on
-		return &tip{l: rs.l, generation: rs.generation, seq: r.seq, id: rs.l.recordID(r), meta: noAttrs}, nil
+		return &checkpointState{l: rs.l, generation: rs.generation, seq: r.seq, id: rs.l.recordID(r), meta: noAttrs}, nil
 	}
 	return t, err
 }
@@ -285,10 +285,10 @@ func (rs *restorer) tipOf(ctx context.Context, r *record) (*tip, error) {
 var errGone = errors.New("no such record")
 
 // pruned reports whether the state of t, a parent, is lost.
-func (t *tip) pruned() bool { return t.seq != 0 && len(t.attrs.path) == 0 }
+func (t *checkpointState) pruned() bool { return t.seq != 0 && len(t.attrs.path) == 0 }
 
 // checkpoint is what callers see of t, with the values of the channels that wants names; a nil one names none.
-func (t *tip) checkpoint(wants wanting) *Checkpoint {
+func (t *checkpointState) checkpoint(wants wanting) *Checkpoint {
 	cp := newCheckpoint(t.l.ref, t.generation, t.seq, t.id, &t.rec, t.meta)
 	cp.Hash = t.hash
 	cp.Cost.Stored = t.stored

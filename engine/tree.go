@@ -35,14 +35,14 @@ type Node struct {
 // Tree reads the headers of all checkpoints of the lineage and how they hang together. Its memory is that of all
 // headers.
 func (t *Thread) Tree(ctx context.Context) (*Tree, error) {
-	l, err := t.acquireThere(ctx)
+	l, err := t.rlockExisting(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading tree: %w", err)
 	}
-	g := grower{l: l, tree: &Tree{}, bySeq: map[uint64]*Node{}, byID: map[string]*Node{}, gone: map[uint64]ghost{}}
-	err = g.grow(ctx)
+	g := treeBuilder{l: l, tree: &Tree{}, bySeq: map[uint64]*Node{}, byID: map[string]*Node{}, removed: map[uint64]removedNode{}}
+	err = g.build(ctx)
 	for i := 0; err == nil && i < len(g.tree.Nodes); i++ {
-		err = t.s.give(ctx, g.tree.Nodes[i].Checkpoint, false)
+		err = t.s.applyLoadHooks(ctx, g.tree.Nodes[i].Checkpoint, false)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading tree: %w", err)
@@ -51,9 +51,9 @@ func (t *Thread) Tree(ctx context.Context) (*Tree, error) {
 	return g.tree, nil
 }
 
-// grow reads all that there is, and releases the lineage.
-func (g *grower) grow(ctx context.Context) (err error) {
-	defer g.l.release()
+// build reads the whole lineage, and unlocks its thread.
+func (g *treeBuilder) build(ctx context.Context) (err error) {
+	defer g.l.runlockThread()
 	// Branches first: a head that is read cannot be missing from the records read after it.
 	if g.tree.Branches, err = g.l.allBranches(ctx); err == nil {
 		err = g.read(ctx)
@@ -61,22 +61,22 @@ func (g *grower) grow(ctx context.Context) (err error) {
 	return err
 }
 
-// grower makes a tree.
-type grower struct {
-	l     *lineage
-	tree  *Tree
-	bySeq map[uint64]*Node
-	byID  map[string]*Node
-	gone  map[uint64]ghost
+// treeBuilder makes a tree.
+type treeBuilder struct {
+	l       *lineage
+	tree    *Tree
+	bySeq   map[uint64]*Node
+	byID    map[string]*Node
+	removed map[uint64]removedNode
 }
 
-// ghost is what is left of a checkpoint that was pruned or replaced. The zero value is nothing.
-type ghost struct {
+// removedNode is what is left of a checkpoint that was pruned or replaced. The zero value is nothing.
+type removedNode struct {
 	id, dangling string
 	parentSeq    uint64
 }
 
-func (g *grower) read(ctx context.Context) error {
+func (g *treeBuilder) read(ctx context.Context) error {
 	rs := g.l.restorer()
 	err := g.l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
 		rs = rs.next()
@@ -86,29 +86,29 @@ func (g *grower) read(ctx context.Context) error {
 	return err
 }
 
-func (g *grower) add(ctx context.Context, rs *restorer, r *record) error {
+func (g *treeBuilder) add(ctx context.Context, rs *restorer, r *record) error {
 	if r.rec == nil {
 		return nil
 	}
 	rs.remember(r)
 	if r.rec.Ghost {
-		left := ghost{id: g.l.recordID(r), dangling: r.rec.ParentID}
+		left := removedNode{id: g.l.recordID(r), dangling: r.rec.ParentID}
 		if r.rec.ParentDist != 0 {
 			left.parentSeq = r.seq - r.rec.ParentDist
 		}
-		g.gone[r.seq] = left
+		g.removed[r.seq] = left
 		return nil
 	}
 	cp, err := rs.checkpoint(ctx, r, nil)
 	if err != nil {
 		return err
 	}
-	if err := takeRoom(ctx, cp.bytesOfHeader()); err != nil {
+	if err := reserve(ctx, cp.bytesOfHeader()); err != nil {
 		return err
 	}
 	n := &Node{Checkpoint: cp, origin: r.origin()}
 	if old := g.byID[n.ID]; old != nil { // it was replaced since it was read
-		g.gone[old.Seq] = ghost{id: old.ID, parentSeq: old.ParentSeq}
+		g.removed[old.Seq] = removedNode{id: old.ID, parentSeq: old.ParentSeq}
 		delete(g.bySeq, old.Seq)
 		g.tree.Nodes = slices.DeleteFunc(g.tree.Nodes, func(n *Node) bool { return n == old })
 	}
@@ -120,7 +120,7 @@ func (g *grower) add(ctx context.Context, rs *restorer, r *record) error {
 // connect gives nodes their parents, children and branches. A parent that was saved after its child, as a replacement or
 // because the child named it before it existed, can close a circle; one that was saved before cannot close one by
 // itself. So those come last, and what would close a circle is passed over.
-func (g *grower) connect() {
+func (g *treeBuilder) connect() {
 	var late []*Node
 	for _, n := range g.tree.Nodes {
 		for p := range g.ancestors(n) {
@@ -159,15 +159,15 @@ func (g *grower) connect() {
 }
 
 // ancestors yields the nodes that may be the parent of n, the best first.
-func (g *grower) ancestors(n *Node) iter.Seq[*Node] {
+func (g *treeBuilder) ancestors(n *Node) iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
-		at := ghost{parentSeq: n.ParentSeq, dangling: n.Checkpoint.Parent}
+		at := removedNode{parentSeq: n.ParentSeq, dangling: n.Checkpoint.Parent}
 		for at.parentSeq != 0 {
 			if p := g.bySeq[at.parentSeq]; p != nil {
 				yield(p)
 				return
 			}
-			left, ok := g.gone[at.parentSeq]
+			left, ok := g.removed[at.parentSeq]
 			if !ok {
 				return
 			}
@@ -194,11 +194,11 @@ func (n *Node) descends(a *Node) bool {
 
 // Namespaces lists the namespaces of the thread that hold checkpoints or pending writes, in order; the unnamed one is "".
 func (t *Thread) Namespaces(ctx context.Context) ([]string, error) {
-	l, err := t.acquireThere(ctx)
+	l, err := t.rlockExisting(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
-	defer l.release()
+	defer l.runlockThread()
 	names, err := l.th.namespaces(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)

@@ -137,11 +137,11 @@ func TestTreeCircle(t *testing.T) {
 func rewrite(t *testing.T, f *fixture, ref Ref, seq uint64, change func(l *lineage, r *record) backend.Mut) {
 	t.Helper()
 	ctx := context.Background()
-	l, err := f.acquire(ctx, ref, false)
+	l, err := f.rlockThread(ctx, ref, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.release()
+	defer l.runlockThread()
 	r, err := l.readRecord(ctx, seq)
 	if err != nil {
 		t.Fatal(err)

@@ -7,9 +7,9 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// unbroken notices that a walk over the records of a lineage passes over a seq that is lost: at which nothing stands, and
+// gapCheck notices that a walk over the records of a lineage passes over a seq that is lost: at which nothing stands, and
 // which no stub covers. A walk that left it out without a word would tell of a history that never was.
-type unbroken struct {
+type gapCheck struct {
 	l        *storedLineage
 	from, to uint64 // the seqs that the walk goes over, to not included; what is beyond the newest record is not missed
 	reverse  bool
@@ -17,7 +17,7 @@ type unbroken struct {
 }
 
 // see takes the next record or stub.
-func (u *unbroken) see(ctx context.Context, r *record) error {
+func (u *gapCheck) see(ctx context.Context, r *record) error {
 	first := r.seq
 	if r.stub != nil {
 		first -= r.stub.FirstDist
@@ -38,28 +38,28 @@ func (u *unbroken) see(ctx context.Context, r *record) error {
 	if lost == 0 {
 		return nil
 	}
-	return u.l.lost(ctx, lost)
+	return u.l.lostSeq(ctx, lost)
 }
 
 // end says that there are no more records.
-func (u *unbroken) end(ctx context.Context) error {
+func (u *gapCheck) end(ctx context.Context) error {
 	if u.reverse && u.from < u.to && (u.begun || u.to < endSeq) {
-		return u.l.lost(ctx, u.from)
+		return u.l.lostSeq(ctx, u.from)
 	}
 	return nil
 }
 
-// lost is the error for a seq at which nothing stands, unless a stub covers it or it is beyond the newest record.
-func (l *storedLineage) lost(ctx context.Context, seq uint64) error {
-	next, err := l.notBefore(ctx, seq)
+// lostSeq is the error for a seq at which nothing stands, unless a stub covers it or it is beyond the newest record.
+func (l *storedLineage) lostSeq(ctx context.Context, seq uint64) error {
+	next, err := l.firstFrom(ctx, seq)
 	if err != nil || next == nil || next.covers(seq) {
 		return err
 	}
-	return corrupt(space.Place(l.RecordKey(seq)), "missing", nil)
+	return corrupt(space.Describe(l.RecordKey(seq)), "missing", nil)
 }
 
-// notBefore reads what stands at seq or next after it; nil if nothing does.
-func (l *storedLineage) notBefore(ctx context.Context, seq uint64) (*record, error) {
+// firstFrom reads what stands at seq or next after it; nil if nothing does.
+func (l *storedLineage) firstFrom(ctx context.Context, seq uint64) (*record, error) {
 	r := l.RecordsFrom(seq, endSeq)
 	r.Limit = 1
 	page, _, err := l.s.be.Scan(ctx, r)

@@ -19,11 +19,11 @@ func (t threadUpkeep) UndoHead(ctx context.Context, oldSeq, newSeq uint64, hash 
 }
 
 func (t threadUpkeep) undoHead(ctx context.Context, oldSeq, newSeq uint64, hash [32]byte) error {
-	l, err := t.s.seize(ctx, t.ref, false)
+	l, err := t.s.lockThread(ctx, t.ref, false)
 	if err != nil {
 		return err
 	}
-	defer l.vacate()
+	defer l.unlockThread()
 	if _, there := l.th.record(); !there {
 		return ErrNotFound
 	}
@@ -45,7 +45,7 @@ func (t threadUpkeep) undoHead(ctx context.Context, oldSeq, newSeq uint64, hash 
 		return err
 	}
 	if r == nil {
-		return l.absent(ctx, newSeq)
+		return l.missingSeq(ctx, newSeq)
 	}
 	id, is, err := l.hashAt(ctx, r)
 	if err != nil {
@@ -55,11 +55,11 @@ func (t threadUpkeep) undoHead(ctx context.Context, oldSeq, newSeq uint64, hash 
 		return fmt.Errorf("%w: seq %d is another checkpoint than the migrated head of seq %d", ErrInvalid, newSeq, oldSeq)
 	}
 	if r.rec != nil {
-		by, err := l.undoable(ctx, r, oldSeq)
+		by, err := l.checkUndo(ctx, r, oldSeq)
 		if err != nil {
 			return err
 		}
-		err = l.takeBack(ctx, r, oldSeq, is, by)
+		err = l.removeHead(ctx, r, oldSeq, is, by)
 		l.forget()
 		if err != nil {
 			return err
@@ -99,10 +99,10 @@ func (l *storedLineage) hashAt(ctx context.Context, r *record) (id string, hash 
 	return cp.ID, cp.Hash, nil
 }
 
-// undoable makes sure that nothing came after the migrated head r of the checkpoint at oldSeq, and tells who needs it.
-func (l *lineage) undoable(ctx context.Context, r *record, oldSeq uint64) (need, error) {
-	by, err := l.needOf(ctx, r.seq)
-	if err == nil && by.line {
+// checkUndo makes sure that nothing came after the migrated head r of the checkpoint at oldSeq, and tells who needs it.
+func (l *lineage) checkUndo(ctx context.Context, r *record, oldSeq uint64) (dependents, error) {
+	by, err := l.dependentsOf(ctx, r.seq)
+	if err == nil && by.asParent {
 		err = l.conflict(ctx)
 	}
 	if err != nil || r.rec.Ghost { // what came to a ghost is not of the head
@@ -141,9 +141,9 @@ func (l *storedLineage) writesOf(ctx context.Context, id string) (map[string][]b
 	return out, err
 }
 
-// takeBack makes a ghost of r, which is all that anybody sees of it: what ended there ends at the checkpoint at oldSeq
+// removeHead makes a ghost of r, which is all that anybody sees of it: what ended there ends at the checkpoint at oldSeq
 // then. Branches are moved there and, unless something stands on it, the ghost becomes a stub, mostly in the same batch.
-func (l *lineage) takeBack(ctx context.Context, r *record, oldSeq uint64, hash [32]byte, by need) error {
+func (l *lineage) removeHead(ctx context.Context, r *record, oldSeq uint64, hash [32]byte, by dependents) error {
 	id, out := l.recordID(r), &batcher{s: l.s}
 	mut, err := l.ghostMut(r)
 	if err != nil {
@@ -169,7 +169,7 @@ func (l *lineage) takeBack(ctx context.Context, r *record, oldSeq uint64, hash [
 	if err != nil {
 		return err
 	}
-	if by.values {
+	if by.asBase {
 		return out.flush(ctx)
 	}
 	meta, err := l.restorer().meta(ctx, r) // which a ghost keeps, too

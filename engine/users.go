@@ -7,14 +7,14 @@ import (
 )
 
 func (s storeUpkeep) Tenants(ctx context.Context) iter.Seq2[string, error] {
-	return s.names(ctx, "listing tenants", func() iter.Seq2[string, error] { return s.keys.Tenants(ctx) })
+	return s.listNames(ctx, "listing tenants", func() iter.Seq2[string, error] { return s.keys.Tenants(ctx) })
 }
 
 func (s storeUpkeep) Users(ctx context.Context, tenant string) iter.Seq2[string, error] {
-	return s.names(ctx, "listing users", func() iter.Seq2[string, error] { return s.keys.Users(ctx, tenant) })
+	return s.listNames(ctx, "listing users", func() iter.Seq2[string, error] { return s.keys.Users(ctx, tenant) })
 }
 
-func (s *Store) names(ctx context.Context, what string, list func() iter.Seq2[string, error]) iter.Seq2[string, error] {
+func (s *Store) listNames(ctx context.Context, what string, list func() iter.Seq2[string, error]) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if err := s.ready(ctx); err != nil {
 			yield("", fmt.Errorf("%s: %w", what, err))

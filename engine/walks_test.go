@@ -35,7 +35,7 @@ func TestHistoryAcrossEpochs(t *testing.T) {
 				remove = append(remove, cp.ID)
 			}
 		}
-		l, err := f.hold(ctx, ref, false) // as another call would that waits for the thread
+		l, err := f.refLineage(ctx, ref, false) // as another call would that waits for the thread
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestHistoryAcrossEpochs(t *testing.T) {
 				t.Fatalf("seq %d: the parent is told as %s, it is %s", cp.Seq, cp.Parent, want)
 			}
 		}
-		f.letGo(l)
+		f.unrefLineage(l)
 	}
 }
 
@@ -151,10 +151,10 @@ func TestLostRecordIsNoticed(t *testing.T) {
 			d := Draft{ID: fmt.Sprint("cp", i), Root: true, RunID: fmt.Sprint("run", i%2), Channels: []Change{{Name: "m", Data: words(rand.New(rand.NewPCG(uint64(i), 1)), 600)}}}
 			mustSave(t, f, ref, d)
 		}
-		l, err := f.hold(ctx, ref, false)
+		l, err := f.refLineage(ctx, ref, false)
 		must(t, err)
 		key := l.RecordKey(lost)
-		f.letGo(l)
+		f.unrefLineage(l)
 		must(t, f.be.Commit(ctx, backend.Batch{Muts: []backend.Mut{{Key: key, Delete: true}}}))
 		f.reopen()
 		th := f.Thread(ref)
