@@ -142,7 +142,7 @@ type onPaper struct{}
 
 func (onPaper) SealSidecar(dst []byte, _ string, _ []byte) ([]byte, error) { return dst, nil }
 func (onPaper) OpenSidecar(string, []byte) ([]byte, error)                 { return nil, nil }
-func (onPaper) Pseudonym(string, ...string) string                        { return "" }
+func (onPaper) Pseudonym(string, ...string) string                         { return "" }
 
 // authenticator knows who may do what by the tokens and the configuration.
 func (r *running) authenticator(o *serveOptions) (*access.Authenticator, error) {

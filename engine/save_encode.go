@@ -12,7 +12,7 @@ import (
 // The path policy. What a reader pays is bounded whatever the history: the records that the channels of a checkpoint stand
 // on, each counted once, hold at most pathFactor times the bytes of a full encoding of all of them, plus pathSlack; with the
 // record itself and that of its parent there are at most codec.MaxPath. What that costs a writer is paid for by the deltas in
-// between: bound.go stores channels anew when these have become as large as a full encoding, or as many as that.
+// between: save_bound.go stores channels anew when these have become as large as a full encoding, or as many as that.
 //
 // The bound is on the values as they are now, so the sizes of their full encodings must be known. Measuring them at every
 // save would cost more than the save; minFull is a lower bound that costs nothing, since bytes that were added cannot make an
