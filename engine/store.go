@@ -25,22 +25,24 @@ const DefaultCacheBytes = 64 << 20
 // Options configure Open. Root and Keystore are required.
 type Options struct {
 	Root     crypto.RootKey
-	Keystore crypto.Keystore // outside the backend and its backups, so that destroying a key is not undone by them
+	Keystore crypto.Keystore // outside the backend and its backups, so that they do not undo the destruction of a key
 
 	// Create makes a new store if backend and keystore are both empty.
 	Create bool
-	// CacheBytes bounds the states of recent heads kept in memory, so that a save after a save reads nothing, and
-	// the parts and users met last. 0 is DefaultCacheBytes; negative keeps nothing. Go lets a heap grow to twice what is in use before
-	// it collects: a process that is to stay small also sets GOMEMLIMIT, to CacheBytes and some 400 MB.
+	// CacheBytes bounds the memory of the cache: the states of recent heads, so that a save after a
+	// save reads nothing, and recently used parts and users. 0 is DefaultCacheBytes; negative
+	// caches nothing. Go lets a heap grow to twice the memory in use before it collects: to keep a
+	// process small, also set GOMEMLIMIT, to CacheBytes plus about 400 MB.
 	CacheBytes int64
-	// MaxChannel bounds the bytes of one channel. 0, and anything above it, is codec.MaxChannel (256 MiB).
+	// MaxChannel bounds the bytes of one channel. 0, and anything above it, means codec.MaxChannel
+	// (256 MiB).
 	MaxChannel int64
-	// Hooks is asked what runs on what comes in (the channels, metadata and labels of saves, SetLabels, pending writes,
-	// blobs of text) and on what loads, lists, diffs and exports give; nil runs nothing. Saves, SetLabels and Fork
-	// return what is stored.
+	// Hooks supplies the hooks that run on input (the channels, metadata and labels of saves,
+	// SetLabels, pending writes, text blobs) and on the output of loads, lists, diffs and exports;
+	// nil runs none. Saves, SetLabels and Fork return the stored data, without running load hooks.
 	Hooks hook.Hooks
-	// Migrations returns the migrations of a kind, nil if it has none. It may return another set later, and is called
-	// by every operation that needs one. Nil is no migrations.
+	// Migrations returns the migrations of a kind, nil if it has none. It is called by every
+	// operation that needs one, and can return another set later. A nil func means no migrations.
 	Migrations func(tenant, kind string) *migrate.Set
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -136,7 +138,8 @@ func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 	return s, nil
 }
 
-// checkEmpty is for a backend without store record, before anything is made for it.
+// checkEmpty makes sure that a backend without a store record has no data, before anything is
+// created for it.
 func (s *Store) checkEmpty(ctx context.Context) error {
 	first, _, err := s.be.Scan(ctx, backend.Range{Limit: 1, KeysOnly: true})
 	if err == nil && len(first) > 0 {
@@ -176,7 +179,7 @@ func (s *Store) Close() error {
 	return err
 }
 
-// ready reports why an operation cannot begin.
+// ready returns an error if no operation can begin.
 func (s *Store) ready(ctx context.Context) error {
 	if s.isClosed() {
 		return ErrClosed
@@ -190,7 +193,7 @@ func (s *Store) isClosed() bool {
 	return s.closed
 }
 
-// commit commits a batch of the engine's that is not a save.
+// commit commits a batch that is not a save.
 func (s *Store) commit(ctx context.Context, muts []backend.Mut, conds []backend.Cond) error {
 	return s.be.Commit(ctx, backend.Batch{ID: s.newBatchID(), Muts: muts, Conds: conds})
 }
