@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	// maxTextBlob is the greatest text that passes the hooks.
+	// maxTextBlob is the size of the largest text that can run through the hooks.
 	maxTextBlob = 32 << 20
-	// sniffLen is how much of a blob decides whether it is text.
+	// sniffLen is how many bytes of a blob decide whether it is text.
 	sniffLen = 64 << 10
-	// textCopies is how often a text is in memory while it passes: as it is read, and as what hooks make of it.
+	// textCopies is how many copies of a text are in memory while hooks run: the input, and their
+	// output.
 	textCopies = 3
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// applyLoadHooks passes what a load found through the hooks of loads and, for an export, through those of exports. Cp is changed.
-// No lock is held.
+// applyLoadHooks runs the load hooks on cp in place, then the export hooks if export is set. No
+// lock is held.
 func (s *Store) applyLoadHooks(ctx context.Context, cp *Checkpoint, export bool) error {
 	if s.hooks == nil {
 		return nil
@@ -30,7 +30,7 @@ func (s *Store) applyLoadHooks(ctx context.Context, cp *Checkpoint, export bool)
 	return nil
 }
 
-// applyHooks passes the channels that have data, the metadata and the labels of cp through a chain.
+// applyHooks runs a chain on the loaded channels, the metadata and the labels of cp.
 func (s *Store) applyHooks(ctx context.Context, stage hook.Stage, chain hook.Chain, cp *Checkpoint) error {
 	u, err := s.user(ctx, userName{cp.Ref.Tenant, cp.Ref.User}, false)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Store) applyHooks(ctx context.Context, stage hook.Stage, chain hook.Cha
 	return nil
 }
 
-// takeHookOutput makes of cp what hooks made of its items.
+// takeHookOutput puts the hooks' output into cp.
 func (cp *Checkpoint) takeHookOutput(items []hook.Item) {
 	var kept []Channel
 	for _, ch := range cp.Channels {

@@ -71,7 +71,7 @@ func (t threadUpkeep) undoHead(ctx context.Context, oldSeq, newSeq uint64, hash 
 	return l.purgeWrites(ctx, id)
 }
 
-// purgeWrites removes the pending writes of what is no checkpoint.
+// purgeWrites removes the pending writes for an id without a checkpoint.
 func (l *storedLineage) purgeWrites(ctx context.Context, id string) error {
 	out := &batcher{s: l.s}
 	ledger, err := l.dropWrites(ctx, out, id)
@@ -84,7 +84,7 @@ func (l *storedLineage) purgeWrites(ctx context.Context, id string) error {
 	return out.flush(ctx)
 }
 
-// hashAt are the id and the hash of what is, or was, the checkpoint of r. The hash is noHash if it is not known any more.
+// hashAt returns the id and the hash that r has or had as a checkpoint; noHash if the hash is lost.
 func (l *storedLineage) hashAt(ctx context.Context, r *record) (id string, hash [32]byte, err error) {
 	if r.stub != nil {
 		return r.stub.ID, r.stub.Hash, nil
@@ -99,7 +99,8 @@ func (l *storedLineage) hashAt(ctx context.Context, r *record) (id string, hash 
 	return cp.ID, cp.Hash, nil
 }
 
-// checkUndo makes sure that nothing came after the migrated head r of the checkpoint at oldSeq, and tells who needs it.
+// checkUndo makes sure that nothing was saved after the migrated head r of the checkpoint at
+// oldSeq, and returns its dependents.
 func (l *lineage) checkUndo(ctx context.Context, r *record, oldSeq uint64) (dependents, error) {
 	by, err := l.dependentsOf(ctx, r.seq)
 	if err == nil && by.asParent {
@@ -128,7 +129,7 @@ func (l *lineage) checkUndo(ctx context.Context, r *record, oldSeq uint64) (depe
 	return by, nil
 }
 
-// writesOf are the pending writes of a checkpoint by task, encoded without its id.
+// writesOf returns the pending writes of a checkpoint by task, encoded without its id.
 func (l *storedLineage) writesOf(ctx context.Context, id string) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	err := l.s.eachWrites(ctx, l, l.WritesOf(id), func(_ backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
@@ -141,8 +142,9 @@ func (l *storedLineage) writesOf(ctx context.Context, id string) (map[string][]b
 	return out, err
 }
 
-// removeHead makes a ghost of r, which is all that anybody sees of it: what ended there ends at the checkpoint at oldSeq
-// then. Branches are moved there and, unless something stands on it, the ghost becomes a stub, mostly in the same batch.
+// removeHead turns r into a ghost, which completes the undo for readers: branches that ended at r
+// then end at the checkpoint at oldSeq. It moves their records there and, if r has no dependents,
+// turns the ghost into a stub, mostly in the same batch.
 func (l *lineage) removeHead(ctx context.Context, r *record, oldSeq uint64, hash [32]byte, by dependents) error {
 	id, out := l.recordID(r), &batcher{s: l.s}
 	mut, err := l.ghostMut(r)

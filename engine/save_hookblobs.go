@@ -12,11 +12,11 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// maxHookBlobs bounds the bytes of the blobs that the hooks of one save put, which wait in memory.
+// maxHookBlobs bounds the bytes of the blobs that the hooks of one save put. They wait in memory.
 const maxHookBlobs = 64 << 20
 
-// hookBlobs are the blobs that hooks put. Their ids are known at once, and nothing is stored before the save is certain
-// to be tried: hooks that fail leave nothing.
+// hookBlobs are the blobs that hooks put. Their ids are known at once, but they are not stored
+// until the hooks have succeeded and the save is planned, so failed hooks leave nothing.
 type hookBlobs struct {
 	u *user
 
@@ -47,7 +47,7 @@ func (m *hookBlobs) put(data []byte) (id [32]byte, err error) {
 	return id, nil
 }
 
-// close ends the time in which blobs may be put; what follows needs no lock.
+// close refuses further blobs; after it no lock is needed.
 func (m *hookBlobs) close() {
 	m.mu.Lock()
 	m.closed = true

@@ -33,7 +33,7 @@ func (u *verifiedUser) activity(ctx context.Context, tok crypto.Token) error {
 	}
 }
 
-// allActivity verifies that there are no other activity entries than those that threads name.
+// allActivity verifies that all activity entries are named by threads.
 func (u *verifiedUser) allActivity(ctx context.Context) error {
 	r := u.Activity()
 	r.KeysOnly = true
@@ -54,7 +54,7 @@ func (u *verifiedUser) allActivity(ctx context.Context) error {
 	})
 }
 
-// threadWith reads a thread record, nil if there is none, and what stands at key at the same time.
+// threadWith reads a thread record, nil if there is none, and the value at key at the same time.
 func (u *verifiedUser) threadWith(ctx context.Context, tok crypto.Token, key []byte) (*codec.Thread, backend.Entry, error) {
 	at := u.ThreadKey(tok)
 	got, err := u.s.be.Get(ctx, at, key)

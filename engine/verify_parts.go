@@ -13,7 +13,7 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// partState is what was found of a part: its size, or what is wrong with it.
+// partState is the result for a part: its size, or its fault.
 type partState struct {
 	size int64
 	bad  string
@@ -22,7 +22,8 @@ type partState struct {
 // partsAtOnce bounds the parts in memory.
 const partsAtOnce = 16
 
-// checkParts reads the parts that were not seen yet, past the cache, and reports what keeps them from being size bytes.
+// checkParts reads the parts not seen yet, bypassing the cache, and says why they do not make up
+// size bytes, if so.
 func (u *verifiedUser) checkParts(ctx context.Context, ids []codec.PartID, size uint64) (reason string, err error) {
 	var want []codec.PartID
 	for _, id := range ids {
@@ -73,8 +74,8 @@ func (u *verifiedUser) checkPart(id codec.PartID, e backend.Entry) partState {
 	return partState{size: int64(len(data))}
 }
 
-// allParts reads the parts that nothing named. Damage in those matters too: the next save of the same bytes would
-// name them.
+// allParts reads the unreferenced parts, too. Damage in those matters: the next save of the same
+// bytes would reference them.
 func (u *verifiedUser) allParts(ctx context.Context) error {
 	r := u.Parts()
 	r.KeysOnly = true
@@ -176,7 +177,7 @@ func (u *verifiedUser) allBlobs(ctx context.Context) error {
 	})
 }
 
-// recheck forgets what was found to be wrong with parts and blobs, so that it is looked at again.
+// recheck forgets the faults of parts and blobs, so that they are checked again.
 func (u *verifiedUser) recheck() {
 	maps.DeleteFunc(u.parts, func(_ codec.PartID, p partState) bool { return p.bad != "" })
 	maps.DeleteFunc(u.blobs, func(_ BlobID, err error) bool { return err != nil })
