@@ -231,7 +231,7 @@ func (u *user) blobPart(ctx context.Context, id BlobID, part codec.PartID) ([]by
 		if _, err := u.manifest(ctx, id); err != nil { // collected meanwhile
 			return nil, err
 		}
-		return nil, corrupt(space.Describe(key), "missing, and a blob names it", nil)
+		return nil, corrupt(space.Describe(key), "missing, but a blob names it", nil)
 	}
 	data, err := u.openPart(got[0])
 	if err != nil {

@@ -48,7 +48,7 @@ func (u *user) hookBlob(ctx context.Context, room *reservation, r io.Reader) (io
 	}
 	if all.Len() > maxTextBlob {
 		return nil, rejected(&hook.Error{Kind: hook.ErrLimit, Plugin: "hooks", Stage: hook.PreSave, Item: "blob",
-			Reason: fmt.Sprintf("a text of more than %d bytes cannot pass them: split it, or compress it", maxTextBlob)})
+			Reason: fmt.Sprintf("a text of more than %d bytes is too large for hooks: split it, or compress it", maxTextBlob)})
 	}
 	it := hook.Item{Kind: hook.Blob, Type: "text", Data: all.Bytes()}
 	if head[0] == '{' || head[0] == '[' {
@@ -68,7 +68,7 @@ func (u *user) runBlobHooks(ctx context.Context, chain hook.Chain, it hook.Item)
 	}
 	switch {
 	case len(c.Items) != 1:
-		return nil, unstorable(hook.PreSave, errors.New("not one blob out of one"))
+		return nil, unstorable(hook.PreSave, errors.New("not one blob for one"))
 	case c.Items[0].Dropped:
 		return nil, rejected(&hook.Error{Kind: hook.ErrRejected, Plugin: "hooks", Stage: hook.PreSave, Item: "blob", Reason: "they dropped it"})
 	}

@@ -122,7 +122,7 @@ func (u *user) readParts(ctx context.Context, into map[codec.PartID][]byte, ids 
 	}
 	for i, e := range got {
 		if e.Version == "" {
-			return corrupt(space.Describe(keys[i]), "missing, and a checkpoint names it", nil)
+			return corrupt(space.Describe(keys[i]), "missing, but a checkpoint names it", nil)
 		}
 		data, err := u.openPart(e)
 		if err != nil {

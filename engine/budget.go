@@ -8,8 +8,7 @@ import "context"
 type Budget interface {
 	// Reserve asks for more bytes. Its error ends the call.
 	Reserve(bytes int64) error
-	// Release returns bytes. Those that a call has not released when it returns are its caller's to
-	// release.
+	// Release returns bytes. The caller of a call releases the bytes that the call did not.
 	Release(bytes int64)
 }
 

@@ -1,4 +1,4 @@
-// Package engine is the embedded API of ckptd: an encrypted, versioned store of agent states.
+// Package engine is ckptd embedded in a process: an encrypted, versioned store of agent states.
 //
 // A Store sits on one backend. A Thread is a handle on one lineage of a user. Save adds a
 // checkpoint to it and returns when the checkpoint is as durable as the backend makes it; Load

@@ -21,7 +21,7 @@ var (
 	ErrNoSpace      = error(backend.ErrNoSpace)
 	ErrAmbiguous    = backend.ErrAmbiguous
 	ErrNewerFormat  = errors.New("written by a newer version of ckptd")
-	ErrOlderFormat  = errors.New("the store has storage format 1, which ckptd 0.1 is the last to read")
+	ErrOlderFormat  = errors.New("the store has storage format 1; the last version to read it is ckptd 0.1")
 )
 
 // ErrRejected means that hooks rejected data: by policy, because a hook failed, or because a
@@ -31,8 +31,8 @@ var ErrRejected = errors.New("rejected by hooks")
 
 // Errors of loads.
 var (
-	// ErrNotFound: no such thread, checkpoint, branch or blob. Missing and expired are the same
-	// error.
+	// ErrNotFound: no such thread, checkpoint, branch or blob. It does not tell missing from
+	// expired.
 	ErrNotFound = errors.New("not found")
 )
 
@@ -40,7 +40,7 @@ var (
 var (
 	ErrConflict      = errors.New("head has moved")
 	ErrUnknownParent = errors.New("unknown parent")
-	ErrGeneration    = errors.New("thread was deleted since")
+	ErrGeneration    = errors.New("thread was deleted in the meantime")
 	ErrNeedFull      = errors.New("base of the splice is not the parent's version")
 	ErrExhausted     = errors.New("lineage is full")
 )

@@ -38,7 +38,7 @@ func rejected(err error) error {
 
 // unstorable is the error for hook output that cannot be stored.
 func unstorable(stage hook.Stage, err error) error {
-	return rejected(&hook.Error{Kind: hook.ErrFailed, Plugin: "hooks", Stage: stage, Reason: fmt.Sprintf("they made what cannot be stored: %v", err)})
+	return rejected(&hook.Error{Kind: hook.ErrFailed, Plugin: "hooks", Stage: stage, Reason: fmt.Sprintf("their output cannot be stored: %v", err)})
 }
 
 // runHooks passes items through a chain. It adds tenant and user to the call's place, and derives the

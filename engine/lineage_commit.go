@@ -187,7 +187,7 @@ func (p *pending) outcome(ctx context.Context) error {
 	case <-p.done:
 		return p.err
 	default:
-		return fmt.Errorf("%w: it was under way when the context ended: %w", ErrAmbiguous, context.Cause(ctx))
+		return fmt.Errorf("%w: the context ended while the change was being committed: %w", ErrAmbiguous, context.Cause(ctx))
 	}
 }
 

@@ -32,7 +32,7 @@ func (l *storedLineage) headAt(ctx context.Context, seq uint64) (*record, error)
 			at = r.seq - r.rec.ParentDist
 		}
 	}
-	return nil, corrupt(space.Describe(l.RecordKey(seq)), "no checkpoint, and a branch ends there", nil)
+	return nil, corrupt(space.Describe(l.RecordKey(seq)), "no checkpoint, but a branch ends there", nil)
 }
 
 // headSeq is the seq that headAt finds, counting pending changes. The caller holds l.mu.

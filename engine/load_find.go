@@ -50,7 +50,7 @@ func (l *lineage) findAt(ctx context.Context, at heads, w Which) (*record, error
 func (l *storedLineage) idNotFound(ctx context.Context, head uint64, id string, missing error) error {
 	has := func(r *record) error {
 		if r.rec != nil && r.visible() && l.recordID(r) == id {
-			return corrupt(space.Describe(l.RecordKey(r.seq)), "its id entry is missing or of an earlier time", nil)
+			return corrupt(space.Describe(l.RecordKey(r.seq)), "its id entry is missing or outdated", nil)
 		}
 		return nil
 	}
@@ -162,7 +162,7 @@ func (l *storedLineage) resolve(ctx context.Context, at heads, w Which) (uint64,
 			return err == nil && meta.RunID == w.name, err
 		})
 	default: // ByBranch
-		b, err := l.readBranch(ctx, w.name) // which may name what was replaced since
+		b, err := l.readBranch(ctx, w.name) // which may name a replaced record
 		if err == nil && b.version == "" {
 			err = fmt.Errorf("%w: branch %q", ErrNotFound, w.name)
 		}

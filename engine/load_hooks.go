@@ -55,7 +55,7 @@ func (s *Store) applyHooks(ctx context.Context, stage hook.Stage, chain hook.Cha
 		return err
 	}
 	if len(c.Items) != n {
-		return unstorable(stage, fmt.Errorf("%d items out of %d", len(c.Items), n))
+		return unstorable(stage, fmt.Errorf("%d items for %d", len(c.Items), n))
 	}
 	cp.takeHookOutput(c.Items)
 	return nil
@@ -71,7 +71,7 @@ func (cp *Checkpoint) takeHookOutput(items []hook.Item) {
 				continue
 			}
 			if !bytes.Equal(it.Data, ch.Data) {
-				ch.Data = append([]byte{}, it.Data...) // not nil, which is what was not loaded
+				ch.Data = append([]byte{}, it.Data...) // never nil: that means not loaded
 				if ch.Size = int64(len(ch.Data)); !ch.Rewritten {
 					ch.Version, ch.Rewritten = unspliceable(ch.Version), true
 				}

@@ -158,11 +158,11 @@ func (rs *restorer) link(ctx context.Context, r *record, number uint64, e *codec
 	}
 	base := rs.records[seq]
 	if base == nil {
-		return link{}, corrupt(space.Describe(rs.l.RecordKey(r.seq)), fmt.Sprintf("stands on seq %d, which is missing", seq), errGone)
+		return link{}, corrupt(space.Describe(rs.l.RecordKey(r.seq)), fmt.Sprintf("depends on seq %d, which is missing", seq), errGone)
 	}
 	be := base.rec.Entry(number)
 	if be == nil || be.Mode == codec.Keep {
-		return link{}, corrupt(space.Describe(rs.l.RecordKey(r.seq)), fmt.Sprintf("stands on seq %d, which does not hold channel %d", seq, number), nil)
+		return link{}, corrupt(space.Describe(rs.l.RecordKey(r.seq)), fmt.Sprintf("depends on seq %d, which does not hold channel %d", seq, number), nil)
 	}
 	return link{base, be}, nil
 }
@@ -176,7 +176,7 @@ func (rs *restorer) links(ctx context.Context, r *record, number uint64, e *code
 	links := []link{at}
 	for at.e.Mode != codec.Full {
 		if len(links) == codec.MaxPath {
-			return nil, corrupt(space.Describe(rs.l.RecordKey(r.seq)), "chain is too long", nil)
+			return nil, corrupt(space.Describe(rs.l.RecordKey(r.seq)), "path is too long", nil)
 		}
 		if at, err = rs.link(ctx, at.r, number, at.e); err != nil {
 			return nil, err
@@ -378,7 +378,7 @@ func (rs *restorer) parseMeta(holder uint64, r *record, value []byte) (*codec.At
 		err = sameNumbers(a, r.rec)
 	}
 	if err != nil {
-		return nil, corrupt(space.Describe(rs.l.RecordKey(r.seq)), "attributes do not fit", err)
+		return nil, corrupt(space.Describe(rs.l.RecordKey(r.seq)), "attributes do not match the record", err)
 	}
 	rs.attrs[holder] = a
 	rs.size += int64(len(value))

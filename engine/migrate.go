@@ -124,7 +124,7 @@ func (u *user) runSteps(ctx context.Context, w *migrationPath, state migrate.Sta
 	if path, err := u.s.checkMigrated(&out); err != nil {
 		last := w.steps[len(w.steps)-1]
 		return nil, &migrate.StepError{Kind: w.set.Kind(), From: last.From, To: last.To, Source: last.Source, Path: path,
-			Reason: fmt.Sprintf("it made what cannot be stored: %v", err), Err: err}
+			Reason: fmt.Sprintf("its output cannot be stored: %v", err), Err: err}
 	}
 	m := &migratedState{state: out, commits: make([][32]byte, len(out.Channels))}
 	for i := range out.Channels {
@@ -199,7 +199,7 @@ func (z *loadMigration) want(cp *Checkpoint) func(name string) bool {
 	return func(string) bool { return true }
 }
 
-// finish makes cp what was asked for.
+// finish migrates cp, if needed.
 func (z *loadMigration) finish(ctx context.Context, cp *Checkpoint) error {
 	if z.path == nil && z.err == nil {
 		return nil

@@ -215,7 +215,7 @@ func (l *lineage) conflict(ctx context.Context) error {
 	return &ConflictError{HeadSeq: r.seq, HeadID: l.recordID(r)}
 }
 
-// Limits of what is committed in one batch with the new checkpoint. Further writes are written
+// Limits of the batch with the new checkpoint. Further writes are written
 // before it, under its id, where nobody looks for them yet; for further branches see
 // moveManyBranches.
 const (
@@ -231,7 +231,7 @@ func (c *headTransfer) addTo(ctx context.Context, l *lineage, p *pending) error 
 	}
 	// An interrupted migration may have left some.
 	if err := l.purgeWrites(ctx, p.state.id); err != nil {
-		return fmt.Errorf("removing writes of an earlier try: %w", err)
+		return fmt.Errorf("removing writes of an earlier attempt: %w", err)
 	}
 	early, size, keys := &pending{}, 0, 0
 	var ledger codec.Ledger

@@ -35,7 +35,7 @@ func (t threadUpkeep) migrateHistory(ctx context.Context, m *historyMigration) (
 		return nil, err
 	}
 	if chain != nil {
-		return nil, fmt.Errorf("%w: saves of the thread pass hooks, and a history that is written anew does not; migrate its heads", ErrRejected)
+		return nil, fmt.Errorf("%w: save hooks apply to the thread, and a rewritten history would bypass them; migrate its heads", ErrRejected)
 	}
 	l, err := t.s.lockThread(ctx, t.ref, false)
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *lineageCopy) migrate(ctx context.Context, t *checkpointState, r *record
 		c.hashes = map[uint64][32]byte{}
 	}
 	c.hashes[r.seq] = t.hash
-	row.attrs = &codec.Attrs{RunID: meta.RunID, Labels: meta.Labels, Blobs: meta.Blobs} // what it is found by from now on
+	row.attrs = &codec.Attrs{RunID: meta.RunID, Labels: meta.Labels, Blobs: meta.Blobs} // for its index terms
 	return nil
 }
 
@@ -167,7 +167,7 @@ func (t threadUpkeep) restoreHistory(ctx context.Context) error {
 	}
 	for name, o := range is {
 		if !o.within(had[name]) {
-			return fmt.Errorf("%w: something came to thread %q since its history was migrated", ErrConflict, t.ref.Thread)
+			return fmt.Errorf("%w: thread %q has changed since its history was migrated", ErrConflict, t.ref.Thread)
 		}
 	}
 	if err := l.u.rewrites.rLock(ctx); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// LabelPin is the label, with any value, that protects a checkpoint from pruning.
+// LabelPin is the label that protects a checkpoint from pruning, with any value.
 const LabelPin = "pin"
 
 func (t threadUpkeep) Prune(ctx context.Context, o upkeep.PruneOptions) (*upkeep.PruneReport, error) {
@@ -32,7 +32,7 @@ func (t threadUpkeep) prune(ctx context.Context, o *upkeep.PruneOptions) (*upkee
 		return nil, nil, fmt.Errorf("%w: KeepLast and OlderThan must not be negative", ErrInvalid)
 	}
 	if o.KeepLast == 0 && o.OlderThan == 0 && len(o.Remove) == 0 {
-		return nil, nil, fmt.Errorf("%w: nothing says what to remove: want KeepLast, OlderThan or Remove", ErrInvalid)
+		return nil, nil, fmt.Errorf("%w: nothing selected for removal: want KeepLast, OlderThan or Remove", ErrInvalid)
 	}
 	begin, end := t.s.lockThread, (*lineage).unlockThread
 	if o.DryRun {

@@ -39,7 +39,7 @@ type row struct {
 // channelBase is the record that a channel of another one is encoded against, or kept from.
 type channelBase struct{ number, base uint64 }
 
-// verdict is what a prune decided about a record.
+// verdict is the decision of a prune about a record.
 type verdict uint8
 
 const (

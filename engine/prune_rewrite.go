@@ -32,7 +32,7 @@ func (t *Thread) copy(ctx context.Context, dst Ref) error {
 		return err
 	}
 	if dst.Tenant != t.ref.Tenant || dst.User != t.ref.User || dst.Namespace != "" {
-		return fmt.Errorf("%w: a copy is a whole thread of the same user", ErrInvalid)
+		return fmt.Errorf("%w: a thread can only be copied as a whole, to the same user", ErrInvalid)
 	}
 	if dst.Thread == t.ref.Thread {
 		return &ConflictError{}
@@ -126,7 +126,7 @@ func (s *Store) wipe(ctx context.Context, ref Ref, blobs map[BlobID]bool) (compa
 		return false, err
 	}
 	if err := u.sweepNow(ctx, blobs); err != nil {
-		return false, fmt.Errorf("removing what only erased checkpoints named: %w", err)
+		return false, fmt.Errorf("removing data of erased checkpoints: %w", err)
 	}
 	c, ok := s.be.(backend.Compactor)
 	if !ok {
@@ -181,7 +181,7 @@ type lineageCopy struct {
 	to    *storedLineage
 	from  *restorer
 	w     *saving
-	state *checkpointState // what was copied last
+	state *checkpointState // of the last checkpoint copied
 	out   batcher
 
 	history *historyMigration // nil: all stays as it is
@@ -332,7 +332,7 @@ func (c *lineageCopy) copyEntries(ctx context.Context, r *row) error {
 		id := &codec.IDEntry{Seq: r.seq, ID: r.id}
 		if got, err := c.l.s.be.Get(ctx, r.idKey); err != nil {
 			return fmt.Errorf("reading an id: %w", err)
-		} else if old, err := c.l.openIDEntry(got[0]); err == nil { // a damaged one is made anew
+		} else if old, err := c.l.openIDEntry(got[0]); err == nil { // a damaged one is replaced
 			id.Submitted = old.Submitted
 		}
 		if err := putInto(ctx, c, space.IDs, key, id, strconv.FormatUint(r.seq, 10)); err != nil {

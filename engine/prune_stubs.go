@@ -68,7 +68,7 @@ func (n *lineagePruning) makeStub(ctx context.Context, r *row) (*codec.Stub, err
 	}
 	for _, c := range n.children[r.seq] {
 		if c.parentHash != stub.Hash {
-			return nil, corrupt(space.Describe(n.l.RecordKey(c.seq)), "hash of the parent differs from it", nil)
+			return nil, corrupt(space.Describe(n.l.RecordKey(c.seq)), "does not match the hash of its parent", nil)
 		}
 	}
 	return stub, nil

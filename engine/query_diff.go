@@ -60,13 +60,12 @@ type ValueDiff struct {
 
 	// Patch is an RFC 6902 patch from the old JSON value to the new one, if both are JSON and their
 	// bytes differ; "[]" means that only the spelling differs. Numbers are compared and written as
-	// spelled. If Patch is nil, NoPatch has the reason, or is "" if nothing changed or one side has
-	// no JSON.
+	// spelled. If Patch is nil, NoPatch has the reason, "" if nothing changed or one side has no JSON.
 	Patch   []byte
 	NoPatch string
 }
 
-// FieldDiff describes how a field or label differs. Old and New are "" if missing.
+// FieldDiff describes how a field or label differs; "" is a missing one.
 type FieldDiff struct {
 	Name     string
 	Kind     DiffKind

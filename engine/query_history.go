@@ -19,8 +19,7 @@ type HistoryOptions struct {
 	Before string // only checkpoints saved before the one with this id
 	Limit  int    // at most this many; 0 is no limit
 
-	// From, if set, walks only that checkpoint and its ancestors; Branch does so from the branch's
-	// head.
+	// From, if set, selects that checkpoint and its ancestors; Branch the head's.
 	From   string
 	Branch string
 
@@ -33,7 +32,7 @@ type HistoryOptions struct {
 	Export bool
 }
 
-// Filter is a condition on checkpoints. A field with the zero value is no condition.
+// Filter is a condition on checkpoints. Zero fields are no condition.
 type Filter struct {
 	Labels           map[string]string
 	Status           string
@@ -102,7 +101,7 @@ type history struct {
 	generation uint64
 	left       int
 	rs         *restorer
-	epoch      uint32      // of what rs remembers
+	epoch      uint32      // of the records in rs
 	most       int         // records of a page
 	reserved   reservation // for the data of a page
 

@@ -44,7 +44,7 @@ type entryGroup struct {
 func parseIndexKey(key []byte) (entryGroup, error) {
 	at, ok := space.ParseIndex(key)
 	if !ok {
-		return entryGroup{}, corrupt(space.Describe(key), "key has a wrong length", nil)
+		return entryGroup{}, corrupt(space.Describe(key), "key has the wrong length", nil)
 	}
 	return entryGroup{at, key}, nil
 }

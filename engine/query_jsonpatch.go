@@ -72,7 +72,7 @@ func comparison(from, to any, opts []jsondiff.Option) (patch []byte, why string)
 		patch, err = json.Marshal(ops)
 	}
 	if err != nil {
-		return nil, fmt.Sprintf("no patch could be made: %v", err)
+		return nil, fmt.Sprintf("cannot make a patch: %v", err)
 	}
 	return patch, ""
 }

@@ -18,8 +18,7 @@ type ThreadOptions struct {
 	Count  bool   // count the checkpoints, which reads all records of a thread
 
 	// ByActivity lists the most recently active threads first, in order of ThreadInfo.Active. This
-	// reads only the threads that it yields or that Status excludes; a list in order of id first
-	// reads all ids.
+	// reads only the threads that it yields or that Status excludes; one in order of id first reads all ids.
 	ByActivity bool
 	// ActiveAt, with ByActivity, continues the list after the thread After, which it listed as
 	// active at that time. A thread that was active since is now at the front.
@@ -99,7 +98,7 @@ func (u *User) eachByActivity(ctx context.Context, o *ThreadOptions, yield func(
 	var behind []byte
 	if o.After != "" {
 		if o.ActiveAt.IsZero() {
-			return fmt.Errorf("%w: what comes after a thread by activity depends on when it was active", ErrInvalid)
+			return fmt.Errorf("%w: After with ByActivity needs ActiveAt", ErrInvalid)
 		}
 		behind = k.ActivityKey(o.ActiveAt.UnixMilli(), k.ThreadToken(o.After))
 	}
@@ -132,7 +131,7 @@ func ignoring(kind, err error) error {
 	return err
 }
 
-// threadIDs lists the user's threads, in order; none if there is no such user.
+// threadIDs lists the user's threads, in order; none if the user does not exist.
 func (u *User) threadIDs(ctx context.Context) ([]string, error) {
 	k, err := u.keys(ctx, false)
 	if errors.Is(err, ErrNotFound) {

@@ -23,7 +23,7 @@ type saving struct {
 	savedFingerprint uint64       // of the draft that the checkpoint with this id was saved from; 0: not known
 
 	migrated migratedParents // parents that were migrated for this save
-	transfer *headTransfer   // what moves to the new checkpoint; only for migrated heads
+	transfer *headTransfer   // branches and writes to move; only for migrated heads
 
 	began   int64 // Unix milliseconds
 	counted bool  // by the hub
@@ -40,7 +40,7 @@ type saving struct {
 	payload, literals, check, plain, sealed, hash []byte
 }
 
-// change is what a draft does to one channel, determined before anything is modified.
+// change is the effect of a draft on one channel, determined before anything is modified.
 type change struct {
 	name, typ    string
 	number       uint64
@@ -249,7 +249,7 @@ func (w *saving) resolve(ctx context.Context, d *Draft) (g resolvedDraft, err er
 	}
 	if g.parent.pruned() {
 		if g.old == nil {
-			return g, corrupt(space.Describe(l.RecordKey(parent)), "a head, but no checkpoint", nil)
+			return g, corrupt(space.Describe(l.RecordKey(parent)), "is a head, but not a checkpoint", nil)
 		}
 		if d.Keep {
 			return g, fmt.Errorf("%w: the parent of %q was pruned, so nothing can be kept from it", ErrUnknownParent, d.ID)
@@ -381,7 +381,7 @@ func (l *lineage) parentOf(ctx context.Context, d *Draft, old *checkpointState) 
 		if d.AllowDangling {
 			return 0, d.Parent, nil
 		}
-		return 0, "", fmt.Errorf("%w: there is no checkpoint %q", ErrUnknownParent, d.Parent)
+		return 0, "", fmt.Errorf("%w: no checkpoint %q", ErrUnknownParent, d.Parent)
 	}
 	return seq, "", err
 }

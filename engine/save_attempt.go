@@ -67,7 +67,7 @@ func countTry(tries *int, most int, why error) error {
 	if *tries++; *tries < most {
 		return nil
 	}
-	return fmt.Errorf("%w: tried %d times, and each time others had changed what it depends on: %w", ErrUnavailable, *tries, why)
+	return fmt.Errorf("%w: gave up after %d tries because of concurrent changes: %w", ErrUnavailable, *tries, why)
 }
 
 // migrate migrates the parent for the next try, with no lock held.

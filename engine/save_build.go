@@ -45,7 +45,7 @@ func (w *saving) attrsValue(meta *codec.Attrs) ([]byte, error) {
 	w.check = codec.AppendAttrs(w.check[:0], meta)
 	value := bytes.Clone(w.check)
 	if got, err := codec.ParseAttrs(value); err != nil || !sameAttrs(got, meta) {
-		return nil, fmt.Errorf("checking the attributes before commit: nobody could read them (%v)", err)
+		return nil, fmt.Errorf("checking the attributes before commit: they would be unreadable (%v)", err)
 	}
 	return value, nil
 }
@@ -110,7 +110,7 @@ func (t *checkpointState) tableChanged() {
 	}
 }
 
-// noAttrs are the attributes where there is no checkpoint.
+// noAttrs are the attributes in place of a missing checkpoint's.
 var noAttrs = &codec.Attrs{} // never modified
 
 // build applies the plan to t, which becomes the state of the new checkpoint, and seals its record.
@@ -191,7 +191,7 @@ func (w *saving) build(ctx context.Context, t *checkpointState, meta *codec.Attr
 // batch. The caller holds l.mu.
 func (l *lineage) reserveSeq(p *pending) error {
 	if l.last != nil && p.seq <= l.last.headsAfter.head {
-		return corrupt(space.Describe(l.RecordKey(p.seq)), "is to be given out twice", nil)
+		return corrupt(space.Describe(l.RecordKey(p.seq)), "would be issued twice", nil)
 	}
 	if p.seq <= l.lastIssued || !l.s.caps.Exclusive {
 		p.conds = append(p.conds, backend.Cond{Key: l.RecordKey(p.seq)})

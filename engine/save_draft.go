@@ -28,7 +28,7 @@ func (t *Thread) checkDraft(d *Draft) error {
 		}
 	}
 	if d.Root && d.Parent != "" {
-		return fmt.Errorf("%w: Root and a Parent exclude each other", ErrInvalid)
+		return fmt.Errorf("%w: Root and Parent exclude each other", ErrInvalid)
 	}
 	for i := range d.Channels {
 		if err := t.checkChange(&d.Channels[i]); err != nil {

@@ -65,7 +65,7 @@ func (w *saving) fingerprint(given *Draft, t *checkpointState) (mark uint64) {
 	case w.transfer != nil:
 		return 0 // no save of a caller's makes a migrated head
 	case p != nil && p.onlyLabels:
-		return w.savedFingerprint // the rest of the checkpoint is what it was
+		return w.savedFingerprint // the rest of the checkpoint is the same
 	case p != nil:
 		return p.fingerprint
 	}
@@ -102,7 +102,7 @@ func (u *user) fingerprint(d *Draft) uint64 {
 // noPrefix replaces the prefix of a splice in the fingerprint if there is a list of splices.
 const noPrefix = math.MaxUint64
 
-// noHash is no commitment: none is zero.
+// noHash stands for a missing commitment: none is zero.
 var noHash [32]byte
 
 // fieldList encodes a list of fields such that different lists have different bytes.

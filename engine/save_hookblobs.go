@@ -36,11 +36,11 @@ func (m *hookBlobs) put(data []byte) (id [32]byte, err error) {
 	defer m.mu.Unlock()
 	switch {
 	case m.closed:
-		return id, fmt.Errorf("%w: a blob is put after its hook ended", hook.ErrInvalid)
+		return id, fmt.Errorf("%w: a hook put a blob after it ended", hook.ErrInvalid)
 	case m.has(id):
 		return id, nil
 	case len(m.ids) == codec.MaxBlobs || m.size+len(data) > maxHookBlobs:
-		return id, fmt.Errorf("%w: the hooks of a save may put %d blobs of %d bytes together", hook.ErrLimit, codec.MaxBlobs, maxHookBlobs)
+		return id, fmt.Errorf("%w: the hooks of a save can put at most %d blobs, of %d bytes in all", hook.ErrLimit, codec.MaxBlobs, maxHookBlobs)
 	}
 	m.size += len(data)
 	m.ids, m.data = append(m.ids, id), append(m.data, bytes.Clone(data))

@@ -89,10 +89,10 @@ type hookRun struct {
 
 // hookInput is the value of a channel before the hooks.
 type hookInput struct {
-	change      *Change // of the draft; nil for what is kept
+	change      *Change // of the draft; nil for kept channels
 	name        string
 	typ         string
-	base        []byte  // what the parent has
+	base        []byte  // the parent's value
 	baseVersion Version // of base, if the change stands on it
 	prev        bool    // base passed the same hooks
 }
@@ -136,7 +136,7 @@ func (in *hookRun) readParent(ctx context.Context, x migratedParents) (cp *Check
 func (in *hookRun) copyParent(t *checkpointState) error {
 	d := in.d
 	in.out.parentHash = t.hash
-	known := slices.Equal(t.meta.Hooks, in.out.hooks) // what the parent has, the hooks made
+	known := slices.Equal(t.meta.Hooks, in.out.hooks) // the same hooks made the parent's data
 	var missing []string
 	for i := range d.Channels {
 		c := &d.Channels[i]
@@ -222,7 +222,7 @@ func (in *hookRun) run(ctx context.Context, chain hook.Chain) error {
 		return err
 	}
 	if len(c.Items) != len(before) {
-		return unstorable(hook.PreSave, fmt.Errorf("%d items out of %d", len(c.Items), len(before)))
+		return unstorable(hook.PreSave, fmt.Errorf("%d items for %d", len(c.Items), len(before)))
 	}
 	in.items, p.fuel = c.Items, c.Fuel
 	in.collect(before)

@@ -151,7 +151,7 @@ func (w *saving) planTable(t *checkpointState, d *Draft, next *codec.Attrs) erro
 	for i := range w.changes {
 		ch := &w.changes[i]
 		if ch.remove && !d.Keep {
-			return fmt.Errorf("%w: channel %q: Remove goes with Keep", ErrInvalid, ch.name)
+			return fmt.Errorf("%w: channel %q: Remove needs Keep", ErrInvalid, ch.name)
 		}
 		ch.rewritten = d.Channels[i].rewritten || w.hooked.rewrote(ch.name)
 		if ch.index < 0 {

@@ -182,7 +182,7 @@ func (l *storedLineage) newestRecord(ctx context.Context) (*record, error) {
 		if err == nil && rec.visible() && rec.seq-rec.rec.Replaced > origin {
 			found, origin = rec, rec.seq-rec.rec.Replaced
 		}
-		if err == nil && origin+1 >= rec.seq { // what comes stands before it
+		if err == nil && origin+1 >= rec.seq { // the remaining records have smaller origins
 			err = errStop
 		}
 		return err

@@ -28,7 +28,7 @@ type checkpointState struct {
 	rec         header
 	hash        [32]byte
 	attrs       channelState
-	meta        *codec.Attrs   // what attrs holds; shared, never modified
+	meta        *codec.Attrs   // attrs, parsed; shared, never modified
 	chans       []channelState // as meta.Channels
 	names       nameIndex      // of them, if there are many
 	tree        crypto.ChannelTree
@@ -37,10 +37,10 @@ type checkpointState struct {
 	ledger      codec.Ledger  // of its pending writes, if that is known
 	ledgerKnown bool
 
-	reads    reads // what its channels and attributes stand on
+	reads    reads // records that its channels and attributes need
 	parts    int64 // bytes of the parts on their paths
 	minFulls int64 // sum of their minFull
-	values   int64 // what they take in memory
+	values   int64 // their memory
 
 	cached *list.Element // guarded by the cache's lock
 	size   int64
@@ -82,7 +82,7 @@ type channelState struct {
 	removed  int
 	since    overlap
 
-	// longBase is the record on path to consolidate against: longSince records what value still
+	// longBase is the record on path to consolidate against: longSince records the bytes that value still
 	// shares with the value in that record, and longParts is the size of the parts from there on.
 	longBase  uint64
 	longSince overlap
@@ -280,7 +280,7 @@ func (rs *restorer) stateOf(ctx context.Context, r *record) (*checkpointState, e
 		return &checkpointState{l: rs.l, generation: rs.generation, seq: r.seq, id: r.stub.ID, meta: noAttrs}, nil
 	}
 	t, err := rs.state(ctx, r)
-	if r.rec.Ghost && errors.Is(err, errGone) { // a prune left of it what others stand on
+	if r.rec.Ghost && errors.Is(err, errGone) { // a prune left only values that others need
 		return &checkpointState{l: rs.l, generation: rs.generation, seq: r.seq, id: rs.l.recordID(r), meta: noAttrs}, nil
 	}
 	return t, err

@@ -30,7 +30,7 @@ func (o *overlap) isWhole(size int) bool {
 // spliced narrows o by a splice that puts n bytes between the first prefix and the last suffix
 // bytes of a value of size bytes.
 func (o *overlap) spliced(size, prefix, suffix, n int) {
-	had, end := *o, size-suffix // where what goes away ends
+	had, end := *o, size-suffix // end is that of the replaced bytes
 	o.prefix, o.suffix = min(o.prefix, prefix), min(o.suffix, suffix)
 	if len(o.inner) == 0 && (had.prefix <= end || had.suffix >= suffix) && (size-had.suffix >= prefix || had.prefix >= prefix) {
 		return // nothing is left between them
@@ -101,5 +101,5 @@ func (o *overlap) edits(value []byte) []codec.Edit {
 	return append(edits, codec.Edit{From: from, To: o.length - suffix, Data: value[at : len(value)-suffix]})
 }
 
-// memory is what o holds besides itself.
+// memory is the size of o's lists.
 func (o *overlap) memory() int { return 24 * (cap(o.inner) + cap(o.spare)) }

@@ -72,7 +72,7 @@ func (r *reads) has(seq uint64) bool {
 	return n > 0 && r.list[n-1].seq == seq && r.list[n-1].channels > 0
 }
 
-// copyFrom makes r what other is.
+// copyFrom makes r a copy of other.
 func (r *reads) copyFrom(other *reads) {
 	r.list, r.records, r.bytes = append(r.list[:0], other.list...), other.records, other.bytes
 }

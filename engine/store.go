@@ -39,7 +39,7 @@ type Options struct {
 	MaxChannel int64
 	// Hooks supplies the hooks that run on input (the channels, metadata and labels of saves,
 	// SetLabels, pending writes, text blobs) and on the output of loads, lists, diffs and exports;
-	// nil runs none. Saves, SetLabels and Fork return the stored data, without running load hooks.
+	// nil runs none. Saves, SetLabels and Fork return the stored data.
 	Hooks hook.Hooks
 	// Migrations returns the migrations of a kind, nil if it has none. It is called by every
 	// operation that needs one, and can return another set later. A nil func means no migrations.
@@ -143,14 +143,14 @@ func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 func (s *Store) checkEmpty(ctx context.Context) error {
 	first, _, err := s.be.Scan(ctx, backend.Range{Limit: 1, KeysOnly: true})
 	if err == nil && len(first) > 0 {
-		err = corrupt("store record", "missing from a store that has data", nil)
+		err = corrupt("store record", "missing, but the store has data", nil)
 	}
 	return err
 }
 
 func (s *Store) create(ctx context.Context, key []byte, allowed bool) error {
 	if !allowed {
-		return fmt.Errorf("opening store: %w: there is no store here", ErrNotFound)
+		return fmt.Errorf("opening store: %w: no store here", ErrNotFound)
 	}
 	now, err := s.time()
 	if err != nil {

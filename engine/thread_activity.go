@@ -56,7 +56,7 @@ type activeThread struct {
 func activeAt(key []byte) (since int64, thread crypto.Token, err error) {
 	since, thread, ok := space.ActiveThread(key)
 	if !ok {
-		err = corrupt(space.Describe(key), "key has a wrong length", nil)
+		err = corrupt(space.Describe(key), "key has the wrong length", nil)
 	}
 	return since, thread, err
 }

@@ -47,7 +47,7 @@ func (id BlobID) String() string { return hex.EncodeToString(id[:]) }
 func ParseBlobID(s string) (BlobID, error) {
 	var id BlobID
 	if b, err := hex.DecodeString(s); err != nil || len(b) != len(id) {
-		return id, fmt.Errorf("%w: %q is no blob id, want %d hexadecimal digits", ErrInvalid, s, 2*len(id))
+		return id, fmt.Errorf("%w: %q is not a blob id, want %d hexadecimal digits", ErrInvalid, s, 2*len(id))
 	} else {
 		copy(id[:], b)
 	}
@@ -95,7 +95,7 @@ type Checkpoint struct {
 	Migrated *Migrated
 }
 
-// Migrated names the stored version, the version asked for, and the steps between them.
+// Migrated names the stored version, the version asked for, and the steps.
 type Migrated struct {
 	From, To uint64
 	Steps    []string // descriptions of the steps, with their sources, in the order in which they ran
@@ -143,8 +143,7 @@ type Draft struct {
 	ID string
 
 	// Parent is the id of the parent; "" is the head: that of Branch if Branch is named and exists,
-	// else that of the lineage. A parent that is not the head starts a fork. Root asks for no
-	// parent at all.
+	// else that of the lineage. A parent that is not the head starts a fork. Root asks for none.
 	Parent string
 	Root   bool
 	// AllowDangling accepts a Parent that does not exist, which is otherwise ErrUnknownParent.
@@ -155,15 +154,13 @@ type Draft struct {
 
 	// Expect makes the save conditional on the head of the lineage; see ExpectHead. The zero value appends.
 	Expect Expect
-	// Generation, if not 0, must be the thread's: a late save to a deleted thread gets
-	// ErrGeneration.
+	// Generation, if not 0, must be the thread's, else the save gets ErrGeneration.
 	Generation uint64
 
 	Step   int64
 	Status string // "" is StatusRunning
 
-	// Kind is that of the thread; "" is the parent's. A kind that differs from the parent's is
-	// ErrInvalid.
+	// Kind is that of the thread; "" is the parent's. If it differs, that is ErrInvalid.
 	Kind string
 	// SchemaVersion is that of the state. If it differs from the parent's, and the kind has
 	// migrations (Options.Migrations), the draft is based on the parent migrated to this version,
@@ -173,9 +170,8 @@ type Draft struct {
 	SchemaVersion uint64
 
 	// RunID, Labels, Meta and Blobs describe the checkpoint. With Keep, those that are "" or nil
-	// are taken from the parent (an empty, non-nil value clears). Blobs that hooks store are added
-	// to those of the draft; a later draft without Keep has to name them again if its state still
-	// refers to them.
+	// are the parent's (an empty, non-nil value clears). Blobs that hooks store are added; a later
+	// draft without Keep has to name them again if its state still refers to them.
 	RunID  string
 	Labels map[string]string
 	Meta   []byte
@@ -199,8 +195,7 @@ type Change struct {
 	Data           []byte
 	Base           Version
 	Prefix, Suffix int
-	// Splices are at most MaxSplices, in order and not overlapping. Empty but not nil changes
-	// nothing.
+	// Splices are at most MaxSplices, in order, without overlap. Empty but not nil changes nothing.
 	Splices []Splice
 	Remove  bool // with Keep: drop the channel
 
@@ -221,11 +216,10 @@ type Expect struct {
 }
 
 // ExpectHead makes a save fail with a *ConflictError unless the newest checkpoint of the lineage
-// has this seq; 0 means that the lineage must be empty.
+// has this seq; 0 means that there is none.
 func ExpectHead(seq uint64) Expect { return Expect{seq: seq, set: true} }
 
-// Head returns the seq that the newest checkpoint must have; not ok means that there is no
-// condition.
+// Head returns the seq that the newest checkpoint must have; not ok means any.
 func (e Expect) Head() (seq uint64, ok bool) { return e.seq, e.set }
 
 // Which names a checkpoint of a lineage. The zero value is Latest.
@@ -283,8 +277,8 @@ type LoadOptions struct {
 	HeadersOnly bool
 	// Channels, if not nil, are the only channels whose Data is read.
 	Channels []string
-	// Export says that the state leaves the store as a file or a stream: the export hooks run after
-	// the load hooks.
+	// Export says that the state leaves the store as a file or a stream: then the export hooks run,
+	// too, after the load hooks.
 	Export bool
 
 	// Schema is the schema version to return the state in, by the migrations of its kind; 0 is the

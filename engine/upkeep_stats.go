@@ -71,7 +71,7 @@ func (s storeUpkeep) stats(ctx context.Context, tenant, name string) (*upkeep.St
 	return &c.Stats, c.shared(ctx, u)
 }
 
-// kept adds what a thread keeps besides itself.
+// kept adds the history that a thread keeps.
 func (c *counter) kept(ctx context.Context, u *user, id string) error {
 	tok := u.ThreadToken(id)
 	_, kept, err := u.epochsOf(ctx, tok)

@@ -17,7 +17,7 @@ type User struct {
 	name userName
 }
 
-// User returns the handle of a user. Invalid names are reported by its methods.
+// User returns the handle of a user. Its methods report invalid names.
 func (s *Store) User(tenant, name string) *User { return &User{s, userName{tenant, name}} }
 
 // keys returns the keys derived for the user.
@@ -123,7 +123,7 @@ func (s *Store) checkNew(ctx context.Context, name userName) error {
 		if _, err := s.keys.User(ctx, name.tenant, name.name, false); !errors.Is(err, crypto.ErrNotFound) {
 			return err
 		}
-		return fmt.Errorf("user %q has data, but the keystore has no keys of theirs; was it restored from an old copy? %w", name.name, ErrKeyMissing)
+		return fmt.Errorf("user %q has data, but no keys in the keystore; was the keystore restored from an old copy? %w", name.name, ErrKeyMissing)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ type verifiedUser struct {
 func (v *verifier) run(ctx context.Context) error {
 	switch {
 	case v.o.Thread != "" && v.o.User == "", v.o.User != "" && v.o.Tenant == "":
-		return fmt.Errorf("%w: a thread goes with a user, and a user with a tenant", ErrInvalid)
+		return fmt.Errorf("%w: a thread needs a user, and a user needs a tenant", ErrInvalid)
 	}
 	if err := v.s.ready(ctx); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (u *verifiedUser) list(ctx context.Context) error {
 	err := u.s.scan(ctx, r, func(e backend.Entry) error {
 		tok, ok := space.ListedThread(e.Key)
 		if !ok {
-			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(space.Describe(e.Key), "key has a wrong length", nil))
+			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(space.Describe(e.Key), "key has the wrong length", nil))
 		}
 		u.threads[tok] = nil
 		rec, err := u.openThread(e.Key, e.Value)
@@ -270,7 +270,7 @@ func (u *verifiedUser) namespaces(ctx context.Context, t *storedThread) ([]strin
 		return nil, err
 	}
 	for ns := range used {
-		u.v.problem(ref, corrupt(space.Describe(t.NamespaceKey(ns)), "missing, and it has checkpoints", nil))
+		u.v.problem(ref, corrupt(space.Describe(t.NamespaceKey(ns)), "missing, but it has checkpoints", nil))
 	}
 	return names, nil
 }

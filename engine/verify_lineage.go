@@ -75,7 +75,7 @@ func (u *verifiedUser) lineage(ctx context.Context, ref Ref) error {
 	return u.count(c, err)
 }
 
-// count adds what a check found to the report.
+// count adds the findings of a check to the report.
 func (u *verifiedUser) count(c *lineageCheck, err error) error {
 	if c == nil {
 		return err
@@ -100,7 +100,7 @@ func (c *lineageCheck) run(ctx context.Context) error {
 		return err
 	}
 	for _, g := range c.gaps {
-		c.damaged(c.l.RecordKey(g.to), fmt.Sprintf("nothing stands at seqs %d to %d, and no stub says why", g.from, g.to))
+		c.damaged(c.l.RecordKey(g.to), fmt.Sprintf("seqs %d to %d are missing, and no stub covers them", g.from, g.to))
 	}
 	for _, check := range []func(context.Context) error{c.ids, c.branches, c.writes} {
 		if err := check(ctx); err != nil {
@@ -126,7 +126,7 @@ func (c *lineageCheck) damaged(key []byte, reason string) {
 
 func (c *lineageCheck) record(ctx context.Context, e backend.Entry) error {
 	if !space.IsRecord(e.Key) {
-		c.damaged(e.Key, "key has a wrong length")
+		c.damaged(e.Key, "key has the wrong length")
 		return nil
 	}
 	seq := space.SeqOf(e.Key)
@@ -203,7 +203,7 @@ func (c *lineageCheck) parent(r *record) {
 	case p == nil:
 		c.damaged(key, fmt.Sprintf("its parent, seq %d, is missing", seq))
 	case p.hash != nil && *p.hash != r.rec.ParentHash:
-		c.damaged(key, fmt.Sprintf("the hash of its parent, seq %d, is another", seq))
+		c.damaged(key, fmt.Sprintf("does not match the hash of its parent, seq %d", seq))
 	case !p.stub && !p.broken && p.time > r.rec.Time:
 		c.damaged(key, fmt.Sprintf("is older than its parent, seq %d", seq))
 	}
@@ -252,13 +252,13 @@ func (c *lineageCheck) entry(row *checked, number uint64, e *codec.Entry) (commi
 	base := c.rows[seq]
 	switch {
 	case base == nil || base.stub:
-		return commit, fmt.Sprintf("stands on seq %d, which is missing", seq)
+		return commit, fmt.Sprintf("depends on seq %d, which is missing", seq)
 	case base.broken:
-		return commit, fmt.Sprintf("stands on seq %d, which is damaged", seq)
+		return commit, fmt.Sprintf("depends on seq %d, which is damaged", seq)
 	}
 	i, ok := slices.BinarySearchFunc(base.held, number, func(h heldValue, number uint64) int { return cmp.Compare(h.number, number) })
 	if !ok {
-		return commit, fmt.Sprintf("stands on seq %d, which does not hold it", seq)
+		return commit, fmt.Sprintf("depends on seq %d, which does not hold it", seq)
 	}
 	if e.Mode == codec.Keep {
 		return base.held[i].commit, ""
@@ -289,7 +289,7 @@ func (c *lineageCheck) attrs(ctx context.Context, row *checked, r *record) error
 	for _, id := range meta.Blobs {
 		err := c.u.blob(ctx, BlobID(id))
 		if errors.Is(err, ErrCorrupt) {
-			err = corrupt(space.Describe(c.l.RecordKey(r.seq)), "names a blob that is not there whole", err)
+			err = corrupt(space.Describe(c.l.RecordKey(r.seq)), "names a blob that is damaged or missing", err)
 		}
 		if err := c.note(err); err != nil {
 			return err
@@ -307,7 +307,7 @@ func (c *lineageCheck) terms(ctx context.Context, row *checked, r *record, key [
 	want := terms(row.attrs, row.status)
 	if p := c.rows[r.seq-r.rec.ParentDist]; r.rec.ParentDist != 0 && (p == nil || !p.stub) {
 		if p == nil || p.attrs == nil {
-			return nil // what the parent had is not known
+			return nil // the parent's terms are not known
 		}
 		had := terms(p.attrs, p.status)
 		want = slices.DeleteFunc(want, func(t term) bool { return slices.Contains(had, t) && !slices.Contains(p.bare, t) })
@@ -342,7 +342,7 @@ func (c *lineageCheck) restore(ctx context.Context, row *checked, r *record, key
 		return c.note(err)
 	}
 	if row.hash != nil && t.hash != *row.hash {
-		c.damaged(key, "restores to another hash")
+		c.damaged(key, "restores to a different hash")
 	}
 	return nil
 }
@@ -397,7 +397,7 @@ func (c *lineageCheck) branches(ctx context.Context) error {
 			return c.note(err)
 		}
 		if row == nil || row.stub {
-			c.damaged(e.Key, fmt.Sprintf("ends at seq %d, which is no checkpoint", b.Head))
+			c.damaged(e.Key, fmt.Sprintf("ends at seq %d, which is not a checkpoint", b.Head))
 		}
 		return nil
 	})

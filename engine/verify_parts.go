@@ -55,7 +55,7 @@ func (u *verifiedUser) checkParts(ctx context.Context, ids []codec.PartID, size 
 		total += p.size
 	}
 	if uint64(total) != size {
-		return fmt.Sprintf("names parts of %d bytes, and says %d", total, size), nil
+		return fmt.Sprintf("names parts of %d bytes, but says %d", total, size), nil
 	}
 	return "", nil
 }
@@ -69,7 +69,7 @@ func (u *verifiedUser) checkPart(id codec.PartID, e backend.Entry) partState {
 		return partState{bad: "does not open"}
 	}
 	if made, _ := u.partIDs(data); len(made) != 1 && len(data) > 0 || len(made) == 1 && made[0] != id {
-		return partState{bad: "has another digest"}
+		return partState{bad: "has a different digest"}
 	}
 	return partState{size: int64(len(data))}
 }
@@ -82,7 +82,7 @@ func (u *verifiedUser) allParts(ctx context.Context) error {
 	return u.s.scan(ctx, r, func(e backend.Entry) error {
 		id, ok := space.PartOf(e.Key)
 		if !ok {
-			return u.problem(e.Key, "key has a wrong length")
+			return u.problem(e.Key, "key has the wrong length")
 		}
 		if _, named := u.parts[id]; named {
 			u.v.report.Parts++
@@ -149,7 +149,7 @@ func (u *verifiedUser) checkBlob(ctx context.Context, id BlobID, e backend.Entry
 		mac.Write(parts[part])
 	}
 	if BlobID(mac.Sum(nil)) != id {
-		return corrupt(space.Describe(e.Key), "has another digest", nil)
+		return corrupt(space.Describe(e.Key), "has a different digest", nil)
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func (u *verifiedUser) allBlobs(ctx context.Context) error {
 	return u.s.scan(ctx, r, func(e backend.Entry) error {
 		id, ok := space.BlobOf(e.Key)
 		if !ok {
-			return u.problem(e.Key, "key has a wrong length")
+			return u.problem(e.Key, "key has the wrong length")
 		}
 		u.v.report.Blobs++
 		if _, named := u.blobs[id]; named {

@@ -217,8 +217,8 @@ func TestVerifyNoticesWhatIsMissing(t *testing.T) {
 	for _, kind := range []struct {
 		kind byte
 		want string
-	}{{space.KindIndex, "index entry for a"}, {space.KindThread, "thread record is missing"}, {space.KindPart, "is missing"}, {space.KindActivity, "missing, and its thread names it"}, {space.KindBlob, "names a blob that is not there"},
-		{space.KindID, "id entry is missing"}, {space.KindNamespace, "missing, and it has checkpoints"}} {
+	}{{space.KindIndex, "index entry for a"}, {space.KindThread, "thread record is missing"}, {space.KindPart, "is missing"}, {space.KindActivity, "missing, but its thread names it"}, {space.KindBlob, "names a blob that is not there"},
+		{space.KindID, "id entry is missing"}, {space.KindNamespace, "missing, but it has checkpoints"}} {
 		for i, e := range b.of(kind.kind) {
 			b.damaged(fmt.Sprintf("kind %x, %d", kind.kind, i), kind.want, func() { b.put(backend.Mut{Key: e.Key, Delete: true}) })
 		}
@@ -229,7 +229,7 @@ func TestVerifyNoticesWhatIsMissing(t *testing.T) {
 	}
 	p := b.lineage(testRef("pruned"))
 	b.damaged("stub", "no stub says why", func() { b.put(backend.Mut{Key: p.RecordKey(3), Delete: true}) })
-	b.damaged("newest checkpoint", "ends at seq 9, which is no checkpoint", func() { b.put(backend.Mut{Key: l.RecordKey(9), Delete: true}) })
+	b.damaged("newest checkpoint", "ends at seq 9, which is not a checkpoint", func() { b.put(backend.Mut{Key: l.RecordKey(9), Delete: true}) })
 }
 
 // lineage returns the lineage as it is used within an operation.
@@ -284,7 +284,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		r.Entries[2].Path = codec.Path{{Last: 2, Len: 2}} // the plan, which 2 only keeps
 	}))
 	b.damaged("parts", "names parts of", change(9, func(r *codec.Record) { r.Entries[len(r.Entries)-1].PartBytes++ }))
-	b.damaged("attributes", "attributes do not fit", change(9, func(r *codec.Record) { r.Entries = r.Entries[:2] }))
+	b.damaged("attributes", "attributes do not match the record", change(9, func(r *codec.Record) { r.Entries = r.Entries[:2] }))
 
 	sub := func() *lineage {
 		return b.lineage(Ref{Tenant: "acme", User: "alice", Thread: "main", Namespace: "sub"})
@@ -299,11 +299,11 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		}
 	}
 	hash := record(main(), 4).ParentHash
-	b.damaged("stub of too little", "nothing stands at seqs 2 to 2", stub(codec.Stub{Count: 1, Hash: hash, ID: "x"}))
+	b.damaged("stub of too little", "seqs 2 to 2 are missing", stub(codec.Stub{Count: 1, Hash: hash, ID: "x"}))
 	b.damaged("stub of another", "hash of its parent, seq 3", stub(codec.Stub{Count: 2, FirstDist: 1, ID: "x"}))
-	b.damaged("stub below a delta", "stands on seq 3, which is missing", stub(codec.Stub{Count: 2, FirstDist: 1, Hash: hash, ID: "x"}))
+	b.damaged("stub below a delta", "depends on seq 3, which is missing", stub(codec.Stub{Count: 2, FirstDist: 1, Hash: hash, ID: "x"}))
 
-	b.damaged("branch", "ends at seq 70, which is no checkpoint", func() {
+	b.damaged("branch", "ends at seq 70, which is not a checkpoint", func() {
 		l := main()
 		b.put(b.seal(l, l.BranchKey("b1"), space.KindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b1", Head: 70})))
 	})
@@ -336,7 +336,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		}
 		b.put(m)
 	})
-	b.damaged("activity entry", "is not the one that its thread names", func() {
+	b.damaged("activity entry", "is not the one its thread names", func() {
 		muts, err := main().th.moveActivity(nil, 0, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -358,7 +358,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		w := codec.Writes{Checkpoint: "mine", Task: "t1", Writes: []codec.Write{{Index: 2, Channel: "c", Type: "json", Size: 9, Payload: []byte{6, 'a', 'b', 'c'}}}}
 		b.put(b.seal(l, l.WritesKey("mine", "t1"), space.KindWrites, codec.AppendWrites(nil, &w)))
 	})
-	b.damaged("part", "has another digest", func() {
+	b.damaged("part", "has a different digest", func() {
 		l := main()
 		e := b.of(space.KindPart)[0]
 		value, err := partSealer(t, l.u).Seal(nil, space.KindPart, e.Key, codec.AppendPart(nil, 1, []byte("something else")))

@@ -105,7 +105,7 @@ func (c *lineageCheck) checkLedger(ctx context.Context, y *tally, all map[string
 		return c.note(c.l.forgiveWrites(ctx, c.next-1, y.id, err))
 	}
 	if is := y.ledger.Ledger; is.Changes < owed.ledger.Changes || is.Changes == owed.ledger.Changes && is != owed.ledger {
-		c.damaged(y.key, fmt.Sprintf("pending writes changed %d times, and seq %d saw %d changes", is.Changes, owed.by, owed.ledger.Changes))
+		c.damaged(y.key, fmt.Sprintf("pending writes changed %d times, but seq %d recorded %d changes", is.Changes, owed.by, owed.ledger.Changes))
 	}
 	return nil
 }

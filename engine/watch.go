@@ -58,7 +58,7 @@ type WatchScope struct {
 
 func (w *WatchScope) check() error {
 	if w.User == "" && w.Thread != "" {
-		return fmt.Errorf("%w: a thread goes with a user", ErrInvalid)
+		return fmt.Errorf("%w: a thread needs a user", ErrInvalid)
 	}
 	return errors.Join(checkName("tenant", w.Tenant, false), checkName("user", w.User, true), checkName("thread", w.Thread, true))
 }
@@ -236,7 +236,7 @@ func stopped(err error) error {
 // watchPage is how many events are read from the hub at a time: few, since most watches are idle.
 const watchPage = 16
 
-// live passes on what the hub has.
+// live yields events from the hub.
 func (w *watcher) live(ctx context.Context, yield func(Event, error) bool) error {
 	page := make([]ringEvent, watchPage)
 	waiter := newWaiter(w.scope)
@@ -358,7 +358,7 @@ func (w *watcher) eachThread(ctx context.Context, fn func(Ref) error) error {
 	user := func(name string, _ crypto.Token) error {
 		if w.scope.Thread != "" {
 			err := fn(Ref{Tenant: w.scope.Tenant, User: name, Thread: w.scope.Thread})
-			if errors.Is(err, ErrNotFound) { // there is no such user
+			if errors.Is(err, ErrNotFound) { // the user does not exist
 				err = nil
 			}
 			return err

@@ -350,7 +350,7 @@ func (l *lineage) readWrites(ctx context.Context, checkpoint string) (out []Pend
 }
 
 // errOvertaken: each time writes were read, others had been put in the meantime.
-var errOvertaken = fmt.Errorf("%w: pending writes change while they are read", ErrUnavailable)
+var errOvertaken = fmt.Errorf("%w: pending writes keep changing while they are read", ErrUnavailable)
 
 // overtakenTries is how often to read writes that are being changed.
 const overtakenTries = 4

@@ -28,7 +28,7 @@ func (t *Thread) runWriteHooks(ctx context.Context, checkpoint, task, path strin
 		return nil, err
 	}
 	if len(c.Items) != len(ws) {
-		return nil, unstorable(hook.PreSave, fmt.Errorf("%d items out of %d", len(c.Items), len(ws)))
+		return nil, unstorable(hook.PreSave, fmt.Errorf("%d items for %d", len(c.Items), len(ws)))
 	}
 	var out []Write
 	for i := range c.Items {
@@ -62,7 +62,7 @@ func (t *Thread) runWriteLoadHooks(ctx context.Context, checkpoint string, ws []
 		return nil, err
 	}
 	if len(c.Items) != len(ws) {
-		return nil, unstorable(hook.Load, fmt.Errorf("%d items out of %d", len(c.Items), len(ws)))
+		return nil, unstorable(hook.Load, fmt.Errorf("%d items for %d", len(c.Items), len(ws)))
 	}
 	for i := range ws {
 		ws[i].Data = c.Items[i].Data
@@ -86,7 +86,7 @@ func (s *Store) checkSameHooks(from, to Ref) error {
 	seen, err := s.hookChain(hook.PreSave, from.Tenant, from.Thread)
 	if err == nil && (seen == nil || !slices.Equal(seen.Identities(), chain.Identities())) {
 		err = rejected(&hook.Error{Kind: hook.ErrRejected, Plugin: "hooks", Stage: hook.PreSave,
-			Reason: "the thread is to be copied to where other hooks run: save what it has there"})
+			Reason: "other hooks apply to the destination: save the thread's checkpoints there instead"})
 	}
 	return err
 }

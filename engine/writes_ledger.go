@@ -125,7 +125,7 @@ func (l *lineage) loadLedger(ctx context.Context, t *checkpointState) (err error
 	return nil
 }
 
-// writesKnown is what is known about the pending writes of a lineage.
+// writesKnown says whether a lineage has pending writes, as far as known.
 type writesKnown uint8
 
 const (
@@ -164,7 +164,7 @@ func (y *tally) err() error {
 	case y.ledger == nil:
 		return corrupt(space.Describe(y.key), "pending writes without a ledger", nil)
 	}
-	return corrupt(space.Describe(y.key), "pending writes are not those that were put last", nil)
+	return corrupt(space.Describe(y.key), "pending writes do not match their ledger", nil)
 }
 
 // eachWrites calls fn with all pending writes and ledgers in a range; one of w and ledger is nil.
@@ -189,7 +189,7 @@ func (l *storedLineage) dropWrites(ctx context.Context, out *batcher, checkpoint
 		case ledger != nil:
 			left, last = ledger, []backend.Mut{{Key: e.Key, Delete: true}}
 			return nil
-		case err != nil && !errors.Is(err, ErrCorrupt): // what is damaged goes all the same
+		case err != nil && !errors.Is(err, ErrCorrupt): // damaged writes are deleted, too
 			return err
 		}
 		p := &pending{muts: []backend.Mut{{Key: e.Key, Delete: true}}}

@@ -60,7 +60,7 @@ func ThreadOf(key []byte) crypto.Token { return crypto.Token(key[slotAt:]) }
 func EpochOf(key []byte) uint32        { return binary.BigEndian.Uint32(key[epochAt:]) }
 func SeqOf(key []byte) uint64          { return binary.BigEndian.Uint64(key[len(key)-seqLen:]) }
 
-// Tail is what follows the kind.
+// Tail is the part of the key after the kind.
 func Tail(key []byte) []byte { return key[PrefixLen:] }
 
 // IsRecord reports whether a key is of a record or a stub.

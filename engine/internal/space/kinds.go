@@ -35,7 +35,7 @@ const (
 var (
 	StoreInfo = ofStore("store record", KindStore, codec.AppendStoreInfo, codec.ParseStoreInfo, same)
 	Retention = ofStore("retention policy", KindRetention, codec.AppendRetention, codec.ParseRetention, same)
-	Sidecar   = ofStore("value beside the store", KindSidecar, func(dst, v []byte) []byte { return append(dst, v...) },
+	Sidecar   = ofStore("sidecar value", KindSidecar, func(dst, v []byte) []byte { return append(dst, v...) },
 		func(plain []byte) ([]byte, error) { return plain, nil }, bytes.Equal)
 
 	Threads  = ofUser("thread record", KindThread, directory, codec.AppendThread, codec.ParseThread, same)
@@ -155,11 +155,11 @@ func (k *Kind[T]) AppendSealed(dst []byte, m *Scratch, of Owner, key []byte, v T
 	}
 	if m.check, err = s.Open(m.check[:0], k.typ, key, dst[from:]); err == nil {
 		if err = k.check(m.check, key, v); err == nil && !bytes.Equal(m.check, m.plain) {
-			err = errors.New("it opens as other bytes")
+			err = errors.New("it opens to different bytes")
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("checking %s before commit: nobody could read it: %w", Describe(key), err)
+		return nil, fmt.Errorf("checking %s before commit: it would be unreadable: %w", Describe(key), err)
 	}
 	return dst, nil
 }
@@ -190,7 +190,7 @@ func checkBy[T any](decode func(plain, key []byte) (T, error), same func(a, b T)
 	return func(plain, key []byte, v T) error {
 		got, err := decode(plain, key)
 		if err == nil && !same(got, v) {
-			err = errors.New("it reads as something else")
+			err = errors.New("it decodes to a different value")
 		}
 		return err
 	}
