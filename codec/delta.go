@@ -13,7 +13,8 @@ import (
 // 48, 32, 16, 8: 219, 180, 168, 144, 139.
 const blockLen = 16
 
-// Op is one operation of a delta: take Literals bytes, then copy Copied bytes of the base from Offset on.
+// Op is one operation of a delta: take Literals bytes, then copy Copied bytes of the base from
+// Offset on.
 type Op struct {
 	Literals, Copied, Offset int
 }
@@ -89,7 +90,8 @@ func (x *Index) next(base, b []byte, i int) (at, p int) {
 	return i, -1
 }
 
-// Edit replaces the bytes of a base from From up to To. Edits of one base are in order and do not overlap.
+// Edit replaces the bytes of a base from From up to To. Edits of one base are in order and do not
+// overlap.
 type Edit struct {
 	From, To int
 	Data     []byte

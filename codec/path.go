@@ -31,7 +31,8 @@ func (p Path) Len() (n uint64) {
 	return n
 }
 
-// From is the part of p that begins with seq, or nil if seq is not in p. It may share memory with p.
+// From is the part of p that begins with seq, or nil if seq is not in p. It may share memory with
+// p.
 func (p Path) From(seq uint64) Path {
 	for i, r := range p {
 		if seq <= r.Last && r.Last-seq < r.Len {

@@ -4,7 +4,8 @@ import "errors"
 
 // Errors of root keys and key files.
 var (
-	// ErrKeyFileMissing means that there is no key file at the path. It also matches fs.ErrNotExist.
+	// ErrKeyFileMissing means that there is no key file at the path. It also matches
+	// fs.ErrNotExist.
 	ErrKeyFileMissing = errors.New("key file missing")
 	// ErrKeyFileFormat means that a key file, or a key in the environment, cannot be read: it is
 	// not a key at all, or mistyped (its checksum does not match). It never means a well-formed but
@@ -55,7 +56,8 @@ var (
 	// ErrUnknownKeyNumber means that a record names a data key that the keystore does not have yet:
 	// the record is damaged, or the keystore is older than the data.
 	ErrUnknownKeyNumber = errors.New("unknown key number")
-	// ErrKeyExhausted means that a sealer has sealed 2^32 records, the limit of AES-GCM under one key.
+	// ErrKeyExhausted means that a sealer has sealed 2^32 records, the limit of AES-GCM under one
+	// key.
 	ErrKeyExhausted = errors.New("key has sealed its limit of 2^32 records")
 	// ErrClosed means that the keyring has been closed.
 	ErrClosed = errors.New("keyring is closed")

@@ -36,7 +36,7 @@ type FileKeystore struct {
 
 	writing  sync.Mutex               // held by Put and Delete
 	mu       sync.Mutex               // guards the following fields; held only briefly
-	changing map[string]chan struct{} // files that Put or Delete are changing, closed when that is durable: Get must not see a change before
+	changing map[string]chan struct{} // files being changed, closed when that is durable: Get must not see a change before
 
 	synced sync.Map              // directories whose names are known to be durable
 	failed atomic.Pointer[error] // why the keystore is disabled

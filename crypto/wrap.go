@@ -88,7 +88,7 @@ func unwrap(root RootKey, p place, raw []byte) (entryKind, []byte, error) {
 	if subtle.ConstantTimeCompare(keys.commitment, rest[:commitmentSize]) != 1 {
 		return 0, nil, fmt.Errorf("opening %s: %w", p.name, ErrKeystoreEntry)
 	}
-	sealed := append(keys.nonce, rest[commitmentSize:]...) // in version 1 the nonce precedes the ciphertext, as in version 2
+	sealed := append(keys.nonce, rest[commitmentSize:]...) // in version 1, too, the nonce comes first
 	plain, err := keys.aead.Open(nil, nil, sealed, nil)
 	if err != nil {
 		return 0, nil, fmt.Errorf("opening %s: %w", p.name, ErrKeystoreEntry)

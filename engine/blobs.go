@@ -109,7 +109,8 @@ func (p *blobPut) add(ctx context.Context, data []byte) error {
 	return p.addLocked(ctx, data)
 }
 
-// putLocked stores a whole blob. The caller holds u.sweep for reading until a record that names the blob is durable.
+// putLocked stores a whole blob. The caller holds u.sweep for reading until a record that names the
+// blob is durable.
 func (p *blobPut) putLocked(ctx context.Context, data []byte) error {
 	for piece := range slices.Chunk(data, blobStep) {
 		if err := p.addLocked(ctx, piece); err != nil {

@@ -75,7 +75,8 @@ func (u *user) runBlobHooks(ctx context.Context, chain hook.Chain, it hook.Item)
 	return bytes.NewReader(c.Items[0].Data), nil
 }
 
-// isText reports whether b is UTF-8 without zero bytes. Unless it is whole, its last rune may be cut.
+// isText reports whether b is UTF-8 without zero bytes. Unless it is whole, its last rune may be
+// cut.
 func isText(b []byte, whole bool) bool {
 	if bytes.IndexByte(b, 0) >= 0 {
 		return false

@@ -2,9 +2,9 @@ package engine
 
 import "context"
 
-// A Budget bounds the memory that the calls of many callers take together: a call reserves memory for
-// the values that it restores or returns before it allocates them. Methods must be safe for concurrent
-// use.
+// A Budget bounds the memory that the calls of many callers take together: a call reserves memory
+// for the values that it restores or returns before it allocates them. Methods must be safe for
+// concurrent use.
 type Budget interface {
 	// Reserve asks for more bytes. Its error ends the call.
 	Reserve(bytes int64) error

@@ -9,8 +9,8 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// cache bounds the memory of the states of all lineages and of the users, and holds the parts read and
-// the states migrated last. It evicts the least recently used first.
+// cache bounds the memory of the states of all lineages and of the users, and holds the parts read
+// and the states migrated last. It evicts the least recently used first.
 type cache struct {
 	mu             sync.Mutex
 	most           int64
@@ -54,8 +54,8 @@ func newCache(most int64) *cache {
 	return &cache{most: most, users: map[userName]*list.Element{}, parts: map[partName]*list.Element{}, migratedStates: map[migrationKey]*list.Element{}}
 }
 
-// used puts a state in front, with its present size, and evicts others. The caller holds the lock of
-// the state's lineage.
+// used puts a state in front, with its present size, and evicts others. The caller holds the lock
+// of the state's lineage.
 func (c *cache) used(t *checkpointState) {
 	size := t.memory()
 	c.mu.Lock()
@@ -86,8 +86,8 @@ func (c *cache) remove(t *checkpointState) {
 	delete(t.home.states, t.seq)
 }
 
-// evict drops the least recently used until the cache is within its bound. Lineages whose lock is held
-// are in use, and so are not the least recently used for long.
+// evict drops the least recently used until the cache is within its bound. Lineages whose lock is
+// held are in use, and so are not the least recently used for long.
 func (c *cache) evict(held *lineage) {
 	for e := c.order.Back(); e != nil && c.size > c.most; {
 		prev := e.Prev()

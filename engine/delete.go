@@ -37,7 +37,8 @@ func (s *Store) deleteThread(ctx context.Context, ref Ref, expired bool) (uint64
 	return l.th.remove(ctx)
 }
 
-// lockThread returns the lineage with its thread locked for writing and loaded. unlockThread ends it.
+// lockThread returns the lineage with its thread locked for writing and loaded. unlockThread ends
+// it.
 func (s *Store) lockThread(ctx context.Context, ref Ref, create bool) (*lineage, error) {
 	l, err := s.refLineage(ctx, ref, create)
 	if err != nil {
@@ -106,7 +107,7 @@ func (t *thread) nextEpoch(ctx context.Context) (uint32, error) {
 // replace writes the thread record and takes it over. The caller holds mu for writing.
 func (t *thread) replace(ctx context.Context, rec codec.Thread) error {
 	was, _ := t.record()
-	muts, cond, err := t.recordMuts(was.Active, &rec, t.version) // it does not change while mu is held for writing
+	muts, cond, err := t.recordMuts(was.Active, &rec, t.version) // unchanged while mu is held
 	if err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ var (
 // Errors of migrations, by loads and saves. errors.As finds the *migrate.VersionError or
 // *migrate.StepError with the details.
 var (
-	ErrSchemaTooNew = migrate.ErrTooNew // the state is newer than the version asked for, and there is no way back
+	ErrSchemaTooNew = migrate.ErrTooNew // the state is newer than asked for, with no way back
 	ErrNoMigration  = migrate.ErrNoPath // no steps lead from the version of the state to the one asked for
 	ErrMigration    = migrate.ErrStep   // a step failed on the state
 )

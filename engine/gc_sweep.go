@@ -41,7 +41,7 @@ func (u *user) sweepNow(ctx context.Context, erased map[BlobID]bool) error {
 func (sw *sweeper) run(ctx context.Context) error {
 	u := sw.u
 	sw.parts, sw.blobs = map[codec.PartID]struct{}{}, map[BlobID]struct{}{}
-	if err := u.sweep.lock(ctx); err != nil { // now the records of saves under way are durable, and will be marked
+	if err := u.sweep.lock(ctx); err != nil { // then records of saves under way are durable
 		return err
 	}
 	u.naming.begin()

@@ -41,8 +41,8 @@ func unstorable(stage hook.Stage, err error) error {
 	return rejected(&hook.Error{Kind: hook.ErrFailed, Plugin: "hooks", Stage: stage, Reason: fmt.Sprintf("their output cannot be stored: %v", err)})
 }
 
-// runHooks passes items through a chain. It adds tenant and user to the call's place, and derives the
-// call's seed from that place and parts.
+// runHooks passes items through a chain. It adds tenant and user to the call's place, and derives
+// the call's seed from that place and parts.
 func (u *user) runHooks(ctx context.Context, chain hook.Chain, c *hook.Call, parts ...[]byte) error {
 	p := &c.Place
 	p.Tenant, p.User = u.tenant, u.name

@@ -11,8 +11,8 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// Thread is a handle on one lineage: a thread of a user and a namespace in it. It is cheap to make and holds nothing
-// open.
+// Thread is a handle on one lineage: a thread of a user and a namespace in it. It is cheap to make
+// and holds nothing open.
 type Thread struct {
 	s   *Store
 	ref Ref
@@ -101,7 +101,8 @@ func newLineage(th *thread, namespace string) *lineage {
 		branches: map[string]*branchState{}, ledgers: map[string]*ledgerState{}}
 }
 
-// rlockThread returns the lineage with its thread locked for reading and loaded. runlockThread ends it.
+// rlockThread returns the lineage with its thread locked for reading and loaded. runlockThread ends
+// it.
 func (s *Store) rlockThread(ctx context.Context, ref Ref, create bool) (*lineage, error) {
 	l, err := s.refLineage(ctx, ref, create)
 	if err != nil {

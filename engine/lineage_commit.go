@@ -57,8 +57,8 @@ type movedBranch struct {
 	head          uint64
 }
 
-// changeLocks are the locks and the memory that a change keeps until it is durable, though its caller
-// may have returned.
+// changeLocks are the locks and the memory that a change keeps until it is durable, though its
+// caller may have returned.
 type changeLocks struct {
 	exclusive bool    // the thread is locked for writing
 	sweep     bool    // u.sweep is locked for reading

@@ -276,7 +276,7 @@ func (rs *restorer) build(c *channelState, links []link) error {
 		kept, gaps = c.keeps(&deltas[i], from, kept, gaps)
 		c.parts += partsSize(e)
 		added := int64(len(e.Payload)) + int64(e.PartBytes)
-		if size += added; far == i+1 && longBaseShare*added > size { // as in consolidate, judged by the payloads
+		if size += added; far == i+1 && longBaseShare*added > size { // as in consolidate
 			c.longBase, c.longSince, c.longParts, far = links[i].r.seq, wholeOverlap(int(e.Size)), c.parts, i
 		}
 		if size, ok := rs.measures.of(links[i].r.seq, c.number); ok {

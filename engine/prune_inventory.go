@@ -9,7 +9,8 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// inventory lists all records of a lineage, without their payloads, for prunes, rewrites and deletions.
+// inventory lists all records of a lineage, without their payloads, for prunes, rewrites and
+// deletions.
 type inventory struct {
 	l    *storedLineage
 	head uint64 // newest seq with a record or stub

@@ -15,8 +15,8 @@ type stubRange struct {
 	done        bool       // it is there already
 }
 
-// stubRanges lists the stub ranges of the lineage, newest first. A removed record that is the parent of
-// a remaining one is the last of its range, so that the stub keeps its hash.
+// stubRanges lists the stub ranges of the lineage, newest first. A removed record that is the
+// parent of a remaining one is the last of its range, so that the stub keeps its hash.
 func (n *lineagePruning) stubRanges(ctx context.Context) ([]stubRange, error) {
 	var runs []stubRange
 	open := false
@@ -43,8 +43,9 @@ func (n *lineagePruning) stubRanges(ctx context.Context) ([]stubRange, error) {
 	return runs, nil
 }
 
-// makeStub makes the stub of r, the last of a range, and compares its hash with those that its children
-// name. The hash of a ghost is taken from its children, since some of its channels may be gone.
+// makeStub makes the stub of r, the last of a range, and compares its hash with those that its
+// children name. The hash of a ghost is taken from its children, since some of its channels may be
+// gone.
 func (n *lineagePruning) makeStub(ctx context.Context, r *row) (*codec.Stub, error) {
 	stub := &codec.Stub{ID: r.id}
 	switch children := n.children[r.seq]; {

@@ -107,7 +107,8 @@ type matches struct {
 	reserved reservation // for found
 }
 
-// A query reserves memory for this many matches at a time: for each a position, and as much to grow.
+// A query reserves memory for this many matches at a time: for each a position, and as much to
+// grow.
 const positionsAtOnce, bytesPerPosition = 256, 64
 
 type position struct {

@@ -49,7 +49,7 @@ type ChannelDiff struct {
 	ValueDiff
 }
 
-// ValueDiff tells how bytes differ.
+// ValueDiff describes how bytes differ.
 type ValueDiff struct {
 	Kind             DiffKind
 	OldSize, NewSize int64
@@ -60,7 +60,8 @@ type ValueDiff struct {
 
 	// Patch is an RFC 6902 patch from the old JSON value to the new one, if both are JSON and their
 	// bytes differ; "[]" means that only the spelling differs. Numbers are compared and written as
-	// spelled. If Patch is nil, NoPatch has the reason, "" if nothing changed or one side has no JSON.
+	// spelled. If Patch is nil, NoPatch has the reason, "" if nothing changed or one side has no
+	// JSON.
 	Patch   []byte
 	NoPatch string
 }

@@ -18,7 +18,8 @@ type ThreadOptions struct {
 	Count  bool   // count the checkpoints, which reads all records of a thread
 
 	// ByActivity lists the most recently active threads first, in order of ThreadInfo.Active. This
-	// reads only the threads that it yields or that Status excludes; one in order of id first reads all ids.
+	// reads only the threads that it yields or that Status excludes; one in order of id first reads
+	// all ids.
 	ByActivity bool
 	// ActiveAt, with ByActivity, continues the list after the thread After, which it listed as
 	// active at that time. A thread that was active since is now at the front.

@@ -194,7 +194,8 @@ func (n *Node) descends(a *Node) bool {
 	return false
 }
 
-// Namespaces lists the namespaces of the thread that hold checkpoints or pending writes, in order; the unnamed one is "".
+// Namespaces lists the namespaces of the thread that hold checkpoints or pending writes, in order;
+// the unnamed one is "".
 func (t *Thread) Namespaces(ctx context.Context) ([]string, error) {
 	l, err := t.rlockExisting(ctx)
 	if err != nil {
@@ -216,7 +217,8 @@ func (t *Thread) Namespaces(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// usesUnnamed reports whether the unnamed namespace, which has no record of its own, holds anything.
+// usesUnnamed reports whether the unnamed namespace, which has no record of its own, holds
+// anything.
 func (t *storedThread) usesUnnamed(ctx context.Context) (bool, error) {
 	l := t.Namespace("")
 	for _, r := range []backend.Range{l.Records(), l.Writes()} {

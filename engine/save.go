@@ -11,7 +11,8 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// saving is the working memory of one save. It is pooled: its buffers live until the save is durable.
+// saving is the working memory of one save. It is pooled: its buffers live until the save is
+// durable.
 type saving struct {
 	z                *codec.Zstd
 	differ           *codec.Differ
@@ -20,7 +21,7 @@ type saving struct {
 	u                *user
 	measures         *measures    // of l
 	hooked           *hookedDraft // the draft as hooks made it; nil without hooks
-	savedFingerprint uint64       // of the draft that the checkpoint with this id was saved from; 0: not known
+	savedFingerprint uint64       // of the draft that made the checkpoint with this id; 0: not known
 
 	migrated migratedParents // parents that were migrated for this save
 	transfer *headTransfer   // branches and writes to move; only for migrated heads
@@ -152,7 +153,7 @@ func (l *lineage) save(ctx context.Context, h changeLocks, prepare func(*saving)
 }
 
 // rlockLive is rlockThread for a save. A thread that has expired must be deleted first, so that the
-// save starts it afresh.
+// save starts it again.
 func (s *Store) rlockLive(ctx context.Context, ref Ref) (*lineage, error) {
 	l, err := s.rlockThread(ctx, ref, true)
 	if err != nil || !l.th.expired() {

@@ -50,8 +50,8 @@ func (w *saving) newBytes() int64 {
 // size estimates the bytes of the entry in its record.
 func (e *encoded) size() int64 { return int64(len(e.entry.Payload)) + entryEstimate }
 
-// headroom is how many bytes t will at least be below the bound once it is saved, by the lower bounds
-// of its full encodings.
+// headroom is how many bytes t will at least be below the bound once it is saved, by the lower
+// bounds of its full encodings.
 func (w *saving) headroom(t *checkpointState) int64 {
 	return pathFactor*t.wholeSize() + pathSlack - t.reads.bytes - t.parts - w.newBytes()
 }
@@ -93,8 +93,8 @@ func (w *saving) sortCoded() {
 	slices.SortFunc(w.coded, func(a, b coded) int { return cmp.Compare(a.c.number, b.c.number) })
 }
 
-// remeasure makes full encodings of values that have grown since the last one, until there is headroom
-// for deltas.
+// remeasure makes full encodings of values that have grown since the last one, until there is
+// headroom for deltas.
 func (w *saving) remeasure(t *checkpointState) {
 	for _, c := range t.grownChannels() {
 		if w.headroom(t) >= t.wholeSize()/8 {
@@ -109,8 +109,8 @@ func (w *saving) remeasure(t *checkpointState) {
 	}
 }
 
-// grownChannels lists the channels whose full encoding may be much larger than its lower bound, by how
-// much, the largest first.
+// grownChannels lists the channels whose full encoding may be much larger than its lower bound, by
+// how much, the largest first.
 func (t *checkpointState) grownChannels() (all []*channelState) {
 	for c := range t.all {
 		if 2*c.unmeasured() > c.measured { // else measuring is not worth the time
@@ -130,8 +130,8 @@ func (w *saving) codedOf(c *channelState, n int) *coded {
 	return &w.coded[i]
 }
 
-// reencode stores a channel in full, or against its long base. It may be among the first n of w.coded
-// already.
+// reencode stores a channel in full, or against its long base. It may be among the first n of
+// w.coded already.
 func (w *saving) reencode(t *checkpointState, c *channelState, full bool, n int) (err error) {
 	var e encoded
 	floor := c.minFull()

@@ -77,8 +77,8 @@ func options(t *checkpointState) (all []option) {
 	return all
 }
 
-// consolidationOption is the option to store c against its long base, if its path has newer records and
-// the value still shares enough with that base.
+// consolidationOption is the option to store c against its long base, if its path has newer records
+// and the value still shares enough with that base.
 func (c *channelState) consolidationOption() (o option, ok bool) {
 	size := 16 + 8*int64(len(c.longSince.inner)) + int64(c.longSince.fresh(len(c.value)))*c.measured/int64(max(1, len(c.value)))
 	ok = c.path[0].Last != c.longBase && c.path.From(c.longBase) != nil && 4*size < 3*c.measured

@@ -63,7 +63,8 @@ func (m *hookBlobs) has(id [32]byte) bool {
 	return false
 }
 
-// store stores the blobs. The caller holds u.sweep for reading until a record that names them is durable.
+// store stores the blobs. The caller holds u.sweep for reading until a record that names them is
+// durable.
 func (m *hookBlobs) store(ctx context.Context) error {
 	for _, data := range m.data {
 		p := newBlobPut(m.u, maxHookBlobs)

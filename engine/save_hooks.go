@@ -93,7 +93,7 @@ type hookInput struct {
 	name        string
 	typ         string
 	base        []byte  // the parent's value
-	baseVersion Version // of base, if the change stands on it
+	baseVersion Version // of base, if the change is based on it
 	prev        bool    // base passed the same hooks
 }
 

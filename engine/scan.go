@@ -114,8 +114,8 @@ func (s *Store) withLineage(ctx context.Context, ref Ref, fn func(*lineage) erro
 	return fn(l)
 }
 
-// withExclusive calls fn with a lineage whose thread is locked for writing: no other operation on it is
-// under way.
+// withExclusive calls fn with a lineage whose thread is locked for writing: no other operation on
+// it is under way.
 func (s *Store) withExclusive(ctx context.Context, ref Ref, fn func(*lineage) error) error {
 	l, err := s.lockThread(ctx, ref, false)
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// checkpointState is a checkpoint with its whole state in memory. A save changes its parent's state in
-// place into its own, so a save after a save reads nothing and copies only what changed.
+// checkpointState is a checkpoint with its whole state in memory. A save changes its parent's state
+// in place into its own, so a save after a save reads nothing and copies only what changed.
 type checkpointState struct {
 	l           *storedLineage
 	home        *lineage // in whose memory it is; nil: in none's
@@ -82,8 +82,9 @@ type channelState struct {
 	removed  int
 	since    overlap
 
-	// longBase is the record on path to consolidate against: longSince records the bytes that value still
-	// shares with the value in that record, and longParts is the size of the parts from there on.
+	// longBase is the record on path to consolidate against: longSince records the bytes that value
+	// still shares with the value in that record, and longParts is the size of the parts from there
+	// on.
 	longBase  uint64
 	longSince overlap
 	longParts int64
@@ -212,7 +213,8 @@ func (c *channelState) setLongBase(seq uint64) {
 	c.longBase, c.longSince, c.longParts = seq, wholeOverlap(len(c.value)), c.parts
 }
 
-// hashOf is the hash of a checkpoint whose channels have the hash root, docs/format.md §10. buf is scratch.
+// hashOf is the hash of a checkpoint whose channels have the hash root, docs/format.md §10. buf is
+// scratch.
 func hashOf(buf []byte, id string, seq uint64, h *header, root [32]byte) ([]byte, [32]byte) {
 	lp := func(s string) {
 		buf = append(binary.BigEndian.AppendUint64(buf, uint64(len(s))), s...)

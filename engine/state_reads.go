@@ -11,7 +11,7 @@ import (
 // all channels that need it. Saves keep it up to date at a cost proportional to the change.
 type reads struct {
 	list    []sharedRecord // the oldest first
-	records int            // on which a channel stands
+	records int            // needed by some channel
 	bytes   int64          // of these
 }
 

@@ -25,7 +25,7 @@ const DefaultCacheBytes = 64 << 20
 // Options configure Open. Root and Keystore are required.
 type Options struct {
 	Root     crypto.RootKey
-	Keystore crypto.Keystore // outside the backend and its backups, so that they do not undo the destruction of a key
+	Keystore crypto.Keystore // outside the backend and its backups, which must not restore destroyed keys
 
 	// Create makes a new store if backend and keystore are both empty.
 	Create bool
@@ -74,7 +74,8 @@ type Store struct {
 
 type threadName struct{ tenant, user, thread string }
 
-// Open opens the store on b, which it owns from then on: Close closes it, and so does a failed Open.
+// Open opens the store on b, which it owns from then on: Close closes it, and so does a failed
+// Open.
 func Open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 	s, err := open(ctx, b, o)
 	if err != nil {
@@ -164,7 +165,8 @@ func (s *Store) create(ctx context.Context, key []byte, allowed bool) error {
 	return s.commit(ctx, []backend.Mut{mut}, []backend.Cond{{Key: key}})
 }
 
-// Close waits for running saves, closes the backend and forgets the keys. Operations after it return ErrClosed.
+// Close waits for running saves, closes the backend and forgets the keys. Operations after it
+// return ErrClosed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {

@@ -17,7 +17,8 @@ type thread struct {
 	storedThread     // of the current epoch, which does not change while mu is held for reading
 	refs         int // lineages in memory; guarded by Store.mu
 
-	// mu is held for reading by every operation on the thread, and for writing by those that replace its epoch.
+	// mu is held for reading by every operation on the thread, and for writing by those that
+	// replace its epoch.
 	mu rwLock
 
 	reading lock // held while the thread record is read
@@ -141,7 +142,8 @@ func (t *thread) expired() bool {
 	return t.present() && !t.exists
 }
 
-// distrust makes the next operation read the thread record again, after a commit that found it changed.
+// distrust makes the next operation read the thread record again, after a commit that found it
+// changed.
 func (t *thread) distrust(err error) {
 	if errors.Is(err, backend.ErrConflict) || errors.Is(err, backend.ErrAmbiguous) {
 		t.recMu.Lock()

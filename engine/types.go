@@ -9,8 +9,8 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// Ref names a lineage: a thread of a user of a tenant, and in it a namespace. The unnamed namespace is the thread's
-// own; others hold sub-lineages, such as subgraphs.
+// Ref names a lineage: a thread of a user of a tenant, and in it a namespace. The unnamed namespace
+// is the thread's own; others hold sub-lineages, such as subgraphs.
 type Ref struct {
 	Tenant, User, Thread string
 	Namespace            string
@@ -84,7 +84,8 @@ type Checkpoint struct {
 	// Channels in order of name. Data is nil unless the load asked for it.
 	Channels []Channel
 
-	// Hash covers all of the above (by commitments to the channels' bytes) and the hash of the parent.
+	// Hash covers all of the above (by commitments to the channels' bytes) and the hash of the
+	// parent.
 	Hash [32]byte
 
 	// Cost is the size of this checkpoint's record and of reading it; set by saves and loads.
@@ -152,7 +153,8 @@ type Draft struct {
 	// Branch is the named head to extend; the save creates it if it does not exist.
 	Branch string
 
-	// Expect makes the save conditional on the head of the lineage; see ExpectHead. The zero value appends.
+	// Expect makes the save conditional on the head of the lineage; see ExpectHead. The zero value
+	// appends.
 	Expect Expect
 	// Generation, if not 0, must be the thread's, else the save gets ErrGeneration.
 	Generation uint64
@@ -260,8 +262,8 @@ func At(id string) Which { return Which{by: ByID, name: id} }
 // AtSeq is the checkpoint with a seq.
 func AtSeq(seq uint64) Which { return Which{by: BySeq, seq: seq} }
 
-// Before is the newest checkpoint before the one with this id: the one with the greatest smaller id where ids are
-// UUIDs (the checkpoint itself need not exist), else the one saved before it.
+// Before is the newest checkpoint before the one with this id: the one with the greatest smaller id
+// where ids are UUIDs (the checkpoint itself need not exist), else the one saved before it.
 func Before(id string) Which { return Which{by: ByBefore, name: id} }
 
 // LatestOfRun is the newest checkpoint with a run id.

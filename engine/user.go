@@ -48,8 +48,8 @@ type guard struct {
 	// locked before sweep.
 	rewrites rwLock
 
-	// sweep is held for reading between finding a part and committing a record that names it, and for writing
-	// while unreferenced parts are deleted.
+	// sweep is held for reading between finding a part and committing a record that names it, and
+	// for writing while unreferenced parts are deleted.
 	sweep  rwLock
 	naming inFlight
 }

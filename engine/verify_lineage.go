@@ -70,7 +70,7 @@ func (u *verifiedUser) lineage(ctx context.Context, ref Ref) error {
 		err = u.s.withExclusive(ctx, ref, check)
 	}
 	if err != nil && c != nil {
-		c.found = nil // nobody made sure of it
+		c.found = nil // not confirmed
 	}
 	return u.count(c, err)
 }

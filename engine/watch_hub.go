@@ -196,7 +196,8 @@ func (h *hub) unwait(w *waiter) {
 	}
 }
 
-// waitPending waits until every save under way is finished. It does not wait for saves that begin meanwhile.
+// waitPending waits until every save under way is finished. It does not wait for saves that begin
+// later.
 func (s *Store) waitPending(ctx context.Context) error {
 	s.mu.Lock()
 	lineages := make([]*lineage, 0, len(s.lineages))
@@ -204,7 +205,7 @@ func (s *Store) waitPending(ctx context.Context) error {
 		lineages = append(lineages, l)
 	}
 	s.mu.Unlock()
-	slices.SortFunc(lineages, func(a, b *lineage) int { return a.ref.Compare(b.ref) }) // unlike the map's order, this makes runs reproducible
+	slices.SortFunc(lineages, func(a, b *lineage) int { return a.ref.Compare(b.ref) }) // to make runs reproducible
 	for _, l := range lineages {
 		if err := l.waitPending(ctx); err != nil {
 			return err

@@ -10,8 +10,8 @@ import (
 	"github.com/ckptd/ckptd/crypto"
 )
 
-// A key is a scope (a user, a tenant, or the store), a slot in it (a thread, a term of the index, or nothing), an epoch,
-// a kind, and a tail that depends on the kind.
+// A key is a scope (a user, a tenant, or the store), a slot in it (a thread, a term of the index,
+// or nothing), an epoch, a kind, and a tail that depends on the kind.
 const (
 	scopeLen  = 16
 	slotAt    = scopeLen
