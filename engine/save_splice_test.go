@@ -15,7 +15,7 @@ import (
 func randomSplices(r *rand.Rand, n int) []Splice {
 	most := 4
 	if r.IntN(4) == 0 {
-		most = 60 // so many that the value is made anew
+		most = 60 // so many that the value is rebuilt
 	}
 	places := make([]int, 2*r.IntN(most+1))
 	for i := range places {
@@ -32,7 +32,7 @@ func randomSplices(r *rand.Rand, n int) []Splice {
 	return splices
 }
 
-// applied is what splices make of base, by the book.
+// applied applies splices to base in the obvious way.
 func applied(base []byte, splices []Splice) []byte {
 	var out []byte
 	at := 0
@@ -43,7 +43,8 @@ func applied(base []byte, splices []Splice) []byte {
 	return append(out, base[at:]...)
 }
 
-// A list of splices makes what it says, whatever came before, and so do splices that were found between two values.
+// A list of splices has its defined result, whatever came before, and so do splices found between
+// two values.
 func TestSplicesAgainstReference(t *testing.T) {
 	ctx := context.Background()
 	for seed := range uint64(4) {
@@ -144,7 +145,7 @@ func TestBadSplices(t *testing.T) {
 			t.Errorf("%v has no class", err)
 		}
 	}
-	// What touches does not overlap; nothing in a list changes nothing.
+	// Adjacent splices do not overlap; an empty list changes nothing.
 	for _, c := range []struct {
 		splices []Splice
 		want    string

@@ -153,7 +153,7 @@ type Draft struct {
 	// Branch is the named head to extend; the save creates it if it does not exist.
 	Branch string
 
-	// Expect makes the save conditional on the head of the lineage; see ExpectHead. The zero value
+	// Expect makes the save conditional on the lineage's head; see ExpectHead. The zero value
 	// appends.
 	Expect Expect
 	// Generation, if not 0, must be the thread's, else the save gets ErrGeneration.
