@@ -78,7 +78,7 @@ func TestSmallValuesArePaidFor(t *testing.T) {
 	p := &purse{}
 	must(t, ways["migrating"](asking(t, p)))
 	if p.most < 2*n || p.most > 10*n {
-		t.Errorf("what was migrated before took room for %d bytes", p.most)
+		t.Errorf("a cached migration reserved %d bytes", p.most)
 	}
 }
 

@@ -99,13 +99,13 @@ func TestForgottenUserKeepsItsGuard(t *testing.T) {
 			t.Fatal("the cache kept the user")
 		}
 		if second.sweep.free.TryAcquire(everyone) {
-			t.Error("a sweep begins beside a save of the same user")
+			t.Error("a sweep begins during a save of the same user")
 			second.sweep.unlock()
 		}
 		id := codec.PartID{1}
 		second.naming.noteParts([]codec.PartID{id})
 		if !first.naming.hasPart(id) {
-			t.Error("a sweep does not see what is named")
+			t.Error("a sweep does not see named parts")
 		}
 	}
 	first.naming.end()
