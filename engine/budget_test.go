@@ -137,7 +137,8 @@ func TestBlobsArePaidFor(t *testing.T) {
 	}
 }
 
-// TestMatchesArePaidFor: a query has a position for everything that matches before it tells of the first, however many are asked for.
+// TestMatchesArePaidFor: a query has a position for every match before it yields the first, however
+// few are asked for.
 func TestMatchesArePaidFor(t *testing.T) {
 	f := newFixture(t, Options{})
 	const n = 3*positionsAtOnce + 1

@@ -205,7 +205,7 @@ func TestManyBranchesAtOneCheckpoint(t *testing.T) {
 	}
 }
 
-// toldOfBranch tells when a branch was read.
+// toldOfBranch signals when a branch was read.
 type toldOfBranch struct {
 	backend.Backend
 	once sync.Once

@@ -232,7 +232,7 @@ func TestVerifyNoticesWhatIsMissing(t *testing.T) {
 	b.damaged("newest checkpoint", "ends at seq 9, which is not a checkpoint", func() { b.put(backend.Mut{Key: l.RecordKey(9), Delete: true}) })
 }
 
-// lineage returns the lineage as it is used within an operation.
+// lineage returns the lineage as an operation sees it.
 func (b *breaker) lineage(ref Ref) *lineage {
 	b.t.Helper()
 	l, err := b.rlockThread(context.Background(), ref, false)
