@@ -196,19 +196,6 @@ func TestReadmeLength(t *testing.T) {
 	}
 }
 
-// TestReadmeLinks follows the links to files of the repository.
-func TestReadmeLinks(t *testing.T) {
-	links := regexp.MustCompile(`\]\(([^)#: ]+)\)`).FindAllStringSubmatch(readme(t), -1)
-	if len(links) == 0 {
-		t.Error("no link found")
-	}
-	for _, link := range links {
-		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(link[1]))); err != nil {
-			t.Errorf("link to %s: %v", link[1], err)
-		}
-	}
-}
-
 func readme(t *testing.T) string { return document(t, "README.md") }
 
 // block returns the first fenced block of a language that contains a string.
