@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// Run is a run of neighbouring seqs: Last, Last-1, … Last-Len+1.
-type Run struct{ Last, Len uint64 }
+// Span is a run of neighbouring seqs: Last, Last-1, … Last-Len+1.
+type Span struct{ Last, Len uint64 }
 
 // Path lists the records that a restore reads besides the one that carries it, newest first, as maximal runs.
-type Path []Run
+type Path []Span
 
 // Extend puts seq, which must be greater than all of p, in front of p. The result shares nothing with p.
 func (p Path) Extend(seq uint64) Path {
 	if len(p) > 0 && p[0].Last+1 == seq {
 		q := slices.Clone(p)
-		q[0] = Run{seq, p[0].Len + 1}
+		q[0] = Span{seq, p[0].Len + 1}
 		return q
 	}
 	return append(Path{{seq, 1}}, p...)
@@ -79,7 +79,7 @@ func (r *reader) path(p Path, seq uint64) Path {
 		if r.err != nil {
 			return nil
 		}
-		p = append(p, Run{seq - gap, length})
+		p = append(p, Span{seq - gap, length})
 		seq = seq - gap - length + 1
 	}
 	return p

@@ -63,7 +63,7 @@ func TestPathExtendSharesNothing(t *testing.T) {
 	if !slices.Equal(q, Path{{6, 2}, {1, 1}}) || !slices.Equal(r, Path{{9, 1}, {5, 1}, {1, 1}}) {
 		t.Errorf("extended to %v and %v", q, r)
 	}
-	q = append(p.From(1), Run{0, 1})
+	q = append(p.From(1), Span{0, 1})
 	if !slices.Equal(p, Path{{5, 1}, {1, 1}}) || len(q) != 2 {
 		t.Errorf("path became %v", p)
 	}

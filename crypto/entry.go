@@ -11,14 +11,14 @@ import (
 // What the entries of a keystore hold, before wrapping (docs/format.md §16).
 
 const (
-	entryVersion   = 1
-	maxID          = 256      // bytes of a tenant or user id
-	maxGenerations = 1024     // of one list of data keys
-	maxEntry       = 64 << 10 // bytes of a wrapped entry
+	entryVersion = 1
+	maxID        = 256      // bytes of a tenant or user id
+	maxDataKeys  = 1024     // of one list of data keys
+	maxEntry     = 64 << 10 // bytes of a wrapped entry
 )
 
-// generation is one data key.
-type generation struct {
+// dataKey is one data key.
+type dataKey struct {
 	number uint32
 	key    *secret
 }
@@ -26,16 +26,16 @@ type generation struct {
 // dataKeys is the list of data keys of a user or of the store, oldest first, never empty. It does
 // not change: a rotation makes a new list.
 type dataKeys struct {
-	list []generation
+	list []dataKey
 }
 
 func newDataKeys() *dataKeys {
-	return &dataKeys{list: []generation{{number: 1, key: randomSecret()}}}
+	return &dataKeys{list: []dataKey{{number: 1, key: randomSecret()}}}
 }
 
 func (d *dataKeys) newest() uint32 { return d.list[len(d.list)-1].number }
 
-// find returns the key of a generation. Below the newest one, what is not in the list was destroyed.
+// find returns the data key of a number. Below the newest, what is not in the list was destroyed.
 func (d *dataKeys) find(number uint32) (*secret, error) {
 	for i := len(d.list) - 1; i >= 0; i-- {
 		if d.list[i].number == number {
@@ -43,9 +43,9 @@ func (d *dataKeys) find(number uint32) (*secret, error) {
 		}
 	}
 	if number < d.newest() {
-		return nil, fmt.Errorf("%w: generation %d", ErrKeyDestroyed, number)
+		return nil, fmt.Errorf("%w: key number %d", ErrKeyDestroyed, number)
 	}
-	return nil, fmt.Errorf("%w %d: the newest is %d", ErrUnknownGeneration, number, d.newest())
+	return nil, fmt.Errorf("%w %d: the newest is %d", ErrUnknownKeyNumber, number, d.newest())
 }
 
 // room is enough for the plaintext of an entry with these keys: a buffer that grew would leave copies
@@ -129,8 +129,8 @@ func decodeDestroyedEntry(plain []byte) (*destroyedEntry, error) {
 
 // appendKeys appends the key that never changes and the list of data keys.
 func appendKeys(b []byte, stable *secret, keys *dataKeys) ([]byte, error) {
-	if len(keys.list) > maxGenerations {
-		return nil, fmt.Errorf("%d generations of data keys, at most %d allowed", len(keys.list), maxGenerations)
+	if len(keys.list) > maxDataKeys {
+		return nil, fmt.Errorf("%d data keys, at most %d allowed", len(keys.list), maxDataKeys)
 	}
 	add := func(key []byte) { b = append(b, key...) }
 	err := stable.use(add)
@@ -210,7 +210,7 @@ func (r *entryReader) secret() *secret {
 
 func (r *entryReader) keys() (*secret, *dataKeys) {
 	stable := r.secret()
-	n := int(r.uvarint(maxGenerations))
+	n := int(r.uvarint(maxDataKeys))
 	if n == 0 {
 		r.fail("no data key")
 	}
@@ -218,7 +218,7 @@ func (r *entryReader) keys() (*secret, *dataKeys) {
 		r.fail("%d data keys in %d bytes", n, len(r.b))
 		return nil, nil
 	}
-	keys := &dataKeys{list: make([]generation, 0, n)}
+	keys := &dataKeys{list: make([]dataKey, 0, n)}
 	last := uint32(0)
 	for range n {
 		p := r.take(4)
@@ -227,11 +227,11 @@ func (r *entryReader) keys() (*secret, *dataKeys) {
 		}
 		number := binary.BigEndian.Uint32(p)
 		if number <= last {
-			r.fail("generation %d after %d", number, last)
+			r.fail("key number %d after %d", number, last)
 			return nil, nil
 		}
 		last = number
-		keys.list = append(keys.list, generation{number: number, key: r.secret()})
+		keys.list = append(keys.list, dataKey{number: number, key: r.secret()})
 	}
 	return stable, keys
 }

@@ -109,10 +109,10 @@ func TestEntryRefusals(t *testing.T) {
 		t.Fatalf("the entry that the others vary: %v", err)
 	}
 	for name, plain := range map[string][]byte{
-		"no generation":       user(1, "t", "u", []byte{0}),
-		"generation 0":        user(1, "t", "u", []byte{1}, gen(0)),
-		"generation twice":    user(1, "t", "u", []byte{2}, gen(1), gen(1)),
-		"generations falling": user(1, "t", "u", []byte{2}, gen(2), gen(1)),
+		"no data key":         user(1, "t", "u", []byte{0}),
+		"key number 0":        user(1, "t", "u", []byte{1}, gen(0)),
+		"key number twice":    user(1, "t", "u", []byte{2}, gen(1), gen(1)),
+		"key numbers falling": user(1, "t", "u", []byte{2}, gen(2), gen(1)),
 		"count too high":      user(1, "t", "u", []byte{2}, gen(1)),
 		"count too low":       user(1, "t", "u", []byte{1}, gen(1), gen(2)),
 		"count over limit":    user(1, "t", "u", []byte{0x81, 8}, bytes.Repeat(gen(1), 1025)),

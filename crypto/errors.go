@@ -48,9 +48,9 @@ var (
 	ErrOpen = errors.New("sealed record does not open")
 	// ErrKeyDestroyed means that the key was destroyed on purpose: what it sealed is gone for good.
 	ErrKeyDestroyed = errors.New("key has been destroyed")
-	// ErrUnknownGeneration means that a record names a generation that the keystore does not have yet:
+	// ErrUnknownKeyNumber means that a record names a data key that the keystore does not have yet:
 	// the record is damaged, or the keystore older than the data.
-	ErrUnknownGeneration = errors.New("unknown key generation")
+	ErrUnknownKeyNumber = errors.New("unknown key number")
 	// ErrKeyExhausted means that a sealer has sealed 2^32 records, the limit of AES-GCM under one key.
 	ErrKeyExhausted = errors.New("key has sealed its limit of 2^32 records")
 	// ErrClosed means that the keyring has been closed.

@@ -45,8 +45,8 @@ func TestKeyringReopens(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if u.Token() != ring.UserToken("acme", "alice") || u.Generation() != 1 || s.Generation() != 1 {
-				t.Errorf("token %v, generations %d and %d", u.Token(), u.Generation(), s.Generation())
+			if u.Token() != ring.UserToken("acme", "alice") || u.KeyNumber() != 1 || s.KeyNumber() != 1 {
+				t.Errorf("token %v, key numbers %d and %d", u.Token(), u.KeyNumber(), s.KeyNumber())
 			}
 			return state{ring.StoreID(), ring.TenantToken("acme"), u.Token(), u.ThreadToken("t"),
 				ring.IndexToken("acme", "status", "failed"), u.Derive("commit")}, s

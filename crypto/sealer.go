@@ -14,7 +14,7 @@ import (
 // The envelope (docs/format.md §4).
 const (
 	envelopeVersion = 2
-	headerSize      = 8 // magic, version, type, generation
+	headerSize      = 8 // magic, version, type, key number
 	nonceSize       = 12
 	tagSize         = 16
 
@@ -32,7 +32,7 @@ type domain struct {
 	aad    sync.Pool // of *[]byte
 }
 
-// Sealer seals and opens the records of one purpose and scope, under one key for each generation.
+// Sealer seals and opens the records of one purpose and scope, under one key for each data key.
 // It is safe for concurrent use.
 type Sealer struct {
 	domain *domain
@@ -46,7 +46,7 @@ type Sealer struct {
 	older map[uint32]cipher.AEAD // derived when first needed
 }
 
-// newSealer derives the key of the newest generation.
+// newSealer derives the key of the newest data key.
 func newSealer(d *domain, keys *dataKeys, purpose string, scope ...[]byte) (*Sealer, error) {
 	info := append([]byte("ckptd/seal/1"), d.store[:]...)
 	info = appendPrefixed(info, purpose)
@@ -61,9 +61,9 @@ func newSealer(d *domain, keys *dataKeys, purpose string, scope ...[]byte) (*Sea
 	return s, nil
 }
 
-// derive returns the AEAD of a generation.
-func (s *Sealer) derive(generation uint32) (cipher.AEAD, error) {
-	data, err := s.keys.find(generation)
+// derive returns the AEAD of a data key.
+func (s *Sealer) derive(number uint32) (cipher.AEAD, error) {
+	data, err := s.keys.find(number)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +88,8 @@ func deriveAEAD(udk []byte, info string) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// Generation returns the generation that Seal uses.
-func (s *Sealer) Generation() uint32 { return s.keys.newest() }
+// KeyNumber returns the number of the data key that Seal uses.
+func (s *Sealer) KeyNumber() uint32 { return s.keys.newest() }
 
 // Format hides the keys from every verb of fmt.
 func (s *Sealer) Format(f fmt.State, _ rune) { fmt.Fprint(f, "[sealer]") }
@@ -106,34 +106,34 @@ func (s *Sealer) Seal(dst []byte, typ byte, key, plaintext []byte) ([]byte, erro
 	if s.seals.Add(1) > maxSeals {
 		return nil, ErrKeyExhausted
 	}
-	generation := s.keys.newest()
+	number := s.keys.newest()
 	dst = append(dst, 'c', 'K', envelopeVersion, typ)
-	dst = binary.BigEndian.AppendUint32(dst, generation)
-	buf := s.domain.appendAAD(typ, generation, key)
+	dst = binary.BigEndian.AppendUint32(dst, number)
+	buf := s.domain.appendAAD(typ, number, key)
 	dst = s.newest.Seal(dst, nil, plaintext, *buf)
 	s.domain.aad.Put(buf)
 	return dst, nil
 }
 
 // Open appends the plaintext of an envelope to dst and returns the result. It allocates nothing when
-// dst has room and the generation was used before. typ and key are those the value was sealed with.
+// dst has room and the data key was used before. typ and key are those the value was sealed with.
 // Nothing is kept of the slices; the room of dst must not overlap value or key. Errors, with a nil
 // result: ErrEnvelope (also ErrNewerFormat or ErrOlderFormat for another version), ErrOpen, ErrKeyDestroyed for a
-// generation that is gone, ErrUnknownGeneration for one that is yet to come, ErrClosed. The header is
+// data key that is gone, ErrUnknownKeyNumber for one that is yet to come, ErrClosed. The header is
 // not authenticated before ErrOpen is ruled out: the others may stem from damage too.
 func (s *Sealer) Open(dst []byte, typ byte, key, value []byte) ([]byte, error) {
 	if s.domain.closed.Load() {
 		return nil, ErrClosed
 	}
-	generation, err := parseHeader(typ, value)
+	number, err := parseHeader(typ, value)
 	if err != nil {
 		return nil, err
 	}
-	aead, err := s.aead(generation)
+	aead, err := s.aead(number)
 	if err != nil {
 		return nil, err
 	}
-	buf := s.domain.appendAAD(typ, generation, key)
+	buf := s.domain.appendAAD(typ, number, key)
 	dst, err = aead.Open(dst, nil, value[headerSize:], *buf)
 	s.domain.aad.Put(buf)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Sealer) Open(dst []byte, typ byte, key, value []byte) ([]byte, error) {
 }
 
 // parseHeader checks all of the envelope that is outside the AEAD.
-func parseHeader(typ byte, value []byte) (generation uint32, err error) {
+func parseHeader(typ byte, value []byte) (number uint32, err error) {
 	switch {
 	case len(value) < Overhead:
 		return 0, fmt.Errorf("%w: %d bytes, at least %d needed", ErrEnvelope, len(value), Overhead)
@@ -158,37 +158,37 @@ func parseHeader(typ byte, value []byte) (generation uint32, err error) {
 	case value[3] != typ:
 		return 0, fmt.Errorf("%w: record type %#02x, want %#02x", ErrEnvelope, value[3], typ)
 	}
-	generation = binary.BigEndian.Uint32(value[4:])
-	if generation == 0 {
-		return 0, fmt.Errorf("%w: key generation 0", ErrEnvelope)
+	number = binary.BigEndian.Uint32(value[4:])
+	if number == 0 {
+		return 0, fmt.Errorf("%w: key number 0", ErrEnvelope)
 	}
-	return generation, nil
+	return number, nil
 }
 
-// aead returns the AEAD that opens a generation.
-func (s *Sealer) aead(generation uint32) (cipher.AEAD, error) {
-	if generation == s.keys.newest() {
+// aead returns the AEAD of a data key for Open.
+func (s *Sealer) aead(number uint32) (cipher.AEAD, error) {
+	if number == s.keys.newest() {
 		return s.newest, nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if a, ok := s.older[generation]; ok {
+	if a, ok := s.older[number]; ok {
 		return a, nil
 	}
-	a, err := s.derive(generation)
+	a, err := s.derive(number)
 	if err != nil {
 		return nil, err
 	}
 	if s.older == nil {
 		s.older = make(map[uint32]cipher.AEAD)
 	}
-	s.older[generation] = a
+	s.older[number] = a
 	return a, nil
 }
 
 // appendAAD returns what an envelope is bound to, in a buffer of the pool: an AEAD is an interface,
 // so a buffer on the stack would be moved to the heap.
-func (d *domain) appendAAD(typ byte, generation uint32, key []byte) *[]byte {
+func (d *domain) appendAAD(typ byte, number uint32, key []byte) *[]byte {
 	buf, ok := d.aad.Get().(*[]byte)
 	if !ok {
 		b := make([]byte, 0, 256)
@@ -196,7 +196,7 @@ func (d *domain) appendAAD(typ byte, generation uint32, key []byte) *[]byte {
 	}
 	b := append((*buf)[:0], "ckptd/2"...)
 	b = append(b, envelopeVersion, typ)
-	b = binary.BigEndian.AppendUint32(b, generation)
+	b = binary.BigEndian.AppendUint32(b, number)
 	b = append(b, d.store[:]...)
 	*buf = append(b, key...)
 	return buf

@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// testSealer returns a sealer of a user with a fixed set of generations.
-func testSealer(t testing.TB, generations ...uint32) *Sealer {
+// testSealer returns a sealer of a user with a fixed set of data keys.
+func testSealer(t testing.TB, numbers ...uint32) *Sealer {
 	t.Helper()
 	keys := &dataKeys{}
-	for _, g := range generations {
-		keys.list = append(keys.list, generation{g, newSecret(bytes.Repeat([]byte{byte(g)}, keySize))})
+	for _, g := range numbers {
+		keys.list = append(keys.list, dataKey{g, newSecret(bytes.Repeat([]byte{byte(g)}, keySize))})
 	}
 	s, err := newSealer(&domain{store: [16]byte{1, 2, 3}}, keys, "test", []byte("scope"))
 	if err != nil {
@@ -67,12 +67,12 @@ func TestOpenSweep(t *testing.T) {
 		b[bit/8] ^= 1 << (bit % 8)
 		got, err := s.Open(nil, 0x20, []byte("key"), b)
 		want := ErrOpen
-		switch generation := b[7]; {
+		switch number := b[7]; {
 		case bit/8 < 4:
 			want = ErrEnvelope
-		case bit/8 < 7, bit/8 == 7 && generation > 3:
-			want = ErrUnknownGeneration
-		case bit/8 == 7 && generation == 2:
+		case bit/8 < 7, bit/8 == 7 && number > 3:
+			want = ErrUnknownKeyNumber
+		case bit/8 == 7 && number == 2:
 			want = ErrKeyDestroyed
 		}
 		if !errors.Is(err, want) || got != nil {
@@ -131,10 +131,10 @@ func TestSealBindsType(t *testing.T) {
 	}
 }
 
-func TestGenerations(t *testing.T) {
+func TestKeyNumbers(t *testing.T) {
 	old, both := testSealer(t, 1), testSealer(t, 1, 2)
-	if old.Generation() != 1 || both.Generation() != 2 {
-		t.Fatalf("generations %d and %d", old.Generation(), both.Generation())
+	if old.KeyNumber() != 1 || both.KeyNumber() != 2 {
+		t.Fatalf("key numbers %d and %d", old.KeyNumber(), both.KeyNumber())
 	}
 	first, second := mustSeal(t, old, 1, "k", "first"), mustSeal(t, both, 1, "k", "second")
 	for range 2 { // derived, then cached
@@ -145,13 +145,13 @@ func TestGenerations(t *testing.T) {
 		}
 	}
 	if len(both.older) != 1 {
-		t.Errorf("%d older generations kept, want 1", len(both.older))
+		t.Errorf("%d older keys kept, want 1", len(both.older))
 	}
-	if _, err := old.Open(nil, 1, []byte("k"), second); !errors.Is(err, ErrUnknownGeneration) {
-		t.Errorf("a generation to come: %v", err)
+	if _, err := old.Open(nil, 1, []byte("k"), second); !errors.Is(err, ErrUnknownKeyNumber) {
+		t.Errorf("a key to come: %v", err)
 	}
 	if _, err := testSealer(t, 2).Open(nil, 1, []byte("k"), first); !errors.Is(err, ErrKeyDestroyed) {
-		t.Errorf("a generation gone: %v", err)
+		t.Errorf("a key gone: %v", err)
 	}
 }
 

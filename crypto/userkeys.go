@@ -13,9 +13,9 @@ type UserKeys struct {
 // Token returns the user's token, the scope of all its backend keys.
 func (u *UserKeys) Token() Token { return u.token }
 
-// Generation returns the generation of the newest data key, the one that new records are sealed
+// KeyNumber returns the number of the newest data key, the one that new records are sealed
 // under. The first is 1.
-func (u *UserKeys) Generation() uint32 { return u.keys.newest() }
+func (u *UserKeys) KeyNumber() uint32 { return u.keys.newest() }
 
 // Derive returns a key for a purpose from the user's index key, which stays the same until the user
 // is destroyed. After the keyring was closed it is zero.

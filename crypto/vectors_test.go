@@ -197,7 +197,7 @@ func TestTokenVectors(t *testing.T) {
 func TestEnvelopeVectors(t *testing.T) {
 	ring, u := vectorRing(t)
 	classes := map[string]error{"envelope": ErrEnvelope, "newer": ErrNewerFormat, "older": ErrOlderFormat, "open": ErrOpen,
-		"destroyed": ErrKeyDestroyed, "unknown": ErrUnknownGeneration}
+		"destroyed": ErrKeyDestroyed, "unknown": ErrUnknownKeyNumber}
 	seen := map[string]bool{}
 	for i, v := range vectors(t, "envelopes.txt") {
 		s := ring.StoreSealer()
@@ -224,8 +224,8 @@ func TestEnvelopeVectors(t *testing.T) {
 		if err != nil || !bytes.Equal(got, append([]byte("before"), v.hex(t, "plain")...)) {
 			t.Errorf("vector %d: %q, %v", i, got, err)
 		}
-		generation, _ := parseHeader(typ, value)
-		udk, err := s.keys.find(generation)
+		number, _ := parseHeader(typ, value)
+		udk, err := s.keys.find(number)
 		if err != nil {
 			t.Fatal(err)
 		}

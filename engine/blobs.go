@@ -43,9 +43,9 @@ func (u *User) PutBlob(ctx context.Context, r io.Reader) (BlobID, int64, error) 
 	if err != nil {
 		return BlobID{}, 0, fmt.Errorf("storing a blob: %w", err)
 	}
-	var text taken
-	defer text.give()
-	if r, err = us.passBlob(ctx, &text, r); err != nil {
+	var text reservation
+	defer text.release()
+	if r, err = us.hookBlob(ctx, &text, r); err != nil {
 		return BlobID{}, 0, fmt.Errorf("storing a blob: %w", err)
 	}
 	us.naming.begin() // no sweep takes a part of the blob, new or old, before its manifest is there
@@ -71,9 +71,9 @@ func newBlobPut(u *user, most int64) *blobPut {
 }
 
 func (p *blobPut) put(ctx context.Context, r io.Reader) (id BlobID, err error) {
-	var room taken
-	defer room.give()
-	if err := room.take(ctx, blobStep); err != nil {
+	var room reservation
+	defer room.release()
+	if err := room.reserve(ctx, blobStep); err != nil {
 		return id, err
 	}
 	buf := make([]byte, blobStep)
@@ -193,9 +193,9 @@ func (u *user) copyBlob(ctx context.Context, id BlobID, w io.Writer) (n int64, e
 	if err != nil {
 		return 0, err
 	}
-	var room taken
-	defer room.give()
-	if err := room.take(ctx, int64(codec.MaxPart+len(m.Parts)*len(codec.PartID{}))); err != nil {
+	var room reservation
+	defer room.release()
+	if err := room.reserve(ctx, int64(codec.MaxPart+len(m.Parts)*len(codec.PartID{}))); err != nil {
 		return 0, err
 	}
 	mac := hmac.New(sha256.New, u.BlobMAC[:])
@@ -211,7 +211,7 @@ func (u *user) copyBlob(ctx context.Context, id BlobID, w io.Writer) (n int64, e
 		}
 	}
 	if BlobID(mac.Sum(nil)) != id || uint64(n) != m.Size {
-		return n, corrupt(space.Place(u.BlobKey(id)), "content differs from its digest", nil)
+		return n, corrupt(space.Describe(u.BlobKey(id)), "content differs from its digest", nil)
 	}
 	return n, nil
 }
@@ -227,14 +227,14 @@ func (u *user) blobPart(ctx context.Context, id BlobID, part codec.PartID) ([]by
 		if _, err := u.manifest(ctx, id); err != nil { // collected meanwhile
 			return nil, err
 		}
-		return nil, corrupt(space.Place(key), "missing, and a blob names it", nil)
+		return nil, corrupt(space.Describe(key), "missing, and a blob names it", nil)
 	}
 	data, err := u.openPart(got[0])
 	if err != nil {
 		return nil, err
 	}
 	if ids, _ := u.partIDs(data); len(ids) != 1 || ids[0] != part {
-		return nil, corrupt(space.Place(key), "content differs from its digest", nil)
+		return nil, corrupt(space.Describe(key), "content differs from its digest", nil)
 	}
 	return data, nil
 }

@@ -9,16 +9,16 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// cache bounds the memory of the tips of all lineages and of the users, and holds the parts that were read and the states
-// that were migrated last. The least recently used goes first.
+// cache bounds the memory of the states of all lineages and of the users, and holds the parts read and
+// the states migrated last. It evicts the least recently used first.
 type cache struct {
-	mu    sync.Mutex
-	most  int64
-	size  int64
-	order list.List // of *tip, *user, *cachedPart or *cachedState, most recently used first
-	users map[userName]*list.Element
-	parts map[partName]*list.Element
-	lazy  map[migratedName]*list.Element
+	mu             sync.Mutex
+	most           int64
+	size           int64
+	order          list.List // of *checkpointState, *user, *cachedPart, *cachedState; most recently used first
+	users          map[userName]*list.Element
+	parts          map[partName]*list.Element
+	migratedStates map[migrationKey]*list.Element
 
 	hits, misses atomic.Uint64
 
@@ -38,8 +38,8 @@ type cachedPart struct {
 }
 
 type cachedState struct {
-	name migratedName
-	m    *migrated
+	name migrationKey
+	m    *migratedState
 }
 
 func (s storeUpkeep) CacheStats() upkeep.CacheStats {
@@ -50,11 +50,12 @@ func (s storeUpkeep) CacheStats() upkeep.CacheStats {
 }
 
 func newCache(most int64) *cache {
-	return &cache{most: most, users: map[userName]*list.Element{}, parts: map[partName]*list.Element{}, lazy: map[migratedName]*list.Element{}}
+	return &cache{most: most, users: map[userName]*list.Element{}, parts: map[partName]*list.Element{}, migratedStates: map[migrationKey]*list.Element{}}
 }
 
-// used puts a tip in front, with its present size, and makes room. The caller holds the lock of the tip's lineage.
-func (c *cache) used(t *tip) {
+// used puts a state in front, with its present size, and evicts others. The caller holds the lock of
+// the state's lineage.
+func (c *cache) used(t *checkpointState) {
 	size := t.memory()
 	c.mu.Lock()
 	if t.cached == nil {
@@ -68,8 +69,8 @@ func (c *cache) used(t *tip) {
 	c.mu.Unlock()
 }
 
-// drop forgets a tip. The caller holds the lock of the tip's lineage.
-func (c *cache) drop(t *tip) {
+// drop forgets a state. The caller holds the lock of its lineage.
+func (c *cache) drop(t *checkpointState) {
 	c.mu.Lock()
 	if t.cached != nil {
 		c.remove(t)
@@ -77,14 +78,15 @@ func (c *cache) drop(t *tip) {
 	c.mu.Unlock()
 }
 
-func (c *cache) remove(t *tip) {
+func (c *cache) remove(t *checkpointState) {
 	c.order.Remove(t.cached)
 	c.size -= t.size
 	t.cached, t.size = nil, 0
-	delete(t.home.tips, t.seq)
+	delete(t.home.states, t.seq)
 }
 
-// evict makes room. Lineages whose lock is held are in use, and so are not the least recently used for long.
+// evict drops the least recently used until the cache is within its bound. Lineages whose lock is held
+// are in use, and so are not the least recently used for long.
 func (c *cache) evict(held *lineage) {
 	for e := c.order.Back(); e != nil && c.size > c.most; {
 		prev := e.Prev()
@@ -98,13 +100,13 @@ func (c *cache) evict(held *lineage) {
 		case *cachedState:
 			c.order.Remove(e)
 			c.size -= v.m.memory()
-			delete(c.lazy, v.name)
-		case *tip:
+			delete(c.migratedStates, v.name)
+		case *checkpointState:
 			if v.home == held {
 				c.remove(v)
 			} else if v.home.mu.tryLock() {
 				c.remove(v)
-				if len(v.home.tips) == 0 {
+				if len(v.home.states) == 0 {
 					c.emptied = append(c.emptied, v.home)
 					c.some.Store(true)
 				}
@@ -191,10 +193,10 @@ func (c *cache) keepPart(n partName, data []byte) {
 }
 
 // migrated returns a state that was migrated before, or nil.
-func (c *cache) migrated(n migratedName) *migrated {
+func (c *cache) migrated(n migrationKey) *migratedState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.lazy[n]
+	e := c.migratedStates[n]
 	if e == nil {
 		return nil
 	}
@@ -203,15 +205,15 @@ func (c *cache) migrated(n migratedName) *migrated {
 }
 
 // keepMigrated remembers a migrated state. One that would push out much of the cache is left out.
-func (c *cache) keepMigrated(n migratedName, m *migrated) {
+func (c *cache) keepMigrated(n migrationKey, m *migratedState) {
 	size := m.memory()
 	if size > c.most/4 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lazy[n] == nil {
-		c.lazy[n] = c.order.PushFront(&cachedState{n, m})
+	if c.migratedStates[n] == nil {
+		c.migratedStates[n] = c.order.PushFront(&cachedState{n, m})
 		c.size += size
 		c.evict(nil)
 	}

@@ -228,7 +228,7 @@ func TestDamagedValues(t *testing.T) {
 		for how, value := range damages(i, e.Value, others.Value) {
 			entries := slices.Clone(w.entries)
 			entries[i].Value = value
-			what := fmt.Sprintf("%s, %s", space.Place(e.Key), how)
+			what := fmt.Sprintf("%s, %s", space.Describe(e.Key), how)
 			refused, wrong := w.readAll(t, what, entries)
 			if len(wrong) > 0 {
 				t.Errorf("%s: %q", what, wrong)
@@ -249,7 +249,7 @@ func TestDamagedValues(t *testing.T) {
 func TestMissingValues(t *testing.T) {
 	w := newDamageWorld(t)
 	for i, e := range w.entries {
-		what, kind := space.Place(e.Key), space.KindOf(e.Key)
+		what, kind := space.Describe(e.Key), space.KindOf(e.Key)
 		refused, absent := w.readAll(t, what, slices.Delete(slices.Clone(w.entries), i, i+1))
 		notFound := slices.ContainsFunc(absent, func(s string) bool { return !strings.HasSuffix(s, changed) })
 		told := true

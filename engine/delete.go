@@ -26,37 +26,37 @@ func (t *Thread) Delete(ctx context.Context) (uint64, error) {
 // deleteThread deletes a thread that is there or has expired; only one that has expired if expired is set, since
 // someone else may have started it afresh meanwhile.
 func (s *Store) deleteThread(ctx context.Context, ref Ref, expired bool) (uint64, error) {
-	l, err := s.seize(ctx, ref, false)
+	l, err := s.lockThread(ctx, ref, false)
 	if err != nil {
 		return 0, err
 	}
-	defer l.vacate()
+	defer l.unlockThread()
 	if _, there := l.th.record(); !l.th.expired() && (expired || !there) {
 		return 0, ErrNotFound
 	}
 	return l.th.remove(ctx)
 }
 
-// seize returns the lineage with its thread locked for writing and loaded. Every seize is followed by a vacate.
-func (s *Store) seize(ctx context.Context, ref Ref, create bool) (*lineage, error) {
-	l, err := s.hold(ctx, ref, create)
+// lockThread returns the lineage with its thread locked for writing and loaded. unlockThread ends it.
+func (s *Store) lockThread(ctx context.Context, ref Ref, create bool) (*lineage, error) {
+	l, err := s.refLineage(ctx, ref, create)
 	if err != nil {
 		return nil, err
 	}
 	if err := l.th.mu.lock(ctx); err != nil {
-		s.letGo(l)
+		s.unrefLineage(l)
 		return nil, err
 	}
 	if err := l.th.load(ctx); err != nil {
-		l.vacate()
+		l.unlockThread()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (l *lineage) vacate() {
+func (l *lineage) unlockThread() {
 	l.th.mu.unlock()
-	l.s.letGo(l)
+	l.s.unrefLineage(l)
 }
 
 // remove deletes the thread and returns its new generation. The caller holds mu for writing.
@@ -110,8 +110,8 @@ func (t *thread) replace(ctx context.Context, rec codec.Thread) error {
 		return err
 	}
 	err = t.u.s.commit(ctx, muts, []backend.Cond{cond})
-	t.state.Lock()
-	defer t.state.Unlock()
+	t.recMu.Lock()
+	defer t.recMu.Unlock()
 	t.changes++
 	if err != nil {
 		t.loaded = false
@@ -130,7 +130,7 @@ func (t *storedThread) purge(ctx context.Context) error {
 		return err
 	}
 	for _, name := range names {
-		v, err := t.lineage(name).survey(ctx)
+		v, err := t.lineage(name).inventory(ctx)
 		if errors.Is(err, ErrCorrupt) {
 			continue
 		}

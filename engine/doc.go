@@ -6,7 +6,7 @@
 // and branched at any step.
 //
 // What a save costs follows what changed: each channel is stored as a delta against its value in an earlier
-// checkpoint, and reading any of them takes a bounded number of records and bytes (chain.go). Nothing that belongs to
+// checkpoint, and reading any of them takes a bounded number of records and bytes (save_encode.go). Nothing that belongs to
 // a user reaches the backend unsealed (docs/format.md).
 //
 // A Store and all its handles may be used by many goroutines at once. Saves of one lineage take effect one after the

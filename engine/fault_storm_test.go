@@ -67,11 +67,11 @@ func TestFaultFailsAllThatStandOnIt(t *testing.T) {
 
 // waitQueued waits until so many saves are queued behind the one under way.
 func (f *fixture) waitQueued(ref Ref, n int) {
-	l, err := f.acquire(context.Background(), ref, false)
+	l, err := f.rlockThread(context.Background(), ref, false)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	defer l.release()
+	defer l.runlockThread()
 	for queued := -1; queued != n; {
 		l.mu.lock(context.Background())
 		queued = len(l.queue)
@@ -105,10 +105,10 @@ func stormWithFault(t *testing.T, w *faultWorld, plan backendtest.Plan, seed uin
 	failed := map[string]bool{}
 	other := ref
 	other.Namespace = "sub"
-	if l, err := b.hold(ctx, other, true); err != nil {
+	if l, err := b.refLineage(ctx, other, true); err != nil {
 		t.Fatal(err)
 	} else {
-		defer b.letGo(l) // keeps the thread in memory
+		defer b.unrefLineage(l) // keeps the thread in memory
 	}
 	b.fault.Arm(plan)
 	var wg sync.WaitGroup
@@ -196,11 +196,11 @@ func TestStaleThreadIsNotTakenForANewOne(t *testing.T) {
 		f := newFixture(t, Options{})
 		fault := backendtest.NewFault(keepOpen{f.be})
 		f.Store.be = fault.Backend()
-		l, err := f.Store.acquireLive(ctx, testRef("t"))
+		l, err := f.Store.rlockLive(ctx, testRef("t"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.release()
+		defer l.runlockThread()
 		fault.Arm(backendtest.Plan{Ops: backendtest.OpCommit, Err: errAmbiguous, Apply: true})
 		if _, err := f.Thread(testRef("t")).Save(ctx, x); !errors.Is(err, errAmbiguous) {
 			t.Fatalf("the first save: %v", err)
@@ -214,11 +214,11 @@ func TestStaleThreadIsNotTakenForANewOne(t *testing.T) {
 		mortal := x
 		mortal.TTL = time.Minute
 		mustSave(t, f, testRef("t"), mortal)
-		l, err := f.Store.acquireLive(ctx, testRef("t"))
+		l, err := f.Store.rlockLive(ctx, testRef("t"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer l.release()
+		defer l.runlockThread()
 		l.mu.lock(context.Background())
 		l.forget() // as a failed save does
 		l.mu.unlock()

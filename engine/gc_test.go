@@ -180,7 +180,7 @@ func TestGCLeftovers(t *testing.T) {
 	for i := range 5 {
 		mustSave(t, f, ref, Draft{ID: fmt.Sprint("id", i), Labels: map[string]string{"n": fmt.Sprint(i)}, Channels: []Change{{Name: "a", Data: []byte("x")}}})
 	}
-	l, err := f.acquire(ctx, ref, false)
+	l, err := f.rlockThread(ctx, ref, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,17 +189,17 @@ func TestGCLeftovers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := l.th.plan(ctx, func(string) *keeping { return nil }, true)
+	p, err := l.th.newPruning(ctx, func(string) *pruneRule { return nil }, true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := f.newSaving()
-	c := &copying{line: p.lines[0], to: stray.lineage(""), from: p.lines[0].l.restorer(), w: w, out: batcher{s: f.Store}}
+	c := &lineageCopy{lineagePruning: p.lineages[0], to: stray.lineage(""), from: p.lineages[0].l.restorer(), w: w, out: batcher{s: f.Store}}
 	if err := c.run(ctx); err != nil {
 		t.Fatal(err)
 	}
 	f.putSaving(w)
-	l.release()
+	l.runlockThread()
 	if epoch, err := (&thread{storedThread: *stray}).nextEpoch(ctx); err != nil || epoch != 8 {
 		t.Errorf("the next epoch is %d, %v", epoch, err)
 	}
@@ -226,7 +226,7 @@ func TestGCRemovesStaleIndexEntries(t *testing.T) {
 	f := newFixture(t, Options{})
 	ref := testRef("t")
 	mustSave(t, f, ref, Draft{Status: StatusFailed})
-	l, err := f.acquire(ctx, ref, false)
+	l, err := f.rlockThread(ctx, ref, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestGCRemovesStaleIndexEntries(t *testing.T) {
 		}
 		muts = append(muts, m)
 	}
-	l.release()
+	l.runlockThread()
 	if err := f.commitAll(ctx, muts); err != nil {
 		t.Fatal(err)
 	}

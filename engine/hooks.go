@@ -16,8 +16,8 @@ import (
 // its recorded hooks make of it: what a save keeps from a parent with the same hooks has passed them and is not passed
 // again, and what it keeps from any other parent is.
 
-// chain returns what runs at a stage for a thread; nil is nothing.
-func (s *Store) chain(stage hook.Stage, tenant, thread string) (hook.Chain, error) {
+// hookChain returns what runs at a stage for a thread; nil is nothing.
+func (s *Store) hookChain(stage hook.Stage, tenant, thread string) (hook.Chain, error) {
 	if s.hooks == nil {
 		return nil, nil
 	}
@@ -36,12 +36,13 @@ func rejected(err error) error {
 	return fmt.Errorf("%w: %w", ErrRejected, err)
 }
 
-// unfit is the error for what hooks made and the engine cannot store.
-func unfit(stage hook.Stage, err error) error {
+// unstorable is the error for what hooks made and the engine cannot store.
+func unstorable(stage hook.Stage, err error) error {
 	return rejected(&hook.Error{Kind: hook.ErrFailed, Plugin: "hooks", Stage: stage, Reason: fmt.Sprintf("they made what cannot be stored: %v", err)})
 }
 
-// runHooks passes items through a chain. The call has no place but what place says, and a seed made from it and parts.
+// runHooks passes items through a chain. It adds tenant and user to the call's place, and derives the
+// call's seed from that place and parts.
 func (u *user) runHooks(ctx context.Context, chain hook.Chain, c *hook.Call, parts ...[]byte) error {
 	p := &c.Place
 	p.Tenant, p.User = u.tenant, u.name
@@ -59,12 +60,12 @@ func hooksOf(chain hook.Chain) ([]codec.Hook, error) {
 	var out []codec.Hook
 	for _, id := range chain.Identities() {
 		if err := checkName("name of a hook", id.Name, false); err != nil {
-			return nil, unfit(hook.PreSave, err)
+			return nil, unstorable(hook.PreSave, err)
 		}
 		out = append(out, codec.Hook(id))
 	}
 	if len(out) > codec.MaxHooks {
-		return nil, unfit(hook.PreSave, fmt.Errorf("%d hooks ran, at most %d can be recorded", len(out), codec.MaxHooks))
+		return nil, unstorable(hook.PreSave, fmt.Errorf("%d hooks ran, at most %d can be recorded", len(out), codec.MaxHooks))
 	}
 	return out, nil
 }

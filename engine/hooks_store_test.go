@@ -145,7 +145,7 @@ func TestVerifyCoversHooks(t *testing.T) {
 	mustSave(t, f, testRef("t"), Draft{Channels: []Change{{Name: "a", Data: []byte("sk-1")}}})
 	mustSave(t, f, testRef("t"), Draft{Keep: true})
 	mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
-	l, err := f.acquire(ctx, testRef("t"), false)
+	l, err := f.rlockThread(ctx, testRef("t"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestVerifyCoversHooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.release()
+	l.runlockThread()
 	putRaw(t, f, key, value)
 	rep, err := f.Upkeep().Verify(ctx, upkeep.VerifyOptions{})
 	if err != nil || rep.Clean() || !strings.Contains(rep.Problems[0].Err.Error(), "the hash of its parent") {

@@ -308,7 +308,7 @@ func TestRejectedSavesLeaveNothing(t *testing.T) {
 				h.err = why
 			case "too many blobs":
 				chain.run = func(_ context.Context, c *hook.Call) error {
-					big := make([]byte, maxMadeBlobs/2+1)
+					big := make([]byte, maxHookBlobs/2+1)
 					for i := range 2 {
 						big[0] = byte(i)
 						if _, err := c.PutBlob(big); err != nil {
@@ -335,7 +335,7 @@ func TestRejectedSavesLeaveNothing(t *testing.T) {
 				t.Error("something was stored")
 			}
 			for _, l := range f.lineages {
-				for _, tip := range l.tips {
+				for _, tip := range l.states {
 					if bytes.Contains(fmt.Appendf(nil, "%s %s %v", tip.chans[0].value, tip.meta.Meta, tip.meta.Labels), []byte("fee1")) {
 						t.Error("a cached head has it")
 					}

@@ -56,7 +56,7 @@ func (l *lineage) indexTerms(ctx context.Context, p *pending, ts []term) error {
 	const room = backend.MaxBatchKeys / 4
 	var early []backend.Mut
 	for i, t := range ts {
-		m, err := l.indexMut(t, p.seq, codec.IndexEntry{Time: p.tip.rec.time, Step: p.tip.rec.step})
+		m, err := l.indexMut(t, p.seq, codec.IndexEntry{Time: p.state.rec.time, Step: p.state.rec.step})
 		if err != nil {
 			return err
 		}

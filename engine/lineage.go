@@ -33,23 +33,23 @@ type lineage struct {
 	th   *thread
 	refs int // operations under way; guarded by Store.mu
 
-	mu         lock
-	opened     bool
-	openEpoch  uint32 // of the thread, when opened
-	generation uint64
-	heads             // pending ones included
-	given      uint64 // the greatest seq of the epoch that a save ever had, whatever became of it
-	lastTime   int64
-	greatest   *[16]byte // of the UUIDs that callers chose as ids, pending ones included; nil: not known
-	tips       map[uint64]*tip
-	measures   measures
-	branches   map[string]*branchState
-	ledgers    map[string]*ledgerState // those that are pending, by checkpoint
-	writes     writesKnown
-	touching   *pending   // the newest pending one that writes the thread record
-	queue      []*pending // in line for the batch after the one under way
-	flying     []*pending // the batch under way
-	last       *pending   // the newest pending one; nil: nothing is pending
+	mu           lock
+	opened       bool
+	openEpoch    uint32 // of the thread, when opened
+	generation   uint64
+	heads               // pending ones included
+	lastIssued   uint64 // the greatest seq of the epoch that a save ever had, whatever became of it
+	lastTime     int64
+	greatest     *[16]byte // of the UUIDs that callers chose as ids, pending ones included; nil: not known
+	states       map[uint64]*checkpointState
+	measures     measures
+	branches     map[string]*branchState
+	ledgers      map[string]*ledgerState // those that are pending, by checkpoint
+	writes       writesKnown
+	threadChange *pending   // the newest pending one that writes the thread record
+	queue        []*pending // in line for the batch after the one under way
+	committing   []*pending // the batch under way
+	last         *pending   // the newest pending one; nil: nothing is pending
 
 	durable durableHeads
 }
@@ -95,38 +95,38 @@ type branchState struct {
 }
 
 func newLineage(th *thread, namespace string) *lineage {
-	return &lineage{storedLineage: *th.lineage(namespace), th: th, mu: newLock(), tips: map[uint64]*tip{},
+	return &lineage{storedLineage: *th.lineage(namespace), th: th, mu: newLock(), states: map[uint64]*checkpointState{},
 		branches: map[string]*branchState{}, ledgers: map[string]*ledgerState{}}
 }
 
-// acquire returns the lineage with its thread locked for reading and loaded. Every acquire is followed by a release.
-func (s *Store) acquire(ctx context.Context, ref Ref, create bool) (*lineage, error) {
-	l, err := s.hold(ctx, ref, create)
+// rlockThread returns the lineage with its thread locked for reading and loaded. runlockThread ends it.
+func (s *Store) rlockThread(ctx context.Context, ref Ref, create bool) (*lineage, error) {
+	l, err := s.refLineage(ctx, ref, create)
 	if err != nil {
 		return nil, err
 	}
 	if err := l.th.mu.rLock(ctx); err != nil {
-		s.letGo(l)
+		s.unrefLineage(l)
 		return nil, err
 	}
 	if err := l.th.load(ctx); err != nil {
-		l.release()
+		l.runlockThread()
 		return nil, err
 	}
 	return l, nil
 }
 
-func (l *lineage) release() {
+func (l *lineage) runlockThread() {
 	l.th.mu.rUnlock()
-	l.s.letGo(l)
+	l.s.unrefLineage(l)
 }
 
-// hold returns the lineage, kept in memory until letGo, with no lock held.
-func (s *Store) hold(ctx context.Context, ref Ref, create bool) (*lineage, error) {
+// refLineage returns the lineage, which stays in memory until unrefLineage. It holds no lock.
+func (s *Store) refLineage(ctx context.Context, ref Ref, create bool) (*lineage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if l := s.inMemory(ref); l != nil {
+	if l := s.refInMemory(ref); l != nil {
 		return l, nil
 	}
 	if err := ref.check(); err != nil {
@@ -162,8 +162,8 @@ func (s *Store) hold(ctx context.Context, ref Ref, create bool) (*lineage, error
 	return l, nil
 }
 
-// inMemory is hold of a lineage that is in memory, else nil.
-func (s *Store) inMemory(ref Ref) *lineage {
+// refInMemory is refLineage for a lineage that is in memory; nil if it is not.
+func (s *Store) refInMemory(ref Ref) *lineage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.lineages[ref]
@@ -174,8 +174,8 @@ func (s *Store) inMemory(ref Ref) *lineage {
 	return l
 }
 
-// letGo ends a hold, and forgets idle lineages of which nothing is cached.
-func (s *Store) letGo(l *lineage) {
+// unrefLineage undoes refLineage, and forgets idle lineages without cached states.
+func (s *Store) unrefLineage(l *lineage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.refs--
@@ -192,7 +192,7 @@ func (s *Store) forgetIdle(l *lineage) {
 		return
 	}
 	defer l.mu.unlock()
-	if len(l.tips) > 0 {
+	if len(l.states) > 0 {
 		return
 	}
 	delete(s.lineages, l.ref)
@@ -215,7 +215,7 @@ func (l *lineage) openLatest(ctx context.Context) (latest *record, err error) {
 		return nil, nil
 	}
 	if l.last != nil { // nothing in storage says how far the pending ones have come
-		return nil, l.after(l.last)
+		return nil, l.dependsOn(l.last)
 	}
 	l.forget()
 	rec, stored, err := l.th.stored(ctx)
@@ -223,7 +223,7 @@ func (l *lineage) openLatest(ctx context.Context) (latest *record, err error) {
 		return nil, err
 	}
 	if l.openEpoch != l.th.Epoch {
-		l.given = 0
+		l.lastIssued = 0
 	}
 	l.openEpoch, l.generation, l.heads, l.lastTime = l.th.Epoch, rec.Generation, heads{}, 0
 	if stored {
@@ -240,7 +240,7 @@ func (l *lineage) openLatest(ctx context.Context) (latest *record, err error) {
 func (l *lineage) readHeads(ctx context.Context) (latest *record, err error) {
 	r := l.RecordsFrom(1, codec.MaxSeq+1)
 	r.Reverse, r.Limit = true, 4
-	line := unbroken{l: &l.storedLineage, from: 1, to: endSeq, reverse: true}
+	line := gapCheck{l: &l.storedLineage, from: 1, to: endSeq, reverse: true}
 	err = l.s.scan(ctx, r, func(e backend.Entry) error {
 		seq := space.SeqOf(e.Key)
 		l.head = max(l.head, seq)
@@ -292,21 +292,21 @@ func (l *lineage) durableNow(ctx context.Context) (heads, error) {
 var errStop = errors.New("stop")
 
 // remember keeps a state in memory. The caller holds l.mu, and tells the cache, which reads the home of others' states without it:
-// that of a tip is written once, before the cache hears of it.
-func (l *lineage) remember(t *tip) {
+// that of a state is written once, before the cache hears of it.
+func (l *lineage) remember(t *checkpointState) {
 	if t.home == nil {
 		t.home = l
 	}
-	l.tips[t.seq] = t
+	l.states[t.seq] = t
 }
 
 // forget drops all that is remembered of the lineage, but for what it gave out. Nothing is pending, and the caller holds
 // l.mu.
 func (l *lineage) forget() {
-	for _, t := range l.tips {
+	for _, t := range l.states {
 		l.s.cache.drop(t)
 	}
-	clear(l.tips)
+	clear(l.states)
 	clear(l.branches)
 	clear(l.ledgers)
 	l.measures.forget()

@@ -16,21 +16,21 @@ func (t *Thread) Load(ctx context.Context, w Which, opts ...LoadOptions) (*Check
 	if len(opts) > 0 {
 		o = opts[0]
 	}
-	l, err := t.s.acquire(ctx, t.ref, false)
+	l, err := t.s.rlockThread(ctx, t.ref, false)
 	if err != nil {
 		return nil, fmt.Errorf("loading: %w", err)
 	}
 	want := o.want
-	z := lazily{u: l.u, o: &o}
+	z := loadMigration{u: l.u, o: &o}
 	if o.Schema != 0 {
 		want = z.want
 	}
-	cp, err := l.loadAndRelease(ctx, w, &o, want)
+	cp, err := l.loadAndUnlock(ctx, w, &o, want)
 	if err == nil && o.Schema != 0 {
 		err = z.finish(ctx, cp)
 	}
 	if err == nil {
-		err = t.s.give(ctx, cp, o.Export)
+		err = t.s.applyLoadHooks(ctx, cp, o.Export)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("loading: %w", err)
@@ -52,9 +52,9 @@ func (o *LoadOptions) want(*Checkpoint) func(name string) bool {
 // wanting tells which channels of a checkpoint, complete but for them, are to be read; nil is none.
 type wanting func(cp *Checkpoint) func(name string) bool
 
-// loadAndRelease releases the lineage also if load panics.
-func (l *lineage) loadAndRelease(ctx context.Context, w Which, o *LoadOptions, want wanting) (*Checkpoint, error) {
-	defer l.release()
+// loadAndUnlock loads and then unlocks the thread, also if load panics.
+func (l *lineage) loadAndUnlock(ctx context.Context, w Which, o *LoadOptions, want wanting) (*Checkpoint, error) {
+	defer l.runlockThread()
 	return l.load(ctx, w, o, want)
 }
 
@@ -76,7 +76,7 @@ func (l *lineage) load(ctx context.Context, w Which, o *LoadOptions, want wantin
 	if o.HeadersOnly || o.Channels != nil {
 		return rs.checkpoint(ctx, r, want)
 	}
-	t, err := rs.tip(ctx, r)
+	t, err := rs.state(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -91,12 +91,12 @@ func (l *lineage) newestCached(ctx context.Context, want wanting) (*Checkpoint, 
 	if err := l.mu.lock(ctx); err != nil {
 		return nil, err
 	}
-	t := l.tips[l.latest]
+	t := l.states[l.latest]
 	if t == nil || l.latest == 0 || !l.opened || l.openEpoch != l.th.Epoch {
 		l.mu.unlock()
 		return nil, nil
 	}
-	if err := t.takeRoom(ctx, want); err != nil {
+	if err := t.reserve(ctx, want); err != nil {
 		l.mu.unlock()
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (l *lineage) newestCached(ctx context.Context, want wanting) (*Checkpoint, 
 	l.s.cache.used(t)
 	var pending *pendingError
 	if p != nil {
-		pending = l.after(p)
+		pending = l.dependsOn(p)
 	}
 	l.mu.unlock()
 	if pending != nil {
@@ -127,11 +127,11 @@ func (l *lineage) cached(ctx context.Context, seq uint64, want wanting) (*Checkp
 		return nil, nil
 	}
 	defer l.mu.unlock()
-	t := l.tips[seq]
+	t := l.states[seq]
 	if t == nil || l.openEpoch != l.th.Epoch {
 		return nil, nil
 	}
-	if err := t.takeRoom(ctx, want); err != nil {
+	if err := t.reserve(ctx, want); err != nil {
 		return nil, err
 	}
 	l.s.cache.used(t)
@@ -140,12 +140,12 @@ func (l *lineage) cached(ctx context.Context, seq uint64, want wanting) (*Checkp
 }
 
 // adopt caches a state that was restored if it is still the newest, so that the next save reads nothing.
-func (l *lineage) adopt(t *tip) {
+func (l *lineage) adopt(t *checkpointState) {
 	if !l.mu.tryLock() {
 		return // whoever is at work reads it, or has made a newer one
 	}
 	defer l.mu.unlock()
-	if l.opened && l.openEpoch == l.th.Epoch && l.latest == t.seq && l.tips[t.seq] == nil {
+	if l.opened && l.openEpoch == l.th.Epoch && l.latest == t.seq && l.states[t.seq] == nil {
 		l.remember(t)
 		l.s.cache.used(t)
 	}

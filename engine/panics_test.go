@@ -67,9 +67,9 @@ func TestPanicsLeaveNothingLocked(t *testing.T) {
 		if _, ok := err.(*panics.Error); !ok {
 			t.Errorf("%s: %v, not a panic", name, err)
 		}
-		l, err := f.Store.acquire(t.Context(), testRef("t"), false)
+		l, err := f.Store.rlockThread(t.Context(), testRef("t"), false)
 		must(t, err)
-		l.release()
+		l.runlockThread()
 		for what, free := range map[string]rwLock{"thread": l.th.mu, "sweep": l.u.sweep} {
 			if !free.free.TryAcquire(everyone) {
 				t.Fatalf("%s leaves the %s locked", name, what)

@@ -34,9 +34,9 @@ func (t threadUpkeep) prune(ctx context.Context, o *upkeep.PruneOptions) (*upkee
 	if o.KeepLast == 0 && o.OlderThan == 0 && len(o.Remove) == 0 {
 		return nil, nil, fmt.Errorf("%w: nothing says what to remove: want KeepLast, OlderThan or Remove", ErrInvalid)
 	}
-	begin, end := t.s.seize, (*lineage).vacate
+	begin, end := t.s.lockThread, (*lineage).unlockThread
 	if o.DryRun {
-		begin, end = t.s.acquire, (*lineage).release
+		begin, end = t.s.rlockThread, (*lineage).runlockThread
 	}
 	l, err := begin(ctx, t.ref, false)
 	if err != nil {
@@ -46,16 +46,16 @@ func (t threadUpkeep) prune(ctx context.Context, o *upkeep.PruneOptions) (*upkee
 	if _, there := l.th.record(); !there {
 		return nil, nil, ErrNotFound
 	}
-	p, err := l.th.plan(ctx, func(name string) *keeping {
+	p, err := l.th.newPruning(ctx, func(name string) *pruneRule {
 		if o.AllNamespaces || name == t.ref.Namespace {
-			return keepingOf(o, t.s.now())
+			return pruneRuleOf(o, t.s.now())
 		}
 		return nil
 	}, o.Erase)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := p.found(o.Remove); err != nil {
+	if err := p.checkFound(o.Remove); err != nil {
 		return nil, nil, err
 	}
 	rep := p.report()
@@ -68,8 +68,8 @@ func (t threadUpkeep) prune(ctx context.Context, o *upkeep.PruneOptions) (*upkee
 	return rep, nil, p.apply(ctx)
 }
 
-// keeping says which checkpoints of a lineage stay.
-type keeping struct {
+// pruneRule says which checkpoints of a lineage are retained.
+type pruneRule struct {
 	policy   bool
 	last     int
 	since    int64 // Unix milliseconds
@@ -78,8 +78,8 @@ type keeping struct {
 	run      string   // run id whose checkpoints all go, whatever else is said of them; "" is none
 }
 
-func keepingOf(o *upkeep.PruneOptions, now time.Time) *keeping {
-	k := &keeping{policy: o.KeepLast > 0 || o.OlderThan > 0, last: o.KeepLast, labelled: o.KeepLabelled, remove: o.Remove}
+func pruneRuleOf(o *upkeep.PruneOptions, now time.Time) *pruneRule {
+	k := &pruneRule{policy: o.KeepLast > 0 || o.OlderThan > 0, last: o.KeepLast, labelled: o.KeepLabelled, remove: o.Remove}
 	if k.since = now.UnixMilli() + 1; o.OlderThan > 0 {
 		k.since = now.Add(-o.OlderThan).UnixMilli()
 	}
@@ -88,21 +88,21 @@ func keepingOf(o *upkeep.PruneOptions, now time.Time) *keeping {
 
 // pruning is a prune of a whole thread.
 type pruning struct {
-	th      *thread
-	lines   []*line
-	history *historyMigration // what a rewrite does to what stays; nil: nothing
+	th       *thread
+	lineages []*lineagePruning
+	history  *historyMigration // what a rewrite does to what stays; nil: nothing
 }
 
-// line is a prune of one of its lineages.
-type line struct {
-	*survey
+// lineagePruning is a prune of one lineage.
+type lineagePruning struct {
+	*inventory
 	branches map[string]uint64 // the seqs that their records name
 	children map[uint64][]*row // records that remain, by a parent that goes
 }
 
-// plan decides about the checkpoints of the namespaces for which keep has an answer; in the others all stay. With all,
+// newPruning decides about the checkpoints of the namespaces for which keep has an answer; in the others all stay. With all,
 // ghosts go too, because what stays will be encoded anew. The caller holds t.mu.
-func (t *thread) plan(ctx context.Context, keep func(namespace string) *keeping, all bool) (*pruning, error) {
+func (t *thread) newPruning(ctx context.Context, keep func(namespace string) *pruneRule, all bool) (*pruning, error) {
 	names, err := t.namespaces(ctx)
 	if err != nil {
 		return nil, err
@@ -114,8 +114,8 @@ func (t *thread) plan(ctx context.Context, keep func(namespace string) *keeping,
 		if k == nil && !all {
 			continue
 		}
-		n := &line{branches: map[string]uint64{}, children: map[uint64][]*row{}}
-		if n.survey, err = at.lineage(name).survey(ctx); err != nil {
+		n := &lineagePruning{branches: map[string]uint64{}, children: map[uint64][]*row{}}
+		if n.inventory, err = at.lineage(name).inventory(ctx); err != nil {
 			return nil, err
 		}
 		err = n.l.eachBranch(ctx, func(b *codec.Branch) error {
@@ -129,24 +129,24 @@ func (t *thread) plan(ctx context.Context, keep func(namespace string) *keeping,
 			return nil, err
 		}
 		if !all {
-			n.haunt()
+			n.hideBases()
 		}
 		for r := range n.newestFirst {
 			if parent := n.rows[r.parent]; r.remains() && parent != nil && !parent.remains() {
 				n.children[r.parent] = append(n.children[r.parent], r)
 			}
 		}
-		p.lines = append(p.lines, n)
+		p.lineages = append(p.lineages, n)
 	}
 	return p, nil
 }
 
 // choose decides which checkpoints stay.
-func (n *line) choose(k *keeping) error {
+func (n *lineagePruning) choose(k *pruneRule) error {
 	var line []*row // by place in line, newest first
 	for r := range n.newestFirst {
 		if r.visible() {
-			r.fate = stays
+			r.verdict = retained
 			line = append(line, r)
 		}
 	}
@@ -164,36 +164,36 @@ func (n *line) choose(k *keeping) error {
 		switch {
 		case k.run != "":
 			if r.attrs.RunID == k.run {
-				r.fate = goes
+				r.verdict = removed
 			}
 		case slices.Contains(k.remove, r.id):
 			if safe {
 				return fmt.Errorf("%w: checkpoint %q is the newest, the head of a branch, or pinned", ErrInvalid, r.id)
 			}
-			r.fate = goes
+			r.verdict = removed
 		case k.policy && !safe && i >= k.last && r.time < k.since && !(k.labelled && len(r.attrs.Labels) > 0):
-			r.fate = goes
+			r.verdict = removed
 		}
 	}
 	return nil
 }
 
-// haunt finds what does not stay and must remain all the same, because others stand on it.
-func (n *line) haunt() {
-	needs := newNeeds()
+// hideBases finds what does not stay and must remain all the same, because others stand on it.
+func (n *lineagePruning) hideBases() {
+	needs := newDependencies()
 	for r := range n.newestFirst {
-		if r.stub == nil && needs.of(r, r.fate == stays).values && r.fate != stays {
-			r.fate = haunts
+		if r.stub == nil && needs.of(r, r.verdict == retained).asBase && r.verdict != retained {
+			r.verdict = hidden
 		}
 	}
 }
 
-// found checks that ids were all found.
-func (p *pruning) found(ids []string) error {
+// checkFound checks that ids were all found.
+func (p *pruning) checkFound(ids []string) error {
 	have := map[string]bool{}
-	for _, n := range p.lines {
+	for _, n := range p.lineages {
 		for r := range n.newestFirst {
-			have[r.id] = have[r.id] || r.visible() && r.fate != stays
+			have[r.id] = have[r.id] || r.visible() && r.verdict != retained
 		}
 	}
 	for _, id := range ids {
@@ -206,22 +206,22 @@ func (p *pruning) found(ids []string) error {
 
 func (p *pruning) report() *upkeep.PruneReport {
 	rep := &upkeep.PruneReport{}
-	for _, n := range p.lines {
+	for _, n := range p.lineages {
 		for r := range n.newestFirst {
 			if r.stub != nil {
 				continue
 			}
-			switch r.fate {
-			case stays:
+			switch r.verdict {
+			case retained:
 				rep.Kept++
-			case haunts:
+			case hidden:
 				rep.Ghosts++
-			case goes:
+			case removed:
 				rep.FreedBytes += r.size
 			}
-			if r.visible() && r.fate != stays {
+			if r.visible() && r.verdict != retained {
 				rep.Removed = append(rep.Removed, upkeep.PruneItem{
-					Namespace: n.l.ref.Namespace, ID: r.id, Seq: r.seq, Bytes: r.size, Ghost: r.fate == haunts})
+					Namespace: n.l.ref.Namespace, ID: r.id, Seq: r.seq, Bytes: r.size, Ghost: r.verdict == hidden})
 			}
 		}
 	}

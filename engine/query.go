@@ -86,7 +86,7 @@ func (s *Store) QueryTenant(ctx context.Context, tenant string, q Query) iter.Se
 // query yields what matches q, of one user or, if u is nil, of all users of a tenant. It is errStop if no more is wanted.
 func (s *Store) query(ctx context.Context, q *Query, tenant string, u *user, yield func(*Checkpoint, error) bool) error {
 	m := &querying{s: s, q: q, yield: yield}
-	defer m.room.give()
+	defer m.reserved.release()
 	find := m.followTerms
 	if len(q.terms()) == 0 {
 		find = m.walkActivity
@@ -99,12 +99,12 @@ func (s *Store) query(ctx context.Context, q *Query, tenant string, u *user, yie
 
 // matches are positions of checkpoints in lineages.
 type matches struct {
-	refs  []Ref
-	found []position
-	room  taken // for found
+	refs     []Ref
+	found    []position
+	reserved reservation // for found
 }
 
-// For so many matches a query takes room at a time. Each has a position, and room to grow.
+// A query reserves memory for this many matches at a time: for each a position, and as much to grow.
 const positionsAtOnce, bytesPerPosition = 256, 64
 
 type position struct {
@@ -246,7 +246,7 @@ func (m *querying) walk(ctx context.Context, l *lineage, q *Query, from uint64) 
 
 func (m *querying) add(ctx context.Context, p position) error {
 	if len(m.found)%positionsAtOnce == 0 {
-		if err := m.room.take(ctx, positionsAtOnce*bytesPerPosition); err != nil {
+		if err := m.reserved.reserve(ctx, positionsAtOnce*bytesPerPosition); err != nil {
 			return err
 		}
 	}
@@ -274,31 +274,31 @@ func (m *querying) yieldSince(ctx context.Context, since int64) error {
 
 // read reads what was found at p, or what replaced it since. What is gone, or does not match any more, is ErrNotFound.
 func (m *querying) read(ctx context.Context, p position) (cp *Checkpoint, err error) {
-	err = m.s.with(ctx, m.refs[p.ref], func(l *lineage) (err error) {
+	err = m.s.withLineage(ctx, m.refs[p.ref], func(l *lineage) (err error) {
 		if rec, there := l.th.record(); !there || rec.Generation != p.generation {
 			return ErrNotFound
 		}
-		r, err := l.standsAt(ctx, p.seq)
+		r, err := l.currentAt(ctx, p.seq)
 		if err == nil && r.seq != p.seq {
-			err = m.again(ctx, l, p, r)
+			err = m.recheck(ctx, l, p, r)
 		}
 		if err == nil {
 			rs := l.restorer()
-			defer rs.taken.give() // the caller has it, and soon the next one
+			defer rs.reserved.release() // the caller has it, and soon the next one
 			cp, err = rs.checkpoint(ctx, r, nil)
 		}
 		return err
 	})
 	if err == nil {
-		err = m.s.give(ctx, cp, false)
+		err = m.s.applyLoadHooks(ctx, cp, false)
 	}
 	return cp, err
 }
 
-// again checks a checkpoint that replaced what was found at p: one that does not match, or that was found too, is ErrNotFound.
-func (m *querying) again(ctx context.Context, l *lineage, p position, r *record) error {
+// recheck checks a checkpoint that replaced what was found at p: one that does not match, or that was found too, is ErrNotFound.
+func (m *querying) recheck(ctx context.Context, l *lineage, p position, r *record) error {
 	rs := l.restorer()
-	defer rs.taken.give()
+	defer rs.reserved.release()
 	meta, err := rs.meta(ctx, r)
 	if err != nil {
 		return err

@@ -13,17 +13,17 @@ import (
 
 // saving is the working memory of one save. It is pooled: its buffers live until the save is durable.
 type saving struct {
-	z        *codec.Zstd
-	differ   *codec.Differ
-	finder   crypto.Finder
-	l        *lineage // that is saved to; nil while a lineage is rewritten
-	u        *user
-	measures *measures // of l
-	passage  *passage  // by the hooks; nil if there are none
-	known    uint64    // mark of what was submitted when the checkpoint with this id was saved; 0: not known
+	z                *codec.Zstd
+	differ           *codec.Differ
+	finder           crypto.Finder
+	l                *lineage // that is saved to; nil while a lineage is rewritten
+	u                *user
+	measures         *measures    // of l
+	hooked           *hookedDraft // by the hooks; nil if there are none
+	savedFingerprint uint64       // of the draft that the checkpoint with this id was saved from; 0: not known
 
-	crossings crossings // parents that were migrated for this save
-	carry     *carrying // what moves on to the new checkpoint; nil but for migrated heads
+	migrated migratedParents // parents that were migrated for this save
+	transfer *headTransfer   // what moves on to the new checkpoint; nil but for migrated heads
 
 	began   int64 // Unix milliseconds
 	counted bool  // by the hub
@@ -44,7 +44,7 @@ type saving struct {
 type change struct {
 	name, typ    string
 	number       uint64
-	place        int          // in the parent's channels; -1: it does not have this one
+	index        int          // in the parent's channels; -1: it does not have this one
 	edits        []codec.Edit // of the parent's value
 	same, remove bool
 	rewritten    bool // by hooks, of another channel than the caller's
@@ -52,7 +52,7 @@ type change struct {
 
 // coded is a changed channel and how it is stored.
 type coded struct {
-	c *chanState
+	c *channelState
 	e encoded
 }
 
@@ -75,7 +75,7 @@ func (s *Store) putSaving(w *saving) {
 	clear(w.changes)
 	clear(w.edits[:cap(w.edits)])
 	w.rec = codec.Record{}
-	w.l, w.u, w.measures, w.passage, w.crossings, w.carry, w.known = nil, nil, nil, nil, nil, nil, 0
+	w.l, w.u, w.measures, w.hooked, w.migrated, w.transfer, w.savedFingerprint = nil, nil, nil, nil, nil, nil, 0
 	if cap(w.payload)+cap(w.literals)+cap(w.check)+cap(w.plain)+cap(w.sealed)+w.scratch.Cap() < keepBuffers {
 		s.savings.Put(w)
 	}
@@ -96,7 +96,7 @@ func (t *Thread) Save(ctx context.Context, d Draft) (*Checkpoint, error) {
 }
 
 func (t *Thread) save(ctx context.Context, d *Draft) (*Checkpoint, error) {
-	chain, err := t.s.chain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
+	chain, err := t.s.hookChain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
 	if err != nil {
 		return nil, err
 	}
@@ -110,39 +110,39 @@ func (t *Thread) save(ctx context.Context, d *Draft) (*Checkpoint, error) {
 
 // saveHooked passes a draft through the hooks, unless they saw it, and saves what they made of it.
 func (t *Thread) saveHooked(ctx context.Context, a *attempt, d *Draft) (*Checkpoint, error) {
-	if a.passage == nil {
-		p, cp, err := t.pass(ctx, a.chain, d, a.crossings)
+	if a.hooked == nil {
+		p, cp, err := t.runSaveHooks(ctx, a.chain, d, a.migrated)
 		if err != nil || cp != nil {
 			return cp, err
 		}
-		a.passage = p
+		a.hooked = p
 	}
-	return t.saveDraft(ctx, a, &a.passage.draft)
+	return t.saveDraft(ctx, a, &a.hooked.draft)
 }
 
 // saveDraft saves what hooks made of a draft, or the draft itself where there are none.
 func (t *Thread) saveDraft(ctx context.Context, a *attempt, d *Draft) (*Checkpoint, error) {
-	l, err := t.s.acquireLive(ctx, t.ref)
+	l, err := t.s.rlockLive(ctx, t.ref)
 	if err != nil {
 		return nil, err
 	}
-	return l.save(ctx, hold{}, func(w *saving) (*pending, *Checkpoint, error) {
-		w.passage, w.crossings = a.passage, a.crossings
+	return l.save(ctx, changeLocks{}, func(w *saving) (*pending, *Checkpoint, error) {
+		w.hooked, w.migrated = a.hooked, a.migrated
 		return w.prepare(ctx, d)
 	})
 }
 
 // save commits what prepare prepares under l.mu, and waits until it is durable. Nothing prepared and no error means that
 // the checkpoint is there already. It takes over what the caller holds of l.
-func (l *lineage) save(ctx context.Context, h hold, prepare func(*saving) (*pending, *Checkpoint, error)) (cp *Checkpoint, err error) {
+func (l *lineage) save(ctx context.Context, h changeLocks, prepare func(*saving) (*pending, *Checkpoint, error)) (cp *Checkpoint, err error) {
 	if err := l.u.sweep.rLock(ctx); err != nil {
-		l.letGo(h)
+		l.releaseLocks(h)
 		return nil, err
 	}
-	h.sweep, h.w = true, l.s.newSaving()
-	h.w.on(l)
+	h.sweep, h.saving = true, l.s.newSaving()
+	h.saving.on(l)
 	err = l.change(ctx, h, func() (p *pending, err error) {
-		p, cp, err = prepare(h.w)
+		p, cp, err = prepare(h.saving)
 		return p, err
 	})
 	if err != nil {
@@ -151,20 +151,21 @@ func (l *lineage) save(ctx context.Context, h hold, prepare func(*saving) (*pend
 	return cp, nil
 }
 
-// acquireLive acquires for a save. A thread that has expired must be deleted first, so that the save starts it afresh.
-func (s *Store) acquireLive(ctx context.Context, ref Ref) (*lineage, error) {
-	l, err := s.acquire(ctx, ref, true)
+// rlockLive is rlockThread for a save. A thread that has expired must be deleted first, so that the
+// save starts it afresh.
+func (s *Store) rlockLive(ctx context.Context, ref Ref) (*lineage, error) {
+	l, err := s.rlockThread(ctx, ref, true)
 	if err != nil || !l.th.expired() {
 		return l, err
 	}
-	l.release()
+	l.runlockThread()
 	return nil, &expiredError{}
 }
 
-// prepare turns a draft into a batch and the parent's tip into the new one. No batch and no error means that the
+// prepare turns a draft into a batch and the parent's state into the new one. No batch and no error means that the
 // checkpoint is there already. The caller holds l.mu, which is not given up.
 func (w *saving) prepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, error) {
-	g, err := w.ground(ctx, d)
+	g, err := w.resolve(ctx, d)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,21 +173,21 @@ func (w *saving) prepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, 
 		return nil, g.old.checkpoint(nil), nil
 	}
 	t := g.parent
-	if err := w.carry.check(ctx, w.l, &g); err != nil {
+	if err := w.transfer.check(ctx, w.l, &g); err != nil {
 		return nil, nil, err
 	}
 	given := d
-	if d, err = w.settle(t, d); err != nil {
+	if d, err = w.finalDraft(t, d); err != nil {
 		return nil, nil, err
 	}
 	if t.seq != 0 {
-		if err := w.l.knowLedger(ctx, t); err != nil {
+		if err := w.l.loadLedger(ctx, t); err != nil {
 			return nil, nil, err
 		}
 	}
-	meta, err := w.plan(ctx, t, d, w.passage.identities())
-	if err == nil && w.passage != nil && w.passage.blobs != nil {
-		err = w.passage.blobs.store(ctx)
+	meta, err := w.plan(ctx, t, d, w.hooked.identities())
+	if err == nil && w.hooked != nil && w.hooked.blobs != nil {
+		err = w.hooked.blobs.store(ctx)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -205,16 +206,16 @@ func (w *saving) prepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, 
 	return p, t.checkpoint(nil), nil
 }
 
-// ground is what a draft stands on.
-type ground struct {
-	old      *tip // the checkpoint with the draft's id, if there is one
-	same     bool // old is what the draft makes, and nothing else matters
-	parent   *tip
+// resolvedDraft is what a draft stands on.
+type resolvedDraft struct {
+	old      *checkpointState // the checkpoint with the draft's id, if there is one
+	same     bool             // old is what the draft makes, and nothing else matters
+	parent   *checkpointState
 	dangling string // id of a parent that does not exist
 }
 
-// ground finds what a draft stands on and checks its conditions. It modifies nothing, and does not give up l.mu.
-func (w *saving) ground(ctx context.Context, d *Draft) (g ground, err error) {
+// resolve finds what a draft stands on and checks its conditions. It modifies nothing, and does not give up l.mu.
+func (w *saving) resolve(ctx context.Context, d *Draft) (g resolvedDraft, err error) {
 	l := w.l
 	latest, err := l.openLatest(ctx)
 	if err != nil {
@@ -242,12 +243,12 @@ func (w *saving) ground(ctx context.Context, d *Draft) (g ground, err error) {
 	if parent, g.dangling, err = l.parentOf(ctx, d, g.old); err != nil {
 		return g, err
 	}
-	if g.parent, err = l.takeTip(ctx, parent, latest); err != nil {
+	if g.parent, err = l.parentState(ctx, parent, latest); err != nil {
 		return g, err
 	}
 	if g.parent.pruned() {
 		if g.old == nil {
-			return g, corrupt(space.Place(l.RecordKey(parent)), "a head, but no checkpoint", nil)
+			return g, corrupt(space.Describe(l.RecordKey(parent)), "a head, but no checkpoint", nil)
 		}
 		if d.Keep {
 			return g, fmt.Errorf("%w: the parent of %q was pruned, so nothing can be kept from it", ErrUnknownParent, d.ID)
@@ -265,20 +266,20 @@ func (l *lineage) expect(ctx context.Context, e Expect) error {
 	}
 	durable, _ := l.durable.get(l.openEpoch)
 	if p := l.pendingAt(e.seq); p != nil {
-		return l.after(p)
+		return l.dependsOn(p)
 	}
-	if e.seq == durable.latest && len(l.flying) > 0 { // another head is on its way
-		return l.after(l.flying[len(l.flying)-1])
+	if e.seq == durable.latest && len(l.committing) > 0 { // another head is on its way
+		return l.dependsOn(l.committing[len(l.committing)-1])
 	}
 	return l.conflict(ctx)
 }
 
 // existing looks for a checkpoint with the draft's id, and whether the draft would make the same one: because it is what
 // was submitted then, or because it makes the same content, by whatever hooks.
-func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, err error) {
+func (w *saving) existing(ctx context.Context, d *Draft) (old *checkpointState, same bool, err error) {
 	l := w.l
 	if p := l.pendingID(d.ID); p != nil {
-		return nil, false, l.after(p)
+		return nil, false, l.dependsOn(p)
 	}
 	durable, _ := l.durable.get(l.openEpoch)
 	entry, _, err := l.findEntry(ctx, durable.head, d.ID)
@@ -288,28 +289,28 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 	if err != nil {
 		return nil, false, err
 	}
-	if old, err = l.restorer().tipAt(ctx, entry.Seq); err != nil {
+	if old, err = l.restorer().stateAt(ctx, entry.Seq); err != nil {
 		return nil, false, err
 	}
-	if w.known = entry.Submitted; w.known != 0 && w.isAgain(d) {
+	if w.savedFingerprint = entry.Submitted; w.savedFingerprint != 0 && w.isRepeat(d) {
 		return old, true, nil
 	}
 	if d.Root && old.rec.parent != "" || d.Parent != "" && d.Parent != old.rec.parent {
 		return old, false, nil
 	}
-	t := &tip{l: &l.storedLineage, generation: l.generation, meta: noAttrs}
+	t := &checkpointState{l: &l.storedLineage, generation: l.generation, meta: noAttrs}
 	if old.rec.parentSeq != 0 {
-		t, err = l.restorer().tipAt(ctx, old.rec.parentSeq)
+		t, err = l.restorer().stateAt(ctx, old.rec.parentSeq)
 		if err == nil && t.pruned() { // then the draft made old if it changes nothing about that
-			t, err = l.restorer().tipAt(ctx, entry.Seq)
+			t, err = l.restorer().stateAt(ctx, entry.Seq)
 		}
 		if err != nil {
 			return nil, false, err
 		}
 	}
-	if w.passage == nil || !w.passage.crossed {
-		d, err = w.cross(t, d)
-	} else if t.hash != w.passage.on {
+	if w.hooked == nil || !w.hooked.rebased {
+		d, err = w.rebase(t, d)
+	} else if t.hash != w.hooked.parentHash {
 		return old, false, nil
 	}
 	var meta *codec.Attrs
@@ -329,7 +330,7 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *tip, same bool, e
 }
 
 // sameContent reports whether t, to which d was applied, is what old holds.
-func (t *tip) sameContent(old *tip, d *Draft) bool {
+func (t *checkpointState) sameContent(old *checkpointState, d *Draft) bool {
 	if t.attrs.commit != old.attrs.commit || d.Step != old.rec.step || d.status() != old.rec.status ||
 		d.SchemaVersion != old.rec.schema || len(t.chans) != len(old.chans) {
 		return false
@@ -350,7 +351,7 @@ func (d *Draft) status() string {
 }
 
 // parentOf finds the parent's seq; 0 is none, and then dangling is the id of one that does not exist.
-func (l *lineage) parentOf(ctx context.Context, d *Draft, old *tip) (seq uint64, dangling string, err error) {
+func (l *lineage) parentOf(ctx context.Context, d *Draft, old *checkpointState) (seq uint64, dangling string, err error) {
 	switch {
 	case d.Root:
 		return 0, "", nil
@@ -365,11 +366,11 @@ func (l *lineage) parentOf(ctx context.Context, d *Draft, old *tip) (seq uint64,
 		}
 		return b.head, "", nil
 	}
-	if t := l.tips[l.latest]; t != nil && t.id == d.Parent {
+	if t := l.states[l.latest]; t != nil && t.id == d.Parent {
 		return l.latest, "", nil
 	}
 	if p := l.pendingID(d.Parent); p != nil {
-		return 0, "", l.after(p)
+		return 0, "", l.dependsOn(p)
 	}
 	durable, _ := l.durable.get(l.openEpoch)
 	seq, err = l.findID(ctx, durable.head, d.Parent)
@@ -382,23 +383,23 @@ func (l *lineage) parentOf(ctx context.Context, d *Draft, old *tip) (seq uint64,
 	return seq, "", err
 }
 
-// takeTip returns the state of the parent, for the save to change; that of no parent is empty. latest is the record of the
+// parentState returns the state of the parent, for the save to change; that of no parent is empty. latest is the record of the
 // latest checkpoint, if it was just read.
-func (l *lineage) takeTip(ctx context.Context, seq uint64, latest *record) (t *tip, err error) {
+func (l *lineage) parentState(ctx context.Context, seq uint64, latest *record) (t *checkpointState, err error) {
 	if seq == 0 {
-		return &tip{l: &l.storedLineage, generation: l.generation, meta: noAttrs}, nil
+		return &checkpointState{l: &l.storedLineage, generation: l.generation, meta: noAttrs}, nil
 	}
-	if t := l.tips[seq]; t != nil {
+	if t := l.states[seq]; t != nil {
 		l.s.cache.hits.Add(1)
 		return t, nil
 	}
-	if p := l.pendingAt(seq); p != nil { // and its tip is already a child's
-		return nil, l.after(p)
+	if p := l.pendingAt(seq); p != nil { // and its state is already a child's
+		return nil, l.dependsOn(p)
 	}
 	if latest != nil && latest.seq == seq {
-		t, err = l.restorer().tipOf(ctx, latest)
+		t, err = l.restorer().stateOf(ctx, latest)
 	} else {
-		t, err = l.restorer().tipAt(ctx, seq)
+		t, err = l.restorer().stateAt(ctx, seq)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the parent: %w", err)

@@ -62,14 +62,14 @@ func (t *storedThread) openNamespace(e backend.Entry) (string, error) {
 	return unseal(t, space.Namespaces, e.Key, e.Value)
 }
 
-// eachLineage calls fn for every lineage of a thread, acquired for the time of the call. It ends early without an error
+// eachLineage calls fn for every lineage of a thread, which is locked for reading for the time of the call. It ends early without an error
 // when the thread is gone or has become another generation meanwhile. A thread past its time is gone once it is deleted:
 // who must not see it asks for its record. The caller holds no lock of the thread.
 func (s *Store) eachLineage(ctx context.Context, thread Ref, fn func(*lineage) error) error {
 	thread.Namespace = ""
 	var names []string
 	var generation uint64
-	err := s.with(ctx, thread, func(l *lineage) error {
+	err := s.withLineage(ctx, thread, func(l *lineage) error {
 		rec, stored, err := l.th.stored(ctx)
 		if !stored || err != nil {
 			return err
@@ -83,7 +83,7 @@ func (s *Store) eachLineage(ctx context.Context, thread Ref, fn func(*lineage) e
 	}
 	for _, name := range names {
 		thread.Namespace = name
-		err := s.with(ctx, thread, func(l *lineage) error {
+		err := s.withLineage(ctx, thread, func(l *lineage) error {
 			rec, stored, err := l.th.stored(ctx)
 			if err == nil && (!stored || rec.Generation != generation) {
 				err = errStop
@@ -103,23 +103,24 @@ func (s *Store) eachLineage(ctx context.Context, thread Ref, fn func(*lineage) e
 	return nil
 }
 
-// with calls fn with a lineage acquired.
-func (s *Store) with(ctx context.Context, ref Ref, fn func(*lineage) error) error {
-	l, err := s.acquire(ctx, ref, false)
+// withLineage calls fn with a lineage whose thread is locked for reading.
+func (s *Store) withLineage(ctx context.Context, ref Ref, fn func(*lineage) error) error {
+	l, err := s.rlockThread(ctx, ref, false)
 	if err != nil {
 		return err
 	}
-	defer l.release()
+	defer l.runlockThread()
 	return fn(l)
 }
 
-// alone calls fn with a lineage whose thread is locked for writing: nothing of it is under way.
-func (s *Store) alone(ctx context.Context, ref Ref, fn func(*lineage) error) error {
-	l, err := s.seize(ctx, ref, false)
+// withExclusive calls fn with a lineage whose thread is locked for writing: no other operation on it is
+// under way.
+func (s *Store) withExclusive(ctx context.Context, ref Ref, fn func(*lineage) error) error {
+	l, err := s.lockThread(ctx, ref, false)
 	if err != nil {
 		return err
 	}
-	defer l.vacate()
+	defer l.unlockThread()
 	return fn(l)
 }
 
@@ -144,7 +145,7 @@ func (l *storedLineage) eachRecord(ctx context.Context, from, to uint64, reverse
 	}
 	r := l.RecordsFrom(from, to)
 	r.Reverse, r.Limit, r.Bytes = reverse, historyPage, recordPage
-	line := unbroken{l: l, from: from, to: to, reverse: reverse}
+	line := gapCheck{l: l, from: from, to: to, reverse: reverse}
 	err := l.s.scan(ctx, r, func(e backend.Entry) error {
 		rec, err := l.openRecord(e.Key, e.Value)
 		if err == nil {
@@ -171,7 +172,7 @@ func (l *storedLineage) newestRecord(ctx context.Context) (*record, error) {
 	origin := uint64(0)
 	r := l.RecordsFrom(1, endSeq)
 	r.Reverse, r.Limit = true, 2
-	line := unbroken{l: l, from: 1, to: endSeq, reverse: true}
+	line := gapCheck{l: l, from: 1, to: endSeq, reverse: true}
 	err := l.s.scan(ctx, r, func(e backend.Entry) error {
 		rec, err := l.openRecord(e.Key, e.Value)
 		if err == nil {

@@ -128,7 +128,7 @@ func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 	case err != nil:
 		err = openError(err)
 	case info.ID != s.keys.StoreID():
-		err = corrupt(space.Place(key), "is of another store", nil)
+		err = corrupt(space.Describe(key), "is of another store", nil)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening store: %w", err)

@@ -22,8 +22,8 @@ type thread struct {
 
 	reading lock // held while the thread record is read
 
-	// state guards what follows, which operations that hold mu for reading may load and refresh.
-	state   sync.Mutex
+	// recMu guards what follows, which operations that hold mu for reading may load and refresh.
+	recMu   sync.Mutex
 	loaded  bool
 	exists  bool // the thread record exists, and the thread is neither deleted nor expired
 	rec     codec.Thread
@@ -36,8 +36,8 @@ func (t *thread) load(ctx context.Context) error {
 	if err := t.reload(ctx); err != nil {
 		return err
 	}
-	t.state.Lock()
-	defer t.state.Unlock()
+	t.recMu.Lock()
+	defer t.recMu.Unlock()
 	if t.exists && t.rec.Expires != 0 && t.u.s.now().UnixMilli() >= t.rec.Expires {
 		t.exists = false
 	}
@@ -62,7 +62,7 @@ func (t *thread) reload(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if t.take(rec, version, changes) {
+		if t.adoptRecord(rec, version, changes) {
 			return nil
 		}
 	}
@@ -70,8 +70,8 @@ func (t *thread) reload(ctx context.Context) error {
 
 // known reports whether the thread record is known, and how often it changed.
 func (t *thread) known() (changes uint64, known bool) {
-	t.state.Lock()
-	defer t.state.Unlock()
+	t.recMu.Lock()
+	defer t.recMu.Unlock()
 	return t.changes, t.loaded
 }
 
@@ -92,10 +92,10 @@ func (t *thread) read(ctx context.Context) (rec codec.Thread, version string, er
 	return *r, got[0].Version, nil
 }
 
-// take takes over a thread record that was read, unless a save wrote it meanwhile.
-func (t *thread) take(rec codec.Thread, version string, changes uint64) (done bool) {
-	t.state.Lock()
-	defer t.state.Unlock()
+// adoptRecord takes over a thread record that was read, unless a save wrote it meanwhile.
+func (t *thread) adoptRecord(rec codec.Thread, version string, changes uint64) (done bool) {
+	t.recMu.Lock()
+	defer t.recMu.Unlock()
 	if t.changes != changes {
 		return false
 	}
@@ -107,8 +107,8 @@ func (t *thread) take(rec codec.Thread, version string, changes uint64) (done bo
 
 // record is the thread record, and whether the thread is there.
 func (t *thread) record() (codec.Thread, bool) {
-	t.state.Lock()
-	defer t.state.Unlock()
+	t.recMu.Lock()
+	defer t.recMu.Unlock()
 	return t.rec, t.exists
 }
 
@@ -117,8 +117,8 @@ func (t *thread) record() (codec.Thread, bool) {
 // there for a new one would be to write over its records.
 func (t *thread) stored(ctx context.Context) (codec.Thread, bool, error) {
 	err := t.reload(ctx)
-	t.state.Lock()
-	defer t.state.Unlock()
+	t.recMu.Lock()
+	defer t.recMu.Unlock()
 	return t.rec, t.present(), err
 }
 
@@ -127,25 +127,25 @@ func (t *thread) present() bool { return t.version != "" && !t.rec.Deleted }
 
 // generation counts the deletions of the thread.
 func (t *thread) generation() uint64 {
-	t.state.Lock()
-	defer t.state.Unlock()
+	t.recMu.Lock()
+	defer t.recMu.Unlock()
 	return t.rec.Generation
 }
 
 // expired reports whether the thread is there but past its time.
 func (t *thread) expired() bool {
-	t.state.Lock()
-	defer t.state.Unlock()
+	t.recMu.Lock()
+	defer t.recMu.Unlock()
 	return t.present() && !t.exists
 }
 
-// doubt makes the next operation read the thread record again, after a commit that found it changed.
-func (t *thread) doubt(err error) {
+// distrust makes the next operation read the thread record again, after a commit that found it changed.
+func (t *thread) distrust(err error) {
 	if errors.Is(err, backend.ErrConflict) || errors.Is(err, backend.ErrAmbiguous) {
-		t.state.Lock()
+		t.recMu.Lock()
 		t.loaded = false
 		t.changes++
-		t.state.Unlock()
+		t.recMu.Unlock()
 	}
 }
 
@@ -153,9 +153,9 @@ func (t *thread) doubt(err error) {
 // double the keys that a save writes. A thread lives up to a bucket longer, never shorter.
 const expiryBuckets = 16
 
-// touch adds the thread record to a change of l if it must change: the thread is new, its expiry is due for a refresh, or
+// updateThread adds the thread record to a change of l if it must change: the thread is new, its expiry is due for a refresh, or
 // the draft has another time to live, or it was not active in the hour before. What is pending counts. The caller holds l.mu.
-func (l *lineage) touch(p *pending, ttl time.Duration, now int64) error {
+func (l *lineage) updateThread(p *pending, ttl time.Duration, now int64) error {
 	was := l.threadNow()
 	rec := was.rec
 	if !was.present {
@@ -171,37 +171,37 @@ func (l *lineage) touch(p *pending, ttl time.Duration, now int64) error {
 		rec.Expires = expiry(now, rec.TTL+max(rec.TTL/expiryBuckets, 1))
 	}
 	rec.Active = activeSince(rec.Active, now)
-	return l.become(p, &was, &rec)
+	return l.changeThread(p, &was, &rec)
 }
 
-// active adds the thread record to a change of l that brings a checkpoint but is no save, if the thread was not active in the
+// updateActivity adds the thread record to a change of l that brings a checkpoint but is no save, if the thread was not active in the
 // hour before. The caller holds l.mu.
-func (l *lineage) active(p *pending, now int64) error {
+func (l *lineage) updateActivity(p *pending, now int64) error {
 	was := l.threadNow()
 	rec := was.rec
 	rec.Active = activeSince(rec.Active, now)
-	return l.become(p, &was, &rec)
+	return l.changeThread(p, &was, &rec)
 }
 
-// standingThread is the thread record on which the next change of a lineage stands.
-type standingThread struct {
+// threadState is the thread record on which the next change of a lineage stands.
+type threadState struct {
 	rec             codec.Thread
 	version         string
 	exists, present bool
 }
 
-func (l *lineage) threadNow() standingThread {
-	if q := l.touching; q != nil {
-		return standingThread{*q.thread, q.threadVersion, true, true}
+func (l *lineage) threadNow() threadState {
+	if q := l.threadChange; q != nil {
+		return threadState{*q.thread, q.threadVersion, true, true}
 	}
 	t := l.th
-	t.state.Lock()
-	defer t.state.Unlock()
-	return standingThread{t.rec, t.version, t.exists, t.present()}
+	t.recMu.Lock()
+	defer t.recMu.Unlock()
+	return threadState{t.rec, t.version, t.exists, t.present()}
 }
 
-// become adds the thread record to a change of l if it is another one than it was.
-func (l *lineage) become(p *pending, was *standingThread, rec *codec.Thread) error {
+// changeThread adds the thread record to a change of l if it is another one than it was.
+func (l *lineage) changeThread(p *pending, was *threadState, rec *codec.Thread) error {
 	if was.exists && *rec == was.rec {
 		return nil
 	}
@@ -211,7 +211,7 @@ func (l *lineage) become(p *pending, was *standingThread, rec *codec.Thread) err
 	if err != nil {
 		return err
 	}
-	p.threadVersion, p.threadOn = muts[0].Version, was.version
+	p.threadVersion, p.threadBase = muts[0].Version, was.version
 	p.muts, p.conds = append(p.muts, muts...), append(p.conds, cond)
 	return nil
 }
@@ -232,10 +232,10 @@ func (t *thread) recordMuts(active int64, rec *codec.Thread, version string) ([]
 // wrote takes over the thread record of a save that is durable now. Where another lineage wrote it as well, whose is the
 // newer one is for storage to tell: they need not hear of it in the order in which they wrote.
 func (t *thread) wrote(p *pending, err error) {
-	t.state.Lock()
-	defer t.state.Unlock()
+	t.recMu.Lock()
+	defer t.recMu.Unlock()
 	t.changes++
-	if err != nil || t.version != p.threadOn {
+	if err != nil || t.version != p.threadBase {
 		t.loaded = false
 		return
 	}

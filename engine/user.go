@@ -50,7 +50,7 @@ type guard struct {
 	// sweep is held for reading between finding a part and committing a record that names it, and for writing
 	// while unreferenced parts are deleted.
 	sweep  rwLock
-	naming naming
+	naming inFlight
 }
 
 // user returns the user; without create one that was never written to is ErrNotFound.

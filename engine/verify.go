@@ -128,7 +128,7 @@ func (u *verifiedUser) list(ctx context.Context) error {
 	err := u.s.scan(ctx, r, func(e backend.Entry) error {
 		tok, ok := space.ListedThread(e.Key)
 		if !ok {
-			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(space.Place(e.Key), "key has a wrong length", nil))
+			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(space.Describe(e.Key), "key has a wrong length", nil))
 		}
 		u.threads[tok] = nil
 		rec, err := u.openThread(e.Key, e.Value)
@@ -137,9 +137,9 @@ func (u *verifiedUser) list(ctx context.Context) error {
 			ref.Thread = rec.ID
 			switch {
 			case u.ThreadToken(rec.ID) != tok:
-				err = corrupt(space.Place(e.Key), "names another thread", nil)
+				err = corrupt(space.Describe(e.Key), "names another thread", nil)
 			case rec.Epoch == 0 || rec.Generation == 0 || rec.Generation > rec.Epoch:
-				err = corrupt(space.Place(e.Key), fmt.Sprintf("has generation %d in epoch %d", rec.Generation, rec.Epoch), nil)
+				err = corrupt(space.Describe(e.Key), fmt.Sprintf("has generation %d in epoch %d", rec.Generation, rec.Epoch), nil)
 			}
 		}
 		if err != nil {
@@ -181,7 +181,7 @@ func (u *verifiedUser) verify(ctx context.Context) error {
 	if err := u.allParts(ctx); err != nil {
 		return err
 	}
-	return u.strays(ctx)
+	return u.orphans(ctx)
 }
 
 // thread verifies the lineages of a thread, also of one that has expired.
@@ -189,7 +189,7 @@ func (u *verifiedUser) thread(ctx context.Context, id string) error {
 	u.v.report.Threads++
 	ref := Ref{Tenant: u.tenant, User: u.name, Thread: id}
 	var names []string
-	err := u.s.with(ctx, ref, func(l *lineage) (err error) {
+	err := u.s.withLineage(ctx, ref, func(l *lineage) (err error) {
 		names, err = u.namespaces(ctx, &l.th.storedThread)
 		return err
 	})
@@ -202,7 +202,7 @@ func (u *verifiedUser) thread(ctx context.Context, id string) error {
 		}
 	}
 	ref.Namespace = ""
-	err = u.s.with(ctx, ref, func(l *lineage) error { return u.kept(ctx, l.th) })
+	err = u.s.withLineage(ctx, ref, func(l *lineage) error { return u.kept(ctx, l.th) })
 	return u.v.problem(ref, err)
 }
 
@@ -257,7 +257,7 @@ func (u *verifiedUser) namespaces(ctx context.Context, t *storedThread) ([]strin
 		copy(tok[:], space.Tail(e.Key))
 		delete(used, tok)
 		if err == nil && t.Namespace(name).NS != tok {
-			err = corrupt(space.Place(e.Key), "names another namespace", nil)
+			err = corrupt(space.Describe(e.Key), "names another namespace", nil)
 		}
 		if err != nil {
 			return u.v.problem(ref, err)
@@ -269,7 +269,7 @@ func (u *verifiedUser) namespaces(ctx context.Context, t *storedThread) ([]strin
 		return nil, err
 	}
 	for ns := range used {
-		u.v.problem(ref, corrupt(space.Place(t.NamespaceKey(ns)), "missing, and it has checkpoints", nil))
+		u.v.problem(ref, corrupt(space.Describe(t.NamespaceKey(ns)), "missing, and it has checkpoints", nil))
 	}
 	return names, nil
 }
@@ -328,8 +328,8 @@ func (v *verifier) tenant(ctx context.Context, tenant string, users []*verifiedU
 	return v.index(ctx, tenant, users)
 }
 
-// strays counts what no thread record leads to: old epochs, and threads that are not there.
-func (u *verifiedUser) strays(ctx context.Context) error {
+// orphans counts what no thread record leads to: old epochs, and threads that are not there.
+func (u *verifiedUser) orphans(ctx context.Context) error {
 	r := u.InThreads()
 	r.KeysOnly = true
 	var at crypto.Token // the thread, not listed, whose keys are being looked at
@@ -355,7 +355,7 @@ func (u *verifiedUser) strays(ctx context.Context) error {
 			return nil
 		case epoch == 1 && space.KindOf(e.Key) == space.KindRecord: // a copy that was cut short begins with epoch 2
 			reported = true
-			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(space.Place(e.Key), "its thread record is missing", nil))
+			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(space.Describe(e.Key), "its thread record is missing", nil))
 		}
 		u.v.report.Orphans++
 		return nil

@@ -83,7 +83,7 @@ func (u *verifiedUser) compare(ctx context.Context, g *indexed) error {
 		u.v.report.Orphans += len(g.entries)
 		return nil
 	}
-	return u.s.with(ctx, ref, func(l *lineage) error {
+	return u.s.withLineage(ctx, ref, func(l *lineage) error {
 		if l.th.Epoch != g.Epoch {
 			u.v.report.Orphans += len(g.entries)
 			return nil
@@ -133,5 +133,5 @@ func (u *verifiedUser) compareOne(ctx context.Context, rs *restorer, r *record, 
 			return nil
 		}
 	}
-	return u.v.problem(rs.l.ref, corrupt(space.Place(e.Key), "stands at a checkpoint that does not have its term", nil))
+	return u.v.problem(rs.l.ref, corrupt(space.Describe(e.Key), "stands at a checkpoint that does not have its term", nil))
 }

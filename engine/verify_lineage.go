@@ -25,8 +25,8 @@ type lineageCheck struct {
 	found   []upkeep.Problem
 	counts  upkeep.VerifyReport
 	hashBuf []byte
-	owed    map[uint64]owedWrites // by place in line
-	numbers []uint64              // of the channels of a record, scratch
+	claims  map[uint64]ledgerClaim // by place in line
+	numbers []uint64               // of the channels of a record, scratch
 	commits [][32]byte
 	tree    crypto.ChannelTree
 }
@@ -44,11 +44,11 @@ type checked struct {
 	status string
 	attrs  *codec.Attrs // without Meta and Channels; nil if they cannot be read
 	bare   []term       // terms that no index entry leads to
-	held   []held
+	held   []heldValue
 }
 
-// held is a channel whose value a record holds, with all that it stands on in place.
-type held struct {
+// heldValue is a channel whose value a record holds, with all that it stands on in place.
+type heldValue struct {
 	number, size uint64
 	commit       [32]byte
 }
@@ -62,10 +62,10 @@ func (u *verifiedUser) lineage(ctx context.Context, ref Ref) error {
 		c = &lineageCheck{u: u, l: &l.storedLineage}
 		return c.run(ctx)
 	}
-	err := u.s.with(ctx, ref, check)
+	err := u.s.withLineage(ctx, ref, check)
 	if err == nil && len(c.found) > 0 {
-		u.doubt()
-		err = u.s.alone(ctx, ref, check)
+		u.recheck()
+		err = u.s.withExclusive(ctx, ref, check)
 	}
 	if err != nil && c != nil {
 		c.found = nil // nobody made sure of it
@@ -119,7 +119,7 @@ func (c *lineageCheck) note(err error) error {
 }
 
 func (c *lineageCheck) damaged(key []byte, reason string) {
-	c.found = append(c.found, problemIn(c.l.ref, &CorruptError{Record: space.Place(key), Reason: reason}))
+	c.found = append(c.found, problemIn(c.l.ref, &CorruptError{Record: space.Describe(key), Reason: reason}))
 }
 
 func (c *lineageCheck) record(ctx context.Context, e backend.Entry) error {
@@ -149,10 +149,10 @@ func (c *lineageCheck) record(ctx context.Context, e backend.Entry) error {
 		c.counts.Ghosts++
 	} else {
 		c.counts.Checkpoints++
-		c.takeID(row, r)
+		c.noteID(row, r)
 	}
 	c.parent(r)
-	if err := c.owe(ctx, r); err != nil {
+	if err := c.noteClaim(ctx, r); err != nil {
 		return err
 	}
 	if err := c.entries(ctx, row, r, e.Key); err != nil {
@@ -177,9 +177,9 @@ func (c *lineageCheck) stub(row *checked, r *record) {
 	c.gaps = slices.DeleteFunc(c.gaps, func(g gap) bool { return g.from >= first })
 }
 
-// takeID notes an id that must have an entry: one that the caller chose, or one of the engine's own that stands at
+// noteID notes an id that must have an entry: one that the caller chose, or one of the engine's own that stands at
 // another seq than it says.
-func (c *lineageCheck) takeID(row *checked, r *record) {
+func (c *lineageCheck) noteID(row *checked, r *record) {
 	if r.rec.ID != "" || r.rec.Replaced != 0 {
 		row.id = c.l.recordID(r)
 	}
@@ -243,7 +243,7 @@ func (c *lineageCheck) entries(ctx context.Context, row *checked, r *record, key
 // entry returns the commitment to a channel's value, or the reason why there is none.
 func (c *lineageCheck) entry(row *checked, number uint64, e *codec.Entry) (commit [32]byte, reason string) {
 	if e.Mode == codec.Full {
-		row.held = append(row.held, held{e.Number, e.Size, e.Commitment})
+		row.held = append(row.held, heldValue{e.Number, e.Size, e.Commitment})
 		return e.Commitment, ""
 	}
 	seq := e.Path[0].Last
@@ -254,14 +254,14 @@ func (c *lineageCheck) entry(row *checked, number uint64, e *codec.Entry) (commi
 	case base.broken:
 		return commit, fmt.Sprintf("stands on seq %d, which is damaged", seq)
 	}
-	i, ok := slices.BinarySearchFunc(base.held, number, func(h held, number uint64) int { return cmp.Compare(h.number, number) })
+	i, ok := slices.BinarySearchFunc(base.held, number, func(h heldValue, number uint64) int { return cmp.Compare(h.number, number) })
 	if !ok {
 		return commit, fmt.Sprintf("stands on seq %d, which does not hold it", seq)
 	}
 	if e.Mode == codec.Keep {
 		return base.held[i].commit, ""
 	}
-	row.held = append(row.held, held{e.Number, e.Size, e.Commitment})
+	row.held = append(row.held, heldValue{e.Number, e.Size, e.Commitment})
 	return e.Commitment, ""
 }
 
@@ -287,7 +287,7 @@ func (c *lineageCheck) attrs(ctx context.Context, row *checked, r *record) error
 	for _, id := range meta.Blobs {
 		err := c.u.blob(ctx, BlobID(id))
 		if errors.Is(err, ErrCorrupt) {
-			err = corrupt(space.Place(c.l.RecordKey(r.seq)), "names a blob that is not there whole", err)
+			err = corrupt(space.Describe(c.l.RecordKey(r.seq)), "names a blob that is not there whole", err)
 		}
 		if err := c.note(err); err != nil {
 			return err
@@ -334,7 +334,7 @@ func (c *lineageCheck) terms(ctx context.Context, row *checked, r *record, key [
 
 // restore restores the whole checkpoint.
 func (c *lineageCheck) restore(ctx context.Context, row *checked, r *record, key []byte) error {
-	t, err := c.rs.tip(ctx, r)
+	t, err := c.rs.state(ctx, r)
 	if err != nil {
 		return c.note(err)
 	}

@@ -101,7 +101,7 @@ func (u *verifiedUser) allParts(ctx context.Context) error {
 }
 
 func (u *verifiedUser) problem(key []byte, reason string) error {
-	return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(space.Place(key), reason, nil))
+	return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(space.Describe(key), reason, nil))
 }
 
 // blob verifies a blob that a checkpoint names, once.
@@ -115,7 +115,7 @@ func (u *verifiedUser) blob(ctx context.Context, id BlobID) error {
 		return err
 	}
 	if got[0].Version == "" {
-		err = corrupt(space.Place(key), "missing", nil)
+		err = corrupt(space.Describe(key), "missing", nil)
 	} else if err = u.checkBlob(ctx, id, got[0]); err != nil && ctx.Err() != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (u *verifiedUser) checkBlob(ctx context.Context, id BlobID, e backend.Entry
 		return err
 	}
 	if reason != "" {
-		return corrupt(space.Place(e.Key), reason, nil)
+		return corrupt(space.Describe(e.Key), reason, nil)
 	}
 	if !u.v.o.Deep {
 		return nil
@@ -148,7 +148,7 @@ func (u *verifiedUser) checkBlob(ctx context.Context, id BlobID, e backend.Entry
 		mac.Write(parts[part])
 	}
 	if BlobID(mac.Sum(nil)) != id {
-		return corrupt(space.Place(e.Key), "has another digest", nil)
+		return corrupt(space.Describe(e.Key), "has another digest", nil)
 	}
 	return nil
 }
@@ -176,8 +176,8 @@ func (u *verifiedUser) allBlobs(ctx context.Context) error {
 	})
 }
 
-// doubt forgets what was found to be wrong with parts and blobs, so that it is looked at again.
-func (u *verifiedUser) doubt() {
+// recheck forgets what was found to be wrong with parts and blobs, so that it is looked at again.
+func (u *verifiedUser) recheck() {
 	maps.DeleteFunc(u.parts, func(_ codec.PartID, p partState) bool { return p.bad != "" })
 	maps.DeleteFunc(u.blobs, func(_ BlobID, err error) bool { return err != nil })
 }

@@ -176,10 +176,10 @@ func TestVerifyNoticesBitFlipsAndSwaps(t *testing.T) {
 		b.reopen()
 		rep, err := b.Upkeep().Verify(ctx, upkeep.VerifyOptions{})
 		if err != nil {
-			t.Fatalf("%s of %s: %v", what, space.Place(e.Key), err)
+			t.Fatalf("%s of %s: %v", what, space.Describe(e.Key), err)
 		}
 		if rep.Clean() {
-			t.Errorf("%s of %s is not noticed", what, space.Place(e.Key))
+			t.Errorf("%s of %s is not noticed", what, space.Describe(e.Key))
 		}
 	}
 	for i, e := range all {
@@ -235,11 +235,11 @@ func TestVerifyNoticesWhatIsMissing(t *testing.T) {
 // lineage returns the lineage as it is used within an operation.
 func (b *breaker) lineage(ref Ref) *lineage {
 	b.t.Helper()
-	l, err := b.acquire(context.Background(), ref, false)
+	l, err := b.rlockThread(context.Background(), ref, false)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	l.release()
+	l.runlockThread()
 	return l
 }
 
@@ -402,11 +402,11 @@ func TestVerifyCountsOrphans(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
 	mustSave(t, f, testRef("t"), Draft{Labels: map[string]string{"a": "b"}})
-	l, err := f.acquire(ctx, testRef("t"), false)
+	l, err := f.rlockThread(ctx, testRef("t"), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.release()
+	defer l.runlockThread()
 	_, parts, err := l.u.newParts(ctx, []byte("nobody names this"))
 	if err != nil {
 		t.Fatal(err)

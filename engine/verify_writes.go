@@ -12,16 +12,16 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// owedWrites is what the checkpoints that were saved on another one say of its pending writes.
-type owedWrites struct {
+// ledgerClaim is what the checkpoints that were saved on another one say of its pending writes.
+type ledgerClaim struct {
 	id     string
 	ledger codec.Ledger // the one with the most changes
 	by     uint64       // seq of a checkpoint that says so
 }
 
-// owe notes what r says of the pending writes of its parent, by the place in line of that: it may have been replaced, or
+// noteClaim notes what r says of the pending writes of its parent, by the place in line of that: it may have been replaced, or
 // be no checkpoint any more.
-func (c *lineageCheck) owe(ctx context.Context, r *record) error {
+func (c *lineageCheck) noteClaim(ctx context.Context, r *record) error {
 	if r.rec.Writes.Changes == 0 {
 		return nil
 	}
@@ -33,20 +33,20 @@ func (c *lineageCheck) owe(ctx context.Context, r *record) error {
 	if err != nil || parent == nil || parent.rec == nil {
 		return c.note(err)
 	}
-	if c.owed == nil {
-		c.owed = map[uint64]owedWrites{}
+	if c.claims == nil {
+		c.claims = map[uint64]ledgerClaim{}
 	}
-	if origin := seq - parent.rec.Replaced; r.rec.Writes.Changes > c.owed[origin].ledger.Changes {
-		c.owed[origin] = owedWrites{c.l.recordID(parent), r.rec.Writes, r.seq}
+	if origin := seq - parent.rec.Replaced; r.rec.Writes.Changes > c.claims[origin].ledger.Changes {
+		c.claims[origin] = ledgerClaim{c.l.recordID(parent), r.rec.Writes, r.seq}
 	}
 	return nil
 }
 
-// owedNow is what is owed to those that are checkpoints still, by their ids.
-func (c *lineageCheck) owedNow() map[string]owedWrites {
-	now := map[string]owedWrites{}
+// currentClaims are the claims about records that still are checkpoints, by their ids.
+func (c *lineageCheck) currentClaims() map[string]ledgerClaim {
+	now := map[string]ledgerClaim{}
 	for _, row := range c.rows {
-		if o, ok := c.owed[row.origin]; ok && !row.broken && !row.stub && !row.ghost {
+		if o, ok := c.claims[row.origin]; ok && !row.broken && !row.stub && !row.ghost {
 			now[o.id] = o
 		}
 	}
@@ -56,11 +56,11 @@ func (c *lineageCheck) owedNow() map[string]owedWrites {
 // writes decodes the pending writes of the lineage, and compares them with their ledgers, and these with what the
 // checkpoints say.
 func (c *lineageCheck) writes(ctx context.Context) error {
-	y, owed := tally{u: c.l.u}, c.owedNow()
+	y, owed := tally{u: c.l.u}, c.currentClaims()
 	broken := false
 	err := c.l.s.scan(ctx, c.l.Writes(), func(e backend.Entry) error {
 		if y.key != nil && !bytes.HasPrefix(e.Key, space.SameWrites(y.key)) {
-			if err := c.settleWrites(ctx, &y, owed, broken); err != nil {
+			if err := c.checkLedger(ctx, &y, owed, broken); err != nil {
 				return err
 			}
 			y, broken = tally{u: c.l.u}, false
@@ -80,7 +80,7 @@ func (c *lineageCheck) writes(ctx context.Context) error {
 		return nil
 	})
 	if err == nil {
-		err = c.settleWrites(ctx, &y, owed, broken)
+		err = c.checkLedger(ctx, &y, owed, broken)
 	}
 	for _, o := range owed {
 		c.damaged(c.l.RecordKey(o.by), "the pending writes of its parent are gone")
@@ -88,8 +88,8 @@ func (c *lineageCheck) writes(ctx context.Context) error {
 	return err
 }
 
-// settleWrites judges the writes of a checkpoint, all of which were seen. Broken ones are reported.
-func (c *lineageCheck) settleWrites(ctx context.Context, y *tally, all map[string]owedWrites, broken bool) error {
+// checkLedger judges the writes of a checkpoint, all of which were seen. Broken ones are reported.
+func (c *lineageCheck) checkLedger(ctx context.Context, y *tally, all map[string]ledgerClaim, broken bool) error {
 	if y.key == nil {
 		return nil
 	}
@@ -97,7 +97,7 @@ func (c *lineageCheck) settleWrites(ctx context.Context, y *tally, all map[strin
 	delete(all, y.id)
 	if broken {
 		of := space.SameWrites(y.key)
-		maps.DeleteFunc(all, func(id string, _ owedWrites) bool { return bytes.Equal(space.SameWrites(c.l.LedgerKey(id)), of) })
+		maps.DeleteFunc(all, func(id string, _ ledgerClaim) bool { return bytes.Equal(space.SameWrites(c.l.LedgerKey(id)), of) })
 		return nil
 	}
 	if err := y.err(); err != nil {
@@ -114,7 +114,7 @@ func (c *lineageCheck) settleWrites(ctx context.Context, y *tally, all map[strin
 func (l *storedLineage) forgiveWrites(ctx context.Context, head uint64, checkpoint string, damage error) error {
 	_, err := l.findID(ctx, head, checkpoint)
 	if errors.Is(err, ErrNotFound) {
-		err = l.unlisted(ctx, head, checkpoint, err) // its entry may have been removed, too
+		err = l.idNotFound(ctx, head, checkpoint, err) // its entry may have been removed, too
 	}
 	switch {
 	case errors.Is(err, ErrNotFound):

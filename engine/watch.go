@@ -43,7 +43,7 @@ func (e *Event) Changed() bool { return e.Status != e.Before }
 type Cursor string
 
 // CursorAt is the place before all checkpoints saved at that time or later.
-func CursorAt(at time.Time) Cursor { return mark{low: max(0, at.UnixMilli())}.cursor() }
+func CursorAt(at time.Time) Cursor { return cursorState{low: max(0, at.UnixMilli())}.cursor() }
 
 // WatchScope says what is watched: a tenant, a user of it, or a thread of that user with all its namespaces.
 type WatchScope struct {
@@ -80,7 +80,7 @@ func (w *WatchScope) holds(r *Ref) bool {
 // copying a thread and moving a branch; what is saved to a thread after its deletion has the next Generation.
 func (s *Store) Watch(ctx context.Context, scope WatchScope, from Cursor) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		w := &watcher{s: s, scope: scope, seen: map[place8]last{}}
+		w := &watcher{s: s, scope: scope, seen: map[lineageDigest]lastSeen{}}
 		err := w.run(ctx, from, yield)
 		switch {
 		case err == nil: // the caller has seen enough
@@ -103,20 +103,20 @@ func (h *hub) closed() bool {
 	}
 }
 
-// mark is what a cursor says: all events with a time below low were seen, those at low of the lineages before upto, and
+// cursorState is what a cursor says: all events with a time below low were seen, those at low of the lineages before upto, and
 // of some lineages those up to a seq.
-type mark struct {
+type cursorState struct {
 	low  int64
-	upto place8
-	seen []last
+	upto lineageDigest
+	seen []lastSeen
 }
 
-// place8 names a lineage in one generation of its thread.
-type place8 [8]byte
+// lineageDigest names a lineage in one generation of its thread.
+type lineageDigest [8]byte
 
-// last is the newest event that was seen of a lineage.
-type last struct {
-	of   place8
+// lastSeen is the newest event that was seen of a lineage.
+type lastSeen struct {
+	of   lineageDigest
 	seq  uint64
 	time int64 // math.MaxInt64 if not known
 }
@@ -126,7 +126,7 @@ const (
 	cursorSeen    = 8
 )
 
-func (m mark) cursor() Cursor {
+func (m cursorState) cursor() Cursor {
 	b := binary.AppendUvarint([]byte{cursorVersion}, uint64(m.low))
 	b = append(b, m.upto[:]...)
 	for _, l := range m.seen {
@@ -137,7 +137,7 @@ func (m mark) cursor() Cursor {
 	return Cursor(base64.RawURLEncoding.EncodeToString(b))
 }
 
-func (c Cursor) parse() (m mark, err error) {
+func (c Cursor) parse() (m cursorState, err error) {
 	bad := fmt.Errorf("%w: not a cursor", ErrInvalid)
 	b, err := base64.RawURLEncoding.Strict().DecodeString(string(c))
 	if err != nil || len(b) == 0 || b[0] != cursorVersion {
@@ -147,9 +147,9 @@ func (c Cursor) parse() (m mark, err error) {
 	if n <= 0 || low > math.MaxInt64 || len(b) < 1+n+len(m.upto) {
 		return m, bad
 	}
-	m.low, m.upto, b = int64(low), place8(b[1+n:]), b[1+n+len(m.upto):]
+	m.low, m.upto, b = int64(low), lineageDigest(b[1+n:]), b[1+n+len(m.upto):]
 	for len(b) > 0 {
-		l := last{time: math.MaxInt64}
+		l := lastSeen{time: math.MaxInt64}
 		if len(b) <= len(l.of) || len(m.seen) == cursorSeen {
 			return m, bad
 		}
@@ -164,12 +164,12 @@ func (c Cursor) parse() (m mark, err error) {
 
 // watcher is a watch under way.
 type watcher struct {
-	s     *Store
-	scope WatchScope
-	at    uint64 // number of the next event to be read from the hub
-	mark         // the lineages in the cursor, those seen last at the end
-	seen  map[place8]last
-	room  int // size of seen at which it is looked through
+	s           *Store
+	scope       WatchScope
+	at          uint64 // number of the next event to be read from the hub
+	cursorState        // the lineages in the cursor, those seen last at the end
+	seen        map[lineageDigest]lastSeen
+	seenLimit   int // size of seen at which it is looked through
 }
 
 // errBehind means that the hub has forgotten what comes next.
@@ -187,14 +187,14 @@ func (w *watcher) run(ctx context.Context, from Cursor, yield func(Event, error)
 		if err != nil {
 			return err
 		}
-		w.mark = m
+		w.cursorState = m
 		for _, l := range m.seen {
 			w.seen[l.of] = l
 		}
 	}
 	w.s.hub.enter()
 	defer w.s.hub.leave()
-	if err := w.s.settleAll(ctx); err != nil {
+	if err := w.s.waitPending(ctx); err != nil {
 		return err
 	}
 	for {
@@ -214,7 +214,7 @@ func (w *watcher) run(ctx context.Context, from Cursor, yield func(Event, error)
 				return stopped(err)
 			}
 		}
-		w.low, w.upto, from = low, place8{}, "on"
+		w.low, w.upto, from = low, lineageDigest{}, "on"
 		if err := w.live(ctx, yield); err != errBehind {
 			return stopped(err)
 		}
@@ -233,7 +233,7 @@ const watchPage = 16
 
 // live passes on what the hub has.
 func (w *watcher) live(ctx context.Context, yield func(Event, error) bool) error {
-	page := make([]passed, watchPage)
+	page := make([]ringEvent, watchPage)
 	waiter := newWaiter(w.scope)
 	defer w.s.hub.unwait(waiter)
 	for {
@@ -250,7 +250,7 @@ func (w *watcher) live(ctx context.Context, yield func(Event, error) bool) error
 		w.at = next
 		for i := range page[:n] {
 			p := &page[i]
-			if !w.deliver(&p.Event, p.low, place8{}, yield) {
+			if !w.deliver(&p.Event, p.low, lineageDigest{}, yield) {
 				return errEnough
 			}
 		}
@@ -269,31 +269,31 @@ func (w *watcher) live(ctx context.Context, yield func(Event, error) bool) error
 
 // deliver yields an event that was not seen yet. All that is not seen after it has a time of low or later, or stands at
 // low in upto or a later lineage.
-func (w *watcher) deliver(e *Event, low int64, upto place8, yield func(Event, error) bool) bool {
-	of := w.s.placeOf(e.Ref, e.Generation)
+func (w *watcher) deliver(e *Event, low int64, upto lineageDigest, yield func(Event, error) bool) bool {
+	of := w.s.digestOf(e.Ref, e.Generation)
 	if e.Seq <= w.seen[of].seq {
 		return true
 	}
-	l := last{of, e.Seq, e.Time}
+	l := lastSeen{of, e.Seq, e.Time}
 	w.seen[of], w.low, w.upto = l, low, upto
-	w.mark.seen = append(slices.DeleteFunc(w.mark.seen, func(l last) bool { return l.of == of || l.time < low }), l)
-	if n := len(w.mark.seen); n > cursorSeen {
-		w.mark.seen = slices.Delete(w.mark.seen, 0, n-cursorSeen)
+	w.cursorState.seen = append(slices.DeleteFunc(w.cursorState.seen, func(l lastSeen) bool { return l.of == of || l.time < low }), l)
+	if n := len(w.cursorState.seen); n > cursorSeen {
+		w.cursorState.seen = slices.Delete(w.cursorState.seen, 0, n-cursorSeen)
 	}
-	if len(w.seen) > w.room {
+	if len(w.seen) > w.seenLimit {
 		for of, l := range w.seen {
 			if l.time < low {
 				delete(w.seen, of)
 			}
 		}
-		w.room = max(1024, 2*len(w.seen))
+		w.seenLimit = max(1024, 2*len(w.seen))
 	}
 	e.Cursor = w.cursor()
 	return yield(*e, nil)
 }
 
-// placeOf is a pseudonym of a lineage.
-func (s *Store) placeOf(ref Ref, generation uint64) (p place8) {
+// digestOf is a pseudonym of a lineage.
+func (s *Store) digestOf(ref Ref, generation uint64) (p lineageDigest) {
 	tok := s.keys.IndexToken(ref.Tenant, "watch", fmt.Sprintf("%d %q %q %q", generation, ref.User, ref.Thread, ref.Namespace))
 	copy(p[:], tok[:])
 	return p
@@ -310,7 +310,7 @@ func (w *watcher) catchUp(ctx context.Context, bound int64, yield func(Event, er
 		return err
 	}
 	slices.SortFunc(b.found, func(p, q position) int {
-		of, other := b.placeOf(p), b.placeOf(q)
+		of, other := b.digestOf(p), b.digestOf(q)
 		return cmp.Or(cmp.Compare(p.time, q.time), bytes.Compare(of[:], other[:]), cmp.Compare(p.seq, q.seq))
 	})
 	for _, p := range b.found {
@@ -321,9 +321,9 @@ func (w *watcher) catchUp(ctx context.Context, bound int64, yield func(Event, er
 		if err != nil {
 			return err
 		}
-		low, upto := bound, place8{}
+		low, upto := bound, lineageDigest{}
 		if p.time < bound { // then nothing will be added to that time
-			low, upto = p.time, b.placeOf(p)
+			low, upto = p.time, b.digestOf(p)
 		}
 		if e != nil && !w.deliver(e, low, upto, yield) {
 			return errEnough
@@ -335,10 +335,10 @@ func (w *watcher) catchUp(ctx context.Context, bound int64, yield func(Event, er
 // backlog is what a watcher has to catch up with.
 type backlog struct {
 	matches
-	places []place8 // of refs
+	digests []lineageDigest // of refs
 }
 
-func (b *backlog) placeOf(p position) place8 { return b.places[p.ref] }
+func (b *backlog) digestOf(p position) lineageDigest { return b.digests[p.ref] }
 
 // eachThread calls fn with every thread in scope that may have what was not seen.
 func (w *watcher) eachThread(ctx context.Context, fn func(Ref) error) error {
@@ -378,12 +378,12 @@ func (w *watcher) collect(ctx context.Context, l *lineage, b *backlog) error {
 	if !stored || err != nil {
 		return err
 	}
-	of := w.s.placeOf(l.ref, rec.Generation)
+	of := w.s.digestOf(l.ref, rec.Generation)
 	low := w.low
 	if bytes.Compare(of[:], w.upto[:]) < 0 {
 		low++
 	}
-	b.refs, b.places = append(b.refs, l.ref), append(b.places, of)
+	b.refs, b.digests = append(b.refs, l.ref), append(b.digests, of)
 	return l.eachRecord(ctx, w.seen[of].seq+1, endSeq, true, func(r *record) error {
 		switch {
 		case r.rec == nil:
@@ -399,7 +399,7 @@ func (w *watcher) collect(ctx context.Context, l *lineage, b *backlog) error {
 
 // event reads the event of a checkpoint; nil if it is gone.
 func (w *watcher) event(ctx context.Context, ref Ref, p position) (e *Event, err error) {
-	err = w.s.with(ctx, ref, func(l *lineage) error {
+	err = w.s.withLineage(ctx, ref, func(l *lineage) error {
 		// A thread past its time may be one whose save under way gives it more.
 		rec, stored, err := l.th.stored(ctx)
 		if err == nil && (!stored || rec.Generation != p.generation) {

@@ -585,9 +585,9 @@ func TestWatchRefuses(t *testing.T) {
 			}
 		}
 	}
-	whole := mark{low: 1 << 40, upto: place8{7}, seen: []last{{place8{1, 2}, 700, 1 << 41}, {place8{3}, 2, 1 << 41}}}.cursor()
+	whole := cursorState{low: 1 << 40, upto: lineageDigest{7}, seen: []lastSeen{{lineageDigest{1, 2}, 700, 1 << 41}, {lineageDigest{3}, 2, 1 << 41}}}.cursor()
 	m, err := whole.parse()
-	if err != nil || m.low != 1<<40 || m.upto != (place8{7}) || len(m.seen) != 2 || m.seen[0].seq != 700 || m.cursor() != whole {
+	if err != nil || m.low != 1<<40 || m.upto != (lineageDigest{7}) || len(m.seen) != 2 || m.seen[0].seq != 700 || m.cursor() != whole {
 		t.Errorf("cursor %s is %+v, %v", whole, m, err)
 	}
 	raw, _ := base64.RawURLEncoding.DecodeString(string(whole))
@@ -608,7 +608,7 @@ func TestWatchRefuses(t *testing.T) {
 
 func FuzzCursor(f *testing.F) {
 	f.Add(string(CursorAt(time.UnixMilli(1 << 40))))
-	f.Add(string(mark{low: 1 << 40, seen: []last{{place8{1, 2}, 700, 1 << 41}}}.cursor()))
+	f.Add(string(cursorState{low: 1 << 40, seen: []lastSeen{{lineageDigest{1, 2}, 700, 1 << 41}}}.cursor()))
 	f.Add("AQ")
 	f.Fuzz(func(t *testing.T, s string) {
 		if m, err := Cursor(s).parse(); err == nil {
@@ -632,7 +632,7 @@ func BenchmarkHub(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				e.began, e.counted, _ = h.begin(func() (int64, error) { return time.Now().UnixMilli(), nil })
-				h.settled(&e, true)
+				h.finished(&e, true)
 			}
 		})
 	}

@@ -47,7 +47,7 @@ func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath s
 	if err := t.checkWrites(checkpointID, taskID, taskPath, mode, ws); err != nil {
 		return fmt.Errorf("putting writes: %w", err)
 	}
-	ws, err := t.passWrites(ctx, checkpointID, taskID, taskPath, ws)
+	ws, err := t.runWriteHooks(ctx, checkpointID, taskID, taskPath, ws)
 	if err != nil {
 		return fmt.Errorf("putting writes: %w", err)
 	}
@@ -79,29 +79,29 @@ func (t *Thread) checkWrites(checkpoint, task, path string, mode WriteMode, ws [
 }
 
 func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMode, ws []Write, generation uint64) error {
-	l, err := t.s.acquireLive(ctx, t.ref)
+	l, err := t.s.rlockLive(ctx, t.ref)
 	if err != nil {
 		return err
 	}
-	var h hold
+	var h changeLocks
 	if rec, _ := l.th.record(); generation != 0 && generation != rec.Generation {
-		l.letGo(h)
+		l.releaseLocks(h)
 		return fmt.Errorf("%w: the writes name generation %d, the thread has %d", ErrGeneration, generation, rec.Generation)
 	}
 	if err := l.u.sweep.rLock(ctx); err != nil {
-		l.letGo(h)
+		l.releaseLocks(h)
 		return err
 	}
 	h.sweep = true
 	passed := false
 	defer func() {
 		if !passed { // also if it panicked
-			l.letGo(h)
+			l.releaseLocks(h)
 		}
 	}()
 	// The parts of large writes are stored here, with no lock held that saves wait for.
 	if add.Writes, err = l.s.codeWrites(mode, ws); err == nil {
-		err = l.placeWrites(ctx, add.Writes)
+		err = l.spillWrites(ctx, add.Writes)
 	}
 	if err != nil || len(ws) == 0 {
 		return err
@@ -119,10 +119,10 @@ func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode Write
 	}
 	key := l.WritesKey(add.Checkpoint, add.Task)
 	_, there := l.th.record()
-	if before := l.pendingFunc(func(p *pending) bool { return bytes.Equal(p.wrote, key) }); before != nil {
-		return nil, l.after(before)
+	if before := l.pendingFunc(func(p *pending) bool { return bytes.Equal(p.writesKey, key) }); before != nil {
+		return nil, l.dependsOn(before)
 	} else if !there && l.last != nil {
-		return nil, l.after(l.last)
+		return nil, l.dependsOn(l.last)
 	}
 	is, err := l.writesAt(ctx, key, add.Checkpoint)
 	if err != nil {
@@ -135,7 +135,7 @@ func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode Write
 	if all.Writes, err = is.merge(mode, add.Writes); err != nil {
 		return nil, err
 	}
-	if err := l.placeWrites(ctx, all.Writes); err != nil {
+	if err := l.spillWrites(ctx, all.Writes); err != nil {
 		return nil, err
 	}
 	plain := codec.AppendWrites(nil, &all)
@@ -145,7 +145,7 @@ func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode Write
 	if len(plain) > maxWrites {
 		return nil, &LimitError{fmt.Sprintf("record of the writes of task %q", add.Task), int64(len(plain)), maxWrites}
 	}
-	p := &pending{conds: is.conds, wrote: key}
+	p := &pending{conds: is.conds, writesKey: key}
 	id := l.s.newBatchID()
 	version := string(id[:])
 	if err := addSealed(l, p, space.Writes, key, &all, version); err != nil {
@@ -170,7 +170,7 @@ func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode Write
 	if err != nil {
 		return nil, err
 	}
-	return p, l.touch(p, 0, now)
+	return p, l.updateThread(p, 0, now)
 }
 
 // taskWrites is what stands where writes of a task are to be put.
@@ -205,7 +205,7 @@ func (l *lineage) writesAt(ctx context.Context, key []byte, checkpoint string) (
 		return is, err
 	}
 	if is.plain != nil && is.ledger.Changes == 0 {
-		return is, corrupt(space.Place(key), "pending writes without a ledger", nil)
+		return is, corrupt(space.Describe(key), "pending writes without a ledger", nil)
 	}
 	is.conds = []backend.Cond{{Key: key, Version: got[0].Version}, {Key: keys[1], Version: version}}
 	is.newSpace = len(got) > 2 && got[2].Version == ""
@@ -254,9 +254,9 @@ func (s *Store) codeWrites(mode WriteMode, ws []Write) (have []codec.Write, err 
 	return have, nil
 }
 
-// placeWrites moves the payloads that are too large for the record into parts, which are durable when it returns. The
+// spillWrites moves the payloads that are too large for the record into parts, which are durable when it returns. The
 // caller holds u.sweep for reading.
-func (l *lineage) placeWrites(ctx context.Context, ws []codec.Write) error {
+func (l *lineage) spillWrites(ctx context.Context, ws []codec.Write) error {
 	inline := 0
 	for i := range ws {
 		w := &ws[i]
@@ -291,7 +291,7 @@ func addSealed[T any](of space.Owner, p *pending, k *space.Kind[T], key []byte, 
 func (t *Thread) Writes(ctx context.Context, checkpointID string) ([]PendingWrite, error) {
 	out, err := t.writes(ctx, checkpointID)
 	if err == nil {
-		out, err = t.giveWrites(ctx, checkpointID, out)
+		out, err = t.runWriteLoadHooks(ctx, checkpointID, out)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading writes: %w", err)
@@ -308,8 +308,8 @@ func (t *Thread) writes(ctx context.Context, checkpoint string) (out []PendingWr
 		out, err = l.readWrites(ctx, checkpoint)
 		return err
 	}
-	if err = t.s.with(ctx, t.ref, read); err == errOvertaken {
-		err = t.s.alone(ctx, t.ref, read)
+	if err = t.s.withLineage(ctx, t.ref, read); err == errOvertaken {
+		err = t.s.withExclusive(ctx, t.ref, read)
 	}
 	return out, err
 }
@@ -331,7 +331,7 @@ func (l *lineage) readWrites(ctx context.Context, checkpoint string) (out []Pend
 		parts := map[codec.PartID][]byte{}
 		for i := range w.Writes {
 			v := &w.Writes[i]
-			if err := takeRoom(ctx, int64(v.Size)); err != nil {
+			if err := reserve(ctx, int64(v.Size)); err != nil {
 				return nil, err
 			}
 			if err := l.u.readParts(ctx, parts, v.Parts); err != nil {
@@ -339,7 +339,7 @@ func (l *lineage) readWrites(ctx context.Context, checkpoint string) (out []Pend
 			}
 			data, err := l.s.writeData(v, parts)
 			if err != nil {
-				return nil, corrupt(space.Place(l.LedgerKey(checkpoint)), "a write does not restore", err)
+				return nil, corrupt(space.Describe(l.LedgerKey(checkpoint)), "a write does not restore", err)
 			}
 			out = append(out, PendingWrite{w.Task, w.Path, Write{v.Index, v.Channel, v.Type, data}})
 		}
@@ -367,16 +367,16 @@ func (l *lineage) tasks(ctx context.Context, checkpoint string) ([]*codec.Writes
 
 // tasksNow is tasks, unless others are put meanwhile: then they are not whole.
 func (l *lineage) tasksNow(ctx context.Context, checkpoint string) (tasks []*codec.Writes, whole bool, err error) {
-	y, room := tally{u: l.u}, taken{}
+	y, room := tally{u: l.u}, reservation{}
 	err = l.s.eachWrites(ctx, l, l.WritesOf(checkpoint), func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {
 		y.add(e.Key, w, ledger)
 		if y.id != checkpoint {
-			return corrupt(space.Place(e.Key), "names another checkpoint", nil)
+			return corrupt(space.Describe(e.Key), "names another checkpoint", nil)
 		}
 		if w != nil {
 			tasks = append(tasks, w)
 		}
-		return room.take(ctx, int64(len(e.Value)))
+		return room.reserve(ctx, int64(len(e.Value)))
 	})
 	if err != nil {
 		return nil, false, err
@@ -394,7 +394,7 @@ func (l *lineage) tasksNow(ctx context.Context, checkpoint string) (tasks []*cod
 		return nil, false, err
 	}
 	if y.ledger == nil && now.Changes > 0 || y.ledger != nil && now != y.ledger.Ledger {
-		room.give()
+		room.release()
 		return nil, false, nil
 	}
 	h, err := l.durableNow(ctx)

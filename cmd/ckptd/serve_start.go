@@ -140,9 +140,9 @@ func (r *running) makeServer(o *serveOptions) error {
 // onPaper stands for a store where only the form of a configuration counts.
 type onPaper struct{}
 
-func (onPaper) SealBeside(dst []byte, _ string, _ []byte) ([]byte, error) { return dst, nil }
-func (onPaper) OpenBeside(string, []byte) ([]byte, error)                 { return nil, nil }
-func (onPaper) Pseudonym(string, ...string) string                        { return "" }
+func (onPaper) SealSidecar(dst []byte, _ string, _ []byte) ([]byte, error) { return dst, nil }
+func (onPaper) OpenSidecar(string, []byte) ([]byte, error)                 { return nil, nil }
+func (onPaper) Pseudonym(string, ...string) string                         { return "" }
 
 // authenticator knows who may do what by the tokens and the configuration.
 func (r *running) authenticator(o *serveOptions) (*access.Authenticator, error) {

@@ -52,13 +52,13 @@ type Store interface {
 	// cannot be read is an error in the sequence, which goes on after it.
 	Users(ctx context.Context, tenant string) iter.Seq2[string, error]
 
-	// SealBeside seals what is kept outside the backend under a name: a value opens under no other
+	// SealSidecar seals what is kept outside the backend under a name: a value opens under no other
 	// name, and in no other store. It appends to dst.
-	SealBeside(dst []byte, name string, plain []byte) ([]byte, error)
+	SealSidecar(dst []byte, name string, plain []byte) ([]byte, error)
 
-	// OpenBeside is the inverse of SealBeside. A value that was changed, or sealed under another
+	// OpenSidecar is the inverse of SealSidecar. A value that was changed, or sealed under another
 	// name, is engine.ErrCorrupt.
-	OpenBeside(name string, sealed []byte) ([]byte, error)
+	OpenSidecar(name string, sealed []byte) ([]byte, error)
 
 	// Pseudonym returns what stands for names in logs: 32 hexadecimal digits, always the same for the
 	// same purpose and names of one store, from which without its keys nothing can be told. Those who

@@ -34,8 +34,8 @@ const (
 
 // Store is what of a store this package needs.
 type Store interface {
-	SealBeside(dst []byte, name string, plain []byte) ([]byte, error)
-	OpenBeside(name string, sealed []byte) ([]byte, error)
+	SealSidecar(dst []byte, name string, plain []byte) ([]byte, error)
+	OpenSidecar(name string, sealed []byte) ([]byte, error)
 	Pseudonym(purpose string, names ...string) string
 }
 
@@ -294,7 +294,7 @@ func (t *Tokens) write(set *tokenSet) error {
 	if len(plain) > maxTokenFile {
 		return &engine.LimitError{What: "the list of tokens", Size: int64(len(plain)), Most: maxTokenFile}
 	}
-	sealed, err := t.store.SealBeside(nil, tokenFileName, plain)
+	sealed, err := t.store.SealSidecar(nil, tokenFileName, plain)
 	if err == nil {
 		err = durable.WriteFile(t.path, sealed)
 	}
@@ -309,7 +309,7 @@ func (t *Tokens) read() (*tokenSet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading tokens: %w", err)
 	}
-	plain, err := t.store.OpenBeside(tokenFileName, sealed)
+	plain, err := t.store.OpenSidecar(tokenFileName, sealed)
 	if err != nil {
 		return nil, fmt.Errorf("reading tokens: %w", err)
 	}

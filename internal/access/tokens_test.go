@@ -187,7 +187,7 @@ func TestTokenFile(t *testing.T) {
 			t.Errorf("%q can be read in the file", word)
 		}
 	}
-	if plain, err := store.OpenBeside(tokenFileName, sealed); err != nil || bytes.Contains(plain, []byte(secret[len(TokenPrefix):20])) {
+	if plain, err := store.OpenSidecar(tokenFileName, sealed); err != nil || bytes.Contains(plain, []byte(secret[len(TokenPrefix):20])) {
 		t.Errorf("the secret is in the file, %v", err)
 	}
 	for i := range sealed {

@@ -25,8 +25,8 @@ import (
 
 // Sealer seals what is kept beside a store. An upkeep.Store is one.
 type Sealer interface {
-	SealBeside(dst []byte, name string, plain []byte) ([]byte, error)
-	OpenBeside(name string, sealed []byte) ([]byte, error)
+	SealSidecar(dst []byte, name string, plain []byte) ([]byte, error)
+	OpenSidecar(name string, sealed []byte) ([]byte, error)
 	Pseudonym(purpose string, names ...string) string
 }
 
@@ -136,8 +136,8 @@ func (s *Set) registry(ctx context.Context) (*registry.Registry, error) {
 	}
 	s.loader.cacheKey = sha256.Sum256([]byte(s.sealer.Pseudonym("cache of plugins")))
 	r, err := registry.Open(ctx, registry.Options{Dir: s.o.Dir, Loader: &s.loader,
-		Seal:     func(plain []byte) ([]byte, error) { return s.sealer.SealBeside(nil, sealedAs, plain) },
-		Unseal:   func(sealed []byte) ([]byte, error) { return s.sealer.OpenBeside(sealedAs, sealed) },
+		Seal:     func(plain []byte) ([]byte, error) { return s.sealer.SealSidecar(nil, sealedAs, plain) },
+		Unseal:   func(sealed []byte) ([]byte, error) { return s.sealer.OpenSidecar(sealedAs, sealed) },
 		Pipeline: pipeline.Options{Observe: observer(s.o.Metrics)}})
 	if err != nil {
 		return nil, err

@@ -22,11 +22,11 @@ import (
 // seal is a Sealer that hides nothing.
 type seal struct{}
 
-func (seal) SealBeside(dst []byte, name string, plain []byte) ([]byte, error) {
+func (seal) SealSidecar(dst []byte, name string, plain []byte) ([]byte, error) {
 	return append(append(dst, name+"\n"...), plain...), nil
 }
 
-func (seal) OpenBeside(name string, sealed []byte) ([]byte, error) {
+func (seal) OpenSidecar(name string, sealed []byte) ([]byte, error) {
 	plain, ok := strings.CutPrefix(string(sealed), name+"\n")
 	if !ok {
 		return nil, engine.ErrCorrupt

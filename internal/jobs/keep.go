@@ -41,7 +41,7 @@ func (m *Runner) keep(job *ckptdv1.MigrationJob) error {
 	if err != nil {
 		return fmt.Errorf("keeping a migration job: %w", err)
 	}
-	sealed, err := m.o.Store.Upkeep().SealBeside(nil, sealedAs(job.GetId()), plain)
+	sealed, err := m.o.Store.Upkeep().SealSidecar(nil, sealedAs(job.GetId()), plain)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(m.path("")), 0o700)
 	}
@@ -88,7 +88,7 @@ func (m *Runner) kept(id string) (*ckptdv1.MigrationJob, error) {
 	}
 	var plain []byte
 	if err == nil {
-		plain, err = m.o.Store.Upkeep().OpenBeside(sealedAs(id), sealed)
+		plain, err = m.o.Store.Upkeep().OpenSidecar(sealedAs(id), sealed)
 	}
 	job := &ckptdv1.MigrationJob{}
 	if err == nil {

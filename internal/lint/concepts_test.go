@@ -12,7 +12,8 @@ import (
 
 const concepts = "docs/concepts.md"
 
-// TestConceptsVocabulary keeps the vocabulary small: 20 words for an agent's author, 40 with those for an operator.
+// TestConceptsVocabulary keeps the vocabulary small: 20 words for an agent's author, 40 with those for an operator. No word
+// is defined twice, also not among the words of the code in docs/design.md.
 func TestConceptsVocabulary(t *testing.T) {
 	text := document(t, concepts)
 	author := words(section(t, text, "Words for an agent's author"))
@@ -23,7 +24,8 @@ func TestConceptsVocabulary(t *testing.T) {
 	if n := len(author) + len(operator); len(operator) == 0 || n > 40 {
 		t.Errorf("an operator has to learn %d words, at most 40 wanted", n)
 	}
-	all := slices.Sorted(slices.Values(append(author, operator...)))
+	code := words(section(t, document(t, "docs/design.md"), "Words of the code"))
+	all := slices.Sorted(slices.Values(slices.Concat(author, operator, code)))
 	for i := 1; i < len(all); i++ {
 		if all[i] == all[i-1] {
 			t.Errorf("%q is defined twice", all[i])

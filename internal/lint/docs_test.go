@@ -59,6 +59,17 @@ func TestDocumentsLinks(t *testing.T) {
 	}
 }
 
+// TestDocumentsFiles checks that every Go file that a document names with its path exists.
+func TestDocumentsFiles(t *testing.T) {
+	for _, name := range documents(t) {
+		for _, file := range regexp.MustCompile("`([a-z0-9_]+/[a-z0-9_/]+\\.go)`").FindAllStringSubmatch(document(t, name), -1) {
+			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(file[1]))); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
 // anchors returns the names by which the headings of a document are linked to.
 func anchors(text string) (all []string) {
 	for _, m := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(text, -1) {

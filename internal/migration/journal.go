@@ -139,7 +139,7 @@ func (l *journal) append(f *frame) error {
 	if err != nil {
 		return err
 	}
-	framed, err := l.store.SealBeside(make([]byte, 4, 4+len(plain)+64), l.name(l.n), plain)
+	framed, err := l.store.SealSidecar(make([]byte, 4, 4+len(plain)+64), l.name(l.n), plain)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (l *journal) at(n int, place int64) (*frame, error) {
 	if _, err := io.ReadFull(in, sealed); err != nil {
 		return nil, err
 	}
-	plain, err := l.store.OpenBeside(l.name(uint64(n)), sealed)
+	plain, err := l.store.OpenSidecar(l.name(uint64(n)), sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +207,7 @@ func (l *journal) scan(see func(at int64, f *frame) error) error {
 		} else if err != nil && n > 0 {
 			return err
 		}
-		plain, err := l.store.OpenBeside(l.name(l.n), sealed)
+		plain, err := l.store.OpenSidecar(l.name(l.n), sealed)
 		if err != nil {
 			if torn, readErr := onlyZeros(in); readErr != nil || torn && l.n > 0 {
 				return readErr // the last frame: not all of its pages came to the disk

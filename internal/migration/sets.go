@@ -24,8 +24,8 @@ import (
 
 // Sealer seals what is kept beside a store. An upkeep.Store is one.
 type Sealer interface {
-	SealBeside(dst []byte, name string, plain []byte) ([]byte, error)
-	OpenBeside(name string, sealed []byte) ([]byte, error)
+	SealSidecar(dst []byte, name string, plain []byte) ([]byte, error)
+	OpenSidecar(name string, sealed []byte) ([]byte, error)
 	Pseudonym(purpose string, names ...string) string
 }
 
@@ -211,7 +211,7 @@ func (s *Sets) write(in *Installed, files fs.FS) error {
 		return err
 	}
 	file := s.file(in.Tenant, in.Kind)
-	sealed, err := s.sealer.SealBeside(nil, nameBeside(file), plain)
+	sealed, err := s.sealer.SealSidecar(nil, nameBeside(file), plain)
 	if err != nil {
 		return err
 	}
@@ -261,7 +261,7 @@ func (s *Sets) open(ctx context.Context, file string) (*Installed, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := s.sealer.OpenBeside(nameBeside(file), sealed)
+	plain, err := s.sealer.OpenSidecar(nameBeside(file), sealed)
 	if err != nil {
 		return nil, err
 	}

@@ -103,8 +103,8 @@ func (a *account) close() {
 	a.closed = true
 }
 
-// Take is engine.Room's.
-func (a *account) Take(bytes int64) error {
+// Reserve is engine.Room's.
+func (a *account) Reserve(bytes int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	err := a.add(bytes * a.copies)
@@ -114,8 +114,8 @@ func (a *account) Take(bytes int64) error {
 	return err
 }
 
-// Give is engine.Room's.
-func (a *account) Give(bytes int64) {
+// Release is engine.Room's.
+func (a *account) Release(bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.restored -= bytes * a.copies

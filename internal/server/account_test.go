@@ -420,7 +420,7 @@ func TestAccount(t *testing.T) {
 			t.Errorf("%d bytes are paid for, want %d", got, want)
 		}
 	}
-	must(t, a.Take(100))
+	must(t, a.Reserve(100))
 	paid(300)
 	must(t, a.answer(100)) // that is what was restored
 	paid(300)
@@ -428,7 +428,7 @@ func TestAccount(t *testing.T) {
 	paid(400)
 	must(t, a.take(10_000)) // no more of one request counts
 	paid(625)
-	a.Give(100)
+	a.Release(100)
 	paid(625)
 	empty := b.fill(100)
 	if err := a.another().answer(60); err == nil {

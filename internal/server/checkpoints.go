@@ -116,7 +116,7 @@ func (t *tenantsOf) leave() {
 func (s *Server) saveOne(ctx context.Context, m *ckptdv1.SaveRequest) *ckptdv1.SaveResult {
 	a := callOf(ctx).account.another()
 	defer a.close() // else the states of a whole batch would count together
-	ctx = engine.WithRoom(ctx, a)
+	ctx = engine.WithBudget(ctx, a)
 	var cp *ckptdv1.Checkpoint
 	err := panics.Try(func() (err error) {
 		cp, err = s.save(ctx, m)

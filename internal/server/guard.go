@@ -25,7 +25,7 @@ func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			c.body.decoded(int64(proto.Size(message)))
 		}
 		c.account.copies = answerCopies
-		ctx = engine.WithRoom(ctx, c.account)
+		ctx = engine.WithBudget(ctx, c.account)
 		target, err := g.authorize(c, message)
 		var res connect.AnyResponse
 		if err == nil {
@@ -73,7 +73,7 @@ func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
 		guarded := &guardedConn{StreamingHandlerConn: conn, g: g, c: callOf(ctx)}
 		defer guarded.leave()
-		err := next(engine.WithRoom(ctx, guarded.c.account), guarded)
+		err := next(engine.WithBudget(ctx, guarded.c.account), guarded)
 		switch {
 		case guarded.refused != nil:
 			err = guarded.refused

@@ -199,7 +199,7 @@ func TestEveryOperationIsReachable(t *testing.T) {
 		reflect.TypeFor[*engine.Store](): {"QueryTenant": "Query", "Watch": "Watch", "Thread": "", "User": "", "Close": "", "Upkeep": ""},
 		reflect.TypeFor[upkeep.Store](): {"Verify": "Verify", "Stats": "GetStats", "GC": "CollectGarbage",
 			"Retention": "GetRetention", "SetRetention": "SetRetention", "Tenants": "ListTenants", "Users": "ListUsers", "CacheStats": "GetStatus", "DiskBytes": "GetStatus",
-			"SealBeside": "", "OpenBeside": "", "Pseudonym": ""}, // the host's own
+			"SealSidecar": "", "OpenSidecar": "", "Pseudonym": ""}, // the host's own
 	}
 	handlers := []any{checkpoints{}, threads{}, blobs{}, admin{}, migrations{}}
 	for typ, operations := range reached {

@@ -132,8 +132,8 @@ func (x *Indexed) RecordKey() []byte {
 	return binary.BigEndian.AppendUint64(key, x.Seq)
 }
 
-// Place describes a key in errors and reports: by kind and tokens, never by ids.
-func Place(key []byte) string {
+// Describe describes a key in errors and reports: by kind and tokens, never by ids.
+func Describe(key []byte) string {
 	if len(key) < PrefixLen {
 		return fmt.Sprintf("key %x", key)
 	}
@@ -141,7 +141,7 @@ func Place(key []byte) string {
 	if IsRecord(key) {
 		return fmt.Sprintf("checkpoint seq %d of thread %x…, namespace %x…", SeqOf(key), key[slotAt:slotAt+4], key[PrefixLen:PrefixLen+4])
 	}
-	return fmt.Sprintf("%s %x…", names[kind], key[PrefixLen:min(len(key), PrefixLen+4)])
+	return fmt.Sprintf("%s %x…", kindNames[kind], key[PrefixLen:min(len(key), PrefixLen+4)])
 }
 
 // ParseUUID accepts the canonical form only: other spellings of a UUID are other ids.

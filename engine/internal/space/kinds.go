@@ -27,14 +27,14 @@ const (
 	KindNamespace = 0x24
 	TypeLedger    = 0x2e
 	TypeStub      = 0x2f
-	KindBeside    = 0x30
+	KindSidecar   = 0x30
 )
 
 // How each kind is stored (docs/format.md §4 to §13, §19). A new one is a line above, a line here, and where it stands (owners.go).
 var (
 	StoreInfo = ofStore("store record", KindStore, codec.AppendStoreInfo, codec.ParseStoreInfo, same)
 	Retention = ofStore("retention policy", KindRetention, codec.AppendRetention, codec.ParseRetention, same)
-	Beside    = ofStore("value beside the store", KindBeside, func(dst, v []byte) []byte { return append(dst, v...) },
+	Sidecar   = ofStore("value beside the store", KindSidecar, func(dst, v []byte) []byte { return append(dst, v...) },
 		func(plain []byte) ([]byte, error) { return plain, nil }, bytes.Equal)
 
 	Threads  = ofUser("thread record", KindThread, directory, codec.AppendThread, codec.ParseThread, same)
@@ -63,8 +63,8 @@ var (
 		decode: parseStub, check: checkBy(parseStub, same)})
 )
 
-// names are what errors call the kinds.
-var names = map[byte]string{}
+// kindNames are what errors call the kinds.
+var kindNames = map[byte]string{}
 
 // Part is a piece of a payload and the hour of its creation.
 type Part struct {
@@ -111,7 +111,7 @@ type OpenError struct {
 	Err    error
 }
 
-func (e *OpenError) Error() string { return fmt.Sprintf("opening %s: %v", Place(e.Key), e.Err) }
+func (e *OpenError) Error() string { return fmt.Sprintf("opening %s: %v", Describe(e.Key), e.Err) }
 func (e *OpenError) Unwrap() error { return e.Err }
 
 // Open returns the value that is stored at key; errors are of type *OpenError.
@@ -147,7 +147,7 @@ func (k *Kind[T]) AppendSealed(dst []byte, m *Scratch, of Owner, key []byte, v T
 	m.plain = k.encode(m.plain[:0], key, v)
 	dst, err := s.Seal(dst, k.typ, key, m.plain)
 	if err != nil {
-		return nil, fmt.Errorf("sealing %s: %w", Place(key), err)
+		return nil, fmt.Errorf("sealing %s: %w", Describe(key), err)
 	}
 	if m.check, err = s.Open(m.check[:0], k.typ, key, dst[from:]); err == nil {
 		if err = k.check(m.check, key, v); err == nil && !bytes.Equal(m.check, m.plain) {
@@ -155,7 +155,7 @@ func (k *Kind[T]) AppendSealed(dst []byte, m *Scratch, of Owner, key []byte, v T
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("checking %s before commit: nobody could read it: %w", Place(key), err)
+		return nil, fmt.Errorf("checking %s before commit: nobody could read it: %w", Describe(key), err)
 	}
 	return dst, nil
 }
@@ -175,7 +175,7 @@ func ofUser[T any](name string, typ byte, sealed keys, encode func([]byte, T) []
 }
 
 func named[T any](name string, k *Kind[T]) *Kind[T] {
-	names[k.typ] = name
+	kindNames[k.typ] = name
 	return k
 }
 

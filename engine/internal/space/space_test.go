@@ -184,7 +184,7 @@ func TestKeysSayWhatTheyAre(t *testing.T) {
 		if IsRecord(key) || index || active || listed || part || blob {
 			t.Errorf("%x is taken for a key of a kind", key)
 		}
-		if Place(key) == "" {
+		if Describe(key) == "" {
 			t.Errorf("%x has no description", key)
 		}
 	}
@@ -200,7 +200,7 @@ func TestPlaceSaysNoNames(t *testing.T) {
 		"thread record": u.ThreadKey(l.Tok), "activity entry": u.ActivityKey(5, l.Tok), "part": u.PartKey([16]byte{}), "blob": u.BlobKey([32]byte{}),
 		"store record": InfoKey(), "retention policy": u.RetentionKey("acme"),
 	} {
-		if got := Place(key); !strings.HasPrefix(got, kind) || strings.Contains(got, "secret") {
+		if got := Describe(key); !strings.HasPrefix(got, kind) || strings.Contains(got, "secret") {
 			t.Errorf("the key of a %s is called %q", kind, got)
 		}
 	}

@@ -1,0 +1,263 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/engine/internal/space"
+)
+
+// stubRange is a range of seqs replaced by one stub, stored at the last of them.
+type stubRange struct {
+	last, first uint64
+	stub        codec.Stub // without its numbers
+	done        bool       // it is there already
+}
+
+// stubRanges lists the stub ranges of the lineage, newest first. A removed record that is the parent of
+// a remaining one is the last of its range, so that the stub keeps its hash.
+func (n *lineagePruning) stubRanges(ctx context.Context) ([]stubRange, error) {
+	var runs []stubRange
+	open := false
+	for seq := n.head; seq > 0; seq-- {
+		r := n.rows[seq]
+		if r == nil {
+			return nil, corrupt(space.Describe(n.l.RecordKey(seq)), "missing", nil)
+		}
+		if open = open && !r.remains(); r.remains() {
+			continue
+		}
+		if open && n.children[seq] == nil {
+			runs[len(runs)-1].first, runs[len(runs)-1].done = r.first(), false
+		} else {
+			stub, err := n.makeStub(ctx, r)
+			if err != nil {
+				return nil, err
+			}
+			runs = append(runs, stubRange{seq, r.first(), *stub, r.stub != nil})
+			open = true
+		}
+		seq = r.first()
+	}
+	return runs, nil
+}
+
+// makeStub makes the stub of r, the last of a range, and compares its hash with those that its children
+// name. The hash of a ghost is taken from its children, since some of its channels may be gone.
+func (n *lineagePruning) makeStub(ctx context.Context, r *row) (*codec.Stub, error) {
+	stub := &codec.Stub{ID: r.id}
+	switch children := n.children[r.seq]; {
+	case r.stub != nil:
+		stub.Hash = r.stub.Hash
+	case !r.ghost:
+		rec, err := n.l.readRecord(ctx, r.seq)
+		if err == nil && (rec == nil || rec.rec == nil) {
+			err = corrupt(space.Describe(n.l.RecordKey(r.seq)), "missing", nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+		cp, err := n.l.restorer().checkpoint(ctx, rec, nil)
+		if err != nil {
+			return nil, err
+		}
+		stub.Hash = cp.Hash
+	case len(children) > 0:
+		stub.Hash = children[0].parentHash
+	}
+	for _, c := range n.children[r.seq] {
+		if c.parentHash != stub.Hash {
+			return nil, corrupt(space.Describe(n.l.RecordKey(c.seq)), "hash of the parent differs from it", nil)
+		}
+	}
+	return stub, nil
+}
+
+// apply removes what does not remain. What depends on a record goes before it, so that the store is valid after every
+// batch.
+func (p *pruning) apply(ctx context.Context) error {
+	for _, n := range p.lineages {
+		err := n.apply(ctx)
+		n.forget(err != nil)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *lineagePruning) apply(ctx context.Context) error {
+	runs, err := n.stubRanges(ctx)
+	if err != nil {
+		return err
+	}
+	out := &batcher{s: n.l.s}
+	if err := n.moveBranches(ctx, out); err != nil {
+		return err
+	}
+	for r := range n.newestFirst {
+		if r.verdict == hidden && !r.ghost {
+			if err := n.makeGhost(ctx, out, r); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range runs {
+		if runs[i].done {
+			continue
+		}
+		for seq := runs[i].last; seq >= runs[i].first; seq = n.rows[seq].first() - 1 {
+			if err := n.replaceByStub(ctx, out, &runs[i], n.rows[seq]); err != nil {
+				return err
+			}
+		}
+	}
+	return out.flush(ctx)
+}
+
+// makeGhost makes a ghost of r.
+func (n *lineagePruning) makeGhost(ctx context.Context, out *batcher, r *row) error {
+	rec, err := n.l.readRecord(ctx, r.seq)
+	if err != nil {
+		return err
+	}
+	mut, err := n.l.ghostMut(rec)
+	if err != nil {
+		return err
+	}
+	muts, err := n.l.dropWrites(ctx, out, r.id)
+	if err != nil {
+		return err
+	}
+	if muts = append(muts, mut); r.idKey != nil {
+		muts = append(muts, backend.Mut{Key: r.idKey, Delete: true})
+	}
+	return out.add(ctx, muts...)
+}
+
+// replaceByStub deletes the record or stub r and extends the stub of its range over it. The newer
+// records of the range have been replaced before.
+func (n *lineagePruning) replaceByStub(ctx context.Context, out *batcher, in *stubRange, r *row) error {
+	stub := in.stub
+	stub.FirstDist = in.last - r.first()
+	stub.Count = stub.FirstDist + 1
+	key := n.l.RecordKey(in.last)
+	mut, err := sealMut(n.l, space.Stubs, key, &stub, versionStub)
+	if err != nil {
+		return err
+	}
+	muts := []backend.Mut{mut}
+	if r.seq != in.last {
+		muts = append(muts, backend.Mut{Key: n.l.RecordKey(r.seq), Delete: true})
+	}
+	if r.stub != nil {
+		return out.add(ctx, muts...)
+	}
+	for _, c := range n.children[r.seq] { // they have no parent to share their terms with now
+		for _, t := range c.terms(nil) {
+			m, err := n.l.indexMut(t, c.seq, codec.IndexEntry{Time: c.time, Step: c.step})
+			if err != nil {
+				return err
+			}
+			if err := out.add(ctx, m); err != nil {
+				return err
+			}
+		}
+	}
+	if !r.ghost {
+		ledger, err := n.l.dropWrites(ctx, out, r.id)
+		if err != nil {
+			return err
+		}
+		if muts = append(muts, ledger...); r.idKey != nil {
+			muts = append(muts, backend.Mut{Key: r.idKey, Delete: true})
+		}
+	}
+	if err := out.add(ctx, muts...); err != nil {
+		return err
+	}
+	for _, t := range r.indexedTerms(n.rows[r.parent]) {
+		if err := out.add(ctx, backend.Mut{Key: n.l.indexKey(t, r.seq), Delete: true}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// versionStub is the version of stubs.
+const versionStub = "3"
+
+// moveBranches makes the records of branches name where these end when all that does not stay is gone. A branch that ends
+// nowhere goes too.
+func (n *lineagePruning) moveBranches(ctx context.Context, out *batcher) error {
+	headOf := n.headAfter()
+	for name, seq := range n.branches {
+		to := headOf(seq)
+		if to == seq {
+			continue
+		}
+		mut := backend.Mut{Key: n.l.BranchKey(name), Delete: true}
+		if to != 0 {
+			var err error
+			if mut, err = n.l.branchMut(name, to); err != nil {
+				return err
+			}
+		}
+		if err := out.add(ctx, mut); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// headAfter finds where a branch ends whose record names a seq, as headAt does, among what stays; 0: nowhere.
+func (n *lineagePruning) headAfter() func(seq uint64) uint64 {
+	now := map[uint64]uint64{} // by place in line
+	for r := range n.newestFirst {
+		if r.verdict == retained {
+			now[r.origin] = r.seq
+		}
+	}
+	return func(seq uint64) uint64 {
+		for r := n.rows[seq]; r != nil && r.stub == nil; r = n.rows[r.parent] {
+			if at := now[r.origin]; at != 0 {
+				return at
+			}
+		}
+		return 0
+	}
+}
+
+// nearest finds the nearest checkpoint that stays among seq and its ancestors, as far as these are known; 0: none.
+func (n *lineagePruning) nearest(seq uint64) uint64 {
+	for r := n.rows[seq]; r != nil && r.stub == nil; r = n.rows[r.parent] {
+		if r.verdict == retained {
+			return r.seq
+		}
+	}
+	return 0
+}
+
+// forget drops from memory what is there no more: all of the lineage if that is in doubt or its head went, else the
+// states of what was removed. It does so whatever became of the context of the call, since what memory holds of a record
+// that is gone would be loaded, and saved on. The caller holds the thread's mu for writing.
+func (n *lineagePruning) forget(all bool) {
+	l := n.l.s.refInMemory(n.l.ref)
+	if l == nil {
+		return
+	}
+	defer l.s.unrefLineage(l)
+	l.mu.lock(context.Background()) // nobody is at work on the thread, so it is free at once
+	defer l.mu.unlock()
+	clear(l.branches)
+	if head := n.rows[l.latest]; all || head == nil || head.verdict != retained {
+		l.forget()
+		return
+	}
+	for seq, t := range l.states {
+		if r := n.rows[seq]; r == nil || r.verdict != retained {
+			l.s.cache.drop(t)
+		}
+	}
+}

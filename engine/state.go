@@ -1,0 +1,332 @@
+package engine
+
+import (
+	"bytes"
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ckptd/ckptd/codec"
+	"github.com/ckptd/ckptd/crypto"
+	"github.com/ckptd/ckptd/engine/internal/space"
+)
+
+// checkpointState is a checkpoint with its whole state in memory. A save changes its parent's state in
+// place into its own, so a save after a save reads nothing and copies only what changed.
+type checkpointState struct {
+	l           *storedLineage
+	home        *lineage // in whose memory it is; nil: in none's
+	generation  uint64   // of the thread
+	seq         uint64
+	id          string
+	rec         header
+	hash        [32]byte
+	attrs       channelState
+	meta        *codec.Attrs   // what attrs holds; shared, never modified
+	chans       []channelState // as meta.Channels
+	names       nameIndex      // of them, if there are many
+	tree        crypto.ChannelTree
+	kept        []codec.Entry // runs of channels on the same path, as the next record keeps them
+	stored      int64         // bytes of the record
+	ledger      codec.Ledger  // of its pending writes, if that is known
+	ledgerKnown bool
+
+	reads    reads // what its channels and attributes stand on
+	parts    int64 // bytes of the parts on their paths
+	minFulls int64 // sum of their minFull
+	values   int64 // what they take in memory
+
+	cached *list.Element // guarded by the cache's lock
+	size   int64
+}
+
+// header is what a record says besides its channels.
+type header struct {
+	parent     string // id, "" if there is none or if nothing is left of the parent
+	dangling   string // the parent's id if there is no such checkpoint
+	parentSeq  uint64
+	parentHash [32]byte
+	time       int64
+	step       int64
+	status     string
+	schema     uint64
+	origin     uint64 // seq of the first checkpoint with this id, whose place in line it has
+	own        bool   // the id is of the engine's own
+	ghost      bool   // it was pruned or replaced
+	fuel       uint64
+	writes     codec.Ledger // of the parent's pending writes, when it was saved
+}
+
+// channelState is the value of a channel and how it is stored.
+type channelState struct {
+	number uint64
+	value  []byte
+	chunks crypto.Chunks
+	commit [32]byte
+	index  codec.Index
+
+	// path lists the records that a restore of the value reads, the one that holds it first, and parts is the size of
+	// the parts that these name for it.
+	path  codec.Path
+	parts int64
+
+	// measured is the size of a full encoding made of the value as it was once, of which value still has all but
+	// removed bytes, if not in their place. since tells what of it is still in place.
+	measured int64
+	removed  int
+	since    overlap
+
+	// longBase is a record on path to consolidate against: longSince tells what value still shares with the value that
+	// it holds, and longParts is the size of the parts from it on.
+	longBase  uint64
+	longSince overlap
+	longParts int64
+}
+
+// minFull is a lower bound for the size of a full encoding of the value. Bytes that were added since it was measured
+// cannot have made it smaller, and those that were removed took at most their own length of it. A place that is written
+// over and over is counted once by since; places all over the value are counted once each by removed. Of a value that lost
+// more than half nothing is known: what is left may have been stored raw because the rest did not compress.
+func (c *channelState) minFull() int64 {
+	lost := min(c.removed, c.since.lost())
+	if 2*lost > c.since.length {
+		return 0
+	}
+	return max(0, c.measured-int64(lost))
+}
+
+// unmeasured is by how much a full encoding may be larger than minFull.
+func (c *channelState) unmeasured() int64 {
+	return int64(c.since.fresh(len(c.value)) + min(c.removed, c.since.lost()))
+}
+
+// setMeasured notes the size of a full encoding of the value, when it has so many bytes.
+func (c *channelState) setMeasured(size int64, length int) {
+	c.measured, c.removed, c.since = size, 0, wholeOverlap(length)
+}
+
+// measuredNow says that measured is the size of the value as it is.
+func (c *channelState) measuredNow() bool {
+	return c.measured > 0 && c.removed == 0 && c.since.isWhole(len(c.value))
+}
+
+// What a state takes besides its values, measured by the heap of 40,000 threads of one message each: the state itself and its
+// attributes, and what stays in memory with it, the lineage, its thread, and the thread's ciphers.
+const (
+	stateBytes   = 3000
+	channelBytes = 300
+)
+
+func (c *channelState) memory() int64 {
+	return int64(cap(c.value)+c.chunks.Bytes()+c.index.Bytes()+c.since.memory()+c.longSince.memory()) + channelBytes
+}
+
+// What a channel takes as one of many, by its name, and what a run of kept ones takes.
+const (
+	nameBytes = 64
+	keptBytes = 160
+)
+
+func (t *checkpointState) memory() int64 {
+	return t.values + stateBytes + t.reads.memory() + int64(t.tree.Bytes()) + keptBytes*int64(cap(t.kept)) + nameBytes*int64(len(t.names.sorted))
+}
+
+// all yields the attributes and the channels, in the order of their numbers.
+func (t *checkpointState) all(yield func(*channelState) bool) {
+	if !yield(&t.attrs) {
+		return
+	}
+	for i := range t.chans {
+		if !yield(&t.chans[i]) {
+			return
+		}
+	}
+}
+
+// version is what callers name a value by: the beginning of its commitment. Like that it says what the bytes are, and not
+// where they stand, so it cannot name other bytes after the store was restored from an older copy. It is not 0.
+func version(commitment *[32]byte) Version {
+	return Version(max(1, binary.BigEndian.Uint64(commitment[:])))
+}
+
+// manyEdits is from where on a value is made anew, since each edit may move all that comes after it.
+const manyEdits = 32
+
+// edit makes edits in the value, in place. Lost is how many of its bytes are nowhere then.
+func (c *channelState) edit(edits []codec.Edit, lost int) {
+	size, hull := len(c.value), edits
+	if len(edits) > manyEdits {
+		from, to := edits[0].From, edits[len(edits)-1].To
+		insert := codec.AppendEdited(nil, c.value, edits)[from:]
+		hull = []codec.Edit{{From: from, To: to, Data: insert[:len(insert)-(size-to)]}}
+	}
+	for _, e := range slices.Backward(hull) { // so that the places of the others stay
+		c.splice(e.From, len(c.value)-e.To, e.Data)
+	}
+	for _, e := range slices.Backward(edits) {
+		c.spliced(size, e, len(e.Data))
+		size += len(e.Data) - (e.To - e.From)
+	}
+	c.removed += lost
+}
+
+// spliced notes that n bytes take the place of those that e replaces in a value of size bytes.
+func (c *channelState) spliced(size int, e codec.Edit, n int) {
+	c.since.spliced(size, e.From, size-e.To, n)
+	c.longSince.spliced(size, e.From, size-e.To, n)
+}
+
+// splice replaces what stands between the first prefix and last suffix bytes of the value, in place.
+func (c *channelState) splice(prefix, suffix int, insert []byte) {
+	old, n := len(c.value), prefix+len(insert)+suffix
+	if n > cap(c.value) {
+		grown := make([]byte, n, n+n/8)
+		copy(grown, c.value[:prefix])
+		copy(grown[n-suffix:], c.value[old-suffix:])
+		c.value = grown
+	} else {
+		v := c.value[:max(n, old)]
+		if n != old {
+			copy(v[n-suffix:n], v[old-suffix:old])
+		}
+		c.value = v[:n]
+	}
+	copy(c.value[prefix:], insert)
+	c.chunks.Splice(c.value, prefix, suffix)
+	c.index.Changed(prefix)
+}
+
+// setLongBase makes the record that was just written the one to consolidate against.
+func (c *channelState) setLongBase(seq uint64) {
+	c.longBase, c.longSince, c.longParts = seq, wholeOverlap(len(c.value)), c.parts
+}
+
+// hashOf is the hash of a checkpoint whose channels have the hash root, docs/format.md §10. buf is scratch.
+func hashOf(buf []byte, id string, seq uint64, h *header, root [32]byte) ([]byte, [32]byte) {
+	lp := func(s string) {
+		buf = append(binary.BigEndian.AppendUint64(buf, uint64(len(s))), s...)
+	}
+	u64 := func(v uint64) { buf = binary.BigEndian.AppendUint64(buf, v) }
+	buf = append(buf[:0], "ckptd/hash/2"...)
+	lp(id)
+	lp(h.dangling)
+	buf = append(buf, h.parentHash[:]...)
+	u64(seq)
+	u64(uint64(h.time))
+	u64(uint64(h.step))
+	lp(h.status)
+	u64(h.schema)
+	buf = append(buf, root[:]...)
+	u64(h.fuel)
+	u64(h.writes.Changes)
+	buf = append(buf, h.writes.Sum[:]...)
+	return buf, sha256.Sum256(buf)
+}
+
+// state restores the whole checkpoint of r.
+func (rs *restorer) state(ctx context.Context, r *record) (*checkpointState, error) {
+	if err := rs.fetchAll(ctx, r, wanted(all)); err != nil {
+		return nil, err
+	}
+	chans, err := rs.restore(ctx, r, all)
+	if err != nil {
+		return nil, err
+	}
+	meta, err := rs.parseMeta(chans[0].path[0].Last, r, chans[0].value)
+	if err != nil {
+		return nil, err
+	}
+	t := &checkpointState{l: rs.l, generation: rs.generation, seq: r.seq, id: rs.l.recordID(r), attrs: chans[0], meta: meta, chans: chans[1:], stored: r.size}
+	if t.rec, err = rs.header(ctx, r); err != nil {
+		return nil, err
+	}
+	t.reads = readsOf(t, rs.records)
+	for c := range t.all {
+		t.parts += c.parts
+		t.minFulls += c.minFull()
+	}
+	t.tableChanged()
+	_, t.hash = hashOf(nil, t.id, t.seq, &t.rec, t.root())
+	return t, nil
+}
+
+// stateAt restores the whole checkpoint at seq, which must be there; it may be a ghost. Of one that was pruned no more than
+// the id is known, and its state is empty.
+func (rs *restorer) stateAt(ctx context.Context, seq uint64) (*checkpointState, error) {
+	r, err := rs.l.readRecord(ctx, seq)
+	if err != nil {
+		return nil, err
+	}
+	if r == nil {
+		return nil, corrupt(space.Describe(rs.l.RecordKey(seq)), "missing", nil)
+	}
+	return rs.stateOf(ctx, r)
+}
+
+// stateOf is stateAt with a record that was read.
+func (rs *restorer) stateOf(ctx context.Context, r *record) (*checkpointState, error) {
+	if r.stub != nil {
+		return &checkpointState{l: rs.l, generation: rs.generation, seq: r.seq, id: r.stub.ID, meta: noAttrs}, nil
+	}
+	t, err := rs.state(ctx, r)
+	if r.rec.Ghost && errors.Is(err, errGone) { // a prune left of it what others stand on
+		return &checkpointState{l: rs.l, generation: rs.generation, seq: r.seq, id: rs.l.recordID(r), meta: noAttrs}, nil
+	}
+	return t, err
+}
+
+// errGone is why a record does not restore that stands on another one that is not there.
+var errGone = errors.New("no such record")
+
+// pruned reports whether the state of t, a parent, is lost.
+func (t *checkpointState) pruned() bool { return t.seq != 0 && len(t.attrs.path) == 0 }
+
+// checkpoint is what callers see of t, with the values of the channels that wants names; a nil one names none.
+func (t *checkpointState) checkpoint(wants wanting) *Checkpoint {
+	cp := newCheckpoint(t.l.ref, t.generation, t.seq, t.id, &t.rec, t.meta)
+	cp.Hash = t.hash
+	cp.Cost.Stored = t.stored
+	var want func(name string) bool
+	if wants != nil {
+		want = wants(cp)
+	}
+	for i := range t.byName {
+		c, info := &t.chans[i], &t.meta.Channels[i]
+		ch := Channel{Name: info.Name, Type: info.Type, Size: int64(len(c.value))}
+		if want != nil && want(info.Name) {
+			ch.Data = append([]byte{}, c.value...) // which, unlike make, does not clear what it copies over
+		}
+		ch.describe(&c.commit, info)
+		cp.Cost.State += ch.Size
+		cp.Cost.Depth = max(cp.Cost.Depth, int(c.path.Len()))
+		cp.Cost.Full = cp.Cost.Full || c.path[0].Last == t.seq && c.path.Len() == 1
+		cp.Channels = append(cp.Channels, ch)
+	}
+	return cp
+}
+
+func sortChannels(chs []Channel) {
+	slices.SortFunc(chs, func(a, b Channel) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// newCheckpoint fills in all but the channels, the hash and the cost.
+func newCheckpoint(ref Ref, generation, seq uint64, id string, h *header, meta *codec.Attrs) *Checkpoint {
+	cp := &Checkpoint{
+		Ref: ref, Generation: generation, ID: id, Seq: seq, Parent: h.parent, ParentSeq: h.parentSeq,
+		Branch: meta.Branch, Time: time.UnixMilli(h.time).UTC(), Step: h.step, Status: h.status, Kind: meta.Kind, SchemaVersion: h.schema,
+		RunID: meta.RunID, Labels: maps.Clone(meta.Labels), Meta: bytes.Clone(meta.Meta), Hooks: identities(meta.Hooks), Fuel: h.fuel,
+	}
+	for _, b := range meta.Blobs {
+		cp.Blobs = append(cp.Blobs, BlobID(b))
+	}
+	if n := len(meta.Channels); n > 0 {
+		cp.Channels = make([]Channel, 0, n)
+	}
+	return cp
+}
