@@ -351,7 +351,7 @@ func FuzzParse(f *testing.F) {
 			if !reflect.DeepEqual(again[0].Messages, r.Messages) || again[0].Status != r.Status {
 				t.Errorf("read again: %+v\nwas %+v", again[0], r)
 			}
-			want := strings.Replace(string(r.Meta), mark(r.Form), mark(Object), 1)
+			want := strings.Replace(string(r.Meta), placeholder(r.Form), placeholder(Object), 1)
 			if string(again[0].Meta) != want {
 				t.Errorf("metadata read again: %s\nwant %s", again[0].Meta, want)
 			}
