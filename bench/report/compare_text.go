@@ -9,7 +9,8 @@ import (
 	"github.com/ckptd/ckptd/bench/result"
 )
 
-// Text writes the comparison for a terminal: what is worse, unsure and better, and with all also what is the same.
+// Text writes the comparison for a terminal: figures that are worse, unsure and better and, if all
+// is set, also those that are the same.
 func (c *Comparison) Text(w io.Writer, all bool) error {
 	out := bufio.NewWriter(w)
 	writeText(out, c.document(all))
@@ -48,7 +49,7 @@ func (c *Comparison) document(all bool) document {
 	return doc
 }
 
-// swing is the spread of a figure beside it.
+// swing formats the spread of a figure, to go next to it.
 func swing(f result.Figure) string {
 	if f.Min == f.Max {
 		return ""
@@ -63,7 +64,7 @@ func version(run *result.Run) string {
 	return run.Version
 }
 
-// limits tells how the machines differ, and how far the rivals moved with the limit that they are divided by.
+// limits shows how the machines differ, and how far the rivals moved by each limit.
 func (c *Comparison) limits() table {
 	t := table{Head: []string{"limit", "old", "new", "new ÷ old", "rivals' cost in it, median"}}
 	for _, l := range c.New.Limits {
@@ -76,7 +77,7 @@ func (c *Comparison) limits() table {
 	return t
 }
 
-// control is the median change of the rivals by a limit, "–" if none is divided by it.
+// control returns the median change of the rivals by a limit, "–" if none is divided by it.
 func (c *Comparison) control(limit string) string {
 	ratio, ok := c.drift(func(r Change) bool { return r.Limit == limit })
 	if !ok {
@@ -85,7 +86,7 @@ func (c *Comparison) control(limit string) string {
 	return times(ratio)
 }
 
-// warnings are the reasons to doubt the comparison as a whole.
+// warnings returns reasons to doubt the comparison as a whole.
 func (c *Comparison) warnings() []string {
 	lines := []string{"The rivals are the control: what moved no further than theirs, by the same measure, moved with the machine and is unsure."}
 	if c.Old.Machine.CPU != c.New.Machine.CPU || c.Old.Machine.Cores != c.New.Machine.Cores {
@@ -107,7 +108,7 @@ func (c *Comparison) warnings() []string {
 	return lines
 }
 
-// missing names what only one run has, and what lacks a limit.
+// missing names figures that only one run has, and figures without a limit.
 func (c *Comparison) missing() []string {
 	var lines []string
 	for _, m := range []struct {

@@ -1,10 +1,12 @@
-// Package report tells what a run of the bench found: as text for a terminal, as Markdown for docs/performance.md, as lines
-// for benchstat and as one HTML page that loads nothing; and it compares two runs. It measures nothing and reads no clock:
-// the same run gives the same bytes.
+// Package report presents the results of a bench run: as text for a terminal, as Markdown for
+// docs/performance.md, as lines for benchstat, and as a single HTML page that loads nothing. It
+// also compares two runs. It measures nothing and reads no clock: the same run gives the same
+// bytes.
 //
-// Nothing that was measured is left out for being slow, and what was not measured is said. The goals are data of this
-// package; where one is missed, every report says where and by how much. Figures of rivals come with ckptd's advantage,
-// in which more than 1 × always means that ckptd is better, whether more or less of the measure is.
+// No measurement is left out for being slow, and anything not measured is named. The goals are data
+// of this package; where one is missed, every report says where and by how much. Figures of rivals
+// are shown with ckptd's advantage, where more than 1 × always means that ckptd is better,
+// whichever direction of the measure is better.
 package report
 
 import (
@@ -16,7 +18,8 @@ import (
 	"github.com/ckptd/ckptd/bench/result"
 )
 
-// Text writes a run for a terminal: goals, limits and the tables, without the plots and without every single figure.
+// Text writes a run for a terminal: goals, limits and the tables, without the plots and the full
+// list of figures.
 func Text(w io.Writer, run *result.Run) error {
 	out := bufio.NewWriter(w)
 	writeText(out, build(run))
@@ -26,7 +29,7 @@ func Text(w io.Writer, run *result.Run) error {
 	return nil
 }
 
-// Markdown writes the same as Markdown, its first heading of the second level.
+// Markdown writes the same as Markdown, with a first heading of level two.
 func Markdown(w io.Writer, run *result.Run) error {
 	out := bufio.NewWriter(w)
 	writeMarkdown(out, build(run))
@@ -36,7 +39,8 @@ func Markdown(w io.Writer, run *result.Run) error {
 	return nil
 }
 
-// HTML writes a run as one page: everything of Text, the plots, and every figure with its spread and its limit.
+// HTML writes a run as a single page: everything in Text, the plots, and every figure with its
+// spread and its limit.
 func HTML(w io.Writer, run *result.Run) error {
 	out := bufio.NewWriter(w)
 	if err := writePage(out, build(run)); err != nil {
@@ -48,7 +52,7 @@ func HTML(w io.Writer, run *result.Run) error {
 	return nil
 }
 
-// document is a report before it has a form.
+// document is a report independent of its output format.
 type document struct {
 	Title    string
 	Lead     string
@@ -61,13 +65,13 @@ type section struct {
 	Parts     []part
 }
 
-// part is a table, with what is drawn of it.
+// part is a table and its plots.
 type part struct {
 	Title  string
 	Lines  []string
 	Plots  []plot
 	Table  table
-	Folded bool // the table is detail: folded in the page, left out elsewhere
+	Folded bool // the table is detail: folded in the page, omitted elsewhere
 	Behind bool // the table repeats the plot: folded in the page
 }
 
@@ -79,7 +83,7 @@ type table struct {
 
 type cell struct {
 	Text string
-	Note string // stands beside the text
+	Note string // shown next to the text
 	Mood string // good, bad or ""
 }
 
@@ -91,7 +95,7 @@ func words(texts ...string) []cell {
 	return cells
 }
 
-// build makes the document of a run.
+// build builds the document for a run.
 func build(run *result.Run) document {
 	v := newView(run)
 	goals := Goals(run)
@@ -126,7 +130,7 @@ func withoutEmpty(sections []section, doc document) document {
 	return doc
 }
 
-// lead is the report in a sentence or two.
+// lead summarizes the report in a sentence or two.
 func lead(run *result.Run, goals []Goal) string {
 	met, missed, open := 0, 0, 0
 	for _, g := range goals {

@@ -8,7 +8,7 @@ import (
 	"github.com/ckptd/ckptd/bench/workload"
 )
 
-// goalsSection says of every goal whether it is met, and where and by how much it is missed.
+// goalsSection shows for every goal whether it is met, and where and by how much it is missed.
 func goalsSection(run *result.Run, goals []Goal) section {
 	t := table{Head: []string{"against", "goal", "verdict", "met at", "worst", "where", "handed whole states"}}
 	missed := table{Head: []string{"against", "goal", "where", "measured", "missed by"}}
@@ -56,7 +56,7 @@ func goalRow(g Goal) []cell {
 	return append(row, cell{Text: times(whole.Got), Mood: mood})
 }
 
-// at names the place, and the rival where there are several.
+// at names the place and, if there are several, the rival.
 func (c Check) at(g Goal) string {
 	for _, other := range g.Checks {
 		if other.Rival != c.Rival {
@@ -110,7 +110,7 @@ func rivalsSection(run *result.Run) section {
 	return section{ID: "rivals", Title: "Who took part, in what", Parts: []part{{Table: t}, {Table: workloadTable(run)}}}
 }
 
-// workloadTable says what the workloads of the run are.
+// workloadTable describes the workloads of the run.
 func workloadTable(run *result.Run) table {
 	t := table{Head: []string{"workload", "what it is", "a state, if no size is given"}}
 	seen := map[string]bool{}
@@ -128,7 +128,8 @@ func workloadTable(run *result.Run) table {
 	return t
 }
 
-// gapsSection says what was not measured, what only in part, and what else a reader must know of single figures.
+// gapsSection lists what was not measured or only partly measured, and other caveats about single
+// figures.
 func gapsSection(run *result.Run) section {
 	t := table{Head: []string{"what", "why, or what to know"}}
 	for _, s := range run.Skipped {

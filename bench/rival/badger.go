@@ -18,7 +18,7 @@ import (
 	"github.com/ckptd/ckptd/bench/workload"
 )
 
-// errMissing says that a state that was saved is not found.
+// errMissing means that a saved state was not found.
 var errMissing = errors.New("no such state")
 
 func rawBadger() Rival {
@@ -81,7 +81,7 @@ func (p *plain) Load(_ context.Context, thread, step int) (state []byte, err err
 	return state, err
 }
 
-func (p *plain) Settle(context.Context) error { return nil } // Close flushes what is in memory
+func (p *plain) Settle(context.Context) error { return nil } // Close flushes memory
 func (p *plain) Process() int                 { return 0 }
 func (p *plain) Close() error                 { return p.db.Close() }
 

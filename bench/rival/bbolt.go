@@ -44,7 +44,7 @@ func openBolt(o Options) (Driver, error) {
 func (b *bolt) Writers(n int) {
 	b.update = b.db.Update
 	if n > 1 {
-		b.db.MaxBatchSize = n // so that nobody waits for a batch when all are waiting
+		b.db.MaxBatchSize = n // otherwise a batch would wait for more writers when all are waiting already
 		b.update = b.db.Batch
 	}
 }

@@ -69,7 +69,7 @@ func writerOf(form string) (func(io.Writer, *result.Run) error, error) {
 	return nil, fmt.Errorf("--form %q: there are text, markdown, benchstat and html", form)
 }
 
-// The lines between which a document carries the figures of a run.
+// The lines in a document that enclose the figures of a run.
 const (
 	figuresBegin = "<!-- figures: begin -->"
 	figuresEnd   = "<!-- figures: end -->"

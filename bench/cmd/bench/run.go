@@ -17,7 +17,7 @@ import (
 	"github.com/ckptd/ckptd/bench/run"
 )
 
-// runOptions are the flags of run that choose or change a plan.
+// runOptions are the flags of run that select or change a plan.
 type runOptions struct {
 	set, input, out, dir string
 	rivals, workloads    []string
@@ -86,7 +86,7 @@ func measure(cmd *cobra.Command, o runOptions) error {
 	return report.Text(cmd.OutOrStdout(), found)
 }
 
-// plan is the set's, as the flags change it.
+// plan returns the set's plan as changed by the flags.
 func (o runOptions) plan() (run.Plan, error) {
 	p, err := run.PlanOf(o.set, inputOf(o.input))
 	if err != nil {
@@ -131,7 +131,7 @@ func (o runOptions) plan() (run.Plan, error) {
 	return p, nil
 }
 
-// commandOf is the command line again, with the flags that matter for the figures and without paths.
+// commandOf returns the command line with the flags that affect the figures, without paths.
 func commandOf(cmd *cobra.Command) string {
 	text := "bench run"
 	for _, name := range []string{"set", "part", "rival", "workload", "writers", "size", "rate", "seconds", "rounds", "seed", "cache"} {
@@ -162,7 +162,7 @@ func writeAll(dir string, found *result.Run) error {
 	return nil
 }
 
-// shortTime leaves of times in the log what tells how a run goes on.
+// shortTime shortens times in the log, keeping enough to follow progress.
 func shortTime(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.TimeKey {
 		return slog.String(a.Key, a.Value.Time().Format(time.TimeOnly))

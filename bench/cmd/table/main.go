@@ -1,5 +1,6 @@
-// Command table runs the benchmarks of this module and prints the goals of the engine and the daemon for docs/performance.md, in Markdown: for each
-// row the median of all runs, the target, and the command that measures it alone.
+// Command table runs the benchmarks of this module and prints the goals of the engine and the
+// daemon for docs/performance.md, in Markdown. Each row has the median of all runs, the target, and
+// the command that runs only that benchmark.
 //
 //	go run ./cmd/table [-count 5] [-benchtime 1s] [-from FILE]
 //
@@ -43,7 +44,7 @@ func run(count int, benchtime, from string, w io.Writer) error {
 	return out.Flush()
 }
 
-// measure runs the benchmarks, showing their output on standard error as it comes.
+// measure runs the benchmarks and shows their output on standard error as it arrives.
 func measure(count int, benchtime, from string) (*results, error) {
 	if from != "" {
 		file, err := os.Open(from)

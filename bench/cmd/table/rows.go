@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// row is one line of the table: a target, and the text around the metrics that tell whether it is met.
+// row is one line of the table: a target, and text around the metrics that show whether it is met.
 type row struct {
 	what    string
-	bench   string // the benchmark that measures it
-	unit    string // the metric that is compared with the target
+	bench   string // benchmark to run
+	unit    string // metric to compare with the target
 	atMost  float64
 	atLeast float64 // used if atMost is 0
 	target  string
-	figure  string // the words of the figure; {unit} stands for a metric of the benchmark, {bench:unit} of another
+	figure  string // template of the figure; {unit} is a metric of the benchmark, {bench:unit} one of another
 }
 
 var rows = []row{
@@ -118,7 +118,7 @@ var rows = []row{
 	},
 }
 
-// line returns the row in Markdown.
+// line returns the row as Markdown.
 func (r row) line(results *results) string {
 	name, _, _ := strings.Cut(r.bench, "/")
 	figure := r.fill(results)
@@ -135,7 +135,7 @@ func (r row) met(value float64) bool {
 	return value >= r.atLeast
 }
 
-// fill puts metrics into the words of the figure.
+// fill inserts metrics into the template of the figure.
 func (r row) fill(results *results) string {
 	if _, ok := results.median(r.bench, r.unit); !ok {
 		return "not measured"
@@ -162,7 +162,7 @@ func (r row) fill(results *results) string {
 	}
 }
 
-// format writes a number with three digits that mean something and commas between thousands.
+// format writes a number with three significant digits and thousands separators.
 func format(v float64) string {
 	switch {
 	case v >= 100:
