@@ -183,7 +183,7 @@ func figures(run *result.Run) []figure {
 		}
 	}
 	if l, ok := run.Limit(result.LimitPipeline); ok {
-		m := result.Measure{Name: result.LimitPipeline, Unit: l.Unit, Title: "saves/s that the CPU allows", More: true}
+		m := result.Measure{Name: result.LimitPipeline, Unit: l.Unit, Title: "saves/s allowed by the CPU", More: true}
 		all = append(all, figure{figureKey{"pipeline", result.Ckptd, m.Name}, l.Figure, m})
 	}
 	return all

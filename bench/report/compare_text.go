@@ -23,10 +23,10 @@ func (c *Comparison) Text(w io.Writer, all bool) error {
 func (c *Comparison) document(all bool) document {
 	doc := document{
 		Title: "ckptd, " + version(c.Old) + " against " + version(c.New),
-		Lead: fmt.Sprintf("%s compared: %d worse, %d better, %d unsure, by more than %s of what each run's own limits allow.",
+		Lead: fmt.Sprintf("%s compared: %d worse, %d better, %d unsure, by more than %s in units of each run's own limits.",
 			counted(len(c.Changes), "figure"), c.count(Worse), c.count(Better), c.count(Unsure), percent(c.Threshold)),
 	}
-	t := table{Head: []string{"verdict", "what", "measure", "old", "new", "limit", "cost, new ÷ old"}}
+	t := table{Head: []string{"verdict", "where", "measure", "old", "new", "limit", "cost, new ÷ old"}}
 	for _, ch := range c.Changes {
 		if ch.Verdict == Same && !all {
 			continue
@@ -66,7 +66,7 @@ func version(run *result.Run) string {
 
 // limits shows how the machines differ, and how far the rivals moved by each limit.
 func (c *Comparison) limits() table {
-	t := table{Head: []string{"limit", "old", "new", "new ÷ old", "rivals' cost in it, median"}}
+	t := table{Head: []string{"limit", "old", "new", "new ÷ old", "rivals' cost in units of it, median"}}
 	for _, l := range c.New.Limits {
 		old, ok := c.Old.Limit(l.Name)
 		if !ok || old.Median == 0 {
@@ -88,9 +88,9 @@ func (c *Comparison) control(limit string) string {
 
 // warnings returns reasons to doubt the comparison as a whole.
 func (c *Comparison) warnings() []string {
-	lines := []string{"The rivals are the control: what moved no further than theirs, by the same measure, moved with the machine and is unsure."}
+	lines := []string{"The rivals are the control: a figure that moved no further than theirs by the same measure moved with the machine and is unsure."}
 	if c.Old.Machine.CPU != c.New.Machine.CPU || c.Old.Machine.Cores != c.New.Machine.Cores {
-		lines = append(lines, fmt.Sprintf("The machines differ: %s with %s, then %s with %s. Limits do not even that out wholly.",
+		lines = append(lines, fmt.Sprintf("The machines differ: %s with %s, then %s with %s. Dividing by limits does not fully compensate for that.",
 			c.Old.Machine.CPU, counted(c.Old.Machine.Cores, "core"), c.New.Machine.CPU, counted(c.New.Machine.Cores, "core")))
 	}
 	for _, r := range []struct {
@@ -98,10 +98,10 @@ func (c *Comparison) warnings() []string {
 		run  *result.Run
 	}{{"old", c.Old}, {"new", c.New}} {
 		if r.run.Machine.Load > 0.5*float64(r.run.Machine.Cores) {
-			lines = append(lines, fmt.Sprintf("Others were at work when the %s run began: the load was %s.", r.name, digits(r.run.Machine.Load)))
+			lines = append(lines, fmt.Sprintf("The machine was busy when the %s run began: the load was %s.", r.name, digits(r.run.Machine.Load)))
 		}
 		if r.run.Rounds < leastRounds {
-			lines = append(lines, fmt.Sprintf("The %s run has %s: fewer than %d do not tell noise from change, so that nothing is flagged.",
+			lines = append(lines, fmt.Sprintf("The %s run has %s: fewer than %d do not tell noise from change, so nothing is flagged.",
 				r.name, counted(r.run.Rounds, "round"), leastRounds))
 		}
 	}

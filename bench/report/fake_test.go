@@ -27,7 +27,7 @@ func fakeRun(seed uint64, speed float64) *result.Run {
 			{Name: result.LimitWrite, Unit: "B/s", What: "1 GB in blocks of 1 MB", Figure: f.figure(900e6 * speed)},
 			{Name: result.LimitCopy, Unit: "B/s", What: "64 MB", Figure: f.figure(9e9 * speed)},
 			{Name: result.LimitZstd, Unit: "B/s", What: "states of the chat", Figure: f.figure(400e6 * speed)},
-			{Name: result.LimitPipeline, Unit: "saves/s", What: "what the CPU time of a save allows", Figure: f.figure(100e3 * speed)},
+			{Name: result.LimitPipeline, Unit: "saves/s", What: "the rate that the CPU time of a save allows", Figure: f.figure(100e3 * speed)},
 		},
 		Skipped: []result.Skip{{What: "redis", Why: "redis-server is not installed: bench/rivals.sh installs it"}},
 	}

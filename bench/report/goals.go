@@ -148,7 +148,7 @@ func Goals(run *result.Run) []Goal {
 	return append(goals,
 		Goal{"growth", "peak RSS grows by no more than the configured cache", v.bounded(result.Ckptd), v.bounded(result.CkptdWhole)},
 		Goal{"limit", "one writer: save p50 ≤ 2 × fdatasync of a preallocated file", v.nearSync(result.Ckptd), v.nearSync(result.CkptdWhole)},
-		Goal{"limit", "256 writers: ≥ 50 % of what the pipeline's CPU cost allows", v.nearPipeline(result.Ckptd), v.nearPipeline(result.CkptdWhole)})
+		Goal{"limit", "256 writers: ≥ 50 % of the rate that the pipeline's CPU cost allows", v.nearPipeline(result.Ckptd), v.nearPipeline(result.CkptdWhole)})
 }
 
 // versus compares one of the two rows of ckptd with the rivals of a goal, wherever both were

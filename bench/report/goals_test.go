@@ -112,11 +112,11 @@ func TestGoalsOfGrowthAndLimits(t *testing.T) {
 		},
 	}
 	for want, short := range map[string]float64{
-		"save p50 ≤ 1.3 × from step 10 to step 10,000":                2,
-		"save p50 ≤ 1.3 × from 10 to 100,000 threads":                 1.2 / 1.3,
-		"peak RSS grows by no more than the configured cache":         2.5,
-		"one writer: save p50 ≤ 2 × fdatasync of a preallocated file": 1.5,
-		"256 writers: ≥ 50 % of what the pipeline's CPU cost allows":  1.25,
+		"save p50 ≤ 1.3 × from step 10 to step 10,000":                        2,
+		"save p50 ≤ 1.3 × from 10 to 100,000 threads":                         1.2 / 1.3,
+		"peak RSS grows by no more than the configured cache":                 2.5,
+		"one writer: save p50 ≤ 2 × fdatasync of a preallocated file":         1.5,
+		"256 writers: ≥ 50 % of the rate that the pipeline's CPU cost allows": 1.25,
 	} {
 		worst, ok := goalOf(t, run, want).Worst()
 		if !ok || math.Abs(worst.Short()-short) > 1e-9 {
@@ -132,7 +132,7 @@ func TestGoalsOfGrowthAndLimits(t *testing.T) {
 	}
 	// A limit that could not be measured is met by nobody.
 	run.Limits = []result.Limit{{Name: result.LimitSync}, {Name: result.LimitPipeline}}
-	for _, want := range []string{"one writer: save p50 ≤ 2 × fdatasync of a preallocated file", "256 writers: ≥ 50 % of what the pipeline's CPU cost allows"} {
+	for _, want := range []string{"one writer: save p50 ≤ 2 × fdatasync of a preallocated file", "256 writers: ≥ 50 % of the rate that the pipeline's CPU cost allows"} {
 		if worst, ok := goalOf(t, run, want).Worst(); ok {
 			t.Errorf("%s of a limit that is 0: %+v", want, worst)
 		}

@@ -100,13 +100,13 @@ func build(run *result.Run) document {
 	v := newView(run)
 	goals := Goals(run)
 	doc := document{
-		Title:    "ckptd beside what one would use instead",
+		Title:    "ckptd compared with its alternatives",
 		Lead:     lead(run, goals),
 		Sections: []section{goalsSection(run, goals), v.glance(), machineSection(v)},
 	}
 	for _, t := range []struct{ id, title, text string }{
 		{result.Durable, "Durable", "Each save is on disk before it returns, for every rival."},
-		{result.Default, "As they come", "Each rival with its own defaults. One whose default is durable stands here with the figures of the first table."},
+		{result.Default, "Default settings", "Each rival with its own defaults. A rival that is durable by default appears with its figures from the first table."},
 	} {
 		if groups := v.groups(t.id); len(groups) > 0 {
 			doc.Sections = append(doc.Sections, section{ID: t.id, Title: t.title, Lines: []string{t.text + " " + readRatios}, Parts: v.parts(t.id, groups)})
@@ -118,7 +118,7 @@ func build(run *result.Run) document {
 	return withoutEmpty(append(doc.Sections, rivalsSection(run), gapsSection(run)), doc)
 }
 
-const readRatios = "The × beside a figure of a rival is ckptd's advantage: above 1 ckptd is better, below it is worse."
+const readRatios = "The × next to a rival's figure is ckptd's advantage: above 1 ckptd is better, below it is worse."
 
 func withoutEmpty(sections []section, doc document) document {
 	doc.Sections = nil
@@ -147,7 +147,7 @@ func lead(run *result.Run, goals []Goal) string {
 	if open > 0 {
 		s += fmt.Sprintf(", %d not measured", open)
 	}
-	s += fmt.Sprintf(". Medians of %s, with their spread; %s; all rivals took turns in one run of %s.",
+	s += fmt.Sprintf(". Medians of %s, with their spread; %s; all rivals took turns in a single run of %s.",
 		counted(run.Rounds, "round"), counted(run.Machine.Cores, "core"), time.Duration(run.Took*float64(time.Second)).Round(time.Second))
 	return s
 }

@@ -30,8 +30,8 @@ func (v *view) glance() section {
 		"ckptd's advantage over each rival, durable: above 1 × it is better, below it is worse.",
 	}}
 	for _, o := range []struct{ title, kind, measure string }{
-		{"Saves a second, " + counted(writers, "writer"), result.Speed, result.SaveRate},
-		{"Bytes on disk for a save", result.Space, result.DiskPerSave},
+		{"Saves per second, " + counted(writers, "writer"), result.Speed, result.SaveRate},
+		{"Bytes on disk per save", result.Space, result.DiskPerSave},
 		{"Load of the newest state, cold", result.Space, result.LoadCold},
 	} {
 		if t := v.advantages(groups, o.kind, writers, o.measure); len(t.Rows) > 0 {
@@ -85,12 +85,12 @@ func (v *view) parts(table string, groups []group) []part {
 		if len(g.writers) > 0 {
 			id := fmt.Sprintf("%s-%s-%d", table, g.workload, g.size)
 			parts = append(parts,
-				part{Title: name + ": saves a second", Table: v.byWriters(g, result.SaveRate, ""),
+				part{Title: name + ": saves per second", Table: v.byWriters(g, result.SaveRate, ""),
 					Plots: []plot{v.writersPlot(g, id+"-rate", result.SaveRate), v.writersPlot(g, id+"-p99", result.SaveP99)}},
 				part{Title: name + ": time of a save, p50 and p99", Table: v.byWriters(g, result.SaveP50, result.SaveP99)})
 		}
 		for _, o := range g.rates {
-			title := fmt.Sprintf("%s: %s offered to %s, timed from when each was due", name, value(o.rate, "saves/s"), counted(o.writers, "writer"))
+			title := fmt.Sprintf("%s: %s offered to %s, timed from when each save was due", name, value(o.rate, "saves/s"), counted(o.writers, "writer"))
 			parts = append(parts, part{Title: title, Table: v.byMeasure(g, result.Speed, o.writers, o.rate,
 				[]string{result.SaveRate, result.SaveP50, result.SaveP99, result.SaveP999})})
 		}
@@ -161,7 +161,7 @@ func (v *view) byMeasure(g group, kind string, writers int, rate float64, measur
 // nearLimits shows how close ckptd's durable figures come to their limits: those of saves, of loads
 // and of bytes. The folded tables show it for every rival.
 func (v *view) nearLimits() (parts []part) {
-	const title = "How much of its limit ckptd reaches, durable, 100 % being at it: "
+	const title = "Share of its limit that ckptd reaches, durable (100 % is at the limit): "
 	for _, of := range []struct {
 		what     string
 		measures []string
@@ -180,7 +180,7 @@ func (v *view) nearLimits() (parts []part) {
 			}
 			row, near := words(place(p)), false
 			if p.Kind == result.Space && of.what == "saves" {
-				row[0].Text += ", those of bytes and loads"
+				row[0].Text += ", in the measurements of bytes and loads"
 			}
 			for _, m := range of.measures {
 				c := cell{Text: "–"}
@@ -276,7 +276,7 @@ func (v *view) writersPlot(g group, id, measure string) plot {
 // growth plots every measure of the curves and lists them.
 func (v *view) growth() section {
 	s := section{ID: "growth", Title: "Growth", Lines: []string{
-		"Both axes are logarithmic: a flat line costs the same however much there is already. Hollow marks are sampled: see Skipped and sampled.",
+		"Both axes are logarithmic: a flat line means that the cost does not depend on the existing amount of data. Hollow markers are sampled: see Skipped and sampled.",
 	}}
 	for _, o := range []struct{ over, title string }{
 		{result.OverSteps, "the length of the history"}, {result.OverSize, "the size of the state"}, {result.OverThreads, "the number of threads"},

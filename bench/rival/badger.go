@@ -23,16 +23,16 @@ var errMissing = errors.New("no such state")
 
 func rawBadger() Rival {
 	return Rival{
-		Name: "badger", What: "Badger alone: the whole state as a value, one Update a save",
-		Durable: "SyncWrites", Default: "as it comes: SyncWrites off", Whole: true,
+		Name: "badger", What: "Badger alone: the whole state as a value, one Update per save",
+		Durable: "SyncWrites", Default: "default: SyncWrites off", Whole: true,
 		Open: func(_ context.Context, o Options) (Driver, error) { return openBadger(o) },
 	}
 }
 
 func zstdBadger() Rival {
 	return Rival{
-		Name: "badger-zstd", What: "Badger, and what one writes in an afternoon: zstd of the whole state, then AES-256-GCM",
-		Durable: "SyncWrites", Default: "as it comes: SyncWrites off", Whole: true,
+		Name: "badger-zstd", What: "Badger with an afternoon's worth of code: zstd of the whole state, then AES-256-GCM",
+		Durable: "SyncWrites", Default: "default: SyncWrites off", Whole: true,
 		Open: func(_ context.Context, o Options) (Driver, error) { return openSealed(o) },
 	}
 }

@@ -19,12 +19,12 @@ import (
 
 func ckptdRival(whole bool) Rival {
 	r := Rival{
-		Name: "ckptd", What: "ckptd's engine in the process, on Badger: is handed what changed, as its clients do; encrypted",
-		Durable: "as it comes; over threads GOMEMLIMIT is the cache and 400 MiB",
+		Name: "ckptd", What: "ckptd's engine, embedded, on Badger: receives changes, as its clients send them; encrypted",
+		Durable: "default; in the growth over threads, GOMEMLIMIT is the cache plus 400 MiB",
 		Open:    func(ctx context.Context, o Options) (Driver, error) { return openCkptd(ctx, o, whole, nil) },
 	}
 	if whole {
-		r.Name, r.What = "ckptd-whole", "the same, handed the whole state each time; it finds out what changed"
+		r.Name, r.What = "ckptd-whole", "the same, but receives the whole state each time and finds the changes itself"
 	}
 	return r
 }

@@ -11,7 +11,7 @@ import (
 
 func filesRival() Rival {
 	return Rival{
-		Name: "files", What: "a file for each state in a folder for each thread, written beside its place and renamed",
+		Name: "files", What: "one file per state in one folder per thread, written under a temporary name and renamed",
 		Durable: "fsync of the file and of its folder", Default: "no fsync", Whole: true,
 		Open: func(_ context.Context, o Options) (Driver, error) { return &files{o.Dir, o.Durable}, nil },
 	}

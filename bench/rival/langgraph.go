@@ -13,8 +13,8 @@ import (
 
 func postgresLangGraph() Rival {
 	return Rival{
-		Name: "postgres-langgraph", What: "PostgreSQL with the tables of LangGraph's saver: a row for each checkpoint, one for each version of a channel",
-		Durable: "as it comes: fsync and synchronous_commit on", Whole: true, Installed: postgresInstalled,
+		Name: "postgres-langgraph", What: "PostgreSQL with the tables of LangGraph's saver: one row per checkpoint, one per version of a channel",
+		Durable: "default: fsync and synchronous_commit on", Whole: true, Installed: postgresInstalled,
 		Open: func(ctx context.Context, o Options) (Driver, error) {
 			d, err := openPostgres(ctx, o, langGraphTables)
 			if err != nil {

@@ -17,8 +17,8 @@ import (
 
 func postgres() Rival {
 	return Rival{
-		Name: "postgres", What: "PostgreSQL on a Unix socket: one table, the whole state as JSONB in a row, a connection for each writer",
-		Durable: "as it comes: fsync and synchronous_commit on", Whole: true, Respells: true, Installed: postgresInstalled,
+		Name: "postgres", What: "PostgreSQL on a Unix socket: one table, the whole state as JSONB in a row, one connection per writer",
+		Durable: "default: fsync and synchronous_commit on", Whole: true, Respells: true, Installed: postgresInstalled,
 		Open: func(ctx context.Context, o Options) (Driver, error) {
 			d, err := openPostgres(ctx, o, statesTable)
 			if err != nil {

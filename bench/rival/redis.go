@@ -16,7 +16,7 @@ import (
 
 func redisRival() Rival {
 	return Rival{
-		Name: "redis", What: "Redis on a Unix socket: a key for each state and one for the newest, set together; all of it in memory",
+		Name: "redis", What: "Redis on a Unix socket: one key per state and one for the newest, set together; everything is in memory",
 		Durable: "AOF, appendfsync always", Default: "AOF, appendfsync everysec", Whole: true,
 		Installed: func() (string, error) {
 			path, err := findProgram("redis-server", "")

@@ -15,7 +15,7 @@ import (
 func sqliteRival() Rival {
 	return Rival{
 		Name: "sqlite", What: "SQLite (modernc's, without cgo) with the table of LangGraph's saver, the whole state in a row",
-		Durable: "WAL, synchronous=FULL, one connection", Default: "as it comes: a rollback journal, synchronous=FULL", Whole: true,
+		Durable: "WAL, synchronous=FULL, one connection", Default: "default: a rollback journal, synchronous=FULL", Whole: true,
 		Open: openSQLite,
 	}
 }

@@ -231,7 +231,7 @@ func (r *runner) overThreads(ctx context.Context, at []int) (err error) {
 			var p Populated
 			err := c.call(ctx, "Populate", PopulateArgs{From: reached, To: x, Seconds: r.plan.Patience}, &p)
 			if err == nil && p.Threads < x {
-				list[c.Name].Note = fmt.Sprintf("it ends before %d threads: after %.1f s of %.0f there were %d", x, p.Seconds, r.plan.Patience, p.Threads)
+				list[c.Name].Note = fmt.Sprintf("ended before %d threads: after %.1f s of %.0f there were %d", x, p.Seconds, r.plan.Patience, p.Threads)
 				late = append(late, c)
 			}
 			return err

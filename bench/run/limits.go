@@ -40,10 +40,10 @@ type limit struct {
 
 func machineLimits() []limit {
 	return []limit{
-		{result.LimitSync, "s", "4 KiB written over in a preallocated file of 16 MiB, then fdatasync: p50", measureSync},
-		{result.LimitWrite, "B/s", "1 MiB after the other into a new file, fdatasync in the end", measureWrite},
-		{result.LimitRead, "B/s", "the same file in pieces of 1 MiB, not in the page cache", measureRead},
-		{result.LimitCopy, "B/s", "copy of 64 MiB in memory, one core", measureCopy},
+		{result.LimitSync, "s", "overwrite 4 KiB in a preallocated file of 16 MiB, then fdatasync: p50", measureSync},
+		{result.LimitWrite, "B/s", "consecutive writes of 1 MiB to a new file, with a final fdatasync", measureWrite},
+		{result.LimitRead, "B/s", "reads of 1 MiB from the same file, not in the page cache", measureRead},
+		{result.LimitCopy, "B/s", "copy 64 MiB in memory, one core", measureCopy},
 		{result.LimitAESGCM, "B/s", "AES-256-GCM of 16 KiB at a time, one core", measureAESGCM},
 		{result.LimitZstd, "B/s", "zstd of a chat of 100 kB at the fastest level, one core", measureZstd},
 	}
@@ -51,7 +51,7 @@ func machineLimits() []limit {
 
 func pipelineLimit() limit {
 	return limit{name: result.LimitPipeline, unit: "saves/s", what: fmt.Sprintf("all cores ÷ the CPU time of a save of 1 kB on one of %d chats "+
-		"of 100 kB by ckptd, a writer on each core, with a backend that acknowledges at once", pipelineThreads)}
+		"of 100 kB by ckptd, one writer per core, with a backend that acknowledges immediately", pipelineThreads)}
 }
 
 // visitLimits measures every limit once, which takes one or two seconds.

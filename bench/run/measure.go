@@ -66,7 +66,7 @@ func (r *runner) speed(ctx context.Context, s Speed) (err error) {
 func note(p *result.Point, t Turn) {
 	switch {
 	case t.Late > 0:
-		p.Note = "it fell behind the rate: saves that never began count with their wait"
+		p.Note = "fell behind the rate: saves that never began count with their wait"
 	case t.Full && p.Note == "":
 		p.Note = "turns ended early, so as not to fill the disk"
 	}

@@ -51,18 +51,18 @@ type script interface {
 // All lists the workloads that are generated from a seed.
 func All() []Workload {
 	return []Workload{
-		{Name: "chat", What: "a chat that grows by 1 kB a step, from half the size to 1.5 × of it; then it keeps the newest third and grows on", Size: 100_000, start: newChat},
-		{Name: "tools", What: "an agent whose tools answer 0.1 to 50 kB, a quarter of it repeated; with a size, it is kept like a chat", Size: 400_000, start: newTools},
-		{Name: "blackboard", What: "64 channels, of which a step changes one to four", Size: 64_000, start: newBlackboard},
-		{Name: "coder", What: "1 MB of open files with small edits in their middle, and a chat", Size: 1_000_000, start: newCoder},
-		{Name: "summariser", What: "a chat of which every 60th step keeps a summary only", Size: 60_000, start: newSummariser},
-		{Name: "branchy", What: "a debugger's chat that goes back up to 20 steps every 16th time, and forks", Size: 100_000, start: newBranchy},
-		{Name: "multimodal", What: "a chat with images of 256 kB, one more every 10th step, eight at most", Size: 2_100_000, Fixed: true, start: newMultimodal},
+		{Name: "chat", What: "a chat that grows by 1 kB per step, from half the size to 1.5 × the size; then it keeps the newest third and grows again", Size: 100_000, start: newChat},
+		{Name: "tools", What: "an agent with tool outputs of 0.1 to 50 kB, a quarter of them repeated; with a size, it is bounded like a chat", Size: 400_000, start: newTools},
+		{Name: "blackboard", What: "64 channels; a step changes one to four", Size: 64_000, start: newBlackboard},
+		{Name: "coder", What: "1 MB of open files with small edits in the middle, and a chat", Size: 1_000_000, start: newCoder},
+		{Name: "summariser", What: "a chat where every 60th step keeps only a summary", Size: 60_000, start: newSummariser},
+		{Name: "branchy", What: "a debugger's chat that goes back up to 20 steps in every 16th step, and forks", Size: 100_000, start: newBranchy},
+		{Name: "multimodal", What: "a chat with images of 256 kB, a new one every 10th step, at most eight", Size: 2_100_000, Fixed: true, start: newMultimodal},
 		{Name: "counted", What: "a chat whose array begins with the number of its messages, as in msgpack", Size: 100_000, start: rewriting(form{write: counted})},
 		{Name: "stepped", What: "a chat with the number of the step before its messages", Size: 100_000, start: rewriting(form{write: stepped})},
-		{Name: "inserted", What: "the same, and a new message comes to the middle", Size: 100_000, start: rewriting(form{inserts: true, write: stepped})},
-		{Name: "moving", What: "a chat with a field that stands behind another message at each step", Size: 100_000, start: rewriting(form{write: moving})},
-		{Name: "reordered", What: "a chat in eight parts, whose keys are written in another order at each step", Size: 100_000, start: rewriting(form{write: reordered})},
+		{Name: "inserted", What: "the same, with new messages in the middle", Size: 100_000, start: rewriting(form{inserts: true, write: stepped})},
+		{Name: "moving", What: "a chat with a field that follows a different message at each step", Size: 100_000, start: rewriting(form{write: moving})},
+		{Name: "reordered", What: "a chat in eight parts, whose keys are in a different order at each step", Size: 100_000, start: rewriting(form{write: reordered})},
 	}
 }
 

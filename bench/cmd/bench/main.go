@@ -32,7 +32,7 @@ func main() {
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "bench", Short: "Compare ckptd with other ways to keep checkpoints",
+		Use: "bench", Short: "Compare ckptd with other ways to store checkpoints",
 		SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}

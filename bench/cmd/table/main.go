@@ -20,7 +20,7 @@ import (
 
 func main() {
 	count := flag.Int("count", 5, "runs of each benchmark")
-	benchtime := flag.String("benchtime", "1s", "least time of each run, or how many rounds (5x)")
+	benchtime := flag.String("benchtime", "1s", "minimum time of each run, or number of rounds (5x)")
 	from := flag.String("from", "", "read this output of go test -bench instead of running it")
 	flag.Parse()
 	if err := run(*count, *benchtime, *from, os.Stdout); err != nil {
@@ -35,9 +35,9 @@ func run(count int, benchtime, from string, w io.Writer) error {
 		return err
 	}
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "Measured with %s on %s, %d cores (%s/%s); medians. ✗ marks a target that is missed.\n\n",
+	fmt.Fprintf(out, "Measured with %s on %s, %d cores (%s/%s); medians. ✗ marks a missed target.\n\n",
 		runtime.Version(), results.cpu, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
-	fmt.Fprintln(out, "| what | figure | target | command |\n|---|---|---|---|")
+	fmt.Fprintln(out, "| goal | figure | target | command |\n|---|---|---|---|")
 	for _, r := range rows {
 		fmt.Fprintln(out, r.line(results))
 	}

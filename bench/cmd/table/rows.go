@@ -22,10 +22,10 @@ var rows = []row{
 		what:  "200 real agent runs, 5,308 checkpoints: data directory after close, keys and indexes included",
 		bench: "Import200/via=ckptd", unit: "disk-MB", atMost: 2.65,
 		target: "≤ 2.65 MB",
-		figure: "{disk-MB} MB, {B/checkpoint} B a checkpoint (SQLite saver {Import200/via=engine:sqlite-disk-MB} MB)",
+		figure: "{disk-MB} MB, {B/checkpoint} B per checkpoint (SQLite saver {Import200/via=engine:sqlite-disk-MB} MB)",
 	},
 	{
-		what:  "import of them, 16 threads at once, every save durable",
+		what:  "import of the same runs, 16 threads at once, every save durable",
 		bench: "Import200/via=engine", unit: "saves/s", atLeast: 8000,
 		target: "≥ 8,000 saves/s",
 		figure: "{saves/s} saves/s, {Import200/via=ckptd:saves/s} with start, parsing and close of `ckptd import`",
@@ -37,7 +37,7 @@ var rows = []row{
 		figure: "{rss-MB} MB",
 	},
 	{
-		what:  "one thread, 1,000 steps, 1 kB a step, final state 1.04 MB: whole directory",
+		what:  "one thread, 1,000 steps, 1 kB per step, final state 1.04 MB: whole directory",
 		bench: "Thread1000/hand=full", unit: "ckptd-disk-MB", atMost: 1.2,
 		target: "≤ 1.2 MB",
 		figure: "{ckptd-disk-MB} MB (SQLite saver {sqlite-disk-MB} MB)",
@@ -50,7 +50,7 @@ var rows = []row{
 			" (SQLite saver {Thread1000/hand=full:sqlite-first-µs} → {Thread1000/hand=full:sqlite-last-µs} µs)",
 	},
 	{
-		what:  "the same, full state handed in",
+		what:  "the same, full state passed in",
 		bench: "Thread1000/hand=full", unit: "ckptd-last/first", atMost: 1.3,
 		target: "≤ 1.3 ×",
 		figure: "{ckptd-last/first} ×, {ckptd-first-µs} → {ckptd-last-µs} µs",
@@ -68,7 +68,7 @@ var rows = []row{
 		figure: "{splice/badger} ×, {splice-saves/s}/s to {badger-saves/s}/s",
 	},
 	{
-		what:  "the same, full state handed in",
+		what:  "the same, full state passed in",
 		bench: "Writers256", unit: "full/badger", atLeast: 3,
 		target: "≥ 3 ×",
 		figure: "{full/badger} ×, {full-saves/s}/s",
@@ -80,7 +80,7 @@ var rows = []row{
 		figure: "{ns/op} ns",
 	},
 	{
-		what:  "the same, full state handed in",
+		what:  "the same, full state passed in",
 		bench: "Pipeline/hand=full", unit: "ns/op", atMost: 40_000,
 		target: "≤ 40 µs",
 		figure: "{ns/op} ns",
@@ -111,7 +111,7 @@ var rows = []row{
 			" (with the engine's ids {Daemon64/ids=engine:daemon-saves/s}; embedded {embedded-saves/s})",
 	},
 	{
-		what:  "load of the newest state of 1 MB by a client that has it: bytes on the wire, both ways",
+		what:  "load of the newest 1 MB state by a client that already has it: bytes on the wire, both ways",
 		bench: "DaemonLoadKnown", unit: "wire-B", atMost: 2000,
 		target: "≤ 2 kB",
 		figure: "{wire-B} B (without it {whole-wire-B} B)",
