@@ -92,7 +92,7 @@ func (w *world) readActivity(s *engine.Store, who string, d *dump, failed func(s
 	for ref, l := range d.lines {
 		for _, cp := range l.cps {
 			if at := d.threads[ref.Thread].Active; !cp.Time.Before(at.Add(time.Hour)) {
-				w.problem("%s: %s/%s has a checkpoint of %v, and is listed as active at %v", who, ref.Thread, ref.Namespace, cp.Time, at)
+				w.problem("%s: %s/%s has a checkpoint of %v, but is listed as active at %v", who, ref.Thread, ref.Namespace, cp.Time, at)
 			}
 		}
 	}

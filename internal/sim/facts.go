@@ -84,7 +84,7 @@ type rev struct {
 }
 
 func (r *rev) String() string {
-	return fmt.Sprintf("seq %d (in place %d) of generation %d, %s", r.seq, r.origin, r.gen, r.id)
+	return fmt.Sprintf("seq %d (at position %d) of generation %d, %s", r.seq, r.origin, r.gen, r.id)
 }
 
 // clock returns the time by which r was made.
@@ -177,7 +177,7 @@ func (f *facts) made(c *call, cp *engine.Checkpoint, r *rev) *rev {
 	}
 	if had := l.revs[revKey{cp.Generation, cp.Seq}]; had != nil {
 		if had.id != cp.ID {
-			f.problem(c, "seq %d was given out twice: to %s (%v), and to %s", cp.Seq, had.id, had.by.who(), cp.ID)
+			f.problem(c, "seq %d was assigned twice: to %s (%v) and to %s", cp.Seq, had.id, had.by.who(), cp.ID)
 		} else if had.by != nil {
 			had.born.lo, had.born.hi = min(had.born.lo, c.inv), min(had.born.hi, c.res)
 		}

@@ -32,7 +32,7 @@ func (w *world) judge() {
 	f.dump = w.read(cold, "cold", f)
 	if chance(400, w.plan.Seed, w.calls0(), "warm") {
 		if diff := f.dump.sameAs(w.read(w.store, "warm", f)); diff != "" {
-			w.problem("the store that was at work tells something else than a fresh one: %s", diff)
+			w.problem("the working store and a freshly opened one differ: %s", diff)
 		}
 	}
 	f.match()
@@ -99,7 +99,7 @@ func (f *facts) match() {
 			}
 		}
 		if r == nil {
-			f.w.problem("%s/%s: a checkpoint is there that nobody saved, or whose save failed: %s, seq %d, step %d, status %s",
+			f.w.problem("%s/%s: a checkpoint exists that nobody saved or whose save failed: %s, seq %d, step %d, status %s",
 				cp.Ref.Thread, cp.Ref.Namespace, cp.ID, cp.Seq, cp.Step, cp.Status)
 			continue
 		}
@@ -276,22 +276,22 @@ func (f *facts) judgeLine(l *lineFacts) {
 			w.problem("%s: %v, by %s: %s", name, r, r.by.who(), diff)
 		}
 		if r.parentSeq != cp.ParentSeq && cp.ParentSeq != 0 || cp.Parent != r.parent && cp.Parent != "" && f.quietHistory(l.ref) {
-			w.problem("%s: %v, by %s: its parent is told as %q (seq %d), it is %q (seq %d)", name, r, r.by.who(), cp.Parent, cp.ParentSeq, r.parent, r.parentSeq)
+			w.problem("%s: %v, by %s: its parent is shown as %q (seq %d) but is %q (seq %d)", name, r, r.by.who(), cp.Parent, cp.ParentSeq, r.parent, r.parentSeq)
 		}
 		at := order
 		if r.origin != 0 {
 			at = f.place(l.ref, r, order)
 		}
 		if at == 0 {
-			w.problem("%s: %v, by %s, is seen after %v, which stands before it in line", name, r, r.by.who(), newer)
+			w.problem("%s: %v, by %s, is seen after %v, which precedes it", name, r, r.by.who(), newer)
 			at = order
 		}
 		order, newer = at, r
 		if r.next != nil {
-			w.problem("%s: %v, by %s, is there, and was replaced by seq %d", name, r, r.by.who(), r.next.seq)
+			w.problem("%s: %v, by %s, exists, but was replaced by seq %d", name, r, r.by.who(), r.next.seq)
 		}
 		if _, sure := f.removable(l.ref, r, f.end+1, f.end, f.now); sure && f.quietHistory(l.ref) {
-			w.problem("%s: %v, by %s, is there, and was removed", name, r, r.by.who())
+			w.problem("%s: %v, by %s, exists, but was removed", name, r, r.by.who())
 		}
 		f.judgeBlobs(cp, name)
 	}
@@ -324,7 +324,7 @@ func (f *facts) judgeRevs(l *lineFacts, name string) {
 			w.problem("%s: %v has the time %v, and %v before it %v", name, r, r.time, before, before.time)
 		}
 		if late != nil && r.born.hi < late.born.lo {
-			w.problem("%s: %v, by %s, was acknowledged before %v was asked for, by %s", name, r, r.by.who(), late, late.by.who())
+			w.problem("%s: %v, by %s, was acknowledged before %v was requested, by %s", name, r, r.by.who(), late, late.by.who())
 		}
 		if before = r; late == nil || r.born.lo > late.born.lo {
 			late = r
@@ -337,7 +337,7 @@ func (f *facts) judgeRevs(l *lineFacts, name string) {
 			continue
 		}
 		if had, ok := f.m.given[at]; ok && (had.id != r.id || had.by != r.by.name) {
-			w.problem("%s: %v, by %s, was given out before, to %s", name, r, r.by.who(), had.by)
+			w.problem("%s: %v, by %s, was assigned before, to %s", name, r, r.by.who(), had.by)
 		}
 		if r.seq <= f.m.highest[at.line] {
 			w.problem("%s: %v, by %s, is not above %d, which was acknowledged rounds ago", name, r, r.by.who(), f.m.highest[at.line])
@@ -352,7 +352,7 @@ func (f *facts) judgeBlobs(cp *engine.Checkpoint, name string) {
 		if _, err := f.w.store.User(tenant, user).GetBlob(context.Background(), id, &b); err != nil {
 			f.w.problem("%s: seq %d, %s, names a blob: %v", name, cp.Seq, cp.ID, err)
 		} else if want, ok := f.m.blobs[id]; ok && want != b.String() {
-			f.w.problem("%s: seq %d, %s, names a blob that has other bytes", name, cp.Seq, cp.ID)
+			f.w.problem("%s: seq %d, %s, names a blob with different bytes", name, cp.Seq, cp.ID)
 		}
 	}
 }
@@ -383,7 +383,7 @@ func (w *world) verify(s *engine.Store, f *facts) {
 			if err != nil {
 				w.problem("%s/%s: loading seq %d, %s: %v", ref.Thread, ref.Namespace, cp.Seq, cp.ID, err)
 			} else if diff := contentOf(cp).differs(got); diff != "" || got.Hash != cp.Hash {
-				w.problem("%s/%s: loading seq %d, %s: differs from what history says: %s", ref.Thread, ref.Namespace, cp.Seq, cp.ID, diff)
+				w.problem("%s/%s: loading seq %d, %s: differs from the history: %s", ref.Thread, ref.Namespace, cp.Seq, cp.ID, diff)
 			}
 		}
 	}
@@ -417,7 +417,7 @@ func (f *facts) excused(c *call) bool {
 func (f *facts) judgeLives() {
 	for thread, info := range f.dump.threads {
 		if !info.Expires.IsZero() && !info.Expires.After(f.now) {
-			f.w.problem("thread %s is there, and expired at %v", thread, info.Expires)
+			f.w.problem("thread %s exists, but expired at %v", thread, info.Expires)
 		}
 		events := f.ttls[thread]
 		if len(f.began[thread]) > 0 || !f.followed(thread, f.end) {
@@ -426,11 +426,11 @@ func (f *facts) judgeLives() {
 		least, most, none := f.ttlRange(thread, events)
 		switch {
 		case most == 0 && !info.Expires.IsZero() && f.knownTTL(thread):
-			f.w.problem("thread %s expires at %v, and nobody asked for that", thread, info.Expires)
+			f.w.problem("thread %s expires at %v, but no call requested that", thread, info.Expires)
 		case !none && least > 0 && info.Expires.IsZero():
-			f.w.problem("thread %s never expires, and was to live for %v", thread, least)
+			f.w.problem("thread %s never expires, but its time to live is %v", thread, least)
 		case !none && most > 0 && info.Expires.After(f.now.Add(most+most/8+time.Second)):
-			f.w.problem("thread %s expires at %v, and was to live for %v at most", thread, info.Expires, most)
+			f.w.problem("thread %s expires at %v, but its time to live is at most %v", thread, info.Expires, most)
 		}
 	}
 }

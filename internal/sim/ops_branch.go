@@ -69,7 +69,7 @@ func (a *move) check(f *facts) {
 			f.chosen(c, a.to, a.cp)
 		}
 		if a.how == "fork" && f.followed(a.ref.Thread, c.res) && !b.legal("", c.inv, c.res, moves) {
-			f.problem(c, "the branch was there: it was at %q, then %v", b.was, b.writes)
+			f.problem(c, "the branch existed: it was at %q, then %v", b.was, b.writes)
 		}
 	case errors.As(c.err, &exists):
 		if f.followed(a.ref.Thread, c.res) && b.was == "" && !slices.ContainsFunc(append(b.writes, moves...), func(w written) bool { return w.val != "" && w.span.lo <= c.res && w.span != (span{c.inv, c.res}) }) {
@@ -77,7 +77,7 @@ func (a *move) check(f *facts) {
 		}
 	case errors.Is(c.err, engine.ErrNotFound) && a.how == "delete":
 		if f.followed(a.ref.Thread, c.res) && !b.legal("", c.inv, c.res, moves) {
-			f.problem(c, "the branch is there: it was at %q, then %v", b.was, b.writes)
+			f.problem(c, "the branch exists: it was at %q, then %v", b.was, b.writes)
 		}
 	case errors.Is(c.err, engine.ErrNotFound):
 		f.notFound(c, a.to)

@@ -81,24 +81,24 @@ func (f *facts) notFound(c *call, w engine.Which) {
 	case engine.BySeq: // a replaced revision is not found
 		for _, r := range f.line(c.ref).revs {
 			if r.seq == seq && f.always(c, r) && f.onlyGeneration(c, r.gen) {
-				f.problem(c, "%v is there all the time: %v", r, c.err)
+				f.problem(c, "%v existed throughout: %v", r, c.err)
 			}
 		}
 	case engine.ByNewest, engine.ByGreatestID:
 		for _, r := range f.line(c.ref).revs {
 			if f.alive(c, r.gen, r.id) {
-				f.problem(c, "%v is there all the time: %v", r, c.err)
+				f.problem(c, "%v existed throughout: %v", r, c.err)
 				return
 			}
 		}
 	case engine.ByBranch:
 		if b := f.branch(c.ref, name); f.followed(c.ref.Thread, c.res) && !b.legal("", c.inv, c.res, f.line(c.ref).moves) {
-			f.problem(c, "the branch is there all the time: it was at %q, then %v: %v", b.was, b.writes, c.err)
+			f.problem(c, "the branch existed throughout: it was at %q, then %v: %v", b.was, b.writes, c.err)
 		}
 	case engine.ByRun:
 		for _, r := range f.line(c.ref).revs {
 			if f.isRun(c, r, name) && f.always(c, r) {
-				f.problem(c, "%v, by %s, is of that run, and there all the time: %v", r, r.by.who(), c.err)
+				f.problem(c, "%v, by %s, belongs to that run and existed throughout: %v", r, r.by.who(), c.err)
 				return
 			}
 		}
@@ -146,7 +146,7 @@ func (f *facts) chosen(c *call, w engine.Which, cp *engine.Checkpoint) {
 	newer := func(place uint64, ok func(*rev) bool) {
 		for _, o := range f.line(c.ref).revs {
 			if o.gen == r.gen && o.id != r.id && o.origin > place && r.origin != 0 && ok(o) && f.alive(c, o.gen, o.id) && o.born.hi < c.inv {
-				f.problem(c, "it is %v, but %v is later in line and there all the time", r, o)
+				f.problem(c, "it is %v, but %v is later and existed throughout", r, o)
 				return
 			}
 		}
@@ -156,7 +156,7 @@ func (f *facts) chosen(c *call, w engine.Which, cp *engine.Checkpoint) {
 		newer(r.origin, func(*rev) bool { return true })
 	case engine.ByRun:
 		if cp.RunID != name {
-			f.problem(c, "it is of the run %q", cp.RunID)
+			f.problem(c, "it belongs to the run %q", cp.RunID)
 		}
 		newer(r.seq, func(o *rev) bool { return f.isRun(c, o, name) && f.always(c, o) })
 	case engine.ByID:
@@ -231,7 +231,7 @@ func (a *history) check(f *facts) {
 				continue
 			}
 			if at == 0 {
-				f.problem(c, "%v, whose place is %d, comes after what stands before it in line", r, r.origin)
+				f.problem(c, "%v, whose position is %d, comes after one that it precedes", r, r.origin)
 				at = order
 			}
 			order = at
@@ -256,7 +256,7 @@ func (a *history) check(f *facts) {
 				continue
 			}
 			if !seen[r.id] && (r.by == nil || r.born.hi < c.inv) && f.alive(c, r.gen, r.id) && len(a.cps) > 0 && a.cps[0].Generation == r.gen {
-				f.problem(c, "%v, which is there all the time, is left out", r)
+				f.problem(c, "%v, which existed throughout, is left out", r)
 				return
 			}
 		}
@@ -326,7 +326,7 @@ func (a *tree) check(f *facts) {
 	}
 	for _, r := range f.line(c.ref).revs {
 		if !seen[r.id] && f.always(c, r) {
-			f.problem(c, "%v, which is there all the time, is left out", r)
+			f.problem(c, "%v, which existed throughout, is left out", r)
 		}
 	}
 }
@@ -392,7 +392,7 @@ func (a *diff) channels(f *facts) {
 			want = engine.Same
 		}
 		if ch.Kind != want && old.typ == now.typ {
-			f.problem(&a.call, "channel %s is told as %s, it is %s", ch.Name, ch.Kind, want)
+			f.problem(&a.call, "channel %s is reported as %s but is %s", ch.Name, ch.Kind, want)
 		}
 	}
 }
@@ -459,7 +459,7 @@ func (a *query) check(f *facts) {
 				continue
 			}
 			if !slices.ContainsFunc(all, func(w *content) bool { return !a.matches(w) }) {
-				f.problem(c, "%v of %s/%s matches, is there all the time, and is left out", r, ref.Thread, ref.Namespace)
+				f.problem(c, "%v of %s/%s matches and existed throughout, but is left out", r, ref.Thread, ref.Namespace)
 				return
 			}
 		}

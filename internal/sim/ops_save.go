@@ -121,7 +121,7 @@ func (a *save) check(f *facts) {
 		f.show(&a.call, a.cp)
 		if r.by != &a.call { // it existed before
 			if d.ID == "" {
-				f.problem(&a.call, "seq %d was given out before, to %s", a.cp.Seq, r.by.name)
+				f.problem(&a.call, "seq %d was assigned before, to %s", a.cp.Seq, r.by.name)
 			}
 			return
 		}
@@ -132,7 +132,7 @@ func (a *save) check(f *facts) {
 			f.problem(&a.call, "it is of generation %d", a.cp.Generation)
 		}
 		if a.repeat && f.untouched(&a.call, r) {
-			f.problem(&a.call, "the same save again was not answered as the first time, but saved as seq %d", a.cp.Seq)
+			f.problem(&a.call, "the repeated save was not answered like the first one but saved as seq %d", a.cp.Seq)
 		}
 		if r.draft != nil { // otherwise it may be the result of labelling
 			f.stands(r, d)
@@ -147,7 +147,7 @@ func (a *save) refused(f *facts) {
 	switch {
 	case c.unknown:
 	case a.repeat && f.repeatable(c, d) && !f.excused(c):
-		f.problem(c, "a save that was acknowledged is refused when it is repeated: %v", c.err)
+		f.problem(c, "an acknowledged save is refused when repeated: %v", c.err)
 	case errors.As(c.err, &conflict):
 		if _, ok := d.Expect.Head(); !ok {
 			f.problem(c, "conflict without a condition: %v", c.err)
@@ -156,19 +156,19 @@ func (a *save) refused(f *facts) {
 		}
 	case errors.Is(c.err, engine.ErrUnknownParent):
 		if d.Parent == "" && d.ID == "" || d.Parent != "" && f.certain(c, d.Parent) {
-			f.problem(c, "the parent is there: %v", c.err)
+			f.problem(c, "the parent exists: %v", c.err)
 		}
 	case errors.Is(c.err, engine.ErrNeedFull):
 		if d.Parent != "" && f.certain(c, d.Parent) && f.unchanged(c, d.Parent) && f.quietHistory(c.ref) && f.splices(c, d) {
-			f.problem(c, "the splice stands on the parent as it is: %v", c.err)
+			f.problem(c, "the splice fits the parent: %v", c.err)
 		}
 	case errors.Is(c.err, engine.ErrGeneration):
 		if f.generationCertain(c, d.Generation) {
-			f.problem(c, "the generation is what the draft says: %v", c.err)
+			f.problem(c, "the generation is the one in the draft: %v", c.err)
 		}
 	case errors.Is(c.err, engine.ErrNotFound) && (len(d.Blobs) > 0 || d.Keep && d.Blobs == nil):
 		if !f.blobsInDoubt() {
-			f.problem(c, "the blob is there: %v", c.err)
+			f.problem(c, "the blob exists: %v", c.err)
 		}
 	default:
 		f.plainError(c)

@@ -259,7 +259,7 @@ func (a *copying) check(f *facts) {
 		to.Namespace = ref.Namespace
 		for _, r := range l.revs {
 			if r.next == nil && f.always(c.as(ref), r) && len(f.line(to).ids[idKey{1, r.id}]) == 0 && !f.goneSince(c, to, r) {
-				f.problem(c, "%v, which was there all the time, is not in the copy", r)
+				f.problem(c, "%v, which existed throughout, is not in the copy", r)
 				return
 			}
 		}
@@ -323,7 +323,7 @@ func (a *blob) check(f *facts) {
 	c := a.as(a.ref)
 	c.err = a.gerr
 	if a.gerr == nil && !bytes.Equal(a.got, a.data) {
-		f.problem(c, "the blob has other bytes")
+		f.problem(c, "the blob has different bytes")
 	} else if !errors.Is(a.gerr, engine.ErrNotFound) || !f.blobsInDoubt() {
 		f.plainError(c)
 	}

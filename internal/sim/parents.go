@@ -114,7 +114,7 @@ func (f *facts) standsOn(c *call, r *rev, d *engine.Draft) {
 	}
 	if r.parentSeq == 0 {
 		if !d.AllowDangling || f.alive(c, r.gen, d.Parent) {
-			f.problem(c, "the parent is there, and it does not stand on it")
+			f.problem(c, "the parent exists, but is not its parent")
 		}
 		return
 	}
@@ -129,7 +129,7 @@ func (f *facts) standsOn(c *call, r *rev, d *engine.Draft) {
 func (f *facts) conflict(c *call, d *engine.Draft, e *engine.ConflictError) {
 	want, _ := d.Expect.Head()
 	if e.HeadSeq == want {
-		f.problem(c, "it is refused because of the head that it expects")
+		f.problem(c, "it is refused although it expects the current head")
 		return
 	}
 	found, there := e.HeadSeq == 0, e.HeadSeq == 0
@@ -139,10 +139,10 @@ func (f *facts) conflict(c *call, d *engine.Draft, e *engine.ConflictError) {
 		}
 	}
 	if found && !there && !f.doubtsID(c, e.HeadID) { // it names no generation: an unseen one may have had the same seq
-		f.problem(c, "the conflict tells of a head that was not there: seq %d, %s", e.HeadSeq, e.HeadID)
+		f.problem(c, "the conflict reports a head that did not exist then: seq %d, %s", e.HeadSeq, e.HeadID)
 	}
 	if !found && !f.doubts(c) {
-		f.problem(c, "the conflict tells of a head that never was: seq %d, %s", e.HeadSeq, e.HeadID)
+		f.problem(c, "the conflict reports a head that never existed: seq %d, %s", e.HeadSeq, e.HeadID)
 	}
 }
 
@@ -212,9 +212,9 @@ func (f *facts) show(c *call, cp *engine.Checkpoint) {
 	case r == nil:
 		f.problem(c, "it shows a checkpoint that nobody saved: %s, seq %d of generation %d, step %d", cp.ID, cp.Seq, cp.Generation, cp.Step)
 	case !f.possible(c, r):
-		f.problem(c, "it shows %v, by %s, which was not there", r, r.by.who())
+		f.problem(c, "it shows %v, by %s, which did not exist then", r, r.by.who())
 	case cp.ParentSeq != r.parentSeq && cp.ParentSeq != 0, cp.Parent != r.parent && cp.Parent != "":
-		f.problem(c, "%v is shown with the parent %q (seq %d), it is %q (seq %d)", r, cp.Parent, cp.ParentSeq, r.parent, r.parentSeq)
+		f.problem(c, "%v is shown with the parent %q (seq %d), but it is %q (seq %d)", r, cp.Parent, cp.ParentSeq, r.parent, r.parentSeq)
 	default:
 		if diff := f.fits(c.ref, r, cp); diff != "" {
 			f.problem(c, "%v, by %s: %s", r, r.by.who(), diff)
@@ -225,6 +225,6 @@ func (f *facts) show(c *call, cp *engine.Checkpoint) {
 // missing judges the answer that a checkpoint does not exist.
 func (f *facts) missing(c *call, id string) {
 	if errors.Is(c.err, engine.ErrNotFound) && f.certain(c, id) {
-		f.problem(c, "%s is there all the time: %v", id, c.err)
+		f.problem(c, "%s existed throughout: %v", id, c.err)
 	}
 }
