@@ -38,9 +38,9 @@ const (
 	// remembered is the number of steps that a thread can go back, more than any workload does.
 	remembered = 64
 	users      = 16
-	// besidesCache is the memory that the process may use in addition to the cache before Go's
+	// outsideCache is the memory that the process may use in addition to the cache before Go's
 	// garbage collector works harder.
-	besidesCache = 400 << 20
+	outsideCache = 400 << 20
 )
 
 type ckptd struct {
@@ -67,7 +67,7 @@ type saved struct {
 
 func openCkptd(ctx context.Context, o Options, whole bool, wrap func(backend.Backend) backend.Backend) (Driver, error) {
 	if o.Small && os.Getenv("GOMEMLIMIT") == "" { // as advised by Options.CacheBytes
-		debug.SetMemoryLimit(o.Cache + besidesCache)
+		debug.SetMemoryLimit(o.Cache + outsideCache)
 	}
 	keyFile := filepath.Join(o.Dir, "data.key")
 	root, err := crypto.ReadKeyFile(keyFile)
