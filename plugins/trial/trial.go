@@ -171,14 +171,14 @@ func fixture(ctx context.Context, p Plugin, b *bundle.Bundle, f *bundle.Fixture)
 	again, err := Call(ctx, p, o.Item)
 	switch {
 	case (err == nil) != (o.Err == nil), !bytes.Equal(again.Output, o.Result.Output), again.Unchanged != o.Result.Unchanged:
-		o.Problem = "another run on the same input gives something else: it must not use time, randomness or memory of earlier calls"
+		o.Problem = "a second run on the same input gives a different result: it must not use time, randomness or memory of earlier calls"
 	case again.Fuel != o.Result.Fuel:
-		o.Problem = fmt.Sprintf("another run on the same input takes %d fuel instead of %d", again.Fuel, o.Result.Fuel)
+		o.Problem = fmt.Sprintf("a second run on the same input takes %d fuel instead of %d", again.Fuel, o.Result.Fuel)
 	case b.Manifest.Idempotent && o.Err == nil && !o.Result.Unchanged:
 		it := o.Item
 		it.Data = o.Result.Output
 		if twice, err := Call(ctx, p, it); err != nil || !twice.Unchanged && !bytes.Equal(twice.Output, it.Data) {
-			o.Problem = "it changes its own output, and the manifest says idempotent = true"
+			o.Problem = "it changes its own output although the manifest says idempotent = true"
 		}
 	}
 	if o.Problem == "" {
@@ -194,11 +194,11 @@ func (o *Outcome) compare() string {
 	case want == bundle.WantRejected && rejected, want == bundle.WantError && o.Err != nil && !rejected:
 		return ""
 	case o.Err != nil:
-		return "it gives an error: " + o.Err.Error()
+		return "it returns an error: " + o.Err.Error()
 	case want == bundle.WantRejected:
 		return "it does not reject the input"
 	case want == bundle.WantError:
-		return "it gives no error"
+		return "it returns no error"
 	case want == bundle.WantUnchanged && !o.Result.Unchanged:
 		o.Want = o.Item.Data
 		return "it changes the input"
@@ -207,7 +207,7 @@ func (o *Outcome) compare() string {
 	case want == bundle.WantOutput && !bytes.Equal(o.Result.Output, o.Want):
 		return "it gives another output"
 	case want == bundle.WantOutput && o.Item.Type == "json" && json.Valid(o.Item.Data) && !json.Valid(o.Result.Output):
-		return "its output is not JSON, and the input is: a store does not take that"
+		return "its output is not JSON although the input is: a store refuses that"
 	}
 	return ""
 }

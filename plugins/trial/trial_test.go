@@ -84,13 +84,13 @@ func TestFixtures(t *testing.T) {
 		{failure, gives(`"out"`), "no error"},
 		{output, counting(func(n int) (*plugins.Result, error) {
 			return &plugins.Result{Output: []byte([]string{`"out"`, `"oui"`}[n])}, nil
-		}), "something else"},
+		}), "different result"},
 		{output, counting(func(n int) (*plugins.Result, error) {
 			if n > 0 {
 				return nil, &hook.Error{Kind: hook.ErrTrap}
 			}
 			return &plugins.Result{Output: []byte(`"out"`)}, nil
-		}), "something else"},
+		}), "different result"},
 		{output, counting(func(n int) (*plugins.Result, error) {
 			return &plugins.Result{Output: []byte(`"out"`), Fuel: uint64(n)}, nil
 		}), "1 fuel instead of 0"},
