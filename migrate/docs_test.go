@@ -12,7 +12,7 @@ import (
 
 var fence = regexp.MustCompile("(?ms)^```\\w+ (\\S+?)( \\(mended\\))?\n(.*?)^```$")
 
-// example is the set of docs/migrations.md, as it is at first or mended.
+// example returns the set of docs/migrations.md, in its first or its mended form.
 func example(t *testing.T, mended bool) *Set {
 	t.Helper()
 	page, err := os.ReadFile("../docs/migrations.md")

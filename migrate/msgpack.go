@@ -15,7 +15,7 @@ import (
 	"github.com/ckptd/ckptd/internal/spans"
 )
 
-// What msgpack has and JSON has not, steps see as objects with one of these members:
+// Steps see msgpack values that JSON does not have as objects with one of these members:
 //
 //	{"$bin": "base64"}                 binary
 //	{"$float": "NaN"}                  NaN, Infinity and -Infinity
@@ -30,7 +30,7 @@ const (
 	tagValue = "value"
 )
 
-// maxDepth bounds the nesting of what is decoded and encoded, as it does in encoding/json.
+// maxDepth bounds the nesting of decoded and encoded values, like the limit in encoding/json.
 const maxDepth = 10_000
 
 var errCut = errors.New("it ends within a value")
@@ -81,7 +81,7 @@ func (p *msgpackParser) value(depth int) (n node, err error) {
 	return n, err
 }
 
-// scalar is the value of what holds no others.
+// scalar returns the value of anything that holds no other values.
 func (p *msgpackParser) scalar(h spans.Head) any {
 	content := p.data[h.Start:h.End()]
 	switch h.Kind {
@@ -100,7 +100,7 @@ func (p *msgpackParser) scalar(h spans.Head) any {
 		if utf8.Valid(content) {
 			return string(content)
 		}
-		return binary64(content) // as Python 2 wrote them
+		return binary64(content) // written by Python 2
 	case spans.Binary:
 		return binary64(content)
 	}
@@ -113,7 +113,7 @@ func binary64(b []byte) any {
 
 func number(i int64) json.Number { return json.Number(strconv.FormatInt(i, 10)) }
 
-// float is a number with a point or an exponent, so that it is encoded as a float again.
+// float returns a number with a point or an exponent, so that it is encoded as a float again.
 func float(f float64, single bool) any {
 	switch {
 	case math.IsNaN(f):
@@ -172,7 +172,8 @@ func (p *msgpackParser) mapping(n *node, l, depth int) error {
 	return nil
 }
 
-// ext reads an extension. The payloads of some serializers, LangGraph's among them, are msgpack themselves.
+// ext reads an extension. Some serializers, including LangGraph's, use payloads that are themselves
+// msgpack.
 func (p *msgpackParser) ext(h spans.Head, depth int) (value any, kids []kid) {
 	m := map[string]any{tagExt: number(int64(int8(h.Code)))}
 	if inner, _ := spans.Msgpack(p.data[:h.End()], h.Start); inner.Kind == spans.Array || inner.Kind == spans.Map {
@@ -186,7 +187,8 @@ func (p *msgpackParser) ext(h spans.Head, depth int) (value any, kids []kid) {
 	return m, nil
 }
 
-// appendMsgpack appends the encoding of v. Where v is what n holds it is n's bytes in src.
+// appendMsgpack appends the encoding of v. If v equals the value of n, it copies n's bytes from
+// src.
 func (c *comparer) appendMsgpack(dst, src []byte, n *node, v any, depth int) ([]byte, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("nested deeper than %d", maxDepth)
@@ -261,12 +263,13 @@ func (c *comparer) appendMsgpackMap(dst, src []byte, n *node, v map[string]any, 
 	return dst, nil
 }
 
-// isTagged reports whether appendTagged would take an ordinary map for something else.
+// isTagged reports whether appendTagged would mistake an ordinary map for a tagged object.
 func isTagged(m map[string]any) bool {
 	return len(m) == 1 && (m[tagBin] != nil || m[tagFloat] != nil || m[tagMap] != nil) || len(m) == 2 && m[tagExt] != nil
 }
 
-// appendTagged appends what an object with one of the tags stands for; not ok if v is an ordinary map.
+// appendTagged appends the value that a tagged object represents. It is not ok if v is an ordinary
+// map.
 func (c *comparer) appendTagged(dst, src []byte, n *node, v map[string]any, depth int) (_ []byte, ok bool, err error) {
 	switch {
 	case len(v) == 1 && v[tagBin] != nil:
@@ -338,7 +341,7 @@ func (c *comparer) appendExt(dst, src []byte, n *node, v map[string]any, depth i
 	return append(spans.AppendHead(dst, spans.Ext, len(payload), byte(code)), payload...), nil
 }
 
-// appendMsgpackNumber appends an integer as the shortest integer, and any other number as a float64.
+// appendMsgpackNumber appends an integer in its shortest form, and any other number as a float64.
 func appendMsgpackNumber(dst []byte, v any) ([]byte, error) {
 	text, ok := literal(v)
 	if !ok {

@@ -25,7 +25,7 @@ func mustSet(t testing.TB, files map[string]string) *Set {
 
 func readSet(t testing.TB, files map[string]string) (*Set, error) {
 	t.Helper()
-	return readLimited(t, files, time.Minute) // more than any takes that is not about time
+	return readLimited(t, files, time.Minute) // more than any of them takes, except for those about time
 }
 
 func readLimited(t testing.TB, files map[string]string, limit time.Duration) (*Set, error) {
@@ -71,7 +71,7 @@ func TestMigrateMsgpack(t *testing.T) {
 	set := mustSet(t, map[string]string{
 		"0002_inside.jq": `.channels.state.messages[0].value[2].text |= ascii_upcase | .channels.state.n += 1`,
 	})
-	inner := func(text string) string { // as LangGraph writes an object: an extension around module, name, arguments
+	inner := func(text string) string { // like an object of LangGraph: an extension around module, name, arguments
 		return "\x93\xa1m\xa1n\x81\xa4text" + string([]byte{0xa0 + byte(len(text))}) + text
 	}
 	pack := func(text string, n string) []byte {
@@ -79,7 +79,8 @@ func TestMigrateMsgpack(t *testing.T) {
 		return []byte("\x84\xa8messages\x91\xc7" + string([]byte{byte(len(payload))}) + "\x02" + payload +
 			"\xa1n" + n + "\xa4when\xd6\xff\x00\x00\x00\x01\xa3raw\xc4\x02\x00\xff")
 	}
-	// The number is in a form longer than needed; it changes, and everything around it must not.
+	// The number's encoding is longer than necessary. It changes, and everything around it must
+	// not.
 	state := State{Channels: []Channel{{"state", "msgpack", pack("hello", "\xcd\x00\x07")}}}
 	got, _, err := set.Migrate(t.Context(), state, 1, 2, false)
 	if err != nil {
@@ -215,7 +216,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestThereAndBack walks random states through random chains of steps that have ways back.
+// TestThereAndBack walks random states through random chains of reversible steps.
 func TestThereAndBack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 100 {
@@ -253,7 +254,7 @@ func mustOpen(t *testing.T, s State) *Document {
 	return d
 }
 
-// randomStep is a program and its inverse on the states of randomState.
+// randomStep returns a program and its inverse for the states of randomState.
 func randomStep(rng *rand.Rand, v int) (up, down string) {
 	key := string(rune('a' + rng.IntN(4)))
 	switch rng.IntN(6) {

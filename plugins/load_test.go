@@ -25,7 +25,7 @@ func TestLoadTellsWhatItIs(t *testing.T) {
 	}
 }
 
-// configured returns a plugin whose initialisation and configuration are given.
+// configured returns a plugin with the given initialization and configuration.
 func configured(initialize, configure func(p *Plugin) Code) []byte {
 	p := NewPlugin(-1)
 	p.Data(0, "no such colour")
@@ -155,7 +155,8 @@ func TestHostIsClosed(t *testing.T) {
 	}
 }
 
-// What a configuration made of the memory and the globals is there in every call, and only what was configured.
+// The memory and the globals as left by the configuration are there in every call, and nothing else
+// is.
 func TestConfigurationIsKept(t *testing.T) {
 	p := NewPlugin(-1)
 	g := p.Global(I32, true, I32Const(0))

@@ -70,7 +70,7 @@ const configSchema = `{"type":"object","additionalProperties":false,"properties"
 	"marker":{"type":"string","maxLength":20},"keep":{"type":"array","items":{"type":"string"}},"deep":{"$ref":"#/$defs/deep"}},
 	"$defs":{"deep":{"type":"object","properties":{"n/m":{"type":"integer"}}}}}`
 
-// good returns the files of a plugin without fault.
+// good returns the files of a valid plugin.
 func good() map[string]string {
 	return map[string]string{ManifestFile: manifest, "build/mail.wasm": "\x00asm", "config.schema.json": configSchema,
 		"fixtures/a.json": "[1]\n", "fixtures/b.json": "[2]", "README.md": "read me"}
@@ -211,7 +211,7 @@ func TestBadBundles(t *testing.T) {
 func TestDigest(t *testing.T) {
 	contents := good()
 	b := load(t, contents)
-	var lines strings.Builder // what sha256sum prints for README.md build/mail.wasm …
+	var lines strings.Builder // the output of sha256sum README.md build/mail.wasm …
 	for _, path := range slices.Sorted(func(yield func(string) bool) {
 		for path := range contents {
 			if !yield(path) {

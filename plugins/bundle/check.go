@@ -11,7 +11,7 @@ import (
 // Bounds of a manifest.
 const (
 	maxHooks       = 32
-	maxGlobs       = 64 // of a hook, each at most maxGlob bytes
+	maxGlobs       = 64 // per hook, each at most maxGlob bytes
 	maxGlob        = 200
 	maxMigrations  = 200
 	maxFixtures    = 200
@@ -19,8 +19,8 @@ const (
 	maxVersion     = 64
 )
 
-// ValidName reports whether a plugin may be called so: 1 to 64 lower-case letters, digits and hyphens, a letter or digit
-// at both ends, and not "redact", which is built in.
+// ValidName reports whether a plugin can have this name: 1 to 64 lower-case letters, digits and
+// hyphens, with a letter or digit at both ends. "redact" is reserved for the built-in plugin.
 func ValidName(name string) bool {
 	if name == "" || len(name) > 64 || name == "redact" || strings.HasPrefix(name, "-") || strings.HasSuffix(name, "-") {
 		return false
@@ -30,14 +30,15 @@ func ValidName(name string) bool {
 	})
 }
 
-// ValidVersion reports whether a text is a version as semver.org has it, such as 1.2.0 or 1.2.0-beta.1.
+// ValidVersion reports whether a text is a version as defined by semver.org, such as 1.2.0 or
+// 1.2.0-beta.1.
 func ValidVersion(version string) bool {
 	const id = `(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)`
 	semver := regexp.MustCompile(`^(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}(-` + id + `(\.` + id + `)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 	return len(version) <= maxVersion && semver.MatchString(version)
 }
 
-// check checks what the manifest says by itself.
+// check checks the manifest on its own, without the files.
 func (m *Manifest) check() error {
 	switch {
 	case !ValidName(m.Name):

@@ -55,7 +55,8 @@ func TestNoConfig(t *testing.T) {
 	}
 }
 
-// TestCanonicalConfig: spellings of one value are one text, and that text is its own.
+// TestCanonicalConfig: all encodings of a value have the same canonical text, which is canonical
+// itself.
 func TestCanonicalConfig(t *testing.T) {
 	for want, spellings := range map[string][]string{
 		`{"a":1,"b":[true,null,"é"]}`:   {`{"b":[true,null,"\u00e9"],"a":1}`, `{"a":1.0,"b":[true,null,"é"]}`, `{"a":10e-1,"b":[true,null,"é"]}`},
@@ -75,7 +76,7 @@ func TestCanonicalConfig(t *testing.T) {
 	}
 }
 
-// TestHostileSchemas: a schema can be small and its application take forever.
+// TestHostileSchemas: a small schema can take forever to apply.
 func TestHostileSchemas(t *testing.T) {
 	var doubling strings.Builder
 	for i := range 40 {

@@ -115,7 +115,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// Every rule of rules.toml is complete, and no mask of one is found by another.
+// Every rule in rules.toml is complete, and no rule matches the mask of another.
 func TestRules(t *testing.T) {
 	r := Default()
 	ids := map[string]bool{}
@@ -136,7 +136,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Patterns that are large when they are compiled are refused before that, and those that are slow use up their work.
+// Patterns that would compile to a large program are refused before compiling, and slow ones use up
+// their work limit.
 func TestLargePatterns(t *testing.T) {
 	rule := func(id, pattern string) Rule { return Rule{ID: id, Keywords: []string{"zzz"}, Pattern: pattern} }
 	for name, c := range map[string]struct {

@@ -22,17 +22,17 @@ import (
 	"github.com/ckptd/ckptd/plugins/pipeline"
 )
 
-// bed is a directory of plugins, and what they run in.
+// bed is a directory of plugins with the environment that they run in.
 type bed struct {
 	*Registry
 	t       *testing.T
 	o       Options
 	broken  map[string]bool // names of plugins that cannot be loaded
-	unsaved bool            // nothing can be written
-	open    atomic.Int64    // plugins that are loaded
+	unsaved bool            // writes fail
+	open    atomic.Int64    // loaded plugins
 }
 
-// tracked is a plugin whose closing is noticed.
+// tracked is a plugin whose closing is recorded.
 type tracked struct {
 	pipeline.Plugin
 	open *atomic.Int64
@@ -97,7 +97,7 @@ func flip(data []byte) []byte {
 	return out
 }
 
-// reopen is what a restart does.
+// reopen simulates a restart.
 func (b *bed) reopen() {
 	b.t.Helper()
 	if b.Registry != nil {
@@ -200,7 +200,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot be installed changes neither the files nor what runs.
+// TestRefused: a refused installation changes neither the files nor the running plugins.
 func TestRefused(t *testing.T) {
 	b := newBed(t)
 	steps := "[[migrations]]\nkind = \"support\"\nfrom = 1\nto = 2\n"
@@ -351,7 +351,7 @@ func TestSignatures(t *testing.T) {
 	if keys := b.Keys(); len(keys) != 1 || keys[0].Key != bundle.PublicKey(mine) || keys[0].Note != "mine" {
 		t.Errorf("%+v", keys)
 	}
-	b.want("a", "t", "a", "A") // what is installed stays
+	b.want("a", "t", "a", "A") // installed plugins stay
 	for _, in := range []*bundle.Bundle{upper(t, "2.0.0"), upper(t, "2.0.0").Sign(other)} {
 		if _, err := b.Install(ctx, Install{Bundle: in}); !errors.Is(err, hook.ErrInvalid) {
 			t.Errorf("%v", err)
@@ -374,7 +374,7 @@ func TestSignatures(t *testing.T) {
 	b.install(Install{}) // the redactor needs no signature
 }
 
-// TestDamage: a store with plugins that cannot run opens, and nothing gets past them.
+// TestDamage: a store with plugins that cannot run still opens, and nothing bypasses them.
 func TestDamage(t *testing.T) {
 	b := newBed(t)
 	up := upper(t, "1.0.0")
@@ -389,7 +389,7 @@ func TestDamage(t *testing.T) {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		b.want("acme", "t", "a", "A") // what was loaded runs
+		b.want("acme", "t", "a", "A") // loaded plugins keep running
 		b.reopen()
 		_, err := b.save("acme", "t", "a")
 		if !errors.Is(err, hook.ErrUnavailable) || !strings.Contains(err.Error(), "upper@1.0.0") || !strings.Contains(err.Error(), "install it again, roll it back, or disable it") {
@@ -399,7 +399,7 @@ func TestDamage(t *testing.T) {
 		if p, err := b.Get("", "upper"); err != nil || p.Problem == "" {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
-		b.install(Install{}) // other changes are possible
+		b.install(Install{}) // other changes remain possible
 		if _, err := b.save("acme", "t", "a"); !errors.Is(err, hook.ErrUnavailable) {
 			t.Errorf("%s: after another change: %v", name, err)
 		}
@@ -452,7 +452,7 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// TestClaims: two plugins cannot make the same step of a migration for one thread.
+// TestClaims: two plugins cannot both provide the same migration step for one thread.
 func TestClaims(t *testing.T) {
 	s := state{}
 	add := func(tenant, name string, enabled bool, b binding) {

@@ -18,10 +18,10 @@ import (
 	"github.com/ckptd/ckptd/plugins/trial"
 )
 
-// builtinVersion is the version of the redactor: it comes with the program.
+// builtinVersion is the version of the redactor, which is part of the program.
 const builtinVersion = "builtin"
 
-// describeVersion returns the name of what is to be installed, and what has to be known of it.
+// describeVersion returns the name and the version entry of a bundle.
 func describeVersion(b *bundle.Bundle) (string, version, error) {
 	if b == nil {
 		r, err := pipeline.NewRedactor(redact.Config{})
@@ -41,7 +41,8 @@ func describeVersion(b *bundle.Bundle) (string, version, error) {
 	return m.Name, v, nil
 }
 
-// checkBindings checks the bindings of what is to be installed, and returns them as they are kept.
+// checkBindings checks the bindings of an installation and returns them in the form in which they
+// are stored.
 func checkBindings(in *Install, name string) ([]binding, error) {
 	given := in.Bindings
 	if len(given) == 0 {
@@ -57,7 +58,7 @@ func checkBindings(in *Install, name string) ([]binding, error) {
 			if text == "" || len(text) > maxName || !utf8.ValidString(text) {
 				return nil, invalidf(name, "a tenant or thread prefix is not UTF-8 of 1 to %d bytes: leave it out for all", maxName)
 			}
-			if text == "*" { // as grants name every tenant; it would run for nobody
+			if text == "*" { // grants use it for every tenant; here it would match nobody
 				return nil, invalidf(name, `a binding names the tenant or thread prefix "*", which is no wildcard here: leave it out for all`)
 			}
 		}
@@ -79,7 +80,7 @@ func checkBindings(in *Install, name string) ([]binding, error) {
 				return nil, invalidf(name, "its configuration is not JSON of at most %d bytes", bundle.MaxConfig)
 			}
 			escaped := &bytes.Buffer{}
-			json.HTMLEscape(escaped, compact.Bytes()) // as it comes out of the state
+			json.HTMLEscape(escaped, compact.Bytes()) // in the form that the state file decodes to
 			b.Config = escaped.Bytes()
 		}
 		if err := checkConfig(in.Bundle, b.Config); err != nil {
@@ -104,7 +105,8 @@ func checkConfig(b *bundle.Bundle, config []byte) error {
 	return err
 }
 
-// redactorOf makes the redactor of a configuration: that of package redact, and stages, which is pre_save if left out.
+// redactorOf creates the redactor from a configuration: that of package redact, plus stages, which
+// defaults to pre_save.
 func redactorOf(config []byte) (*pipeline.Redactor, []hook.Stage, error) {
 	var c struct {
 		redact.Config
@@ -154,30 +156,31 @@ func redactorStages(bindings []binding) ([]string, error) {
 	return names, nil
 }
 
-// running is what is bound in the pipeline, or will be.
+// running is the set of plugins that is bound in the pipeline or is about to be.
 type running struct {
 	bindings []pipeline.Binding
 	bundles  map[digest]*bundle.Bundle
 	loaded   map[loadKey]pipeline.Plugin
-	fresh    []pipeline.Plugin    // of loaded, those that were not loaded before
+	fresh    []pipeline.Plugin    // the newly loaded ones of loaded
 	problems map[pluginKey]string // why a plugin cannot run
 }
 
-// loadKey is what a loaded plugin is told apart by.
+// loadKey identifies a loaded plugin.
 type loadKey struct {
 	digest digest
 	config string
 }
 
-// closeNew closes what was loaded for something that will not run.
+// closeNew closes the newly loaded plugins of a set that will not run.
 func (n *running) closeNew() {
 	for _, p := range n.fresh {
 		p.Close()
 	}
 }
 
-// prepare loads what a state says must run. What is loaded already is used again. The plugin that the change is about must
-// load, and its fixtures pass; another one that cannot be loaded is bound as missing.
+// prepare loads the plugins that a state enables and reuses those already loaded. The plugin that
+// the change is about must load and pass its fixtures; any other plugin that cannot be loaded is
+// bound as missing.
 func (r *Registry) prepare(ctx context.Context, s *state, about *plugin) (*running, error) {
 	next := &running{bundles: map[digest]*bundle.Bundle{}, loaded: map[loadKey]pipeline.Plugin{}, problems: map[pluginKey]string{}}
 	for i := range s.Plugins {
@@ -215,7 +218,7 @@ func (r *Registry) bind(ctx context.Context, next *running, p *plugin, try bool)
 		}
 		return bindings, nil
 	}
-	unpacked := r.running.bundles[v.Digest] // which does not need its archive any more
+	unpacked := r.running.bundles[v.Digest] // avoids reading its archive again
 	if unpacked == nil {
 		var err error
 		if unpacked, err = r.bundle(v); err != nil {
@@ -261,7 +264,7 @@ func (r *Registry) load(ctx context.Context, next *running, b *bundle.Bundle, co
 	return p, nil
 }
 
-// try runs the fixtures of a bundle, and loads it with the configurations of bindings.
+// try runs the fixtures of a bundle and loads it with the configurations of its bindings.
 func (r *Registry) try(ctx context.Context, b *bundle.Bundle, bindings []binding) error {
 	for i := range bindings {
 		config, err := b.Config(bindings[i].Config)
@@ -287,7 +290,7 @@ func (r *Registry) try(ctx context.Context, b *bundle.Bundle, bindings []binding
 	return nil
 }
 
-// missing binds a plugin that cannot run to where it must.
+// missing binds a placeholder that fails wherever a plugin that cannot run should.
 func missing(p *plugin, err error) []pipeline.Binding {
 	v := p.active()
 	reason := err.Error()
@@ -307,14 +310,14 @@ func missing(p *plugin, err error) []pipeline.Binding {
 	return bindings
 }
 
-// run lets what was prepared run.
+// run activates a prepared set.
 func (r *Registry) run(next *running) {
 	next.fresh = nil
 	r.running = *next
 	r.pipeline.Replace(next.bindings)
 }
 
-// describe tells of a plugin of the state that counts.
+// describe returns the public view of a plugin in the active state.
 func (r *Registry) describe(p *plugin) Plugin {
 	v := p.active()
 	d := Plugin{Tenant: p.Tenant, Name: p.Name, Version: v.Version, Digest: v.Digest, Description: v.Description,

@@ -15,18 +15,20 @@ import (
 )
 
 var (
-	// ErrToolchain: a program that is needed is not installed. The text says which, and what to install.
+	// ErrToolchain reports a program that is not installed. The text names it and says what to
+	// install.
 	ErrToolchain = errors.New("the toolchain is not complete")
-	// ErrBuild: the toolchain refused the source. What it had to say was written where Build was told to.
+	// ErrBuild reports that the toolchain rejected the source. Its messages went to Build's output.
 	ErrBuild = errors.New("the build failed")
-	// ErrNoProject: the directory has no source that is known how to build.
+	// ErrNoProject reports a directory without source in a supported language.
 	ErrNoProject = errors.New("nothing to build")
 )
 
-// rustTarget is what Rust calls WebAssembly without anything around it.
+// rustTarget is Rust's name for plain WebAssembly without an operating system.
 const rustTarget = "wasm32-unknown-unknown"
 
-// Language returns the language of the project in dir, by the file that its toolchain begins from.
+// Language returns the language of the project in dir, judging by the file that its toolchain
+// starts from.
 func Language(dir string) (string, error) {
 	for _, known := range []struct{ pattern, language string }{
 		{"Cargo.toml", "rust"}, {"asconfig.json", "assemblyscript"}, {"Makefile", "c"}, {"*.go", "go"},
@@ -38,8 +40,8 @@ func Language(dir string) (string, error) {
 	return "", fmt.Errorf("%w in %s: there is no Go file, asconfig.json, Cargo.toml or Makefile", ErrNoProject, dir)
 }
 
-// Build has the toolchain of the project's language make the module, a path below dir. What the toolchain says goes to
-// output.
+// Build runs the toolchain of the project's language to build the module, a path below dir. The
+// toolchain's messages go to output.
 func Build(ctx context.Context, dir, module string, output io.Writer) error {
 	language, err := Language(dir)
 	if err == nil {
@@ -69,14 +71,14 @@ func Build(ctx context.Context, dir, module string, output io.Writer) error {
 	return nil
 }
 
-// build is one run of a toolchain.
+// build is a single run of a toolchain.
 type build struct {
 	ctx    context.Context
 	dir    string
 	output io.Writer
 }
 
-// run runs a program in the project, with more of an environment.
+// run runs a program in the project's directory with additional environment variables.
 func (b *build) run(stdout io.Writer, env []string, name string, args ...string) error {
 	cmd := exec.CommandContext(b.ctx, name, args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = b.dir, append(os.Environ(), env...), stdout, b.output
@@ -90,7 +92,7 @@ func (b *build) run(stdout io.Writer, env []string, name string, args ...string)
 	return nil
 }
 
-// cargo builds, and copies the module from where cargo says that it is.
+// cargo builds the module and copies it from the path that cargo reports.
 func (b *build) cargo(module string) error {
 	var messages bytes.Buffer
 	err := b.run(&messages, nil, "cargo", "build", "--quiet", "--release", "--target", rustTarget, "--message-format", "json-render-diagnostics")
@@ -121,7 +123,7 @@ func (b *build) cargo(module string) error {
 	return os.WriteFile(filepath.Join(b.dir, module), data, 0o666)
 }
 
-// Toolchain reports what is missing to build a project of a language in dir.
+// Toolchain reports missing programs for building a project of a language in dir.
 func Toolchain(ctx context.Context, dir, language string) error {
 	for _, tool := range map[string][]struct{ program, install string }{
 		"go":             {{"go", "install Go 1.24 or newer"}},
@@ -143,7 +145,8 @@ func Toolchain(ctx context.Context, dir, language string) error {
 	return nil
 }
 
-// findASC reports whether npm finds the compiler: it looks in node_modules of dir and of every directory above it.
+// findASC reports whether npm finds the compiler: it searches node_modules of dir and of every
+// directory above it.
 func findASC(dir string) bool {
 	if _, err := exec.LookPath("asc"); err == nil {
 		return true
