@@ -35,7 +35,7 @@ func (a *app) withSets(ctx context.Context, create bool, f func(setKeeper) error
 // withRemote calls f with the server, for what only a server does so.
 func (a *app) withRemote(f func(*client.Store) error) error {
 	if a.server.addr == "" {
-		return usagef("jobs that can be watched or canceled are those of a server: name it with --server")
+		return usagef("only jobs of a server can be watched or canceled: add --server")
 	}
 	c, err := a.dial()
 	if err != nil {
@@ -256,7 +256,7 @@ func (m *remoteMigrator) watch(ctx context.Context, id string, o migration.RunOp
 // outcome is the error with which a job ended.
 func (m *remoteMigrator) outcome(job *ckptdv1.MigrationJob) error {
 	if job.GetState() == jobs.Canceled {
-		return fmt.Errorf("%w: job %s was canceled; go on with ckptd migrate run, or undo it", migration.ErrState, job.GetId())
+		return fmt.Errorf("%w: job %s was canceled: resume it with ckptd migrate run, or undo it", migration.ErrState, job.GetId())
 	}
 	return jobs.JobError(client.JobError(job.GetError()))
 }
@@ -274,7 +274,7 @@ func tellProgress(o migration.RunOptions, job *ckptdv1.MigrationJob) {
 func (a *app) migrateWatchCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch JOB",
-		Short: "Wait for a job of a server, and tell what came of it",
+		Short: "Wait for a migration job on a server and show its result",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withRemote(func(c *client.Store) error {
@@ -298,7 +298,7 @@ func (a *app) migrateWatchCmd() *cobra.Command {
 func (a *app) migrateCancelCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel JOB",
-		Short: "Stop a job of a server; it can be gone on with, or undone",
+		Short: "Stop a migration job on a server (it can be resumed or undone)",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withRemote(func(c *client.Store) error {

@@ -317,7 +317,7 @@ func TestServeSockets(t *testing.T) {
 
 	second := newServed(t, "--socket", d.path("s"))
 	second.launch()
-	if code := second.exitCode(10 * time.Second); code == exitOK || !strings.Contains(second.errs.String(), "another daemon serves there") {
+	if code := second.exitCode(10 * time.Second); code == exitOK || !strings.Contains(second.errs.String(), "another server is listening there") {
 		t.Errorf("a second daemon on the same socket ended with %d: %s", code, second.errs)
 	}
 	if _, err := os.Stat(second.path("data")); !os.IsNotExist(err) {
