@@ -65,7 +65,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions, given map[string][]str
 		case <-hangup:
 			tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 			if err := a.reload(r, given); err != nil {
-				r.log.Error("reloading failed; the rest of the old configuration stays in force", "error", err)
+				r.log.Error("reloading failed; settings not yet reloaded are unchanged", "error", err)
 			} else {
 				r.log.Info("reloaded")
 			}

@@ -121,7 +121,7 @@ func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 			return nil, fmt.Errorf("listening on %s: %w", path, errSocketTaken)
 		}
 		if info, statErr := os.Lstat(path); statErr != nil || info.Mode().Type() != fs.ModeSocket {
-			return nil, fmt.Errorf("listening on %s: another file is in the way: remove it or choose another path", path)
+			return nil, fmt.Errorf("listening on %s: another file is in the way, remove it or choose another path", path)
 		}
 		if err = os.Remove(path); err == nil {
 			l, err = net.Listen("unix", path)
