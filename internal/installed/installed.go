@@ -127,7 +127,7 @@ func (s *Set) registry(ctx context.Context) (*registry.Registry, error) {
 	}
 	switch {
 	case s.o.Dir == "":
-		return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "there is no place for plugins here"}
+		return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "this store has no plugin directory"}
 	case s.sealer == nil || s.closed:
 		return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "the store is not open"}
 	}

@@ -138,13 +138,13 @@ func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 func UnpackSet(m *ckptdv1.MigrationSet) (migration.Installed, error) {
 	in := migration.Installed{Tenant: m.GetTenant(), Kind: m.GetKind(), Installed: m.GetInstalled().AsTime()}
 	if len(m.GetDigest()) != len(in.Digest) || m.GetNewest()-m.GetOldest() > maxSteps {
-		return in, fmt.Errorf("%w: the answer has no proper set", migrate.ErrInvalid)
+		return in, fmt.Errorf("%w: the answer has no valid migration set", migrate.ErrInvalid)
 	}
 	copy(in.Digest[:], m.GetDigest())
 	spec := migrate.Spec{Kind: in.Kind, Names: m.GetNames(), Digest: in.Digest}
 	for v := m.GetOldest(); v < m.GetNewest(); v++ {
 		spec.Steps = append(spec.Steps, migrate.Step{From: v, To: v + 1, Source: "the server", Run: func(context.Context, any) (any, error) {
-			return nil, errors.New("the step is on the server")
+			return nil, errors.New("the step runs on the server only")
 		}})
 	}
 	var err error

@@ -33,11 +33,11 @@ const (
 
 var (
 	// ErrNoJob: there is no job of that id.
-	ErrNoJob = errors.New("there is no migration job")
+	ErrNoJob = errors.New("no such migration job")
 	// ErrBusy: another job of the store is running.
 	ErrBusy = errors.New("a migration job is running")
 	// ErrState: a job is not where it would have to be.
-	ErrState = errors.New("the migration job is not in the state for that")
+	ErrState = errors.New("the migration job is in the wrong state for that")
 	// ErrStopped: too many states failed.
 	ErrStopped = errors.New("too many states failed")
 	// ErrRefused: states would fail, and nothing was written.
@@ -101,7 +101,7 @@ func (j *Jobs) StartAs(ctx context.Context, id string, spec Spec, o RunOptions) 
 			return &Job{ID: id, Spec: spec, To: b.To, State: Running, Created: b.Created, Updated: b.Created}, nil, l.close()
 		}
 		if named || !errors.Is(err, fs.ErrExist) {
-			return nil, nil, fmt.Errorf("beginning the journal of a job: %w", err)
+			return nil, nil, fmt.Errorf("creating the journal of a job: %w", err)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func (j *Jobs) read(id string, repair bool) (*journal, *history, error) {
 		return nil, nil, fmt.Errorf("reading migration job %s: %w", id, err)
 	}
 	if h.begin == nil { // it was cut short before it had a first frame
-		return nil, nil, errors.Join(fmt.Errorf("%w %q: it was never begun", ErrNoJob, id), l.close())
+		return nil, nil, errors.Join(fmt.Errorf("%w %q: it never started", ErrNoJob, id), l.close())
 	}
 	return l, h, nil
 }
@@ -200,7 +200,7 @@ func (h *history) see(at int64, f *frame) error {
 	case f.Begin != nil:
 		h.begin = f.Begin
 		if f.Begin.Version != journalVersion {
-			return fmt.Errorf("%w: a journal of version %d", engine.ErrNewerFormat, f.Begin.Version)
+			return fmt.Errorf("%w: unknown journal version %d", engine.ErrNewerFormat, f.Begin.Version)
 		}
 		h.job.Spec, h.job.To, h.job.State = f.Begin.Spec, f.Begin.To, Running
 		h.job.Created, h.job.Updated = f.Begin.Created, f.Begin.Created
@@ -242,10 +242,10 @@ func (j *Jobs) pinned(b *begin) error {
 	for kind, want := range b.Digests {
 		set := j.sets(b.Spec.Tenant, kind)
 		if set == nil {
-			return fmt.Errorf("%w: the migrations of kind %q, with which the job began, are not there", migrate.ErrNoPath, kind)
+			return fmt.Errorf("%w: the migrations for kind %q that the job started with are missing", migrate.ErrNoPath, kind)
 		}
 		if digest := set.Digest(); !bytes.Equal(digest[:], want) {
-			return fmt.Errorf("%w: the migrations of kind %q changed since the job began: bring those back, or undo it", ErrState, kind)
+			return fmt.Errorf("%w: the migrations for kind %q changed since the job started: restore them, or undo the job", ErrState, kind)
 		}
 	}
 	return nil
@@ -275,7 +275,7 @@ func (j *Jobs) Finish(ctx context.Context, id string) error {
 		}
 	case Undone:
 	default:
-		return fmt.Errorf("%w: job %s is %s: run it to its end, or undo it", ErrState, id, h.job.State)
+		return fmt.Errorf("%w: job %s is %s: complete it, or undo it", ErrState, id, h.job.State)
 	}
 	if err := os.Remove(j.path(id)); err != nil {
 		return fmt.Errorf("finishing job %s: %w", id, err)

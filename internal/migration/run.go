@@ -296,7 +296,7 @@ func (r *run) settle(ctx context.Context, h *history) error {
 		}
 		out, err := find(ctx, in)
 		if err != nil && !gone(err) {
-			return fmt.Errorf("finding out about thread %q of user %q: %w", in.Thread, in.User, err)
+			return fmt.Errorf("inspecting thread %q of user %q: %w", in.Thread, in.User, err)
 		}
 		outcomes = append(outcomes, out...)
 	}

@@ -76,7 +76,7 @@ type Server struct {
 // New makes a server that is ready to serve.
 func New(o Options) (*Server, error) {
 	if o.Store == nil || o.Access == nil || o.Tokens == nil {
-		return nil, errors.New("making a server: it needs a store, an authenticator and tokens")
+		return nil, errors.New("creating a server: it needs a store, an authenticator and tokens")
 	}
 	if o.Plugins == nil {
 		o.Plugins = installed.New(installed.Options{})
@@ -171,7 +171,7 @@ func (s *Server) recovered(ctx context.Context, spec connect.Spec, _ http.Header
 		err = &panics.Error{Value: p, Stack: string(debug.Stack())}
 	}
 	s.logPanic(ctx, spec.Procedure, err)
-	return connect.NewError(connect.CodeInternal, errors.New("internal error: the server's log has more"))
+	return connect.NewError(connect.CodeInternal, errors.New("internal error: see the server's log"))
 }
 
 // logPanic logs an error if it is a panic, by its type: its text could quote a state.

@@ -9,9 +9,9 @@ import (
 
 // Errors of migration jobs. The client exports them.
 var (
-	ErrNoJob      = errors.New("there is no migration job")
+	ErrNoJob      = errors.New("no such migration job")
 	ErrJobBusy    = errors.New("a migration job is running")
-	ErrJobState   = errors.New("the migration job is not in the state for that")
+	ErrJobState   = errors.New("the migration job is in the wrong state for that")
 	ErrJobStopped = errors.New("too many states failed")
 	ErrJobRefused = errors.New("nothing was migrated")
 )
