@@ -380,5 +380,7 @@ type importError struct {
 	first error
 }
 
-func (e importError) Error() string { return fmt.Sprintf("%d errors; the first ones are shown above", e.n) }
+func (e importError) Error() string {
+	return fmt.Sprintf("%d errors; the first ones are shown above", e.n)
+}
 func (e importError) Unwrap() error { return e.first }

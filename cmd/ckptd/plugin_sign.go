@@ -65,9 +65,9 @@ func (a *app) pluginSignCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sign [PATH]",
 		Short: "Sign a plugin",
-		Long:  `Sign signs all files of a plugin that a store reads. It stores the signature in the plugin's directory
+		Long: `Sign signs all files of a plugin that a store reads. It stores the signature in the plugin's directory
 as plugin.sig, or in its archive.`,
-		Args:  cobra.MaximumNArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if key == "" {
 				return usagef("--key is missing: give a private key file, created with ckptd plugin keygen")
