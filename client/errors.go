@@ -24,13 +24,13 @@ var (
 	ErrDenied          = wire.ErrDenied
 )
 
-// Errors of migration jobs. Those of sets and steps are of package migrate.
+// Errors of migration jobs. Package migrate has those of migration sets and steps.
 var (
-	ErrNoJob      = wire.ErrNoJob      // there is no job of that id
-	ErrJobBusy    = wire.ErrJobBusy    // another job of the tenant is under way
-	ErrJobState   = wire.ErrJobState   // the job is not where it would have to be for that
+	ErrNoJob      = wire.ErrNoJob      // no job has this id
+	ErrJobBusy    = wire.ErrJobBusy    // another job of the tenant is running
+	ErrJobState   = wire.ErrJobState   // the job is in the wrong state for the call
 	ErrJobStopped = wire.ErrJobStopped // too many states failed
-	ErrJobRefused = wire.ErrJobRefused // states would fail, and nothing was written
+	ErrJobRefused = wire.ErrJobRefused // states would fail; nothing was written
 )
 
 // ErrUnreachable says that the server gave no answer and that nothing was changed. It matches engine.ErrUnavailable.

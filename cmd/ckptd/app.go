@@ -16,7 +16,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/badger"
 	"github.com/ckptd/ckptd/engine"
-	"github.com/ckptd/ckptd/internal/installed"
+	"github.com/ckptd/ckptd/internal/pluginset"
 )
 
 // app is what all commands share.
@@ -30,8 +30,8 @@ type app struct {
 	backend                 badger.Options     // for open
 	positioner              backend.Positioner // of the store that open opened
 	server                  dialer
-	pluginOptions           installed.Options // for open, but for where they are
-	plugins                 *installed.Set    // of the store that open opened
+	pluginOptions           pluginset.Options // for open, but for where they are
+	plugins                 *pluginset.Set    // of the store that open opened
 	migrations              migrations
 
 	in      io.Reader

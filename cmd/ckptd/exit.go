@@ -17,7 +17,6 @@ import (
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/audit"
-	"github.com/ckptd/ckptd/internal/migration"
 	"github.com/ckptd/ckptd/internal/trajectory"
 	"github.com/ckptd/ckptd/internal/wire"
 	"github.com/ckptd/ckptd/migrate"
@@ -157,11 +156,6 @@ var explanations = []struct {
 	{hook.ErrTrap, exitPlugin, pluginAdvice},
 	{hook.ErrLimit, exitPlugin, pluginAdvice},
 	{engine.ErrRejected, exitPlugin, pluginAdvice},
-	{migration.ErrNoJob, exitNotFound, "see ckptd migrate jobs"},
-	{migration.ErrBusy, exitBusy, ""},
-	{migration.ErrState, exitConflict, ""},
-	{migration.ErrStopped, exitMigration, "correct the step and run it again, or undo the job"},
-	{migration.ErrRefused, exitMigration, ""},
 	{client.ErrNoJob, exitNotFound, "see ckptd migrate jobs"},
 	{client.ErrJobBusy, exitBusy, ""},
 	{client.ErrJobState, exitConflict, ""},

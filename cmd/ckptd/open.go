@@ -12,7 +12,7 @@ import (
 	"github.com/ckptd/ckptd/backend/badger"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
-	"github.com/ckptd/ckptd/internal/installed"
+	"github.com/ckptd/ckptd/internal/pluginset"
 )
 
 // keyVariable is the environment variable that holds a root key itself.
@@ -29,7 +29,7 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 		return nil, fmt.Errorf("%w in %s", errNoStore, a.data)
 	}
 	a.pluginOptions.Dir = a.base + ".plugins"
-	a.plugins = installed.New(a.pluginOptions)
+	a.plugins = pluginset.New(a.pluginOptions)
 	if a.pluginOptions.Workers {
 		a.migrations.workers = a.plugins
 	}

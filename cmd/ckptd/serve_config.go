@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ckptd/ckptd/internal/access"
-	"github.com/ckptd/ckptd/internal/installed"
+	"github.com/ckptd/ckptd/internal/pluginset"
 	"github.com/ckptd/ckptd/internal/server"
 )
 
@@ -42,7 +42,7 @@ type serveOptions struct {
 	limits                    server.Limits
 
 	pluginIsolation, pluginMemory string
-	plugins                       installed.Options // but for where they are
+	plugins                       pluginset.Options // but for where they are
 
 	access access.Options
 }

@@ -18,9 +18,9 @@ import (
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/durable"
-	"github.com/ckptd/ckptd/internal/installed"
 	"github.com/ckptd/ckptd/internal/jobs"
 	"github.com/ckptd/ckptd/internal/migration"
+	"github.com/ckptd/ckptd/internal/pluginset"
 	"github.com/ckptd/ckptd/internal/server"
 	"github.com/ckptd/ckptd/internal/telemetry"
 )
@@ -30,7 +30,7 @@ type running struct {
 	server    *server.Server
 	store     *engine.Store
 	tokens    *access.Tokens
-	plugins   *installed.Set
+	plugins   *pluginset.Set
 	migrator  *jobs.Runner
 	sets      *migration.Sets
 	audit     *audit.Log // nil for none

@@ -107,7 +107,7 @@ func (m *Runner) Resume() error {
 // giveUp ends a job that was resumed so often and not carried out: it may be what ends the daemon. It can be asked for again.
 func (m *Runner) giveUp(job *ckptdv1.MigrationJob, times int) error {
 	err := fmt.Errorf("%w: the daemon stopped %d times during this job: find out why, and run it again", engine.ErrUnavailable, times)
-	job.State, job.Updated, job.Error = Failed, now(), wire.PackSaveError(wireError(err))
+	job.State, job.Updated, job.Error = Failed, now(), wire.PackSaveError(err)
 	m.o.Log.Error("a migration job is given up", "job", job.GetId(), "resumed", times)
 	m.forgetResumed(job.GetId())
 	return m.keep(job)

@@ -135,7 +135,7 @@ func (m *Runner) find(tenant, id string) (*ckptdv1.MigrationJob, error) {
 		return nil, err
 	}
 	begun, err := m.jobs().Job(id)
-	if err != nil && !errors.Is(err, migration.ErrNoJob) {
+	if err != nil && !errors.Is(err, wire.ErrNoJob) {
 		return nil, err
 	}
 	if begun != nil {
