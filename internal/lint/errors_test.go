@@ -112,9 +112,10 @@ var (
 )
 
 // fileTexts collects the error texts of the files of a package: the literals that are given to
-// errors.New, fmt.Errorf, or as something of textNames, and those of methods named Error.
+// errors.New, fmt.Errorf, fmt.Sprintf, or as something of textNames, and those of methods named
+// Error.
 func fileTexts(files []*ast.File) map[string]bool {
-	takes := map[string]int{"errors.New": 0, "fmt.Errorf": 0} // which argument is the text
+	takes := map[string]int{"errors.New": 0, "fmt.Errorf": 0, "fmt.Sprintf": 0} // which argument is the text
 	for _, file := range files {
 		for _, decl := range file.Decls {
 			if f, ok := decl.(*ast.FuncDecl); ok {
