@@ -24,9 +24,11 @@ run: build ## build ckptd and serve ./data, which is made with its key and a fir
 build: ## build bin/ckptd, without cgo
 	CGO_ENABLED=0 go build -trimpath -o bin/ckptd ./cmd/ckptd
 
-generate: $(TOOLS)/buf ## make the Go code of api/ and the tables of docs/api.md from the .proto files
+generate: $(TOOLS)/buf ## make the Go code of api/, the tables of docs/api.md, and the lists of help texts and errors
 	cd api && ../$(TOOLS)/buf lint && ../$(TOOLS)/buf generate
 	go test -count=1 ./internal/contract -update
+	go test -count=1 ./cmd/ckptd -run TestHelpTexts -update
+	go test -count=1 ./internal/lint -run TestErrorTexts -update
 
 release-api: $(TOOLS)/buf ## make the API as it is what later ones must be compatible with
 	cd api && ../$(TOOLS)/buf build --exclude-source-info -o released.json

@@ -16,15 +16,15 @@ const concepts = "docs/concepts.md"
 // is defined twice, also not among the words of the code in docs/design.md.
 func TestConceptsVocabulary(t *testing.T) {
 	text := document(t, concepts)
-	author := words(section(t, text, "Words for an agent's author"))
-	operator := words(section(t, text, "Words for an operator"))
+	author := definedIn(section(t, text, "Words for an agent's author"))
+	operator := definedIn(section(t, text, "Words for an operator"))
 	if n := len(author); n == 0 || n > 20 {
 		t.Errorf("an agent's author has to learn %d words, at most 20 wanted", n)
 	}
 	if n := len(author) + len(operator); len(operator) == 0 || n > 40 {
 		t.Errorf("an operator has to learn %d words, at most 40 wanted", n)
 	}
-	code := words(section(t, document(t, "docs/design.md"), "Words of the code"))
+	code := definedIn(section(t, document(t, "docs/design.md"), "Words of the code"))
 	all := slices.Sorted(slices.Values(slices.Concat(author, operator, code)))
 	for i := 1; i < len(all); i++ {
 		if all[i] == all[i-1] {
@@ -121,8 +121,8 @@ func section(t *testing.T, text, heading string) string {
 	return rest
 }
 
-// words are those that the table in a section defines.
-func words(section string) (all []string) {
+// definedIn lists the words that the table in a section defines.
+func definedIn(section string) (all []string) {
 	for _, m := range regexp.MustCompile(`(?m)^\| ([^|]+) \|`).FindAllStringSubmatch(section, -1) {
 		if m[1] != "word" {
 			all = append(all, m[1])

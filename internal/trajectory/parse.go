@@ -344,7 +344,7 @@ func (d *draft) finish(form Form) error {
 	d.Meta = append(meta, '}')
 	d.members = nil
 	if found, ok := locate(d.Meta); !ok || found.at != d.traj {
-		return d.s.at(d.start, ErrSyntax, false, "another member holds the text %s", placeholder(form))
+		return d.s.at(d.start, ErrSyntax, false, "another member contains the text %s", placeholder(form))
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func TestErrors(t *testing.T) {
 			`f:1 (offset 1): run 0: not an object`,
 			`f:1 (offset 3): run 1: no array named traj, messages, history or trajectory`,
 			`f:1 (offset 11): run 2: no array named traj, messages, history or trajectory`}, ErrSyntax},
-		{"reserved", `[{"traj":"ckptd:array","messages":[1]}]`, Options{}, 0, []string{`f:1 (offset 1): run 0: another member holds the text "ckptd:array"`}, ErrSyntax},
+		{"reserved", `[{"traj":"ckptd:array","messages":[1]}]`, Options{}, 0, []string{`f:1 (offset 1): run 0: another member contains the text "ckptd:array"`}, ErrSyntax},
 		{"invalid UTF-8", "[{\"traj\":[\"ab\xff\"]}]", Options{}, 0, []string{`f:1 (offset 13): run 0: invalid UTF-8; nothing after it was read`}, ErrSyntax},
 		{"too deep", `[{"traj":[` + deep + `]}]`, Options{}, 0, []string{`f:1 (offset 10010): run 0: invalid character '[' exceeded max depth; nothing after it was read`}, ErrSyntax},
 		{"bad lines", "{\"traj\":[1]}\n{\"traj\":[1\n{\"traj\":[2]}\nnonsense\n{\"traj\":[1 2]} 3\n{\"traj\":[3]", Options{}, 2, []string{

@@ -66,7 +66,7 @@ func Join(meta, messages []byte) ([]byte, error) {
 		meta = []byte("{}")
 	}
 	if meta[0] != '{' || !json.Valid(meta) {
-		return nil, errors.New("the metadata are not a JSON object")
+		return nil, errors.New("the metadata is not a JSON object")
 	}
 	b := bytes.TrimSpace(meta[:len(meta)-1])
 	b = append(make([]byte, 0, len(meta)+len(messages)+12), b...)
