@@ -38,20 +38,20 @@ func isBase64(b byte) bool { return isToken(b) || b == '+' || b == '/' }
 // decoded redacts text[start:end], which is followed by padding up to full, if it is base64 of
 // text.
 func (s *scan) decoded(text []byte, start, end, full int) {
-	run := text[start:end]
-	if len(run)%4 == 1 {
+	encoded := text[start:end]
+	if len(encoded)%4 == 1 {
 		return
 	}
 	enc := base64.RawStdEncoding
-	if bytes.ContainsAny(run, "-_") {
+	if bytes.ContainsAny(encoded, "-_") {
 		enc = base64.RawURLEncoding
 	}
 	var head [leastEncoded / 4 * 3]byte
-	if _, err := enc.Decode(head[:], run[:leastEncoded]); err != nil || !textual(head[:], false) {
+	if _, err := enc.Decode(head[:], encoded[:leastEncoded]); err != nil || !textual(head[:], false) {
 		return
 	}
-	value := make([]byte, enc.DecodedLen(len(run)))
-	n, err := enc.Decode(value, run)
+	value := make([]byte, enc.DecodedLen(len(encoded)))
+	n, err := enc.Decode(value, encoded)
 	if err != nil || !textual(value[:n], true) {
 		return
 	}

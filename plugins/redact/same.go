@@ -23,7 +23,7 @@ const (
 type region struct {
 	prev    []byte
 	at, old int  // positions in the data and in prev up to which they differ only in values
-	run     int  // number of equal bytes from there on
+	equal   int  // number of equal bytes from there on
 	lost    bool // they differ in more than values
 	suffix  int  // data[suffix:] is unchanged, once that is known
 	known   bool
@@ -35,18 +35,18 @@ func regionOf(data, prev []byte, r *Redactor) region {
 	if prev == nil {
 		return region{suffix: len(data) + 1, known: true, lost: true}
 	}
-	return region{prev: prev, run: alike.Prefix(data, prev), suffix: len(data) + 1,
+	return region{prev: prev, equal: alike.Prefix(data, prev), suffix: len(data) + 1,
 		known: r.allowPaths.indexed() || r.blockPaths.indexed()}
 }
 
 // sideOf returns the side of the value data[start:end], including its quotes. Values must be passed
 // in order.
 func (g *region) sideOf(data []byte, start, end int) side {
-	if g.whole || !g.lost && end < g.at+g.run {
+	if g.whole || !g.lost && end < g.at+g.equal {
 		return prefixSide
 	}
 	if !g.lost {
-		if start <= g.at+g.run && g.pass(data, start, end) {
+		if start <= g.at+g.equal && g.pass(data, start, end) {
 			return changedSide
 		}
 		g.lost = true
@@ -71,7 +71,7 @@ func (g *region) pass(data []byte, start, end int) bool {
 	if err != nil {
 		return false
 	}
-	g.at, g.old, g.run = end, to, alike.Prefix(data[end:], g.prev[to:])
+	g.at, g.old, g.equal = end, to, alike.Prefix(data[end:], g.prev[to:])
 	return true
 }
 

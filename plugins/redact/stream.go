@@ -320,7 +320,7 @@ const (
 func heatOf(left, right []byte) heat {
 	const long = 20
 	n := 0
-	var letters, digits, marks bool
+	var letters, digits, signs bool
 	take := func(b byte) {
 		n++
 		switch {
@@ -329,9 +329,9 @@ func heatOf(left, right []byte) heat {
 		case isDigit(b):
 			digits = true
 		case b == '@' || b >= 0x80:
-			letters, marks = true, true
+			letters, signs = true, true
 		case b == '_' || b == '-' || b == '=' || b == '/' || b == '+' || b == ':':
-			marks = true
+			signs = true
 		}
 	}
 	for i := len(left) - 1; i >= 0 && n <= long && !isSpace(left[i]); i-- {
@@ -341,7 +341,7 @@ func heatOf(left, right []byte) heat {
 		take(right[i])
 	}
 	switch {
-	case letters && (marks || n > long):
+	case letters && (signs || n > long):
 		return hot
 	case digits, len(left) > 1 && isDigit(left[len(left)-2]), len(right) > 1 && isDigit(right[1]):
 		return warm

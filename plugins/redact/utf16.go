@@ -11,10 +11,10 @@ import (
 // that isn't replaced stays unchanged, including unpaired surrogates.
 
 // utf16Order returns the byte order of UTF-16 text, or nil if data isn't UTF-16, and the length of
-// the byte order mark. Data without that mark counts as UTF-16 if told is set, which means that it
+// the byte order mark. Data without that mark counts as UTF-16 if isText is set, which means that it
 // is known to be text, and half of the bytes at even positions, or at odd ones, are NUL while few
 // others are.
-func utf16Order(data []byte, told bool) (order binary.ByteOrder, bom int) {
+func utf16Order(data []byte, isText bool) (order binary.ByteOrder, bom int) {
 	switch {
 	case len(data) < 4 || len(data)%2 != 0:
 		return nil, 0
@@ -22,7 +22,7 @@ func utf16Order(data []byte, told bool) (order binary.ByteOrder, bom int) {
 		return binary.LittleEndian, 2
 	case data[0] == 0xfe && data[1] == 0xff:
 		return binary.BigEndian, 2
-	case !told || bytes.IndexByte(data, 0) < 0:
+	case !isText || bytes.IndexByte(data, 0) < 0:
 		return nil, 0
 	}
 	var zeros [2]int

@@ -75,10 +75,10 @@ type child struct {
 	plugins map[uint64]plugin
 	answers chan answer
 
-	mu     sync.Mutex
-	number uint64 // of the current operation, 0 between operations
-	cancel context.CancelFunc
-	given  uint64 // the last cancelled operation
+	mu        sync.Mutex
+	number    uint64 // of the current operation, 0 between operations
+	cancel    context.CancelFunc
+	cancelled uint64 // the last cancelled operation
 }
 
 type order struct {
@@ -163,7 +163,7 @@ func (c *child) read(in io.Reader, orders chan<- order, done <-chan struct{}) er
 func (c *child) giveUp(number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.given = max(c.given, number)
+	c.cancelled = max(c.cancelled, number)
 	if c.number != 0 && c.number <= number {
 		c.cancel()
 	}
@@ -175,7 +175,7 @@ func (c *child) begin(number uint64) (context.Context, func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.number, c.cancel = number, cancel
-	if number <= c.given {
+	if number <= c.cancelled {
 		cancel()
 	}
 	return ctx, func() {
@@ -219,7 +219,7 @@ func (c *child) doLoad(number, handle uint64, spec plugins.Spec) error {
 	defer end()
 	pl, err := c.load(ctx, spec)
 	if err != nil {
-		return writeFrame(c.out, kindFailed, buildFailed(number, told(err)), nil)
+		return writeFrame(c.out, kindFailed, buildFailed(number, reported(err)), nil)
 	}
 	c.plugins[handle] = pl
 	return writeFrame(c.out, kindLoaded, buildLoaded(number, pl.Digest(), pl.Stages()), nil)
@@ -251,7 +251,7 @@ func (c *child) doCall(call *call) error {
 	if err != nil {
 		r.Unchanged, r.Output = false, nil
 	}
-	return writeFrame(c.out, kindDone, buildDone(call.number, r, told(err)), r.Output)
+	return writeFrame(c.out, kindDone, buildDone(call.number, r, reported(err)), r.Output)
 }
 
 // ask asks the parent a question during a call. A call has one goroutine, so there is only one
@@ -278,8 +278,8 @@ func (c *child) ask(ctx context.Context, k kind, number uint64, set string, data
 	}
 }
 
-// told returns the form of an error that is sent to the parent.
-func told(err error) *hook.Error {
+// reported returns the form of an error that is sent to the parent.
+func reported(err error) *hook.Error {
 	var e *hook.Error
 	if err != nil && !errors.As(err, &e) {
 		// Its text could contain anything.

@@ -181,10 +181,10 @@ func (pl *Plugin) explain(ctx context.Context, err error, stage hook.Stage, item
 	if e.Plugin != "" {
 		return err
 	}
-	told := *e
-	told.Plugin, told.Stage, told.Item = pl.spec.Name, stage, item
-	if cause := context.Cause(ctx); cause != nil && told.Kind == hook.ErrTimeout {
-		return fmt.Errorf("%w: %w", &told, cause)
+	full := *e
+	full.Plugin, full.Stage, full.Item = pl.spec.Name, stage, item
+	if cause := context.Cause(ctx); cause != nil && full.Kind == hook.ErrTimeout {
+		return fmt.Errorf("%w: %w", &full, cause)
 	}
-	return &told
+	return &full
 }
