@@ -13,6 +13,9 @@ func filesRound(r *round) {
 		if im.hasLog() && r.rnd.IntN(4) == 0 {
 			return both, r.hurtBoth(im, at)
 		}
+		if im.hasLog() && r.rnd.IntN(8) == 0 {
+			return oldLog, r.putLogBack(im, at)
+		}
 		path := pick(r, at)
 		kind = at.kindOf(path)
 		rel, err := filepath.Rel(string(at), path)
@@ -45,6 +48,19 @@ func cutShort(r *round, path string) (size int64) {
 	r.must(os.Truncate(path, size))
 	r.count("cut", 1)
 	return size
+}
+
+// oldLog is the kind of damage that replaces the whole log with an older one. It must be repaired.
+const oldLog = "log, an older one"
+
+// putLogBack puts back the older log, with its anchor, which does not know of the newer groups. The memory
+// files and the tables have them all.
+func (r *round) putLogBack(im *image, at place) (what string) {
+	log := at.path("data", "log")
+	r.must(os.RemoveAll(log))
+	r.must(os.CopyFS(log, os.DirFS(im.older.path("data", "log"))))
+	r.count("put back", 1)
+	return "the whole log put back as it was before"
 }
 
 // both is the kind of damage to the log and to the memory files at once: nothing may be left to repair from, but it is seen.
