@@ -122,7 +122,7 @@ func (s *Store) touchAgain(keys [][]byte) (last []byte, err error) {
 		return nil, err
 	}
 	s.commits.space.unflushed = s.commits.space.most
-	if err := txn.Commit(); err != nil {
+	if err := s.commitAlone(txn); err != nil {
 		return nil, err
 	}
 	return last, s.flushes.wrote(s.logs.Last().N)

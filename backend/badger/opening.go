@@ -61,7 +61,10 @@ func (s *Store) openFiles() error {
 		return err
 	}
 	if err := o.start(); err != nil {
-		return errors.Join(err, s.stopBadger())
+		if stopped := s.stopBadger(); !errors.Is(err, stopped) {
+			err = errors.Join(err, stopped)
+		}
+		return err
 	}
 	s.commits.space.startBallast()
 	return nil

@@ -73,7 +73,7 @@ func (a *applier) commit() error {
 			return err
 		}
 	}
-	return a.txn.Commit()
+	return a.s.commitAlone(a.txn)
 }
 
 // size is about what the frame of the group would have.
