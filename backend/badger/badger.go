@@ -289,7 +289,7 @@ func (s *Store) Close() error {
 	err := s.stopBadger()
 	if s.ending != nil {
 		err = fmt.Errorf("closing the store without flushing it: %w", err)
-	} else if err == nil && s.failed.Load() == nil { // all of the log is in tables
+	} else if err == nil && s.failed.Load() == nil && !s.flushes.trouble.Load() { // all of the log is in tables
 		err = s.eraseLog()
 	}
 	return errors.Join(err, s.logs.Close())

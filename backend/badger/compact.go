@@ -61,8 +61,12 @@ func (s *Store) compact(ctx context.Context) error {
 	return fmt.Errorf("%w: superseded values are left after %d passes", backend.ErrUnavailable, compactPasses)
 }
 
-// eraseLog removes every segment of the log. All groups must be in tables.
+// eraseLog removes every segment of the log. All groups must be in tables, and no error of Badger's since it
+// was opened may make that doubtful: the MANIFEST may name a table that Badger removed again.
 func (s *Store) eraseLog() error {
+	if s.flushes.trouble.Load() {
+		return fmt.Errorf("%w: Badger logged an error, and the log must stay", backend.ErrUnavailable)
+	}
 	if err := durable.SyncDir(s.dir); err != nil {
 		return dirError(err)
 	}

@@ -27,6 +27,7 @@ const (
 // opening is what is found out about a directory before anything in it changes, and then done about it.
 type opening struct {
 	s      *Store
+	find   place // of the files of Badger's
 	tables tables
 	tail   *commitlog.Tail
 	fresh  bool // there is no log yet, nor anything else
@@ -34,6 +35,8 @@ type opening struct {
 	last   commitlog.Position // of what stands
 	bytes  int64              // of the groups, at most
 	notes  []string           // what is damaged and will be repaired
+
+	manifest []byte // that replaces the one that is there, if not nil
 
 	dry     bool     // change nothing, whatever is found
 	accept  bool     // go on without what is lost
@@ -76,11 +79,17 @@ func (o *opening) look() (err error) {
 	if err := o.openLog(); err != nil {
 		return err
 	}
-	if err := o.lookAtTables(inDir(dir)); err != nil {
+	o.find = inDir(dir)
+	if err := o.lookAtTables(); err != nil {
 		if err := o.bringBack(err); err != nil {
-			return err
+			return o.shorten(err)
 		}
 	}
+	return o.settle()
+}
+
+// settle finds out what stands, with the tables that were found.
+func (o *opening) settle() (err error) {
 	if o.fresh {
 		rand.Read(o.tables.pos.Incarnation[:])
 		o.last = o.tables.pos
@@ -110,14 +119,14 @@ func (o *opening) look() (err error) {
 	return nil
 }
 
-func (o *opening) lookAtTables(find place) (err error) {
-	if err := checkFiles(o.s.dir, find); err != nil {
+func (o *opening) lookAtTables() (err error) {
+	if err := checkFiles(o.s.dir, o.find); err != nil {
 		return err
 	}
-	if o.keys, err = checkRegistry(find); err != nil {
+	if o.keys, err = checkRegistry(o.find); err != nil {
 		return err
 	}
-	o.tables, err = verifyTables(find, o.s.settings())
+	o.tables, err = verifyTables(o.find, o.s.settings())
 	return err
 }
 
@@ -128,15 +137,15 @@ func (o *opening) bringBack(why error) error {
 		if _, err := os.Lstat(filepath.Join(dir, keptDir)); err != nil {
 			return why
 		}
-		o.puts = append(o.puts, text(why))
-		return o.lookAtTables(inKept(dir))
+		o.puts, o.find = append(o.puts, text(why)), inKept(dir)
+		return o.lookAtTables()
 	}
 	restored, failed := putBack(dir, o.s.commits.space.room)
 	if failed != nil || !restored {
 		return errors.Join(why, failed)
 	}
 	o.puts = append(o.puts, text(why))
-	return o.lookAtTables(inDir(dir))
+	return o.lookAtTables()
 }
 
 // openLog opens the log, or finds that there is none because there is no store yet.
@@ -240,6 +249,9 @@ func (o *opening) start() error {
 		if err := settleManifest(s.dir); err != nil {
 			return err
 		}
+	}
+	if err := o.writeShortened(); err != nil {
+		return err
 	}
 	if err := errors.Join(setAside(s.dir, len(o.groups) > 0 || o.accept), keepTables(s.dir, s.commits.space.room)); err != nil {
 		return err
