@@ -28,8 +28,8 @@ func (u until) Err() error {
 	return nil
 }
 
-// A compaction writes keys again, into a third memory file, and is given up. What is committed after it
-// is durable.
+// A compaction writes keys again, into a third memory file, and is given up. What is committed
+// after it is durable.
 func TestCommitsAfterACompactionGivenUp(t *testing.T) {
 	s := openSmall(t)
 	overwriteWithReader(t, s, 700, 30<<10)

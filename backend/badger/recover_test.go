@@ -139,8 +139,7 @@ func (h onWarning) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The anchor lags, and the last frame, of which it does not know, is damaged: what is no whole frame there is reason enough to look
-// into the memory file.
+// The anchor is damaged, and so is the last frame. The memory file has its group.
 func TestLastFrameIsRepairedWithoutAnAnchor(t *testing.T) {
 	base, segment, want := crashed(t)
 	anchor := filepath.Join(base, logDir, "anchor")
