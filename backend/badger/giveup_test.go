@@ -104,7 +104,7 @@ func awaitEnd(t *testing.T, dir string, want oracle) {
 	}
 }
 
-// Badger cannot flush what is replayed. Open gives up, and another one finds all there was.
+// Badger cannot flush the replayed groups. Open gives up, and a later Open finds everything.
 func TestOpenGivesUp(t *testing.T) {
 	base, _, want := crashed(t)
 	once := false
@@ -115,7 +115,7 @@ func TestOpenGivesUp(t *testing.T) {
 		once = true
 	}
 	o := least
-	o.Log = slog.New(onMessage{slog.DiscardHandler, "All ", opened}) // "tables opened", what Badger says then
+	o.Log = slog.New(onMessage{slog.DiscardHandler, "All ", opened}) // "tables opened", Badger's message then
 	s, err := Open(base, o)
 	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "Badger cannot write to its tables") || strings.Contains(err.Error(), "\n") {
 		t.Fatalf("%v, want ErrUnavailable", err)
@@ -130,7 +130,7 @@ func TestOpenGivesUp(t *testing.T) {
 	awaitEnd(t, base, want)
 }
 
-// A wait for Badger ends with what it waits for, or with failures that come meanwhile.
+// A wait for Badger ends when Badger is done, or with failures that come meanwhile.
 func TestAwait(t *testing.T) {
 	for _, tt := range []struct {
 		message string

@@ -12,7 +12,7 @@ import (
 )
 
 // The end of the log is gone, in the moment in which the anchor does not know of it yet, so that
-// what is left looks like a whole log. The memory files have the rest.
+// the rest looks like a whole log. The memory files have the rest.
 func TestLogWithoutItsEnd(t *testing.T) {
 	s := openSmall(t)
 	want := oracle{}

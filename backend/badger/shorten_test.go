@@ -13,7 +13,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// flushed is what a kill leaves of a store with tables of a compaction and, behind them, one that
+// flushed is a store that was killed, with tables of a compaction and, behind them, one that
 // was flushed, whose groups the log has.
 func flushed(t *testing.T) (dir, flush string, want oracle) {
 	t.Helper()
