@@ -73,10 +73,10 @@ func (a *applier) commit() error {
 			return err
 		}
 	}
-	return a.txn.Commit()
+	return a.s.commitAlone(a.txn)
 }
 
-// size is about what the frame of the group would have.
+// size is about the size of the group's frame.
 func (g *memoryGroup) size() (n int64) {
 	for _, m := range g.muts {
 		n += int64(entryOverhead + len(m.Key) + len(m.Value))
