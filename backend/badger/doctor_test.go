@@ -114,6 +114,36 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
+// A loss is only offered for acceptance where accepting it goes on, and a marker for repair where it is known.
+func TestDiagnosisOffersWhatWorks(t *testing.T) {
+	base, _, _ := crashed(t)
+	other, _, _ := crashed(t)
+	for name, change := range map[string]func(dir string) error{
+		"no log and a damaged table": func(dir string) error {
+			flip(t, filepath.Join(dir, "000002.sst"), 50, 1)
+			return os.RemoveAll(filepath.Join(dir, logDir))
+		},
+		"no marker and the log of another store": func(dir string) error {
+			log := filepath.Join(dir, logDir)
+			return errors.Join(os.RemoveAll(log), os.Remove(filepath.Join(dir, markerName)), os.CopyFS(log, os.DirFS(filepath.Join(other, logDir))))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := damaged(t, base, change)
+			d := diagnoseOnly(t, dir)
+			if d.Outcome != OpensNot || d.Lost != nil || len(d.Repairs) > 0 || !strings.Contains(strings.Join(d.Damage, "; "), "log") {
+				t.Errorf("%+v", d)
+			}
+			before := contents(t, dir)
+			_, errRepair := Repair(dir, least)
+			_, errAccept := AcceptLoss(dir, least)
+			if errRepair == nil || errAccept == nil || !maps.Equal(before, contents(t, dir)) {
+				t.Errorf("repairing: %v, accepting: %v, or something changed", errRepair, errAccept)
+			}
+		})
+	}
+}
+
 // What is no store, or cannot be looked at now, is an error of its own.
 func TestDiagnoseRefuses(t *testing.T) {
 	s := openSmall(t)

@@ -24,6 +24,9 @@ func checkWritable(dir string) error {
 // ownLock says that lock keeps other processes out before Badger does.
 const ownLock = true
 
+// locksDirs says that lock and lockShared also work on a directory.
+const locksDirs = true
+
 // lock takes the file for this process, or says that another has it. Closing the file unlocks it.
 func lock(f *os.File) error { return flock(f, unix.LOCK_EX) }
 
