@@ -225,6 +225,11 @@ func TestRepair(t *testing.T) {
 		"a table of an opening that was cut short": func(dir string) error {
 			return errors.Join(setAside(dir), keepTables(dir, func(int64) error { return nil }), os.Remove(filepath.Join(dir, "000002.sst")))
 		},
+		"a damaged table of an opening that was cut short": func(dir string) error {
+			err := errors.Join(setAside(dir), keepTables(dir, func(int64) error { return nil }), replaceByCopy(filepath.Join(dir, "000002.sst")))
+			flip(t, filepath.Join(dir, "000002.sst"), 50, 1)
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := damaged(t, base, change)

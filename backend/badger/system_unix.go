@@ -53,6 +53,14 @@ func freeBytes(dir string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
+// device is that of a file.
+func device(info os.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Dev)
+	}
+	return 0
+}
+
 // allocated is how much of the device a file takes, which is less than its size where it has holes.
 func allocated(info os.FileInfo) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
