@@ -33,9 +33,10 @@ type ballast struct {
 
 const ballastPace = time.Second // between attempts to make it
 
-// init finds the ballast that is there. One of another size is counted as it is.
+// init finds the ballast that is there. One of another size is counted as it is. One that is not complete only takes room.
 func (b *ballast) init(dir string, size int64) {
 	b.dir, b.size = dir, size
+	os.Remove(b.path(ballastNew))
 	if info, err := os.Lstat(b.path(ballastName)); err == nil {
 		b.here = allocated(info)
 	}

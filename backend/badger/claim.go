@@ -22,6 +22,7 @@ const (
 	markerName = "CKPTD"
 	markerTemp = "CKPTD.tmp" // prefix of markers being written
 	driverName = "badger"
+	mostMarker = 4 << 10 // bytes
 	// formatVersion numbers what this driver does with its directory. It only ever grows.
 	formatVersion = 2
 )
@@ -116,7 +117,7 @@ func readMarker(dir string) (id commitlog.ID, ours bool, err error) {
 	} else if !info.IsDir() {
 		return id, false, fmt.Errorf("%w: not a directory", backend.ErrForeign)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, markerName))
+	text, err := durable.ReadFile(filepath.Join(dir, markerName), mostMarker)
 	if errors.Is(err, fs.ErrNotExist) {
 		return id, false, nil
 	}
