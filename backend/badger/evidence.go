@@ -23,8 +23,10 @@ func keepEvidence(dir string, minFree int64) (to string, err error) {
 	if err != nil {
 		return "", dirError(err)
 	}
-	if real, err = filepath.Abs(real); err != nil {
-		return "", dirError(err)
+	if base := filepath.Base(real); base == "." || base == ".." { // which names nothing to put it next to
+		if real, err = filepath.Abs(real); err != nil {
+			return "", dirError(err)
+		}
 	}
 	if to, err = evidenceName(real); err != nil {
 		return "", err

@@ -30,6 +30,10 @@ func TestEvidenceThroughLinks(t *testing.T) {
 			log := filepath.Join(dir, logDir)
 			return dir, errors.Join(os.Rename(log, elsewhere), os.Symlink(elsewhere, log))
 		},
+		"to nothing, from within": func(t *testing.T, dir, _ string) (string, error) {
+			t.Chdir(dir)
+			return ".", os.Symlink("nothing", filepath.Join(dir, "link"))
+		},
 		"to nothing, and folders of others": func(_ *testing.T, dir, _ string) (string, error) {
 			return dir, errors.Join(os.Symlink("nothing", filepath.Join(dir, "link")), os.Mkdir(filepath.Join(dir, "lost+found"), 0))
 		},

@@ -111,8 +111,12 @@ func putTableBack(kept, path string, room func(int64) error) error {
 	if !betterKept(kept, path) {
 		return nil
 	}
-	temp := path + ".new"
-	if err := errors.Join(gone(os.Remove(temp)), link(kept, temp, room)); err != nil {
+	dir := filepath.Join(filepath.Dir(path), keptNew) // of which nothing stays
+	temp := filepath.Join(dir, filepath.Base(path))
+	if err := errors.Join(os.MkdirAll(dir, 0o700), gone(os.Remove(temp))); err != nil {
+		return err
+	}
+	if err := link(kept, temp, room); err != nil {
 		return err
 	}
 	return os.Rename(temp, path)
