@@ -118,10 +118,12 @@ func readMarker(dir string) (id commitlog.ID, ours bool, err error) {
 		return id, false, fmt.Errorf("%w: not a directory", backend.ErrForeign)
 	}
 	text, err := durable.ReadFile(filepath.Join(dir, markerName), mostMarker)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return id, false, nil
-	}
-	if err != nil {
+	case errors.Is(err, durable.ErrNotRegular) || errors.Is(err, durable.ErrTooLarge):
+		return id, true, fmt.Errorf("%w: %v", backend.ErrCorrupt, err)
+	case err != nil:
 		return id, false, dirError(err)
 	}
 	id, err = parseMarker(string(text))

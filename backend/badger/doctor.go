@@ -131,7 +131,7 @@ func look(dir string, opts Options) (o *opening, d *Diagnosis, release func(), e
 	c.marker, err = durable.Open(filepath.Join(dir, markerName), os.O_RDONLY)
 	if err == nil {
 		err = lockShared(c.marker)
-	} else if err = dirError(err); errors.Is(err, fs.ErrNotExist) {
+	} else if err = dirError(err); errors.Is(err, fs.ErrNotExist) || errors.Is(err, durable.ErrNotRegular) {
 		err = nil
 	}
 	if err == nil {
