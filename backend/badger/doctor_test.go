@@ -89,6 +89,11 @@ func TestDiagnose(t *testing.T) {
 		"the MANIFEST":    {base, flipped(map[string]int{"MANIFEST": -3}), OpensNot, "manifest has checksum mismatch", backend.ErrCorrupt, 0},
 		"the MANIFEST but for its head": {base, func(dir string) error { return os.Truncate(filepath.Join(dir, "MANIFEST"), 10) }, OpensNot,
 			"the MANIFEST does not name 000002.sst, which has groups up to 20", backend.ErrCorrupt, 0},
+		"the MANIFEST but for its head, and a table": {base, func(dir string) error {
+			table := filepath.Join(dir, "000002.sst")
+			content, err := os.ReadFile(table)
+			return errors.Join(err, os.Truncate(filepath.Join(dir, "MANIFEST"), 10), os.Truncate(table, int64(len(content)-2)))
+		}, OpensNot, "groups of commits", backend.ErrLostCommits, 0},
 		"a table":              {clean, flipped(map[string]int{"000002.sst": 50}), OpensNot, "000002.sst", backend.ErrCorrupt, 0},
 		"a table that is gone": {clean, remove("000002.sst"), OpensNot, "the table is missing", backend.ErrCorrupt, 0},
 		"the last frame, and its copy": {base, flipped(map[string]int{segment: -10, "00001.mem": -30}), OpensNot,

@@ -86,7 +86,8 @@ func compactionDue(find place, m badgerdb.Manifest, many int) (due int64, err er
 }
 
 // verify checks a table, and looks into it for a newer position.
-func (t *tables) verify(path string, packed options.CompressionType, blockSize int) error {
+func (t *tables) verify(path string, packed options.CompressionType, blockSize int) (err error) {
+	defer guard("checking it", &err)()
 	f, err := z.OpenMmapFile(path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: the table is missing", backend.ErrCorrupt)
