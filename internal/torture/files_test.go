@@ -9,9 +9,15 @@ import (
 // filesRound cuts files of a copy short, removes them, or puts their older version in their place; or takes away the memory files
 // and what the log has of the same groups, or has it from another life of the store.
 func filesRound(r *round) {
+	first := true // has what needs the anchor to be noticed
 	r.damage(func(im *image, at place) (kind, what string) {
-		if im.hasLog() && r.rnd.IntN(4) == 0 {
-			return both, r.hurtBoth(im, at)
+		if im.hasLog() && (first || r.rnd.IntN(4) == 0) {
+			how := r.rnd.IntN(3)
+			if first {
+				how = putBackBoth
+			}
+			first = false
+			return both, r.hurtBoth(im, at, how)
 		}
 		if im.hasLog() && r.rnd.IntN(8) == 0 {
 			return oldLog, r.putLogBack(im, at)
@@ -66,8 +72,11 @@ func (r *round) putLogBack(im *image, at place) (what string) {
 // both is the kind of damage to the log and to the memory files at once: nothing may be left to repair from, but it is seen.
 const both = "log and .mem"
 
-// hurtBoth removes the memory files and hurts the log.
-func (r *round) hurtBoth(im *image, at place) (what string) {
+// putBackBoth is the way to hurt both that leaves an older log, which looks whole.
+const putBackBoth = 1
+
+// hurtBoth removes the memory files and hurts the log, in one of three ways.
+func (r *round) hurtBoth(im *image, at place, how int) (what string) {
 	memory, err := filepath.Glob(at.path("data", "*.mem"))
 	r.must(err)
 	for _, path := range memory {
@@ -80,13 +89,13 @@ func (r *round) hurtBoth(im *image, at place) (what string) {
 		path = segments[r.rnd.IntN(len(segments))]
 	}
 	name := filepath.Base(path)
-	switch r.rnd.IntN(3) {
+	switch how {
 	case 0:
 		if len(segments) == 0 {
 			return "memory files removed, where there is no segment"
 		}
 		return fmt.Sprintf("memory files removed, %s cut to %d bytes", name, cutShort(r, path))
-	case 1:
+	case putBackBoth:
 		for _, path := range segments {
 			r.must(os.Remove(path))
 		}

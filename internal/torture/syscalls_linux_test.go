@@ -25,11 +25,15 @@ func syscallsRound(r *round) {
 		return
 	}
 	kind := syscalls[r.seed%uint64(len(syscalls))]
-	most := 1 << 20
-	if r.units < most { // a few of each in the slice
-		most = 3
+	if r.units < 1<<20 { // a few of each in the slice, also those of flushes, which come late
+		for range 3 {
+			if n := 1 + r.rnd.IntN(1<<r.rnd.IntN(7)); !r.Failed() {
+				injected(r, kind.name, kind.file, r.rnd.IntN(2) == 0, n)
+			}
+		}
+		return
 	}
-	for n := 1; n <= most && injected(r, kind.name, kind.file, r.rnd.IntN(2) == 0, n) && !r.Failed(); n += 1 + n/3*r.rnd.IntN(2) {
+	for n := 1; injected(r, kind.name, kind.file, r.rnd.IntN(2) == 0, n) && !r.Failed(); n += 1 + n/3*r.rnd.IntN(2) {
 	}
 }
 
