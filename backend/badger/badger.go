@@ -45,6 +45,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/commitlog"
+	"github.com/ckptd/ckptd/internal/panics"
 )
 
 // Options adjust a store; the zero value is a good default.
@@ -98,6 +99,7 @@ type Store struct {
 	commit sync.RWMutex // held for writing while a transaction may be visible and is not durable
 	closed bool
 	failed atomic.Pointer[error] // why the store stopped, nil while it works
+	ending <-chan error          // of a Badger that is being closed and that nobody waits for
 }
 
 // Open opens the store in dir, creating it in a directory that is missing or empty unless Options.MustExist is set.
@@ -132,18 +134,32 @@ func newStore(dir string, opts Options) (*Store, error) {
 			backend.ErrInvalid, opts.MemTableSize, leastMemTable, opts.MinFree)
 	}
 	s := &Store{dir: dir, opts: opts}
-	s.log = logger{opts.Log, &s.flushes.trouble}
+	s.flushes.failures = make(chan string, giveUpAfter)
+	s.log = logger{opts.Log, &s.flushes}
 	s.commits.init(s)
 	return s, nil
 }
 
 // abandon gives up a store whose opening failed.
 func (s *Store) abandon() error {
-	defer s.claim.release()
+	defer s.release()
 	if s.logs == nil {
 		return nil
 	}
 	return s.logs.Close()
+}
+
+// release gives the directory up once Badger has ended, which may be never.
+func (s *Store) release() {
+	if s.ending == nil {
+		s.claim.release()
+		return
+	}
+	go func() {
+		defer panics.To(func(error) {})
+		<-s.ending
+		s.claim.release()
+	}()
 }
 
 // settings are the options of Badger, see docs/design.md for the reasons that are not in this file.
@@ -252,7 +268,8 @@ func (s *Store) Commit(ctx context.Context, b backend.Batch) error {
 // Where the device has no room for that, it returns backend.ErrNoSpace and leaves the directory as a crash would:
 // nothing acknowledged is lost, and the next Open in another process replays it. In this one the directory stays
 // locked. After a write that failed it returns backend.ErrUnavailable and does the same, so that a group of which
-// nobody knows what became of it gets no further.
+// nobody knows what became of it gets no further. And so it does where Badger fails again and again to write a table: then
+// Badger's goroutines go on trying, and the directory stays locked until they succeed or the process ends.
 func (s *Store) Close() error {
 	s.use.Lock()
 	defer s.use.Unlock()
@@ -269,23 +286,48 @@ func (s *Store) Close() error {
 			return errors.Join(fmt.Errorf("closing the store without flushing it: %w", err), s.logs.Close())
 		}
 	}
-	defer s.claim.release()
+	defer s.release()
 	err := s.stopBadger()
-	if err == nil && s.failed.Load() == nil { // all of the log is in tables
+	if s.ending != nil {
+		err = fmt.Errorf("closing the store without flushing it: %w", err)
+	} else if err == nil && s.failed.Load() == nil && !s.flushes.trouble.Load() { // all of the log is in tables
 		err = s.eraseLog()
 	}
 	return errors.Join(err, s.logs.Close())
 }
 
-func (s *Store) stopBadger() (err error) {
-	defer guard("closing", &err)()
+// stopBadger closes Badger, or gives up on it where it cannot write its memory to tables. Badger then keeps trying, in
+// goroutines that nothing can end.
+func (s *Store) stopBadger() error {
 	if s.db == nil {
 		return nil
 	}
+	done := make(chan error, 1)
 	db := s.db
+	go func() {
+		defer panics.To(func(err error) { done <- err })
+		done <- closeBadger(db)
+	}()
 	s.db = nil
+	err, ended := s.flushes.await(done)
+	if !ended {
+		s.ending = done
+	}
+	return err
+}
+
+func closeBadger(db *badgerdb.DB) (err error) {
+	defer guard("closing", &err)()
 	if err := db.Close(); err != nil {
 		return fmt.Errorf("%w: closing the store: %s", backend.ErrUnavailable, text(err))
 	}
 	return nil
+}
+
+// commitAlone commits a transaction of the driver's own, past the log.
+func (s *Store) commitAlone(txn *badgerdb.Txn) error {
+	done := make(chan error, 1)
+	txn.CommitWith(func(err error) { done <- err })
+	err, _ := s.flushes.await(done)
+	return err
 }

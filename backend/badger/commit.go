@@ -308,8 +308,12 @@ func (c *committer) finish(txn *badgerdb.Txn, n uint64) (err error) {
 	defer guard("writing", &err)()
 	txn.CommitWith(c.tell)
 	synced := c.store.logs.Sync()
-	if err := <-c.taken; err != nil {
-		return errors.Join(err, synced)
+	taken, ended := c.store.flushes.await(c.taken)
+	if !ended { // Badger may still read them
+		c.entries, c.frame = nil, commitlog.Frame{}
+	}
+	if taken != nil {
+		return errors.Join(taken, synced)
 	}
 	if synced != nil {
 		return synced

@@ -61,8 +61,12 @@ func (s *Store) compact(ctx context.Context) error {
 	return fmt.Errorf("%w: superseded values are left after %d passes", backend.ErrUnavailable, compactPasses)
 }
 
-// eraseLog removes every segment of the log. All groups must be in tables.
+// eraseLog removes every segment of the log. All groups must be in tables, and no error of Badger's since it
+// was opened may make that doubtful: the MANIFEST may name a table that Badger removed again.
 func (s *Store) eraseLog() error {
+	if s.flushes.trouble.Load() {
+		return fmt.Errorf("%w: Badger logged an error, and the log must stay", backend.ErrUnavailable)
+	}
 	if err := durable.SyncDir(s.dir); err != nil {
 		return dirError(err)
 	}
@@ -122,7 +126,7 @@ func (s *Store) touchAgain(keys [][]byte) (last []byte, err error) {
 		return nil, err
 	}
 	s.commits.space.unflushed = s.commits.space.most
-	if err := txn.Commit(); err != nil {
+	if err := s.commitAlone(txn); err != nil {
 		return nil, err
 	}
 	return last, s.flushes.wrote(s.logs.Last().N)

@@ -82,7 +82,7 @@ func patients(t *testing.T, rnd *rand.Rand) (ps []patient, strange []string) {
 		t.Fatal(err)
 	}
 	interrupted := damaged(t, killedOne.dir, func(dir string) error {
-		err := errors.Join(setAside(dir), keepTables(dir, func(int64) error { return nil }))
+		err := errors.Join(setAside(dir, true), keepTables(dir, func(int64) error { return nil }))
 		tables, failed := filesIn(dir, ".sst")
 		for _, path := range tables {
 			err = errors.Join(err, replaceByCopy(path))

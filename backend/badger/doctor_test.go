@@ -81,7 +81,7 @@ func TestDiagnose(t *testing.T) {
 	}{
 		"closed":          {clean, remove(), OpensClean, "", nil, 0},
 		"killed":          {base, remove(), OpensReplays, "", nil, 0},
-		"a frame":         {base, flipped(map[string]int{segment: 700}), OpensRepairs, "group 21 is damaged in the log", nil, 0},
+		"a frame":         {base, flipped(map[string]int{segment: 700}), OpensRepairs, "group 21 is missing from the log or damaged in it", nil, 0},
 		"the anchor":      {base, remove("log/anchor"), OpensRepairs, "the anchor is damaged", nil, 0},
 		"the marker":      {base, flipped(map[string]int{"CKPTD": 3}), OpensNot, "", backend.ErrCorrupt, 0},
 		"no marker":       {base, remove("CKPTD"), OpensNot, "the file CKPTD is damaged or missing", backend.ErrCorrupt, 0},
@@ -228,10 +228,10 @@ func TestRepair(t *testing.T) {
 		"no marker":       func(dir string) error { return os.Remove(filepath.Join(dir, markerName)) },
 		"the KEYREGISTRY": func(dir string) error { flip(t, filepath.Join(dir, "KEYREGISTRY"), 20, 1); return nil },
 		"a table of an opening that was cut short": func(dir string) error {
-			return errors.Join(setAside(dir), keepTables(dir, func(int64) error { return nil }), os.Remove(filepath.Join(dir, "000002.sst")))
+			return errors.Join(setAside(dir, true), keepTables(dir, func(int64) error { return nil }), os.Remove(filepath.Join(dir, "000002.sst")))
 		},
 		"a damaged table of an opening that was cut short": func(dir string) error {
-			err := errors.Join(setAside(dir), keepTables(dir, func(int64) error { return nil }), replaceByCopy(filepath.Join(dir, "000002.sst")))
+			err := errors.Join(setAside(dir, true), keepTables(dir, func(int64) error { return nil }), replaceByCopy(filepath.Join(dir, "000002.sst")))
 			flip(t, filepath.Join(dir, "000002.sst"), 50, 1)
 			return err
 		},

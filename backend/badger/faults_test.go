@@ -299,11 +299,7 @@ func TestLogStaysSmall(t *testing.T) {
 // lost.
 func TestBadgerCannotFlush(t *testing.T) {
 	s := openSmall(t)
-	for id := range 10 { // the names of the next tables are taken
-		if err := os.MkdirAll(filepath.Join(s.dir, fmt.Sprintf("%06d.sst", id), "taken"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
+	takeNames(t, s.dir)
 	want := oracle{}
 	value := strings.Repeat("value", 100_000)
 	for i := 0; ; i++ {
@@ -324,12 +320,7 @@ func TestBadgerCannotFlush(t *testing.T) {
 		t.Errorf("the log has %d bytes of %d that are in no table", s.logs.Bytes(), len(want)*len(value))
 	}
 	dir := killed(t, s.dir)
-	for id := range 10 {
-		for _, dir := range []string{dir, s.dir} {
-			if err := os.RemoveAll(filepath.Join(dir, fmt.Sprintf("%06d.sst", id))); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	giveNames(t, dir)
+	giveNames(t, s.dir)
 	want.reopen(t, dir)
 }

@@ -130,7 +130,7 @@ func betterKept(kept, path string) bool {
 		return true
 	}
 	info, err2 := os.Stat(kept)
-	return err == nil && err2 == nil && !os.SameFile(have, info) && !wholeTable(path) && wholeTable(kept)
+	return err == nil && err2 == nil && have.Mode().IsRegular() && !os.SameFile(have, info) && !wholeTable(path) && wholeTable(kept)
 }
 
 // wholeTable says that every block of a table can be read.

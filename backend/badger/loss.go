@@ -102,15 +102,14 @@ func (o *opening) incarnationOfMemory() error {
 		return err
 	}
 	for _, path := range paths {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return dirError(err)
-		}
-		eachTransaction(b, func(muts []commitlog.Mutation) {
+		err := transactionsIn(path, func(muts []commitlog.Mutation) {
 			if g, ok := groupOf(muts); ok && g.pos.N == 1 {
 				o.tables.pos.Incarnation = g.pos.Incarnation
 			}
 		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ const (
 // opening is what is found out about a directory before anything in it changes, and then done about it.
 type opening struct {
 	s      *Store
+	find   place // of the files of Badger's
 	tables tables
 	tail   *commitlog.Tail
 	fresh  bool // there is no log yet, nor anything else
@@ -34,6 +35,8 @@ type opening struct {
 	last   commitlog.Position // of what stands
 	bytes  int64              // of the groups, at most
 	notes  []string           // what is damaged and will be repaired
+
+	manifest []byte // that replaces the one that is there, if not nil
 
 	dry     bool     // change nothing, whatever is found
 	accept  bool     // go on without what is lost
@@ -61,7 +64,10 @@ func (s *Store) openFiles() error {
 		return err
 	}
 	if err := o.start(); err != nil {
-		return errors.Join(err, s.stopBadger())
+		if stopped := s.stopBadger(); !errors.Is(err, stopped) {
+			err = errors.Join(err, stopped)
+		}
+		return err
 	}
 	s.commits.space.startBallast()
 	return nil
@@ -73,11 +79,17 @@ func (o *opening) look() (err error) {
 	if err := o.openLog(); err != nil {
 		return err
 	}
-	if err := o.lookAtTables(inDir(dir)); err != nil {
+	o.find = inDir(dir)
+	if err := o.lookAtTables(); err != nil {
 		if err := o.bringBack(err); err != nil {
-			return err
+			return o.shorten(err)
 		}
 	}
+	return o.settle()
+}
+
+// settle finds out what stands, with the tables that were found.
+func (o *opening) settle() (err error) {
 	if o.fresh {
 		rand.Read(o.tables.pos.Incarnation[:])
 		o.last = o.tables.pos
@@ -87,7 +99,7 @@ func (o *opening) look() (err error) {
 		return err
 	}
 	if o.logGone {
-		o.tail = &commitlog.Tail{Doubt: true}
+		o.tail = &commitlog.Tail{}
 	} else if o.tail, err = o.s.logs.Scan(o.tables.pos); err != nil {
 		return dirError(err)
 	}
@@ -107,14 +119,14 @@ func (o *opening) look() (err error) {
 	return nil
 }
 
-func (o *opening) lookAtTables(find place) (err error) {
-	if err := checkFiles(o.s.dir, find); err != nil {
+func (o *opening) lookAtTables() (err error) {
+	if err := checkFiles(o.s.dir, o.find); err != nil {
 		return err
 	}
-	if o.keys, err = checkRegistry(find); err != nil {
+	if o.keys, err = checkRegistry(o.find); err != nil {
 		return err
 	}
-	o.tables, err = verifyTables(find, o.s.settings())
+	o.tables, err = verifyTables(o.find, o.s.settings())
 	return err
 }
 
@@ -125,15 +137,15 @@ func (o *opening) bringBack(why error) error {
 		if _, err := os.Lstat(filepath.Join(dir, keptDir)); err != nil {
 			return why
 		}
-		o.puts = append(o.puts, text(why))
-		return o.lookAtTables(inKept(dir))
+		o.puts, o.find = append(o.puts, text(why)), inKept(dir)
+		return o.lookAtTables()
 	}
 	restored, failed := putBack(dir, o.s.commits.space.room)
 	if failed != nil || !restored {
 		return errors.Join(why, failed)
 	}
 	o.puts = append(o.puts, text(why))
-	return o.lookAtTables(inDir(dir))
+	return o.lookAtTables()
 }
 
 // openLog opens the log, or finds that there is none because there is no store yet.
@@ -224,90 +236,6 @@ func (o *opening) anchor() (p commitlog.Position, whole bool) {
 	return o.s.logs.Anchor()
 }
 
-// plan puts the groups together that the tables lack: frames of the log, and where one is missing what a memory file has.
-func (o *opening) plan() error {
-	o.join(nil)
-	beyond := o.beyond(nil)
-	if o.tail.Doubt || beyond > o.last.N {
-		paths, err := memoryFiles(o.s.dir)
-		if err != nil {
-			return err
-		}
-		memory, err := memoryGroups(paths, o.tables.pos)
-		if err != nil {
-			return err
-		}
-		o.join(memory)
-		o.note()
-		if beyond = o.beyond(memory); beyond > o.last.N {
-			if err := o.lack(beyond); err != nil {
-				return err
-			}
-		}
-	}
-	if _, whole := o.anchor(); !whole && !o.logGone {
-		o.notes = append(o.notes, "the anchor is damaged")
-	}
-	if o.tail.Damaged || len(o.notes) > 0 {
-		o.notes = append(o.notes, o.tail.Notes...)
-	}
-	return nil
-}
-
-// join makes the list of groups, as far as they follow each other.
-func (o *opening) join(memory map[uint64]memoryGroup) {
-	o.last, o.groups, o.bytes = o.tables.pos, nil, 0
-	frames := o.tail.Frames
-	for {
-		n := o.last.N + 1
-		for len(frames) > 0 && (frames[0].Pos.N < n || frames[0].Pos.N == n && frames[0].Before != o.last.Hash) {
-			frames = frames[1:]
-		}
-		var g group
-		if len(frames) > 0 && frames[0].Pos.N == n {
-			g = group{pos: frames[0].Pos, frame: frames[0]}
-			o.bytes += 2 * frames[0].Size()
-		} else if m, ok := memory[n]; ok {
-			g = group{pos: m.pos, memory: &m}
-			o.bytes += 2 * m.size()
-		} else {
-			return
-		}
-		o.groups, o.last = append(o.groups, g), g.pos
-	}
-}
-
-// note says which groups come from memory files.
-func (o *opening) note() {
-	for i := 0; i < len(o.groups); i++ {
-		first := i
-		for i < len(o.groups) && o.groups[i].memory != nil {
-			i++
-		}
-		switch from := o.groups[first].pos.N; i - first {
-		case 0:
-		case 1:
-			o.notes = append(o.notes, fmt.Sprintf("group %d is damaged in the log", from))
-		default:
-			o.notes = append(o.notes, fmt.Sprintf("groups %d to %d are damaged in the log", from, o.groups[i-1].pos.N))
-		}
-	}
-}
-
-// beyond is the greatest n that is known of.
-func (o *opening) beyond(memory map[uint64]memoryGroup) (n uint64) {
-	if anchor, ok := o.anchor(); ok {
-		n = anchor.N
-	}
-	if k := len(o.tail.Frames); k > 0 {
-		n = max(n, o.tail.Frames[k-1].Pos.N)
-	}
-	for m := range memory {
-		n = max(n, m)
-	}
-	return n
-}
-
 // start sets memory files aside, starts Badger, and applies the groups, which are in tables when it returns.
 func (o *opening) start() error {
 	s := o.s
@@ -326,7 +254,10 @@ func (o *opening) start() error {
 			return err
 		}
 	}
-	if err := errors.Join(setAside(s.dir), keepTables(s.dir, s.commits.space.room)); err != nil {
+	if err := o.writeShortened(); err != nil {
+		return err
+	}
+	if err := errors.Join(setAside(s.dir, len(o.groups) > 0 || o.accept), keepTables(s.dir, s.commits.space.room)); err != nil {
 		return err
 	}
 	if len(o.groups) > 0 || o.accept {

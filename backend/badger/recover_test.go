@@ -108,7 +108,7 @@ func TestLogIsRepairedFromMemory(t *testing.T) {
 		if err != nil {
 			t.Fatalf("frame %d: %v", frames, err)
 		}
-		if !strings.Contains(warned, "is damaged in the log") {
+		if !strings.Contains(warned, "is missing from the log or damaged in it") {
 			t.Errorf("frame %d: the warning is %q", frames, warned)
 		}
 		more := maps.Clone(want)

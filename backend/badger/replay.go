@@ -86,7 +86,7 @@ func (a *applier) commit() error {
 			return err
 		}
 	}
-	return a.txn.Commit()
+	return a.s.commitAlone(a.txn)
 }
 
 // mutations reads those of a group, which stay valid.

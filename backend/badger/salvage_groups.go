@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"bytes"
 	"errors"
 	"io/fs"
 	"maps"
@@ -24,9 +25,10 @@ func (v *salvager) collect() (map[uint64]group, error) {
 		if err != nil || unreadable > 0 {
 			v.unread(path, unreadable, err)
 		}
-		eachTransaction(b, func(muts []commitlog.Mutation) {
+		r := memoryReader{in: bytes.NewReader(b)}
+		r.transactions(func(muts []commitlog.Mutation) {
 			if g, ok := groupOf(muts); ok {
-				memory = append(memory, g)
+				memory = append(memory, g.clone())
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func (v *salvager) copyTables() error {
 // or cannot be read in full. Most often there are none, or those that a compaction was about to remove.
 func (v *salvager) copyUnnamed(groups map[uint64]group) (took bool, err error) {
 	names, err := v.unnamed()
-	if err != nil || len(names) == 0 {
+	if err != nil || len(names) == 0 || v.manifest != nil { // the log has all that is in those that an earlier MANIFEST does not name
 		return false, err
 	}
 	end := v.pos.N

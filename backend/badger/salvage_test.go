@@ -250,7 +250,7 @@ func TestSalvageOldLog(t *testing.T) {
 func TestSalvageKeptTable(t *testing.T) {
 	base, _, want := crashed(t)
 	r, s := salvaged(t, damaged(t, base, func(dir string) error {
-		err := errors.Join(setAside(dir), keepTables(dir, func(int64) error { return nil }), replaceByCopy(filepath.Join(dir, "000002.sst")))
+		err := errors.Join(setAside(dir, true), keepTables(dir, func(int64) error { return nil }), replaceByCopy(filepath.Join(dir, "000002.sst")))
 		flip(t, filepath.Join(dir, "000002.sst"), 50, 1)
 		return err
 	}))

@@ -57,7 +57,7 @@ const removedKeys = "keys of a user"
 
 // judge counts a verdict, or reports it. What one bit of the log or anything in a memory file can do is repaired.
 func (r *round) judge(im *image, kind, what string, v *verdict) {
-	if (kind == ".mem" || kind == "log" && r.row.name == "flip") && v.Refused != "" {
+	if (kind == ".mem" || kind == oldLog || kind == "log" && r.row.name == "flip") && v.Refused != "" {
 		v.add("it is not repaired: %s", v.Refused)
 	}
 	switch {

@@ -91,7 +91,7 @@ func (c *cut) call(op, name string) error {
 	if len(c.images) < c.most && c.r.rnd.IntN(c.every) == 0 {
 		to := place(filepath.Join(c.base, fmt.Sprint("image-", len(c.images))))
 		im := take(c.r, c.dir, c.files, to, c.want, fmt.Sprintf("at the %s of %q", op, name))
-		if losesNames && c.named.Load() != nil {
+		if c.named.Load() != nil {
 			im.loseNames(c.r, *c.named.Load())
 		}
 		c.images = append(c.images, im)
@@ -118,7 +118,7 @@ func (im *powerless) judge(r *round) {
 		r.problem("power lost %s: %s", im.at, problem)
 	}
 	r.must(b.Close())
-	r.did(im.at[strings.LastIndex(im.at, ", ")+2:])
+	r.did(strings.Split(im.at, ", ")[1:]...)
 	for _, im := range again.images {
 		im.at += ", again"
 		im.judge(r)
@@ -131,13 +131,10 @@ func tablesOf(p place) *[]string {
 	return &paths
 }
 
-// losesNames has the power take names that were not synced from tables that were. Ext4, XFS and btrfs make the name of a new file
-// durable with the file, POSIX does not say so. It is off until a store without such a table is opened with what the log has: it is
-// refused, so TORTURE_SEED=6 is red.
-const losesNames = false
-
-// loseNames removes the newest table if its name is not durable: if Badger flushed it since the directory may have been synced. It
-// syncs that when it compacts, which is seen by tables that are gone.
+// loseNames has the power take names that were not synced from tables that were. Ext4, XFS and btrfs make
+// the name of a new file durable with the file, POSIX does not say so. It removes the newest table if Badger
+// flushed it since the directory may have been synced. Badger syncs that when it compacts, which is seen
+// by tables that are gone.
 func (im *powerless) loseNames(r *round, named []string) {
 	now := *tablesOf(im.place)
 	if len(now) != len(named)+1 || r.rnd.IntN(4) == 0 {
