@@ -33,7 +33,8 @@ type ballast struct {
 
 const ballastPace = time.Second // between attempts to make it
 
-// init finds the ballast that is there. A larger one is counted as it is. One that is not complete only takes room.
+// init finds the ballast that is there. A larger one is counted as it is. One that is not complete
+// only takes room.
 func (b *ballast) init(dir string, size int64) {
 	b.dir, b.size = dir, size
 	os.Remove(b.path(ballastNew))
@@ -69,7 +70,8 @@ func (b *ballast) release() error {
 	return dirError(durable.SyncDir(b.dir))
 }
 
-// restore makes the ballast again in the background, if it is not there or too small. There must be room for it.
+// restore makes the ballast again in the background, if it is not there or too small. There must be
+// room for it.
 func (b *ballast) restore() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// Whatever is in the place of the ballast, the store opens, the ballast has its size afterwards if it can, and goes when it must.
+// Whatever is in the place of the ballast, the store opens, the ballast has its size afterwards if
+// it can, and goes when it must.
 func TestBallastAnything(t *testing.T) {
 	base := openSmall(t)
 	write(t, base, "key", "value")

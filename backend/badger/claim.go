@@ -27,8 +27,8 @@ const (
 	formatVersion = 2
 )
 
-// claim is the hold on a directory: its marker file and the directory itself, locked. A marker can be removed or replaced while
-// the store is open; the lock of the directory holds all the same.
+// claim is the hold on a directory: its marker file and the directory itself, locked. A marker can
+// be removed or replaced while the store is open; the lock of the directory holds all the same.
 type claim struct {
 	marker, dir *os.File
 	id          commitlog.ID // of the directory
@@ -94,7 +94,8 @@ func (c *claim) release() {
 	c.dir.Close()
 }
 
-// lockDir opens a directory and locks it, where directories can be locked; elsewhere the marker alone is.
+// lockDir opens a directory and locks it, where directories can be locked; elsewhere the marker
+// alone is.
 func lockDir(dir string, lock func(*os.File) error) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -173,7 +173,8 @@ func (c *committer) run(group *request, size int) {
 // refusal is the error of a group that was not written.
 type refusal struct{ error }
 
-// admitted finds room for a group or, if there is none, for those of it that make room. It reports whether any are left.
+// admitted finds room for a group or, if there is none, for those of it that make room. It reports
+// whether any are left.
 func (c *committer) admitted(group *request, size int) bool {
 	err := c.admit(size, false)
 	if err == nil {
@@ -197,8 +198,9 @@ func (c *committer) admitted(group *request, size int) bool {
 	return err == nil
 }
 
-// admit accepts a group of so many bytes, of which there are none if it is conditions alone. Once Badger has logged an error the store stops before Badger's memory is full, since
-// Badger then waits for ever.
+// admit accepts a group of so many bytes, of which there are none if it is conditions alone. Once
+// Badger has logged an error the store stops before Badger's memory is full, since Badger then
+// waits for ever.
 func (c *committer) admit(size int, makesRoom bool) error {
 	if size == 0 {
 		return nil

@@ -55,8 +55,9 @@ func (p patient) copied(name, dir string) patient {
 	return p
 }
 
-// patients are a store that was killed, the same when it was closed, when an opening was cut short and left copies, and behind a loss that
-// was accepted; and two other directories whose files get mixed in: the first as it was some groups before, and that of another store.
+// patients are a store that was killed, the same when it was closed, when an opening was cut short
+// and left copies, and behind a loss that was accepted; and two other directories whose files get
+// mixed in: the first as it was some groups before, and that of another store.
 func patients(t *testing.T, rnd *rand.Rand) (ps []patient, strange []string) {
 	t.Helper()
 	s := openSmall(t)
@@ -175,9 +176,10 @@ func putFrom(from, path string) error {
 	return errors.Join(err, os.WriteFile(path, content, 0o600))
 }
 
-// TestDoctorAnything damages stores in one or two random ways and has each way of the doctor go at them. One damage is repaired, or lost groups
-// are accepted and the store is as it was behind the last one that is left, or what is salvaged is all or says what is missing. Two
-// can hide each other; nothing wrong is held all the same.
+// TestDoctorAnything damages stores in one or two random ways and has each way of the doctor go at
+// them. One damage is repaired, or lost groups are accepted and the store is as it was behind the
+// last one that is left, or what is salvaged is all or says what is missing. Two can hide each
+// other; nothing wrong is held all the same.
 func TestDoctorAnything(t *testing.T) {
 	rounds := 200
 	if testing.Short() {

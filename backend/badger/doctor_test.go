@@ -119,7 +119,8 @@ func TestDiagnose(t *testing.T) {
 	}
 }
 
-// A loss is only offered for acceptance where accepting it goes on, and a marker for repair where it is known.
+// A loss is only offered for acceptance where accepting it goes on, and a marker for repair where
+// it is known.
 func TestDiagnosisOffersWhatWorks(t *testing.T) {
 	base, _, _ := crashed(t)
 	other, _, _ := crashed(t)

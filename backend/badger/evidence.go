@@ -16,8 +16,9 @@ import (
 // evidenceNew ends the name of evidence that is not complete.
 const evidenceNew = ".new"
 
-// keepEvidence copies a directory to a new one next to it, with links to files that are never written to again. Links in the
-// directory and to it are followed. At least minFree bytes stay free on the device.
+// keepEvidence copies a directory to a new one next to it, with links to files that are never
+// written to again. Links in the directory and to it are followed. At least minFree bytes stay free
+// on the device.
 func keepEvidence(dir string, minFree int64) (to string, err error) {
 	real, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -45,7 +46,8 @@ func keepEvidence(dir string, minFree int64) (to string, err error) {
 	return to, nil
 }
 
-// evidenceName is a name that is free, and makes the directory under the name of one that is not complete.
+// evidenceName is a name that is free, and makes the directory under the name of one that is not
+// complete.
 func evidenceName(dir string) (string, error) {
 	base := dir + ".lost-" + time.Now().UTC().Format("20060102T150405Z")
 	for i, to := 1, base; ; i, to = i+1, fmt.Sprintf("%s-%d", base, i+1) {
@@ -62,7 +64,8 @@ func evidenceName(dir string) (string, error) {
 	}
 }
 
-// copyEvidence copies the files of a directory and of the driver's directories in it. What else is there stays where it is.
+// copyEvidence copies the files of a directory and of the driver's directories in it. What else is
+// there stays where it is.
 func copyEvidence(from, to string, room func(int64) error) error {
 	entries, err := os.ReadDir(from)
 	if err != nil {

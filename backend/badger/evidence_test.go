@@ -68,7 +68,8 @@ func TestEvidenceThroughLinks(t *testing.T) {
 	}
 }
 
-// Evidence that cannot be kept ends the attempt, which changes nothing and leaves nothing. Names that are taken do not.
+// Evidence that cannot be kept ends the attempt, which changes nothing and leaves nothing. Names
+// that are taken do not.
 func TestEvidenceThatFails(t *testing.T) {
 	base, segment, _ := crashed(t)
 	dir := withoutEnd(t, base, segment)

@@ -243,7 +243,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// A commit without mutations is not taken for one that holds where those that share its group find no room.
+// A commit without mutations is not taken for one that holds where those that share its group find
+// no room.
 func TestConditionsWithoutRoom(t *testing.T) {
 	s := openSmall(t)
 	write(t, s, "there", "value")
@@ -260,7 +261,8 @@ func TestConditionsWithoutRoom(t *testing.T) {
 	}
 }
 
-// What a process was killed in making is removed when the store is opened, or it would keep room that nobody gives up.
+// What a process was killed in making is removed when the store is opened, or it would keep room
+// that nobody gives up.
 func TestUnfinishedBallastGoes(t *testing.T) {
 	s := openSmall(t)
 	if err := s.Close(); err != nil {

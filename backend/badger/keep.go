@@ -122,8 +122,8 @@ func putTableBack(kept, path string, room func(int64) error) error {
 	return os.Rename(temp, path)
 }
 
-// betterKept says that the one of two files that is kept is to be used: the other is gone, or damaged and this one is not. They most
-// often are one file under two names.
+// betterKept says that the one of two files that is kept is to be used: the other is gone, or
+// damaged and this one is not. They most often are one file under two names.
 func betterKept(kept, path string) bool {
 	have, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,8 +11,9 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// A store whose marker was removed or replaced while it is open stays locked: a second process would move its memory files away and
-// replace the MANIFEST under it, and commits that were acknowledged later would be in tables that no MANIFEST names.
+// A store whose marker was removed or replaced while it is open stays locked: a second process
+// would move its memory files away and replace the MANIFEST under it, and commits that were
+// acknowledged later would be in tables that no MANIFEST names.
 func TestLockOutlivesMarker(t *testing.T) {
 	if !locksDirs {
 		t.Skip("directories cannot be locked here")
@@ -67,7 +68,8 @@ func TestLockOutlivesMarker(t *testing.T) {
 	}
 }
 
-// replaceByCopy replaces a file by another one with the same content, as many editors and copying tools do.
+// replaceByCopy replaces a file by another one with the same content, as many editors and copying
+// tools do.
 func replaceByCopy(path string) error {
 	content, err := os.ReadFile(path)
 	if err != nil {

@@ -65,8 +65,8 @@ func (o *opening) checkUnnamed() error {
 // newIncarnation has the store go on, from what stands, as one that is not what it was.
 func (o *opening) newIncarnation() { rand.Read(o.last.Incarnation[:]) }
 
-// replaceLog removes all of the log and makes a new one. The tables have the new incarnation by now, so that what is left of the
-// old log is refused if this is cut short.
+// replaceLog removes all of the log and makes a new one. The tables have the new incarnation by
+// now, so that what is left of the old log is refused if this is cut short.
 func (o *opening) replaceLog() error {
 	if o.s.logs != nil {
 		if err := o.s.logs.Close(); err != nil {

@@ -64,7 +64,8 @@ func (v *salvager) unread(path string, unreadable int64, err error) {
 	}
 }
 
-// readable is a log of which some files, or parts of them, cannot be read. They are noted, and read as zeros.
+// readable is a log of which some files, or parts of them, cannot be read. They are noted, and read
+// as zeros.
 type readable struct {
 	commitlog.FS
 	missing func(format string, args ...any)

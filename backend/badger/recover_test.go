@@ -390,8 +390,9 @@ func TestDamagedManifest(t *testing.T) {
 	}
 }
 
-// A group is in one transaction after a replay as it was before: a table can hold the first of two that share a group, and if a power
-// loss takes the group from the log, where it was perhaps never synced, half of it would stay.
+// A group is in one transaction after a replay as it was before: a table can hold the first of two
+// that share a group, and if a power loss takes the group from the log, where it was perhaps never
+// synced, half of it would stay.
 func TestReplayKeepsGroupsWhole(t *testing.T) {
 	s := openSmall(t)
 	rnd := rand.New(rand.NewPCG(11, 12))
@@ -423,7 +424,8 @@ func TestReplayKeepsGroupsWhole(t *testing.T) {
 	}
 }
 
-// A log of another life of the store is refused though its anchor is gone: the headers of its segments tell.
+// A log of another life of the store is refused though its anchor is gone: the headers of its
+// segments tell.
 func TestLogOfAnotherLifeWithoutAnchor(t *testing.T) {
 	base, segment, _ := crashed(t)
 	dir := withoutEnd(t, base, segment)

@@ -40,9 +40,9 @@ type applier struct {
 	done commitlog.Position // up to which groups are in the transaction whole
 }
 
-// group adds a group to the transaction, or to another one if it does not fit into this one whole: where it was never synced a power
-// loss can take it from the log, and half of it must not be in tables then. One that fits into none is of a process with larger
-// memory tables, and is split.
+// group adds a group to the transaction, or to another one if it does not fit into this one whole:
+// where it was never synced a power loss can take it from the log, and half of it must not be in
+// tables then. One that fits into none is of a process with larger memory tables, and is split.
 func (a *applier) group(muts []commitlog.Mutation) error {
 	if size := costOf(muts); a.size+size > a.s.commits.limit && size <= a.s.commits.limit {
 		if err := a.next(); err != nil {

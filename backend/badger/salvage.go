@@ -24,9 +24,11 @@ type Salvaged struct {
 	Lost    *Loss    // what of the acknowledged commits is missing at the end
 }
 
-// Salvage reads all that can be read in a directory, in which it changes nothing, and writes it to a new store in a directory that must
-// be missing or empty. Damage costs a block of a table, or a group of the log: where that had the newest version of a key, an older one
-// or none is left, and a deleted one may be back. So what is salvaged is to be verified by whoever can tell what belongs together.
+// Salvage reads all that can be read in a directory, in which it changes nothing, and writes it to
+// a new store in a directory that must be missing or empty. Damage costs a block of a table, or a
+// group of the log: where that had the newest version of a key, an older one or none is left, and a
+// deleted one may be back. So what is salvaged is to be verified by whoever can tell what belongs
+// together.
 func Salvage(dir, to string, opts Options) (*Salvaged, error) {
 	r, err := salvage(dir, to, opts)
 	if err != nil {
@@ -64,8 +66,8 @@ func salvage(dir, to string, opts Options) (*Salvaged, error) {
 	return v.report, nil
 }
 
-// salvageTarget is where a new store goes, behind links. It must be missing or empty, and can be neither in the old one, nor a mount
-// point, which the finished store could not replace.
+// salvageTarget is where a new store goes, behind links. It must be missing or empty, and can be
+// neither in the old one, nor a mount point, which the finished store could not replace.
 func salvageTarget(dir, to string) (string, error) {
 	if names, err := os.ReadDir(to); len(names) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", errors.Join(err, fmt.Errorf("%w: %s is not empty", backend.ErrInvalid, to))
@@ -123,8 +125,8 @@ func (v *salvager) into(to string, opts Options) error {
 	return err
 }
 
-// salvager copies all that can be read of a store into Badger, with Badger's timestamps, so that the newest version of a key wins in
-// whatever order they come.
+// salvager copies all that can be read of a store into Badger, with Badger's timestamps, so that
+// the newest version of a key wins in whatever order they come.
 type salvager struct {
 	*opening
 	report  *Salvaged

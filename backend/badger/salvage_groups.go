@@ -10,7 +10,8 @@ import (
 	"github.com/ckptd/ckptd/backend/commitlog"
 )
 
-// collect finds the groups of the log and of memory files, whether there are gaps between them or not.
+// collect finds the groups of the log and of memory files, whether there are gaps between them or
+// not.
 func (v *salvager) collect() (map[uint64]group, error) {
 	paths, err := memoryFiles(v.s.dir)
 	if err != nil {
@@ -52,8 +53,8 @@ func (v *salvager) collect() (map[uint64]group, error) {
 	return groups, nil
 }
 
-// incarnation is that of the tables or, if none says it, of the log or of the memory files. Where a table is damaged the newest position
-// may have been in it, and the log says more.
+// incarnation is that of the tables or, if none says it, of the log or of the memory files. Where a
+// table is damaged the newest position may have been in it, and the log says more.
 func (v *salvager) incarnation(memory []memoryGroup) commitlog.ID {
 	of, ok := v.incarnationOfLog()
 	for _, m := range memory {
@@ -119,9 +120,10 @@ func (v *salvager) lack(last commitlog.Position) {
 	}
 }
 
-// worthwhile are the numbers of the groups to apply. Those that follow each other to the last one are, though tables have them too,
-// since they then change nothing, and mend what is damaged there; but not if the tables go beyond the last one, or they would replace
-// what is newer. Before a gap only those are that tables lack.
+// worthwhile are the numbers of the groups to apply. Those that follow each other to the last one
+// are, though tables have them too, since they then change nothing, and mend what is damaged there;
+// but not if the tables go beyond the last one, or they would replace what is newer. Before a gap
+// only those are that tables lack.
 func (v *salvager) worthwhile(sorted []uint64) []uint64 {
 	first := len(sorted)
 	if first > 0 && sorted[first-1] >= v.pos.N {

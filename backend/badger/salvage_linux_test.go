@@ -12,8 +12,9 @@ import (
 	"github.com/ckptd/ckptd/backend/badger"
 )
 
-// Salvage to a device without room for it fails with ErrNoSpace and leaves nothing: Badger writes through memory maps, and would be
-// killed. Neither does it begin to a mount point, which the finished store could not replace.
+// Salvage to a device without room for it fails with ErrNoSpace and leaves nothing: Badger writes
+// through memory maps, and would be killed. Neither does it begin to a mount point, which the
+// finished store could not replace.
 func TestSalvageWithoutRoom(t *testing.T) {
 	dir := t.TempDir()
 	s, err := badger.Open(dir, tight)

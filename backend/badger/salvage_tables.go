@@ -25,8 +25,9 @@ func (v *salvager) copyTables() error {
 	return nil
 }
 
-// copyUnnamed copies all other tables if the MANIFEST lacks some: one of them goes beyond what it names and the groups behind that,
-// or cannot be read in full. Most often there are none, or those that a compaction was about to remove.
+// copyUnnamed copies all other tables if the MANIFEST lacks some: one of them goes beyond what it
+// names and the groups behind that, or cannot be read in full. Most often there are none, or those
+// that a compaction was about to remove.
 func (v *salvager) copyUnnamed(groups map[uint64]group) (took bool, err error) {
 	names, err := v.unnamed()
 	if err != nil || len(names) == 0 || v.manifest != nil { // the log has all that is in those that an earlier MANIFEST does not name
@@ -87,7 +88,8 @@ func (v *salvager) peek(name string) (pos commitlog.Position, whole bool) {
 	return pos, bad == 0 && err == nil
 }
 
-// copyTable copies the blocks of a table that are whole. Where they are not all, an opening that was cut short may have left a copy.
+// copyTable copies the blocks of a table that are whole. Where they are not all, an opening that
+// was cut short may have left a copy.
 func (v *salvager) copyTable(name string) error {
 	var bad, blocks int
 	why := error(nil)

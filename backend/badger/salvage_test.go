@@ -165,7 +165,8 @@ func TestSalvageKeepsToItself(t *testing.T) {
 	}
 }
 
-// twoTables is a closed store of two tables, with the MANIFEST as it was before the second one, and an oracle.
+// twoTables is a closed store of two tables, with the MANIFEST as it was before the second one, and
+// an oracle.
 func twoTables(t *testing.T) (dir string, manifest []byte, o oracle) {
 	t.Helper()
 	s := openSmall(t)
@@ -259,7 +260,8 @@ func TestSalvageKeptTable(t *testing.T) {
 	}
 }
 
-// All that is missing is listed, whatever else is damaged, and one file that cannot be read does not end it.
+// All that is missing is listed, whatever else is damaged, and one file that cannot be read does
+// not end it.
 func TestSalvageListsWhatIsMissing(t *testing.T) {
 	base, segment, want := crashed(t)
 	noLog := func(dir string) error {
@@ -331,7 +333,8 @@ func TestSalvageTableEnd(t *testing.T) {
 	}
 }
 
-// Groups behind an accepted loss are taken though the table that has the new incarnation is damaged.
+// Groups behind an accepted loss are taken though the table that has the new incarnation is
+// damaged.
 func TestSalvageBehindAcceptedLoss(t *testing.T) {
 	base, segment, _ := crashed(t)
 	dir := withoutEnd(t, base, segment)

@@ -183,8 +183,8 @@ func (l *Log) Begin(at Position) error {
 	return l.clear()
 }
 
-// clear removes every segment in the directory, those of failed preparations too. The first one is made when there is something to
-// write.
+// clear removes every segment in the directory, those of failed preparations too. The first one is
+// made when there is something to write.
 func (l *Log) clear() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -332,7 +332,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// Segments that could not be prepared for another use keep what is in them, and a reset removes them, too.
+// Segments that could not be prepared for another use keep what is in them, and a reset removes
+// them, too.
 func TestResetAfterFailures(t *testing.T) {
 	for _, op := range []string{"rename", "sync names"} {
 		t.Run(op, func(t *testing.T) {

@@ -15,8 +15,9 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// TestWitnessAccepts takes random pasts of a store, which part from each other at some group or in their incarnation, and looks at one
-// from where another was seen. What went on is accepted, what went back or is another past is not, until it has gone beyond.
+// TestWitnessAccepts takes random pasts of a store, which part from each other at some group or in
+// their incarnation, and looks at one from where another was seen. What went on is accepted, what
+// went back or is another past is not, until it has gone beyond.
 func TestWitnessAccepts(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(81, 82))
 	path := filepath.Join(t.TempDir(), "seen")
