@@ -330,10 +330,13 @@ func acceptLoss(dir string, opts Options) (a *Accepted, err error) {
 	}
 	o.newIncarnation()
 	if err := o.start(); err != nil {
-		return nil, errors.Join(err, s.stopBadger(), s.abandon())
+		return nil, fmt.Errorf("%w; as it was, it is in %s", errors.Join(err, s.stopBadger(), s.abandon()), a.Evidence)
 	}
 	a.Now = o.last
-	return a, s.Close()
+	if err := s.Close(); err != nil {
+		return nil, fmt.Errorf("%w; as it was, it is in %s", err, a.Evidence)
+	}
+	return a, nil
 }
 
 // checkRegistry reports whether Badger's KEYREGISTRY can be read. It holds no keys, since Badger encrypts nothing here.

@@ -1,12 +1,14 @@
 package badger
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -415,5 +417,17 @@ func TestReadAround(t *testing.T) {
 				t.Fatalf("%+v: byte %d is wrong", tt, i)
 			}
 		}
+	}
+}
+
+// A block that claims to be of gigabytes is damaged, and is not unpacked.
+func TestBlockOfGigabytes(t *testing.T) {
+	packed := append(binary.AppendUvarint(nil, 1<<32-1), "what is packed"...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := wholeBlock(packed, 0, len(packed))
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; !errors.Is(err, backend.ErrCorrupt) || took > 1<<20 {
+		t.Errorf("%v, after taking %d bytes", err, took)
 	}
 }
