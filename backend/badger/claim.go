@@ -23,7 +23,7 @@ const (
 	markerTemp = "CKPTD.tmp" // prefix of markers being written
 	driverName = "badger"
 	mostMarker = 4 << 10 // bytes
-	// formatVersion numbers what this driver does with its directory. It only ever grows.
+	// formatVersion is the version of the directory's format. It only ever grows.
 	formatVersion = 2
 )
 
@@ -139,7 +139,7 @@ func marker(id commitlog.ID) string {
 func parseMarker(text string) (id commitlog.ID, err error) {
 	driver, ok := strings.CutPrefix(text, "ckptd ")
 	if !ok {
-		return id, fmt.Errorf("%w: its %s file is another program's", backend.ErrForeign, markerName)
+		return id, fmt.Errorf("%w: its %s file belongs to another program", backend.ErrForeign, markerName)
 	}
 	rest, ok := strings.CutPrefix(driver, driverName+" ")
 	if !ok {
@@ -150,7 +150,7 @@ func parseMarker(text string) (id commitlog.ID, err error) {
 	switch {
 	case err != nil || version < 1 || strconv.Itoa(version) != number || !strings.HasSuffix(rest, "\n"):
 	case version > formatVersion:
-		return id, fmt.Errorf("%w: format %d, known up to %d", backend.ErrNewerFormat, version, formatVersion)
+		return id, fmt.Errorf("%w: format %d, this version reads up to %d", backend.ErrNewerFormat, version, formatVersion)
 	case version < formatVersion:
 		return id, fmt.Errorf("%w: format %d, from before the commit log", backend.ErrOlderFormat, version)
 	default:
@@ -163,7 +163,8 @@ func parseMarker(text string) (id commitlog.ID, err error) {
 	return id, fmt.Errorf("%w: its %s file is damaged", backend.ErrCorrupt, markerName)
 }
 
-// checkEmpty refuses a directory that holds anything but what a file system or an interrupted writeMarker leaves.
+// checkEmpty refuses a directory that holds anything but the leftovers of a file system or of an
+// interrupted writeMarker.
 func checkEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -178,7 +179,7 @@ func checkEmpty(dir string) error {
 }
 
 // writeMarker creates the marker whole and durably, in a directory whose name is durable before. If another process was
-// faster its marker stays: a link, unlike a rename, does not replace what is there, and with it what is locked.
+// faster its marker stays: a link, unlike a rename, does not replace a file, which may be locked.
 func writeMarker(dir string) error {
 	if err := durable.SyncPath(dir); err != nil {
 		return err
@@ -256,7 +257,7 @@ func checkFiles(dir string, find place) error {
 	}
 	_, err = os.Lstat(find(badgerdb.ManifestFilename))
 	if data != "" && errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: there is %s and no MANIFEST", backend.ErrCorrupt, data)
+		return fmt.Errorf("%w: there is %s, but the MANIFEST is missing", backend.ErrCorrupt, data)
 	}
 	return gone(err)
 }

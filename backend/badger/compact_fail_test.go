@@ -28,8 +28,8 @@ func (u until) Err() error {
 	return nil
 }
 
-// A compaction writes keys again, into a third memory file, and is given up. What is committed after it
-// is durable.
+// A compaction writes keys again, into a third memory file, and is given up. What is committed
+// after it is durable.
 func TestCommitsAfterACompactionGivenUp(t *testing.T) {
 	s := openSmall(t)
 	overwriteWithReader(t, s, 700, 30<<10)
@@ -57,7 +57,7 @@ func TestCommitsAfterACompactionGivenUp(t *testing.T) {
 		t.Errorf("memory file %d is taken for that of the commit, which is in %d", n, newest)
 	}
 	if need := s.commits.space.unflushed; need < 2*leastMemTable {
-		t.Errorf("%d bytes are said to be in memory, of what the compaction wrote", need)
+		t.Errorf("%d bytes are said to be in memory, after the writes of the compaction", need)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestCompactionFailsWhileItIsGivenUp(t *testing.T) {
 		}
 		cancel()
 	}
-	log := slog.New(onMessage{slog.DiscardHandler, "Lifetime L0 stalled", closing}) // what Badger says when it is closed
+	log := slog.New(onMessage{slog.DiscardHandler, "Lifetime L0 stalled", closing}) // Badger's message when it is closed
 	s, err := Open(dir, Options{MemTableSize: leastMemTable, Log: log})
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 // Badger, since the numbers of memory files begin again in the next.
 type flushes struct {
 	dir     string
-	trouble atomic.Bool // Badger has logged an error, so that what it did since is not to be relied on
+	trouble atomic.Bool // Badger has logged an error: its tables since then cannot be relied on
 
 	failures chan string // the errors of flushes and compactions that failed, as far as there is room
 	gaveUp   error       // why nobody waits for Badger any more; used by one caller of await at a time
@@ -29,8 +29,8 @@ type flushes struct {
 	safe   uint64         // n up to which all groups are in tables whose names are durable
 }
 
-// giveUpAfter is how many flushes or compactions must fail while somebody waits for Badger before the
-// wait ends. Badger repeats a flush that failed after a second, for ever.
+// giveUpAfter is how many flushes or compactions must fail while somebody waits for Badger before
+// the wait ends. Badger repeats a flush that failed after a second, for ever.
 const giveUpAfter = 5
 
 // failedOnce notes that a flush or a compaction failed.
@@ -41,8 +41,8 @@ func (f *flushes) failedOnce(message string) {
 	}
 }
 
-// await waits until Badger is done, which needs it to write what it has in memory to tables, or until it
-// has failed to do so too often. Attempts are counted, and not time, since a loaded machine can be slow.
+// await waits until Badger is done, which requires Badger to write its memory to tables, or until
+// that has failed too often. It counts attempts, not time, since a loaded machine can be slow.
 func (f *flushes) await(done <-chan error) (err error, ended bool) {
 	for len(f.failures) > 0 {
 		<-f.failures // it failed before
@@ -60,7 +60,7 @@ func (f *flushes) await(done <-chan error) (err error, ended bool) {
 	return f.gaveUp, false
 }
 
-// flushError is the error of a store whose Badger cannot write to tables, by what Badger logs of it.
+// flushError turns Badger's log message about a failed flush into an error.
 func flushError(message string) error {
 	err := fmt.Errorf("Badger cannot write to its tables: %s", firstLine(message))
 	if class := dirError(err); errors.Is(class, backend.ErrNoSpace) {
@@ -75,7 +75,7 @@ type memoryExtent struct {
 	last   uint64
 }
 
-// begin starts anew behind a Badger that was just opened and holds no group in memory.
+// begin resets f for a Badger that was just opened and holds no group in memory.
 func (f *flushes) begin(dir string, safe uint64) error {
 	newest := 0
 	if err := eachMemory(dir, func(number int) { newest = max(newest, number) }); err != nil {

@@ -41,8 +41,8 @@ func giveNames(t *testing.T, dir string) {
 	}
 }
 
-// Badger cannot flush as it is closed. Close gives up and leaves the directory as a crash does, locked until Badger ends,
-// which it does here once it can flush.
+// Badger cannot flush as it is closed. Close gives up and leaves the directory as a crash does,
+// locked until Badger ends, which it does here once it can flush.
 func TestCloseGivesUp(t *testing.T) {
 	s := openSmall(t)
 	want := oracle{}
@@ -61,13 +61,39 @@ func TestCloseGivesUp(t *testing.T) {
 	giveNames(t, dir)
 	want.reopen(t, dir)
 	giveNames(t, s.dir)
+	awaitEnd(t, s.dir, want)
+}
+
+// Badger cannot flush as a compaction closes it. Compact gives up, and the store stops.
+func TestCompactGivesUp(t *testing.T) {
+	s := openSmall(t)
+	want := oracle{}
+	want.commit(t, s, "key", "value")
+	takeNames(t, s.dir)
+	if err := s.Compact(t.Context()); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("%v, want ErrUnavailable", err)
+	}
+	if err := s.Commit(t.Context(), single("key", "later")); !errors.Is(err, backend.ErrUnavailable) {
+		t.Errorf("%v, want ErrUnavailable", err)
+	}
+	err := s.Close()
+	if !errors.Is(err, backend.ErrUnavailable) || strings.Contains(err.Error(), "%") {
+		t.Errorf("%v, want ErrUnavailable", err)
+	}
+	giveNames(t, s.dir)
+	awaitEnd(t, s.dir, want)
+}
+
+// awaitEnd waits until a Badger that was given up on has ended, and wants all there.
+func awaitEnd(t *testing.T, dir string, want oracle) {
+	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		again, err := Open(s.dir, least)
+		s, err := Open(dir, least)
 		if err == nil {
-			if diff := want.differs(again); diff != "" {
+			if diff := want.differs(s); diff != "" {
 				t.Error(diff)
 			}
-			if err := again.Close(); err != nil {
+			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
 			return
@@ -78,7 +104,7 @@ func TestCloseGivesUp(t *testing.T) {
 	}
 }
 
-// Badger cannot flush what is replayed. Open gives up, and another one finds all there was.
+// Badger cannot flush the replayed groups. Open gives up, and a later Open finds everything.
 func TestOpenGivesUp(t *testing.T) {
 	base, _, want := crashed(t)
 	once := false
@@ -89,7 +115,7 @@ func TestOpenGivesUp(t *testing.T) {
 		once = true
 	}
 	o := least
-	o.Log = slog.New(onMessage{slog.DiscardHandler, "All ", opened}) // "tables opened", what Badger says then
+	o.Log = slog.New(onMessage{slog.DiscardHandler, "All ", opened}) // "tables opened", Badger's message then
 	s, err := Open(base, o)
 	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "Badger cannot write to its tables") || strings.Contains(err.Error(), "\n") {
 		t.Fatalf("%v, want ErrUnavailable", err)
@@ -101,9 +127,10 @@ func TestOpenGivesUp(t *testing.T) {
 	giveNames(t, dir)
 	giveNames(t, base)
 	want.reopen(t, dir)
+	awaitEnd(t, base, want)
 }
 
-// A wait for Badger ends with what it waits for, or with failures that come meanwhile.
+// A wait for Badger ends when Badger is done, or with failures that come meanwhile.
 func TestAwait(t *testing.T) {
 	for _, tt := range []struct {
 		message string

@@ -34,7 +34,8 @@ func single(key, value string) backend.Batch {
 	return backend.Batch{Muts: []backend.Mut{{Key: []byte(key), Value: []byte(value), Version: "v"}}}
 }
 
-// After a write that failed nothing is served any more: what it wrote may be visible and not be durable.
+// After a write that failed nothing is served any more: its data can be visible without being
+// durable.
 func TestFailStop(t *testing.T) {
 	s := openSmall(t)
 	write(t, s, "a", "1")
@@ -170,7 +171,8 @@ func TestValueLogStaysEmpty(t *testing.T) {
 	}
 }
 
-// What a reader in the past kept compactions from dropping lies in the last level, where nothing moves by itself.
+// Versions that compactions kept for a reader in the past lie in the last level, where nothing
+// moves by itself.
 func TestCompactFindsWhatReadersKept(t *testing.T) {
 	s := openSmall(t)
 	write(t, s, "over", "old value of over")
@@ -201,9 +203,9 @@ func TestCompactFindsWhatReadersKept(t *testing.T) {
 	}
 }
 
-// flushWithReader brings what is in memory down to the last level while a transaction is open: it writes until the
-// memory table is full and has become a table, and compacts that. The last write stays in memory; its key is behind the
-// others, so that its table will have no business with theirs.
+// flushWithReader moves memory down to the last level while a transaction is open: it writes until
+// the memory table is full and has become a table, and compacts that. The last write stays in
+// memory; its key is behind the others, so that its table will have no business with theirs.
 func flushWithReader(t *testing.T, s *Store) {
 	t.Helper()
 	for i := range 10 {

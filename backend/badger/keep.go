@@ -43,8 +43,8 @@ func inKept(dir string) place {
 	}
 }
 
-// keepTables fills the directory of what is kept. It stays until dropKept, whatever becomes of the opening. Room is asked before
-// a table is copied, where there are no links.
+// keepTables fills the folder kept. It stays until dropKept, however the opening ends. Where links
+// are not supported, room is asked before a table is copied.
 func keepTables(dir string, room func(int64) error) error {
 	if err := errors.Join(removeDir(dir, keptNew), removeDir(dir, keptDir)); err != nil {
 		return err
@@ -77,7 +77,8 @@ func keepTables(dir string, room func(int64) error) error {
 	return durable.SyncDir(dir)
 }
 
-// putBack restores what is kept: tables that are gone, and the two files as they were. It reports whether there was anything.
+// putBack restores from the folder kept: tables that are missing, and the two files as they were.
+// It reports whether the folder exists.
 func putBack(dir string, room func(int64) error) (bool, error) {
 	from := filepath.Join(dir, keptDir)
 	entries, err := os.ReadDir(from)

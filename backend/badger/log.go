@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// logger hands Badger's messages on, and notes the errors that Badger only logs: of flushes, of compactions, of the MANIFEST.
+// logger hands Badger's messages on, and notes the errors that Badger only logs: of flushes, of
+// compactions, of the MANIFEST.
 type logger struct {
 	to      *slog.Logger
 	flushes *flushes
@@ -31,7 +32,7 @@ func (l logger) Warningf(format string, args ...any) {
 	l.log(slog.LevelWarn, format, args)
 }
 
-// What Badger finds worth telling is detail to everybody else.
+// Badger's information is detail to everybody else.
 func (l logger) Infof(format string, args ...any) { l.log(slog.LevelDebug, format, args) }
 func (l logger) Debugf(string, ...any)            {}
 

@@ -20,8 +20,9 @@ import (
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// Badger's memory files hold the transactions that are not in tables yet. After an unclean end they are a second copy of what
-// the log has. They are set aside before Badger opens, which would replay each for itself and in part.
+// Badger's memory files hold the transactions that are not in tables yet. After an unclean end they
+// are a second copy of the log. They are set aside before Badger opens, which would replay each
+// separately and in part.
 const (
 	memorySuffix = ".mem"
 	asideDir     = "aside"     // the files of an unclean end, until its groups are in tables
@@ -62,10 +63,11 @@ func filesIn(dir, suffix string) (paths []string, err error) {
 	return paths, nil
 }
 
-// setAside takes memory files out of Badger's sight. The first ones that an unclean end left stay until
-// dropAside. Later ones come from openings that were cut short, in which nothing was acknowledged, and
-// are removed. Where the log is about to be replayed, the folder is made even if there is no file to put
-// in it: the memory files of the replay hold several groups in one transaction, and must not count.
+// setAside takes memory files out of Badger's sight. The first ones that an unclean end left stay
+// until dropAside. Later ones come from openings that were cut short, in which nothing was
+// acknowledged, and are removed. Where the log is about to be replayed, the folder is made even if
+// there is no file to put in it: the memory files of the replay hold several groups in one
+// transaction, and must not count.
 func setAside(dir string, replay bool) error {
 	aside, moving := filepath.Join(dir, asideDir), filepath.Join(dir, asideNew)
 	files, err := filesIn(dir, memorySuffix)
@@ -101,7 +103,7 @@ func setAside(dir string, replay bool) error {
 	return durable.SyncDir(dir)
 }
 
-// dropAside removes what was set aside.
+// dropAside removes the files that were set aside.
 func dropAside(dir string) error {
 	return removeDir(dir, asideDir)
 }
@@ -191,9 +193,9 @@ func groupOf(muts []commitlog.Mutation) (g memoryGroup, ok bool) {
 	return g, ok
 }
 
-// What Badger writes into a memory file: a head of 20 bytes, then entries. Each is a head of two bytes and the lengths of key
-// and value and a time of expiry as uvarints, then key and value, and a CRC-32C of all that. A key ends with the 8 bytes of the
-// transaction's timestamp.
+// The format of a memory file: a head of 20 bytes, then entries. Each is a head of two bytes and
+// the lengths of key and value and a time of expiry as uvarints, then key and value, and a CRC-32C
+// of all that. A key ends with the 8 bytes of the transaction's timestamp.
 const (
 	memoryHead    = 20
 	metaDelete    = 1 << 0

@@ -24,7 +24,8 @@ const (
 	leastSegment = 1 << 20 // bytes
 )
 
-// opening is what is found out about a directory before anything in it changes, and then done about it.
+// opening holds the findings about a directory, made before anything in it changes, and acts on
+// them.
 type opening struct {
 	s      *Store
 	find   place // of the files of Badger's
@@ -32,29 +33,29 @@ type opening struct {
 	tail   *commitlog.Tail
 	fresh  bool // there is no log yet, nor anything else
 	groups []group
-	last   commitlog.Position // of what stands
+	last   commitlog.Position // of the last group that counts
 	bytes  int64              // of the groups, at most
-	notes  []string           // what is damaged and will be repaired
+	notes  []string           // the damage that will be repaired
 
 	manifest []byte // that replaces the one that is there, if not nil
 
 	dry     bool     // change nothing, whatever is found
-	accept  bool     // go on without what is lost
-	lost    *Loss    // what is
+	accept  bool     // continue without the lost commits
+	lost    *Loss    // those
 	refused error    // why the store is not opened without that
 	logGone bool     // there is no log of this store, or none that fits its tables
-	puts    []string // what was brought back, or would be
+	puts    []string // the faults that were mended from the folder kept, or would be
 	keys    bool     // the KEYREGISTRY is damaged, which holds nothing
 }
 
-// group is one to apply: a frame of the log or, where that is damaged, what a memory file has.
+// group is one to apply: from a frame of the log or, where that is damaged, from a memory file.
 type group struct {
 	pos    commitlog.Position
 	frame  commitlog.FrameRef
 	memory *memoryGroup
 }
 
-// openFiles decides what stands, and starts Badger with it.
+// openFiles decides which groups count, and starts Badger with them.
 func (s *Store) openFiles() error {
 	o := opening{s: s}
 	if err := o.look(); err != nil {
@@ -88,7 +89,7 @@ func (o *opening) look() (err error) {
 	return o.settle()
 }
 
-// settle finds out what stands, with the tables that were found.
+// settle finds out which groups count, given the tables.
 func (o *opening) settle() (err error) {
 	if o.fresh {
 		rand.Read(o.tables.pos.Incarnation[:])
@@ -114,7 +115,7 @@ func (o *opening) settle() (err error) {
 		return err
 	}
 	if o.keys {
-		o.notes = append(o.notes, "the KEYREGISTRY is damaged, and holds nothing")
+		o.notes = append(o.notes, "the KEYREGISTRY is damaged (it holds no keys)")
 	}
 	return nil
 }
@@ -228,7 +229,7 @@ func (o *opening) checkIncarnation() error {
 	return nil
 }
 
-// anchor is what the log's says, if there is a log.
+// anchor is the position in the log's anchor, if there is a log.
 func (o *opening) anchor() (p commitlog.Position, whole bool) {
 	if o.logGone {
 		return p, false
@@ -300,8 +301,9 @@ func (o *opening) create() error {
 	return dirError(err)
 }
 
-// replay has Badger apply the groups and write them to tables, which it does when it is closed. So what is replayed is durable
-// before anybody sees it: the log itself may not be, where a process was killed before it was synced, or where a sync failed.
+// replay has Badger apply the groups and write them to tables, which it does when it is closed. So
+// the groups are durable before anybody sees them. The log itself may not be: its process can have
+// been killed before a sync, or a sync can have failed.
 func (o *opening) replay() error {
 	s := o.s
 	settings := s.settings()
@@ -318,12 +320,12 @@ func (o *opening) replay() error {
 	}
 	s.commits.space.unflushed = 0
 	if s.flushes.trouble.Load() {
-		return fmt.Errorf("%w: Badger failed to write what was replayed to tables", backend.ErrUnavailable)
+		return fmt.Errorf("%w: Badger failed to write the replayed groups to tables", backend.ErrUnavailable)
 	}
 	return durable.SyncDir(s.dir)
 }
 
-// check makes sure that Badger has what it should.
+// check makes sure that Badger ends with the last group.
 func (o *opening) check() (err error) {
 	defer guard("opening", &err)()
 	have, err := o.s.position()
@@ -333,7 +335,7 @@ func (o *opening) check() (err error) {
 	return err
 }
 
-// beginLog goes on in the log, behind what is in tables by now.
+// beginLog continues the log after the last group, which is in tables by now.
 func (o *opening) beginLog() error {
 	if len(o.notes) > 0 {
 		o.s.log.log(slog.LevelWarn, "repaired the store: %s", []any{strings.Join(o.notes, "; ")})

@@ -7,9 +7,9 @@ import (
 	"github.com/ckptd/ckptd/backend/commitlog"
 )
 
-// plan lists the groups that the tables lack: frames of the log and, where one is missing or damaged,
-// what a memory file has. The memory files are read after every unclean end, whether the log seems
-// complete or not: the anchor lags, so a log without its end can look like a whole one.
+// plan lists the groups that the tables lack: frames of the log and, where one is missing or
+// damaged, groups from memory files. The memory files are read after every unclean end, whether the
+// log seems complete or not: the anchor lags, so a log without its end can look like a whole one.
 func (o *opening) plan() error {
 	paths, err := memoryFiles(o.s.dir)
 	if err != nil {
@@ -67,8 +67,8 @@ func (o *opening) join(memory map[uint64]memoryGroup) {
 	}
 }
 
-// diverged says how the log contradicts the memory files or its own anchor: a group has one hash, so
-// the two are of copies of the store that went on separately. Their numbers alone would fit.
+// diverged says how the log contradicts the memory files or its own anchor: a group has one hash,
+// so the two are of copies of the store that went on separately. Their numbers alone would fit.
 func (o *opening) diverged(memory map[uint64]memoryGroup) string {
 	for _, g := range o.groups {
 		if m, ok := memory[g.pos.N]; ok && m.pos.Hash != g.pos.Hash {

@@ -11,8 +11,8 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// The end of the log is gone, in the moment in which the anchor does not know of it yet, so that what
-// is left looks like a whole log. The memory files have the rest.
+// The end of the log is gone, in the moment in which the anchor does not know of it yet, so that
+// the rest looks like a whole log. The memory files have the rest.
 func TestLogWithoutItsEnd(t *testing.T) {
 	s := openSmall(t)
 	want := oracle{}
@@ -54,8 +54,8 @@ func TestLogWithoutItsEnd(t *testing.T) {
 	}
 }
 
-// Two copies of a store continue separately. The memory files of one do not fit the log of the other,
-// although their numbers do.
+// Two copies of a store continue separately. The memory files of one do not fit the log of the
+// other, although their numbers do.
 func TestMemoryFilesOfADivergedCopy(t *testing.T) {
 	base, _, _ := crashed(t)
 	var dirs [2]string
@@ -88,8 +88,8 @@ func TestMemoryFilesOfADivergedCopy(t *testing.T) {
 	}
 }
 
-// An opening is cut short in a replay, whose memory files hold several groups in one transaction. They
-// do not count, also where the store had no memory files.
+// An opening is cut short in a replay, whose memory files hold several groups in one transaction.
+// They do not count, also where the store had no memory files.
 func TestMemoryFilesOfAReplayDoNotCount(t *testing.T) {
 	base, _, want := crashed(t)
 	if err := os.Remove(filepath.Join(base, "00001.mem")); err != nil {

@@ -139,8 +139,7 @@ func (h onWarning) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The anchor lags, and the last frame, of which it does not know, is damaged: what is no whole frame there is reason enough to look
-// into the memory file.
+// The anchor is damaged, and so is the last frame. The memory file has its group.
 func TestLastFrameIsRepairedWithoutAnAnchor(t *testing.T) {
 	base, segment, want := crashed(t)
 	anchor := filepath.Join(base, logDir, "anchor")
@@ -164,7 +163,8 @@ func TestLastFrameIsRepairedWithoutAnAnchor(t *testing.T) {
 	}
 }
 
-// What is damaged in the log and in the memory file is lost, and that is said: how much, since when. Nothing is changed.
+// A group that is damaged in the log and in the memory file is lost. The error says how much is
+// lost, and since when. Nothing is changed.
 func TestLostCommits(t *testing.T) {
 	base, segment, _ := crashed(t)
 	memory := "00001.mem"
@@ -222,7 +222,8 @@ func TestLostCommits(t *testing.T) {
 	}
 }
 
-// goOnWithout opens a store without what it lost. It goes on from there, and what was behind the loss does not come back.
+// goOnWithout opens a store without the lost groups. It continues from there, and the groups after
+// the loss do not come back.
 func goOnWithout(t *testing.T, dir string) {
 	t.Helper()
 	for range 2 {
@@ -348,7 +349,7 @@ func TestLogOfADivergedCopy(t *testing.T) {
 	}
 }
 
-// An opening that was cut short after Badger removed a table is begun again with what was kept.
+// An opening that was cut short after Badger removed a table starts over with the kept tables.
 func TestKeptTables(t *testing.T) {
 	base, _, want := crashed(t)
 	if err := keepTables(base, nil); err != nil {

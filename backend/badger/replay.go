@@ -105,7 +105,7 @@ func (g *group) mutations(r *commitlog.Reader) (muts []commitlog.Mutation, err e
 	return muts, err
 }
 
-// size is about what the frame of the group would have.
+// size is about the size of the group's frame.
 func (g *memoryGroup) size() int64 { return int64(costOf(g.muts)) }
 
 // costOf is how many bytes mutations take in a transaction, at most.

@@ -60,7 +60,8 @@ func (o *opening) shorten(why error) error {
 	return why
 }
 
-// reachesAll says whether groups follow from the tables, without a gap, to the last that is known of.
+// reachesAll says whether groups follow from the tables, without a gap, to the last that is known
+// of.
 func (o *opening) reachesAll() bool {
 	if o.settle() != nil || o.refused != nil || o.lost != nil {
 		return false
@@ -89,7 +90,7 @@ func (o *opening) writeShortened() error {
 	return dirError(durable.WriteFile(filepath.Join(o.s.dir, badgerdb.ManifestFilename), o.manifest))
 }
 
-// tableSet is what a MANIFEST names up to an entry.
+// tableSet is the tables that a MANIFEST names up to an entry.
 type tableSet struct {
 	tables map[uint64]badgerdb.TableManifest
 	end    int // of the entry

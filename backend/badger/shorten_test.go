@@ -13,8 +13,8 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// flushed is what a kill leaves of a store with tables of a compaction and, behind them, one that was
-// flushed, whose groups the log has.
+// flushed is a store that was killed, with tables of a compaction and, behind them, one that
+// was flushed, whose groups the log has.
 func flushed(t *testing.T) (dir, flush string, want oracle) {
 	t.Helper()
 	s := openSmall(t)
@@ -47,8 +47,8 @@ func flushed(t *testing.T) (dir, flush string, want oracle) {
 	return dir, filepath.Base(paths[len(paths)-1]), want
 }
 
-// The MANIFEST names a table that was flushed and is missing, or damaged. The log has its groups, so the
-// store is opened without it.
+// The MANIFEST names a table that was flushed and is missing, or damaged. The log has its groups,
+// so the store is opened without it.
 func TestFlushedTableFromTheLog(t *testing.T) {
 	base, flush, want := flushed(t)
 	for name, damage := range map[string]func(path string) error{
@@ -72,8 +72,8 @@ func TestFlushedTableFromTheLog(t *testing.T) {
 	}
 }
 
-// Where the log does not continue from an earlier set of tables, or that set has lost tables itself, the
-// store is refused and nothing changes.
+// Where the log does not continue from an earlier set of tables, or that set has lost tables
+// itself, the store is refused and nothing changes.
 func TestMissingTableIsRefused(t *testing.T) {
 	base, flush, _ := flushed(t)
 	remove := func(paths ...string) func(dir string) error {
@@ -118,8 +118,8 @@ func TestMissingTableIsRefused(t *testing.T) {
 	}
 }
 
-// Badger fails to sync the MANIFEST after a flush, and removes the table that it names by then. The next
-// flush succeeds, and Close with it: the log stays, and from it the store is whole again.
+// Badger fails to sync the MANIFEST after a flush, and removes the table that it names by then. The
+// next flush succeeds, and Close with it: the log stays, and from it the store is whole again.
 func TestCloseAfterTroubleKeepsTheLog(t *testing.T) {
 	s := openSmall(t)
 	want := oracle{}

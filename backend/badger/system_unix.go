@@ -48,7 +48,7 @@ func flock(f *os.File, how int) error {
 func freeBytes(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, fmt.Errorf("%w: asking for free space: %v", backend.ErrUnavailable, err)
+		return 0, fmt.Errorf("%w: reading the free space: %v", backend.ErrUnavailable, err)
 	}
 	return int64(st.Bavail) * int64(st.Bsize), nil
 }

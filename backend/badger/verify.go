@@ -18,7 +18,7 @@ import (
 	"github.com/ckptd/ckptd/backend/commitlog"
 )
 
-// tables is what is found out about Badger's tables before it opens them.
+// tables holds the findings about Badger's tables, made before Badger opens them.
 type tables struct {
 	pos     commitlog.Position // up to which group they go; zero for a store without tables
 	written uint64             // when, in Badger's time; 0 if no table has a position

@@ -22,7 +22,7 @@ var (
 
 const smallSegment = 4 << 10
 
-// session is a log that is open, with what it should hold.
+// session is an open log, with its expected content.
 type session struct {
 	t      *testing.T
 	fs     *faultfs.FS
@@ -75,7 +75,7 @@ func open(t *testing.T, files *faultfs.FS, at commitlog.Position, groups [][]com
 	return s
 }
 
-// check compares what was found with what was written, as far as the test knows it.
+// check compares the found frames with those written, as far as the test knows them.
 func (s *session) check() {
 	s.t.Helper()
 	r := s.log.Reader()
@@ -164,7 +164,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// What was written is found, over openings that are killed, segments that are used again, and frames larger than those.
+// All written frames are found, over openings that are killed, segments that are used again, and
+// frames larger than those.
 func TestEverythingIsFound(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -215,8 +216,8 @@ func TestSegmentsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// What a power loss leaves holds all that was acknowledged, whatever became of the pages that were not synced; and so after
-// a second one, in the middle of the opening that follows.
+// After a power loss every acknowledged frame is there, whatever happened to the pages that were
+// not synced; and also after a second one, in the middle of the opening that follows.
 func TestPowerLoss(t *testing.T) {
 	images := 300
 	if testing.Short() {
@@ -256,7 +257,8 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// After a write or a sync that failed there is no other; what cannot be made ready stops nothing.
+// After a write or a sync that failed there is no other; a segment that cannot be prepared stops
+// nothing.
 func TestFailures(t *testing.T) {
 	failed := errors.New("failed")
 	for _, op := range []string{"write", "sync", "create", "preallocate", "rename", "sync names"} {
@@ -381,7 +383,7 @@ func TestResetToAnotherIncarnation(t *testing.T) {
 	}
 }
 
-// What is not the log of this store is refused, and told apart.
+// A log of another store, and files that are not a log, are refused with different errors.
 func TestOpenRefuses(t *testing.T) {
 	s := create(t)
 	must(t, s.commit([]commitlog.Mutation{{User: 1, Key: []byte("k")}}))

@@ -6,10 +6,11 @@ import (
 	"path/filepath"
 )
 
-// filesRound cuts files of a copy short, removes them, or puts their older version in their place; or takes away the memory files
-// and what the log has of the same groups, or has it from another life of the store.
+// filesRound cuts files of a copy short, removes them, or puts their older version in their place;
+// or it removes the memory files and hurts the log of the same groups, or replaces it by that of
+// another life of the store.
 func filesRound(r *round) {
-	first := true // has what needs the anchor to be noticed
+	first := true // does damage that only the anchor tells
 	r.damage(func(im *image, at place) (kind, what string) {
 		if im.hasLog() && (first || r.rnd.IntN(4) == 0) {
 			how := r.rnd.IntN(3)
@@ -59,8 +60,8 @@ func cutShort(r *round, path string) (size int64) {
 // oldLog is the kind of damage that replaces the whole log with an older one. It must be repaired.
 const oldLog = "log, an older one"
 
-// putLogBack puts back the older log, with its anchor, which does not know of the newer groups. The memory
-// files and the tables have them all.
+// putLogBack puts back the older log, with its anchor, which does not know of the newer groups. The
+// memory files and the tables have them all.
 func (r *round) putLogBack(im *image, at place) (what string) {
 	log := at.path("data", "log")
 	r.must(os.RemoveAll(log))

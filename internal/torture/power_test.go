@@ -42,7 +42,7 @@ func powerRound(r *round) {
 		}
 		r.must(c.want.run(b, r.seed+uint64(opening), writers, each))
 		files.FailWith(nil)
-		if r.rnd.IntN(2) == 0 { // the next one finds what a kill leaves
+		if r.rnd.IntN(2) == 0 { // the next one finds the leftovers of a kill
 			left := files.Killed()
 			next := place(filepath.Join(r.dir, fmt.Sprint("store-", opening)))
 			r.must(dir.copyAtWork(next))
@@ -76,7 +76,7 @@ type cut struct {
 	named  atomic.Pointer[[]string] // the tables whose names may be durable
 }
 
-// powerless is what a power loss left.
+// powerless is the store that a power loss left.
 type powerless struct {
 	place
 	want *batches // as acknowledged then
@@ -99,7 +99,8 @@ func (c *cut) call(op, name string) error {
 	return nil
 }
 
-// judge opens an image and compares; and so what a power loss leaves of it while it is opened.
+// judge opens an image and compares. It does the same to the images of a power loss during that
+// opening.
 func (im *powerless) judge(r *round) {
 	files, err := faultfs.Load(im.path("data", "log"))
 	r.must(err)
@@ -131,10 +132,10 @@ func tablesOf(p place) *[]string {
 	return &paths
 }
 
-// loseNames has the power take names that were not synced from tables that were. Ext4, XFS and btrfs make
-// the name of a new file durable with the file, POSIX does not say so. It removes the newest table if Badger
-// flushed it since the directory may have been synced. Badger syncs that when it compacts, which is seen
-// by tables that are gone.
+// loseNames has the power take names that were not synced from tables that were. Ext4, XFS and
+// btrfs make the name of a new file durable with the file, POSIX does not say so. It removes the
+// newest table if Badger flushed it since the directory may have been synced. Badger syncs that
+// when it compacts, which is seen by tables that are gone.
 func (im *powerless) loseNames(r *round, named []string) {
 	now := *tablesOf(im.place)
 	if len(now) != len(named)+1 || r.rnd.IntN(4) == 0 {
@@ -151,7 +152,7 @@ func (im *powerless) loseNames(r *round, named []string) {
 
 // take makes an image of a directory whose log is in files.
 func take(r *round, from place, files *faultfs.FS, to place, want *batches, at string) *powerless {
-	im := &powerless{place: to, want: want.clone(), at: at} // first: what is acknowledged while files are copied is not missed
+	im := &powerless{place: to, want: want.clone(), at: at} // first, so that nothing acknowledged while files are copied is expected
 	r.must(from.copyAtWork(to))
 	r.must(files.PowerLoss(r.rnd).Save(to.path("data", "log")))
 	paths, err := filepath.Glob(to.path("data", "*.mem"))

@@ -10,15 +10,16 @@ import (
 	"time"
 )
 
-// syscalls are the calls that strace has fail, of the whole process: also Badger's. For write(2), which
-// the child uses for its pipe too, the file is named.
+// syscalls are the calls that strace has fail, of the whole process: also Badger's. For write(2),
+// which the child uses for its pipe too, the file is named.
 var syscalls = []struct{ name, file string }{
 	{"fdatasync", ""}, {"fsync", ""}, {"msync", ""}, {"pwrite64", ""}, {"ftruncate", ""},
 	{"renameat", ""}, {"unlinkat", ""}, {"linkat", ""}, {"mkdirat", ""}, {"write", "MANIFEST"},
 }
 
-// syscallsRound has the n-th call of a kind fail, once or from then on, in a process that commits. What it acknowledged is there
-// afterwards, and after a commit whose outcome it did not know it acknowledged none.
+// syscallsRound has the n-th call of a kind fail, once or from then on, in a process that commits.
+// Its acknowledged commits are there afterwards, and after a commit with an unknown outcome it
+// acknowledged none.
 func syscallsRound(r *round) {
 	if err := exec.Command("strace", "-qq", "-o", "/dev/null", "true").Run(); err != nil {
 		r.skip("strace: %v", err)
@@ -78,7 +79,7 @@ func injected(r *round, name, file string, forGood bool, n int) bool {
 	return fired
 }
 
-// follow takes in what a child tells until it ends, or has done its work and is killed.
+// follow takes in the messages of a child until it ends, or has done its work and is killed.
 func follow(r *round, c *child, want *batches, what string) {
 	hung := false
 	limit := time.AfterFunc(patience, func() {
