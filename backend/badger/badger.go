@@ -172,6 +172,7 @@ func (s *Store) settings() badgerdb.Options {
 	o.NumVersionsToKeep = 1
 	o.ChecksumVerificationMode = options.NoVerification // verifyTables does it, and survives damage
 	o.ExternalMagicVersion = magic
+	o.BypassLockGuard = locksDirs // the claim has the lock that Badger would take
 	o.Logger = s.log
 	o.MetricsEnabled = false
 

@@ -22,14 +22,16 @@ const (
 	markerName = "CKPTD"
 	markerTemp = "CKPTD.tmp" // prefix of markers being written
 	driverName = "badger"
+	mostMarker = 4 << 10 // bytes
 	// formatVersion is the version of the directory's format. It only ever grows.
 	formatVersion = 2
 )
 
-// claim is the hold on a directory: its marker file, locked.
+// claim is the hold on a directory: its marker file and the directory itself, locked. A marker can
+// be removed or replaced while the store is open; the lock of the directory holds all the same.
 type claim struct {
-	marker *os.File
-	id     commitlog.ID // of the directory
+	marker, dir *os.File
+	id          commitlog.ID // of the directory
 }
 
 // claimDir makes sure that dir is a store of this driver, making it one if it is empty and create is set, and locks
@@ -55,33 +57,59 @@ func claimDir(dir string, create bool) (*claim, error) {
 	if err := checkWritable(dir); err != nil {
 		return nil, fmt.Errorf("%w: %v", backend.ErrReadOnly, err)
 	}
+	c := &claim{}
+	if c.dir, err = lockDir(dir, lock); err != nil {
+		return nil, err
+	}
+	if err := c.take(dir, ours); err != nil {
+		c.release()
+		return nil, err
+	}
+	return c, nil
+}
+
+// take locks the marker of a directory that is locked, and writes it first where there is none.
+func (c *claim) take(dir string, ours bool) (err error) {
 	if !ours {
 		if err := writeMarker(dir); err != nil {
-			return nil, dirError(err)
+			return dirError(err)
 		}
 	}
-	f, err := os.OpenFile(filepath.Join(dir, markerName), os.O_RDWR, 0)
+	if c.marker, err = os.OpenFile(filepath.Join(dir, markerName), os.O_RDWR, 0); err != nil {
+		return dirError(err)
+	}
+	if err := lock(c.marker); err != nil {
+		return err
+	}
+	removeTemps(dir)
+	if c.id, _, err = readMarker(dir); err != nil { // that of another process may have won
+		return err
+	}
+	return dirError(removeUnborn(dir))
+}
+
+// release gives the directory up; closing the files unlocks it.
+func (c *claim) release() {
+	c.marker.Close()
+	c.dir.Close()
+}
+
+// lockDir opens a directory and locks it, where directories can be locked; elsewhere the marker
+// alone is.
+func lockDir(dir string, lock func(*os.File) error) (*os.File, error) {
+	f, err := os.Open(dir)
 	if err != nil {
 		return nil, dirError(err)
+	}
+	if !locksDirs {
+		return f, nil
 	}
 	if err := lock(f); err != nil {
 		f.Close()
 		return nil, err
 	}
-	removeTemps(dir)
-	id, _, err := readMarker(dir) // that of another process may have won
-	if err == nil {
-		err = dirError(removeUnborn(dir))
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return &claim{f, id}, nil
+	return f, nil
 }
-
-// release gives the directory up; closing the marker unlocks it.
-func (c *claim) release() { c.marker.Close() }
 
 // readMarker reports whether dir has the marker of this driver and format, and the id in it.
 func readMarker(dir string) (id commitlog.ID, ours bool, err error) {
@@ -90,11 +118,13 @@ func readMarker(dir string) (id commitlog.ID, ours bool, err error) {
 	} else if !info.IsDir() {
 		return id, false, fmt.Errorf("%w: not a directory", backend.ErrForeign)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, markerName))
-	if errors.Is(err, fs.ErrNotExist) {
+	text, err := durable.ReadFile(filepath.Join(dir, markerName), mostMarker)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return id, false, nil
-	}
-	if err != nil {
+	case errors.Is(err, durable.ErrNotRegular) || errors.Is(err, durable.ErrTooLarge):
+		return id, true, fmt.Errorf("%w: %v", backend.ErrCorrupt, err)
+	case err != nil:
 		return id, false, dirError(err)
 	}
 	id, err = parseMarker(string(text))

@@ -156,16 +156,8 @@ func (c *committer) run(group *request, size int) {
 		setAll(group, err)
 		return
 	}
-	if size > 0 {
-		if err := c.admit(size, false); err != nil {
-			if size = c.keepRoomMakers(group, err); size == 0 {
-				return
-			}
-			if err := c.admit(size, true); err != nil {
-				setAll(group, err)
-				return
-			}
-		}
+	if !c.admitted(group, size) {
+		return
 	}
 	began := time.Now()
 	err := c.write(group, began)
@@ -183,22 +175,37 @@ func (c *committer) run(group *request, size int) {
 // refusal is the error of a group that was not written.
 type refusal struct{ error }
 
-// keepRoomMakers refuses those of a group that make no room, for which there is none, and returns the size of the others.
-func (c *committer) keepRoomMakers(group *request, err error) (size int) {
-	full := errors.Is(err, backend.ErrNoSpace)
+// admitted finds room for a group or, if there is none, for those of it that make room. It reports
+// whether any are left.
+func (c *committer) admitted(group *request, size int) bool {
+	err := c.admit(size, false)
+	if err == nil {
+		return true
+	}
+	full, kept := errors.Is(err, backend.ErrNoSpace), false
+	size = 0
 	for r := group; r != nil; r = r.next {
 		if full && r.makesRoom {
-			size += r.size
+			kept, size = true, size+r.size
 		} else {
 			r.err = err
 		}
 	}
-	return size
+	if !kept {
+		return false
+	}
+	if err = c.admit(size, true); err != nil {
+		setAll(group, err)
+	}
+	return err == nil
 }
 
-// admit accepts a group of size bytes. Once Badger has logged an error the store stops before
-// Badger's memory is full, since Badger then waits for ever.
+// admit accepts a group of size bytes, 0 for conditions alone. Once Badger has logged an error the
+// store stops before Badger's memory is full, since Badger then waits for ever.
 func (c *committer) admit(size int, makesRoom bool) error {
+	if size == 0 {
+		return nil
+	}
 	if c.store.flushes.trouble.Load() {
 		waiting, err := c.store.flushes.waiting()
 		if err != nil {

@@ -197,6 +197,15 @@ func contents(t *testing.T, dir string) map[string]string {
 		if strings.HasPrefix(d.Name(), ballastName) {
 			return nil
 		}
+		if d.Type() == fs.ModeSymlink {
+			if info, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+				out[path] = "a link that leads nowhere"
+				return nil
+			} else if err == nil && info.IsDir() {
+				maps.Copy(out, contents(t, path+string(filepath.Separator)))
+				return nil
+			}
+		}
 		b, err := os.ReadFile(path)
 		out[path] = string(b)
 		return err

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -144,17 +145,23 @@ func someMemoryGroups(paths []string, after commitlog.Position, wanted func(n ui
 			if !wanted(g.pos.N) {
 				g.muts = nil
 			}
-			for i := range g.muts {
-				m := &g.muts[i]
-				m.Key, m.Value = bytes.Clone(m.Key), bytes.Clone(m.Value)
-			}
-			groups[g.pos.N] = g
+			groups[g.pos.N] = g.clone()
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
 	return groups, nil
+}
+
+// clone is a group that stays valid.
+func (g memoryGroup) clone() memoryGroup {
+	g.muts = slices.Clone(g.muts)
+	for i := range g.muts {
+		m := &g.muts[i]
+		m.Key, m.Value = bytes.Clone(m.Key), bytes.Clone(m.Value)
+	}
+	return g
 }
 
 // transactionsIn calls f with the complete transactions of a memory file, up to the first damage.

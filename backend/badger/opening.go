@@ -208,7 +208,11 @@ func (o *opening) checkIncarnation() error {
 	anchor, whole := o.anchor()
 	switch {
 	case o.tables.written > 0:
-		if whole && anchor.Incarnation != o.tables.pos.Incarnation {
+		of := anchor.Incarnation
+		if !whole && !o.logGone {
+			of, whole = o.s.logs.Incarnation()
+		}
+		if whole && of != o.tables.pos.Incarnation {
 			return o.withoutLog(backend.ErrLostCommits, "its log and its tables are from different copies of it")
 		}
 	case o.logGone:

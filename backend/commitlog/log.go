@@ -185,28 +185,36 @@ func (l *Log) Begin(at Position) error {
 	return l.clear()
 }
 
-// clear removes every segment. The first one is made when there is something to write.
+// clear removes every segment in the directory, those of failed preparations too. The first one is
+// made when there is something to write.
 func (l *Log) clear() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.preparing {
 		l.prepared.Wait()
 	}
-	all := l.old
 	for _, s := range []*segment{l.cur, l.spare} {
 		if s != nil {
 			s.file.Close()
-			all = append(all, s)
 		}
 	}
 	l.old, l.cur, l.spare = nil, nil, nil
-	if len(all) == 0 {
-		return nil
+	names, err := l.fs.List()
+	if err != nil {
+		return err
 	}
-	for _, s := range all {
-		if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
+	removed := false
+	for _, name := range names {
+		if _, ok := segmentNumber(name); !ok {
+			continue
+		}
+		if err := gone(l.fs.Remove(name)); err != nil {
 			return err
 		}
+		removed = true
+	}
+	if !removed {
+		return nil
 	}
 	return l.fs.Sync()
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/ckptd/ckptd/backend/commitlog"
@@ -330,6 +331,33 @@ func TestReset(t *testing.T) {
 	again := open(t, s.fs.Killed(), at, s.groups)
 	if again.log.Last() != s.log.Last() {
 		t.Errorf("found %d, want %d", again.log.Last().N, s.log.Last().N)
+	}
+}
+
+// Segments that could not be prepared for another use keep what is in them, and a reset removes
+// them, too.
+func TestResetAfterFailures(t *testing.T) {
+	for _, op := range []string{"rename", "sync names"} {
+		t.Run(op, func(t *testing.T) {
+			s := create(t)
+			failed := 0
+			s.fs.FailWith(func(o, _ string) error {
+				if o == op && s.log.Last().N > 30 && failed < 3 {
+					failed++
+					return syscall.EIO
+				}
+				return nil
+			})
+			for i := range 80 {
+				if err := s.commit([]commitlog.Mutation{{User: 1, Key: fmt.Append(nil, i), Value: make([]byte, 900)}}); err == nil {
+					s.safe.Store(s.log.Last().N - 1)
+				}
+			}
+			must(t, s.log.Reset(s.log.Last()))
+			if names, err := s.fs.List(); err != nil || !slices.Equal(names, []string{"anchor"}) || failed == 0 {
+				t.Errorf("after %d failures %q are left, %v", failed, names, err)
+			}
+		})
 	}
 }
 

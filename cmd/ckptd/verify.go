@@ -32,6 +32,9 @@ directory and from its copies. It needs the directory itself, so it does not wor
 			if witness != "" && a.server.addr != "" {
 				return usagef("--witness wants the directory of the store: leave out --server")
 			}
+			if witness != "" && inside(witness, a.data) {
+				return usagef("--witness %s: it is in %s, and would be put back with it", witness, a.data)
+			}
 			return a.with(cmd.Context(), false, func(s store) error {
 				if witness != "" {
 					return a.witnessed(cmd.Context(), witness, s, o)
