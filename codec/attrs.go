@@ -12,16 +12,17 @@ import (
 type ChannelInfo struct {
 	Number     uint64
 	Name, Type string
-	Rewritten  bool // hooks made the value of what was submitted, and it is another
+	Rewritten  bool // hooks changed the submitted value
 }
 
-// Hook names what made the state of a checkpoint what it is: a plugin, or the rules of the redactor.
+// Hook identifies a plugin, or the redactor's rules, that ran on the state of a checkpoint.
 type Hook struct {
 	Name           string // never empty
 	Digest, Config [32]byte
 }
 
-// Attrs are what describes a checkpoint and seldom changes from one to the next (docs/format.md §8).
+// Attrs are the attributes of a checkpoint, which seldom change from one to the next
+// (docs/format.md §8).
 type Attrs struct {
 	RunID    string
 	Labels   map[string]string
@@ -33,7 +34,7 @@ type Attrs struct {
 	Kind     string        // of the thread
 }
 
-// extended reports whether a has what only version 2 of the encoding holds.
+// extended reports whether a needs version 2 of the encoding.
 func (a *Attrs) extended() bool {
 	return a.Kind != "" || len(a.Hooks) > 0 || slices.ContainsFunc(a.Channels, func(c ChannelInfo) bool { return c.Rewritten })
 }

@@ -119,7 +119,7 @@ func BenchmarkCompose(b *testing.B) {
 	}
 }
 
-// hotRecord is what a save of one changed channel writes.
+// hotRecord is the record of a save that changes one channel.
 func hotRecord() *Record {
 	path := Path{{90, 3}, {80, 1}, {64, 1}}
 	return &Record{

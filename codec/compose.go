@@ -2,10 +2,11 @@ package codec
 
 import "slices"
 
-// Compose builds the target of chain[0], where each delta stands on the target of the next and the last on full. It
-// follows every range of the target down the operation lists to the bytes that it comes from, and writes it once.
-// The result is appended to dst, which must share no memory with chain and full. Each delta must have been parsed for a
-// base of the length that the next one builds, and the last for len(full).
+// Compose builds the target of chain[0], where the base of each delta is the target of the next and
+// that of the last is full. It follows every range of the target down the operation lists to the
+// bytes that it comes from, and writes it once. The result is appended to dst, which must share no
+// memory with chain and full. Each delta must have been parsed for a base of the length that the
+// next one builds, and the last for len(full).
 func Compose(dst []byte, chain []Delta, full []byte) []byte {
 	if len(chain) == 0 {
 		return append(dst, full...)
@@ -26,7 +27,8 @@ func Compose(dst []byte, chain []Delta, full []byte) []byte {
 // span says that out[dst:dst+n] is the current level's target[src:src+n].
 type span struct{ dst, src, n int }
 
-// spans is a heap, the span that ends last in the target on top. (container/heap would allocate for every span.)
+// spans is a heap, with the span that ends last in the target on top. (container/heap would
+// allocate for every span.)
 type spans []span
 
 func (s span) end() int { return s.src + s.n }
@@ -69,9 +71,9 @@ type composer struct {
 	lit   []int // where its literals start
 }
 
-// descend maps todo from the target of d to its base. What lies in the prefix that base and target share stays as it
-// is, so a span waits on the heap until a level concerns it: histories that append cost their operations, not the
-// product of their depth and their spans.
+// descend maps todo from the target of d to its base. The common prefix of base and target stays as
+// it is, so a span waits on the heap until a level concerns it: histories that append cost the
+// number of their operations, not the product of their depth and their spans.
 func (c *composer) descend(d *Delta) {
 	prefix := 0
 	if len(d.Ops) > 0 && d.Ops[0].Literals == 0 && d.Ops[0].Offset == 0 {
@@ -98,7 +100,7 @@ func (c *composer) locate(d *Delta) {
 	}
 }
 
-// split writes the part of s that d has as literals, and moves the rest to the base.
+// split writes the literal bytes of s in d, and moves the rest to the base.
 func (c *composer) split(d *Delta, s span) {
 	i, j := 0, len(c.at) // the last operation that starts at or before s.src
 	for j-i > 1 {

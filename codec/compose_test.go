@@ -47,7 +47,7 @@ func (l *lineage) step() {
 	l.base = append(l.base, on)
 }
 
-// chain is what leads from value i down to the first, or as many deltas as depth.
+// chain is the list of deltas from value i down to the first, at most depth long.
 func (l *lineage) chain(i, depth int) (chain []Delta, full []byte) {
 	for ; i > 0 && len(chain) < depth; i = l.base[i] {
 		chain = append(chain, l.deltas[i])
@@ -89,8 +89,8 @@ func TestComposeOfAppendsAtDepth256(t *testing.T) {
 	}
 }
 
-// TestComposeTouchesEachByteOnce looks on while a value is built: at every level the bytes still to be found are
-// disjoint, they only become fewer, and what was written stays.
+// TestComposeTouchesEachByteOnce observes the building of a value: at every level the bytes still
+// to be found are disjoint, they only become fewer, and written bytes stay.
 func TestComposeTouchesEachByteOnce(t *testing.T) {
 	for seed := range uint64(8) {
 		l := newLineage(t, seed, text(newRand(seed), 2000))

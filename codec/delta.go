@@ -8,38 +8,43 @@ import (
 	"github.com/ckptd/ckptd/internal/alike"
 )
 
-// blockLen is the length of the blocks of a base that are hashed, and of the shortest copy worth an operation.
-// Measured on 200 agent runs, bytes a step without/with copies of at least 48, 32, 16, 8: 219, 180, 168, 144, 139.
+// blockLen is the length of the hashed blocks of a base, and of the shortest copy worth an
+// operation. Measured on 200 agent runs, bytes a step without copies and with copies of at least
+// 48, 32, 16, 8: 219, 180, 168, 144, 139.
 const blockLen = 16
 
-// Op is one operation of a delta: take Literals bytes, then copy Copied bytes of the base from Offset on.
+// Op is one operation of a delta: take Literals bytes, then copy Copied bytes of the base from
+// Offset on.
 type Op struct {
 	Literals, Copied, Offset int
 }
 
-// Index finds the 16-byte blocks of one value. It remembers places, not bytes: a place that no longer holds what was
-// indexed costs a missed copy, never a wrong one. The zero Index is empty. Not safe for concurrent use.
+// Index finds the 16-byte blocks of one value. It remembers offsets, not bytes: an offset whose
+// bytes have changed costs a missed copy, never a wrong one. The zero Index is empty. Not safe for
+// concurrent use.
 type Index struct {
 	table []uint32 // by hash of a block: 8 more bits of the hash, and 24 of the block's number + 1; 0 is none
-	upTo  int      // blocks before this place are in the table
+	upTo  int      // blocks before this offset are in the table
 }
 
-// maxIndex bounds the table to 16 KiB, whatever the value: of a value over 64 kB it knows the blocks that came last. A
-// larger one gains nothing on real runs, and with a thousand hot threads each look into it is a cache miss.
+// maxIndex bounds the table to 16 KiB, for values of any size: of a value over 64 kB it has only
+// the last blocks. A larger table gains nothing on real runs, and with a thousand hot threads each
+// lookup in it is a cache miss.
 const maxIndex = 1 << 12
 
-// reach is how far from the end of a value Extend begins at the most. What stands before has little chance to stay in a
-// table of maxIndex entries, whose newest blocks displace others.
+// reach is the maximum distance from the end of a value at which Extend begins. Earlier blocks have
+// little chance to stay in a table of maxIndex entries, where newer blocks displace others.
 const reach = 2 * maxIndex * blockLen
 
-// Bytes is the memory that x holds.
+// Bytes is the memory of x.
 func (x *Index) Bytes() int { return 4 * cap(x.table) }
 
-// Changed tells x that value kept only its first prefix bytes.
+// Changed says that only the first prefix bytes of the value are unchanged.
 func (x *Index) Changed(prefix int) { x.upTo = min(x.upTo, prefix&^(blockLen-1)) }
 
-// Extend brings the blocks of value into the table that are not in it yet. Of equal blocks the first stays: the nearer
-// the start of a value the longer a block stays where it is, and the fewer links of a chain a restore follows it down.
+// Extend adds the missing blocks of value to the table. Of equal blocks the first stays: the nearer
+// a block is to the start of a value, the longer it stays in place, and the fewer deltas a restore
+// follows it through.
 func (x *Index) Extend(value []byte) {
 	if want := len(value) / blockLen; want > len(x.table) && len(x.table) < maxIndex {
 		x.table = make([]uint32, max(64, min(maxIndex, 1<<bits.Len(uint(want)))))
@@ -54,14 +59,14 @@ func (x *Index) Extend(value []byte) {
 	}
 }
 
-// slot is where the block at the front of b belongs, and its tag.
+// slot is the table index of the block at the front of b, and its tag.
 func (x *Index) slot(b []byte) (slot uint64, tag uint32) {
 	b = b[:blockLen]
 	h := (binary.LittleEndian.Uint64(b) ^ binary.LittleEndian.Uint64(b[8:])*0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd
 	return h >> 32 & uint64(len(x.table)-1), uint32(h >> 56)
 }
 
-// place is where the entry e says that base has the block at the front of b, or -1 if it has not.
+// place is the offset in base of the block at the front of b according to the entry e, or -1.
 func place(e, tag uint32, base, b []byte) int {
 	if e>>24 != tag {
 		return -1
@@ -73,8 +78,8 @@ func place(e, tag uint32, base, b []byte) int {
 	return p
 }
 
-// next finds the next block of base in b, at i or after. Where nothing matches it strides ever wider, so that bytes
-// without matches cost little. Without a match p is -1.
+// next finds the next block of base in b, at i or later. Without matches its steps grow, so that
+// such bytes cost little. p is -1 if there is none.
 func (x *Index) next(base, b []byte, i int) (at, p int) {
 	for from := i; i+blockLen <= len(b); i += 1 + (i-from)>>5 {
 		slot, tag := x.slot(b[i:])
@@ -85,13 +90,14 @@ func (x *Index) next(base, b []byte, i int) (at, p int) {
 	return i, -1
 }
 
-// Edit replaces the bytes of a base from From up to To. Edits of one base are in order and do not overlap.
+// Edit replaces the bytes of a base from From up to To. Edits of one base are in order and do not
+// overlap.
 type Edit struct {
 	From, To int
 	Data     []byte
 }
 
-// Edited is the length that edits give a base of baseLen bytes.
+// Edited is the length of a base of baseLen bytes after edits.
 func Edited(baseLen int, edits []Edit) int {
 	for i := range edits {
 		baseLen += len(edits[i].Data) - (edits[i].To - edits[i].From)
@@ -99,7 +105,7 @@ func Edited(baseLen int, edits []Edit) int {
 	return baseLen
 }
 
-// AppendEdited appends base with the edits made.
+// AppendEdited appends base with the edits applied.
 func AppendEdited(dst, base []byte, edits []Edit) []byte {
 	at := 0
 	for i := range edits {
@@ -109,18 +115,18 @@ func AppendEdited(dst, base []byte, edits []Edit) []byte {
 	return append(dst, base[at:]...)
 }
 
-// Far finds stretches of a base in other bytes, wherever they stand. An Index finds shorter ones, and knows less of the
-// base.
+// Far finds long stretches of a base in other bytes, at any offset. An Index finds shorter ones,
+// but covers less of the base.
 type Far interface {
-	// Cut returns how long the chunk at the front of b is, and where the base has a chunk of the same bytes, -1 for
-	// nowhere.
+	// Cut returns the length of the chunk at the front of b, and the offset of a chunk of the base
+	// with the same bytes, or -1.
 	Cut(b []byte) (n, at int)
-	// Start is where the chunk of the base begins that holds what stands at place i, or i at the end.
+	// Start is the offset of the chunk of the base that contains offset i, or i at the end.
 	Start(i int) int
 }
 
-// What is replaced is looked for far off from farCut bytes on; what comes in addition, from farData on, since few who
-// append repeat so much.
+// far is used for replacements of farCut bytes or more, and for insertions of farData bytes or
+// more: few appends repeat so much.
 const (
 	farCut  = 1 << 10
 	farData = 64 << 10
@@ -137,9 +143,9 @@ type Differ struct {
 // NewDiffer returns a Differ that compresses with z.
 func NewDiffer(z *Zstd) *Differ { return &Differ{z: z} }
 
-// AppendDelta appends the payload of a delta: the target is base with the edits made. What stands between the edits is
-// copied; copies in their data are looked for with idx and far, where these are not nil. An idx that is not base's
-// costs missed copies.
+// AppendDelta appends the payload of a delta whose target is base with the edits applied. The bytes
+// between the edits are copied; copies in their data are searched with idx and far, unless these
+// are nil. If idx is another base's, copies are missed.
 func (d *Differ) AppendDelta(dst, base []byte, edits []Edit, idx *Index, far Far) []byte {
 	d.find(base, edits, idx, far)
 	dst = binary.AppendUvarint(dst, uint64(len(d.ops)))
@@ -157,7 +163,7 @@ func (d *Differ) AppendDelta(dst, base []byte, edits []Edit, idx *Index, far Far
 	return d.z.AppendBlock(dst, d.literals)
 }
 
-// Edits narrows an edit of base to edits that leave alone what idx and far find in its place.
+// Edits splits an edit of base into edits that spare the bytes that idx and far find in place.
 func (d *Differ) Edits(base []byte, e Edit, idx *Index, far Far) []Edit {
 	d.find(base, []Edit{e}, idx, far)
 	delta := Delta{Ops: d.ops, Literals: d.literals, Target: Edited(len(base), []Edit{e})}
@@ -195,17 +201,17 @@ func (d *Differ) copy(from, n int) {
 	d.pending = 0
 }
 
-// literal appends bytes that are copied from nowhere.
+// literal appends literal bytes.
 func (d *Differ) literal(b []byte) {
 	d.literals = append(d.literals, b...)
 	d.pending += len(b)
 }
 
-// search appends the operations and literals for data: what far finds of the base is made as long as it is there, and what
-// is between is left to match. After such a copy the chunks of data are cut where those of the base are, so that they
-// fall in step again behind the change.
+// search appends the operations and literals for data: it copies stretches that far finds as long
+// as they match, and leaves the bytes between to match. After a copy it cuts data where the base's
+// chunks are cut, to fall in step again behind the change.
 func (d *Differ) search(base, data []byte, idx *Index, far Far) {
-	done := 0 // so much of data has its operations
+	done := 0 // so much of data is encoded
 	for at := 0; at < len(data); {
 		n, p := far.Cut(data[at:])
 		if p < 0 || at+n <= done {
@@ -245,11 +251,11 @@ func (d *Differ) match(base, data []byte, idx *Index) {
 type Delta struct {
 	Ops      []Op
 	Literals []byte
-	Target   int // length of what it builds
+	Target   int // length of the target
 }
 
-// Bounds are the leading and trailing bytes that the target shares with a base of baseLen bytes by d's first and last
-// operation.
+// Bounds are the numbers of leading and trailing bytes that the target shares with a base of
+// baseLen bytes by d's first and last operation.
 func (d *Delta) Bounds(baseLen int) (prefix, suffix int) {
 	if len(d.Ops) == 0 {
 		return 0, 0
@@ -263,8 +269,8 @@ func (d *Delta) Bounds(baseLen int) (prefix, suffix int) {
 	return prefix, suffix
 }
 
-// Whole returns the block of the literals in payload, from which d was parsed, if they are all of the target: then it
-// is a full encoding of that. Otherwise it is nil.
+// Whole returns the block of literals in payload, from which d was parsed, if they are the whole
+// target: then it is a full encoding. Otherwise it is nil.
 func (d *Delta) Whole(payload []byte) []byte {
 	if len(d.Ops) != 1 || d.Ops[0].Copied != 0 {
 		return nil
@@ -277,9 +283,9 @@ func (d *Delta) Whole(payload []byte) []byte {
 	return r.b[:len(r.b):len(r.b)]
 }
 
-// ParseDelta decodes the payload of a delta that builds target bytes out of a base of baseLen bytes. Delta.Ops and
-// Delta.Literals lie in what ops and scratch have free after their length, if that is room enough. The copies are within
-// baseLen, so the delta must meet no shorter base.
+// ParseDelta decodes the payload of a delta that builds target bytes from a base of baseLen bytes.
+// Delta.Ops and Delta.Literals use the free capacity of ops and scratch if it suffices. The copies
+// are within baseLen, so the delta must not be applied to a shorter base.
 func (z *Zstd) ParseDelta(payload []byte, target, baseLen int, ops []Op, scratch []byte) (Delta, error) {
 	if target < 0 || target > MaxChannel || baseLen < 0 || baseLen > MaxChannel {
 		return Delta{}, malformed("delta of %d bytes on %d, at most %d are allowed", target, baseLen, MaxChannel)
@@ -327,8 +333,8 @@ func (z *Zstd) ParseDelta(payload []byte, target, baseLen int, ops []Op, scratch
 	return Delta{Ops: ops, Literals: scratch[start:], Target: target}, nil
 }
 
-// Builds reports whether d builds exactly base with the edits made, without building more than it has to look at. d must
-// have been parsed for a base of len(base).
+// Builds reports whether d builds exactly base with the edits applied, reading only the bytes it
+// has to. d must have been parsed for a base of len(base).
 func (d *Delta) Builds(base []byte, edits []Edit) bool {
 	if d.Target != Edited(len(base), edits) {
 		return false
@@ -344,18 +350,19 @@ func (d *Delta) Builds(base []byte, edits []Edit) bool {
 	return len(lits) == 0
 }
 
-// walk goes through a base with edits made, from left to right.
+// walk goes through a base with edits, from left to right.
 type walk struct {
 	base  []byte
-	edits []Edit // those that do not lie behind
-	at    int    // place in the base
-	in    int    // bytes of the first edit that lie behind, once at is where it begins
+	edits []Edit // the remaining ones
+	at    int    // offset in the base
+	in    int    // bytes of the first edit already passed, once at is its start
 }
 
-// goesOn reports whether the bytes p come next, and goes past them. They stand in the base at from, -1 for nowhere.
+// goesOn reports whether the bytes p come next, and moves past them. from is their offset in the
+// base, or -1.
 func (w *walk) goesOn(p []byte, from int) bool {
 	for len(p) > 0 {
-		have, known := w.base[w.at:], from == w.at // a copy from where the bytes are by construction needs no look
+		have, known := w.base[w.at:], from == w.at // by construction such a copy needs no comparison
 		if len(w.edits) > 0 {
 			e := &w.edits[0]
 			switch {

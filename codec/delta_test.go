@@ -18,12 +18,13 @@ func text(rng *rand.Rand, n int) []byte {
 	return b
 }
 
-// splice replaces what stands in base between prefix and suffix.
+// splice replaces the bytes of base between prefix and suffix.
 func splice(base []byte, prefix, suffix int, insert []byte) []byte {
 	return slices.Concat(base[:prefix], insert, base[len(base)-suffix:])
 }
 
-// randomSplice draws a change of base: an append, an edit, a deletion, a copy of base, or everything anew.
+// randomSplice draws a change of base: an append, an edit, a deletion, a copy of base, or a new
+// value.
 func randomSplice(rng *rand.Rand, base []byte) (prefix, suffix int, insert []byte) {
 	prefix = rng.IntN(len(base) + 1)
 	suffix = rng.IntN(len(base) - prefix + 1)
@@ -35,7 +36,7 @@ func randomSplice(rng *rand.Rand, base []byte) (prefix, suffix int, insert []byt
 		prefix, suffix = len(base), 0
 	case 2: // a deletion
 		return prefix, suffix, nil
-	case 3: // everything anew, with parts of what was
+	case 3: // a new value, with parts of the old one
 		prefix, suffix = 0, 0
 	}
 	for range rng.IntN(4) {
@@ -48,7 +49,7 @@ func randomSplice(rng *rand.Rand, base []byte) (prefix, suffix int, insert []byt
 	return prefix, suffix, insert
 }
 
-// roundTrip encodes and decodes a change of base, and checks what it builds.
+// roundTrip encodes and decodes a change of base, and checks the result.
 func roundTrip(t *testing.T, d *Differ, base []byte, prefix, suffix int, insert []byte, idx *Index) Delta {
 	t.Helper()
 	want := splice(base, prefix, suffix, insert)
@@ -191,8 +192,8 @@ func TestIndexLearnsWhatChanged(t *testing.T) {
 	}
 }
 
-// TestBuildsSeesEveryChange alters single bytes of the base, the insert and the delta: Builds must say what a
-// comparison of the bytes says.
+// TestBuildsSeesEveryChange alters single bytes of the base, the insert and the delta: Builds must
+// agree with a comparison of the bytes.
 func TestBuildsSeesEveryChange(t *testing.T) {
 	rng := newRand(6)
 	d := NewDiffer(testZstd)

@@ -5,18 +5,18 @@ import (
 	"slices"
 )
 
-// Copy says that N bytes of a target, from At on, are those of its base from From on.
+// Copy says that N bytes of a target, at offset At, are those of its base at offset From.
 type Copy struct{ At, From, N int }
 
 const (
 	minCopy   = 64 // shorter copies are not worth an edit of their own
-	maxCopies = 64 // so many are looked at, the longest
+	maxCopies = 64 // maximum number of copies considered, the longest
 
-	minMoved = 512 // what moved in shorter stretches is not told from what came anew
+	minMoved = 512 // shorter stretches that moved count as new bytes
 )
 
-// copies appends the longer copies of d that lie within target[at:to] and base[from:upTo], in order in both: of all such
-// choices one that has the most bytes, as long as there are few.
+// copies appends the longer copies of d within target[at:to] and base[from:upTo], in order in both.
+// While there are few, it chooses those with the most bytes in all.
 func (d *Delta) copies(dst []Copy, at, to, from, upTo int) []Copy {
 	start, place := len(dst), 0
 	for _, op := range d.Ops {
@@ -33,7 +33,7 @@ func (d *Delta) copies(dst []Copy, at, to, from, upTo int) []Copy {
 	return append(dst[:start], increasing(longest(dst[start:]))...)
 }
 
-// longest drops the shortest of copies until there are no more than maxCopies.
+// longest drops the shortest copies until there are at most maxCopies.
 func longest(all []Copy) []Copy {
 	for least := 2 * minCopy; len(all) > maxCopies; least *= 2 {
 		all = slices.DeleteFunc(all, func(c Copy) bool { return c.N < least })
@@ -41,12 +41,13 @@ func longest(all []Copy) []Copy {
 	return all
 }
 
-// increasing returns those copies, of some in order of the target, that are in order of the base too and have the most bytes.
+// increasing returns those of some copies in order of the target that are in order of the base too,
+// choosing the most bytes.
 func increasing(all []Copy) []Copy {
 	if slices.IsSortedFunc(all, func(b, a Copy) int { return cmp.Compare(b.From, a.From+a.N) }) {
 		return all
 	}
-	type chain struct{ bytes, before int } // that ends with a copy
+	type chain struct{ bytes, before int } // of the best list that ends with a copy
 	best, last := make([]chain, len(all)), -1
 	for i, c := range all {
 		best[i] = chain{c.N, -1}
@@ -68,8 +69,8 @@ func increasing(all []Copy) []Copy {
 	return kept[n:]
 }
 
-// Kept appends what the target of d still has of a base of baseLen bytes, in order: a prefix and a suffix, either of which
-// may be empty, and the longer copies between.
+// Kept appends the stretches that the target of d shares with a base of baseLen bytes, in order: a
+// prefix and a suffix, each of which may be empty, and the longer copies between.
 func (d *Delta) Kept(dst []Copy, baseLen int) []Copy {
 	prefix, suffix := d.Bounds(baseLen)
 	dst = append(dst, Copy{0, 0, prefix})
@@ -79,8 +80,8 @@ func (d *Delta) Kept(dst []Copy, baseLen int) []Copy {
 	return append(dst, Copy{d.Target - suffix, baseLen - suffix, suffix})
 }
 
-// Narrow returns the edits of which d was made as edits that leave alone what d copies in its place. They are
-// appended to dst.
+// Narrow returns the edits from which d was made, without the bytes that d copies in place. It
+// appends them to dst.
 func (d *Delta) Narrow(dst, edits []Edit) []Edit {
 	worth := func(e Edit) bool { return len(e.Data) >= minCopy && e.To-e.From >= minCopy }
 	if !slices.ContainsFunc(edits, worth) {
@@ -104,8 +105,8 @@ func (d *Delta) Narrow(dst, edits []Edit) []Edit {
 	return dst
 }
 
-// Lost is how many bytes of the base are lost by edits that Narrow returned. Of what moved in longer stretches that is a
-// quarter: it may take less where it went to.
+// Lost is the number of bytes of the base that the edits, from Narrow, remove. Bytes that moved in
+// longer stretches count a quarter: they may take less space where they went.
 func (d *Delta) Lost(edits []Edit) int {
 	replaced := 0
 	for i := range edits {
@@ -117,14 +118,14 @@ func (d *Delta) Lost(edits []Edit) int {
 	return replaced - covered(d.Ops, edits)*3/4
 }
 
-// covered is how many of the bytes that the edits replace some longer copy has.
+// covered is how many of the bytes that the edits replace are in some longer copy.
 func covered(ops []Op, edits []Edit) (n int) {
 	byOffset := func(a, b Op) int { return cmp.Compare(a.Offset, b.Offset) }
 	if !slices.IsSortedFunc(ops, byOffset) {
 		ops = slices.Clone(ops)
 		slices.SortFunc(ops, byOffset)
 	}
-	end := 0 // of what was copied already
+	end := 0 // end of the last copy
 	for _, op := range ops {
 		if op.Copied < minMoved {
 			continue

@@ -57,7 +57,7 @@ func manyLines(rng *rand.Rand, n int) (b []byte) {
 	return b[:n]
 }
 
-// randomEdits draws edits of a base in order, with data that may be what stands elsewhere in it.
+// randomEdits draws edits of a base in order, whose data may occur elsewhere in it.
 func randomEdits(rng *rand.Rand, base []byte) []Edit {
 	var places []int
 	for range 2 * rng.IntN(6) {
@@ -73,7 +73,7 @@ func randomEdits(rng *rand.Rand, base []byte) []Edit {
 			e.Data = manyLines(rng, rng.IntN(50))
 		case 2:
 			e.Data = slices.Concat(manyLines(rng, 3), base[at:min(len(base), at+rng.IntN(3000))], manyLines(rng, 3))
-		case 3: // what was there, with changes in it
+		case 3: // the old bytes, with changes
 			e.Data = AppendEdited(nil, base[p[0]:p[1]], []Edit{{(p[1] - p[0]) / 3, (p[1] - p[0]) / 2, manyLines(rng, rng.IntN(90))}})
 		}
 		edits = append(edits, e)
@@ -81,7 +81,8 @@ func randomEdits(rng *rand.Rand, base []byte) []Edit {
 	return edits
 }
 
-// Lists of edits, and whole values that they make, are encoded to what builds them, and narrowed to edits that make the same.
+// Lists of edits, and the whole values that they make, are encoded to deltas that build them, and
+// narrowed to equivalent edits.
 func TestEditsRoundTrip(t *testing.T) {
 	rng := newRand(70)
 	d := NewDiffer(testZstd)
@@ -144,7 +145,8 @@ func checkEdits(t *testing.T, rng *rand.Rand, d *Differ, base []byte, edits []Ed
 	}
 }
 
-// What stands far off in a base is copied from there, whole: changes at many places cost what they change.
+// Distant bytes of a base are copied whole: the cost of changes at many places is that of the
+// changes.
 func TestFarCopies(t *testing.T) {
 	rng := newRand(71)
 	base := manyLines(rng, 400_000)

@@ -26,7 +26,7 @@ func fuzzDecoder(f *testing.F, name string, def params) {
 		f.Fatal("no seeds")
 	}
 	f.Fuzz(func(t *testing.T, b []byte, seq uint64, target, base uint32) {
-		// Lengths up to 1 MiB: what a decoder may make of them is memory that it is told it may use.
+		// Lengths up to 1 MiB: a decoder may use the memory that it is allowed.
 		target, base = target%(1<<20), base%(1<<20)
 		checkStrict(t, name, b, params{seq: seq, target: int(target), most: int(target), base: int(base)})
 	})

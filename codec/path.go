@@ -5,13 +5,15 @@ import (
 	"slices"
 )
 
-// Span is a run of neighbouring seqs: Last, Last-1, … Last-Len+1.
+// Span is a range of consecutive seqs: Last, Last-1, … Last-Len+1.
 type Span struct{ Last, Len uint64 }
 
-// Path lists the records that a restore reads besides the one that carries it, newest first, as maximal runs.
+// Path lists the records that a restore reads besides the one with the path, newest first, as
+// maximal spans.
 type Path []Span
 
-// Extend puts seq, which must be greater than all of p, in front of p. The result shares nothing with p.
+// Extend puts seq, which must be greater than all of p, in front of p. The result shares no memory
+// with p.
 func (p Path) Extend(seq uint64) Path {
 	if len(p) > 0 && p[0].Last+1 == seq {
 		q := slices.Clone(p)
@@ -29,7 +31,8 @@ func (p Path) Len() (n uint64) {
 	return n
 }
 
-// From is the part of p that begins with seq, or nil if seq is not in p. It may share memory with p.
+// From is the part of p that begins with seq, or nil if seq is not in p. It may share memory with
+// p.
 func (p Path) From(seq uint64) Path {
 	for i, r := range p {
 		if seq <= r.Last && r.Last-seq < r.Len {
@@ -65,7 +68,7 @@ func (p Path) append(dst []byte, seq uint64) []byte {
 
 // path reads a path into the memory of p.
 func (r *reader) path(p Path, seq uint64) Path {
-	n := r.count("runs of a path", MaxPath)
+	n := r.count("spans of a path", MaxPath)
 	p = p[:0]
 	total := uint64(0)
 	for i := range n {

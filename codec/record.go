@@ -14,22 +14,22 @@ type Mode uint8
 const (
 	Keep    Mode = iota // as the first record of Path holds it
 	ByDelta             // against the first record of Path
-	Full                // by itself
+	Full                // without a base
 )
 
-// How the mode byte tells what Mode does not.
+// Parts of the mode byte that are not a Mode.
 const (
-	keepRun  = 3 // a keep of more than one channel
-	inParts  = 4 // added where the payload is in parts
-	minEntry = 5 // bytes of the shortest entry, a keep with a path of one record
+	keepRun  = 3 // a Keep of more than one channel
+	inParts  = 4 // added if the payload is in parts
+	minEntry = 5 // size of the shortest entry, a Keep with a path of one record
 )
 
-// CheckPath returns an error if the path of e is longer than records may have it: with the record itself a restore reads
-// at most MaxPath.
+// CheckPath returns an error if the path of e is too long for a record: with the record itself, a
+// restore reads at most MaxPath.
 func (e *Entry) CheckPath() error {
 	const most = MaxPath - 1
 	if n := e.Path.Len(); n > most {
-		return fmt.Errorf("channel %d stands on %d records, at most %d are allowed", e.Number, n, most)
+		return fmt.Errorf("channel %d needs %d records, at most %d are allowed", e.Number, n, most)
 	}
 	return nil
 }
@@ -37,10 +37,10 @@ func (e *Entry) CheckPath() error {
 // PartID names a part.
 type PartID [16]byte
 
-// Entry is the state of one channel in a checkpoint record, or of several that are kept alike.
+// Entry is the state of one channel in a checkpoint record, or of several with the same path.
 type Entry struct {
 	Number uint64
-	More   uint64 // of Keep: how many channels with the numbers that follow have the same path
+	More   uint64 // of Keep: how many channels with consecutive numbers share the path
 	Mode   Mode
 	Path   Path // of Keep and ByDelta
 
@@ -52,7 +52,7 @@ type Entry struct {
 	Parts      []PartID // the payload's, in order
 }
 
-// Record is a checkpoint record without its seq, which its key tells.
+// Record is a checkpoint record without its seq, which is in its key.
 type Record struct {
 	Ghost  bool
 	Time   int64 // Unix milliseconds
@@ -68,9 +68,9 @@ type Record struct {
 	ParentHash [32]byte
 	Replaced   uint64 // distance of the replaced record, 0: none
 
-	Writes Ledger // of the parent, when this was saved; no changes: it had no pending writes
+	Writes Ledger // of the parent, at the time of this save; zero if it had no pending writes
 
-	Fuel uint64 // that hooks took
+	Fuel uint64 // used by hooks
 
 	Entries []Entry
 }
@@ -143,9 +143,10 @@ func (rec *Record) flags() (f uint64) {
 	return f
 }
 
-// AppendRecord appends the plaintext of the record at seq (docs/format.md §5). Whoever fills rec answers for what
-// ParseRecord refuses: a Status, Entries that increase and begin with number 0, neighbours that are kept alike in one
-// entry, a Path below seq wherever the mode has one, a Time of 0 to MaxTime, lengths within their limits.
+// AppendRecord appends the plaintext of the record at seq (docs/format.md §5). The caller must fill
+// rec as ParseRecord demands: with a Status, with Entries in increasing order from number 0, equal
+// neighbours merged into one keep, a Path below seq wherever the mode has one, a Time of 0 to
+// MaxTime, and lengths within their limits.
 func AppendRecord(dst []byte, seq uint64, rec *Record) []byte {
 	dst = binary.AppendUvarint(dst, rec.flags())
 	dst = appendTime(dst, rec.Time)
@@ -233,7 +234,7 @@ func ParseRecord(b []byte, seq uint64) (*Record, error) {
 	return rec, nil
 }
 
-// parse is ParseRecord into the memory that rec holds: its slices, and the strings that it reads again.
+// parse is ParseRecord that reuses the memory of rec: its slices, and equal strings.
 func (rec *Record) parse(b []byte, seq uint64) error {
 	r := reader{b: b}
 	f := r.uvarint()
@@ -283,7 +284,7 @@ func (rec *Record) parseEntries(r *reader, seq uint64) error {
 		e := &rec.Entries[i]
 		r.entry(e, seq, next)
 		if i > 0 && e.Number == next && e.Mode == Keep && rec.Entries[i-1].Mode == Keep && slices.Equal(e.Path, rec.Entries[i-1].Path) {
-			r.fail("channel %d is kept as the one before it", e.Number)
+			r.fail("channel %d has the same path as the one before it", e.Number)
 		}
 		next = e.Number + e.More + 1
 		if channels += e.More; channels > MaxChannels+1 {
@@ -296,8 +297,8 @@ func (rec *Record) parseEntries(r *reader, seq uint64) error {
 	return r.done()
 }
 
-// CheckRecord reports what is wrong with the plaintext of a record that is to be stored: ParseRecord refuses it, or reads
-// something else than rec. As a rule it allocates nothing.
+// CheckRecord checks the plaintext of a record before it is stored: it is an error if ParseRecord
+// refuses it, or reads another record than rec. It usually allocates nothing.
 func CheckRecord(b []byte, seq uint64, rec *Record) error {
 	got := records.Get().(*Record)
 	defer records.Put(got)
@@ -306,12 +307,12 @@ func CheckRecord(b []byte, seq uint64, rec *Record) error {
 		return err
 	}
 	if !got.equal(rec) {
-		return malformed("it reads as another record")
+		return malformed("it decodes to a different record")
 	}
 	return nil
 }
 
-// records are for CheckRecord to parse into.
+// records is the pool of records that CheckRecord parses into.
 var records = sync.Pool{New: func() any { return &Record{} }}
 
 func (rec *Record) equal(o *Record) bool {
@@ -334,7 +335,7 @@ func (e *Entry) equal(o *Entry) bool {
 		bytes.Equal(e.Payload, o.Payload) && e.PartBytes == o.PartBytes && slices.Equal(e.Parts, o.Parts)
 }
 
-// present reads a string that is there only if on, and not empty then.
+// present reads a string if on is set; it must not be empty.
 func (r *reader) present(on bool, what, have string) string {
 	if !on {
 		return ""
@@ -373,7 +374,7 @@ func (r *reader) status(have string) string {
 	return s
 }
 
-// entry reads an entry into the memory of e.
+// entry reads an entry into e, reusing its memory.
 func (r *reader) entry(e *Entry, seq, next uint64) {
 	*e = Entry{Path: e.Path[:0], Parts: e.Parts[:0]}
 	if e.Number = next + r.count("channel number", MaxSeq); e.Number > MaxSeq {
@@ -407,7 +408,7 @@ func (r *reader) entry(e *Entry, seq, next uint64) {
 	e.Payload, e.PartBytes, e.Parts = r.payload(e.Parts, mode&inParts != 0)
 }
 
-// payload reads a payload, and the ids of its parts into the memory of ids.
+// payload reads a payload, reusing ids for the ids of its parts.
 func (r *reader) payload(ids []PartID, parts bool) (inline []byte, size uint64, _ []PartID) {
 	if !parts {
 		inline = r.bytes("payload", uint64(MaxInline-r.inline))

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// The records of docs/format.md §7, §9, §12 and §13. Each Append and Parse is the inverse of the other.
+// The records of docs/format.md §7, §9, §12 and §13. Append and Parse are inverses.
 
-// Stub stands for a run of removed checkpoints; its key has the seq of the last.
+// Stub replaces a range of removed checkpoints; its key has the seq of the last.
 type Stub struct {
 	Count     uint64
 	FirstDist uint64 // seq of the stub − seq of the first
@@ -29,7 +29,7 @@ func ParseStub(b []byte, seq uint64) (*Stub, error) {
 	}
 	s := &Stub{r.uvarint(), r.count("distance", seq-1), r.hash(), r.nonEmpty("id")}
 	if s.Count == 0 || s.Count > s.FirstDist+1 {
-		r.fail("%d records in a run of %d", s.Count, s.FirstDist+1)
+		r.fail("%d records in a range of %d", s.Count, s.FirstDist+1)
 	}
 	return finish(&r, s)
 }
@@ -119,7 +119,7 @@ func ParseStoreInfo(b []byte) (*StoreInfo, error) {
 	return finish(&r, s)
 }
 
-// Retention is what a tenant keeps of its threads.
+// Retention is a tenant's retention policy.
 type Retention struct {
 	KeepLast     uint64
 	OlderThan    uint64 // milliseconds
@@ -149,9 +149,9 @@ type Thread struct {
 	Expires    int64 // Unix milliseconds, 0: never
 
 	Kept uint64 // an older epoch that is kept, 0: none
-	Used uint64 // an epoch, greater than Epoch, that was in use before; 0: none
+	Used uint64 // an epoch greater than Epoch that was in use before; 0: none
 
-	Active int64 // Unix milliseconds at which its activity entry stands, 0: it has none
+	Active int64 // Unix milliseconds in its activity entry, 0: it has none
 }
 
 const (
@@ -218,7 +218,7 @@ func ParseThread(b []byte) (*Thread, error) {
 type IDEntry struct {
 	Seq       uint64
 	ID        string
-	Submitted uint64 // what the caller submitted, by a mark; 0: not known
+	Submitted uint64 // fingerprint of the draft as submitted; 0: not known
 }
 
 func AppendIDEntry(dst []byte, e *IDEntry) []byte {
@@ -241,7 +241,7 @@ func ParseIDEntry(b []byte) (*IDEntry, error) {
 		var mark [8]byte
 		copy(mark[:], r.take(8))
 		if e.Submitted = binary.BigEndian.Uint64(mark[:]); e.Submitted == 0 {
-			r.fail("mark is zero")
+			r.fail("fingerprint is zero")
 		}
 	}
 	return finish(&r, e)
@@ -327,10 +327,10 @@ func ParseWrites(b []byte) (*Writes, error) {
 	return finish(&r, w)
 }
 
-// Ledger says how far the pending writes of a checkpoint have come.
+// Ledger counts and sums up the pending writes of a checkpoint.
 type Ledger struct {
-	Changes uint64   // how often one was put
-	Sum     [32]byte // over the writes of all tasks as they are
+	Changes uint64   // how often a write was put
+	Sum     [32]byte // over the current writes of all tasks
 }
 
 func (l *Ledger) append(dst []byte) []byte {
@@ -340,12 +340,12 @@ func (l *Ledger) append(dst []byte) []byte {
 func (r *reader) ledger() Ledger {
 	l := Ledger{r.uvarint(), r.hash()}
 	if l.Changes == 0 {
-		r.fail("a ledger of no changes")
+		r.fail("a ledger without changes")
 	}
 	return l
 }
 
-// WritesLedger is the ledger as it stands beside the writes.
+// WritesLedger is a ledger as stored.
 type WritesLedger struct {
 	Checkpoint string
 	Ledger

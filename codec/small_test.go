@@ -56,7 +56,7 @@ func randomWrites(rng *rand.Rand) *Writes {
 	return w
 }
 
-// checkRoundTrip fails unless parse gives back what was encoded.
+// checkRoundTrip fails unless parse returns the encoded value.
 func checkRoundTrip[T any](t *testing.T, want T, enc []byte, parse func([]byte) (T, error)) {
 	t.Helper()
 	got, err := parse(enc)

@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// params are what a decoder is told besides the bytes.
+// params are a decoder's parameters besides the bytes.
 type params struct {
 	seq          uint64
 	target, base int // of a delta
 	most         int // of a block
 }
 
-// again parses b and encodes what it found. Where a zstd frame stands, whose content has many encodings, the bytes of
-// the frame are taken from b.
+// again parses b and encodes the result. A zstd frame, whose content has many encodings, is copied
+// from b.
 type again func(b []byte, p params) ([]byte, error)
 
 // decoders are all that the package has, by the name they have in testdata.

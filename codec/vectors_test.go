@@ -146,7 +146,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// checkMeaning compares a good vector with what it says it holds, or with the sample of its name.
+// checkMeaning compares a good vector with its described content, or with the sample of its name.
 func (v *vector) checkMeaning(t *testing.T, known map[string][]byte) {
 	switch v.decoder {
 	case "block":
@@ -168,8 +168,9 @@ func (v *vector) checkMeaning(t *testing.T, known map[string][]byte) {
 	}
 }
 
-// TestEverySampleHasAVector keeps the samples, whose meaning stands in the code, in the vectors. What holds a zstd
-// frame depends on the compressor; the vectors hold frames made by hand instead.
+// TestEverySampleHasAVector makes sure that the vectors include the samples, whose meaning is in
+// the code. The bytes of a zstd frame depend on the compressor; the vectors have frames made by
+// hand instead.
 func TestEverySampleHasAVector(t *testing.T) {
 	have := map[string]bool{}
 	for _, v := range loadVectors(t) {

@@ -1,10 +1,12 @@
-// Package codec turns the parts of a checkpoint into bytes and back: record headers, deltas, bounded zstd, and the small
-// records around them (docs/format.md). It knows no disk, clock, log or key.
+// Package codec encodes and decodes the parts of a checkpoint: record headers, deltas, bounded
+// zstd, and the small records around them (docs/format.md). It has no access to disk, clock, log or
+// keys.
 //
-// Decoders are strict: what an encoder would not have written is refused with an error that matches ErrMalformed, and
-// no length is trusted before it was compared with its limit and with the bytes at hand. Decoded structures alias the
-// input where they hold byte slices, unless a method says otherwise. Functions that append to dst allocate only if dst
-// has too little room. The layout is that of docs/format.md, version 1, and never changes; new versions are added beside.
+// Decoders are strict: they refuse anything that an encoder would not have written, with an error
+// that matches ErrMalformed, and check every length against its limit and the bytes at hand before
+// trusting it. Byte slices of decoded structures alias the input, unless a method says otherwise.
+// Functions that append to dst allocate only if its capacity does not suffice. The layouts of
+// docs/format.md never change; new versions are added to the old ones.
 package codec
 
 import (
@@ -34,7 +36,7 @@ const (
 	MaxInline   = 64 << 10
 	MaxPath     = 256
 	MaxSeq      = 1<<31 - 1
-	MaxTime     = 1<<48 - 1 // milliseconds, what 6 bytes hold: the year 10889
+	MaxTime     = 1<<48 - 1 // milliseconds, the maximum of 6 bytes: the year 10889
 
 	maxHour  = MaxTime / (60 * 60 * 1000)
 	maxParts = MaxChannel/MaxPart + 1
@@ -101,10 +103,10 @@ func (r *reader) bytes(what string, most uint64) []byte {
 	return r.take(r.count(what, most))
 }
 
-// str reads a string as CheckName allows it.
+// str reads a string that CheckName accepts.
 func (r *reader) str(what string) string { return r.strLike(what, "") }
 
-// strLike is str, and makes no new string if it reads have.
+// strLike is str, but allocates no string if it reads have.
 func (r *reader) strLike(what, have string) string {
 	p, s := r.bytes(what, MaxName), have
 	if string(p) != have {
@@ -117,7 +119,8 @@ func (r *reader) strLike(what, have string) string {
 	return s
 }
 
-// CheckName says why a record cannot hold a string: an id, a name, a label or its value, a status, a type.
+// CheckName returns an error if a record cannot hold a string: an id, a name, a label or its value,
+// a status, a type.
 func CheckName(s string) error {
 	if len(s) > MaxName {
 		return fmt.Errorf("is %d bytes, at most %d are allowed", len(s), MaxName)
@@ -128,7 +131,7 @@ func CheckName(s string) error {
 	return nil
 }
 
-// CheckTime says why a record cannot hold a time or a duration in milliseconds.
+// CheckTime returns an error if a record cannot hold a time or a duration in milliseconds.
 func CheckTime(ms int64) error {
 	if ms < 0 {
 		return fmt.Errorf("is %d, at least 0 is needed", ms)
@@ -144,7 +147,7 @@ func (r *reader) hash() (h [32]byte) {
 	return h
 }
 
-// version reads the version byte that small records begin with.
+// version reads the version byte of a small record.
 func (r *reader) version() { r.versions(recordVersion, recordVersion) }
 
 // versions reads a version byte from first to last.
@@ -156,7 +159,7 @@ func (r *reader) versions(first, last byte) byte {
 	return v
 }
 
-// done reports the first failure, or that bytes are left over.
+// done returns the first failure, or an error if bytes are left over.
 func (r *reader) done() error {
 	if r.err == nil && len(r.b) > 0 {
 		r.fail("%d bytes left over", len(r.b))
@@ -175,7 +178,7 @@ func finish[T any](r *reader, v T) (T, error) {
 
 const (
 	recordVersion   = 1
-	extendedVersion = 2 // of attributes that tell of hooks or of a kind, and of id entries that tell what was submitted
+	extendedVersion = 2 // of attributes with hooks or a kind, and of id entries with a fingerprint
 )
 
 func appendBytes(dst, p []byte) []byte {

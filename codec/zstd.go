@@ -10,28 +10,29 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// minCompressed is the length up to which a block is not worth the try: a frame takes 6 bytes for itself.
+// minCompressed is the length up to which compressing a block is not worth the attempt: a frame
+// takes 6 bytes itself.
 const minCompressed = 16
 
 // Zstd compresses and restores blocks (docs/format.md §6). Safe for concurrent use.
 type Zstd struct {
 	enc    *zstd.Encoder
 	dec    *zstd.Decoder
-	frames sync.Pool // of *[]byte, frames with their magic number put back
+	frames sync.Pool // of *[]byte, for frames with their magic number restored
 }
 
-// NewZstd returns a compressor that works on as many blocks at once as there are processors. It holds a few
-// megabytes once used.
+// NewZstd returns a compressor that works on as many blocks in parallel as there are processors. It
+// uses a few megabytes once used.
 func NewZstd() *Zstd {
 	n := runtime.GOMAXPROCS(0)
-	// The fastest level: the next one makes keyframes of real runs 7 % smaller, which are a tenth of what is stored,
-	// for a third more time on the saves that write them.
+	// The fastest level: the next one makes keyframes of real runs 7 % smaller, which are a tenth
+	// of the stored bytes, and takes a third more time for the saves that write them.
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(n),
 		zstd.WithEncoderCRC(false), zstd.WithSingleSegment(true), zstd.WithAllLitEntropyCompression(true), zstd.WithLowerEncoderMem(true))
 	if err != nil {
 		panic(err) // the options are constants
 	}
-	// WithDecodeAllCapLimit: a frame never restores to more than the room it was given.
+	// WithDecodeAllCapLimit: a frame never restores to more bytes than the buffer has.
 	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(n), zstd.WithDecodeAllCapLimit(true),
 		zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxMemory(MaxChannel+1))
 	if err != nil {
@@ -47,7 +48,7 @@ const (
 
 var zstdMagic = []byte{0x28, 0xb5, 0x2f, 0xfd}
 
-// AppendBlock appends raw as a block: compressed, or as it is when that is not smaller.
+// AppendBlock appends raw as a block: compressed, or raw if that is not larger.
 func (z *Zstd) AppendBlock(dst, raw []byte) []byte {
 	head := uint64(len(raw)) << 1
 	if len(raw) > minCompressed {
@@ -64,8 +65,8 @@ func (z *Zstd) AppendBlock(dst, raw []byte) []byte {
 	return append(binary.AppendUvarint(dst, head|codingRaw), raw...)
 }
 
-// AppendRaw appends the raw bytes of block to dst. block must hold one block and no more, of at most most raw bytes, and
-// never more than MaxChannel. After an error dst is as it was.
+// AppendRaw appends the raw bytes of block to dst. block must hold exactly one block, of at most
+// most raw bytes, and never more than MaxChannel. After an error dst is unchanged.
 func (z *Zstd) AppendRaw(dst, block []byte, most int) ([]byte, error) {
 	r := reader{b: block}
 	head := r.uvarint()
@@ -91,11 +92,12 @@ func (z *Zstd) AppendRaw(dst, block []byte, most int) ([]byte, error) {
 	return z.appendFrame(dst, r.b, n)
 }
 
-// maxFrameBlock is Block_Maximum_Size where the window is not smaller (RFC 8878, 3.1.1.2.4).
+// maxFrameBlock is Block_Maximum_Size unless the window is smaller (RFC 8878, 3.1.1.2.4).
 const maxFrameBlock = 128 << 10
 
-// appendFrameHeader appends the header of a frame of n bytes: one segment, so that the window is the content, the
-// content size in its shortest form, no checksum, no dictionary (RFC 8878, 3.1.1.1).
+// appendFrameHeader appends the header of a frame of n bytes: a single segment, so the window is
+// the content, the content size in its shortest form, no checksum, no dictionary (RFC 8878,
+// 3.1.1.1).
 func appendFrameHeader(dst []byte, n int) []byte {
 	const singleSegment = 1 << 5
 	switch {
@@ -108,8 +110,8 @@ func appendFrameHeader(dst []byte, n int) []byte {
 	}
 }
 
-// checkFrame refuses what is not exactly one frame that can hold n bytes, before room is made for them: the header is
-// the one of n, and the blocks end with the last.
+// checkFrame refuses everything but exactly one frame that can hold n bytes, before memory is
+// allocated for them: the header must be that of n bytes, and the blocks must end with the last.
 func checkFrame(frame []byte, n int) error {
 	var buf [8]byte
 	head := appendFrameHeader(buf[:0], n)

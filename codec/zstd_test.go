@@ -71,7 +71,7 @@ func frameBlock(last bool, kind, size uint32, body ...byte) []byte {
 func TestFrames(t *testing.T) {
 	x100 := frameBlock(true, 1, 100, 'x')
 	x1000 := frameBlock(true, 1, 1000, 'x')
-	// 12 literals and no sequences, which is what a compressed block can be at its simplest.
+	// 12 literals and no sequences, the simplest compressed block.
 	literals := append([]byte{12 << 3}, "abcdefghijkl"...)
 	for _, c := range []struct {
 		name  string

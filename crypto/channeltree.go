@@ -7,33 +7,33 @@ import (
 )
 
 // ChannelTree is the hash tree over the channels of a checkpoint (docs/format.md §10). It keeps its
-// nodes, so that a checkpoint of which few channels changed costs little more than these. The zero
-// value is ready for use. It is not for concurrent use.
+// nodes, so a checkpoint costs little more than its changed channels. The zero value is ready for
+// use. It is not safe for concurrent use.
 type ChannelTree struct {
 	levels [][]treeNode // the parents of the channels first, the root last
 	buf    []byte
 }
 
-// treeNode is a node. Its children are the channels, or the nodes of the level below, of which the
-// number divided by fanout is index.
+// treeNode is a node. Its children are channels, or nodes of the level below: those whose number
+// divided by fanout is index.
 type treeNode struct {
 	index uint64
-	from  int // place of the first child
+	from  int // index of the first child
 	stale bool
 	sum   [32]byte
 }
 
-// fanout is how many children a node has at the most. With 16 a checkpoint of few channels takes one
-// hash, and one of 4,096 three of 640 bytes for a channel that changes.
+// fanout is the maximum number of children of a node. With 16 a checkpoint of few channels takes
+// one hash, and one of 4,096 three of 640 bytes for a channel that changes.
 const fanout = 16
 
-// Channels gives the channels of a checkpoint by their place, in increasing order of their numbers.
+// Channels returns a channel of the checkpoint by its index, in increasing order of numbers.
 type Channels func(place int) (number uint64, commitment *[32]byte)
 
 // Reset forgets all nodes, for another table of channels.
 func (t *ChannelTree) Reset() { t.levels = t.levels[:0] }
 
-// Changed notes that the channel with a number has another commitment.
+// Changed notes that the channel with a number has a new commitment.
 func (t *ChannelTree) Changed(number uint64) {
 	if len(t.levels) == 0 {
 		return
@@ -46,7 +46,7 @@ func (t *ChannelTree) Changed(number uint64) {
 	}
 }
 
-// Root returns the hash of n channels, of which there is at least one, with the number 0. Numbers are
+// Root returns the hash of n channels. There is at least the channel with number 0. Numbers are
 // below 2^63. Only nodes above changed channels are hashed.
 func (t *ChannelTree) Root(n int, channels Channels) [32]byte {
 	if len(t.levels) == 0 {
@@ -104,7 +104,7 @@ func (t *ChannelTree) parent(level int, index uint64) *treeNode {
 	return &nodes[i]
 }
 
-// hash hashes a node whose children end before a place.
+// hash hashes a node whose children end before an index.
 func (t *ChannelTree) hash(level int, node *treeNode, end int, channels Channels) {
 	t.buf = append(t.buf[:0], byte(level))
 	for i := node.from; i < end; i++ {
@@ -120,7 +120,7 @@ func (t *ChannelTree) hash(level int, node *treeNode, end int, channels Channels
 	node.sum, node.stale = sha256.Sum256(t.buf), false
 }
 
-// Bytes is the memory that t holds.
+// Bytes is the memory of t.
 func (t *ChannelTree) Bytes() int {
 	n := cap(t.buf)
 	for _, nodes := range t.levels {

@@ -26,8 +26,8 @@ func channelRoot(numbers []uint64, sums [][32]byte) [32]byte {
 	}
 }
 
-// TestChannelTree compares a tree that is kept while channels change, come and go with one that is
-// made anew each time.
+// TestChannelTree compares a tree that is updated while channels change, come and go with one that
+// is rebuilt each time.
 func TestChannelTree(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))

@@ -27,38 +27,40 @@ func makeGear() (g [256]uint64) {
 	return g
 }
 
-// Chunks is what is kept of a value so that the commitment of a changed value costs as much as the change: the ends
-// and digests of its content-defined chunks (docs/format.md §11). The zero Chunks is that of the empty value.
-// Not safe for concurrent use.
+// Chunks has the ends and digests of the content-defined chunks of a value (docs/format.md §11).
+// With it the commitment of a changed value costs as much as the change. The zero Chunks is that of
+// the empty value. Not safe for concurrent use.
 type Chunks struct {
 	ends []uint32
 	sums []byte // sha256.Size bytes a chunk
 	next []uint32
 	add  []byte
 
-	// marks are states of the hash over sums, one after each markEvery digests, as far as they hold: the digests of
-	// 10 MB take 0.14 ms to hash, of which an appended message changes the end.
+	// marks are states of the hash over sums, one after every markEvery digests, as far as they are
+	// valid: the digests of 10 MB take 0.14 ms to hash, and an appended message changes only their
+	// end.
 	marks [][]byte
 }
 
 const (
 	markEvery = 128 * sha256.Size // bytes of sums
-	markBytes = 160               // of a state with its slice, about
+	markBytes = 160               // approximate size of a state with its slice
 )
 
-// Bytes is the memory that c holds.
+// Bytes is the memory of c.
 func (c *Chunks) Bytes() int {
 	return 4*(cap(c.ends)+cap(c.next)) + cap(c.sums) + cap(c.add) + markBytes*cap(c.marks)
 }
 
-// Splice makes c the chunks of value, whose first prefix and last suffix bytes are those of the value that c stood
-// for before. It reads the bytes between and little around them. Values may have at most 2^32-1 bytes.
+// Splice makes c the chunks of value, whose first prefix and last suffix bytes are those of the
+// previous value. It reads the bytes between and a few around them. Values can have at most 2^32-1
+// bytes.
 func (c *Chunks) Splice(value []byte, prefix, suffix int) {
 	oldLen := 0
 	if n := len(c.ends); n > 0 {
 		oldLen = int(c.ends[n-1])
 	}
-	// The last chunk may have ended only because the value did, so it is never kept as it is.
+	// The last chunk may have ended only because the value did, so it is never reused.
 	keep, _ := slices.BinarySearch(c.ends, uint32(prefix)+1)
 	keep = min(keep, max(len(c.ends)-1, 0))
 	start := 0
@@ -89,10 +91,11 @@ func (c *Chunks) Splice(value []byte, prefix, suffix int) {
 	c.sums = slices.Replace(c.sums, keep*sha256.Size, resync*sha256.Size, c.add...)
 }
 
-// manyChunks is from where on the digests are worth a goroutine for each processor: it makes loading 1 MB 0.3 ms faster.
+// manyChunks is the number of digests from which parallel hashing pays: it makes loading 1 MB 0.3
+// ms faster.
 const manyChunks = 64
 
-// digest fills add with the digests of the chunks that next ends, of which the first begins at start.
+// digest fills add with the digests of the chunks that end at next; the first begins at start.
 func (c *Chunks) digest(value []byte, start int) {
 	c.add = slices.Grow(c.add[:0], len(c.next)*sha256.Size)[:len(c.next)*sha256.Size]
 	sum := func(from, to int) {
@@ -129,7 +132,8 @@ func chunkLen(b []byte) int {
 	}
 	end := min(len(b), chunkMax)
 	i := chunkMin - 1
-	// Four bytes at a time: each hash is made from the one before the four, so that they need not wait for each other.
+	// Four bytes at a time: each hash is computed from the one four bytes before, so they need not
+	// wait for each other.
 	for ; i+4 <= end; i += 4 {
 		g0, g1, g2, g3 := gear[b[i]], gear[b[i+1]], gear[b[i+2]], gear[b[i+3]]
 		g1 += g0 << 1
@@ -155,7 +159,7 @@ func chunkLen(b []byte) int {
 	return end
 }
 
-// Commitment is the keyed commitment to the value that c stands for.
+// Commitment is the keyed commitment to the value of c.
 func (c *Chunks) Commitment(key *[32]byte) [32]byte {
 	const label = "ckptd/commit/1"
 	var b [len(label) + 32 + 8 + sha256.Size]byte
@@ -171,7 +175,7 @@ func (c *Chunks) Commitment(key *[32]byte) [32]byte {
 	return sha256.Sum256(b[:])
 }
 
-// sumOfSums is the SHA-256 of sums. It goes on from the last mark, and sets further ones.
+// sumOfSums is the SHA-256 of sums. It continues from the last mark, and adds further ones.
 func (c *Chunks) sumOfSums() (sum [sha256.Size]byte) {
 	if len(c.sums) < 2*markEvery {
 		return sha256.Sum256(c.sums)

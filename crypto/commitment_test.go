@@ -43,8 +43,8 @@ func TestSpliceEqualsWhole(t *testing.T) {
 	}
 }
 
-// What is remembered of the hash over many digests never outlives them: after any splices it is that of the digests as they
-// are, however often the commitment was asked for in between.
+// The cached states of the hash over many digests never outlive them: after any splices they match
+// the current digests, however often the commitment was computed in between.
 func TestManyDigests(t *testing.T) {
 	var key [32]byte
 	resumed := 0
@@ -94,7 +94,7 @@ func TestChunkLen(t *testing.T) {
 		return len(b)
 	}
 	r := rand.New(rand.NewPCG(9, 9))
-	seen := map[int]int{} // by what is left of the length over four
+	seen := map[int]int{} // by the rest of the length divided by four
 	for n := range 6000 {
 		b := randomBytes(r, r.IntN(5000))
 		if n%10 == 0 {

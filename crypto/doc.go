@@ -2,14 +2,14 @@
 //
 // The hierarchy: a [RootKey] that people keep opens the entries of a [Keystore]; the store's entry
 // holds the keys of the [Keyring], a user's entry the keys of [UserKeys]; from a user's newest data
-// key each [Sealer] derives the one key it seals records with. What is bound to what, and every byte
-// that is written, is specified in docs/format.md §4 (envelopes) and §16 (key file and keystore).
+// key each [Sealer] derives the one key it seals records with. docs/format.md §4 (envelopes) and
+// §16 (key file and keystore) specify every byte, and what it is bound to.
 //
 // The keystore is kept outside the data it protects and outside that data's backups, so that a key
 // destroyed in it is not brought back by an old copy of the data.
 //
-// Compatibility: what version 1 sealed stays readable. Unknown versions are refused with
-// [ErrNewerFormat]. Keys are held in memory that is overwritten when it is no longer needed, as far
-// as Go allows: the expanded keys inside the standard library's ciphers are out of reach. No key is
-// ever part of an error or of what fmt or encoding/json print of a value of this package.
+// Records sealed by version 1 stay readable. Unknown versions are refused with [ErrNewerFormat].
+// Keys are in memory that is overwritten when they are not needed any more, as far as Go allows:
+// the expanded keys inside the standard library's ciphers are out of reach. No key is ever part of
+// an error, or of the output of fmt or encoding/json for a value of this package.
 package crypto

@@ -12,9 +12,9 @@ import (
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// Put implements Keystore: a temporary file is written and synced, renamed to its place, and the
-// folder synced. The bytes of the old entry are overwritten, which media that write elsewhere
-// instead (flash, copy-on-write file systems) may not do.
+// Put implements Keystore: it writes and syncs a temporary file, renames it, and syncs the folder.
+// It overwrites the bytes of the old entry, though media that write elsewhere (flash, copy-on-write
+// file systems) may keep them.
 func (s *FileKeystore) Put(ctx context.Context, name string, old, new []byte) error {
 	if err := checkEntry(name, new); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *FileKeystore) put(path string, old, new []byte) error {
 	if !matches(current, old) {
 		return ErrKeystoreConflict
 	}
-	var replaced *os.File // keeps the old bytes within reach when their name is gone
+	var replaced *os.File // keeps the old bytes reachable when their name is gone
 	if old != nil {
 		if replaced, err = durable.Open(path, os.O_WRONLY); err != nil {
 			return err
@@ -70,8 +70,9 @@ func (s *FileKeystore) put(path string, old, new []byte) error {
 	return nil
 }
 
-// Delete implements Keystore: the file is renamed to a temporary name, overwritten and removed, so
-// that a crash leaves no half-erased entry in its place. What is said of media at Put holds here too.
+// Delete implements Keystore: it renames the file to a temporary name, overwrites and removes it,
+// so that a crash leaves no half-erased entry in its place. The caveat about media at Put applies
+// here, too.
 func (s *FileKeystore) Delete(ctx context.Context, name string) error {
 	if err := s.usable(ctx, name); err != nil {
 		return err
@@ -161,7 +162,7 @@ func (s *FileKeystore) shred(path string) error {
 	return os.Remove(path)
 }
 
-// overwrite replaces the first n bytes of a file by random ones, durably.
+// overwrite durably replaces the first n bytes of a file by random ones.
 func (s *FileKeystore) overwrite(f *os.File, n int) error {
 	if err := s.step("overwrite", f.Name()); err != nil {
 		return err
@@ -188,7 +189,7 @@ func (s *FileKeystore) sync(f *os.File) error {
 	return f.Sync()
 }
 
-// makeFolders makes the folders from the keystore's directory down to folder, durably.
+// makeFolders durably creates the folders from the keystore's directory down to folder.
 func (s *FileKeystore) makeFolders(folder string) error {
 	if folder == s.dir {
 		return nil
@@ -210,14 +211,14 @@ func (s *FileKeystore) makeFolders(folder string) error {
 	return s.syncNames(parent)
 }
 
-// syncNames makes the names in a folder durable. A failure puts the keystore out of use.
+// syncNames makes the names in a folder durable. A failure disables the keystore.
 func (s *FileKeystore) syncNames(folder string) error {
 	err := s.step("syncdir", folder)
 	if err == nil {
 		err = durable.SyncDir(folder)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return err // no folder, so no names in doubt
+		return err // without the folder there are no names to sync
 	}
 	if err != nil {
 		s.failed.CompareAndSwap(nil, &err)

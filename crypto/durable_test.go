@@ -162,7 +162,8 @@ func TestFileKeystorePutFailsCleanly(t *testing.T) {
 	}
 }
 
-// Nobody reads an entry whose name may yet be lost, and nobody who wants another entry waits for that.
+// An entry whose name may yet be lost is not readable, and readers of other entries do not wait for
+// it.
 func TestFileKeystoreHidesWhatIsNotDurable(t *testing.T) {
 	ks := openFiles(t, filepath.Join(t.TempDir(), "keys"), true)
 	mustPut(t, ks, "t/other", "", "y")
@@ -193,7 +194,7 @@ func TestFileKeystoreHidesWhatIsNotDurable(t *testing.T) {
 	}
 }
 
-// Deleting what is absent is no error, nor a reason to stop, where there is no folder either.
+// Deleting a missing entry is neither an error nor a reason to stop, even without a folder.
 func TestFileKeystoreDeleteOfNothing(t *testing.T) {
 	ks := openFiles(t, filepath.Join(t.TempDir(), "keys"), true)
 	for range 2 {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// What the entries of a keystore hold, before wrapping (docs/format.md §16).
+// The plaintexts of keystore entries (docs/format.md §16).
 
 const (
 	entryVersion = 1
@@ -23,8 +23,8 @@ type dataKey struct {
 	key    *secret
 }
 
-// dataKeys is the list of data keys of a user or of the store, oldest first, never empty. It does
-// not change: a rotation makes a new list.
+// dataKeys is the list of data keys of a user or of the store, oldest first, never empty. It is
+// immutable: a rotation makes a new list.
 type dataKeys struct {
 	list []dataKey
 }
@@ -35,7 +35,7 @@ func newDataKeys() *dataKeys {
 
 func (d *dataKeys) newest() uint32 { return d.list[len(d.list)-1].number }
 
-// find returns the data key of a number. Below the newest, what is not in the list was destroyed.
+// find returns the data key with a number. A missing one below the newest was destroyed.
 func (d *dataKeys) find(number uint32) (*secret, error) {
 	for i := len(d.list) - 1; i >= 0; i-- {
 		if d.list[i].number == number {
@@ -48,8 +48,8 @@ func (d *dataKeys) find(number uint32) (*secret, error) {
 	return nil, fmt.Errorf("%w %d: the newest is %d", ErrUnknownKeyNumber, number, d.newest())
 }
 
-// room is enough for the plaintext of an entry with these keys: a buffer that grew would leave copies
-// of keys behind.
+// room is enough capacity for the plaintext of an entry with these keys: a buffer that grows would
+// leave copies of keys behind.
 func (d *dataKeys) room() int { return 1 + 10 + 2*(2+maxID) + keySize + 2 + len(d.list)*(4+keySize) }
 
 func (d *dataKeys) wipe() {
@@ -74,8 +74,8 @@ type userEntry struct {
 	keys         *dataKeys
 }
 
-// destroyedEntry is the plaintext of the marker that stands in the place of a destroyed user. It
-// does not say who that was.
+// destroyedEntry is the plaintext of the marker that replaces a destroyed user. It does not name
+// the user.
 type destroyedEntry struct {
 	destroyed uint64 // Unix milliseconds
 }
@@ -127,7 +127,7 @@ func decodeDestroyedEntry(plain []byte) (*destroyedEntry, error) {
 	return e, r.end()
 }
 
-// appendKeys appends the key that never changes and the list of data keys.
+// appendKeys appends the permanent key and the list of data keys.
 func appendKeys(b []byte, stable *secret, keys *dataKeys) ([]byte, error) {
 	if len(keys.list) > maxDataKeys {
 		return nil, fmt.Errorf("%d data keys, at most %d allowed", len(keys.list), maxDataKeys)
@@ -142,7 +142,7 @@ func appendKeys(b []byte, stable *secret, keys *dataKeys) ([]byte, error) {
 	return b, err
 }
 
-// entryReader decodes strictly: after the first failure everything it returns is zero.
+// entryReader decodes strictly: after the first failure it returns only zeros.
 type entryReader struct {
 	b   []byte
 	err error
@@ -155,7 +155,7 @@ func (r *entryReader) fail(format string, args ...any) {
 	r.b = nil
 }
 
-// take returns the next n bytes, or nil. They belong to the buffer that is read.
+// take returns the next n bytes, or nil. They are in the buffer being read.
 func (r *entryReader) take(n int) []byte {
 	if len(r.b) < n {
 		r.fail("truncated")
@@ -176,7 +176,7 @@ func (r *entryReader) version() {
 	}
 }
 
-// uvarint refuses all but the shortest form.
+// uvarint accepts only the shortest form.
 func (r *entryReader) uvarint(limit uint64) uint64 {
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 || n > 1 && r.b[n-1] == 0 {
@@ -214,7 +214,7 @@ func (r *entryReader) keys() (*secret, *dataKeys) {
 	if n == 0 {
 		r.fail("no data key")
 	}
-	if len(r.b) != n*(4+keySize) { // also before anything is allocated for n
+	if len(r.b) != n*(4+keySize) { // before anything is allocated for n
 		r.fail("%d data keys in %d bytes", n, len(r.b))
 		return nil, nil
 	}
@@ -243,7 +243,7 @@ func (r *entryReader) end() error {
 	return r.err
 }
 
-// checkID allows what docs/format.md §15 does.
+// checkID accepts the ids of docs/format.md §15.
 func checkID(id string) error {
 	switch {
 	case id == "":

@@ -65,7 +65,8 @@ func recode(kind entryKind, plain []byte) ([]byte, error) {
 	return nil, fmt.Errorf("kind %d", kind)
 }
 
-// Every prefix is refused; every flipped bit is refused or decodes to what encodes to those very bytes.
+// Every prefix is refused; every flipped bit is refused or decodes to a value that encodes to those
+// very bytes.
 func TestEntryPlaintextSweep(t *testing.T) {
 	for _, v := range vectors(t, "entries.txt") {
 		kind, plain := entryKind(v.text(t, "kind")[0]-'0'), v.hex(t, "plain")

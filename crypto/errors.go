@@ -4,16 +4,18 @@ import "errors"
 
 // Errors of root keys and key files.
 var (
-	// ErrKeyFileMissing means that there is no key file at the path. It also matches fs.ErrNotExist.
+	// ErrKeyFileMissing means that there is no key file at the path. It also matches
+	// fs.ErrNotExist.
 	ErrKeyFileMissing = errors.New("key file missing")
-	// ErrKeyFileFormat means that a key file, or a key in the environment, cannot be read: not a key
-	// at all, or mistyped (its checksum does not match). It never means a well-formed but wrong key.
+	// ErrKeyFileFormat means that a key file, or a key in the environment, cannot be read: it is
+	// not a key at all, or mistyped (its checksum does not match). It never means a well-formed but
+	// wrong key.
 	ErrKeyFileFormat = errors.New("malformed key")
-	// ErrKeyFileMode means that others than its owner may read the key file.
+	// ErrKeyFileMode means that the key file can be read by others than its owner.
 	ErrKeyFileMode = errors.New("key file is readable by others")
 	// ErrKeyUnset means that the environment variable that should hold the key is unset or empty.
 	ErrKeyUnset = errors.New("key variable is not set")
-	// ErrWrongKey means that the root key is well-formed but another than the entry is sealed under.
+	// ErrWrongKey means that the root key is well-formed but does not match the entry.
 	ErrWrongKey = errors.New("wrong root key")
 )
 
@@ -21,10 +23,11 @@ var (
 var (
 	// ErrNotFound means that the keystore has no such entry, or the keyring no such user.
 	ErrNotFound = errors.New("no such key")
-	// ErrKeystoreConflict means that the entry is not what the caller of Put expected. Nothing changed.
+	// ErrKeystoreConflict means that the entry is not the one that the caller of Put expected.
+	// Nothing changed.
 	ErrKeystoreConflict = errors.New("keystore entry has changed")
 	// ErrNoStore means that there is no keystore, or no store entry in it.
-	ErrNoStore = errors.New("no keystore of a store here")
+	ErrNoStore = errors.New("no keystore here")
 	// ErrForeignKeystore means that the directory holds something that is not a ckptd keystore.
 	ErrForeignKeystore = errors.New("not a ckptd keystore")
 	// ErrKeystoreEntry means that an entry is damaged: it cannot be authenticated or decoded.
@@ -37,21 +40,24 @@ var (
 
 // Errors of keyrings and sealers.
 var (
-	// ErrOlderFormat means that something was written in a format that this version no longer reads.
+	// ErrOlderFormat means that data was written in a format that this version cannot read any
+	// more.
 	ErrOlderFormat = errors.New("written in an older format, which this version no longer reads")
-	// ErrNewerFormat means that something was written by a newer version of ckptd.
+	// ErrNewerFormat means that data was written by a newer version of ckptd.
 	ErrNewerFormat = errors.New("written in a newer format than this version knows")
-	// ErrEnvelope means that a value is not an envelope of the type asked for.
+	// ErrEnvelope means that a value is not an envelope of the expected type.
 	ErrEnvelope = errors.New("not a valid envelope")
-	// ErrOpen means that an envelope does not open: its bytes, its place, or its key are not those it
-	// was sealed with. It says no more on purpose.
+	// ErrOpen means that an envelope does not open: its bytes, its key in the backend, or its
+	// encryption key are not those it was sealed with. It deliberately says no more.
 	ErrOpen = errors.New("sealed record does not open")
-	// ErrKeyDestroyed means that the key was destroyed on purpose: what it sealed is gone for good.
+	// ErrKeyDestroyed means that the key was destroyed deliberately: the data sealed with it is
+	// lost for good.
 	ErrKeyDestroyed = errors.New("key has been destroyed")
 	// ErrUnknownKeyNumber means that a record names a data key that the keystore does not have yet:
-	// the record is damaged, or the keystore older than the data.
+	// the record is damaged, or the keystore is older than the data.
 	ErrUnknownKeyNumber = errors.New("unknown key number")
-	// ErrKeyExhausted means that a sealer has sealed 2^32 records, the limit of AES-GCM under one key.
+	// ErrKeyExhausted means that a sealer has sealed 2^32 records, the limit of AES-GCM under one
+	// key.
 	ErrKeyExhausted = errors.New("key has sealed its limit of 2^32 records")
 	// ErrClosed means that the keyring has been closed.
 	ErrClosed = errors.New("keyring is closed")

@@ -8,19 +8,21 @@ import (
 	"slices"
 )
 
-// Finder finds the chunks of one value in other bytes, by their digests. It is for one goroutine at a time.
+// Finder finds the chunks of one value in other bytes, by their digests. It is not safe for
+// concurrent use.
 type Finder struct {
 	c     *Chunks
 	table []uint32 // by digest: the number of a chunk + 1; 0 is none
-	made  bool     // table is that of c
-	next  int      // the chunk after the one that was found last
+	made  bool     // the table is that of c
+	next  int      // the chunk after the one found last
 }
 
-// In makes f look for the chunks that c has now.
+// In makes f search the current chunks of c.
 func (f *Finder) In(c *Chunks) { f.c, f.made, f.next = c, false, 0 }
 
-// Cut returns how long the chunk at the front of b is, and where the value has a chunk of the same bytes, -1 for nowhere.
-// Of several it finds the one behind the last that it found, else the first.
+// Cut returns the length of the chunk at the front of b, and the offset of a chunk of the value
+// with the same bytes, or -1. Of several it chooses the one after the chunk it found last, else the
+// first.
 func (f *Finder) Cut(b []byte) (n, at int) {
 	n = chunkLen(b)
 	sum := sha256.Sum256(b[:n])
@@ -35,7 +37,7 @@ func (f *Finder) Cut(b []byte) (n, at int) {
 	return n, f.c.start(i)
 }
 
-// Start is where the chunk begins that holds what stands at place i of the value, or i at the end.
+// Start is the offset of the chunk that contains offset i of the value, or i at the end.
 func (f *Finder) Start(i int) int {
 	k, found := slices.BinarySearch(f.c.ends, uint32(i))
 	if found {
@@ -44,7 +46,7 @@ func (f *Finder) Start(i int) int {
 	return f.c.start(k)
 }
 
-// start is where chunk number i begins.
+// start is the offset of chunk number i.
 func (c *Chunks) start(i int) int {
 	if i == 0 {
 		return 0
@@ -58,7 +60,7 @@ func (f *Finder) is(i int, sum *[sha256.Size]byte) bool {
 	return i < len(f.c.ends) && bytes.Equal(f.c.sum(i), sum[:])
 }
 
-// find is the number of the first chunk with a digest, -1 if there is none.
+// find is the number of the first chunk with a digest, or -1.
 func (f *Finder) find(sum *[sha256.Size]byte) int {
 	if !f.made {
 		f.index()
@@ -90,7 +92,7 @@ next:
 	f.made = true
 }
 
-// slot is where to look for a digest first.
+// slot is the first table index to probe for a digest.
 func (f *Finder) slot(sum []byte) int {
 	return int(binary.BigEndian.Uint32(sum)) & (len(f.table) - 1)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// maxKeyFile is the size in bytes over which a file is not a key file.
+// maxKeyFile is the maximum size in bytes of a key file.
 const maxKeyFile = 16 << 10
 
 const keyFileHead = `# ckptd root key. Whoever has it can read the store; without it nobody can.
@@ -51,7 +51,7 @@ func readKeyText(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Windows has no such bits: Go makes them up from the read-only attribute.
+	// Windows has no such bits: Go derives them from the read-only attribute.
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 		return nil, fmt.Errorf("%w: %s has mode %#o, run chmod 600 on it", ErrKeyFileMode, path, mode)
 	}
@@ -92,8 +92,8 @@ func parseKeyFile(text []byte) (RootKey, error) {
 	return found, nil
 }
 
-// WriteKeyFile writes the key to a new file that only its owner may read. When it returns nil, file
-// and name are on stable storage. A file that exists is left alone (fs.ErrExist).
+// WriteKeyFile writes the key to a new file that only its owner can read. When it returns nil, file
+// and name are on stable storage. It does not overwrite an existing file (fs.ErrExist).
 func WriteKeyFile(path string, k RootKey) error {
 	text, err := appendKeyLine([]byte(keyFileHead), k)
 	defer clear(text)
@@ -110,7 +110,7 @@ func WriteKeyFile(path string, k RootKey) error {
 		err = durable.SyncDir(filepath.Dir(path))
 	}
 	if err != nil {
-		os.Remove(path) // ours and incomplete: the next try must not trip over it
+		os.Remove(path) // it is ours and incomplete, and would make the next attempt fail
 		return fmt.Errorf("writing key file: %w", err)
 	}
 	return nil

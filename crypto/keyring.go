@@ -13,15 +13,16 @@ import (
 const (
 	storeName = "store" // the entry of the store in the keystore
 
-	// maxCachedUsers bounds the memory of the cache, about 1 kB a user. The engine has one of its own.
+	// maxCachedUsers bounds the memory of the cache, about 1 kB a user. The engine has its own
+	// cache.
 	maxCachedUsers = 1 << 10
 
-	// createTries bounds how often a lost race is entered again. One is enough unless entries are
-	// created and deleted in between.
+	// createTries bounds the attempts after a lost race. One is enough unless entries are created
+	// and deleted in between.
 	createTries = 4
 )
 
-// Keyring gives out the keys of one store. It is safe for concurrent use.
+// Keyring provides the keys of one store. It is safe for concurrent use.
 type Keyring struct {
 	root   RootKey
 	ks     Keystore
@@ -36,10 +37,10 @@ type Keyring struct {
 
 type userRef struct{ tenant, user string }
 
-// OpenKeyring opens the store's entry in the keystore. With create, an absent entry is created, but
-// only in an empty keystore: a store that has lost its entry must not get new keys. It keeps a copy
-// of the root key, so that the caller may wipe its own. Errors: ErrWrongKey with the id of the key
-// that is wanted and that of the key given, ErrNoStore, ErrNewerFormat, ErrKeystoreEntry.
+// OpenKeyring opens the store's entry in the keystore. With create, it creates a missing entry, but
+// only in an empty keystore: a store that has lost its entry must not get new keys. It copies the
+// root key, so the caller can wipe its own. Errors: ErrWrongKey with the ids of the expected and
+// the given key, ErrNoStore, ErrNewerFormat, ErrKeystoreEntry.
 func OpenKeyring(ctx context.Context, root RootKey, ks Keystore, create bool) (*Keyring, error) {
 	k, err := openKeyring(ctx, root, ks, create)
 	if err != nil {
@@ -99,7 +100,7 @@ func (k *Keyring) newStoreEntry(ctx context.Context) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if name != storeName { // a racing creation of the store is no obstacle
+		if name != storeName { // concurrent creation of the same store is fine
 			return nil, fmt.Errorf("%w: the keystore has users but the entry of the store is missing", ErrNoStore)
 		}
 	}
@@ -115,8 +116,8 @@ func (k *Keyring) newStoreEntry(ctx context.Context) ([]byte, error) {
 	return wrap(k.root, place{name: storeName}, kindStore, plain)
 }
 
-// getOrCreate returns an entry as the keystore has it. A new one is read back too: no key is used
-// before it is known to be stored, and of two that create at once both end with the one entry.
+// getOrCreate returns an entry as stored. It also reads back a new one: no key is used before it is
+// known to be stored, and of two concurrent creators both get the same entry.
 func (k *Keyring) getOrCreate(ctx context.Context, name string, create bool, make func(context.Context) ([]byte, error)) ([]byte, error) {
 	for range createTries {
 		raw, err := k.ks.Get(ctx, name)
@@ -134,7 +135,7 @@ func (k *Keyring) getOrCreate(ctx context.Context, name string, create bool, mak
 	return nil, fmt.Errorf("creating %s: %w", name, ErrKeystoreConflict)
 }
 
-// damaged reports an authentic entry that does not decode.
+// damaged is the error for an authentic entry that does not decode.
 func damaged(name string, err error) error {
 	if errors.Is(err, ErrNewerFormat) {
 		return fmt.Errorf("opening %s: %w", name, err)
@@ -151,8 +152,8 @@ func (k *Keyring) RootKeyID() KeyID { return k.root.id }
 // StoreSealer returns the sealer of records of the whole store or of a tenant.
 func (k *Keyring) StoreSealer() *Sealer { return k.sealer }
 
-// TenantToken returns the token of a tenant. It never changes. After Close it is zero, as all tokens
-// are; nothing can be sealed or opened then.
+// TenantToken returns the token of a tenant. It never changes. After Close it is zero, like all
+// tokens; nothing can be sealed or opened then.
 func (k *Keyring) TenantToken(tenant string) Token { return k.token.token("tenant", tenant) }
 
 // UserToken returns the token of a user. It never changes.
@@ -170,9 +171,9 @@ func (k *Keyring) IndexToken(tenant, name, value string) Token {
 	return Token(sum[:16])
 }
 
-// User returns the keys of a user, and with create makes them if there are none. Both ids are 1 to 256
-// bytes of UTF-8. What it returns is shared and cached. Errors: ErrNotFound, ErrKeyDestroyed (create
-// or not), ErrInvalidID, ErrWrongKey, ErrNewerFormat, ErrKeystoreEntry, ErrClosed.
+// User returns the keys of a user; with create it makes them if they are missing. Both ids are 1 to
+// 256 bytes of UTF-8. The result is shared and cached. Errors: ErrNotFound, ErrKeyDestroyed (with
+// create, too), ErrInvalidID, ErrWrongKey, ErrNewerFormat, ErrKeystoreEntry, ErrClosed.
 func (k *Keyring) User(ctx context.Context, tenant, user string, create bool) (*UserKeys, error) {
 	ref := userRef{tenant, user}
 	k.mu.RLock()
@@ -188,7 +189,7 @@ func (k *Keyring) User(ctx context.Context, tenant, user string, create bool) (*
 	return k.remember(ref, e)
 }
 
-// remember caches the keys of a user, unless another goroutine was faster.
+// remember caches the keys of a user, unless another goroutine did.
 func (k *Keyring) remember(ref userRef, e *userEntry) (*UserKeys, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -201,7 +202,7 @@ func (k *Keyring) remember(ref userRef, e *userEntry) (*UserKeys, error) {
 		return u, nil
 	}
 	if len(k.users) >= maxCachedUsers {
-		for victim := range k.users { // any: those in use are held by the engine's threads
+		for victim := range k.users { // any one: those in use are referenced by the engine's threads
 			delete(k.users, victim)
 			break
 		}
@@ -238,7 +239,7 @@ func (k *Keyring) loadUser(ctx context.Context, ref userRef, create bool) (*user
 	return e, nil
 }
 
-// tenantPrefix returns what the names of a tenant's users begin with.
+// tenantPrefix returns the prefix of the names of a tenant's users.
 func (k *Keyring) tenantPrefix(tenant string) string {
 	return k.TenantToken(tenant).String() + "/"
 }
@@ -260,7 +261,7 @@ func (k *Keyring) newUserEntry(name string, ref userRef) ([]byte, error) {
 	return wrap(k.root, place{store: k.domain.store, name: name}, kindUser, plain)
 }
 
-// openUser unwraps and decodes the entry of a user, or reports the marker in its place.
+// openUser unwraps and decodes the entry of a user, or returns an error for a marker in its place.
 func (k *Keyring) openUser(name string, raw []byte) (*userEntry, error) {
 	kind, plain, err := unwrap(k.root, place{store: k.domain.store, name: name}, raw)
 	defer clear(plain)
@@ -285,8 +286,8 @@ func (k *Keyring) openUser(name string, raw []byte) (*userEntry, error) {
 	return nil, fmt.Errorf("opening %s: %w: kind %d", name, ErrKeystoreEntry, kind)
 }
 
-// Users returns the ids of the users of a tenant that have keys, in no particular order. An entry
-// that cannot be read is an error in the sequence, which goes on after it; one of the keystore ends it.
+// Users yields the ids of the users of a tenant that have keys, in no particular order. For an
+// entry that cannot be read it yields an error and continues; an error of the keystore ends it.
 func (k *Keyring) Users(ctx context.Context, tenant string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if k.domain.closed.Load() {
@@ -312,7 +313,7 @@ func (k *Keyring) Users(ctx context.Context, tenant string) iter.Seq2[string, er
 	}
 }
 
-// userAt returns the id of the user whose entry has the name.
+// userAt returns the id of the user whose entry has a name.
 func (k *Keyring) userAt(ctx context.Context, name, tenant string) (string, error) {
 	raw, err := k.ks.Get(ctx, name)
 	if err != nil {
@@ -329,7 +330,7 @@ func (k *Keyring) userAt(ctx context.Context, name, tenant string) (string, erro
 	return e.user, nil
 }
 
-// Close overwrites the keys. Sealers and keys that were given out refuse further use.
+// Close overwrites the keys. Sealers and keys handed out return errors from then on.
 func (k *Keyring) Close() {
 	k.domain.closed.Store(true)
 	k.root.Wipe()

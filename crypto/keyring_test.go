@@ -24,7 +24,7 @@ func mustUser(t testing.TB, ring *Keyring, tenant, user string, create bool) *Us
 	return u
 }
 
-// What one keyring seals and names, the next one over the same keystore opens and names.
+// Values sealed and tokens made by one keyring work with the next one over the same keystore.
 func TestKeyringReopens(t *testing.T) {
 	forEachKeystore(t, func(t *testing.T, ks Keystore) {
 		root := testRoot(t, 1)

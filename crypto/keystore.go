@@ -14,29 +14,29 @@ import (
 // Keystore holds small sealed entries by name, outside the data backend and its backups.
 // Implementations are safe for concurrent use.
 //
-// A name is one to four segments of a–z, 0–9, _ and -, 1 to 64 characters each, separated by /; other
-// names are refused with ErrInvalidName. An entry has at most 64 KiB.
+// A name is one to four segments of a–z, 0–9, _ and -, 1 to 64 characters each, separated by /;
+// other names are ErrInvalidName. An entry has at most 64 KiB.
 type Keystore interface {
-	// Get returns the entry, which then belongs to the caller. What it returns is durable.
-	// Errors: ErrNotFound.
+	// Get returns the entry, which then belongs to the caller. A returned entry is durable. Errors:
+	// ErrNotFound.
 	Get(ctx context.Context, name string) ([]byte, error)
-	// Put replaces the entry old by new, or creates it if old is nil. If the entry is not old (or, for
-	// nil, exists), it fails with ErrKeystoreConflict and changes nothing. When it returns nil, the
-	// change is durable and the old entry beyond recovery as far as the medium allows. After any other
-	// error the entry may be either. Nothing is kept of the slices.
+	// Put replaces the entry old by new, or creates it if old is nil. If the entry is not old (or,
+	// for nil, exists), it fails with ErrKeystoreConflict and changes nothing. When it returns nil,
+	// the change is durable and the old entry unrecoverable as far as the medium allows. After any
+	// other error the entry can be either. It keeps neither slice.
 	Put(ctx context.Context, name string, old, new []byte) error
-	// Delete removes the entry; one that is absent is no error. When it returns nil, that is durable
-	// and the entry beyond recovery as far as the medium allows.
+	// Delete removes the entry; a missing one is not an error. When it returns nil, that is durable
+	// and the entry unrecoverable as far as the medium allows.
 	Delete(ctx context.Context, name string) error
-	// List returns the names with the prefix, in no particular order. Entries that are put or deleted
-	// meanwhile may be missing or not. After an error the sequence ends.
+	// List yields the names with the prefix, in no particular order. Entries put or deleted in the
+	// meantime may be missing or not. After an error it ends.
 	List(ctx context.Context, prefix string) iter.Seq2[string, error]
 }
 
-// maxSegments is how many segments a name has at most.
+// maxSegments is the maximum number of segments in a name.
 const maxSegments = 4
 
-// checkName returns ErrInvalidName for what is not an entry name.
+// checkName returns ErrInvalidName unless name is an entry name.
 func checkName(name string) error {
 	segments := strings.Split(name, "/")
 	if len(segments) > maxSegments {
@@ -59,7 +59,7 @@ func validSegment(s string) bool {
 	})
 }
 
-// checkEntry refuses what no keystore takes.
+// checkEntry refuses entries that no keystore accepts.
 func checkEntry(name string, entry []byte) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -70,7 +70,8 @@ func checkEntry(name string, entry []byte) error {
 	return nil
 }
 
-// matches says whether the current entry, nil if absent, is what a caller of Put expects.
+// matches reports whether the current entry, nil if missing, is the one that the caller of Put
+// expects.
 func matches(current, old []byte) bool {
 	return (current == nil) == (old == nil) && bytes.Equal(current, old)
 }

@@ -26,28 +26,30 @@ const (
 	maxMarker   = 64 // bytes
 )
 
-// FileKeystore is a Keystore in a directory, one file an entry. Several processes may share it: their
-// writes take turns by a lock on the marker file, where the system has flock.
+// FileKeystore is a Keystore in a directory, with one file per entry. Several processes can share
+// it: they take turns writing by a lock on the marker file, if the system has flock.
 //
-// A failed sync leaves open what is on the medium, so the keystore then refuses all further use.
+// After a failed sync the state of the medium is unknown, so the keystore then refuses all further
+// use.
 type FileKeystore struct {
 	dir string
 
 	writing  sync.Mutex               // held by Put and Delete
-	mu       sync.Mutex               // of changing, held for no longer than that takes
-	changing map[string]chan struct{} // files that Put or Delete change, closed when that is durable: Get must not see it before
+	mu       sync.Mutex               // guards the following fields; held only briefly
+	changing map[string]chan struct{} // files being changed, closed when that is durable: Get must not see a change before
 
 	synced sync.Map              // directories whose names are known to be durable
-	failed atomic.Pointer[error] // why the keystore refuses further use
+	failed atomic.Pointer[error] // why the keystore is disabled
 
-	// fault, if set by a test, is asked before each step that changes the medium or makes it durable.
+	// fault, if set by a test, is called before each step that changes the medium or makes it
+	// durable.
 	fault func(step, path string) error
 }
 
-// OpenFileKeystore opens the keystore in a directory and removes what an interrupted write left
-// behind. With create, a directory that is missing or empty becomes a keystore; that is durable when
-// it returns. There is nothing to close. Errors: ErrNoStore (nothing there and not create),
-// ErrForeignKeystore, ErrNewerFormat.
+// OpenFileKeystore opens the keystore in a directory and removes leftovers of interrupted writes.
+// With create, a missing or empty directory becomes a keystore, durably when it returns. There is
+// nothing to close. Errors: ErrNoStore (nothing there, and not create), ErrForeignKeystore,
+// ErrNewerFormat.
 func OpenFileKeystore(dir string, create bool) (*FileKeystore, error) {
 	s := &FileKeystore{dir: filepath.Clean(dir), changing: map[string]chan struct{}{}}
 	if err := s.open(create); err != nil {
@@ -78,7 +80,7 @@ func (s *FileKeystore) open(create bool) error {
 	case isMarker && isNumber(strings.TrimSuffix(version, "\n")) && strings.HasSuffix(version, "\n"):
 		return fmt.Errorf("%w: keystore version %s", ErrNewerFormat, strings.TrimSpace(version))
 	case len(found) == 0, len(found) == 1 && marked && strings.HasPrefix(markerText, string(text)):
-		// Nothing yet, or a marker that a crash cut short when the keystore was created.
+		// Nothing yet, or a marker truncated by a crash during creation.
 		if !create {
 			return ErrNoStore
 		}
@@ -87,7 +89,8 @@ func (s *FileKeystore) open(create bool) error {
 	return ErrForeignKeystore
 }
 
-// writeMarker makes the directory a keystore, and its name durable before. Creators that race write the same bytes.
+// writeMarker makes the directory a keystore, after making its name durable. Concurrent creators
+// write the same bytes.
 func (s *FileKeystore) writeMarker() error {
 	if err := durable.SyncPath(s.dir); err != nil {
 		return err
@@ -111,7 +114,7 @@ func (s *FileKeystore) clearUp(found []fs.DirEntry) error {
 		}
 		err := s.removeTemp(filepath.Join(s.dir, e.Name()))
 		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-			return nil // a keystore that may only be read can be used for reading
+			return nil // a read-only keystore can still be read
 		}
 		if err != nil {
 			return err
@@ -120,7 +123,7 @@ func (s *FileKeystore) clearUp(found []fs.DirEntry) error {
 	return nil
 }
 
-// removeTemp takes the lock for each file: under it, a temporary file is in nobody's use.
+// removeTemp takes the lock for each file: under it, nobody uses a temporary file.
 func (s *FileKeystore) removeTemp(path string) error {
 	unlock, err := s.lock()
 	if err != nil {
@@ -146,20 +149,21 @@ func (s *FileKeystore) Get(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading keystore entry %s: %w", name, err)
 	}
-	// A process that was killed may have left a name that is not durable.
+	// A killed process may have left a name that is not durable.
 	if err := s.syncPath(filepath.Dir(path)); err != nil {
 		return nil, fmt.Errorf("reading keystore entry %s: %w", name, err)
 	}
 	return raw, nil
 }
 
-// get reads a file that nobody changes meanwhile. It holds no lock: one file that cannot be read must not keep others waiting.
+// get reads a file that is not being changed. It holds no lock: one unreadable file must not block
+// others.
 func (s *FileKeystore) get(ctx context.Context, path string) ([]byte, error) {
 	for {
 		raw, err := readLimited(path, maxEntry)
 		changed := s.change(path)
 		if changed == nil {
-			if failed := s.failed.Load(); failed != nil { // perhaps in making durable what was read
+			if failed := s.failed.Load(); failed != nil { // perhaps in syncing the entry just read
 				return nil, *failed
 			}
 			return raw, err
@@ -172,14 +176,14 @@ func (s *FileKeystore) get(ctx context.Context, path string) ([]byte, error) {
 	}
 }
 
-// change is what a change of a file that is under way closes at its end, nil if there is none.
+// change is the channel that a change of a file under way will close; nil if there is none.
 func (s *FileKeystore) change(path string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changing[path]
 }
 
-// begin takes the turn to change a file, until end is called.
+// begin waits for its turn to change a file, until end is called.
 func (s *FileKeystore) begin(path string) (end func()) {
 	s.writing.Lock()
 	done := make(chan struct{})
@@ -195,7 +199,7 @@ func (s *FileKeystore) begin(path string) (end func()) {
 	}
 }
 
-// usable checks what every operation on one entry does first.
+// usable makes the checks common to operations on one entry.
 func (s *FileKeystore) usable(ctx context.Context, name string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -206,8 +210,9 @@ func (s *FileKeystore) usable(ctx context.Context, name string) error {
 	return ctx.Err()
 }
 
-// path returns the file of an entry. Names of one segment stand in the directory itself; all others
-// in a folder named after the first two characters of the last segment, so that no folder gets large.
+// path returns the file of an entry. Names of one segment are files in the directory itself; all
+// others are in a folder named after the first two characters of the last segment, so that no
+// folder gets large.
 func (s *FileKeystore) path(name string) string {
 	parent, last, nested := cutLast(name)
 	if !nested {
@@ -224,8 +229,8 @@ func cutLast(name string) (parent, last string, nested bool) {
 	return name[:i], name[i+1:], true
 }
 
-// List implements Keystore. It reads the folders under the first segment of the prefix only, and
-// passes over files that are not entries.
+// List implements Keystore. It reads only the folders under the first segment of the prefix, and
+// skips files that are not entries.
 func (s *FileKeystore) List(ctx context.Context, prefix string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if err := s.failed.Load(); err != nil {
@@ -251,7 +256,7 @@ type walk struct {
 	yield  func(string, error) bool
 }
 
-// dir lists a folder and those below it. It returns false to end the walk.
+// dir lists a folder and its subfolders. It returns false to end the walk.
 func (w *walk) dir(segments []string) bool {
 	dir := filepath.Join(append([]string{w.s.dir}, segments...)...)
 	found, err := os.ReadDir(dir)
@@ -279,7 +284,7 @@ func (w *walk) dir(segments []string) bool {
 	return true
 }
 
-// name returns the name of the entry that a file holds, if it stands where path puts it.
+// name returns the entry name of a file, if the file is where path puts it.
 func (w *walk) name(segments []string, file string) (string, bool) {
 	name, ok := strings.CutSuffix(file, entrySuffix)
 	if !ok {

@@ -93,7 +93,7 @@ func TestKeystore(t *testing.T) {
 	})
 }
 
-// What goes in and what comes out is the caller's.
+// Slices passed in and out belong to the caller.
 func TestKeystoreKeepsNoSlices(t *testing.T) {
 	forEachKeystore(t, func(t *testing.T, ks Keystore) {
 		in := []byte("entry")
@@ -361,7 +361,7 @@ func TestFileKeystoreRemovesLeftovers(t *testing.T) {
 	}
 }
 
-// Replaced and deleted entries are overwritten: a hard link shows what became of the bytes.
+// Replaced and deleted entries are overwritten: a hard link shows the fate of the bytes.
 func TestFileKeystoreOverwrites(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	ks := openFiles(t, dir, true)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestPipesInPlaceOfSecrets: whoever opens a pipe waits for its other end. One user's entry that became one must not
-// stop that user's calls, or those of others.
+// TestPipesInPlaceOfSecrets: opening a pipe waits for its other end. If one user's entry is a pipe,
+// that must not block that user's calls, or those of others.
 func TestPipesInPlaceOfSecrets(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	ks := openFiles(t, dir, true)

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// KeyID names a root key without telling anything about it: it is derived from the key.
+// KeyID names a root key without revealing it: it is derived from the key.
 type KeyID [8]byte
 
 // String returns the id in hexadecimal.
 func (id KeyID) String() string { return hex.EncodeToString(id[:]) }
 
 // RootKey is the key encryption key of a store: it seals the entries of the keystore and nothing
-// else. Copies share the key. The zero value holds none and opens nothing.
+// else. Copies share the key. The zero value has none and opens nothing.
 type RootKey struct {
 	id  KeyID
 	key *secret
@@ -29,7 +29,7 @@ func GenerateRootKey() (RootKey, error) {
 }
 
 // NewRootKey returns the key with the given 32 bytes, for callers that keep it elsewhere. It copies
-// them. They must come from a generator or a key derivation function, not from a person.
+// them. They must come from a random generator or a key derivation function, not from a person.
 func NewRootKey(key []byte) (RootKey, error) {
 	if len(key) != keySize {
 		return RootKey{}, fmt.Errorf("%w: %d bytes, want %d", ErrKeyFileFormat, len(key), keySize)
@@ -44,7 +44,7 @@ func rootKeyOf(s *secret) RootKey {
 	return k
 }
 
-// ID returns the id that names the key towards people and in the keystore.
+// ID returns the id of the key for people and for the keystore.
 func (k RootKey) ID() KeyID { return k.id }
 
 // String returns the id, never the key.
@@ -53,8 +53,8 @@ func (k RootKey) String() string { return "root key " + k.id.String() }
 // Format prints String for every verb, so that no verb shows the key.
 func (k RootKey) Format(f fmt.State, _ rune) { fmt.Fprint(f, k.String()) }
 
-// Wipe overwrites the key in memory. The key, and all copies of it, open nothing any more. A
-// keyring opened with it goes on: it has a copy of its own.
+// Wipe overwrites the key in memory. The key, and all copies of it, stop working. A keyring opened
+// with it has its own copy and continues to work.
 func (k RootKey) Wipe() {
 	if k.key != nil {
 		k.key.wipe()
@@ -102,7 +102,7 @@ func appendKeyLine(dst []byte, k RootKey) ([]byte, error) {
 	return fmt.Appendf(dst, ":%x", sum), nil
 }
 
-// parseKeyLine is the inverse. Its errors never quote the line: it may be a key with a typo.
+// parseKeyLine is the inverse. Its errors never quote the line, which may be a key with a typo.
 func parseKeyLine(line string) (RootKey, error) {
 	fields := strings.Split(line, ":")
 	if word := fields[0]; word != keyWord {
@@ -127,12 +127,12 @@ func parseKeyLine(line string) (RootKey, error) {
 	k := rootKeyOf(newSecret(key))
 	if k.id.String() != fields[1] {
 		k.Wipe()
-		return RootKey{}, fmt.Errorf("%w: the key id is not that of the key", ErrKeyFileFormat)
+		return RootKey{}, fmt.Errorf("%w: the key id does not match the key", ErrKeyFileFormat)
 	}
 	return k, nil
 }
 
-// keyChecksum tells a mistyped key from a wrong one. It protects nothing else.
+// keyChecksum distinguishes a mistyped key from a wrong one. It has no other purpose.
 func keyChecksum(body []byte) (sum [4]byte) {
 	h := sha256.New()
 	h.Write([]byte("ckptd/keyline/1"))

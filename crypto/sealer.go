@@ -18,22 +18,22 @@ const (
 	nonceSize       = 12
 	tagSize         = 16
 
-	// Overhead is how many bytes an envelope is longer than its plaintext.
+	// Overhead is the difference in bytes between an envelope and its plaintext.
 	Overhead = headerSize + nonceSize + tagSize
 )
 
 // maxSeals bounds the random nonces under one key (NIST SP 800-38D §8.3).
 const maxSeals = 1 << 32
 
-// domain is what all sealers of a keyring share.
+// domain is shared by all sealers of a keyring.
 type domain struct {
 	store  [16]byte
 	closed atomic.Bool
 	aad    sync.Pool // of *[]byte
 }
 
-// Sealer seals and opens the records of one purpose and scope, under one key for each data key.
-// It is safe for concurrent use.
+// Sealer seals and opens the records of one purpose and scope, under one key for each data key. It
+// is safe for concurrent use.
 type Sealer struct {
 	domain *domain
 	keys   *dataKeys
@@ -74,7 +74,7 @@ func (s *Sealer) derive(number uint32) (cipher.AEAD, error) {
 	return aead, err
 }
 
-// deriveAEAD makes AES-256-GCM with random nonces: no code of ours can repeat one.
+// deriveAEAD makes AES-256-GCM with random nonces, which no code of ours can repeat.
 func deriveAEAD(udk []byte, info string) (cipher.AEAD, error) {
 	key, err := hkdf.Key(sha256.New, udk, nil, info, keySize)
 	if err != nil {
@@ -95,10 +95,10 @@ func (s *Sealer) KeyNumber() uint32 { return s.keys.newest() }
 func (s *Sealer) Format(f fmt.State, _ rune) { fmt.Fprint(f, "[sealer]") }
 
 // Seal appends the envelope of plaintext, len(plaintext)+Overhead bytes, to dst and returns the
-// result. It allocates nothing when dst has room. key is the whole backend key that the value will
-// stand at, typ its record type: both are bound, so the value opens nowhere else. Nothing is kept of
-// the slices; the room of dst must not overlap plaintext or key. Errors: ErrKeyExhausted after 2^32
-// seals, ErrClosed; the result is then nil.
+// result. It allocates nothing if the capacity of dst suffices. key is the whole backend key that
+// the value will be stored at, typ its record type: the value opens only with both. It keeps none
+// of the slices; the free capacity of dst must not overlap plaintext or key. Errors:
+// ErrKeyExhausted after 2^32 seals, ErrClosed; the result is then nil.
 func (s *Sealer) Seal(dst []byte, typ byte, key, plaintext []byte) ([]byte, error) {
 	if s.domain.closed.Load() {
 		return nil, ErrClosed
@@ -115,12 +115,13 @@ func (s *Sealer) Seal(dst []byte, typ byte, key, plaintext []byte) ([]byte, erro
 	return dst, nil
 }
 
-// Open appends the plaintext of an envelope to dst and returns the result. It allocates nothing when
-// dst has room and the data key was used before. typ and key are those the value was sealed with.
-// Nothing is kept of the slices; the room of dst must not overlap value or key. Errors, with a nil
-// result: ErrEnvelope (also ErrNewerFormat or ErrOlderFormat for another version), ErrOpen, ErrKeyDestroyed for a
-// data key that is gone, ErrUnknownKeyNumber for one that is yet to come, ErrClosed. The header is
-// not authenticated before ErrOpen is ruled out: the others may stem from damage too.
+// Open appends the plaintext of an envelope to dst and returns the result. It allocates nothing if
+// the capacity of dst suffices and the data key was used before. typ and key are those the value
+// was sealed with. It keeps none of the slices; the free capacity of dst must not overlap value or
+// key. Errors, with a nil result: ErrEnvelope (also ErrNewerFormat or ErrOlderFormat for another
+// version), ErrOpen, ErrKeyDestroyed for a data key that was destroyed, ErrUnknownKeyNumber for one
+// that does not exist yet, ErrClosed. Until ErrOpen is ruled out the header is not authenticated:
+// the other errors may be due to damage, too.
 func (s *Sealer) Open(dst []byte, typ byte, key, value []byte) ([]byte, error) {
 	if s.domain.closed.Load() {
 		return nil, ErrClosed
@@ -142,7 +143,7 @@ func (s *Sealer) Open(dst []byte, typ byte, key, value []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// parseHeader checks all of the envelope that is outside the AEAD.
+// parseHeader checks the parts of the envelope outside the AEAD.
 func parseHeader(typ byte, value []byte) (number uint32, err error) {
 	switch {
 	case len(value) < Overhead:
@@ -186,8 +187,8 @@ func (s *Sealer) aead(number uint32) (cipher.AEAD, error) {
 	return a, nil
 }
 
-// appendAAD returns what an envelope is bound to, in a buffer of the pool: an AEAD is an interface,
-// so a buffer on the stack would be moved to the heap.
+// appendAAD returns the additional authenticated data of an envelope, in a buffer of the pool: an
+// AEAD is an interface, so a buffer on the stack would be moved to the heap.
 func (d *domain) appendAAD(typ byte, number uint32, key []byte) *[]byte {
 	buf, ok := d.aad.Get().(*[]byte)
 	if !ok {

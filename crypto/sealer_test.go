@@ -223,7 +223,7 @@ func TestSealConcurrently(t *testing.T) {
 	wg.Wait()
 }
 
-// Nothing opens but what was sealed.
+// Only sealed values open.
 func FuzzOpen(f *testing.F) {
 	_, u := vectorRing(f)
 	first := vectors(f, "envelopes.txt")[0] // fixed, as every process of the fuzzer has to know it

@@ -14,16 +14,16 @@ import (
 // keySize is the size in bytes of every secret key.
 const keySize = 32
 
-// secret is a key that can be wiped while others use it. Where it is part of an unexported field, fmt
-// calls no Format method and prints what it sees, following one pointer (for a verb that does not
-// fit pointers) but never two. So types hold secrets by pointer, and a secret its bytes.
+// secret is a key that can be wiped while others use it. If it is part of an unexported field, fmt
+// calls no Format method and prints the memory, following one pointer (for a verb that does not fit
+// pointers) but never two. So types hold secrets by pointer, and a secret its bytes.
 type secret struct {
 	mu   sync.RWMutex
 	gone bool
 	b    *[keySize]byte
 }
 
-// newSecret copies key, which the caller may then clear. The key must be of the right size.
+// newSecret copies key, which the caller can then clear. The key must be of the right size.
 func newSecret(key []byte) *secret {
 	b := [keySize]byte(key)
 	return &secret{b: &b}
@@ -31,7 +31,7 @@ func newSecret(key []byte) *secret {
 
 func randomSecret() *secret {
 	s := &secret{b: new([keySize]byte)}
-	rand.Read(s.b[:]) // never fails, crypto/rand ends the process instead
+	rand.Read(s.b[:]) // it never fails; crypto/rand ends the process instead
 	return s
 }
 
@@ -51,7 +51,7 @@ func (s *secret) clone() (c *secret, err error) {
 	return c, err
 }
 
-// wipe overwrites the key. Uses under way end first.
+// wipe overwrites the key, after uses under way have ended.
 func (s *secret) wipe() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +62,8 @@ func (s *secret) wipe() {
 // Format hides the key from every verb of fmt.
 func (s *secret) Format(f fmt.State, _ rune) { fmt.Fprint(f, "[secret]") }
 
-// Token stands on disk for an id: 16 bytes of an HMAC-SHA256 of it (docs/format.md §2). It tells
-// nothing about the id to those without the key, but equal ids have equal tokens.
+// Token replaces an id on disk: 16 bytes of an HMAC-SHA256 of it (docs/format.md §2). Without the
+// key it reveals nothing about the id, except that equal ids have equal tokens.
 type Token [16]byte
 
 // String returns the token in hexadecimal.

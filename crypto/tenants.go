@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Tenants returns the ids of the tenants that have users with keys, in no particular order. A tenant whose users are
-// all destroyed is not among them: what is left of those does not tell. An entry that cannot be read is an error in
-// the sequence, which goes on after it; one of the keystore ends it.
+// Tenants yields the ids of the tenants that have users with keys, in no particular order. It
+// leaves out a tenant whose users are all destroyed: their remains do not name it. For an entry
+// that cannot be read it yields an error and continues; an error of the keystore ends it.
 func (k *Keyring) Tenants(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if k.domain.closed.Load() {

@@ -2,7 +2,7 @@ package crypto
 
 import "fmt"
 
-// UserKeys is the keys of one user. It is safe for concurrent use and does not change.
+// UserKeys are the keys of one user. They are immutable and safe for concurrent use.
 type UserKeys struct {
 	domain *domain
 	token  Token
@@ -13,8 +13,7 @@ type UserKeys struct {
 // Token returns the user's token, the scope of all its backend keys.
 func (u *UserKeys) Token() Token { return u.token }
 
-// KeyNumber returns the number of the newest data key, the one that new records are sealed
-// under. The first is 1.
+// KeyNumber returns the number of the newest data key, which seals new records. The first is 1.
 func (u *UserKeys) KeyNumber() uint32 { return u.keys.newest() }
 
 // Derive returns a key for a purpose from the user's index key, which stays the same until the user
@@ -23,7 +22,7 @@ func (u *UserKeys) Derive(purpose string, parts ...[]byte) [32]byte {
 	return u.index.derive(purpose, parts...)
 }
 
-// BlindToken returns the token that stands for ids of a purpose: HMAC-SHA256 of the length-prefixed
+// BlindToken returns a token in place of ids, for a purpose: HMAC-SHA256 of the length-prefixed
 // purpose and parts under the user's index key, truncated. It stays the same until the user is
 // destroyed. After the keyring was closed it is zero.
 func (u *UserKeys) BlindToken(purpose string, parts ...string) Token {
@@ -34,7 +33,7 @@ func (u *UserKeys) BlindToken(purpose string, parts ...string) Token {
 func (u *UserKeys) ThreadToken(thread string) Token { return u.BlindToken("thread", thread) }
 
 // Sealer derives the sealer of a purpose and a scope, such as a thread token, from the newest data
-// key. It costs a few microseconds and counts its own seals only: keep it while it is in use.
+// key. It costs a few microseconds and counts only its own seals: keep it while it is in use.
 // Errors: ErrClosed.
 func (u *UserKeys) Sealer(purpose string, scope ...[]byte) (*Sealer, error) {
 	if u.domain.closed.Load() {

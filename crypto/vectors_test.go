@@ -241,7 +241,7 @@ func TestEnvelopeVectors(t *testing.T) {
 	}
 }
 
-// A user whose place is taken by the marker is refused, created anew or not, and not listed.
+// A user replaced by the marker is refused, with create or without, and not listed.
 func TestDestroyedUser(t *testing.T) {
 	ring, _ := vectorRing(t)
 	for _, create := range []bool{false, true} {

@@ -13,9 +13,9 @@ import (
 )
 
 // Entries of the keystore are sealed under the root key by a committing construction: a wrapped
-// entry opens under one key only, whatever its maker intended (docs/format.md §16).
+// entry opens under one key only, whatever its creator intended (docs/format.md §16).
 
-// entryKind says what a wrapped entry holds.
+// entryKind is the kind of a wrapped entry.
 type entryKind byte
 
 const (
@@ -27,7 +27,7 @@ const (
 const (
 	wrapMagic      = "cKks"
 	wrapVersion    = 2
-	wrapVersion1   = 1 // is only read
+	wrapVersion1   = 1 // read only, never written
 	wrapSaltSize   = 32
 	commitmentSize = 32
 	wrapHeaderSize = len(wrapMagic) + 2 + len(KeyID{})
@@ -35,8 +35,8 @@ const (
 	wrapOverhead   = wrapOverhead1 + nonceSize
 )
 
-// place is where a wrapped entry stands, and what it is bound to. The store's own entry, which the
-// store id is read from, has a zero store id.
+// place is the position that a wrapped entry is bound to. The store's own entry, from which the
+// store id is read, has a zero store id.
 type place struct {
 	store [16]byte
 	name  string
@@ -88,7 +88,7 @@ func unwrap(root RootKey, p place, raw []byte) (entryKind, []byte, error) {
 	if subtle.ConstantTimeCompare(keys.commitment, rest[:commitmentSize]) != 1 {
 		return 0, nil, fmt.Errorf("opening %s: %w", p.name, ErrKeystoreEntry)
 	}
-	sealed := append(keys.nonce, rest[commitmentSize:]...) // a nonce of version 1 stands before it as one of version 2 does
+	sealed := append(keys.nonce, rest[commitmentSize:]...) // in version 1, too, the nonce comes first
 	plain, err := keys.aead.Open(nil, nil, sealed, nil)
 	if err != nil {
 		return 0, nil, fmt.Errorf("opening %s: %w", p.name, ErrKeystoreEntry)
@@ -96,14 +96,14 @@ func unwrap(root RootKey, p place, raw []byte) (entryKind, []byte, error) {
 	return kind, plain, nil
 }
 
-// wrapping is what one entry is sealed with.
+// wrapping is the key material of one entry.
 type wrapping struct {
-	aead       cipher.AEAD // which draws nonces, and puts them before what it seals
+	aead       cipher.AEAD // it draws nonces, and puts them before the ciphertext
 	nonce      []byte      // of version 1, none of version 2
 	commitment []byte
 }
 
-// wrapKeys derives what one entry is sealed with. The salt makes the key unique.
+// wrapKeys derives the key material of one entry. The salt makes the key unique.
 func wrapKeys(root RootKey, p place, version byte, kind entryKind, salt []byte) (w wrapping, err error) {
 	info := append([]byte("ckptd/wrap/1"), version, byte(kind))
 	info = append(info, root.id[:]...)

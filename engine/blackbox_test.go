@@ -14,9 +14,9 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// What the tests share that see the engine as its callers do.
+// Helpers of the tests that see the engine as its callers do.
 
-// keepsOpen ignores Close, so that what is stored outlives the store on it.
+// keepsOpen ignores Close, so that the data outlives the store on it.
 type keepsOpen struct{ backend.Backend }
 
 func (keepsOpen) Close() error { return nil }

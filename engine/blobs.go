@@ -16,28 +16,31 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// MaxBlob is the greatest size of a blob in bytes: its manifest, 16 bytes for every 256 KiB, must fit into one batch.
+// MaxBlob is the maximum size of a blob in bytes: its manifest, 16 bytes for every 256 KiB, must
+// fit into one batch.
 const MaxBlob = 15 << 30
 
-// blobStep is how much of a blob is in memory at a time: what fits into one batch.
+// blobStep is how much of a blob is in memory at a time: as much as fits into one batch.
 const blobStep = 3 * codec.MaxPart
 
 // BlobInfo describes a blob.
 type BlobInfo struct {
 	ID      BlobID
 	Size    int64     // bytes
-	Created time.Time // when it was put last, to the hour
+	Created time.Time // when it was last put, to the hour
 }
 
-// PutBlob stores what r yields up to its end, and returns its digest and size when it is durable. Content that the user
-// has stored before, in a blob or in part of one, is not stored again. Memory is bounded whatever the size. On an error,
-// that of r among them, there is no blob; what was stored of it is collected by GC.
+// PutBlob stores the bytes of r up to its end, and returns their digest and size when they are
+// durable. It does not store content again that the user has stored before, in a blob or in part of
+// one. Memory is bounded at any size. On an error, including one of r, there is no blob, and GC
+// collects its parts.
 //
-// Text passes the hooks, whole and so in memory, and what they make of it is the blob; a text that is too large for that
-// is ErrRejected while there are hooks. Text is what is UTF-8 without zero bytes in its first 64 KiB.
+// Text runs through the hooks, whole and so in memory, and their output becomes the blob; a text
+// too large for that is ErrRejected while there are hooks. A blob is text if its first 64 KiB are
+// UTF-8 without zero bytes.
 //
-// A blob is kept as long as a checkpoint names it (Draft.Blobs), and for GC's grace time after it was put last: that is
-// the time to save the checkpoint that names it.
+// A blob is kept as long as a checkpoint names it (Draft.Blobs), and for GC's grace time after it
+// was last put, so there is time to save the checkpoint that names it.
 func (u *User) PutBlob(ctx context.Context, r io.Reader) (BlobID, int64, error) {
 	us, err := u.keys(ctx, true)
 	if err != nil {
@@ -48,7 +51,7 @@ func (u *User) PutBlob(ctx context.Context, r io.Reader) (BlobID, int64, error) 
 	if r, err = us.hookBlob(ctx, &text, r); err != nil {
 		return BlobID{}, 0, fmt.Errorf("storing a blob: %w", err)
 	}
-	us.naming.begin() // no sweep takes a part of the blob, new or old, before its manifest is there
+	us.naming.begin() // no sweep takes a part of the blob, new or old, before its manifest is stored
 	defer us.naming.end()
 	p := newBlobPut(us, MaxBlob)
 	id, err := p.put(ctx, r)
@@ -58,7 +61,7 @@ func (u *User) PutBlob(ctx context.Context, r io.Reader) (BlobID, int64, error) 
 	return id, int64(p.manifest.Size), nil
 }
 
-// blobPut is a blob on its way in.
+// blobPut is a blob being stored.
 type blobPut struct {
 	u        *user
 	most     int64
@@ -94,7 +97,7 @@ func (p *blobPut) put(ctx context.Context, r io.Reader) (id BlobID, err error) {
 	return id, p.finish(ctx, id)
 }
 
-// add stores what follows in the blob: whole parts, or the rest.
+// add stores the next bytes of the blob: whole parts, or the rest.
 func (p *blobPut) add(ctx context.Context, data []byte) error {
 	if len(data) == 0 {
 		return nil
@@ -106,7 +109,8 @@ func (p *blobPut) add(ctx context.Context, data []byte) error {
 	return p.addLocked(ctx, data)
 }
 
-// putLocked stores a whole blob. The caller holds u.sweep for reading until a record that names the blob is durable.
+// putLocked stores a whole blob. The caller holds u.sweep for reading until a record that names the
+// blob is durable.
 func (p *blobPut) putLocked(ctx context.Context, data []byte) error {
 	for piece := range slices.Chunk(data, blobStep) {
 		if err := p.addLocked(ctx, piece); err != nil {
@@ -116,7 +120,7 @@ func (p *blobPut) putLocked(ctx context.Context, data []byte) error {
 	return p.finishLocked(ctx, BlobID(p.mac.Sum(nil)))
 }
 
-// addLocked is add of at least a byte. The caller holds u.sweep for reading.
+// addLocked is add of at least one byte. The caller holds u.sweep for reading.
 func (p *blobPut) addLocked(ctx context.Context, data []byte) error {
 	p.mac.Write(data)
 	ids, muts, err := p.u.newParts(ctx, data)
@@ -128,7 +132,7 @@ func (p *blobPut) addLocked(ctx context.Context, data []byte) error {
 	return p.u.s.commitAll(ctx, muts)
 }
 
-// finish writes the manifest. One that is there is written again, since its hour is what keeps the blob until a
+// finish writes the manifest. It rewrites an existing one, since its hour keeps the blob until a
 // checkpoint names it.
 func (p *blobPut) finish(ctx context.Context, id BlobID) error {
 	if err := p.u.sweep.rLock(ctx); err != nil {
@@ -160,7 +164,7 @@ func (p *blobPut) finishLocked(ctx context.Context, id BlobID) error {
 	return u.s.commit(ctx, []backend.Mut{mut}, nil)
 }
 
-// StatBlob describes a blob unread. One that does not exist is ErrNotFound.
+// StatBlob describes a blob without reading it. A missing one is ErrNotFound.
 func (u *User) StatBlob(ctx context.Context, id BlobID) (BlobInfo, error) {
 	us, err := u.keys(ctx, false)
 	var m *codec.Blob
@@ -173,9 +177,10 @@ func (u *User) StatBlob(ctx context.Context, id BlobID) (BlobInfo, error) {
 	return BlobInfo{ID: id, Size: int64(m.Size), Created: time.Unix(int64(m.Hour)*3600, 0).UTC()}, nil
 }
 
-// GetBlob writes the content of a blob to w, 256 KiB at a time, and returns how many bytes it wrote. Every piece is
-// verified before it is written, and nil is returned only if all of them together are what the digest names. With an
-// error w may have got a part of the content. A blob that does not exist is ErrNotFound.
+// GetBlob writes the content of a blob to w, 256 KiB at a time, and returns the number of bytes
+// written. It verifies every piece before writing it, and returns nil only if all pieces together
+// match the digest. After an error w may have received part of the content. A missing blob is
+// ErrNotFound.
 func (u *User) GetBlob(ctx context.Context, id BlobID, w io.Writer) (int64, error) {
 	us, err := u.keys(ctx, false)
 	n := int64(0)
@@ -216,7 +221,7 @@ func (u *user) copyBlob(ctx context.Context, id BlobID, w io.Writer) (n int64, e
 	return n, nil
 }
 
-// blobPart reads one part, past the cache: who reads a large file needs it once.
+// blobPart reads one part, bypassing the cache: the reader of a large blob needs each part once.
 func (u *user) blobPart(ctx context.Context, id BlobID, part codec.PartID) ([]byte, error) {
 	key := u.PartKey(part)
 	got, err := u.s.be.Get(ctx, key)
@@ -227,7 +232,7 @@ func (u *user) blobPart(ctx context.Context, id BlobID, part codec.PartID) ([]by
 		if _, err := u.manifest(ctx, id); err != nil { // collected meanwhile
 			return nil, err
 		}
-		return nil, corrupt(space.Describe(key), "missing, and a blob names it", nil)
+		return nil, corrupt(space.Describe(key), "missing, but a blob names it", nil)
 	}
 	data, err := u.openPart(got[0])
 	if err != nil {

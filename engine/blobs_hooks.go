@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	// maxTextBlob is the greatest text that passes the hooks.
+	// maxTextBlob is the size of the largest text that can run through the hooks.
 	maxTextBlob = 32 << 20
-	// sniffLen is how much of a blob decides whether it is text.
+	// sniffLen is how many bytes of a blob decide whether it is text.
 	sniffLen = 64 << 10
-	// textCopies is how often a text is in memory while it passes: as it is read, and as what hooks make of it.
+	// textCopies is how many copies of a text are in memory while hooks run: the input, and their
+	// output.
 	textCopies = 3
 )
 
@@ -47,7 +48,7 @@ func (u *user) hookBlob(ctx context.Context, room *reservation, r io.Reader) (io
 	}
 	if all.Len() > maxTextBlob {
 		return nil, rejected(&hook.Error{Kind: hook.ErrLimit, Plugin: "hooks", Stage: hook.PreSave, Item: "blob",
-			Reason: fmt.Sprintf("a text of more than %d bytes cannot pass them: split it, or compress it", maxTextBlob)})
+			Reason: fmt.Sprintf("a text of more than %d bytes is too large for hooks: split it, or compress it", maxTextBlob)})
 	}
 	it := hook.Item{Kind: hook.Blob, Type: "text", Data: all.Bytes()}
 	if head[0] == '{' || head[0] == '[' {
@@ -67,14 +68,15 @@ func (u *user) runBlobHooks(ctx context.Context, chain hook.Chain, it hook.Item)
 	}
 	switch {
 	case len(c.Items) != 1:
-		return nil, unstorable(hook.PreSave, errors.New("not one blob out of one"))
+		return nil, unstorable(hook.PreSave, errors.New("not one blob for one"))
 	case c.Items[0].Dropped:
 		return nil, rejected(&hook.Error{Kind: hook.ErrRejected, Plugin: "hooks", Stage: hook.PreSave, Item: "blob", Reason: "they dropped it"})
 	}
 	return bytes.NewReader(c.Items[0].Data), nil
 }
 
-// isText reports whether b is UTF-8 without zero bytes. Unless it is whole, its last rune may be cut.
+// isText reports whether b is UTF-8 without zero bytes. Unless it is whole, its last rune may be
+// cut.
 func isText(b []byte, whole bool) bool {
 	if bytes.IndexByte(b, 0) >= 0 {
 		return false

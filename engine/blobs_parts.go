@@ -13,12 +13,12 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// sharedMin is the size from which the full encoding of a checkpoint without parent becomes a part: threads of one user
-// begin alike, with the same prompts and tools, and then store them once.
+// sharedMin is the size from which the full encoding of a checkpoint without parent becomes a part:
+// threads of one user start with the same prompts and tools, and so store them once.
 const sharedMin = 1 << 10
 
-// spillParts moves payloads that are too large for the record, or likely to be shared, into parts. They are written
-// before the record that names them, or with it if they fit into its batch.
+// spillParts moves payloads that are too large for the record, or likely to be shared, into parts.
+// They are written before the record that names them, or with it if they fit into its batch.
 func (w *saving) spillParts(ctx context.Context, p *pending, root bool) error {
 	inline := 0
 	var parts []backend.Mut
@@ -36,7 +36,7 @@ func (w *saving) spillParts(ctx context.Context, p *pending, root bool) error {
 		e.PartBytes, e.Parts, e.Payload = uint64(len(e.Payload)), ids, nil
 		parts = append(parts, muts...)
 	}
-	// Channels that hold the same name the same parts, which are stored once.
+	// Channels with the same value name the same parts, which are stored once.
 	slices.SortFunc(parts, func(a, b backend.Mut) int { return bytes.Compare(a.Key, b.Key) })
 	parts = slices.CompactFunc(parts, func(a, b backend.Mut) bool { return bytes.Equal(a.Key, b.Key) })
 	for i := range parts {
@@ -57,7 +57,7 @@ func (w *saving) spillParts(ctx context.Context, p *pending, root bool) error {
 	return nil
 }
 
-// partIDs are the digests of the parts of data.
+// partIDs splits data into parts and returns their digests.
 func (u *user) partIDs(data []byte) (ids []codec.PartID, pieces [][]byte) {
 	for piece := range slices.Chunk(data, codec.MaxPart) {
 		mac := hmac.New(sha256.New, u.PartMAC[:])
@@ -68,8 +68,8 @@ func (u *user) partIDs(data []byte) (ids []codec.PartID, pieces [][]byte) {
 	return ids, pieces
 }
 
-// newParts names the parts of data, and returns the mutations that store those that are not there yet. The caller
-// holds u.sweep for reading until a record that names them is durable.
+// newParts names the parts of data, and returns the mutations that store the missing ones. The
+// caller holds u.sweep for reading until a record that names them is durable.
 func (u *user) newParts(ctx context.Context, data []byte) ([]codec.PartID, []backend.Mut, error) {
 	ids, pieces := u.partIDs(data)
 	u.naming.noteParts(ids)
@@ -100,7 +100,7 @@ func (u *user) newParts(ctx context.Context, data []byte) ([]codec.PartID, []bac
 	return ids, muts, nil
 }
 
-// readParts reads parts, one batched read for those that are not in the cache. A part that is missing is an error.
+// readParts reads the parts that are not in the cache, in one batch. A missing part is an error.
 func (u *user) readParts(ctx context.Context, into map[codec.PartID][]byte, ids []codec.PartID) error {
 	var keys [][]byte
 	var want []codec.PartID
@@ -122,7 +122,7 @@ func (u *user) readParts(ctx context.Context, into map[codec.PartID][]byte, ids 
 	}
 	for i, e := range got {
 		if e.Version == "" {
-			return corrupt(space.Describe(keys[i]), "missing, and a checkpoint names it", nil)
+			return corrupt(space.Describe(keys[i]), "missing, but a checkpoint names it", nil)
 		}
 		data, err := u.openPart(e)
 		if err != nil {

@@ -205,7 +205,7 @@ func TestBlobMemory(t *testing.T) {
 	}
 }
 
-// heapWatch reads zeros, takes everything, and looks at what is alive on the heap meanwhile.
+// heapWatch reads zeros, takes everything, and measures the live heap in the meantime.
 type heapWatch struct {
 	calls       int
 	least, most int64
@@ -262,7 +262,7 @@ func TestBlobBadIO(t *testing.T) {
 	}
 }
 
-// What is stored under a digest must be what the digest names.
+// Content stored under a digest must match the digest.
 func TestBlobDamage(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
@@ -323,7 +323,7 @@ func TestBlobDamage(t *testing.T) {
 	if _, err := u.StatBlob(ctx, id); !errors.Is(err, ErrCorrupt) {
 		t.Errorf("stat of a damaged manifest: %v", err)
 	}
-	mustPutBlob(t, u, content) // writes the manifest anew
+	mustPutBlob(t, u, content) // writes the manifest again
 	wantBlob(t, u, id, content)
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// branch reads a named head once; what is pending counts. A branch that does not exist has no version. The caller holds l.mu.
+// branch reads a named head, and caches it; pending changes count. A branch that does not exist has
+// no version. The caller holds l.mu.
 func (l *lineage) branch(ctx context.Context, name string) (*branchState, error) {
 	if b := l.branches[name]; b != nil {
 		return b, nil
@@ -27,7 +28,7 @@ func (l *lineage) branch(ctx context.Context, name string) (*branchState, error)
 	return b, nil
 }
 
-// readBranch reads the record of a branch: its head is the seq that it names.
+// readBranch reads the record of a branch; its head is the seq in that record.
 func (l *storedLineage) readBranch(ctx context.Context, name string) (*branchState, error) {
 	got, err := l.s.be.Get(ctx, l.BranchKey(name))
 	if err != nil {
@@ -47,7 +48,7 @@ func (l *storedLineage) openBranch(e backend.Entry) (*codec.Branch, error) {
 	return unseal(l, space.Branches, e.Key, e.Value)
 }
 
-// moveBranch adds to a change that a branch, which need not exist, now ends at seq. The caller holds l.mu.
+// moveBranch makes a change move a branch, which need not exist, to seq. The caller holds l.mu.
 func (l *lineage) moveBranch(ctx context.Context, p *pending, name string, seq uint64) error {
 	b, err := l.branch(ctx, name)
 	if err != nil {
@@ -66,7 +67,7 @@ func (l *lineage) moveBranch(ctx context.Context, p *pending, name string, seq u
 	return nil
 }
 
-// deleteBranch adds to a change that a branch, which exists, is no more. The caller holds l.mu.
+// deleteBranch makes a change delete an existing branch. The caller holds l.mu.
 func (l *lineage) deleteBranch(p *pending, name string, b *branchState) {
 	key := l.BranchKey(name)
 	p.muts = append(p.muts, backend.Mut{Key: key, Delete: true})
@@ -74,7 +75,7 @@ func (l *lineage) deleteBranch(p *pending, name string, b *branchState) {
 	p.moved = append(p.moved, movedBranch{name: name})
 }
 
-// eachBranch calls fn for every branch of the lineage that is durable.
+// eachBranch calls fn for every durable branch of the lineage.
 func (l *storedLineage) eachBranch(ctx context.Context, fn func(*codec.Branch) error) error {
 	return l.s.scan(ctx, l.Branches(), func(e backend.Entry) error {
 		b, err := l.openBranch(e)
@@ -92,7 +93,7 @@ type Branch struct {
 	HeadSeq uint64
 }
 
-// BranchExistsError says that a branch that was to be created is there. It matches ErrConflict.
+// BranchExistsError says that a branch to be created exists already. It matches ErrConflict.
 type BranchExistsError struct {
 	Name    string
 	HeadSeq uint64
@@ -143,8 +144,9 @@ func (l *lineage) allBranches(ctx context.Context) ([]Branch, error) {
 	return out, nil
 }
 
-// Fork creates a branch that ends at a checkpoint, which it returns without data. Saves that name the branch extend it.
-// A branch of that name that exists is a *BranchExistsError. The branch is durable when the call returns.
+// Fork creates a branch that ends at a checkpoint, and returns that checkpoint without data. Saves
+// that name the branch extend it. If the branch exists, that is a *BranchExistsError. The branch is
+// durable when the call returns.
 func (t *Thread) Fork(ctx context.Context, from Which, branch string) (*Checkpoint, error) {
 	cp, err := t.changeBranch(ctx, branch, &from, true)
 	if err != nil {
@@ -153,7 +155,8 @@ func (t *Thread) Fork(ctx context.Context, from Which, branch string) (*Checkpoi
 	return cp, nil
 }
 
-// SetBranch makes a branch, which need not exist, end at a checkpoint, and returns when that is durable.
+// SetBranch moves a branch, creating it if needed, to a checkpoint, and returns when that is
+// durable.
 func (t *Thread) SetBranch(ctx context.Context, name string, to Which) error {
 	if _, err := t.changeBranch(ctx, name, &to, false); err != nil {
 		return fmt.Errorf("setting a branch: %w", err)
@@ -161,7 +164,7 @@ func (t *Thread) SetBranch(ctx context.Context, name string, to Which) error {
 	return nil
 }
 
-// DeleteBranch deletes a name; the checkpoints that it led to stay. A branch that does not exist is ErrNotFound.
+// DeleteBranch deletes a branch; its checkpoints stay. A branch that does not exist is ErrNotFound.
 func (t *Thread) DeleteBranch(ctx context.Context, name string) error {
 	if _, err := t.changeBranch(ctx, name, nil, false); err != nil {
 		return fmt.Errorf("deleting a branch: %w", err)
@@ -169,7 +172,8 @@ func (t *Thread) DeleteBranch(ctx context.Context, name string) error {
 	return nil
 }
 
-// changeBranch moves a branch to a checkpoint, which it returns, or deletes it if to is nil.
+// changeBranch moves a branch to a checkpoint, which it returns, or deletes the branch if to is
+// nil.
 func (t *Thread) changeBranch(ctx context.Context, name string, to *Which, mustBeNew bool) (*Checkpoint, error) {
 	if err := checkName("branch", name, false); err != nil {
 		return nil, err
@@ -194,7 +198,8 @@ func (t *Thread) tryBranch(ctx context.Context, name string, to *Which, mustBeNe
 	return at, nil
 }
 
-// prepareBranch prepares the move of a branch, and returns the checkpoint at which it ends then. The caller holds l.mu.
+// prepareBranch prepares the move of a branch, and returns the checkpoint it will end at. The
+// caller holds l.mu.
 func (l *lineage) prepareBranch(ctx context.Context, name string, to *Which, mustBeNew bool) (*pending, *Checkpoint, error) {
 	var at *Checkpoint
 	if to != nil {
@@ -212,7 +217,7 @@ func (l *lineage) prepareBranch(ctx context.Context, name string, to *Which, mus
 	if err != nil {
 		return nil, nil, err
 	}
-	// Whether it exists, or is there already, may not be certain yet.
+	// A pending change may decide whether the branch exists, or is already there.
 	if b.by != nil && (to == nil || mustBeNew || b.head == at.Seq) {
 		return nil, nil, l.dependsOn(b.by)
 	}

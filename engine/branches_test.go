@@ -128,7 +128,7 @@ func TestBranchesBadInput(t *testing.T) {
 	}
 }
 
-// A failed change of a branch surfaces, and what is read after it is what the backend has.
+// A failed change of a branch returns an error, and a later read returns the backend's state.
 func TestBranchFaults(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
@@ -185,7 +185,7 @@ func TestBranchFaults(t *testing.T) {
 	}
 }
 
-// What memory knows of branches holds no states: the cache could not bound these.
+// Branches in memory hold no states, which the cache could not bound.
 func TestBranchesInMemoryHoldNoStates(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

@@ -2,18 +2,18 @@ package engine
 
 import "context"
 
-// A Budget bounds the memory that the calls of many callers take together: a call reserves memory for
-// the values that it restores or returns before it allocates them. Methods must be safe for concurrent
-// use.
+// A Budget bounds the memory that the calls of many callers take together: a call reserves memory
+// for the values that it restores or returns before it allocates them. Methods must be safe for
+// concurrent use.
 type Budget interface {
 	// Reserve asks for more bytes. Its error ends the call.
 	Reserve(bytes int64) error
-	// Release returns bytes. Those that a call has not released when it returns are its caller's to
-	// release.
+	// Release returns bytes. The caller of a call releases the bytes that the call did not.
 	Release(bytes int64)
 }
 
-// smallValues is what a call restores without asking: it takes more than that by itself.
+// smallValues is the size up to which values are restored without a reservation: a call takes more
+// memory than that anyway.
 const smallValues = 4 << 10
 
 type budgetKey struct{}
@@ -55,7 +55,7 @@ func reserve(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// reserve is asked for a copy of the values of t that wants names.
+// reserve reserves memory for a copy of the values of t that wants names.
 func (t *checkpointState) reserve(ctx context.Context, wants wanting) error {
 	if room, _ := ctx.Value(budgetKey{}).(Budget); room == nil || wants == nil {
 		return nil
@@ -73,7 +73,7 @@ func (t *checkpointState) reserve(ctx context.Context, wants wanting) error {
 	return reserve(ctx, size)
 }
 
-// bytesOfHeader is about what a checkpoint takes in memory without its channels' values.
+// bytesOfHeader estimates the memory of a checkpoint without its channels' values.
 func (c *Checkpoint) bytesOfHeader() int64 {
 	const struc, label, channel = 512, 64, 128
 	n := struc + len(c.Meta) + label*len(c.Labels) + channel*len(c.Channels)

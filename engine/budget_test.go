@@ -33,7 +33,8 @@ func (p *purse) Release(bytes int64) { p.held -= bytes }
 // asking is a context whose calls ask p.
 func asking(t *testing.T, p *purse) context.Context { return WithBudget(t.Context(), p) }
 
-// TestSmallValuesArePaidFor: what a program makes of values is far more than their text, and is paid for before it is made.
+// TestSmallValuesArePaidFor: decoded values take far more memory than their text, and it is
+// reserved before they are decoded.
 func TestSmallValuesArePaidFor(t *testing.T) {
 	const n = 20_000
 	set, err := migrate.NewSet(t.Context(), migrate.Spec{Kind: "k", Steps: []migrate.Step{
@@ -73,7 +74,7 @@ func TestSmallValuesArePaidFor(t *testing.T) {
 			t.Errorf("%s took room for %d bytes, and held %d at its end", name, p.most, p.held)
 		}
 	}
-	// What is remembered is copied all the same.
+	// Cached states are copied for the caller all the same.
 	p := &purse{}
 	must(t, ways["migrating"](asking(t, p)))
 	if p.most < 2*n || p.most > 10*n {
@@ -81,7 +82,7 @@ func TestSmallValuesArePaidFor(t *testing.T) {
 	}
 }
 
-// TestLargeBasesArePaidFor loads what is a small part of a large value that compresses to nothing.
+// TestLargeBasesArePaidFor loads a small value whose base is large and compresses to nothing.
 func TestLargeBasesArePaidFor(t *testing.T) {
 	const large, small = 4 << 20, 64 << 10
 	f := newFixture(t, Options{})

@@ -9,8 +9,8 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// cache bounds the memory of the states of all lineages and of the users, and holds the parts read and
-// the states migrated last. It evicts the least recently used first.
+// cache bounds the memory of the states of all lineages and of the users, and holds the parts read
+// and the states migrated last. It evicts the least recently used first.
 type cache struct {
 	mu             sync.Mutex
 	most           int64
@@ -22,7 +22,8 @@ type cache struct {
 
 	hits, misses atomic.Uint64
 
-	// emptied are lineages that lost their last state while they may have been idle; some says that there are any.
+	// emptied are lineages that lost their last state, perhaps while idle; some is set if there are
+	// any.
 	emptied []*lineage
 	some    atomic.Bool
 }
@@ -53,8 +54,8 @@ func newCache(most int64) *cache {
 	return &cache{most: most, users: map[userName]*list.Element{}, parts: map[partName]*list.Element{}, migratedStates: map[migrationKey]*list.Element{}}
 }
 
-// used puts a state in front, with its present size, and evicts others. The caller holds the lock of
-// the state's lineage.
+// used puts a state in front, with its present size, and evicts others. The caller holds the lock
+// of the state's lineage.
 func (c *cache) used(t *checkpointState) {
 	size := t.memory()
 	c.mu.Lock()
@@ -85,8 +86,8 @@ func (c *cache) remove(t *checkpointState) {
 	delete(t.home.states, t.seq)
 }
 
-// evict drops the least recently used until the cache is within its bound. Lineages whose lock is held
-// are in use, and so are not the least recently used for long.
+// evict drops the least recently used until the cache is within its bound. Lineages whose lock is
+// held are in use, and so are not the least recently used for long.
 func (c *cache) evict(held *lineage) {
 	for e := c.order.Back(); e != nil && c.size > c.most; {
 		prev := e.Prev()
@@ -117,7 +118,7 @@ func (c *cache) evict(held *lineage) {
 	}
 }
 
-// takeEmptied returns the lineages that lost their last state since it was called last.
+// takeEmptied returns the lineages that lost their last state since the last call.
 func (c *cache) takeEmptied() []*lineage {
 	if !c.some.Load() {
 		return nil
@@ -136,7 +137,8 @@ func (c *cache) removePart(e *list.Element, p *cachedPart) {
 	delete(c.parts, p.name)
 }
 
-// userBytes is what a user takes in memory with its keys, ciphers and guard, measured by the heap of 100,000 users.
+// userBytes is the memory of a user with its keys, ciphers and guard, measured by the heap of
+// 100,000 users.
 const userBytes = 4000
 
 // user returns a user who is in memory, or nil.
@@ -151,7 +153,7 @@ func (c *cache) user(name userName) *user {
 	return e.Value.(*user)
 }
 
-// keepUser remembers a user, and returns the one who is remembered already, if there is one.
+// keepUser remembers a user, or returns the one that is remembered already.
 func (c *cache) keepUser(u *user) *user {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +180,7 @@ func (c *cache) part(n partName) []byte {
 	return e.Value.(*cachedPart).data
 }
 
-// keepPart remembers a part. Parts that would push out much of the cache are left out.
+// keepPart remembers a part, unless it would evict much of the cache.
 func (c *cache) keepPart(n partName, data []byte) {
 	if int64(len(data)) > c.most/16 {
 		return
@@ -204,7 +206,7 @@ func (c *cache) migrated(n migrationKey) *migratedState {
 	return e.Value.(*cachedState).m
 }
 
-// keepMigrated remembers a migrated state. One that would push out much of the cache is left out.
+// keepMigrated remembers a migrated state, unless it would evict much of the cache.
 func (c *cache) keepMigrated(n migrationKey, m *migratedState) {
 	size := m.memory()
 	if size > c.most/4 {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is remembered of threads is bounded by the cache, not by how many there are.
+// The cache bounds the memory of threads, however many there are.
 func TestIdleThreadsAreForgotten(t *testing.T) {
 	ctx := context.Background()
 	const most = 64 << 10
@@ -29,7 +29,7 @@ func TestIdleThreadsAreForgotten(t *testing.T) {
 	}
 }
 
-// What a save or load finds in memory is a hit, and what it has to read a miss.
+// States and parts that a save or load finds in memory are hits, those that it has to read misses.
 func TestCacheStats(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

@@ -7,10 +7,10 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// What is written says when, and a record holds times from 1970 to 10889. A clock that is beside that would get what it
-// dates wrong or lost, so nothing is written by it. What only reads, and compares with the time, takes any.
+// Everything written has a time, and records can hold times from 1970 to 10889. A clock outside
+// that range would store wrong times, so writes fail then. Reads work at any time.
 
-// time is the time for what is written, in Unix milliseconds.
+// time is the time to write, in Unix milliseconds.
 func (s *Store) time() (int64, error) {
 	now := s.now()
 	ms := now.UnixMilli()
@@ -21,13 +21,13 @@ func (s *Store) time() (int64, error) {
 	return ms, nil
 }
 
-// hour is the time for what is written, in hours since 1970.
+// hour is the time to write, in hours since 1970.
 func (s *Store) hour() (uint64, error) {
 	ms, err := s.time()
 	return uint64(ms / time.Hour.Milliseconds()), err
 }
 
-// expiry is when what lives for ttl from now on expires. There is no saving after the last time that can be stored.
+// expiry is the time ttl from now, at most the last time that can be stored.
 func expiry(now, ttl int64) int64 { return min(now+ttl, codec.MaxTime) }
 
 // clock is the time that hooks are told.

@@ -14,7 +14,7 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// A clock that shows what no record can hold stops all that would be dated by it, and nothing that reads.
+// A clock with a time that no record can hold stops all writes that store it, and no reads.
 func TestClockOutOfRange(t *testing.T) {
 	ctx := context.Background()
 	for _, wrong := range []time.Time{time.UnixMilli(-1), time.Date(1969, 12, 31, 0, 0, 0, 0, time.UTC), time.UnixMilli(codec.MaxTime + 1),
@@ -65,7 +65,8 @@ func TestClockOutOfRange(t *testing.T) {
 	}
 }
 
-// What is saved at the first and the last time that a record can hold is there, whatever its time to live.
+// Checkpoints saved at the first and the last time that a record can hold exist, whatever their
+// time to live.
 func TestClockAtItsEnds(t *testing.T) {
 	for _, ms := range []int64{0, 1, codec.MaxTime - 1, codec.MaxTime} {
 		f := newFixture(t, Options{Now: (&testClock{ms}).now})

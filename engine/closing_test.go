@@ -14,8 +14,8 @@ import (
 	. "github.com/ckptd/ckptd/engine"
 )
 
-// A store is closed beside saves: what was acknowledged is there when it is opened again, and the rest was told that the store
-// is closed.
+// A store is closed during saves: acknowledged saves exist when it is opened again, and the others
+// returned that the store is closed.
 func TestCloseBesideSaves(t *testing.T) {
 	rounds := 4
 	if longRun() > 0 {

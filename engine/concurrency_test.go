@@ -47,7 +47,7 @@ func (s *slow) Commit(ctx context.Context, b backend.Batch) error {
 // slowly replaces the backend of the store by a slow one.
 func (f *fixture) slowly(most int) { f.Store.be = &slow{Backend: f.Store.be, most: most} }
 
-// second opens another store on the same data, which knows nothing but what is durable.
+// second opens another store on the same data, which knows only the durable state.
 func (f *fixture) second() *Store {
 	f.t.Helper()
 	o := f.opts
@@ -192,7 +192,7 @@ func (r *recorder) Commit(ctx context.Context, b backend.Batch) error {
 			r.durable.Store(max(r.durable.Load(), space.SeqOf(m.Key)))
 		}
 	}
-	time.Sleep(200 * time.Microsecond) // durable before anyone is told so
+	time.Sleep(200 * time.Microsecond) // durable before the caller is told so
 	return err
 }
 
@@ -305,7 +305,7 @@ func TestConcurrentThreadsWithTinyCache(t *testing.T) {
 					t.Errorf("saving: %v", err)
 					return
 				}
-				// Others save to the same thread: what this save left in its channel is known, not the rest.
+				// Others save to the same thread: this save's own channel is known, not the rest.
 				got, err := th.Load(ctx, At(cp.ID))
 				if err != nil {
 					t.Errorf("loading: %v", err)
@@ -342,8 +342,8 @@ func TestConcurrentThreadsWithTinyCache(t *testing.T) {
 	}
 }
 
-// A delete beats or loses to each save as a whole: drafts that name the old generation are refused from then on, and
-// those that name none start the thread afresh.
+// A delete comes before or after each save as a whole: drafts that name the old generation are
+// refused from then on, and those that name none start the thread again.
 func TestConcurrentDelete(t *testing.T) {
 	ctx := context.Background()
 	for round := range 20 {
@@ -417,7 +417,7 @@ func TestConcurrentDelete(t *testing.T) {
 	}
 }
 
-// One checkpoint that many save at once under its id is saved once; each of them is told of the same one.
+// Concurrent saves of one checkpoint under its id save it once; each gets the same checkpoint.
 func TestConcurrentSameID(t *testing.T) {
 	ctx := context.Background()
 	for _, d := range []Draft{{ID: "same"}, {ID: "same", Parent: "root"}, {ID: "1ef5cbe4-1b1e-6c60-bfff-0123456789ab"}} {

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// What it costs a writer that restores are bounded: the bytes that histories of one append a step write. The limits are
-// what the same histories took when each channel had a bound of its own, and restores of many channels none.
+// The price that writers pay for bounded restores: the bytes written by histories that append once
+// a step. The limits are the figures of the same histories when each channel had a bound of its
+// own, and restores of many channels had none.
 func TestAppendsCost(t *testing.T) {
 	runsAlone(t)
 	for _, c := range []struct {

@@ -41,7 +41,8 @@ func saveHotUntilKilled(dir, cycle string) error {
 	return <-failed
 }
 
-// saveHot saves a state that nobody else saves. A writer in a hurry may run out of time, and no writer may fail otherwise.
+// saveHot saves a state of its own. A writer in a hurry may run out of time, and no writer may fail
+// otherwise.
 func saveHot(s *Store, r *rand.Rand, hurried bool, name string) error {
 	ctx, cancel := context.Background(), func() {}
 	state := map[string][]byte{"messages": []byte(name)}

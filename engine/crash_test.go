@@ -27,7 +27,7 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// childEnv names what this binary does, instead of running tests, when a test starts it again.
+// childEnv names the work of this binary, instead of running tests, when a test starts it again.
 const childEnv = "ENGINE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -286,7 +286,8 @@ type ack struct {
 	id, sum string
 }
 
-// crash runs a child, kills it some time after its first acknowledgement, and returns what it acknowledged.
+// crash runs a child, kills it some time after its first acknowledgement, and returns the saves it
+// acknowledged.
 func crash(t *testing.T, mode string, dir disk, cycle int, after time.Duration) (acked []ack) {
 	t.Helper()
 	self, err := os.Executable()
@@ -330,7 +331,7 @@ func crash(t *testing.T, mode string, dir disk, cycle int, after time.Duration) 
 	return acked
 }
 
-// lost loads what was acknowledged and says what is wrong with it.
+// lost loads an acknowledged save and returns its fault, if any.
 func lost(s *Store, acked []ack) (problems []string) {
 	for _, a := range acked {
 		cp, err := s.Thread(crashRef(a.thread)).Load(context.Background(), At(a.id))
@@ -358,8 +359,8 @@ func crashCycles(t *testing.T) int {
 	return 50
 }
 
-// TestCrash kills a saving process again and again. Every checkpoint that it acknowledged is there, byte for byte, the
-// store is sound, and goes on.
+// TestCrash kills a saving process again and again. Every checkpoint that it acknowledged exists,
+// byte for byte, and the store is sound and continues.
 func TestCrash(t *testing.T) {
 	dir := disk(t.TempDir())
 	r := rand.New(rand.NewPCG(11, 12))

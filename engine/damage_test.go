@@ -17,7 +17,7 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// damageWorld is a store with a record of every kind, and what every read of it gives.
+// damageWorld is a store with a record of every kind, and the results of every read of it.
 type damageWorld struct {
 	t       *testing.T
 	f       *fixture
@@ -152,13 +152,13 @@ func (b *limitless) Write(p []byte) (int, error) { *b = append(*b, p...); return
 
 const changed = " is something else"
 
-// typed reports whether an error says that something is wrong with what is stored.
+// typed reports whether an error reports damaged data.
 func typed(err error) bool {
 	return errors.Is(err, ErrCorrupt) || errors.Is(err, ErrNewerFormat) || errors.Is(err, crypto.ErrWrongKey)
 }
 
-// readAll reads everything from the entries. Every read gives what it should or an error; refused counts the errors,
-// absent those that say that there is no such thing.
+// readAll reads everything from the entries. Every read returns the right result or an error;
+// refused counts the errors, absent those for missing things.
 func (w *damageWorld) readAll(t *testing.T, what string, entries []backend.Entry) (refused int, absent []string) {
 	t.Helper()
 	be := mem.Open()
@@ -191,7 +191,7 @@ func (w *damageWorld) readAll(t *testing.T, what string, entries []backend.Entry
 	return refused, absent
 }
 
-// damages are what happens to a value, given one of another key.
+// damages are the ways to damage a value, given one of another key.
 func damages(nth int, value, other []byte) map[string][]byte {
 	all := map[string][]byte{"empty": {}, "plaintext": []byte(`{"plain":"text"}`), "another's": other, "longer": append(slices.Clone(value), 0)}
 	for _, n := range []int{1, 3, 4, 8, 20, len(value) / 2, len(value) - 1} {
@@ -211,7 +211,7 @@ func damages(nth int, value, other []byte) map[string][]byte {
 	return all
 }
 
-// Whatever becomes of a stored value, reads give what was saved or say that it is damaged.
+// However a stored value is damaged, reads return the saved data or report damage.
 func TestDamagedValues(t *testing.T) {
 	runsAlone(t)
 	w := newDamageWorld(t)
@@ -245,7 +245,8 @@ func TestDamagedValues(t *testing.T) {
 	}
 }
 
-// A value that is gone is missed by those who stand on it or name it, and by Verify if anything else tells of it.
+// A missing value is noticed by reads that depend on it or name it, and by Verify if anything else
+// refers to it.
 func TestMissingValues(t *testing.T) {
 	w := newDamageWorld(t)
 	for i, e := range w.entries {

@@ -11,10 +11,10 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// Delete deletes the thread with all its namespaces, and returns its new generation: a draft that names the old one is
-// refused from then on, and one that names none starts the thread afresh. The thread is gone once the call is durable,
-// which is before its records are removed; what a crash leaves of them is collected by GC. Blobs and parts are
-// collected by GC too.
+// Delete deletes the thread with all its namespaces, and returns its new generation: from then on a
+// draft that names the old generation is refused, and one that names none starts the thread again.
+// The deletion is durable before the records are removed; GC collects any that a crash leaves. GC
+// also collects blobs and parts.
 func (t *Thread) Delete(ctx context.Context) (uint64, error) {
 	generation, err := t.s.deleteThread(backend.MakingRoom(ctx), t.ref, false)
 	if err != nil {
@@ -23,8 +23,8 @@ func (t *Thread) Delete(ctx context.Context) (uint64, error) {
 	return generation, nil
 }
 
-// deleteThread deletes a thread that is there or has expired; only one that has expired if expired is set, since
-// someone else may have started it afresh meanwhile.
+// deleteThread deletes a thread, even an expired one. If expired is set it deletes only an expired
+// thread, since a save may have started it again in the meantime.
 func (s *Store) deleteThread(ctx context.Context, ref Ref, expired bool) (uint64, error) {
 	l, err := s.lockThread(ctx, ref, false)
 	if err != nil {
@@ -37,7 +37,8 @@ func (s *Store) deleteThread(ctx context.Context, ref Ref, expired bool) (uint64
 	return l.th.remove(ctx)
 }
 
-// lockThread returns the lineage with its thread locked for writing and loaded. unlockThread ends it.
+// lockThread returns the lineage with its thread locked for writing and loaded. unlockThread ends
+// it.
 func (s *Store) lockThread(ctx context.Context, ref Ref, create bool) (*lineage, error) {
 	l, err := s.refLineage(ctx, ref, create)
 	if err != nil {
@@ -82,8 +83,9 @@ func (t *thread) remove(ctx context.Context) (uint64, error) {
 	return rec.Generation, nil
 }
 
-// nextEpoch is an epoch of the thread that was never used, not even by a rewrite that did not come to its end: that
-// leaves records behind. The caller holds u.rewrites for reading until the thread record names the epoch.
+// nextEpoch returns an epoch of the thread that was never used, not even by an unfinished rewrite,
+// which leaves records behind. The caller holds u.rewrites for reading until the thread record
+// names the epoch.
 func (t *thread) nextEpoch(ctx context.Context) (uint32, error) {
 	r := t.Epochs(t.Tok)
 	r.Reverse, r.Limit, r.KeysOnly = true, 1, true
@@ -105,7 +107,7 @@ func (t *thread) nextEpoch(ctx context.Context) (uint32, error) {
 // replace writes the thread record and takes it over. The caller holds mu for writing.
 func (t *thread) replace(ctx context.Context, rec codec.Thread) error {
 	was, _ := t.record()
-	muts, cond, err := t.recordMuts(was.Active, &rec, t.version) // which nobody changes while mu is held for writing
+	muts, cond, err := t.recordMuts(was.Active, &rec, t.version) // unchanged while mu is held
 	if err != nil {
 		return err
 	}
@@ -122,8 +124,9 @@ func (t *thread) replace(ctx context.Context, rec codec.Thread) error {
 	return nil
 }
 
-// purge deletes all that is stored of the thread's epoch, its index entries first: while records are left, none of
-// these outlives them unnoticed. What is damaged is deleted all the same, and its index entries are left to GC.
+// purge deletes everything stored of the thread's epoch, starting with its index entries: an index
+// entry must not outlive its record unnoticed. It deletes damaged records, too, but leaves their
+// index entries to GC.
 func (t *storedThread) purge(ctx context.Context) error {
 	names, err := t.namespaces(ctx)
 	if err != nil && !errors.Is(err, ErrCorrupt) {

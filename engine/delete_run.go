@@ -67,7 +67,7 @@ func (s *Store) deleteRun(ctx context.Context, ref Ref, runID string) (int, erro
 	return len(rep.Removed), err
 }
 
-// threadsWithTerm lists the ids of the user's threads that an index term leads to.
+// threadsWithTerm lists the ids of the user's threads with an index entry of a term.
 func (u *user) threadsWithTerm(ctx context.Context, t term) ([]string, error) {
 	r := u.TermOf(t.field, t.value)
 	var ids []string

@@ -15,7 +15,7 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// However the clock goes back and forth, and whoever opens the store again, ids and times of a lineage only grow.
+// However the clock jumps, and across restarts, ids and times of a lineage only grow.
 func TestClockGoesBackAndForth(t *testing.T) {
 	now := time.UnixMilli(1_700_000_000_000)
 	be := mem.Open()

@@ -21,39 +21,41 @@ var (
 	ErrNoSpace      = error(backend.ErrNoSpace)
 	ErrAmbiguous    = backend.ErrAmbiguous
 	ErrNewerFormat  = errors.New("written by a newer version of ckptd")
-	ErrOlderFormat  = errors.New("the store has storage format 1, which ckptd 0.1 is the last to read")
+	ErrOlderFormat  = errors.New("the store has storage format 1; the last version to read it is ckptd 0.1")
 )
 
-// ErrRejected: hooks did not let something in or out, because they say so, because one failed, or because one that must
-// run is missing. errors.As finds the *hook.Error that tells which hook, where and how. Nothing was stored of what did
-// not come in.
+// ErrRejected means that hooks rejected data: by policy, because a hook failed, or because a
+// required hook is missing. errors.As finds the *hook.Error that names the hook, the stage and the
+// reason. Nothing of the rejected input was stored.
 var ErrRejected = errors.New("rejected by hooks")
 
 // Errors of loads.
 var (
-	// ErrNotFound: no such thread, checkpoint, branch or blob. Missing and expired are not told apart.
+	// ErrNotFound: no such thread, checkpoint, branch or blob. It does not tell missing from
+	// expired.
 	ErrNotFound = errors.New("not found")
 )
 
-// Errors of saves. None of them wrote anything.
+// Errors of saves. A save that returns one of them wrote nothing.
 var (
 	ErrConflict      = errors.New("head has moved")
 	ErrUnknownParent = errors.New("unknown parent")
-	ErrGeneration    = errors.New("thread was deleted since")
+	ErrGeneration    = errors.New("thread was deleted in the meantime")
 	ErrNeedFull      = errors.New("base of the splice is not the parent's version")
 	ErrExhausted     = errors.New("lineage is full")
 )
 
-// Errors of migrations, by loads and saves. errors.As finds the *migrate.VersionError or *migrate.StepError that tells more.
+// Errors of migrations, by loads and saves. errors.As finds the *migrate.VersionError or
+// *migrate.StepError with the details.
 var (
-	ErrSchemaTooNew = migrate.ErrTooNew // the state is newer than what was asked for, and there is no way back
-	ErrNoMigration  = migrate.ErrNoPath // there are no steps from the version of the state to the one asked for
+	ErrSchemaTooNew = migrate.ErrTooNew // the state is newer than asked for, with no way back
+	ErrNoMigration  = migrate.ErrNoPath // no steps lead from the version of the state to the one asked for
 	ErrMigration    = migrate.ErrStep   // a step failed on the state
 )
 
-// ConflictError tells where the head is. It matches ErrConflict.
+// ConflictError names the current head. It matches ErrConflict.
 type ConflictError struct {
-	HeadSeq uint64 // 0: there is no checkpoint
+	HeadSeq uint64 // 0: the lineage is empty
 	HeadID  string
 }
 
@@ -65,7 +67,8 @@ func (e *ConflictError) Error() string {
 }
 func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 
-// NeedFullError names the channels whose splice could not be applied: send them whole. It matches ErrNeedFull.
+// NeedFullError names the channels whose splices could not be applied: send them whole. It matches
+// ErrNeedFull.
 type NeedFullError struct{ Channels []string }
 
 func (e *NeedFullError) Error() string {
@@ -73,7 +76,7 @@ func (e *NeedFullError) Error() string {
 }
 func (e *NeedFullError) Is(target error) bool { return target == ErrNeedFull }
 
-// LimitError tells what is over which limit. It matches ErrTooLarge.
+// LimitError names a value that is over a limit. It matches ErrTooLarge.
 type LimitError struct {
 	What       string
 	Size, Most int64
@@ -84,9 +87,9 @@ func (e *LimitError) Error() string {
 }
 func (e *LimitError) Is(target error) bool { return target == ErrTooLarge }
 
-// CorruptError tells which record is damaged and how. It matches ErrCorrupt.
+// CorruptError names the damaged record and the damage. It matches ErrCorrupt.
 type CorruptError struct {
-	Record string // kind and place, by token and seq, never by id
+	Record string // kind, tokens and seq, never an id
 	Reason string
 	Err    error // may be nil
 }
@@ -104,7 +107,7 @@ func corrupt(record, reason string, err error) error {
 	return &CorruptError{Record: record, Reason: reason, Err: err}
 }
 
-// ofKeys is an error of the key ring as callers know it: it is closed with the store.
+// ofKeys translates an error of the keyring, which is closed with the store, into one for callers.
 func ofKeys(err error) error {
 	if errors.Is(err, crypto.ErrClosed) {
 		return ErrClosed

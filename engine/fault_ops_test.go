@@ -18,7 +18,7 @@ import (
 // faultNamespaces are those that the tests use.
 var faultNamespaces = []string{"", "sub", "new"}
 
-// faultWorld is what a store holds at the start of each run of the sweep.
+// faultWorld is the content of a store at the start of each run of the sweep.
 type faultWorld struct {
 	f        *fixture
 	entries  []backend.Entry

@@ -16,8 +16,8 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// TestFaultFailsAllThatStandOnIt holds the commit of one save until others are queued on it, and then fails it: they all
-// fail, none of them is there, and the lineage goes on.
+// TestFaultFailsAllThatStandOnIt holds the commit of one save until others are queued on it, and
+// then fails it: they all fail, none of them exists, and the lineage continues.
 func TestFaultFailsAllThatStandOnIt(t *testing.T) {
 	const queued = 12
 	for _, injected := range []error{errUnavailable, errAmbiguous} {
@@ -79,8 +79,8 @@ func (f *fixture) waitQueued(ref Ref, n int) {
 	}
 }
 
-// TestFaultUnderConcurrentSaves saves from many goroutines to one lineage while a commit fails. What was acknowledged is
-// there with all its ancestors, and what failed for certain is not.
+// TestFaultUnderConcurrentSaves saves from many goroutines to one lineage while a commit fails.
+// Acknowledged saves exist with all their ancestors, and those that certainly failed do not.
 func TestFaultUnderConcurrentSaves(t *testing.T) {
 	w := newFaultWorld(t)
 	for _, p := range faultPlans {

@@ -65,7 +65,7 @@ func newBed(t testing.TB, w *faultWorld) *bed {
 	return b
 }
 
-// view opens another store on the same data, which knows nothing but what is durable.
+// view opens another store on the same data, which knows only the durable state.
 func (b *bed) view() *Store {
 	b.t.Helper()
 	s, err := Open(context.Background(), keepOpen{b.raw}, b.opts)
@@ -111,7 +111,7 @@ type spot struct {
 	id  string
 }
 
-// contents reads every checkpoint of the users of the tests, whole, and says what each is.
+// contents reads every checkpoint of the tests' users, whole, and describes each.
 func contents(t testing.TB, s *Store) map[spot]string {
 	t.Helper()
 	ctx := context.Background()
@@ -147,7 +147,7 @@ func describe(cp *Checkpoint) string {
 		cp.ParentSeq, cp.Branch, cp.Time, cp.Step, cp.Status, cp.RunID, cp.Labels, cp.Meta, cp.Blobs, cp.Hash, h.Sum(nil))
 }
 
-// save saves and notes what was acknowledged.
+// save saves and notes acknowledged checkpoints.
 func (b *bed) save(ctx context.Context, ref Ref, d Draft, state map[string][]byte) error {
 	cp, err := b.Thread(ref).Save(ctx, d)
 	if err != nil {
@@ -157,7 +157,7 @@ func (b *bed) save(ctx context.Context, ref Ref, d Draft, state map[string][]byt
 	return nil
 }
 
-// checkAcked loads what was acknowledged from s.
+// checkAcked loads the acknowledged checkpoints from s.
 func (b *bed) checkAcked(s *Store) {
 	b.t.Helper()
 	for _, a := range b.acked {
@@ -177,7 +177,8 @@ func (b *bed) checkAcked(s *Store) {
 	}
 }
 
-// checkSame compares what two stores make of the data; spots for which except is true may differ or be missing.
+// checkSame compares the contents of two stores; spots for which except is true may differ or be
+// missing.
 func checkSame(t testing.TB, what string, got, want map[spot]string, except func(spot) bool) {
 	t.Helper()
 	for at, w := range want {
@@ -283,8 +284,8 @@ func sweepOne(t *testing.T, w *faultWorld, op *faultOp, plan backendtest.Plan, w
 	return fired
 }
 
-// afterFault checks that the store is as it was, or as if the operation had succeeded if that is unknown, goes on working,
-// and that the operation can be repeated.
+// afterFault checks that the store is unchanged, or as if the operation had succeeded if that is
+// unknown, that it continues to work, and that the operation can be repeated.
 func (b *bed) afterFault(op *faultOp, plan backendtest.Plan) {
 	ctx, t := context.Background(), b.t
 	t.Helper()

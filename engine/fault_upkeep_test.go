@@ -116,7 +116,8 @@ var upkeepOps = []faultOp{
 // TestUpkeepFaultSweep is TestFaultSweep for them.
 func TestUpkeepFaultSweep(t *testing.T) { sweepAll(t, upkeepOps) }
 
-// A prune and a deletion with garbage collected at each failed call leave what other threads hold.
+// A prune and a deletion with garbage collected at each failed call spare the data of other
+// threads.
 func TestFaultSweepSharedParts(t *testing.T) {
 	w := newFaultWorld(t)
 	ctx := context.Background()

@@ -72,7 +72,7 @@ func (s *Store) collect(ctx context.Context, tenant string, names []string, o *u
 			errs = append(errs, fmt.Errorf("user %q: %w", name, err))
 			continue
 		}
-		users[u.Tok] = name // else index entries may be all that tells of a record that was lost
+		users[u.Tok] = name // else index entries may be the only trace of a lost record
 	}
 	g.progress = upkeep.GCProgress{Done: len(names)}
 	g.stage("index")
@@ -113,7 +113,7 @@ func (g *collection) user(ctx context.Context, u *user) error {
 	return err
 }
 
-// threads deletes what has expired and prunes the rest.
+// threads deletes expired threads and prunes the rest.
 func (g *collection) threads(ctx context.Context, u *user) error {
 	var expired []string
 	err := u.eachThread(ctx, func(_ crypto.Token, rec *codec.Thread) error {
@@ -162,11 +162,11 @@ func (g *collection) prune(ctx context.Context, ref Ref) error {
 	return err
 }
 
-// leftovers purges epochs that are not their thread's.
+// leftovers purges epochs that no thread record names.
 func (g *collection) leftovers(ctx context.Context, u *user) error {
 	return u.eachEpoch(ctx, func(tok crypto.Token, epoch uint32) error {
-		// While rewrites is held nobody builds an epoch, and so the thread record tells whether this one is in
-		// use: it was found before, and none that has records becomes current but by a rewrite.
+		// While rewrites is locked nobody builds an epoch, so the thread record decides whether
+		// this one is in use: only a rewrite could make an epoch with records current.
 		if err := u.rewrites.lock(ctx); err != nil {
 			return err
 		}
@@ -191,7 +191,8 @@ func (g *collection) leftovers(ctx context.Context, u *user) error {
 	})
 }
 
-// epochsOf are the epoch that the thread record names, 1 before there is one, and the one that it keeps besides, or 0.
+// epochsOf returns the epoch that the thread record names, or 1 if there is no record, and the
+// epoch it keeps, or 0.
 func (u *user) epochsOf(ctx context.Context, tok crypto.Token) (current, kept uint32, err error) {
 	key := u.ThreadKey(tok)
 	got, err := u.s.be.Get(ctx, key)
@@ -208,7 +209,8 @@ func (u *user) epochsOf(ctx context.Context, tok crypto.Token) (current, kept ui
 	return uint32(rec.Epoch), uint32(rec.Kept), nil
 }
 
-// eachEpoch calls fn with every epoch of every thread of the user that has keys, whether there is a thread record or not.
+// eachEpoch calls fn with every epoch of every thread of the user that has keys, with or without a
+// thread record.
 func (u *user) eachEpoch(ctx context.Context, fn func(tok crypto.Token, epoch uint32) error) error {
 	r := u.InThreads()
 	r.Limit, r.KeysOnly = 1, true

@@ -10,7 +10,7 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// index removes the index entries of users that lead to no record.
+// index removes the index entries of users that point to no record.
 func (g *collection) index(ctx context.Context, users map[crypto.Token]string) error {
 	r := g.s.space.OfTenant(g.tenant)
 	r.KeysOnly = true
@@ -51,8 +51,9 @@ func (g *collection) index(ctx context.Context, users map[crypto.Token]string) e
 	return nil
 }
 
-// checkEntries deletes those of some index entries of a user that lead nowhere. They are looked at twice, since a save
-// may write entries before their record, and a rewrite before its epoch is one.
+// checkEntries deletes those of some index entries that point nowhere. It checks them twice, since
+// a save may write entries before their record, and a rewrite before the thread record names its
+// epoch.
 func (g *collection) checkEntries(ctx context.Context, u *user, keys [][]byte) error {
 	stale, err := u.staleEntries(ctx, keys)
 	if err != nil || len(stale) == 0 {
@@ -82,7 +83,7 @@ func (g *collection) checkEntries(ctx context.Context, u *user, keys [][]byte) e
 	return err
 }
 
-// staleEntries returns those of some index keys that lead to no record of a thread's epoch.
+// staleEntries returns those of some index keys whose record is not in an epoch of its thread.
 func (u *user) staleEntries(ctx context.Context, keys [][]byte) (stale [][]byte, err error) {
 	records := make([][]byte, len(keys))
 	threads := make([][]byte, len(keys))

@@ -7,12 +7,13 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// inFlight remembers the parts and blobs of a user that are named while someone is at work who depends on it: a sweep,
-// which must not delete what was named since it looked, or a writer whose record follows long after its parts.
+// inFlight remembers the parts and blobs of a user that are named while an operation depends on it:
+// a sweep, which must not delete parts named since it marked them, or a writer whose record follows
+// long after its parts.
 //
-// Who names a part or a blob notes it, and holds user.sweep for reading from before it looks whether that is stored until
-// the record that names it is durable. Where that is long, as in an upload, it holds the lock only to look and to note,
-// and is a holder for all of that time.
+// A writer notes each part or blob that it names, and holds user.sweep for reading from before it
+// looks whether the part is stored until the record that names it is durable. If that takes long,
+// as in an upload, it locks only to look and to note, and is a holder all that time.
 type inFlight struct {
 	holders atomic.Int32
 	mu      sync.Mutex

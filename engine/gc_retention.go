@@ -63,8 +63,8 @@ func (s *Store) retention(ctx context.Context, tenant string) (upkeep.RetentionP
 		KeepLabelled: p.KeepLabelled}, nil
 }
 
-// wholeMillis is d in milliseconds, rounded up: a time that is not 0 does not become 0, which means something else. The longest
-// times are not, since what comes after them is no Duration.
+// wholeMillis is d in milliseconds, rounded up, so that a nonzero time does not become 0, which has
+// another meaning. The longest times are rounded down, to fit into a Duration again.
 func wholeMillis(d time.Duration) int64 {
 	ms := d.Milliseconds()
 	if d > time.Duration(ms)*time.Millisecond && ms < math.MaxInt64/int64(time.Millisecond) {

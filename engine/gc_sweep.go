@@ -12,11 +12,12 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// sweeper removes the blobs and parts of a user that nothing names, by mark and sweep. Saves go on meanwhile: what they
-// name is in user.inFlight, and asked for under user.sweep right before a deletion.
+// sweeper removes the unreferenced blobs and parts of a user, by mark and sweep. Saves continue in
+// the meantime: the parts that they name are in user.inFlight, which the sweeper asks under
+// user.sweep right before each deletion.
 //
-// Records of epochs that are being built are not marked: their builder keeps inFlight going until they
-// are a thread's.
+// Records of epochs under construction are not marked: the rewrite holds inFlight until the thread
+// record names the epoch.
 type sweeper struct {
 	u                    *user
 	blobGrace, partGrace time.Duration   // 0 is none
@@ -31,7 +32,7 @@ type sweeper struct {
 	}
 }
 
-// sweepNow removes all parts that nothing names, and the blobs among erased that no checkpoint names.
+// sweepNow removes all unreferenced parts, and those blobs among erased that no checkpoint names.
 func (u *user) sweepNow(ctx context.Context, erased map[BlobID]bool) error {
 	sw := &sweeper{u: u, blobGrace: upkeep.DefaultGrace, erased: erased}
 	return sw.run(ctx)
@@ -40,7 +41,7 @@ func (u *user) sweepNow(ctx context.Context, erased map[BlobID]bool) error {
 func (sw *sweeper) run(ctx context.Context) error {
 	u := sw.u
 	sw.parts, sw.blobs = map[codec.PartID]struct{}{}, map[BlobID]struct{}{}
-	if err := u.sweep.lock(ctx); err != nil { // the records of saves under way are durable then, and so get marked
+	if err := u.sweep.lock(ctx); err != nil { // then records of saves under way are durable
 		return err
 	}
 	u.naming.begin()
@@ -58,7 +59,7 @@ func (sw *sweeper) run(ctx context.Context) error {
 	return nil
 }
 
-// mark finds what records and pending writes name.
+// mark finds the parts and blobs that records and pending writes name.
 func (sw *sweeper) mark(ctx context.Context) error {
 	var ids []string
 	err := sw.u.eachThread(ctx, func(_ crypto.Token, rec *codec.Thread) error {
@@ -153,12 +154,13 @@ func (sw *sweeper) markLineage(ctx context.Context, l *storedLineage) error {
 	})
 }
 
-// old reports whether what was created in an hour is past a grace time. The hour counts by its end.
+// old reports whether something created in an hour is past a grace time, which starts at the end of
+// the hour.
 func (sw *sweeper) old(hour uint64, grace time.Duration) bool {
 	return grace <= 0 || !sw.u.s.now().Before(time.Unix(int64(hour+1)*3600, 0).Add(grace))
 }
 
-// sweepBlobs removes the manifests that nothing names, and marks the parts of the others.
+// sweepBlobs removes unreferenced manifests, and marks the parts of the others.
 func (sw *sweeper) sweepBlobs(ctx context.Context) error {
 	u := sw.u
 	var victims []victim
@@ -190,17 +192,17 @@ func (sw *sweeper) sweepBlobs(ctx context.Context) error {
 	return err
 }
 
-// sweepBatch is how many keys are deleted, and how many parts read, at a time.
+// sweepBatch is how many keys are deleted, and how many parts are read, at a time.
 const sweepBatch = 32
 
-// victim is a blob or part that nothing was found to name.
+// victim is a blob or part that seems unreferenced.
 type victim struct {
 	key   []byte
 	size  int64
 	named func() bool // whether something has named it since
 }
 
-// delete deletes victims that are not named now, and returns how many these were.
+// delete deletes those victims that are still unreferenced, and returns their number.
 func (sw *sweeper) delete(ctx context.Context, victims *[]victim, err *error) (n int) {
 	u := sw.u
 	if *err = u.sweep.lock(ctx); *err != nil {

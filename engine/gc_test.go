@@ -126,7 +126,8 @@ func TestGCDeletesExpired(t *testing.T) {
 	}
 }
 
-// Who finds a thread expired does not delete what another one has started afresh meanwhile.
+// A call that finds a thread expired does not delete one that another call has started again in the
+// meantime.
 func TestExpiredIsDeletedOnce(t *testing.T) {
 	ctx := context.Background()
 	clock := &testClock{ms: 1_700_000_000_000}
@@ -172,7 +173,7 @@ func TestSweepWaitsForSaves(t *testing.T) {
 	}
 }
 
-// Epochs that are no thread's go with their index entries, and nothing reuses them before.
+// Epochs without a thread are removed with their index entries, and nothing reuses them before.
 func TestGCLeftovers(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
@@ -184,7 +185,7 @@ func TestGCLeftovers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What a copy leaves that is cut short before its thread record: all but that.
+	// The leftovers of a copy interrupted before its thread record: everything else.
 	stray, err := l.u.stored(l.u.ThreadToken("stray"), 7)
 	if err != nil {
 		t.Fatal(err)

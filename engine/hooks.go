@@ -11,12 +11,12 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// Hooks run on plain bytes and may take seconds, so they run before a save goes to its lineage and after a load has left
-// it, and no lock is held meanwhile. The rule that makes them compose with deltas is that each checkpoint's state is what
-// its recorded hooks make of it: what a save keeps from a parent with the same hooks has passed them and is not passed
-// again, and what it keeps from any other parent is.
+// Hooks run on plain bytes and may take seconds, so they run with no lock held: before a save goes
+// to its lineage, and after a load has left it. They compose with deltas by one rule: the state of
+// a checkpoint is always the output of its recorded hooks. So data kept from a parent with the same
+// hooks does not run through them again, and data kept from any other parent does.
 
-// hookChain returns what runs at a stage for a thread; nil is nothing.
+// hookChain returns the hooks of a stage for a thread; nil if there are none.
 func (s *Store) hookChain(stage hook.Stage, tenant, thread string) (hook.Chain, error) {
 	if s.hooks == nil {
 		return nil, nil
@@ -28,7 +28,7 @@ func (s *Store) hookChain(stage hook.Stage, tenant, thread string) (hook.Chain, 
 	return chain, nil
 }
 
-// rejected is the error of a hook as callers get it.
+// rejected turns the error of a hook into one for callers.
 func rejected(err error) error {
 	if errors.Is(err, ErrRejected) {
 		return err
@@ -36,13 +36,13 @@ func rejected(err error) error {
 	return fmt.Errorf("%w: %w", ErrRejected, err)
 }
 
-// unstorable is the error for what hooks made and the engine cannot store.
+// unstorable is the error for hook output that cannot be stored.
 func unstorable(stage hook.Stage, err error) error {
-	return rejected(&hook.Error{Kind: hook.ErrFailed, Plugin: "hooks", Stage: stage, Reason: fmt.Sprintf("they made what cannot be stored: %v", err)})
+	return rejected(&hook.Error{Kind: hook.ErrFailed, Plugin: "hooks", Stage: stage, Reason: fmt.Sprintf("their output cannot be stored: %v", err)})
 }
 
-// runHooks passes items through a chain. It adds tenant and user to the call's place, and derives the
-// call's seed from that place and parts.
+// runHooks passes items through a chain. It adds tenant and user to the call's place, and derives
+// the call's seed from that place and parts.
 func (u *user) runHooks(ctx context.Context, chain hook.Chain, c *hook.Call, parts ...[]byte) error {
 	p := &c.Place
 	p.Tenant, p.User = u.tenant, u.name
@@ -55,7 +55,7 @@ func (u *user) runHooks(ctx context.Context, chain hook.Chain, c *hook.Call, par
 	return nil
 }
 
-// hooksOf are the identities of a chain as they are recorded.
+// hooksOf returns the identities of a chain as records store them.
 func hooksOf(chain hook.Chain) ([]codec.Hook, error) {
 	var out []codec.Hook
 	for _, id := range chain.Identities() {
@@ -79,11 +79,12 @@ func identities(hooks []codec.Hook) []hook.Identity {
 	return out
 }
 
-// unspliceable is a version that names no bytes: what callers are told of a channel whose bytes are not those that were
-// submitted. It is another one for other bytes.
+// unspliceable returns a version that names no bytes, for callers who have other bytes of a channel
+// than the stored ones. Different bytes have different ones.
 func unspliceable(v Version) Version { return max(1, ^v) }
 
-// describe fills in the version of a channel for who gets it without its bytes, and so may take others for them.
+// describe sets the version of a channel. A caller who gets it without its bytes may have other
+// ones.
 func (c *Channel) describe(commitment *[32]byte, info *codec.ChannelInfo) {
 	c.Version = version(commitment)
 	if info.Rewritten && c.Data == nil {
@@ -91,7 +92,7 @@ func (c *Channel) describe(commitment *[32]byte, info *codec.ChannelInfo) {
 	}
 }
 
-// sorted returns the keys of labels in order, in which they pass the hooks.
+// sorted returns the keys of labels in order, the order in which hooks see them.
 func sorted(labels map[string]string) []string {
 	keys := make([]string, 0, len(labels))
 	for k := range labels {
@@ -108,8 +109,8 @@ func appendLabels(items []hook.Item, labels map[string]string) []hook.Item {
 	return items
 }
 
-// labelsOf are the labels that items make: never nil. Of several that got the same key all but the first get a number:
-// none may be lost because hooks hide what told them apart.
+// labelsOf returns the labels in items, never nil. If several have the same key, all but the first
+// get a number, so that no label is lost when hooks hide the difference.
 func labelsOf(items []hook.Item) map[string]string {
 	labels := make(map[string]string, len(items))
 	for i := range items {

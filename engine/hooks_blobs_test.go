@@ -63,7 +63,7 @@ func (r repeating) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// summarising puts what is long into a blob.
+// summarising puts long values into a blob.
 func summarising() *testChain {
 	return &testChain{ids: identity("summary"), run: func(_ context.Context, c *hook.Call) error {
 		for i := range c.Items {

@@ -59,7 +59,7 @@ func TestHooksOfWrites(t *testing.T) {
 	}
 }
 
-// Hooks see what is stored as it is, and can refuse it.
+// Hooks see the strings that are stored unchanged, and can refuse them.
 func TestHooksSeeNames(t *testing.T) {
 	ctx := context.Background()
 	f, h := newHookFixture(t)

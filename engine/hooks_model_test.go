@@ -23,11 +23,11 @@ type careless struct {
 	h        *testHooks
 	r        *rand.Rand
 	ref      Ref
-	have     map[string]string  // what it believes the state is
+	have     map[string]string  // the state it believes in
 	versions map[string]Version // as it was told
 	kind     string             // of the hooks that run, "" for none
 	hooked   string             // kind of the hooks that the head has
-	want     map[string]string  // what must be stored
+	want     map[string]string  // the state that must be stored
 	last     *Draft
 	needed   int
 }
@@ -132,7 +132,7 @@ func (c *careless) step() {
 			}
 			c.learn(cp)
 		}
-	case n < 34: // it comes back with what is stored
+	case n < 34: // it learns the stored state
 		cp, err := c.f.Thread(c.ref).Load(ctx, Latest)
 		if err != nil {
 			c.t.Fatal(err)
@@ -158,8 +158,8 @@ func (c *careless) step() {
 	}
 }
 
-// TestCarelessCallersCorruptNothing: whatever is stored is what hooks make of what the caller means, also when the caller
-// takes its own bytes for those that are stored.
+// TestCarelessCallersCorruptNothing: the stored state is always the hooks' output for the state
+// that the caller means, even if the caller takes its own bytes for the stored ones.
 func TestCarelessCallersCorruptNothing(t *testing.T) {
 	for seed := range uint64(12) {
 		f, h := newHookFixture(t)
@@ -175,8 +175,8 @@ func TestCarelessCallersCorruptNothing(t *testing.T) {
 	}
 }
 
-// Saves of one lineage with slow hooks, which change meanwhile, run beside each other; what is kept has always passed the
-// hooks that its checkpoint records.
+// Saves of one lineage with slow hooks, which change in the meantime, run concurrently; kept data
+// has always run through the hooks that its checkpoint records.
 func TestConcurrentSavesWithHooks(t *testing.T) {
 	ctx := context.Background()
 	f, h := newHookFixture(t)

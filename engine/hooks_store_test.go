@@ -42,8 +42,8 @@ func lineRedactor(incremental bool, scanned *int) *testChain {
 	}}
 }
 
-// TestHooksComposeWithDeltas: hooks that look only at what changed store what those store that look at everything, and
-// both store deltas.
+// TestHooksComposeWithDeltas: hooks that process only changes store the same as hooks that process
+// everything, and both store deltas.
 func TestHooksComposeWithDeltas(t *testing.T) {
 	var scanned [2]int
 	var fixtures [2]*fixture
@@ -96,7 +96,8 @@ func TestHooksComposeWithDeltas(t *testing.T) {
 	}
 }
 
-// Every backend call of a save with hooks fails once; what is left is clean, and the save can be repeated.
+// Every backend call of a save with hooks fails once; the store is clean afterwards, and the save
+// can be repeated.
 func TestFaultsAfterHooks(t *testing.T) {
 	ctx := context.Background()
 	for _, p := range faultPlans {
@@ -136,7 +137,7 @@ func TestFaultsAfterHooks(t *testing.T) {
 	}
 }
 
-// The hash chain covers what hooks were recorded, and what they took.
+// The hash chain covers the recorded hooks and their fuel.
 func TestVerifyCoversHooks(t *testing.T) {
 	ctx := context.Background()
 	f, h := newHookFixture(t)

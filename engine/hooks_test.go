@@ -47,7 +47,7 @@ func (h *testHooks) set(stage hook.Stage, c hook.Chain) {
 	}
 }
 
-// testChain runs a function on every call, and remembers what it was given.
+// testChain runs a function on every call, and remembers its items.
 type testChain struct {
 	ids []hook.Identity
 	run func(ctx context.Context, c *hook.Call) error
@@ -67,7 +67,8 @@ func (c *testChain) Run(ctx context.Context, call *hook.Call) error {
 	return c.run(ctx, call)
 }
 
-// takeSeen returns what the chain was given since it was asked last, as kind and name, with a ' where there was a Prev.
+// takeSeen returns the items that the chain got since the last call, as kind and name, with a ' if
+// there was a Prev.
 func (c *testChain) takeSeen() (out []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +179,7 @@ func TestHooksRewriteWhatIsSaved(t *testing.T) {
 		t.Errorf("the place is %+v", place)
 	}
 
-	// What the caller has is not what is stored, and no version says that it is.
+	// The caller's bytes differ from the stored ones, and no version equates them.
 	splice := func(v Version) error {
 		_, err := th.Save(ctx, Draft{Keep: true, Channels: []Change{{Name: "messages", Base: v, Prefix: 9, Suffix: 1, Data: []byte(`,"more"`)}}})
 		return err
@@ -227,8 +228,8 @@ func headers(t testing.TB, th *Thread) *Checkpoint {
 	return cp
 }
 
-// Only what a save changes passes the hooks, with what the parent has of it. What it keeps passes once when the hooks
-// are others.
+// Only changes run through the hooks, with the parent's value as Prev. Kept data runs through them
+// once when the hooks have changed.
 func TestHooksSeeWhatChanged(t *testing.T) {
 	f, h := newHookFixture(t)
 	ref := testRef("t")

@@ -11,7 +11,7 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// term is what a blind index finds checkpoints by.
+// term is a property by which a blind index finds checkpoints.
 type term struct{ field, value string }
 
 const (
@@ -22,7 +22,7 @@ const (
 
 func labelTerm(key, value string) term { return term{fieldLabel, key + "\x00" + value} }
 
-// terms are what a checkpoint is indexed by, in order.
+// terms returns the index terms of a checkpoint, in order.
 func terms(meta *codec.Attrs, status string) []term {
 	var ts []term
 	if status != "" && status != StatusRunning {
@@ -37,7 +37,8 @@ func terms(meta *codec.Attrs, status string) []term {
 	return ts
 }
 
-// newTerms are the terms of a checkpoint that its parent, if any, does not have (docs/format.md §12).
+// newTerms returns the terms of a checkpoint that its parent, if any, does not have (docs/format.md
+// §12).
 func newTerms(parent *codec.Attrs, parentStatus string, meta *codec.Attrs, status string) []term {
 	had := terms(parent, parentStatus)
 	return slices.DeleteFunc(terms(meta, status), func(t term) bool { return slices.Contains(had, t) })
@@ -50,8 +51,9 @@ func (l *storedLineage) indexMut(t term, seq uint64, at codec.IndexEntry) (backe
 	return sealMut(l, space.Index, l.indexKey(t, seq), at, space.Once)
 }
 
-// indexTerms adds index entries to a save. Those that do not fit into its batch are written before it: an entry without
-// a checkpoint is found out by whoever follows it, a checkpoint without an entry would not be found.
+// indexTerms adds index entries to a save. Those that do not fit into its batch are written before
+// it: readers notice an entry without a checkpoint, but would not find a checkpoint without an
+// entry.
 func (l *lineage) indexTerms(ctx context.Context, p *pending, ts []term) error {
 	const room = backend.MaxBatchKeys / 4
 	var early []backend.Mut

@@ -20,7 +20,7 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// namedFields set one name of a call that saves, by what the name is of.
+// namedFields set one name of a call that saves, by the kind of name.
 var namedFields = map[string]struct {
 	emptyAllowed bool
 	save         func(s *Store, name string) error
@@ -94,7 +94,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What a draft cannot mean is refused with the error that says so, and nothing is written.
+// An invalid draft is refused with an error that names the reason, and nothing is written.
 func TestBadDrafts(t *testing.T) {
 	const limit = 100_000
 	ctx := context.Background()

@@ -21,7 +21,7 @@ type edges struct {
 	over bool // something is above its limit
 }
 
-// near is a number at a limit or beside it; above it seldom, since that hides everything else.
+// near is a number at a limit or next to it; above it seldom, since that hides everything else.
 func (e *edges) near(most int) int {
 	switch e.IntN(40) {
 	case 0:
@@ -35,7 +35,7 @@ func (e *edges) near(most int) int {
 	return e.IntN(3)
 }
 
-// name is one that what calls names it by, as long as a name may be or not.
+// name is a name for calls that use names, at most as long as names may be, or longer.
 func (e *edges) name(what string) string {
 	n := e.near(codec.MaxName)
 	if n < 3 {
@@ -102,8 +102,8 @@ func (e *edges) draft() Draft {
 // allowed reports whether an error says that something is above its limit.
 func allowed(err error) bool { return errors.Is(err, ErrInvalid) || errors.Is(err, ErrTooLarge) }
 
-// What is at its limits is saved and can be read after a restart; what is above is refused as that, and never by the last
-// check before a commit.
+// Input at its limits is saved and can be read after a restart; larger input is refused as such,
+// and never by the last check before a commit.
 func TestDraftsAtTheirLimits(t *testing.T) {
 	runsAlone(t)
 	e := &edges{Rand: rand.New(rand.NewPCG(7, 7))}

@@ -11,23 +11,25 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// Thread is a handle on one lineage: a thread of a user and a namespace in it. It is cheap to make and holds nothing
-// open.
+// Thread is a handle on one lineage: a thread of a user and a namespace in it. It is cheap to make
+// and holds nothing open.
 type Thread struct {
 	s   *Store
 	ref Ref
 }
 
-// Thread returns the handle of a lineage. What is wrong with ref is reported by the methods.
+// Thread returns the handle of a lineage. An invalid ref is reported by its methods.
 func (s *Store) Thread(ref Ref) *Thread { return &Thread{s, ref} }
 
-// Ref returns what t is a handle on.
+// Ref returns the lineage of t.
 func (t *Thread) Ref() Ref { return t.ref }
 
-// lineage is the sequencer of one thread and namespace: it assigns seqs, holds the newest states, and commits.
+// lineage is the sequencer of one thread and namespace: it assigns seqs, holds the newest states,
+// and commits.
 //
-// It has two heads. The pending one, guarded by mu, is where the next save goes on; saves that are not durable yet are
-// below it. The durable one is what readers go by: they take neither mu nor wait for a save.
+// It has two heads. The pending one, guarded by mu, is the base of the next save; below it are
+// saves that are not durable yet. Readers use the durable head: they neither take mu nor wait for a
+// save.
 type lineage struct {
 	storedLineage
 	th   *thread
@@ -38,30 +40,30 @@ type lineage struct {
 	openEpoch    uint32 // of the thread, when opened
 	generation   uint64
 	heads               // pending ones included
-	lastIssued   uint64 // the greatest seq of the epoch that a save ever had, whatever became of it
+	lastIssued   uint64 // the greatest seq ever issued in the epoch, also to saves that failed
 	lastTime     int64
 	greatest     *[16]byte // of the UUIDs that callers chose as ids, pending ones included; nil: not known
 	states       map[uint64]*checkpointState
 	measures     measures
 	branches     map[string]*branchState
-	ledgers      map[string]*ledgerState // those that are pending, by checkpoint
+	ledgers      map[string]*ledgerState // the pending ones, by checkpoint
 	writes       writesKnown
-	threadChange *pending   // the newest pending one that writes the thread record
-	queue        []*pending // in line for the batch after the one under way
+	threadChange *pending   // the newest pending change that writes the thread record
+	queue        []*pending // waiting for the batch after the one under way
 	committing   []*pending // the batch under way
 	last         *pending   // the newest pending one; nil: nothing is pending
 
 	durable durableHeads
 }
 
-// heads says how far a lineage has come.
+// heads is the position of a lineage.
 type heads struct {
 	head   uint64 // newest seq
 	latest uint64 // seq of the newest checkpoint; 0: none
-	origin uint64 // place in line of latest; differs from it if latest is a replacement
+	origin uint64 // origin of latest; differs from it if latest is a replacement
 }
 
-// durableHeads are the heads of what is durable. Its lock is held for no longer than a copy takes.
+// durableHeads are the heads of the durable state. The lock is held only to copy them.
 type durableHeads struct {
 	mu    sync.Mutex
 	known bool
@@ -87,11 +89,11 @@ func (d *durableHeads) forget() {
 	d.known = false
 }
 
-// branchState is a named head as the next save finds it.
+// branchState is a named head as seen by the next save.
 type branchState struct {
-	head    uint64   // where it ends, or the seq that its record names
+	head    uint64   // the seq where it ends, or the one that its record names
 	version string   // of the branch record; "": there is none
-	by      *pending // what is about to move it there; nil if that is durable
+	by      *pending // the change that is about to move it there; nil if that is durable
 }
 
 func newLineage(th *thread, namespace string) *lineage {
@@ -99,7 +101,8 @@ func newLineage(th *thread, namespace string) *lineage {
 		branches: map[string]*branchState{}, ledgers: map[string]*ledgerState{}}
 }
 
-// rlockThread returns the lineage with its thread locked for reading and loaded. runlockThread ends it.
+// rlockThread returns the lineage with its thread locked for reading and loaded. runlockThread ends
+// it.
 func (s *Store) rlockThread(ctx context.Context, ref Ref, create bool) (*lineage, error) {
 	l, err := s.refLineage(ctx, ref, create)
 	if err != nil {
@@ -185,8 +188,9 @@ func (s *Store) unrefLineage(l *lineage) {
 	}
 }
 
-// forgetIdle removes a lineage from memory if no operation holds it and nothing of it is cached. A lock that is held
-// then is the cache's, which reports what it emptied. The caller holds s.mu.
+// forgetIdle removes a lineage from memory if no operation uses it and no state of it is cached. If
+// its lock is held then, the cache holds it, and will report what it emptied. The caller holds
+// s.mu.
 func (s *Store) forgetIdle(l *lineage) {
 	if l.refs > 0 || s.lineages[l.ref] != l || !l.mu.tryLock() {
 		return
@@ -201,15 +205,15 @@ func (s *Store) forgetIdle(l *lineage) {
 	}
 }
 
-// open finds the head, which is the newest record of the lineage, and the latest checkpoint, which is another one if
-// the head replaces an older checkpoint. The caller holds l.mu.
+// open finds the head, which is the newest record of the lineage, and the latest checkpoint, which
+// is a different one if the head replaces an older checkpoint. The caller holds l.mu.
 func (l *lineage) open(ctx context.Context) error {
 	_, err := l.openLatest(ctx)
 	return err
 }
 
-// openLatest is open. It returns the record of the latest checkpoint if it had to read it, for who needs it next: it may
-// change when l.mu is given up.
+// openLatest is open. It returns the record of the latest checkpoint if it had to read it, for
+// immediate use: it may change when l.mu is released.
 func (l *lineage) openLatest(ctx context.Context) (latest *record, err error) {
 	if l.opened && l.openEpoch == l.th.Epoch {
 		return nil, nil
@@ -258,7 +262,7 @@ func (l *lineage) readHeads(ctx context.Context) (latest *record, err error) {
 		if origin := seq - r.rec.Replaced; origin > l.origin {
 			l.latest, l.origin, latest = seq, origin, r
 		}
-		if l.origin+1 >= seq { // what comes stands before it
+		if l.origin+1 >= seq { // the remaining records have smaller origins
 			return errStop
 		}
 		return nil
@@ -269,7 +273,8 @@ func (l *lineage) readHeads(ctx context.Context) (latest *record, err error) {
 	return latest, err
 }
 
-// durableNow is how far the lineage has come among what is durable. Only a lineage that is not open yet is waited for.
+// durableNow returns the heads of the durable state. It waits only for a lineage that is not open
+// yet.
 func (l *lineage) durableNow(ctx context.Context) (heads, error) {
 	if _, there := l.th.record(); !there {
 		return heads{}, ErrNotFound
@@ -291,8 +296,9 @@ func (l *lineage) durableNow(ctx context.Context) (heads, error) {
 // errStop ends a scan early.
 var errStop = errors.New("stop")
 
-// remember keeps a state in memory. The caller holds l.mu, and tells the cache, which reads the home of others' states without it:
-// that of a state is written once, before the cache hears of it.
+// remember keeps a state in memory. The caller holds l.mu, and tells the cache. The cache reads the
+// home of other lineages' states without their lock, so home is set once, before the cache knows
+// the state.
 func (l *lineage) remember(t *checkpointState) {
 	if t.home == nil {
 		t.home = l
@@ -300,8 +306,8 @@ func (l *lineage) remember(t *checkpointState) {
 	l.states[t.seq] = t
 }
 
-// forget drops all that is remembered of the lineage, but for what it gave out. Nothing is pending, and the caller holds
-// l.mu.
+// forget drops everything remembered of the lineage except lastIssued. Nothing is pending, and the
+// caller holds l.mu.
 func (l *lineage) forget() {
 	for _, t := range l.states {
 		l.s.cache.drop(t)
@@ -314,7 +320,7 @@ func (l *lineage) forget() {
 	l.opened, l.greatest, l.writes = false, nil, writesUnknown
 }
 
-// record is a stored checkpoint, or a stub.
+// record is a stored checkpoint or a stub.
 type record struct {
 	seq  uint64
 	size int64         // bytes of the sealed value
@@ -335,7 +341,7 @@ func (l *storedLineage) openRecord(key, value []byte) (r *record, err error) {
 	return r, nil
 }
 
-// readRecords reads the records at seqs, one batched read. Absent ones and stubs are left out.
+// readRecords reads the records at seqs in one batch. It leaves out missing ones and stubs.
 func (l *storedLineage) readRecords(ctx context.Context, into map[uint64]*record, seqs []uint64) error {
 	keys := make([][]byte, 0, len(seqs))
 	for _, seq := range seqs {

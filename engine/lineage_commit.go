@@ -11,12 +11,13 @@ import (
 	"github.com/ckptd/ckptd/internal/panics"
 )
 
-// A lineage commits its changes in order, one batch at a time: what comes in while a batch is under way is encoded on the
-// pending state and goes into the next one. The order needs no help from the backend, so it holds on any driver, and a
-// hot thread still shares the sync of a group commit.
+// A lineage commits its changes in order, one batch at a time. Changes that arrive while a batch is
+// under way are encoded on the pending state and go into the next batch. The order does not depend
+// on the backend, so it holds on any driver, and a hot thread still shares the sync of a group
+// commit.
 
-// pending is a change of a lineage that is in line and not yet durable: a save, a move of a branch, or the beginning of a
-// thread.
+// pending is a change of a lineage that is not durable yet: a save, a move of a branch, or the
+// start of a thread.
 type pending struct {
 	seq        uint64 // of the new checkpoint; 0 if there is none
 	headsAfter heads  // of the lineage once it is durable
@@ -27,18 +28,20 @@ type pending struct {
 	event      Event
 	state      *checkpointState
 	moved      []movedBranch
-	// ledger is that of the pending writes of ledgerOf as muts write it, wrote the key of those of a task.
+	// ledger is the ledger of the pending writes of ledgerOf as muts write it; writesKey is the key
+	// of the writes of a task in muts.
 	ledgerOf  string
 	ledger    ledgerState
 	writesKey []byte
-	// replaces is the seq of the checkpoint that it takes the place of; 0: none.
+	// replaces is the seq of the checkpoint that this one replaces; 0: none.
 	replaces uint64
-	// thread, if not nil, is the thread record as muts write it, with its version and that of the one before.
+	// thread, if not nil, is the thread record as muts write it, with its version and that of the
+	// record before.
 	thread                    *codec.Thread
 	threadVersion, threadBase string
 
 	locks    changeLocks
-	done     chan struct{} // closed when err is the outcome; nil while nobody waits for it
+	done     chan struct{} // closed when err is set; nil while nobody waits
 	finished bool
 	err      error
 
@@ -48,14 +51,14 @@ type pending struct {
 	batch   [1]*pending
 }
 
-// movedBranch is where a pending change moves a branch, or deletes it: then there is no version.
+// movedBranch is the new head of a branch, or its deletion: then it has no version.
 type movedBranch struct {
 	name, version string
 	head          uint64
 }
 
-// changeLocks are the locks and the memory that a change keeps until it is durable, though its caller
-// may have returned.
+// changeLocks are the locks and the memory that a change keeps until it is durable, though its
+// caller may have returned.
 type changeLocks struct {
 	exclusive bool    // the thread is locked for writing
 	sweep     bool    // u.sweep is locked for reading
@@ -83,9 +86,10 @@ func newPending(seq uint64, t *checkpointState) *pending {
 	return p
 }
 
-// change does one change of the lineage: it commits what prepare prepares under l.mu, and waits until that is durable.
-// Nothing prepared and no error means that there is nothing to do. Once the change is in line there is no way back, since
-// others may stand on it: if ctx ends then, that is ErrAmbiguous. It takes over h, in any case.
+// change makes one change to the lineage: it commits the change that prepare returns under l.mu,
+// and waits until it is durable. No change and no error means that there is nothing to do. Once
+// enqueued a change cannot be withdrawn, since others may depend on it: if ctx ends then, that is
+// ErrAmbiguous. It takes over h in any case.
 func (l *lineage) change(ctx context.Context, h changeLocks, prepare func() (*pending, error)) error {
 	inLine := false
 	defer func() {
@@ -101,7 +105,8 @@ func (l *lineage) change(ctx context.Context, h changeLocks, prepare func() (*pe
 	return l.await(ctx, p, first)
 }
 
-// enqueue puts a change in line. First says that the caller is to commit it, since nothing is under way.
+// enqueue adds a change to the queue. first means that the caller has to commit it, since no batch
+// is under way.
 func (l *lineage) enqueue(ctx context.Context, h changeLocks, prepare func() (*pending, error)) (p *pending, first bool, err error) {
 	if err := l.mu.lock(ctx); err != nil {
 		return nil, false, err
@@ -123,7 +128,7 @@ func (l *lineage) enqueue(ctx context.Context, h changeLocks, prepare func() (*p
 	return p, first, nil
 }
 
-// publish makes a change what the next one stands on. The caller holds l.mu.
+// publish makes a change the base of the next one. The caller holds l.mu.
 func (l *lineage) publish(p *pending) {
 	for i := range p.muts {
 		p.size += mutSize(&p.muts[i])
@@ -160,7 +165,7 @@ func (l *lineage) publish(p *pending) {
 // await waits for the outcome of a change, and commits it if it is the first.
 func (l *lineage) await(ctx context.Context, p *pending, first bool) error {
 	switch {
-	case first && ctx.Done() == nil: // nobody can ask the caller to go before it is durable
+	case first && ctx.Done() == nil: // the caller waits until it is durable in any case
 		if next := l.commitBatch(p); next != nil {
 			go l.commitFrom(next)
 		}
@@ -171,7 +176,7 @@ func (l *lineage) await(ctx context.Context, p *pending, first bool) error {
 	return p.outcome(ctx)
 }
 
-// outcome waits until p is over, or says that ctx ended first.
+// outcome waits until p is finished, or returns an error if ctx ends first.
 func (p *pending) outcome(ctx context.Context) error {
 	select {
 	case <-p.done:
@@ -182,22 +187,24 @@ func (p *pending) outcome(ctx context.Context) error {
 	case <-p.done:
 		return p.err
 	default:
-		return fmt.Errorf("%w: it was under way when the context ended: %w", ErrAmbiguous, context.Cause(ctx))
+		return fmt.Errorf("%w: the context ended while the change was being committed: %w", ErrAmbiguous, context.Cause(ctx))
 	}
 }
 
-// commitFrom commits the batch that begins with p, and those after it until nothing is in line.
+// commitFrom commits the batch that begins with p, and further ones until the queue is empty.
 func (l *lineage) commitFrom(p *pending) {
-	// Nothing is known of the thread then. Its callers end with their contexts, and those of other threads go on.
+	// After a panic the lineage is in an unknown state. Its callers end with their contexts, and
+	// other threads continue.
 	defer panics.To(func(error) {})
 	for p != nil {
 		p = l.commitBatch(p)
 	}
 }
 
-// commitBatch commits what is in line from p on, as far as it fits into a batch. It returns what is first then.
+// commitBatch commits a batch of p and as many queued changes as fit. It returns the first change
+// of the next batch.
 func (l *lineage) commitBatch(p *pending) (next *pending) {
-	// The context of one caller must not decide over the changes of others.
+	// The context of one caller must not decide about the changes of others.
 	ctx := context.Background()
 	l.mu.lock(ctx)
 	batch := append(l.committing, l.takeQueued(p)...)
@@ -218,7 +225,8 @@ func (l *lineage) commitBatch(p *pending) (next *pending) {
 	return next
 }
 
-// commitOne commits a batch. What became of it is unknown if the backend panics: those who wait must be told.
+// commitOne commits a batch. If the backend panics, the outcome is unknown, and waiters must be
+// told.
 func (s *Store) commitOne(ctx context.Context, b backend.Batch) (err error) {
 	defer panics.To(func(e error) { err = unknown(e) })
 	return s.be.Commit(ctx, b)
@@ -226,7 +234,7 @@ func (s *Store) commitOne(ctx context.Context, b backend.Batch) (err error) {
 
 func unknown(panicked error) error { return fmt.Errorf("%w: %w", backend.ErrAmbiguous, panicked) }
 
-// takeQueued takes from the queue what fits into a batch behind p.
+// takeQueued takes those changes from the queue that fit into a batch with p.
 func (l *lineage) takeQueued(p *pending) []*pending {
 	keys, size, n := len(p.muts)+len(p.conds), p.size, 0
 	for n < len(l.queue) {
@@ -254,7 +262,7 @@ func (l *lineage) batchOf(changes []*pending) backend.Batch {
 	return b
 }
 
-// merge adds mutations; of two on one key, such as a branch that moved twice, the later one wins.
+// merge adds mutations. Of two on one key, such as a branch that moved twice, the later one wins.
 func merge(muts, more []backend.Mut) []backend.Mut {
 next:
 	for _, m := range more {
@@ -269,7 +277,8 @@ next:
 	return muts
 }
 
-// firstConds keeps the first condition on each key: a later one speaks of what the batch itself writes before.
+// firstConds keeps the first condition on each key: later ones refer to values that the batch
+// itself writes.
 func firstConds(conds []backend.Cond) []backend.Cond {
 	kept := conds[:0:0]
 next:
@@ -284,9 +293,9 @@ next:
 	return kept
 }
 
-// finish takes over the outcome of a batch. It returns all that are over, and the first of the next batch. After a failure
-// nothing in memory can be trusted: what is queued stands on what failed, so it fails too, and nothing is pending any
-// more. The caller holds l.mu.
+// finish records the outcome of a batch. It returns all changes that are finished, and the first of
+// the next batch. After a failure nothing in memory can be trusted: the queued changes depend on
+// the failed ones, so they fail too, and nothing is pending any more. The caller holds l.mu.
 func (l *lineage) finish(batch []*pending, err error) (over []*pending, next *pending) {
 	if err != nil {
 		batch = append(batch, l.queue...)
@@ -327,8 +336,8 @@ func (l *lineage) finish(batch []*pending, err error) (over []*pending, next *pe
 	return batch, next
 }
 
-// pendingError says that what a change depends on is pending. No lock may be given up between looking at the lineage and
-// adding to it, so whoever finds this gives up, waits, and looks at everything anew.
+// pendingError says that a change depends on a pending one. The lock must be held from looking at
+// the lineage until adding to it, so the caller gives up, waits, and starts over.
 type pendingError struct{ done <-chan struct{} }
 
 func (*pendingError) Error() string { return "depends on a change under way" }
@@ -342,7 +351,8 @@ func (e *pendingError) wait(ctx context.Context) error {
 	}
 }
 
-// dependsOn is the error of a change that depends on p, which is not over. The caller holds l.mu.
+// dependsOn is the error of a change that depends on p, which is not finished. The caller holds
+// l.mu.
 func (l *lineage) dependsOn(p *pending) *pendingError {
 	if p.done == nil {
 		p.done = make(chan struct{})
@@ -350,12 +360,13 @@ func (l *lineage) dependsOn(p *pending) *pendingError {
 	return &pendingError{p.done}
 }
 
-// pendingAt is the save of the checkpoint at seq if that is not durable yet, else nil. The caller holds l.mu.
+// pendingAt is the save of the checkpoint at seq if it is not durable yet, else nil. The caller
+// holds l.mu.
 func (l *lineage) pendingAt(seq uint64) *pending {
 	return l.pendingFunc(func(p *pending) bool { return p.state != nil && p.seq == seq })
 }
 
-// pendingID is the save under an id if that is not durable yet, else nil. The caller holds l.mu.
+// pendingID is the save with an id if it is not durable yet, else nil. The caller holds l.mu.
 func (l *lineage) pendingID(id string) *pending {
 	return l.pendingFunc(func(p *pending) bool { return p.state != nil && p.event.ID == id })
 }
@@ -369,7 +380,7 @@ func (l *lineage) pendingFunc(is func(*pending) bool) *pending {
 	return nil
 }
 
-// newBatchID returns an id that no other batch has, of this process or another.
+// newBatchID returns an id that no other batch has, in this process or another.
 func (s *Store) newBatchID() (id [16]byte) {
 	copy(id[:8], s.batchSeed[:])
 	binary.BigEndian.PutUint64(id[8:], s.batches.Add(1))

@@ -22,8 +22,9 @@ func uuidOf(ms int64, rest uint64) string {
 	return formatUUID(id)
 }
 
-// TestFreshIDs saves under UUIDs in and out of order, again and with other content, under ids of the engine's own, with
-// saves of others on their way, and after restarts, prunes and rewrites: an id is one checkpoint, with what was saved last.
+// TestFreshIDs saves under UUIDs in and out of order, again and with other content, under the
+// engine's own ids, with other saves under way, and after restarts, prunes and rewrites: an id is
+// always one checkpoint, with the content saved last.
 func TestFreshIDs(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -9,11 +9,12 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// A branch record names a record. The branch ends at the checkpoint that has the id of that record; if there is none, at
-// that of its parent, and so on. So a checkpoint is replaced, or hidden, in one batch, however many branches end there:
-// their records may follow, but nobody needs to wait for it. Whoever removes the record that they name moves them first.
+// A branch record names a record. The branch ends at the checkpoint that has that record's id; if
+// there is none, at the checkpoint of its parent, and so on. So a checkpoint is replaced or hidden
+// in one batch, no matter how many branches end there: their records can be updated later. An
+// operation that removes the named record updates them first.
 
-// headAt finds where a branch ends whose record names seq, among what is durable.
+// headAt finds the head of a branch whose record names seq, in the durable state.
 func (l *storedLineage) headAt(ctx context.Context, seq uint64) (*record, error) {
 	for at := seq; at != 0; {
 		r, err := l.readRecord(ctx, at)
@@ -31,10 +32,10 @@ func (l *storedLineage) headAt(ctx context.Context, seq uint64) (*record, error)
 			at = r.seq - r.rec.ParentDist
 		}
 	}
-	return nil, corrupt(space.Describe(l.RecordKey(seq)), "no checkpoint, and a branch ends there", nil)
+	return nil, corrupt(space.Describe(l.RecordKey(seq)), "no checkpoint, but a branch ends there", nil)
 }
 
-// headSeq is the seq that headAt finds, with what is pending. The caller holds l.mu.
+// headSeq is the seq that headAt finds, counting pending changes. The caller holds l.mu.
 func (l *lineage) headSeq(ctx context.Context, seq uint64) (uint64, error) {
 	if now := l.successor(seq); now != seq || l.states[seq] != nil {
 		return now, nil
@@ -46,7 +47,7 @@ func (l *lineage) headSeq(ctx context.Context, seq uint64) (uint64, error) {
 	return l.successor(r.seq), nil
 }
 
-// successor is the seq of what replaces the checkpoint at seq in saves that are pending, or seq itself.
+// successor is the seq of the pending save that replaces the checkpoint at seq, or seq itself.
 func (l *lineage) successor(seq uint64) uint64 {
 	for _, list := range [][]*pending{l.committing, l.queue} {
 		for _, p := range list {
@@ -58,14 +59,14 @@ func (l *lineage) successor(seq uint64) uint64 {
 	return seq
 }
 
-// branchEnd is a branch with where it ends.
+// branchEnd is a branch and its head.
 type branchEnd struct {
 	name string
-	seq  uint64 // that its record names
+	seq  uint64 // the seq in its record
 	at   *record
 }
 
-// branchEnds lists the branches of the lineage that are durable. The caller holds the thread's mu.
+// branchEnds lists the durable branches of the lineage. The caller holds the thread's mu.
 func (l *storedLineage) branchEnds(ctx context.Context) ([]branchEnd, error) {
 	var ends []branchEnd
 	var seqs []uint64

@@ -12,8 +12,9 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// makeID builds the id of the checkpoint at seq (docs/format.md §14). It is a function of where and when the
-// checkpoint was saved, so it need not be stored, and it carries the seq, so it needs no index.
+// makeID builds the id of the checkpoint at seq (docs/format.md §14). It is a function of the
+// lineage, the seq and the time, so it need not be stored, and it contains the seq, so it needs no
+// index.
 func (l *storedLineage) makeID(seq uint64, ms int64) (id [16]byte) {
 	const label = "ckptd/id/1"
 	var b [len(label) + 32 + 16 + 16 + 4 + 8 + 8]byte
@@ -33,13 +34,14 @@ func (l *storedLineage) makeID(seq uint64, ms int64) (id [16]byte) {
 	return id
 }
 
-// idSeq is the seq in an id of the engine's own; whether it is one, only the record can tell.
+// idSeq is the seq in an id made by the engine. Only the record can tell whether the engine made
+// it.
 func idSeq(id [16]byte) uint64 {
 	hi, lo := binary.BigEndian.Uint64(id[:]), binary.BigEndian.Uint64(id[8:])
 	return hi&0xfff<<28 | lo>>34&(1<<28-1)
 }
 
-// idTime is the time in an id of the engine's own, in Unix milliseconds.
+// idTime is the time in an id made by the engine, in Unix milliseconds.
 func idTime(id [16]byte) int64 { return int64(binary.BigEndian.Uint64(id[:]) >> 16) }
 
 func formatUUID(id [16]byte) string {
@@ -52,16 +54,16 @@ func formatUUID(id [16]byte) string {
 	return string(b[:])
 }
 
-// isFresh reports whether an id is known not to be there without looking for it: callers whose ids are ordered UUIDs
-// choose a greater one each time. Another process could have added it, unless the backend is exclusive. The caller holds
-// l.mu.
+// isFresh reports whether an id is certainly unused without looking for it: callers whose ids are
+// ordered UUIDs choose a greater one each time. Unless the backend is exclusive, another process
+// could have added it. The caller holds l.mu.
 func (l *lineage) isFresh(ctx context.Context, id string) (bool, error) {
 	uuid, ok := space.ParseUUID(id)
 	if !ok || !l.s.caps.Exclusive {
 		return false, nil
 	}
 	if seq := idSeq(uuid); seq >= 1 && seq <= l.head {
-		return false, nil // it may be one of the engine's own
+		return false, nil // the engine may have made it
 	}
 	if l.greatest == nil {
 		r := l.ChosenIDs()
@@ -82,7 +84,7 @@ func (l *lineage) isFresh(ctx context.Context, id string) (bool, error) {
 	return bytes.Compare(uuid[:], l.greatest[:]) > 0, nil
 }
 
-// noteID notes the id of a checkpoint that is pending from now on. The caller holds l.mu.
+// noteID notes the id of a new pending checkpoint. The caller holds l.mu.
 func (l *lineage) noteID(id string) {
 	if uuid, ok := space.ParseUUID(id); ok && l.greatest != nil && bytes.Compare(uuid[:], l.greatest[:]) > 0 {
 		*l.greatest = uuid

@@ -9,8 +9,9 @@ import (
 	"github.com/ckptd/ckptd/crypto"
 )
 
-// Load returns a checkpoint, with all its channels unless a LoadOptions says otherwise. It never returns a checkpoint
-// that is not durable. A missing one is ErrNotFound; anything that does not restore byte for byte is ErrCorrupt.
+// Load returns a checkpoint, with all its channels unless a LoadOptions says otherwise. It never
+// returns a checkpoint that is not durable. A missing checkpoint is ErrNotFound; one that does not
+// restore byte for byte is ErrCorrupt.
 func (t *Thread) Load(ctx context.Context, w Which, opts ...LoadOptions) (*Checkpoint, error) {
 	var o LoadOptions
 	if len(opts) > 0 {
@@ -38,7 +39,7 @@ func (t *Thread) Load(ctx context.Context, w Which, opts ...LoadOptions) (*Check
 	return cp, nil
 }
 
-// want says which channels of a checkpoint are to be read; nil is none.
+// want chooses the channels of a checkpoint to read; nil is none.
 func (o *LoadOptions) want(*Checkpoint) func(name string) bool {
 	switch {
 	case o.HeadersOnly:
@@ -49,7 +50,8 @@ func (o *LoadOptions) want(*Checkpoint) func(name string) bool {
 	return func(string) bool { return true }
 }
 
-// wanting tells which channels of a checkpoint, complete but for them, are to be read; nil is none.
+// wanting chooses the channels of a checkpoint to read, once the rest of the checkpoint is known;
+// nil is none.
 type wanting func(cp *Checkpoint) func(name string) bool
 
 // loadAndUnlock loads and then unlocks the thread, also if load panics.
@@ -85,8 +87,8 @@ func (l *lineage) load(ctx context.Context, w Which, o *LoadOptions, want wantin
 	return cp, nil
 }
 
-// newestCached returns the newest checkpoint if its state is in memory. One that is not durable yet is waited for; nil and no
-// error is for who goes by what is durable.
+// newestCached returns the newest checkpoint if its state is in memory. It waits for one that is
+// not durable yet. Nil without an error means that the caller has to read the durable one.
 func (l *lineage) newestCached(ctx context.Context, want wanting) (*Checkpoint, error) {
 	if err := l.mu.lock(ctx); err != nil {
 		return nil, err
@@ -121,7 +123,8 @@ func (l *lineage) newestCached(ctx context.Context, want wanting) (*Checkpoint, 
 	return cp, nil
 }
 
-// cached returns the durable checkpoint at seq if its state is in memory, and nobody is at work on it.
+// cached returns the durable checkpoint at seq if its state is in memory and the lineage is not
+// locked.
 func (l *lineage) cached(ctx context.Context, seq uint64, want wanting) (*Checkpoint, error) {
 	if !l.mu.tryLock() {
 		return nil, nil
@@ -139,10 +142,10 @@ func (l *lineage) cached(ctx context.Context, seq uint64, want wanting) (*Checkp
 	return t.checkpoint(want), nil
 }
 
-// adopt caches a state that was restored if it is still the newest, so that the next save reads nothing.
+// adopt caches a restored state if it is still the newest, so that the next save reads nothing.
 func (l *lineage) adopt(t *checkpointState) {
 	if !l.mu.tryLock() {
-		return // whoever is at work reads it, or has made a newer one
+		return // the holder of the lock reads it too, or has made a newer one
 	}
 	defer l.mu.unlock()
 	if l.opened && l.openEpoch == l.th.Epoch && l.latest == t.seq && l.states[t.seq] == nil {
@@ -151,7 +154,8 @@ func (l *lineage) adopt(t *checkpointState) {
 	}
 }
 
-// checkpoint builds what callers see of r, with the values of the channels that want names; a nil want names none.
+// checkpoint builds the Checkpoint of r, with the values of the channels that want names; a nil
+// want names none.
 func (rs *restorer) checkpoint(ctx context.Context, r *record, want wanting) (*Checkpoint, error) {
 	if err := rs.fetchAll(ctx, r, described); err != nil {
 		return nil, err

@@ -12,9 +12,9 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// How the record is found that a Which names.
+// These functions find the record that a Which names.
 
-// find finds the record of a checkpoint among what is durable. It waits for no save.
+// find finds the record of a checkpoint in the durable state. It does not wait for saves.
 func (l *lineage) find(ctx context.Context, w Which) (*record, error) {
 	at, err := l.durableNow(ctx)
 	if err != nil {
@@ -23,8 +23,8 @@ func (l *lineage) find(ctx context.Context, w Which) (*record, error) {
 	return l.findAt(ctx, at, w)
 }
 
-// findAt is find for who knows how far the lineage has come. A checkpoint that is replaced meanwhile is what replaced it, unless
-// it is asked for by its seq.
+// findAt is find with the heads given. If the checkpoint is replaced in the meantime, it returns
+// the replacement, unless the checkpoint is named by seq.
 func (l *lineage) findAt(ctx context.Context, at heads, w Which) (*record, error) {
 	if w.by == ByID {
 		e, r, err := l.findEntry(ctx, at.head, w.name)
@@ -43,20 +43,21 @@ func (l *lineage) findAt(ctx context.Context, at heads, w Which) (*record, error
 	return l.recordAt(ctx, seq, w)
 }
 
-// idNotFound is the error for an id that was not found: that, or damage if a checkpoint has it. The entry of an id that a
-// caller chose can be removed from the disk, or put back as it was before the checkpoint was replaced, and whoever acts
-// on "not found" saves the checkpoint a second time. So all of the lineage is read.
+// idNotFound returns the error for an id without an entry: not found, or damage if a checkpoint has
+// that id. The entry of an id that a caller chose can be removed from the disk, or reset to an
+// older state, and a caller who gets "not found" may save the checkpoint a second time. So it reads
+// the whole lineage.
 func (l *storedLineage) idNotFound(ctx context.Context, head uint64, id string, missing error) error {
 	has := func(r *record) error {
 		if r.rec != nil && r.visible() && l.recordID(r) == id {
-			return corrupt(space.Describe(l.RecordKey(r.seq)), "its id entry is missing or of an earlier time", nil)
+			return corrupt(space.Describe(l.RecordKey(r.seq)), "its id entry is missing or outdated", nil)
 		}
 		return nil
 	}
 	return cmp.Or(l.eachRecord(ctx, 1, head+1, true, has), missing)
 }
 
-// recordAt finds the record at the seq to which w was resolved.
+// recordAt reads the record at the seq that w resolved to.
 func (l *lineage) recordAt(ctx context.Context, seq uint64, w Which) (*record, error) {
 	switch w.by {
 	case BySeq:
@@ -72,8 +73,8 @@ func (l *lineage) recordAt(ctx context.Context, seq uint64, w Which) (*record, e
 	return l.currentAt(ctx, seq)
 }
 
-// newestOfRun is the newest checkpoint of a run, which was found at seq. What replaced it since may be of another run: then
-// the newest is another one.
+// newestOfRun returns the newest checkpoint of a run, which was found at seq. Its replacement may
+// belong to another run: then it searches again.
 func (l *lineage) newestOfRun(ctx context.Context, seq uint64, w Which) (*record, error) {
 	for {
 		r, err := l.visible(ctx, seq)
@@ -90,7 +91,8 @@ func (l *lineage) newestOfRun(ctx context.Context, seq uint64, w Which) (*record
 	}
 }
 
-// currentAt finds the checkpoint at seq or, if it was replaced since it was found there, what replaced it.
+// currentAt returns the checkpoint at seq or, if that was replaced in the meantime, the
+// replacement.
 func (l *storedLineage) currentAt(ctx context.Context, seq uint64) (*record, error) {
 	r, missing := l.visible(ctx, seq)
 	if !errors.Is(missing, ErrNotFound) {
@@ -121,7 +123,7 @@ func (l *storedLineage) visible(ctx context.Context, seq uint64) (*record, error
 	return r, nil
 }
 
-// missingSeq is the error for a seq that was given out and at which nothing stands: it was pruned if a stub covers it, else
+// missingSeq is the error for an issued seq without a record: not found if a stub covers it, else
 // it is lost.
 func (l *storedLineage) missingSeq(ctx context.Context, seq uint64) error {
 	next, err := l.firstFrom(ctx, seq)
@@ -134,7 +136,7 @@ func (l *storedLineage) missingSeq(ctx context.Context, seq uint64) error {
 	return corrupt(space.Describe(l.RecordKey(seq)), "missing", nil)
 }
 
-// resolve finds the seq that w names otherwise than by id, among what is durable.
+// resolve finds the seq that w names, other than by id, in the durable state.
 func (l *storedLineage) resolve(ctx context.Context, at heads, w Which) (uint64, error) {
 	switch w.by {
 	case ByNewest:
@@ -160,7 +162,7 @@ func (l *storedLineage) resolve(ctx context.Context, at heads, w Which) (uint64,
 			return err == nil && meta.RunID == w.name, err
 		})
 	default: // ByBranch
-		b, err := l.readBranch(ctx, w.name) // which may name what was replaced since
+		b, err := l.readBranch(ctx, w.name) // which may name a replaced record
 		if err == nil && b.version == "" {
 			err = fmt.Errorf("%w: branch %q", ErrNotFound, w.name)
 		}
@@ -171,18 +173,18 @@ func (l *storedLineage) resolve(ctx context.Context, at heads, w Which) (uint64,
 	}
 }
 
-// findID finds the seq of the checkpoint with an id, among what is durable. Head is the newest seq that may be the engine's
-// own id.
+// findID finds the seq of the checkpoint with an id, in the durable state. head is the newest seq
+// that can be in an id made by the engine.
 func (l *storedLineage) findID(ctx context.Context, head uint64, id string) (uint64, error) {
 	e, _, err := l.findEntry(ctx, head, id)
 	return e.Seq, err
 }
 
-// findEntry is findID that tells what the entry of the id tells, if there is one. The id of a record is the engine's own
-// where it returns that as well.
+// findEntry is findID that returns the entry of the id. It returns a record if the id was made by
+// the engine and needs no entry.
 func (l *storedLineage) findEntry(ctx context.Context, head uint64, id string) (none codec.IDEntry, _ *record, err error) {
 	keys := [][]byte{l.IDKey(id)}
-	gone := uint64(0) // seq of an id of the engine's own at which nothing stands
+	gone := uint64(0) // seq of an id made by the engine whose record is missing
 	if uuid, ok := space.ParseUUID(id); ok {
 		if seq := idSeq(uuid); seq >= 1 && seq <= head {
 			r, err := l.readRecord(ctx, seq)
@@ -225,8 +227,8 @@ func (l *storedLineage) openIDEntry(e backend.Entry) (*codec.IDEntry, error) {
 	return unseal(l, space.IDs, e.Key, e.Value)
 }
 
-// greatestID finds the checkpoint with the greatest UUID that a caller chose, below a key if that is not nil; 0 if
-// there is none.
+// greatestID finds the checkpoint with the greatest UUID chosen by a caller, below a key if that is
+// not nil; 0 if there is none.
 func (l *storedLineage) greatestID(ctx context.Context, below []byte) (uint64, error) {
 	r := l.ChosenIDs()
 	if below != nil {
@@ -244,7 +246,7 @@ func (l *storedLineage) greatestID(ctx context.Context, below []byte) (uint64, e
 	return e.Seq, nil
 }
 
-// before finds the checkpoint before an id: by id among UUIDs that callers chose, else by seq.
+// before finds the checkpoint before an id: by id among UUIDs chosen by callers, else by seq.
 func (l *storedLineage) before(ctx context.Context, head uint64, id string) (uint64, error) {
 	at, err := l.findID(ctx, head, id)
 	if err == nil {
@@ -269,8 +271,8 @@ func (l *storedLineage) before(ctx context.Context, head uint64, id string) (uin
 	return l.newestWhere(ctx, at, func(*restorer, *record) (bool, error) { return true, nil })
 }
 
-// beforeID finds the newest checkpoint with an id of the engine's own that is smaller than one that does not exist. These
-// ids grow with the seq.
+// beforeID finds the newest checkpoint with an id made by the engine that is smaller than id, which
+// does not exist. These ids grow with the seq.
 func (l *storedLineage) beforeID(ctx context.Context, head uint64, id [16]byte) (uint64, error) {
 	from := head + 1
 	if seq := idSeq(id); seq <= head && id == l.makeID(seq, idTime(id)) { // it was there
@@ -282,7 +284,7 @@ func (l *storedLineage) beforeID(ctx context.Context, head uint64, id [16]byte) 
 	})
 }
 
-// newestWhere finds the newest checkpoint that stands before seq in line and is ok.
+// newestWhere finds the newest checkpoint with an origin below seq that is ok.
 func (l *storedLineage) newestWhere(ctx context.Context, seq uint64, ok func(*restorer, *record) (bool, error)) (found uint64, err error) {
 	rs := l.restorer()
 	r := l.RecordsFrom(1, seq)

@@ -20,8 +20,8 @@ func (g *getCounter) Get(ctx context.Context, keys ...[]byte) ([]backend.Entry, 
 	return g.Backend.Get(ctx, keys...)
 }
 
-// TestGetsOfALoad counts how often a load of what is not in memory asks the backend, in a thread that is: for the record that
-// it names, and then once for all that this one stands on, the parent's record with it.
+// TestGetsOfALoad counts the reads of a load of uncached data from an existing thread: one for the
+// record that it names, and one for all records that this one needs, including the parent's.
 func TestGetsOfALoad(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

@@ -8,8 +8,8 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// applyLoadHooks passes what a load found through the hooks of loads and, for an export, through those of exports. Cp is changed.
-// No lock is held.
+// applyLoadHooks runs the load hooks on cp in place, then the export hooks if export is set. No
+// lock is held.
 func (s *Store) applyLoadHooks(ctx context.Context, cp *Checkpoint, export bool) error {
 	if s.hooks == nil {
 		return nil
@@ -30,7 +30,7 @@ func (s *Store) applyLoadHooks(ctx context.Context, cp *Checkpoint, export bool)
 	return nil
 }
 
-// applyHooks passes the channels that have data, the metadata and the labels of cp through a chain.
+// applyHooks runs a chain on the loaded channels, the metadata and the labels of cp.
 func (s *Store) applyHooks(ctx context.Context, stage hook.Stage, chain hook.Chain, cp *Checkpoint) error {
 	u, err := s.user(ctx, userName{cp.Ref.Tenant, cp.Ref.User}, false)
 	if err != nil {
@@ -55,13 +55,13 @@ func (s *Store) applyHooks(ctx context.Context, stage hook.Stage, chain hook.Cha
 		return err
 	}
 	if len(c.Items) != n {
-		return unstorable(stage, fmt.Errorf("%d items out of %d", len(c.Items), n))
+		return unstorable(stage, fmt.Errorf("%d items for %d", len(c.Items), n))
 	}
 	cp.takeHookOutput(c.Items)
 	return nil
 }
 
-// takeHookOutput makes of cp what hooks made of its items.
+// takeHookOutput puts the hooks' output into cp.
 func (cp *Checkpoint) takeHookOutput(items []hook.Item) {
 	var kept []Channel
 	for _, ch := range cp.Channels {
@@ -71,7 +71,7 @@ func (cp *Checkpoint) takeHookOutput(items []hook.Item) {
 				continue
 			}
 			if !bytes.Equal(it.Data, ch.Data) {
-				ch.Data = append([]byte{}, it.Data...) // not nil, which is what was not loaded
+				ch.Data = append([]byte{}, it.Data...) // never nil: that means not loaded
 				if ch.Size = int64(len(ch.Data)); !ch.Rewritten {
 					ch.Version, ch.Rewritten = unspliceable(ch.Version), true
 				}

@@ -27,8 +27,8 @@ func (b *endsAtGet) Get(ctx context.Context, keys ...[]byte) ([]backend.Entry, e
 	return b.Backend.Get(ctx, keys...)
 }
 
-// A save that fails while it is built takes nothing from those that are under way or in line, and the one after it goes on where
-// these end: no seq is given out twice.
+// A save that fails while it is built does not affect those under way or queued, and the next one
+// continues after them: no seq is issued twice.
 func TestSaveFailsWhileOthersArePending(t *testing.T) {
 	const commit = time.Second
 	for _, inLine := range []int{0, 1, 3} {

@@ -14,8 +14,8 @@ import (
 	"github.com/ckptd/ckptd/internal/panics"
 )
 
-// restorer reads checkpoints of one lineage and remembers the records that it read, since neighbours share most of
-// them. It needs no lock but the thread's: records do not change their meaning.
+// restorer reads checkpoints of one lineage and remembers their records, since neighbours share
+// most of them. It needs no lock but the thread's: the meaning of a record does not change.
 type restorer struct {
 	l          *storedLineage
 	generation uint64    // of the thread
@@ -31,15 +31,17 @@ func (l *storedLineage) restorer() *restorer {
 	return &restorer{l: l, records: map[uint64]*record{}, parts: map[codec.PartID][]byte{}, attrs: map[uint64]*codec.Attrs{}}
 }
 
-// restorer is that of the lineage as it is now. The caller holds l.th.mu, and the thread is loaded.
+// restorer is the restorer of the current epoch. The caller holds l.th.mu, and the thread is
+// loaded.
 func (l *lineage) restorer() *restorer {
 	rs := l.storedLineage.restorer()
 	rs.generation, rs.measures = l.th.generation(), &l.measures
 	return rs
 }
 
-// next is the restorer for the next checkpoint of a walk: rs itself without the parts that it read, or a new one if rs
-// remembers much. So a walk takes no more than that and one state, however long the history.
+// next returns the restorer for the next checkpoint of a walk: rs itself, without its parts, or a
+// new one if rs remembers much. This bounds the memory of a walk to that much and one state,
+// however long the history.
 func (rs *restorer) next() *restorer {
 	clear(rs.parts)
 	rs.reserved.release()
@@ -59,7 +61,8 @@ func (rs *restorer) remember(r *record) {
 	rs.records[r.seq] = r
 }
 
-// read reads those of the records at seqs that rs does not know. Absent ones and stubs are left out.
+// read reads those of the records at seqs that rs does not have yet. It leaves out missing ones and
+// stubs.
 func (rs *restorer) read(ctx context.Context, seqs []uint64) error {
 	seqs = slices.DeleteFunc(seqs, func(seq uint64) bool { return rs.records[seq] != nil })
 	if err := rs.l.readRecords(ctx, rs.records, seqs); err != nil {
@@ -73,16 +76,17 @@ func (rs *restorer) read(ctx context.Context, seqs []uint64) error {
 	return nil
 }
 
-// link is a record on the path of a channel with its entry for it, which is not a keep.
+// link is a record on the path of a channel, with its entry for the channel, which is not a keep
+// entry.
 type link struct {
 	r *record
 	e *codec.Entry
 }
 
-// path tells the records that are to be read for an entry.
+// path selects the records to read for an entry.
 type path func(*codec.Entry) codec.Path
 
-// wanted is the path of the entries that are wanted.
+// wanted selects the paths of the wanted channels.
 func wanted(want func(number uint64) bool) path {
 	return func(e *codec.Entry) codec.Path {
 		for number := e.Number; number <= e.Number+e.More; number++ {
@@ -94,7 +98,8 @@ func wanted(want func(number uint64) bool) path {
 	}
 }
 
-// described is the path to what a checkpoint is described by: its attributes, and the sizes of the channels that are kept.
+// described selects the records that describe a checkpoint: those with its attributes and the sizes
+// of kept channels.
 func described(e *codec.Entry) codec.Path {
 	switch {
 	case e.Number == 0:
@@ -105,7 +110,7 @@ func described(e *codec.Entry) codec.Path {
 	return nil
 }
 
-// fetch reads the records on the paths of the entries of r, and others, in one batched read.
+// fetch reads the records on the paths of the entries of r, and others, in one batch.
 func (rs *restorer) fetch(ctx context.Context, r *record, of path, others ...uint64) error {
 	rs.remember(r)
 	var seqs []uint64
@@ -127,7 +132,7 @@ func (rs *restorer) fetch(ctx context.Context, r *record, of path, others ...uin
 	return rs.read(ctx, seqs)
 }
 
-// fetchAll is fetch that reads the record of the parent as well, which tells its id.
+// fetchAll is fetch plus the record of the parent, for its id.
 func (rs *restorer) fetchAll(ctx context.Context, r *record, of path) error {
 	if r.rec.ParentDist == 0 {
 		return rs.fetch(ctx, r, of)
@@ -135,7 +140,7 @@ func (rs *restorer) fetchAll(ctx context.Context, r *record, of path) error {
 	return rs.fetch(ctx, r, of, r.seq-r.rec.ParentDist)
 }
 
-// holder finds the record that holds the value of a channel of r, of which e is the entry.
+// holder finds the record that holds the value of a channel of r, whose entry is e.
 func (rs *restorer) holder(ctx context.Context, r *record, number uint64, e *codec.Entry) (link, error) {
 	if e.Mode != codec.Keep {
 		return link{r, e}, nil
@@ -143,7 +148,7 @@ func (rs *restorer) holder(ctx context.Context, r *record, number uint64, e *cod
 	return rs.link(ctx, r, number, e)
 }
 
-// link finds the record that the entry of a channel stands on.
+// link finds the base of the entry of a channel.
 func (rs *restorer) link(ctx context.Context, r *record, number uint64, e *codec.Entry) (link, error) {
 	seq := e.Path[0].Last
 	if rs.records[seq] == nil {
@@ -153,16 +158,16 @@ func (rs *restorer) link(ctx context.Context, r *record, number uint64, e *codec
 	}
 	base := rs.records[seq]
 	if base == nil {
-		return link{}, corrupt(space.Describe(rs.l.RecordKey(r.seq)), fmt.Sprintf("stands on seq %d, which is missing", seq), errGone)
+		return link{}, corrupt(space.Describe(rs.l.RecordKey(r.seq)), fmt.Sprintf("depends on seq %d, which is missing", seq), errGone)
 	}
 	be := base.rec.Entry(number)
 	if be == nil || be.Mode == codec.Keep {
-		return link{}, corrupt(space.Describe(rs.l.RecordKey(r.seq)), fmt.Sprintf("stands on seq %d, which does not hold channel %d", seq, number), nil)
+		return link{}, corrupt(space.Describe(rs.l.RecordKey(r.seq)), fmt.Sprintf("depends on seq %d, which does not hold channel %d", seq, number), nil)
 	}
 	return link{base, be}, nil
 }
 
-// links lists the links of a channel of r, newest first, down to the one that is full.
+// links lists the links of a channel of r, newest first, down to the full one.
 func (rs *restorer) links(ctx context.Context, r *record, number uint64, e *codec.Entry) ([]link, error) {
 	at, err := rs.holder(ctx, r, number, e)
 	if err != nil {
@@ -171,7 +176,7 @@ func (rs *restorer) links(ctx context.Context, r *record, number uint64, e *code
 	links := []link{at}
 	for at.e.Mode != codec.Full {
 		if len(links) == codec.MaxPath {
-			return nil, corrupt(space.Describe(rs.l.RecordKey(r.seq)), "chain is too long", nil)
+			return nil, corrupt(space.Describe(rs.l.RecordKey(r.seq)), "path is too long", nil)
 		}
 		if at, err = rs.link(ctx, at.r, number, at.e); err != nil {
 			return nil, err
@@ -181,8 +186,8 @@ func (rs *restorer) links(ctx context.Context, r *record, number uint64, e *code
 	return links, nil
 }
 
-// channels restores the wanted channels of r. Besides the record of r this takes one batched read, and another one
-// where payloads are in parts.
+// channels restores the wanted channels of r. It takes one batched read besides the record of r,
+// and another one if payloads are in parts.
 func (rs *restorer) channels(ctx context.Context, r *record, want func(number uint64) bool) ([]channelState, error) {
 	if err := rs.fetch(ctx, r, wanted(want)); err != nil {
 		return nil, err
@@ -190,7 +195,7 @@ func (rs *restorer) channels(ctx context.Context, r *record, want func(number ui
 	return rs.restore(ctx, r, want)
 }
 
-// restore is channels without the batched read of the records, which were read.
+// restore is channels after the records have been read.
 func (rs *restorer) restore(ctx context.Context, r *record, want func(number uint64) bool) ([]channelState, error) {
 	var chains [][]link
 	var ids []codec.PartID
@@ -210,7 +215,7 @@ func (rs *restorer) restore(ctx context.Context, r *record, want func(number uin
 	size, below := int64(0), int64(0)
 	for _, links := range chains {
 		if size += int64(links[0].e.Size); len(links) > 1 {
-			below += int64(links[len(links)-1].e.Size) // of which it is made, and which may be far larger
+			below += int64(links[len(links)-1].e.Size) // its base, which may be far larger
 		}
 	}
 	if size > smallValues {
@@ -239,7 +244,7 @@ func (rs *restorer) restore(ctx context.Context, r *record, want func(number uin
 	return out, nil
 }
 
-// build restores one channel from its links and compares it with its commitment.
+// build restores one channel from its links and checks its commitment.
 func (rs *restorer) build(c *channelState, links []link) error {
 	last := len(links) - 1
 	full := links[last].e
@@ -271,7 +276,7 @@ func (rs *restorer) build(c *channelState, links []link) error {
 		kept, gaps = c.keeps(&deltas[i], from, kept, gaps)
 		c.parts += partsSize(e)
 		added := int64(len(e.Payload)) + int64(e.PartBytes)
-		if size += added; far == i+1 && longBaseShare*added > size { // as setLongBase, for what the payloads tell
+		if size += added; far == i+1 && longBaseShare*added > size { // as in consolidate
 			c.longBase, c.longSince, c.longParts, far = links[i].r.seq, wholeOverlap(int(e.Size)), c.parts, i
 		}
 		if size, ok := rs.measures.of(links[i].r.seq, c.number); ok {
@@ -288,7 +293,7 @@ func (rs *restorer) build(c *channelState, links []link) error {
 	return nil
 }
 
-// keeps notes what a delta keeps of a value of size bytes. It returns its scratch.
+// keeps records which bytes a delta keeps of a value of size bytes. It returns its scratch.
 func (c *channelState) keeps(d *codec.Delta, size int, kept []codec.Copy, gaps []codec.Edit) ([]codec.Copy, []codec.Edit) {
 	kept, gaps = d.Kept(kept[:0], size), gaps[:0]
 	for i := len(kept) - 1; i > 0; i-- {
@@ -316,15 +321,16 @@ func (rs *restorer) deltas(links []link) ([]codec.Delta, error) {
 	return deltas, errors.Join(errs...)
 }
 
-// share does the records of a path, or other work of some microseconds each, on all processors if there are many. It panics
-// if do does: whoever called it recovers that, and nobody could in a goroutine that is not theirs.
+// share processes the records of a path, or other items of some microseconds each, on all
+// processors if there are many. If do panics, so does share, in the caller's goroutine, where it
+// can be recovered.
 func share(n int, do func(i int)) {
 	const worthSharing = 32
 	workers := 1
 	if n >= worthSharing {
 		workers = runtime.GOMAXPROCS(0)
 	}
-	var next atomic.Int64 // they differ in size: whoever is free takes the next
+	var next atomic.Int64 // items differ in size: a free worker takes the next
 	var failed atomic.Pointer[error]
 	work := func() {
 		defer panics.To(func(err error) { failed.Store(&err) })
@@ -372,14 +378,14 @@ func (rs *restorer) parseMeta(holder uint64, r *record, value []byte) (*codec.At
 		err = sameNumbers(a, r.rec)
 	}
 	if err != nil {
-		return nil, corrupt(space.Describe(rs.l.RecordKey(r.seq)), "attributes do not fit", err)
+		return nil, corrupt(space.Describe(rs.l.RecordKey(r.seq)), "attributes do not match the record", err)
 	}
 	rs.attrs[holder] = a
 	rs.size += int64(len(value))
 	return a, nil
 }
 
-// sameNumbers compares the channels of attributes with those of a record.
+// sameNumbers compares the channels in attributes with those in a record.
 func sameNumbers(a *codec.Attrs, rec *codec.Record) error {
 	if n := rec.Count() - 1; len(a.Channels) != n {
 		return fmt.Errorf("%d channels in the attributes, %d in the record", len(a.Channels), n)
@@ -394,7 +400,7 @@ func sameNumbers(a *codec.Attrs, rec *codec.Record) error {
 	return nil
 }
 
-// header tells what r says besides its channels.
+// header returns r without its channels.
 func (rs *restorer) header(ctx context.Context, r *record) (header, error) {
 	rec := r.rec
 	h := header{parent: rec.ParentID, dangling: rec.ParentID, parentHash: rec.ParentHash, time: rec.Time, step: rec.Step,

@@ -7,10 +7,11 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// A lock that is held across calls of the backend, or across anything else that may take long, is one of these: who waits
-// for it stops with the context of the call. A sync.Mutex is for memory alone; internal/lint sees to it.
+// These are the locks to hold across calls of the backend or anything else that can take long: a
+// waiter stops when its context ends. Use a sync.Mutex only to guard memory; internal/lint checks
+// that.
 
-// lock is a mutual exclusion lock, taken by who comes first.
+// lock is a mutual exclusion lock.
 type lock chan struct{}
 
 func newLock() lock { return make(lock, 1) }
@@ -39,8 +40,8 @@ func (l lock) tryLock() bool {
 
 func (l lock) unlock() { <-l }
 
-// rwLock is held by one writer or any number of readers, taken by who comes first: a stream of readers keeps no writer
-// out. Who holds it for reading must not ask for it again.
+// rwLock is held by one writer or any number of readers, first come, first served: a stream of
+// readers does not keep a writer out. A reader must not lock it again.
 type rwLock struct{ free *semaphore.Weighted }
 
 const everyone = math.MaxInt64

@@ -15,18 +15,18 @@ import (
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// States are migrated whole, in memory, with no lock held: a step may take seconds. What steps make of a state is a function
-// of the state and the set, since steps are pure; so it is remembered by the hash of the checkpoint, and its bytes have
-// commitments, and versions to splice on, like bytes that are stored.
+// States are migrated whole, in memory, with no lock held: a step may take seconds. Steps are pure,
+// so their result depends only on the state and the set. It is cached by the hash of the
+// checkpoint, and its values have commitments, and versions to splice on, like stored values.
 
-// migrationPath is how a state gets from one version of its kind to another one.
+// migrationPath is the list of steps from one schema version of a kind to another.
 type migrationPath struct {
 	set      *migrate.Set
 	from, to uint64
 	steps    []*migrate.Step
 }
 
-// migrationPath finds the way of a state; nil if there is nothing to do.
+// migrationPath finds the path for a state; nil if there is nothing to do.
 func (s *Store) migrationPath(tenant, kind string, from, to uint64, down bool) (*migrationPath, error) {
 	if from == to {
 		return nil, nil
@@ -46,7 +46,7 @@ func (s *Store) migrationPath(tenant, kind string, from, to uint64, down bool) (
 	return &migrationPath{set, from, to, steps}, nil
 }
 
-// setOf is the set of a kind; nil if there is none.
+// setOf returns the set of a kind; nil if there is none.
 func (s *Store) setOf(tenant, kind string) *migrate.Set {
 	if s.migrations == nil || kind == "" {
 		return nil
@@ -63,7 +63,8 @@ func (w *migrationPath) describe() *Migrated {
 	return m
 }
 
-// migratedState is a state at another version than it is stored in. It is shared, and never modified.
+// migratedState is a state at another version than the stored one. It is shared, and never
+// modified.
 type migratedState struct {
 	state   migrate.State // channels in order of name
 	commits [][32]byte    // of the channels
@@ -85,7 +86,7 @@ func (m *migratedState) memory() int64 {
 	return n
 }
 
-// bytesOf is how many bytes a copy of the wanted channels has.
+// bytesOf is the size of a copy of the wanted channels.
 func (m *migratedState) bytesOf(want func(name string) bool) (n int64) {
 	for i := range m.state.Channels {
 		if ch := &m.state.Channels[i]; want(ch.Name) {
@@ -95,8 +96,8 @@ func (m *migratedState) bytesOf(want func(name string) bool) (n int64) {
 	return n
 }
 
-// migrate brings the state of the checkpoint with a hash along a way, unless the cache has the outcome. The outcome may share
-// the bytes of the state.
+// migrate migrates the state of the checkpoint with a hash along a path, unless the result is in
+// the cache. The result may share the bytes of the state.
 func (u *user) migrate(ctx context.Context, w *migrationPath, hash [32]byte, state func() migrate.State) (*migratedState, error) {
 	name := migrationKey{u.Tok, hash, w.set, w.to}
 	if m := u.s.cache.migrated(name); m != nil {
@@ -123,7 +124,7 @@ func (u *user) runSteps(ctx context.Context, w *migrationPath, state migrate.Sta
 	if path, err := u.s.checkMigrated(&out); err != nil {
 		last := w.steps[len(w.steps)-1]
 		return nil, &migrate.StepError{Kind: w.set.Kind(), From: last.From, To: last.To, Source: last.Source, Path: path,
-			Reason: fmt.Sprintf("it made what cannot be stored: %v", err), Err: err}
+			Reason: fmt.Sprintf("its output cannot be stored: %v", err), Err: err}
 	}
 	m := &migratedState{state: out, commits: make([][32]byte, len(out.Channels))}
 	for i := range out.Channels {
@@ -134,7 +135,8 @@ func (u *user) runSteps(ctx context.Context, w *migrationPath, state migrate.Sta
 	return m, nil
 }
 
-// checkMigrated finds what steps made and no checkpoint can have, and where it is.
+// checkMigrated returns an error, and the place of it, if steps made a state that no checkpoint can
+// have.
 func (s *Store) checkMigrated(state *migrate.State) (path string, err error) {
 	if len(state.Channels) > codec.MaxChannels || len(state.Labels) > codec.MaxLabels {
 		return "", fmt.Errorf("%d channels and %d labels, at most %d and %d are allowed", len(state.Channels), len(state.Labels),
@@ -161,7 +163,7 @@ func (s *Store) checkMigrated(state *migrate.State) (path string, err error) {
 	return "", nil
 }
 
-// find returns the channel of a name, and its commitment; nil if there is none.
+// find returns the channel with a name, and its commitment; nil if there is none.
 func (m *migratedState) find(name string) (*migrate.Channel, *[32]byte) {
 	for i := range m.state.Channels {
 		if m.state.Channels[i].Name == name {
@@ -171,8 +173,9 @@ func (m *migratedState) find(name string) (*migrate.Channel, *[32]byte) {
 	return nil, nil
 }
 
-// loadMigration is a load that wants a version. Its wants is asked for what is to be read once the checkpoint is found, with the
-// lineage locked; finish then migrates it, with no lock held.
+// loadMigration is a load that asks for a schema version. Its want chooses the channels to read
+// once the checkpoint is found, with the lineage locked; finish then migrates the state, with no
+// lock held.
 type loadMigration struct {
 	u      *user
 	o      *LoadOptions
@@ -196,7 +199,7 @@ func (z *loadMigration) want(cp *Checkpoint) func(name string) bool {
 	return func(string) bool { return true }
 }
 
-// finish makes cp what was asked for.
+// finish migrates cp, if needed.
 func (z *loadMigration) finish(ctx context.Context, cp *Checkpoint) error {
 	if z.path == nil && z.err == nil {
 		return nil
@@ -219,7 +222,7 @@ func (z *loadMigration) finish(ctx context.Context, cp *Checkpoint) error {
 	return nil
 }
 
-// ofThread says of which thread an error of a migration is.
+// ofThread adds the thread to an error of a migration.
 func ofThread(ref Ref, err error) error { return fmt.Errorf("thread %q: %w", ref.Thread, err) }
 
 // schemaState is the state that cp holds.
@@ -231,8 +234,8 @@ func (c *Checkpoint) schemaState() migrate.State {
 	return s
 }
 
-// setState makes the state of c that of m, of which the caller gets copies. A channel without data has a version that serves no
-// splice: the caller may well have the bytes that it was made of.
+// setState replaces the state of c by copies from m. A channel without data gets a version that is
+// not valid as a base, since the caller may have the bytes from before the migration.
 func (c *Checkpoint) setState(m *migratedState, want func(name string) bool) {
 	c.SchemaVersion = c.Migrated.To
 	c.Meta, c.Labels = slices.Clone(m.state.Meta), maps.Clone(m.state.Labels)

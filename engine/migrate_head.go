@@ -60,7 +60,7 @@ func (t threadUpkeep) migrateHead(ctx context.Context, o *upkeep.HeadMigration) 
 	return out, err
 }
 
-// findHead restores a head for the caller alone, and finds an id that a checkpoint on it can have.
+// findHead restores a head, outside the cache, and finds a free id for its migrated successor.
 func (t *Thread) findHead(ctx context.Context, which Which, to uint64) (*checkpointState, string, error) {
 	l, err := t.rlockExisting(ctx)
 	if err != nil {
@@ -91,8 +91,8 @@ func (t *Thread) findHead(ctx context.Context, which Which, to uint64) (*checkpo
 	return old, "", nil // the engine's own
 }
 
-// nextIDs yields what the checkpoint may be called that a migration to a version makes of the one with an id. UUIDs come
-// after it, and before any that is made later.
+// nextIDs yields possible ids for the checkpoint that migrates the one with an id to a version. A
+// UUID is followed by the next UUIDs, which come before any that is made later.
 func nextIDs(id string, to uint64) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		uuid, isUUID := space.ParseUUID(id)
@@ -117,7 +117,7 @@ func nextIDs(id string, to uint64) func(yield func(string) bool) {
 
 // migratedDraft drafts t with the state m.
 func (t *checkpointState) migratedDraft(m *migratedState, to uint64) *Draft {
-	d := &Draft{Keep: true} // to see what differs, which says what hooks rewrote
+	d := &Draft{Keep: true} // to find the differences, and so which channels hooks rewrote
 	d.keepMigrated(t, m)
 	rewritten := map[string]bool{}
 	for _, c := range d.Channels {
@@ -136,7 +136,7 @@ func (t *checkpointState) migratedDraft(m *migratedState, to uint64) *Draft {
 	return d
 }
 
-// saveHead saves a migrated head as any other draft, but for what moves along.
+// saveHead saves a migrated head like any draft, and moves its branches and writes.
 func (t *Thread) saveHead(ctx context.Context, d *Draft, c *headTransfer) (*Checkpoint, error) {
 	chain, err := t.s.hookChain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
 	if err != nil {
@@ -167,14 +167,14 @@ func (t *Thread) saveHead(ctx context.Context, d *Draft, c *headTransfer) (*Chec
 	})
 }
 
-// headTransfer is a head that is being migrated.
+// headTransfer is the head being migrated.
 type headTransfer struct {
 	old    *checkpointState
 	branch string // whose head it is; "": the lineage's
-	leaf   bool   // or it is one because nothing stands on it
+	leaf   bool   // or a head because no checkpoint has it as its parent
 }
 
-// check makes sure that the head is still what was migrated.
+// check makes sure that the head has not changed since it was migrated.
 func (c *headTransfer) check(ctx context.Context, l *lineage, g *resolvedDraft) error {
 	if c == nil {
 		return nil
@@ -202,7 +202,7 @@ func (c *headTransfer) check(ctx context.Context, l *lineage, g *resolvedDraft) 
 	return nil
 }
 
-// conflict is the error that tells of the durable head. The caller holds l.mu.
+// conflict is the error that names the durable head. The caller holds l.mu.
 func (l *lineage) conflict(ctx context.Context) error {
 	now, _ := l.durable.get(l.openEpoch)
 	if now.latest == 0 {
@@ -215,26 +215,27 @@ func (l *lineage) conflict(ctx context.Context) error {
 	return &ConflictError{HeadSeq: r.seq, HeadID: l.recordID(r)}
 }
 
-// What is committed with the checkpoint that it moves to. More writes than that are written before it, where nobody looks
-// for them yet; for more branches see announce.
+// Limits of the batch with the new checkpoint. Further writes are written
+// before it, under its id, where nobody looks for them yet; for further branches see
+// moveManyBranches.
 const (
 	transferInline     = 256 << 10
 	transferInlineKeys = backend.MaxBatchKeys / 8
 	transferBranches   = backend.MaxBatchKeys / 8
 )
 
-// addTo adds to the save of a migrated head the branches and pending writes of the head that it was made of.
+// addTo adds the old head's branches and pending writes to the save of the migrated one.
 func (c *headTransfer) addTo(ctx context.Context, l *lineage, p *pending) error {
 	if err := c.moveBranches(ctx, l, p); err != nil {
 		return fmt.Errorf("moving branches: %w", err)
 	}
-	// A migration that was cut short may have left some, of what the head was then.
+	// An interrupted migration may have left some.
 	if err := l.purgeWrites(ctx, p.state.id); err != nil {
-		return fmt.Errorf("removing writes of an earlier try: %w", err)
+		return fmt.Errorf("removing writes of an earlier attempt: %w", err)
 	}
 	early, size, keys := &pending{}, 0, 0
 	var ledger codec.Ledger
-	y := tally{u: l.u} // what was put back on the disk must not get a ledger that it matches
+	y := tally{u: l.u} // writes restored from an old copy of the disk must not get a matching ledger
 	err := l.s.eachWrites(ctx, l, l.WritesOf(c.old.id), func(e backend.Entry, w *codec.Writes, is *codec.WritesLedger) error {
 		if y.add(e.Key, w, is); w == nil {
 			return nil
@@ -287,8 +288,9 @@ func (c *headTransfer) moveBranches(ctx context.Context, l *lineage, p *pending)
 	return nil
 }
 
-// moveManyBranches makes more branches than fit into its batch end at the checkpoint of p. It is stored as a ghost first: a branch
-// that names it still ends at its parent then, and at itself when p makes it a checkpoint. Until then nothing has changed.
+// moveManyBranches moves more branches than fit into its batch to the checkpoint of p. It first
+// stores that as a ghost, so a branch that names it still ends at its parent, until p makes it a
+// checkpoint. Up to then nothing has visibly changed.
 func (l *lineage) moveManyBranches(ctx context.Context, p *pending, ends []branchEnd) error {
 	key, id := l.RecordKey(p.seq), p.state.id
 	var first []backend.Mut

@@ -20,7 +20,7 @@ import (
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// visible is what callers see of a lineage.
+// visible is a lineage as callers see it.
 type lineageView struct {
 	Line     []string // described, newest first
 	Latest   string
@@ -174,7 +174,8 @@ func expiryOf(t testing.TB, f *fixture, ref Ref) (at time.Time) {
 	return at
 }
 
-// Every head of a lineage, the oldest first: each branch goes on where it was, and the newest one stays the latest.
+// Every head of a lineage, the oldest first: each branch continues where it was, and the newest one
+// stays the latest.
 func TestMigrateHeadsOfBranches(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{Migrations: only(supportSet(t))})
@@ -207,7 +208,7 @@ func TestMigrateHeadsOfBranches(t *testing.T) {
 	}
 }
 
-// What was saved while the steps ran is not overtaken, and what stands on a migrated head keeps it from being undone.
+// A save during the steps is not overtaken, and a child of a migrated head prevents its undoing.
 func TestMigrateHeadConflicts(t *testing.T) {
 	ctx := context.Background()
 	var f *fixture
@@ -294,8 +295,9 @@ func mustSaveRaw(t testing.TB, f *fixture, hooks *testHooks, ref Ref) {
 	hooks.set(hook.PreSave, chain)
 }
 
-// Every commit of a migration and of its undoing fails once, before or after it took effect: the head is wholly the old one
-// or wholly the new one, writes, branches and ids with it, and what is repeated comes to its end.
+// Every commit of a migration and of its undoing fails once, before or after it took effect: the
+// head is wholly the old or wholly the new one, with its writes, branches and ids, and a repetition
+// succeeds.
 func TestMigrateHeadFaults(t *testing.T) {
 	for kind, ids := range idKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -386,7 +388,8 @@ func migrateWithFault(t *testing.T, w *faultWorld, ref Ref, old *Checkpoint, bef
 	return fired || firedToo
 }
 
-// oneOfBoth checks that the head is the old one or what became of it, in memory and on the disk, and returns it.
+// oneOfBoth checks that the head is the old one or its migration, in memory and on disk, and
+// returns it.
 func (b *bed) oneOfBoth(ref Ref, old *Checkpoint, before lineageView) *Checkpoint {
 	b.t.Helper()
 	v := b.view()
@@ -433,8 +436,8 @@ func benchmarkMigrateHead(b *testing.B, dry bool) {
 func BenchmarkMigrateHeadDry(b *testing.B)     { benchmarkMigrateHead(b, true) }
 func BenchmarkMigrateHeadAndUndo(b *testing.B) { benchmarkMigrateHead(b, false) }
 
-// Programs save while heads are migrated up and down, undone, and histories are rewritten and restored: every save that was
-// acknowledged is there, and its number is what the head says.
+// Programs save while heads are migrated up and down and undone, and histories are rewritten and
+// restored: every acknowledged save exists, with its number in the head.
 func TestMigrateWhileSaving(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{Migrations: only(sayingSet(t)), CacheBytes: 256 << 10})
@@ -506,7 +509,7 @@ func TestMigrateWhileSaving(t *testing.T) {
 	mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 }
 
-// What is saved after a migration that failed on its way is nothing that the branches of the head end at.
+// A checkpoint saved after a failed migration is not one at which branches of the head end.
 func TestSaveAfterAFailedMigrationOfManyBranches(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{Migrations: only(supportSet(t))})

@@ -22,7 +22,7 @@ func (t threadUpkeep) MigrateHistory(ctx context.Context, to uint64, down bool) 
 	return out, nil
 }
 
-// historyMigration is what a rewrite does to checkpoints.
+// historyMigration is the migration of a history by a rewrite.
 type historyMigration struct {
 	to    uint64
 	down  bool
@@ -35,7 +35,7 @@ func (t threadUpkeep) migrateHistory(ctx context.Context, m *historyMigration) (
 		return nil, err
 	}
 	if chain != nil {
-		return nil, fmt.Errorf("%w: saves of the thread pass hooks, and a history that is written anew does not; migrate its heads", ErrRejected)
+		return nil, fmt.Errorf("%w: save hooks apply to the thread, and a rewritten history would bypass them; migrate its heads", ErrRejected)
 	}
 	l, err := t.s.lockThread(ctx, t.ref, false)
 	if err != nil {
@@ -65,7 +65,7 @@ func (t threadUpkeep) migrateHistory(ctx context.Context, m *historyMigration) (
 	return &m.count, nil
 }
 
-// hasOtherSchema reports whether some checkpoint that stays is of another version.
+// hasOtherSchema reports whether some retained checkpoint has another schema version.
 func (p *pruning) hasOtherSchema(ctx context.Context, version uint64) (found bool, err error) {
 	for _, n := range p.lineages {
 		err := n.l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
@@ -82,14 +82,15 @@ func (p *pruning) hasOtherSchema(ctx context.Context, version uint64) (found boo
 	return false, nil
 }
 
-// forgetAll drops from memory what is remembered of the lineages.
+// forgetAll drops the lineages' states from memory.
 func (p *pruning) forgetAll() {
 	for _, n := range p.lineages {
 		n.forget(true)
 	}
 }
 
-// migrate makes t, which is the parent in the new epoch, the checkpoint of r at the version that is wanted, as rec says then.
+// migrate turns t, the parent in the new epoch, into the checkpoint of r at the wanted version, and
+// updates rec to match.
 func (c *lineageCopy) migrate(ctx context.Context, t *checkpointState, r *record, rec *codec.Record) error {
 	s, row, h := c.l.s, c.rows[r.seq], c.history
 	old, err := c.from.state(ctx, r)
@@ -131,7 +132,7 @@ func (c *lineageCopy) migrate(ctx context.Context, t *checkpointState, r *record
 		c.hashes = map[uint64][32]byte{}
 	}
 	c.hashes[r.seq] = t.hash
-	row.attrs = &codec.Attrs{RunID: meta.RunID, Labels: meta.Labels, Blobs: meta.Blobs} // what it is found by from now on
+	row.attrs = &codec.Attrs{RunID: meta.RunID, Labels: meta.Labels, Blobs: meta.Blobs} // for its index terms
 	return nil
 }
 
@@ -166,7 +167,7 @@ func (t threadUpkeep) restoreHistory(ctx context.Context) error {
 	}
 	for name, o := range is {
 		if !o.within(had[name]) {
-			return fmt.Errorf("%w: something came to thread %q since its history was migrated", ErrConflict, t.ref.Thread)
+			return fmt.Errorf("%w: thread %q has changed since its history was migrated", ErrConflict, t.ref.Thread)
 		}
 	}
 	if err := l.u.rewrites.rLock(ctx); err != nil {
@@ -183,14 +184,14 @@ func (t threadUpkeep) restoreHistory(ctx context.Context) error {
 	return nil
 }
 
-// outline is what of a lineage no migration of its history changes.
+// outline describes a lineage by properties that a migration of its history does not change.
 type outline struct {
 	head     uint64
 	branches map[string]uint64
 	writes   map[string][]byte // by key within the lineage
 }
 
-// within reports whether o, the lineage as it is, has nothing that had does not.
+// within reports whether the current lineage, o, has nothing that had does not have.
 func (o *outline) within(had *outline) bool {
 	if had == nil {
 		return o.head == 0 && len(o.writes) == 0

@@ -53,8 +53,8 @@ func storied(t testing.TB, f *fixture) []Ref {
 	return []Ref{ref, sub}
 }
 
-// placesOf lists what a migration does not change, in order of seq: one that was replaced is seen in its old place only as
-// long as the ghost there is left.
+// placesOf lists the properties that a migration does not change, in order of seq: a replaced
+// checkpoint is seen in its old place only as long as its ghost remains.
 func placesOf(t testing.TB, s *Store, ref Ref) (out []string) {
 	t.Helper()
 	for cp, err := range s.Thread(ref).History(context.Background(), HistoryOptions{}) {
@@ -164,7 +164,8 @@ func TestMigrateHistory(t *testing.T) {
 	}
 }
 
-// What came to the thread since keeps its history from being restored; dropped, it cannot be.
+// A save to the thread prevents restoring its previous history; once dropped, it cannot be
+// restored.
 func TestRestoreHistoryConflicts(t *testing.T) {
 	runsAlone(t)
 	ctx := context.Background()
@@ -227,7 +228,7 @@ func TestKeptHistoryStaysWhole(t *testing.T) {
 	}
 }
 
-// Nothing that drops data leaves it in what is kept.
+// No operation that drops data leaves it in the kept history.
 func TestKeptHistoryIsDropped(t *testing.T) {
 	ctx := context.Background()
 	for name, drop := range map[string]func(th *Thread) error{

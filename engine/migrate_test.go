@@ -185,7 +185,7 @@ func TestLoadRefusesVersions(t *testing.T) {
 	}
 }
 
-// What a step makes must be what a checkpoint can hold, or the save that stands on it would fail for no reason of its own.
+// The output of a step must be storable, or a save based on it would fail for no reason of its own.
 func TestLoadRefusesWhatCannotBeStored(t *testing.T) {
 	for name, step := range map[string]string{
 		"long name":  `.channels["x" * 300] = 1`,
@@ -205,7 +205,7 @@ func TestLoadRefusesWhatCannotBeStored(t *testing.T) {
 	}
 }
 
-// Another set is used from the next load on, also for what was remembered.
+// Another set is used from the next load on, even for cached states.
 func TestLoadFollowsTheSet(t *testing.T) {
 	var set atomic.Pointer[migrate.Set]
 	one := testSet(t, map[string]string{"0002_x.jq": ".channels.state.by = 1"})
@@ -224,7 +224,7 @@ func TestLoadFollowsTheSet(t *testing.T) {
 	}
 }
 
-// Hooks of loads see what steps made.
+// Load hooks see the output of steps.
 func TestLoadHooksRunOnMigrated(t *testing.T) {
 	hooks := &testHooks{}
 	f := newFixture(t, Options{Migrations: only(supportSet(t)), Hooks: hooks})

@@ -35,7 +35,7 @@ func (t threadUpkeep) undoHead(ctx context.Context, oldSeq, newSeq uint64, hash 
 		return err
 	}
 	if oldSeq == 0 || newSeq <= oldSeq || newSeq > l.head {
-		return fmt.Errorf("%w: no head at seq %d that was made of seq %d", ErrNotFound, newSeq, oldSeq)
+		return fmt.Errorf("%w: no head at seq %d was migrated from seq %d", ErrNotFound, newSeq, oldSeq)
 	}
 	if _, err := l.visible(ctx, oldSeq); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (t threadUpkeep) undoHead(ctx context.Context, oldSeq, newSeq uint64, hash 
 		return err
 	}
 	if is != noHash && is != hash || r.rec != nil && r.rec.ParentDist != newSeq-oldSeq {
-		return fmt.Errorf("%w: seq %d is another checkpoint than the migrated head of seq %d", ErrInvalid, newSeq, oldSeq)
+		return fmt.Errorf("%w: seq %d is not the migrated head of seq %d", ErrInvalid, newSeq, oldSeq)
 	}
 	if r.rec != nil {
 		by, err := l.checkUndo(ctx, r, oldSeq)
@@ -71,7 +71,7 @@ func (t threadUpkeep) undoHead(ctx context.Context, oldSeq, newSeq uint64, hash 
 	return l.purgeWrites(ctx, id)
 }
 
-// purgeWrites removes the pending writes of what is no checkpoint.
+// purgeWrites removes the pending writes for an id without a checkpoint.
 func (l *storedLineage) purgeWrites(ctx context.Context, id string) error {
 	out := &batcher{s: l.s}
 	ledger, err := l.dropWrites(ctx, out, id)
@@ -84,7 +84,7 @@ func (l *storedLineage) purgeWrites(ctx context.Context, id string) error {
 	return out.flush(ctx)
 }
 
-// hashAt are the id and the hash of what is, or was, the checkpoint of r. The hash is noHash if it is not known any more.
+// hashAt returns the id and the hash that r has or had as a checkpoint; noHash if the hash is lost.
 func (l *storedLineage) hashAt(ctx context.Context, r *record) (id string, hash [32]byte, err error) {
 	if r.stub != nil {
 		return r.stub.ID, r.stub.Hash, nil
@@ -99,13 +99,14 @@ func (l *storedLineage) hashAt(ctx context.Context, r *record) (id string, hash 
 	return cp.ID, cp.Hash, nil
 }
 
-// checkUndo makes sure that nothing came after the migrated head r of the checkpoint at oldSeq, and tells who needs it.
+// checkUndo makes sure that nothing was saved after the migrated head r of the checkpoint at
+// oldSeq, and returns its dependents.
 func (l *lineage) checkUndo(ctx context.Context, r *record, oldSeq uint64) (dependents, error) {
 	by, err := l.dependentsOf(ctx, r.seq)
 	if err == nil && by.asParent {
 		err = l.conflict(ctx)
 	}
-	if err != nil || r.rec.Ghost { // what came to a ghost is not of the head
+	if err != nil || r.rec.Ghost { // writes to a ghost's id are not the head's
 		return by, err
 	}
 	old, err := l.readRecord(ctx, oldSeq)
@@ -122,13 +123,13 @@ func (l *lineage) checkUndo(ctx context.Context, r *record, oldSeq uint64) (depe
 	}
 	for task, plain := range is {
 		if !bytes.Equal(plain, was[task]) {
-			return by, fmt.Errorf("%w: writes were put there since", ErrConflict)
+			return by, fmt.Errorf("%w: writes were put on the migrated head since", ErrConflict)
 		}
 	}
 	return by, nil
 }
 
-// writesOf are the pending writes of a checkpoint by task, encoded without its id.
+// writesOf returns the pending writes of a checkpoint by task, encoded without its id.
 func (l *storedLineage) writesOf(ctx context.Context, id string) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	err := l.s.eachWrites(ctx, l, l.WritesOf(id), func(_ backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
@@ -141,8 +142,9 @@ func (l *storedLineage) writesOf(ctx context.Context, id string) (map[string][]b
 	return out, err
 }
 
-// removeHead makes a ghost of r, which is all that anybody sees of it: what ended there ends at the checkpoint at oldSeq
-// then. Branches are moved there and, unless something stands on it, the ghost becomes a stub, mostly in the same batch.
+// removeHead turns r into a ghost, which completes the undo for readers: branches that ended at r
+// then end at the checkpoint at oldSeq. It moves their records there and, if r has no dependents,
+// turns the ghost into a stub, mostly in the same batch.
 func (l *lineage) removeHead(ctx context.Context, r *record, oldSeq uint64, hash [32]byte, by dependents) error {
 	id, out := l.recordID(r), &batcher{s: l.s}
 	mut, err := l.ghostMut(r)

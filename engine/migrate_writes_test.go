@@ -12,8 +12,8 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// What a migration that was cut short left of pending writes is not taken for those of a later one, which makes the same
-// id: the head was pruned in between, and saved again with other writes.
+// Pending writes left by an interrupted migration are not taken for those of a later one that makes
+// the same id: the head was pruned in between, and saved again with other writes.
 func TestMigrateHeadFindsOldWrites(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{Migrations: only(supportSet(t))})

@@ -29,7 +29,8 @@ func (b *broken) Scan(ctx context.Context, r backend.Range) ([]backend.Entry, []
 	return b.Backend.Scan(ctx, r)
 }
 
-// TestPanicsLeaveNothingLocked: who serves callers recovers what one of them ran into. The thread is there for the others.
+// TestPanicsLeaveNothingLocked: a server recovers the panic of one caller. Others can use the
+// thread.
 func TestPanicsLeaveNothingLocked(t *testing.T) {
 	f := newFixture(t, Options{})
 	b := &broken{Backend: f.Store.be}

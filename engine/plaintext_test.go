@@ -21,7 +21,7 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// markers are words that occur nowhere but in what the test stores.
+// markers are words that occur only in the data that the test stores.
 type markers struct {
 	r     *rand.Rand
 	words []string
@@ -30,14 +30,14 @@ type markers struct {
 // coreLen is how many bytes at the beginning of a marker are searched for: a token's place has room for them.
 const coreLen = 12
 
-// plant returns a new marker for what it is planted in. It looks like an id, so that it may stand anywhere.
+// plant returns a new marker for a place. It looks like an id, so it is valid anywhere.
 func (m *markers) plant(where string) string {
 	word := fmt.Sprintf("%0*x-%s", coreLen, m.r.Uint64()>>(64-4*coreLen), where)
 	m.words = append(m.words, word)
 	return word
 }
 
-// needles are the markers as they might be written, with what they are.
+// needles are the markers in all possible encodings, with their places.
 func (m *markers) needles() map[string]string {
 	all := map[string]string{}
 	for _, w := range m.words {
@@ -111,8 +111,8 @@ const zstdMagic = "\x28\xb5\x2f\xfd"
 // nothing begins no frame; logs that are mapped at their full length are full of it.
 var nothing = make([]byte, 9)
 
-// frameAt decompresses the zstd frame that data begins with, if it is one, with or without its magic number. What can be
-// decoded before an error counts.
+// frameAt decompresses the zstd frame that data begins with, if it is one, with or without its
+// magic number. It returns the bytes decoded before an error, too.
 func frameAt(z *zstd.Decoder, data []byte) (raws [][]byte) {
 	const most = 256 << 10 // of compressed bytes
 	if data = data[:min(len(data), most)]; plausible(data) {
@@ -126,7 +126,8 @@ func frameAt(z *zstd.Decoder, data []byte) (raws [][]byte) {
 	return raws
 }
 
-// plausible reports whether a frame begins here whose first block may be one. Nearly all that is not a frame is told by it.
+// plausible reports whether a frame begins here whose first block may be one. This excludes nearly
+// everything else.
 func plausible(frame []byte) bool {
 	const maxBlock = 128 << 10
 	var h zstd.Header
@@ -231,7 +232,7 @@ func (m *markers) plantRest(t *testing.T, s *Store, ref Ref, text, random func(s
 	}
 }
 
-// TestNothingReadableAtRest searches every byte of data and keystore for what was stored.
+// TestNothingReadableAtRest searches every byte of data and keystore for the stored plaintext.
 func TestNothingReadableAtRest(t *testing.T) {
 	runsAlone(t)
 	dir := disk(t.TempDir())

@@ -12,7 +12,7 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// LabelPin is the label, of any value, that keeps a checkpoint from pruning.
+// LabelPin is the label that protects a checkpoint from pruning, with any value.
 const LabelPin = "pin"
 
 func (t threadUpkeep) Prune(ctx context.Context, o upkeep.PruneOptions) (*upkeep.PruneReport, error) {
@@ -32,7 +32,7 @@ func (t threadUpkeep) prune(ctx context.Context, o *upkeep.PruneOptions) (*upkee
 		return nil, nil, fmt.Errorf("%w: KeepLast and OlderThan must not be negative", ErrInvalid)
 	}
 	if o.KeepLast == 0 && o.OlderThan == 0 && len(o.Remove) == 0 {
-		return nil, nil, fmt.Errorf("%w: nothing says what to remove: want KeepLast, OlderThan or Remove", ErrInvalid)
+		return nil, nil, fmt.Errorf("%w: nothing selected for removal: want KeepLast, OlderThan or Remove", ErrInvalid)
 	}
 	begin, end := t.s.lockThread, (*lineage).unlockThread
 	if o.DryRun {
@@ -75,7 +75,7 @@ type pruneRule struct {
 	since    int64 // Unix milliseconds
 	labelled bool
 	remove   []string // ids
-	run      string   // run id whose checkpoints all go, whatever else is said of them; "" is none
+	run      string   // run id whose checkpoints are all removed, regardless of the other rules; "" is none
 }
 
 func pruneRuleOf(o *upkeep.PruneOptions, now time.Time) *pruneRule {
@@ -90,18 +90,19 @@ func pruneRuleOf(o *upkeep.PruneOptions, now time.Time) *pruneRule {
 type pruning struct {
 	th       *thread
 	lineages []*lineagePruning
-	history  *historyMigration // what a rewrite does to what stays; nil: nothing
+	history  *historyMigration // how a rewrite migrates the retained checkpoints; nil: not at all
 }
 
 // lineagePruning is a prune of one lineage.
 type lineagePruning struct {
 	*inventory
 	branches map[string]uint64 // the seqs that their records name
-	children map[uint64][]*row // records that remain, by a parent that goes
+	children map[uint64][]*row // retained or hidden records, by a parent that is removed
 }
 
-// newPruning decides about the checkpoints of the namespaces for which keep has an answer; in the others all stay. With all,
-// ghosts go too, because what stays will be encoded anew. The caller holds t.mu.
+// newPruning decides about the checkpoints of the namespaces for which keep returns a rule; in the
+// others it retains all. With all set, ghosts are removed too, because the retained checkpoints
+// will be encoded again. The caller holds t.mu.
 func (t *thread) newPruning(ctx context.Context, keep func(namespace string) *pruneRule, all bool) (*pruning, error) {
 	names, err := t.namespaces(ctx)
 	if err != nil {
@@ -141,7 +142,7 @@ func (t *thread) newPruning(ctx context.Context, keep func(namespace string) *pr
 	return p, nil
 }
 
-// choose decides which checkpoints stay.
+// choose decides which checkpoints to retain.
 func (n *lineagePruning) choose(k *pruneRule) error {
 	var line []*row // by place in line, newest first
 	for r := range n.newestFirst {
@@ -178,7 +179,7 @@ func (n *lineagePruning) choose(k *pruneRule) error {
 	return nil
 }
 
-// hideBases finds what does not stay and must remain all the same, because others stand on it.
+// hideBases hides records instead of removing them if retained ones are encoded against them.
 func (n *lineagePruning) hideBases() {
 	needs := newDependencies()
 	for r := range n.newestFirst {
@@ -188,7 +189,7 @@ func (n *lineagePruning) hideBases() {
 	}
 }
 
-// checkFound checks that ids were all found.
+// checkFound checks that all ids were found.
 func (p *pruning) checkFound(ids []string) error {
 	have := map[string]bool{}
 	for _, n := range p.lineages {

@@ -5,34 +5,38 @@ import (
 	"slices"
 )
 
-// Who needs what, for all that removes something: a prune, an erasure, the undoing of a migration, a collection.
+// The dependents of a record, for all operations that remove something: prunes, erasures, undone
+// migrations and collections.
 //
-// A record is needed by the records that stand on its values and, as a checkpoint, by those that were saved on it or
-// replaced it: needs tells. Nothing outside of the epoch of its lineage stands on it, since a rewrite, a copy and a kept
-// epoch have records of their own. Branches and pending writes name a checkpoint and keep no record: whoever removes
-// the checkpoint takes care of them, and a branch ends at an ancestor then (see headAt).
+// A record is needed by the records that are encoded against it or keep channels from it and, as a
+// checkpoint, by its children and its replacement: dependencies finds these. They all are in the
+// epoch of its lineage, since rewrites, copies and kept epochs have their own records. Branches and
+// pending writes name a checkpoint but do not keep its record: the operation that removes the
+// checkpoint updates them, and a branch then ends at an ancestor (see headAt).
 //
-// A part is needed by every record that names it, since ghosts hold values for others, and by pending writes. A blob is
-// needed by checkpoints alone: who stands on a ghost stands on its values, and blobs are none (see keepsBlobs). What comes
-// to be named while a collection runs is in user.inFlight.
+// A part is needed by every record that names it, since ghosts hold values for others, and by
+// pending writes. A blob is needed only by checkpoints: records encoded against a ghost need its
+// values, not its blobs (see keepsBlobs). Parts and blobs named while a collection runs are in
+// user.inFlight.
 
-// dependents is who needs a record.
+// dependents says which kinds of records need a record.
 type dependents struct {
-	asBase   bool // a record that is left stands on a value that it holds
-	asParent bool // a checkpoint was saved on it, or on what was saved on it, or replaced it
+	asBase   bool // a remaining record is encoded against it, or keeps a channel from it
+	asParent bool // it has a child or a replacement, or one of a descendant does
 }
 
-// dependencies finds out who needs the records of a lineage. It must see them all, newest first.
+// dependencies finds the dependents of the records of a lineage. It must see all records, newest
+// first.
 type dependencies struct {
-	bases   map[uint64][]uint64 // numbers of the channels that are stood on, by the record that holds them
+	bases   map[uint64][]uint64 // numbers of the channels needed from a record
 	parents map[uint64]bool
 }
 
 func newDependencies() *dependencies { return &dependencies{map[uint64][]uint64{}, map[uint64]bool{}} }
 
-// of tells who needs r, which is the next record and, if stays is set, remains a checkpoint. A checkpoint stands on the
-// records that hold its channels. Any other record passes on what is needed of it and, since these are what the terms of
-// its children are compared with, its attributes.
+// of returns the dependents of r, the next record. If stays is set, r remains a checkpoint, which
+// needs the records that hold its channels. Any other record passes on the needs of its dependents
+// and, since the index terms of its children depend on them, its own attributes.
 func (n *dependencies) of(r *row, stays bool) dependents {
 	numbers := n.bases[r.seq]
 	by := dependents{asBase: len(numbers) > 0, asParent: n.parents[r.seq]}
@@ -60,8 +64,8 @@ func (n *dependencies) of(r *row, stays bool) dependents {
 	return by
 }
 
-// dependentsOf tells who needs the checkpoint or ghost at seq; where it has a child or was replaced, no more than that. The
-// caller holds l.mu, with nothing pending.
+// dependentsOf returns the dependents of the checkpoint or ghost at seq; if it has a child or a
+// replacement, only asParent is set. The caller holds l.mu, with nothing pending.
 func (l *lineage) dependentsOf(ctx context.Context, seq uint64) (by dependents, err error) {
 	var later []*row // oldest first
 	err = l.eachRecord(ctx, seq, endSeq, false, func(r *record) error {
@@ -86,10 +90,10 @@ func (l *lineage) dependentsOf(ctx context.Context, seq uint64) (by dependents, 
 	return by, nil
 }
 
-// keepsBlobs reports whether the blobs that r names are kept for it.
+// keepsBlobs reports whether r keeps the blobs that it names.
 func (r *record) keepsBlobs() bool { return r.visible() }
 
-// keptBlobs are those of the blobs that t names which are certain to be there.
+// keptBlobs are those blobs of t that certainly exist.
 func (t *checkpointState) keptBlobs() [][32]byte {
 	if t.rec.ghost {
 		return nil

@@ -189,7 +189,8 @@ func TestManyBranchesAtOneCheckpoint(t *testing.T) {
 			t.Errorf("%s: %v", kind, err)
 		}
 		ends("restored", cp)
-		// A branch goes on where it ended, and the rest stay when what they name is gone for good.
+		// A branch continues where it ended, and the others stay, when the record they name is gone
+		// for good.
 		next := mustSave(t, f, ref, Draft{Branch: "b7", SchemaVersion: 1, Keep: true, Step: 7})
 		if next.Parent != cp.ID || next.ParentSeq != cp.Seq {
 			t.Errorf("%s: a save on a branch stands on seq %d, want %d", kind, next.ParentSeq, cp.Seq)

@@ -9,10 +9,11 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// inventory lists all records of a lineage, without their payloads, for prunes, rewrites and deletions.
+// inventory lists all records of a lineage, without their payloads, for prunes, rewrites and
+// deletions.
 type inventory struct {
 	l    *storedLineage
-	head uint64 // newest seq at which something stands
+	head uint64 // newest seq with a record or stub
 	rows map[uint64]*row
 }
 
@@ -21,10 +22,10 @@ type row struct {
 	seq  uint64
 	id   string
 	size int64       // bytes of the sealed value
-	stub *codec.Stub // nil for a record; the rest is then of the record
+	stub *codec.Stub // nil for a record; the following fields are of a record
 
 	ghost      bool
-	idKey      []byte // key of the entry of the id, nil if it has none
+	idKey      []byte // key of the id's entry, nil if it has none
 	origin     uint64 // place in line
 	parent     uint64 // 0: none
 	parentHash [32]byte
@@ -39,7 +40,7 @@ type row struct {
 // channelBase is the record that a channel of another one is encoded against, or kept from.
 type channelBase struct{ number, base uint64 }
 
-// verdict is what a prune decided about a record.
+// verdict is the decision of a prune about a record.
 type verdict uint8
 
 const (
@@ -48,13 +49,13 @@ const (
 	retained                // it remains a checkpoint
 )
 
-// remains reports whether a record will stand at r's seq.
+// remains reports whether the record at r's seq remains.
 func (r *row) remains() bool { return r.stub == nil && r.verdict != removed }
 
 // visible reports whether r is a checkpoint now.
 func (r *row) visible() bool { return r.stub == nil && !r.ghost }
 
-// first is the first seq that r accounts for.
+// first is the first seq of the range that r covers.
 func (r *row) first() uint64 {
 	if r.stub != nil {
 		return r.seq - r.stub.FirstDist
@@ -62,7 +63,7 @@ func (r *row) first() uint64 {
 	return r.seq
 }
 
-// terms are what r is indexed by as the child of parent, or as one without a parent record if that is none.
+// terms are the index terms of r as a child of parent, or as a root if there is no parent record.
 func (r *row) terms(parent *row) []term {
 	if parent == nil || parent.stub != nil {
 		return terms(r.attrs, r.status)
@@ -70,8 +71,8 @@ func (r *row) terms(parent *row) []term {
 	return newTerms(parent.attrs, parent.status, r.attrs, r.status)
 }
 
-// indexedTerms are the terms that r may have index entries for. A replacement has all if its parent, though still a ghost,
-// did not restore any more.
+// indexedTerms are the terms that r may have index entries for. A replacement has all of them if
+// its parent, though still a ghost, could not be restored.
 func (r *row) indexedTerms(parent *row) []term {
 	if r.origin != r.seq {
 		parent = nil
@@ -93,7 +94,7 @@ func (v *inventory) newestFirst(yield func(*row) bool) {
 	}
 }
 
-// inventory reads the lineage. The caller holds the thread's mu, or the lineage is detached.
+// inventory reads the lineage. The caller holds the thread's mu, or nobody else uses this epoch.
 func (l *storedLineage) inventory(ctx context.Context) (*inventory, error) {
 	v := &inventory{l: l, rows: map[uint64]*row{}}
 	attrs := map[uint64]*codec.Attrs{} // by the record that holds them
@@ -151,7 +152,7 @@ func (w *row) fill(l *storedLineage, r *record) {
 	}
 }
 
-// base finds what channel number of r stands on; 0: nothing.
+// base returns the base of channel number of r; 0: none.
 func (r *row) base(number uint64) uint64 {
 	i, ok := slices.BinarySearchFunc(r.bases, number, func(s channelBase, number uint64) int { return cmp.Compare(s.number, number) })
 	if !ok {
@@ -176,8 +177,8 @@ func (v *inventory) unindex(ctx context.Context) error {
 	return out.flush(ctx)
 }
 
-// batcher collects mutations into batches. Those that are added together are committed together, and batches in the
-// order in which they were added.
+// batcher collects mutations into batches. Mutations added together are committed together, and
+// batches in the order of their additions.
 type batcher struct {
 	s    *Store
 	muts []backend.Mut

@@ -11,14 +11,15 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// A rewrite builds an epoch of a thread from another one: what stays is read and encoded anew, with its id, seq, time and
-// hash, and nothing of the rest is left but stubs. The new epoch is nobody's until the thread record names it, so its
-// batches need no order; one that fails leaves what it wrote to GC.
+// A rewrite builds a new epoch of a thread: it reads the retained checkpoints and encodes them
+// again, with the same ids, seqs, times and hashes, and replaces the rest by stubs. The new epoch
+// is invisible until the thread record names it, so its batches need no order. If a rewrite fails,
+// GC removes its records.
 
-// Copy copies the thread with all its namespaces to a thread of the same user that does not exist yet (ErrConflict).
-// Checkpoints keep their ids, seqs, times and hashes; the ghosts and stubs of what was removed become stubs. Both threads
-// wait meanwhile. The copy appears at once, when all of it is durable. Where other hooks would have to run on what comes
-// into dst than on what comes into the thread, that is ErrRejected.
+// Copy copies the thread with all its namespaces to a new thread of the same user (ErrConflict if
+// that exists). Checkpoints keep their ids, seqs, times and hashes; ghosts and stubs become stubs.
+// Operations on both threads wait in the meantime. The copy appears at once, when all of it is
+// durable. If other hooks apply to dst than to the thread, that is ErrRejected.
 func (t *Thread) Copy(ctx context.Context, dst Ref) error {
 	if err := t.copy(ctx, dst); err != nil {
 		return fmt.Errorf("copying thread: %w", err)
@@ -31,7 +32,7 @@ func (t *Thread) copy(ctx context.Context, dst Ref) error {
 		return err
 	}
 	if dst.Tenant != t.ref.Tenant || dst.User != t.ref.User || dst.Namespace != "" {
-		return fmt.Errorf("%w: a copy is a whole thread of the same user", ErrInvalid)
+		return fmt.Errorf("%w: a thread can only be copied as a whole, to the same user", ErrInvalid)
 	}
 	if dst.Thread == t.ref.Thread {
 		return &ConflictError{}
@@ -87,7 +88,7 @@ func (s *Store) lockThreads(ctx context.Context, a, b Ref) (la, lb *lineage, err
 	return la, lb, nil
 }
 
-// erase removes the records of what does not stay, with all that is encoded on them.
+// erase removes the records of removed checkpoints, and everything encoded from them.
 func (p *pruning) erase(ctx context.Context) error {
 	rec, _ := p.th.record()
 	kept := rec.Kept
@@ -102,7 +103,7 @@ func (p *pruning) erase(ctx context.Context) error {
 	return nil
 }
 
-// blobs are the blobs that checkpoints name which do not stay.
+// blobs returns the blobs that removed checkpoints name.
 func (p *pruning) blobs() map[BlobID]bool {
 	blobs := map[BlobID]bool{}
 	for _, n := range p.lineages {
@@ -117,15 +118,15 @@ func (p *pruning) blobs() map[BlobID]bool {
 	return blobs
 }
 
-// wipe removes from the backend, and from its files if it can do that, what only erased checkpoints named. The caller
-// holds no lock of a thread.
+// wipe removes data that only erased checkpoints named, from the backend and, if it can, from its
+// files. The caller holds no lock of a thread.
 func (s *Store) wipe(ctx context.Context, ref Ref, blobs map[BlobID]bool) (compacted bool, err error) {
 	u, err := s.user(ctx, userName{ref.Tenant, ref.User}, false)
 	if err != nil {
 		return false, err
 	}
 	if err := u.sweepNow(ctx, blobs); err != nil {
-		return false, fmt.Errorf("removing what only erased checkpoints named: %w", err)
+		return false, fmt.Errorf("removing data of erased checkpoints: %w", err)
 	}
 	c, ok := s.be.(backend.Compactor)
 	if !ok {
@@ -137,8 +138,9 @@ func (s *Store) wipe(ctx context.Context, ref Ref, blobs map[BlobID]bool) (compa
 	return true, nil
 }
 
-// rewrite builds a new epoch of to, which may be the thread itself, from what stays of p, makes rec with that epoch
-// its record, and purges the epoch before unless rec keeps that. The caller holds both threads' mu for writing.
+// rewrite builds a new epoch of to, which may be the thread itself, from the retained checkpoints
+// of p. It makes rec, with that epoch, the thread record of to, and purges the previous epoch
+// unless rec keeps it. The caller holds both threads' mu for writing.
 func (p *pruning) rewrite(ctx context.Context, to *thread, rec codec.Thread) error {
 	u := p.th.u
 	if err := u.rewrites.rLock(ctx); err != nil {
@@ -179,7 +181,7 @@ type lineageCopy struct {
 	to    *storedLineage
 	from  *restorer
 	w     *saving
-	state *checkpointState // what was copied last
+	state *checkpointState // of the last checkpoint copied
 	out   batcher
 
 	history *historyMigration // nil: all stays as it is
@@ -203,8 +205,8 @@ func (c *lineageCopy) run(ctx context.Context) error {
 	return c.out.flush(ctx)
 }
 
-// copyRest copies all that is not a record, the name of the namespace first: whoever removes the leftovers of a rewrite
-// finds lineages by it.
+// copyRest copies everything but records, starting with the name of the namespace, by which GC
+// finds the leftovers of a failed rewrite.
 func (c *lineageCopy) copyRest(ctx context.Context) error {
 	if name := c.to.ref.Namespace; name != "" {
 		if err := putInto(ctx, c, space.Namespaces, c.to.NamespaceKey(c.to.NS), name, space.Once); err != nil {
@@ -236,7 +238,7 @@ func (c *lineageCopy) copyRest(ctx context.Context) error {
 	return c.copyWrites(ctx)
 }
 
-// putInto adds a value of the new epoch.
+// putInto adds a value to the new epoch.
 func putInto[T any](ctx context.Context, c *lineageCopy, k *space.Kind[T], key []byte, v T, version string) error {
 	mut, err := sealMut(c.to, k, key, v, version)
 	if err != nil {
@@ -245,7 +247,7 @@ func putInto[T any](ctx context.Context, c *lineageCopy, k *space.Kind[T], key [
 	return c.out.add(ctx, mut)
 }
 
-// copyWrites copies the pending writes, but for those of checkpoints that go.
+// copyWrites copies the pending writes of retained checkpoints.
 func (c *lineageCopy) copyWrites(ctx context.Context) error {
 	gone := map[string]bool{}
 	for r := range c.newestFirst {
@@ -268,7 +270,7 @@ func (c *lineageCopy) copyWrites(ctx context.Context) error {
 	})
 }
 
-// copyRecord encodes the checkpoint of r anew, on the nearest of its ancestors that stays.
+// copyRecord encodes the checkpoint of r again, against the nearest retained ancestor.
 func (c *lineageCopy) copyRecord(ctx context.Context, r *record) error {
 	c.from = c.from.next()
 	c.from.remember(r)
@@ -315,7 +317,7 @@ func (c *lineageCopy) copyRecord(ctx context.Context, r *record) error {
 	c.w.stored(t, r.seq, int64(len(value)))
 	t.seq, t.id, t.stored = r.seq, row.id, int64(len(value))
 	c.state = t
-	// The value lives in a buffer of w, and this batch may wait for others.
+	// The value is in a buffer of w, and the batch may outlive it.
 	muts := append(p.muts, backend.Mut{Key: key, Value: append([]byte(nil), value...), Version: space.Once})
 	if err := c.out.add(ctx, muts...); err != nil {
 		return err
@@ -323,14 +325,14 @@ func (c *lineageCopy) copyRecord(ctx context.Context, r *record) error {
 	return c.copyEntries(ctx, row)
 }
 
-// copyEntries adds what makes the checkpoint found by its id and its terms.
+// copyEntries adds the entries of the checkpoint's id and index terms.
 func (c *lineageCopy) copyEntries(ctx context.Context, r *row) error {
 	if r.idKey != nil {
 		key := c.to.Moved(r.idKey)
 		id := &codec.IDEntry{Seq: r.seq, ID: r.id}
 		if got, err := c.l.s.be.Get(ctx, r.idKey); err != nil {
 			return fmt.Errorf("reading an id: %w", err)
-		} else if old, err := c.l.openIDEntry(got[0]); err == nil { // a damaged one is made anew
+		} else if old, err := c.l.openIDEntry(got[0]); err == nil { // a damaged one is replaced
 			id.Submitted = old.Submitted
 		}
 		if err := putInto(ctx, c, space.IDs, key, id, strconv.FormatUint(r.seq, 10)); err != nil {
@@ -353,7 +355,8 @@ func (c *lineageCopy) copyEntries(ctx context.Context, r *row) error {
 	return nil
 }
 
-// base returns the state to encode r on. Where no ancestor is known, what was copied before it is most like it.
+// base returns the state to encode r against. Without a known ancestor that is the last one copied,
+// as the most similar.
 func (c *lineageCopy) base(ctx context.Context, r *row) (*checkpointState, error) {
 	on := uint64(0)
 	if r.parent != 0 {
@@ -374,7 +377,7 @@ func (c *lineageCopy) base(ctx context.Context, r *row) (*checkpointState, error
 	return c.to.restorer().stateAt(ctx, on)
 }
 
-// change makes t the state of r, and fills w.coded with how what differs is to be stored.
+// change makes t the state of r, and fills w.coded with the encodings of the differences.
 func (c *lineageCopy) change(ctx context.Context, t *checkpointState, r *record) error {
 	meta, err := c.from.meta(ctx, r)
 	if err != nil {
@@ -406,7 +409,8 @@ func (c *lineageCopy) change(ctx context.Context, t *checkpointState, r *record)
 	return nil
 }
 
-// value restores the value that the link holds; where that was encoded on what s has, with no more than its delta.
+// value restores the value of a link; if that is encoded against the value in s, only its delta is
+// read.
 func (c *lineageCopy) value(ctx context.Context, r *record, at link, s *channelState) ([]byte, error) {
 	if at.e.Mode == codec.ByDelta && len(s.path) > 0 {
 		base, err := c.from.link(ctx, at.r, s.number, at.e)
@@ -424,7 +428,7 @@ func (c *lineageCopy) value(ctx context.Context, r *record, at link, s *channelS
 	return got[0].value, nil
 }
 
-// applyDelta builds the value of a delta on its base.
+// applyDelta applies the delta of a link to its base.
 func (rs *restorer) applyDelta(ctx context.Context, at link, base []byte) ([]byte, error) {
 	if err := rs.l.u.readParts(ctx, rs.parts, at.e.Parts); err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ type stubRange struct {
 	done        bool       // it is there already
 }
 
-// stubRanges lists the stub ranges of the lineage, newest first. A removed record that is the parent of
-// a remaining one is the last of its range, so that the stub keeps its hash.
+// stubRanges lists the stub ranges of the lineage, newest first. A removed record that is the
+// parent of a remaining one is the last of its range, so that the stub keeps its hash.
 func (n *lineagePruning) stubRanges(ctx context.Context) ([]stubRange, error) {
 	var runs []stubRange
 	open := false
@@ -43,8 +43,9 @@ func (n *lineagePruning) stubRanges(ctx context.Context) ([]stubRange, error) {
 	return runs, nil
 }
 
-// makeStub makes the stub of r, the last of a range, and compares its hash with those that its children
-// name. The hash of a ghost is taken from its children, since some of its channels may be gone.
+// makeStub makes the stub of r, the last of a range, and compares its hash with those that its
+// children name. The hash of a ghost is taken from its children, since some of its channels may be
+// gone.
 func (n *lineagePruning) makeStub(ctx context.Context, r *row) (*codec.Stub, error) {
 	stub := &codec.Stub{ID: r.id}
 	switch children := n.children[r.seq]; {
@@ -68,14 +69,14 @@ func (n *lineagePruning) makeStub(ctx context.Context, r *row) (*codec.Stub, err
 	}
 	for _, c := range n.children[r.seq] {
 		if c.parentHash != stub.Hash {
-			return nil, corrupt(space.Describe(n.l.RecordKey(c.seq)), "hash of the parent differs from it", nil)
+			return nil, corrupt(space.Describe(n.l.RecordKey(c.seq)), "does not match the hash of its parent", nil)
 		}
 	}
 	return stub, nil
 }
 
-// apply removes what does not remain. What depends on a record goes before it, so that the store is valid after every
-// batch.
+// apply removes all records that do not remain. Dependents are removed before their bases, so the
+// store is valid after every batch.
 func (p *pruning) apply(ctx context.Context) error {
 	for _, n := range p.lineages {
 		err := n.apply(ctx)
@@ -154,7 +155,7 @@ func (n *lineagePruning) replaceByStub(ctx context.Context, out *batcher, in *st
 	if r.stub != nil {
 		return out.add(ctx, muts...)
 	}
-	for _, c := range n.children[r.seq] { // they have no parent to share their terms with now
+	for _, c := range n.children[r.seq] { // without a parent they need index entries for all their terms
 		for _, t := range c.terms(nil) {
 			m, err := n.l.indexMut(t, c.seq, codec.IndexEntry{Time: c.time, Step: c.step})
 			if err != nil {
@@ -188,8 +189,8 @@ func (n *lineagePruning) replaceByStub(ctx context.Context, out *batcher, in *st
 // versionStub is the version of stubs.
 const versionStub = "3"
 
-// moveBranches makes the records of branches name where these end when all that does not stay is gone. A branch that ends
-// nowhere goes too.
+// moveBranches updates branch records to the heads they will have after the prune. A branch without
+// a head is deleted.
 func (n *lineagePruning) moveBranches(ctx context.Context, out *batcher) error {
 	headOf := n.headAfter()
 	for name, seq := range n.branches {
@@ -211,7 +212,8 @@ func (n *lineagePruning) moveBranches(ctx context.Context, out *batcher) error {
 	return nil
 }
 
-// headAfter finds where a branch ends whose record names a seq, as headAt does, among what stays; 0: nowhere.
+// headAfter returns a function that finds the head of a branch whose record names a seq, as headAt
+// does, among retained checkpoints; 0: none.
 func (n *lineagePruning) headAfter() func(seq uint64) uint64 {
 	now := map[uint64]uint64{} // by place in line
 	for r := range n.newestFirst {
@@ -229,7 +231,7 @@ func (n *lineagePruning) headAfter() func(seq uint64) uint64 {
 	}
 }
 
-// nearest finds the nearest checkpoint that stays among seq and its ancestors, as far as these are known; 0: none.
+// nearest finds the nearest retained checkpoint among seq and its known ancestors; 0: none.
 func (n *lineagePruning) nearest(seq uint64) uint64 {
 	for r := n.rows[seq]; r != nil && r.stub == nil; r = n.rows[r.parent] {
 		if r.verdict == retained {
@@ -239,16 +241,17 @@ func (n *lineagePruning) nearest(seq uint64) uint64 {
 	return 0
 }
 
-// forget drops from memory what is there no more: all of the lineage if that is in doubt or its head went, else the
-// states of what was removed. It does so whatever became of the context of the call, since what memory holds of a record
-// that is gone would be loaded, and saved on. The caller holds the thread's mu for writing.
+// forget drops removed data from memory: the whole lineage if all is set or its head was removed,
+// else the states of removed checkpoints. It ignores the context of the call, since a state in
+// memory of a removed record could be loaded, and saved on. The caller holds the thread's mu for
+// writing.
 func (n *lineagePruning) forget(all bool) {
 	l := n.l.s.refInMemory(n.l.ref)
 	if l == nil {
 		return
 	}
 	defer l.s.unrefLineage(l)
-	l.mu.lock(context.Background()) // nobody is at work on the thread, so it is free at once
+	l.mu.lock(context.Background()) // no operation on the thread is under way, so it is free
 	defer l.mu.unlock()
 	clear(l.branches)
 	if head := n.rows[l.latest]; all || head == nil || head.verdict != retained {

@@ -59,7 +59,7 @@ func historySeqs(t testing.TB, f *fixture, ref Ref) (seqs []uint64) {
 	return seqs
 }
 
-// dump is what the mem backend holds.
+// dump is the content of the mem backend.
 func dump(t testing.TB, b backend.Backend) map[string]string {
 	t.Helper()
 	got := map[string]string{}
@@ -179,7 +179,8 @@ func TestPruneRefuses(t *testing.T) {
 	}
 }
 
-// What stays stands on ghosts; they go when nobody needs them any more, and stubs grow together.
+// Remaining checkpoints depend on ghosts; ghosts are removed when they have no dependents any more,
+// and stubs merge.
 func TestPruneGhostsAndStubs(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
@@ -212,7 +213,8 @@ func TestPruneGhostsAndStubs(t *testing.T) {
 	}
 }
 
-// unlike makes a draft that is not worth a delta against any other: nothing stands on it but what keeps from it.
+// unlike makes a draft so different that no delta against another pays: only records that keep
+// channels depend on it.
 func unlike(r *rand.Rand, d Draft) Draft {
 	d.Meta = fmt.Appendf(nil, "%q", hex.EncodeToString(words(r, 300))+fmt.Sprintf("%x", rand.New(rand.NewPCG(r.Uint64(), 1)).Perm(1500)))
 	d.Channels = append(d.Channels, Change{Name: "a", Data: words(r, 3000)})
@@ -290,8 +292,8 @@ func TestPruneMovesIndexEntries(t *testing.T) {
 	}
 }
 
-// A ghost keeps its attributes, also where nothing else stands on them, because they are compared with others; and it
-// need not restore any more, which those that are saved on it must live with.
+// A ghost keeps its attributes, even without dependents, because others are compared with them. It
+// need not restore any more, and its children must cope with that.
 func TestGhostsInPart(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	f := newFixture(t, Options{})
@@ -333,7 +335,7 @@ func TestGhostsInPart(t *testing.T) {
 	}
 }
 
-// What memory holds of a checkpoint goes with it.
+// States of removed checkpoints are dropped from memory.
 func TestPruneForgets(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

@@ -15,18 +15,18 @@ import (
 	"github.com/ckptd/ckptd/crypto"
 )
 
-// Query chooses checkpoints over many threads. The zero value is all of them.
+// Query selects checkpoints across threads. The zero value selects all.
 type Query struct {
 	Filter
 	Limit int // at most this many; 0 is no limit
 }
 
-// terms are the terms that every checkpoint that matches f has.
+// terms returns the index terms that all checkpoints matching f have.
 func (f *Filter) terms() []term {
 	return terms(&codec.Attrs{RunID: f.RunID, Labels: f.Labels}, f.Status)
 }
 
-// admits reports whether a record may match f, by what is in the record itself.
+// admits reports whether a record can match f, judged without its attributes.
 func (f *Filter) admits(rec *codec.Record) bool {
 	at := time.UnixMilli(rec.Time)
 	return (f.Status == "" || rec.Status == f.Status) && (f.MinStep == nil || rec.Step >= *f.MinStep) &&
@@ -44,15 +44,17 @@ func (f *Filter) describes(meta *codec.Attrs) bool {
 	return f.RunID == "" || meta.RunID == f.RunID
 }
 
-// Query yields the checkpoints of the user's threads that match, newest first by time (those of the same millisecond by
-// ref and seq, the greatest first), headers only; none for a user who never saved. After an error it ends.
+// Query yields the matching checkpoints of the user's threads, newest first by time (within a
+// millisecond by ref and seq, greatest first), headers only; for a user who never saved it yields
+// none. After an error it ends.
 //
-// If the query asks for a label, a run id, or a status other than running, a blind index names the lineages with such a
-// checkpoint, and nothing of any other thread is read or decrypted; of several such terms the rarest is used. Of those
-// lineages the records from the first one named on are read. Other queries go through the threads in the order of their
-// activity and read the records of each, newest first until before Since; they look at no more threads than those that
-// were active since what is yielded, or since Since. What matches is remembered with a few words each until it is its turn,
-// then read again one by one; what is deleted, pruned or replaced meanwhile is left out.
+// If the query asks for a label, a run id, or a status other than running, a blind index names the
+// lineages with such a checkpoint, and nothing of any other thread is read or decrypted; of several
+// such terms the rarest is used. Of those lineages, Query reads the records from the first indexed
+// one on. Other queries go through the threads in order of activity and read the records of each,
+// newest first, back to Since; they read only threads active since the checkpoints being yielded,
+// or since Since. A match takes a few words of memory until its turn, when it is read again;
+// checkpoints deleted, pruned or replaced in the meantime are left out.
 func (u *User) Query(ctx context.Context, q Query) iter.Seq2[*Checkpoint, error] {
 	return func(yield func(*Checkpoint, error) bool) {
 		k, err := u.keys(ctx, false)
@@ -68,9 +70,9 @@ func (u *User) Query(ctx context.Context, q Query) iter.Seq2[*Checkpoint, error]
 	}
 }
 
-// QueryTenant is User.Query over all users of a tenant. Only the users that the index names are looked at, if one is
-// used; of the others no more than when they were active last, if that was before what is yielded. A user whose keys are
-// destroyed has no checkpoints.
+// QueryTenant is User.Query over all users of a tenant. With an index term, it reads only users
+// that the index names; otherwise, of users who were last active before the checkpoints being
+// yielded, it reads only when that was. A user whose keys are destroyed has no checkpoints.
 func (s *Store) QueryTenant(ctx context.Context, tenant string, q Query) iter.Seq2[*Checkpoint, error] {
 	return func(yield func(*Checkpoint, error) bool) {
 		err := errors.Join(s.ready(ctx), checkName("tenant", tenant, false))
@@ -83,7 +85,8 @@ func (s *Store) QueryTenant(ctx context.Context, tenant string, q Query) iter.Se
 	}
 }
 
-// query yields what matches q, of one user or, if u is nil, of all users of a tenant. It is errStop if no more is wanted.
+// query yields the matches of q, of one user or, if u is nil, of all users of a tenant. It returns
+// errStop if the caller wants no more.
 func (s *Store) query(ctx context.Context, q *Query, tenant string, u *user, yield func(*Checkpoint, error) bool) error {
 	m := &querying{s: s, q: q, yield: yield}
 	defer m.reserved.release()
@@ -104,7 +107,8 @@ type matches struct {
 	reserved reservation // for found
 }
 
-// A query reserves memory for this many matches at a time: for each a position, and as much to grow.
+// A query reserves memory for this many matches at a time: for each a position, and as much to
+// grow.
 const positionsAtOnce, bytesPerPosition = 256, 64
 
 type position struct {
@@ -121,11 +125,11 @@ type querying struct {
 	yield func(*Checkpoint, error) bool
 
 	matches
-	waiting []int // indexes of what was found and not yielded: a heap, the newest first
+	waiting []int // indexes of matches not yielded yet: a heap, newest first
 	yielded int
 }
 
-// Len, Less, Swap, Push and Pop are heap.Interface's, for waiting: by time, and what was saved at the same time by ref and seq.
+// Len, Less, Swap, Push and Pop implement heap.Interface for waiting: by time, then by ref and seq.
 func (m *querying) Len() int      { return len(m.waiting) }
 func (m *querying) Swap(i, j int) { m.waiting[i], m.waiting[j] = m.waiting[j], m.waiting[i] }
 func (m *querying) Push(i any)    { m.waiting = append(m.waiting, i.(int)) }
@@ -142,8 +146,8 @@ func (m *querying) Less(i, j int) bool {
 	return cmp.Or(cmp.Compare(p.time, q.time), m.refs[p.ref].Compare(m.refs[q.ref]), cmp.Compare(p.seq, q.seq)) > 0
 }
 
-// walkActivity goes through the threads in the order of their activity. Each time it has seen four times as many as before,
-// it yields what is newer than all that may come.
+// walkActivity goes through the threads in order of activity. Each time it has seen four times as
+// many as before, it yields the matches newer than any that can follow.
 func (m *querying) walkActivity(ctx context.Context, tenant string, u *user) error {
 	lists, err := m.s.activities(ctx, tenant, u)
 	if err != nil {
@@ -203,7 +207,8 @@ func (s *Store) eachUser(ctx context.Context, tenant string, u *user, fn func(na
 	return nil
 }
 
-// walk finds the matches in a lineage from seq from on. It reads them newest first, and stops where time ends it.
+// walk finds the matches in a lineage with seqs from from on. It reads them newest first, and stops
+// at Since.
 func (m *querying) walk(ctx context.Context, l *lineage, q *Query, from uint64) error {
 	rec, there := l.th.record()
 	if !there {
@@ -235,7 +240,7 @@ func (m *querying) walk(ctx context.Context, l *lineage, q *Query, from uint64) 
 	if err != nil {
 		return err
 	}
-	// What was replaced before it was read stands behind where the reading began.
+	// Checkpoints replaced before they were read are now above the seq where the walk began.
 	return l.eachRecord(ctx, top+1, endSeq, true, func(r *record) error {
 		if r.rec == nil || r.rec.Replaced == 0 {
 			return nil
@@ -255,7 +260,8 @@ func (m *querying) add(ctx context.Context, p position) error {
 	return nil
 }
 
-// yieldSince reads what was found from a time on and yields it. It is errStop if no more is wanted.
+// yieldSince reads the matches since a time and yields them. It returns errStop if the caller wants
+// no more.
 func (m *querying) yieldSince(ctx context.Context, since int64) error {
 	for len(m.waiting) > 0 && m.found[m.waiting[0]].time >= since {
 		cp, err := m.read(ctx, m.found[heap.Pop(m).(int)])
@@ -272,7 +278,8 @@ func (m *querying) yieldSince(ctx context.Context, since int64) error {
 	return nil
 }
 
-// read reads what was found at p, or what replaced it since. What is gone, or does not match any more, is ErrNotFound.
+// read reads the match at p, or its replacement. If it is gone or no longer matches, that is
+// ErrNotFound.
 func (m *querying) read(ctx context.Context, p position) (cp *Checkpoint, err error) {
 	err = m.s.withLineage(ctx, m.refs[p.ref], func(l *lineage) (err error) {
 		if rec, there := l.th.record(); !there || rec.Generation != p.generation {
@@ -284,7 +291,7 @@ func (m *querying) read(ctx context.Context, p position) (cp *Checkpoint, err er
 		}
 		if err == nil {
 			rs := l.restorer()
-			defer rs.reserved.release() // the caller has it, and soon the next one
+			defer rs.reserved.release() // the caller has it, and will soon get the next one
 			cp, err = rs.checkpoint(ctx, r, nil)
 		}
 		return err
@@ -295,7 +302,8 @@ func (m *querying) read(ctx context.Context, p position) (cp *Checkpoint, err er
 	return cp, err
 }
 
-// recheck checks a checkpoint that replaced what was found at p: one that does not match, or that was found too, is ErrNotFound.
+// recheck checks the replacement of the match at p: if it does not match, or is a match of its own,
+// that is ErrNotFound.
 func (m *querying) recheck(ctx context.Context, l *lineage, p position, r *record) error {
 	rs := l.restorer()
 	defer rs.reserved.release()

@@ -14,8 +14,9 @@ import (
 	"github.com/ckptd/ckptd/internal/alike"
 )
 
-// MaxPatchInput is how many bytes a JSON value may have for a Diff to hold a patch; of larger ones, and of those with very many
-// small values, it tells only sizes and what they have in common at their ends.
+// MaxPatchInput is the maximum size in bytes of a JSON value for which Diff makes a patch. For
+// larger ones, and for those with very many small values, it returns only sizes and common prefixes
+// and suffixes.
 const MaxPatchInput = 8 << 20
 
 // DiffKind says how something differs between two checkpoints.
@@ -29,50 +30,51 @@ const (
 	Same    DiffKind = "same"
 )
 
-// Diff tells how the checkpoint To differs from From.
+// Diff describes how the checkpoint To differs from From.
 type Diff struct {
 	From, To *Checkpoint // without data
 
 	Channels []ChannelDiff // all channels of either, in order of name
 	Meta     ValueDiff
 
-	// Fields are the step, status, kind, schema version, run id, branch and blobs that differ, Labels the labels, both in
-	// order of name.
+	// Fields are those of step, status, kind, schema version, run id, branch and blobs that differ,
+	// Labels the labels, both in order of name.
 	Fields, Labels []FieldDiff
 }
 
-// ChannelDiff tells how a channel differs.
+// ChannelDiff describes how a channel differs.
 type ChannelDiff struct {
 	Name             string
 	OldType, NewType string // "" where there is no such channel
 	ValueDiff
 }
 
-// ValueDiff tells how bytes differ.
+// ValueDiff describes how bytes differ.
 type ValueDiff struct {
 	Kind             DiffKind
 	OldSize, NewSize int64
 
-	// Prefix and Suffix are how many bytes old and new have in common at the beginning and, of what is left, at the
-	// end.
+	// Prefix and Suffix are the numbers of bytes that old and new have in common at the beginning
+	// and, in the rest, at the end.
 	Prefix, Suffix int64
 
-	// Patch is an RFC 6902 patch that makes the new JSON value from the old one, if both are JSON and they differ as
-	// bytes; "[]" means that only the spelling does. Numbers are compared and written as they are spelled. Nil has
-	// its reason in NoPatch: it is empty where nothing changed or where one side has no JSON.
+	// Patch is an RFC 6902 patch from the old JSON value to the new one, if both are JSON and their
+	// bytes differ; "[]" means that only the spelling differs. Numbers are compared and written as
+	// spelled. If Patch is nil, NoPatch has the reason, "" if nothing changed or one side has no
+	// JSON.
 	Patch   []byte
 	NoPatch string
 }
 
-// FieldDiff tells how a field or label differs. Old and New are "" for none.
+// FieldDiff describes how a field or label differs; "" is a missing one.
 type FieldDiff struct {
 	Name     string
 	Kind     DiffKind
 	Old, New string
 }
 
-// Diff compares two checkpoints of the lineage. It holds one channel of both in memory at a time, or all of them if hooks
-// run on loads: then what they make of both is compared.
+// Diff compares two checkpoints of the lineage. It holds one channel of both in memory at a time,
+// or all of them if there are load hooks: then it compares their output.
 func (t *Thread) Diff(ctx context.Context, from, to Which) (*Diff, error) {
 	chain, err := t.s.hookChain(hook.Load, t.ref.Tenant, t.ref.Thread)
 	if err == nil && chain != nil {
@@ -96,7 +98,7 @@ func (t *Thread) Diff(ctx context.Context, from, to Which) (*Diff, error) {
 	return d, nil
 }
 
-// diffLoaded compares what loads give.
+// diffLoaded compares checkpoints as Load returns them.
 func (t *Thread) diffLoaded(ctx context.Context, from, to Which) (*Diff, error) {
 	var a, b side
 	var err error
@@ -117,7 +119,7 @@ func (t *Thread) diffLoaded(ctx context.Context, from, to Which) (*Diff, error) 
 	return d, err
 }
 
-// side is one of two checkpoints that are compared. Cp has its data if there is no rs to restore it.
+// side is one of two checkpoints being compared. cp has its data if rs is nil.
 type side struct {
 	rs   *restorer
 	r    *record
@@ -159,7 +161,7 @@ func diffSides(ctx context.Context, a, b *side) (*Diff, error) {
 	return d, nil
 }
 
-// findBoth finds two checkpoints among what is durable now.
+// findBoth finds two checkpoints in the durable state of one moment.
 func (l *lineage) findBoth(ctx context.Context, from, to Which, a, b **record) (err error) {
 	now, err := l.durableNow(ctx)
 	if err != nil {
@@ -172,7 +174,7 @@ func (l *lineage) findBoth(ctx context.Context, from, to Which, a, b **record) (
 	return err
 }
 
-// present tells an absent value, nil, from an empty one.
+// present returns nil for an empty value.
 func present(b []byte) []byte {
 	if len(b) == 0 {
 		return nil
@@ -222,7 +224,7 @@ func diffChannel(ctx context.Context, name string, a, b *side) (ChannelDiff, err
 	return d, nil
 }
 
-// value restores one channel, which s has.
+// value restores one channel of s, which must exist.
 func (s *side) value(ctx context.Context, name string) ([]byte, error) {
 	if s.rs == nil {
 		ch, _ := s.cp.Channel(name)
@@ -237,7 +239,7 @@ func (s *side) value(ctx context.Context, name string) ([]byte, error) {
 	return append([]byte{}, got[0].value...), nil
 }
 
-// diffValues compares two values, of which nil is none.
+// diffValues compares two values; nil is a missing one.
 func diffValues(ctx context.Context, old, now []byte, isJSON bool) (d ValueDiff, err error) {
 	d = ValueDiff{Kind: Changed, OldSize: int64(len(old)), NewSize: int64(len(now))}
 	switch {
@@ -280,7 +282,7 @@ func diffFields(a, b *Checkpoint) []FieldDiff {
 	return out
 }
 
-// diffMaps lists the entries that differ; "" is none.
+// diffMaps lists the entries that differ; "" is a missing one.
 func diffMaps(a, b map[string]string) (out []FieldDiff) {
 	all := maps.Clone(b)
 	if all == nil {

@@ -13,12 +13,13 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// HistoryOptions choose checkpoints of a lineage. The zero value is all of them, newest first, headers only.
+// HistoryOptions select checkpoints of a lineage. The zero value selects all, newest first, headers
+// only.
 type HistoryOptions struct {
 	Before string // only checkpoints saved before the one with this id
 	Limit  int    // at most this many; 0 is no limit
 
-	// From, if set, walks only that checkpoint and its ancestors; Branch those of the branch's head.
+	// From, if set, selects that checkpoint and its ancestors; Branch the head's.
 	From   string
 	Branch string
 
@@ -31,7 +32,7 @@ type HistoryOptions struct {
 	Export bool
 }
 
-// Filter is a condition on checkpoints. A field that is zero asks for nothing.
+// Filter is a condition on checkpoints. Zero fields are no condition.
 type Filter struct {
 	Labels           map[string]string
 	Status           string
@@ -55,14 +56,16 @@ func (f *Filter) matches(cp *Checkpoint) bool {
 	return true
 }
 
-// historyPage is how many records are read at a time. No lock is held while the caller looks at them.
+// historyPage is the number of records read at a time. No lock is held while the caller handles
+// them.
 const historyPage = 64
 
-// historyBytes bounds the data of the checkpoints that wait for the caller, but for one of them.
+// historyBytes bounds the data of checkpoints read ahead of the caller, except for one.
 const historyBytes = 4 << 20
 
-// History yields checkpoints of the lineage, newest first; one that was replaced is seen in its old place, as it is now. It sees
-// what was durable when it came to each page; a thread deleted meanwhile ends it with ErrGeneration. After an error it ends.
+// History yields checkpoints of the lineage, newest first; a replacement appears at its origin.
+// Each page shows the durable state at the time it is read. If the thread is deleted in the
+// meantime, History ends with ErrGeneration. After an error it ends.
 func (t *Thread) History(ctx context.Context, o HistoryOptions) iter.Seq2[*Checkpoint, error] {
 	return func(yield func(*Checkpoint, error) bool) {
 		h := history{t: t, o: &o, left: o.Limit, most: historyPage}
@@ -88,31 +91,31 @@ func (t *Thread) History(ctx context.Context, o HistoryOptions) iter.Seq2[*Check
 	}
 }
 
-// history is where an iteration stands.
+// history is the position of an iteration.
 type history struct {
 	t          *Thread
 	o          *HistoryOptions
-	seq        uint64 // all records before it are still to be seen; 0 at the start, 1 at the end
-	ancestor   uint64 // the next one of the ancestors that are walked, if any are
+	seq        uint64 // all records below it are still to be read; 0 at the start, 1 at the end
+	ancestor   uint64 // the next ancestor to visit, if only ancestors are wanted
 	ancestors  bool
 	generation uint64
 	left       int
 	rs         *restorer
-	epoch      uint32      // of what rs remembers
+	epoch      uint32      // of the records in rs
 	most       int         // records of a page
 	reserved   reservation // for the data of a page
 
-	// A checkpoint that replaced others is told of where the first record with its id stands, or else where one of its own
-	// comes first. Others may replace it, and remove that first record, between any two pages: deferred
-	// are the seqs of records that were passed, by the origin at which their checkpoint is to be shown,
-	// and shown the origins without a record that were shown. Replacements that come after the start are
-	// above top, the greatest seq that was looked at.
+	// A replacement is shown at its origin, the first record with its id, or else at the first of
+	// its own records. It may be replaced again, and its first record be removed, between any two
+	// pages. So deferred has the seqs of records that were passed, by the origin where their
+	// checkpoint is to be shown, and shown has the origins without a record that were shown.
+	// Replacements since the start are above top, the greatest seq seen.
 	deferred map[uint64]uint64
 	shown    map[uint64]bool
 	top      uint64
 }
 
-// page reads on until it has some checkpoints, or the end.
+// page reads on until it has some checkpoints, or reaches the end.
 func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 	l, err := h.t.s.rlockThread(ctx, h.t.ref, false)
 	if err != nil {
@@ -179,7 +182,7 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 	return out, nil
 }
 
-// begin finds where the iteration starts.
+// begin finds the start of the iteration.
 func (h *history) begin(ctx context.Context, l *lineage) error {
 	now, err := l.durableNow(ctx)
 	if err != nil {
@@ -227,11 +230,11 @@ func (l *lineage) findSeq(ctx context.Context, at heads, w Which) (uint64, error
 	return r.seq, nil
 }
 
-// see turns a record into a checkpoint if it is one that is wanted.
+// see returns the checkpoint of a record if it is to be shown.
 func (h *history) see(ctx context.Context, line *gapCheck, e backend.Entry) (*Checkpoint, error) {
 	l := line.l
 	r, err := l.openRecord(e.Key, e.Value)
-	if err == nil && !h.ancestors { // who walks ancestors misses only these
+	if err == nil && !h.ancestors { // a walk over ancestors checks only these for gaps
 		err = line.see(ctx, r)
 	}
 	if err != nil || r.rec == nil {
@@ -240,7 +243,7 @@ func (h *history) see(ctx context.Context, line *gapCheck, e backend.Entry) (*Ch
 	h.rs = h.rs.next()
 	h.rs.remember(r)
 	if h.ancestors {
-		if h.ancestor > r.seq { // Before lies below the start: catch up
+		if h.ancestor > r.seq { // Before is below the start: catch up
 			if err := h.catchUp(ctx, l, r.seq); err != nil {
 				return nil, err
 			}
@@ -264,7 +267,7 @@ func (h *history) see(ctx context.Context, line *gapCheck, e backend.Entry) (*Ch
 	return h.checkpoint(ctx, r)
 }
 
-// shownAt is the checkpoint that is to be told of at r's place; nil if there is none, or if it is told of elsewhere.
+// shownAt returns the checkpoint to show at r; nil if there is none, or if it is shown elsewhere.
 func (h *history) shownAt(ctx context.Context, l *storedLineage, r *record) (*record, error) {
 	place := r.origin()
 	if place == r.seq {
@@ -291,11 +294,11 @@ func (h *history) shownAt(ctx context.Context, l *storedLineage, r *record) (*re
 	return r, err
 }
 
-// lookAbove notes what replaced checkpoints since the start, after a page was read: the record in whose place it is to be told
-// of may be missing there.
+// lookAbove notes replacements since the start, after a page was read: the record at their origin
+// may be missing from it.
 func (h *history) lookAbove(ctx context.Context, l *storedLineage) error {
 	if h.ancestors {
-		return nil // what others stand on keeps its record
+		return nil // records with dependents are not removed
 	}
 	return l.s.scan(ctx, l.RecordsFrom(h.top+1, endSeq), func(e backend.Entry) error {
 		r, err := l.openRecord(e.Key, e.Value)
@@ -309,7 +312,7 @@ func (h *history) lookAbove(ctx context.Context, l *storedLineage) error {
 	})
 }
 
-// deferTo notes the newest record of those that are to be told of in a place.
+// deferTo notes the newest record to be shown at an origin.
 func (h *history) deferTo(place, seq uint64) {
 	if h.deferred == nil {
 		h.deferred = map[uint64]uint64{}
@@ -317,7 +320,7 @@ func (h *history) deferTo(place, seq uint64) {
 	h.deferred[place] = max(h.deferred[place], seq)
 }
 
-// due tells of the checkpoints whose place has been passed, as there is no record any more.
+// due returns the deferred checkpoints whose origin has been passed without a record.
 func (h *history) due(ctx context.Context, l *storedLineage, seq uint64) (cps []*Checkpoint, err error) {
 	if len(h.deferred) == 0 {
 		return nil, nil
@@ -355,7 +358,7 @@ func (h *history) newestDeferred(ctx context.Context, l *storedLineage, place ui
 		if r != nil && r.rec != nil {
 			return l.current(ctx, r)
 		}
-		// It was pruned, or was replaced and removed since the page was read.
+		// It was pruned, or replaced and removed, since the page was read.
 		if err := h.lookAbove(ctx, l); err != nil {
 			return nil, err
 		}
@@ -377,7 +380,7 @@ func (h *history) end(ctx context.Context, line *gapCheck) (cps []*Checkpoint, e
 	return h.due(ctx, line.l, 0)
 }
 
-// checkpoint reads what is told of r; nil if it is not wanted.
+// checkpoint reads the checkpoint of r; nil if it does not match.
 func (h *history) checkpoint(ctx context.Context, r *record) (*Checkpoint, error) {
 	cp, err := h.rs.checkpoint(ctx, r, nil)
 	if err != nil || !h.o.matches(cp) {
@@ -390,7 +393,7 @@ func (h *history) checkpoint(ctx context.Context, r *record) (*Checkpoint, error
 	return cp, nil
 }
 
-// catchUp walks the line of ancestors down to seq or below it.
+// catchUp follows the ancestors down to seq or below.
 func (h *history) catchUp(ctx context.Context, l *storedLineage, seq uint64) error {
 	for h.ancestor > seq {
 		r, err := l.readRecord(ctx, h.ancestor)

@@ -10,7 +10,7 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// A history leaves nothing out that is replaced while it goes on, far below where it has come to.
+// A history leaves out nothing that is replaced while it is read, far below its position.
 func TestHistoryFindsWhatIsReplacedBelow(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
@@ -35,7 +35,7 @@ func TestHistoryFindsWhatIsReplacedBelow(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: n + 2, Erase: true}); err != nil { // takes what they replaced
+		if _, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: n + 2, Erase: true}); err != nil { // takes the records that they replaced
 			t.Fatal(err)
 		}
 	}
@@ -44,7 +44,8 @@ func TestHistoryFindsWhatIsReplacedBelow(t *testing.T) {
 	}
 }
 
-// One that was replaced several times is found by its newest record, when the one in its place goes while a history goes on.
+// A checkpoint replaced several times is found by its newest record if the one at its origin is
+// removed while a history is read.
 func TestHistoryFindsTheNewestReplacement(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

@@ -35,7 +35,7 @@ func (m *querying) followTerms(ctx context.Context, tenant string, u *user) erro
 	})
 }
 
-// entryGroup is what the index says of one term in one lineage: where it begins.
+// entryGroup stands for the index entries of one term in one lineage.
 type entryGroup struct {
 	space.Indexed
 	key []byte // of the earliest entry
@@ -44,13 +44,13 @@ type entryGroup struct {
 func parseIndexKey(key []byte) (entryGroup, error) {
 	at, ok := space.ParseIndex(key)
 	if !ok {
-		return entryGroup{}, corrupt(space.Describe(key), "key has a wrong length", nil)
+		return entryGroup{}, corrupt(space.Describe(key), "key has the wrong length", nil)
 	}
 	return entryGroup{at, key}, nil
 }
 
-// rarestTerm reads the index entries of all terms side by side until it has all of one, the rarest, and returns those by
-// lineage, in the order of tokens.
+// rarestTerm reads the index entries of all terms in parallel until it has all of one, the rarest.
+// It returns those by lineage, in the order of tokens.
 func (s *Store) rarestTerm(ctx context.Context, tenant string, u *user, ts []term) ([]entryGroup, error) {
 	scans := make([]struct {
 		r      backend.Range
@@ -86,7 +86,7 @@ func (s *Store) rarestTerm(ctx context.Context, tenant string, u *user, ts []ter
 	}
 }
 
-// follow finds the matches in the lineage that index entries name.
+// follow finds the matches in the lineage that a group of index entries names.
 func (m *querying) follow(ctx context.Context, u *user, q *Query, g *entryGroup) error {
 	if over, err := u.startsAfter(ctx, g.key, q.Until); over || err != nil {
 		return err
@@ -103,8 +103,9 @@ func (m *querying) follow(ctx context.Context, u *user, q *Query, g *entryGroup)
 	})
 }
 
-// startsAfter reports whether the entry with a key, the earliest of its lineage, rules out everything from it on: time never
-// decreases along a lineage. Its step says nothing of later checkpoints that inherit the term.
+// startsAfter reports whether the entry with a key, the earliest of its lineage, excludes the whole
+// lineage: time never decreases along it. The entry's step does not matter, since later checkpoints
+// inherit the term.
 func (u *user) startsAfter(ctx context.Context, key []byte, until time.Time) (bool, error) {
 	if until.IsZero() {
 		return false, nil
@@ -114,7 +115,7 @@ func (u *user) startsAfter(ctx context.Context, key []byte, until time.Time) (bo
 		return false, fmt.Errorf("reading the index: %w", err)
 	}
 	if got[0].Version == "" {
-		return true, nil // removed meanwhile with what it led to
+		return true, nil // removed in the meantime, with its checkpoint
 	}
 	entry, err := u.openIndexEntry(got[0])
 	return err == nil && !time.UnixMilli(entry.Time).Before(until), err
@@ -124,8 +125,8 @@ func (u *user) openIndexEntry(e backend.Entry) (codec.IndexEntry, error) {
 	return unseal(u, space.Index, e.Key, e.Value)
 }
 
-// lineageOf names the lineage that an index entry leads to. It is the zero Ref if the entry is left over from an epoch or
-// a thread that is gone.
+// lineageOf returns the lineage that an index entry points to. It is the zero Ref if the entry is a
+// leftover of an epoch or thread that is gone.
 func (u *user) lineageOf(ctx context.Context, g *entryGroup) (Ref, error) {
 	key := u.ThreadKey(g.Thread)
 	got, err := u.s.be.Get(ctx, key)
@@ -139,7 +140,7 @@ func (u *user) lineageOf(ctx context.Context, g *entryGroup) (Ref, error) {
 	return u.namespaceOf(ctx, g, rec.ID)
 }
 
-// namespaceOf names the lineage that an index entry leads to in a thread, as lineageOf.
+// namespaceOf is lineageOf with the thread given.
 func (u *user) namespaceOf(ctx context.Context, g *entryGroup, thread string) (found Ref, err error) {
 	ref := Ref{Tenant: u.tenant, User: u.name, Thread: thread}
 	if g.NS == space.None {

@@ -15,19 +15,21 @@ import (
 )
 
 const (
-	// maxPatchDepth bounds the nesting of values that a patch is made for: finding it compares the bytes below every
-	// level anew.
+	// maxPatchDepth bounds the nesting of values for a patch: finding one compares the bytes below
+	// each level again.
 	maxPatchDepth = 100
-	// maxPatchCells bounds the work of matching the elements of arrays with each other, the product of their lengths.
-	// Beyond it they are compared place by place, which finds no insertion.
+	// maxPatchCells bounds the work of matching the elements of arrays, the product of their
+	// lengths. Beyond it they are compared index by index, which finds no insertions.
 	maxPatchCells = 1 << 22
-	// maxPatchValues bounds the values of both sides: each takes some hundred bytes of memory, and may be an operation.
+	// maxPatchValues bounds the number of values on both sides: each takes some hundred bytes of
+	// memory, and may become an operation.
 	maxPatchValues = 1 << 18
-	// bytesPerValue and bytesPerCell are what a patch takes in memory.
+	// bytesPerValue and bytesPerCell are the memory that finding a patch takes.
 	bytesPerValue, bytesPerCell = 256, 8
 )
 
-// jsonPatch makes an RFC 6902 patch from one JSON value to another. No patch has a reason.
+// jsonPatch makes an RFC 6902 patch from one JSON value to another. Without a patch it returns the
+// reason.
 func jsonPatch(ctx context.Context, old, now []byte) (patch []byte, why string, err error) {
 	if len(old) > MaxPatchInput || len(now) > MaxPatchInput {
 		return nil, fmt.Sprintf("larger than %d MiB", MaxPatchInput>>20), nil
@@ -70,13 +72,13 @@ func comparison(from, to any, opts []jsondiff.Option) (patch []byte, why string)
 		patch, err = json.Marshal(ops)
 	}
 	if err != nil {
-		return nil, fmt.Sprintf("no patch could be made: %v", err)
+		return nil, fmt.Sprintf("cannot make a patch: %v", err)
 	}
 	return patch, ""
 }
 
-// parseJSON decodes a value with its numbers as they are spelled. Values that would not come out of it as they went in
-// have a reason why they cannot be patched.
+// parseJSON decodes a value, keeping the spelling of its numbers. For a value that would not
+// survive decoding and encoding, it returns the reason why it cannot be patched.
 func parseJSON(what string, b []byte) (v any, s shape, why string) {
 	if !json.Valid(b) {
 		return nil, s, what + " is not JSON"
@@ -95,7 +97,7 @@ func parseJSON(what string, b []byte) (v any, s shape, why string) {
 	return v, s, ""
 }
 
-// shape is how large the arrays of a value are.
+// shape is the size of the arrays in a value.
 type shape struct{ depth, longest, elements int }
 
 func (s *shape) measure(v any, depth int) {
@@ -113,7 +115,8 @@ func (s *shape) measure(v any, depth int) {
 	}
 }
 
-// loneSurrogate reports whether valid JSON has an escape of half a character, which no Go string can hold.
+// loneSurrogate reports whether valid JSON has an escaped half of a surrogate pair, which a Go
+// string cannot hold.
 func loneSurrogate(b []byte) bool {
 	for {
 		i := bytes.IndexByte(b, '\\')

@@ -194,7 +194,7 @@ func newQueryWorld(t *testing.T, seed uint64) *queryWorld {
 
 func (w *queryWorld) pick(values ...string) string { return values[w.r.IntN(len(values))] }
 
-// step saves one checkpoint somewhere: it extends, forks, replaces, or starts a thread afresh.
+// step saves one checkpoint somewhere: it extends, forks, replaces, or starts a thread again.
 func (w *queryWorld) step(t *testing.T) {
 	ctx := context.Background()
 	w.clock.ms += w.r.Int64N(50)
@@ -281,7 +281,7 @@ func (w *queryWorld) query() (q Query) {
 	return q
 }
 
-// Whatever was saved, a query finds what a look at every checkpoint finds, newest first.
+// A query finds exactly the checkpoints that reading every checkpoint finds, newest first.
 func TestQueryAgainstScan(t *testing.T) {
 	runsAlone(t)
 	ctx := context.Background()

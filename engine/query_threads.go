@@ -10,31 +10,32 @@ import (
 	"time"
 )
 
-// ThreadOptions choose threads of a user. The zero value is all, ordered by id.
+// ThreadOptions select threads of a user. The zero value selects all, in order of id.
 type ThreadOptions struct {
 	Prefix string // only threads whose id begins with it
 	Status string // only threads whose head has it
 	After  string // only threads whose id comes after it, bytewise
 	Count  bool   // count the checkpoints, which reads all records of a thread
 
-	// ByActivity lists first the threads that were active last, in order of ThreadInfo.Active. A list in this order reads
-	// no more threads than it yields, and those that Status leaves out; one in order of id first reads the ids of all.
+	// ByActivity lists the most recently active threads first, in order of ThreadInfo.Active. This
+	// reads only the threads that it yields or that Status excludes; one in order of id first reads
+	// all ids.
 	ByActivity bool
-	// ActiveAt, with ByActivity, goes on behind the thread After, which was listed as active at that time. A thread that was
-	// active since stands at the front.
+	// ActiveAt, with ByActivity, continues the list after the thread After, which it listed as
+	// active at that time. A thread that was active since is now at the front.
 	ActiveAt time.Time
 }
 
-// ThreadInfo describes a thread. What it says of a head is that of the unnamed namespace, the thread's own, and is zero
-// if only other namespaces have checkpoints.
+// ThreadInfo describes a thread. The fields of the head are those of the unnamed namespace, and
+// zero if only other namespaces have checkpoints.
 type ThreadInfo struct {
 	Ref        Ref
 	Generation uint64
 	Created    time.Time
 	Expires    time.Time // zero if the thread does not expire
-	Updated    time.Time // time of the head, or of the creation if there is no head
-	// Active is where the thread stands in the order of activity: no checkpoint in any of its namespaces is an hour or more
-	// newer. It moves with the first save of an hour.
+	Updated    time.Time // time of the head, or of the thread's creation if it has no head
+	// Active is the thread's position in the order of activity: no checkpoint in any of its
+	// namespaces is an hour or more newer. The first save in an hour updates it.
 	Active time.Time
 
 	HeadID        string
@@ -46,11 +47,12 @@ type ThreadInfo struct {
 	RunID         string
 	Labels        map[string]string
 
-	Checkpoints int // over all namespaces; 0 unless it was asked for
+	Checkpoints int // in all namespaces; 0 unless Count is set
 }
 
-// Threads yields the threads of the user that are neither deleted nor expired, none for a user who never saved. In order of
-// id, all ids, but no more, are held in memory. A thread that is deleted meanwhile is left out. After an error it ends.
+// Threads yields the threads of the user that are neither deleted nor expired; for a user who never
+// saved it yields none. In order of id it holds all ids in memory, but nothing more. It leaves out
+// threads deleted in the meantime. After an error it ends.
 func (u *User) Threads(ctx context.Context, o ThreadOptions) iter.Seq2[ThreadInfo, error] {
 	return func(yield func(ThreadInfo, error) bool) {
 		list := u.eachByID
@@ -97,7 +99,7 @@ func (u *User) eachByActivity(ctx context.Context, o *ThreadOptions, yield func(
 	var behind []byte
 	if o.After != "" {
 		if o.ActiveAt.IsZero() {
-			return fmt.Errorf("%w: what comes after a thread by activity depends on when it was active", ErrInvalid)
+			return fmt.Errorf("%w: After with ByActivity needs ActiveAt", ErrInvalid)
 		}
 		behind = k.ActivityKey(o.ActiveAt.UnixMilli(), k.ThreadToken(o.After))
 	}
@@ -113,7 +115,7 @@ func (u *User) eachByActivity(ctx context.Context, o *ThreadOptions, yield func(
 			continue
 		}
 		info, err := u.thread(ctx, th.id, o)
-		if err == nil && info.Active.UnixMilli() == th.since { // else it moved to the front meanwhile
+		if err == nil && info.Active.UnixMilli() == th.since { // else it moved to the front
 			err = yield(info)
 		}
 		if err != nil && !errors.Is(err, ErrNotFound) {
@@ -122,7 +124,7 @@ func (u *User) eachByActivity(ctx context.Context, o *ThreadOptions, yield func(
 	}
 }
 
-// ignoring is err, unless that is of a kind.
+// ignoring returns err, or nil if err is of a kind.
 func ignoring(kind, err error) error {
 	if errors.Is(err, kind) {
 		return nil
@@ -130,7 +132,7 @@ func ignoring(kind, err error) error {
 	return err
 }
 
-// threadIDs lists the user's threads, in order; none if there is no such user.
+// threadIDs lists the user's threads, in order; none if the user does not exist.
 func (u *User) threadIDs(ctx context.Context) ([]string, error) {
 	k, err := u.keys(ctx, false)
 	if errors.Is(err, ErrNotFound) {
@@ -142,7 +144,7 @@ func (u *User) threadIDs(ctx context.Context) ([]string, error) {
 	return k.liveThreads(ctx)
 }
 
-// thread describes a thread. One that o does not want is ErrNotFound.
+// thread describes a thread. If o excludes it, that is ErrNotFound.
 func (u *User) thread(ctx context.Context, id string, o *ThreadOptions) (*ThreadInfo, error) {
 	info := &ThreadInfo{Ref: Ref{Tenant: u.name.tenant, User: u.name.name, Thread: id}}
 	err := u.s.withLineage(ctx, info.Ref, func(l *lineage) error { return l.describe(ctx, info) })
@@ -195,9 +197,9 @@ func (l *lineage) describe(ctx context.Context, info *ThreadInfo) error {
 	return nil
 }
 
-// Latest returns the newest checkpoint over all threads of the user, by time, with all its channels unless a
-// LoadOptions says otherwise. Named namespaces do not count: they hold parts of a thread's work. It reads one record of
-// every thread that was active within an hour of that.
+// Latest returns the newest checkpoint of all threads of the user, by time, with all its channels
+// unless a LoadOptions says otherwise. Named namespaces do not count: they hold parts of a thread's
+// work. It reads one record of every thread that was active within an hour of that checkpoint.
 func (u *User) Latest(ctx context.Context, opts ...LoadOptions) (*Checkpoint, error) {
 	for {
 		best, err := u.newestThread(ctx)
@@ -214,7 +216,7 @@ func (u *User) Latest(ctx context.Context, opts ...LoadOptions) (*Checkpoint, er
 	}
 }
 
-// newestThread finds the thread whose head is the newest of all; "" if there is none.
+// newestThread finds the thread with the newest head; "" if there is none.
 func (u *User) newestThread(ctx context.Context) (best string, err error) {
 	k, err := u.keys(ctx, false)
 	if err != nil {

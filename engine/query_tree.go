@@ -22,9 +22,9 @@ type Tree struct {
 type Node struct {
 	*Checkpoint
 
-	// Parent is the nearest ancestor that is there: if the checkpoint that Checkpoint.Parent names was replaced, its
-	// replacement; if it was pruned, its own parent and so on, as far as that is known. It is nil for a root, and
-	// where nothing is left of the ancestors.
+	// Parent is the nearest existing ancestor: if the checkpoint that Checkpoint.Parent names was
+	// replaced, that is its replacement; if it was pruned, its own parent and so on, as far as
+	// known. It is nil for a root, and if no ancestor is left.
 	Parent   *Node
 	Children []*Node // oldest first
 	Branches []string
@@ -32,8 +32,8 @@ type Node struct {
 	origin uint64
 }
 
-// Tree reads the headers of all checkpoints of the lineage and how they hang together. Its memory is that of all
-// headers.
+// Tree reads the headers of all checkpoints of the lineage and links them. It needs memory for all
+// of them.
 func (t *Thread) Tree(ctx context.Context) (*Tree, error) {
 	l, err := t.rlockExisting(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (t *Thread) Tree(ctx context.Context) (*Tree, error) {
 // build reads the whole lineage, and unlocks its thread.
 func (g *treeBuilder) build(ctx context.Context) (err error) {
 	defer g.l.runlockThread()
-	// Branches first: a head that is read cannot be missing from the records read after it.
+	// Branches first: then their heads are among the records read after them.
 	if g.tree.Branches, err = g.l.allBranches(ctx); err == nil {
 		err = g.read(ctx)
 	}
@@ -70,7 +70,8 @@ type treeBuilder struct {
 	removed map[uint64]removedNode
 }
 
-// removedNode is what is left of a checkpoint that was pruned or replaced. The zero value is nothing.
+// removedNode is the rest of a checkpoint that was pruned or replaced. The zero value has no
+// parent.
 type removedNode struct {
 	id, dangling string
 	parentSeq    uint64
@@ -117,9 +118,10 @@ func (g *treeBuilder) add(ctx context.Context, rs *restorer, r *record) error {
 	return nil
 }
 
-// connect gives nodes their parents, children and branches. A parent that was saved after its child, as a replacement or
-// because the child named it before it existed, can close a circle; one that was saved before cannot close one by
-// itself. So those come last, and what would close a circle is passed over.
+// connect sets the parents, children and branches of nodes. A parent that was saved after its
+// child, because it is a replacement or the child named it before it existed, can close a cycle;
+// one saved before its child cannot by itself. So the former are connected last, and links that
+// would close a cycle are skipped.
 func (g *treeBuilder) connect() {
 	var late []*Node
 	for _, n := range g.tree.Nodes {
@@ -158,7 +160,7 @@ func (g *treeBuilder) connect() {
 	}
 }
 
-// ancestors yields the nodes that may be the parent of n, the best first.
+// ancestors yields possible parents of n, the best first.
 func (g *treeBuilder) ancestors(n *Node) iter.Seq[*Node] {
 	return func(yield func(*Node) bool) {
 		at := removedNode{parentSeq: n.ParentSeq, dangling: n.Checkpoint.Parent}
@@ -182,7 +184,7 @@ func (g *treeBuilder) ancestors(n *Node) iter.Seq[*Node] {
 	}
 }
 
-// descends reports whether n is a, or has it among its ancestors.
+// descends reports whether n is a or a descendant of a.
 func (n *Node) descends(a *Node) bool {
 	for ; n != nil; n = n.Parent {
 		if n == a {
@@ -192,7 +194,8 @@ func (n *Node) descends(a *Node) bool {
 	return false
 }
 
-// Namespaces lists the namespaces of the thread that hold checkpoints or pending writes, in order; the unnamed one is "".
+// Namespaces lists the namespaces of the thread that hold checkpoints or pending writes, in order;
+// the unnamed one is "".
 func (t *Thread) Namespaces(ctx context.Context) ([]string, error) {
 	l, err := t.rlockExisting(ctx)
 	if err != nil {
@@ -214,7 +217,8 @@ func (t *Thread) Namespaces(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// usesUnnamed reports whether the unnamed namespace, which has no record of its own, holds anything.
+// usesUnnamed reports whether the unnamed namespace, which has no record of its own, holds
+// anything.
 func (t *storedThread) usesUnnamed(ctx context.Context) (bool, error) {
 	l := t.Namespace("")
 	for _, r := range []backend.Range{l.Records(), l.Writes()} {

@@ -11,26 +11,27 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// saving is the working memory of one save. It is pooled: its buffers live until the save is durable.
+// saving is the working memory of one save. It is pooled: its buffers live until the save is
+// durable.
 type saving struct {
 	z                *codec.Zstd
 	differ           *codec.Differ
 	finder           crypto.Finder
-	l                *lineage // that is saved to; nil while a lineage is rewritten
+	l                *lineage // to save to; nil while a lineage is rewritten
 	u                *user
 	measures         *measures    // of l
-	hooked           *hookedDraft // by the hooks; nil if there are none
-	savedFingerprint uint64       // of the draft that the checkpoint with this id was saved from; 0: not known
+	hooked           *hookedDraft // the draft as hooks made it; nil without hooks
+	savedFingerprint uint64       // of the draft that made the checkpoint with this id; 0: not known
 
 	migrated migratedParents // parents that were migrated for this save
-	transfer *headTransfer   // what moves on to the new checkpoint; nil but for migrated heads
+	transfer *headTransfer   // branches and writes to move; only for migrated heads
 
 	began   int64 // Unix milliseconds
 	counted bool  // by the hub
 
 	changes []change
 	edits   []codec.Edit // of all changes
-	narrow  []codec.Edit // of one
+	narrow  []codec.Edit // of one change
 	coded   []coded
 	rec     codec.Record
 	entries []codec.Entry
@@ -40,14 +41,14 @@ type saving struct {
 	payload, literals, check, plain, sealed, hash []byte
 }
 
-// change is what a draft does to one channel, found before anything is modified.
+// change is the effect of a draft on one channel, determined before anything is modified.
 type change struct {
 	name, typ    string
 	number       uint64
-	index        int          // in the parent's channels; -1: it does not have this one
+	index        int          // in the parent's channels; -1 if it has no such channel
 	edits        []codec.Edit // of the parent's value
 	same, remove bool
-	rewritten    bool // by hooks, of another channel than the caller's
+	rewritten    bool // by hooks, from bytes other than the caller's
 }
 
 // coded is a changed channel and how it is stored.
@@ -56,7 +57,7 @@ type coded struct {
 	e encoded
 }
 
-// on makes w the memory of a save to l.
+// on prepares w for a save to l.
 func (w *saving) on(l *lineage) { w.l, w.u, w.measures = l, l.u, &l.measures }
 
 func (s *Store) newSaving() *saving {
@@ -66,7 +67,7 @@ func (s *Store) newSaving() *saving {
 	return &saving{z: s.z, differ: codec.NewDiffer(s.z)}
 }
 
-// keepBuffers bounds what a pooled saving holds on to.
+// keepBuffers bounds the buffers of a saving that goes back to the pool.
 const keepBuffers = 1 << 20
 
 func (s *Store) putSaving(w *saving) {
@@ -81,9 +82,9 @@ func (s *Store) putSaving(w *saving) {
 	}
 }
 
-// Save adds a checkpoint to the lineage and returns it, without data, when it is durable. An error means that nothing
-// was saved, except for one that matches ErrAmbiguous: then a save with the same id finds out. A save that is in line when
-// ctx ends is one of these.
+// Save adds a checkpoint to the lineage and returns it, without data, when it is durable. An error
+// means that nothing was saved, unless it matches ErrAmbiguous: then saving again with the same id
+// resolves the doubt. A save gets ErrAmbiguous if ctx ends while it is waiting to be committed.
 func (t *Thread) Save(ctx context.Context, d Draft) (*Checkpoint, error) {
 	if err := t.checkDraft(&d); err != nil {
 		return nil, fmt.Errorf("saving: %w", err)
@@ -102,13 +103,13 @@ func (t *Thread) save(ctx context.Context, d *Draft) (*Checkpoint, error) {
 	}
 	a := attempt{t: t, chain: chain}
 	if chain != nil {
-		given := *d // so that the draft is on the heap only where there are hooks
+		given := *d // to allocate the draft only if there are hooks
 		return a.run(ctx, func() (*Checkpoint, error) { return t.saveHooked(ctx, &a, &given) })
 	}
 	return a.run(ctx, func() (*Checkpoint, error) { return t.saveDraft(ctx, &a, d) })
 }
 
-// saveHooked passes a draft through the hooks, unless they saw it, and saves what they made of it.
+// saveHooked runs the hooks on a draft, unless they have run, and saves the result.
 func (t *Thread) saveHooked(ctx context.Context, a *attempt, d *Draft) (*Checkpoint, error) {
 	if a.hooked == nil {
 		p, cp, err := t.runSaveHooks(ctx, a.chain, d, a.migrated)
@@ -120,7 +121,7 @@ func (t *Thread) saveHooked(ctx context.Context, a *attempt, d *Draft) (*Checkpo
 	return t.saveDraft(ctx, a, &a.hooked.draft)
 }
 
-// saveDraft saves what hooks made of a draft, or the draft itself where there are none.
+// saveDraft saves the draft that the hooks made or, without hooks, the caller's.
 func (t *Thread) saveDraft(ctx context.Context, a *attempt, d *Draft) (*Checkpoint, error) {
 	l, err := t.s.rlockLive(ctx, t.ref)
 	if err != nil {
@@ -132,8 +133,8 @@ func (t *Thread) saveDraft(ctx context.Context, a *attempt, d *Draft) (*Checkpoi
 	})
 }
 
-// save commits what prepare prepares under l.mu, and waits until it is durable. Nothing prepared and no error means that
-// the checkpoint is there already. It takes over what the caller holds of l.
+// save commits the change that prepare returns under l.mu, and waits until it is durable. No change
+// and no error means that the checkpoint exists already. It takes over the caller's locks.
 func (l *lineage) save(ctx context.Context, h changeLocks, prepare func(*saving) (*pending, *Checkpoint, error)) (cp *Checkpoint, err error) {
 	if err := l.u.sweep.rLock(ctx); err != nil {
 		l.releaseLocks(h)
@@ -152,7 +153,7 @@ func (l *lineage) save(ctx context.Context, h changeLocks, prepare func(*saving)
 }
 
 // rlockLive is rlockThread for a save. A thread that has expired must be deleted first, so that the
-// save starts it afresh.
+// save starts it again.
 func (s *Store) rlockLive(ctx context.Context, ref Ref) (*lineage, error) {
 	l, err := s.rlockThread(ctx, ref, true)
 	if err != nil || !l.th.expired() {
@@ -162,8 +163,8 @@ func (s *Store) rlockLive(ctx context.Context, ref Ref) (*lineage, error) {
 	return nil, &expiredError{}
 }
 
-// prepare turns a draft into a batch and the parent's state into the new one. No batch and no error means that the
-// checkpoint is there already. The caller holds l.mu, which is not given up.
+// prepare turns a draft into a batch and the parent's state into the new one. No batch and no error
+// means that the checkpoint exists already. The caller holds l.mu throughout.
 func (w *saving) prepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, error) {
 	g, err := w.resolve(ctx, d)
 	if err != nil {
@@ -206,15 +207,16 @@ func (w *saving) prepare(ctx context.Context, d *Draft) (*pending, *Checkpoint, 
 	return p, t.checkpoint(nil), nil
 }
 
-// resolvedDraft is what a draft stands on.
+// resolvedDraft is the draft's parent and the checkpoint that it replaces.
 type resolvedDraft struct {
 	old      *checkpointState // the checkpoint with the draft's id, if there is one
-	same     bool             // old is what the draft makes, and nothing else matters
+	same     bool             // the draft would make old again; the rest is not set
 	parent   *checkpointState
 	dangling string // id of a parent that does not exist
 }
 
-// resolve finds what a draft stands on and checks its conditions. It modifies nothing, and does not give up l.mu.
+// resolve finds the parent of a draft and the checkpoint that it replaces, and checks its
+// conditions. It modifies nothing, and holds l.mu throughout.
 func (w *saving) resolve(ctx context.Context, d *Draft) (g resolvedDraft, err error) {
 	l := w.l
 	latest, err := l.openLatest(ctx)
@@ -248,18 +250,18 @@ func (w *saving) resolve(ctx context.Context, d *Draft) (g resolvedDraft, err er
 	}
 	if g.parent.pruned() {
 		if g.old == nil {
-			return g, corrupt(space.Describe(l.RecordKey(parent)), "a head, but no checkpoint", nil)
+			return g, corrupt(space.Describe(l.RecordKey(parent)), "is a head, but not a checkpoint", nil)
 		}
 		if d.Keep {
 			return g, fmt.Errorf("%w: the parent of %q was pruned, so nothing can be kept from it", ErrUnknownParent, d.ID)
 		}
-		g.parent.hash = g.old.rec.parentHash // only who replaces its child stands on it
+		g.parent.hash = g.old.rec.parentHash // only a replacement of its child uses it as a parent
 	}
 	return g, nil
 }
 
-// expect checks the draft's condition on the head. A save that is not durable yet and decides it is waited for: a conflict
-// must not tell of a checkpoint that may never be.
+// expect checks the draft's condition on the head. If a save that is not durable yet decides it,
+// expect waits for that: a conflict must not name a checkpoint that may never exist.
 func (l *lineage) expect(ctx context.Context, e Expect) error {
 	if !e.set || e.seq == l.latest {
 		return nil
@@ -268,14 +270,15 @@ func (l *lineage) expect(ctx context.Context, e Expect) error {
 	if p := l.pendingAt(e.seq); p != nil {
 		return l.dependsOn(p)
 	}
-	if e.seq == durable.latest && len(l.committing) > 0 { // another head is on its way
+	if e.seq == durable.latest && len(l.committing) > 0 { // another head may become durable
 		return l.dependsOn(l.committing[len(l.committing)-1])
 	}
 	return l.conflict(ctx)
 }
 
-// existing looks for a checkpoint with the draft's id, and whether the draft would make the same one: because it is what
-// was submitted then, or because it makes the same content, by whatever hooks.
+// existing looks for a checkpoint with the draft's id, and reports whether the draft would make the
+// same one: because the same draft was submitted then, or because it makes the same content, by
+// whichever hooks.
 func (w *saving) existing(ctx context.Context, d *Draft) (old *checkpointState, same bool, err error) {
 	l := w.l
 	if p := l.pendingID(d.ID); p != nil {
@@ -301,7 +304,7 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *checkpointState, 
 	t := &checkpointState{l: &l.storedLineage, generation: l.generation, meta: noAttrs}
 	if old.rec.parentSeq != 0 {
 		t, err = l.restorer().stateAt(ctx, old.rec.parentSeq)
-		if err == nil && t.pruned() { // then the draft made old if it changes nothing about that
+		if err == nil && t.pruned() { // then the draft made old if it changes nothing about it
 			t, err = l.restorer().stateAt(ctx, entry.Seq)
 		}
 		if err != nil {
@@ -329,7 +332,7 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *checkpointState, 
 	return old, t.sameContent(old, d), nil
 }
 
-// sameContent reports whether t, to which d was applied, is what old holds.
+// sameContent reports whether t, after d was applied, has the content of old.
 func (t *checkpointState) sameContent(old *checkpointState, d *Draft) bool {
 	if t.attrs.commit != old.attrs.commit || d.Step != old.rec.step || d.status() != old.rec.status ||
 		d.SchemaVersion != old.rec.schema || len(t.chans) != len(old.chans) {
@@ -350,7 +353,8 @@ func (d *Draft) status() string {
 	return d.Status
 }
 
-// parentOf finds the parent's seq; 0 is none, and then dangling is the id of one that does not exist.
+// parentOf finds the parent's seq; if that is 0, dangling is the id of a parent that does not
+// exist, or "".
 func (l *lineage) parentOf(ctx context.Context, d *Draft, old *checkpointState) (seq uint64, dangling string, err error) {
 	switch {
 	case d.Root:
@@ -378,13 +382,13 @@ func (l *lineage) parentOf(ctx context.Context, d *Draft, old *checkpointState) 
 		if d.AllowDangling {
 			return 0, d.Parent, nil
 		}
-		return 0, "", fmt.Errorf("%w: there is no checkpoint %q", ErrUnknownParent, d.Parent)
+		return 0, "", fmt.Errorf("%w: no checkpoint %q", ErrUnknownParent, d.Parent)
 	}
 	return seq, "", err
 }
 
-// parentState returns the state of the parent, for the save to change; that of no parent is empty. latest is the record of the
-// latest checkpoint, if it was just read.
+// parentState returns the state of the parent, for the save to change; without a parent it is
+// empty. latest is the record of the latest checkpoint, if it was just read.
 func (l *lineage) parentState(ctx context.Context, seq uint64, latest *record) (t *checkpointState, err error) {
 	if seq == 0 {
 		return &checkpointState{l: &l.storedLineage, generation: l.generation, meta: noAttrs}, nil

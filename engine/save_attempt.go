@@ -10,26 +10,29 @@ import (
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// attempt is a change of a lineage that is tried until its outcome is final, with what one try leaves to the next.
+// attempt is a change to a lineage that is tried until its outcome is final, with the results that
+// one try leaves to the next.
 type attempt struct {
 	t        *Thread
-	chain    hook.Chain      // the hooks that see the change; nil: none
-	hooked   *hookedDraft    // what they made of it; nil: they have yet to run
+	chain    hook.Chain      // the hooks to run on the draft; nil: none
+	hooked   *hookedDraft    // their output; nil: they have not run yet
 	migrated migratedParents // the parents that were migrated for it
 
 	conflicts, moves int
 }
 
 const (
-	// conflictTries bounds how often a change is tried because others wrote meanwhile what it was to write: another process,
-	// another lineage the record of the thread. Each time one of them has got there.
+	// conflictTries bounds how often a change is tried again because others wrote the same keys in
+	// the meantime: another process, or another lineage the thread record. Each time one of them
+	// has succeeded.
 	conflictTries = 64
-	// movedTries bounds how often hooks or migrations run because the parent changed meanwhile. Each time another save has
-	// passed the same hooks, or has changed them.
+	// movedTries bounds how often hooks or migrations run again because the parent changed in the
+	// meantime. Each time another save has run the same hooks, or has changed them.
 	movedTries = 16
 )
 
-// run calls try until it needs nothing more. What a try can need is said by its error, which is private to the engine.
+// run calls try until it needs nothing more. A try names its need by its error, which is private to
+// the engine.
 func (a *attempt) run(ctx context.Context, try func() (*Checkpoint, error)) (*Checkpoint, error) {
 	for {
 		cp, err := try()
@@ -59,12 +62,12 @@ func (a *attempt) run(ctx context.Context, try func() (*Checkpoint, error)) (*Ch
 	}
 }
 
-// countTry counts a try that others were in the way of, and gives up after so many.
+// countTry counts a failed try, and gives up after most.
 func countTry(tries *int, most int, why error) error {
 	if *tries++; *tries < most {
 		return nil
 	}
-	return fmt.Errorf("%w: tried %d times, and each time others had changed what it depends on: %w", ErrUnavailable, *tries, why)
+	return fmt.Errorf("%w: gave up after %d tries because of concurrent changes: %w", ErrUnavailable, *tries, why)
 }
 
 // migrate migrates the parent for the next try, with no lock held.
@@ -80,12 +83,13 @@ func (a *attempt) migrate(ctx context.Context, e *unmigratedError) error {
 	return nil
 }
 
-// movedError: the hooks saw another parent than that of the save, and what is kept of this one has not passed them.
+// movedError: the hooks saw another parent than the current one, whose kept channels have not run
+// through them.
 type movedError struct{}
 
 func (*movedError) Error() string { return "the parent moved while hooks ran" }
 
-// expiredError: the thread is past its time, and has to go before a save starts it afresh.
+// expiredError: the thread has expired, and has to be removed before a save starts it again.
 type expiredError struct{}
 
 func (*expiredError) Error() string { return "the thread has expired" }

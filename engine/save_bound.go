@@ -8,7 +8,7 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// storeAs takes c, and so t, off the records that it needs no more once it is stored as e.
+// storeAs gives c the path of e, and takes it off the records that it does not need any more.
 func (t *checkpointState) storeAs(c *channelState, e *encoded) {
 	after := uint64(0)
 	if len(e.entry.Path) > 0 {
@@ -19,14 +19,14 @@ func (t *checkpointState) storeAs(c *channelState, e *encoded) {
 	c.path, c.parts = e.entry.Path, e.parts
 }
 
-// noLimit is a seq after all.
+// noLimit is greater than every seq.
 const noLimit = math.MaxUint64
 
-// wholeSize is a lower bound for the record that would hold all of t by itself.
+// wholeSize is a lower bound for a record that holds all of t without a base.
 func (t *checkpointState) wholeSize() int64 { return t.minFulls + entryBytes*int64(1+len(t.chans)) }
 
-// tooManyReads reports whether a restore of t, once it is saved on a parent, would read more records than it may: those that
-// it stands on, its own, and that of its parent, which tells the parent's id.
+// tooManyReads reports whether a restore of t, once saved on a parent, would read too many records:
+// those that its channels need, its own, and the parent's, for its id.
 func (t *checkpointState) tooManyReads(parent uint64) bool {
 	n := t.reads.records + 1
 	if parent != 0 && !t.reads.has(parent) {
@@ -35,7 +35,7 @@ func (t *checkpointState) tooManyReads(parent uint64) bool {
 	return n > codec.MaxPath
 }
 
-// newBytes is about how many bytes the record will have for what is in w.coded.
+// newBytes estimates the size of the record with the entries in w.coded.
 func (w *saving) newBytes() int64 {
 	if len(w.coded) == 0 {
 		return 0
@@ -47,17 +47,17 @@ func (w *saving) newBytes() int64 {
 	return n
 }
 
-// size is about how many bytes the entry takes in its record.
+// size estimates the bytes of the entry in its record.
 func (e *encoded) size() int64 { return int64(len(e.entry.Payload)) + entryEstimate }
 
-// headroom is how many bytes t will at least be below the bound once it is saved, by the lower bounds
-// of its full encodings.
+// headroom is how many bytes t will at least be below the bound once it is saved, by the lower
+// bounds of its full encodings.
 func (w *saving) headroom(t *checkpointState) int64 {
 	return pathFactor*t.wholeSize() + pathSlack - t.reads.bytes - t.parts - w.newBytes()
 }
 
-// bound sees to it that a restore of t, to which a draft was applied, stays within bounds: where it would not, it stores
-// channels anew, those that the draft did not change among them. The parent is a seq, 0 for none.
+// bound keeps the cost of restoring t, to which a draft was applied, within bounds: if needed it
+// stores channels again, including some that the draft did not change. parent is a seq, 0 for none.
 func (w *saving) bound(t *checkpointState, parent uint64) error {
 	if !t.tooManyReads(parent) && w.headroom(t) >= 0 {
 		return nil
@@ -74,7 +74,7 @@ func (w *saving) bound(t *checkpointState, parent uint64) error {
 		}
 	}
 	w.sortCoded()
-	if t.tooManyReads(parent) || w.headroom(t) < 0 { // what was estimated came out otherwise
+	if t.tooManyReads(parent) || w.headroom(t) < 0 { // the estimates were wrong
 		changed = len(w.coded)
 		for c := range t.all {
 			if len(c.path) > 0 {
@@ -93,8 +93,8 @@ func (w *saving) sortCoded() {
 	slices.SortFunc(w.coded, func(a, b coded) int { return cmp.Compare(a.c.number, b.c.number) })
 }
 
-// remeasure makes full encodings of values that have grown since the last one, until there is headroom
-// for deltas.
+// remeasure makes full encodings of values that have grown since the last one, until there is
+// headroom for deltas.
 func (w *saving) remeasure(t *checkpointState) {
 	for _, c := range t.grownChannels() {
 		if w.headroom(t) >= t.wholeSize()/8 {
@@ -109,11 +109,11 @@ func (w *saving) remeasure(t *checkpointState) {
 	}
 }
 
-// grownChannels lists the channels whose full encoding may be much larger than its lower bound, by how
-// much, the largest first.
+// grownChannels lists the channels whose full encoding may be much larger than its lower bound, by
+// how much, the largest first.
 func (t *checkpointState) grownChannels() (all []*channelState) {
 	for c := range t.all {
-		if 2*c.unmeasured() > c.measured { // else it is not worth the time
+		if 2*c.unmeasured() > c.measured { // else measuring is not worth the time
 			all = append(all, c)
 		}
 	}
@@ -130,8 +130,8 @@ func (w *saving) codedOf(c *channelState, n int) *coded {
 	return &w.coded[i]
 }
 
-// reencode stores a channel in full, or against its long base. It may be among the first n of w.coded
-// already.
+// reencode stores a channel in full, or against its long base. It may be among the first n of
+// w.coded already.
 func (w *saving) reencode(t *checkpointState, c *channelState, full bool, n int) (err error) {
 	var e encoded
 	floor := c.minFull()

@@ -16,7 +16,7 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// meter counts what passes a backend: bytes that are written, and the records and parts that Get reads.
+// meter counts the traffic of a backend: bytes written, and records and parts that Get reads.
 type meter struct {
 	backend.Backend
 	written int64
@@ -50,10 +50,10 @@ func (m *meter) Commit(ctx context.Context, b backend.Batch) error {
 
 func (m *meter) Close() error { return nil }
 
-// restoreCost is what a load from a fresh store reads.
+// restoreCost is the cost of a load from a fresh store.
 type restoreCost struct {
 	records int   // with its own and its parent's
-	bytes   int64 // without these two, as far as nothing stands on the parent's
+	bytes   int64 // without these two, if only the parent's is needed
 	most    int64 // that these may be
 }
 
@@ -104,7 +104,7 @@ func loadCold(t *testing.T, f *fixture, ref Ref, id string) (*Checkpoint, restor
 	return cp, cost
 }
 
-// walk is a random history of a thread, with what each checkpoint of it must hold.
+// walk is a random history of a thread, with the expected content of each checkpoint.
 type walk struct {
 	t       *testing.T
 	f       *fixture
@@ -278,8 +278,8 @@ func TestRestoresAreBounded(t *testing.T) {
 	}
 }
 
-// A chat that only grows, beside 29 other channels: every checkpoint can be restored cold, long after its paths are as long as
-// they may be.
+// A chat that only grows, next to 29 other channels: every checkpoint can be restored cold, long
+// after its paths have reached their maximum length.
 func TestLongChats(t *testing.T) {
 	runsAlone(t)
 	w := newWalk(t, 7, 30, 400, true)

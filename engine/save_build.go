@@ -13,7 +13,7 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// apply changes t as planned, and fills w.coded with how its channels are to be stored.
+// apply changes t as planned, and fills w.coded with the encodings of its channels.
 func (w *saving) apply(t *checkpointState, meta *codec.Attrs) (attrsChanged bool, err error) {
 	w.coded = w.coded[:0]
 	w.payload = w.payload[:0]
@@ -40,22 +40,22 @@ func (w *saving) apply(t *checkpointState, meta *codec.Attrs) (attrsChanged bool
 	return attrsChanged, nil
 }
 
-// attrsValue is the value of the channel of the attributes, as it restores.
+// attrsValue encodes the attributes and checks that they parse.
 func (w *saving) attrsValue(meta *codec.Attrs) ([]byte, error) {
 	w.check = codec.AppendAttrs(w.check[:0], meta)
 	value := bytes.Clone(w.check)
 	if got, err := codec.ParseAttrs(value); err != nil || !sameAttrs(got, meta) {
-		return nil, fmt.Errorf("checking the attributes before commit: nobody could read them (%v)", err)
+		return nil, fmt.Errorf("checking the attributes before commit: they would be unreadable (%v)", err)
 	}
 	return value, nil
 }
 
-// rewrite changes a value to another one.
+// rewrite replaces a value.
 func (w *saving) rewrite(t *checkpointState, c *channelState, value []byte) error {
 	return w.change(t, c, []codec.Edit{whole(c.value, value)})
 }
 
-// change encodes edits of a value: by itself if it is new, else against the value before.
+// change encodes edits of a value: in full if the channel is new, else against its previous value.
 func (w *saving) change(t *checkpointState, c *channelState, edits []codec.Edit) (err error) {
 	var e encoded
 	floor, memory := c.minFull(), c.memory()
@@ -100,7 +100,7 @@ func (t *checkpointState) setTable(meta *codec.Attrs) {
 	t.tableChanged()
 }
 
-// tableChanged finds out anew what follows from the table of t's channels.
+// tableChanged recomputes the data that depends on the table of t's channels.
 func (t *checkpointState) tableChanged() {
 	t.tree.Reset()
 	t.collectKept()
@@ -110,7 +110,7 @@ func (t *checkpointState) tableChanged() {
 	}
 }
 
-// noAttrs are those of no checkpoint.
+// noAttrs are the attributes in place of a missing checkpoint's.
 var noAttrs = &codec.Attrs{} // never modified
 
 // build applies the plan to t, which becomes the state of the new checkpoint, and seals its record.
@@ -125,7 +125,7 @@ func (w *saving) build(ctx context.Context, t *checkpointState, meta *codec.Attr
 	if t.seq != 0 {
 		h.parent, h.parentSeq, h.parentHash = t.id, t.seq, t.hash
 		rec.ParentDist, rec.ParentHash = seq-t.seq, t.hash
-		if w.transfer == nil { // else they move along
+		if w.transfer == nil { // else they move to the new checkpoint
 			h.writes, rec.Writes = t.ledger, t.ledger
 		}
 	}
@@ -170,14 +170,14 @@ func (w *saving) build(ctx context.Context, t *checkpointState, meta *codec.Attr
 	}
 	w.hash, t.hash = hashOf(w.hash, id, seq, &h, t.root())
 	t.seq, t.id, t.rec, t.stored = seq, id, h, int64(len(value))+p.parts
-	t.ledger, t.ledgerKnown = codec.Ledger{}, d.ID == "" // nobody can have put writes to an id that was not there
+	t.ledger, t.ledgerKnown = codec.Ledger{}, d.ID == "" // an id that did not exist has no pending writes
 	w.stored(t, seq, int64(len(value)))
 	p.muts = append(p.muts, backend.Mut{Key: key, Value: value, Version: space.Once})
 	if err := w.addRelated(ctx, p, d, given, old, before, beforeStatus); err != nil {
 		return nil, err
 	}
 	for i := range w.coded {
-		if c := w.coded[i].c; c.measuredNow() && w.coded[i].e.entry.Mode != codec.Full { // else a restore finds it
+		if c := w.coded[i].c; c.measuredNow() && w.coded[i].e.entry.Mode != codec.Full { // else a restore measures it
 			l.measures.note(seq, c)
 		}
 	}
@@ -185,12 +185,13 @@ func (w *saving) build(ctx context.Context, t *checkpointState, meta *codec.Attr
 	return p, nil
 }
 
-// reserveSeq makes sure that nothing stands at the seq of a save. On an exclusive backend the head is known to be the newest, and a
-// look would cost a tenth of the save; but a seq that was given out before may have reached the disk after all, and one that
-// is pending would be written over in its own batch. The caller holds l.mu.
+// reserveSeq makes sure that the seq of a save is free. On an exclusive backend the head is known
+// to be the newest record, and a read would cost a tenth of the save. But a seq that was issued
+// before may have reached the disk after all, and a pending one would be overwritten in its own
+// batch. The caller holds l.mu.
 func (l *lineage) reserveSeq(p *pending) error {
 	if l.last != nil && p.seq <= l.last.headsAfter.head {
-		return corrupt(space.Describe(l.RecordKey(p.seq)), "is to be given out twice", nil)
+		return corrupt(space.Describe(l.RecordKey(p.seq)), "would be issued twice", nil)
 	}
 	if p.seq <= l.lastIssued || !l.s.caps.Exclusive {
 		p.conds = append(p.conds, backend.Cond{Key: l.RecordKey(p.seq)})
@@ -198,7 +199,7 @@ func (l *lineage) reserveSeq(p *pending) error {
 	return nil
 }
 
-// seal seals a record in the memory of w.
+// seal seals a record in a buffer of w.
 func (w *saving) seal(of space.Owner, key []byte, rec *codec.Record) ([]byte, error) {
 	value, err := space.Records.AppendSealed(w.sealed[:0], &w.scratch, of, key, rec)
 	if err != nil {
@@ -208,8 +209,9 @@ func (w *saving) seal(of space.Owner, key []byte, rec *codec.Record) ([]byte, er
 	return value, nil
 }
 
-// addRelated adds what belongs to the new checkpoint besides its record: the ghost that it replaces, and the entries of its
-// id, branch, terms, thread and namespace. A replacement on the branch of the old moves it only if the old was its head.
+// addRelated adds everything else that belongs to the new checkpoint: the ghost that it replaces,
+// and the entries of its id, branch, terms, thread and namespace. If it replaces a checkpoint of
+// its branch, the branch moves only if that was its head.
 func (w *saving) addRelated(ctx context.Context, p *pending, d, given *Draft, old *checkpointState, before *codec.Attrs, beforeStatus string) error {
 	l, t := w.l, p.state
 	if d.ID != "" {
@@ -231,7 +233,7 @@ func (w *saving) addRelated(ctx context.Context, p *pending, d, given *Draft, ol
 			return ofKeys(err)
 		}
 		p.muts = append(p.muts, backend.Mut{Key: cond.Key, Value: value, Version: strconv.FormatUint(p.seq, 10)})
-		if old != nil || !l.s.caps.Exclusive { // else it was looked for, and nobody else can have added it since
+		if old != nil || !l.s.caps.Exclusive { // else resolve looked for it, and nobody else can have added it since
 			p.conds = append(p.conds, cond)
 		}
 	}
@@ -255,7 +257,7 @@ func (w *saving) addRelated(ctx context.Context, p *pending, d, given *Draft, ol
 		if err == nil {
 			err = l.updateActivity(p, t.rec.time)
 		}
-		if err != nil { // it may have stored the record, as a ghost, and branches may name that
+		if err != nil { // the record may be stored as a ghost already, with branches naming it
 			l.forget()
 		}
 		return err

@@ -8,16 +8,16 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// option is a way to store a channel anew, so that it stands on less.
+// option is a way to encode a channel again, so that it needs fewer records.
 type option struct {
 	at   int // ordinal of the channel
 	c    *channelState
 	full bool    // else against its long base
 	cost int64   // bytes of the entry
-	rate float64 // what it lets go of, as a share of the bound, for each byte of that
+	rate float64 // the share of the bound that it frees, per byte of cost
 }
 
-// after is the seq of the newest record that the channel still stands on.
+// after is the seq of the newest record that the channel would still need.
 func (o *option) after() uint64 {
 	if o.full {
 		return 0
@@ -25,8 +25,9 @@ func (o *option) after() uint64 {
 	return o.c.longBase
 }
 
-// cheapestOptions finds what to store anew so that it costs least for each save that comes until the bound is reached again. It
-// takes the options in the order of their rates, as many as is best, and leaves out those that let go of nothing.
+// cheapestOptions chooses the channels to encode again so that the cost per save, up to when the
+// bound is reached again, is least. It takes options in the order of their rates, as many as pay
+// off, and drops those that free nothing.
 func (w *saving) cheapestOptions(t *checkpointState) (best []option) {
 	all := options(t)
 	slices.SortFunc(all, func(a, b option) int { return cmp.Compare(b.rate, a.rate) })
@@ -50,7 +51,7 @@ func (w *saving) cheapestOptions(t *checkpointState) (best []option) {
 	return best
 }
 
-// options are the ways to store the channels of t anew.
+// options are the ways to encode the channels of t again.
 func options(t *checkpointState) (all []option) {
 	most := float64(pathFactor*t.wholeSize() + pathSlack)
 	at := -1
@@ -76,15 +77,15 @@ func options(t *checkpointState) (all []option) {
 	return all
 }
 
-// consolidationOption is the option to store c against its long base, if its path has newer records and
-// the value still shares enough with that base.
+// consolidationOption is the option to store c against its long base, if its path has newer records
+// and the value still shares enough with that base.
 func (c *channelState) consolidationOption() (o option, ok bool) {
 	size := 16 + 8*int64(len(c.longSince.inner)) + int64(c.longSince.fresh(len(c.value)))*c.measured/int64(max(1, len(c.value)))
 	ok = c.path[0].Last != c.longBase && c.path.From(c.longBase) != nil && 4*size < 3*c.measured
 	return option{c: c, cost: size + entryEstimate}, ok
 }
 
-// consolidation is what a restore of t would take if some options were taken.
+// consolidation is the cost of restoring t if some options were taken.
 type consolidation struct {
 	t       *checkpointState
 	reads   reads
@@ -108,7 +109,7 @@ func (w *saving) newConsolidation(t *checkpointState) *consolidation {
 	return p
 }
 
-// take takes an option, unless one was taken that lets go of more.
+// take takes an option, unless one that frees more was taken.
 func (p *consolidation) take(o *option) {
 	c, had := o.c, p.taken[o.at]
 	upTo, parts := uint64(noLimit), c.parts
@@ -129,7 +130,7 @@ func (p *consolidation) take(o *option) {
 	}
 }
 
-// price is what the save costs for each of those that can follow before the bound is reached again.
+// price is the cost of the save divided by the number of saves until the bound is reached again.
 func (p *consolidation) price() float64 {
 	room := pathFactor*p.t.wholeSize() + pathSlack - p.reads.bytes - p.parts - p.writes
 	saves := min(float64(codec.MaxPath-1-p.reads.records), float64(room)/float64(p.typical))
@@ -143,8 +144,8 @@ func (p *consolidation) price() float64 {
 	return price
 }
 
-// needed is the option for a channel that lets go of no less than the one that was taken, given what else was taken. It has
-// no channel if none is needed.
+// needed returns the smallest option for a channel that frees as much as the one taken, given the
+// others. It has no channel if none is needed.
 func (p *consolidation) needed(at int) option {
 	o := p.taken[at]
 	if o.c == nil {
@@ -164,7 +165,7 @@ func (p *consolidation) needed(at int) option {
 	return option{}
 }
 
-// frees reports whether nothing stands any more on some of the records that c let go of.
+// frees reports whether some record that c dropped is needed by no other channel.
 func (p *consolidation) frees(c *channelState, after, upTo uint64) bool {
 	for s := range p.reads.on(c.path, after, upTo) {
 		if s.channels == 0 {

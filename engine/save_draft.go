@@ -7,7 +7,7 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// checkDraft checks everything about a draft that can be told without its parent.
+// checkDraft checks everything about a draft that does not depend on its parent.
 func (t *Thread) checkDraft(d *Draft) error {
 	if err := t.ref.check(); err != nil {
 		return err
@@ -28,7 +28,7 @@ func (t *Thread) checkDraft(d *Draft) error {
 		}
 	}
 	if d.Root && d.Parent != "" {
-		return fmt.Errorf("%w: Root and a Parent exclude each other", ErrInvalid)
+		return fmt.Errorf("%w: Root and Parent exclude each other", ErrInvalid)
 	}
 	for i := range d.Channels {
 		if err := t.checkChange(&d.Channels[i]); err != nil {
@@ -57,7 +57,7 @@ func (t *Thread) checkChange(c *Change) error {
 	return t.s.checkSize(c.Name, c.given())
 }
 
-// givenTwice finds a channel that has two changes.
+// givenTwice finds a channel with two changes.
 func givenTwice(changes []Change) (name string, twice bool) {
 	if len(changes) <= fewChannels {
 		for i := range changes {

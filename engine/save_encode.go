@@ -9,36 +9,38 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// The path policy. What a reader pays is bounded whatever the history: the records that the channels of a checkpoint stand
-// on, each counted once, hold at most pathFactor times the bytes of a full encoding of all of them, plus pathSlack; with the
-// record itself and that of its parent there are at most codec.MaxPath. What that costs a writer is paid for by the deltas in
-// between: save_bound.go stores channels anew when these have become as large as a full encoding, or as many as that.
+// The path policy. The cost of a read is bounded for any history: the records that the channels of
+// a checkpoint need, each counted once, hold at most pathFactor times the bytes of a full encoding
+// of all channels, plus pathSlack. Including the record itself and that of its parent there are at
+// most codec.MaxPath. The deltas in between pay for this: save_bound.go encodes channels again when
+// their deltas have become as large as a full encoding, or too many.
 //
-// The bound is on the values as they are now, so the sizes of their full encodings must be known. Measuring them at every
-// save would cost more than the save; minFull is a lower bound that costs nothing, since bytes that were added cannot make an
-// encoding smaller, and bytes that were removed took at most their own length of it. Only when these bounds do not allow
-// a delta are the encodings made, and then they either are stored or raise the bounds. Histories that append measure each
-// time the state has about doubled.
+// The bound refers to the current values, so the sizes of their full encodings must be known.
+// Measuring them at every save would cost more than the save. minFull is a lower bound that costs
+// nothing, since added bytes cannot make an encoding smaller, and removed bytes took at most their
+// own length of it. Only when these bounds do not allow a delta are full encodings made, which are
+// then either stored or raise the bounds. A history that appends measures each time the state has
+// about doubled.
 const (
 	pathFactor = 2
 	pathSlack  = 16 << 10
-	// headerEstimate is what a record takes besides a payload, for a decision made before it is sealed, and entryEstimate
-	// what another entry takes besides its own.
+	// headerEstimate is the size of a record without payload, for decisions made before it is
+	// sealed; entryEstimate is that of an entry.
 	headerEstimate = 200
 	entryEstimate  = 44
-	// entryBytes is what an entry takes at the least besides its payload.
+	// entryBytes is the minimum size of an entry without its payload.
 	entryBytes = 36
 )
 
 // encoded is how a channel is to be stored.
 type encoded struct {
-	entry      codec.Entry // its path is that of the channel, without the new record
+	entry      codec.Entry // of the channel, without the new record
 	parts      int64       // bytes of the parts on the path
 	asLongBase bool
 }
 
-// encode decides how c is stored after edits of its value, makes and checks the payload, and changes the value. On an error
-// the value may have changed, and c must be dropped.
+// encode decides how to store c after edits of its value, makes and checks the payload, and changes
+// the value. On an error the value may have changed, and c must be dropped.
 func (w *saving) encode(c *channelState, edits []codec.Edit) (encoded, error) {
 	c.index.Extend(c.value)
 	start := len(w.payload)
@@ -47,14 +49,14 @@ func (w *saving) encode(c *channelState, edits []codec.Edit) (encoded, error) {
 	delta := w.payload[start:len(w.payload):len(w.payload)]
 	d, err := w.z.ParseDelta(delta, codec.Edited(len(c.value), edits), len(c.value), w.ops[:0], w.literals[:0])
 	if err != nil || !d.Builds(c.value, edits) {
-		return encoded{}, fmt.Errorf("checking a delta before commit: it does not build the value (%v)", err)
+		return encoded{}, fmt.Errorf("checking a delta before commit: it does not restore the value (%v)", err)
 	}
 	w.ops, w.literals = d.Ops[:0], d.Literals[:0]
 	w.narrow = d.Narrow(w.narrow[:0], edits)
 	c.edit(w.narrow, d.Lost(w.narrow))
 	clear(w.narrow) // they hold the value, which may be large
 	c.commit = c.chunks.Commitment(&w.u.CommitKey)
-	if whole := d.Whole(delta); whole != nil { // what copies nothing is a full encoding, checked above
+	if whole := d.Whole(delta); whole != nil { // without copies it is a full encoding, checked above
 		c.setMeasured(int64(len(whole)), len(c.value))
 		return c.byFull(whole), nil
 	}
@@ -73,14 +75,14 @@ func (c *channelState) worthwhile(delta []byte) bool { return 4*int64(len(delta)
 // consolidate encodes the value against its long base, over all records between.
 func (w *saving) consolidate(c *channelState) (encoded, error) {
 	w.check = slices.Grow(w.check[:0], c.longSince.length)
-	base := w.check[:c.longSince.length] // only its shape matters, since nothing is looked for in it
+	base := w.check[:c.longSince.length] // nothing is searched in it, so only its length matters
 	edits := c.longSince.edits(c.value)
 	start := len(w.payload)
 	w.payload = w.differ.AppendDelta(w.payload, base, edits, nil, nil)
 	payload := w.payload[start:len(w.payload):len(w.payload)]
 	d, err := w.z.ParseDelta(payload, len(c.value), len(base), nil, nil)
 	if err != nil || !d.Builds(base, edits) {
-		return encoded{}, fmt.Errorf("checking a delta before commit: it does not build the value (%v)", err)
+		return encoded{}, fmt.Errorf("checking a delta before commit: it does not restore the value (%v)", err)
 	}
 	if d.Whole(payload) != nil || !c.worthwhile(payload) {
 		return w.full(c)
@@ -90,8 +92,8 @@ func (w *saving) consolidate(c *channelState) (encoded, error) {
 	return e, nil
 }
 
-// longBaseShare says when the next consolidating record is written against this one: if this holds 1 / longBaseShare of the value or
-// more. Else the next holds it again, and lets go of this one.
+// longBaseShare decides whether the next consolidating delta uses this one as its base: if it holds
+// at least 1 / longBaseShare of the value. Otherwise the next one includes it, and replaces it.
 const longBaseShare = 4
 
 // full encodes the value by itself.
@@ -125,13 +127,14 @@ func (c *channelState) byDelta(path codec.Path, payload []byte, parts int64) enc
 		Commitment: c.commit, Payload: payload}}
 }
 
-// partsSize is what the parts of an entry take, sealed.
+// partsSize is the size of an entry's parts, sealed.
 func partsSize(e *codec.Entry) int64 { return int64(e.PartBytes) + partOverhead*int64(len(e.Parts)) }
 
-// partOverhead is what a part takes besides its bytes: its envelope, and when it was created.
+// partOverhead is the size of a part besides its bytes: its envelope and creation time.
 const partOverhead = 40
 
-// stored tells t what became of the channels in w.coded: the record at seq, sealed with size bytes.
+// stored updates t after its channels in w.coded were stored in the record at seq, with size sealed
+// bytes.
 func (w *saving) stored(t *checkpointState, seq uint64, size int64) {
 	for i := range w.coded {
 		c, e := w.coded[i].c, &w.coded[i].e
@@ -151,9 +154,9 @@ func (w *saving) stored(t *checkpointState, seq uint64, size int64) {
 	w.updateKept(t)
 }
 
-// measures remembers the sizes of full encodings that were made, of the values at some places of a lineage. Agents go back
-// and branch: what is restored then need not be measured anew, which would take longer than all else of its first save.
-// It may be used concurrently.
+// measures remembers the sizes of full encodings, by seq and channel. Agents go back and branch: a
+// restored value then need not be measured again, which would take longer than the rest of the
+// first save on it. It is safe for concurrent use.
 type measures struct {
 	mu   sync.Mutex
 	list []measured // the newest, in no order
@@ -178,7 +181,7 @@ func (m *measures) note(seq uint64, c *channelState) {
 	m.next = (m.next + 1) % maxMeasures
 }
 
-// of is the size of a full encoding of the value of a channel at seq, if it is known.
+// of returns the size of a full encoding of a channel's value at seq, if known.
 func (m *measures) of(seq, number uint64) (size int64, ok bool) {
 	if m == nil {
 		return 0, false
@@ -193,7 +196,7 @@ func (m *measures) of(seq, number uint64) (size int64, ok bool) {
 	return 0, false
 }
 
-// forget is for when seqs may come to name other values.
+// forget empties m, before seqs can name other values.
 func (m *measures) forget() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

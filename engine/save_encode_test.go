@@ -11,7 +11,7 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// model is what a thread must hold: every checkpoint's channels by id.
+// model is the expected content of a thread: every checkpoint's channels by id.
 type model struct {
 	states map[string]map[string][]byte
 	ids    []string
@@ -184,9 +184,9 @@ func checkState(t *testing.T, f *fixture, id string, want map[string][]byte) {
 	}
 }
 
-// checkBounds asserts docs/format.md §17's bound on reads for every checkpoint: the records that its channels and
-// attributes stand on hold, with their parts, at most twice the bytes of a full encoding and 16 KiB, and there are at
-// most 256 with its own and its parent's.
+// checkBounds asserts docs/format.md §17's bound on reads for every checkpoint: the records that
+// its channels and attributes need hold, with their parts, at most twice the bytes of a full
+// encoding and 16 KiB, and there are at most 256 with its own and its parent's.
 func checkBounds(t *testing.T, f *fixture, ref Ref) {
 	t.Helper()
 	ctx := context.Background()
@@ -220,8 +220,8 @@ func checkBounds(t *testing.T, f *fixture, ref Ref) {
 	t.Logf("worst read is %.2f of the bound, and %d records, over %d checkpoints", worst, most, l.head)
 }
 
-// checkBound asserts the bound for one checkpoint, which a fresh restorer restored. It returns what part of the bytes that
-// are allowed it takes, and how many records were read.
+// checkBound asserts the bound for one checkpoint, restored by a fresh restorer. It returns the
+// share of the allowed bytes that it takes, and the number of records read.
 func checkBound(t *testing.T, rs *restorer, r *record, tip *checkpointState) (share float64, records int) {
 	t.Helper()
 	var bytes, full int64
@@ -250,7 +250,7 @@ func checkBound(t *testing.T, rs *restorer, r *record, tip *checkpointState) (sh
 	return float64(bytes) / float64(most), len(rs.records)
 }
 
-// onPath reports whether some channel stands on the record at seq.
+// onPath reports whether some channel needs the record at seq.
 func onPath(t *checkpointState, seq uint64) bool {
 	for c := range t.all {
 		if c.path.From(seq) != nil {

@@ -11,9 +11,10 @@ import (
 	"github.com/ckptd/ckptd/crypto"
 )
 
-// A save that is repeated, because its answer was lost, is answered as the first time. What it would make may be another
-// checkpoint by then, or nothing: its parent was removed or replaced, labels were set, the history was migrated, other
-// hooks run. So it is known by what the caller submitted, of which the entry of the id holds a fingerprint.
+// A save that is repeated because its answer was lost gets the same answer again. Comparing
+// contents would not do: its parent may have been removed or replaced, labels set, the history
+// migrated, or the hooks changed. So the save is recognized by the fingerprint of the draft that
+// the caller submitted, which is stored in the entry of its id.
 
 // fingerprint identifies a draft as submitted (docs/format.md §11); 0 for one without an id. whole
 // returns the commitment to a whole value of the draft. buf is scratch.
@@ -64,7 +65,7 @@ func (w *saving) fingerprint(given *Draft, t *checkpointState) (mark uint64) {
 	case w.transfer != nil:
 		return 0 // no save of a caller's makes a migrated head
 	case p != nil && p.onlyLabels:
-		return w.savedFingerprint // the rest of the checkpoint is what it was
+		return w.savedFingerprint // the rest of the checkpoint is the same
 	case p != nil:
 		return p.fingerprint
 	}
@@ -72,7 +73,8 @@ func (w *saving) fingerprint(given *Draft, t *checkpointState) (mark uint64) {
 	return mark
 }
 
-// isRepeat reports whether d is, or was made by hooks of, what the checkpoint with its id was saved for.
+// isRepeat reports whether d, or the draft that hooks made it from, is the one that the checkpoint
+// with its id was saved from.
 func (w *saving) isRepeat(d *Draft) bool {
 	switch p := w.hooked; {
 	case w.transfer != nil || p != nil && p.onlyLabels:
@@ -97,13 +99,13 @@ func (u *user) fingerprint(d *Draft) uint64 {
 	return mark
 }
 
-// noPrefix stands in place of the prefix of a splice where there is a list of them.
+// noPrefix replaces the prefix of a splice in the fingerprint if there is a list of splices.
 const noPrefix = math.MaxUint64
 
-// noHash is no commitment: none is zero.
+// noHash stands for a missing commitment: none is zero.
 var noHash [32]byte
 
-// fieldList is a list of fields, written so that no two lists are the same bytes.
+// fieldList encodes a list of fields such that different lists have different bytes.
 type fieldList []byte
 
 func (w *fieldList) number(n uint64) { *w = binary.BigEndian.AppendUint64(*w, n) }

@@ -17,7 +17,7 @@ func submittedDraft() *Draft {
 			{Name: "gone", Remove: true}, {Name: "messages", Type: "json", Data: []byte("[1]")}}}
 }
 
-// The mark is as docs/format.md §11 says; the constant was made by another program.
+// The fingerprint is that of docs/format.md §11; another program made the constant.
 func TestSubmission(t *testing.T) {
 	var key [32]byte
 	for i := range key {

@@ -51,8 +51,8 @@ var growing = []struct {
 	}},
 }
 
-// follow saves whole states, steps of them, of which the first has some messages, and returns what they took on disk and how
-// long each save was.
+// follow saves a number of whole states, the first with some messages, and returns their size on
+// disk and the time of each save.
 func follow(tb testing.TB, g, first, steps int) (stored int64, took []time.Duration) {
 	tb.Helper()
 	r := rand.New(rand.NewPCG(1, 13))
@@ -64,7 +64,7 @@ func follow(tb testing.TB, g, first, steps int) (stored int64, took []time.Durat
 			continue
 		}
 		if n == first+steps/2 {
-			f.reopen() // what is known of the state then comes from its records
+			f.reopen() // then the state is restored from its records
 		}
 		state := growing[g].state(messages)
 		start := time.Now()
@@ -78,8 +78,9 @@ func follow(tb testing.TB, g, first, steps int) (stored int64, took []time.Durat
 	return stored, took
 }
 
-// What a whole state takes on disk follows what changed in it, at whatever places: no more than what is appended, and as little
-// for each other place. There are enough steps for a record that consolidates, and holds what came since the first state.
+// The size of a whole state on disk follows its changes, wherever they are: no more than the
+// appended bytes, and as little for each other place. There are enough steps for a consolidating
+// record, which holds the changes since the first state.
 func TestBytesFollowTheChanges(t *testing.T) {
 	const first, steps = 300, 270
 	appended, _ := follow(t, 0, first, steps)

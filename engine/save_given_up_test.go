@@ -51,8 +51,8 @@ func (f *fixture) givenUp(commits int, do func(context.Context)) bool {
 	return e.set(0, nil) <= 0
 }
 
-// What a call removed before its context ended is gone from memory as well: nothing is loaded from there, and no save
-// stands on it.
+// Checkpoints that a call removed before its context ended are dropped from memory, too: none is
+// loaded from there, and no save is based on one.
 func TestNothingStandsOnWhatACallRemovedThatWasGivenUp(t *testing.T) {
 	ref := testRef("t")
 	for name, remove := range map[string]func(context.Context, *fixture) error{
@@ -110,8 +110,8 @@ func removedAndGivenUp(t *testing.T, ref Ref, commits int, remove func(context.C
 	return true
 }
 
-// What an operation did before its context ended is what memory knows, also of the many branches that end at the head, and
-// what is saved then is on it.
+// Memory reflects all that an operation did before its context ended, including the many branches
+// that end at the head, and later saves are based on it.
 func TestMemoryIsAsStorageAfterWhatWasGivenUp(t *testing.T) {
 	ref := testRef("t")
 	type op struct {

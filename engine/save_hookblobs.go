@@ -12,11 +12,11 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// maxHookBlobs bounds the bytes of the blobs that the hooks of one save put, which wait in memory.
+// maxHookBlobs bounds the bytes of the blobs that the hooks of one save put. They wait in memory.
 const maxHookBlobs = 64 << 20
 
-// hookBlobs are the blobs that hooks put. Their ids are known at once, and nothing is stored before the save is certain
-// to be tried: hooks that fail leave nothing.
+// hookBlobs are the blobs that hooks put. Their ids are known at once, but they are not stored
+// until the hooks have succeeded and the save is planned, so failed hooks leave nothing.
 type hookBlobs struct {
 	u *user
 
@@ -36,18 +36,18 @@ func (m *hookBlobs) put(data []byte) (id [32]byte, err error) {
 	defer m.mu.Unlock()
 	switch {
 	case m.closed:
-		return id, fmt.Errorf("%w: a blob is put after its hook ended", hook.ErrInvalid)
+		return id, fmt.Errorf("%w: a hook put a blob after it ended", hook.ErrInvalid)
 	case m.has(id):
 		return id, nil
 	case len(m.ids) == codec.MaxBlobs || m.size+len(data) > maxHookBlobs:
-		return id, fmt.Errorf("%w: the hooks of a save may put %d blobs of %d bytes together", hook.ErrLimit, codec.MaxBlobs, maxHookBlobs)
+		return id, fmt.Errorf("%w: the hooks of a save can put at most %d blobs, of %d bytes in all", hook.ErrLimit, codec.MaxBlobs, maxHookBlobs)
 	}
 	m.size += len(data)
 	m.ids, m.data = append(m.ids, id), append(m.data, bytes.Clone(data))
 	return id, nil
 }
 
-// close ends the time in which blobs may be put; what follows needs no lock.
+// close refuses further blobs; after it no lock is needed.
 func (m *hookBlobs) close() {
 	m.mu.Lock()
 	m.closed = true
@@ -63,7 +63,8 @@ func (m *hookBlobs) has(id [32]byte) bool {
 	return false
 }
 
-// store stores the blobs. The caller holds u.sweep for reading until a record that names them is durable.
+// store stores the blobs. The caller holds u.sweep for reading until a record that names them is
+// durable.
 func (m *hookBlobs) store(ctx context.Context) error {
 	for _, data := range m.data {
 		p := newBlobPut(m.u, maxHookBlobs)

@@ -14,26 +14,27 @@ import (
 	"github.com/ckptd/ckptd/internal/alike"
 )
 
-// hookedDraft is a draft as hooks made it, and what the save of it must know about that. Nil is a draft that no hook saw.
+// hookedDraft is a draft as the hooks returned it, with the facts that saving it needs. Nil stands
+// for a draft without hooks.
 type hookedDraft struct {
 	draft       Draft
 	hooks       []codec.Hook
 	fingerprint uint64 // of the draft as the caller submitted it; 0 for one without an id
-	onlyLabels  bool   // only the labels change, and what came with hooks that are new to the checkpoint
+	onlyLabels  bool   // only the labels change, and whatever hooks new to the checkpoint change
 	rewritten   map[string]bool
 	fuel        uint64
 	blobs       *hookBlobs
 
-	// parentHash is that of the parent that the hooks saw. hookedKept says that the channels kept from
-	// it passed the hooks, too, and rebased that it was migrated for the draft. The draft is valid on no
-	// other parent then.
+	// parentHash is that of the parent that the hooks saw. hookedKept means that the channels kept
+	// from it ran through the hooks, too, and rebased that it was migrated for the draft. Either
+	// way the draft is valid on no other parent.
 	parentHash [32]byte
 	hookedKept bool
 	rebased    bool
 }
 
-// stale reports whether a draft that keeps from its parent cannot be saved on t. Splices look after themselves, since
-// they name the version of their base.
+// stale reports whether a draft that keeps data from its parent cannot be saved on t. Splices need
+// no check here, since they name the version of their base.
 func (p *hookedDraft) stale(t *checkpointState, d *Draft) bool {
 	if p == nil || t.hash == p.parentHash || !d.Keep && !p.rebased {
 		return false
@@ -51,7 +52,8 @@ func (p *hookedDraft) identities() []codec.Hook {
 
 func (p *hookedDraft) rewrote(channel string) bool { return p != nil && p.rewritten[channel] }
 
-// runSaveHooks runs the hooks on a draft. A checkpoint and no error means that the draft made it already.
+// runSaveHooks runs the hooks on a draft. A checkpoint and no error means that the draft was saved
+// before.
 func (t *Thread) runSaveHooks(ctx context.Context, chain hook.Chain, d *Draft, x migratedParents) (*hookedDraft, *Checkpoint, error) {
 	if err := checkMeta(d.Meta); err != nil {
 		return nil, nil, err
@@ -71,12 +73,12 @@ func (t *Thread) runSaveHooks(ctx context.Context, chain hook.Chain, d *Draft, x
 	return in.out, nil, nil
 }
 
-// hookRun is a draft on its way through the hooks.
+// hookRun runs the hooks on one draft.
 type hookRun struct {
 	t     *Thread
 	u     *user
 	given *Draft // by the caller
-	d     *Draft // the same as it stands on the parent that is stored
+	d     *Draft // the same, rebased on the stored parent
 	out   *hookedDraft
 
 	inputs []hookInput
@@ -87,16 +89,16 @@ type hookRun struct {
 
 // hookInput is the value of a channel before the hooks.
 type hookInput struct {
-	change      *Change // of the draft; nil for what is kept
+	change      *Change // of the draft; nil for kept channels
 	name        string
 	typ         string
-	base        []byte  // what the parent has
-	baseVersion Version // of base, if the change stands on it
+	base        []byte  // the parent's value
+	baseVersion Version // of base, if the change is based on it
 	prev        bool    // base passed the same hooks
 }
 
-// readParent finds out what the draft stands on, before the hooks run: whether it was saved already, and of the parent what
-// they need. Those are copies, since the next save changes the state of the parent in place.
+// readParent reads, before the hooks run, whether the draft was saved before and the parent's data
+// that they need. It copies those, since the next save changes the parent's state in place.
 func (in *hookRun) readParent(ctx context.Context, x migratedParents) (cp *Checkpoint, err error) {
 	l, err := in.t.s.rlockLive(ctx, in.t.ref)
 	if err != nil {
@@ -130,11 +132,11 @@ func (in *hookRun) readParent(ctx context.Context, x migratedParents) (cp *Check
 	return nil, in.copyParent(g.parent)
 }
 
-// copyParent takes from the parent what the hooks need.
+// copyParent copies the parent's data that the hooks need.
 func (in *hookRun) copyParent(t *checkpointState) error {
 	d := in.d
 	in.out.parentHash = t.hash
-	known := slices.Equal(t.meta.Hooks, in.out.hooks) // what the parent has, the hooks made
+	known := slices.Equal(t.meta.Hooks, in.out.hooks) // the same hooks made the parent's data
 	var missing []string
 	for i := range d.Channels {
 		c := &d.Channels[i]
@@ -177,7 +179,7 @@ func (in *hookRun) copyParent(t *checkpointState) error {
 	return nil
 }
 
-// addKept adds what the draft keeps of a parent with other hooks.
+// addKept adds the data that the draft keeps from a parent with other hooks.
 func (in *hookRun) addKept(t *checkpointState) {
 	in.out.hookedKept = true
 	given := make(map[string]bool, len(in.d.Channels))
@@ -198,7 +200,7 @@ func (in *hookRun) addKept(t *checkpointState) {
 	}
 }
 
-// run passes everything through the chain, with no lock held.
+// run runs the chain on all items, with no lock held.
 func (in *hookRun) run(ctx context.Context, chain hook.Chain) error {
 	d, p := in.d, in.out
 	p.fingerprint = in.u.fingerprint(in.given)
@@ -220,7 +222,7 @@ func (in *hookRun) run(ctx context.Context, chain hook.Chain) error {
 		return err
 	}
 	if len(c.Items) != len(before) {
-		return unstorable(hook.PreSave, fmt.Errorf("%d items out of %d", len(c.Items), len(before)))
+		return unstorable(hook.PreSave, fmt.Errorf("%d items for %d", len(c.Items), len(before)))
 	}
 	in.items, p.fuel = c.Items, c.Fuel
 	in.collect(before)
@@ -230,7 +232,7 @@ func (in *hookRun) run(ctx context.Context, chain hook.Chain) error {
 	return nil
 }
 
-// hookNames are what of a draft is stored as it is.
+// hookNames are the strings of a draft that are stored unchanged.
 func (t *Thread) hookNames(d *Draft) []hook.Name {
 	return []hook.Name{{What: "thread", Text: t.ref.Thread}, {What: "namespace", Text: t.ref.Namespace}, {What: "id", Text: d.ID}, {What: "branch", Text: d.Branch},
 		{What: "kind", Text: d.Kind}, {What: "status", Text: d.Status}, {What: "run id", Text: d.RunID}}
@@ -251,7 +253,7 @@ func (c *hookInput) item(s *Store) hook.Item {
 	return it
 }
 
-// collect makes the draft of what the hooks made of the items before them.
+// collect builds the draft from the hooks' output; before are the items they got.
 func (in *hookRun) collect(before []hook.Item) {
 	d, p := in.d, in.out
 	p.draft.Channels = slices.DeleteFunc(slices.Clone(d.Channels), func(c Change) bool { return !c.Remove })
@@ -277,8 +279,8 @@ func sameItem(a, b hook.Item) bool {
 	return !b.Dropped && a.Name == b.Name && bytes.Equal(a.Data, b.Data)
 }
 
-// collectChannel adds to the draft what became of a channel. What stood on a value of the parent still does, so that a save
-// which finds another parent there is told so.
+// collectChannel adds a channel to the draft. A change based on a value of the parent stays so, so
+// that a save that finds another parent gets an error.
 func (in *hookRun) collectChannel(c *hookInput, before, it *hook.Item) {
 	p := in.out
 	same := bytes.Equal(it.Data, before.Data)
@@ -311,7 +313,7 @@ func (p *hookedDraft) markRewritten(channel string) {
 	p.rewritten[channel] = true
 }
 
-// checkMeta is for metadata that is not known to be fine.
+// checkMeta checks metadata from outside.
 func checkMeta(meta []byte) error {
 	if len(meta) > 0 && (!json.Valid(meta) || !utf8.Valid(meta)) {
 		return fmt.Errorf("%w: metadata is not JSON in UTF-8", ErrInvalid)

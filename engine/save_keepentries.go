@@ -2,20 +2,20 @@ package engine
 
 import "github.com/ckptd/ckptd/codec"
 
-// keepEntries counts the entries of the table that records have which change little: runs of channels with consecutive numbers
-// on the same path. Channels that are changed one by one at random leave ever more of them, until they are stored anew
-// side by side.
+// keepEntries counts the keep entries in the table of records that change little: runs of channels
+// with consecutive numbers and the same path. Channels that change one by one at random split them
+// into more and more runs, until they are encoded again side by side.
 type keepEntries struct {
 	t     *checkpointState
-	path  []int // of each channel, the attributes first: equal numbers are equal paths
-	other int   // the number of the next path that nobody else has
+	path  []int // of each channel, the attributes first; equal numbers are equal paths
+	other int   // the number of the next path of a single channel
 	count int
 }
 
 const (
-	// keepEntryBytes is what a run takes in a record, about.
+	// keepEntryBytes is the approximate size of a keep entry.
 	keepEntryBytes = 7
-	// thisRecord is the path of what is stored in full in the record to be written.
+	// thisRecord is the path of channels stored in full in the record being built.
 	thisRecord = -1
 )
 
@@ -44,7 +44,7 @@ func (w *saving) newKeepEntries(t *checkpointState) *keepEntries {
 	return r
 }
 
-// begins is 1 if a run begins at a place, else 0.
+// begins is 1 if a run begins at an ordinal, else 0.
 func (r *keepEntries) begins(at int) int {
 	switch {
 	case at == len(r.path):
@@ -56,7 +56,7 @@ func (r *keepEntries) begins(at int) int {
 	return 0
 }
 
-// move gives a channel another path: that of what is stored in full, or one of its own.
+// move gives a channel another path: the one of channels stored in full, or one of its own.
 func (r *keepEntries) move(at int, full bool) {
 	r.count -= r.begins(at) + r.begins(at+1)
 	if r.path[at] = thisRecord; !full {

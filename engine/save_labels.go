@@ -11,10 +11,11 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// SetLabels changes labels of a checkpoint: those that labels names are set or, with the value "", removed; others stay.
-// Nothing else of the checkpoint changes but its seq, time and hash: it is saved as a replacement of itself, with the
-// same id, parent and place in line, so its children keep it as their parent and Latest stays where it is. Labels that
-// are so already write nothing. The checkpoint is returned without data, when the change is durable. Errors are those
+// SetLabels changes labels of a checkpoint: it sets those in labels, or removes them if the value
+// is "", and leaves others alone. Nothing else of the checkpoint changes but its seq, time and
+// hash: it is saved as a replacement of itself, with the same id, parent and origin, so it stays
+// the parent of its children, and Latest does not change. If no label changes, nothing is written.
+// SetLabels returns the checkpoint without data, when the change is durable. Its errors are those
 // of Save.
 func (t *Thread) SetLabels(ctx context.Context, w Which, labels map[string]string) (*Checkpoint, error) {
 	for k, v := range labels {
@@ -47,7 +48,7 @@ func (t *Thread) setLabels(ctx context.Context, a *attempt, which Which, labels 
 	return t.relabel(ctx, which, nil, a.hooked)
 }
 
-// relabel saves a checkpoint with other labels or, with p, as the hooks made it.
+// relabel saves a checkpoint with other labels or, with p, with the output of the hooks.
 func (t *Thread) relabel(ctx context.Context, which Which, labels map[string]string, p *hookedDraft) (*Checkpoint, error) {
 	l, err := t.s.rlockThread(ctx, t.ref, false)
 	if err != nil {
@@ -58,8 +59,9 @@ func (t *Thread) relabel(ctx context.Context, which Which, labels map[string]str
 	})
 }
 
-// runLabelHooks passes labels through the hooks as if they were saved on the checkpoint that gets them, with all that it has
-// if other hooks made it. A checkpoint and no error means that it has the labels already.
+// runLabelHooks runs the hooks on labels as if they were saved on the checkpoint that gets them,
+// including all its data if other hooks made it. A checkpoint and no error means that it has the
+// labels already.
 func (t *Thread) runLabelHooks(ctx context.Context, chain hook.Chain, which Which, labels map[string]string) (*hookedDraft, *Checkpoint, error) {
 	hooks, err := hooksOf(chain)
 	if err != nil {
@@ -110,8 +112,8 @@ func (t *Thread) restoreState(ctx context.Context, which Which) (*checkpointStat
 	return l.restorer().state(ctx, r)
 }
 
-// findToChange is find for who holds l.mu and is about to change what it finds. What is pending is waited for if it may be at work on
-// that.
+// findToChange is find for callers that hold l.mu and are about to change the checkpoint. It
+// depends on pending changes that may be changing it.
 func (l *lineage) findToChange(ctx context.Context, which Which) (*record, error) {
 	if _, there := l.th.record(); !there {
 		return nil, ErrNotFound
@@ -130,7 +132,7 @@ func (l *lineage) findToChange(ctx context.Context, which Which) (*record, error
 	return r, nil
 }
 
-// withLabels are the labels of t with some set and, to "", removed.
+// withLabels returns the labels of t with some set or, if "", removed.
 func (t *checkpointState) withLabels(labels map[string]string) (map[string]string, error) {
 	all := map[string]string{}
 	maps.Copy(all, t.meta.Labels)
@@ -145,8 +147,8 @@ func (t *checkpointState) withLabels(labels map[string]string) (map[string]strin
 	return all, nil
 }
 
-// prepareLabels prepares the save of a checkpoint as it is but for its labels or, with p, for what hooks changed. The
-// caller holds l.mu.
+// prepareLabels prepares saving a checkpoint with other labels or, with p, with the changes of the
+// hooks. The caller holds l.mu.
 func (w *saving) prepareLabels(ctx context.Context, which Which, labels map[string]string, p *hookedDraft) (*pending, *Checkpoint, error) {
 	r, err := w.l.findToChange(ctx, which)
 	if err != nil {
@@ -180,7 +182,7 @@ func (w *saving) prepareLabels(ctx context.Context, which Which, labels map[stri
 	return w.prepare(ctx, d)
 }
 
-// amend changes a draft of whole channels as another one does, which keeps all that it does not name.
+// amend applies the changes of a draft with Keep to a draft of whole channels.
 func (d *Draft) amend(by *Draft) {
 	if d.Labels = by.Labels; by.Meta != nil {
 		d.Meta = by.Meta
@@ -196,7 +198,7 @@ func (d *Draft) amend(by *Draft) {
 	}
 }
 
-// draft is what saves t again, but for its labels. It shares the values of t.
+// draft returns the draft that would save t again, without its labels. It shares the values of t.
 func (t *checkpointState) draft() *Draft {
 	d := &Draft{ID: t.id, Step: t.rec.step, Status: t.rec.status, SchemaVersion: t.rec.schema, Branch: t.meta.Branch, Kind: t.meta.Kind,
 		RunID: t.meta.RunID, Meta: t.meta.Meta}

@@ -72,7 +72,7 @@ func setLabels(t *testing.T, ids string) {
 			th = f.Thread(testRef("t"))
 		}
 	}
-	// The next save goes on where the thread was.
+	// The next save continues where the thread was.
 	next := save(t, th, Draft{Expect: ExpectHead(5), Step: 6, Keep: true})
 	if next.Parent != cps[4].ID || next.Seq != 8 {
 		t.Errorf("the next save is seq %d on %s, want 8 on %s", next.Seq, next.Parent, cps[4].ID)
@@ -143,7 +143,7 @@ func wantPlaces(t *testing.T, th *Thread, cps []*Checkpoint) {
 	}
 }
 
-// A root keeps having no parent, a dangling parent stays named, and a pruned parent is enough to stand on.
+// A root still has no parent, a dangling parent keeps its name, and a pruned parent suffices.
 func TestSetLabelsKeepsParent(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
@@ -306,7 +306,8 @@ func TestSetLabelsFaults(t *testing.T) {
 	}
 }
 
-// Queries find what has a label now: not what a replaced checkpoint had, and still what its children took over from it.
+// Queries find checkpoints by their current labels: not by those of a replaced one, and still by
+// those that children inherited from it.
 func TestSetLabelsAndQuery(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
@@ -386,7 +387,7 @@ func TestReplaceOnAnotherBranch(t *testing.T) {
 	}
 }
 
-// A branch that a save under way moves on does not come back to the replacement of what it stood at.
+// A branch moved by a save under way does not return to the replacement of its previous head.
 func TestReplaceWhileBranchMoves(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

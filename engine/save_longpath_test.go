@@ -12,7 +12,8 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// At every length that a path comes to, a save that only keeps what stands on it can be read, and so can what is saved next.
+// At every length of a path, a save that only keeps channels on it can be read, and so can the next
+// save.
 func TestKeepsOnTheLongestPath(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
@@ -46,7 +47,8 @@ func TestKeepsOnTheLongestPath(t *testing.T) {
 	}
 }
 
-// A channel that a save stores anew, without changing it, has the version that it had, and nobody sees a change.
+// A channel that a save encodes again, without changing it, keeps its version, and nothing looks
+// changed.
 func TestStoredAnewIsNoChange(t *testing.T) {
 	runsAlone(t)
 	ctx := context.Background()

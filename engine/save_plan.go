@@ -12,8 +12,9 @@ import (
 	"github.com/ckptd/ckptd/internal/alike"
 )
 
-// plan finds what d changes about the parent t, without modifying it: w.changes, and the attributes of the new checkpoint,
-// which are t.meta itself when they are the same. Hooks are those that made d.
+// plan compares d with the parent t, without modifying t: it fills w.changes and returns the
+// attributes of the new checkpoint, or t.meta itself if they are the same. hooks are those that
+// made d.
 func (w *saving) plan(ctx context.Context, t *checkpointState, d *Draft, hooks []codec.Hook) (*codec.Attrs, error) {
 	w.changes, w.edits = w.changes[:0], w.edits[:0]
 	var missing []string
@@ -61,7 +62,8 @@ func (w *saving) plan(ctx context.Context, t *checkpointState, d *Draft, hooks [
 	return &next, nil
 }
 
-// planChannel finds where a change differs from the parent's value. Not ok means that the base of a splice is another.
+// planChannel finds the bytes that a change changes in the parent's value. Not ok means that the
+// base of a splice does not match.
 func (w *saving) planChannel(t *checkpointState, d *Change) (ch change, ok bool, err error) {
 	i := t.channelIndex(d.Name)
 	ch = change{name: d.Name, typ: d.Type, index: i, remove: d.Remove}
@@ -95,14 +97,14 @@ func (w *saving) planChannel(t *checkpointState, d *Change) (ch change, ok bool,
 	return ch, true, nil
 }
 
-// edit is a list of one edit, in the memory of w.
+// edit returns a list of one edit, in the memory of w.
 func (w *saving) edit(e codec.Edit) []codec.Edit {
 	n := len(w.edits)
 	w.edits = append(w.edits, e)
 	return w.edits[n : n+1 : n+1]
 }
 
-// whole is the edit that makes value of old.
+// whole is the edit that turns old into value.
 func whole(old, value []byte) codec.Edit {
 	prefix := alike.Prefix(old, value)
 	suffix := alike.Suffix(old[prefix:], value[prefix:])
@@ -142,14 +144,14 @@ func (w *saving) planBlobs(ctx context.Context, t *checkpointState, d *Draft, ne
 	return nil
 }
 
-// planTable lists the channels of the new checkpoint, and puts w.changes in the order of its table. Channels that the
-// parent has keep their numbers; new ones get greater numbers.
+// planTable lists the channels of the new checkpoint, and sorts w.changes in the order of its
+// table. The parent's channels keep their numbers; new ones get greater numbers.
 func (w *saving) planTable(t *checkpointState, d *Draft, next *codec.Attrs) error {
 	same, had := true, 0
 	for i := range w.changes {
 		ch := &w.changes[i]
 		if ch.remove && !d.Keep {
-			return fmt.Errorf("%w: channel %q: Remove goes with Keep", ErrInvalid, ch.name)
+			return fmt.Errorf("%w: channel %q: Remove needs Keep", ErrInvalid, ch.name)
 		}
 		ch.rewritten = d.Channels[i].rewritten || w.hooked.rewrote(ch.name)
 		if ch.index < 0 {
@@ -172,7 +174,8 @@ func (w *saving) planTable(t *checkpointState, d *Draft, next *codec.Attrs) erro
 	return nil
 }
 
-// newTable is the table of the parent with the changes, those that it does not name if keep is set, and the new channels.
+// newTable returns the parent's table with the changes: with the channels they do not name, if keep
+// is set, and the new ones.
 func (w *saving) newTable(t *checkpointState, keep bool) []codec.ChannelInfo {
 	by := make([]*change, len(t.meta.Channels))
 	used := uint64(0)
@@ -208,7 +211,7 @@ func sameAttrs(a, b *codec.Attrs) bool {
 		slices.Equal(a.Blobs, b.Blobs) && sameTable(a.Channels, b.Channels) && slices.Equal(a.Hooks, b.Hooks)
 }
 
-// sameTable compares tables, which mostly are one and the same.
+// sameTable compares tables, which mostly are the same slice.
 func sameTable(a, b []codec.ChannelInfo) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
 }

@@ -11,10 +11,11 @@ import (
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// A draft whose schema version is not its parent's is rebased. The caller saw the parent as a load migrated it, so
-// that is what the draft keeps and what its splices stand on. The draft is made into one that says the same of the parent
-// as it is stored: then the record is encoded against the old bytes as any other, and no old record is written anew. Steps
-// do not run while the lineage is locked: a save that finds that some must gives the lock up, runs them and begins again.
+// A draft whose schema version is not its parent's is rebased. The caller saw the parent as a load
+// migrated it, so the draft keeps channels of the migrated parent and splices into them. Rebasing
+// turns it into an equivalent draft on the parent as stored: then the record is encoded against the
+// old bytes as usual, and no old record is rewritten. Steps do not run while the lineage is locked:
+// a save that needs them gives up the lock, runs them and starts over.
 
 // migratedParents are the parents that were migrated for a save.
 type migratedParents map[migrationKey]*migratedState
@@ -29,7 +30,8 @@ type unmigratedError struct {
 
 func (*unmigratedError) Error() string { return "the parent has another schema version" }
 
-// rebase returns d as a draft on the parent as it is stored: d itself unless it stands on another version of it.
+// rebase returns d as a draft on the stored parent: d itself unless it is based on another version
+// of it.
 func (w *saving) rebase(t *checkpointState, d *Draft) (*Draft, error) {
 	s, u := w.u.s, w.u
 	if s.migrations == nil || t.seq == 0 || t.pruned() || t.rec.schema == d.SchemaVersion || !d.usesParent() ||
@@ -55,7 +57,8 @@ func (w *saving) rebase(t *checkpointState, d *Draft) (*Draft, error) {
 	return d.rebase(t, m)
 }
 
-// finalDraft returns the draft as it is to be saved on t. What hooks made of a draft holds on no other parent than they saw.
+// finalDraft returns the draft to save on t. A hooked draft is valid only on the parent that the
+// hooks saw.
 func (w *saving) finalDraft(t *checkpointState, d *Draft) (*Draft, error) {
 	p := w.hooked
 	switch {
@@ -85,7 +88,7 @@ func (t *checkpointState) schemaState() migrate.State {
 	return s
 }
 
-// rebase makes of a draft that stands on m, which is t migrated, one that stands on t.
+// rebase turns a draft on m, which is t migrated, into one on t.
 func (d *Draft) rebase(t *checkpointState, m *migratedState) (*Draft, error) {
 	next := *d
 	next.Channels = make([]Change, 0, len(d.Channels))
@@ -114,7 +117,8 @@ func (d *Draft) rebase(t *checkpointState, m *migratedState) (*Draft, error) {
 	return &next, nil
 }
 
-// keepMigrated adds to a draft on t what m has that is not as in t, where the draft does not say something else.
+// keepMigrated adds to a draft on t the channels, labels and metadata of m that differ from t,
+// unless the draft sets them.
 func (d *Draft) keepMigrated(t *checkpointState, m *migratedState) {
 	given := make(map[string]bool, len(d.Channels))
 	for i := range d.Channels {

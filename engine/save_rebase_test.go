@@ -85,7 +85,7 @@ func TestSaveAcrossIsIdempotent(t *testing.T) {
 	}
 }
 
-// What would mix the state of two versions is refused, and nothing is written.
+// A draft that would mix the states of two versions is refused, and nothing is written.
 func TestSaveRefusesToMixVersions(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{Migrations: only(supportSet(t))})
@@ -124,7 +124,7 @@ func TestSaveRefusesToMixVersions(t *testing.T) {
 	}
 }
 
-// Hooks rewrote a value that the migration changes: whoever submitted it does not have what became of it.
+// Hooks rewrote a value that the migration changes: the submitter does not have the result.
 func TestSaveAcrossRewritten(t *testing.T) {
 	hooks := &testHooks{}
 	f := newFixture(t, Options{Migrations: only(supportSet(t)), Hooks: hooks})
@@ -225,7 +225,7 @@ func sameJSONQuiet(a, b string) bool {
 	return a == b || why == "" && string(patch) == "[]"
 }
 
-// say saves s on what a load at version gave, in one of the ways in which a draft can say it.
+// say saves s on the result of a load at a version, in one of the ways a draft can express it.
 func say(t testing.TB, th *Thread, r *rand.Rand, on *Checkpoint, s saying, version uint64, expect Expect) (*Checkpoint, error) {
 	d := Draft{Kind: "saying", SchemaVersion: version, Step: int64(s.n), Expect: expect}
 	way := r.IntN(3)
@@ -248,8 +248,8 @@ func say(t testing.TB, th *Thread, r *rand.Rand, on *Checkpoint, s saying, versi
 	return th.Save(t.Context(), d)
 }
 
-// Programs of several versions share a thread. Each sees what was said last, in its own way of saying it, and the stored
-// version is always that of the stored content.
+// Programs of several versions share a thread. Each sees the last save in its own version, and the
+// stored version always matches the stored content.
 func TestVersionsSayTheSame(t *testing.T) {
 	runsAlone(t)
 	set := sayingSet(t)
@@ -305,8 +305,8 @@ func TestVersionsSayTheSame(t *testing.T) {
 	}
 }
 
-// The same at once, while the set is exchanged for another one of the same steps: nobody sees one version's content under
-// another version.
+// The same concurrently, while the set is exchanged for another one with the same steps: no caller
+// sees the content of one version under another.
 func TestVersionsSayTheSameAtOnce(t *testing.T) {
 	var set atomic.Pointer[migrate.Set]
 	set.Store(sayingSet(t))

@@ -11,7 +11,7 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// repeatable are the ways to say what a checkpoint c is, on b with the channels state and avatar.
+// repeatable are the ways to draft a checkpoint c, on b with the channels state and avatar.
 func repeatable(b *Checkpoint) map[string]Draft {
 	state, _ := b.Channel("state")
 	next := supportDraft(`{"user_pref": {"lang": "en"}, "attempts": "4", "n": 1.50}`)
@@ -34,7 +34,7 @@ func repeatable(b *Checkpoint) map[string]Draft {
 	return drafts
 }
 
-// circumstances are what may happen between a save and its repetition.
+// circumstances are events that can happen between a save and its repetition.
 var circumstances = map[string]func(f *fixture, h *testHooks, th *Thread) error{
 	"nothing": func(*fixture, *testHooks, *Thread) error { return nil },
 	"restart": func(f *fixture, _ *testHooks, _ *Thread) error { f.reopen(); return nil },
@@ -120,8 +120,8 @@ var circumstances = map[string]func(f *fixture, h *testHooks, th *Thread) error{
 	},
 }
 
-// A save that is repeated under its id, because its answer was lost, is answered with the checkpoint as it is by then, and
-// writes nothing, whatever has happened to what it stands on.
+// A save repeated under its id, because its answer was lost, returns the checkpoint as it is by
+// then, and writes nothing, whatever has happened to the checkpoints it depends on.
 func TestRepeatedSaveIsAnsweredAsTheFirstTime(t *testing.T) {
 	ctx := context.Background()
 	for circumstance, happen := range circumstances {
@@ -158,7 +158,7 @@ func TestRepeatedSaveIsAnsweredAsTheFirstTime(t *testing.T) {
 	}
 }
 
-// What is not the same save is none, though it has the same id.
+// A different save does not count as the same one, even with the same id.
 func TestSaveUnderAnIDIsNoRepetition(t *testing.T) {
 	f := newFixture(t, Options{})
 	ref := testRef("t")
@@ -171,7 +171,7 @@ func TestSaveUnderAnIDIsNoRepetition(t *testing.T) {
 			func(d *Draft) { d.Labels = map[string]string{"mine": "no"} },
 			func(d *Draft) { d.Channels = append([]Change{{Name: "more"}}, d.Channels...) },
 			func(d *Draft) { d.Status = StatusFailed },
-			func(*Draft) {}, // as the first time, over what came since
+			func(*Draft) {}, // as the first time, over later changes
 		} {
 			other := d
 			change(&other)

@@ -8,12 +8,14 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// A checkpoint that is saved again with other content is replaced: a new record takes over its id and its place in line,
-// and the old one stays as a ghost, since others may be encoded against it and hashed over it. Those who name it as
-// their parent mean the id. So a replacement does not become the latest checkpoint unless it replaces that.
+// Saving an id again with other content replaces the checkpoint: a new record takes over its id and
+// origin, and the old one stays as a ghost, since others may be encoded against it and their hashes
+// may cover it. A child names its parent by id, so it gets the replacement as its parent. A
+// replacement does not become the latest checkpoint unless it replaces the latest.
 
-// ghostReplaced adds to a save that the checkpoint at seq is replaced by it: the record stays, since others may stand on it,
-// but is no checkpoint any more. Branches that ended there end at the new one (see headAt).
+// ghostReplaced makes a save replace the checkpoint at seq: the record stays, since others may
+// depend on it, but stops being a checkpoint. Branches that ended there end at the new one (see
+// headAt).
 func (l *lineage) ghostReplaced(ctx context.Context, p *pending, seq uint64) error {
 	key := l.RecordKey(seq)
 	got, err := l.s.be.Get(ctx, key)
@@ -40,10 +42,10 @@ func (l *lineage) ghostReplaced(ctx context.Context, p *pending, seq uint64) err
 	return nil
 }
 
-// versionGhost is the version of records that were written again as ghosts.
+// versionGhost is the version of records that were rewritten as ghosts.
 const versionGhost = "2"
 
-// ghostMut writes a record again as a ghost.
+// ghostMut rewrites a record as a ghost.
 func (l *storedLineage) ghostMut(r *record) (backend.Mut, error) {
 	rec := *r.rec
 	rec.Ghost = true
@@ -51,7 +53,8 @@ func (l *storedLineage) ghostMut(r *record) (backend.Mut, error) {
 	return sealMut(l, space.Records, key, &rec, versionGhost)
 }
 
-// current is the checkpoint that has r's id and place now: r itself, or what replaced it. Nil means that it is gone.
+// current is the checkpoint that has r's id and origin now: r itself or its replacement; nil if it
+// was removed.
 func (l *storedLineage) current(ctx context.Context, r *record) (*record, error) {
 	if r.rec == nil {
 		return nil, nil
@@ -90,8 +93,8 @@ func (l *storedLineage) current(ctx context.Context, r *record) (*record, error)
 	}
 }
 
-// shownAt is the checkpoint that is seen at r's place in line: that of a replacement is where the first record with its
-// id is, as long as anything is left of it.
+// shownAt is the checkpoint that a history shows at r: a replacement is shown at the first record
+// with its id, as long as that exists.
 func (l *storedLineage) shownAt(ctx context.Context, r *record) (*record, error) {
 	if r.rec == nil || r.rec.Replaced == 0 {
 		return l.current(ctx, r)
@@ -103,7 +106,7 @@ func (l *storedLineage) shownAt(ctx context.Context, r *record) (*record, error)
 	return l.current(ctx, r)
 }
 
-// originOf is the place in line of the checkpoint at seq.
+// originOf is the origin of the checkpoint at seq.
 func (l *storedLineage) originOf(ctx context.Context, seq uint64) (uint64, error) {
 	r, err := l.readRecord(ctx, seq)
 	if err != nil || r == nil || r.rec == nil {

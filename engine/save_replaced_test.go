@@ -43,8 +43,9 @@ func (b *interrupted) Scan(ctx context.Context, r backend.Range) ([]backend.Entr
 	return b.Backend.Scan(ctx, r)
 }
 
-// A checkpoint that is replaced while an operation looks for it is always there: SetLabels is a replacement, and tells
-// nobody that it is one. It comes before each read of each operation, from a cold start and with states in memory.
+// A checkpoint that is replaced while an operation looks for it is always found: SetLabels is such
+// a replacement, invisible to callers. It comes before each read of each operation, from a cold
+// start and with states in memory.
 func TestReplacedMeanwhileIsThere(t *testing.T) {
 	sees := func(n int, err error) error {
 		if err == nil && n != 1 {

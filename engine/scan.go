@@ -12,11 +12,11 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// What follows walks over what is stored, a page at a time. None of it takes a lock of a lineage, so fn may, but none
-// of it calls back into the code of users.
+// These functions walk over stored data a page at a time. They take no lock of a lineage, so fn
+// can, and never call user code.
 
-// eachThread calls fn with every thread record of the user, in the order of tokens: also those of threads that are
-// deleted or expired (see live).
+// eachThread calls fn with every thread record of the user, in the order of tokens, including
+// deleted and expired threads (see live).
 func (u *user) eachThread(ctx context.Context, fn func(tok crypto.Token, rec *codec.Thread) error) error {
 	return u.s.scan(ctx, u.Threads(), func(e backend.Entry) error {
 		rec, err := u.openThread(e.Key, e.Value)
@@ -32,8 +32,8 @@ func (s *Store) live(rec *codec.Thread) bool {
 	return !rec.Deleted && (rec.Expires == 0 || s.now().UnixMilli() < rec.Expires)
 }
 
-// liveThreads lists the ids of the user's threads that are neither deleted nor expired, in order. It holds all of
-// them in memory, because tokens have another order.
+// liveThreads lists the ids of the user's threads that are neither deleted nor expired, in order.
+// It holds all of them in memory, because tokens are in another order.
 func (u *user) liveThreads(ctx context.Context) ([]string, error) {
 	var ids []string
 	err := u.eachThread(ctx, func(_ crypto.Token, rec *codec.Thread) error {
@@ -46,8 +46,8 @@ func (u *user) liveThreads(ctx context.Context) ([]string, error) {
 	return ids, err
 }
 
-// namespaces lists the namespaces of the thread's epoch, the unnamed one first whether it has checkpoints or not, the
-// others in the order of tokens. The caller holds t.mu, and the thread is loaded.
+// namespaces lists the namespaces of the thread's epoch: first the unnamed one, even if it is
+// empty, then the others in the order of tokens. The caller holds t.mu, and the thread is loaded.
 func (t *storedThread) namespaces(ctx context.Context) ([]string, error) {
 	names := []string{""}
 	err := t.u.s.scan(ctx, t.Namespaces(), func(e backend.Entry) error {
@@ -62,9 +62,10 @@ func (t *storedThread) openNamespace(e backend.Entry) (string, error) {
 	return unseal(t, space.Namespaces, e.Key, e.Value)
 }
 
-// eachLineage calls fn for every lineage of a thread, which is locked for reading for the time of the call. It ends early without an error
-// when the thread is gone or has become another generation meanwhile. A thread past its time is gone once it is deleted:
-// who must not see it asks for its record. The caller holds no lock of the thread.
+// eachLineage calls fn for every lineage of a thread, with the thread locked for reading during the
+// call. It ends early, without an error, if the thread is deleted in the meantime. An expired
+// thread exists until it is deleted: to skip it, fn checks its record. The caller holds no lock of
+// the thread.
 func (s *Store) eachLineage(ctx context.Context, thread Ref, fn func(*lineage) error) error {
 	thread.Namespace = ""
 	var names []string
@@ -113,8 +114,8 @@ func (s *Store) withLineage(ctx context.Context, ref Ref, fn func(*lineage) erro
 	return fn(l)
 }
 
-// withExclusive calls fn with a lineage whose thread is locked for writing: no other operation on it is
-// under way.
+// withExclusive calls fn with a lineage whose thread is locked for writing: no other operation on
+// it is under way.
 func (s *Store) withExclusive(ctx context.Context, ref Ref, fn func(*lineage) error) error {
 	l, err := s.lockThread(ctx, ref, false)
 	if err != nil {
@@ -126,9 +127,9 @@ func (s *Store) withExclusive(ctx context.Context, ref Ref, fn func(*lineage) er
 
 const (
 	endSeq     = codec.MaxSeq + 1 // after every seq
-	recordPage = 4 << 20          // bounds a page of records in bytes, besides their number
+	recordPage = 4 << 20          // bounds the bytes of a page of records
 
-	// What a walk lets its restorer remember before it takes a new one.
+	// Limits of the memory of a walk's restorer, after which the walk starts a new one.
 	restorerRecords = 8 * historyPage
 	restorerBytes   = 8 << 20
 )
@@ -136,9 +137,9 @@ const (
 // visible reports whether r is a checkpoint that was neither pruned nor replaced.
 func (r *record) visible() bool { return r.rec != nil && !r.rec.Ghost }
 
-// eachRecord calls fn with the records and stubs of the lineage from seq from up to, without, seq to; newest first if
-// reverse is set. A seq that is lost is an error. The caller holds l.th.mu, and the thread is loaded. What is durable is
-// seen, pending saves are not.
+// eachRecord calls fn with the records and stubs of the lineage with from <= seq < to, newest first
+// if reverse is set. A lost seq is an error. The caller holds l.th.mu, and the thread is loaded. It
+// sees durable records, not pending ones.
 func (l *storedLineage) eachRecord(ctx context.Context, from, to uint64, reverse bool, fn func(*record) error) error {
 	if from >= to {
 		return nil
@@ -165,8 +166,8 @@ func (l *storedLineage) eachRecord(ctx context.Context, from, to uint64, reverse
 	return nil
 }
 
-// newestRecord is what Latest names, among what is durable; nil if there is none. The caller holds l.th.mu, and the
-// thread is loaded.
+// newestRecord is the durable checkpoint that Latest names; nil if there is none. The caller holds
+// l.th.mu, and the thread is loaded.
 func (l *storedLineage) newestRecord(ctx context.Context) (*record, error) {
 	var found *record
 	origin := uint64(0)
@@ -181,7 +182,7 @@ func (l *storedLineage) newestRecord(ctx context.Context) (*record, error) {
 		if err == nil && rec.visible() && rec.seq-rec.rec.Replaced > origin {
 			found, origin = rec, rec.seq-rec.rec.Replaced
 		}
-		if err == nil && origin+1 >= rec.seq { // what comes stands before it
+		if err == nil && origin+1 >= rec.seq { // the remaining records have smaller origins
 			err = errStop
 		}
 		return err

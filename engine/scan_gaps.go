@@ -7,11 +7,11 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// gapCheck notices that a walk over the records of a lineage passes over a seq that is lost: at which nothing stands, and
-// which no stub covers. A walk that left it out without a word would tell of a history that never was.
+// gapCheck detects lost records in a walk over a lineage: seqs without a record that no stub
+// covers. Skipping them silently would show a history that never existed.
 type gapCheck struct {
 	l        *storedLineage
-	from, to uint64 // the seqs that the walk goes over, to not included; what is beyond the newest record is not missed
+	from, to uint64 // the walk covers from <= seq < to; seqs beyond the newest record are not missing
 	reverse  bool
 	begun    bool
 }
@@ -49,7 +49,8 @@ func (u *gapCheck) end(ctx context.Context) error {
 	return nil
 }
 
-// lostSeq is the error for a seq at which nothing stands, unless a stub covers it or it is beyond the newest record.
+// lostSeq is the error for a seq without a record, unless a stub covers it or it is beyond the
+// newest record.
 func (l *storedLineage) lostSeq(ctx context.Context, seq uint64) error {
 	next, err := l.firstFrom(ctx, seq)
 	if err != nil || next == nil || next.covers(seq) {
@@ -58,7 +59,7 @@ func (l *storedLineage) lostSeq(ctx context.Context, seq uint64) error {
 	return corrupt(space.Describe(l.RecordKey(seq)), "missing", nil)
 }
 
-// firstFrom reads what stands at seq or next after it; nil if nothing does.
+// firstFrom reads the first record or stub from seq on; nil if there is none.
 func (l *storedLineage) firstFrom(ctx context.Context, seq uint64) (*record, error) {
 	r := l.RecordsFrom(seq, endSeq)
 	r.Limit = 1
@@ -72,5 +73,5 @@ func (l *storedLineage) firstFrom(ctx context.Context, seq uint64) (*record, err
 	return l.openRecord(page[0].Key, page[0].Value)
 }
 
-// covers reports whether r is a stub that says that the checkpoint at seq was removed.
+// covers reports whether r is a stub for a range that includes seq.
 func (r *record) covers(seq uint64) bool { return r.stub != nil && r.seq-r.stub.FirstDist <= seq }

@@ -15,8 +15,8 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// A history that is being read does not take the records of one epoch for those of another: the lineage may stay in memory
-// while the thread is written anew.
+// A history that is being read does not mix the records of two epochs: the lineage may stay in
+// memory while the thread is rewritten.
 func TestHistoryAcrossEpochs(t *testing.T) {
 	ctx := context.Background()
 	for _, data := range []bool{false, true} {
@@ -85,7 +85,7 @@ func (h *heapGauge) most(do func()) int {
 	return max(0, int(h.peak)-int(h.base))
 }
 
-// What goes over a whole history remembers a state or two of it, and not all of them.
+// A walk over a whole history remembers a state or two, and not all of them.
 func TestMemoryOfWalks(t *testing.T) {
 	const size, steps = 1 << 20, 40
 	ctx := context.Background()
@@ -140,7 +140,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// What tells of many checkpoints says so when one of them is lost, also where nothing stands on it.
+// Operations on many checkpoints report a lost one, even one without a record that nothing depends
+// on.
 func TestLostRecordIsNoticed(t *testing.T) {
 	ctx := context.Background()
 	for lost := uint64(1); lost <= 5; lost++ {
@@ -180,7 +181,7 @@ func TestLostRecordIsNoticed(t *testing.T) {
 			t.Errorf("seq %d is lost: another one: %v", lost, err)
 		}
 		n := 0
-		for _, err := range th.History(ctx, HistoryOptions{From: "cp5"}) { // of which it is no ancestor
+		for _, err := range th.History(ctx, HistoryOptions{From: "cp5"}) { // which is not its ancestor
 			must(t, err)
 			n++
 		}
@@ -190,7 +191,7 @@ func TestLostRecordIsNoticed(t *testing.T) {
 	}
 }
 
-// What was pruned is not lost, wherever a walk begins and ends.
+// Pruned checkpoints are not lost, wherever a walk begins and ends.
 func TestPrunedIsNotLost(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
@@ -276,7 +277,7 @@ func TestTimesAreRoundedUp(t *testing.T) {
 	if p, err := f.Upkeep().Retention(ctx, "acme"); err != nil || p.OlderThan != time.Millisecond {
 		t.Errorf("the policy is %+v, %v", p, err)
 	}
-	must(t, f.Upkeep().SetRetention(ctx, "acme", upkeep.RetentionPolicy{OlderThan: math.MaxInt64})) // which is no whole number of them
+	must(t, f.Upkeep().SetRetention(ctx, "acme", upkeep.RetentionPolicy{OlderThan: math.MaxInt64})) // which is not a whole number of them
 	if p, err := f.Upkeep().Retention(ctx, "acme"); err != nil || p.OlderThan != math.MaxInt64/time.Millisecond*time.Millisecond {
 		t.Errorf("the longest policy is %+v, %v", p, err)
 	}
@@ -299,7 +300,7 @@ func (e *ending) Scan(ctx context.Context, r backend.Range) ([]backend.Entry, []
 	return e.Backend.Scan(ctx, r)
 }
 
-// A verification that is given up reports what it found, and nothing that it did not come to look at.
+// An interrupted verification reports its findings so far, and nothing else.
 func TestVerifyGivenUp(t *testing.T) {
 	f := newFixture(t, Options{})
 	for _, ns := range []string{"", "a", "b"} {

@@ -17,8 +17,8 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// checkpointState is a checkpoint with its whole state in memory. A save changes its parent's state in
-// place into its own, so a save after a save reads nothing and copies only what changed.
+// checkpointState is a checkpoint with its whole state in memory. A save changes its parent's state
+// in place into its own, so a save after a save reads nothing and copies only what changed.
 type checkpointState struct {
 	l           *storedLineage
 	home        *lineage // in whose memory it is; nil: in none's
@@ -28,39 +28,39 @@ type checkpointState struct {
 	rec         header
 	hash        [32]byte
 	attrs       channelState
-	meta        *codec.Attrs   // what attrs holds; shared, never modified
+	meta        *codec.Attrs   // attrs, parsed; shared, never modified
 	chans       []channelState // as meta.Channels
 	names       nameIndex      // of them, if there are many
 	tree        crypto.ChannelTree
-	kept        []codec.Entry // runs of channels on the same path, as the next record keeps them
+	kept        []codec.Entry // runs of channels with the same path, as the next record lists them
 	stored      int64         // bytes of the record
 	ledger      codec.Ledger  // of its pending writes, if that is known
 	ledgerKnown bool
 
-	reads    reads // what its channels and attributes stand on
+	reads    reads // records that its channels and attributes need
 	parts    int64 // bytes of the parts on their paths
 	minFulls int64 // sum of their minFull
-	values   int64 // what they take in memory
+	values   int64 // their memory
 
 	cached *list.Element // guarded by the cache's lock
 	size   int64
 }
 
-// header is what a record says besides its channels.
+// header is a record without its channels.
 type header struct {
-	parent     string // id, "" if there is none or if nothing is left of the parent
-	dangling   string // the parent's id if there is no such checkpoint
+	parent     string // id, "" if there is none or if the parent's record is gone
+	dangling   string // the parent's id if that checkpoint does not exist
 	parentSeq  uint64
 	parentHash [32]byte
 	time       int64
 	step       int64
 	status     string
 	schema     uint64
-	origin     uint64 // seq of the first checkpoint with this id, whose place in line it has
+	origin     uint64 // seq of the first checkpoint with this id, which decides its order
 	own        bool   // the id is of the engine's own
 	ghost      bool   // it was pruned or replaced
 	fuel       uint64
-	writes     codec.Ledger // of the parent's pending writes, when it was saved
+	writes     codec.Ledger // of the parent's pending writes at the time of the save
 }
 
 // channelState is the value of a channel and how it is stored.
@@ -71,28 +71,30 @@ type channelState struct {
 	commit [32]byte
 	index  codec.Index
 
-	// path lists the records that a restore of the value reads, the one that holds it first, and parts is the size of
-	// the parts that these name for it.
+	// path lists the records that a restore of the value reads, starting with the one that holds
+	// it; parts is the size of the parts that their entries for it name.
 	path  codec.Path
 	parts int64
 
-	// measured is the size of a full encoding made of the value as it was once, of which value still has all but
-	// removed bytes, if not in their place. since tells what of it is still in place.
+	// measured is the size of a full encoding of an earlier version of the value, of which removed
+	// bytes are gone. since records which of the others are still in place.
 	measured int64
 	removed  int
 	since    overlap
 
-	// longBase is a record on path to consolidate against: longSince tells what value still shares with the value that
-	// it holds, and longParts is the size of the parts from it on.
+	// longBase is the record on path to consolidate against: longSince records the bytes that value
+	// still shares with the value in that record, and longParts is the size of the parts from there
+	// on.
 	longBase  uint64
 	longSince overlap
 	longParts int64
 }
 
-// minFull is a lower bound for the size of a full encoding of the value. Bytes that were added since it was measured
-// cannot have made it smaller, and those that were removed took at most their own length of it. A place that is written
-// over and over is counted once by since; places all over the value are counted once each by removed. Of a value that lost
-// more than half nothing is known: what is left may have been stored raw because the rest did not compress.
+// minFull is a lower bound for the size of a full encoding of the value. Bytes added since it was
+// measured cannot have made the encoding smaller, and removed ones took at most their own length of
+// it. since counts a place once that is overwritten again and again; removed counts changes all
+// over the value once each. If the value lost more than half, there is no bound: the rest may have
+// been stored raw because the lost part did not compress.
 func (c *channelState) minFull() int64 {
 	lost := min(c.removed, c.since.lost())
 	if 2*lost > c.since.length {
@@ -101,23 +103,24 @@ func (c *channelState) minFull() int64 {
 	return max(0, c.measured-int64(lost))
 }
 
-// unmeasured is by how much a full encoding may be larger than minFull.
+// unmeasured is by how much a full encoding can be larger than minFull.
 func (c *channelState) unmeasured() int64 {
 	return int64(c.since.fresh(len(c.value)) + min(c.removed, c.since.lost()))
 }
 
-// setMeasured notes the size of a full encoding of the value, when it has so many bytes.
+// setMeasured records the size of a full encoding of the value as it was when it had length bytes.
 func (c *channelState) setMeasured(size int64, length int) {
 	c.measured, c.removed, c.since = size, 0, wholeOverlap(length)
 }
 
-// measuredNow says that measured is the size of the value as it is.
+// measuredNow reports whether measured is the size for the current value.
 func (c *channelState) measuredNow() bool {
 	return c.measured > 0 && c.removed == 0 && c.since.isWhole(len(c.value))
 }
 
-// What a state takes besides its values, measured by the heap of 40,000 threads of one message each: the state itself and its
-// attributes, and what stays in memory with it, the lineage, its thread, and the thread's ciphers.
+// Memory of a state besides its values, measured by the heap of 40,000 threads of one message each:
+// the state itself, its attributes, the lineage and thread that stay in memory with it, and the
+// thread's ciphers.
 const (
 	stateBytes   = 3000
 	channelBytes = 300
@@ -127,7 +130,7 @@ func (c *channelState) memory() int64 {
 	return int64(cap(c.value)+c.chunks.Bytes()+c.index.Bytes()+c.since.memory()+c.longSince.memory()) + channelBytes
 }
 
-// What a channel takes as one of many, by its name, and what a run of kept ones takes.
+// Memory of a channel's name, if there are many channels, and of a run of kept ones.
 const (
 	nameBytes = 64
 	keptBytes = 160
@@ -149,16 +152,18 @@ func (t *checkpointState) all(yield func(*channelState) bool) {
 	}
 }
 
-// version is what callers name a value by: the beginning of its commitment. Like that it says what the bytes are, and not
-// where they stand, so it cannot name other bytes after the store was restored from an older copy. It is not 0.
+// version is the name of a value for callers: the first bytes of its commitment. It depends only on
+// the bytes, not on their location, so after an older copy of the store was restored it cannot name
+// other bytes. It is never 0.
 func version(commitment *[32]byte) Version {
 	return Version(max(1, binary.BigEndian.Uint64(commitment[:])))
 }
 
-// manyEdits is from where on a value is made anew, since each edit may move all that comes after it.
+// manyEdits is the number of edits above which a value is rebuilt, since each edit may move all
+// bytes after it.
 const manyEdits = 32
 
-// edit makes edits in the value, in place. Lost is how many of its bytes are nowhere then.
+// edit applies edits to the value, in place. lost is the number of its bytes that they remove.
 func (c *channelState) edit(edits []codec.Edit, lost int) {
 	size, hull := len(c.value), edits
 	if len(edits) > manyEdits {
@@ -176,13 +181,14 @@ func (c *channelState) edit(edits []codec.Edit, lost int) {
 	c.removed += lost
 }
 
-// spliced notes that n bytes take the place of those that e replaces in a value of size bytes.
+// spliced records that n bytes replace those that e replaces in a value of size bytes.
 func (c *channelState) spliced(size int, e codec.Edit, n int) {
 	c.since.spliced(size, e.From, size-e.To, n)
 	c.longSince.spliced(size, e.From, size-e.To, n)
 }
 
-// splice replaces what stands between the first prefix and last suffix bytes of the value, in place.
+// splice replaces the bytes between the first prefix and the last suffix bytes of the value, in
+// place.
 func (c *channelState) splice(prefix, suffix int, insert []byte) {
 	old, n := len(c.value), prefix+len(insert)+suffix
 	if n > cap(c.value) {
@@ -202,12 +208,13 @@ func (c *channelState) splice(prefix, suffix int, insert []byte) {
 	c.index.Changed(prefix)
 }
 
-// setLongBase makes the record that was just written the one to consolidate against.
+// setLongBase makes the record just written the one to consolidate against.
 func (c *channelState) setLongBase(seq uint64) {
 	c.longBase, c.longSince, c.longParts = seq, wholeOverlap(len(c.value)), c.parts
 }
 
-// hashOf is the hash of a checkpoint whose channels have the hash root, docs/format.md §10. buf is scratch.
+// hashOf is the hash of a checkpoint whose channels have the hash root, docs/format.md §10. buf is
+// scratch.
 func hashOf(buf []byte, id string, seq uint64, h *header, root [32]byte) ([]byte, [32]byte) {
 	lp := func(s string) {
 		buf = append(binary.BigEndian.AppendUint64(buf, uint64(len(s))), s...)
@@ -256,8 +263,8 @@ func (rs *restorer) state(ctx context.Context, r *record) (*checkpointState, err
 	return t, nil
 }
 
-// stateAt restores the whole checkpoint at seq, which must be there; it may be a ghost. Of one that was pruned no more than
-// the id is known, and its state is empty.
+// stateAt restores the whole checkpoint at seq, which must exist but may be a ghost. For a pruned
+// one it returns only the id, with an empty state.
 func (rs *restorer) stateAt(ctx context.Context, seq uint64) (*checkpointState, error) {
 	r, err := rs.l.readRecord(ctx, seq)
 	if err != nil {
@@ -269,25 +276,26 @@ func (rs *restorer) stateAt(ctx context.Context, seq uint64) (*checkpointState, 
 	return rs.stateOf(ctx, r)
 }
 
-// stateOf is stateAt with a record that was read.
+// stateOf is stateAt for a record that was read already.
 func (rs *restorer) stateOf(ctx context.Context, r *record) (*checkpointState, error) {
 	if r.stub != nil {
 		return &checkpointState{l: rs.l, generation: rs.generation, seq: r.seq, id: r.stub.ID, meta: noAttrs}, nil
 	}
 	t, err := rs.state(ctx, r)
-	if r.rec.Ghost && errors.Is(err, errGone) { // a prune left of it what others stand on
+	if r.rec.Ghost && errors.Is(err, errGone) { // a prune left only values that others need
 		return &checkpointState{l: rs.l, generation: rs.generation, seq: r.seq, id: rs.l.recordID(r), meta: noAttrs}, nil
 	}
 	return t, err
 }
 
-// errGone is why a record does not restore that stands on another one that is not there.
+// errGone is the reason why a record does not restore whose base is missing.
 var errGone = errors.New("no such record")
 
 // pruned reports whether the state of t, a parent, is lost.
 func (t *checkpointState) pruned() bool { return t.seq != 0 && len(t.attrs.path) == 0 }
 
-// checkpoint is what callers see of t, with the values of the channels that wants names; a nil one names none.
+// checkpoint returns t for callers, with the values of the channels that wants names; nil names
+// none.
 func (t *checkpointState) checkpoint(wants wanting) *Checkpoint {
 	cp := newCheckpoint(t.l.ref, t.generation, t.seq, t.id, &t.rec, t.meta)
 	cp.Hash = t.hash
@@ -300,7 +308,7 @@ func (t *checkpointState) checkpoint(wants wanting) *Checkpoint {
 		c, info := &t.chans[i], &t.meta.Channels[i]
 		ch := Channel{Name: info.Name, Type: info.Type, Size: int64(len(c.value))}
 		if want != nil && want(info.Name) {
-			ch.Data = append([]byte{}, c.value...) // which, unlike make, does not clear what it copies over
+			ch.Data = append([]byte{}, c.value...) // make would clear the memory first
 		}
 		ch.describe(&c.commit, info)
 		cp.Cost.State += ch.Size
@@ -315,7 +323,7 @@ func sortChannels(chs []Channel) {
 	slices.SortFunc(chs, func(a, b Channel) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// newCheckpoint fills in all but the channels, the hash and the cost.
+// newCheckpoint fills in all fields but the channels, the hash and the cost.
 func newCheckpoint(ref Ref, generation, seq uint64, id string, h *header, meta *codec.Attrs) *Checkpoint {
 	cp := &Checkpoint{
 		Ref: ref, Generation: generation, ID: id, Seq: seq, Parent: h.parent, ParentSeq: h.parentSeq,

@@ -8,20 +8,20 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// How a state finds its channels and tells them in its record. A save that changes one channel among
-// thousands must not look at all of them.
+// How a state finds its channels and lists them in its record. A save that changes one channel
+// among thousands must not look at all of them.
 
-// fewChannels is up to how many channels are looked through one by one: that needs no memory.
+// fewChannels is the number of channels up to which a linear search is used, which needs no memory.
 const fewChannels = 16
 
-// nameIndex finds the channels of a table by their names.
+// nameIndex finds the channels of a table by name.
 type nameIndex struct {
 	of     *codec.Attrs // whose table that is
 	index  map[string]int
 	sorted []int // places in order of name
 }
 
-// indexNames returns the names of t's channels, of which there are many.
+// indexNames returns the index of t's channels, if there are many.
 func (t *checkpointState) indexNames() *nameIndex {
 	if n := &t.names; n.of == t.meta {
 		return n
@@ -35,7 +35,7 @@ func (t *checkpointState) indexNames() *nameIndex {
 	return &t.names
 }
 
-// channelIndex is the place of a channel in t.chans, or -1.
+// channelIndex is the index of a channel in t.chans, or -1.
 func (t *checkpointState) channelIndex(name string) int {
 	if len(t.meta.Channels) <= fewChannels {
 		return slices.IndexFunc(t.meta.Channels, func(c codec.ChannelInfo) bool { return c.Name == name })
@@ -46,7 +46,7 @@ func (t *checkpointState) channelIndex(name string) int {
 	return -1
 }
 
-// ordinal counts the channels before the one with a number, the attributes included.
+// ordinal counts the channels before the one with a number, including the attributes.
 func (t *checkpointState) ordinal(number uint64) int {
 	if number == 0 {
 		return 0
@@ -55,7 +55,7 @@ func (t *checkpointState) ordinal(number uint64) int {
 	return 1 + i
 }
 
-// byNumber is the channel with a number, which t has.
+// byNumber returns the channel with a number, which must exist.
 func (t *checkpointState) byNumber(number uint64) *channelState {
 	if number == 0 {
 		return &t.attrs
@@ -63,7 +63,7 @@ func (t *checkpointState) byNumber(number uint64) *channelState {
 	return &t.chans[t.ordinal(number)-1]
 }
 
-// byName yields the places of the channels in the order of their names.
+// byName yields the indexes of the channels in the order of their names.
 func (t *checkpointState) byName(yield func(i int) bool) {
 	var room [fewChannels]int
 	order := room[:0]
@@ -96,8 +96,8 @@ func (t *checkpointState) root() [32]byte {
 	})
 }
 
-// collectKept finds the runs of channels that a record keeps, after t was restored or has another table.
-// Channels that no record holds are left out: they are about to be stored.
+// collectKept finds the runs of channels that a record would keep, after t was restored or its
+// table changed. It leaves out channels that no record holds: they are about to be stored.
 func (t *checkpointState) collectKept() {
 	t.kept = t.kept[:0]
 	for c := range t.all {
@@ -107,12 +107,12 @@ func (t *checkpointState) collectKept() {
 	}
 }
 
-// appendKept adds e, joined to the run before it where that can be.
+// appendKept adds e, merged with the run before it if possible.
 func appendKept(runs []codec.Entry, e codec.Entry) []codec.Entry {
 	if n := len(runs); n > 0 {
 		last := &runs[n-1]
 		if last.Number+last.More+1 == e.Number && slices.Equal(last.Path, e.Path) {
-			if last.More == 0 { // till now the path was of one channel, which extends it in place
+			if last.More == 0 { // until now the path belonged to one channel, which extends it in place
 				last.Path = slices.Clone(last.Path)
 			}
 			last.More += 1 + e.More
@@ -122,7 +122,8 @@ func appendKept(runs []codec.Entry, e codec.Entry) []codec.Entry {
 	return append(runs, e)
 }
 
-// table lists the entries of t: those of w.coded, which are in order of number, and keep for the rest.
+// table lists the entries of t: those of w.coded, which are in order of number, and keep entries
+// for the rest.
 func (w *saving) table(t *checkpointState) []codec.Entry {
 	w.entries = w.entries[:0]
 	coded := w.coded
@@ -142,7 +143,7 @@ func (w *saving) table(t *checkpointState) []codec.Entry {
 	return w.entries
 }
 
-// appendKeep adds the part of a run that comes before a number.
+// appendKeep adds the part of a run before a number.
 func (w *saving) appendKeep(run codec.Entry, before uint64) {
 	if run.Number < before {
 		run.More = before - run.Number - 1
@@ -150,7 +151,7 @@ func (w *saving) appendKeep(run codec.Entry, before uint64) {
 	}
 }
 
-// updateKept makes t.kept what the entries of its new record say.
+// updateKept sets t.kept to the entries of its new record.
 func (w *saving) updateKept(t *checkpointState) {
 	t.kept = t.kept[:0]
 	coded := w.coded

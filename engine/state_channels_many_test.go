@@ -14,9 +14,9 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// TestTablesOfChannels saves states whose channels come, go, come again, and change in all ways, on the newest checkpoint
-// and on older ones, with many and few of them: what a save says of a state that was changed in memory is what another
-// store reads of it.
+// TestTablesOfChannels saves states whose channels come, go, come again, and change in all ways, on
+// the newest checkpoint and on older ones, with many and few of them: the state that a save changed
+// in memory equals the one that another store reads.
 func TestTablesOfChannels(t *testing.T) {
 	ctx := context.Background()
 	rounds := max(12, longRun())
@@ -128,7 +128,7 @@ func TestTablesOfChannels(t *testing.T) {
 			}
 		}
 		checkDeep(t, open(t, b, o))
-		// What is copied, or stands on what was pruned, is the same.
+		// Copies, and checkpoints based on pruned ones, are the same.
 		if _, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 10, Erase: r.IntN(2) == 0}); err != nil {
 			t.Fatal(err)
 		}

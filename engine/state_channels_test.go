@@ -10,8 +10,9 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// A save that changes one channel, at random, stores that and the runs of those that it keeps. Runs become shorter with
-// each save until it pays to store all channels anew, so what a save takes goes with the square root of their number.
+// A save that changes one channel, at random, stores it and the runs of kept ones. Runs become
+// shorter with each save until it pays to encode all channels again, so the size of a save grows
+// with the square root of their number.
 func TestCostFollowsTheChange(t *testing.T) {
 	runsAlone(t)
 	ctx := context.Background()

@@ -6,8 +6,8 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// overlap tells what a value still has of an older one of length bytes: the leading and the trailing ones, and stretches
-// between these.
+// overlap records which bytes a value still shares with an older one of length bytes: the leading
+// and trailing ones, and stretches between them.
 type overlap struct {
 	length, prefix, suffix int
 
@@ -22,15 +22,15 @@ const (
 
 func wholeOverlap(n int) overlap { return overlap{length: n, prefix: n, suffix: n} }
 
-// isWhole reports whether the value is still the older one.
+// isWhole reports whether the value equals the older one.
 func (o *overlap) isWhole(size int) bool {
 	return o.length == size && o.prefix == size && o.suffix == size
 }
 
-// spliced narrows o by a splice that puts n bytes between the first prefix and the last suffix bytes of a value of size
-// bytes.
+// spliced narrows o by a splice that puts n bytes between the first prefix and the last suffix
+// bytes of a value of size bytes.
 func (o *overlap) spliced(size, prefix, suffix, n int) {
-	had, end := *o, size-suffix // where what goes away ends
+	had, end := *o, size-suffix // end is that of the replaced bytes
 	o.prefix, o.suffix = min(o.prefix, prefix), min(o.suffix, suffix)
 	if len(o.inner) == 0 && (had.prefix <= end || had.suffix >= suffix) && (size-had.suffix >= prefix || had.prefix >= prefix) {
 		return // nothing is left between them
@@ -52,7 +52,7 @@ func (o *overlap) spliced(size, prefix, suffix, n int) {
 	}
 }
 
-// add appends what of c lies behind the last stretch and before the suffix, in a value of size bytes.
+// add appends the part of c between the last stretch and the suffix, in a value of size bytes.
 func (o *overlap) add(c codec.Copy, size int) {
 	at, from := o.prefix, o.prefix
 	if n := len(o.inner); n > 0 {
@@ -73,16 +73,17 @@ func (o *overlap) innerBytes() (n int) {
 	return n
 }
 
-// lost is how many bytes of the older value are left nowhere.
+// lost is the number of bytes of the older value that are gone.
 func (o *overlap) lost() int { return max(0, o.length-o.prefix-o.suffix-o.innerBytes()) }
 
-// ends are how many leading and trailing bytes a value of size bytes has of the older one, none of them in both.
+// ends returns how many leading and trailing bytes a value of size bytes shares with the older one,
+// counting none twice.
 func (o *overlap) ends(size int) (prefix, suffix int) {
 	prefix = min(o.prefix, size, o.length)
 	return prefix, min(o.suffix, size-prefix, o.length-prefix)
 }
 
-// fresh is how many of size bytes are not the older value's.
+// fresh is the number of bytes, out of size, that are not from the older value.
 func (o *overlap) fresh(size int) int {
 	prefix, suffix := o.ends(size)
 	return size - prefix - suffix - o.innerBytes()
@@ -100,5 +101,5 @@ func (o *overlap) edits(value []byte) []codec.Edit {
 	return append(edits, codec.Edit{From: from, To: o.length - suffix, Data: value[at : len(value)-suffix]})
 }
 
-// memory is what o holds besides itself.
+// memory is the size of o's lists.
 func (o *overlap) memory() int { return 24 * (cap(o.inner) + cap(o.spare)) }

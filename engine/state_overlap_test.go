@@ -8,8 +8,8 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// Whatever is spliced, an overlap knows what a value still has of an older one, but for short stretches, and makes one of
-// the other.
+// After any splices, an overlap knows which bytes a value still shares with an older one, except
+// for short stretches, and its edits turn one into the other.
 func TestOverlapAgainstReference(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -19,7 +19,7 @@ func TestOverlapAgainstReference(t *testing.T) {
 		for i := range was {
 			was[i] = i
 		}
-		value := slices.Clone(was) // it holds where in the older one its bytes stood, -1 for nowhere
+		value := slices.Clone(was) // it holds the offset of its bytes in the older one, -1 for none
 		for step := range 60 {
 			from := r.IntN(len(value) + 1)
 			switch r.IntN(4) {
@@ -50,7 +50,7 @@ func TestOverlapAgainstReference(t *testing.T) {
 	}
 }
 
-// checkEdits checks that what o keeps is there, in order: -1 stands for any bytes.
+// checkEdits checks that the bytes in o are there, in order: -1 means any byte.
 func checkEdits(t *testing.T, o *overlap, was, value []int) {
 	t.Helper()
 	edits := o.edits(make([]byte, len(value)))

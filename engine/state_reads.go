@@ -7,15 +7,16 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// reads are the records that a restore of a checkpoint reads besides its own, each counted once, whatever number of
-// channels stands on it. A save keeps them up to date at a cost that goes with what it changes.
+// reads are the records that a restore of a checkpoint reads besides its own, each counted once for
+// all channels that need it. Saves keep it up to date at a cost proportional to the change.
 type reads struct {
 	list    []sharedRecord // the oldest first
-	records int            // on which a channel stands
+	records int            // needed by some channel
 	bytes   int64          // of these
 }
 
-// sharedRecord is a record and how many channels have it on their path. One that has none stays listed for a while.
+// sharedRecord is a record and the number of channels with it on their path. A record without any
+// stays listed for a while.
 type sharedRecord struct {
 	seq      uint64
 	size     uint32
@@ -35,7 +36,7 @@ func (r *reads) add(seq uint64, size int64, channels int) {
 	r.bytes += size
 }
 
-// drop takes a channel off the records of its path that come after one seq and not after another.
+// drop takes a channel off the records of its path with after < seq <= upTo.
 func (r *reads) drop(p codec.Path, after, upTo uint64) {
 	for s := range r.on(p, after, upTo) {
 		if s.channels--; s.channels == 0 {
@@ -45,7 +46,7 @@ func (r *reads) drop(p codec.Path, after, upTo uint64) {
 	}
 }
 
-// on yields the records of a path that come after one seq and not after another, the newest first.
+// on yields the records of a path with after < seq <= upTo, newest first.
 func (r *reads) on(p codec.Path, after, upTo uint64) func(yield func(*sharedRecord) bool) {
 	return func(yield func(*sharedRecord) bool) {
 		for _, run := range p {
@@ -53,7 +54,7 @@ func (r *reads) on(p codec.Path, after, upTo uint64) func(yield func(*sharedReco
 			if last <= end {
 				continue
 			}
-			// The records of a run are neighbours in the list, too.
+			// The records of a span are neighbours in the list, too.
 			i := sort.Search(len(r.list), func(i int) bool { return r.list[i].seq >= last })
 			for seq := last; seq > end; seq, i = seq-1, i-1 {
 				if !yield(&r.list[i]) {
@@ -64,20 +65,21 @@ func (r *reads) on(p codec.Path, after, upTo uint64) func(yield func(*sharedReco
 	}
 }
 
-// has reports whether a channel stands on the record at seq, which is none older than the newest.
+// has reports whether a channel needs the record at seq, which must not be older than the newest
+// listed.
 func (r *reads) has(seq uint64) bool {
 	n := len(r.list)
 	return n > 0 && r.list[n-1].seq == seq && r.list[n-1].channels > 0
 }
 
-// copyFrom makes r what other is.
+// copyFrom makes r a copy of other.
 func (r *reads) copyFrom(other *reads) {
 	r.list, r.records, r.bytes = append(r.list[:0], other.list...), other.records, other.bytes
 }
 
 func (r *reads) memory() int64 { return int64(cap(r.list)) * 16 }
 
-// typical is the size of a record of the middle size.
+// typical is the median size of a record.
 func (r *reads) typical() int64 {
 	var sizes []uint32
 	for _, s := range r.list {
@@ -92,7 +94,7 @@ func (r *reads) typical() int64 {
 	return max(headerEstimate, int64(sizes[len(sizes)/2]))
 }
 
-// readsOf counts what the channels of t stand on. A record that is gone has no size.
+// readsOf counts the records that the channels of t need. A missing record has no size.
 func readsOf(t *checkpointState, records map[uint64]*record) (r reads) {
 	var seqs []uint64
 	for c := range t.all {

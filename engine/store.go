@@ -25,22 +25,24 @@ const DefaultCacheBytes = 64 << 20
 // Options configure Open. Root and Keystore are required.
 type Options struct {
 	Root     crypto.RootKey
-	Keystore crypto.Keystore // outside the backend and its backups, so that destroying a key is not undone by them
+	Keystore crypto.Keystore // outside the backend and its backups, which must not restore destroyed keys
 
 	// Create makes a new store if backend and keystore are both empty.
 	Create bool
-	// CacheBytes bounds the states of recent heads kept in memory, so that a save after a save reads nothing, and
-	// the parts and users met last. 0 is DefaultCacheBytes; negative keeps nothing. Go lets a heap grow to twice what is in use before
-	// it collects: a process that is to stay small also sets GOMEMLIMIT, to CacheBytes and some 400 MB.
+	// CacheBytes bounds the memory of the cache: the states of recent heads, so that a save after a
+	// save reads nothing, and recently used parts and users. 0 is DefaultCacheBytes; negative
+	// caches nothing. Go lets a heap grow to twice the memory in use before it collects: to keep a
+	// process small, also set GOMEMLIMIT, to CacheBytes plus about 400 MB.
 	CacheBytes int64
-	// MaxChannel bounds the bytes of one channel. 0, and anything above it, is codec.MaxChannel (256 MiB).
+	// MaxChannel bounds the bytes of one channel. 0, and anything above it, means codec.MaxChannel
+	// (256 MiB).
 	MaxChannel int64
-	// Hooks is asked what runs on what comes in (the channels, metadata and labels of saves, SetLabels, pending writes,
-	// blobs of text) and on what loads, lists, diffs and exports give; nil runs nothing. Saves, SetLabels and Fork
-	// return what is stored.
+	// Hooks supplies the hooks that run on input (the channels, metadata and labels of saves,
+	// SetLabels, pending writes, text blobs) and on the output of loads, lists, diffs and exports;
+	// nil runs none. Saves, SetLabels and Fork return the stored data.
 	Hooks hook.Hooks
-	// Migrations returns the migrations of a kind, nil if it has none. It may return another set later, and is called
-	// by every operation that needs one. Nil is no migrations.
+	// Migrations returns the migrations of a kind, nil if it has none. It is called by every
+	// operation that needs one, and can return another set later. A nil func means no migrations.
 	Migrations func(tenant, kind string) *migrate.Set
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -72,7 +74,8 @@ type Store struct {
 
 type threadName struct{ tenant, user, thread string }
 
-// Open opens the store on b, which it owns from then on: Close closes it, and so does a failed Open.
+// Open opens the store on b, which it owns from then on: Close closes it, and so does a failed
+// Open.
 func Open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 	s, err := open(ctx, b, o)
 	if err != nil {
@@ -136,18 +139,19 @@ func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 	return s, nil
 }
 
-// checkEmpty is for a backend without store record, before anything is made for it.
+// checkEmpty makes sure that a backend without a store record has no data, before anything is
+// created for it.
 func (s *Store) checkEmpty(ctx context.Context) error {
 	first, _, err := s.be.Scan(ctx, backend.Range{Limit: 1, KeysOnly: true})
 	if err == nil && len(first) > 0 {
-		err = corrupt("store record", "missing from a store that has data", nil)
+		err = corrupt("store record", "missing, but the store has data", nil)
 	}
 	return err
 }
 
 func (s *Store) create(ctx context.Context, key []byte, allowed bool) error {
 	if !allowed {
-		return fmt.Errorf("opening store: %w: there is no store here", ErrNotFound)
+		return fmt.Errorf("opening store: %w: no store here", ErrNotFound)
 	}
 	now, err := s.time()
 	if err != nil {
@@ -161,7 +165,8 @@ func (s *Store) create(ctx context.Context, key []byte, allowed bool) error {
 	return s.commit(ctx, []backend.Mut{mut}, []backend.Cond{{Key: key}})
 }
 
-// Close waits for running saves, closes the backend and forgets the keys. Operations after it return ErrClosed.
+// Close waits for running saves, closes the backend and forgets the keys. Operations after it
+// return ErrClosed.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	if s.closed {
@@ -176,7 +181,7 @@ func (s *Store) Close() error {
 	return err
 }
 
-// ready reports why an operation cannot begin.
+// ready returns an error if no operation can begin.
 func (s *Store) ready(ctx context.Context) error {
 	if s.isClosed() {
 		return ErrClosed
@@ -190,7 +195,7 @@ func (s *Store) isClosed() bool {
 	return s.closed
 }
 
-// commit commits a batch of the engine's that is not a save.
+// commit commits a batch that is not a save.
 func (s *Store) commit(ctx context.Context, muts []backend.Mut, conds []backend.Cond) error {
 	return s.be.Commit(ctx, backend.Batch{ID: s.newBatchID(), Muts: muts, Conds: conds})
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// storedThread is a thread as storage has it in one of its epochs. It knows nothing of what is in memory or pending, and needs
-// no lock of its own.
+// storedThread is one epoch of a thread in storage. It knows nothing of the state in memory or of
+// pending changes, and needs no lock of its own.
 type storedThread struct {
 	*space.Thread
 	u  *user
 	id string // "" if it is not known
 }
 
-// stored returns the thread of a token in one of its epochs. Its id is not known.
+// stored returns one epoch of the thread with a token. Its id is not known.
 func (u *user) stored(tok crypto.Token, epoch uint32) (*storedThread, error) {
 	at, err := u.Thread(tok, epoch)
 	if err != nil {
@@ -24,12 +24,13 @@ func (u *user) stored(tok crypto.Token, epoch uint32) (*storedThread, error) {
 	return &storedThread{Thread: at, u: u}, nil
 }
 
-// in returns the thread in one of its epochs, which stays that one when the thread gets another.
+// in returns another epoch of the thread, which does not change when the thread moves on to a new
+// one.
 func (t *storedThread) in(epoch uint32) *storedThread {
 	return &storedThread{t.At(epoch), t.u, t.id}
 }
 
-// storedLineage is a lineage as storage has it, as storedThread.
+// storedLineage is a lineage in storage, as storedThread is a thread.
 type storedLineage struct {
 	space.Lineage
 	s   *Store

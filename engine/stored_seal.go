@@ -17,13 +17,13 @@ func unseal[T any](of space.Owner, k *space.Kind[T], key, stored []byte) (v T, e
 	return v, err
 }
 
-// sealMut returns what stores a value of a kind at key.
+// sealMut returns the mutation that stores a value of a kind at key.
 func sealMut[T any](of space.Owner, k *space.Kind[T], key []byte, v T, version string) (backend.Mut, error) {
 	m, err := k.Put(of, key, v, version)
 	return m, ofKeys(err)
 }
 
-// openError tells a value that cannot be opened from a key that is gone.
+// openError tells values that cannot be opened from missing keys.
 func openError(err error) error {
 	var e *space.OpenError
 	if !errors.As(err, &e) {
@@ -42,7 +42,7 @@ func openError(err error) error {
 	return corrupt(space.Describe(e.Key), "does not open", e.Err)
 }
 
-// ofFormat is the error of something that has another format, if err is one.
+// ofFormat returns the engine's error for data in another format, if err says that.
 func ofFormat(err error) error {
 	switch {
 	case errors.Is(err, crypto.ErrNewerFormat):

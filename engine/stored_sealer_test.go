@@ -6,7 +6,7 @@ import (
 	"github.com/ckptd/ckptd/crypto"
 )
 
-// threadSealer seals what the engine itself would not.
+// threadSealer seals values that the engine itself would not.
 func threadSealer(t testing.TB, l *lineage) *crypto.Sealer {
 	t.Helper()
 	s, err := l.Keys.Sealer("thread", l.Tok[:])

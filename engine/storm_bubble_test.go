@@ -71,7 +71,7 @@ func (b *roughBackend) Commit(ctx context.Context, batch backend.Batch) error {
 
 func (b *roughBackend) Close() error { return nil }
 
-// expected is what may be there of one thing that one goroutine changes.
+// expected are the possible contents of one object that one goroutine changes.
 type expected struct {
 	ref  Ref
 	may  map[string]bool // contents; "" is none
@@ -87,8 +87,8 @@ type bubble struct {
 	seed uint64
 }
 
-// Writers of a few lineages, with everything that may come between, on a backend that fails at times, with contexts that
-// end at times: what was acknowledged is there, and nobody waits for ever.
+// Writers of a few lineages, with all interfering operations, on a backend that sometimes fails,
+// with contexts that sometimes end: acknowledged saves exist, and no call waits forever.
 func TestStormInABubble(t *testing.T) {
 	seeds := uint64(40)
 	if testing.Short() {

@@ -11,7 +11,7 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// What the storm does.
+// The steps of the storm.
 
 func (w *stormWorker) save(ctx context.Context, th *Thread) {
 	p := w.pick(th.Ref())
@@ -45,7 +45,7 @@ func (w *stormWorker) save(ctx context.Context, th *Thread) {
 	w.keep(th.Ref(), d.ID, cp, state, err)
 }
 
-// keep remembers what became of a save.
+// keep remembers the outcome of a save.
 func (w *stormWorker) keep(ref Ref, id string, cp *Checkpoint, state map[string]string, err error) {
 	p := &point{ref: ref, id: id, chosen: id != "", versions: map[string]Version{}, states: []map[string]string{state}}
 	w.mu.Lock()
@@ -66,7 +66,8 @@ func (w *stormWorker) keep(ref Ref, id string, cp *Checkpoint, state map[string]
 	}
 }
 
-// child drafts a checkpoint that stands on another, with some channels that are new, removed, spliced or sent whole.
+// child drafts a child of a checkpoint, with some channels that are new, removed, spliced or sent
+// whole.
 func (w *stormWorker) child(p *point) (d Draft, state map[string]string) {
 	d = Draft{Parent: p.id, Keep: true}
 	state = maps.Clone(p.states[0])
@@ -95,7 +96,8 @@ func (w *stormWorker) child(p *point) (d Draft, state map[string]string) {
 	return d, state
 }
 
-// whole drafts a checkpoint with all its channels, which stands on the head, sometimes only if that is p, or on nothing.
+// whole drafts a checkpoint with all its channels, on the head, sometimes only if that is p, or as
+// a root.
 func (w *stormWorker) whole(p *point) (d Draft, state map[string]string) {
 	state = map[string]string{}
 	for n := range 1 + w.r.IntN(4) {
@@ -183,7 +185,7 @@ func (w *stormWorker) branch(ctx context.Context, th *Thread) {
 	}
 }
 
-// putWrites puts writes of a task that nobody else has, and reads them.
+// putWrites puts writes of a task of its own, and reads them.
 func (w *stormWorker) putWrites(ctx context.Context, th *Thread) {
 	p := w.pick(th.Ref())
 	if p == nil {
@@ -206,7 +208,8 @@ func (w *stormWorker) putWrites(ctx context.Context, th *Thread) {
 	}
 }
 
-// prune removes some checkpoints. What heads and branches end at is refused, with all that was to go with it.
+// prune removes some checkpoints. Pruning a head or the head of a branch is refused, with
+// everything else in the call.
 func (w *stormWorker) prune(ctx context.Context, th *Thread) {
 	o := upkeep.PruneOptions{Erase: w.r.IntN(3) == 0}
 	var claimed []*point
@@ -235,7 +238,8 @@ func (w *stormWorker) collect(ctx context.Context, th *Thread) {
 	w.outcome(ctx, "gc", err)
 }
 
-// delete deletes a thread. It is not given up: else nobody knew of which generation what is saved then is.
+// delete deletes a thread. It runs to its end: otherwise the generation of later saves would be
+// unknown.
 func (w *stormWorker) delete(_ context.Context, th *Thread) {
 	thread := th.Ref().Thread
 	w.mu.Lock()

@@ -29,12 +29,12 @@ type point struct {
 	replacing sync.Mutex // held while it is replaced
 
 	// These are guarded by storm.mu.
-	states []map[string]string // what it was saved with, one after the other; nil is what was refused
+	states []map[string]string // the contents it was saved with, in order; nil for a refused one
 	sure   int                 // it holds this one of states, or a later one whose outcome is not known
 	gone   bool                // it may have been removed
 }
 
-// storm is many goroutines that do to a few threads whatever can be done, and what must be there meanwhile.
+// storm is many goroutines that do everything possible to a few threads, and the expected contents.
 type storm struct {
 	t      *testing.T
 	s      *Store
@@ -46,15 +46,15 @@ type storm struct {
 	unknown  []*point          // saves whose outcome is not known: they are there as a whole, or not at all
 	refused  []*point          // saves that failed for certain
 	deleting map[string]int    // deletions under way, by thread
-	least    map[string]uint64 // what is of an earlier generation was deleted, by thread
+	least    map[string]uint64 // earlier generations were deleted, by thread
 	outcomes map[string]int
 }
 
 const stormWorkers = 8
 
-// Whatever is done to threads at once, and given up at any moment: each checkpoint that was acknowledged, and that nothing may
-// have removed, is there byte for byte at any time and after a restart; what was refused is not; nothing is damaged, and no
-// call fails without a reason.
+// Whatever is done to threads concurrently, and interrupted at any moment: each acknowledged
+// checkpoint that cannot have been removed exists, byte for byte, at any time and after a restart;
+// refused ones do not; nothing is damaged, and no call fails without a reason.
 func TestAcknowledgedIsThereBesideEverything(t *testing.T) {
 	steps, stores := 8_000, 1 // more steps on one store would get slower and slower
 	if testing.Short() || RaceEnabled {
@@ -126,8 +126,8 @@ func (m *storm) fail(format string, args ...any) {
 	}
 }
 
-// outcome counts what became of a call. A call whose context did not end may fail with the errors that are allowed, and no
-// call with ErrCorrupt.
+// outcome counts the outcome of a call. A call whose context did not end may fail only with the
+// allowed errors, and no call with ErrCorrupt.
 func (m *storm) outcome(ctx context.Context, what string, err error, allowed ...error) {
 	how := "ok"
 	if err != nil {
@@ -160,7 +160,7 @@ func (m *storm) mustBe(p *point) bool {
 	return !p.gone && m.deleting[p.ref.Thread] == 0 && p.gen >= m.least[p.ref.Thread]
 }
 
-// claim says that a checkpoint may be gone from now on. It reports whether nobody said so before.
+// claim says that a checkpoint may be gone from now on. It reports whether this is the first claim.
 func (m *storm) claim(p *point) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -169,7 +169,7 @@ func (m *storm) claim(p *point) bool {
 	return !was
 }
 
-// unclaim takes back what claim said of some checkpoints. It reports whether all of them must be there.
+// unclaim withdraws the claims of some checkpoints. It reports whether all of them must exist.
 func (m *storm) unclaim(ps []*point) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

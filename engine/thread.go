@@ -12,17 +12,19 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// thread is what the lineages of one thread share.
+// thread is shared by the lineages of one thread.
 type thread struct {
-	storedThread     // of the epoch that is current, which stays so while mu is held for reading
+	storedThread     // of the current epoch, which does not change while mu is held for reading
 	refs         int // lineages in memory; guarded by Store.mu
 
-	// mu is held for reading by every operation on the thread, and for writing by those that replace its epoch.
+	// mu is held for reading by every operation on the thread, and for writing by those that
+	// replace its epoch.
 	mu rwLock
 
 	reading lock // held while the thread record is read
 
-	// recMu guards what follows, which operations that hold mu for reading may load and refresh.
+	// recMu guards the following fields, which operations that hold mu for reading can load and
+	// refresh.
 	recMu   sync.Mutex
 	loaded  bool
 	exists  bool // the thread record exists, and the thread is neither deleted nor expired
@@ -31,7 +33,7 @@ type thread struct {
 	changes uint64 // how often rec was written or put in doubt
 }
 
-// load reads the thread record once, and notices when the thread expired.
+// load reads the thread record once, and notices if the thread has expired.
 func (t *thread) load(ctx context.Context) error {
 	if err := t.reload(ctx); err != nil {
 		return err
@@ -44,7 +46,7 @@ func (t *thread) load(ctx context.Context) error {
 	return nil
 }
 
-// reload reads the thread record if what is known of it cannot be trusted.
+// reload reads the thread record if the one in memory cannot be trusted.
 func (t *thread) reload(ctx context.Context) error {
 	if _, known := t.known(); known {
 		return nil
@@ -75,7 +77,7 @@ func (t *thread) known() (changes uint64, known bool) {
 	return t.changes, t.loaded
 }
 
-// read reads the thread record; one that is not there has no version.
+// read reads the thread record; a missing one has version "".
 func (t *thread) read(ctx context.Context) (rec codec.Thread, version string, err error) {
 	key := t.u.ThreadKey(t.Tok)
 	got, err := t.u.s.be.Get(ctx, key)
@@ -92,7 +94,7 @@ func (t *thread) read(ctx context.Context) (rec codec.Thread, version string, er
 	return *r, got[0].Version, nil
 }
 
-// adoptRecord takes over a thread record that was read, unless a save wrote it meanwhile.
+// adoptRecord takes over a thread record that was read, unless a save wrote one in the meantime.
 func (t *thread) adoptRecord(rec codec.Thread, version string, changes uint64) (done bool) {
 	t.recMu.Lock()
 	defer t.recMu.Unlock()
@@ -105,16 +107,16 @@ func (t *thread) adoptRecord(rec codec.Thread, version string, changes uint64) (
 	return true
 }
 
-// record is the thread record, and whether the thread is there.
+// record returns the thread record, and whether the thread exists.
 func (t *thread) record() (codec.Thread, bool) {
 	t.recMu.Lock()
 	defer t.recMu.Unlock()
 	return t.rec, t.exists
 }
 
-// stored is the thread record, and whether the backend has the thread's records, which it has until the thread is
-// deleted, though it may have expired. What a save that failed left in doubt is read anew: to take a thread that is
-// there for a new one would be to write over its records.
+// stored returns the thread record, and whether the backend has the thread's records: it has them
+// until the thread is deleted, even if it has expired. After a failed save it reads the record
+// again: taking an existing thread for a new one would overwrite its records.
 func (t *thread) stored(ctx context.Context) (codec.Thread, bool, error) {
 	err := t.reload(ctx)
 	t.recMu.Lock()
@@ -122,24 +124,26 @@ func (t *thread) stored(ctx context.Context) (codec.Thread, bool, error) {
 	return t.rec, t.present(), err
 }
 
-// present reports whether the thread record is there and not of a deleted thread. The caller holds state.
+// present reports whether there is a thread record that is not of a deleted thread. The caller
+// holds recMu.
 func (t *thread) present() bool { return t.version != "" && !t.rec.Deleted }
 
-// generation counts the deletions of the thread.
+// generation returns the thread's number of deletions plus 1.
 func (t *thread) generation() uint64 {
 	t.recMu.Lock()
 	defer t.recMu.Unlock()
 	return t.rec.Generation
 }
 
-// expired reports whether the thread is there but past its time.
+// expired reports whether the thread is stored but past its expiry.
 func (t *thread) expired() bool {
 	t.recMu.Lock()
 	defer t.recMu.Unlock()
 	return t.present() && !t.exists
 }
 
-// distrust makes the next operation read the thread record again, after a commit that found it changed.
+// distrust makes the next operation read the thread record again, after a commit that found it
+// changed.
 func (t *thread) distrust(err error) {
 	if errors.Is(err, backend.ErrConflict) || errors.Is(err, backend.ErrAmbiguous) {
 		t.recMu.Lock()
@@ -149,19 +153,21 @@ func (t *thread) distrust(err error) {
 	}
 }
 
-// expiryBuckets is how many times within its time to live a thread's expiry is written: a refresh at every save would
-// double the keys that a save writes. A thread lives up to a bucket longer, never shorter.
+// expiryBuckets is how often a thread's expiry is refreshed within its time to live: a refresh at
+// every save would double the keys that a save writes. A thread lives up to a bucket longer, never
+// shorter.
 const expiryBuckets = 16
 
-// updateThread adds the thread record to a change of l if it must change: the thread is new, its expiry is due for a refresh, or
-// the draft has another time to live, or it was not active in the hour before. What is pending counts. The caller holds l.mu.
+// updateThread adds the thread record to a change of l if the record must change: the thread is
+// new, its expiry is due for a refresh, the draft has another time to live, or the thread was not
+// active in the last hour. It counts pending changes as done. The caller holds l.mu.
 func (l *lineage) updateThread(p *pending, ttl time.Duration, now int64) error {
 	was := l.threadNow()
 	rec := was.rec
 	if !was.present {
 		rec.Deleted, rec.Created, rec.TTL, rec.Expires = false, now, 0, 0
 	}
-	rec.Created = min(rec.Created, now) // another lineage may have begun the thread after this save began
+	rec.Created = min(rec.Created, now) // another lineage may have started the thread after this save began
 	if ttl != 0 {
 		rec.TTL = wholeMillis(max(ttl, 0))
 	}
@@ -174,8 +180,8 @@ func (l *lineage) updateThread(p *pending, ttl time.Duration, now int64) error {
 	return l.changeThread(p, &was, &rec)
 }
 
-// updateActivity adds the thread record to a change of l that brings a checkpoint but is no save, if the thread was not active in the
-// hour before. The caller holds l.mu.
+// updateActivity adds the thread record to a change of l that adds a checkpoint but is not a save,
+// if the thread was not active in the last hour. The caller holds l.mu.
 func (l *lineage) updateActivity(p *pending, now int64) error {
 	was := l.threadNow()
 	rec := was.rec
@@ -183,7 +189,7 @@ func (l *lineage) updateActivity(p *pending, now int64) error {
 	return l.changeThread(p, &was, &rec)
 }
 
-// threadState is the thread record on which the next change of a lineage stands.
+// threadState is the thread record that the next change of a lineage starts from.
 type threadState struct {
 	rec             codec.Thread
 	version         string
@@ -200,12 +206,12 @@ func (l *lineage) threadNow() threadState {
 	return threadState{t.rec, t.version, t.exists, t.present()}
 }
 
-// changeThread adds the thread record to a change of l if it is another one than it was.
+// changeThread adds the thread record to a change of l if it differs from was.
 func (l *lineage) changeThread(p *pending, was *threadState, rec *codec.Thread) error {
 	if was.exists && *rec == was.rec {
 		return nil
 	}
-	p.thread = new(codec.Thread) // only then, so that an ordinary save does without it
+	p.thread = new(codec.Thread) // only here, to save ordinary saves the allocation
 	*p.thread = *rec
 	muts, cond, err := l.th.recordMuts(was.rec.Active, p.thread, was.version)
 	if err != nil {
@@ -216,8 +222,8 @@ func (l *lineage) changeThread(p *pending, was *threadState, rec *codec.Thread) 
 	return nil
 }
 
-// recordMuts writes the thread record first, on condition that the one of a version is there, and then moves the activity
-// entry, which stood at active.
+// recordMuts returns the mutations that write the thread record, on condition that the stored one
+// has the given version, and then move the activity entry from active.
 func (t *thread) recordMuts(active int64, rec *codec.Thread, version string) ([]backend.Mut, backend.Cond, error) {
 	key := t.u.ThreadKey(t.Tok)
 	id := t.u.s.newBatchID()
@@ -229,8 +235,8 @@ func (t *thread) recordMuts(active int64, rec *codec.Thread, version string) ([]
 	return muts, backend.Cond{Key: key, Version: version}, err
 }
 
-// wrote takes over the thread record of a save that is durable now. Where another lineage wrote it as well, whose is the
-// newer one is for storage to tell: they need not hear of it in the order in which they wrote.
+// wrote takes over the thread record of a save that is now durable. If another lineage wrote it as
+// well, storage must tell which one is newer: they may learn of their commits in another order.
 func (t *thread) wrote(p *pending, err error) {
 	t.recMu.Lock()
 	defer t.recMu.Unlock()
@@ -242,10 +248,11 @@ func (t *thread) wrote(p *pending, err error) {
 	t.rec, t.version, t.exists = *p.thread, p.threadVersion, true
 }
 
-// use makes rec the thread's record. The caller holds mu for writing, or state while the thread is not loaded.
+// use makes rec the thread's record. The caller holds mu for writing, or recMu while the thread is
+// not loaded.
 func (t *thread) use(rec codec.Thread) {
 	if epoch := uint32(rec.Epoch); t.Epoch != epoch {
-		t.Epoch = epoch // only then: while it stays the same others read it
+		t.Epoch = epoch // only if it changes: others read it unlocked
 	}
 	t.rec = rec
 }

@@ -12,14 +12,17 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// A thread has one activity entry (docs/format.md §13), which stands in the order of time and moves no oftener than once an
-// hour, with the thread record that tells where it is. So the entries of a user, newest first, are its threads in the order
-// in which they were active, to the hour, and whoever looks for what is newest need not read the rest.
+// Every thread has one activity entry (docs/format.md §13), ordered by time. It moves at most once
+// an hour, together with the thread record, which holds its time. So the entries of a user, newest
+// first, are the user's threads in order of activity, to the hour, and a search for the newest need
+// not read the rest.
 
-// activeFor is the time within which all checkpoints of a thread are that follow its activity entry, in milliseconds.
+// activeFor is how much newer than its activity entry a thread's checkpoints can be, in
+// milliseconds.
 const activeFor = int64(time.Hour / time.Millisecond)
 
-// activeSince is where the activity entry of a thread stands that has something new now, if it stood at since; 0: nowhere.
+// activeSince is the new time of a thread's activity entry when there is something new at now and
+// the entry was at since; 0: there was none.
 func activeSince(since, now int64) int64 {
 	if since == 0 || now >= since+activeFor {
 		return max(now, 1)
@@ -27,7 +30,7 @@ func activeSince(since, now int64) int64 {
 	return since
 }
 
-// moveActivity adds to muts what moves the activity entry of the thread; 0 is nowhere.
+// moveActivity adds the mutations that move the activity entry of the thread; 0 is no entry.
 func (t *thread) moveActivity(muts []backend.Mut, from, to int64) ([]backend.Mut, error) {
 	if from == to {
 		return muts, nil
@@ -43,17 +46,17 @@ func (t *thread) moveActivity(muts []backend.Mut, from, to int64) ([]backend.Mut
 	return append(muts, mut), err
 }
 
-// activeThread is a thread as its activity entry tells of it.
+// activeThread is a thread as its activity entry names it.
 type activeThread struct {
 	id    string
 	since int64
 }
 
-// activeAt is what the key of an activity entry says.
+// activeAt parses the key of an activity entry.
 func activeAt(key []byte) (since int64, thread crypto.Token, err error) {
 	since, thread, ok := space.ActiveThread(key)
 	if !ok {
-		err = corrupt(space.Describe(key), "key has a wrong length", nil)
+		err = corrupt(space.Describe(key), "key has the wrong length", nil)
 	}
 	return since, thread, err
 }
@@ -69,8 +72,8 @@ func (u *user) openActivity(e backend.Entry) (th activeThread, tok crypto.Token,
 	return th, tok, err
 }
 
-// eachActive calls fn with every thread that is active since a time or later, but for those that skip names. Entries move in
-// the order of the walk, so that none gets past it.
+// eachActive calls fn with every thread active since a time or later, except those that skip names.
+// Entries move in the direction of the walk, so it misses none.
 func (u *user) eachActive(ctx context.Context, since int64, skip func(crypto.Token) bool, fn func(activeThread) error) error {
 	r := u.Activity()
 	r.Start = u.ActivityKey(max(since, 0), space.None)
@@ -87,8 +90,8 @@ func (u *user) eachActive(ctx context.Context, since int64, skip func(crypto.Tok
 	})
 }
 
-// activity lists the threads of a user, those that were active last first. A thread that becomes active meanwhile may get
-// past it: whoever must not miss one asks for what was missed.
+// activity lists the threads of a user, most recently active first. A thread that becomes active in
+// the meantime can be missed; missed finds those.
 type activity struct {
 	u      *user
 	r      backend.Range
@@ -101,13 +104,13 @@ type activity struct {
 // activityPage is how many entries are read at a time.
 const activityPage = 64
 
-// byActivity lists all threads of the user, or those behind an entry.
+// byActivity lists all threads of the user, or those after an entry.
 func (u *user) byActivity(behind []byte) *activity {
 	r := u.Activity()
 	if behind != nil {
 		r.End = behind
 	}
-	r.Reverse, r.Limit = true, 1 // of many users, no more than the first may be wanted
+	r.Reverse, r.Limit = true, 1 // for queries over many users only the first may be needed
 	return &activity{u: u, r: r, listed: map[crypto.Token]bool{}}
 }
 
@@ -136,7 +139,8 @@ func (a *activity) next() (activeThread, error) {
 	return th, err
 }
 
-// missed calls fn with the threads that are active since after a time and were not listed, and lists them.
+// missed calls fn with the unlisted threads that are active since after the given time, and lists
+// them.
 func (a *activity) missed(ctx context.Context, after int64, fn func(activeThread) error) error {
 	listed := func(tok crypto.Token) bool {
 		had := a.listed[tok]
@@ -149,7 +153,7 @@ func (a *activity) missed(ctx context.Context, after int64, fn func(activeThread
 // activities are the lists of several users.
 type activities struct {
 	all  []*activity
-	more []*activity // those that go on: a heap, first the one with the thread that was active last
+	more []*activity // those with more threads: a heap, ordered by the next thread's activity
 }
 
 // activities lists the threads of one user or, if u is nil, of all users of a tenant.
@@ -196,7 +200,7 @@ func (a *activities) next(ctx context.Context) (*user, activeThread, error) {
 	return list.u, th, err
 }
 
-// Len, Less, Swap, Push and Pop are heap.Interface's, for more.
+// Len, Less, Swap, Push and Pop implement heap.Interface for more.
 func (a *activities) Len() int           { return len(a.more) }
 func (a *activities) Less(i, j int) bool { return a.more[i].since > a.more[j].since }
 func (a *activities) Swap(i, j int)      { a.more[i], a.more[j] = a.more[j], a.more[i] }

@@ -145,7 +145,7 @@ func TestPagesByActivity(t *testing.T) {
 	}
 }
 
-// readCounter counts what a backend is asked for.
+// readCounter counts the reads of a backend.
 type readCounter struct {
 	backend.Backend
 	entries atomic.Int64
@@ -162,7 +162,8 @@ func (c *readCounter) Scan(ctx context.Context, r backend.Range) ([]backend.Entr
 	return page, next, err
 }
 
-// What is newest is found without reading the rest: the same entries are read whether there are 300 threads or 1,500.
+// The newest checkpoints are found without reading the rest: the same entries are read for 300
+// threads and for 1,500.
 func TestNewestCostsWhatItShows(t *testing.T) {
 	ctx := context.Background()
 	first := func(threads int) (entries [5]int64) {
@@ -230,8 +231,8 @@ func queried(t testing.TB, found func(func(*Checkpoint, error) bool)) (cps []*Ch
 	return cps
 }
 
-// TestNewestIsNewest compares the newest checkpoints with all there are, after saves to threads and namespaces far apart and
-// close together in time, and after what was newest was deleted.
+// TestNewestIsNewest compares the newest checkpoints with all checkpoints, after saves to threads
+// and namespaces far apart and close together in time, and after deletions of the newest.
 func TestNewestIsNewest(t *testing.T) {
 	ctx := context.Background()
 	for seed := range uint64(6) {
@@ -308,8 +309,8 @@ func (m *movingBackend) Scan(ctx context.Context, r backend.Range) ([]backend.En
 	return m.Backend.Scan(ctx, r)
 }
 
-// A query, and whoever looks for the newest checkpoint, misses none that was there before, though its thread becomes active
-// and so gets past where they are.
+// A query, or a search for the newest checkpoint, misses no earlier checkpoint, even if its thread
+// becomes active and so moves past the reader.
 func TestNothingGetsPastAQuery(t *testing.T) {
 	ctx := context.Background()
 	clock := &testClock{ms: 1_700_000_000_000}
@@ -352,7 +353,7 @@ func TestNothingGetsPastAQuery(t *testing.T) {
 	newest := mustSave(t, f, testRef("t0"), Draft{}).Time
 	scans := 0
 	m.before = func() {
-		if scans++; scans == 2 { // t0 is not among what was read
+		if scans++; scans == 2 { // t0 was not read
 			clock.ms += 60 * minute
 			mustSave(t, f, testRef("t0"), Draft{})
 		}
@@ -390,7 +391,8 @@ func TestActivityIsWrittenOnceAnHour(t *testing.T) {
 	}
 }
 
-// What became of a thread that was active before a watch begins, but was saved to after that, is told.
+// A watch delivers saves to a thread that was active before the watch began, and saved to after
+// that.
 func TestWatchCatchesUpByActivity(t *testing.T) {
 	clock := &testClock{ms: 1_700_000_000_000}
 	f := newFixture(t, Options{Now: clock.now})
@@ -412,8 +414,8 @@ func TestWatchCatchesUpByActivity(t *testing.T) {
 	}
 }
 
-// What was saved in a thread is told to a watch that catches up, also once the thread is past its time: a save that is under
-// way may be about to renew it.
+// A watch that catches up delivers saves of a thread even after its expiry: a save under way may be
+// about to renew it.
 func TestWatchTellsOfThreadsPastTheirTime(t *testing.T) {
 	clock := &testClock{ms: 1_700_000_000_000}
 	f := newFixture(t, Options{Now: clock.now})
@@ -425,7 +427,8 @@ func TestWatchTellsOfThreadsPastTheirTime(t *testing.T) {
 	}
 }
 
-// A thread that becomes active while a watch catches up comes by again, and nothing of it is told twice.
+// A thread that becomes active while a watch catches up is listed twice, and nothing of it is
+// delivered twice.
 func TestWatchTellsOnceOfAThreadThatMovesOn(t *testing.T) {
 	ctx := context.Background()
 	clock := &testClock{ms: 1_700_000_000_000}
@@ -489,7 +492,8 @@ func TestMigratedHeadIsActivity(t *testing.T) {
 	}
 }
 
-// What the newest 50 of 100,000 threads take, which are all of one hour, and 50 more anywhere behind them.
+// The time for the newest 50 of 100,000 threads, which are all of one hour, and 50 more after any
+// other.
 func BenchmarkNewestThreads(b *testing.B) {
 	f := newFixture(b, Options{CacheBytes: 1 << 20})
 	f.broken = true // to verify it takes long

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Two lineages write the record of their thread one after the other, and hear of it in the other order: what was written
-// last counts.
+// Two lineages write the record of their thread one after the other, and learn of it in the other
+// order: the last write counts.
 func TestThreadRecordIsTheOneWrittenLast(t *testing.T) {
 	ctx := context.Background()
 	clock := &testClock{ms: 1_700_000_000_000}

@@ -140,7 +140,7 @@ func (w *world) pruneModel(ref Ref, o upkeep.PruneOptions) {
 	}
 }
 
-// checkPartly checks that what is in the model is there, and that what was before is there or gone.
+// checkPartly checks that the data in the model exists, and that earlier data exists or is gone.
 func (w *world) checkPartly(before map[Ref]*modelLine) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -160,7 +160,7 @@ func (w *world) checkPartly(before map[Ref]*modelLine) {
 	}
 }
 
-// What was erased is in no record that is left, also not in what was hidden by prunes before.
+// Erased data is in no remaining record, including those hidden by earlier prunes.
 func TestEraseLeavesNothing(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

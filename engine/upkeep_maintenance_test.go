@@ -324,8 +324,8 @@ func (w *world) checkNoOrphans() {
 	}
 }
 
-// Whatever is done to threads, what must be there is there byte for byte, and what must not is not found. CKPTD_LONG is
-// the number of operations of a long campaign.
+// Whatever is done to threads, expected data exists byte for byte, and other data is not found.
+// CKPTD_LONG is the number of operations of a long campaign.
 func TestMaintenance(t *testing.T) {
 	runsAlone(t)
 	steps, seeds := 2500, 4

@@ -8,8 +8,8 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// What a host keeps beside the store, such as who may use it, is sealed under keys of the store (docs/format.md §19).
-// Rotating the root key does not touch it.
+// A host keeps some files outside the backend, such as access tokens. They are sealed under keys of
+// the store (docs/format.md §19). Rotating the root key does not affect them.
 
 func (s storeUpkeep) SealSidecar(dst []byte, name string, plain []byte) ([]byte, error) {
 	sealed, err := space.Sidecar.AppendSealed(dst, &space.Scratch{}, s.space, []byte(name), plain)

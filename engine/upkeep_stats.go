@@ -27,7 +27,7 @@ func (s storeUpkeep) DiskBytes(ctx context.Context) (int64, error) {
 	return 0, nil
 }
 
-// counter is the stats of a user as far as they are counted.
+// counter adds up the stats of a user.
 type counter struct{ upkeep.Stats }
 
 func (s storeUpkeep) stats(ctx context.Context, tenant, name string) (*upkeep.Stats, error) {
@@ -71,7 +71,7 @@ func (s storeUpkeep) stats(ctx context.Context, tenant, name string) (*upkeep.St
 	return &c.Stats, c.shared(ctx, u)
 }
 
-// kept adds what a thread keeps besides itself.
+// kept adds the history that a thread keeps.
 func (c *counter) kept(ctx context.Context, u *user, id string) error {
 	tok := u.ThreadToken(id)
 	_, kept, err := u.epochsOf(ctx, tok)
@@ -134,10 +134,12 @@ func (c *counter) lineage(ctx context.Context, l *lineage) error {
 	return err
 }
 
-// holding names the record at a seq or, with the number of a channel and 1, the parts that it names for that.
+// holding names the record at a seq or, with a channel's number plus 1, the parts that its entry
+// names.
 type holding struct{ seq, channel uint64 }
 
-// restoreBytes is what a restore of a channel reads, but for a record that only keeps it.
+// restoreBytes is the number of bytes that a restore of a channel reads, without a record that only
+// keeps it.
 func restoreBytes(r *record, number uint64, e *codec.Entry, sizes map[holding]int64) (n int64) {
 	add := func(seq uint64) {
 		n += sizes[holding{seq: seq}] + sizes[holding{seq, number + 1}]

@@ -50,7 +50,7 @@ func (u *chores) id(ref Ref) string {
 func (u *chores) branch() string { return fmt.Sprint("b", u.r.IntN(3)) }
 func (u *chores) run() string    { return fmt.Sprint("r", u.r.IntN(6)) }
 
-// step does one operation, and says which and what came of it.
+// step does one operation, and returns its name and outcome.
 func (u *chores) step(i int) (what string, err error) {
 	ctx := context.Background()
 	u.clock.ms += int64(u.r.IntN(5000))
@@ -161,8 +161,8 @@ func (u *chores) save(ref Ref, i int) (string, error) {
 	return what, err
 }
 
-// All that rewrites, one after the other at random, with a deep verification after each: nothing is taken that something
-// stands on. CKPTD_LONG is how many operations a campaign does.
+// All operations that rewrite, one after the other at random, with a deep verification after each:
+// nothing with dependents is removed. CKPTD_LONG is the number of operations of a campaign.
 func TestUpkeep(t *testing.T) {
 	runsAlone(t)
 	const operations = 120

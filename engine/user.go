@@ -17,10 +17,10 @@ type User struct {
 	name userName
 }
 
-// User returns the handle of a user. What is wrong with the names is reported by the methods.
+// User returns the handle of a user. Its methods report invalid names.
 func (s *Store) User(tenant, name string) *User { return &User{s, userName{tenant, name}} }
 
-// keys returns what the engine derived from the user's keys.
+// keys returns the keys derived for the user.
 func (u *User) keys(ctx context.Context, create bool) (*user, error) {
 	if err := (Ref{Tenant: u.name.tenant, User: u.name.name, Thread: "-"}).check(); err != nil {
 		return nil, err
@@ -30,9 +30,9 @@ func (u *User) keys(ctx context.Context, create bool) (*user, error) {
 
 type userName struct{ tenant, name string }
 
-// user is what the engine derives from a user's keys. It does not change, and any number of users of one name may be in
-// memory: one that the cache gave up lives on where it is in use, and other keys make another user. What they have in
-// common is the guard.
+// user holds the keys that the engine derives for a user. It is immutable, and several for one name
+// can be in memory: one that the cache evicted lives on while it is in use, and new keys make a new
+// user. All of one name share the guard.
 type user struct {
 	userName
 	*space.User
@@ -40,20 +40,21 @@ type user struct {
 	s *Store
 }
 
-// guard keeps those apart who are at work for one user. There is one for a name at a time: it stays in memory as long as
-// a user does that has it, and so as long as anyone can hold its locks.
+// guard holds the locks of one user's operations. There is one for a name at a time: it stays in
+// memory as long as a user refers to it, and so as long as anyone can hold its locks.
 type guard struct {
-	// rewrites is held for reading from choosing a new epoch of a thread until the thread record names it, and for
-	// writing while what crashes left of epochs is removed. It comes before sweep.
+	// rewrites is held for reading from the choice of a new epoch of a thread until the thread
+	// record names it, and for writing while leftovers of crashed rewrites are removed. It is
+	// locked before sweep.
 	rewrites rwLock
 
-	// sweep is held for reading between finding a part and committing a record that names it, and for writing
-	// while unreferenced parts are deleted.
+	// sweep is held for reading between finding a part and committing a record that names it, and
+	// for writing while unreferenced parts are deleted.
 	sweep  rwLock
 	naming inFlight
 }
 
-// user returns the user; without create one that was never written to is ErrNotFound.
+// user returns the user; without create, a user who never wrote is ErrNotFound.
 func (s *Store) user(ctx context.Context, name userName, create bool) (*user, error) {
 	if s.isClosed() {
 		return nil, ErrClosed
@@ -81,7 +82,7 @@ func (s *Store) user(ctx context.Context, name userName, create bool) (*user, er
 	return s.cache.keepUser(&user{userName: name, User: at, guard: s.guard(name), s: s}), nil
 }
 
-// guard returns the guard of a user, the one that is in memory if there is one.
+// guard returns the guard of a user, the one in memory if there is one.
 func (s *Store) guard(name userName) *guard {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +91,7 @@ func (s *Store) guard(name userName) *guard {
 	}
 	g := &guard{rewrites: newRWLock(), sweep: newRWLock()}
 	s.guards[name] = weak.Make(g)
-	store := weak.Make(s) // which has the guard: a cleanup that kept it would keep both for ever
+	store := weak.Make(s) // the store has the guard: a cleanup that kept the store would keep both for ever
 	runtime.AddCleanup(g, func(name userName) {
 		if s := store.Value(); s != nil {
 			s.forgetGuard(name)
@@ -99,7 +100,7 @@ func (s *Store) guard(name userName) *guard {
 	return g
 }
 
-// forgetGuard forgets the guard of a user after nobody can have it any more, unless there is another one by now.
+// forgetGuard forgets the guard of a user once it is unreachable, unless it has been replaced.
 func (s *Store) forgetGuard(name userName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,8 +109,8 @@ func (s *Store) forgetGuard(name userName) {
 	}
 }
 
-// checkNew refuses to make keys for a user who has data: the keystore is older than the backend then, and new keys would
-// bury that data without a word.
+// checkNew refuses to make keys for a user who has data: the keystore is then older than the
+// backend, and new keys would silently make that data unreadable.
 func (s *Store) checkNew(ctx context.Context, name userName) error {
 	r := s.space.OfUser(name.tenant, name.name)
 	r.KeysOnly, r.Limit = true, 1
@@ -118,11 +119,11 @@ func (s *Store) checkNew(ctx context.Context, name userName) error {
 		return fmt.Errorf("looking for data of a new user: %w", err)
 	}
 	if len(have) > 0 {
-		// Unless somebody else made the keys meanwhile, and then wrote the data.
+		// Somebody else may just have made the keys, and then written the data.
 		if _, err := s.keys.User(ctx, name.tenant, name.name, false); !errors.Is(err, crypto.ErrNotFound) {
 			return err
 		}
-		return fmt.Errorf("user %q has data, but the keystore has no keys of theirs; was it restored from an old copy? %w", name.name, ErrKeyMissing)
+		return fmt.Errorf("user %q has data, but no keys in the keystore; was the keystore restored from an old copy? %w", name.name, ErrKeyMissing)
 	}
 	return nil
 }

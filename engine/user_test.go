@@ -10,11 +10,11 @@ import (
 	"github.com/ckptd/ckptd/codec"
 )
 
-// heapInUse is what is in use after a collection.
+// heapInUse is the heap in use after a collection.
 func heapInUse() int64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what the first found to be free
+	runtime.GC() // the one the first found free
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
@@ -61,7 +61,7 @@ func touchUsers(t testing.TB, f *fixture, users int) {
 	}
 }
 
-// What 100,000 users leave in memory who were touched once, and what each in the cache takes.
+// The memory left by 100,000 users who were touched once, and that of each in the cache.
 func BenchmarkIdleUsers(b *testing.B) {
 	const users, most = 100_000, 16 << 20
 	for b.Loop() {

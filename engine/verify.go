@@ -41,7 +41,7 @@ type verifiedUser struct {
 func (v *verifier) run(ctx context.Context) error {
 	switch {
 	case v.o.Thread != "" && v.o.User == "", v.o.User != "" && v.o.Tenant == "":
-		return fmt.Errorf("%w: a thread goes with a user, and a user with a tenant", ErrInvalid)
+		return fmt.Errorf("%w: a thread needs a user, and a user needs a tenant", ErrInvalid)
 	}
 	if err := v.s.ready(ctx); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (u *verifiedUser) list(ctx context.Context) error {
 	err := u.s.scan(ctx, r, func(e backend.Entry) error {
 		tok, ok := space.ListedThread(e.Key)
 		if !ok {
-			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(space.Describe(e.Key), "key has a wrong length", nil))
+			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(space.Describe(e.Key), "key has the wrong length", nil))
 		}
 		u.threads[tok] = nil
 		rec, err := u.openThread(e.Key, e.Value)
@@ -184,7 +184,7 @@ func (u *verifiedUser) verify(ctx context.Context) error {
 	return u.orphans(ctx)
 }
 
-// thread verifies the lineages of a thread, also of one that has expired.
+// thread verifies the lineages of a thread, even of an expired one.
 func (u *verifiedUser) thread(ctx context.Context, id string) error {
 	u.v.report.Threads++
 	ref := Ref{Tenant: u.tenant, User: u.name, Thread: id}
@@ -206,7 +206,8 @@ func (u *verifiedUser) thread(ctx context.Context, id string) error {
 	return u.v.problem(ref, err)
 }
 
-// kept verifies the lineages of the epoch that a thread keeps, if it keeps one. The caller holds the thread's mu.
+// kept verifies the lineages of the epoch that a thread keeps, if any. The caller holds the
+// thread's mu.
 func (u *verifiedUser) kept(ctx context.Context, th *thread) error {
 	rec, _ := th.record()
 	if rec.Kept == 0 {
@@ -226,7 +227,7 @@ func (u *verifiedUser) kept(ctx context.Context, th *thread) error {
 	return nil
 }
 
-// namespaces lists those that are recorded, and looks for records in others.
+// namespaces lists the recorded namespaces, and looks for records in others.
 func (u *verifiedUser) namespaces(ctx context.Context, t *storedThread) ([]string, error) {
 	ref, used := Ref{Tenant: u.tenant, User: u.name, Thread: t.id}, map[crypto.Token]bool{}
 	r := t.Records() // before the namespaces are read: both are written in one batch
@@ -269,12 +270,12 @@ func (u *verifiedUser) namespaces(ctx context.Context, t *storedThread) ([]strin
 		return nil, err
 	}
 	for ns := range used {
-		u.v.problem(ref, corrupt(space.Describe(t.NamespaceKey(ns)), "missing, and it has checkpoints", nil))
+		u.v.problem(ref, corrupt(space.Describe(t.NamespaceKey(ns)), "missing, but it has checkpoints", nil))
 	}
 	return names, nil
 }
 
-// problem lists an error that tells of damage. It returns those that do not, which end the verification.
+// problem lists an error that reports damage. It returns any other, which ends the verification.
 func (v *verifier) problem(ref Ref, err error) error {
 	if err == nil {
 		return nil
@@ -310,7 +311,7 @@ func (v *verifier) keystoreProblem(ref Ref, err error) error {
 	return v.problem(ref, err)
 }
 
-// tenant verifies what belongs to a tenant.
+// tenant verifies the data of a tenant.
 func (v *verifier) tenant(ctx context.Context, tenant string, users []*verifiedUser) error {
 	key := v.s.space.RetentionKey(tenant)
 	if v.o.User == "" {
@@ -328,11 +329,11 @@ func (v *verifier) tenant(ctx context.Context, tenant string, users []*verifiedU
 	return v.index(ctx, tenant, users)
 }
 
-// orphans counts what no thread record leads to: old epochs, and threads that are not there.
+// orphans counts keys that no thread record covers: of old epochs and of missing threads.
 func (u *verifiedUser) orphans(ctx context.Context) error {
 	r := u.InThreads()
 	r.KeysOnly = true
-	var at crypto.Token // the thread, not listed, whose keys are being looked at
+	var at crypto.Token // the unlisted thread whose keys are being read
 	known, reported := false, false
 	return u.s.scan(ctx, r, func(e backend.Entry) error {
 		tok, epoch := space.ThreadOf(e.Key), space.EpochOf(e.Key)
@@ -353,7 +354,7 @@ func (u *verifiedUser) orphans(ctx context.Context) error {
 		switch {
 		case known || reported:
 			return nil
-		case epoch == 1 && space.KindOf(e.Key) == space.KindRecord: // a copy that was cut short begins with epoch 2
+		case epoch == 1 && space.KindOf(e.Key) == space.KindRecord: // an interrupted copy begins with epoch 2
 			reported = true
 			return u.v.problem(Ref{Tenant: u.tenant, User: u.name}, corrupt(space.Describe(e.Key), "its thread record is missing", nil))
 		}

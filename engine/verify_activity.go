@@ -21,19 +21,19 @@ func (u *verifiedUser) activity(ctx context.Context, tok crypto.Token) error {
 		case rec == nil || rec.Deleted:
 			return nil
 		case rec.Active == 0:
-			return u.v.problem(ref, corrupt(space.Describe(u.ThreadKey(tok)), "is that of a thread, and names no activity entry", nil))
+			return u.v.problem(ref, corrupt(space.Describe(u.ThreadKey(tok)), "names no activity entry", nil))
 		case rec.Active != active: // it moved since the record was listed
 			active = rec.Active
 			continue
 		case entry.Version == "":
-			return u.v.problem(ref, corrupt(space.Describe(key), "missing, and its thread names it", nil))
+			return u.v.problem(ref, corrupt(space.Describe(key), "missing, but its thread names it", nil))
 		}
 		_, _, err = u.openActivity(entry)
 		return u.v.problem(ref, err)
 	}
 }
 
-// allActivity verifies that there are no other activity entries than those that threads name.
+// allActivity verifies that all activity entries are named by threads.
 func (u *verifiedUser) allActivity(ctx context.Context) error {
 	r := u.Activity()
 	r.KeysOnly = true
@@ -48,13 +48,13 @@ func (u *verifiedUser) allActivity(ctx context.Context) error {
 		}
 		rec, entry, err := u.threadWith(ctx, tok, e.Key)
 		if err == nil && entry.Version != "" && (rec == nil || rec.Active != since) {
-			err = corrupt(space.Describe(e.Key), "is not the one that its thread names", nil)
+			err = corrupt(space.Describe(e.Key), "is not the one its thread names", nil)
 		}
 		return u.v.problem(ref, err)
 	})
 }
 
-// threadWith reads a thread record, nil if there is none, and what stands at key at the same time.
+// threadWith reads a thread record, nil if there is none, and the value at key at the same time.
 func (u *verifiedUser) threadWith(ctx context.Context, tok crypto.Token, key []byte) (*codec.Thread, backend.Entry, error) {
 	at := u.ThreadKey(tok)
 	got, err := u.s.be.Get(ctx, at, key)

@@ -10,7 +10,7 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// indexed is the index entries of one term in one lineage, or a page of them.
+// indexed holds index entries of one term in one lineage, or a page of them.
 type indexed struct {
 	entryGroup
 	entries []backend.Entry
@@ -19,7 +19,7 @@ type indexed struct {
 // indexPage is how many entries of a group are compared with their records at a time.
 const indexPage = 64
 
-// index compares the index entries of a tenant with the records that they stand for.
+// index compares the index entries of a tenant with the records that they point to.
 func (v *verifier) index(ctx context.Context, tenant string, users []*verifiedUser) error {
 	byToken := map[crypto.Token]*verifiedUser{}
 	for _, u := range users {
@@ -73,7 +73,7 @@ func (u *verifiedUser) compare(ctx context.Context, g *indexed) error {
 		return nil
 	}
 	if uint64(g.Epoch) == rec.Kept {
-		return nil // nobody follows them; those that must be there were looked for with their records
+		return nil // queries do not use them; required ones were checked with their records
 	}
 	ref, err := u.namespaceOf(ctx, &g.entryGroup, rec.ID)
 	if err != nil {
@@ -105,7 +105,7 @@ func (u *verifiedUser) compare(ctx context.Context, g *indexed) error {
 	})
 }
 
-// damageReported forgives damage that was found when the records themselves were verified.
+// damageReported ignores damage that was reported when the records were verified.
 func damageReported(err error) error {
 	if errors.Is(err, ErrCorrupt) || errors.Is(err, ErrKeyDestroyed) || errors.Is(err, ErrNewerFormat) {
 		return nil
@@ -113,8 +113,8 @@ func damageReported(err error) error {
 	return err
 }
 
-// compareOne compares an entry with its record, nil if there is none. An entry that speaks of another time or step is
-// left from a save that did not come to its end, and leads nobody astray.
+// compareOne compares an entry with its record, nil if there is none. An entry with another time or
+// step is left from an unfinished save, and harmless.
 func (u *verifiedUser) compareOne(ctx context.Context, rs *restorer, r *record, term crypto.Token, e backend.Entry) error {
 	entry, err := u.openIndexEntry(e)
 	if err != nil {
@@ -133,5 +133,5 @@ func (u *verifiedUser) compareOne(ctx context.Context, rs *restorer, r *record, 
 			return nil
 		}
 	}
-	return u.v.problem(rs.l.ref, corrupt(space.Describe(e.Key), "stands at a checkpoint that does not have its term", nil))
+	return u.v.problem(rs.l.ref, corrupt(space.Describe(e.Key), "points to a checkpoint without its term", nil))
 }

@@ -14,13 +14,14 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// lineageCheck verifies one lineage, oldest record first, so that whatever a record stands on has been seen.
+// lineageCheck verifies one lineage, oldest record first, so that the bases of a record have been
+// seen before it.
 type lineageCheck struct {
 	u       *verifiedUser
 	l       *storedLineage
 	rs      *restorer
 	rows    map[uint64]*checked
-	gaps    []gap // seqs at which nothing stands and that no stub covers so far
+	gaps    []gap // seqs without a record that no stub has covered so far
 	next    uint64
 	found   []upkeep.Problem
 	counts  upkeep.VerifyReport
@@ -31,9 +32,9 @@ type lineageCheck struct {
 	tree    crypto.ChannelTree
 }
 
-// checked is what is remembered of a record, or of a stub.
+// checked is the memory of a record or a stub.
 type checked struct {
-	broken bool // something stands there that cannot be read
+	broken bool // it cannot be read
 	stub   bool
 	ghost  bool
 	origin uint64    // its place in line
@@ -47,7 +48,7 @@ type checked struct {
 	held   []heldValue
 }
 
-// heldValue is a channel whose value a record holds, with all that it stands on in place.
+// heldValue is a channel whose value a record holds, with all its bases present.
 type heldValue struct {
 	number, size uint64
 	commit       [32]byte
@@ -55,7 +56,8 @@ type heldValue struct {
 
 type gap struct{ from, to uint64 }
 
-// lineage verifies a lineage. Problems that may come from saves that run meanwhile are made sure of without them.
+// lineage verifies a lineage. If it finds problems, which may come from concurrent saves, it
+// confirms them with the thread locked.
 func (u *verifiedUser) lineage(ctx context.Context, ref Ref) error {
 	var c *lineageCheck
 	check := func(l *lineage) error {
@@ -68,12 +70,12 @@ func (u *verifiedUser) lineage(ctx context.Context, ref Ref) error {
 		err = u.s.withExclusive(ctx, ref, check)
 	}
 	if err != nil && c != nil {
-		c.found = nil // nobody made sure of it
+		c.found = nil // not confirmed
 	}
 	return u.count(c, err)
 }
 
-// count adds what a check found to the report.
+// count adds the findings of a check to the report.
 func (u *verifiedUser) count(c *lineageCheck, err error) error {
 	if c == nil {
 		return err
@@ -98,7 +100,7 @@ func (c *lineageCheck) run(ctx context.Context) error {
 		return err
 	}
 	for _, g := range c.gaps {
-		c.damaged(c.l.RecordKey(g.to), fmt.Sprintf("nothing stands at seqs %d to %d, and no stub says why", g.from, g.to))
+		c.damaged(c.l.RecordKey(g.to), fmt.Sprintf("seqs %d to %d are missing, and no stub covers them", g.from, g.to))
 	}
 	for _, check := range []func(context.Context) error{c.ids, c.branches, c.writes} {
 		if err := check(ctx); err != nil {
@@ -108,7 +110,7 @@ func (c *lineageCheck) run(ctx context.Context) error {
 	return nil
 }
 
-// note keeps an error that tells of damage, and returns any other.
+// note lists an error that reports damage, and returns any other.
 func (c *lineageCheck) note(err error) error {
 	v := verifier{report: &upkeep.VerifyReport{}}
 	if err := v.problem(c.l.ref, err); err != nil {
@@ -124,7 +126,7 @@ func (c *lineageCheck) damaged(key []byte, reason string) {
 
 func (c *lineageCheck) record(ctx context.Context, e backend.Entry) error {
 	if !space.IsRecord(e.Key) {
-		c.damaged(e.Key, "key has a wrong length")
+		c.damaged(e.Key, "key has the wrong length")
 		return nil
 	}
 	seq := space.SeqOf(e.Key)
@@ -177,15 +179,15 @@ func (c *lineageCheck) stub(row *checked, r *record) {
 	c.gaps = slices.DeleteFunc(c.gaps, func(g gap) bool { return g.from >= first })
 }
 
-// noteID notes an id that must have an entry: one that the caller chose, or one of the engine's own that stands at
-// another seq than it says.
+// noteID notes an id that must have an entry: one chosen by a caller, or one made by the engine
+// whose checkpoint was replaced.
 func (c *lineageCheck) noteID(row *checked, r *record) {
 	if r.rec.ID != "" || r.rec.Replaced != 0 {
 		row.id = c.l.recordID(r)
 	}
 }
 
-// parent compares a record with what stands at its parent's seq, and with what it replaced.
+// parent compares a record with its parent and with the record that it replaced.
 func (c *lineageCheck) parent(r *record) {
 	key := c.l.RecordKey(r.seq)
 	if r.rec.Replaced != 0 {
@@ -201,14 +203,14 @@ func (c *lineageCheck) parent(r *record) {
 	case p == nil:
 		c.damaged(key, fmt.Sprintf("its parent, seq %d, is missing", seq))
 	case p.hash != nil && *p.hash != r.rec.ParentHash:
-		c.damaged(key, fmt.Sprintf("the hash of its parent, seq %d, is another", seq))
+		c.damaged(key, fmt.Sprintf("does not match the hash of its parent, seq %d", seq))
 	case !p.stub && !p.broken && p.time > r.rec.Time:
 		c.damaged(key, fmt.Sprintf("is older than its parent, seq %d", seq))
 	}
 }
 
-// entries looks at what the channels of a record stand on, and hashes the record. What only a ghost would need may
-// be gone.
+// entries checks the bases of a record's channels, and computes the record's hash. Bases that only
+// a ghost would need may be missing.
 func (c *lineageCheck) entries(ctx context.Context, row *checked, r *record, key []byte) error {
 	c.numbers, c.commits = c.numbers[:0], c.commits[:0]
 	whole := true
@@ -240,7 +242,7 @@ func (c *lineageCheck) entries(ctx context.Context, row *checked, r *record, key
 	return nil
 }
 
-// entry returns the commitment to a channel's value, or the reason why there is none.
+// entry returns the commitment to a channel's value, or why there is none.
 func (c *lineageCheck) entry(row *checked, number uint64, e *codec.Entry) (commit [32]byte, reason string) {
 	if e.Mode == codec.Full {
 		row.held = append(row.held, heldValue{e.Number, e.Size, e.Commitment})
@@ -250,13 +252,13 @@ func (c *lineageCheck) entry(row *checked, number uint64, e *codec.Entry) (commi
 	base := c.rows[seq]
 	switch {
 	case base == nil || base.stub:
-		return commit, fmt.Sprintf("stands on seq %d, which is missing", seq)
+		return commit, fmt.Sprintf("depends on seq %d, which is missing", seq)
 	case base.broken:
-		return commit, fmt.Sprintf("stands on seq %d, which is damaged", seq)
+		return commit, fmt.Sprintf("depends on seq %d, which is damaged", seq)
 	}
 	i, ok := slices.BinarySearchFunc(base.held, number, func(h heldValue, number uint64) int { return cmp.Compare(h.number, number) })
 	if !ok {
-		return commit, fmt.Sprintf("stands on seq %d, which does not hold it", seq)
+		return commit, fmt.Sprintf("depends on seq %d, which does not hold it", seq)
 	}
 	if e.Mode == codec.Keep {
 		return base.held[i].commit, ""
@@ -265,7 +267,7 @@ func (c *lineageCheck) entry(row *checked, number uint64, e *codec.Entry) (commi
 	return e.Commitment, ""
 }
 
-// attrs reads the attributes of a record, and looks for the blobs that they name.
+// attrs reads the attributes of a record, and checks the blobs that they name.
 func (c *lineageCheck) attrs(ctx context.Context, row *checked, r *record) error {
 	c.rs = c.rs.next()
 	c.rs.remember(r)
@@ -287,7 +289,7 @@ func (c *lineageCheck) attrs(ctx context.Context, row *checked, r *record) error
 	for _, id := range meta.Blobs {
 		err := c.u.blob(ctx, BlobID(id))
 		if errors.Is(err, ErrCorrupt) {
-			err = corrupt(space.Describe(c.l.RecordKey(r.seq)), "names a blob that is not there whole", err)
+			err = corrupt(space.Describe(c.l.RecordKey(r.seq)), "names a blob that is damaged or missing", err)
 		}
 		if err := c.note(err); err != nil {
 			return err
@@ -296,7 +298,8 @@ func (c *lineageCheck) attrs(ctx context.Context, row *checked, r *record) error
 	return nil
 }
 
-// terms looks for the index entries of the terms of a record that its parent does not have, or has without one.
+// terms checks the index entries for the terms of a record that its parent does not have, or has
+// without an entry.
 func (c *lineageCheck) terms(ctx context.Context, row *checked, r *record, key []byte) error {
 	if row.attrs == nil {
 		return nil
@@ -304,7 +307,7 @@ func (c *lineageCheck) terms(ctx context.Context, row *checked, r *record, key [
 	want := terms(row.attrs, row.status)
 	if p := c.rows[r.seq-r.rec.ParentDist]; r.rec.ParentDist != 0 && (p == nil || !p.stub) {
 		if p == nil || p.attrs == nil {
-			return nil // what the parent had is not known
+			return nil // the parent's terms are not known
 		}
 		had := terms(p.attrs, p.status)
 		want = slices.DeleteFunc(want, func(t term) bool { return slices.Contains(had, t) && !slices.Contains(p.bare, t) })
@@ -323,7 +326,7 @@ func (c *lineageCheck) terms(ctx context.Context, row *checked, r *record, key [
 	for i, t := range want {
 		switch {
 		case got[i].Version != "":
-		case row.ghost: // what inherits it must be found in another way
+		case row.ghost: // checkpoints that inherit it need an entry of their own
 			row.bare = append(row.bare, t)
 		default:
 			c.damaged(key, fmt.Sprintf("its index entry for a %s is missing", t.field))
@@ -339,7 +342,7 @@ func (c *lineageCheck) restore(ctx context.Context, row *checked, r *record, key
 		return c.note(err)
 	}
 	if row.hash != nil && t.hash != *row.hash {
-		c.damaged(key, "restores to another hash")
+		c.damaged(key, "restores to a different hash")
 	}
 	return nil
 }
@@ -377,7 +380,7 @@ func (c *lineageCheck) ids(ctx context.Context) error {
 	return nil
 }
 
-// branches looks for the heads of the branches.
+// branches checks the heads of the branches.
 func (c *lineageCheck) branches(ctx context.Context) error {
 	return c.l.s.scan(ctx, c.l.Branches(), func(e backend.Entry) error {
 		b, err := c.l.openBranch(e)
@@ -394,7 +397,7 @@ func (c *lineageCheck) branches(ctx context.Context) error {
 			return c.note(err)
 		}
 		if row == nil || row.stub {
-			c.damaged(e.Key, fmt.Sprintf("ends at seq %d, which is no checkpoint", b.Head))
+			c.damaged(e.Key, fmt.Sprintf("ends at seq %d, which is not a checkpoint", b.Head))
 		}
 		return nil
 	})

@@ -13,7 +13,7 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// partState is what was found of a part: its size, or what is wrong with it.
+// partState is the result for a part: its size, or its fault.
 type partState struct {
 	size int64
 	bad  string
@@ -22,7 +22,8 @@ type partState struct {
 // partsAtOnce bounds the parts in memory.
 const partsAtOnce = 16
 
-// checkParts reads the parts that were not seen yet, past the cache, and reports what keeps them from being size bytes.
+// checkParts reads the parts not seen yet, bypassing the cache, and says why they do not make up
+// size bytes, if so.
 func (u *verifiedUser) checkParts(ctx context.Context, ids []codec.PartID, size uint64) (reason string, err error) {
 	var want []codec.PartID
 	for _, id := range ids {
@@ -54,7 +55,7 @@ func (u *verifiedUser) checkParts(ctx context.Context, ids []codec.PartID, size 
 		total += p.size
 	}
 	if uint64(total) != size {
-		return fmt.Sprintf("names parts of %d bytes, and says %d", total, size), nil
+		return fmt.Sprintf("names parts of %d bytes, but says %d", total, size), nil
 	}
 	return "", nil
 }
@@ -68,20 +69,20 @@ func (u *verifiedUser) checkPart(id codec.PartID, e backend.Entry) partState {
 		return partState{bad: "does not open"}
 	}
 	if made, _ := u.partIDs(data); len(made) != 1 && len(data) > 0 || len(made) == 1 && made[0] != id {
-		return partState{bad: "has another digest"}
+		return partState{bad: "has a different digest"}
 	}
 	return partState{size: int64(len(data))}
 }
 
-// allParts reads the parts that nothing named. Damage in those matters too: the next save of the same bytes would
-// name them.
+// allParts reads the unreferenced parts, too. Damage in those matters: the next save of the same
+// bytes would reference them.
 func (u *verifiedUser) allParts(ctx context.Context) error {
 	r := u.Parts()
 	r.KeysOnly = true
 	return u.s.scan(ctx, r, func(e backend.Entry) error {
 		id, ok := space.PartOf(e.Key)
 		if !ok {
-			return u.problem(e.Key, "key has a wrong length")
+			return u.problem(e.Key, "key has the wrong length")
 		}
 		if _, named := u.parts[id]; named {
 			u.v.report.Parts++
@@ -148,7 +149,7 @@ func (u *verifiedUser) checkBlob(ctx context.Context, id BlobID, e backend.Entry
 		mac.Write(parts[part])
 	}
 	if BlobID(mac.Sum(nil)) != id {
-		return corrupt(space.Describe(e.Key), "has another digest", nil)
+		return corrupt(space.Describe(e.Key), "has a different digest", nil)
 	}
 	return nil
 }
@@ -159,7 +160,7 @@ func (u *verifiedUser) allBlobs(ctx context.Context) error {
 	return u.s.scan(ctx, r, func(e backend.Entry) error {
 		id, ok := space.BlobOf(e.Key)
 		if !ok {
-			return u.problem(e.Key, "key has a wrong length")
+			return u.problem(e.Key, "key has the wrong length")
 		}
 		u.v.report.Blobs++
 		if _, named := u.blobs[id]; named {
@@ -176,7 +177,7 @@ func (u *verifiedUser) allBlobs(ctx context.Context) error {
 	})
 }
 
-// recheck forgets what was found to be wrong with parts and blobs, so that it is looked at again.
+// recheck forgets the faults of parts and blobs, so that they are checked again.
 func (u *verifiedUser) recheck() {
 	maps.DeleteFunc(u.parts, func(_ codec.PartID, p partState) bool { return p.bad != "" })
 	maps.DeleteFunc(u.blobs, func(_ BlobID, err error) bool { return err != nil })

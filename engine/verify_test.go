@@ -16,7 +16,7 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// mustBeClean fails the test if a store that nobody broke has problems.
+// mustBeClean fails the test if an undamaged store has problems.
 func mustBeClean(t testing.TB, s *Store, o upkeep.VerifyOptions) *upkeep.VerifyReport {
 	t.Helper()
 	rep, err := s.Upkeep().Verify(context.Background(), o)
@@ -217,19 +217,19 @@ func TestVerifyNoticesWhatIsMissing(t *testing.T) {
 	for _, kind := range []struct {
 		kind byte
 		want string
-	}{{space.KindIndex, "index entry for a"}, {space.KindThread, "thread record is missing"}, {space.KindPart, "is missing"}, {space.KindActivity, "missing, and its thread names it"}, {space.KindBlob, "names a blob that is not there"},
-		{space.KindID, "id entry is missing"}, {space.KindNamespace, "missing, and it has checkpoints"}} {
+	}{{space.KindIndex, "index entry for a"}, {space.KindThread, "thread record is missing"}, {space.KindPart, "is missing"}, {space.KindActivity, "missing, but its thread names it"}, {space.KindBlob, "names a blob that is damaged or missing"},
+		{space.KindID, "id entry is missing"}, {space.KindNamespace, "missing, but it has checkpoints"}} {
 		for i, e := range b.of(kind.kind) {
 			b.damaged(fmt.Sprintf("kind %x, %d", kind.kind, i), kind.want, func() { b.put(backend.Mut{Key: e.Key, Delete: true}) })
 		}
 	}
 	l := b.lineage(testRef("main"))
 	for seq := uint64(1); seq < 9; seq++ {
-		b.damaged(fmt.Sprintf("checkpoint %d", seq), "no stub says why", func() { b.put(backend.Mut{Key: l.RecordKey(seq), Delete: true}) })
+		b.damaged(fmt.Sprintf("checkpoint %d", seq), "no stub covers them", func() { b.put(backend.Mut{Key: l.RecordKey(seq), Delete: true}) })
 	}
 	p := b.lineage(testRef("pruned"))
-	b.damaged("stub", "no stub says why", func() { b.put(backend.Mut{Key: p.RecordKey(3), Delete: true}) })
-	b.damaged("newest checkpoint", "ends at seq 9, which is no checkpoint", func() { b.put(backend.Mut{Key: l.RecordKey(9), Delete: true}) })
+	b.damaged("stub", "no stub covers them", func() { b.put(backend.Mut{Key: p.RecordKey(3), Delete: true}) })
+	b.damaged("newest checkpoint", "ends at seq 9, which is not a checkpoint", func() { b.put(backend.Mut{Key: l.RecordKey(9), Delete: true}) })
 }
 
 // lineage returns the lineage as it is used within an operation.
@@ -253,7 +253,7 @@ func (b *breaker) seal(l *lineage, key []byte, typ byte, plain []byte) backend.M
 	return backend.Mut{Key: key, Value: value}
 }
 
-// What opens and parses but does not fit the rest is reported too.
+// Values that open and parse but do not match the rest are reported too.
 func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 	ctx := context.Background()
 	b := newBreaker(t)
@@ -284,7 +284,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		r.Entries[2].Path = codec.Path{{Last: 2, Len: 2}} // the plan, which 2 only keeps
 	}))
 	b.damaged("parts", "names parts of", change(9, func(r *codec.Record) { r.Entries[len(r.Entries)-1].PartBytes++ }))
-	b.damaged("attributes", "attributes do not fit", change(9, func(r *codec.Record) { r.Entries = r.Entries[:2] }))
+	b.damaged("attributes", "attributes do not match the record", change(9, func(r *codec.Record) { r.Entries = r.Entries[:2] }))
 
 	sub := func() *lineage {
 		return b.lineage(Ref{Tenant: "acme", User: "alice", Thread: "main", Namespace: "sub"})
@@ -299,11 +299,11 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		}
 	}
 	hash := record(main(), 4).ParentHash
-	b.damaged("stub of too little", "nothing stands at seqs 2 to 2", stub(codec.Stub{Count: 1, Hash: hash, ID: "x"}))
+	b.damaged("stub of too little", "seqs 2 to 2 are missing", stub(codec.Stub{Count: 1, Hash: hash, ID: "x"}))
 	b.damaged("stub of another", "hash of its parent, seq 3", stub(codec.Stub{Count: 2, FirstDist: 1, ID: "x"}))
-	b.damaged("stub below a delta", "stands on seq 3, which is missing", stub(codec.Stub{Count: 2, FirstDist: 1, Hash: hash, ID: "x"}))
+	b.damaged("stub below a delta", "depends on seq 3, which is missing", stub(codec.Stub{Count: 2, FirstDist: 1, Hash: hash, ID: "x"}))
 
-	b.damaged("branch", "ends at seq 70, which is no checkpoint", func() {
+	b.damaged("branch", "ends at seq 70, which is not a checkpoint", func() {
 		l := main()
 		b.put(b.seal(l, l.BranchKey("b1"), space.KindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b1", Head: 70})))
 	})
@@ -327,7 +327,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		l := sub()
 		b.put(b.seal(l, l.th.NamespaceKey(l.NS), space.KindNamespace, codec.AppendName(nil, "bus")))
 	})
-	b.damaged("index entry", "does not have its term", func() {
+	b.damaged("index entry", "without its term", func() {
 		l := main()
 		rec := record(l, 2)
 		m, err := l.indexMut(labelTerm("env", "prod"), 2, codec.IndexEntry{Time: rec.Time, Step: rec.Step})
@@ -336,7 +336,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		}
 		b.put(m)
 	})
-	b.damaged("activity entry", "is not the one that its thread names", func() {
+	b.damaged("activity entry", "is not the one its thread names", func() {
 		muts, err := main().th.moveActivity(nil, 0, 1)
 		if err != nil {
 			t.Fatal(err)
@@ -358,7 +358,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		w := codec.Writes{Checkpoint: "mine", Task: "t1", Writes: []codec.Write{{Index: 2, Channel: "c", Type: "json", Size: 9, Payload: []byte{6, 'a', 'b', 'c'}}}}
 		b.put(b.seal(l, l.WritesKey("mine", "t1"), space.KindWrites, codec.AppendWrites(nil, &w)))
 	})
-	b.damaged("part", "has another digest", func() {
+	b.damaged("part", "has a different digest", func() {
 		l := main()
 		e := b.of(space.KindPart)[0]
 		value, err := partSealer(t, l.u).Seal(nil, space.KindPart, e.Key, codec.AppendPart(nil, 1, []byte("something else")))
@@ -369,7 +369,8 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 	})
 }
 
-// A value that opens, parses and stands where it should, but is not what was committed to, is found by a deep look.
+// A value that opens, parses and is at the right key, but does not match its commitment, is found
+// by a deep verification.
 func TestVerifyDeep(t *testing.T) {
 	ctx := context.Background()
 	b := newBreaker(t)
@@ -391,13 +392,13 @@ func TestVerifyDeep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Seq 3 to 8 stand on it, and 7 is a ghost.
+	// Seqs 3 to 8 depend on it, and 7 is a ghost.
 	if len(rep.Problems) < 5 || !strings.Contains(rep.Problems[0].Err.Error(), "seq 3 of thread") || !strings.Contains(rep.Problems[0].Err.Error(), "does not restore") {
 		t.Errorf("problems %v", rep.Problems)
 	}
 }
 
-// What a crash may leave behind is counted and is no problem.
+// Leftovers of a crash are counted and are not problems.
 func TestVerifyCountsOrphans(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
@@ -482,7 +483,7 @@ func TestVerifyScope(t *testing.T) {
 	}
 }
 
-// What a save changes between two looks of a verify is no problem.
+// Changes by a save between two reads of a verify are not problems.
 func TestVerifyLooksAgain(t *testing.T) {
 	f := newFixture(t, Options{})
 	be := &intruder{Backend: f.be, kind: space.KindID}
@@ -522,7 +523,7 @@ func TestVerifyUnnamedPart(t *testing.T) {
 	}
 }
 
-// A verify beside saves, replacements and deletions reports nothing that is not wrong.
+// A verify during saves, replacements and deletions reports no false problems.
 func TestVerifyBesideSaves(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

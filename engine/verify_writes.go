@@ -12,15 +12,15 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// ledgerClaim is what the checkpoints that were saved on another one say of its pending writes.
+// ledgerClaim is the ledger of a checkpoint's pending writes according to its children.
 type ledgerClaim struct {
 	id     string
 	ledger codec.Ledger // the one with the most changes
 	by     uint64       // seq of a checkpoint that says so
 }
 
-// noteClaim notes what r says of the pending writes of its parent, by the place in line of that: it may have been replaced, or
-// be no checkpoint any more.
+// noteClaim notes the ledger of its parent's pending writes that r records. It is kept by the
+// parent's origin, since the parent may have been replaced or pruned.
 func (c *lineageCheck) noteClaim(ctx context.Context, r *record) error {
 	if r.rec.Writes.Changes == 0 {
 		return nil
@@ -42,7 +42,7 @@ func (c *lineageCheck) noteClaim(ctx context.Context, r *record) error {
 	return nil
 }
 
-// currentClaims are the claims about records that still are checkpoints, by their ids.
+// currentClaims returns, by id, the claims about records that still are checkpoints.
 func (c *lineageCheck) currentClaims() map[string]ledgerClaim {
 	now := map[string]ledgerClaim{}
 	for _, row := range c.rows {
@@ -53,8 +53,8 @@ func (c *lineageCheck) currentClaims() map[string]ledgerClaim {
 	return now
 }
 
-// writes decodes the pending writes of the lineage, and compares them with their ledgers, and these with what the
-// checkpoints say.
+// writes decodes the pending writes of the lineage, and compares them with their ledgers, and the
+// ledgers with the claims.
 func (c *lineageCheck) writes(ctx context.Context) error {
 	y, owed := tally{u: c.l.u}, c.currentClaims()
 	broken := false
@@ -88,7 +88,8 @@ func (c *lineageCheck) writes(ctx context.Context) error {
 	return err
 }
 
-// checkLedger judges the writes of a checkpoint, all of which were seen. Broken ones are reported.
+// checkLedger checks the writes of a checkpoint after all of them were seen. Broken ones are
+// reported already.
 func (c *lineageCheck) checkLedger(ctx context.Context, y *tally, all map[string]ledgerClaim, broken bool) error {
 	if y.key == nil {
 		return nil
@@ -104,13 +105,13 @@ func (c *lineageCheck) checkLedger(ctx context.Context, y *tally, all map[string
 		return c.note(c.l.forgiveWrites(ctx, c.next-1, y.id, err))
 	}
 	if is := y.ledger.Ledger; is.Changes < owed.ledger.Changes || is.Changes == owed.ledger.Changes && is != owed.ledger {
-		c.damaged(y.key, fmt.Sprintf("pending writes changed %d times, and seq %d saw %d changes", is.Changes, owed.by, owed.ledger.Changes))
+		c.damaged(y.key, fmt.Sprintf("pending writes changed %d times, but seq %d recorded %d changes", is.Changes, owed.by, owed.ledger.Changes))
 	}
 	return nil
 }
 
-// forgiveWrites forgives damage of the writes of a checkpoint that is not there: the migration of a head that was cut short
-// leaves some without a ledger.
+// forgiveWrites ignores damage to the pending writes of an id without a checkpoint: an interrupted
+// migration of a head leaves some without a ledger.
 func (l *storedLineage) forgiveWrites(ctx context.Context, head uint64, checkpoint string, damage error) error {
 	_, err := l.findID(ctx, head, checkpoint)
 	if errors.Is(err, ErrNotFound) {
@@ -125,7 +126,7 @@ func (l *storedLineage) forgiveWrites(ctx context.Context, head uint64, checkpoi
 	return err
 }
 
-// task looks at the writes of one task.
+// task checks the writes of one task.
 func (c *lineageCheck) task(ctx context.Context, key []byte, w *codec.Writes) error {
 	if !bytes.Equal(key, c.l.WritesKey(w.Checkpoint, w.Task)) {
 		c.damaged(key, "names another task")

@@ -8,8 +8,9 @@ import (
 	"github.com/ckptd/ckptd/backend/mem"
 )
 
-// TestVersionAfterRollback puts an older copy of the data back and goes on another way: what a version named before names
-// nothing now, though other bytes stand where its bytes stood. The same bytes have the same version.
+// TestVersionAfterRollback restores an older copy of the data and continues differently: old
+// versions name nothing now, though other bytes are stored at the same seqs. The same bytes have
+// the same version.
 func TestVersionAfterRollback(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

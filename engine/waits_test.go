@@ -146,8 +146,8 @@ func waitingCalls(s *Store) []call {
 	}
 }
 
-// Eight writers never let a thread rest. Readers go by what is durable and wait for no save; the rest waits for the commit
-// that is under way, and for its own.
+// Eight writers never let a thread rest. Readers use the durable state and wait for no save; other
+// calls wait for the commit under way, and for their own.
 func TestBusyThreadMakesNobodyWaitLong(t *testing.T) {
 	const commit = 2 * time.Millisecond
 	inBubble(t, func(t *testing.T) {

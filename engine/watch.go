@@ -17,7 +17,7 @@ import (
 	"github.com/ckptd/ckptd/crypto"
 )
 
-// Event tells of a checkpoint that is durable: a new one, or one that took the place of another with its id.
+// Event reports a checkpoint that became durable: a new one or a replacement.
 type Event struct {
 	Ref        Ref
 	Generation uint64
@@ -26,37 +26,39 @@ type Event struct {
 	Time       int64 // Unix milliseconds
 	Step       int64
 	Status     string
-	Before     string // status of the parent, "" if there is none or nothing is left of it
+	Before     string // status of the parent; "" if there is none or it is not known any more
 
-	// Cursor resumes the watch behind this event.
+	// Cursor resumes the watch after this event.
 	Cursor Cursor
 
 	began   int64 // when its save began, for the hub,
 	counted bool  // which counts it
 }
 
-// Changed reports whether the status is another than that of the parent.
+// Changed reports whether the status differs from that of the parent.
 func (e *Event) Changed() bool { return e.Status != e.Before }
 
-// Cursor is a place in a watch, for any later watch of the same scope on the same store. It is opaque text that tells
-// a time and pseudonyms of a few lineages, and no ids. The zero value is now.
+// Cursor is a position in a watch, valid for any later watch of the same scope on the same store.
+// It is opaque; it contains a time and pseudonyms of a few lineages, but no ids. The zero value is
+// now.
 type Cursor string
 
-// CursorAt is the place before all checkpoints saved at that time or later.
+// CursorAt is the position before all checkpoints saved at that time or later.
 func CursorAt(at time.Time) Cursor { return cursorState{low: max(0, at.UnixMilli())}.cursor() }
 
-// WatchScope says what is watched: a tenant, a user of it, or a thread of that user with all its namespaces.
+// WatchScope selects what to watch: a tenant, a user of it, or a thread of that user with all its
+// namespaces.
 type WatchScope struct {
 	Tenant, User, Thread string
 
-	// Began asks for a first event with nothing but a Cursor, as soon as nothing that is saved from then on can be
-	// missed: for those who must tell somebody else that the watch has begun.
+	// Began asks for a first event with only a Cursor, as soon as nothing saved from then on can be
+	// missed, so that the caller can announce that the watch has begun.
 	Began bool
 }
 
 func (w *WatchScope) check() error {
 	if w.User == "" && w.Thread != "" {
-		return fmt.Errorf("%w: a thread goes with a user", ErrInvalid)
+		return fmt.Errorf("%w: a thread needs a user", ErrInvalid)
 	}
 	return errors.Join(checkName("tenant", w.Tenant, false), checkName("user", w.User, true), checkName("thread", w.Thread, true))
 }
@@ -65,19 +67,22 @@ func (w *WatchScope) holds(r *Ref) bool {
 	return r.Tenant == w.Tenant && (w.User == "" || r.User == w.User) && (w.Thread == "" || r.Thread == w.Thread)
 }
 
-// Watch yields an event for every checkpoint in scope that becomes durable after the cursor, and waits for more, until
-// ctx ends (its error comes last) or the store is closed (ErrClosed). It never holds up a save. It runs in the caller's
-// goroutine and holds nothing while the caller looks at an event.
+// Watch yields an event for every checkpoint in scope that becomes durable after the cursor, and
+// waits for more, until ctx ends (its error comes last) or the store is closed (ErrClosed). It
+// never delays a save. It runs in the caller's goroutine and holds no lock while the caller handles
+// an event.
 //
-// The events of a lineage come in the order of seq, those of several lineages about in the order of time. Within one
-// watch no event comes twice. A watch that is resumed from the cursor of the last event misses nothing, also after a
-// crash. It may repeat events of the last milliseconds before that cursor, if more than eight lineages were saved to in
-// them. This relies on a clock that does not go back.
+// The events of a lineage come in the order of seq, those of several lineages roughly in the order
+// of time. Within one watch no event comes twice. A watch resumed from the cursor of the last event
+// misses nothing, even after a crash. It may repeat events of the last milliseconds before that
+// cursor, if more than eight lineages were saved to in them. This relies on a clock that does not
+// go back.
 //
-// What was saved between the cursor and now is found by looking at the newest checkpoint of every thread in scope, so
-// that resuming costs a read for each thread, and likewise falling thousands of events behind. A checkpoint that was
-// pruned, replaced or deleted before the watch came to it is left out. Deleting a thread is no event, and neither are
-// copying a thread and moving a branch; what is saved to a thread after its deletion has the next Generation.
+// To find checkpoints saved between the cursor and now, Watch reads the newest checkpoint of every
+// thread in scope. So resuming costs a read for each thread, and so does falling thousands of
+// events behind. Checkpoints pruned, replaced or deleted before the watch reaches them are left
+// out. Deleting or copying a thread and moving a branch cause no event; saves to a deleted thread
+// have the next Generation.
 func (s *Store) Watch(ctx context.Context, scope WatchScope, from Cursor) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		w := &watcher{s: s, scope: scope, seen: map[lineageDigest]lastSeen{}}
@@ -103,8 +108,8 @@ func (h *hub) closed() bool {
 	}
 }
 
-// cursorState is what a cursor says: all events with a time below low were seen, those at low of the lineages before upto, and
-// of some lineages those up to a seq.
+// cursorState is the content of a cursor: the watch has seen all events with a time below low,
+// those at low of the lineages before upto, and those of some lineages up to a seq.
 type cursorState struct {
 	low  int64
 	upto lineageDigest
@@ -114,7 +119,7 @@ type cursorState struct {
 // lineageDigest names a lineage in one generation of its thread.
 type lineageDigest [8]byte
 
-// lastSeen is the newest event that was seen of a lineage.
+// lastSeen is the newest event seen of a lineage.
 type lastSeen struct {
 	of   lineageDigest
 	seq  uint64
@@ -166,16 +171,16 @@ func (c Cursor) parse() (m cursorState, err error) {
 type watcher struct {
 	s           *Store
 	scope       WatchScope
-	at          uint64 // number of the next event to be read from the hub
-	cursorState        // the lineages in the cursor, those seen last at the end
+	at          uint64 // number of the next event to read from the hub
+	cursorState        // the lineages in the cursor, the most recently seen last
 	seen        map[lineageDigest]lastSeen
-	seenLimit   int // size of seen at which it is looked through
+	seenLimit   int // size of seen at which it is cleaned up
 }
 
-// errBehind means that the hub has forgotten what comes next.
+// errBehind means that the hub has dropped events the watcher has not read.
 var errBehind = errors.New("watcher is behind")
 
-// errEnough means that the caller of an iterator has left.
+// errEnough means that the caller has stopped the iteration.
 var errEnough = errors.New("enough")
 
 func (w *watcher) run(ctx context.Context, from Cursor, yield func(Event, error) bool) error {
@@ -228,10 +233,10 @@ func stopped(err error) error {
 	return err
 }
 
-// watchPage is how many events are taken from the hub at a time: few, since most watches are idle.
+// watchPage is how many events are read from the hub at a time: few, since most watches are idle.
 const watchPage = 16
 
-// live passes on what the hub has.
+// live yields events from the hub.
 func (w *watcher) live(ctx context.Context, yield func(Event, error) bool) error {
 	page := make([]ringEvent, watchPage)
 	waiter := newWaiter(w.scope)
@@ -267,8 +272,8 @@ func (w *watcher) live(ctx context.Context, yield func(Event, error) bool) error
 	}
 }
 
-// deliver yields an event that was not seen yet. All that is not seen after it has a time of low or later, or stands at
-// low in upto or a later lineage.
+// deliver yields an event that was not seen before. All later events have a time of at least low
+// or, at low, are in upto or a later lineage.
 func (w *watcher) deliver(e *Event, low int64, upto lineageDigest, yield func(Event, error) bool) bool {
 	of := w.s.digestOf(e.Ref, e.Generation)
 	if e.Seq <= w.seen[of].seq {
@@ -299,8 +304,8 @@ func (s *Store) digestOf(ref Ref, generation uint64) (p lineageDigest) {
 	return p
 }
 
-// catchUp finds in storage what was not seen, and passes it on in the order of time and lineage. What is saved meanwhile
-// settles after it, with a time of bound or later.
+// catchUp finds the unseen checkpoints in storage, and yields them in the order of time and
+// lineage. Saves in the meantime are delivered after it, with a time of bound or later.
 func (w *watcher) catchUp(ctx context.Context, bound int64, yield func(Event, error) bool) error {
 	var b backlog
 	err := w.eachThread(ctx, func(ref Ref) error {
@@ -322,7 +327,7 @@ func (w *watcher) catchUp(ctx context.Context, bound int64, yield func(Event, er
 			return err
 		}
 		low, upto := bound, lineageDigest{}
-		if p.time < bound { // then nothing will be added to that time
+		if p.time < bound { // then no more events can have that time
 			low, upto = p.time, b.digestOf(p)
 		}
 		if e != nil && !w.deliver(e, low, upto, yield) {
@@ -332,7 +337,7 @@ func (w *watcher) catchUp(ctx context.Context, bound int64, yield func(Event, er
 	return nil
 }
 
-// backlog is what a watcher has to catch up with.
+// backlog is the list of checkpoints that a watcher has to catch up with.
 type backlog struct {
 	matches
 	digests []lineageDigest // of refs
@@ -340,9 +345,10 @@ type backlog struct {
 
 func (b *backlog) digestOf(p position) lineageDigest { return b.digests[p.ref] }
 
-// eachThread calls fn with every thread in scope that may have what was not seen.
+// eachThread calls fn with every thread in scope that may have unseen checkpoints.
 func (w *watcher) eachThread(ctx context.Context, fn func(Ref) error) error {
-	// A thread whose entry moves on comes by again. What was saved there since is told as it is saved.
+	// A thread whose entry moves is listed twice. Its newer checkpoints are delivered as they are
+	// saved.
 	seen := map[crypto.Token]bool{}
 	again := func(thread crypto.Token) bool {
 		was := seen[thread]
@@ -352,7 +358,7 @@ func (w *watcher) eachThread(ctx context.Context, fn func(Ref) error) error {
 	user := func(name string, _ crypto.Token) error {
 		if w.scope.Thread != "" {
 			err := fn(Ref{Tenant: w.scope.Tenant, User: name, Thread: w.scope.Thread})
-			if errors.Is(err, ErrNotFound) { // there is no such user
+			if errors.Is(err, ErrNotFound) { // the user does not exist
 				err = nil
 			}
 			return err
@@ -372,7 +378,7 @@ func (w *watcher) eachThread(ctx context.Context, fn func(Ref) error) error {
 	return w.s.eachUser(ctx, w.scope.Tenant, nil, user)
 }
 
-// collect finds the checkpoints of a lineage that were not seen. Time never decreases along it.
+// collect finds the unseen checkpoints of a lineage. Time never decreases along it.
 func (w *watcher) collect(ctx context.Context, l *lineage, b *backlog) error {
 	rec, stored, err := l.th.stored(ctx)
 	if !stored || err != nil {
@@ -388,7 +394,7 @@ func (w *watcher) collect(ctx context.Context, l *lineage, b *backlog) error {
 		switch {
 		case r.rec == nil:
 			return nil
-		case r.rec.Time < max(low, rec.Created): // before the thread began there is what it was copied from
+		case r.rec.Time < max(low, rec.Created): // older ones were copied from another thread
 			return errStop
 		case r.visible():
 			b.found = append(b.found, position{r.rec.Time, r.seq, rec.Generation, len(b.refs) - 1})
@@ -397,10 +403,10 @@ func (w *watcher) collect(ctx context.Context, l *lineage, b *backlog) error {
 	})
 }
 
-// event reads the event of a checkpoint; nil if it is gone.
+// event builds the event of a checkpoint; nil if that is gone.
 func (w *watcher) event(ctx context.Context, ref Ref, p position) (e *Event, err error) {
 	err = w.s.withLineage(ctx, ref, func(l *lineage) error {
-		// A thread past its time may be one whose save under way gives it more.
+		// An expired thread may have a save under way that extends its life.
 		rec, stored, err := l.th.stored(ctx)
 		if err == nil && (!stored || rec.Generation != p.generation) {
 			err = ErrNotFound

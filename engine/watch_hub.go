@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// hub passes on what becomes durable to those who watch. Nobody watching costs a save one atomic load. A save never
-// waits for a watcher: the hub remembers the last events in a ring, and a watcher that falls behind it finds the rest
-// in storage.
+// hub passes durable events on to watchers. Without watchers it costs a save one atomic load. A
+// save never waits for a watcher: the hub keeps the last events in a ring, and a watcher that falls
+// behind finds the rest in storage.
 //
-// What a watcher has not seen yet must be found again from its cursor, after a restart too. So the hub knows the times
-// of the saves under way: whatever settles after an event has a time that is not below the low mark of that event.
+// A watcher must be able to find unseen events again from its cursor, even after a restart. So the
+// hub knows the times of the saves under way: later events never have a time below the low-water
+// mark of an event.
 type hub struct {
 	watchers atomic.Int32
 
 	mu      sync.Mutex
-	running map[int64]int // saves under way that began while somebody watched, by the millisecond
+	running map[int64]int // saves under way that began while there were watchers, by millisecond
 	ring    []ringEvent   // the events from first to next-1, at their number modulo the length
 	size    uint64
 	first   uint64
 	next    uint64
-	waiting map[WatchScope]map[*waiter]struct{} // those who have seen all there is, by what they wait for
+	waiting map[WatchScope]map[*waiter]struct{} // those who have read all events, by scope
 
 	done chan struct{} // closed with the store
 }
 
-// waiter is a watcher as the hub knows it. While it waits, events of others pass it by: it is not woken for them, and
-// does not fall behind.
+// waiter is a waiting watcher. Events of other scopes neither wake it nor make it fall behind.
 type waiter struct {
 	scope WatchScope    // as a key: only the names
 	wake  chan struct{} // has room for one
-	at    uint64        // once it is woken: the number of the event it is woken for
+	at    uint64        // when woken: the number of the event
 }
 
 func newWaiter(scope WatchScope) *waiter {
@@ -41,13 +41,13 @@ func newWaiter(scope WatchScope) *waiter {
 	return &waiter{scope: scope, wake: make(chan struct{}, 1)}
 }
 
-// ringEvent is an event and the low mark after it.
+// ringEvent is an event and the low-water mark after it.
 type ringEvent struct {
 	Event
 	low int64
 }
 
-// ringSize is how many events a watcher may be behind before it has to look into storage.
+// ringSize is how many events a watcher can be behind before it has to read storage.
 const ringSize = 4096
 
 func newHub() *hub {
@@ -56,9 +56,9 @@ func newHub() *hub {
 
 func (h *hub) close() { close(h.done) }
 
-// begin returns the time at which a save begins, in Unix milliseconds. It is counted if somebody watches, and then
-// needs an end: finished, or drop if nothing will come of it. The caller holds the lock of a lineage from before it
-// until the save is in its queue.
+// begin returns the time at which a save begins, in Unix milliseconds. If there are watchers it is
+// counted, and must be ended: by finished, or by drop if the save is given up. The caller holds the
+// lock of a lineage from before it until the save is in its queue.
 func (h *hub) begin(now func() (int64, error)) (ms int64, counted bool, err error) {
 	if h.watchers.Load() == 0 {
 		ms, err = now()
@@ -85,11 +85,11 @@ func (h *hub) end(ms int64) {
 	}
 }
 
-// finished passes on an event whose save is durable, in the order of its lineage. Of a save that failed it is not known
-// what became of it, so everybody is sent to look into storage.
+// finished passes on the event of a durable save, in the order of its lineage. If the save failed
+// its outcome is unknown, so all watchers have to read storage.
 func (h *hub) finished(e *Event, durable bool) {
 	if !e.counted {
-		return // whoever watches now waited until this was durable
+		return // all watchers waited until this was durable
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -115,7 +115,7 @@ func (h *hub) finished(e *Event, durable bool) {
 	}
 }
 
-// wake wakes those who wait for a scope, for the event that comes next. The caller holds h.mu.
+// wake wakes the waiters of a scope for the next event. The caller holds h.mu.
 func (h *hub) wake(scope WatchScope) {
 	waiters, ok := h.waiting[scope]
 	if !ok {
@@ -128,7 +128,7 @@ func (h *hub) wake(scope WatchScope) {
 	}
 }
 
-// low is the least time, from ms down, of what is not settled.
+// low is the minimum of ms and the times of all saves under way.
 func (h *hub) low(ms int64) int64 {
 	for at := range h.running {
 		ms = min(ms, at)
@@ -136,7 +136,7 @@ func (h *hub) low(ms int64) int64 {
 	return ms
 }
 
-// enter makes saves count that begin from now on.
+// enter makes saves count from now on.
 func (h *hub) enter() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,16 +154,16 @@ func (h *hub) leave() {
 	}
 }
 
-// join returns the number of the event that settles next, and the low mark of all that settle from then on.
+// join returns the number of the next event, and the low-water mark of all events from then on.
 func (h *hub) join(now func() time.Time) (next uint64, low int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.next, h.low(now().UnixMilli())
 }
 
-// read copies to page the events of w's scope from number at on, and returns how many these are and where to read on. Not
-// ok means that some are no longer in the ring. If there are none yet, w waits from now on: until it is woken, or until
-// unwait.
+// read copies events of w's scope to page, from number at on, and returns how many it copied and
+// where to read on. Not ok means that some have left the ring. If there are none yet, w waits from
+// now on: until it is woken, or until unwait.
 func (h *hub) read(w *waiter, at uint64, page []ringEvent) (n int, next uint64, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -196,7 +196,8 @@ func (h *hub) unwait(w *waiter) {
 	}
 }
 
-// waitPending waits until every save under way is finished. It does not wait for saves that begin meanwhile.
+// waitPending waits until every save under way is finished. It does not wait for saves that begin
+// later.
 func (s *Store) waitPending(ctx context.Context) error {
 	s.mu.Lock()
 	lineages := make([]*lineage, 0, len(s.lineages))
@@ -204,7 +205,7 @@ func (s *Store) waitPending(ctx context.Context) error {
 		lineages = append(lineages, l)
 	}
 	s.mu.Unlock()
-	slices.SortFunc(lineages, func(a, b *lineage) int { return a.ref.Compare(b.ref) }) // not the map's: a run can be repeated
+	slices.SortFunc(lineages, func(a, b *lineage) int { return a.ref.Compare(b.ref) }) // to make runs reproducible
 	for _, l := range lineages {
 		if err := l.waitPending(ctx); err != nil {
 			return err

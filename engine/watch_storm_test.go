@@ -44,7 +44,7 @@ func (b *unreliable) Commit(ctx context.Context, batch backend.Batch) error {
 	return b.Backend.Commit(ctx, batch)
 }
 
-// watching is a watch that is broken off and resumed all the time, and what it has seen.
+// watching is a watch that is interrupted and resumed all the time, and the events it has seen.
 type watching struct {
 	t      *testing.T
 	s      *Store
@@ -81,8 +81,8 @@ func (w *watching) pass(ctx context.Context, most int, seen func(Event) (more bo
 	}
 }
 
-// A watch that is broken off at any moment and resumed, beside saves of which some fail in every way and some are given up,
-// comes to every checkpoint that was acknowledged, in order within its lineage.
+// A watch that is interrupted at any moment and resumed, during saves of which some fail in every
+// way and some are given up, delivers every acknowledged checkpoint, in order within its lineage.
 func TestWatchMissesNothingBesideFailures(t *testing.T) {
 	const threads, writers = 12, 6
 	saves := 6_000
@@ -131,7 +131,7 @@ func TestWatchMissesNothingBesideFailures(t *testing.T) {
 	wg.Wait()
 	be.armed.Store(false)
 
-	// What was missed of a lineage does not come after its last checkpoint.
+	// Missed events of a lineage do not come after its last checkpoint.
 	last := map[spot]bool{}
 	for n := range threads {
 		cp, err := s.Thread(refOf(fmt.Sprint("t", n))).Save(t.Context(), Draft{Channels: state("last")})

@@ -81,14 +81,14 @@ func (w *tail) end() {
 	<-w.err
 }
 
-// settle waits until the watch has joined the hub, so that what follows is an event.
+// settle waits until the watch has joined the hub, so that later saves are events.
 func (w *tail) settle(t *testing.T, f *fixture, ref Ref) {
 	t.Helper()
 	for i := range 1000 {
 		mustSave(t, f, ref, Draft{Step: -1})
 		select {
 		case <-w.events:
-			for { // what else was saved meanwhile
+			for { // other saves in the meantime
 				select {
 				case <-w.events:
 				case <-time.After(20 * time.Millisecond):
@@ -111,7 +111,7 @@ func TestWatchScopes(t *testing.T) {
 	user.settle(t, f, ref)
 	ref.Thread = "t"
 	thread.settle(t, f, ref)
-	for _, w := range []*tail{tenant, user} { // what the others' beginning left
+	for _, w := range []*tail{tenant, user} { // left by the others' start
 		for drained := false; !drained; {
 			select {
 			case <-w.events:
@@ -486,7 +486,7 @@ func TestWatchMissesNothing(t *testing.T) {
 type failing struct {
 	backend.Backend
 	mu  sync.Mutex
-	err error // what commits fail with after they were applied
+	err error // the error of commits after they were applied
 }
 
 func (f *failing) Commit(ctx context.Context, b backend.Batch) error {
@@ -620,7 +620,7 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// What a save pays the hub when nobody watches, and when somebody does.
+// The cost of the hub for a save, without and with watchers.
 func BenchmarkHub(b *testing.B) {
 	for _, watched := range []bool{false, true} {
 		b.Run(fmt.Sprint("watched=", watched), func(b *testing.B) {

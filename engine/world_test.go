@@ -14,7 +14,7 @@ import (
 	"github.com/ckptd/ckptd/internal/alike"
 )
 
-// world is a store with the model of what it must hold, and random operations on both.
+// world is a store with a model of its expected content, and random operations on both.
 type world struct {
 	t     *testing.T
 	f     *fixture
@@ -24,7 +24,7 @@ type world struct {
 	next  int // makes names unique
 }
 
-// modelLine is what a lineage must hold: its checkpoints in line, oldest first.
+// modelLine is the expected content of a lineage: its checkpoints in order of origin, oldest first.
 type modelLine struct {
 	line     []*modelPoint
 	branches map[string]string // ids of heads

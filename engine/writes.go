@@ -12,7 +12,7 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// WriteMode says what becomes of a pending write whose index is taken.
+// WriteMode says what happens to a pending write whose index is taken.
 type WriteMode uint8
 
 const (
@@ -27,22 +27,24 @@ type Write struct {
 	Data          []byte
 }
 
-// PendingWrite is a write with the task that it is of. Data is the caller's.
+// PendingWrite is a write with its task. Data belongs to the caller.
 type PendingWrite struct {
 	Task, Path string
 	Write
 }
 
-// maxWrites bounds the record of the writes of one task, which is written with the thread's and the namespace's.
+// maxWrites bounds the record with the writes of one task, which shares a batch with the thread's
+// and the namespace's records.
 const maxWrites = backend.MaxBatchBytes - 16<<10
 
-// PutWrites adds writes of a task to a checkpoint, in order, and returns when they are durable. The checkpoint need not
-// exist yet, nor the thread: that begins with them, and a later Delete deletes them too. The path of the task is that
-// of its first writes or, with Upsert, of its last. A generation that is not 0 must be the thread's, or ErrGeneration is
-// returned; with 0, writes to a deleted thread start it afresh. Putting the same writes again changes nothing, so after
-// ErrAmbiguous that is what to do.
+// PutWrites adds writes of a task to a checkpoint, in order, and returns when they are durable. The
+// checkpoint need not exist yet, nor the thread: the writes start it, and a later Delete deletes
+// them too. The path of the task is that of its first writes or, with Upsert, of its last. If
+// generation is not 0 it must be the thread's, or the error is ErrGeneration; with 0, writes to a
+// deleted thread start it again. Putting the same writes again changes nothing, so repeat the call
+// after ErrAmbiguous.
 //
-// A task has at most codec.MaxWrites writes for a checkpoint. The engine keeps nothing of ws.
+// A task can have at most codec.MaxWrites writes for a checkpoint. The engine keeps nothing of ws.
 func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath string, mode WriteMode, ws []Write, generation uint64) error {
 	if err := t.checkWrites(checkpointID, taskID, taskPath, mode, ws); err != nil {
 		return fmt.Errorf("putting writes: %w", err)
@@ -99,7 +101,7 @@ func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMod
 			l.releaseLocks(h)
 		}
 	}()
-	// The parts of large writes are stored here, with no lock held that saves wait for.
+	// The parts of large writes are stored here, without a lock that saves wait for.
 	if add.Writes, err = l.s.codeWrites(mode, ws); err == nil {
 		err = l.spillWrites(ctx, add.Writes)
 	}
@@ -110,9 +112,9 @@ func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMod
 	return l.change(ctx, h, func() (*pending, error) { return l.mergeWrites(ctx, add, mode) })
 }
 
-// mergeWrites makes the batch that adds writes to what the task has; nil if that changes nothing. The first writes of a
-// thread bring its record with them: what is pending is waited for then, since it begins the thread, too. The caller
-// holds l.mu.
+// mergeWrites makes the batch that adds writes to those of the task; nil if that changes nothing.
+// The first writes of a thread also write its record: then they wait for pending changes, which do
+// so, too. The caller holds l.mu.
 func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode WriteMode) (*pending, error) {
 	if err := l.open(ctx); err != nil {
 		return nil, err
@@ -173,16 +175,16 @@ func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode Write
 	return p, l.updateThread(p, 0, now)
 }
 
-// taskWrites is what stands where writes of a task are to be put.
+// taskWrites are the stored writes of a task and their ledger.
 type taskWrites struct {
 	old      *codec.Writes
-	plain    []byte // old as it is stored; nil: there is none
+	plain    []byte // old as stored; nil if there is none
 	ledger   codec.Ledger
 	conds    []backend.Cond
 	newSpace bool // the namespace has no record yet
 }
 
-// writesAt reads what stands at the key of a task. The caller holds l.mu.
+// writesAt reads the stored writes at the key of a task. The caller holds l.mu.
 func (l *lineage) writesAt(ctx context.Context, key []byte, checkpoint string) (is taskWrites, err error) {
 	keys := [][]byte{key, l.LedgerKey(checkpoint)}
 	if l.ref.Namespace != "" {
@@ -212,7 +214,7 @@ func (l *lineage) writesAt(ctx context.Context, key []byte, checkpoint string) (
 	return is, nil
 }
 
-// merge adds writes to those that are there.
+// merge adds writes to the stored ones.
 func (is *taskWrites) merge(mode WriteMode, add []codec.Write) (all []codec.Write, err error) {
 	if is.old != nil {
 		all = is.old.Writes
@@ -254,8 +256,8 @@ func (s *Store) codeWrites(mode WriteMode, ws []Write) (have []codec.Write, err 
 	return have, nil
 }
 
-// spillWrites moves the payloads that are too large for the record into parts, which are durable when it returns. The
-// caller holds u.sweep for reading.
+// spillWrites moves payloads that are too large for the record into parts, which are durable when
+// it returns. The caller holds u.sweep for reading.
 func (l *lineage) spillWrites(ctx context.Context, ws []codec.Write) error {
 	inline := 0
 	for i := range ws {
@@ -276,7 +278,7 @@ func (l *lineage) spillWrites(ctx context.Context, ws []codec.Write) error {
 	return nil
 }
 
-// addSealed adds a value of the thread's to a batch.
+// addSealed adds a value of the thread to a batch.
 func addSealed[T any](of space.Owner, p *pending, k *space.Kind[T], key []byte, v T, version string) error {
 	mut, err := sealMut(of, k, key, v, version)
 	if err != nil {
@@ -286,8 +288,8 @@ func addSealed[T any](of space.Owner, p *pending, k *space.Kind[T], key []byte, 
 	return nil
 }
 
-// Writes returns the pending writes of a checkpoint, whether it exists or not, in order of task id, then of index. A
-// thread that does not exist is ErrNotFound.
+// Writes returns the pending writes of a checkpoint, which need not exist, in order of task id,
+// then of index. If the thread does not exist, that is ErrNotFound.
 func (t *Thread) Writes(ctx context.Context, checkpointID string) ([]PendingWrite, error) {
 	out, err := t.writes(ctx, checkpointID)
 	if err == nil {
@@ -299,7 +301,7 @@ func (t *Thread) Writes(ctx context.Context, checkpointID string) ([]PendingWrit
 	return out, nil
 }
 
-// writes reads what is there as others put more. Where they do so again and again, they wait for it.
+// writes reads the writes while others may be put. If that fails repeatedly, it locks the thread.
 func (t *Thread) writes(ctx context.Context, checkpoint string) (out []PendingWrite, err error) {
 	if err := checkName("checkpoint id", checkpoint, false); err != nil {
 		return nil, err
@@ -318,7 +320,7 @@ func (l *lineage) readWrites(ctx context.Context, checkpoint string) (out []Pend
 	if _, there := l.th.record(); !there {
 		return nil, ErrNotFound
 	}
-	if err := l.u.sweep.rLock(ctx); err != nil { // parts of writes that are replaced meanwhile stay until they are read
+	if err := l.u.sweep.rLock(ctx); err != nil { // keeps parts of replaced writes until they are read
 		return nil, err
 	}
 	defer l.u.sweep.rUnlock()
@@ -347,14 +349,14 @@ func (l *lineage) readWrites(ctx context.Context, checkpoint string) (out []Pend
 	return out, nil
 }
 
-// errOvertaken: whenever writes were read, others had been put meanwhile.
-var errOvertaken = fmt.Errorf("%w: pending writes change while they are read", ErrUnavailable)
+// errOvertaken: each time writes were read, others had been put in the meantime.
+var errOvertaken = fmt.Errorf("%w: pending writes keep changing while they are read", ErrUnavailable)
 
-// overtakenTries is how often writes are read that others change.
+// overtakenTries is how often to read writes that are being changed.
 const overtakenTries = 4
 
-// tasks are the pending writes of a checkpoint, as their ledger says. Some may be put while they are read: then they are
-// read again.
+// tasks returns the pending writes of a checkpoint. If some are put in the meantime, it reads them
+// again, until they match their ledger.
 func (l *lineage) tasks(ctx context.Context, checkpoint string) ([]*codec.Writes, error) {
 	for range overtakenTries {
 		tasks, whole, err := l.tasksNow(ctx, checkpoint)
@@ -365,7 +367,7 @@ func (l *lineage) tasks(ctx context.Context, checkpoint string) ([]*codec.Writes
 	return nil, errOvertaken
 }
 
-// tasksNow is tasks, unless others are put meanwhile: then they are not whole.
+// tasksNow is one try of tasks. If others were put in the meantime, the result is not whole.
 func (l *lineage) tasksNow(ctx context.Context, checkpoint string) (tasks []*codec.Writes, whole bool, err error) {
 	y, room := tally{u: l.u}, reservation{}
 	err = l.s.eachWrites(ctx, l, l.WritesOf(checkpoint), func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {

@@ -19,7 +19,8 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// writesAgree reads the pending writes of all checkpoints and verifies: nobody has tampered with the store.
+// writesAgree reads the pending writes of all checkpoints and verifies that nothing looks like
+// tampering.
 func writesAgree(t *testing.T, s *Store, ref Ref) {
 	t.Helper()
 	ctx := context.Background()
@@ -34,8 +35,8 @@ func writesAgree(t *testing.T, s *Store, ref Ref) {
 	checkDeep(t, s)
 }
 
-// A prune that a crash cuts short, after whichever batch, leaves no writes that seem to be tampered with; nor has a
-// checkpoint any that is saved anew under the id of a removed one.
+// A prune interrupted by a crash after any batch leaves no writes that look like tampering; nor
+// does a checkpoint saved again under the id of a removed one have any.
 func TestPruneOfWritesIsCutShort(t *testing.T) {
 	ctx := context.Background()
 	ref := refOf("asks")
@@ -85,7 +86,7 @@ func TestPruneOfWritesIsCutShort(t *testing.T) {
 	}
 }
 
-// Whoever reads pending writes comes to an end, though others put some all the time: between any two that are read.
+// A read of pending writes ends, even if others put some all the time, between any two reads.
 func TestWritesAreReadWhileTheyChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &interrupted{Backend: keepsOpen{mem.Open()}}
@@ -115,7 +116,8 @@ func TestWritesAreReadWhileTheyChange(t *testing.T) {
 	})
 }
 
-// Whoever removes the entry of a checkpoint's id cannot pass off its writes as those of no checkpoint.
+// Removing the entry of a checkpoint's id cannot pass off its writes as those of an id without a
+// checkpoint.
 func TestWritesOfAHiddenCheckpoint(t *testing.T) {
 	ctx := context.Background()
 	b, o := keepsOpen{mem.Open()}, withKeys(t, Options{})
@@ -165,7 +167,7 @@ func TestVerifyFindsWritesBehindDamagedOnes(t *testing.T) {
 	}
 	found := 0
 	for _, p := range report.Problems {
-		if strings.Contains(p.Err.Error(), "not those that were put last") {
+		if strings.Contains(p.Err.Error(), "do not match their ledger") {
 			found++
 		}
 	}
@@ -198,7 +200,8 @@ func TestSaveNamesTheWritesOfAnotherStore(t *testing.T) {
 	}
 }
 
-// What a checkpoint says of the writes of its parent holds though the parent was replaced since, by other labels.
+// A checkpoint's record of its parent's writes stays valid if the parent is replaced, by other
+// labels.
 func TestWritesOfReplacedAreNotRolledBack(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		b, o := keepsOpen{mem.Open()}, withKeys(t, Options{})

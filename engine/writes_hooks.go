@@ -8,8 +8,8 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// runWriteHooks passes pending writes through the hooks; those that are dropped are left out. Hooks cannot put blobs then:
-// no checkpoint would keep them.
+// runWriteHooks runs the hooks on pending writes, and leaves out those that they drop. Hooks cannot
+// put blobs here: no checkpoint would keep them.
 func (t *Thread) runWriteHooks(ctx context.Context, checkpoint, task, path string, ws []Write) ([]Write, error) {
 	chain, err := t.s.hookChain(hook.PreSave, t.ref.Tenant, t.ref.Thread)
 	if chain == nil || err != nil || len(ws) == 0 {
@@ -28,7 +28,7 @@ func (t *Thread) runWriteHooks(ctx context.Context, checkpoint, task, path strin
 		return nil, err
 	}
 	if len(c.Items) != len(ws) {
-		return nil, unstorable(hook.PreSave, fmt.Errorf("%d items out of %d", len(c.Items), len(ws)))
+		return nil, unstorable(hook.PreSave, fmt.Errorf("%d items for %d", len(c.Items), len(ws)))
 	}
 	var out []Write
 	for i := range c.Items {
@@ -44,7 +44,7 @@ func (t *Thread) runWriteHooks(ctx context.Context, checkpoint, task, path strin
 	return out, nil
 }
 
-// runWriteLoadHooks passes pending writes that were read through the hooks of loads.
+// runWriteLoadHooks runs the load hooks on pending writes.
 func (t *Thread) runWriteLoadHooks(ctx context.Context, checkpoint string, ws []PendingWrite) ([]PendingWrite, error) {
 	chain, err := t.s.hookChain(hook.Load, t.ref.Tenant, t.ref.Thread)
 	if chain == nil || err != nil || len(ws) == 0 {
@@ -62,7 +62,7 @@ func (t *Thread) runWriteLoadHooks(ctx context.Context, checkpoint string, ws []
 		return nil, err
 	}
 	if len(c.Items) != len(ws) {
-		return nil, unstorable(hook.Load, fmt.Errorf("%d items out of %d", len(c.Items), len(ws)))
+		return nil, unstorable(hook.Load, fmt.Errorf("%d items for %d", len(c.Items), len(ws)))
 	}
 	for i := range ws {
 		ws[i].Data = c.Items[i].Data
@@ -71,12 +71,13 @@ func (t *Thread) runWriteLoadHooks(ctx context.Context, checkpoint string, ws []
 	return slices.DeleteFunc(ws, func(PendingWrite) bool { at++; return c.Items[at].Dropped }), nil
 }
 
-// hookPlace is where what is not of a checkpoint's own record belongs.
+// hookPlace is the place, for hooks, of data outside a checkpoint's record.
 func (t *Thread) hookPlace(checkpoint string) hook.Place {
 	return hook.Place{Thread: t.ref.Thread, Namespace: t.ref.Namespace, Checkpoint: checkpoint, Time: t.s.clock()}
 }
 
-// checkSameHooks is for what comes into a thread as another one of the user has it: what hooks must see there they have seen.
+// checkSameHooks makes sure that data copied between threads of a user has run through the hooks of
+// the destination.
 func (s *Store) checkSameHooks(from, to Ref) error {
 	chain, err := s.hookChain(hook.PreSave, to.Tenant, to.Thread)
 	if chain == nil || err != nil {
@@ -85,7 +86,7 @@ func (s *Store) checkSameHooks(from, to Ref) error {
 	seen, err := s.hookChain(hook.PreSave, from.Tenant, from.Thread)
 	if err == nil && (seen == nil || !slices.Equal(seen.Identities(), chain.Identities())) {
 		err = rejected(&hook.Error{Kind: hook.ErrRejected, Plugin: "hooks", Stage: hook.PreSave,
-			Reason: "the thread is to be copied to where other hooks run: save what it has there"})
+			Reason: "other hooks apply to the destination: save the thread's checkpoints there instead"})
 	}
 	return err
 }

@@ -13,19 +13,20 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// Beside the pending writes of a checkpoint stands their ledger: how often one was put, and a sum over
-// the writes of all tasks. It changes in the batch of the writes. So writes that were removed from the
-// disk, or put back as they were once, do not match it; and a checkpoint that is saved on this one
-// names the ledger as it is by then, so that ledger and writes cannot go back together either.
+// The pending writes of a checkpoint have a ledger: the number of times that writes were put, and a
+// sum over the writes of all tasks. It changes in the same batch as the writes. So writes that were
+// removed from the disk, or reset to an older state, do not match it. A checkpoint saved on this
+// one records the ledger as of then, so ledger and writes cannot be reset together either.
 
-// ledgerState is a ledger that is pending.
+// ledgerState is a pending ledger.
 type ledgerState struct {
 	codec.Ledger
 	version string
 	by      *pending
 }
 
-// writesSum is what the writes of one task add to the sum of their ledger (docs/format.md §13).
+// writesSum is the contribution of one task's writes to the sum of their ledger (docs/format.md
+// §13).
 func (u *user) writesSum(plain []byte) (sum [32]byte) {
 	h := sha256.New()
 	h.Write([]byte("ckptd/writes/1"))
@@ -57,13 +58,13 @@ func subSum(a, b [32]byte) (sum [32]byte) {
 	return sum
 }
 
-// addLedger adds to a batch that changes pending writes the ledger as it is then.
+// addLedger adds the new ledger to a batch that changes pending writes.
 func (l *storedLineage) addLedger(p *pending, checkpoint string, is codec.Ledger, version string) error {
 	p.ledgerOf, p.ledger = checkpoint, ledgerState{is, version, p}
 	return addSealed(l, p, space.Ledgers, l.LedgerKey(checkpoint), &codec.WritesLedger{Checkpoint: checkpoint, Ledger: is}, version)
 }
 
-// putLedger makes the ledger that p writes the one that counts. The caller holds l.mu.
+// putLedger makes the ledger that p writes the current one. The caller holds l.mu.
 func (l *lineage) putLedger(p *pending) {
 	l.ledgers[p.ledgerOf], l.writes = &p.ledger, writesSome
 	for _, t := range l.states {
@@ -73,7 +74,7 @@ func (l *lineage) putLedger(p *pending) {
 	}
 }
 
-// openLedger is the ledger that was read, none if nothing stands there.
+// openLedger returns the ledger that was read; the zero one if there is none.
 func (l *storedLineage) openLedger(e backend.Entry) (codec.Ledger, error) {
 	if e.Version == "" {
 		return codec.Ledger{}, nil
@@ -85,7 +86,7 @@ func (l *storedLineage) openLedger(e backend.Entry) (codec.Ledger, error) {
 	return led.Ledger, nil
 }
 
-// readLedger is the ledger of a checkpoint, with what is pending. The caller holds l.mu.
+// readLedger returns the ledger of a checkpoint, counting pending changes. The caller holds l.mu.
 func (l *lineage) readLedger(ctx context.Context, checkpoint string) (codec.Ledger, error) {
 	if s := l.ledgers[checkpoint]; s != nil {
 		return s.Ledger, nil
@@ -97,8 +98,8 @@ func (l *lineage) readLedger(ctx context.Context, checkpoint string) (codec.Ledg
 	return l.openLedger(got[0])
 }
 
-// loadLedger makes sure that t knows the ledger of its writes. Most lineages have none, which one look tells for all
-// saves to come, unless others may put some meanwhile. The caller holds l.mu.
+// loadLedger makes sure that t has the ledger of its writes. Most lineages have no writes: on an
+// exclusive backend one scan settles that for all later saves. The caller holds l.mu.
 func (l *lineage) loadLedger(ctx context.Context, t *checkpointState) (err error) {
 	alone := l.s.caps.Exclusive
 	if t.ledgerKnown && alone {
@@ -124,7 +125,7 @@ func (l *lineage) loadLedger(ctx context.Context, t *checkpointState) (err error
 	return nil
 }
 
-// What is known of the pending writes of a lineage.
+// writesKnown says whether a lineage has pending writes, as far as known.
 type writesKnown uint8
 
 const (
@@ -133,7 +134,8 @@ const (
 	writesSome
 )
 
-// tally compares pending writes with their ledger. It must see all of a checkpoint's, in the order of their keys.
+// tally compares pending writes with their ledger. It must see all writes of a checkpoint, in the
+// order of their keys.
 type tally struct {
 	u      *user
 	ledger *codec.WritesLedger
@@ -142,7 +144,7 @@ type tally struct {
 	key    []byte
 }
 
-// add adds what stands at a key: writes, or else their ledger.
+// add adds the value at a key: writes, or else their ledger.
 func (y *tally) add(key []byte, w *codec.Writes, ledger *codec.WritesLedger) {
 	if y.key == nil {
 		y.key = key
@@ -154,7 +156,7 @@ func (y *tally) add(key []byte, w *codec.Writes, ledger *codec.WritesLedger) {
 	y.id, y.sum = w.Checkpoint, addSum(y.sum, y.u.writesSum(codec.AppendWrites(nil, w)))
 }
 
-// err is what is wrong once all was seen.
+// err returns the fault found, after all values were added.
 func (y *tally) err() error {
 	switch {
 	case y.key == nil || y.ledger != nil && y.ledger.Sum == y.sum:
@@ -162,10 +164,10 @@ func (y *tally) err() error {
 	case y.ledger == nil:
 		return corrupt(space.Describe(y.key), "pending writes without a ledger", nil)
 	}
-	return corrupt(space.Describe(y.key), "pending writes are not those that were put last", nil)
+	return corrupt(space.Describe(y.key), "pending writes do not match their ledger", nil)
 }
 
-// eachWrites calls fn with all pending writes and their ledgers in a range; one of both is nil.
+// eachWrites calls fn with all pending writes and ledgers in a range; one of w and ledger is nil.
 func (s *Store) eachWrites(ctx context.Context, of space.Owner, r backend.Range, fn func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error) error {
 	return s.scan(ctx, r, func(e backend.Entry) error {
 		w, ledger, err := openWrites(of, e)
@@ -176,9 +178,9 @@ func (s *Store) eachWrites(ctx context.Context, of space.Owner, r backend.Range,
 	})
 }
 
-// dropWrites deletes the pending writes of a checkpoint. Their ledger says after every batch what is left, so that a
-// removal that is cut short leaves nothing that seems to be tampered with. It stays for the caller to delete with what
-// makes a checkpoint of the id, since others that were saved on that name it.
+// dropWrites deletes the pending writes of a checkpoint. It updates their ledger in every batch, so
+// that an interrupted removal does not look like tampering. It leaves the ledger for the caller to
+// delete, in the same batch as the checkpoint's id, since children record it.
 func (l *storedLineage) dropWrites(ctx context.Context, out *batcher, checkpoint string) (last []backend.Mut, err error) {
 	var left *codec.WritesLedger
 	err = l.s.scan(ctx, l.WritesOf(checkpoint), func(e backend.Entry) error {
@@ -187,7 +189,7 @@ func (l *storedLineage) dropWrites(ctx context.Context, out *batcher, checkpoint
 		case ledger != nil:
 			left, last = ledger, []backend.Mut{{Key: e.Key, Delete: true}}
 			return nil
-		case err != nil && !errors.Is(err, ErrCorrupt): // what is damaged goes all the same
+		case err != nil && !errors.Is(err, ErrCorrupt): // damaged writes are deleted, too
 			return err
 		}
 		p := &pending{muts: []backend.Mut{{Key: e.Key, Delete: true}}}

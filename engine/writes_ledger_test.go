@@ -42,7 +42,7 @@ func steal(t *testing.T, b backend.Backend, kind byte) (out stolen) {
 	}
 }
 
-// putBack makes the values of a kind what they were, those that choose names.
+// putBack resets the values of a kind, those that choose names.
 func (was stolen) putBack(t *testing.T, b backend.Backend, kind byte, choose func(key []byte) bool) {
 	t.Helper()
 	var muts []backend.Mut
@@ -133,8 +133,8 @@ func TestWritesAreNotRolledBack(t *testing.T) {
 	}
 }
 
-// TestSaveNamesTheWritesOfItsParent shows that what a save says of its parent's writes is what was acknowledged by then,
-// whoever knows the parent: the save before, a load, or the disk.
+// TestSaveNamesTheWritesOfItsParent shows that a save records its parent's acknowledged writes,
+// wherever the parent's state comes from: the save before, a load, or the disk.
 func TestSaveNamesTheWritesOfItsParent(t *testing.T) {
 	ctx := context.Background()
 	for _, how := range []string{"the same store", "a load before", "another store"} {
@@ -165,7 +165,8 @@ func TestSaveNamesTheWritesOfItsParent(t *testing.T) {
 	}
 }
 
-// TestWritesOfManyTasks puts writes of many tasks at once, beside saves, and reads them all the time.
+// TestWritesOfManyTasks puts writes of many tasks at once, during saves, and reads them all the
+// time.
 func TestWritesOfManyTasks(t *testing.T) {
 	ctx := context.Background()
 	b := keepsOpen{mem.Open()}

@@ -140,7 +140,7 @@ func TestWritesPath(t *testing.T) {
 	}
 }
 
-// Writes begin a thread, and what was deleted with it does not come back.
+// Writes start a thread, and deleted writes do not return with it.
 func TestWritesAndDelete(t *testing.T) {
 	ctx := context.Background()
 	now := time.UnixMilli(1_800_000_000_000)

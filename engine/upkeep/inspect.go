@@ -1,54 +1,54 @@
 package upkeep
 
-// VerifyOptions say what to verify. The zero value is the whole store.
+// VerifyOptions select what to verify. The zero value is the whole store.
 type VerifyOptions struct {
 	Tenant string // only this tenant,
 	User   string // only this user of it,
 	Thread string // and only this thread of the user
 
-	// Deep also restores every checkpoint, and looks at what a restore reads.
+	// Deep also restores every checkpoint, and checks all data that a restore reads.
 	Deep bool
-	// Progress, if not nil, is told how many threads are done, in the goroutine of Verify.
+	// Progress, if not nil, is called with the number of threads done, in the goroutine of Verify.
 	Progress func(done, total int)
 }
 
-// VerifyReport is what was found. The counts are of what is readable; checkpoints are those that are
-// neither ghosts nor stubs.
+// VerifyReport is the result of a verification. It counts what is readable; ghosts and stubs are
+// not counted as checkpoints.
 type VerifyReport struct {
 	Users, Threads, Lineages   int
 	Checkpoints, Ghosts, Stubs int
 	Parts, Blobs, Writes       int
 	IndexEntries               int
-	Orphans                    int // keys that nothing leads to, left by a crash or not yet collected; harmless
+	Orphans                    int // unreferenced keys, left by a crash or not collected yet; harmless
 	Problems                   []Problem
 	Unlisted                   int // problems beyond MaxProblems
 }
 
-// Clean reports whether nothing is wrong.
+// Clean reports whether no problem was found.
 func (r *VerifyReport) Clean() bool { return len(r.Problems) == 0 }
 
-// Problem is one thing that is wrong, and the thread or lineage it was found in, as far as known.
+// Problem is a fault, and the thread or lineage it was found in, as far as known.
 type Problem struct {
 	Tenant, User, Thread, Namespace string
 	Err                             error // errors.As finds the *engine.CorruptError
 }
 
-// MaxProblems is how many problems a report lists.
+// MaxProblems is the maximum number of problems in a report.
 const MaxProblems = 1000
 
-// Stats counts what a user has stored. Sizes are in bytes.
+// Stats counts the data of a user. Sizes are in bytes.
 type Stats struct {
 	Threads       int // neither deleted nor expired
 	Lineages      int
 	Checkpoints   int
-	Ghosts        int   // records that are only there because checkpoints are encoded against them
-	Stubs         int   // what stands for runs of removed checkpoints
-	StateBytes    int64 // all channels of all checkpoints, as they were handed in
+	Ghosts        int   // records kept only because checkpoints are encoded against them
+	Stubs         int   // each replaces a range of removed checkpoints
+	StateBytes    int64 // all channels of all checkpoints, as submitted
 	StoredBytes   int64 // sealed records
 	Parts         int
 	PartBytes     int64 // sealed parts: large values, shared first states, and blobs
 	Blobs         int
-	Keyframes     int   // checkpoints with a channel that is stored in full
+	Keyframes     int   // checkpoints with a channel stored in full
 	MaxDepth      int   // records that a restore of one channel reads at most
 	MaxDepthBytes int64 // bytes of records and parts that it reads at most
 	IndexEntries  int   // entries in the index
@@ -56,12 +56,12 @@ type Stats struct {
 	DiskBytes     int64 // files of the whole store; 0 if the backend cannot tell
 }
 
-// CacheStats tells how well the cache of a store does, since it was opened.
+// CacheStats are the statistics of a store's cache since the store was opened.
 type CacheStats struct {
 	// Hits counts the states and parts that loads and saves found in memory, Misses those that they
-	// had to read. The state of a thread's first checkpoint is neither, and neither is what a
-	// migration made.
+	// had to read. The state of a thread's first checkpoint counts as neither, and neither does the
+	// result of a migration.
 	Hits, Misses uint64
-	// Bytes is how much memory the cached states, parts and users take, migrated states among them.
+	// Bytes is the memory of the cached states, parts and users, including migrated states.
 	Bytes int64
 }

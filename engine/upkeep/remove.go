@@ -5,87 +5,87 @@ import "time"
 // DefaultGrace is GCOptions.Grace when it is 0.
 const DefaultGrace = time.Hour
 
-// GCOptions say how to collect garbage. The zero value is the ordinary way.
+// GCOptions configure a collection. The zero value is a normal one.
 type GCOptions struct {
-	// DryRun counts what would go and changes nothing. What goes only as a consequence is not
-	// counted: the parts of checkpoints that retention removes, say.
+	// DryRun counts what would be removed and changes nothing. It does not count consequences, such
+	// as the parts of checkpoints that retention removes.
 	DryRun bool
 
-	// Compact makes a backend that can do so remove what was deleted from its files, before the call
+	// Compact makes the backend, if it can, remove deleted data from its files before the call
 	// returns.
 	Compact bool
 
-	// Grace is how old blobs and parts that nothing names must be, since they may have been stored to
-	// be named: 0 is DefaultGrace, negative is none. Ages are known to the hour.
+	// Grace is the minimum age of unreferenced blobs and parts, which may have been stored to be
+	// referenced soon: 0 is DefaultGrace, negative is none. Ages are known to the hour.
 	Grace time.Duration
 
-	// Progress, if not nil, is told what is being done, from the goroutine that called GC.
+	// Progress, if not nil, is called for each stage, in the goroutine of GC.
 	Progress func(GCProgress)
 }
 
-// GCProgress tells how far a collection is.
+// GCProgress is the progress of a collection.
 type GCProgress struct {
-	User  string // "" for what concerns the whole tenant
+	User  string // "" for work on the whole tenant
 	Stage string // "threads", "leftovers", "parts", "index", "compact"
 	Done  int    // users done so far
 }
 
-// GCReport tells what a collection removed, or would.
+// GCReport counts what a collection removed or, in a dry run, would remove.
 type GCReport struct {
 	Users        int
 	Threads      int   // that are left
 	Expired      int   // threads that were past their time
 	Pruned       int   // checkpoints that the retention policy removed
-	Leftovers    int   // keys of epochs that are no thread's: what deletions and rewrites that were killed left
+	Leftovers    int   // keys of unused epochs: the leftovers of killed deletions and rewrites
 	IndexEntries int   // that led nowhere
 	Blobs, Parts int   // that nothing named
-	Bytes        int64 // of records, blobs and parts that were removed, as stored
+	Bytes        int64 // of removed records, blobs and parts, as stored
 	Compacted    bool
 }
 
-// RetentionPolicy says what GC removes from every lineage of a tenant, as PruneOptions do. The zero
-// value keeps all.
+// RetentionPolicy says what GC removes from every lineage of a tenant, like PruneOptions. The zero
+// value keeps everything.
 type RetentionPolicy struct {
 	KeepLast     int
 	OlderThan    time.Duration // in whole milliseconds, rounded up
 	KeepLabelled bool
 }
 
-// PruneOptions say which checkpoints go. There must be at least one of KeepLast, OlderThan and
-// Remove.
+// PruneOptions select the checkpoints to remove. At least one of KeepLast, OlderThan and Remove
+// must be set.
 type PruneOptions struct {
-	// KeepLast and OlderThan are a policy: what is neither among the newest KeepLast checkpoints nor
-	// younger than OlderThan goes. 0 is no such reason to stay; both 0 is no policy.
+	// KeepLast and OlderThan are a policy: remove checkpoints that are neither among the newest
+	// KeepLast nor younger than OlderThan. 0 protects none; if both are 0 there is no policy.
 	KeepLast  int
 	OlderThan time.Duration
-	// KeepLabelled keeps checkpoints with labels from the policy.
+	// KeepLabelled protects checkpoints with labels from the policy.
 	KeepLabelled bool
 
-	// Remove are the ids of checkpoints that go whatever the policy says.
+	// Remove lists the ids of checkpoints to remove regardless of the policy.
 	Remove []string
 
 	// AllNamespaces prunes all lineages of the thread, each by itself.
 	AllNamespaces bool
 
-	// Erase leaves nothing of what was removed, now or before: what stays is encoded anew, the rest
-	// is purged with the parts and blobs that nothing else names, and the backend compacted before
-	// Prune returns.
+	// Erase leaves no trace of removed data, also of earlier prunes: the remaining checkpoints are
+	// encoded again, the rest is purged, including parts and blobs not referenced elsewhere, and
+	// the backend is compacted before Prune returns.
 	Erase bool
 
-	// DryRun reports what would go and changes nothing.
+	// DryRun reports what would be removed and changes nothing.
 	DryRun bool
 }
 
-// PruneReport tells what a prune removed, or would.
+// PruneReport describes what a prune removed or, in a dry run, would remove.
 type PruneReport struct {
 	Removed    []PruneItem // newest first in each namespace
 	Kept       int         // checkpoints that stay
-	Ghosts     int         // records that stay hidden, because what stays is encoded against them
-	FreedBytes int64       // of deleted records; parts that nothing names any more are collected by GC
-	Compacted  bool        // the backend has left nothing of what was erased in its files
+	Ghosts     int         // records hidden instead of removed, because others are encoded against them
+	FreedBytes int64       // of deleted records; GC collects parts that are now unreferenced
+	Compacted  bool        // the backend removed all erased data from its files
 }
 
-// PruneItem is a checkpoint that goes.
+// PruneItem is a removed checkpoint.
 type PruneItem struct {
 	Namespace, ID string
 	Seq           uint64

@@ -1,7 +1,7 @@
-// Package upkeep is what those need of a store who administer or host it: garbage, retention,
-// pruning, verification, migrations, and what is kept beside it. The engine has it all on handles of
-// their own, which Store.Upkeep, User.Upkeep and Thread.Upkeep of package engine return; an agent's
-// author needs none of them. The errors are those of package engine.
+// Package upkeep defines the operations for administering or hosting a store: garbage collection,
+// retention, pruning, verification, migrations, and sealing of files kept outside the backend.
+// Store.Upkeep, User.Upkeep and Thread.Upkeep of package engine return handles for them. The author
+// of an agent needs none of them. Their errors are those of package engine.
 package upkeep
 
 import (
@@ -9,135 +9,134 @@ import (
 	"iter"
 )
 
-// Store is the upkeep of a store. Methods are safe for concurrent use.
+// Store administers a store. Methods are safe for concurrent use.
 type Store interface {
-	// GC collects the garbage of a tenant: it applies the retention policy, deletes expired threads,
-	// and removes what nothing reaches. What a checkpoint stands on always stays. It may run beside
-	// everything else; a thread that it prunes waits meanwhile. Users whose data cannot be read are
-	// skipped, and reported in the error, which may join several.
+	// GC collects the garbage of a tenant: it applies the retention policy, deletes expired
+	// threads, and removes unreferenced data. Data that a checkpoint needs always stays. It can run
+	// alongside everything else; operations on a thread wait while GC prunes it. GC skips users
+	// whose data cannot be read, and reports them in the error, which may join several.
 	GC(ctx context.Context, tenant string, o GCOptions) (*GCReport, error)
 
-	// Retention returns the policy of a tenant, the zero value if it has none.
+	// Retention returns the policy of a tenant; the zero value if it has none.
 	Retention(ctx context.Context, tenant string) (RetentionPolicy, error)
 
-	// SetRetention makes p the policy of a tenant from the next GC on; a zero KeepLast and OlderThan
-	// remove the policy. It is durable when the call returns.
+	// SetRetention makes p the policy of a tenant, from the next GC on. If KeepLast and OlderThan
+	// are zero it removes the policy. It is durable when the call returns.
 	SetRetention(ctx context.Context, tenant string, p RetentionPolicy) error
 
-	// Verify reads what is stored and reports whatever is not as docs/format.md says: records,
-	// chains, hash links, ids, branches, index and activity entries, parts, blobs and pending writes.
-	// It may run beside everything else; what is saved meanwhile may be left out. It holds up prunes
-	// and deletions of a thread while it reads it, and saves of a lineage only to make sure of a
-	// problem that it found there. It needs about 300 bytes of memory for each record of the longest
-	// lineage and 50 for each part of a user. An error means that it could not come to its end; the
-	// report is then of what it saw.
+	// Verify reads the stored data and reports all deviations from docs/format.md: in records,
+	// deltas, hash links, ids, branches, index and activity entries, parts, blobs and pending
+	// writes. It can run alongside everything else, and may leave out data saved in the meantime.
+	// Prunes and deletions of a thread wait while Verify reads it; saves of a lineage wait only
+	// while Verify confirms a problem in it. It needs about 300 bytes of memory for each record of
+	// the longest lineage and 50 for each part of a user. An error means that Verify did not
+	// finish; the report then covers what it read.
 	Verify(ctx context.Context, o VerifyOptions) (*VerifyReport, error)
 
-	// Stats reads the headers of all checkpoints of a user and the keys of the tenant's index, so it
-	// takes time in proportion to their number. Counts are of what was durable when it came by.
+	// Stats reads the headers of all checkpoints of a user and the keys of the tenant's index, so
+	// its time is proportional to their number. It counts the durable state at the time of each
+	// read.
 	Stats(ctx context.Context, tenant, user string) (*Stats, error)
 
-	// DiskBytes returns how many bytes the files of the whole store take; 0 if the backend cannot
-	// tell.
+	// DiskBytes returns the size of the files of the whole store; 0 if the backend cannot tell.
 	DiskBytes(ctx context.Context) (int64, error)
 
-	// CacheStats returns how well the cache does. It works on a closed store, too.
+	// CacheStats returns the statistics of the cache. It works on a closed store, too.
 	CacheStats() CacheStats
 
-	// Tenants yields the tenants that have users, in no particular order. A tenant whose name cannot
-	// be read is an error in the sequence, which goes on after it.
+	// Tenants yields the tenants with users, in no particular order. If the name of a tenant cannot
+	// be read, it yields an error and continues.
 	Tenants(ctx context.Context) iter.Seq2[string, error]
 
-	// Users yields the users of a tenant that have keys, in no particular order. A user whose keys
-	// cannot be read is an error in the sequence, which goes on after it.
+	// Users yields the users of a tenant with keys, in no particular order. If the keys of a user
+	// cannot be read, it yields an error and continues.
 	Users(ctx context.Context, tenant string) iter.Seq2[string, error]
 
-	// SealSidecar seals what is kept outside the backend under a name: a value opens under no other
-	// name, and in no other store. It appends to dst.
+	// SealSidecar seals a value to be kept outside the backend under a name: it opens only under
+	// that name, and only in this store. It appends to dst.
 	SealSidecar(dst []byte, name string, plain []byte) ([]byte, error)
 
 	// OpenSidecar is the inverse of SealSidecar. A value that was changed, or sealed under another
 	// name, is engine.ErrCorrupt.
 	OpenSidecar(name string, sealed []byte) ([]byte, error)
 
-	// Pseudonym returns what stands for names in logs: 32 hexadecimal digits, always the same for the
-	// same purpose and names of one store, from which without its keys nothing can be told. Those who
-	// have them can compare it with the names there are.
+	// Pseudonym returns a stand-in for names in logs: 32 hexadecimal digits, always the same for
+	// the same purpose and names in one store. Without the store's keys it reveals nothing; with
+	// them it can be compared with existing names.
 	Pseudonym(purpose string, names ...string) string
 }
 
 // User is the upkeep of one user.
 type User interface {
-	// Create makes the keys of the user, durably, unless there are some. A first save does so as
-	// well.
+	// Create durably makes the keys of the user, unless they exist. A first save does so, too.
 	Create(ctx context.Context) error
 
 	// GC collects the garbage of the user, as Store.GC does for all users of a tenant.
 	GC(ctx context.Context, o GCOptions) (*GCReport, error)
 
-	// DeleteRun removes all checkpoints with a run id from all threads of the user, heads and pinned
-	// ones too, and returns how many these were. Branches that ended there end at an ancestor then; a
-	// thread that has no checkpoint left is deleted. Each thread is done by itself: after an error, a
-	// new call goes on.
+	// DeleteRun removes all checkpoints with a run id from all threads of the user, including heads
+	// and pinned ones, and returns their number. Branches that ended there then end at an ancestor;
+	// a thread without checkpoints is deleted. Each thread is handled by itself: after an error, a
+	// new call continues.
 	DeleteRun(ctx context.Context, runID string) (int, error)
 }
 
-// Thread is the upkeep of one lineage, or of its whole thread where a method says so. Its checkpoints
-// are those of the engine, *engine.Checkpoint, which imports this package and not the other way.
+// Thread administers one lineage or, where a method says so, its whole thread. Checkpoint is
+// *engine.Checkpoint; package engine imports this package, so it cannot be named here.
 type Thread[Checkpoint any] interface {
-	// Prune removes checkpoints of the lineage. The newest one, the heads of branches, and those with
-	// the label "pin" always stay, and Remove must not name them (engine.ErrInvalid). What stays
-	// keeps its id, hash and parent, and loads as before.
+	// Prune removes checkpoints of the lineage. The newest one, the heads of branches, and those
+	// with the label "pin" always stay, and Remove must not name them (engine.ErrInvalid).
+	// Remaining checkpoints keep their id, hash and parent, and load as before.
 	//
-	// Saves and loads of the thread wait meanwhile. The prune is durable batch by batch: one that
-	// fails or is killed on its way has removed some of the checkpoints, and a new one goes on with
-	// it; an erasing one has removed all or none of them, but may leave their bytes to the next one
-	// or to GC.
+	// Saves and loads of the thread wait in the meantime. The prune is durable batch by batch: one
+	// that fails or is killed has removed some of the checkpoints, and a new one continues. An
+	// erasing prune has removed all or none of them, but may leave their bytes to the next one or
+	// to GC.
 	Prune(ctx context.Context, o PruneOptions) (*PruneReport, error)
 
-	// MigrateHead saves the head, migrated, as a new checkpoint on itself, with the step, status, run
-	// id, branch and blobs that it has. Its pending writes move along, and so do the branches that
-	// end there; what is left of the time of a thread that expires stays the same. Where the id of
-	// the head is a UUID that the caller chose, that of the new one is the next UUID; it is derived
-	// from any other id that the caller chose. A branch whose head is not the newest checkpoint gets
-	// its migrated head as the newest one, as with any save on a branch: whoever migrates all heads
-	// of a lineage begins with the oldest.
+	// MigrateHead saves the head, migrated, as a new checkpoint on itself, with the same step,
+	// status, run id, branch and blobs. Its pending writes and the branches that end there move to
+	// the new one; the expiry of the thread does not change. If the head's id is a UUID chosen by a
+	// caller, the new id is the next UUID; if it is another id chosen by a caller, the new id is
+	// derived from it. A branch whose head is not the newest checkpoint gets its migrated head as
+	// the newest one, as with any save on a branch: to migrate all heads of a lineage, begin with
+	// the oldest.
 	//
-	// The steps and the hooks of saves run with no lock held; the other operations on the thread wait
-	// while the outcome is written. If the head has moved meanwhile, that is engine.ErrConflict,
-	// nothing is written, and the caller may look again.
+	// The steps and the save hooks run with no lock held; other operations on the thread wait while
+	// the result is written. If the head has moved in the meantime, that is engine.ErrConflict,
+	// nothing is written, and the caller can try again.
 	MigrateHead(ctx context.Context, o HeadMigration) (*HeadMigrated[Checkpoint], error)
 
-	// UndoHead removes the head with a hash that MigrateHead made at newSeq of the checkpoint at
-	// oldSeq, which is the head again: ids, branches and pending writes are as they were, and newSeq
-	// is not used again. If something was saved on the migrated head, or writes were put there,
-	// nothing is changed, and that is engine.ErrConflict; another checkpoint at newSeq is
-	// engine.ErrInvalid. It is durable when the call returns; one that was done before, or was cut
-	// short, is done again.
+	// UndoHead removes the head with a hash that MigrateHead made at newSeq from the checkpoint at
+	// oldSeq, which becomes the head again: ids, branches and pending writes are as before, and
+	// newSeq is not used again. If something was saved on the migrated head, or writes were put
+	// there, that is engine.ErrConflict, and nothing changes; if newSeq has another checkpoint,
+	// that is engine.ErrInvalid. It is durable when the call returns. Repeating it, or an
+	// interrupted one, is safe.
 	UndoHead(ctx context.Context, oldSeq, newSeq uint64, hash [32]byte) error
 
-	// MigrateHistory writes every checkpoint of the thread anew, in all namespaces, at a version:
-	// with its id, seq, time and place, and with other hashes; what was removed or replaced leaves
-	// stubs, as in a copy. The thread as it was is kept, until DropHistory; an erasing prune and
-	// DeleteRun drop it, too. The new one appears at once, when all of it is durable; one that fails
-	// or is killed leaves the thread as it was. All other operations on the thread wait meanwhile,
-	// and the steps run within that time.
+	// MigrateHistory rewrites every checkpoint of the thread, in all namespaces, at a version: with
+	// the same id, seq, time and order, and with other hashes; removed and replaced checkpoints
+	// leave stubs, as in a copy. The thread's previous history is kept until DropHistory; an
+	// erasing prune and DeleteRun drop it, too. The new history appears at once, when all of it is
+	// durable; a migration that fails or is killed leaves the thread as it was. All other
+	// operations on the thread wait in the meantime, including the time of the steps.
 	//
-	// If all is of that version, nothing is done; if something else is kept already, that is
-	// engine.ErrConflict. A checkpoint that has no way to the version, or on which a step fails, is
-	// an error that names its seq. What hooks of saves would have to see is engine.ErrRejected:
-	// migrate the heads then.
+	// If all checkpoints have that version, nothing happens; if another history is kept already,
+	// that is engine.ErrConflict. If a checkpoint has no path to the version, or a step fails on
+	// it, the error names its seq. If save hooks apply to the thread, that is engine.ErrRejected:
+	// migrate its heads instead.
 	MigrateHistory(ctx context.Context, to uint64, down bool) (*HistoryMigrated, error)
 
-	// RestoreHistory makes the thread what it was before MigrateHistory. If something was saved
-	// since, put, or moved to another place, nothing is changed, and that is engine.ErrConflict. A
-	// thread that keeps nothing is engine.ErrNotFound.
+	// RestoreHistory restores the thread to its history before MigrateHistory. If anything was
+	// saved, put or moved since, that is engine.ErrConflict, and nothing changes. If the thread
+	// keeps no history, that is engine.ErrNotFound.
 	RestoreHistory(ctx context.Context) error
 
-	// DropHistory removes what MigrateHistory kept of the thread; then there is no way back. A thread
-	// that keeps nothing is left as it is.
+	// DropHistory removes the history that MigrateHistory kept, for good. A thread that keeps none
+	// is left as it is.
 	DropHistory(ctx context.Context) error
 
-	// KeepsHistory reports whether there is something for RestoreHistory.
+	// KeepsHistory reports whether the thread keeps a history for RestoreHistory.
 	KeepsHistory(ctx context.Context) (bool, error)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/ckptd/ckptd/crypto"
 )
 
-// A key is a scope (a user, a tenant, or the store), a slot in it (a thread, a term of the index, or nothing), an epoch,
-// a kind, and a tail that depends on the kind.
+// A key is a scope (a user, a tenant, or the store), a slot in it (a thread, a term of the index,
+// or nothing), an epoch, a kind, and a tail that depends on the kind.
 const (
 	scopeLen  = 16
 	slotAt    = scopeLen
@@ -26,7 +26,7 @@ const (
 	threadLen   = PrefixLen + 16
 )
 
-// How an id entry names its id: as the UUID that it is, or by a token.
+// The two forms of an id in the key of its entry: the UUID itself, or a token.
 const (
 	formUUID  = 1
 	formToken = 2
@@ -35,7 +35,7 @@ const (
 // Once is the version of keys that are written once, or whose writers are serialized by the engine.
 const Once = "1"
 
-// None is the token of what has no name: the slot of keys that are of no thread, and the unnamed namespace.
+// None is the empty token: the slot of keys outside threads, and the unnamed namespace.
 var None crypto.Token
 
 func prefix(scope, slot crypto.Token, epoch uint32, kind byte) []byte {
@@ -53,14 +53,14 @@ func Under(p []byte) backend.Range {
 	}
 }
 
-// What a key says of itself. The key must be long enough to say it.
+// These functions read the parts of a key, which must be long enough to have them.
 
 func KindOf(key []byte) byte           { return key[kindAt] }
 func ThreadOf(key []byte) crypto.Token { return crypto.Token(key[slotAt:]) }
 func EpochOf(key []byte) uint32        { return binary.BigEndian.Uint32(key[epochAt:]) }
 func SeqOf(key []byte) uint64          { return binary.BigEndian.Uint64(key[len(key)-seqLen:]) }
 
-// Tail is what follows the kind.
+// Tail is the part of the key after the kind.
 func Tail(key []byte) []byte { return key[PrefixLen:] }
 
 // IsRecord reports whether a key is of a record or a stub.
@@ -69,7 +69,8 @@ func IsRecord(key []byte) bool { return len(key) == recordLen && KindOf(key) == 
 // IsIndex reports whether a key is of an index entry, whole or not.
 func IsIndex(key []byte) bool { return len(key) >= PrefixLen && KindOf(key) == KindIndex }
 
-// PartOf and BlobOf tell what a key of a part or a blob names; not ok means that it is no such key.
+// PartOf and BlobOf return the digest in the key of a part or a blob; not ok means that it is
+// another kind of key.
 
 func PartOf(key []byte) (id [16]byte, ok bool) {
 	if len(key) != PrefixLen+len(id) {
@@ -85,7 +86,8 @@ func BlobOf(key []byte) (digest [32]byte, ok bool) {
 	return [32]byte(Tail(key)), true
 }
 
-// ListedThread is the thread that the key of a thread record is of; not ok means that it is no such key.
+// ListedThread returns the thread of the key of a thread record; not ok means that it is another
+// kind of key.
 func ListedThread(key []byte) (thread crypto.Token, ok bool) {
 	if len(key) != threadLen {
 		return thread, false
@@ -93,7 +95,7 @@ func ListedThread(key []byte) (thread crypto.Token, ok bool) {
 	return crypto.Token(Tail(key)), true
 }
 
-// ActiveThread is what the key of an activity entry says; not ok means that it is no such key.
+// ActiveThread parses the key of an activity entry; not ok means that it is another kind of key.
 func ActiveThread(key []byte) (since int64, thread crypto.Token, ok bool) {
 	if len(key) != activityLen {
 		return 0, thread, false
@@ -102,7 +104,7 @@ func ActiveThread(key []byte) (since int64, thread crypto.Token, ok bool) {
 	return int64(binary.BigEndian.Uint64(append(make([]byte, 2, 8), tail[:6]...))), crypto.Token(tail[6:]), true
 }
 
-// Indexed is what the key of an index entry says.
+// Indexed is the key of an index entry, parsed.
 type Indexed struct {
 	Term         crypto.Token
 	User, Thread crypto.Token
@@ -111,7 +113,7 @@ type Indexed struct {
 	Seq          uint64
 }
 
-// ParseIndex is what the key of an index entry says; not ok means that it is no such key.
+// ParseIndex parses the key of an index entry; not ok means that it is another kind of key.
 func ParseIndex(key []byte) (x Indexed, ok bool) {
 	if len(key) != indexLen || KindOf(key) != KindIndex {
 		return x, false
@@ -121,12 +123,12 @@ func ParseIndex(key []byte) (x Indexed, ok bool) {
 		Epoch: binary.BigEndian.Uint32(tail[32:]), NS: crypto.Token(tail[36:]), Seq: SeqOf(key)}, true
 }
 
-// SameLineage reports whether both lead to one lineage.
+// SameLineage reports whether both keys point into one lineage.
 func (x *Indexed) SameLineage(y *Indexed) bool {
 	return x.User == y.User && x.Thread == y.Thread && x.Epoch == y.Epoch && x.NS == y.NS
 }
 
-// RecordKey is where the record is that an index entry leads to.
+// RecordKey is the key of the record that an index entry points to.
 func (x *Indexed) RecordKey() []byte {
 	key := append(prefix(x.User, x.Thread, x.Epoch, KindRecord), x.NS[:]...)
 	return binary.BigEndian.AppendUint64(key, x.Seq)
@@ -144,7 +146,7 @@ func Describe(key []byte) string {
 	return fmt.Sprintf("%s %x…", kindNames[kind], key[PrefixLen:min(len(key), PrefixLen+4)])
 }
 
-// ParseUUID accepts the canonical form only: other spellings of a UUID are other ids.
+// ParseUUID accepts only the canonical form: other spellings of a UUID are different ids.
 func ParseUUID(s string) (id [16]byte, ok bool) {
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' || strings.ToLower(s) != s {
 		return id, false

@@ -30,11 +30,12 @@ const (
 	KindSidecar   = 0x30
 )
 
-// How each kind is stored (docs/format.md §4 to §13, §19). A new one is a line above, a line here, and where it stands (owners.go).
+// How each kind is stored (docs/format.md §4 to §13, §19). A new kind needs a line above, a line
+// here, and its keys in owners.go.
 var (
 	StoreInfo = ofStore("store record", KindStore, codec.AppendStoreInfo, codec.ParseStoreInfo, same)
 	Retention = ofStore("retention policy", KindRetention, codec.AppendRetention, codec.ParseRetention, same)
-	Sidecar   = ofStore("value beside the store", KindSidecar, func(dst, v []byte) []byte { return append(dst, v...) },
+	Sidecar   = ofStore("sidecar value", KindSidecar, func(dst, v []byte) []byte { return append(dst, v...) },
 		func(plain []byte) ([]byte, error) { return plain, nil }, bytes.Equal)
 
 	Threads  = ofUser("thread record", KindThread, directory, codec.AppendThread, codec.ParseThread, same)
@@ -53,7 +54,7 @@ var (
 	Writes     = ofThread("pending writes", KindWrites, codec.AppendWrites, codec.ParseWrites, (*codec.Writes).Equal)
 	Ledgers    = ofThread("pending writes", TypeLedger, codec.AppendWritesLedger, codec.ParseWritesLedger, same)
 
-	// A record says where it stands, and so depends on its key.
+	// The encoding of a record depends on its seq, which is in its key.
 	Records = named("checkpoint", &Kind[*codec.Record]{typ: KindRecord, sealed: thread,
 		encode: func(dst, key []byte, rec *codec.Record) []byte { return codec.AppendRecord(dst, SeqOf(key), rec) },
 		decode: func(plain, key []byte) (*codec.Record, error) { return codec.ParseRecord(plain, SeqOf(key)) },
@@ -63,7 +64,7 @@ var (
 		decode: parseStub, check: checkBy(parseStub, same)})
 )
 
-// kindNames are what errors call the kinds.
+// kindNames are the names of the kinds in errors.
 var kindNames = map[byte]string{}
 
 // Part is a piece of a payload and the hour of its creation.
@@ -72,7 +73,7 @@ type Part struct {
 	Data []byte
 }
 
-// keys says under which keys of its owner a kind is sealed.
+// keys selects the keys of the owner that seal a kind.
 type keys uint8
 
 const (
@@ -83,13 +84,15 @@ const (
 	thread
 )
 
-// Owner is whose keys seal a value: the store, a user or a thread. A thread has the keys of its user as well.
+// Owner has the keys that seal a value: the store, a user or a thread. A thread has the keys of its
+// user as well.
 type Owner interface {
 	sealer(of keys) *crypto.Sealer
 }
 
-// Kind is how one kind of values is stored. Readers and writers share it: Open makes a value of stored bytes, and
-// AppendSealed, by which alone a value becomes stored bytes, first does with it what Open will do.
+// Kind is how one kind of values is stored. Readers and writers share it. Open turns stored bytes
+// into a value. AppendSealed is the only way to make stored bytes, and it first opens them as Open
+// will.
 type Kind[T any] struct {
 	typ    byte
 	sealed keys
@@ -98,13 +101,13 @@ type Kind[T any] struct {
 	check  func(plain, key []byte, v T) error // that decode makes v of plain
 }
 
-// Type is the type of the values of k.
+// Type is the record type of values of k.
 func (k *Kind[T]) Type() byte { return k.typ }
 
-// Is reports whether a stored value says that it is of k. Only Open tells whether it is.
+// Is reports whether a stored value claims to be of k. Only Open proves it.
 func (k *Kind[T]) Is(stored []byte) bool { return len(stored) > 3 && stored[3] == k.typ }
 
-// OpenError tells why a stored value cannot be read. Err is what crypto or codec says.
+// OpenError says why a stored value cannot be read. Err is the error of crypto or codec.
 type OpenError struct {
 	Key    []byte
 	Parsed bool // it opened, but did not parse
@@ -126,7 +129,8 @@ func (k *Kind[T]) Open(of Owner, key, stored []byte) (v T, err error) {
 	return v, nil
 }
 
-// Put returns what stores v at key. What a reader would refuse, or take for something else, is an error.
+// Put returns the mutation that stores v at key. If a reader would refuse the value, or read
+// another one, that is an error.
 func (k *Kind[T]) Put(of Owner, key []byte, v T, version string) (backend.Mut, error) {
 	value, err := k.AppendSealed(nil, &Scratch{}, of, key, v)
 	if err != nil {
@@ -138,10 +142,10 @@ func (k *Kind[T]) Put(of Owner, key []byte, v T, version string) (backend.Mut, e
 // Scratch is the working memory of AppendSealed.
 type Scratch struct{ plain, check []byte }
 
-// Cap is how many bytes it holds on to.
+// Cap is the size of its buffers.
 func (m *Scratch) Cap() int { return cap(m.plain) + cap(m.check) }
 
-// AppendSealed appends to dst what Put stores.
+// AppendSealed appends the bytes that Put stores to dst.
 func (k *Kind[T]) AppendSealed(dst []byte, m *Scratch, of Owner, key []byte, v T) ([]byte, error) {
 	s, from := of.sealer(k.sealed), len(dst)
 	m.plain = k.encode(m.plain[:0], key, v)
@@ -151,11 +155,11 @@ func (k *Kind[T]) AppendSealed(dst []byte, m *Scratch, of Owner, key []byte, v T
 	}
 	if m.check, err = s.Open(m.check[:0], k.typ, key, dst[from:]); err == nil {
 		if err = k.check(m.check, key, v); err == nil && !bytes.Equal(m.check, m.plain) {
-			err = errors.New("it opens as other bytes")
+			err = errors.New("it opens to different bytes")
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("checking %s before commit: nobody could read it: %w", Describe(key), err)
+		return nil, fmt.Errorf("checking %s before commit: it would be unreadable: %w", Describe(key), err)
 	}
 	return dst, nil
 }
@@ -168,7 +172,7 @@ func ofThread[T any](name string, typ byte, encode func([]byte, T) []byte, decod
 	return ofUser(name, typ, thread, encode, decode, same)
 }
 
-// ofUser is a kind whose values do not depend on where they stand.
+// ofUser makes a kind whose encoding does not depend on the key.
 func ofUser[T any](name string, typ byte, sealed keys, encode func([]byte, T) []byte, decode func([]byte) (T, error), same func(a, b T) bool) *Kind[T] {
 	at := func(plain, _ []byte) (T, error) { return decode(plain) }
 	return named(name, &Kind[T]{typ, sealed, func(dst, _ []byte, v T) []byte { return encode(dst, v) }, at, checkBy(at, same)})
@@ -181,12 +185,12 @@ func named[T any](name string, k *Kind[T]) *Kind[T] {
 
 func parseStub(plain, key []byte) (*codec.Stub, error) { return codec.ParseStub(plain, SeqOf(key)) }
 
-// checkBy is the check of a kind by its decode.
+// checkBy makes a check that decodes and compares.
 func checkBy[T any](decode func(plain, key []byte) (T, error), same func(a, b T) bool) func(plain, key []byte, v T) error {
 	return func(plain, key []byte, v T) error {
 		got, err := decode(plain, key)
 		if err == nil && !same(got, v) {
-			err = errors.New("it reads as something else")
+			err = errors.New("it decodes to a different value")
 		}
 		return err
 	}

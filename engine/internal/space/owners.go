@@ -1,10 +1,10 @@
-// Package space says where everything stands, and how it is stored: the tokens, epochs, keys and ranges of users, threads and
-// lineages, and for each kind of values how it is encoded, sealed and opened. Backend keys are made here and nowhere else,
-// and nothing is sealed or opened elsewhere.
+// Package space defines the keys and the encodings of all stored values: the tokens, epochs, keys
+// and ranges of users, threads and lineages, and how values of each kind are encoded, sealed and
+// opened. No other package makes backend keys, or seals or opens values.
 //
-// A key stands on what owns it. The Store has the keys of a store, a User adds the keys of one user, a Thread is one epoch of
-// a thread, and a Lineage one namespace in it. They know nothing of what is in memory or under way, need no lock, and may be
-// used concurrently.
+// Keys belong to an owner. The Store has the keys of a store, a User adds those of one user, a
+// Thread is one epoch of a thread, and a Lineage one namespace in it. Owners know nothing of the
+// state in memory or of operations under way, need no lock, and are safe for concurrent use.
 package space
 
 import (
@@ -15,32 +15,33 @@ import (
 	"github.com/ckptd/ckptd/crypto"
 )
 
-// Store is where what belongs to no user stands, or to a tenant.
+// Store owns the values of the store itself and of tenants.
 type Store struct {
 	ring   *crypto.Keyring
 	sealed *crypto.Sealer
 }
 
-// NewStore returns the place of a store with its keys.
+// NewStore returns the owner for a store with its keys.
 func NewStore(ring *crypto.Keyring) *Store { return &Store{ring, ring.StoreSealer()} }
 
 func (s *Store) sealer(keys) *crypto.Sealer { return s.sealed }
 
-// InfoKey is where the store record stands, before any key is known.
+// InfoKey is the key of the store record, which needs no secret.
 func InfoKey() []byte { return prefix(None, None, 0, KindStore) }
 
-// RetentionKey is where the retention policy of a tenant stands.
+// RetentionKey is the key of a tenant's retention policy.
 func (s *Store) RetentionKey(tenant string) []byte {
 	return prefix(s.ring.TenantToken(tenant), None, 0, KindRetention)
 }
 
-// OfTenant is the range of all that belongs to a tenant, the entries of its index among it, and to none of its users.
+// OfTenant is the range of the keys of a tenant, including its index entries, but not those of its
+// users.
 func (s *Store) OfTenant(tenant string) backend.Range {
 	tok := s.ring.TenantToken(tenant)
 	return Under(tok[:])
 }
 
-// OfUser is the range of all that belongs to a user, who may have no keys.
+// OfUser is the range of the keys of a user, who need not exist.
 func (s *Store) OfUser(tenant, name string) backend.Range {
 	tok := s.ring.UserToken(tenant, name)
 	return Under(tok[:])
@@ -56,7 +57,7 @@ func (s *Store) TermOf(tenant, field, value string) backend.Range {
 	return Under(prefix(s.ring.TenantToken(tenant), s.Term(tenant, field, value), 0, KindIndex))
 }
 
-// User is where the values of one user stand.
+// User owns the values of one user.
 type User struct {
 	*Store
 	Tok  crypto.Token
@@ -72,7 +73,7 @@ type User struct {
 	directory, parts, index *crypto.Sealer
 }
 
-// User returns the place of a user of a tenant.
+// User returns the owner for a user of a tenant.
 func (s *Store) User(tenant string, keys *crypto.UserKeys) (*User, error) {
 	u := &User{Store: s, Tok: keys.Token(), Keys: keys, tenant: tenant, tenantTok: s.ring.TenantToken(tenant),
 		CommitKey: keys.Derive("commit"), IDKey: keys.Derive("id"), PartMAC: keys.Derive("part"), BlobMAC: keys.Derive("blob")}
@@ -100,27 +101,28 @@ func (u *User) sealer(of keys) *crypto.Sealer {
 	panic(fmt.Sprintf("space: a user seals nothing under keys %d", of))
 }
 
-// of is the range of all keys of a kind that are of the user and of no thread.
+// of is the range of the user's keys of a kind outside threads.
 func (u *User) of(kind byte) backend.Range { return Under(prefix(u.Tok, None, 0, kind)) }
 
-// All is the range of all that the user has, but for index entries.
+// All is the range of all keys of the user except index entries.
 func (u *User) All() backend.Range { return Under(u.Tok[:]) }
 
-// InThreads is the part of All that is of threads.
+// InThreads is the part of All in threads.
 func (u *User) InThreads() backend.Range {
 	r := u.All()
 	r.Start = Under(append(append([]byte{}, u.Tok[:]...), None[:]...)).End
 	return r
 }
 
-// Threads, Parts, Blobs and Activity are the ranges of all that the user has of a kind.
+// Threads, Parts, Blobs and Activity are the ranges of the user's keys of a kind.
 
 func (u *User) Threads() backend.Range  { return u.of(KindThread) }
 func (u *User) Parts() backend.Range    { return u.of(KindPart) }
 func (u *User) Blobs() backend.Range    { return u.of(KindBlob) }
 func (u *User) Activity() backend.Range { return u.of(KindActivity) }
 
-// AfterThread is the part of a range of index entries of a term that comes after those of the user and thread of a key.
+// AfterThread is the rest of a range of index entries of a term, after those of the user and thread
+// in a key.
 func AfterThread(r backend.Range, key []byte) backend.Range {
 	r.Start = Under(key[:PrefixLen+32]).End
 	return r
@@ -144,7 +146,8 @@ func (u *User) BlobKey(digest [32]byte) []byte {
 	return append(prefix(u.Tok, None, 0, KindBlob), digest[:]...)
 }
 
-// ActivityKey stands in the order of time, in Unix milliseconds.
+// ActivityKey is the key of an activity entry; keys are in the order of since, in Unix
+// milliseconds.
 func (u *User) ActivityKey(since int64, thread crypto.Token) []byte {
 	key := prefix(u.Tok, None, 0, KindActivity)
 	key = append(key, binary.BigEndian.AppendUint64(nil, uint64(since))[2:]...)
@@ -159,12 +162,12 @@ func (u *User) Epochs(thread crypto.Token) backend.Range {
 	return Under(append(append(make([]byte, 0, 32), u.Tok[:]...), thread[:]...))
 }
 
-// Epoch is the range of all that an epoch of a thread has, but for index entries.
+// Epoch is the range of all keys of an epoch of a thread except index entries.
 func (u *User) Epoch(thread crypto.Token, epoch uint32) backend.Range {
 	return Under(prefix(u.Tok, thread, epoch, 0)[:kindAt:kindAt])
 }
 
-// Thread is where the values of one epoch of a thread stand.
+// Thread owns the values of one epoch of a thread.
 type Thread struct {
 	*User
 	Tok    crypto.Token
@@ -172,7 +175,7 @@ type Thread struct {
 	sealed *crypto.Sealer
 }
 
-// Thread returns the place of an epoch of a thread.
+// Thread returns the owner for an epoch of a thread.
 func (u *User) Thread(tok crypto.Token, epoch uint32) (*Thread, error) {
 	sealer, err := u.Keys.Sealer("thread", tok[:])
 	if err != nil {
@@ -181,7 +184,7 @@ func (u *User) Thread(tok crypto.Token, epoch uint32) (*Thread, error) {
 	return &Thread{u, tok, epoch, sealer}, nil
 }
 
-// At returns the place of another epoch of the thread.
+// At returns the owner for another epoch of the thread.
 func (t *Thread) At(epoch uint32) *Thread { return &Thread{t.User, t.Tok, epoch, t.sealed} }
 
 func (t *Thread) sealer(of keys) *crypto.Sealer {
@@ -191,24 +194,24 @@ func (t *Thread) sealer(of keys) *crypto.Sealer {
 	return t.User.sealer(of)
 }
 
-// All is the range of all that the epoch has, but for index entries.
+// All is the range of all keys of the epoch except index entries.
 func (t *Thread) All() backend.Range { return t.User.Epoch(t.Tok, t.Epoch) }
 
-// of is the range of all keys of a kind, in any namespace.
+// of is the range of the keys of a kind, in all namespaces.
 func (t *Thread) of(kind byte) backend.Range { return Under(prefix(t.User.Tok, t.Tok, t.Epoch, kind)) }
 
-// Records, Writes and Namespaces are the ranges of all that the epoch has of a kind.
+// Records, Writes and Namespaces are the ranges of the epoch's keys of a kind.
 
 func (t *Thread) Records() backend.Range    { return t.of(KindRecord) }
 func (t *Thread) Writes() backend.Range     { return t.of(KindWrites) }
 func (t *Thread) Namespaces() backend.Range { return t.of(KindNamespace) }
 
-// NamespaceKey is where the name of a namespace stands.
+// NamespaceKey is the key of the name of a namespace.
 func (t *Thread) NamespaceKey(ns crypto.Token) []byte {
 	return append(prefix(t.User.Tok, t.Tok, t.Epoch, KindNamespace), ns[:]...)
 }
 
-// NamespaceOf is the namespace that a key of the epoch is of; not ok means that the key is too short.
+// NamespaceOf returns the namespace in a key of the epoch; not ok means that the key is too short.
 func NamespaceOf(key []byte) (ns crypto.Token, ok bool) {
 	if len(key) < PrefixLen+len(ns) {
 		return ns, false
@@ -216,7 +219,7 @@ func NamespaceOf(key []byte) (ns crypto.Token, ok bool) {
 	return crypto.Token(Tail(key)), true
 }
 
-// Namespace returns the place of a namespace by its name; that of "" is unnamed.
+// Namespace returns the owner for a namespace by name; "" is the unnamed one.
 func (t *Thread) Namespace(name string) Lineage {
 	if name == "" {
 		return Lineage{t, None}
@@ -224,7 +227,7 @@ func (t *Thread) Namespace(name string) Lineage {
 	return Lineage{t, t.Keys.BlindToken("namespace", name)}
 }
 
-// Lineage is where the values of one namespace of a Thread stand.
+// Lineage owns the values of one namespace of a Thread.
 type Lineage struct {
 	*Thread
 	NS crypto.Token
@@ -247,7 +250,8 @@ func (l *Lineage) RecordKey(seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(l.prefix(KindRecord), seq)
 }
 
-// IDs is the range of all id entries, ChosenIDs of those for UUIDs that callers chose, in the order of these.
+// IDs is the range of all id entries, ChosenIDs of those for UUIDs chosen by callers, in their
+// order.
 func (l *Lineage) IDs() backend.Range { return Under(l.prefix(KindID)) }
 
 func (l *Lineage) ChosenIDs() backend.Range { return Under(append(l.prefix(KindID), formUUID)) }
@@ -262,8 +266,8 @@ func (l *Lineage) IDKey(id string) []byte {
 	return l.OwnIDKey(id)
 }
 
-// OwnIDKey is where an id of the engine's own stands that a replacement took over: always by token, so that it is not
-// found among the ids that callers chose.
+// OwnIDKey is the key for an id made by the engine that a replacement took over: always a token, so
+// that it is not among the ids chosen by callers.
 func (l *Lineage) OwnIDKey(id string) []byte {
 	tok := l.Keys.BlindToken("id", id)
 	return append(append(l.prefix(KindID), formToken), tok[:]...)
@@ -277,7 +281,7 @@ func (l *Lineage) BranchKey(name string) []byte {
 	return append(l.prefix(KindBranch), tok[:]...)
 }
 
-// Writes is the range of all pending writes and their ledgers, WritesOf of those of a checkpoint.
+// Writes is the range of all pending writes and their ledgers, WritesOf of those of one checkpoint.
 func (l *Lineage) Writes() backend.Range { return Under(l.prefix(KindWrites)) }
 
 func (l *Lineage) WritesOf(checkpoint string) backend.Range { return Under(l.writesOf(checkpoint)) }
@@ -287,24 +291,25 @@ func (l *Lineage) writesOf(checkpoint string) []byte {
 	return append(l.prefix(KindWrites), tok[:]...)
 }
 
-// WritesKey is where the pending writes of a task stand.
+// WritesKey is the key of the pending writes of a task.
 func (l *Lineage) WritesKey(checkpoint, task string) []byte {
 	tok := l.Keys.BlindToken("task", task)
 	return append(l.writesOf(checkpoint), tok[:]...)
 }
 
-// LedgerKey is where the ledger of the pending writes of a checkpoint stands: before them.
+// LedgerKey is the key of the ledger of a checkpoint's pending writes, before those.
 func (l *Lineage) LedgerKey(checkpoint string) []byte {
 	return append(l.writesOf(checkpoint), None[:]...)
 }
 
-// WritesTail tells a key of pending writes of the lineage from others of it, in any epoch.
+// WritesTail is the part of a key of pending writes that distinguishes it within its lineage, in
+// any epoch.
 func WritesTail(key []byte) []byte { return key[PrefixLen+len(None):] }
 
-// SameWrites is the part of a key of pending writes, or of their ledger, that those of a checkpoint have in common.
+// SameWrites is the common prefix of the keys of a checkpoint's pending writes and their ledger.
 func SameWrites(key []byte) []byte { return key[:len(key)-len(None)] }
 
-// IndexKey is where the index entry of a term stands at a checkpoint.
+// IndexKey is the key of the index entry of a term for a checkpoint.
 func (l *Lineage) IndexKey(field, value string, seq uint64) []byte {
 	u := l.User
 	key := append(prefix(u.tenantTok, u.Term(u.tenant, field, value), 0, KindIndex), u.Tok[:]...)
@@ -312,8 +317,8 @@ func (l *Lineage) IndexKey(field, value string, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(key, l.NS[:]...), seq)
 }
 
-// Moved is the key of the same tail in another lineage: pending writes and ids are named by tokens that lineages of a user
-// share.
+// Moved is the key with the same tail in another lineage: the tokens of pending writes and ids are
+// the same in all lineages of a user.
 func (l *Lineage) Moved(key []byte) []byte {
 	p := l.prefix(KindOf(key))
 	return append(p, key[len(p):]...)

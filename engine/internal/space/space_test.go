@@ -142,7 +142,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestKeysSayWhatTheyAre: what is read from a key is what it was made of, and other keys are refused.
+// TestKeysSayWhatTheyAre: a key parses into the parts it was made from, and other keys are refused.
 func TestKeysSayWhatTheyAre(t *testing.T) {
 	u := newUser(t, "alice")
 	l := newLineage(t, u, "t", 9, "n")
