@@ -64,7 +64,7 @@ func tooMany(tries *int, most int, why error) error {
 	if *tries++; *tries < most {
 		return nil
 	}
-	return fmt.Errorf("%w: tried %d times, and each time others had changed what it depends on: %w", ErrUnavailable, *tries, why)
+	return fmt.Errorf("%w: gave up after %d attempts, because other writers kept changing its base: %w", ErrUnavailable, *tries, why)
 }
 
 // migrate migrates the parent for the next try, with no lock held.

@@ -168,7 +168,7 @@ func (u *User) StatBlob(ctx context.Context, id BlobID) (BlobInfo, error) {
 		m, err = us.manifest(ctx, id)
 	}
 	if err != nil {
-		return BlobInfo{}, fmt.Errorf("looking at a blob: %w", err)
+		return BlobInfo{}, fmt.Errorf("inspecting a blob: %w", err)
 	}
 	return BlobInfo{ID: id, Size: int64(m.Size), Created: time.Unix(int64(m.Hour)*3600, 0).UTC()}, nil
 }
@@ -227,7 +227,7 @@ func (u *user) blobPart(ctx context.Context, id BlobID, part codec.PartID) ([]by
 		if _, err := u.manifest(ctx, id); err != nil { // collected meanwhile
 			return nil, err
 		}
-		return nil, corrupt(space.Place(key), "missing, and a blob names it", nil)
+		return nil, corrupt(space.Place(key), "missing, and a blob refers to it", nil)
 	}
 	data, err := u.openPart(got[0])
 	if err != nil {

@@ -45,7 +45,7 @@ func (w *saving) attrsValue(meta *codec.Attrs) ([]byte, error) {
 	w.check = codec.AppendAttrs(w.check[:0], meta)
 	value := bytes.Clone(w.check)
 	if got, err := codec.ParseAttrs(value); err != nil || !sameAttrs(got, meta) {
-		return nil, fmt.Errorf("checking the attributes before commit: nobody could read them (%v)", err)
+		return nil, fmt.Errorf("checking the attributes before commit: they cannot be read (%v)", err)
 	}
 	return value, nil
 }
@@ -190,7 +190,7 @@ func (w *saving) build(ctx context.Context, t *tip, meta *codec.Attrs, d, given 
 // is pending would be written over in its own batch. The caller holds l.mu.
 func (l *lineage) claim(p *pending) error {
 	if l.last != nil && p.seq <= l.last.after.head {
-		return corrupt(space.Place(l.RecordKey(p.seq)), "is to be given out twice", nil)
+		return corrupt(space.Place(l.RecordKey(p.seq)), "is about to be assigned twice", nil)
 	}
 	if p.seq <= l.given || !l.s.caps.Exclusive {
 		p.conds = append(p.conds, backend.Cond{Key: l.RecordKey(p.seq)})

@@ -47,7 +47,7 @@ func (w *saving) encode(c *chanState, edits []codec.Edit) (encoded, error) {
 	delta := w.payload[start:len(w.payload):len(w.payload)]
 	d, err := w.z.ParseDelta(delta, codec.Edited(len(c.value), edits), len(c.value), w.ops[:0], w.literals[:0])
 	if err != nil || !d.Builds(c.value, edits) {
-		return encoded{}, fmt.Errorf("checking a delta before commit: it does not build the value (%v)", err)
+		return encoded{}, fmt.Errorf("checking a delta before commit: it does not rebuild the value (%v)", err)
 	}
 	w.ops, w.literals = d.Ops[:0], d.Literals[:0]
 	w.narrow = d.Narrow(w.narrow[:0], edits)
@@ -80,7 +80,7 @@ func (w *saving) consolidate(c *chanState) (encoded, error) {
 	payload := w.payload[start:len(w.payload):len(w.payload)]
 	d, err := w.z.ParseDelta(payload, len(c.value), len(base), nil, nil)
 	if err != nil || !d.Builds(base, edits) {
-		return encoded{}, fmt.Errorf("checking a delta before commit: it does not build the value (%v)", err)
+		return encoded{}, fmt.Errorf("checking a delta before commit: it does not rebuild the value (%v)", err)
 	}
 	if d.Whole(payload) != nil || !c.worthwhile(payload) {
 		return w.full(c)

@@ -27,7 +27,7 @@ func (t *Thread) checkDraft(d *Draft) error {
 		}
 	}
 	if d.Root && d.Parent != "" {
-		return fmt.Errorf("%w: Root and a Parent exclude each other", ErrInvalid)
+		return fmt.Errorf("%w: Root and Parent cannot be used together", ErrInvalid)
 	}
 	for i := range d.Channels {
 		if err := t.checkChange(&d.Channels[i]); err != nil {

@@ -21,7 +21,7 @@ var (
 	ErrNoSpace      = error(backend.ErrNoSpace)
 	ErrAmbiguous    = backend.ErrAmbiguous
 	ErrNewerFormat  = errors.New("written by a newer version of ckptd")
-	ErrOlderFormat  = errors.New("the store has storage format 1, which ckptd 0.1 is the last to read")
+	ErrOlderFormat  = errors.New("the store has storage format 1: only ckptd 0.1 and older can read it")
 )
 
 // ErrRejected: hooks did not let something in or out, because they say so, because one failed, or because one that must
@@ -39,7 +39,7 @@ var (
 var (
 	ErrConflict      = errors.New("head has moved")
 	ErrUnknownParent = errors.New("unknown parent")
-	ErrGeneration    = errors.New("thread was deleted since")
+	ErrGeneration    = errors.New("thread was deleted meanwhile")
 	ErrNeedFull      = errors.New("base of the splice is not the parent's version")
 	ErrExhausted     = errors.New("lineage is full")
 )
@@ -69,7 +69,7 @@ func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 type NeedFullError struct{ Channels []string }
 
 func (e *NeedFullError) Error() string {
-	return fmt.Sprintf("base of the splice is not the parent's version: send channels %q whole", e.Channels)
+	return fmt.Sprintf("base of the splice is not the parent's version: send channels %q in full", e.Channels)
 }
 func (e *NeedFullError) Is(target error) bool { return target == ErrNeedFull }
 

@@ -49,7 +49,7 @@ func (l *lineage) findAt(ctx context.Context, at heads, w Which) (*record, error
 func (l *storedLineage) unlisted(ctx context.Context, head uint64, id string, missing error) error {
 	has := func(r *record) error {
 		if r.rec != nil && r.visible() && l.recordID(r) == id {
-			return corrupt(space.Place(l.RecordKey(r.seq)), "its id entry is missing or of an earlier time", nil)
+			return corrupt(space.Place(l.RecordKey(r.seq)), "its id entry is missing or has an earlier time", nil)
 		}
 		return nil
 	}
@@ -211,7 +211,7 @@ func (l *storedLineage) findEntry(ctx context.Context, head uint64, id string) (
 			return none, nil, err
 		}
 		if e.ID != id {
-			return none, nil, corrupt(space.Place(entry.Key), "names another id", nil)
+			return none, nil, corrupt(space.Place(entry.Key), "is for another id", nil)
 		}
 		return *e, nil, nil
 	}

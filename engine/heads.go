@@ -31,7 +31,7 @@ func (l *storedLineage) headAt(ctx context.Context, seq uint64) (*record, error)
 			at = r.seq - r.rec.ParentDist
 		}
 	}
-	return nil, corrupt(space.Place(l.RecordKey(seq)), "no checkpoint, and a branch ends there", nil)
+	return nil, corrupt(space.Place(l.RecordKey(seq)), "missing, and a branch ends there", nil)
 }
 
 // headSeq is the seq that headAt finds, with what is pending. The caller holds l.mu.

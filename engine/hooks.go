@@ -38,7 +38,7 @@ func rejected(err error) error {
 
 // unfit is the error for what hooks made and the engine cannot store.
 func unfit(stage hook.Stage, err error) error {
-	return rejected(&hook.Error{Kind: hook.ErrFailed, Plugin: "hooks", Stage: stage, Reason: fmt.Sprintf("they made what cannot be stored: %v", err)})
+	return rejected(&hook.Error{Kind: hook.ErrFailed, Plugin: "hooks", Stage: stage, Reason: fmt.Sprintf("hook output cannot be stored: %v", err)})
 }
 
 // runHooks passes items through a chain. The call has no place but what place says, and a seed made from it and parts.
@@ -64,7 +64,7 @@ func hooksOf(chain hook.Chain) ([]codec.Hook, error) {
 		out = append(out, codec.Hook(id))
 	}
 	if len(out) > codec.MaxHooks {
-		return nil, unfit(hook.PreSave, fmt.Errorf("%d hooks ran, at most %d can be recorded", len(out), codec.MaxHooks))
+		return nil, unfit(hook.PreSave, fmt.Errorf("%d hooks ran, and at most %d can be recorded", len(out), codec.MaxHooks))
 	}
 	return out, nil
 }

@@ -162,7 +162,7 @@ func (y *tally) err() error {
 	case y.ledger == nil:
 		return corrupt(space.Place(y.key), "pending writes without a ledger", nil)
 	}
-	return corrupt(space.Place(y.key), "pending writes are not those that were put last", nil)
+	return corrupt(space.Place(y.key), "pending writes are not the latest ones", nil)
 }
 
 // eachWrites calls fn with all pending writes and their ledgers in a range; one of both is nil.

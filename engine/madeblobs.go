@@ -36,11 +36,11 @@ func (m *madeBlobs) put(data []byte) (id [32]byte, err error) {
 	defer m.mu.Unlock()
 	switch {
 	case m.closed:
-		return id, fmt.Errorf("%w: a blob is put after its hook ended", hook.ErrInvalid)
+		return id, fmt.Errorf("%w: a hook put a blob after it had ended", hook.ErrInvalid)
 	case m.has(id):
 		return id, nil
 	case len(m.ids) == codec.MaxBlobs || m.size+len(data) > maxMadeBlobs:
-		return id, fmt.Errorf("%w: the hooks of a save may put %d blobs of %d bytes together", hook.ErrLimit, codec.MaxBlobs, maxMadeBlobs)
+		return id, fmt.Errorf("%w: the hooks of one save can put at most %d blobs with %d bytes in total", hook.ErrLimit, codec.MaxBlobs, maxMadeBlobs)
 	}
 	m.size += len(data)
 	m.ids, m.data = append(m.ids, id), append(m.data, bytes.Clone(data))

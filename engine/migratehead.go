@@ -230,7 +230,7 @@ func (c *carrying) over(ctx context.Context, l *lineage, p *pending) error {
 	}
 	// A migration that was cut short may have left some, of what the head was then.
 	if err := l.purgeWrites(ctx, p.tip.id); err != nil {
-		return fmt.Errorf("removing writes of an earlier try: %w", err)
+		return fmt.Errorf("removing writes of an earlier attempt: %w", err)
 	}
 	early, size, keys := &pending{}, 0, 0
 	var ledger codec.Ledger

@@ -35,7 +35,7 @@ func (t threadUpkeep) migrateHistory(ctx context.Context, m *historyMigration) (
 		return nil, err
 	}
 	if chain != nil {
-		return nil, fmt.Errorf("%w: saves of the thread pass hooks, and a history that is written anew does not; migrate its heads", ErrRejected)
+		return nil, fmt.Errorf("%w: hooks apply to saves of this thread, but not to a rewritten history: migrate only its heads", ErrRejected)
 	}
 	l, err := t.s.seize(ctx, t.ref, false)
 	if err != nil {
@@ -55,7 +55,7 @@ func (t threadUpkeep) migrateHistory(ctx context.Context, m *historyMigration) (
 		return &m.count, err
 	}
 	if rec.Kept != 0 {
-		return nil, fmt.Errorf("%w: thread %q keeps its history from before an earlier migration; restore or drop that first", ErrConflict, t.ref.Thread)
+		return nil, fmt.Errorf("%w: thread %q still keeps its history from before an earlier migration: restore or drop it first", ErrConflict, t.ref.Thread)
 	}
 	rec.Kept = rec.Epoch
 	if err := p.rewrite(ctx, l.th, rec); err != nil {
@@ -153,7 +153,7 @@ func (t threadUpkeep) restoreHistory(ctx context.Context) error {
 		return ErrNotFound
 	}
 	if rec.Kept == 0 {
-		return fmt.Errorf("%w: thread %q keeps no history", ErrNotFound, t.ref.Thread)
+		return fmt.Errorf("%w: thread %q has no kept history", ErrNotFound, t.ref.Thread)
 	}
 	now, was := l.th.in(l.th.Epoch), l.th.in(uint32(rec.Kept))
 	is, err := now.outline(ctx)
@@ -166,7 +166,7 @@ func (t threadUpkeep) restoreHistory(ctx context.Context) error {
 	}
 	for name, o := range is {
 		if !o.within(had[name]) {
-			return fmt.Errorf("%w: something came to thread %q since its history was migrated", ErrConflict, t.ref.Thread)
+			return fmt.Errorf("%w: thread %q has changed since its history was migrated", ErrConflict, t.ref.Thread)
 		}
 	}
 	if err := l.u.rewrites.rLock(ctx); err != nil {

@@ -33,7 +33,7 @@ func (s *Store) wayTo(tenant, kind string, from, to uint64, down bool) (*way, er
 	}
 	set := s.setOf(tenant, kind)
 	if set == nil {
-		e := &migrate.VersionError{Kind: ErrNoMigration, Of: kind, From: from, To: to, Why: "there are no migrations of this kind"}
+		e := &migrate.VersionError{Kind: ErrNoMigration, Of: kind, From: from, To: to, Why: "no migrations for this kind"}
 		if from > to {
 			e.Kind = ErrSchemaTooNew
 		}
@@ -123,7 +123,7 @@ func (u *user) runSteps(ctx context.Context, w *way, state migrate.State) (*migr
 	if path, err := u.s.checkMigrated(&out); err != nil {
 		last := w.steps[len(w.steps)-1]
 		return nil, &migrate.StepError{Kind: w.set.Kind(), From: last.From, To: last.To, Source: last.Source, Path: path,
-			Reason: fmt.Sprintf("it made what cannot be stored: %v", err), Err: err}
+			Reason: fmt.Sprintf("the migrated state cannot be stored: %v", err), Err: err}
 	}
 	m := &migrated{state: out, commits: make([][32]byte, len(out.Channels))}
 	for i := range out.Channels {

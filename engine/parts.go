@@ -122,7 +122,7 @@ func (u *user) readParts(ctx context.Context, into map[codec.PartID][]byte, ids 
 	}
 	for i, e := range got {
 		if e.Version == "" {
-			return corrupt(space.Place(keys[i]), "missing, and a checkpoint names it", nil)
+			return corrupt(space.Place(keys[i]), "missing, and a checkpoint refers to it", nil)
 		}
 		data, err := u.openPart(e)
 		if err != nil {
@@ -146,7 +146,7 @@ func joinParts(parts map[codec.PartID][]byte, ids []codec.PartID, size uint64) (
 		out = append(out, parts[id]...)
 	}
 	if uint64(len(out)) != size {
-		return nil, fmt.Errorf("parts hold %d bytes, the record says %d", len(out), size)
+		return nil, fmt.Errorf("parts have %d bytes, but the record says %d", len(out), size)
 	}
 	return out, nil
 }

@@ -46,7 +46,7 @@ func (u *user) passBlob(ctx context.Context, room *taken, r io.Reader) (io.Reade
 	}
 	if all.Len() > maxTextBlob {
 		return nil, rejected(&hook.Error{Kind: hook.ErrLimit, Plugin: "hooks", Stage: hook.PreSave, Item: "blob",
-			Reason: fmt.Sprintf("a text of more than %d bytes cannot pass them: split it, or compress it", maxTextBlob)})
+			Reason: fmt.Sprintf("hooks cannot process a text of more than %d bytes: split or compress it", maxTextBlob)})
 	}
 	it := hook.Item{Kind: hook.Blob, Type: "text", Data: all.Bytes()}
 	if head[0] == '{' || head[0] == '[' {
@@ -68,7 +68,7 @@ func (u *user) runBlob(ctx context.Context, chain hook.Chain, it hook.Item) (io.
 	case len(c.Items) != 1:
 		return nil, unfit(hook.PreSave, errors.New("not one blob out of one"))
 	case c.Items[0].Dropped:
-		return nil, rejected(&hook.Error{Kind: hook.ErrRejected, Plugin: "hooks", Stage: hook.PreSave, Item: "blob", Reason: "they dropped it"})
+		return nil, rejected(&hook.Error{Kind: hook.ErrRejected, Plugin: "hooks", Stage: hook.PreSave, Item: "blob", Reason: "hooks dropped it"})
 	}
 	return bytes.NewReader(c.Items[0].Data), nil
 }

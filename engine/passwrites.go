@@ -85,7 +85,7 @@ func (s *Store) sameHooks(from, to Ref) error {
 	seen, err := s.chain(hook.PreSave, from.Tenant, from.Thread)
 	if err == nil && (seen == nil || !slices.Equal(seen.Identities(), chain.Identities())) {
 		err = rejected(&hook.Error{Kind: hook.ErrRejected, Plugin: "hooks", Stage: hook.PreSave,
-			Reason: "the thread is to be copied to where other hooks run: save what it has there"})
+			Reason: "a thread cannot be copied to where other hooks run: save its states there instead"})
 	}
 	return err
 }

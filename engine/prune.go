@@ -32,7 +32,7 @@ func (t threadUpkeep) prune(ctx context.Context, o *upkeep.PruneOptions) (*upkee
 		return nil, nil, fmt.Errorf("%w: KeepLast and OlderThan must not be negative", ErrInvalid)
 	}
 	if o.KeepLast == 0 && o.OlderThan == 0 && len(o.Remove) == 0 {
-		return nil, nil, fmt.Errorf("%w: nothing says what to remove: want KeepLast, OlderThan or Remove", ErrInvalid)
+		return nil, nil, fmt.Errorf("%w: set KeepLast, OlderThan or Remove", ErrInvalid)
 	}
 	begin, end := t.s.seize, (*lineage).vacate
 	if o.DryRun {
@@ -168,7 +168,7 @@ func (n *line) choose(k *keeping) error {
 			}
 		case slices.Contains(k.remove, r.id):
 			if safe {
-				return fmt.Errorf("%w: checkpoint %q is the newest, the head of a branch, or pinned", ErrInvalid, r.id)
+				return fmt.Errorf("%w: checkpoint %q is the newest, the head of a branch, or pinned, and cannot be removed", ErrInvalid, r.id)
 			}
 			r.fate = goes
 		case k.policy && !safe && i >= k.last && r.time < k.since && !(k.labelled && len(r.attrs.Labels) > 0):

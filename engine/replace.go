@@ -25,7 +25,7 @@ func (l *lineage) ghost(ctx context.Context, p *pending, seq uint64) error {
 		return err
 	}
 	if r.rec == nil {
-		return corrupt(space.Place(key), "an id names a stub", nil)
+		return corrupt(space.Place(key), "an id refers to a stub", nil)
 	}
 	mut, err := l.ghostMut(r)
 	if err != nil {

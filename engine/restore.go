@@ -153,11 +153,11 @@ func (rs *restorer) link(ctx context.Context, r *record, number uint64, e *codec
 	}
 	base := rs.records[seq]
 	if base == nil {
-		return link{}, corrupt(space.Place(rs.l.RecordKey(r.seq)), fmt.Sprintf("stands on seq %d, which is missing", seq), errGone)
+		return link{}, corrupt(space.Place(rs.l.RecordKey(r.seq)), fmt.Sprintf("is encoded against seq %d, which is missing", seq), errGone)
 	}
 	be := base.rec.Entry(number)
 	if be == nil || be.Mode == codec.Keep {
-		return link{}, corrupt(space.Place(rs.l.RecordKey(r.seq)), fmt.Sprintf("stands on seq %d, which does not hold channel %d", seq, number), nil)
+		return link{}, corrupt(space.Place(rs.l.RecordKey(r.seq)), fmt.Sprintf("is encoded against seq %d, which does not have channel %d", seq, number), nil)
 	}
 	return link{base, be}, nil
 }
@@ -252,7 +252,7 @@ func (rs *restorer) build(c *chanState, links []link) error {
 		return err
 	}
 	if uint64(len(base)) != full.Size {
-		return fmt.Errorf("value has %d bytes, the record says %d", len(base), full.Size)
+		return fmt.Errorf("value has %d bytes, but the record says %d", len(base), full.Size)
 	}
 	deltas, err := rs.deltas(links)
 	if err != nil {
@@ -372,7 +372,7 @@ func (rs *restorer) parseMeta(holder uint64, r *record, value []byte) (*codec.At
 		err = sameNumbers(a, r.rec)
 	}
 	if err != nil {
-		return nil, corrupt(space.Place(rs.l.RecordKey(r.seq)), "attributes do not fit", err)
+		return nil, corrupt(space.Place(rs.l.RecordKey(r.seq)), "attributes do not match the record", err)
 	}
 	rs.attrs[holder] = a
 	rs.size += int64(len(value))

@@ -31,7 +31,7 @@ func (t *Thread) copy(ctx context.Context, dst Ref) error {
 		return err
 	}
 	if dst.Tenant != t.ref.Tenant || dst.User != t.ref.User || dst.Namespace != "" {
-		return fmt.Errorf("%w: a copy is a whole thread of the same user", ErrInvalid)
+		return fmt.Errorf("%w: only a whole thread can be copied, within one user", ErrInvalid)
 	}
 	if dst.Thread == t.ref.Thread {
 		return &ConflictError{}
@@ -51,7 +51,7 @@ func (t *Thread) copy(ctx context.Context, dst Ref) error {
 	}
 	rec, taken := to.th.record()
 	if taken {
-		return fmt.Errorf("%w: thread %q exists", ErrConflict, dst.Thread)
+		return fmt.Errorf("%w: thread %q already exists", ErrConflict, dst.Thread)
 	}
 	p, err := from.th.plan(ctx, func(string) *keeping { return nil }, true)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Store) wipe(ctx context.Context, ref Ref, blobs map[BlobID]bool) (compa
 		return false, err
 	}
 	if err := u.sweepNow(ctx, blobs); err != nil {
-		return false, fmt.Errorf("removing what only erased checkpoints named: %w", err)
+		return false, fmt.Errorf("removing data that only erased checkpoints referred to: %w", err)
 	}
 	c, ok := s.be.(backend.Compactor)
 	if !ok {

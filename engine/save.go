@@ -221,7 +221,7 @@ func (w *saving) ground(ctx context.Context, d *Draft) (g ground, err error) {
 		return g, err
 	}
 	if d.Generation != 0 && d.Generation != l.generation {
-		return g, fmt.Errorf("%w: the draft names generation %d, the thread has %d", ErrGeneration, d.Generation, l.generation)
+		return g, fmt.Errorf("%w: the draft is for generation %d, but the thread has %d", ErrGeneration, d.Generation, l.generation)
 	}
 	if d.ID != "" {
 		fresh, err := l.isFresh(ctx, d.ID)
@@ -236,7 +236,7 @@ func (w *saving) ground(ctx context.Context, d *Draft) (g ground, err error) {
 		return g, err
 	}
 	if l.head >= codec.MaxSeq {
-		return g, fmt.Errorf("%w: seq %d is the last", ErrExhausted, l.head)
+		return g, fmt.Errorf("%w: seq %d is the last possible one", ErrExhausted, l.head)
 	}
 	parent := uint64(0)
 	if parent, g.dangling, err = l.parentOf(ctx, d, g.old); err != nil {
@@ -250,7 +250,7 @@ func (w *saving) ground(ctx context.Context, d *Draft) (g ground, err error) {
 			return g, corrupt(space.Place(l.RecordKey(parent)), "a head, but no checkpoint", nil)
 		}
 		if d.Keep {
-			return g, fmt.Errorf("%w: the parent of %q was pruned, so nothing can be kept from it", ErrUnknownParent, d.ID)
+			return g, fmt.Errorf("%w: the parent of %q was pruned, so its channels cannot be kept", ErrUnknownParent, d.ID)
 		}
 		g.parent.hash = g.old.rec.parentHash // only who replaces its child stands on it
 	}
@@ -377,7 +377,7 @@ func (l *lineage) parentOf(ctx context.Context, d *Draft, old *tip) (seq uint64,
 		if d.AllowDangling {
 			return 0, d.Parent, nil
 		}
-		return 0, "", fmt.Errorf("%w: there is no checkpoint %q", ErrUnknownParent, d.Parent)
+		return 0, "", fmt.Errorf("%w: no checkpoint %q", ErrUnknownParent, d.Parent)
 	}
 	return seq, "", err
 }

@@ -181,7 +181,7 @@ func (p *pending) outcome(ctx context.Context) error {
 	case <-p.done:
 		return p.err
 	default:
-		return fmt.Errorf("%w: it was under way when the context ended: %w", ErrAmbiguous, context.Cause(ctx))
+		return fmt.Errorf("%w: the commit was in progress when the context ended: %w", ErrAmbiguous, context.Cause(ctx))
 	}
 }
 
@@ -330,7 +330,7 @@ func (l *lineage) finish(batch []*pending, err error) (over []*pending, next *pe
 // adding to it, so whoever finds this gives up, waits, and looks at everything anew.
 type pendingError struct{ done <-chan struct{} }
 
-func (*pendingError) Error() string { return "depends on a change under way" }
+func (*pendingError) Error() string { return "depends on a change in progress" }
 
 func (e *pendingError) wait(ctx context.Context) error {
 	select {

@@ -14,20 +14,20 @@ const MaxSplices = 1024
 func (c *Change) checkSplices() error {
 	switch {
 	case c.Prefix < 0 || c.Suffix < 0 || c.Base == 0 && (c.Prefix != 0 || c.Suffix != 0):
-		return fmt.Errorf("%w: channel %q: prefix and suffix go with a base and are not negative", ErrInvalid, c.Name)
+		return fmt.Errorf("%w: channel %q: prefix and suffix require a base and must not be negative", ErrInvalid, c.Name)
 	case c.Splices == nil:
 		return nil
 	case c.Base == 0:
-		return fmt.Errorf("%w: channel %q: splices go with a base", ErrInvalid, c.Name)
+		return fmt.Errorf("%w: channel %q: splices require a base", ErrInvalid, c.Name)
 	case c.Prefix != 0 || c.Suffix != 0 || len(c.Data) > 0:
-		return fmt.Errorf("%w: channel %q: splices go without data, prefix and suffix", ErrInvalid, c.Name)
+		return fmt.Errorf("%w: channel %q: splices exclude data, prefix and suffix", ErrInvalid, c.Name)
 	case len(c.Splices) > MaxSplices:
 		return fmt.Errorf("%w: channel %q: %d splices, at most %d are allowed", ErrInvalid, c.Name, len(c.Splices), MaxSplices)
 	}
 	end := 0
 	for i, s := range c.Splices {
 		if s.From < end || s.To < s.From {
-			return fmt.Errorf("%w: channel %q: splice %d is from %d to %d, and the one before it ends at %d", ErrInvalid, c.Name, i+1, s.From, s.To, end)
+			return fmt.Errorf("%w: channel %q: splice %d covers %d to %d, but the one before it ends at %d", ErrInvalid, c.Name, i+1, s.From, s.To, end)
 		}
 		end = s.To
 	}
@@ -47,12 +47,12 @@ func (c *Change) given() int {
 func (s *Store) edits(dst []codec.Edit, c *Change, size int) ([]codec.Edit, error) {
 	if c.Splices == nil {
 		if c.Prefix > size || c.Suffix > size-c.Prefix {
-			return dst, fmt.Errorf("%w: channel %q has %d bytes, the splice keeps %d and %d", ErrInvalid, c.Name, size, c.Prefix, c.Suffix)
+			return dst, fmt.Errorf("%w: channel %q has %d bytes, but the splice keeps %d and %d", ErrInvalid, c.Name, size, c.Prefix, c.Suffix)
 		}
 		return append(dst, codec.Edit{From: c.Prefix, To: size - c.Suffix, Data: c.Data}), nil
 	}
 	if n := len(c.Splices); n > 0 && c.Splices[n-1].To > size {
-		return dst, fmt.Errorf("%w: channel %q has %d bytes, the last splice is up to %d", ErrInvalid, c.Name, size, c.Splices[n-1].To)
+		return dst, fmt.Errorf("%w: channel %q has %d bytes, but the last splice ends at %d", ErrInvalid, c.Name, size, c.Splices[n-1].To)
 	}
 	start := len(dst)
 	for _, p := range c.Splices {

@@ -128,7 +128,7 @@ func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 	case err != nil:
 		err = openError(err)
 	case info.ID != s.keys.StoreID():
-		err = corrupt(space.Place(key), "is of another store", nil)
+		err = corrupt(space.Place(key), "belongs to another store", nil)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening store: %w", err)
@@ -147,7 +147,7 @@ func (s *Store) checkEmpty(ctx context.Context) error {
 
 func (s *Store) create(ctx context.Context, key []byte, allowed bool) error {
 	if !allowed {
-		return fmt.Errorf("opening store: %w: there is no store here", ErrNotFound)
+		return fmt.Errorf("opening store: %w: no store found", ErrNotFound)
 	}
 	now, err := s.time()
 	if err != nil {

@@ -97,7 +97,7 @@ func (u *User) eachByActivity(ctx context.Context, o *ThreadOptions, yield func(
 	var behind []byte
 	if o.After != "" {
 		if o.ActiveAt.IsZero() {
-			return fmt.Errorf("%w: what comes after a thread by activity depends on when it was active", ErrInvalid)
+			return fmt.Errorf("%w: After requires ActiveAt when listing by activity", ErrInvalid)
 		}
 		behind = k.ActivityKey(o.ActiveAt.UnixMilli(), k.ThreadToken(o.After))
 	}

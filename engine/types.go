@@ -44,7 +44,7 @@ func (id BlobID) String() string { return hex.EncodeToString(id[:]) }
 func ParseBlobID(s string) (BlobID, error) {
 	var id BlobID
 	if b, err := hex.DecodeString(s); err != nil || len(b) != len(id) {
-		return id, fmt.Errorf("%w: %q is no blob id, want %d hexadecimal digits", ErrInvalid, s, 2*len(id))
+		return id, fmt.Errorf("%w: %q is not a blob id: want %d hexadecimal digits", ErrInvalid, s, 2*len(id))
 	} else {
 		copy(id[:], b)
 	}

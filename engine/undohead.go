@@ -35,7 +35,7 @@ func (t threadUpkeep) undoHead(ctx context.Context, oldSeq, newSeq uint64, hash 
 		return err
 	}
 	if oldSeq == 0 || newSeq <= oldSeq || newSeq > l.head {
-		return fmt.Errorf("%w: no head at seq %d that was made of seq %d", ErrNotFound, newSeq, oldSeq)
+		return fmt.Errorf("%w: no head at seq %d was migrated from seq %d", ErrNotFound, newSeq, oldSeq)
 	}
 	if _, err := l.visible(ctx, oldSeq); err != nil {
 		return err
@@ -52,7 +52,7 @@ func (t threadUpkeep) undoHead(ctx context.Context, oldSeq, newSeq uint64, hash 
 		return err
 	}
 	if is != noHash && is != hash || r.rec != nil && r.rec.ParentDist != newSeq-oldSeq {
-		return fmt.Errorf("%w: seq %d is another checkpoint than the migrated head of seq %d", ErrInvalid, newSeq, oldSeq)
+		return fmt.Errorf("%w: seq %d is not the migrated head of seq %d", ErrInvalid, newSeq, oldSeq)
 	}
 	if r.rec != nil {
 		by, err := l.undoable(ctx, r, oldSeq)
@@ -122,7 +122,7 @@ func (l *lineage) undoable(ctx context.Context, r *record, oldSeq uint64) (need,
 	}
 	for task, plain := range is {
 		if !bytes.Equal(plain, was[task]) {
-			return by, fmt.Errorf("%w: writes were put there since", ErrConflict)
+			return by, fmt.Errorf("%w: writes were put there since then", ErrConflict)
 		}
 	}
 	return by, nil

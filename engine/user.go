@@ -122,7 +122,7 @@ func (s *Store) checkNew(ctx context.Context, name userName) error {
 		if _, err := s.keys.User(ctx, name.tenant, name.name, false); !errors.Is(err, crypto.ErrNotFound) {
 			return err
 		}
-		return fmt.Errorf("user %q has data, but the keystore has no keys of theirs; was it restored from an old copy? %w", name.name, ErrKeyMissing)
+		return fmt.Errorf("user %q has data, but the keystore has no keys for that user; was it restored from an old copy? %w", name.name, ErrKeyMissing)
 	}
 	return nil
 }

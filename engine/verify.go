@@ -41,7 +41,7 @@ type verifiedUser struct {
 func (v *verifier) run(ctx context.Context) error {
 	switch {
 	case v.o.Thread != "" && v.o.User == "", v.o.User != "" && v.o.Tenant == "":
-		return fmt.Errorf("%w: a thread goes with a user, and a user with a tenant", ErrInvalid)
+		return fmt.Errorf("%w: a thread needs a user, and a user needs a tenant", ErrInvalid)
 	}
 	if err := v.s.ready(ctx); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (u *verifiedUser) list(ctx context.Context) error {
 			ref.Thread = rec.ID
 			switch {
 			case u.ThreadToken(rec.ID) != tok:
-				err = corrupt(space.Place(e.Key), "names another thread", nil)
+				err = corrupt(space.Place(e.Key), "is for another thread", nil)
 			case rec.Epoch == 0 || rec.Generation == 0 || rec.Generation > rec.Epoch:
 				err = corrupt(space.Place(e.Key), fmt.Sprintf("has generation %d in epoch %d", rec.Generation, rec.Epoch), nil)
 			}
@@ -257,7 +257,7 @@ func (u *verifiedUser) namespaces(ctx context.Context, t *storedThread) ([]strin
 		copy(tok[:], space.Tail(e.Key))
 		delete(used, tok)
 		if err == nil && t.Namespace(name).NS != tok {
-			err = corrupt(space.Place(e.Key), "names another namespace", nil)
+			err = corrupt(space.Place(e.Key), "is for another namespace", nil)
 		}
 		if err != nil {
 			return u.v.problem(ref, err)

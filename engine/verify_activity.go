@@ -21,12 +21,12 @@ func (u *verifiedUser) activity(ctx context.Context, tok crypto.Token) error {
 		case rec == nil || rec.Deleted:
 			return nil
 		case rec.Active == 0:
-			return u.v.problem(ref, corrupt(space.Place(u.ThreadKey(tok)), "is that of a thread, and names no activity entry", nil))
+			return u.v.problem(ref, corrupt(space.Place(u.ThreadKey(tok)), "belongs to a thread, and refers to no activity entry", nil))
 		case rec.Active != active: // it moved since the record was listed
 			active = rec.Active
 			continue
 		case entry.Version == "":
-			return u.v.problem(ref, corrupt(space.Place(key), "missing, and its thread names it", nil))
+			return u.v.problem(ref, corrupt(space.Place(key), "missing, and its thread refers to it", nil))
 		}
 		_, _, err = u.openActivity(entry)
 		return u.v.problem(ref, err)
@@ -48,7 +48,7 @@ func (u *verifiedUser) allActivity(ctx context.Context) error {
 		}
 		rec, entry, err := u.threadWith(ctx, tok, e.Key)
 		if err == nil && entry.Version != "" && (rec == nil || rec.Active != since) {
-			err = corrupt(space.Place(e.Key), "is not the one that its thread names", nil)
+			err = corrupt(space.Place(e.Key), "is not the one that its thread refers to", nil)
 		}
 		return u.v.problem(ref, err)
 	})

@@ -133,5 +133,5 @@ func (u *verifiedUser) compareOne(ctx context.Context, rs *restorer, r *record, 
 			return nil
 		}
 	}
-	return u.v.problem(rs.l.ref, corrupt(space.Place(e.Key), "stands at a checkpoint that does not have its term", nil))
+	return u.v.problem(rs.l.ref, corrupt(space.Place(e.Key), "refers to a checkpoint without its term", nil))
 }

@@ -98,7 +98,7 @@ func (c *lineageCheck) run(ctx context.Context) error {
 		return err
 	}
 	for _, g := range c.gaps {
-		c.damaged(c.l.RecordKey(g.to), fmt.Sprintf("nothing stands at seqs %d to %d, and no stub says why", g.from, g.to))
+		c.damaged(c.l.RecordKey(g.to), fmt.Sprintf("seqs %d to %d are missing, and no stub accounts for them", g.from, g.to))
 	}
 	for _, check := range []func(context.Context) error{c.ids, c.branches, c.writes} {
 		if err := check(ctx); err != nil {
@@ -201,7 +201,7 @@ func (c *lineageCheck) parent(r *record) {
 	case p == nil:
 		c.damaged(key, fmt.Sprintf("its parent, seq %d, is missing", seq))
 	case p.hash != nil && *p.hash != r.rec.ParentHash:
-		c.damaged(key, fmt.Sprintf("the hash of its parent, seq %d, is another", seq))
+		c.damaged(key, fmt.Sprintf("the hash of its parent, seq %d, differs", seq))
 	case !p.stub && !p.broken && p.time > r.rec.Time:
 		c.damaged(key, fmt.Sprintf("is older than its parent, seq %d", seq))
 	}
@@ -250,13 +250,13 @@ func (c *lineageCheck) entry(row *checked, number uint64, e *codec.Entry) (commi
 	base := c.rows[seq]
 	switch {
 	case base == nil || base.stub:
-		return commit, fmt.Sprintf("stands on seq %d, which is missing", seq)
+		return commit, fmt.Sprintf("is encoded against seq %d, which is missing", seq)
 	case base.broken:
-		return commit, fmt.Sprintf("stands on seq %d, which is damaged", seq)
+		return commit, fmt.Sprintf("is encoded against seq %d, which is damaged", seq)
 	}
 	i, ok := slices.BinarySearchFunc(base.held, number, func(h held, number uint64) int { return cmp.Compare(h.number, number) })
 	if !ok {
-		return commit, fmt.Sprintf("stands on seq %d, which does not hold it", seq)
+		return commit, fmt.Sprintf("is encoded against seq %d, which does not have it", seq)
 	}
 	if e.Mode == codec.Keep {
 		return base.held[i].commit, ""
@@ -287,7 +287,7 @@ func (c *lineageCheck) attrs(ctx context.Context, row *checked, r *record) error
 	for _, id := range meta.Blobs {
 		err := c.u.blob(ctx, BlobID(id))
 		if errors.Is(err, ErrCorrupt) {
-			err = corrupt(space.Place(c.l.RecordKey(r.seq)), "names a blob that is not there whole", err)
+			err = corrupt(space.Place(c.l.RecordKey(r.seq)), "refers to an incomplete blob", err)
 		}
 		if err := c.note(err); err != nil {
 			return err
@@ -352,7 +352,7 @@ func (c *lineageCheck) ids(ctx context.Context) error {
 			return c.note(err)
 		}
 		if k := string(e.Key); k != string(c.l.IDKey(entry.ID)) && k != string(c.l.OwnIDKey(entry.ID)) {
-			c.damaged(e.Key, "names another id")
+			c.damaged(e.Key, "is for another id")
 			return nil
 		}
 		row := c.rows[entry.Seq]
@@ -360,7 +360,7 @@ func (c *lineageCheck) ids(ctx context.Context) error {
 			return nil // reported
 		}
 		if row == nil || row.id != entry.ID {
-			c.damaged(e.Key, fmt.Sprintf("names seq %d, which is not the checkpoint with this id", entry.Seq))
+			c.damaged(e.Key, fmt.Sprintf("refers to seq %d, which is not the checkpoint with this id", entry.Seq))
 			return nil
 		}
 		row.seen = true
@@ -385,7 +385,7 @@ func (c *lineageCheck) branches(ctx context.Context) error {
 			return c.note(err)
 		}
 		if string(e.Key) != string(c.l.BranchKey(b.Name)) {
-			c.damaged(e.Key, "names another branch")
+			c.damaged(e.Key, "is for another branch")
 			return nil
 		}
 		row := c.rows[b.Head]
@@ -394,7 +394,7 @@ func (c *lineageCheck) branches(ctx context.Context) error {
 			return c.note(err)
 		}
 		if row == nil || row.stub {
-			c.damaged(e.Key, fmt.Sprintf("ends at seq %d, which is no checkpoint", b.Head))
+			c.damaged(e.Key, fmt.Sprintf("ends at seq %d, which is not a checkpoint", b.Head))
 		}
 		return nil
 	})

@@ -49,12 +49,12 @@ func (u *verifiedUser) checkParts(ctx context.Context, ids []codec.PartID, size 
 	for _, id := range ids {
 		p := u.parts[id]
 		if p.bad != "" {
-			return fmt.Sprintf("names a part %x… that %s", id[:4], p.bad), nil
+			return fmt.Sprintf("refers to a part %x… that %s", id[:4], p.bad), nil
 		}
 		total += p.size
 	}
 	if uint64(total) != size {
-		return fmt.Sprintf("names parts of %d bytes, and says %d", total, size), nil
+		return fmt.Sprintf("refers to parts with %d bytes, but says %d", total, size), nil
 	}
 	return "", nil
 }

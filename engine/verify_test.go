@@ -217,7 +217,7 @@ func TestVerifyNoticesWhatIsMissing(t *testing.T) {
 	for _, kind := range []struct {
 		kind byte
 		want string
-	}{{space.KindIndex, "index entry for a"}, {space.KindThread, "thread record is missing"}, {space.KindPart, "is missing"}, {space.KindActivity, "missing, and its thread names it"}, {space.KindBlob, "names a blob that is not there"},
+	}{{space.KindIndex, "index entry for a"}, {space.KindThread, "thread record is missing"}, {space.KindPart, "is missing"}, {space.KindActivity, "missing, and its thread refers to it"}, {space.KindBlob, "refers to an incomplete blob"},
 		{space.KindID, "id entry is missing"}, {space.KindNamespace, "missing, and it has checkpoints"}} {
 		for i, e := range b.of(kind.kind) {
 			b.damaged(fmt.Sprintf("kind %x, %d", kind.kind, i), kind.want, func() { b.put(backend.Mut{Key: e.Key, Delete: true}) })
@@ -225,11 +225,11 @@ func TestVerifyNoticesWhatIsMissing(t *testing.T) {
 	}
 	l := b.lineage(testRef("main"))
 	for seq := uint64(1); seq < 9; seq++ {
-		b.damaged(fmt.Sprintf("checkpoint %d", seq), "no stub says why", func() { b.put(backend.Mut{Key: l.RecordKey(seq), Delete: true}) })
+		b.damaged(fmt.Sprintf("checkpoint %d", seq), "no stub accounts for them", func() { b.put(backend.Mut{Key: l.RecordKey(seq), Delete: true}) })
 	}
 	p := b.lineage(testRef("pruned"))
-	b.damaged("stub", "no stub says why", func() { b.put(backend.Mut{Key: p.RecordKey(3), Delete: true}) })
-	b.damaged("newest checkpoint", "ends at seq 9, which is no checkpoint", func() { b.put(backend.Mut{Key: l.RecordKey(9), Delete: true}) })
+	b.damaged("stub", "no stub accounts for them", func() { b.put(backend.Mut{Key: p.RecordKey(3), Delete: true}) })
+	b.damaged("newest checkpoint", "ends at seq 9, which is not a checkpoint", func() { b.put(backend.Mut{Key: l.RecordKey(9), Delete: true}) })
 }
 
 // lineage returns the lineage as it is used within an operation.
@@ -280,11 +280,11 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 	b.damaged("id", "id entry is missing", change(4, func(r *codec.Record) { r.ID = "other" }))
 	b.damaged("commitment", "hash of its parent", change(4, func(r *codec.Record) { r.Entries[1].Commitment[0]++ }))
 	b.damaged("ghost", "replaces seq 7, which is still a checkpoint", change(7, func(r *codec.Record) { r.Ghost = false }))
-	b.damaged("keep of what is not held", "does not hold it", change(5, func(r *codec.Record) {
+	b.damaged("keep of what is not held", "does not have it", change(5, func(r *codec.Record) {
 		r.Entries[2].Path = codec.Path{{Last: 2, Len: 2}} // the plan, which 2 only keeps
 	}))
-	b.damaged("parts", "names parts of", change(9, func(r *codec.Record) { r.Entries[len(r.Entries)-1].PartBytes++ }))
-	b.damaged("attributes", "attributes do not fit", change(9, func(r *codec.Record) { r.Entries = r.Entries[:2] }))
+	b.damaged("parts", "refers to parts with", change(9, func(r *codec.Record) { r.Entries[len(r.Entries)-1].PartBytes++ }))
+	b.damaged("attributes", "attributes do not match the record", change(9, func(r *codec.Record) { r.Entries = r.Entries[:2] }))
 
 	sub := func() *lineage {
 		return b.lineage(Ref{Tenant: "acme", User: "alice", Thread: "main", Namespace: "sub"})
@@ -299,15 +299,15 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		}
 	}
 	hash := record(main(), 4).ParentHash
-	b.damaged("stub of too little", "nothing stands at seqs 2 to 2", stub(codec.Stub{Count: 1, Hash: hash, ID: "x"}))
+	b.damaged("stub of too little", "seqs 2 to 2 are missing", stub(codec.Stub{Count: 1, Hash: hash, ID: "x"}))
 	b.damaged("stub of another", "hash of its parent, seq 3", stub(codec.Stub{Count: 2, FirstDist: 1, ID: "x"}))
-	b.damaged("stub below a delta", "stands on seq 3, which is missing", stub(codec.Stub{Count: 2, FirstDist: 1, Hash: hash, ID: "x"}))
+	b.damaged("stub below a delta", "is encoded against seq 3, which is missing", stub(codec.Stub{Count: 2, FirstDist: 1, Hash: hash, ID: "x"}))
 
-	b.damaged("branch", "ends at seq 70, which is no checkpoint", func() {
+	b.damaged("branch", "ends at seq 70, which is not a checkpoint", func() {
 		l := main()
 		b.put(b.seal(l, l.BranchKey("b1"), space.KindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b1", Head: 70})))
 	})
-	b.damaged("branch name", "names another branch", func() {
+	b.damaged("branch name", "is for another branch", func() {
 		l := main()
 		b.put(b.seal(l, l.BranchKey("b2"), space.KindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b3", Head: 9})))
 	})
@@ -319,15 +319,15 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		l := main()
 		b.put(b.seal(l, l.IDKey("mine"), space.KindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 7, ID: "mine"})))
 	})
-	b.damaged("id under another key", "names another id", func() {
+	b.damaged("id under another key", "is for another id", func() {
 		l := sub()
 		b.put(b.seal(l, l.IDKey("new"), space.KindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 1, ID: "newer"})))
 	})
-	b.damaged("namespace", "names another namespace", func() {
+	b.damaged("namespace", "is for another namespace", func() {
 		l := sub()
 		b.put(b.seal(l, l.th.NamespaceKey(l.NS), space.KindNamespace, codec.AppendName(nil, "bus")))
 	})
-	b.damaged("index entry", "does not have its term", func() {
+	b.damaged("index entry", "refers to a checkpoint without its term", func() {
 		l := main()
 		rec := record(l, 2)
 		m, err := l.indexMut(labelTerm("env", "prod"), 2, codec.IndexEntry{Time: rec.Time, Step: rec.Step})
@@ -336,14 +336,14 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		}
 		b.put(m)
 	})
-	b.damaged("activity entry", "is not the one that its thread names", func() {
+	b.damaged("activity entry", "is not the one that its thread refers to", func() {
 		muts, err := main().th.moveActivity(nil, 0, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.put(muts[0])
 	})
-	b.damaged("thread record", "names another thread", func() {
+	b.damaged("thread record", "is for another thread", func() {
 		l := main()
 		rec := l.th.rec
 		rec.ID = "other"

@@ -56,7 +56,7 @@ type WatchScope struct {
 
 func (w *WatchScope) check() error {
 	if w.User == "" && w.Thread != "" {
-		return fmt.Errorf("%w: a thread goes with a user", ErrInvalid)
+		return fmt.Errorf("%w: a thread needs a user", ErrInvalid)
 	}
 	return errors.Join(checkName("tenant", w.Tenant, false), checkName("user", w.User, true), checkName("thread", w.Thread, true))
 }
@@ -173,7 +173,7 @@ type watcher struct {
 }
 
 // errBehind means that the hub has forgotten what comes next.
-var errBehind = errors.New("watcher is behind")
+var errBehind = errors.New("watcher fell behind")
 
 // errEnough means that the caller of an iterator has left.
 var errEnough = errors.New("enough")

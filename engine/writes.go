@@ -86,7 +86,7 @@ func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMod
 	var h hold
 	if rec, _ := l.th.record(); generation != 0 && generation != rec.Generation {
 		l.letGo(h)
-		return fmt.Errorf("%w: the writes name generation %d, the thread has %d", ErrGeneration, generation, rec.Generation)
+		return fmt.Errorf("%w: the writes are for generation %d, but the thread has %d", ErrGeneration, generation, rec.Generation)
 	}
 	if err := l.u.sweep.rLock(ctx); err != nil {
 		l.letGo(h)
@@ -348,7 +348,7 @@ func (l *lineage) readWrites(ctx context.Context, checkpoint string) (out []Pend
 }
 
 // errOvertaken: whenever writes were read, others had been put meanwhile.
-var errOvertaken = fmt.Errorf("%w: pending writes change while they are read", ErrUnavailable)
+var errOvertaken = fmt.Errorf("%w: pending writes keep changing while they are read", ErrUnavailable)
 
 // overtakenTries is how often writes are read that others change.
 const overtakenTries = 4
@@ -371,7 +371,7 @@ func (l *lineage) tasksNow(ctx context.Context, checkpoint string) (tasks []*cod
 	err = l.s.eachWrites(ctx, l, l.WritesOf(checkpoint), func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {
 		y.add(e.Key, w, ledger)
 		if y.id != checkpoint {
-			return corrupt(space.Place(e.Key), "names another checkpoint", nil)
+			return corrupt(space.Place(e.Key), "is for another checkpoint", nil)
 		}
 		if w != nil {
 			tasks = append(tasks, w)
@@ -413,7 +413,7 @@ func (s *Store) writeData(w *codec.Write, parts map[codec.PartID][]byte) (data [
 	}
 	data, err = s.z.AppendRaw([]byte{}, block, int(w.Size))
 	if err == nil && uint64(len(data)) != w.Size {
-		err = fmt.Errorf("%d bytes, the record says %d", len(data), w.Size)
+		err = fmt.Errorf("%d bytes, but the record says %d", len(data), w.Size)
 	}
 	return data, err
 }

@@ -165,7 +165,7 @@ func TestVerifyFindsWritesBehindDamagedOnes(t *testing.T) {
 	}
 	found := 0
 	for _, p := range report.Problems {
-		if strings.Contains(p.Err.Error(), "not those that were put last") {
+		if strings.Contains(p.Err.Error(), "are not the latest ones") {
 			found++
 		}
 	}

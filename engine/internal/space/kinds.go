@@ -151,11 +151,11 @@ func (k *Kind[T]) AppendSealed(dst []byte, m *Scratch, of Owner, key []byte, v T
 	}
 	if m.check, err = s.Open(m.check[:0], k.typ, key, dst[from:]); err == nil {
 		if err = k.check(m.check, key, v); err == nil && !bytes.Equal(m.check, m.plain) {
-			err = errors.New("it opens as other bytes")
+			err = errors.New("it decrypts to other bytes")
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("checking %s before commit: nobody could read it: %w", Place(key), err)
+		return nil, fmt.Errorf("checking %s before commit: it cannot be read: %w", Place(key), err)
 	}
 	return dst, nil
 }
