@@ -130,7 +130,7 @@ func decodeDestroyedEntry(plain []byte) (*destroyedEntry, error) {
 // appendKeys appends the key that never changes and the list of data keys.
 func appendKeys(b []byte, stable *secret, keys *dataKeys) ([]byte, error) {
 	if len(keys.list) > maxGenerations {
-		return nil, fmt.Errorf("%d generations of data keys, at most %d allowed", len(keys.list), maxGenerations)
+		return nil, fmt.Errorf("%d generations of data keys, want at most %d", len(keys.list), maxGenerations)
 	}
 	add := func(key []byte) { b = append(b, key...) }
 	err := stable.use(add)
@@ -249,7 +249,7 @@ func checkID(id string) error {
 	case id == "":
 		return fmt.Errorf("%w: it is empty", ErrInvalidID)
 	case len(id) > maxID:
-		return fmt.Errorf("%w: %d bytes, at most %d allowed", ErrInvalidID, len(id), maxID)
+		return fmt.Errorf("%w: %d bytes, want at most %d", ErrInvalidID, len(id), maxID)
 	case !utf8.ValidString(id):
 		return fmt.Errorf("%w: it is not UTF-8", ErrInvalidID)
 	}

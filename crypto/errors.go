@@ -24,7 +24,7 @@ var (
 	// ErrKeystoreConflict means that the entry is not what the caller of Put expected. Nothing changed.
 	ErrKeystoreConflict = errors.New("keystore entry has changed")
 	// ErrNoStore means that there is no keystore, or no store entry in it.
-	ErrNoStore = errors.New("no keystore of a store here")
+	ErrNoStore = errors.New("no keystore found")
 	// ErrForeignKeystore means that the directory holds something that is not a ckptd keystore.
 	ErrForeignKeystore = errors.New("not a ckptd keystore")
 	// ErrKeystoreEntry means that an entry is damaged: it cannot be authenticated or decoded.
@@ -45,7 +45,7 @@ var (
 	ErrEnvelope = errors.New("not a valid envelope")
 	// ErrOpen means that an envelope does not open: its bytes, its place, or its key are not those it
 	// was sealed with. It says no more on purpose.
-	ErrOpen = errors.New("sealed record does not open")
+	ErrOpen = errors.New("sealed record cannot be opened")
 	// ErrKeyDestroyed means that the key was destroyed on purpose: what it sealed is gone for good.
 	ErrKeyDestroyed = errors.New("key has been destroyed")
 	// ErrUnknownGeneration means that a record names a generation that the keystore does not have yet:
