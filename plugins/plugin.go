@@ -92,14 +92,14 @@ func (p *Plugin) Call(ctx context.Context, c *Call) (*Result, error) {
 		return &Result{}, p.failCall(c, hook.ErrInvalid, "it has no such hook")
 	}
 	if int64(len(c.Payload)) > p.limits.Input {
-		return &Result{}, p.failCall(c, hook.ErrLimit, "%d bytes of input, more than %d", len(c.Payload), p.limits.Input)
+		return &Result{}, p.failCall(c, hook.ErrLimit, "%d bytes of input, more than the limit of %d", len(c.Payload), p.limits.Input)
 	}
 	if !p.enter() {
 		return &Result{}, p.failCall(c, hook.ErrUnavailable, "it was closed")
 	}
 	defer p.calls.Done()
 	if err := p.host.places.take(ctx, p.limits.Call); err != nil {
-		return &Result{}, because(p.failCall(c, hook.ErrUnavailable, "no place among the calls under way"), err)
+		return &Result{}, because(p.failCall(c, hook.ErrUnavailable, "too many calls in progress"), err)
 	}
 	defer p.host.places.give()
 	if err := ctx.Err(); err != nil {

@@ -162,7 +162,7 @@ func (r *run) plugin(l *link, it *hook.Item) error {
 			return nil
 		}
 		return r.fail(l, it, &hook.Error{Kind: hook.ErrUnavailable, Reason: fmt.Sprintf(
-			"it failed %d times in a row and is suspended, and tried again in %v: repair or disable it",
+			"it failed %d times in a row and is suspended for %v: repair or disable it",
 			circuit.failures, wait.Round(time.Millisecond))})
 	}
 	before := *it
@@ -233,7 +233,7 @@ func kindOf(err error) error {
 // fail says of an error which hook and item it is of. Of an error that is none of package hook it keeps nothing, and of
 // what a plugin itself reported not the words.
 func (r *run) fail(l *link, it *hook.Item, err error) error {
-	out := hook.Error{Kind: hook.ErrFailed, Reason: "it could not be run"}
+	out := hook.Error{Kind: hook.ErrFailed, Reason: "it could not run"}
 	if e, ok := errors.AsType[*hook.Error](err); ok {
 		out = *e
 	}
