@@ -280,7 +280,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 	b.damaged("id", "id entry is missing", change(4, func(r *codec.Record) { r.ID = "other" }))
 	b.damaged("commitment", "hash of its parent", change(4, func(r *codec.Record) { r.Entries[1].Commitment[0]++ }))
 	b.damaged("ghost", "replaces seq 7, which is still a checkpoint", change(7, func(r *codec.Record) { r.Ghost = false }))
-	b.damaged("keep of what is not held", "does not hold it", change(5, func(r *codec.Record) {
+	b.damaged("keep of what is not held", "does not have it", change(5, func(r *codec.Record) {
 		r.Entries[2].Path = codec.Path{{Last: 2, Len: 2}} // the plan, which 2 only keeps
 	}))
 	b.damaged("parts", "names parts of", change(9, func(r *codec.Record) { r.Entries[len(r.Entries)-1].PartBytes++ }))
@@ -307,7 +307,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		l := main()
 		b.put(b.seal(l, l.BranchKey("b1"), space.KindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b1", Head: 70})))
 	})
-	b.damaged("branch name", "names another branch", func() {
+	b.damaged("branch name", "is for another branch", func() {
 		l := main()
 		b.put(b.seal(l, l.BranchKey("b2"), space.KindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b3", Head: 9})))
 	})
@@ -319,11 +319,11 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		l := main()
 		b.put(b.seal(l, l.IDKey("mine"), space.KindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 7, ID: "mine"})))
 	})
-	b.damaged("id under another key", "names another id", func() {
+	b.damaged("id under another key", "is for another id", func() {
 		l := sub()
 		b.put(b.seal(l, l.IDKey("new"), space.KindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 1, ID: "newer"})))
 	})
-	b.damaged("namespace", "names another namespace", func() {
+	b.damaged("namespace", "is for another namespace", func() {
 		l := sub()
 		b.put(b.seal(l, l.th.NamespaceKey(l.NS), space.KindNamespace, codec.AppendName(nil, "bus")))
 	})
@@ -343,7 +343,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		}
 		b.put(muts[0])
 	})
-	b.damaged("thread record", "names another thread", func() {
+	b.damaged("thread record", "is for another thread", func() {
 		l := main()
 		rec := l.th.rec
 		rec.ID = "other"

@@ -48,7 +48,7 @@ var decoding = semaphore.NewWeighted(maxDecoded)
 // it back.
 func (s *Set) enter(ctx context.Context, size int64) (leave func(), err error) {
 	if most := decodedShare * s.limits.Memory; size > most {
-		return nil, fmt.Errorf("the state has so many values that it would take %d MiB of memory, and may take %d", size>>20, most>>20)
+		return nil, fmt.Errorf("the state has too many values: it would take %d MiB of memory, more than the limit of %d", size>>20, most>>20)
 	}
 	size = min(size, maxDecoded)
 	if err := decoding.Acquire(ctx, size); err != nil {

@@ -123,19 +123,19 @@ func TestTooManyValues(t *testing.T) {
 		return err
 	}
 	for _, data := range []string{strings.Repeat("0,", 50_000), strings.Repeat("[],", 50_000), strings.Repeat(`{"a":0},`, 10_000)} {
-		if err := migrate("json", "["+data+"0]"); !errors.Is(err, ErrStep) || !strings.Contains(err.Error(), "so many values") {
+		if err := migrate("json", "["+data+"0]"); !errors.Is(err, ErrStep) || !strings.Contains(err.Error(), "too many values") {
 			t.Errorf("%.20s…: %.200v", data, err)
 		}
 	}
 	for _, value := range []string{"\xc0", "\x80", "\x90", "\xd4\x05\xc0"} {
-		if err := migrate("msgpack", "\xdd\x00\x00\xc3\x50"+strings.Repeat(value, 50_000)); !errors.Is(err, ErrStep) || !strings.Contains(err.Error(), "so many values") {
+		if err := migrate("msgpack", "\xdd\x00\x00\xc3\x50"+strings.Repeat(value, 50_000)); !errors.Is(err, ErrStep) || !strings.Contains(err.Error(), "too many values") {
 			t.Errorf("%x…: %.200v", value, err)
 		}
 	}
 	many := `{"channels":{"c":[` + strings.Repeat("0,", 50_000) + `0]}}`
 	_, err = NewSet(t.Context(), Spec{Kind: "k", Limits: Limits{Memory: 1 << 20}, Fixtures: []Fixture{{Name: "f", From: 1, To: 2, Before: []byte(many), After: []byte(many)}},
 		Steps: []Step{Go(1, 2, "", func(doc map[string]any) (map[string]any, error) { return doc, nil })}})
-	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "so many values") {
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "too many values") {
 		t.Errorf("a fixture: %.200v", err)
 	}
 	if err := migrate("json", `["`+strings.Repeat("a long text, with commas ", 20_000)+`"]`); err != nil {

@@ -153,7 +153,7 @@ func (d *Document) check() error {
 	doc := d.value.(map[string]any)
 	for _, k := range slices.Sorted(maps.Keys(doc)) {
 		if !slices.Contains([]string{"channels", "types", "meta", "labels"}, k) {
-			return &StepError{Path: "/" + escapePointer(k), Reason: "a document has channels, types, meta and labels, and nothing else"}
+			return &StepError{Path: "/" + escapePointer(k), Reason: "a document has only channels, types, meta and labels"}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
@@ -205,7 +205,7 @@ func (d *Document) with(value any, steps int) (*Document, error) {
 			}
 		}
 		if c.left < 0 {
-			return nil, &StepError{Path: "/channels", Reason: "too many channels are new: which was which takes too long to find out"}
+			return nil, &StepError{Path: "/channels", Reason: "too many new channels: matching them to old ones takes too long"}
 		}
 	}
 	next.setTypes()
@@ -294,7 +294,7 @@ func (d *Document) opaque(value any) ([]byte, error) {
 			return src.Data, nil
 		}
 	}
-	return nil, fmt.Errorf(`only channels of type json and msgpack can be written by a step; {%q: NAME} stands for another channel of the state`, tagChannel)
+	return nil, fmt.Errorf(`a step can write only channels of type json and msgpack: refer to another channel as {%q: NAME}`, tagChannel)
 }
 
 func typeName(v any) string {

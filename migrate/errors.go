@@ -27,7 +27,7 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("%v: the state of kind %q is of version %d, wanted is %d: %s", e.Kind, e.Of, e.From, e.To, e.Why)
+	return fmt.Sprintf("%v: the state of kind %q has version %d, want %d: %s", e.Kind, e.Of, e.From, e.To, e.Why)
 }
 func (e *VersionError) Unwrap() error { return e.Kind }
 

@@ -186,14 +186,14 @@ func (r *Reader) readFile(ctx context.Context, spec *Spec, f file) (err error) {
 		spec.Names, err = readNames(f)
 		return err
 	}
-	return invalid("%s is none of 0002_name.jq, 0002_name.down.jq, 0002_name.wasm, 0002_name.fixtures.json, 0002.schema.json and %s; rename it or move it away",
+	return invalid("%s is not named like 0002_name.jq, 0002_name.down.jq, 0002_name.wasm, 0002_name.fixtures.json, 0002.schema.json or %s: rename it or move it away",
 		f.where, versionsFile)
 }
 
 func parseVersion(f file, digits string) (uint64, error) {
 	v, err := strconv.ParseUint(digits, 10, 32)
 	if err != nil || v == 0 {
-		return 0, invalid("%s: the number is the version that the step leads to, from 1 to 4294967295", f.where)
+		return 0, invalid("%s: the number must be the step's target version, from 1 to 4294967295", f.where)
 	}
 	return v, nil
 }
@@ -213,7 +213,7 @@ func (r *Reader) readStep(ctx context.Context, spec *Spec, f file, m []string) e
 		step, err = JQ(from, to, f.where, string(f.data), spec.Limits)
 	default:
 		if r.Load == nil {
-			return invalid("%s: this program runs no WebAssembly modules", f.where)
+			return invalid("%s: this program cannot run WebAssembly modules", f.where)
 		}
 		var module Module
 		if module, err = r.Load(ctx, f.where, f.data); err == nil {
@@ -238,7 +238,7 @@ func readFixtures(spec *Spec, f file, digits string) error {
 	}
 	var c counter
 	if c.json(f.data); c.memory() > decodedShare*spec.Limits.Memory {
-		return invalid("%s: it has %d values, which is too many", f.where, c.values)
+		return invalid("%s: it has too many values (%d)", f.where, c.values)
 	}
 	var list []struct {
 		Name          string          `json:"name"`
@@ -288,10 +288,10 @@ func readNames(f file) (map[uint64]string, error) {
 	for digits, name := range doc.Names {
 		v, err := strconv.ParseUint(digits, 10, 32)
 		if err != nil {
-			return nil, invalid("%s: %q is no version number", f.where, digits)
+			return nil, invalid("%s: %q is not a version number", f.where, digits)
 		}
 		if _, err := strconv.ParseUint(name, 10, 64); err == nil || name == "" || taken[name] {
-			return nil, invalid("%s: version %d needs a name that is no number and no other version's, not %q", f.where, v, name)
+			return nil, invalid("%s: version %d cannot be named %q: use a unique name that is not a number", f.where, v, name)
 		}
 		names[v], taken[name] = name, true
 	}

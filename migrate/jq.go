@@ -14,7 +14,7 @@ import (
 // column.
 func JQ(from, to uint64, source, text string, limits Limits) (Step, error) {
 	if len(text) > maxProgram {
-		return Step{}, invalid("%s: it has %d bytes, and may have %d", source, len(text), maxProgram)
+		return Step{}, invalid("%s: it has %d bytes, more than the limit of %d", source, len(text), maxProgram)
 	}
 	query, err := gojq.Parse(text)
 	if err != nil {
@@ -56,19 +56,19 @@ func only(iter gojq.Iter) (any, error) {
 	for n := 0; ; n++ {
 		v, ok := iter.Next()
 		if !ok && n == 0 {
-			return nil, errors.New("it gives no value; the outcome must be the document")
+			return nil, errors.New("it returns no value: it must return the document")
 		}
 		if !ok {
 			return out, nil
 		}
 		if err, failed := v.(error); failed {
 			if halt, ok := errors.AsType[*gojq.HaltError](err); ok && halt.Value() == nil {
-				return nil, errors.New("it halts without a value; the outcome must be the document")
+				return nil, errors.New("it halts without a value: it must return the document")
 			}
 			return nil, cut(err)
 		}
 		if n > 0 {
-			return nil, errors.New("it gives several values; the outcome must be one document")
+			return nil, errors.New("it returns several values: it must return one document")
 		}
 		out = v
 	}

@@ -24,10 +24,10 @@ func parseJSON(data []byte) (*node, error) {
 	p := jsonParser{d: jsontext.NewDecoder(bytes.NewBuffer(data)), data: data}
 	n, err := p.value()
 	if err != nil {
-		return nil, fmt.Errorf("no valid JSON: %w", err)
+		return nil, fmt.Errorf("invalid JSON: %w", err)
 	}
 	if _, err := p.d.ReadToken(); err != io.EOF {
-		return nil, fmt.Errorf("no valid JSON: something follows the value, at byte %d", p.d.InputOffset())
+		return nil, fmt.Errorf("invalid JSON: extra data after the value, at byte %d", p.d.InputOffset())
 	}
 	return &n, nil
 }
@@ -134,7 +134,7 @@ func appendScalar(dst []byte, v any) ([]byte, error) {
 	}
 	text, ok := literal(v)
 	if !ok || !json.Valid([]byte(text)) {
-		return nil, fmt.Errorf("%v (%T) is no JSON value", v, v)
+		return nil, fmt.Errorf("%v (%T) is not a JSON value", v, v)
 	}
 	return append(dst, text...), nil
 }

@@ -47,7 +47,7 @@ func (m *meter) pay(name string, b bill) error {
 	case b.bytes < 0 || b.bytes > m.limit:
 		m.stop(m.tooLarge())
 	case b.steps < 0 || b.steps > maxSteps:
-		m.stop(fmt.Errorf("%s of values of this size takes too long", strings.TrimPrefix(name, "_")))
+		m.stop(fmt.Errorf("%s takes too long on values of this size", strings.TrimPrefix(name, "_")))
 	default:
 		if m.paid += b.bytes; m.paid > m.limit/2 {
 			m.look()
@@ -107,4 +107,4 @@ func (m *meter) Err() error {
 	return m.Context.Err()
 }
 
-var errUnknownInterpreter = errors.New("this version of the jq interpreter is not known: its built-ins cannot be bounded")
+var errUnknownInterpreter = errors.New("unknown version of the jq interpreter: the cost of its built-ins cannot be bounded")

@@ -40,10 +40,10 @@ func parseMsgpack(data []byte) (*node, error) {
 	p := msgpackParser{data: data}
 	n, err := p.value(0)
 	if err == nil && p.at != len(data) {
-		err = fmt.Errorf("something follows the value, at byte %d", p.at)
+		err = fmt.Errorf("extra data after the value, at byte %d", p.at)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("no valid msgpack: %w", err)
+		return nil, fmt.Errorf("invalid msgpack: %w", err)
 	}
 	return &n, nil
 }
@@ -59,7 +59,7 @@ func (p *msgpackParser) value(depth int) (n node, err error) {
 	}
 	h, ok := spans.Msgpack(p.data, p.at)
 	if !ok && p.at < len(p.data) && p.data[p.at] == 0xc1 {
-		return n, fmt.Errorf("byte %#x begins no value", p.data[p.at])
+		return n, fmt.Errorf("no value begins with byte %#x", p.data[p.at])
 	}
 	if !ok {
 		return n, errCut
@@ -292,7 +292,7 @@ func decodeBin(v any) ([]byte, error) {
 	text, _ := v.(string)
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: no base64", tagBin)
+		return nil, fmt.Errorf("%s: not base64", tagBin)
 	}
 	return b, nil
 }
@@ -312,7 +312,7 @@ func (c *comparer) appendPairs(dst []byte, v any, depth int) (_ []byte, err erro
 		}
 	}
 	if !ok {
-		return nil, fmt.Errorf("%s: no list of pairs", tagMap)
+		return nil, fmt.Errorf("%s: not a list of pairs", tagMap)
 	}
 	return dst, nil
 }
@@ -321,7 +321,7 @@ func (c *comparer) appendExt(dst, src []byte, n *node, v map[string]any, depth i
 	text, _ := literal(v[tagExt])
 	code, err := strconv.ParseInt(text, 10, 8)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s is no extension code (-128 to 127)", tagExt, text)
+		return nil, fmt.Errorf("%s: %s is not an extension code (-128 to 127)", tagExt, text)
 	}
 	var payload []byte
 	if inner, ok := v[tagValue]; ok {
@@ -345,7 +345,7 @@ func (c *comparer) appendExt(dst, src []byte, n *node, v map[string]any, depth i
 func appendMsgpackNumber(dst []byte, v any) ([]byte, error) {
 	text, ok := literal(v)
 	if !ok {
-		return nil, fmt.Errorf("%v (%T) is no JSON value", v, v)
+		return nil, fmt.Errorf("%v (%T) is not a JSON value", v, v)
 	}
 	if _, isFloat := v.(float64); !isFloat && !strings.ContainsAny(text, ".eE") {
 		i, ok := new(big.Int).SetString(text, 10)

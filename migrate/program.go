@@ -94,7 +94,7 @@ func (p *program) guard() (calls int, err error) {
 		}
 		price, known := prices[name]
 		if !known {
-			return 0, fmt.Errorf("the built-in %s is not known, and cannot be bounded", name)
+			return 0, fmt.Errorf("unknown built-in %s: its cost cannot be bounded", name)
 		}
 		if name == "_match" {
 			price = p.matching

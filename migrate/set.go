@@ -36,7 +36,7 @@ func NewSet(ctx context.Context, spec Spec) (*Set, error) {
 	s := &Set{kind: spec.Kind, ups: map[uint64]*Step{}, downs: map[uint64]*Step{}, names: spec.Names, schemas: spec.Schemas,
 		limits: Limits{cmp.Or(spec.Limits.Time, DefaultLimits().Time), cmp.Or(spec.Limits.Memory, DefaultLimits().Memory)}, digest: spec.Digest}
 	if spec.Kind == "" {
-		return nil, invalid("a set without a kind")
+		return nil, invalid("the set has no kind")
 	}
 	for i := range spec.Steps {
 		if err := s.add(&spec.Steps[i]); err != nil {
@@ -60,11 +60,11 @@ func (s *Set) add(step *Step) error {
 	case step.To+1 == step.From:
 		steps = s.downs
 	case step.From+1 != step.To:
-		return invalid("kind %q: %s leads from version %d to %d; a step leads to the next version, or back to the one before",
+		return invalid("kind %q: %s leads from version %d to %d: a step must lead to the next or the previous version",
 			s.kind, step.Source, step.From, step.To)
 	}
 	if had := steps[step.From]; had != nil {
-		return invalid("kind %q: %s and %s both lead from version %d to %d; remove one", s.kind, had.Source, step.Source, step.From, step.To)
+		return invalid("kind %q: %s and %s both lead from version %d to %d: remove one", s.kind, had.Source, step.Source, step.From, step.To)
 	}
 	steps[step.From] = step
 	return nil
@@ -78,18 +78,18 @@ func (s *Set) checkOrder() error {
 	s.oldest, s.newest = from[0], from[len(from)-1]+1
 	for i, v := range from {
 		if v != s.oldest+uint64(i) {
-			return invalid("kind %q: no step from version %d to %d, but %s goes on from %d", s.kind, s.oldest+uint64(i), s.oldest+uint64(i)+1,
+			return invalid("kind %q: no step from version %d to %d, but %s continues from %d", s.kind, s.oldest+uint64(i), s.oldest+uint64(i)+1,
 				s.ups[v].Source, v)
 		}
 	}
 	for _, v := range slices.Sorted(maps.Keys(s.downs)) {
 		if s.ups[v-1] == nil {
-			return invalid("kind %q: %s is a way back from version %d to %d, and there is no step from %d to %d", s.kind, s.downs[v].Source, v, v-1, v-1, v)
+			return invalid("kind %q: %s is a reverse step from version %d to %d, but there is no step from %d to %d", s.kind, s.downs[v].Source, v, v-1, v-1, v)
 		}
 	}
 	for _, v := range slices.Sorted(maps.Keys(s.names)) {
 		if v < s.oldest || v > s.newest {
-			return invalid("kind %q: version %d has the name %q, and no step leads from or to it", s.kind, v, s.names[v])
+			return invalid("kind %q: version %d is named %q, but no step leads from or to it", s.kind, v, s.names[v])
 		}
 	}
 	return nil
@@ -204,7 +204,7 @@ func NewRegistry(sets ...*Set) (*Registry, error) {
 	r := &Registry{sets: map[string]*Set{}}
 	for _, s := range sets {
 		if r.sets[s.kind] != nil {
-			return nil, invalid("two sets claim the kind %q; keep one", s.kind)
+			return nil, invalid("two sets are for the kind %q: keep one", s.kind)
 		}
 		r.sets[s.kind] = s
 	}

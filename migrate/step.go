@@ -87,7 +87,7 @@ func (s *Step) apply(ctx context.Context, kind string, limits Limits, d *Documen
 				limits.Memory>>20, weight.MaxDepth))
 		}
 		return nil, s.fail(kind, &StepError{Path: firstDifference(outs[0], outs[1]),
-			Reason: "two runs on the same state differ; a step must not use time, randomness or memory"})
+			Reason: "two runs on the same state differ: a step must not use time, randomness or stored state"})
 	}
 	next, err := d.with(outs[0], most-c.left)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s *Step) run(ctx context.Context, limits Limits, doc any) (out any, err er
 	defer cancel()
 	out, err = s.Run(limited, doc)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		err = fmt.Errorf("it did not end within %v", limits.Time)
+		err = fmt.Errorf("it did not finish within %v", limits.Time)
 	}
 	return out, err
 }

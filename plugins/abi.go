@@ -43,7 +43,7 @@ const maxRedact = 4 << 20
 func (e *env) bytes(what string, ptr, n uint64) []byte {
 	b, ok := e.memory.Read(uint32(ptr), uint32(n))
 	if !ok {
-		e.stop(hook.ErrTrap, "%s: a range outside of its memory", what)
+		e.stop(hook.ErrTrap, "%s: a range outside its memory", what)
 	}
 	return b
 }

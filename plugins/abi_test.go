@@ -52,7 +52,7 @@ func TestRangesOutsideOfMemory(t *testing.T) {
 			bin := saver("", func(p *Plugin) Code { return call(p, I32Const(r[0])+I32Const(r[1])) + I32Const(1) })
 			p := load(t, h, plugins.Spec{Binary: bin, Capabilities: all})
 			_, err := p.Call(context.Background(), full())
-			wantError(t, err, hook.ErrTrap, "outside of its memory", strings.Fields(name)[0])
+			wantError(t, err, hook.ErrTrap, "outside its memory", strings.Fields(name)[0])
 		}
 	}
 	for name, call := range map[string]func(p *Plugin) Code{
@@ -61,7 +61,7 @@ func TestRangesOutsideOfMemory(t *testing.T) {
 	} {
 		p := load(t, h, plugins.Spec{Binary: saver("", func(p *Plugin) Code { return call(p) + I32Const(1) }), Capabilities: all})
 		_, err := p.Call(context.Background(), full())
-		wantError(t, err, hook.ErrTrap, "outside of its memory", name)
+		wantError(t, err, hook.ErrTrap, "outside its memory", name)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestRedactEndsWithTheCall(t *testing.T) {
 		return nil, &hook.Error{Kind: hook.ErrTimeout, Plugin: "redact"}
 	}
 	_, err := p.Call(context.Background(), c)
-	wantError(t, err, hook.ErrTimeout, "it ran into its time limit")
+	wantError(t, err, hook.ErrTimeout, "it reached its time limit")
 }
 
 func TestPseudonyms(t *testing.T) {

@@ -51,7 +51,7 @@ type cache struct {
 
 func openCache(dir string, key [32]byte) (*cache, error) {
 	if key == [32]byte{} {
-		return nil, errors.New("it needs a key: set CacheKey")
+		return nil, errors.New("CacheKey is not set")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func openCache(dir string, key [32]byte) (*cache, error) {
 		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("%s is open to others (%v): run chmod 700 on it", dir, mode)
+		return nil, fmt.Errorf("%s is accessible to other users (%v): run chmod 700 on it", dir, mode)
 	}
 	c := &cache{dir: dir, macKey: key}
 	c.removeStale()
@@ -94,7 +94,7 @@ func (c *cache) findInner() error {
 		return err
 	}
 	if len(list) != 1 || !list[0].IsDir() {
-		return errors.New("the runtime keeps its files in another way than this version knows")
+		return errors.New("the runtime stores its files in an unknown way")
 	}
 	c.inner = filepath.Join(c.work, list[0].Name())
 	return nil

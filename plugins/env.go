@@ -96,7 +96,7 @@ func (e *env) refill() {
 	if grant <= uint64(-left) {
 		e.granted = e.limit
 		e.fuel.Set(0)
-		e.stop(hook.ErrFuel, "it used its limit of %d", e.limit)
+		e.stop(hook.ErrFuel, "it used up its limit of %d", e.limit)
 	}
 	e.granted += grant
 	e.fuel.Set(uint64(left) + grant)
@@ -113,6 +113,6 @@ func (e *env) check() {
 		if d, ok := e.ctx.Deadline(); ok && d.Equal(e.deadline) {
 			e.end(&stop{kind: hook.ErrTimeout, reason: gaveUp, cause: context.DeadlineExceeded})
 		}
-		e.end(&stop{kind: hook.ErrTimeout, reason: "it ran into its time limit"})
+		e.end(&stop{kind: hook.ErrTimeout, reason: "it reached its time limit"})
 	}
 }

@@ -84,7 +84,7 @@ func (h *Host) Load(ctx context.Context, s Spec) (*Plugin, error) {
 		return nil, s.fail(hook.ErrUnavailable, "the host was closed")
 	}
 	if int64(len(s.Binary)) > limits.Binary {
-		return nil, s.fail(hook.ErrLimit, "its binary has %d bytes, more than %d", len(s.Binary), limits.Binary)
+		return nil, s.fail(hook.ErrLimit, "its binary has %d bytes, more than the limit of %d", len(s.Binary), limits.Binary)
 	}
 	// The memory limit is enforced by the allocator, not by the module's own maximum, so that the
 	// allocator sees how much the guest asked for.
@@ -93,7 +93,7 @@ func (h *Host) Load(ctx context.Context, s Spec) (*Plugin, error) {
 		return nil, s.named(err)
 	}
 	if least := int64(m.MinPages) << 16; least > limits.Memory {
-		return nil, s.fail(hook.ErrLimit, "it starts with %d bytes of memory, more than %d", least, limits.Memory)
+		return nil, s.fail(hook.ErrLimit, "it starts with %d bytes of memory, more than the limit of %d", least, limits.Memory)
 	}
 	if err := s.checkImports(m); err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func (p *Plugin) compile(caller context.Context, bin []byte) (err error) {
 	}
 	switch {
 	case caller.Err() != nil && err != nil:
-		return because(p.spec.fail(hook.ErrTimeout, "compiling it, the caller gave up"), context.Cause(caller))
+		return because(p.spec.fail(hook.ErrTimeout, "the caller gave up while it was being compiled"), context.Cause(caller))
 	case ctx.Err() != nil && err != nil:
 		return p.spec.fail(hook.ErrTimeout, "compiling it took more than %v", p.limits.Compile)
 	case err != nil:
@@ -187,9 +187,9 @@ func (inst *instance) initialize() error {
 		case err != nil:
 			return e.during(name, err)
 		case name == exportABI && code != ABI:
-			return s.fail(hook.ErrInvalid, "it is for version %d of the ABI, this host has %d: build it anew", code, ABI)
+			return s.fail(hook.ErrInvalid, "it is for version %d of the ABI, but this host has %d: rebuild it", code, ABI)
 		case name == exportConfigure && code != 0:
-			return s.fail(hook.ErrInvalid, "it refuses its configuration (%d) %s", code, e.errorText)
+			return s.fail(hook.ErrInvalid, "it rejects its configuration (%d) %s", code, e.errorText)
 		}
 	}
 	return nil

@@ -110,7 +110,7 @@ func instantiateHostFuncs(ctx context.Context, rt wazero.Runtime) error {
 	}
 	for module, b := range byModule {
 		if _, err := b.Instantiate(ctx); err != nil {
-			return fmt.Errorf("making the host module %s: %w", module, err)
+			return fmt.Errorf("creating the host module %s: %w", module, err)
 		}
 	}
 	return nil
@@ -180,11 +180,11 @@ func (s *Spec) checkImports(m *meter.Module) error {
 			continue
 		}
 		if want := funcs[at].funcType(); imp.Type != want {
-			return s.fail(hook.ErrInvalid, "it imports %s.%s as %v, but that is %v", imp.Module, imp.Name, imp.Type, want)
+			return s.fail(hook.ErrInvalid, "it imports %s.%s as %v, but its type is %v", imp.Module, imp.Name, imp.Type, want)
 		}
 	}
 	if len(unknown) > 0 {
-		return s.fail(hook.ErrInvalid, "it imports %s, which plugins cannot have (they have no files, network or environment)",
+		return s.fail(hook.ErrInvalid, "it imports %s, which plugins cannot use (they have no files, network or environment)",
 			strings.Join(unknown, ", "))
 	}
 	return nil
@@ -202,7 +202,7 @@ func (s *Spec) checkExports(m *meter.Module) ([]hook.Stage, error) {
 	check := func(name, params, results string) (bool, error) {
 		e, want := find(name), meter.FuncType{Params: meterTypes(params), Results: meterTypes(results)}
 		if e != nil && (e.Kind != meter.Func || e.Type != want) {
-			return false, s.fail(hook.ErrInvalid, "its export %s is no function %v", name, want)
+			return false, s.fail(hook.ErrInvalid, "its export %s is not a function of type %v", name, want)
 		}
 		return e != nil, nil
 	}
@@ -214,11 +214,11 @@ func (s *Spec) checkExports(m *meter.Module) ([]hook.Stage, error) {
 		return nil, s.fail(hook.ErrInvalid, "it is a WASI command, not a plugin: build it as a reactor "+
 			"(Go: -buildmode=c-shared; Rust: crate-type cdylib; C: -mexec-model=reactor)")
 	case !has:
-		return nil, s.fail(hook.ErrInvalid, "it exports no %s: it is for another host, or for another version of the ABI than %d",
+		return nil, s.fail(hook.ErrInvalid, "it does not export %s: it is for another host, or not for version %d of the ABI",
 			exportABI, ABI)
 	}
 	if e := find(exportMemory); e == nil || e.Kind != meter.Memory {
-		return nil, s.fail(hook.ErrInvalid, "it exports no memory by the name %q", exportMemory)
+		return nil, s.fail(hook.ErrInvalid, "it does not export a memory named %q", exportMemory)
 	}
 	if _, err := check(exportInitialize, "", ""); err != nil {
 		return nil, err

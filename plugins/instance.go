@@ -94,7 +94,7 @@ func (p *Plugin) fresh() (inst *instance, err error) {
 	}()
 	if more := p.image.size - inst.linear.size; more > 0 {
 		if _, ok := inst.memory.Grow(uint32(more >> 16)); !ok {
-			return nil, p.spec.fail(hook.ErrUnavailable, "its memory cannot grow to the %d bytes it needs", p.image.size)
+			return nil, p.spec.fail(hook.ErrUnavailable, "its memory cannot grow to the %d bytes that it needs", p.image.size)
 		}
 	}
 	inst.restore()
@@ -163,7 +163,7 @@ func (inst *instance) run(f api.Function) (code int32, err error) {
 	case e.stopped != nil && (e.stopped.kind != hook.ErrTrap || !e.linear.refused):
 		return 0, because(inst.plugin.failCall(e.call, e.stopped.kind, "%s", e.stopped.reason), e.stopped.cause)
 	case e.linear.refused:
-		return 0, inst.plugin.failCall(e.call, hook.ErrLimit, "it needs more memory than its %d bytes", e.linear.limit)
+		return 0, inst.plugin.failCall(e.call, hook.ErrLimit, "it needs more than its %d bytes of memory", e.linear.limit)
 	}
 	if int32(inst.depth.Get()) < 0 {
 		return 0, inst.plugin.failCall(e.call, hook.ErrTrap, "stack overflow")

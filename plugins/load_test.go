@@ -63,7 +63,7 @@ func TestLoadRefuses(t *testing.T) {
 		"nothing":          {nil, plugins.Limits{}, hook.ErrInvalid, nil},
 		"text":             {[]byte("hello, I am a plugin"), plugins.Limits{}, hook.ErrInvalid, nil},
 		"component":        {[]byte("\x00asm\x0d\x00\x01\x00"), plugins.Limits{}, hook.ErrInvalid, []string{"component", "wasip1"}},
-		"large":            {Echo(), plugins.Limits{Binary: 100}, hook.ErrLimit, []string{"more than 100"}},
+		"large":            {Echo(), plugins.Limits{Binary: 100}, hook.ErrLimit, []string{"more than the limit of 100"}},
 		"limits":           {Echo(), plugins.Limits{Memory: 2 << 30}, hook.ErrLimit, []string{"memory", "1073741824"}},
 		"negative":         {Echo(), plugins.Limits{Call: -1}, hook.ErrLimit, []string{"call"}},
 		"no ABI":           {abi("", Signature{}, ""), plugins.Limits{}, hook.ErrInvalid, []string{"ckptd_abi_v1"}},

@@ -98,7 +98,7 @@ func (p *Plugin) Call(ctx context.Context, c *Call) (*Result, error) {
 		return &Result{}, p.failCall(c, hook.ErrInvalid, "it has no such hook")
 	}
 	if int64(len(c.Payload)) > p.limits.Input {
-		return &Result{}, p.failCall(c, hook.ErrLimit, "%d bytes of input, more than %d", len(c.Payload), p.limits.Input)
+		return &Result{}, p.failCall(c, hook.ErrLimit, "%d bytes of input, more than the limit of %d", len(c.Payload), p.limits.Input)
 	}
 	if !p.enter() {
 		return &Result{}, p.failCall(c, hook.ErrUnavailable, "it was closed")

@@ -40,7 +40,7 @@ func LoadArchive(archive []byte) (*Bundle, error) {
 		return nil, err
 	}
 	if !bytes.Equal(pack(files), archive) {
-		return nil, invalidf("the archive was not made by ckptd plugin build: make it with that, of the plugin's directory")
+		return nil, invalidf("the archive was not created with ckptd plugin build: create it again from the plugin's directory")
 	}
 	return Load(files)
 }
@@ -54,17 +54,17 @@ func unpack(archive []byte) ([]File, error) {
 			return files, nil
 		}
 		if err != nil {
-			return nil, invalidf("it is no archive of a plugin, or a damaged one: make it with ckptd plugin build")
+			return nil, invalidf("it is not a plugin archive, or it is damaged: create it with ckptd plugin build")
 		}
 		switch {
 		case h.Typeflag != tar.TypeReg || h.Format&tar.FormatUSTAR == 0:
-			return nil, invalidf("the archive holds more than plain files: make it with ckptd plugin build")
+			return nil, invalidf("the archive has other entries than plain files: create it with ckptd plugin build")
 		case len(files) == maxFiles:
-			return nil, invalidf("the archive holds more than %d files", maxFiles)
+			return nil, invalidf("the archive has more than %d files", maxFiles)
 		case !validPath(h.Name):
 			return nil, badPath(h.Name)
 		case len(files) > 0 && h.Name <= files[len(files)-1].Path:
-			return nil, invalidf("the files of the archive are not in order: make it with ckptd plugin build")
+			return nil, invalidf("the files of the archive are not in order: create it with ckptd plugin build")
 		}
 		data, err := io.ReadAll(io.LimitReader(r, int64(len(archive))+1))
 		if err != nil || int64(len(data)) != h.Size {

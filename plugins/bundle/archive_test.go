@@ -124,7 +124,7 @@ func TestSignatures(t *testing.T) {
 	line, _ := signed.File(SignatureFile)
 	moved := good()
 	moved[SignatureFile], moved["README.md"] = string(line), "another text"
-	if _, err := load(t, moved).Verify([]Key{PublicKey(mine)}); err == nil || !strings.Contains(err.Error(), "changed after it was signed") {
+	if _, err := load(t, moved).Verify([]Key{PublicKey(mine)}); err == nil || !strings.Contains(err.Error(), "changed after signing") {
 		t.Errorf("signed for another plugin: %v", err)
 	}
 	for i := range line {

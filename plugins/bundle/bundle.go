@@ -66,7 +66,7 @@ func Load(files []File) (*Bundle, error) {
 	b := &Bundle{files: files, digest: digest(files)}
 	text, ok := b.File(ManifestFile)
 	if !ok {
-		return nil, invalidf("there is no %s: add the manifest", ManifestFile)
+		return nil, invalidf("%s is missing: add the manifest", ManifestFile)
 	}
 	var err error
 	if b.Manifest, err = parseManifest(text); err != nil {
@@ -88,7 +88,7 @@ func Load(files []File) (*Bundle, error) {
 func LoadFS(fsys fs.FS) (*Bundle, error) {
 	text, err := readFile(fsys, ManifestFile, maxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, invalidf("there is no %s: name the directory that has it", ManifestFile)
+		return nil, invalidf("%s is missing: name the directory that has it", ManifestFile)
 	}
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func readFile(fsys fs.FS, path string, most int64) ([]byte, error) {
 		return nil, fmt.Errorf("reading plugin: %w", err)
 	}
 	if int64(len(data)) > most {
-		return nil, invalidf("%s is too large: all files of a plugin have at most %d bytes, the manifest %d", path,
+		return nil, invalidf("%s is too large: all files of a plugin together can have %d bytes, the manifest %d", path,
 			MaxSize, maxManifest)
 	}
 	return data, nil
@@ -217,7 +217,7 @@ func digest(files []File) [sha256.Size]byte {
 
 func checkFiles(files []File) error {
 	if len(files) > maxFiles {
-		return invalidf("there are %d files, and may be %d: leave out what the plugin does not need", len(files), maxFiles)
+		return invalidf("%d files, more than the limit of %d: remove files that the plugin does not need", len(files), maxFiles)
 	}
 	size := 0
 	for i, f := range files {
@@ -225,12 +225,12 @@ func checkFiles(files []File) error {
 			return badPath(f.Path)
 		}
 		if i > 0 && f.Path == files[i-1].Path {
-			return invalidf("the file %s is there twice", f.Path)
+			return invalidf("the file %s is repeated", f.Path)
 		}
 		size += len(f.Data)
 	}
 	if size > MaxSize {
-		return invalidf("all files together have %d bytes, and may have %d", size, MaxSize)
+		return invalidf("all files together have %d bytes, more than the limit of %d", size, MaxSize)
 	}
 	return nil
 }
@@ -244,7 +244,7 @@ func validPath(path string) bool {
 }
 
 func badPath(path string) error {
-	return invalidf("the path %.120q cannot be one of a plugin: want at most %d letters, digits, and . _ - /, relative to the manifest", path, maxPath)
+	return invalidf("invalid path %.120q in a plugin: want at most %d letters, digits, and . _ - /, relative to the manifest", path, maxPath)
 }
 
 // accompanies reports whether a file is allowed although the manifest does not name it.
@@ -261,19 +261,19 @@ func (b *Bundle) check() error {
 	named := append(m.paths(), ManifestFile)
 	for _, f := range b.files {
 		if !slices.Contains(named, f.Path) && !accompanies(f.Path) {
-			return invalidf("the manifest does not name the file %s: leave it out", f.Path)
+			return invalidf("the file %s is not in the manifest: remove it", f.Path)
 		}
 	}
 	if _, ok := b.File(m.Wasm); !ok {
-		return invalidf("the file %s is missing, which the manifest names as wasm: build the plugin", m.Wasm)
+		return invalidf("the file %s, the wasm of the manifest, is missing: build the plugin", m.Wasm)
 	}
 	if sum := sha256.Sum256(b.Binary()); m.SHA256 != "" && m.SHA256 != hex.EncodeToString(sum[:]) {
-		return invalidf("%s has the SHA-256 %x and the manifest says %s: build it anew, or correct sha256", m.Wasm, sum, m.SHA256)
+		return invalidf("%s has the SHA-256 %x, but the manifest says %s: rebuild it, or correct sha256", m.Wasm, sum, m.SHA256)
 	}
 	for i := range m.Fixtures {
 		for _, path := range []string{m.Fixtures[i].Input, m.Fixtures[i].Output} {
 			if _, ok := b.File(path); path != "" && !ok {
-				return invalidf("the file %s is missing, which a fixture names: add it", path)
+				return invalidf("the file %s of a fixture is missing: add it", path)
 			}
 		}
 	}
@@ -287,7 +287,7 @@ func (b *Bundle) checkConfigs() error {
 	if m.ConfigSchema != "" {
 		text, ok := b.File(m.ConfigSchema)
 		if !ok {
-			return invalidf("the file %s is missing, which the manifest names as config_schema: add it", m.ConfigSchema)
+			return invalidf("the file %s, the config_schema of the manifest, is missing: add it", m.ConfigSchema)
 		}
 		var err error
 		if b.schema, err = compileSchema(text); err != nil {

@@ -70,7 +70,7 @@ func merged(defaults map[string]any, over []byte) ([]byte, error) {
 	}
 	out, err := encode(base)
 	if err == nil && len(out) > MaxConfig {
-		err = fmt.Errorf(": it has %d bytes, and may have %d", len(out), MaxConfig)
+		err = fmt.Errorf(": it has %d bytes, more than the limit of %d", len(out), MaxConfig)
 	}
 	return out, err
 }
@@ -129,7 +129,7 @@ func canonical(v any, path string, depth int) (any, error) {
 		}
 		return object, nil
 	}
-	return nil, fmt.Errorf("%s: dates and times are not JSON: write it as text", path)
+	return nil, fmt.Errorf("%s: dates and times are not JSON: write it as a string", path)
 }
 
 // number puts a number in canonical form. Integers keep all their digits, however many; other
@@ -143,11 +143,11 @@ func number(text, path string) (json.Number, error) {
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || len(text) > 400 {
-		return "", fmt.Errorf("%s: the number is out of range: write it as text", path)
+		return "", fmt.Errorf("%s: the number is out of range: write it as a string", path)
 	}
 	short, err := json.Marshal(f)
 	if err != nil {
-		return "", fmt.Errorf("%s: the number is not one of JSON: write it as text", path)
+		return "", fmt.Errorf("%s: the number is not valid in JSON: write it as a string", path)
 	}
 	if string(short) == "-0" {
 		short = []byte("0")
@@ -171,7 +171,7 @@ func encode(v any) ([]byte, error) {
 // readJSON reads one value and keeps the text of its numbers.
 func readJSON(text []byte, most int) (any, error) {
 	if len(text) > most {
-		return nil, fmt.Errorf("it has %d bytes, and may have %d", len(text), most)
+		return nil, fmt.Errorf("it has %d bytes, more than the limit of %d", len(text), most)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -179,7 +179,7 @@ func readJSON(text []byte, most int) (any, error) {
 	err := d.Decode(&v)
 	if err == nil {
 		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("more follows the value")
+			err = errors.New("extra data after the value")
 		}
 	}
 	if err != nil {

@@ -30,7 +30,7 @@ func TestConfig(t *testing.T) {
 		{`{"marke":"x"}`, "additional properties 'marke' not allowed"},
 		{`[]`, "its configuration: it is not a JSON object"},
 		{`{`, "its configuration: it is not JSON"},
-		{`{} {}`, "more follows"},
+		{`{} {}`, "extra data"},
 		{`{"keep":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, "nested more than 64 deep"},
 		{`{"deep":{"n/m":1e999999999}}`, "/deep/n~1m: the number is out of range"},
 	} {

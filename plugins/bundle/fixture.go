@@ -68,7 +68,7 @@ func (t *fixtureText) fixture(m *Manifest) (Fixture, error) {
 	if f.Stage == hook.Migrate {
 		f.Step = Migration{t.Kind, t.From, t.To}
 		if !slices.Contains(m.Migrations, f.Step) {
-			return f, invalidf("%s: the fixture %s is for a migration of %.80q from %d to %d: say one that [[migrations]] has",
+			return f, invalidf("%s: the fixture %s is for a migration of %.80q from %d to %d, which is not in [[migrations]]",
 				ManifestFile, t.Input, t.Kind, t.From, t.To)
 		}
 	} else if t.Kind != "" {
@@ -82,7 +82,7 @@ func (t *fixtureText) fixture(m *Manifest) (Fixture, error) {
 	switch {
 	case t.Expect == "" && t.Output != "":
 	case t.Expect != "" && t.Output != "":
-		return f, invalidf("%s: the fixture %s has an output and expects %.80q: leave out one", ManifestFile, t.Input, t.Expect)
+		return f, invalidf("%s: the fixture %s has an output and expects %.80q: remove one of them", ManifestFile, t.Input, t.Expect)
 	case t.Expect == "unchanged":
 		f.Want = WantUnchanged
 	case t.Expect == "rejected":
@@ -90,11 +90,11 @@ func (t *fixtureText) fixture(m *Manifest) (Fixture, error) {
 	case t.Expect == "error":
 		f.Want = WantError
 	default:
-		return f, invalidf(`%s: the fixture %s has no output: name its file, or say expect = "unchanged", "rejected" or "error"`, ManifestFile, t.Input)
+		return f, invalidf(`%s: the fixture %s has no output: name its file, or set expect = "unchanged", "rejected" or "error"`, ManifestFile, t.Input)
 	}
 	for i := range m.Fixtures {
 		if f.asks(&m.Fixtures[i]) && f.Config == nil && m.Fixtures[i].Config == nil {
-			return f, invalidf("%s: the fixture %s is there twice: leave out one, or give it another input, name or config", ManifestFile, t.Input)
+			return f, invalidf("%s: the fixture %s is repeated: remove one, or give it another input, name or config", ManifestFile, t.Input)
 		}
 	}
 	return f, nil

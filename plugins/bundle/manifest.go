@@ -194,7 +194,7 @@ func (s *size) UnmarshalText(text []byte) error {
 	}
 	n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(number), "B"), 10, 64)
 	if err != nil || n <= 0 || n > 1<<50/unit {
-		return fmt.Errorf(`%q is no size, want one such as "64MiB", "512KiB" or "1000B"`, text)
+		return fmt.Errorf(`%q is not a size: want one such as "64MiB", "512KiB" or "1000B"`, text)
 	}
 	*s = size(n * unit)
 	return nil
@@ -206,7 +206,7 @@ type span time.Duration
 func (s *span) UnmarshalText(text []byte) error {
 	d, err := time.ParseDuration(string(text))
 	if err != nil || d <= 0 {
-		return fmt.Errorf(`%q is no time, want one such as "500ms" or "2s"`, text)
+		return fmt.Errorf(`%q is not a duration: want one such as "500ms" or "2s"`, text)
 	}
 	*s = span(d)
 	return nil
@@ -222,7 +222,7 @@ func parseManifest(content []byte) (Manifest, error) {
 		return Manifest{}, tomlError(err)
 	}
 	if t.ABI != plugins.ABI {
-		return Manifest{}, invalidf("%s: abi is %d, and this host has %d: say abi = %d and build the plugin for that, or take a host that has the other",
+		return Manifest{}, invalidf("%s: abi is %d, but this host has %d: set abi = %d and rebuild the plugin, or use a matching host",
 			ManifestFile, t.ABI, plugins.ABI, plugins.ABI)
 	}
 	return t.manifest()
@@ -232,7 +232,7 @@ func parseManifest(content []byte) (Manifest, error) {
 func tomlError(err error) error {
 	if e, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(e.Errors) > 0 {
 		row, _ := e.Errors[0].Position()
-		return invalidf("%s:%d: there is no field %s: correct its name or leave it out", ManifestFile, row,
+		return invalidf("%s:%d: unknown field %s: correct its name or remove it", ManifestFile, row,
 			strings.Join(e.Errors[0].Key(), "."))
 	}
 	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
@@ -306,7 +306,7 @@ func (t *hookText) hook() (Hook, error) {
 	case "open":
 		h.FailOpen = true
 	default:
-		return h, invalidf("%s: a hook fails %q: want closed or open", ManifestFile, t.Fail)
+		return h, invalidf("%s: a hook has fail = %q: want closed or open", ManifestFile, t.Fail)
 	}
 	return h, nil
 }

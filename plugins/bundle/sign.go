@@ -65,16 +65,16 @@ func (b *Bundle) Verify(trusted []Key) (Key, error) {
 	id, _ := b.Signed()
 	fields := strings.Fields(string(line))
 	if id == "" || fields[0] != "ed25519" || string(line) != strings.Join(fields, " ")+"\n" {
-		return Key{}, invalidf("%s: %s is not a signature: sign it anew with ckptd plugin sign", b.Name(), SignatureFile)
+		return Key{}, invalidf("%s: %s is not a signature: sign the plugin again with ckptd plugin sign", b.Name(), SignatureFile)
 	}
 	i := slices.IndexFunc(trusted, func(k Key) bool { return k.ID() == id })
 	if i < 0 {
-		return Key{}, invalidf("%s is signed with the key %s, which is not trusted: trust it with ckptd plugin trust, or get the plugin from whom you trust",
+		return Key{}, invalidf("%s is signed with the key %s, which is not trusted: trust the key with ckptd plugin trust, or get the plugin from a trusted source",
 			b.Name(), id)
 	}
 	signature, err := base64.StdEncoding.Strict().DecodeString(fields[2])
 	if err != nil || !ed25519.Verify(trusted[i][:], signedBytes(b.digest), signature) {
-		return Key{}, invalidf("%s: the signature does not fit: the plugin was changed after it was signed; get it again", b.Name())
+		return Key{}, invalidf("%s: the signature does not match: the plugin was changed after signing; get it again", b.Name())
 	}
 	return trusted[i], nil
 }
@@ -90,7 +90,7 @@ func ParseKeys(text []byte) ([]Key, error) {
 		keys, err = parseLines(text)
 	}
 	if err == nil && len(keys) == 0 {
-		err = errors.New("there is none")
+		err = errors.New("no keys found")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading public keys: %w: want Ed25519 keys in PEM or a line of base64 each", err)
@@ -106,12 +106,12 @@ func parsePEM(text []byte) ([]Key, error) {
 			return keys, nil
 		}
 		if strings.Contains(block.Type, "PRIVATE") {
-			return nil, errors.New("there is a private key among them")
+			return nil, errors.New("one of them is a private key")
 		}
 		parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 		public, ok := parsed.(ed25519.PublicKey)
 		if err != nil || !ok {
-			return nil, fmt.Errorf("a block %.40q is no Ed25519 key", block.Type)
+			return nil, fmt.Errorf("the block %.40q is not an Ed25519 key", block.Type)
 		}
 		keys, text = append(keys, Key(public)), rest
 	}
@@ -128,7 +128,7 @@ func parseLines(text []byte) ([]Key, error) {
 		}
 		raw, err := base64.StdEncoding.Strict().DecodeString(line)
 		if err != nil || len(raw) != len(Key{}) {
-			return nil, fmt.Errorf("line %d is no Ed25519 key", n)
+			return nil, fmt.Errorf("line %d is not an Ed25519 key", n)
 		}
 		keys = append(keys, Key(raw))
 	}

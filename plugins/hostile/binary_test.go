@@ -162,8 +162,8 @@ func interfaceRows() []row {
 		}), hook.ErrInvalid, "the meter's"),
 		refusal("export of the meter", spoiled(func(p *Plugin) { p.Export("ckptd_meter.fuel", KindGlobal, p.Global(I64, true, I64Const(1<<60))) }), hook.ErrInvalid, "the meter's"),
 		refusal("duplicate export", spoiled(func(p *Plugin) { p.Export("on_pre_save", KindFunc, 0) }), hook.ErrInvalid, "one name"),
-		refusal("missing memory", without(func(m *Module) { abi(m, 1); saves(m) }), hook.ErrInvalid, "exports no memory"),
-		refusal("missing ABI export", without(func(m *Module) { m.Memory(1, -1); saves(m) }), hook.ErrInvalid, "exports no ckptd_abi_v1"),
+		refusal("missing memory", without(func(m *Module) { abi(m, 1); saves(m) }), hook.ErrInvalid, "does not export a memory"),
+		refusal("missing ABI export", without(func(m *Module) { m.Memory(1, -1); saves(m) }), hook.ErrInvalid, "does not export ckptd_abi_v1"),
 		refusal("missing hooks", func() []byte { return NewPlugin(-1).Bytes() }, hook.ErrInvalid, "exports none of"),
 		refusal("mistyped exports", func() []byte {
 			p := NewPlugin(-1)

@@ -163,7 +163,7 @@ func (r *chainRun) plugin(l *link, it *hook.Item) error {
 			return nil
 		}
 		return r.fail(l, it, &hook.Error{Kind: hook.ErrUnavailable, Reason: fmt.Sprintf(
-			"it failed %d times in a row and is suspended, and tried again in %v: repair or disable it",
+			"it failed %d times in a row and is suspended for %v: repair or disable it",
 			circuit.failures, wait.Round(time.Millisecond))})
 	}
 	before := *it

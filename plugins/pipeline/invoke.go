@@ -56,7 +56,7 @@ func (i *invocation) elements() error {
 	}
 	if len(changed) > maxElements {
 		return &hook.Error{Kind: hook.ErrLimit,
-			Reason: fmt.Sprintf(`%d elements are new, and may be %d: say scope = "value" in the manifest`,
+			Reason: fmt.Sprintf(`%d new elements, more than the limit of %d: set scope = "value" in the manifest`,
 				len(changed), maxElements)}
 	}
 	var out []byte // the item up to last, if it has changed
@@ -102,7 +102,7 @@ func (i *invocation) label() error {
 	d := json.NewDecoder(bytes.NewReader(out))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&label); err != nil || label.Key == nil || label.Value == nil {
-		return &hook.Error{Kind: hook.ErrFailed, Reason: `its output is no label: want {"key":TEXT,"value":TEXT}`}
+		return &hook.Error{Kind: hook.ErrFailed, Reason: `its output is not a label: want {"key":TEXT,"value":TEXT}`}
 	}
 	it.Name, it.Data = *label.Key, []byte(*label.Value)
 	return nil
@@ -136,7 +136,7 @@ func (i *invocation) call(payload []byte, element bool) ([]byte, error) {
 	case err != nil:
 		return nil, withoutWords(err)
 	case result == nil || !result.Unchanged && result.Output == nil:
-		return nil, &hook.Error{Kind: hook.ErrFailed, Reason: "it gave no output"}
+		return nil, &hook.Error{Kind: hook.ErrFailed, Reason: "it returned no output"}
 	case result.Unchanged || bytes.Equal(result.Output, payload):
 		return nil, nil
 	}
@@ -163,9 +163,9 @@ func codeReason(e *hook.Error) string {
 func checkOutput(typ string, in, out []byte) error {
 	switch {
 	case isText(typ) && !utf8.Valid(out) && utf8.Valid(in):
-		return &hook.Error{Kind: hook.ErrFailed, Reason: "its output is not UTF-8, and the input was"}
+		return &hook.Error{Kind: hook.ErrFailed, Reason: "its output is not UTF-8 although the input was"}
 	case isJSON(typ) && !json.Valid(out) && json.Valid(in):
-		return &hook.Error{Kind: hook.ErrFailed, Reason: "its output is not JSON, and the input was, or it is nested too deep"}
+		return &hook.Error{Kind: hook.ErrFailed, Reason: "its output is not JSON although the input was, or is nested too deep"}
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func (i *invocation) putBlob(data []byte) ([32]byte, error) {
 		}
 		if blob.Dropped {
 			return [32]byte{}, &hook.Error{Kind: hook.ErrRejected, Plugin: redactName,
-				Reason: "nothing was left of a blob that a plugin put"}
+				Reason: "a hook dropped the content of a blob put by a plugin"}
 		}
 		data = blob.Data
 	}

@@ -54,7 +54,7 @@ func (r *Redactor) group(set string) (*redact.Redactor, error) {
 		return make()
 	}
 	return nil, &hook.Error{Kind: hook.ErrFailed,
-		Reason: `it asked for a set of rules that there is not: want "", "secrets" or "personal"`}
+		Reason: `it asked for an unknown rule set: want "", "secrets" or "personal"`}
 }
 
 // Identity names the rules and the configuration.
@@ -96,7 +96,7 @@ func (r *Redactor) redactLabel(ctx context.Context, it *hook.Item, key [32]byte)
 	}
 	var label map[string]any
 	if err := json.Unmarshal(out.Data, &label); err != nil && !out.Dropped {
-		return nil, &hook.Error{Kind: hook.ErrFailed, Plugin: redactName, Item: nameOf(it), Reason: "a label did not stay one"}
+		return nil, &hook.Error{Kind: hook.ErrFailed, Plugin: redactName, Item: nameOf(it), Reason: "the output for one label is not exactly one label"}
 	}
 	it.Dropped = true // unless something remains
 	for name, value := range label {

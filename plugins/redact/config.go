@@ -68,14 +68,14 @@ func ParseConfig(text []byte) (c Config, err error) {
 		dec := json.NewDecoder(bytes.NewReader(text))
 		dec.DisallowUnknownFields()
 		if err = dec.Decode(&c); err == nil && dec.More() {
-			err = errors.New("there is more after the object")
+			err = errors.New("extra data after the object")
 		}
 	} else {
 		err = toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&c)
 	}
 	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(unknown.Errors) > 0 {
 		row, _ := unknown.Errors[0].Position()
-		return c, wrong("line %d: there is no field %s: correct it", row, strings.Join(unknown.Errors[0].Key(), "."))
+		return c, wrong("line %d: unknown field %s: correct it", row, strings.Join(unknown.Errors[0].Key(), "."))
 	}
 	if syntax, ok := errors.AsType[*toml.DecodeError](err); ok {
 		row, _ := syntax.Position()
@@ -106,7 +106,7 @@ func (c Config) digest() [32]byte {
 // compile returns the rules that a configuration selects, compiled.
 func (c Config) compile(base []Rule, b *budget) ([]*rule, error) {
 	if len(c.Rules) > maxRules {
-		return nil, wrong("rules: there are %d: use at most %d", len(c.Rules), maxRules)
+		return nil, wrong("rules: %d rules: use at most %d", len(c.Rules), maxRules)
 	}
 	names := map[string]bool{"all": true, blocked: true}
 	all := slices.Clone(base)
@@ -118,7 +118,7 @@ func (c Config) compile(base []Rule, b *budget) ([]*rule, error) {
 			return nil, wrong("rules[%d].id %q: use lower-case letters, digits and dashes", i, r.ID)
 		}
 		if names[r.ID] {
-			return nil, wrong("rules[%d].id %q is taken: choose another, or disable that one and choose another", i, r.ID)
+			return nil, wrong("rules[%d].id %q is taken: choose another", i, r.ID)
 		}
 		if r.Group == "" {
 			r.Group = "own"
@@ -174,13 +174,13 @@ func (c Config) check(names map[string]bool) error {
 	for _, l := range lists {
 		for _, n := range l.list {
 			if !names[n] {
-				return wrong("%s: there is no rule or group %q: ckptd redact --rules lists them", l.field, n)
+				return wrong("%s: unknown rule or group %q: see ckptd redact --rules", l.field, n)
 			}
 		}
 	}
 	for n, a := range c.Actions {
 		if !names[n] {
-			return wrong("actions: there is no rule or group %q: ckptd redact --rules lists them", n)
+			return wrong("actions: unknown rule or group %q: see ckptd redact --rules", n)
 		}
 		if !a.valid() {
 			return wrong("actions.%s %q: use mask, hash, drop or reject", n, a)

@@ -73,7 +73,7 @@ func (s *scan) notMsgpack(err error) error {
 		return err
 	}
 	return &hook.Error{Kind: hook.ErrRejected, Plugin: name, Item: s.in.Name,
-		Reason: "is not msgpack, so nothing in it can be redacted: save it as what it is"}
+		Reason: "is not msgpack and cannot be redacted: save it under its real type"}
 }
 
 // value redacts the value at data[at:] and returns its end, or -1 if it isn't msgpack.

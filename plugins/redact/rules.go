@@ -115,17 +115,17 @@ func compile(r Rule, rank int) (*rule, error) {
 	c := &rule{Rule: r, rank: rank, action: r.Action}
 	scanner, ok := scanners[r.Scanner]
 	if !ok {
-		return nil, fmt.Errorf("rule %s: scanner %q is not one of those there are: leave it out to use the pattern", r.ID, r.Scanner)
+		return nil, fmt.Errorf("rule %s: unknown scanner %q: remove it to use the pattern", r.ID, r.Scanner)
 	}
 	if r.Pattern == "" && scanner.kind == byPattern {
 		return nil, fmt.Errorf("rule %s: pattern is empty: give one in RE2 syntax", r.ID)
 	}
 	if needs := scanner.kind == byPattern || scanner.kind == byAssigned; needs && len(r.Keywords) == 0 {
-		return nil, fmt.Errorf("rule %s: keywords is empty: name what every match begins with", r.ID)
+		return nil, fmt.Errorf("rule %s: keywords is empty: list the beginnings of all matches", r.ID)
 	}
 	for _, w := range slices.Concat(r.Keywords, r.Context, r.Close, r.Unless) {
 		if w == "" {
-			return nil, fmt.Errorf("rule %s: a keyword is empty: take it out", r.ID)
+			return nil, fmt.Errorf("rule %s: a keyword is empty: remove it", r.ID)
 		}
 	}
 	if r.Pattern != "" {
@@ -138,7 +138,7 @@ func compile(r Rule, rank int) (*rule, error) {
 			return nil, fmt.Errorf("rule %s: pattern: %w: write it in RE2 syntax", r.ID, err)
 		}
 		if re.MatchString("") {
-			return nil, fmt.Errorf("rule %s: pattern matches nothing at all: make it need a character", r.ID)
+			return nil, fmt.Errorf("rule %s: pattern matches the empty string: make it require a character", r.ID)
 		}
 		c.pattern, c.first = re, firstBytesOf(r.Pattern)
 	}
@@ -153,7 +153,7 @@ func compile(r Rule, rank int) (*rule, error) {
 	}
 	if r.Check != "" {
 		if c.check = checks[r.Check]; c.check == nil {
-			return nil, fmt.Errorf("rule %s: there is no check %q", r.ID, r.Check)
+			return nil, fmt.Errorf("rule %s: unknown check %q", r.ID, r.Check)
 		}
 	}
 	for _, list := range []struct {

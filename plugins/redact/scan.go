@@ -296,7 +296,7 @@ func (s *scan) count(r *rule) {
 			where = " at " + f.Path
 		}
 		s.reject = &hook.Error{Kind: hook.ErrRejected, Plugin: name, Item: s.in.Name,
-			Reason: fmt.Sprintf("the rule %s matched%s: take it out and save again", r.ID, where)}
+			Reason: fmt.Sprintf("the rule %s matched%s: remove the match and save again", r.ID, where)}
 	}
 }
 

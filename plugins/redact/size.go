@@ -29,7 +29,7 @@ func (b *budget) take(pattern string) (cost int, err error) {
 	}
 	n := instructions(re)
 	if b.left -= n; b.left < 0 {
-		return 0, fmt.Errorf("makes the patterns larger than %d instructions together: repeat less in it, or use fewer", maxProgram)
+		return 0, fmt.Errorf("makes all patterns together larger than %d instructions: use fewer repetitions or fewer patterns", maxProgram)
 	}
 	return 1 + n/costlySteps, nil
 }

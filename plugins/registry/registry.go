@@ -196,7 +196,7 @@ func (r *Registry) versionOf(in *Install) (name string, v version, err error) {
 	}
 	if in.Digest != [32]byte{} && in.Digest != [32]byte(v.Digest) {
 		return "", v, invalidf(v.label(name),
-			"its digest is %x and should be %x: get the plugin that was meant, or check what it is", v.Digest, in.Digest)
+			"its digest is %x, want %x: get the right plugin, or check this one", v.Digest, in.Digest)
 	}
 	if in.Bundle != nil {
 		if v.Signer, err = r.signer(in.Bundle); err != nil {
@@ -256,7 +256,7 @@ func (r *Registry) Rollback(ctx context.Context, tenant, name, wanted string) (P
 			i = slices.IndexFunc(p.Versions, func(v version) bool { return v.Version == wanted && !v.same(p.active()) })
 		}
 		if i < 0 || i >= len(p.Versions) {
-			return fmt.Errorf("plugin %s: no other version %s is kept: %w", name, wanted, ErrNotFound)
+			return fmt.Errorf("plugin %s: no other version %s: %w", name, wanted, ErrNotFound)
 		}
 		p.Active = i
 		if name == Redact {

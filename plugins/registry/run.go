@@ -49,14 +49,14 @@ func checkBindings(in *Install, name string) ([]binding, error) {
 		given = []Binding{{}}
 	}
 	if len(given) > maxBindings {
-		return nil, invalidf(name, "it has %d bindings, and may have %d", len(given), maxBindings)
+		return nil, invalidf(name, "it has %d bindings, more than the limit of %d", len(given), maxBindings)
 	}
 	var list []binding
 	for i, g := range given {
 		b := binding{Tenants: slices.Clone(g.Tenants), Prefixes: slices.Clone(g.Prefixes), Order: g.Order}
 		for _, text := range slices.Concat(b.Tenants, b.Prefixes) {
 			if text == "" || len(text) > maxName || !utf8.ValidString(text) {
-				return nil, invalidf(name, "a tenant or thread prefix is not UTF-8 of 1 to %d bytes: leave it out for all", maxName)
+				return nil, invalidf(name, "a tenant or thread prefix is not UTF-8 of 1 to %d bytes: omit it to match all", maxName)
 			}
 			if text == "*" { // grants use it for every tenant; here it would match nobody
 				return nil, invalidf(name, `a binding names the tenant or thread prefix "*", which is no wildcard here: leave it out for all`)
@@ -67,12 +67,12 @@ func checkBindings(in *Install, name string) ([]binding, error) {
 		}
 		if in.Tenant != "" {
 			if len(b.Tenants) > 1 || len(b.Tenants) == 1 && b.Tenants[0] != in.Tenant {
-				return nil, invalidf(name, "it is installed for one tenant, and a binding names another: leave the tenants out")
+				return nil, invalidf(name, "it is installed for one tenant, but a binding names another: omit the tenants")
 			}
 			b.Tenants = []string{in.Tenant}
 		}
 		if b.Order != nil && in.Bundle == nil {
-			return nil, invalidf(name, "it has no order: it runs last")
+			return nil, invalidf(name, "it cannot have an order: it always runs last")
 		}
 		if len(bytes.TrimSpace(g.Config)) > 0 {
 			var compact bytes.Buffer
@@ -88,7 +88,7 @@ func checkBindings(in *Install, name string) ([]binding, error) {
 		}
 		for j := range list {
 			if list[j].meets(&b) {
-				return nil, invalidf(name, "its bindings %d and %d cover the same threads: it would run twice there; make them differ in tenants or prefixes", j+1, i+1)
+				return nil, invalidf(name, "its bindings %d and %d cover the same threads, so it would run twice: change their tenants or prefixes", j+1, i+1)
 			}
 		}
 		list = append(list, b)
@@ -116,7 +116,7 @@ func redactorOf(config []byte) (*pipeline.Redactor, []hook.Stage, error) {
 		d := json.NewDecoder(bytes.NewReader(config))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&c); err != nil {
-			return nil, nil, invalidf(Redact, "its configuration is not one: %s", strings.TrimPrefix(err.Error(), "json: "))
+			return nil, nil, invalidf(Redact, "its configuration is invalid: %s", strings.TrimPrefix(err.Error(), "json: "))
 		}
 	}
 	stages := []hook.Stage{hook.PreSave}
@@ -132,7 +132,7 @@ func redactorOf(config []byte) (*pipeline.Redactor, []hook.Stage, error) {
 		stages = append(stages, stage)
 	}
 	if len(stages) == 0 {
-		return nil, nil, invalidf(Redact, "its configuration has no stages: leave them out for pre_save")
+		return nil, nil, invalidf(Redact, "its configuration has an empty list of stages: omit it for pre_save")
 	}
 	r, err := pipeline.NewRedactor(c.Config)
 	return r, stages, err
@@ -284,7 +284,7 @@ func (r *Registry) try(ctx context.Context, b *bundle.Bundle, bindings []binding
 	}
 	for _, o := range outcomes {
 		if o.Problem != "" {
-			return invalidf(b.Name(), "its fixture %s does not hold: %s; see ckptd plugin test", o.Fixture.Input, o.Problem)
+			return invalidf(b.Name(), "its fixture %s fails: %s; see ckptd plugin test", o.Fixture.Input, o.Problem)
 		}
 	}
 	return nil

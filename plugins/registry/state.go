@@ -171,7 +171,7 @@ func (s *state) remove(tenant, name string) {
 // check checks a state as a whole: its bounds, and that no two plugins claim the same thing.
 func (s *state) check() error {
 	if len(s.Plugins) > maxPlugins || len(s.Keys) > maxKeys {
-		return invalidf("", "there may be %d plugins and %d trusted keys: remove some", maxPlugins, maxKeys)
+		return invalidf("", "more than %d plugins or %d trusted keys: remove some", maxPlugins, maxKeys)
 	}
 	for _, k := range s.Keys {
 		if len(k.Note) > maxNote || !utf8.ValidString(k.Note) {
@@ -193,7 +193,7 @@ func (s *state) check() error {
 			for _, c := range claims[m] {
 				if overlap(v.Bindings, c.v.Bindings) {
 					return invalidf(v.label(p.Name),
-						"it makes the migration of %.80q from %d to %d, which %s makes, too: disable or remove one of them",
+						"it makes the migration of %.80q from %d to %d, as does %s: disable or remove one of them",
 						m.Kind, m.From, m.To, c.v.label(c.p.Name))
 				}
 			}
@@ -234,7 +234,7 @@ func (r *Registry) read() (state, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		archives, err := filepath.Glob(r.path("*" + bundle.Extension))
 		if err != nil || len(archives) > 0 {
-			return s, fmt.Errorf("reading plugins: the file %s is missing, which says where the plugins beside it run: put it back, or remove the folder to go on without them",
+			return s, fmt.Errorf("reading plugins: the file %s with the bindings of the plugins is missing: restore it, or remove the folder to continue without plugins",
 				r.path(stateFile))
 		}
 		return s, nil
@@ -265,7 +265,7 @@ func parseState(plain []byte) (state, error) {
 		return s, errors.New("it is damaged")
 	}
 	if head.Format != stateVersion {
-		return s, fmt.Errorf("it has the version %d, and this program knows %d: take the program that wrote it",
+		return s, fmt.Errorf("it has version %d, but this program supports %d: use the program that wrote it",
 			head.Format, stateVersion)
 	}
 	d := json.NewDecoder(bytes.NewReader(plain))
@@ -295,7 +295,7 @@ func (s *state) encode() ([]byte, error) {
 	}
 	plain, err := json.Marshal(c)
 	if err == nil && len(plain) > maxState {
-		err = invalidf("", "what is installed takes %d bytes to write down, and may take %d: bind plugins by prefixes, or remove some", len(plain), maxState)
+		err = invalidf("", "the plugin state has %d bytes, more than the limit of %d: bind plugins by prefixes, or remove some", len(plain), maxState)
 	}
 	return plain, err
 }
@@ -356,7 +356,7 @@ func (r *Registry) bundle(v *version) (*bundle.Bundle, error) {
 		return nil, err
 	}
 	if b.Digest() != [32]byte(v.Digest) {
-		return nil, invalidf("", "its archive holds another plugin")
+		return nil, invalidf("", "its archive has another plugin")
 	}
 	return b, nil
 }

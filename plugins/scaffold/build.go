@@ -37,7 +37,7 @@ func Language(dir string) (string, error) {
 			return known.language, nil
 		}
 	}
-	return "", fmt.Errorf("%w in %s: there is no Go file, asconfig.json, Cargo.toml or Makefile", ErrNoProject, dir)
+	return "", fmt.Errorf("%w in %s: no Go file, asconfig.json, Cargo.toml or Makefile found", ErrNoProject, dir)
 }
 
 // Build runs the toolchain of the project's language to build the module, a path below dir. The
@@ -66,7 +66,7 @@ func Build(ctx context.Context, dir, module string, output io.Writer) error {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, module)); err != nil {
-		return fmt.Errorf("%w: it did not make %s, which plugin.toml names", ErrBuild, module)
+		return fmt.Errorf("%w: it did not create %s, the module named in plugin.toml", ErrBuild, module)
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (b *build) cargo(module string) error {
 		}
 	}
 	if made == "" {
-		return fmt.Errorf(`%w: cargo made no module: has Cargo.toml crate-type = ["cdylib"]?`, ErrBuild)
+		return fmt.Errorf(`%w: cargo built no module: does Cargo.toml have crate-type = ["cdylib"]?`, ErrBuild)
 	}
 	data, err := os.ReadFile(made)
 	if err != nil {
@@ -132,14 +132,14 @@ func Toolchain(ctx context.Context, dir, language string) error {
 		"rust":           {{"cargo", "install Rust"}, {"rustc", "install Rust"}},
 	}[language] {
 		if _, err := exec.LookPath(tool.program); err != nil {
-			return fmt.Errorf("%w: there is no %s: %s", ErrToolchain, tool.program, tool.install)
+			return fmt.Errorf("%w: %s not found: %s", ErrToolchain, tool.program, tool.install)
 		}
 	}
 	switch {
 	case language == "assemblyscript" && !findASC(dir):
-		return fmt.Errorf("%w: there is no asc, the compiler of AssemblyScript: run npm install in %s", ErrToolchain, dir)
+		return fmt.Errorf("%w: asc, the AssemblyScript compiler, not found: run npm install in %s", ErrToolchain, dir)
 	case language == "rust" && !hasTarget(ctx, dir):
-		return fmt.Errorf("%w: rustc has no target %s: rustup target add %[2]s, or Debian's rustc with libstd-rust-dev-wasm32",
+		return fmt.Errorf("%w: rustc lacks the target %s: run rustup target add %[2]s, or install Debian's libstd-rust-dev-wasm32",
 			ErrToolchain, rustTarget)
 	}
 	return nil

@@ -31,8 +31,8 @@ var files embed.FS
 func Languages() []string { return []string{"go", "assemblyscript", "c", "rust"} }
 
 var (
-	ErrName     = errors.New("not a name for a plugin")
-	ErrLanguage = errors.New("not a language for plugins")
+	ErrName     = errors.New("not a valid plugin name")
+	ErrLanguage = errors.New("not a plugin language")
 )
 
 var namePattern = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
@@ -40,7 +40,7 @@ var namePattern = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 // CheckName returns an error for a name that a new plugin cannot have.
 func CheckName(name string) error {
 	if len(name) > 40 || !namePattern.MatchString(name) {
-		return fmt.Errorf("%q is %w: it takes up to 40 small letters and digits, with single hyphens between them", name, ErrName)
+		return fmt.Errorf("%q is %w: use up to 40 lower-case letters and digits, with single hyphens between them", name, ErrName)
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func New(dir, name, language string) ([]string, error) {
 		return nil, err
 	}
 	if !slices.Contains(Languages(), language) {
-		return nil, fmt.Errorf("%q is %w: there are %s", language, ErrLanguage, strings.Join(Languages(), ", "))
+		return nil, fmt.Errorf("%q is %w: want %s", language, ErrLanguage, strings.Join(Languages(), ", "))
 	}
 	all := map[string][]byte{}
 	for _, from := range []string{"files/any", "files/" + language} {

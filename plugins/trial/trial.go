@@ -69,7 +69,7 @@ func redactBy(ctx context.Context, set string, it Item, data []byte) ([]byte, er
 			return nil, err
 		}
 	default:
-		return nil, &hook.Error{Kind: hook.ErrFailed, Stage: it.Stage, Item: it.String(), Reason: `there is no such set of rules: want "", "secrets" or "personal"`}
+		return nil, &hook.Error{Kind: hook.ErrFailed, Stage: it.Stage, Item: it.String(), Reason: `unknown rule set: want "", "secrets" or "personal"`}
 	}
 	out, err := r.Redact(ctx, redact.Input{Name: it.String(), Data: data})
 	return out.Data, err

@@ -147,7 +147,7 @@ func (c *child) read(in io.Reader, orders chan<- order, done <-chan struct{}) er
 			select {
 			case c.answers <- a:
 			default:
-				return fmt.Errorf("%w: an answer to nothing", errFrame)
+				return fmt.Errorf("%w: an answer without a question", errFrame)
 			}
 		default:
 			select {

@@ -62,7 +62,7 @@ func (x *exchange) answer(k kind, body []byte) (data []byte, refused, err error)
 	if k == kindRedact {
 		data, refused = x.call.Redact(x.ctx, a.set, a.data)
 		if x.ctx.Err() != nil && errors.Is(refused, hook.ErrTimeout) {
-			refused = &hook.Error{Kind: hook.ErrTimeout, Reason: "it ran into its time limit"}
+			refused = &hook.Error{Kind: hook.ErrTimeout, Reason: "it reached its time limit"}
 		}
 	} else {
 		var id [32]byte

@@ -60,7 +60,7 @@ func readHeader(r io.Reader, max func(kind) int64) (kind, int, error) {
 	k, size := kind(head[0]), int64(binary.LittleEndian.Uint32(head[1:]))
 	limit := max(k)
 	if limit < 0 {
-		return 0, 0, fmt.Errorf("%w: kind %d is not expected", errFrame, k)
+		return 0, 0, fmt.Errorf("%w: unexpected kind %d", errFrame, k)
 	}
 	if size > limit {
 		return 0, 0, fmt.Errorf("%w: kind %d has %d bytes, the limit is %d", errFrame, k, size, limit)

@@ -76,7 +76,7 @@ func (pl *Plugin) call(ctx context.Context, c *plugins.Call) (*plugins.Result, e
 		return nil, err
 	}
 	if size := int64(len(c.Payload)); size > pl.limits.Input {
-		return nil, &hook.Error{Kind: hook.ErrLimit, Reason: fmt.Sprintf("%d bytes of input, more than %d", size, pl.limits.Input)}
+		return nil, &hook.Error{Kind: hook.ErrLimit, Reason: fmt.Sprintf("%d bytes of input, more than the limit of %d", size, pl.limits.Input)}
 	}
 	p, err := pl.host.acquire(ctx, pl.limits.Call)
 	if err != nil {
@@ -140,7 +140,7 @@ func (pl *Plugin) usable() error {
 	case pl.closed:
 		return &hook.Error{Kind: hook.ErrUnavailable, Reason: "it was closed"}
 	case time.Now().Before(pl.banned):
-		return &hook.Error{Kind: hook.ErrUnavailable, Reason: fmt.Sprintf("it killed %d workers in a row and is refused for a while", pl.strikes)}
+		return &hook.Error{Kind: hook.ErrUnavailable, Reason: fmt.Sprintf("it killed %d workers in a row and is suspended for a while", pl.strikes)}
 	default:
 		return nil
 	}

@@ -209,7 +209,7 @@ func (p *process) send(k kind, fields builder, data []byte) error {
 func (p *process) cancel(number uint64, over <-chan struct{}) {
 	late := time.AfterFunc(patience, func() {
 		defer panics.To(p.broken)
-		p.kill(number, hook.ErrTimeout, "the caller gave up; its worker did not and was killed")
+		p.kill(number, hook.ErrTimeout, "the caller gave up; its worker did not stop and was killed")
 	})
 	defer late.Stop()
 	var b builder

@@ -20,7 +20,7 @@ func filterSyscalls() (bool, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return false, fmt.Errorf("giving up privileges to come: %w", err)
+		return false, fmt.Errorf("giving up future privileges: %w", err)
 	}
 	program := filter(uint32(os.Getpid()))
 	fprog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}

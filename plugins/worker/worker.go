@@ -67,7 +67,7 @@ func New(o Options) (*Host, error) {
 	if o.Command == nil {
 		program, err := self()
 		if err != nil {
-			return nil, fmt.Errorf("finding the program of plugin workers: %w", err)
+			return nil, fmt.Errorf("finding the plugin worker program: %w", err)
 		}
 		o.Command = []string{program, "plugin-worker"}
 	}
@@ -174,7 +174,7 @@ func (h *Host) acquire(ctx context.Context, wait time.Duration) (*process, error
 		case <-ctx.Done():
 			return nil, &hook.Error{Kind: hook.ErrTimeout, Reason: "the caller gave up waiting for a worker"}
 		case <-timer.C:
-			return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "all plugin workers are busy: allow more processes, or fewer saves at a time"}
+			return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "all plugin workers are busy: allow more processes, or fewer parallel saves"}
 		}
 	}
 }

@@ -137,7 +137,7 @@ func TestCall(t *testing.T) {
 	t.Run("input over the limit", func(t *testing.T) {
 		pl := load(t, h, plugins.Spec{Name: "echo@1", Limits: plugins.Limits{Input: 4}})
 		_, err := pl.Call(t.Context(), &plugins.Call{Payload: []byte("12345")})
-		failure(t, err, hook.ErrLimit, "5 bytes", "more than 4")
+		failure(t, err, hook.ErrLimit, "5 bytes", "more than the limit of 4")
 		echo(t, pl, "1234")
 	})
 	t.Run("closed", func(t *testing.T) {
@@ -190,7 +190,7 @@ func TestAsk(t *testing.T) {
 		<-ctx.Done()
 		return nil, &hook.Error{Kind: hook.ErrTimeout, Plugin: "redact"}
 	}})
-	failure(t, err, hook.ErrTimeout, "it ran into its time limit")
+	failure(t, err, hook.ErrTimeout, "it reached its time limit")
 	spec.Limits = plugins.Limits{}
 	// A worker that continues after a refusal still fails.
 	spec.Name = "stubborn@1"
