@@ -216,7 +216,7 @@ func TestUserCreationRaces(t *testing.T) {
 	})
 }
 
-// Of two goroutines that read a user's keys at once, both go on with the same ones.
+// Two goroutines that read a user's keys at once both get the same ones.
 func TestUserIsRememberedOnce(t *testing.T) {
 	ring := openRing(t, testRoot(t, 1), NewMemKeystore(), true)
 	u := mustUser(t, ring, "acme", "alice", true)

@@ -202,7 +202,7 @@ func TestBranchesInMemoryHoldNoStates(t *testing.T) {
 	}
 	for name, b := range l.branches {
 		if b.by != nil {
-			t.Errorf("branch %s keeps what moved it", name)
+			t.Errorf("branch %s keeps the change that moved it", name)
 		}
 	}
 }

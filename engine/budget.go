@@ -8,7 +8,7 @@ import "context"
 type Budget interface {
 	// Reserve asks for more bytes. Its error ends the call.
 	Reserve(bytes int64) error
-	// Release returns bytes. The caller of a call releases the bytes that the call did not.
+	// Release returns bytes. Those reserved for a call's result are its caller's to release.
 	Release(bytes int64)
 }
 
@@ -20,8 +20,8 @@ type budgetKey struct{}
 
 // WithBudget returns a context whose calls reserve memory from the budget. Without one they are not
 // bounded.
-func WithBudget(ctx context.Context, room Budget) context.Context {
-	return context.WithValue(ctx, budgetKey{}, room)
+func WithBudget(ctx context.Context, b Budget) context.Context {
+	return context.WithValue(ctx, budgetKey{}, b)
 }
 
 // reservation is the part of its budget that a call releases before it ends.

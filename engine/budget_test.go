@@ -78,7 +78,7 @@ func TestSmallValuesArePaidFor(t *testing.T) {
 	p := &purse{}
 	must(t, ways["migrating"](asking(t, p)))
 	if p.most < 2*n || p.most > 10*n {
-		t.Errorf("what was migrated before took room for %d bytes", p.most)
+		t.Errorf("a cached migration reserved %d bytes", p.most)
 	}
 }
 
@@ -137,7 +137,8 @@ func TestBlobsArePaidFor(t *testing.T) {
 	}
 }
 
-// TestMatchesArePaidFor: a query has a position for everything that matches before it tells of the first, however many are asked for.
+// TestMatchesArePaidFor: a query has a position for every match before it yields the first, however
+// few are asked for.
 func TestMatchesArePaidFor(t *testing.T) {
 	f := newFixture(t, Options{})
 	const n = 3*positionsAtOnce + 1

@@ -68,7 +68,7 @@ func TestCacheStats(t *testing.T) {
 
 	f.reopen()
 	th = f.Thread(testRef("t1"))
-	check("opened anew", 0, 0)
+	check("opened again", 0, 0)
 	if size := f.Upkeep().CacheStats().Bytes; size != 0 {
 		t.Errorf("an empty cache takes %d bytes", size)
 	}

@@ -120,7 +120,7 @@ func raceForHead(t *testing.T, cache int64) {
 		}
 		cp, err := f.second().Thread(testRef("t")).Load(ctx, AtSeq(uint64(seq)))
 		if err != nil || !bytes.Equal(cp.Channels[0].Data, *states[seq].Load()) {
-			t.Errorf("seq %d is not what its winner saved: %v", seq, err)
+			t.Errorf("seq %d differs from its winner's save: %v", seq, err)
 		}
 	}
 }
@@ -173,7 +173,7 @@ func raceToAppend(t *testing.T, cache int64) {
 	for id, data := range states {
 		cp, err := v.Thread(testRef("t")).Load(ctx, At(id))
 		if err != nil || !bytes.Equal(cp.Channels[0].Data, data) {
-			t.Errorf("%s is not what was saved: %v", id, err)
+			t.Errorf("%s differs from its save: %v", id, err)
 		}
 	}
 }
@@ -316,7 +316,7 @@ func TestConcurrentThreadsWithTinyCache(t *testing.T) {
 					found = found || bytes.Equal(ch.Data, data)
 				}
 				if !found {
-					t.Errorf("thread %d seq %d does not hold what was saved", i, cp.Seq)
+					t.Errorf("thread %d seq %d differs from its save", i, cp.Seq)
 				}
 				locks[i].Lock()
 				states[i][cp.ID] = data

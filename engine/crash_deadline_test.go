@@ -62,7 +62,8 @@ func saveHot(s *Store, r *rand.Rand, hurried bool, name string) error {
 	return err
 }
 
-// anotherRound says whether to go on: for three rounds, or for as long as CKPTD_CRASH_TIME says, in campaigns.
+// anotherRound reports whether to continue: for three rounds, or for the time in CKPTD_CRASH_TIME,
+// in campaigns.
 func anotherRound(t *testing.T) func() bool {
 	v := os.Getenv("CKPTD_CRASH_TIME")
 	if v == "" {

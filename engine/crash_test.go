@@ -338,7 +338,7 @@ func lost(s *Store, acked []ack) (problems []string) {
 		if err != nil {
 			problems = append(problems, fmt.Sprintf("%s of thread %d: %v", a.id, a.thread, err))
 		} else if sum := fmt.Sprintf("%x", stateSum(stateOf(cp))); sum != a.sum {
-			problems = append(problems, fmt.Sprintf("%s of thread %d is not what was saved", a.id, a.thread))
+			problems = append(problems, fmt.Sprintf("%s of thread %d differs from its save", a.id, a.thread))
 		}
 	}
 	return problems

@@ -31,7 +31,7 @@ func (keepOpen) Close() error { return nil }
 func runsAlone(t *testing.T) {
 	t.Helper()
 	if raceEnabled {
-		t.Skip("nothing runs beside it: run without -race")
+		t.Skip("it runs alone: run without -race")
 	}
 }
 

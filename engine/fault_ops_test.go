@@ -400,7 +400,7 @@ var faultOps = []faultOp{
 	}},
 }
 
-// replacing tells that an operation changes one checkpoint of the thread "chat", all or nothing.
+// replacing marks an operation that changes one checkpoint of the thread "chat", all or nothing.
 func (op faultOp) replacing(id func(w *faultWorld) string) faultOp {
 	op.replaces = func(w *faultWorld, at spot) bool { return at == spot{testRef("chat"), id(w)} }
 	return op

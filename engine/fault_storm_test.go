@@ -155,7 +155,8 @@ func stormWithFault(t *testing.T, w *faultWorld, plan backendtest.Plan, seed uin
 	}
 }
 
-// checkLine checks that a lineage without forks has all seqs from 1 on, each standing on the one before, and returns its ids.
+// checkLine checks that a lineage without forks has all seqs from 1 on, each the child of the one
+// before, and returns its ids.
 func checkLine(t testing.TB, s *Store, ref Ref) map[string]bool {
 	t.Helper()
 	ids := map[string]bool{}

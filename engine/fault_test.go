@@ -171,7 +171,7 @@ func (b *bed) checkAcked(s *Store) {
 		}
 		for name, want := range a.state {
 			if ch, _ := cp.Channel(name); !bytes.Equal(ch.Data, want) {
-				b.t.Errorf("%s: channel %s is not what was saved", a.id, name)
+				b.t.Errorf("%s: channel %s differs from its save", a.id, name)
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func checkSame(t testing.TB, what string, got, want map[spot]string, except func
 	}
 	for at := range got {
 		if _, ok := want[at]; !ok && (except == nil || !except(at)) {
-			t.Errorf("%s: %v is there", what, at)
+			t.Errorf("%s: %v exists", what, at)
 		}
 	}
 }

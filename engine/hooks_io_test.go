@@ -170,7 +170,7 @@ func TestHeadMovesWhileHooksRun(t *testing.T) {
 	before := len(allEntries(t, f.be))
 	_, err := f.Thread(ref).Save(ctx, Draft{Keep: true, Channels: []Change{{Name: "a", Base: a.Version, Prefix: 3, Data: []byte(" sk-1")}}})
 	if !errors.Is(err, ErrNeedFull) || len(allEntries(t, f.be)) != before+1 {
-		t.Errorf("a splice on what is no longer the parent: %v", err)
+		t.Errorf("a splice on a former parent: %v", err)
 	}
 	h.set(hook.PreSave, moves(Draft{Keep: true, Channels: []Change{{Name: "a", Data: []byte("sk-2")}}}))
 	mustSave(t, f, ref, Draft{Keep: true, Channels: []Change{{Name: "b", Data: []byte("sk-3")}}})
@@ -206,14 +206,14 @@ func TestHooksOfLoads(t *testing.T) {
 		if data != "" {
 			_, err := th.Save(ctx, Draft{Parent: cp.ID, Keep: true, Channels: []Change{{Name: "a", Base: a.Version, Prefix: 1}}})
 			if !errors.Is(err, ErrNeedFull) {
-				t.Errorf("%s: a splice on what hooks gave: %v", what, err)
+				t.Errorf("%s: a splice on load hooks' output: %v", what, err)
 			}
 		}
 	}
 	cp, err := th.Load(ctx, Latest)
 	check("load", cp, err, `["<sk>"]`)
 	if b, _ := cp.Channel("b"); b.Rewritten {
-		t.Error("what hooks left is told to be rewritten")
+		t.Error("unchanged channels are marked rewritten")
 	}
 	cp, err = th.Load(ctx, At("a"), LoadOptions{Channels: []string{"a"}, Export: true})
 	check("export", cp, err, `["<SK>"]`)

@@ -208,14 +208,14 @@ func TestHooksRewriteWhatIsSaved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if m, _ = cp.Channel("messages"); m.Rewritten {
-		t.Error("what is stored is told to be rewritten")
+		t.Error("the stored value is marked rewritten")
 	}
 	cp, err = th.Save(ctx, Draft{Keep: true, Channels: []Change{{Name: "messages", Base: m.Version, Prefix: len(m.Data) - 1, Suffix: 1, Data: []byte(`,"more"`)}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if m, _ = cp.Channel("messages"); m.Rewritten || dataOf(t, f, testRef("t"), Latest)["messages"] != `["<sk>","more"]` {
-		t.Errorf("after a splice on what was loaded: %+v, %v", m, dataOf(t, f, testRef("t"), Latest))
+		t.Errorf("after a splice on the loaded value: %+v, %v", m, dataOf(t, f, testRef("t"), Latest))
 	}
 }
 
@@ -392,7 +392,7 @@ func TestRetriesAreRecognisedBeforeHooksRun(t *testing.T) {
 	other := drafts[0]
 	other.Channels = []Change{{Name: "a", Data: []byte("now sk-2 x")}, {Name: "b", Data: []byte("sk-2")}}
 	if cp := mustSave(t, f, ref, other); cp.Seq != saved[0].Seq {
-		t.Error("what hooks make the same was saved again")
+		t.Error("a draft that hooks make equal was saved again")
 	}
 	other.Channels[0].Data = []byte("changed")
 	if cp := mustSave(t, f, ref, other); cp.Seq == saved[0].Seq || dataOf(t, f, ref, At(other.ID))["a"] != "changed" {

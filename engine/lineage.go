@@ -18,7 +18,7 @@ type Thread struct {
 	ref Ref
 }
 
-// Thread returns the handle of a lineage. An invalid ref is reported by its methods.
+// Thread returns the handle of a lineage. Its methods report an invalid ref.
 func (s *Store) Thread(ref Ref) *Thread { return &Thread{s, ref} }
 
 // Ref returns the lineage of t.

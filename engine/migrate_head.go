@@ -40,18 +40,18 @@ func (t threadUpkeep) migrateHead(ctx context.Context, o *upkeep.HeadMigration) 
 		return nil, err
 	}
 	out := &upkeep.HeadMigrated[*Checkpoint]{Old: old.checkpoint(nil)}
-	way, err := t.s.migrationPath(t.ref.Tenant, old.meta.Kind, old.rec.schema, o.To, o.Down)
+	path, err := t.s.migrationPath(t.ref.Tenant, old.meta.Kind, old.rec.schema, o.To, o.Down)
 	if err != nil {
 		return nil, ofThread(t.ref, err)
 	}
-	if way == nil {
+	if path == nil {
 		return out, nil
 	}
-	m, err := old.l.u.runSteps(ctx, way, old.schemaState())
+	m, err := old.l.u.runSteps(ctx, path, old.schemaState())
 	if err != nil {
 		return nil, ofThread(t.ref, err)
 	}
-	if out.Steps = way.describe().Steps; o.DryRun {
+	if out.Steps = path.describe().Steps; o.DryRun {
 		return out, nil
 	}
 	d := old.migratedDraft(m, o.To)

@@ -102,10 +102,10 @@ func (c *lineageCopy) migrate(ctx context.Context, t *checkpointState, r *record
 	for i := range d.Channels {
 		d.Channels[i].rewritten = old.meta.Channels[i].Rewritten
 	}
-	way, err := s.migrationPath(c.l.ref.Tenant, old.meta.Kind, old.rec.schema, h.to, h.down)
-	if err == nil && way != nil {
+	path, err := s.migrationPath(c.l.ref.Tenant, old.meta.Kind, old.rec.schema, h.to, h.down)
+	if err == nil && path != nil {
 		var m *migratedState
-		if m, err = c.l.u.runSteps(ctx, way, old.schemaState()); err == nil {
+		if m, err = c.l.u.runSteps(ctx, path, old.schemaState()); err == nil {
 			d, hooks = old.migratedDraft(m, h.to), nil
 			h.count.Migrated++
 		}

@@ -345,7 +345,7 @@ func TestMigrateHistoryFaults(t *testing.T) {
 					t.Errorf("again: %v", err)
 				}
 				if is := fmt.Sprint(viewOf(t, v, refs[0]), viewOf(t, v, refs[1])); is != op.to {
-					t.Errorf("%s, call %d: again it is not what it should be", p.name, k)
+					t.Errorf("%s, call %d: the repetition has the wrong result", p.name, k)
 				}
 				if _, err := v.Upkeep().GC(context.Background(), "acme", upkeep.GCOptions{Grace: -1}); err != nil {
 					t.Fatal(err)

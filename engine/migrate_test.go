@@ -86,7 +86,7 @@ func TestLoadMigrates(t *testing.T) {
 				t.Errorf("%s: version %d, labels %v, migrated (-want +got):\n%s", way, cp.SchemaVersion, cp.Labels, diff)
 			}
 			if cp.Hash != old.Hash && cp.Hash != head.Hash {
-				t.Errorf("%s: the hash is not that of what is stored", way)
+				t.Errorf("%s: the hash is not that of the stored state", way)
 			}
 			clear(cp.Channels[0].Data) // the caller's own
 			clear(cp.Channels[1].Data)

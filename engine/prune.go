@@ -12,7 +12,7 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// LabelPin is the label that protects a checkpoint from pruning, with any value.
+// LabelPin is the label that, with any value, keeps a checkpoint from pruning.
 const LabelPin = "pin"
 
 func (t threadUpkeep) Prune(ctx context.Context, o upkeep.PruneOptions) (*upkeep.PruneReport, error) {

@@ -83,7 +83,7 @@ func TestUndoHeadOfAnotherCheckpoint(t *testing.T) {
 	}
 	for _, seqs := range [][2]uint64{{3, 4}, {2, 3}, {0, 1}, {1, 0}, {2, 2}, {0, 0}} {
 		if err := th.Upkeep().UndoHead(ctx, seqs[0], seqs[1], second.Hash); !errors.Is(err, ErrNotFound) {
-			t.Errorf("seqs %v, as of a thread that was begun anew: %v, want ErrNotFound", seqs, err)
+			t.Errorf("seqs %v, as of a thread that was started again: %v, want ErrNotFound", seqs, err)
 		}
 	}
 	if diff := cmp.Diff(before, viewOf(t, f.Store, ref)); diff != "" {
@@ -103,7 +103,7 @@ func TestSaveOnGhostLooksForBlobs(t *testing.T) {
 	mustSave(t, f, ref, Draft{ID: "child", Channels: state("12")})
 	mustSave(t, f, ref, Draft{ID: "head", Channels: state("123")})
 	if rep := mustPrune(t, f, ref, upkeep.PruneOptions{Remove: []string{"parent"}}); rep.Ghosts != 1 {
-		t.Fatalf("the parent is no ghost: %+v", rep)
+		t.Fatalf("the parent is not a ghost: %+v", rep)
 	}
 	if got := mustGC(t, f, upkeep.GCOptions{Grace: -1}); got.Blobs != 1 {
 		t.Fatalf("%d blobs were collected, want 1", got.Blobs)
@@ -205,7 +205,7 @@ func TestManyBranchesAtOneCheckpoint(t *testing.T) {
 	}
 }
 
-// toldOfBranch tells when a branch was read.
+// toldOfBranch signals when a branch was read.
 type toldOfBranch struct {
 	backend.Backend
 	once sync.Once

@@ -221,7 +221,8 @@ func unlike(r *rand.Rand, d Draft) Draft {
 	return d
 }
 
-// A stub tells of the parent, and a save again of a child whose parent was pruned is still known as the same one.
+// A stub names the parent, and repeating the save of a child whose parent was pruned is still
+// recognized.
 func TestSaveAgainAfterPrune(t *testing.T) {
 	ctx := context.Background()
 	r := rand.New(rand.NewPCG(5, 6))

@@ -71,8 +71,8 @@ func (u *User) Query(ctx context.Context, q Query) iter.Seq2[*Checkpoint, error]
 }
 
 // QueryTenant is User.Query over all users of a tenant. With an index term, it reads only users
-// that the index names; otherwise, of users who were last active before the checkpoints being
-// yielded, it reads only when that was. A user whose keys are destroyed has no checkpoints.
+// that the index names. Otherwise, of users last active before the checkpoints being yielded, it
+// reads only that time. A user whose keys are destroyed has no checkpoints.
 func (s *Store) QueryTenant(ctx context.Context, tenant string, q Query) iter.Seq2[*Checkpoint, error] {
 	return func(yield func(*Checkpoint, error) bool) {
 		err := errors.Join(s.ready(ctx), checkName("tenant", tenant, false))

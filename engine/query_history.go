@@ -63,9 +63,9 @@ const historyPage = 64
 // historyBytes bounds the data of checkpoints read ahead of the caller, except for one.
 const historyBytes = 4 << 20
 
-// History yields checkpoints of the lineage, newest first; a replacement appears at its origin.
-// Each page shows the durable state at the time it is read. If the thread is deleted in the
-// meantime, History ends with ErrGeneration. After an error it ends.
+// History yields checkpoints of the lineage, newest first; a replaced checkpoint appears in its old
+// place, with its new content. Each page shows the durable state at the time it is read. If the
+// thread is deleted in the meantime, History ends with ErrGeneration. After an error it ends.
 func (t *Thread) History(ctx context.Context, o HistoryOptions) iter.Seq2[*Checkpoint, error] {
 	return func(yield func(*Checkpoint, error) bool) {
 		h := history{t: t, o: &o, left: o.Limit, most: historyPage}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ThreadOptions select threads of a user. The zero value selects all, in order of id.
+// ThreadOptions select threads of a user. The zero value selects all, by id.
 type ThreadOptions struct {
 	Prefix string // only threads whose id begins with it
 	Status string // only threads whose head has it
@@ -18,8 +18,8 @@ type ThreadOptions struct {
 	Count  bool   // count the checkpoints, which reads all records of a thread
 
 	// ByActivity lists the most recently active threads first, in order of ThreadInfo.Active. This
-	// reads only the threads that it yields or that Status excludes; one in order of id first reads
-	// all ids.
+	// reads only the threads that are yielded or that Status excludes; a list in order of id first
+	// reads all ids.
 	ByActivity bool
 	// ActiveAt, with ByActivity, continues the list after the thread After, which it listed as
 	// active at that time. A thread that was active since is now at the front.

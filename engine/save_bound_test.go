@@ -247,7 +247,8 @@ func campaign(usual, long int) int {
 	return usual
 }
 
-// Whatever is done to a thread, and with however many channels, a restore of each checkpoint reads no more than it may.
+// Whatever is done to a thread, with any number of channels, a restore of each checkpoint stays
+// within its bound of reads.
 func TestRestoresAreBounded(t *testing.T) {
 	runsAlone(t)
 	for i, c := range []struct {

@@ -131,7 +131,7 @@ func runChain(t *testing.T, seed uint64, steps int) {
 	checkBounds(t, f, testRef("t"))
 }
 
-// Who goes back to a state that took measuring does not measure it again.
+// Going back to a state that was measured does not measure it again.
 func TestRewindsDoNotMeasure(t *testing.T) {
 	ctx := context.Background()
 	r := rand.New(rand.NewPCG(3, 3))

@@ -101,7 +101,7 @@ func removedAndGivenUp(t *testing.T, ref Ref, commits int, remove func(context.C
 		d := Draft{Keep: true, Branch: branch, Channels: []Change{{Name: "more", Data: []byte("more")}}}
 		cp := mustSave(t, f, ref, d)
 		if _, err := f.second().Thread(ref).Load(ctx, At(cp.ID)); err != nil {
-			t.Errorf("after %d commits: what was saved then: %v", commits, err)
+			t.Errorf("after %d commits: the next save: %v", commits, err)
 		}
 	}
 	if err := remove(ctx, f); err != nil && !errors.Is(err, ErrNotFound) {
@@ -186,7 +186,7 @@ func TestMemoryIsAsStorageAfterWhatWasGivenUp(t *testing.T) {
 				more := []Change{{Name: "more", Data: []byte("more")}}
 				cp := mustSave(t, f, ref, Draft{Keep: true, SchemaVersion: version, Channels: more})
 				if _, err := f.second().Thread(ref).Load(bg, At(cp.ID)); err != nil {
-					t.Errorf("after %d commits (%v): what was saved then: %v", commits, oerr, err)
+					t.Errorf("after %d commits (%v): the next save: %v", commits, oerr, err)
 				}
 				f.unrefLineage(l)
 				if !was {

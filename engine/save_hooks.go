@@ -54,7 +54,7 @@ func (p *hookedDraft) rewrote(channel string) bool { return p != nil && p.rewrit
 
 // runSaveHooks runs the hooks on a draft. A checkpoint and no error means that the draft was saved
 // before.
-func (t *Thread) runSaveHooks(ctx context.Context, chain hook.Chain, d *Draft, x migratedParents) (*hookedDraft, *Checkpoint, error) {
+func (t *Thread) runSaveHooks(ctx context.Context, chain hook.Chain, d *Draft, migrated migratedParents) (*hookedDraft, *Checkpoint, error) {
 	if err := checkMeta(d.Meta); err != nil {
 		return nil, nil, err
 	}
@@ -63,7 +63,7 @@ func (t *Thread) runSaveHooks(ctx context.Context, chain hook.Chain, d *Draft, x
 		return nil, nil, err
 	}
 	in := &hookRun{t: t, given: d, d: d, out: &hookedDraft{draft: *d, hooks: hooks}}
-	cp, err := in.readParent(ctx, x)
+	cp, err := in.readParent(ctx, migrated)
 	if err != nil || cp != nil {
 		return nil, cp, err
 	}
@@ -99,7 +99,7 @@ type hookInput struct {
 
 // readParent reads, before the hooks run, whether the draft was saved before and the parent's data
 // that they need. It copies those, since the next save changes the parent's state in place.
-func (in *hookRun) readParent(ctx context.Context, x migratedParents) (cp *Checkpoint, err error) {
+func (in *hookRun) readParent(ctx context.Context, migrated migratedParents) (cp *Checkpoint, err error) {
 	l, err := in.t.s.rlockLive(ctx, in.t.ref)
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (in *hookRun) readParent(ctx context.Context, x migratedParents) (cp *Check
 	in.u = l.u
 	w := l.s.newSaving()
 	defer l.s.putSaving(w)
-	w.migrated = x
+	w.migrated = migrated
 	w.on(l)
 	if err := l.mu.lock(ctx); err != nil {
 		return nil, err

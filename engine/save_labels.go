@@ -13,10 +13,10 @@ import (
 
 // SetLabels changes labels of a checkpoint: it sets those in labels, or removes them if the value
 // is "", and leaves others alone. Nothing else of the checkpoint changes but its seq, time and
-// hash: it is saved as a replacement of itself, with the same id, parent and origin, so it stays
-// the parent of its children, and Latest does not change. If no label changes, nothing is written.
-// SetLabels returns the checkpoint without data, when the change is durable. Its errors are those
-// of Save.
+// hash: it is saved as a replacement of itself, with the same id, parent and place in the history,
+// so it stays the parent of its children, and Latest does not change. If no label changes, nothing
+// is written. SetLabels returns the checkpoint without data, when the change is durable. Its errors
+// are those of Save.
 func (t *Thread) SetLabels(ctx context.Context, w Which, labels map[string]string) (*Checkpoint, error) {
 	for k, v := range labels {
 		if err := errors.Join(checkName("label", k, false), checkName("value of a label", v, true)); err != nil {

@@ -101,7 +101,7 @@ func TestStoredAnewIsNoChange(t *testing.T) {
 		d.Channels = []Change{{Name: name, Data: state[name]}}
 	}
 	if found < 3 {
-		t.Errorf("%d saves stored channels anew: the test shows little", found)
+		t.Errorf("%d saves stored channels again: the test shows little", found)
 	}
 	mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 }

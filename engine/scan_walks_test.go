@@ -235,7 +235,8 @@ func TestPrunedIsNotLost(t *testing.T) {
 	}
 }
 
-// Ids of the engine's own are compared as they are: a UUID that was never given out is between two of them, or beyond.
+// Ids made by the engine are compared bytewise: a UUID that was never issued is between two of
+// them, or beyond.
 func TestBeforeUUIDThatIsNot(t *testing.T) {
 	ctx := context.Background()
 	clock := &testClock{ms: 1_700_000_000_000}

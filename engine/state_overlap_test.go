@@ -60,7 +60,7 @@ func checkEdits(t *testing.T, o *overlap, was, value []int) {
 			t.Fatalf("edits out of order: %v", edits)
 		}
 		if n := e.From - from; !slices.Equal(value[at:at+n], was[from:from+n]) {
-			t.Fatalf("bytes from %d to %d are not what the older value has at %d", at, at+n, from)
+			t.Fatalf("bytes from %d to %d are not those of the older value at %d", at, at+n, from)
 		}
 		at, from = at+e.From-from+len(e.Data), e.To
 	}

@@ -240,7 +240,7 @@ func (st *bubble) run(g int) {
 	}
 }
 
-// watch notes the checkpoints that a watch tells of, which is resumed when the backend fails it.
+// watch notes the checkpoints that a watch delivers, and resumes it when the backend fails it.
 func (st *bubble) watch(ctx context.Context, seen map[string]bool) {
 	for at := CursorAt(time.Now()); ctx.Err() == nil; {
 		once := map[string]bool{}

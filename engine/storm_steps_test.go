@@ -318,6 +318,6 @@ func (w *stormWorker) verify(ctx context.Context, th *Thread) {
 		return
 	}
 	for _, p := range rep.Problems {
-		w.fail("verify beside the rest (%v): %+v", err, p)
+		w.fail("concurrent verify (%v): %+v", err, p)
 	}
 }

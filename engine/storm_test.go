@@ -149,7 +149,8 @@ func (m *storm) outcome(ctx context.Context, what string, err error, allowed ...
 	m.outcomes[what+": "+how]++
 }
 
-// there reports whether a checkpoint must be there, and must have been as long as it is known. Who removes one says so before.
+// there reports whether a checkpoint must exist, and must have existed as long as it is known.
+// Removals are claimed before they happen.
 func (m *storm) there(p *point) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

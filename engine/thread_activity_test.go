@@ -98,7 +98,7 @@ func TestThreadsByActivity(t *testing.T) {
 	}
 }
 
-// Pages go on behind the last thread of the page before, whatever became of that.
+// A page continues after the last thread of the previous page, whatever happened to that thread.
 func TestPagesByActivity(t *testing.T) {
 	clock := &testClock{ms: 1_700_000_000_000}
 	f := newFixture(t, Options{Now: clock.now})
@@ -140,7 +140,7 @@ func TestPagesByActivity(t *testing.T) {
 	}
 	for _, err := range u.Threads(t.Context(), ThreadOptions{ByActivity: true, After: "t1"}) {
 		if err == nil {
-			t.Error("a page behind a thread that was active at no time is no error")
+			t.Error("a page after a thread without ActiveAt does not fail")
 		}
 	}
 }

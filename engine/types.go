@@ -54,8 +54,7 @@ func ParseBlobID(s string) (BlobID, error) {
 	return id, nil
 }
 
-// Checkpoint is an immutable version of a thread's state. A Checkpoint that was returned belongs to
-// the caller.
+// Checkpoint is an immutable version of a thread's state. It belongs to the caller that got it.
 type Checkpoint struct {
 	Ref        Ref
 	Generation uint64 // of the thread: its number of deletions plus 1
@@ -88,7 +87,7 @@ type Checkpoint struct {
 	// parent.
 	Hash [32]byte
 
-	// Cost is the size of this checkpoint's record and of reading it; set by saves and loads.
+	// Cost is the cost of storing and reading this checkpoint; set by saves and loads.
 	Cost Cost
 
 	// Migrated describes the migration that a load ran on the stored state (LoadOptions.Schema);

@@ -37,8 +37,8 @@ func scene(t *testing.T) (*world, *backendtest.Fault) {
 	return w, fault
 }
 
-// A commit that fails on the way, whichever it is, leaves a valid store that has all that stays, and the operation done
-// again comes to its end and leaves nothing behind.
+// Any commit that fails in between leaves a valid store with all remaining data, and repeating the
+// operation completes it and leaves no leftovers.
 func TestMaintenanceIsCutShort(t *testing.T) {
 	runsAlone(t)
 	ctx := context.Background()

@@ -19,7 +19,8 @@ func heapInUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// waitForGuards collects until no more than so many guards are remembered: their cleanups run some time after a collection.
+// waitForGuards collects garbage until at most most guards are left: their cleanups run some time
+// after a collection.
 func waitForGuards(s *Store, most int) (n int) {
 	for range 200 {
 		runtime.GC()
@@ -34,7 +35,7 @@ func waitForGuards(s *Store, most int) (n int) {
 	return n
 }
 
-// However many users were touched, those that are idle take no more memory than the cache may.
+// However many users were touched, idle ones take no more memory than the cache may.
 func TestIdleUsersAreForgotten(t *testing.T) {
 	const users, most = 3000, 1 << 20
 	f := newFixture(t, Options{CacheBytes: most})
@@ -76,7 +77,7 @@ func BenchmarkIdleUsers(b *testing.B) {
 	}
 }
 
-// A user whom the cache gave up and who is still in use has the same locks as the one that is made next.
+// An evicted user that is still in use has the same locks as the next one made for the name.
 func TestForgottenUserKeepsItsGuard(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{CacheBytes: -1})
@@ -99,13 +100,13 @@ func TestForgottenUserKeepsItsGuard(t *testing.T) {
 			t.Fatal("the cache kept the user")
 		}
 		if second.sweep.free.TryAcquire(everyone) {
-			t.Error("a sweep begins beside a save of the same user")
+			t.Error("a sweep begins during a save of the same user")
 			second.sweep.unlock()
 		}
 		id := codec.PartID{1}
 		second.naming.noteParts([]codec.PartID{id})
 		if !first.naming.hasPart(id) {
-			t.Error("a sweep does not see what is named")
+			t.Error("a sweep does not see named parts")
 		}
 	}
 	first.naming.end()

@@ -232,7 +232,7 @@ func TestVerifyNoticesWhatIsMissing(t *testing.T) {
 	b.damaged("newest checkpoint", "ends at seq 9, which is not a checkpoint", func() { b.put(backend.Mut{Key: l.RecordKey(9), Delete: true}) })
 }
 
-// lineage returns the lineage as it is used within an operation.
+// lineage returns the lineage as an operation sees it.
 func (b *breaker) lineage(ref Ref) *lineage {
 	b.t.Helper()
 	l, err := b.rlockThread(context.Background(), ref, false)
@@ -280,7 +280,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 	b.damaged("id", "id entry is missing", change(4, func(r *codec.Record) { r.ID = "other" }))
 	b.damaged("commitment", "hash of its parent", change(4, func(r *codec.Record) { r.Entries[1].Commitment[0]++ }))
 	b.damaged("ghost", "replaces seq 7, which is still a checkpoint", change(7, func(r *codec.Record) { r.Ghost = false }))
-	b.damaged("keep of what is not held", "does not have it", change(5, func(r *codec.Record) {
+	b.damaged("keep of a value not held", "does not hold it", change(5, func(r *codec.Record) {
 		r.Entries[2].Path = codec.Path{{Last: 2, Len: 2}} // the plan, which 2 only keeps
 	}))
 	b.damaged("parts", "names parts of", change(9, func(r *codec.Record) { r.Entries[len(r.Entries)-1].PartBytes++ }))

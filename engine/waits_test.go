@@ -192,7 +192,8 @@ func TestBusyThreadWaitsEndWithTheirContext(t *testing.T) {
 	})
 }
 
-// A save whose context ends while it is in line may be durable later, and says so. It is there then, once.
+// A save whose context ends while it is queued may become durable later, and reports that. It
+// exists then, once.
 func TestSaveGivenUpInLineIsAmbiguous(t *testing.T) {
 	const commit = time.Second
 	inBubble(t, func(t *testing.T) {

@@ -272,8 +272,8 @@ func (g *gate) Commit(ctx context.Context, b backend.Batch) error {
 	return g.Backend.Commit(ctx, b)
 }
 
-// A save that is slow to become durable is not missed by who resumes from a cursor of a faster one, even if it
-// began first.
+// A save that is slow to become durable is not missed by a watch resumed from the cursor of a
+// faster one, even if it began first.
 func TestWatchCursorWaitsForSlowSaves(t *testing.T) {
 	for _, began := range []string{"before the watch", "after it"} {
 		clock := &testClock{ms: 1000}
@@ -638,8 +638,8 @@ func BenchmarkHub(b *testing.B) {
 	}
 }
 
-// TestWatchTellsThatItBegan saves right behind the first event, which tells that nothing is missed from there on: neither
-// by that watch, nor by one that is resumed from the cursor of the event.
+// TestWatchTellsThatItBegan saves right after the first event, from which on nothing is missed:
+// neither by that watch, nor by one resumed from the event's cursor.
 func TestWatchTellsThatItBegan(t *testing.T) {
 	clock := &testClock{ms: 1_700_000_000_000}
 	f := newFixture(t, Options{Now: clock.now})

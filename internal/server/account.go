@@ -8,7 +8,7 @@ import (
 
 // A request pays for what it makes the server hold before there is room for it: for its message as that is read, for every
 // value that the engine restores for it, and for its answer before that is encoded. It does so where every request passes, in
-// front, in the guard and, through engine.Room, in the engine, so that there is no method that does not.
+// front, in the guard and, through engine.Budget, in the engine, so that there is no method that does not.
 
 const (
 	// requestShare is what a request pays at most of the budget, in eighths. So one can be as large as it wants, beside small
@@ -103,7 +103,7 @@ func (a *account) close() {
 	a.closed = true
 }
 
-// Reserve is engine.Room's.
+// Reserve implements engine.Budget.
 func (a *account) Reserve(bytes int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,7 +114,7 @@ func (a *account) Reserve(bytes int64) error {
 	return err
 }
 
-// Release is engine.Room's.
+// Release implements engine.Budget.
 func (a *account) Release(bytes int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
