@@ -24,9 +24,11 @@ run: build ## build ckptd and serve ./data, which is made with its key and a fir
 build: ## build bin/ckptd, without cgo
 	CGO_ENABLED=0 go build -trimpath -o bin/ckptd ./cmd/ckptd
 
-generate: $(TOOLS)/buf ## make the Go code of api/ and the tables of docs/api.md from the .proto files
+generate: $(TOOLS)/buf ## make the Go code of api/, the tables of docs/api.md, and the lists of help texts and errors
 	cd api && ../$(TOOLS)/buf lint && ../$(TOOLS)/buf generate
 	go test -count=1 ./internal/contract -update
+	go test -count=1 ./cmd/ckptd -run TestHelpTexts -update
+	go test -count=1 ./internal/lint -run TestErrorTexts -update
 
 release-api: $(TOOLS)/buf ## make the API as it is what later ones must be compatible with
 	cd api && ../$(TOOLS)/buf build --exclude-source-info -o released.json
@@ -52,11 +54,17 @@ endif
 	cd bench && CGO_ENABLED=0 go test -timeout 10m ./...
 	cd plugins/pdk && CGO_ENABLED=0 go test -timeout 10m ./...
 
-lint: $(TOOLS)/staticcheck $(TOOLS)/buf ## vet, staticcheck, gofmt, tidy go.mod files, the API's definition, import directions
+lint: $(TOOLS)/staticcheck $(TOOLS)/buf ## vet, also for macOS and Windows, staticcheck, gofmt, tidy go.mod files, the API's definition, import directions
 	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')) && \
 	  if [ -n "$$files" ]; then echo "not formatted with gofmt:"; echo "$$files"; exit 1; fi
 	go vet ./...
 	cd bench && go vet ./...
+	@# Systems that the tests do not run on.
+	for target in darwin/arm64 windows/amd64; do \
+	  export CGO_ENABLED=0 GOOS=$${target%/*} GOARCH=$${target#*/}; \
+	  echo "vetting and building for $$target"; \
+	  go vet ./... && go build -o /dev/null ./cmd/ckptd || exit 1; \
+	done
 	$(TOOLS)/staticcheck ./...
 	cd bench && ../$(TOOLS)/staticcheck ./...
 	@# staticcheck does not know that what go:wasmexport exports is used

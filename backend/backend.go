@@ -4,7 +4,7 @@
 //
 // A backend stores opaque values (they arrive sealed) under keys ordered as byte strings. Every key carries a
 // version: a short string that the writer chose when it wrote the key. Conditions compare versions, so a writer can
-// condition its next batch on what it wrote without reading it back.
+// condition its next batch on its last write without reading it back.
 //
 // All methods may be called by many goroutines at once.
 package backend
@@ -49,7 +49,8 @@ var (
 	ErrForeign = errors.New("backend: not a ckptd store")
 	// ErrNewerFormat: the store was written by a newer version of the driver.
 	ErrNewerFormat = errors.New("backend: written by a newer version")
-	// ErrOlderFormat: the store was written by an older version of the driver, in a form that is no longer read.
+	// ErrOlderFormat: the store was written by an older version of the driver, in a form that is
+	// not read any more.
 	ErrOlderFormat = errors.New("backend: written by an older version")
 	// ErrLostCommits: commits that were acknowledged are missing, or may be. Nothing was changed. It wraps ErrCorrupt.
 	ErrLostCommits error = &corruptError{"backend: acknowledged commits are missing"}
@@ -75,7 +76,8 @@ func (e *corruptError) Unwrap() error { return ErrCorrupt }
 
 // Backend is an ordered key-value store with atomic conditional batches.
 type Backend interface {
-	// Caps tells what the driver offers. It never blocks and never changes while the backend is open.
+	// Caps returns the capabilities of the driver. It never blocks and never changes while the
+	// backend is open.
 	Caps() Caps
 
 	// Get reads keys from one snapshot, any number of them. The result has one Entry per key, in the order asked;
@@ -125,7 +127,7 @@ type Compactor interface {
 	Compact(ctx context.Context) error
 }
 
-// Sizer is implemented by backends that know what they take.
+// Sizer is implemented by backends that know their size on disk.
 type Sizer interface {
 	// DiskBytes is how many bytes the backend's files take on the device now.
 	DiskBytes(ctx context.Context) (int64, error)
@@ -172,13 +174,13 @@ type Range struct {
 
 // Batch is a set of mutations applied all or nothing if every condition holds.
 type Batch struct {
-	// ID is unique to this batch, so that a driver over a network can find out what became of it.
+	// ID is unique to this batch, so that a driver over a network can look up its outcome.
 	ID    [16]byte
 	Conds []Cond
 	Muts  []Mut // distinct keys
 }
 
-// Mut writes or deletes a key. Version is what later conditions compare with: chosen by the writer, at most
+// Mut writes or deletes a key. Later conditions compare with Version: chosen by the writer, at most
 // MaxVersion bytes, not empty unless Delete is set, when it and Value are ignored. Deleting an absent key is not an
 // error. An empty Value is a value: the key exists.
 type Mut struct {

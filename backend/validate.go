@@ -41,8 +41,8 @@ func (b Batch) Validate() error {
 	return b.checkKeys()
 }
 
-// checkKeys looks for what only shows between keys: a key written or conditioned twice, an absent condition on a key
-// that is not written, too many distinct keys.
+// checkKeys looks for faults that involve several keys: a key written or conditioned twice, an
+// absent condition on a key that is not written, too many distinct keys.
 func (b Batch) checkKeys() error {
 	var mutSpace, condSpace [MaxBatchKeys]uint8 // indices, so that sorting moves bytes and stays on the stack
 	muts, conds := order(mutSpace[:len(b.Muts)]), order(condSpace[:len(b.Conds)])

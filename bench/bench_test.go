@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// The figures mean what they say only if the states are what doc.go says.
+// The figures are meaningful only if the states are as described in doc.go.
 func TestStates(t *testing.T) {
 	a, b := newSpeaker(1), newSpeaker(1)
 	var state []byte

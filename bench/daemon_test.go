@@ -20,15 +20,15 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// daemon is a `ckptd serve` of its own, on a Unix socket.
+// daemon is a `ckptd serve` process on a Unix socket.
 type daemon struct {
 	*client.Store
 	socket string
 	cmd    *exec.Cmd
-	log    bytes.Buffer // not to be among the results
+	log    bytes.Buffer // kept out of the results
 }
 
-// startDaemon starts a daemon on a new store in dir, and stops it in the end.
+// startDaemon starts a daemon on a new store in dir and stops it at the end of the benchmark.
 func startDaemon(b *testing.B, dir string, o client.Options, args ...string) *daemon {
 	b.Helper()
 	d := &daemon{socket: filepath.Join(dir, "data.sock")}
@@ -38,7 +38,7 @@ func startDaemon(b *testing.B, dir string, o client.Options, args ...string) *da
 	check(b, err)
 	check(b, d.cmd.Start())
 	b.Cleanup(func() { d.stop(b) })
-	greeting, err := bufio.NewReader(out).ReadString('\n') // it is said when the socket is open
+	greeting, err := bufio.NewReader(out).ReadString('\n') // printed once the socket is open
 	check(b, err)
 	if !strings.Contains(greeting, "serves") {
 		b.Fatalf("the daemon says %q", greeting)
@@ -59,8 +59,9 @@ func (d *daemon) stop(b *testing.B) {
 
 func (d *daemon) agent(n int) *agent { return &agent{thread: d.Thread(threadRef(n))} }
 
-// BenchmarkDaemonOneClient: one client saves a 1 kB splice of a 100 kB thread through a daemon on a Unix socket, and the
-// same embedded, both durably, in turns of 50. The ratio is the median of those of the rounds.
+// BenchmarkDaemonOneClient: one client saves 1 kB splices of a 100 kB thread through a daemon on a
+// Unix socket, and the same embedded, both durably, in turns of 50. The ratio is the median over
+// the rounds.
 func BenchmarkDaemonOneClient(b *testing.B) {
 	const turn = 50
 	for _, ids := range []struct {
@@ -96,8 +97,9 @@ func BenchmarkDaemonOneClient(b *testing.B) {
 	}
 }
 
-// BenchmarkDaemon64: 64 clients save 1 kB splices of 256 threads of 100 kB through a daemon on a Unix socket, durably, and
-// 64 writers the same embedded, in turns of 0.5 s. Client and daemon share the machine.
+// BenchmarkDaemon64: 64 clients save 1 kB splices of 256 threads of 100 kB through a daemon on a
+// Unix socket, durably, and 64 writers do the same embedded, in turns of 0.5 s. Client and daemon
+// share the machine.
 func BenchmarkDaemon64(b *testing.B) {
 	const (
 		clients = 64
@@ -145,8 +147,8 @@ func BenchmarkDaemon64(b *testing.B) {
 	}
 }
 
-// BenchmarkDaemonLoadKnown: a load of the newest state of 1 MB by a caller who has it, and the bytes that it takes on the
-// wire, both ways, of which a proxy before the daemon keeps count.
+// BenchmarkDaemonLoadKnown: a load of the newest 1 MB state by a caller that already has it, and
+// the bytes on the wire in both directions, counted by a proxy in front of the daemon.
 func BenchmarkDaemonLoadKnown(b *testing.B) {
 	ctx := context.Background()
 	dir := benchDir(b)
@@ -173,7 +175,7 @@ func BenchmarkDaemonLoadKnown(b *testing.B) {
 	check(b, c.Close())
 }
 
-// counter passes connections on and counts the bytes in both directions.
+// counter proxies connections and counts the bytes in both directions.
 type counter struct {
 	path  string
 	bytes atomic.Int64

@@ -13,12 +13,13 @@ import (
 
 const (
 	steps  = 1000
-	window = 20 // steps that a median is taken of, at the begin and at the end of a thread
+	window = 20 // steps per median, at the start and at the end of a thread
 )
 
-// BenchmarkThread1000: one thread grows by a message a step to 1,000 messages, every save durable, and the same in
-// SQLite with the whole state in every row. Sizes are allocated blocks after close; of ckptd with key file and keystore.
-// Times are medians over the first and the last 20 steps; a round is one thread in a new store.
+// BenchmarkThread1000: one thread grows by a message per step to 1,000 messages, every save
+// durable, and the same in SQLite with the whole state in every row. Sizes are allocated blocks
+// after close; for ckptd they include key file and keystore. Times are medians over the first and
+// the last 20 steps; a round is one thread in a new store.
 func BenchmarkThread1000(b *testing.B) {
 	for _, hand := range []struct {
 		name string
@@ -32,7 +33,7 @@ func BenchmarkThread1000(b *testing.B) {
 			for seed := uint64(6); b.Loop(); seed++ {
 				messages := newSpeaker(seed).messages(steps)
 				ckptd.store(b, messages, hand.save)
-				if hand.name == "full" { // the saver takes whole states, so it is measured once
+				if hand.name == "full" { // the saver takes whole states, so measure it once
 					sqlite.saver(b, messages)
 				}
 			}
@@ -44,10 +45,10 @@ func BenchmarkThread1000(b *testing.B) {
 	}
 }
 
-// growth is what rounds of one contender found.
+// growth holds the results of one contender's rounds.
 type growth struct {
 	bytes       []int64
-	first, last []time.Duration // medians of a window, one a round
+	first, last []time.Duration // medians of a window, one per round
 }
 
 func (g *growth) store(b *testing.B, messages [][]byte, save func(*agent, []byte) error) {
@@ -89,8 +90,8 @@ func (g *growth) report(b *testing.B, name string) {
 	})
 }
 
-// BenchmarkLoadCold: a state of 1 MB, 1,000 steps deep, is loaded by an engine that was just opened and has nothing
-// cached; and SQLite reads its row. What the operating system caches of the files stays cached for both.
+// BenchmarkLoadCold: a newly opened engine with empty caches loads a 1 MB state, 1,000 steps deep,
+// and SQLite reads its row. The operating system's cache of the files stays warm for both.
 func BenchmarkLoadCold(b *testing.B) {
 	const turn = 10
 	dir := benchDir(b)

@@ -20,14 +20,14 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// run is one agent run of the data set: its messages as they stand in the file, compacted.
+// run is one agent run of the data set: its messages as written in the file, compacted.
 type run struct {
 	name     string
 	messages [][]byte
 	reward   float64
 }
 
-// runsFile returns the path of the 200 real runs, or skips the benchmark where they are absent.
+// runsFile returns the path of the 200 real runs. It skips the benchmark if they are absent.
 func runsFile(b *testing.B) string {
 	b.Helper()
 	path := os.Getenv("CKPTD_BENCH_RUNS")
@@ -62,12 +62,14 @@ func readRuns(b *testing.B) (runs []run, checkpoints int) {
 	return runs, checkpoints
 }
 
-// BenchmarkImport200 saves 200 real agent runs, a checkpoint for each of their 5,308 messages, every save durable.
+// BenchmarkImport200 saves 200 real agent runs, with a checkpoint for each of their 5,308 messages,
+// every save durable.
 //
-// via=engine: 16 writers, each with a run of its own, hand in whole states to the embedded engine; and to the SQLite saver,
-// in turns. The time is that of the saves. via=ckptd: the command does it, as users would; the time is all of its, from
-// start to exit, and memory is the greatest resident set of the process. Disk space is that of allocated blocks after
-// close, with key file and keystore.
+// via=engine: 16 writers, each with its own run, pass whole states to the embedded engine and, in
+// turns, to the SQLite saver. The time is that of the saves. via=ckptd: the command imports them,
+// as users would; the time is its total, from start to exit, and memory is the peak resident size
+// of the process. Disk space is that of allocated blocks after close, including key file and
+// keystore.
 func BenchmarkImport200(b *testing.B) {
 	b.Run("via=engine", func(b *testing.B) {
 		runs, checkpoints := readRuns(b)
@@ -177,7 +179,7 @@ func (r run) status(i int) string {
 	return engine.StatusFailed
 }
 
-// importRuns saves all runs one after the other: SQLite has one writer at a time.
+// importRuns saves all runs in sequence: SQLite has one writer at a time.
 func (s *sqliteSaver) importRuns(runs []run) error {
 	for _, r := range runs {
 		s.thread, s.last = r.name, ""
@@ -192,7 +194,7 @@ func (s *sqliteSaver) importRuns(runs []run) error {
 	return nil
 }
 
-// buildCommand builds cmd/ckptd as make does.
+// buildCommand builds cmd/ckptd like make does.
 func buildCommand(b *testing.B) string {
 	b.Helper()
 	bin := filepath.Join(benchDir(b), "ckptd")
@@ -205,8 +207,8 @@ func buildCommand(b *testing.B) string {
 	return bin
 }
 
-// watchRSS watches the most memory that a process takes, in bytes, until the function that it returns is called. What the
-// system tells of a process that has ended is of no use: that counts the program that started it.
+// watchRSS tracks the peak memory of a process in bytes until the returned function is called. The
+// system's figure for an ended process is useless, because it includes the program that started it.
 func watchRSS(pid int) (peak func() float64) {
 	var most float64
 	ended, watched := make(chan struct{}), make(chan struct{})

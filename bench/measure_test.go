@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// timed returns how long f takes.
+// timed returns the duration of f.
 func timed(b *testing.B, f func() error) time.Duration {
 	b.Helper()
 	start := time.Now()
@@ -22,7 +22,7 @@ func timed(b *testing.B, f func() error) time.Duration {
 	return took
 }
 
-// p50 returns the median, or 0 of nothing.
+// p50 returns the median, or 0 for an empty list.
 func p50[T int64 | float64 | time.Duration](list []T) T {
 	if len(list) == 0 {
 		return 0
@@ -31,7 +31,8 @@ func p50[T int64 | float64 | time.Duration](list []T) T {
 	return list[len(list)/2]
 }
 
-// allocated returns the bytes of disk blocks that the files below the paths take. A file with several names counts once.
+// allocated returns the disk blocks, in bytes, of the files below the paths. A file with several
+// names counts once.
 func allocated(b *testing.B, paths ...string) int64 {
 	b.Helper()
 	var sum int64
@@ -59,8 +60,8 @@ func allocated(b *testing.B, paths ...string) int64 {
 	return sum
 }
 
-// rate lets writers call op for the given time and returns how many calls a second they made. op gets the number of its
-// writer and the count of its calls.
+// rate lets writers call op for the given time and returns the calls per second. op gets the number
+// of its writer and the count of its calls.
 func rate(b *testing.B, writers int, length time.Duration, op func(writer, call int) error) float64 {
 	b.Helper()
 	var (
@@ -88,7 +89,8 @@ func rate(b *testing.B, writers int, length time.Duration, op func(writer, call 
 	return float64(ops.Load()) / took.Seconds()
 }
 
-// report sets a metric and hides the time of a round, which means nothing where contenders take turns.
+// report sets metrics and hides the time of a round, which is meaningless when contenders take
+// turns.
 func report(b *testing.B, metrics map[string]float64) {
 	b.Helper()
 	b.ReportMetric(0, "ns/op")

@@ -11,9 +11,9 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// BenchmarkSaveBesideReaders: two writers save 1 kB changes of one thread of 1 MB, each to a channel of its own, durably; in turns
-// alone and beside eight readers that load the newest checkpoint 20 times a second each. The ratio is the median of those
-// of the rounds.
+// BenchmarkSaveBesideReaders: two writers save 1 kB changes of one 1 MB thread, each to its own
+// channel, durably. They alternate between running alone and running with eight readers that each
+// load the newest checkpoint 20 times a second. The ratio is the median over the rounds.
 func BenchmarkSaveBesideReaders(b *testing.B) {
 	const turn = time.Second
 	st := newStore(b, benchDir(b), 0)
@@ -66,7 +66,7 @@ func (w *halfWriter) put(c engine.Change) error {
 	return nil
 }
 
-// writeFor lets all writers save for a time, and returns the median of what a save took, in µs.
+// writeFor runs all writers for a time and returns the median time of a save, in µs.
 func writeFor(b *testing.B, writers []*halfWriter, d time.Duration) float64 {
 	var mu sync.Mutex
 	var took []time.Duration

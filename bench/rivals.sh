@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Installs the servers that the bench compares with: PostgreSQL and Redis, from Debian's packages. What is there already is
-# left alone, and nothing is said. What cannot be had here is said, and is no error: that rival is skipped by name. No
-# server is left running; the bench starts its own.
+# Installs the servers that the bench compares ckptd with, PostgreSQL and Redis, from Debian's
+# packages. It skips installed ones silently. It names those that cannot be installed here, but that
+# isn't an error: such a rival is skipped by name. No server is left running; the bench starts its own.
 set -euo pipefail
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# quietly runs a command and shows what it said only if it fails.
+# quietly runs a command and shows its output only if it fails.
 quietly() {
   local said
   said=$("$@" 2>&1) || { tail -n 5 <<<"$said" >&2; return 1; }
 }
 
-# The package's own cluster and service are not wanted.
+# RUNLEVEL=1 keeps the package's own cluster and service from starting.
 apt() {
   has apt-get || return 1
   local root=()

@@ -12,7 +12,8 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// plainBadger is what one gets without ckptd: Badger as it comes, with SyncWrites, one Update for each save.
+// plainBadger is the store without ckptd: Badger by itself, with SyncWrites, and one Update per
+// save.
 type plainBadger struct {
 	db *badger.DB
 	n  atomic.Uint64
@@ -25,7 +26,8 @@ func openPlainBadger(b *testing.B, dir string) *plainBadger {
 	return &plainBadger{db: db}
 }
 
-// save writes a value under a new key. The number that makes it new is mixed, so that writers spread over the keys.
+// save writes a value under a new key. The sequence number in it is hashed, so that writers spread
+// over the keys.
 func (p *plainBadger) save(value []byte) error {
 	key := make([]byte, 16)
 	n := p.n.Add(1)
@@ -34,8 +36,8 @@ func (p *plainBadger) save(value []byte) error {
 	return p.db.Update(func(txn *badger.Txn) error { return txn.Set(key, value) })
 }
 
-// sqliteSaver keeps a thread the way LangGraph's SqliteSaver does: its table, its pragma, its statements, and the whole
-// state in every row.
+// sqliteSaver stores a thread the way LangGraph's SqliteSaver does: its table, its pragma, its
+// statements, and the whole state in every row.
 type sqliteSaver struct {
 	db     *sql.DB
 	thread string

@@ -9,8 +9,9 @@ import (
 	"github.com/ckptd/ckptd/backend/mem"
 )
 
-// BenchmarkOneWriter: one writer saves a 1 kB change of a 100 kB state, durably, and Badger alone 1 kB, in turns of 50.
-// Ratios are medians of those of the rounds, so that a disk that gets slower does so for both.
+// BenchmarkOneWriter: one writer saves 1 kB changes of a 100 kB state, durably, and Badger alone
+// saves 1 kB, in turns of 50. Ratios are medians over the rounds, so that a disk that becomes
+// slower affects both.
 func BenchmarkOneWriter(b *testing.B) {
 	const turn = 50
 	dir := benchDir(b)
@@ -41,14 +42,14 @@ func BenchmarkOneWriter(b *testing.B) {
 	check(b, plain.db.Close())
 }
 
-// contest is what rounds found of the contenders, one figure each a round.
+// contest holds the contenders' results, one figure per round.
 type contest struct{ splice, badger, full []float64 }
 
 func (c *contest) add(splice, badger, full float64) {
 	c.splice, c.badger, c.full = append(c.splice, splice), append(c.badger, badger), append(c.full, full)
 }
 
-// report reports medians over the rounds, of figures and of their ratios.
+// report reports medians over the rounds, both of figures and of their ratios.
 func (c *contest) report(b *testing.B, unit string) {
 	b.Helper()
 	over := func(list []float64) float64 {
@@ -67,9 +68,9 @@ func (c *contest) report(b *testing.B, unit string) {
 	})
 }
 
-// BenchmarkWriters256: 256 writers save 1 kB changes of 1,024 threads of 100 kB each, durably, as splices and with the
-// whole state handed in; and Badger alone 1 kB with as many writers; in turns of 0.4 s, three rounds at a time. The
-// cache holds all heads. Ratios are medians of those of the rounds.
+// BenchmarkWriters256: 256 writers save 1 kB changes of 1,024 threads of 100 kB each, durably, as
+// splices and as whole states, and Badger alone saves 1 kB with as many writers; in turns of 0.4 s,
+// three rounds at a time. The cache holds all heads. Ratios are medians over the rounds.
 func BenchmarkWriters256(b *testing.B) {
 	const (
 		writers = 256
@@ -86,7 +87,7 @@ func BenchmarkWriters256(b *testing.B) {
 		agents[i] = newAgent(st, i)
 		check(b, agents[i].begin(stateOf(newSpeaker(uint64(100+i)).messages(steadyMessages))))
 	}
-	save := func(save func(*agent, []byte) error) float64 { // saves a second
+	save := func(save func(*agent, []byte) error) float64 { // saves per second
 		return rate(b, writers, turn, func(w, call int) error {
 			return save(agents[w+writers*(call%(threads/writers))], pool[(w*31+call)%len(pool)])
 		})
@@ -105,8 +106,8 @@ func BenchmarkWriters256(b *testing.B) {
 	check(b, plain.db.Close())
 }
 
-// BenchmarkPipeline: what a save costs without its commit: one writer, a 1 kB change of a 100 kB state, and a backend that
-// acknowledges at once and keeps nothing.
+// BenchmarkPipeline: the cost of a save without its commit: one writer, a 1 kB change of a 100 kB
+// state, and a backend that acknowledges immediately and stores nothing.
 func BenchmarkPipeline(b *testing.B) {
 	for _, hand := range []struct {
 		name string
@@ -134,10 +135,10 @@ func BenchmarkPipeline(b *testing.B) {
 	}
 }
 
-// acknowledger is a backend that, once told to, acknowledges every batch and keeps none.
+// acknowledger is a backend that, once switched, acknowledges every batch without storing it.
 type acknowledger struct {
 	backend.Backend
-	discard bool // set between saves only
+	discard bool // changed only between saves
 }
 
 func (a *acknowledger) Commit(ctx context.Context, batch backend.Batch) error {

@@ -13,7 +13,7 @@ const (
 	steadyMessages = 100_000 / (messageBytes + 1) // of a state of 100 kB
 )
 
-// speaker makes messages of random words.
+// speaker generates messages of random words.
 type speaker struct {
 	rng   *rand.Rand
 	words []string
@@ -43,7 +43,7 @@ func (s *speaker) message() []byte {
 	return append(b[:len(messageHead)+contentBytes], messageTail...)
 }
 
-// messages returns n messages, for callers that must not spend measured time on making them.
+// messages returns n messages, so that callers need not spend measured time on generating them.
 func (s *speaker) messages(n int) [][]byte {
 	list := make([][]byte, n)
 	for i := range list {

@@ -15,13 +15,14 @@ import (
 
 const channel = "messages"
 
-// keys are what a store needs besides its data. The key file and the keystore count as its disk space.
+// keys are the files that a store needs in addition to its data. The key file and the keystore
+// count as its disk space.
 type keys struct {
 	root  crypto.RootKey
 	store crypto.Keystore
 }
 
-// newKeys makes a root key file and a keystore in dir.
+// newKeys creates a root key file and a keystore in dir.
 func newKeys(b *testing.B, dir string) keys {
 	b.Helper()
 	root, err := crypto.GenerateRootKey()
@@ -40,7 +41,7 @@ func openDriver(b *testing.B, dir string) backend.Backend {
 	return be
 }
 
-// openStore opens a store on a backend, with a cache of so many bytes (0: the default).
+// openStore opens a store on a backend, with a cache of the given size (0: the default).
 func openStore(b *testing.B, be backend.Backend, k keys, cache int64) *engine.Store {
 	b.Helper()
 	st, err := engine.Open(context.Background(), be, engine.Options{
@@ -50,7 +51,7 @@ func openStore(b *testing.B, be backend.Backend, k keys, cache int64) *engine.St
 	return st
 }
 
-// newStore makes a durable store in dir.
+// newStore creates a durable store in dir.
 func newStore(b *testing.B, dir string, cache int64) *engine.Store {
 	b.Helper()
 	return openStore(b, openDriver(b, dir), newKeys(b, dir), cache)
@@ -63,7 +64,7 @@ func check(b *testing.B, err error) {
 	}
 }
 
-// benchDir returns a new folder that is removed in the end.
+// benchDir returns a new folder that is removed at the end of the benchmark.
 func benchDir(b *testing.B) string {
 	b.Helper()
 	dir, err := os.MkdirTemp(os.Getenv("CKPTD_BENCH_DIR"), "ckptd-bench-")
@@ -72,12 +73,12 @@ func benchDir(b *testing.B) string {
 	return dir
 }
 
-// agent is the host's side of one thread: what it holds between two saves.
+// agent is the host's side of one thread: the data it holds between two saves.
 type agent struct {
 	thread  saver
 	state   []byte
 	last    int            // offset of the last message in state
-	version engine.Version // of the channel as it was saved last
+	version engine.Version // of the channel as last saved
 	step    int64
 }
 
@@ -93,14 +94,14 @@ func threadRef(n int) engine.Ref {
 	return engine.Ref{Tenant: "bench", User: "user", Thread: fmt.Sprintf("thread-%d", n)}
 }
 
-// begin saves a first state whole.
+// begin saves a first state, whole.
 func (a *agent) begin(state []byte) error {
 	a.state = state
 	a.last = len(state) - 1 - messageBytes
 	return a.save(engine.Change{Name: channel, Type: "json", Data: a.state}, false)
 }
 
-// appendSpliced saves the state with one more message, handing in the message.
+// appendSpliced saves the state with one more message, passing in only the message.
 func (a *agent) appendSpliced(message []byte) error {
 	if a.version == 0 {
 		return a.begin(stateOf([][]byte{message}))
@@ -111,19 +112,19 @@ func (a *agent) appendSpliced(message []byte) error {
 		Base: a.version, Prefix: prefix, Suffix: 1}, true)
 }
 
-// appendWhole is appendSpliced with the whole state handed in.
+// appendWhole is appendSpliced with the whole state passed in.
 func (a *agent) appendWhole(message []byte) error {
 	a.state = grow(a.state, message)
 	return a.save(engine.Change{Name: channel, Type: "json", Data: a.state}, false)
 }
 
-// replaceSpliced saves the state with another last message, handing in the message.
+// replaceSpliced saves the state with a different last message, passing in only the message.
 func (a *agent) replaceSpliced(message []byte) error {
 	copy(a.state[a.last:], message)
 	return a.save(engine.Change{Name: channel, Data: message, Base: a.version, Prefix: a.last, Suffix: 1}, true)
 }
 
-// replaceWhole is replaceSpliced with the whole state handed in.
+// replaceWhole is replaceSpliced with the whole state passed in.
 func (a *agent) replaceWhole(message []byte) error {
 	copy(a.state[a.last:], message)
 	return a.save(engine.Change{Name: channel, Type: "json", Data: a.state}, false)

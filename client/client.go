@@ -57,7 +57,7 @@ type Options struct {
 func (o Options) complete() (Options, error) {
 	for _, d := range []time.Duration{o.Backoff, o.MaxBackoff, o.Timeout, o.Heartbeat, time.Duration(o.Attempts)} {
 		if d < 0 {
-			return o, fmt.Errorf("%w: options of the client must not be negative", engine.ErrInvalid)
+			return o, fmt.Errorf("%w: client options must not be negative", engine.ErrInvalid)
 		}
 	}
 	set := func(d *time.Duration, fallback time.Duration) {

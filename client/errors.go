@@ -24,13 +24,13 @@ var (
 	ErrDenied          = wire.ErrDenied
 )
 
-// Errors of migration jobs. Those of sets and steps are of package migrate.
+// Errors of migration jobs. Package migrate has those of migration sets and steps.
 var (
-	ErrNoJob      = wire.ErrNoJob      // there is no job of that id
-	ErrJobBusy    = wire.ErrJobBusy    // another job of the tenant is under way
-	ErrJobState   = wire.ErrJobState   // the job is not where it would have to be for that
+	ErrNoJob      = wire.ErrNoJob      // no job has this id
+	ErrJobBusy    = wire.ErrJobBusy    // another job of the tenant is running
+	ErrJobState   = wire.ErrJobState   // the job is in the wrong state for the call
 	ErrJobStopped = wire.ErrJobStopped // too many states failed
-	ErrJobRefused = wire.ErrJobRefused // states would fail, and nothing was written
+	ErrJobRefused = wire.ErrJobRefused // states would fail; nothing was written
 )
 
 // ErrUnreachable says that the server gave no answer and that nothing was changed. It matches engine.ErrUnavailable.
@@ -38,7 +38,7 @@ var ErrUnreachable error = unreachable{}
 
 type unreachable struct{}
 
-func (unreachable) Error() string        { return "server cannot be reached" }
+func (unreachable) Error() string        { return "server is unreachable" }
 func (unreachable) Is(target error) bool { return target == engine.ErrUnavailable }
 
 // What the contract says of a request whose answer is lost. Between these two is what is the same when it is done twice.
@@ -91,7 +91,7 @@ func (s *Store) judge(ctx context.Context, may ckptdv1.Retry, err error) failure
 		return failure{err, true, min(max(wait.After, 0), maxAsked)}
 	}
 	if errors.Is(err, context.Canceled) { // by the server: the caller's context has not ended
-		return failure{err: s.unanswered(may, false, fmt.Errorf("%s: the server gave up", s.addr)), again: may != never}
+		return failure{err: s.unanswered(may, false, fmt.Errorf("%s: the server canceled the request", s.addr)), again: may != never}
 	}
 	again := errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrNoSpace) || errors.Is(err, engine.ErrAmbiguous) ||
 		errors.Is(err, context.DeadlineExceeded)
@@ -105,7 +105,7 @@ const maxAsked = 30 * time.Second
 func (s *Store) unanswered(may ckptdv1.Retry, unsent bool, why error) error {
 	switch {
 	case may != reads && !unsent:
-		return fmt.Errorf("%w: the answer is missing: %w", engine.ErrAmbiguous, why)
+		return fmt.Errorf("%w: no answer: %w", engine.ErrAmbiguous, why)
 	case errors.Is(why, engine.ErrClosed) || errors.Is(why, context.Canceled) || errors.Is(why, context.DeadlineExceeded):
 		return why
 	}
@@ -127,5 +127,5 @@ func (s *Store) foreign(may ckptdv1.Retry, err *connect.Error) failure {
 	case err.Code() == connect.CodeUnavailable:
 		return failure{err: s.unanswered(may, false, fmt.Errorf("%s: %s", s.addr, err.Message())), again: may != never}
 	}
-	return failure{err: fmt.Errorf("%w: %s does not answer as a ckptd server does: %s", ErrUnreachable, s.addr, err.Message())}
+	return failure{err: fmt.Errorf("%w: %s is not a ckptd server: %s", ErrUnreachable, s.addr, err.Message())}
 }

@@ -73,7 +73,7 @@ func last[Req, Res any](ctx context.Context, s *Store,
 			return nil
 		})
 		if err == nil && !done {
-			err = fmt.Errorf("%w: the server's report is missing", engine.ErrUnavailable)
+			err = fmt.Errorf("%w: the server sent no report", engine.ErrUnavailable)
 		}
 		return false, err
 	})

@@ -80,7 +80,7 @@ func (s *Store) WatchMigrationJob(ctx context.Context, tenant, id string, tell f
 			return nil
 		})
 		if err == nil && (job == nil || job.GetState() == "running") {
-			progress, err = false, fmt.Errorf("%w: the end of the job was not told", engine.ErrUnavailable)
+			progress, err = false, fmt.Errorf("%w: the server did not report the end of the job", engine.ErrUnavailable)
 		}
 		return progress, err
 	})

@@ -57,12 +57,12 @@ func doubted(doubt bool, err error) error {
 	}
 	for _, ended := range []error{context.Canceled, context.DeadlineExceeded} {
 		if errors.Is(err, ended) {
-			return fmt.Errorf("%w: an answer is missing: %w", engine.ErrAmbiguous, err)
+			return fmt.Errorf("%w: no answer: %w", engine.ErrAmbiguous, err)
 		}
 	}
 	for _, is := range []error{ErrUnreachable, ErrOverloaded, ErrShuttingDown, ErrUnauthenticated, ErrDenied, engine.ErrUnavailable, engine.ErrClosed} {
 		if errors.Is(err, is) { // and means that nothing was done, which must not be said of the whole
-			return fmt.Errorf("%w: an answer is missing, and then: %v", engine.ErrAmbiguous, err)
+			return fmt.Errorf("%w: no answer, and then: %v", engine.ErrAmbiguous, err)
 		}
 	}
 	return err

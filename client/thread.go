@@ -75,7 +75,7 @@ func (t *Thread) LoadHave(ctx context.Context, w engine.Which, have []engine.Cha
 		if ch.GetUnchanged() {
 			at := slices.IndexFunc(have, func(h engine.Channel) bool { return h.Name == ch.GetName() && int64(len(h.Data)) == ch.GetSize() })
 			if at < 0 {
-				return nil, fmt.Errorf("%w: the server says that channel %q is the caller's, and it is not", engine.ErrInvalid, ch.GetName())
+				return nil, fmt.Errorf("%w: the server says that the client has channel %q, and it does not", engine.ErrInvalid, ch.GetName())
 			}
 			cp.Channels[i].Data = append([]byte{}, have[at].Data...)
 		}
@@ -183,7 +183,7 @@ func (t *Thread) Namespaces(ctx context.Context) ([]string, error) {
 // Copy copies the thread with all its namespaces to a thread of the same user that does not exist yet.
 func (t *Thread) Copy(ctx context.Context, dst engine.Ref) error {
 	if dst.Tenant != t.ref.Tenant || dst.User != t.ref.User {
-		return fmt.Errorf("%w: a copy is of the same user", engine.ErrInvalid)
+		return fmt.Errorf("%w: a thread can only be copied within one user", engine.ErrInvalid)
 	}
 	_, err := call(ctx, t.s, t.s.threads.Copy, &ckptdv1.CopyRequest{Ref: wire.PackRef(t.ref), To: dst.Thread})
 	return err

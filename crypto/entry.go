@@ -249,7 +249,7 @@ func checkID(id string) error {
 	case id == "":
 		return fmt.Errorf("%w: it is empty", ErrInvalidID)
 	case len(id) > maxID:
-		return fmt.Errorf("%w: %d bytes, at most %d allowed", ErrInvalidID, len(id), maxID)
+		return fmt.Errorf("%w: %d bytes, want at most %d", ErrInvalidID, len(id), maxID)
 	case !utf8.ValidString(id):
 		return fmt.Errorf("%w: it is not UTF-8", ErrInvalidID)
 	}

@@ -53,7 +53,7 @@ func readKeyText(path string) ([]byte, error) {
 	}
 	// Windows has no such bits: Go derives them from the read-only attribute.
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("%w: %s has mode %#o, run chmod 600 on it", ErrKeyFileMode, path, mode)
+		return nil, fmt.Errorf("%w: %s has mode %#o: run chmod 600 on it", ErrKeyFileMode, path, mode)
 	}
 	text := make([]byte, maxKeyFile+1) // read in one buffer, so that no copy of the key is left behind
 	n, err := io.ReadFull(f, text)

@@ -65,7 +65,7 @@ func checkEntry(name string, entry []byte) error {
 		return err
 	}
 	if len(entry) == 0 || len(entry) > maxEntry {
-		return fmt.Errorf("entry of %d bytes, 1 to %d allowed", len(entry), maxEntry)
+		return fmt.Errorf("entry of %d bytes, want 1 to %d", len(entry), maxEntry)
 	}
 	return nil
 }

@@ -205,7 +205,7 @@ func (s *FileKeystore) usable(ctx context.Context, name string) error {
 		return err
 	}
 	if err := s.failed.Load(); err != nil {
-		return fmt.Errorf("keystore is out of use after an error: %w", *err)
+		return fmt.Errorf("keystore is disabled after an error: %w", *err)
 	}
 	return ctx.Err()
 }

@@ -117,7 +117,7 @@ func parseKeyLine(line string) (RootKey, error) {
 	body := line[:strings.LastIndexByte(line, ':')]
 	sum := keyChecksum([]byte(body))
 	if subtle.ConstantTimeCompare([]byte(hex.EncodeToString(sum[:])), []byte(fields[3])) != 1 {
-		return RootKey{}, fmt.Errorf("%w: the checksum does not match, a character is missing or mistyped", ErrKeyFileFormat)
+		return RootKey{}, fmt.Errorf("%w: the checksum does not match: a character is missing or mistyped", ErrKeyFileFormat)
 	}
 	key, err := keyBase64.DecodeString(fields[2])
 	defer clear(key)

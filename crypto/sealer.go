@@ -147,9 +147,9 @@ func (s *Sealer) Open(dst []byte, typ byte, key, value []byte) ([]byte, error) {
 func parseHeader(typ byte, value []byte) (number uint32, err error) {
 	switch {
 	case len(value) < Overhead:
-		return 0, fmt.Errorf("%w: %d bytes, at least %d needed", ErrEnvelope, len(value), Overhead)
+		return 0, fmt.Errorf("%w: %d bytes, want at least %d", ErrEnvelope, len(value), Overhead)
 	case value[0] != 'c' || value[1] != 'K':
-		return 0, fmt.Errorf("%w: it does not begin with the magic bytes", ErrEnvelope)
+		return 0, fmt.Errorf("%w: wrong magic bytes", ErrEnvelope)
 	case value[2] > envelopeVersion:
 		return 0, fmt.Errorf("%w: %w: envelope version %d", ErrEnvelope, ErrNewerFormat, value[2])
 	case value[2] == 0:

@@ -76,7 +76,7 @@ func unwrap(root RootKey, p place, raw []byte) (entryKind, []byte, error) {
 		return 0, nil, fmt.Errorf("opening %s: %w: wrapping version %d", p.name, ErrKeystoreEntry, version)
 	}
 	if !bytes.Equal(raw[6:wrapHeaderSize], root.id[:]) {
-		return 0, nil, fmt.Errorf("opening %s: %w: it needs the key with id %x, the key given has id %s",
+		return 0, nil, fmt.Errorf("opening %s: %w: it needs the key with id %x, but the given key has id %s",
 			p.name, ErrWrongKey, raw[6:wrapHeaderSize], root.id)
 	}
 	rest := raw[wrapHeaderSize:]

@@ -172,7 +172,7 @@ func (u *User) StatBlob(ctx context.Context, id BlobID) (BlobInfo, error) {
 		m, err = us.manifest(ctx, id)
 	}
 	if err != nil {
-		return BlobInfo{}, fmt.Errorf("looking at a blob: %w", err)
+		return BlobInfo{}, fmt.Errorf("inspecting a blob: %w", err)
 	}
 	return BlobInfo{ID: id, Size: int64(m.Size), Created: time.Unix(int64(m.Hour)*3600, 0).UTC()}, nil
 }

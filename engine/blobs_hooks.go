@@ -70,7 +70,7 @@ func (u *user) runBlobHooks(ctx context.Context, chain hook.Chain, it hook.Item)
 	case len(c.Items) != 1:
 		return nil, unstorable(hook.PreSave, errors.New("not one blob for one"))
 	case c.Items[0].Dropped:
-		return nil, rejected(&hook.Error{Kind: hook.ErrRejected, Plugin: "hooks", Stage: hook.PreSave, Item: "blob", Reason: "they dropped it"})
+		return nil, rejected(&hook.Error{Kind: hook.ErrRejected, Plugin: "hooks", Stage: hook.PreSave, Item: "blob", Reason: "hooks dropped it"})
 	}
 	return bytes.NewReader(c.Items[0].Data), nil
 }

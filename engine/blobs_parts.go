@@ -146,7 +146,7 @@ func joinParts(parts map[codec.PartID][]byte, ids []codec.PartID, size uint64) (
 		out = append(out, parts[id]...)
 	}
 	if uint64(len(out)) != size {
-		return nil, fmt.Errorf("parts hold %d bytes, the record says %d", len(out), size)
+		return nil, fmt.Errorf("parts have %d bytes, but the record says %d", len(out), size)
 	}
 	return out, nil
 }

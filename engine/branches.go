@@ -100,7 +100,7 @@ type BranchExistsError struct {
 }
 
 func (e *BranchExistsError) Error() string {
-	return fmt.Sprintf("branch %q exists already, with its head at seq %d", e.Name, e.HeadSeq)
+	return fmt.Sprintf("branch %q already exists, with its head at seq %d", e.Name, e.HeadSeq)
 }
 func (e *BranchExistsError) Is(target error) bool { return target == ErrConflict }
 

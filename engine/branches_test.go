@@ -44,7 +44,7 @@ func TestBranches(t *testing.T) {
 	}
 	_, err = th.Fork(ctx, Latest, "retry")
 	var exists *BranchExistsError
-	if !errors.Is(err, ErrConflict) || !errors.As(err, &exists) || exists.HeadSeq != 1 || !strings.Contains(err.Error(), `branch "retry" exists`) {
+	if !errors.Is(err, ErrConflict) || !errors.As(err, &exists) || exists.HeadSeq != 1 || !strings.Contains(err.Error(), `branch "retry" already exists`) {
 		t.Errorf("a second fork of the name gives %v", err)
 	}
 	fourth := save(t, th, Draft{Branch: "retry", Channels: []Change{jsonChannel("n", `{"n":4}`)}})

@@ -15,7 +15,7 @@ func (s *Store) time() (int64, error) {
 	now := s.now()
 	ms := now.UnixMilli()
 	if year := now.Year(); codec.CheckTime(ms) != nil || year < 1969 || year > 10890 {
-		return 0, fmt.Errorf("%w: the clock says %s, and only times from 1970 to 10889 can be stored: set the clock", ErrUnavailable,
+		return 0, fmt.Errorf("%w: the clock says %s, but only times from 1970 to 10889 can be stored: set the clock", ErrUnavailable,
 			now.UTC().Format(time.DateTime))
 	}
 	return ms, nil

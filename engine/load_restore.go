@@ -257,7 +257,7 @@ func (rs *restorer) build(c *channelState, links []link) error {
 		return err
 	}
 	if uint64(len(base)) != full.Size {
-		return fmt.Errorf("value has %d bytes, the record says %d", len(base), full.Size)
+		return fmt.Errorf("value has %d bytes, but the record says %d", len(base), full.Size)
 	}
 	deltas, err := rs.deltas(links)
 	if err != nil {

@@ -33,7 +33,7 @@ func (s *Store) migrationPath(tenant, kind string, from, to uint64, down bool) (
 	}
 	set := s.setOf(tenant, kind)
 	if set == nil {
-		e := &migrate.VersionError{Kind: ErrNoMigration, Of: kind, From: from, To: to, Why: "there are no migrations of this kind"}
+		e := &migrate.VersionError{Kind: ErrNoMigration, Of: kind, From: from, To: to, Why: "no migrations for this kind"}
 		if from > to {
 			e.Kind = ErrSchemaTooNew
 		}

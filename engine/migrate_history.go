@@ -55,7 +55,7 @@ func (t threadUpkeep) migrateHistory(ctx context.Context, m *historyMigration) (
 		return &m.count, err
 	}
 	if rec.Kept != 0 {
-		return nil, fmt.Errorf("%w: thread %q keeps its history from before an earlier migration; restore or drop that first", ErrConflict, t.ref.Thread)
+		return nil, fmt.Errorf("%w: thread %q still keeps its history from before an earlier migration: restore or drop it first", ErrConflict, t.ref.Thread)
 	}
 	rec.Kept = rec.Epoch
 	if err := p.rewrite(ctx, l.th, rec); err != nil {
@@ -154,7 +154,7 @@ func (t threadUpkeep) restoreHistory(ctx context.Context) error {
 		return ErrNotFound
 	}
 	if rec.Kept == 0 {
-		return fmt.Errorf("%w: thread %q keeps no history", ErrNotFound, t.ref.Thread)
+		return fmt.Errorf("%w: thread %q has no kept history", ErrNotFound, t.ref.Thread)
 	}
 	now, was := l.th.in(l.th.Epoch), l.th.in(uint32(rec.Kept))
 	is, err := now.outline(ctx)

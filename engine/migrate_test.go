@@ -153,15 +153,15 @@ func TestLoadRefusesVersions(t *testing.T) {
 		want error
 		says []string
 	}{
-		{v4, LoadOptions{Schema: 3}, ErrSchemaTooNew, []string{`"support"`, "version 4", "wanted is 3"}},
+		{v4, LoadOptions{Schema: 3}, ErrSchemaTooNew, []string{`"support"`, "version 4", "want 3"}},
 		{v4, LoadOptions{Schema: 2, Down: true}, ErrSchemaTooNew, []string{"no way back from 3 to 2"}},
 		{v4, LoadOptions{Schema: 3, HeadersOnly: true}, ErrSchemaTooNew, nil},
-		{v4, LoadOptions{Schema: 7}, ErrNoMigration, []string{"version 4", "wanted is 7"}},
-		{v9, LoadOptions{Schema: 4}, ErrSchemaTooNew, []string{"version 9", "wanted is 4"}},
+		{v4, LoadOptions{Schema: 7}, ErrNoMigration, []string{"version 4", "want 7"}},
+		{v9, LoadOptions{Schema: 4}, ErrSchemaTooNew, []string{"version 9", "want 4"}},
 		{bad, LoadOptions{Schema: 4}, ErrMigration, []string{`thread "bad"`, "step 3 to 4", "0004_attempts.jq"}},
 		{broken, LoadOptions{Schema: 4}, ErrMigration, []string{`thread "broken"`, "/channels/state"}},
 		{strange, LoadOptions{Schema: 3}, ErrNoMigration, []string{`"unknown"`}},
-		{strange, LoadOptions{Schema: 1}, ErrSchemaTooNew, []string{`"unknown"`, "version 2", "wanted is 1"}},
+		{strange, LoadOptions{Schema: 1}, ErrSchemaTooNew, []string{`"unknown"`, "version 2", "want 1"}},
 		{bare, LoadOptions{Schema: 3}, ErrNoMigration, nil},
 	} {
 		cp, err := c.th.Load(ctx, Latest, c.o)

@@ -169,7 +169,7 @@ func (n *lineagePruning) choose(k *pruneRule) error {
 			}
 		case slices.Contains(k.remove, r.id):
 			if safe {
-				return fmt.Errorf("%w: checkpoint %q is the newest, the head of a branch, or pinned", ErrInvalid, r.id)
+				return fmt.Errorf("%w: checkpoint %q is the newest, the head of a branch, or pinned, and cannot be removed", ErrInvalid, r.id)
 			}
 			r.verdict = removed
 		case k.policy && !safe && i >= k.last && r.time < k.since && !(k.labelled && len(r.attrs.Labels) > 0):

@@ -52,7 +52,7 @@ func (t *Thread) copy(ctx context.Context, dst Ref) error {
 	}
 	rec, taken := to.th.record()
 	if taken {
-		return fmt.Errorf("%w: thread %q exists", ErrConflict, dst.Thread)
+		return fmt.Errorf("%w: thread %q already exists", ErrConflict, dst.Thread)
 	}
 	p, err := from.th.newPruning(ctx, func(string) *pruneRule { return nil }, true)
 	if err != nil {

@@ -224,7 +224,7 @@ func (w *saving) resolve(ctx context.Context, d *Draft) (g resolvedDraft, err er
 		return g, err
 	}
 	if d.Generation != 0 && d.Generation != l.generation {
-		return g, fmt.Errorf("%w: the draft names generation %d, the thread has %d", ErrGeneration, d.Generation, l.generation)
+		return g, fmt.Errorf("%w: the draft is for generation %d, but the thread has %d", ErrGeneration, d.Generation, l.generation)
 	}
 	if d.ID != "" {
 		fresh, err := l.isFresh(ctx, d.ID)
@@ -239,7 +239,7 @@ func (w *saving) resolve(ctx context.Context, d *Draft) (g resolvedDraft, err er
 		return g, err
 	}
 	if l.head >= codec.MaxSeq {
-		return g, fmt.Errorf("%w: seq %d is the last", ErrExhausted, l.head)
+		return g, fmt.Errorf("%w: seq %d is the last possible one", ErrExhausted, l.head)
 	}
 	parent := uint64(0)
 	if parent, g.dangling, err = l.parentOf(ctx, d, g.old); err != nil {
@@ -253,7 +253,7 @@ func (w *saving) resolve(ctx context.Context, d *Draft) (g resolvedDraft, err er
 			return g, corrupt(space.Describe(l.RecordKey(parent)), "is a head, but not a checkpoint", nil)
 		}
 		if d.Keep {
-			return g, fmt.Errorf("%w: the parent of %q was pruned, so nothing can be kept from it", ErrUnknownParent, d.ID)
+			return g, fmt.Errorf("%w: the parent of %q was pruned, so its channels cannot be kept", ErrUnknownParent, d.ID)
 		}
 		g.parent.hash = g.old.rec.parentHash // only a replacement of its child uses it as a parent
 	}

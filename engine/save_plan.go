@@ -33,7 +33,7 @@ func (w *saving) plan(ctx context.Context, t *checkpointState, d *Draft, hooks [
 	}
 	next := codec.Attrs{RunID: d.RunID, Labels: d.Labels, Meta: d.Meta, Branch: d.Branch, Hooks: hooks, Kind: cmp.Or(d.Kind, t.meta.Kind)}
 	if t.meta.Kind != "" && next.Kind != t.meta.Kind {
-		return nil, fmt.Errorf("%w: the thread is of kind %q, the draft of kind %q", ErrInvalid, t.meta.Kind, d.Kind)
+		return nil, fmt.Errorf("%w: the thread has kind %q, but the draft has kind %q", ErrInvalid, t.meta.Kind, d.Kind)
 	}
 	if d.Keep && d.RunID == "" {
 		next.RunID = t.meta.RunID
@@ -129,7 +129,7 @@ func (w *saving) planBlobs(ctx context.Context, t *checkpointState, d *Draft, ne
 	next.Blobs = append(next.Blobs, made...)
 	slices.SortFunc(next.Blobs, func(a, b [32]byte) int { return bytes.Compare(a[:], b[:]) })
 	if next.Blobs = slices.Compact(next.Blobs); len(next.Blobs) > codec.MaxBlobs {
-		return fmt.Errorf("%w: %d blobs with those that hooks put, at most %d are allowed", ErrInvalid, len(next.Blobs), codec.MaxBlobs)
+		return fmt.Errorf("%w: %d blobs, including those put by hooks; at most %d are allowed", ErrInvalid, len(next.Blobs), codec.MaxBlobs)
 	}
 	for _, id := range next.Blobs {
 		if slices.Contains(kept, id) || slices.Contains(made, id) {

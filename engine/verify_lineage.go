@@ -355,7 +355,7 @@ func (c *lineageCheck) ids(ctx context.Context) error {
 			return c.note(err)
 		}
 		if k := string(e.Key); k != string(c.l.IDKey(entry.ID)) && k != string(c.l.OwnIDKey(entry.ID)) {
-			c.damaged(e.Key, "names another id")
+			c.damaged(e.Key, "is for another id")
 			return nil
 		}
 		row := c.rows[entry.Seq]
@@ -363,7 +363,7 @@ func (c *lineageCheck) ids(ctx context.Context) error {
 			return nil // reported
 		}
 		if row == nil || row.id != entry.ID {
-			c.damaged(e.Key, fmt.Sprintf("names seq %d, which is not the checkpoint with this id", entry.Seq))
+			c.damaged(e.Key, fmt.Sprintf("refers to seq %d, which is not the checkpoint with this id", entry.Seq))
 			return nil
 		}
 		row.seen = true
@@ -388,7 +388,7 @@ func (c *lineageCheck) branches(ctx context.Context) error {
 			return c.note(err)
 		}
 		if string(e.Key) != string(c.l.BranchKey(b.Name)) {
-			c.damaged(e.Key, "names another branch")
+			c.damaged(e.Key, "is for another branch")
 			return nil
 		}
 		row := c.rows[b.Head]

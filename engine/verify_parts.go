@@ -50,7 +50,7 @@ func (u *verifiedUser) checkParts(ctx context.Context, ids []codec.PartID, size 
 	for _, id := range ids {
 		p := u.parts[id]
 		if p.bad != "" {
-			return fmt.Sprintf("names a part %x… that %s", id[:4], p.bad), nil
+			return fmt.Sprintf("refers to a part %x… that %s", id[:4], p.bad), nil
 		}
 		total += p.size
 	}

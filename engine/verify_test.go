@@ -307,7 +307,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		l := main()
 		b.put(b.seal(l, l.BranchKey("b1"), space.KindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b1", Head: 70})))
 	})
-	b.damaged("branch name", "names another branch", func() {
+	b.damaged("branch name", "is for another branch", func() {
 		l := main()
 		b.put(b.seal(l, l.BranchKey("b2"), space.KindBranch, codec.AppendBranch(nil, &codec.Branch{Name: "b3", Head: 9})))
 	})
@@ -319,11 +319,11 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		l := main()
 		b.put(b.seal(l, l.IDKey("mine"), space.KindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 7, ID: "mine"})))
 	})
-	b.damaged("id under another key", "names another id", func() {
+	b.damaged("id under another key", "is for another id", func() {
 		l := sub()
 		b.put(b.seal(l, l.IDKey("new"), space.KindID, codec.AppendIDEntry(nil, &codec.IDEntry{Seq: 1, ID: "newer"})))
 	})
-	b.damaged("namespace", "names another namespace", func() {
+	b.damaged("namespace", "is for another namespace", func() {
 		l := sub()
 		b.put(b.seal(l, l.th.NamespaceKey(l.NS), space.KindNamespace, codec.AppendName(nil, "bus")))
 	})
@@ -343,7 +343,7 @@ func TestVerifyNoticesWhatDoesNotFit(t *testing.T) {
 		}
 		b.put(muts[0])
 	})
-	b.damaged("thread record", "names another thread", func() {
+	b.damaged("thread record", "is for another thread", func() {
 		l := main()
 		rec := l.th.rec
 		rec.ID = "other"

@@ -83,7 +83,7 @@ func (c *lineageCheck) writes(ctx context.Context) error {
 		err = c.checkLedger(ctx, &y, owed, broken)
 	}
 	for _, o := range owed {
-		c.damaged(c.l.RecordKey(o.by), "the pending writes of its parent are gone")
+		c.damaged(c.l.RecordKey(o.by), "the pending writes of its parent are missing")
 	}
 	return err
 }
@@ -129,7 +129,7 @@ func (l *storedLineage) forgiveWrites(ctx context.Context, head uint64, checkpoi
 // task checks the writes of one task.
 func (c *lineageCheck) task(ctx context.Context, key []byte, w *codec.Writes) error {
 	if !bytes.Equal(key, c.l.WritesKey(w.Checkpoint, w.Task)) {
-		c.damaged(key, "names another task")
+		c.damaged(key, "is for another task")
 	}
 	c.counts.Writes += len(w.Writes)
 	for i := range w.Writes {

@@ -415,7 +415,7 @@ func (s *Store) writeData(w *codec.Write, parts map[codec.PartID][]byte) (data [
 	}
 	data, err = s.z.AppendRaw([]byte{}, block, int(w.Size))
 	if err == nil && uint64(len(data)) != w.Size {
-		err = fmt.Errorf("%d bytes, the record says %d", len(data), w.Size)
+		err = fmt.Errorf("%d bytes, but the record says %d", len(data), w.Size)
 	}
 	return data, err
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// chat is a state of about n bytes: a list of messages of 500 bytes.
+// chat returns a state of about n bytes: a list of messages of 500 bytes.
 func chat(n int) State {
 	var b strings.Builder
 	b.WriteString(`{"user_pref": {"lang": "en", "tz": 1.0}, "messages": [`)

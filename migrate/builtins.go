@@ -11,21 +11,23 @@ import (
 	"github.com/ckptd/ckptd/internal/weight"
 )
 
-// bill is what one call of a built-in takes at most: steps of work, each far below a microsecond, and bytes of memory.
+// bill is the maximum cost of one call of a built-in: steps of work, each far below a microsecond,
+// and bytes of memory.
 type bill struct{ steps, bytes int }
 
-// What a value takes in memory that is in an array, and in an object.
+// Memory of a value in an array, and of one in an object.
 const (
 	inArray  = 16
 	inObject = 64
 )
 
-// price says from its input and arguments what a call of a built-in takes. It looks at values as the walk of the
-// built-in does, and at no more of them than maxSteps.
+// price computes the bill of a call of a built-in from its input and arguments. It visits values as
+// the built-in itself would, but no more than maxSteps of them.
 type price func(in any, args []any) bill
 
-// prices has all built-ins of the interpreter, also those that its own functions in jq and its operators are made of. What is not
-// here does not run, so that a new version of the interpreter brings none that nobody has thought of.
+// prices has all built-ins of the interpreter, including those that its own jq functions and its
+// operators are made of. A built-in without a price does not run, so a new version of the
+// interpreter cannot introduce unconsidered ones.
 var prices = func() map[string]price {
 	all := map[string]price{
 		"length": scalars, "utf8bytelength": scalars, "has": scalars, "type": scalars, "now": scalars, "halt": scalars, "env": scalars,
@@ -54,7 +56,7 @@ var prices = func() map[string]price {
 		"_index": indexed, "_slice": scalars, "getpath": found, "setpath": replaced, "_setpath": replaced,
 		"delpaths": removed, "_delpaths": removed,
 
-		"_match": nil, // the program knows it
+		"_match": nil, // handled by the program itself
 		"gmtime": scalars, "localtime": scalars, "mktime": listed(1), "strptime": scalars,
 		"strftime": formatted, "strflocaltime": formatted,
 		"jn": recurrence, "yn": recurrence, "infinite": scalars, "nan": scalars,
@@ -68,12 +70,13 @@ var prices = func() map[string]price {
 	return all
 }()
 
-// maxSteps bounds one call: as much as half a second.
+// maxSteps bounds one call to about half a second.
 const maxSteps = 1 << 25
 
 func constant(bytes int) price { return func(any, []any) bill { return bill{1, bytes} } }
 
-// scalars is for what looks at numbers and strings, and at values whatever is in them.
+// scalars prices built-ins that look at numbers and strings, and at other values without looking
+// inside.
 func scalars(in any, args []any) bill {
 	n := weight.Flat(in)
 	for _, arg := range args {
@@ -82,7 +85,7 @@ func scalars(in any, args []any) bill {
 	return bill{n, 64}
 }
 
-// text is for what makes so many bytes, or steps, of each 16 bytes of a string.
+// text prices built-ins that produce the given bytes, or steps, per 16 bytes of a string.
 func text(bytes, steps int) price {
 	return func(in any, args []any) bill {
 		n := weight.Flat(in)
@@ -90,14 +93,14 @@ func text(bytes, steps int) price {
 	}
 }
 
-// digits is for what reads a number from a string.
+// digits prices built-ins that parse a number from a string.
 func digits(in any, _ []any) bill {
 	s, _ := in.(string)
 	n := weight.Times(len(s), len(s)) / 256
 	return bill{weight.Plus(1, n), 64 + len(s)}
 }
 
-// deep is for what walks through all of a value, and makes so many bytes of each 16.
+// deep prices built-ins that walk an entire value and produce the given bytes per 16.
 func deep(bytes int) price {
 	return func(in any, args []any) bill {
 		n := weight.Of(in, maxSteps)
@@ -105,7 +108,7 @@ func deep(bytes int) price {
 	}
 }
 
-// told is for the value of an error, of which a message is made.
+// told prices built-ins that format the value of an error as a message.
 func told(in any, args []any) bill {
 	n := weight.Of(in, maxSteps)
 	for _, arg := range args {
@@ -114,14 +117,14 @@ func told(in any, args []any) bill {
 	return bill{n, weight.Times(n, 6*inArray)}
 }
 
-// parsed is for a JSON text, whose numbers stay as they are.
+// parsed prices parsing JSON text, whose numbers stay text.
 func parsed(in any, _ []any) bill {
 	s, _ := in.(string)
 	values := strings.Count(s, ",") + strings.Count(s, "[") + strings.Count(s, ":") + 1
 	return bill{len(s), 2*len(s) + 2*inObject*values + 400*strings.Count(s, "{")}
 }
 
-// width is how many values are in one, without what is in those.
+// width returns the number of values directly inside a value.
 func width(v any) int {
 	switch v := v.(type) {
 	case []any:
@@ -132,7 +135,7 @@ func width(v any) int {
 	return 0
 }
 
-// room is what a copy of a value takes, without what is in it.
+// room returns the memory of a shallow copy of a value.
 func room(v any) int {
 	switch v := v.(type) {
 	case []any:
@@ -150,7 +153,7 @@ func wide(in any, _ []any) bill {
 	return bill{weight.Times(1+n, 1+bits.Len(uint(n))), weight.Times(n, inObject)}
 }
 
-// elements are the weight without what is in them, and the room, of the values of an array or object.
+// elements returns the flat weight and the memory of the values in an array or object.
 func elements(v any) (steps, bytes int) {
 	each := func(e any) { steps, bytes = weight.Plus(steps, weight.Flat(e), width(e)), weight.Plus(bytes, room(e)) }
 	switch v := v.(type) {
@@ -166,7 +169,8 @@ func elements(v any) (steps, bytes int) {
 	return steps, bytes
 }
 
-// listed is for what makes so many bytes of each of strings and numbers of an array.
+// listed prices built-ins that produce the given bytes for each byte of the strings and numbers in
+// an array.
 func listed(bytes int) price {
 	return func(in any, _ []any) bill {
 		if s, ok := in.(string); ok {
@@ -188,7 +192,7 @@ func joined(in any, args []any) bill {
 	return bill{weight.Plus(steps, between/16), weight.Plus(bytes, weight.Times(steps, inArray), between)}
 }
 
-// parted is for what splits a string at another.
+// parted prices splitting a string at another.
 func parted(in any, args []any) bill {
 	s, _ := in.(string)
 	sep, _ := args[0].(string)
@@ -209,7 +213,7 @@ func transposed(in any, _ []any) bill {
 	return bill{n, weight.Times(n, inArray)}
 }
 
-// everyPair is for what compares all that is in one value with all that is in another.
+// everyPair prices comparing every part of one value with every part of another.
 func everyPair(in any, args []any) bill {
 	a, aok := in.(string)
 	b, bok := args[0].(string)
@@ -219,7 +223,7 @@ func everyPair(in any, args []any) bill {
 	return bill{weight.Times(weight.Of(in, maxSteps), weight.Of(args[0], maxSteps)), 0}
 }
 
-// searched is for what looks for one array, or string, at every place of another.
+// searched prices searching for an array, or a string, at every position of another.
 func searched(in any, args []any) bill { return search(in, args[0]) }
 
 func search(in, wanted any) bill {
@@ -234,7 +238,8 @@ func search(in, wanted any) bill {
 	return bill{weight.Times(1+width(in), each), width(in) * inArray}
 }
 
-// names is how many members the objects in a value have. Two objects are compared by all their names, also if one has few.
+// names returns the number of members of all objects in a value. Comparing two objects looks at the
+// names of both, even if one has few.
 func names(v any) int {
 	left := maxSteps
 	n := countNames(v, &left)
@@ -274,7 +279,7 @@ func compared(in any, args []any) bill {
 	return b
 }
 
-// keysOf are the values by which an array is ordered: itself, or those given.
+// keysOf returns the values by which an array is sorted: its own, or the given ones.
 func keysOf(in any, args []any) []any {
 	if len(args) > 0 {
 		in = args[0]
@@ -283,7 +288,7 @@ func keysOf(in any, args []any) []any {
 	return keys
 }
 
-// least is for what compares the least, or greatest, so far with each.
+// least prices comparing each element with the minimum, or maximum, so far.
 func least(in any, args []any) bill {
 	keys := keysOf(in, args)
 	total, most := comparable(keys)
@@ -298,7 +303,7 @@ func order(keys []any) bill {
 	return bill{weight.Plus(weight.Times(total, 4+2*log), weight.Times(most, 20+log*log)), len(keys) * 4 * inObject}
 }
 
-// comparable is the weight of keys, and the most names that one of them has.
+// comparable returns the total weight of keys and the largest number of names in one of them.
 func comparable(keys []any) (total, most int) {
 	for _, key := range keys {
 		if total = weight.Plus(total, weight.Of(key, maxSteps)); total > maxSteps {
@@ -317,7 +322,7 @@ func recurrence(_ any, args []any) bill {
 	return bill{1 + int(n), 64}
 }
 
-// formatted is for times, of which each part can be made up to 1024 wide.
+// formatted prices time formatting, where each part can be padded to a width of up to 1024.
 func formatted(in any, args []any) bill {
 	format, _ := args[0].(string)
 	steps, _ := elements(in)

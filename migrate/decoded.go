@@ -10,14 +10,16 @@ import (
 	"github.com/ckptd/ckptd/internal/weight"
 )
 
-// What a value takes in memory beside its text, with where it stands, and what an object does beside its members.
+// Memory of a value in addition to its text, including its position, and of an object in addition
+// to its members.
 const (
 	bytesPerValue  = 140
 	bytesPerObject = 320
 )
 
-// Decoded is about how many bytes of memory a state takes while steps work on it. Of small values it is a hundred times what
-// they have as text, so who serves many asks before they migrate.
+// Decoded estimates the bytes of memory that a state takes while steps work on it. For small values
+// that is a hundred times their size as text, so a server with many users should ask before it
+// migrates.
 func (s State) Decoded() int64 {
 	var c counter
 	for i := range s.Channels {
@@ -33,18 +35,20 @@ func (s State) Decoded() int64 {
 }
 
 const (
-	// decodedShare is how many times the memory of a step the state that it gets may take.
+	// decodedShare bounds the memory of a step's input, as a multiple of the memory limit of the
+	// step.
 	decodedShare = 2
-	// maxDecoded bounds all states of the process that are decoded at a time. Others wait.
+	// maxDecoded bounds all states of the process that are decoded at the same time. Others wait.
 	maxDecoded = 1 << 30
 )
 
 var decoding = semaphore.NewWeighted(maxDecoded)
 
-// enter waits for the memory that a state takes once it is decoded, so many bytes, which leave gives back.
+// enter waits until there is memory for a decoded state of the given size. The returned leave gives
+// it back.
 func (s *Set) enter(ctx context.Context, size int64) (leave func(), err error) {
 	if most := decodedShare * s.limits.Memory; size > most {
-		return nil, fmt.Errorf("the state has so many values that it would take %d MiB of memory, and may take %d", size>>20, most>>20)
+		return nil, fmt.Errorf("the state has too many values: it would take %d MiB of memory, more than the limit of %d", size>>20, most>>20)
 	}
 	size = min(size, maxDecoded)
 	if err := decoding.Acquire(ctx, size); err != nil {
@@ -53,7 +57,7 @@ func (s *Set) enter(ctx context.Context, size int64) (leave func(), err error) {
 	return func() { decoding.Release(size) }, nil
 }
 
-// counter counts what decoding makes. It counts no less than there is, of what can be decoded.
+// counter counts the results of decoding. For data that can be decoded it never counts too low.
 type counter struct{ bytes, values, objects int64 }
 
 func (c *counter) memory() int64 { return c.bytes + bytesPerValue*c.values + bytesPerObject*c.objects }
@@ -63,7 +67,7 @@ func (c *counter) json(text []byte) {
 	c.bytes, c.values, c.objects = c.bytes+int64(len(text)), c.values+int64(values), c.objects+int64(objects)
 }
 
-// msgpack goes from value to value. What is in an extension it counts within so many others.
+// msgpack counts the values in sequence. Extensions may be nested up to within levels.
 func (c *counter) msgpack(data []byte, within int) {
 	const deepest = 100
 	c.bytes += int64(len(data))
@@ -72,7 +76,7 @@ func (c *counter) msgpack(data []byte, within int) {
 		c.values++
 		end := head + payload
 		if end > uint64(len(data)) {
-			return // it is cut off, which decoding finds
+			return // truncated, which decoding will report
 		}
 		switch kind {
 		case msgpackObject:
@@ -94,9 +98,10 @@ const (
 	msgpackExt
 )
 
-// msgpackHead tells what a value is, and how many bytes its head has and what belongs to it and is no value.
+// msgpackHead returns the kind of a value, the size of its head, and the size of its payload that
+// isn't values.
 func msgpackHead(data []byte) (kind int, head, payload uint64) {
-	// size reads how many bytes follow, in 1, 2 or 4 bytes; a text that ends within it has no end either.
+	// size reads a length of 1, 2 or 4 bytes. If it is truncated, so is the value.
 	size := func(shift byte) (uint64, uint64) {
 		var b [8]byte
 		n := 1 << shift
@@ -117,7 +122,7 @@ func msgpackHead(data []byte) (kind int, head, payload uint64) {
 		head, payload = size(c - 0xc7)
 		return msgpackExt, head + 1, payload
 	case c == 0xca, c == 0xcb:
-		if len(data) > 1 && data[1]&0x7f == 0x7f { // it may be no number
+		if len(data) > 1 && data[1]&0x7f == 0x7f { // it may not be a number
 			kind = msgpackObject
 		}
 		return kind, 1, 4 << (c - 0xca)
@@ -135,5 +140,5 @@ func msgpackHead(data []byte) (kind int, head, payload uint64) {
 	case c == 0xde, c == 0xdf:
 		return msgpackObject, 3 + 2*uint64(c-0xde), 0
 	}
-	return msgpackPlain, 1, 0 // 0xc1 is nothing
+	return msgpackPlain, 1, 0 // 0xc1 is unassigned
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// made counts what decoding made.
+// made counts the results of decoding.
 func made(n *node) (values, objects int64) {
 	values = 1
 	if _, ok := n.value.(map[string]any); ok {
@@ -54,13 +54,13 @@ func randomMsgpack(r *rand.Rand, dst []byte, depth int) []byte {
 		dst = append(dst, 0xca, 0x3f, 0x80, 0, 0)
 	case 7:
 		dst = append(append(dst, 0xd9, 40), strings.Repeat("a", 40)...)
-	case 8: // an extension with values in it
+	case 8: // an extension that contains values
 		inner := randomMsgpack(r, nil, max(0, depth-1))
 		dst = append(dst, 0xc9)
 		dst = binary.BigEndian.AppendUint32(dst, uint32(len(inner)))
 		dst = append(append(dst, 5), inner...)
 	case 9:
-		dst = append(dst, 0xd6, 9, 0xdd, 0xff, 0xff, 0xff) // an extension that holds none
+		dst = append(dst, 0xd6, 9, 0xdd, 0xff, 0xff, 0xff) // an extension that contains none
 	case 10:
 		dst = append(dst, 0xcf, 1, 2, 3, 4, 5, 6, 7, 8)
 	default:
@@ -69,7 +69,7 @@ func randomMsgpack(r *rand.Rand, dst []byte, depth int) []byte {
 	return dst
 }
 
-// TestDecodedCountsEverything: what is paid for is no less than what decoding makes.
+// TestDecodedCountsEverything: the estimate is never lower than the actual result of decoding.
 func TestDecodedCountsEverything(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	most := 0
@@ -101,7 +101,7 @@ func TestDecodedCountsEverything(t *testing.T) {
 	if most < 300 {
 		t.Errorf("the largest has %d bytes", most)
 	}
-	// What cannot be decoded is counted to an end.
+	// Counting also ends on data that cannot be decoded.
 	for range 3000 {
 		data := make([]byte, r.IntN(40))
 		for i := range data {
@@ -111,7 +111,7 @@ func TestDecodedCountsEverything(t *testing.T) {
 	}
 }
 
-// TestTooManyValues: a state that would take all memory once it is decoded is not decoded.
+// TestTooManyValues: a state that would take all memory is not decoded.
 func TestTooManyValues(t *testing.T) {
 	set, err := NewSet(t.Context(), Spec{Kind: "k", Limits: Limits{Memory: 1 << 20}, Steps: []Step{
 		Go(1, 2, "", func(doc map[string]any) (map[string]any, error) { return doc, nil })}})
@@ -123,19 +123,19 @@ func TestTooManyValues(t *testing.T) {
 		return err
 	}
 	for _, data := range []string{strings.Repeat("0,", 50_000), strings.Repeat("[],", 50_000), strings.Repeat(`{"a":0},`, 10_000)} {
-		if err := migrate("json", "["+data+"0]"); !errors.Is(err, ErrStep) || !strings.Contains(err.Error(), "so many values") {
+		if err := migrate("json", "["+data+"0]"); !errors.Is(err, ErrStep) || !strings.Contains(err.Error(), "too many values") {
 			t.Errorf("%.20s…: %.200v", data, err)
 		}
 	}
 	for _, value := range []string{"\xc0", "\x80", "\x90", "\xd4\x05\xc0"} {
-		if err := migrate("msgpack", "\xdd\x00\x00\xc3\x50"+strings.Repeat(value, 50_000)); !errors.Is(err, ErrStep) || !strings.Contains(err.Error(), "so many values") {
+		if err := migrate("msgpack", "\xdd\x00\x00\xc3\x50"+strings.Repeat(value, 50_000)); !errors.Is(err, ErrStep) || !strings.Contains(err.Error(), "too many values") {
 			t.Errorf("%x…: %.200v", value, err)
 		}
 	}
 	many := `{"channels":{"c":[` + strings.Repeat("0,", 50_000) + `0]}}`
 	_, err = NewSet(t.Context(), Spec{Kind: "k", Limits: Limits{Memory: 1 << 20}, Fixtures: []Fixture{{Name: "f", From: 1, To: 2, Before: []byte(many), After: []byte(many)}},
 		Steps: []Step{Go(1, 2, "", func(doc map[string]any) (map[string]any, error) { return doc, nil })}})
-	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "so many values") {
+	if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "too many values") {
 		t.Errorf("a fixture: %.200v", err)
 	}
 	if err := migrate("json", `["`+strings.Repeat("a long text, with commas ", 20_000)+`"]`); err != nil {
@@ -143,8 +143,8 @@ func TestTooManyValues(t *testing.T) {
 	}
 }
 
-// TestStatesWaitForMemory: states that would be decoded when others take all memory there is for that wait, until their callers
-// have enough of it.
+// TestStatesWaitForMemory: while others use all the memory for it, decoding waits until its caller
+// gives up.
 func TestStatesWaitForMemory(t *testing.T) {
 	set, err := NewSet(t.Context(), Spec{Kind: "k", Steps: []Step{
 		Go(1, 2, "", func(doc map[string]any) (map[string]any, error) { return doc, nil })}})

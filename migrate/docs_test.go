@@ -12,7 +12,7 @@ import (
 
 var fence = regexp.MustCompile("(?ms)^```\\w+ (\\S+?)( \\(mended\\))?\n(.*?)^```$")
 
-// example is the set of docs/migrations.md, as it is at first or mended.
+// example returns the set of docs/migrations.md, in its first or its mended form.
 func example(t *testing.T, mended bool) *Set {
 	t.Helper()
 	page, err := os.ReadFile("../docs/migrations.md")
@@ -49,7 +49,7 @@ func TestWorkedExample(t *testing.T) {
 	for _, s := range steps {
 		said = append(said, s.Description)
 	}
-	if diff := cmp.Diff([]string{"Call the preferences what the interface calls them.", "Split the name of the customer, and give every state a tone.",
+	if diff := cmp.Diff([]string{"Rename user_pref to preferences.", "Split the name of the customer, and give every state a tone.",
 		"Count attempts as a number."}, said); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
 	}

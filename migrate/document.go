@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// State is a whole state in the words of its owner: what a checkpoint holds.
+// State is a whole state in the form in which its owner sees it: the contents of a checkpoint.
 type State struct {
 	Channels []Channel
 	Meta     []byte // JSON, nil for none
@@ -16,37 +16,39 @@ type State struct {
 
 // Channel is a named part of a state. Data is not modified and may be shared.
 type Channel struct {
-	Name, Type string // Type is "json", "msgpack", or another that steps do not look into
+	Name, Type string // Type is "json", "msgpack", or any other, which steps do not look into
 	Data       []byte
 }
 
-// Document is a state as steps see it, a JSON object:
+// Document is a state in the form in which steps see it, a JSON object:
 //
 //	{"channels": {"messages": […], "avatar": {"$channel": "avatar"}},
 //	 "types": {"messages": "json", "avatar": "bytes"}, "meta": {…}, "labels": {"env": "prod"}}
 //
-// A channel of type json is its value; one of type msgpack is decoded (msgpack.go says to what); of any other a step sees
-// a token that stands for its bytes, and may rename or remove it. Meta and labels are there if the state has them. A
-// channel that a step adds is of type json unless the step says otherwise in types; one that it renames keeps its type.
+// A channel of type json appears as its value. One of type msgpack is decoded (see msgpack.go for
+// the mapping). For any other type a step sees a token in place of the bytes, which it can rename
+// or remove. Meta and labels are present if the state has them. A channel added by a step has type
+// json unless the step sets another in types; a renamed channel keeps its type.
 type Document struct {
 	value   any
-	steps   int      // the weight of value, if a step gave it
-	sources []source // of what was decoded, in the order of the state
+	steps   int      // weight of value, if a step returned it
+	sources []source // decoded channels, in the order of the state
 	meta    *node
 	state   State
-	// origin tells which channel of the state each of value's was, by name; a renamed one is under its new name.
+	// origin maps the name of each channel in value to the channel of the state that it was; a
+	// renamed channel is under its new name.
 	origin map[string]int
 }
 
-// source is a channel and what was decoded from it.
+// source is a channel with its decoded value.
 type source struct {
 	Channel
-	root *node // nil if the type is none that steps look into
+	root *node // nil if steps do not look into its type
 }
 
 const tagChannel = "$channel"
 
-// Open decodes a state. A channel that is not what its type says is an error that names it.
+// Open decodes a state. If a channel does not match its type, the error names it.
 func Open(s State) (*Document, error) {
 	d := &Document{state: s, origin: map[string]int{}}
 	channels, types := map[string]any{}, map[string]any{}
@@ -89,7 +91,8 @@ func Open(s State) (*Document, error) {
 	return d, nil
 }
 
-// OpenJSON makes a document from its JSON, as fixtures have it. Its channels are of type json unless its types say otherwise.
+// OpenJSON creates a document from its JSON, as used in fixtures. Its channels are of type json
+// unless its types say otherwise.
 func OpenJSON(data []byte) (*Document, error) {
 	n, err := parseJSON(data)
 	if err != nil {
@@ -109,7 +112,7 @@ func (d *Document) JSON() ([]byte, error) { return new(comparer).appendJSON(nil,
 // Equal reports whether two documents hold the same values.
 func (d *Document) Equal(other *Document) bool { return equal(d.value, other.value) }
 
-// parts are the members of a document.
+// parts returns the members of a document.
 func (d *Document) parts() (channels, types map[string]any, err error) {
 	doc, ok := d.value.(map[string]any)
 	if !ok {
@@ -125,13 +128,14 @@ func (d *Document) parts() (channels, types map[string]any, err error) {
 	return channels, types, nil
 }
 
-// How much is compared to find out which channels are which, and what keeps its bytes: so much, and more for a large state.
+// Limits of the work spent comparing values to match up channels and to keep bytes: a base, plus
+// more for a large state.
 const (
 	compareSteps = 1 << 22
 	compareEach  = 16
 )
 
-// size is how many bytes the state has that the document was made of.
+// size returns the number of bytes in the state that the document was made from.
 func (d *Document) size() int {
 	n := len(d.state.Meta)
 	for _, ch := range d.state.Channels {
@@ -140,7 +144,7 @@ func (d *Document) size() int {
 	return n
 }
 
-// check finds what no state can be made of.
+// check reports a document that cannot become a state.
 func (d *Document) check() error {
 	_, types, err := d.parts()
 	if err != nil {
@@ -149,7 +153,7 @@ func (d *Document) check() error {
 	doc := d.value.(map[string]any)
 	for _, k := range slices.Sorted(maps.Keys(doc)) {
 		if !slices.Contains([]string{"channels", "types", "meta", "labels"}, k) {
-			return &StepError{Path: "/" + escapePointer(k), Reason: "a document has channels, types, meta and labels, and nothing else"}
+			return &StepError{Path: "/" + escapePointer(k), Reason: "a document has only channels, types, meta and labels"}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(types)) {
@@ -169,7 +173,8 @@ func (d *Document) check() error {
 	return nil
 }
 
-// with is the document after a step, whose outcome has a weight: it remembers which channels are which.
+// with returns the document after a step, whose result has the given weight. It tracks which
+// channels are which.
 func (d *Document) with(value any, steps int) (*Document, error) {
 	next := &Document{value: value, steps: steps, sources: d.sources, meta: d.meta, state: d.state, origin: map[string]int{}}
 	c := comparer{left: compareSteps + compareEach*steps}
@@ -200,14 +205,15 @@ func (d *Document) with(value any, steps int) (*Document, error) {
 			}
 		}
 		if c.left < 0 {
-			return nil, &StepError{Path: "/channels", Reason: "too many channels are new: which was which takes too long to find out"}
+			return nil, &StepError{Path: "/channels", Reason: "too many new channels: matching them to old ones takes too long"}
 		}
 	}
 	next.setTypes()
 	return next, nil
 }
 
-// setTypes makes types list exactly the channels. It leaves the value that a step returned as it was.
+// setTypes makes types list exactly the channels. It does not modify the value that a step
+// returned.
 func (d *Document) setTypes() {
 	channels, given, _ := d.parts()
 	types := map[string]any{}
@@ -227,7 +233,7 @@ func (d *Document) setTypes() {
 	d.value = doc
 }
 
-// State encodes the document: what is as it was opened keeps its bytes, and shares them.
+// State encodes the document. Unchanged parts keep, and share, their original bytes.
 func (d *Document) State() (State, error) {
 	channels, types, err := d.parts()
 	if err != nil {
@@ -279,7 +285,7 @@ func (d *Document) channel(c *comparer, name string, value any, types map[string
 	return ch, err
 }
 
-// opaque finds the bytes that a token stands for.
+// opaque returns the bytes that a token represents.
 func (d *Document) opaque(value any) ([]byte, error) {
 	m, _ := value.(map[string]any)
 	name, ok := m[tagChannel].(string)
@@ -288,7 +294,7 @@ func (d *Document) opaque(value any) ([]byte, error) {
 			return src.Data, nil
 		}
 	}
-	return nil, fmt.Errorf(`only channels of type json and msgpack can be written by a step; {%q: NAME} stands for another channel of the state`, tagChannel)
+	return nil, fmt.Errorf(`a step can write only channels of type json and msgpack: refer to another channel as {%q: NAME}`, tagChannel)
 }
 
 func typeName(v any) string {

@@ -5,19 +5,20 @@ import (
 	"fmt"
 )
 
-// Errors of sets and migrations, to be told apart by errors.Is.
+// Errors of sets and migrations, to test with errors.Is.
 var (
-	// ErrInvalid: a set, a step, a fixture or a schema is not what it must be. Nothing was run on a state.
+	// ErrInvalid reports an invalid set, step, fixture or schema. No step ran on a state.
 	ErrInvalid = errors.New("invalid migration")
-	// ErrTooNew: the state is newer than the version asked for or than the set, and no way back was wanted or exists.
+	// ErrTooNew reports a state that is newer than the requested version or the set, where a way
+	// back was not requested or doesn't exist.
 	ErrTooNew = errors.New("schema version is too new")
-	// ErrNoPath: there are no steps from the version of the state to the one that was asked for.
+	// ErrNoPath reports that there are no steps from the version of the state to the requested one.
 	ErrNoPath = errors.New("no migration")
-	// ErrStep: a step failed on a state. See StepError.
+	// ErrStep reports a step that failed on a state. See StepError.
 	ErrStep = errors.New("migration failed")
 )
 
-// VersionError says that a state cannot be brought to a version. It matches Kind.
+// VersionError reports a state that cannot be migrated to a version. It matches Kind.
 type VersionError struct {
 	Kind     error // ErrTooNew or ErrNoPath
 	Of       string
@@ -26,17 +27,17 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("%v: the state of kind %q is of version %d, wanted is %d: %s", e.Kind, e.Of, e.From, e.To, e.Why)
+	return fmt.Sprintf("%v: the state of kind %q has version %d, want %d: %s", e.Kind, e.Of, e.From, e.To, e.Why)
 }
 func (e *VersionError) Unwrap() error { return e.Kind }
 
-// StepError says which step failed on a state, where in it, and why. Reason may quote the state: it is for who owns the
-// state, and not for logs. It matches ErrStep, and Err.
+// StepError reports which step failed on a state, where in the state, and why. Reason may quote the
+// state: it is meant for the state's owner, not for logs. It matches ErrStep and Err.
 type StepError struct {
 	Kind     string
 	From, To uint64
 	Source   string // of the step, such as "jq migrations/support/0002_rename.jq"
-	Path     string // JSON pointer in the document, "" for the whole
+	Path     string // JSON pointer into the document, "" for all of it
 	Reason   string
 	Err      error // may be nil
 }

@@ -18,27 +18,30 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Module runs the steps of a WebAssembly module: from the JSON of a document to that of the next.
+// Module runs the steps of a WebAssembly module: it converts the JSON of a document to that of the
+// next version.
 type Module func(ctx context.Context, from, to uint64, doc []byte) ([]byte, error)
 
 // Reader reads sets from files.
 type Reader struct {
-	// Load makes a Module of a binary; source is for its messages. Nil refuses sets with modules.
+	// Load loads a Module from a binary; source names it in messages. If nil, sets with modules are
+	// refused.
 	Load   func(ctx context.Context, source string, binary []byte) (Module, error)
-	Limits Limits // of every step; zero fields are DefaultLimits
-	Tried  bool   // the sets were read before: their fixtures are not run again
+	Limits Limits // of every step; zero fields mean DefaultLimits
+	Tried  bool   // the sets were read before: do not run their fixtures again
 }
 
-// Read reads the sets of a directory: a folder for every kind, named as the kind is (what no file name can have is
-// written as in URLs), and in it
+// Read reads the sets in a directory. There is a folder for every kind, named after it (characters
+// that a file name cannot have are escaped as in URLs). It contains
 //
 //	0002_rename.jq              the step from version 1 to 2 (or .wasm)
 //	0002_rename.down.jq         the way back
 //	0002_rename.fixtures.json   [{"name": …, "before": document, "after": document, "back": document or false}, …]
 //	0002.schema.json            the JSON Schema of the documents of version 2
-//	versions.toml               names for display: [names] 2 = "1.1.0"
+//	versions.toml               display names: [names] 2 = "1.1.0"
 //
-// Folders within, and files whose names begin with a point or end in .md, are not looked at; any other file is an error.
+// Read ignores subfolders and files whose names begin with a dot or end in .md. Any other file is
+// an error.
 func (r *Reader) Read(ctx context.Context, fsys fs.FS) (*Registry, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -66,7 +69,7 @@ func (r *Reader) Read(ctx context.Context, fsys fs.FS) (*Registry, error) {
 	return NewRegistry(sets...)
 }
 
-// FolderOf is the name of the folder that holds the set of a kind.
+// FolderOf returns the name of the folder for the set of a kind.
 func FolderOf(kind string) string { return url.PathEscape(kind) }
 
 var (
@@ -87,7 +90,7 @@ func (r *Reader) ReadSet(ctx context.Context, fsys fs.FS, kind string) (*Set, er
 	if spec.Limits.Memory == 0 {
 		spec.Limits.Memory = DefaultLimits().Memory
 	}
-	// Fixtures come after the steps: they want to know whether there is a way back.
+	// Fixtures come after the steps, because they depend on whether there is a way back.
 	slices.SortStableFunc(files, func(a, b file) int { return compareBool(fixFile.MatchString(a.name), fixFile.MatchString(b.name)) })
 	for _, f := range files {
 		if err := r.readFile(ctx, &spec, f); err != nil {
@@ -100,7 +103,7 @@ func (r *Reader) ReadSet(ctx context.Context, fsys fs.FS, kind string) (*Set, er
 	return NewSet(ctx, spec)
 }
 
-// file is a file of a set; where is its name with the folder's.
+// file is a file of a set. where is its name including the folder's.
 type file struct {
 	name, where string
 	data        []byte
@@ -116,7 +119,7 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// maxFile bounds a file of a set in bytes, maxNames that of names.
+// maxFile bounds the size of a file in bytes, maxNames the size of the file of display names.
 const (
 	maxFile  = 16 << 20
 	maxNames = 1 << 20
@@ -148,7 +151,8 @@ func readFiles(fsys fs.FS) ([]file, error) {
 	return files, nil
 }
 
-// digest is SHA-256 of, for every file in order of name: length and name, and SHA-256 of the content.
+// digest returns the SHA-256 of all files in order of name: length and name, and SHA-256 of the
+// contents.
 func digest(files []file) (d [32]byte) {
 	h := sha256.New()
 	for _, f := range files {
@@ -182,14 +186,14 @@ func (r *Reader) readFile(ctx context.Context, spec *Spec, f file) (err error) {
 		spec.Names, err = readNames(f)
 		return err
 	}
-	return invalid("%s is none of 0002_name.jq, 0002_name.down.jq, 0002_name.wasm, 0002_name.fixtures.json, 0002.schema.json and %s; rename it or move it away",
+	return invalid("%s is not named like 0002_name.jq, 0002_name.down.jq, 0002_name.wasm, 0002_name.fixtures.json, 0002.schema.json or %s: rename it or move it away",
 		f.where, versionsFile)
 }
 
 func parseVersion(f file, digits string) (uint64, error) {
 	v, err := strconv.ParseUint(digits, 10, 32)
 	if err != nil || v == 0 {
-		return 0, invalid("%s: the number is the version that the step leads to, from 1 to 4294967295", f.where)
+		return 0, invalid("%s: the number must be the step's target version, from 1 to 4294967295", f.where)
 	}
 	return v, nil
 }
@@ -209,7 +213,7 @@ func (r *Reader) readStep(ctx context.Context, spec *Spec, f file, m []string) e
 		step, err = JQ(from, to, f.where, string(f.data), spec.Limits)
 	default:
 		if r.Load == nil {
-			return invalid("%s: this program runs no WebAssembly modules", f.where)
+			return invalid("%s: this program cannot run WebAssembly modules", f.where)
 		}
 		var module Module
 		if module, err = r.Load(ctx, f.where, f.data); err == nil {
@@ -226,7 +230,7 @@ func (r *Reader) readStep(ctx context.Context, spec *Spec, f file, m []string) e
 	return nil
 }
 
-// readFixtures reads the fixtures of the step to a version, and of its way back where that exists.
+// readFixtures reads the fixtures of the step to a version, and of its way back if that exists.
 func readFixtures(spec *Spec, f file, digits string) error {
 	to, err := parseVersion(f, digits)
 	if err != nil {
@@ -234,7 +238,7 @@ func readFixtures(spec *Spec, f file, digits string) error {
 	}
 	var c counter
 	if c.json(f.data); c.memory() > decodedShare*spec.Limits.Memory {
-		return invalid("%s: it has %d values, which is too many", f.where, c.values)
+		return invalid("%s: it has too many values (%d)", f.where, c.values)
 	}
 	var list []struct {
 		Name          string          `json:"name"`
@@ -284,10 +288,10 @@ func readNames(f file) (map[uint64]string, error) {
 	for digits, name := range doc.Names {
 		v, err := strconv.ParseUint(digits, 10, 32)
 		if err != nil {
-			return nil, invalid("%s: %q is no version number", f.where, digits)
+			return nil, invalid("%s: %q is not a version number", f.where, digits)
 		}
 		if _, err := strconv.ParseUint(name, 10, 64); err == nil || name == "" || taken[name] {
-			return nil, invalid("%s: version %d needs a name that is no number and no other version's, not %q", f.where, v, name)
+			return nil, invalid("%s: version %d cannot be named %q: use a unique name that is not a number", f.where, v, name)
 		}
 		names[v], taken[name] = name, true
 	}

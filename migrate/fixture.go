@@ -13,7 +13,7 @@ type Fixture struct {
 	After    []byte
 }
 
-// check runs one fixture: up from Before to After, and back if From is greater than To.
+// check runs a single fixture: up from Before to After, and back if From is greater than To.
 func (s *Set) check(ctx context.Context, f *Fixture) error {
 	fail := func(format string, args ...any) error {
 		return invalid("kind %q: fixture %s, version %d to %d: %w", s.kind, f.Name, f.From, f.To, fmt.Errorf(format, args...))

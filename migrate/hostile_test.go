@@ -17,7 +17,7 @@ import (
 	"github.com/ckptd/ckptd/internal/endtest"
 )
 
-// Values that are small in memory, and endless or large for who walks through them. Each is a function of the program.
+// Values that are small in memory, but endless or huge to walk. Each is a function of the program.
 const bombs = `
 def many: reduce range(40) as $i (1; [., .]);              # 2^40 values, shared
 def names: reduce range(40) as $i (1; {a: ., b: .});       # as objects
@@ -31,7 +31,7 @@ def list: [range(50000)];
 def path: [range(20000) | "a"];
 `
 
-// hostile are for each built-in programs that make it take as much as it can.
+// hostile has, for each built-in, programs that make it use as much as it can.
 var hostile = map[string][]string{
 	"_add":         {`long + long + long + long + long + long + long + long + long`, `[limit(100; repeat(list))] | .[0] + .[1] | . + . | . + . | . + . | . + . | . + . | . + . | . + .`, `big + big`},
 	"_alternative": {`many // 1`},
@@ -132,14 +132,14 @@ var hostile = map[string][]string{
 	"finites": {`[repeat(1) | finites]`}, "values": {`[many | .. | values]`},
 }
 
-// harmless take no more than their arguments do, whatever those are.
+// harmless built-ins use no more than their arguments do, whatever those are.
 var harmless = strings.Fields(`not arrays objects iterables booleans numbers normals strings nulls scalars empty debug env input inputs modulemeta halt type
 	toboolean infinite nan isinfinite isnan isnormal isfinite isvalid now
 	sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh floor round nearbyint rint ceil trunc significand fabs sqrt cbrt exp exp10 exp2
 	expm1 frexp modf log log10 log1p log2 logb gamma tgamma lgamma erf erfc j0 j1 y0 y1 atan2 copysign drem fdim fmax fmin fmod hypot
 	nextafter nexttoward remainder ldexp scalb scalbln pow fma`)
 
-// leaveToOthers skips what takes minutes with the race detector, and has one goroutine.
+// leaveToOthers skips single-threaded tests that take minutes with the race detector.
 func leaveToOthers(t *testing.T) {
 	t.Helper()
 	if raceEnabled || testing.Short() {
@@ -167,7 +167,7 @@ func hostileRun(t *testing.T, text string) {
 	}()
 	select {
 	case err := <-done:
-		if err == nil { // no outcome of these is a document
+		if err == nil { // no result of these is a document
 			t.Errorf("%s: no error", text)
 		}
 		t.Logf("%v %.60s: %.140v", time.Since(began).Round(time.Millisecond), text, err)
@@ -176,7 +176,7 @@ func hostileRun(t *testing.T, text string) {
 	}
 }
 
-// TestBuiltinsHoldTheirLimits runs each built-in of the interpreter on what is hardest for it.
+// TestBuiltinsHoldTheirLimits runs each built-in of the interpreter on its worst case.
 func TestBuiltinsHoldTheirLimits(t *testing.T) {
 	leaveToOthers(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
@@ -193,7 +193,7 @@ func TestBuiltinsHoldTheirLimits(t *testing.T) {
 	}
 }
 
-// TestEveryBuiltinHasItsPrice finds those that a new version of the interpreter brings.
+// TestEveryBuiltinHasItsPrice finds built-ins that are new in a version of the interpreter.
 func TestEveryBuiltinHasItsPrice(t *testing.T) {
 	for _, name := range builtinNames(t) {
 		if hostile[name] == nil && !slices.Contains(harmless, name) {
@@ -207,7 +207,7 @@ func TestEveryBuiltinHasItsPrice(t *testing.T) {
 	}
 }
 
-// builtinNames are the built-ins that a program can name, and those behind operators.
+// builtinNames returns the built-ins that a program can name, and those behind operators.
 func builtinNames(t *testing.T) []string {
 	query, err := gojq.Parse("builtins[]")
 	if err != nil {
@@ -231,7 +231,7 @@ func builtinNames(t *testing.T) []string {
 	return slices.Compact(names)
 }
 
-// watchMemory returns a function that says how large the heap was at most.
+// watchMemory returns a function that reports the maximum heap size.
 func watchMemory(t *testing.T) func() uint64 {
 	var peak atomic.Uint64
 	stop := make(chan struct{})
@@ -256,7 +256,7 @@ func watchMemory(t *testing.T) func() uint64 {
 	}
 }
 
-// TestProgramsThatAreHardToCompile must not take all the stack, or forever.
+// TestProgramsThatAreHardToCompile: compiling must not use up the stack or take forever.
 func TestProgramsThatAreHardToCompile(t *testing.T) {
 	leaveToOthers(t)
 	for _, text := range []string{
@@ -281,7 +281,7 @@ func TestProgramsThatAreHardToCompile(t *testing.T) {
 	}
 }
 
-// TestOutcomesThatAreHardToWrite are small documents that are endless for who compares or encodes them.
+// TestOutcomesThatAreHardToWrite: small documents that are endless to compare or encode.
 func TestOutcomesThatAreHardToWrite(t *testing.T) {
 	leaveToOthers(t)
 	for name, text := range map[string]string{
@@ -326,7 +326,7 @@ func mustLarge(t *testing.T, programs ...string) *Set {
 	return set
 }
 
-// TestDeepStatesAreWritten: at each of many levels, what was is compared with what is.
+// TestDeepStatesAreWritten: the old and the new state are compared at each of many levels.
 func TestDeepStatesAreWritten(t *testing.T) {
 	leaveToOthers(t)
 	const levels = 4000
@@ -343,7 +343,7 @@ func TestDeepStatesAreWritten(t *testing.T) {
 	})
 }
 
-// TestFixturesEndWithTheCaller: they are programs of the caller as well.
+// TestFixturesEndWithTheCaller: fixtures are programs that run for the caller, too.
 func TestFixturesEndWithTheCaller(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

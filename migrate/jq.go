@@ -9,11 +9,12 @@ import (
 	"github.com/itchyny/gojq"
 )
 
-// JQ makes a step of a jq program, which gets a document as its input and gives the next as its only output. Source names
-// its file. A program that does not parse is ErrInvalid with line and column.
+// JQ creates a step from a jq program. The program's input is a document, and its only output must
+// be the next. Source names its file. A program with a syntax error is ErrInvalid with line and
+// column.
 func JQ(from, to uint64, source, text string, limits Limits) (Step, error) {
 	if len(text) > maxProgram {
-		return Step{}, invalid("%s: it has %d bytes, and may have %d", source, len(text), maxProgram)
+		return Step{}, invalid("%s: it has %d bytes, more than the limit of %d", source, len(text), maxProgram)
 	}
 	query, err := gojq.Parse(text)
 	if err != nil {
@@ -49,38 +50,38 @@ func JQ(from, to uint64, source, text string, limits Limits) (Step, error) {
 // maxProgram bounds a program in bytes: the interpreter compiles it on the stack.
 const maxProgram = 64 << 10
 
-// only is the one value that a program gives.
+// only returns the single output of a program.
 func only(iter gojq.Iter) (any, error) {
 	var out any
 	for n := 0; ; n++ {
 		v, ok := iter.Next()
 		if !ok && n == 0 {
-			return nil, errors.New("it gives no value; the outcome must be the document")
+			return nil, errors.New("it returns no value: it must return the document")
 		}
 		if !ok {
 			return out, nil
 		}
 		if err, failed := v.(error); failed {
 			if halt, ok := errors.AsType[*gojq.HaltError](err); ok && halt.Value() == nil {
-				return nil, errors.New("it halts without a value; the outcome must be the document")
+				return nil, errors.New("it halts without a value: it must return the document")
 			}
 			return nil, cut(err)
 		}
 		if n > 0 {
-			return nil, errors.New("it gives several values; the outcome must be one document")
+			return nil, errors.New("it returns several values: it must return one document")
 		}
 		out = v
 	}
 }
 
-// position is the line and column of an offset, counted from 1, the column in bytes.
+// position returns the line and column of an offset, from 1, with the column in bytes.
 func position(text string, offset int) (line, column int) {
 	before := text[:min(max(offset, 0), len(text))]
 	line = strings.Count(before, "\n") + 1
 	return line, len(before) - strings.LastIndex(before, "\n")
 }
 
-// comment is the first comment of a program, which says what it does.
+// comment returns the first comment of a program, which describes it.
 func comment(program string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(program), "\n")
 	if text, ok := strings.CutPrefix(first, "#"); ok {
@@ -89,7 +90,7 @@ func comment(program string) string {
 	return ""
 }
 
-// cut shortens a message, which a program may have made of a whole state.
+// cut shortens a message, because a program may have built it from an entire state.
 func cut(err error) error {
 	if text := err.Error(); len(text) > maxMessage {
 		return errors.New(text[:maxMessage] + " …")

@@ -16,7 +16,7 @@ import (
 
 func itoa(i int) string { return strconv.Itoa(i) }
 
-// escapePointer makes a token of a JSON pointer (RFC 6901).
+// escapePointer returns a token of a JSON pointer (RFC 6901).
 func escapePointer(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
 
 // parseJSON decodes one JSON text in UTF-8 without duplicate names (RFC 8259, RFC 7493).
@@ -24,10 +24,10 @@ func parseJSON(data []byte) (*node, error) {
 	p := jsonParser{d: jsontext.NewDecoder(bytes.NewBuffer(data)), data: data}
 	n, err := p.value()
 	if err != nil {
-		return nil, fmt.Errorf("no valid JSON: %w", err)
+		return nil, fmt.Errorf("invalid JSON: %w", err)
 	}
 	if _, err := p.d.ReadToken(); err != io.EOF {
-		return nil, fmt.Errorf("no valid JSON: something follows the value, at byte %d", p.d.InputOffset())
+		return nil, fmt.Errorf("invalid JSON: extra data after the value, at byte %d", p.d.InputOffset())
 	}
 	return &n, nil
 }
@@ -37,7 +37,7 @@ type jsonParser struct {
 	data []byte
 }
 
-// skip is the offset of the next token at or after i.
+// skip returns the offset of the next token at or after i.
 func (p *jsonParser) skip(i int) int {
 	for i < len(p.data) && strings.IndexByte(" \t\r\n,:", p.data[i]) >= 0 {
 		i++
@@ -102,8 +102,8 @@ func (p *jsonParser) array(n *node) error {
 	return err
 }
 
-// appendJSON appends the text of v. Where v is what n holds it is n's text in src, and objects keep the order and the
-// spacing of theirs; n is nil where there is nothing to keep.
+// appendJSON appends the text of v. If v equals the value of n, it copies n's text from src.
+// Changed objects keep their order and spacing. n is nil if there is nothing to keep.
 func (c *comparer) appendJSON(dst, src []byte, n *node, v any) ([]byte, error) {
 	if n != nil && c.equal(n.value, v) {
 		return append(dst, src[n.start:n.end]...), nil
@@ -134,15 +134,15 @@ func appendScalar(dst []byte, v any) ([]byte, error) {
 	}
 	text, ok := literal(v)
 	if !ok || !json.Valid([]byte(text)) {
-		return nil, fmt.Errorf("%v (%T) is no JSON value", v, v)
+		return nil, fmt.Errorf("%v (%T) is not a JSON value", v, v)
 	}
 	return append(dst, text...), nil
 }
 
-// spacing is the text around the parts of an object or array, as the original has it.
+// spacing is the white space around the parts of an object or array, as in the original.
 type spacing struct{ open, comma, colon, shut string }
 
-// style reads the spacing of n, which has kids, from its first ones.
+// style returns the spacing of n, judging by its first children; it must have some.
 func (n *node) style(src []byte) spacing {
 	first, last := &n.kids[0], &n.kids[len(n.kids)-1]
 	s := spacing{open: string(src[n.start:first.keyStart]), comma: ",", shut: string(src[last.end:n.end])}
@@ -198,7 +198,7 @@ func (c *comparer) appendObject(dst, src []byte, n *node, v map[string]any) ([]b
 	return append(dst, style.shut...), nil
 }
 
-// added are the names in v, so many, that none of kids has, sorted.
+// added returns the names in v that are in none of kids, sorted; there are n of them.
 func added(kids []kid, v map[string]any, n int) []string {
 	if n == 0 {
 		return nil
@@ -217,7 +217,8 @@ func added(kids []kid, v map[string]any, n int) []string {
 	return names
 }
 
-// moved finds a member that v no longer has and that held the same value: it was renamed, and its text can be kept.
+// moved finds a member with the same value whose name is gone from v: it was renamed, and its text
+// can be kept.
 func (c *comparer) moved(kids []kid, v map[string]any, value any) *node {
 	for i := range kids {
 		if c.left--; c.left < 0 {
@@ -252,8 +253,8 @@ func (c *comparer) appendArray(dst, src []byte, n *node, v []any) ([]byte, error
 	return append(dst, style.shut...), nil
 }
 
-// align finds for every element of v the one that it was: equal ones from both ends, and in between those at the same
-// place. Nil is none.
+// align finds the original of every element of v: equal elements from both ends, and in between
+// those at the same index. Nil means none.
 func (c *comparer) align(kids []kid, v []any) []*node {
 	from := make([]*node, len(v))
 	most := min(len(kids), len(v))

@@ -10,20 +10,21 @@ import (
 	"time"
 )
 
-// meter is a context that stops a program which takes too much. The interpreter asks for Done before every instruction;
-// those that can take much, its built-ins, pay before they run. So looking at the clock every few instructions, and at the
-// heap when time has passed or was paid for, notices growth before it is too much.
+// meter is a context that stops a program which uses too much. The interpreter calls Done before
+// every instruction; built-ins, the only instructions that can use much, pay before they run. So it
+// is enough to check the clock every few instructions, and the heap after some time or payment, to
+// notice growth in time.
 type meter struct {
 	context.Context
 	limit int
-	why   error // not nil: the program has taken too much
+	why   error // if not nil, the program used too much
 	done  chan struct{}
 
 	calls     int
-	paid      int // bytes, since the heap was looked at
+	paid      int // bytes paid for since the last check of the heap
 	looked    time.Time
 	allocated uint64 // when the live heap was last known to be within the limit
-	live      uint64 // at the beginning
+	live      uint64 // at the start
 	sample    [2]metrics.Sample
 }
 
@@ -39,13 +40,14 @@ func (m *meter) start(ctx context.Context, limit int64) {
 	m.allocated, m.live = m.sample[0].Value.Uint64(), m.sample[1].Value.Uint64()
 }
 
-// pay is called before a built-in does what it is billed for. An error is why it must not.
+// pay is called before a built-in does the work it is billed for. It returns an error if the
+// built-in must not run.
 func (m *meter) pay(name string, b bill) error {
 	switch {
 	case b.bytes < 0 || b.bytes > m.limit:
 		m.stop(m.tooLarge())
 	case b.steps < 0 || b.steps > maxSteps:
-		m.stop(fmt.Errorf("%s of values of this size takes too long", strings.TrimPrefix(name, "_")))
+		m.stop(fmt.Errorf("%s takes too long on values of this size", strings.TrimPrefix(name, "_")))
 	default:
 		if m.paid += b.bytes; m.paid > m.limit/2 {
 			m.look()
@@ -79,8 +81,8 @@ func (m *meter) Done() <-chan struct{} {
 	return m.Context.Done()
 }
 
-// look compares what was allocated with the limit. The counters are the whole process's, so before a program is
-// blamed the garbage of others is collected.
+// look compares the allocated memory with the limit. The counters cover the whole process, so it
+// collects the garbage of others before it blames a program.
 func (m *meter) look() {
 	m.paid = 0
 	metrics.Read(m.sample[:1])
@@ -91,13 +93,13 @@ func (m *meter) look() {
 	metrics.Read(m.sample[:])
 	m.allocated = m.sample[0].Value.Uint64()
 	live := m.sample[1].Value.Uint64()
-	m.live = min(m.live, live) // what others had let go by now
+	m.live = min(m.live, live) // account for memory that others have freed
 	if live-m.live > uint64(m.limit) {
 		m.stop(m.tooLarge())
 	}
 }
 
-// Err says why Done is closed.
+// Err returns the reason why Done is closed.
 func (m *meter) Err() error {
 	if m.why != nil {
 		return m.why
@@ -105,4 +107,4 @@ func (m *meter) Err() error {
 	return m.Context.Err()
 }
 
-var errUnknownInterpreter = errors.New("this version of the jq interpreter is not known: its built-ins cannot be bounded")
+var errUnknownInterpreter = errors.New("unknown version of the jq interpreter: the cost of its built-ins cannot be bounded")

@@ -15,7 +15,7 @@ import (
 	"github.com/ckptd/ckptd/internal/spans"
 )
 
-// What msgpack has and JSON has not, steps see as objects with one of these members:
+// Steps see msgpack values that JSON does not have as objects with one of these members:
 //
 //	{"$bin": "base64"}                 binary
 //	{"$float": "NaN"}                  NaN, Infinity and -Infinity
@@ -30,7 +30,7 @@ const (
 	tagValue = "value"
 )
 
-// maxDepth bounds the nesting of what is decoded and encoded, as it does in encoding/json.
+// maxDepth bounds the nesting of decoded and encoded values, like the limit in encoding/json.
 const maxDepth = 10_000
 
 var errCut = errors.New("it ends within a value")
@@ -40,10 +40,10 @@ func parseMsgpack(data []byte) (*node, error) {
 	p := msgpackParser{data: data}
 	n, err := p.value(0)
 	if err == nil && p.at != len(data) {
-		err = fmt.Errorf("something follows the value, at byte %d", p.at)
+		err = fmt.Errorf("extra data after the value, at byte %d", p.at)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("no valid msgpack: %w", err)
+		return nil, fmt.Errorf("invalid msgpack: %w", err)
 	}
 	return &n, nil
 }
@@ -59,7 +59,7 @@ func (p *msgpackParser) value(depth int) (n node, err error) {
 	}
 	h, ok := spans.Msgpack(p.data, p.at)
 	if !ok && p.at < len(p.data) && p.data[p.at] == 0xc1 {
-		return n, fmt.Errorf("byte %#x begins no value", p.data[p.at])
+		return n, fmt.Errorf("no value begins with byte %#x", p.data[p.at])
 	}
 	if !ok {
 		return n, errCut
@@ -81,7 +81,7 @@ func (p *msgpackParser) value(depth int) (n node, err error) {
 	return n, err
 }
 
-// scalar is the value of what holds no others.
+// scalar returns the value of anything that holds no other values.
 func (p *msgpackParser) scalar(h spans.Head) any {
 	content := p.data[h.Start:h.End()]
 	switch h.Kind {
@@ -100,7 +100,7 @@ func (p *msgpackParser) scalar(h spans.Head) any {
 		if utf8.Valid(content) {
 			return string(content)
 		}
-		return binary64(content) // as Python 2 wrote them
+		return binary64(content) // written by Python 2
 	case spans.Binary:
 		return binary64(content)
 	}
@@ -113,7 +113,7 @@ func binary64(b []byte) any {
 
 func number(i int64) json.Number { return json.Number(strconv.FormatInt(i, 10)) }
 
-// float is a number with a point or an exponent, so that it is encoded as a float again.
+// float returns a number with a point or an exponent, so that it is encoded as a float again.
 func float(f float64, single bool) any {
 	switch {
 	case math.IsNaN(f):
@@ -172,7 +172,8 @@ func (p *msgpackParser) mapping(n *node, l, depth int) error {
 	return nil
 }
 
-// ext reads an extension. The payloads of some serializers, LangGraph's among them, are msgpack themselves.
+// ext reads an extension. Some serializers, including LangGraph's, use payloads that are themselves
+// msgpack.
 func (p *msgpackParser) ext(h spans.Head, depth int) (value any, kids []kid) {
 	m := map[string]any{tagExt: number(int64(int8(h.Code)))}
 	if inner, _ := spans.Msgpack(p.data[:h.End()], h.Start); inner.Kind == spans.Array || inner.Kind == spans.Map {
@@ -186,7 +187,8 @@ func (p *msgpackParser) ext(h spans.Head, depth int) (value any, kids []kid) {
 	return m, nil
 }
 
-// appendMsgpack appends the encoding of v. Where v is what n holds it is n's bytes in src.
+// appendMsgpack appends the encoding of v. If v equals the value of n, it copies n's bytes from
+// src.
 func (c *comparer) appendMsgpack(dst, src []byte, n *node, v any, depth int) ([]byte, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("nested deeper than %d", maxDepth)
@@ -261,12 +263,13 @@ func (c *comparer) appendMsgpackMap(dst, src []byte, n *node, v map[string]any, 
 	return dst, nil
 }
 
-// isTagged reports whether appendTagged would take an ordinary map for something else.
+// isTagged reports whether appendTagged would mistake an ordinary map for a tagged object.
 func isTagged(m map[string]any) bool {
 	return len(m) == 1 && (m[tagBin] != nil || m[tagFloat] != nil || m[tagMap] != nil) || len(m) == 2 && m[tagExt] != nil
 }
 
-// appendTagged appends what an object with one of the tags stands for; not ok if v is an ordinary map.
+// appendTagged appends the value that a tagged object represents. It is not ok if v is an ordinary
+// map.
 func (c *comparer) appendTagged(dst, src []byte, n *node, v map[string]any, depth int) (_ []byte, ok bool, err error) {
 	switch {
 	case len(v) == 1 && v[tagBin] != nil:
@@ -289,7 +292,7 @@ func decodeBin(v any) ([]byte, error) {
 	text, _ := v.(string)
 	b, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: no base64", tagBin)
+		return nil, fmt.Errorf("%s: not base64", tagBin)
 	}
 	return b, nil
 }
@@ -309,7 +312,7 @@ func (c *comparer) appendPairs(dst []byte, v any, depth int) (_ []byte, err erro
 		}
 	}
 	if !ok {
-		return nil, fmt.Errorf("%s: no list of pairs", tagMap)
+		return nil, fmt.Errorf("%s: not a list of pairs", tagMap)
 	}
 	return dst, nil
 }
@@ -318,7 +321,7 @@ func (c *comparer) appendExt(dst, src []byte, n *node, v map[string]any, depth i
 	text, _ := literal(v[tagExt])
 	code, err := strconv.ParseInt(text, 10, 8)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s is no extension code (-128 to 127)", tagExt, text)
+		return nil, fmt.Errorf("%s: %s is not an extension code (-128 to 127)", tagExt, text)
 	}
 	var payload []byte
 	if inner, ok := v[tagValue]; ok {
@@ -338,11 +341,11 @@ func (c *comparer) appendExt(dst, src []byte, n *node, v map[string]any, depth i
 	return append(spans.AppendHead(dst, spans.Ext, len(payload), byte(code)), payload...), nil
 }
 
-// appendMsgpackNumber appends an integer as the shortest integer, and any other number as a float64.
+// appendMsgpackNumber appends an integer in its shortest form, and any other number as a float64.
 func appendMsgpackNumber(dst []byte, v any) ([]byte, error) {
 	text, ok := literal(v)
 	if !ok {
-		return nil, fmt.Errorf("%v (%T) is no JSON value", v, v)
+		return nil, fmt.Errorf("%v (%T) is not a JSON value", v, v)
 	}
 	if _, isFloat := v.(float64); !isFloat && !strings.ContainsAny(text, ".eE") {
 		i, ok := new(big.Int).SetString(text, 10)

@@ -10,17 +10,17 @@ import (
 	"github.com/ckptd/ckptd/internal/weight"
 )
 
-// node is a value and where it stands in the bytes that it was decoded from.
+// node is a value and its position in the bytes that it was decoded from.
 type node struct {
 	value      any // nil, bool, json.Number, string, []any, map[string]any
 	start, end int
-	kids       []kid // of an array or an object, in their order
+	kids       []kid // of an array or an object, in order
 }
 
 // kid is an element of an array, or a member of an object with its key.
 type kid struct {
 	key      string
-	keyStart int // of the element itself in an array
+	keyStart int // in an array, start of the element itself
 	node
 }
 
@@ -34,11 +34,12 @@ func (n *node) at(key string) *node {
 	return nil
 }
 
-// equal reports whether two values mean the same. Numbers are compared as numbers: 1, 1.0 and 1e0 are equal.
+// equal reports whether two values are semantically equal. Numbers are compared as numbers: 1, 1.0
+// and 1e0 are equal.
 func equal(a, b any) bool { return (&comparer{left: math.MaxInt}).equal(a, b) }
 
-// comparer compares values, and encodes those that are as they were with the bytes that they had. What takes more work in
-// all than is left counts as different, and is encoded anew.
+// comparer compares values and encodes unchanged ones with their original bytes. Once the work
+// exceeds left, values count as different and are encoded again.
 type comparer struct{ left, depth int }
 
 func (c *comparer) equal(a, b any) bool {
@@ -80,14 +81,14 @@ func (c *comparer) equalParts(a, b any) bool {
 		}
 		return false
 	}
-	if c.left -= weight.Flat(a); c.left < 0 { // one of many digits
+	if c.left -= weight.Flat(a); c.left < 0 { // it has many digits
 		return false
 	}
 	return equalNumbers(a, b)
 }
 
 func equalNumbers(a, b any) bool {
-	if x, ok := a.(float64); ok && x != x { // no JSON value, but the same twice
+	if x, ok := a.(float64); ok && x != x { // not a JSON value, but the same both times
 		y, ok := b.(float64)
 		return ok && y != y
 	}
@@ -99,7 +100,7 @@ func equalNumbers(a, b any) bool {
 	if la == lb {
 		return true
 	}
-	// A literal such as 1e999999999 must not be expanded to its digits.
+	// Never expand a literal such as 1e999999999 to its digits.
 	if len(la) > maxDigits || len(lb) > maxDigits || !modest(la) || !modest(lb) {
 		return false
 	}
@@ -108,10 +109,10 @@ func equalNumbers(a, b any) bool {
 	return okx && oky && x.Cmp(y) == 0
 }
 
-// maxDigits bounds the literals that are compared by value and not by their text.
+// maxDigits bounds the literals that are compared by value rather than as text.
 const maxDigits = 400
 
-// modest reports whether the exponent of a literal is one of a float64.
+// modest reports whether a float64 could have the exponent of a literal.
 func modest(literal string) bool {
 	f, _, err := big.ParseFloat(literal, 10, 64, big.ToNearestEven)
 	if err != nil {
@@ -124,7 +125,8 @@ func modest(literal string) bool {
 	return exp > -1100 && exp < 1100
 }
 
-// literal is the JSON text of a number, as steps may return it; not ok if v is none.
+// literal returns the JSON text of a number, in any of the types that steps may return. It is not
+// ok if v isn't a number.
 func literal(v any) (string, bool) {
 	switch v := v.(type) {
 	case json.Number:
@@ -138,7 +140,7 @@ func literal(v any) (string, bool) {
 	return "", false
 }
 
-// clone copies a value, so that a function may change what it is given.
+// clone copies a value, so that a function can modify its input.
 func clone(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -157,7 +159,8 @@ func clone(v any) any {
 	return v
 }
 
-// firstDifference is the JSON pointer of a place at which two values differ, "" if that is the top or nowhere.
+// firstDifference returns the JSON pointer of a position at which two values differ, or "" if that
+// is the root or they are equal.
 func firstDifference(a, b any) string {
 	path, _ := difference(a, b)
 	return path

@@ -12,7 +12,8 @@ func operands(of func(l, r any) bill) price {
 	return func(_ any, args []any) bill { return of(args[0], args[1]) }
 }
 
-// comparison walks through two values as long as both go on, which may be longer than the comparison does.
+// comparison walks two values in parallel until one ends, which may take longer than the real
+// comparison.
 func comparison(_ any, args []any) bill {
 	left := maxSteps
 	if !pair(args[0], args[1], &left, 0) {
@@ -84,7 +85,7 @@ func multiplication(l, r any) bill {
 	return bill{weight.Plus(n, weight.Flat(l), weight.Flat(r)), weight.Times(words(l)+words(r), 8)}
 }
 
-// words is how long a number is.
+// words returns the length of a number.
 func words(v any) int {
 	if n, ok := v.(*big.Int); ok {
 		return 1 + n.BitLen()/64
@@ -99,7 +100,7 @@ func division(l, r any) bill {
 	return multiplication(l, r)
 }
 
-// indexed is also for an array that is looked for in another.
+// indexed also prices searching for an array in another.
 func indexed(_ any, args []any) bill {
 	if list, ok := args[1].([]any); ok {
 		return search(args[0], list)
@@ -119,7 +120,7 @@ func found(in any, args []any) bill {
 	return bill{steps, 64}
 }
 
-// replaced copies what a path leads through.
+// replaced prices copying the values along a path.
 func replaced(in any, args []any) bill {
 	path, _ := args[0].([]any)
 	if len(path) > weight.MaxDepth {
@@ -138,7 +139,7 @@ func replaced(in any, args []any) bill {
 				b.steps = weight.Plus(b.steps, weight.Flat(bound))
 			}
 			b.bytes = weight.Plus(b.bytes, 2*room(args[1]))
-			if i < len(path)-1 { // within it, another index: it is copied as well
+			if i < len(path)-1 { // it is copied as well if an index into it follows
 				n := weight.Of(in, maxSteps)
 				b = bill{weight.Plus(b.steps, n), weight.Plus(b.bytes, weight.Times(n, inObject))}
 			}
@@ -160,7 +161,7 @@ func replaced(in any, args []any) bill {
 	return b
 }
 
-// removed copies what paths lead through, and walks through all of the value.
+// removed prices copying the values along paths, and walking the entire value.
 func removed(in any, args []any) bill {
 	paths, _ := args[0].([]any)
 	if len(paths) == 0 {

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzJSON holds that what is parsed is written back byte for byte, and that its canonical form means the same.
+// FuzzJSON checks that parsed JSON is written back byte for byte, and that its canonical form has
+// the same meaning.
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{`{"a": [1, 2.0, {"b": null}], "é": "\u0000"}`, ` [ ] `, `"\ud83d\ude00"`, `1e400`, `{"a":{},"b":[[]]}`, `{`} {
 		f.Add([]byte(s))
@@ -31,7 +32,7 @@ func FuzzJSON(f *testing.F) {
 		if err != nil || !equal(again.value, n.value) {
 			t.Fatalf("%q became %q, %v", data, fresh, err)
 		}
-		if m, ok := n.value.(map[string]any); ok { // one more member, and everything else as it was
+		if m, ok := n.value.(map[string]any); ok { // add a member, with everything else unchanged
 			wider := map[string]any{"\x00new": true}
 			for k, v := range m {
 				wider[k] = v

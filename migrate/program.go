@@ -13,14 +13,15 @@ import (
 	"github.com/ckptd/ckptd/internal/weight"
 )
 
-// program is a compiled jq program whose built-ins pay before they run. It runs once at a time.
+// program is a compiled jq program whose built-ins pay before they run. It can run only once at a
+// time.
 type program struct {
 	code     *gojq.Code
-	meter    meter // of the run under way
+	meter    meter // of the current run
 	patterns map[pattern]size
 }
 
-// pattern is a regular expression with its flags, size what it is known to be.
+// pattern is a regular expression with its flags; size holds its known dimensions.
 type (
 	pattern struct{ text, flags string }
 	size    struct {
@@ -51,7 +52,7 @@ func (p *program) run(ctx context.Context, limits Limits, doc any) (any, error) 
 	return out, err
 }
 
-// interpreterKnown tries whether the built-ins of a program can be guarded.
+// interpreterKnown checks that the built-ins of a program can be guarded.
 var interpreterKnown = sync.OnceValue(func() error {
 	query, err := gojq.Parse("tojson")
 	if err != nil {
@@ -67,9 +68,10 @@ var interpreterKnown = sync.OnceValue(func() error {
 	return nil
 })
 
-// guard puts a payment before every call of a built-in, and returns how many it found. The interpreter has no hook for it,
-// nor for the memory of a call: so its instructions are changed where they stand, which they were compiled to for this program
-// alone. Each is an operation and its operand v, which for a built-in is [3]any{function, number of arguments, name}.
+// guard inserts a payment before every call of a built-in and returns the number of calls. The
+// interpreter has no hook for that, nor for the memory of a call, so guard modifies its
+// instructions in place; they were compiled for this program alone. Each is an operation with an
+// operand v, which for a built-in is [3]any{function, number of arguments, name}.
 func (p *program) guard() (calls int, err error) {
 	codes := reflect.ValueOf(p.code).Elem().FieldByName("codes")
 	if !codes.IsValid() || codes.Kind() != reflect.Slice || codes.Type().Elem().Kind() != reflect.Pointer {
@@ -80,7 +82,7 @@ func (p *program) guard() (calls int, err error) {
 		if !operand.IsValid() || operand.Type() != reflect.TypeFor[any]() {
 			return 0, errUnknownInterpreter
 		}
-		operand = reflect.NewAt(operand.Type(), operand.Addr().UnsafePointer()).Elem() // may be set
+		operand = reflect.NewAt(operand.Type(), operand.Addr().UnsafePointer()).Elem() // make it settable
 		call, ok := operand.Interface().([3]any)
 		if !ok {
 			continue
@@ -92,7 +94,7 @@ func (p *program) guard() (calls int, err error) {
 		}
 		price, known := prices[name]
 		if !known {
-			return 0, fmt.Errorf("the built-in %s is not known, and cannot be bounded", name)
+			return 0, fmt.Errorf("unknown built-in %s: its cost cannot be bounded", name)
 		}
 		if name == "_match" {
 			price = p.matching
@@ -111,12 +113,12 @@ func (p *program) guard() (calls int, err error) {
 
 const (
 	maxPattern  = 4 << 10 // bytes of a regular expression
-	maxPatterns = 100     // regular expressions that a program keeps
-	maxMatches  = 1 << 20 // of one in a text, which take more memory than a step may have
+	maxPatterns = 100     // regular expressions cached per program
+	maxMatches  = 1 << 20 // of one in a text; more would exceed the memory of a step
 )
 
-// matching is the price of a regular expression: its instructions may all look at every byte, all that is before a match is
-// counted in characters, and all groups of all matches are kept.
+// matching prices a regular expression: every instruction may look at every byte, all text before a
+// match is counted in characters, and all groups of all matches are kept.
 func (p *program) matching(in any, args []any) bill {
 	text, _ := in.(string)
 	expr, _ := args[0].(string)
@@ -126,7 +128,7 @@ func (p *program) matching(in any, args []any) bill {
 	}
 	s, b, ok := p.pattern(pattern{expr, flags})
 	if !ok {
-		return bill{len(expr), 0} // an error of the interpreter
+		return bill{len(expr), 0} // the interpreter will report an error
 	}
 	scan := weight.Times(len(text), s.instructions) / 4
 	b.steps = weight.Plus(b.steps, scan)
@@ -142,7 +144,7 @@ func (p *program) matching(in any, args []any) bill {
 	return bill{weight.Plus(b.steps, weight.Times(kept, 1+len(text)/16)), weight.Plus(b.bytes, weight.Times(kept, 512))}
 }
 
-// pattern is the size of a regular expression, and what the interpreter needs to compile it if it is new.
+// pattern returns the size of a regular expression and, if it is new, the cost of compiling it.
 func (p *program) pattern(key pattern) (s size, b bill, ok bool) {
 	if s, ok := p.patterns[key]; ok {
 		return s, bill{}, true

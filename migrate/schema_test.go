@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestSchemaAndNumbersOutOfRange: such a number in a state, or in a schema, was a nil pointer to the library.
+// TestSchemaAndNumbersOutOfRange: such a number in a state or schema used to make the library
+// dereference a nil pointer.
 func TestSchemaAndNumbersOutOfRange(t *testing.T) {
 	for _, keyword := range []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"} {
 		for _, number := range []string{"1e4000000", "-1e4000000", "1e-400000000"} {

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Set is the ordered steps of one kind.
+// Set holds the ordered steps of one kind.
 type Set struct {
 	kind           string
 	oldest, newest uint64
@@ -19,24 +19,24 @@ type Set struct {
 	digest         [32]byte
 }
 
-// Spec is what a set is made of.
+// Spec is the input of NewSet.
 type Spec struct {
 	Kind     string
 	Steps    []Step
 	Fixtures []Fixture
 	Names    map[uint64]string  // of versions, for display: "1.2.0"
-	Schemas  map[uint64]*Schema // states of a version are checked against its schema
-	Limits   Limits             // of every step; zero fields are DefaultLimits
-	Digest   [32]byte           // of the files that it was read from; zero for Go functions
+	Schemas  map[uint64]*Schema // documents of a version are validated against its schema
+	Limits   Limits             // of every step; zero fields mean DefaultLimits
+	Digest   [32]byte           // of the files it was read from; zero for Go functions
 }
 
-// NewSet checks a set and runs its fixtures. Steps that leave a gap or lead to one version twice, and fixtures that fail,
-// are ErrInvalid.
+// NewSet checks a set and runs its fixtures. Steps that leave a gap or lead to the same version
+// twice, and failing fixtures, are ErrInvalid.
 func NewSet(ctx context.Context, spec Spec) (*Set, error) {
 	s := &Set{kind: spec.Kind, ups: map[uint64]*Step{}, downs: map[uint64]*Step{}, names: spec.Names, schemas: spec.Schemas,
 		limits: Limits{cmp.Or(spec.Limits.Time, DefaultLimits().Time), cmp.Or(spec.Limits.Memory, DefaultLimits().Memory)}, digest: spec.Digest}
 	if spec.Kind == "" {
-		return nil, invalid("a set without a kind")
+		return nil, invalid("the set has no kind")
 	}
 	for i := range spec.Steps {
 		if err := s.add(&spec.Steps[i]); err != nil {
@@ -60,11 +60,11 @@ func (s *Set) add(step *Step) error {
 	case step.To+1 == step.From:
 		steps = s.downs
 	case step.From+1 != step.To:
-		return invalid("kind %q: %s leads from version %d to %d; a step leads to the next version, or back to the one before",
+		return invalid("kind %q: %s leads from version %d to %d: a step must lead to the next or the previous version",
 			s.kind, step.Source, step.From, step.To)
 	}
 	if had := steps[step.From]; had != nil {
-		return invalid("kind %q: %s and %s both lead from version %d to %d; remove one", s.kind, had.Source, step.Source, step.From, step.To)
+		return invalid("kind %q: %s and %s both lead from version %d to %d: remove one", s.kind, had.Source, step.Source, step.From, step.To)
 	}
 	steps[step.From] = step
 	return nil
@@ -78,33 +78,34 @@ func (s *Set) checkOrder() error {
 	s.oldest, s.newest = from[0], from[len(from)-1]+1
 	for i, v := range from {
 		if v != s.oldest+uint64(i) {
-			return invalid("kind %q: no step from version %d to %d, but %s goes on from %d", s.kind, s.oldest+uint64(i), s.oldest+uint64(i)+1,
+			return invalid("kind %q: no step from version %d to %d, but %s continues from %d", s.kind, s.oldest+uint64(i), s.oldest+uint64(i)+1,
 				s.ups[v].Source, v)
 		}
 	}
 	for _, v := range slices.Sorted(maps.Keys(s.downs)) {
 		if s.ups[v-1] == nil {
-			return invalid("kind %q: %s is a way back from version %d to %d, and there is no step from %d to %d", s.kind, s.downs[v].Source, v, v-1, v-1, v)
+			return invalid("kind %q: %s is a reverse step from version %d to %d, but there is no step from %d to %d", s.kind, s.downs[v].Source, v, v-1, v-1, v)
 		}
 	}
 	for _, v := range slices.Sorted(maps.Keys(s.names)) {
 		if v < s.oldest || v > s.newest {
-			return invalid("kind %q: version %d has the name %q, and no step leads from or to it", s.kind, v, s.names[v])
+			return invalid("kind %q: version %d is named %q, but no step leads from or to it", s.kind, v, s.names[v])
 		}
 	}
 	return nil
 }
 
-// Kind is what the steps are for.
+// Kind returns the kind of thread that the steps apply to.
 func (s *Set) Kind() string { return s.kind }
 
-// Versions are the oldest and the newest version that the set knows.
+// Versions returns the oldest and the newest version that the set knows.
 func (s *Set) Versions() (oldest, newest uint64) { return s.oldest, s.newest }
 
-// Digest is that of the files which the set was read from, zero for one of Go functions.
+// Digest returns the digest of the files from which the set was read, zero for a set of Go
+// functions.
 func (s *Set) Digest() [32]byte { return s.digest }
 
-// Name is how a version is shown: "3", or "3 (1.2.0)".
+// Name formats a version for display: "3", or "3 (1.2.0)".
 func (s *Set) Name(version uint64) string {
 	if name := s.names[version]; name != "" {
 		return fmt.Sprintf("%d (%s)", version, name)
@@ -122,8 +123,8 @@ func (s *Set) Version(text string) (uint64, bool) {
 	return 0, false
 }
 
-// Path returns the steps from one version to another, in order; none if they are the same. A way down exists only if
-// down is wanted and all its steps have a way back.
+// Path returns the steps from one version to another, in order; none if they are the same. A path
+// down exists only if down is set and all its steps have a way back.
 func (s *Set) Path(from, to uint64, down bool) ([]*Step, error) {
 	fail := func(kind error, format string, args ...any) ([]*Step, error) {
 		return nil, &VersionError{Kind: kind, Of: s.kind, From: from, To: to, Why: fmt.Sprintf(format, args...)}
@@ -153,7 +154,7 @@ func (s *Set) Path(from, to uint64, down bool) ([]*Step, error) {
 	return path, nil
 }
 
-// Migrate brings a state from one version to another. The steps it took are returned in order.
+// Migrate migrates a state from one version to another. It returns the steps it ran, in order.
 func (s *Set) Migrate(ctx context.Context, state State, from, to uint64, down bool) (State, []*Step, error) {
 	path, err := s.Path(from, to, down)
 	if err != nil || len(path) == 0 {
@@ -179,7 +180,7 @@ func (s *Set) Migrate(ctx context.Context, state State, from, to uint64, down bo
 	return out, path, nil
 }
 
-// walk runs steps, and checks each outcome against the schema of its version.
+// walk runs steps and validates each result against the schema of its version.
 func (s *Set) walk(ctx context.Context, d *Document, path []*Step) (*Document, error) {
 	for _, step := range path {
 		var err error
@@ -195,22 +196,22 @@ func (s *Set) walk(ctx context.Context, d *Document, path []*Step) (*Document, e
 	return d, nil
 }
 
-// Registry has at most one set for each kind.
+// Registry holds at most one set per kind.
 type Registry struct{ sets map[string]*Set }
 
-// NewRegistry makes a registry. Two sets that claim one kind are ErrInvalid.
+// NewRegistry creates a registry. Two sets for the same kind are ErrInvalid.
 func NewRegistry(sets ...*Set) (*Registry, error) {
 	r := &Registry{sets: map[string]*Set{}}
 	for _, s := range sets {
 		if r.sets[s.kind] != nil {
-			return nil, invalid("two sets claim the kind %q; keep one", s.kind)
+			return nil, invalid("two sets are for the kind %q: keep one", s.kind)
 		}
 		r.sets[s.kind] = s
 	}
 	return r, nil
 }
 
-// Set returns the set of a kind, nil if there is none. A nil registry has no sets.
+// Set returns the set of a kind, or nil if there is none. A nil registry has no sets.
 func (r *Registry) Set(kind string) *Set {
 	if r == nil {
 		return nil

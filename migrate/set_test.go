@@ -25,7 +25,7 @@ func mustSet(t testing.TB, files map[string]string) *Set {
 
 func readSet(t testing.TB, files map[string]string) (*Set, error) {
 	t.Helper()
-	return readLimited(t, files, time.Minute) // more than any takes that is not about time
+	return readLimited(t, files, time.Minute) // more than any of them takes, except for those about time
 }
 
 func readLimited(t testing.TB, files map[string]string, limit time.Duration) (*Set, error) {
@@ -71,7 +71,7 @@ func TestMigrateMsgpack(t *testing.T) {
 	set := mustSet(t, map[string]string{
 		"0002_inside.jq": `.channels.state.messages[0].value[2].text |= ascii_upcase | .channels.state.n += 1`,
 	})
-	inner := func(text string) string { // as LangGraph writes an object: an extension around module, name, arguments
+	inner := func(text string) string { // like an object of LangGraph: an extension around module, name, arguments
 		return "\x93\xa1m\xa1n\x81\xa4text" + string([]byte{0xa0 + byte(len(text))}) + text
 	}
 	pack := func(text string, n string) []byte {
@@ -79,7 +79,8 @@ func TestMigrateMsgpack(t *testing.T) {
 		return []byte("\x84\xa8messages\x91\xc7" + string([]byte{byte(len(payload))}) + "\x02" + payload +
 			"\xa1n" + n + "\xa4when\xd6\xff\x00\x00\x00\x01\xa3raw\xc4\x02\x00\xff")
 	}
-	// The number is in a form longer than needed; it changes, and everything around it must not.
+	// The number's encoding is longer than necessary. It changes, and everything around it must
+	// not.
 	state := State{Channels: []Channel{{"state", "msgpack", pack("hello", "\xcd\x00\x07")}}}
 	got, _, err := set.Migrate(t.Context(), state, 1, 2, false)
 	if err != nil {
@@ -100,11 +101,11 @@ func TestSetRefuses(t *testing.T) {
 		{"empty", map[string]string{}, `kind "agent": no steps`},
 		{"syntax", map[string]string{"0002_a.jq": ".channels\n  | .a ="}, "agent/0002_a.jq:2:"},
 		{"unknown function", map[string]string{"0002_a.jq": "frobnicate"}, "agent/0002_a.jq: function not defined: frobnicate/0"},
-		{"gap", map[string]string{"0002_a.jq": up, "0004_b.jq": up}, "no step from version 2 to 3, but agent/0004_b.jq goes on from 3"},
+		{"gap", map[string]string{"0002_a.jq": up, "0004_b.jq": up}, "no step from version 2 to 3, but agent/0004_b.jq continues from 3"},
 		{"duplicate", map[string]string{"0002_a.jq": up, "0002_b.jq": up}, "agent/0002_a.jq and agent/0002_b.jq both lead from version 1 to 2"},
 		{"way back without a way", map[string]string{"0002_a.jq": up, "0003_b.down.jq": up}, "no step from 2 to 3"},
-		{"unknown file", map[string]string{"2_a.jq": up}, "agent/2_a.jq is none of"},
-		{"module", map[string]string{"0002_a.wasm": "\x00asm"}, "runs no WebAssembly"},
+		{"unknown file", map[string]string{"2_a.jq": up}, "agent/2_a.jq is not named like"},
+		{"module", map[string]string{"0002_a.wasm": "\x00asm"}, "cannot run WebAssembly"},
 		{"failing fixture", map[string]string{"0002_a.jq": up,
 			"0002_a.fixtures.json": `[{"name":"plain","before":{"channels":{"state":{}}},"after":{"channels":{"state":{"x":2}}}}]`},
 			`fixture agent/0002_a.fixtures.json "plain" (number 1), version 1 to 2: the outcome differs at /channels/state/x`},
@@ -112,8 +113,8 @@ func TestSetRefuses(t *testing.T) {
 			"0002_a.fixtures.json": `[{"name":"plain","before":{"channels":{"state":{}}},"after":{"channels":{"state":{"x":1}}}}]`},
 			`version 2 to 1: the outcome differs at /channels/state/x`},
 		{"schema", map[string]string{"0002_a.jq": up, "0002.schema.json": `{"type": 7}`}, "schema agent/0002.schema.json"},
-		{"schema from elsewhere", map[string]string{"0002_a.jq": up, "0002.schema.json": `{"$ref": "file:///etc/passwd"}`}, "refers to nothing outside of itself"},
-		{"names", map[string]string{"0002_a.jq": up, "versions.toml": "[names]\n7 = \"2.0\""}, `version 7 has the name "2.0"`},
+		{"schema from elsewhere", map[string]string{"0002_a.jq": up, "0002.schema.json": `{"$ref": "file:///etc/passwd"}`}, "cannot refer to anything outside of it"},
+		{"names", map[string]string{"0002_a.jq": up, "versions.toml": "[names]\n7 = \"2.0\""}, `version 7 is named "2.0"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := readSet(t, tt.files)
@@ -130,20 +131,20 @@ func TestSetRefuses(t *testing.T) {
 
 func TestStepFails(t *testing.T) {
 	for _, tt := range []struct{ name, program, want string }{
-		{"nothing", "empty", "gives no value"},
-		{"several", ".,.", "gives several values"},
+		{"nothing", "empty", "returns no value"},
+		{"several", ".,.", "returns several values"},
 		{"no object", ".channels.state.list", "the outcome is an array, not an object"},
 		{"no channels", `{"state": 1}`, "not an object with the channels"},
 		{"member", `.extra = 1`, "at /extra: a document has"},
 		{"label", `.labels = {"a": 1}`, "at /labels/a: it is a number"},
 		{"error", `error("wrong shape")`, "wrong shape"},
 		{"type error", `.channels.state.list + 1`, "cannot add"},
-		{"loop", `def f: f; f`, "did not end within"},
+		{"loop", `def f: f; f`, "did not finish within"},
 		{"grows", `[range(1e12)]`, "memory"},
 		{"doubles", `.channels.state.s = ("x" * 1000000 | def f: . + . | f; f)`, "memory"},
 		{"clock", `.channels.state.t = now`, "at /channels/state/t: two runs on the same state differ"},
 		{"not a number", `.channels.state.t = nan`, "at /channels/state: NaN"},
-		{"opaque", `.channels.avatar = "new"`, "at /channels/avatar: only channels of type json"},
+		{"opaque", `.channels.avatar = "new"`, "at /channels/avatar: a step can write only channels"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			limit := time.Minute
@@ -165,7 +166,7 @@ func TestStepFails(t *testing.T) {
 	}
 	set := mustSet(t, map[string]string{"0002_a.jq": "."})
 	_, _, err := set.Migrate(t.Context(), jsonState(`{"a": `), 1, 2, false)
-	if !errors.Is(err, ErrStep) || !strings.Contains(err.Error(), "at /channels/state: no valid JSON") {
+	if !errors.Is(err, ErrStep) || !strings.Contains(err.Error(), "at /channels/state: invalid JSON") {
 		t.Errorf("a state that is not JSON: %v", err)
 	}
 	panics, err := NewSet(t.Context(), Spec{Kind: "agent", Steps: []Step{Go(1, 2, "", func(doc map[string]any) (map[string]any, error) {
@@ -215,7 +216,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestThereAndBack walks random states through random chains of steps that have ways back.
+// TestThereAndBack walks random states through random chains of reversible steps.
 func TestThereAndBack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 100 {
@@ -253,7 +254,7 @@ func mustOpen(t *testing.T, s State) *Document {
 	return d
 }
 
-// randomStep is a program and its inverse on the states of randomState.
+// randomStep returns a program and its inverse for the states of randomState.
 func randomStep(rng *rand.Rand, v int) (up, down string) {
 	key := string(rune('a' + rng.IntN(4)))
 	switch rng.IntN(6) {

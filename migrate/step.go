@@ -9,28 +9,29 @@ import (
 	"github.com/ckptd/ckptd/internal/weight"
 )
 
-// Func changes the value of a document: maps, slices, strings, json.Number, bool and nil. It must be pure: no clock, no
-// randomness, no memory of earlier calls. It must not modify what it is given; the value that it returns may share it.
+// Func transforms the value of a document: maps, slices, strings, json.Number, bool and nil. It
+// must be pure: no clock, no randomness, no state from earlier calls. It must not modify its input;
+// its result may share parts of it.
 type Func func(ctx context.Context, doc any) (any, error)
 
-// Step brings a state of a kind from a version to a neighbouring one.
+// Step migrates a state of a kind from one version to an adjacent one.
 type Step struct {
 	From, To    uint64 // To is From+1, or From-1 for a way back
 	Description string
-	Source      string // for messages: where the step stands
+	Source      string // for messages: where the step is defined
 	Run         Func
 }
 
 // Limits bound one run of a step.
 type Limits struct {
 	Time   time.Duration
-	Memory int64 // bytes that a jq program may allocate beyond its input, which may take twice as much
+	Memory int64 // bytes that a jq program may allocate in addition to its input, which may take twice as much
 }
 
-// DefaultLimits are what a step may take that is not said to need more.
+// DefaultLimits returns the limits of a step without limits of its own.
 func DefaultLimits() Limits { return Limits{Time: 2 * time.Second, Memory: 256 << 20} }
 
-// Go makes a step of a function that may change what it is given: it gets a copy of the document.
+// Go creates a step from a function that may modify its input: it gets a copy of the document.
 func Go(from, to uint64, description string, fn func(doc map[string]any) (map[string]any, error)) Step {
 	run := func(_ context.Context, doc any) (any, error) {
 		in, ok := clone(doc).(map[string]any)
@@ -46,7 +47,8 @@ func Go(from, to uint64, description string, fn func(doc map[string]any) (map[st
 	return Step{From: from, To: to, Description: description, Source: "Go function", Run: run}
 }
 
-// Bytes makes a step of a function from the JSON of a document to that of the next, such as a WebAssembly module.
+// Bytes creates a step from a function that converts the JSON of a document to that of the next
+// version, such as a WebAssembly module.
 func Bytes(from, to uint64, description, source string, fn func(ctx context.Context, from, to uint64, doc []byte) ([]byte, error)) Step {
 	run := func(ctx context.Context, doc any) (any, error) {
 		in, err := new(comparer).appendJSON(nil, nil, nil, doc)
@@ -66,8 +68,8 @@ func Bytes(from, to uint64, description, source string, fn func(ctx context.Cont
 	return Step{From: from, To: to, Description: description, Source: source, Run: run}
 }
 
-// apply runs a step twice and compares: a step that says different things about one state would leave it to chance what
-// a thread becomes.
+// apply runs a step twice and compares the results. With a nondeterministic step, chance would
+// decide the result for a thread.
 func (s *Step) apply(ctx context.Context, kind string, limits Limits, d *Document) (*Document, error) {
 	var outs [2]any
 	for i := range outs {
@@ -85,7 +87,7 @@ func (s *Step) apply(ctx context.Context, kind string, limits Limits, d *Documen
 				limits.Memory>>20, weight.MaxDepth))
 		}
 		return nil, s.fail(kind, &StepError{Path: firstDifference(outs[0], outs[1]),
-			Reason: "two runs on the same state differ; a step must not use time, randomness or memory"})
+			Reason: "two runs on the same state differ: a step must not use time, randomness or stored state"})
 	}
 	next, err := d.with(outs[0], most-c.left)
 	if err != nil {
@@ -94,13 +96,13 @@ func (s *Step) apply(ctx context.Context, kind string, limits Limits, d *Documen
 	return next, nil
 }
 
-// maxOutcome bounds the weight of the document that a step gives. A step can give what is small and has parts so often
-// that nobody could write it down.
+// maxOutcome bounds the weight of a step's result. A step can return a small value with so many
+// references to the same parts that nobody could encode it.
 func maxOutcome(limits Limits, d *Document) int { return int(limits.Memory)/inArray + d.size() }
 
 func (s *Step) run(ctx context.Context, limits Limits, doc any) (out any, err error) {
 	defer func() {
-		if r := recover(); r != nil { // a mistake in a Go function is about one state, and not the end of the host
+		if r := recover(); r != nil { // a bug in a Go function fails one state and must not crash the host
 			err = fmt.Errorf("panic: %v", r)
 		}
 	}()
@@ -108,12 +110,12 @@ func (s *Step) run(ctx context.Context, limits Limits, doc any) (out any, err er
 	defer cancel()
 	out, err = s.Run(limited, doc)
 	if err != nil && limited.Err() != nil && ctx.Err() == nil {
-		err = fmt.Errorf("it did not end within %v", limits.Time)
+		err = fmt.Errorf("it did not finish within %v", limits.Time)
 	}
 	return out, err
 }
 
-// fail says of which step err is.
+// fail adds the step to err.
 func (s *Step) fail(kind string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err

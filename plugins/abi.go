@@ -13,20 +13,20 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// What host functions of ABI v1 return besides lengths and 0.
+// Return codes of the host functions of ABI v1, besides lengths and 0.
 const (
-	codeDenied      = -1 // the plugin has not the capability
+	codeDenied      = -1 // the plugin lacks the capability
 	codeNoSuch      = -2 // slot
 	codeLimit       = -3
 	codeUnavailable = -5 // in this call
 	minNeeded       = 16 // -n from here on: n bytes are needed
 )
 
-// What host functions cost, in fuel: a call into Go and back, and what is done to each byte. They are part of
-// docs/plugins.md, since the fuel of a call is recorded.
+// Fuel costs of host functions: a call into Go and back, and the work on each byte. They are part
+// of docs/plugins.md, because the fuel of a call is recorded.
 const (
 	costCall      = 100
-	costCopyShift = 3 // 1/8 a byte copied
+	costCopyShift = 3 // 1/8 per byte copied
 	costRedact    = 16
 	costHash      = 1
 	costHashCall  = 1000
@@ -35,20 +35,20 @@ const (
 
 const maxErrorText = 1 << 10
 
-// maxRedact bounds what redact_builtin takes at once.
+// maxRedact bounds the input of a single redact_builtin call.
 const maxRedact = 4 << 20
 
-// bytes returns a range of the guest's memory, valid until the guest runs on, or ends the call. The sum cannot wrap:
-// both are 32 bits wide.
+// bytes returns a range of the guest's memory, valid until the guest resumes. If the range is out
+// of bounds, it ends the call. The sum cannot wrap: both are 32 bits wide.
 func (e *env) bytes(what string, ptr, n uint64) []byte {
 	b, ok := e.memory.Read(uint32(ptr), uint32(n))
 	if !ok {
-		e.stop(hook.ErrTrap, "%s: a range outside of its memory", what)
+		e.stop(hook.ErrTrap, "%s: a range outside its memory", what)
 	}
 	return b
 }
 
-// copied charges for bytes that are copied.
+// copied charges for copying n bytes.
 func (e *env) copied(n int) { e.charge(uint64(n) >> costCopyShift) }
 
 func (e *env) slot(n uint64) ([]byte, bool) {
@@ -79,7 +79,7 @@ func (e *env) inputRead(s []uint64) {
 	case !ok:
 		s[0] = result(codeNoSuch)
 		return
-	case s[1] >= uint64(len(in)): // an offset below zero is a large one
+	case s[1] >= uint64(len(in)): // a negative offset is a large unsigned one
 		s[0] = 0
 		return
 	}
@@ -114,7 +114,8 @@ func (e *env) logLine(s []uint64) {
 	e.log.line(int32(s[0]), b)
 }
 
-// Findings of a call are added up, and the number of different ones and the lengths of their names bounded.
+// Findings of a call are aggregated. The number of distinct findings and the lengths of their names
+// are bounded.
 const (
 	maxFindings = 256
 	maxRule     = 64
@@ -135,7 +136,8 @@ func (e *env) finding(s []uint64) {
 	e.addFinding(f)
 }
 
-// addFinding adds up findings of the same rule and path. The last of so many takes all others.
+// addFinding aggregates findings with the same rule and path. When the table is full, its last
+// entry absorbs all further ones.
 func (e *env) addFinding(f hook.Finding) {
 	at := slices.IndexFunc(e.findings, func(old hook.Finding) bool { return old.Rule == f.Rule && old.Path == f.Path })
 	switch n := len(e.findings); {
@@ -170,7 +172,7 @@ func (e *env) redactBuiltin(s []uint64) {
 	out, err := e.call.Redact(ctx, string(set[:min(len(set), maxRule)]), data)
 	cancel()
 	if err != nil {
-		e.check() // it ends with the time of the call
+		e.check() // its deadline is the call's
 		e.callbackFailed("redact_builtin", err)
 	}
 	if n := max(len(out), minNeeded); len(out) > len(to) {
@@ -187,7 +189,7 @@ func (e *env) pseudonym(s []uint64) {
 	case !e.plugin.spec.Capabilities.Pseudonym:
 		s[0] = result(codeDenied)
 		return
-	case e.call.PseudonymKey == [32]byte{}: // a hash without a key could be undone by guessing
+	case e.call.PseudonymKey == [32]byte{}: // an unkeyed hash could be reversed by guessing
 		s[0] = result(codeUnavailable)
 		return
 	}
@@ -223,15 +225,15 @@ func (e *env) blobPut(s []uint64) {
 	}
 }
 
-// abort is what AssemblyScript calls instead of a trap: message, file, line and column. Strings are UTF-16, and their
-// length in bytes is in the four bytes before them.
+// abort is the import that AssemblyScript calls instead of trapping, with message, file, line and
+// column. Strings are UTF-16, and the four bytes before a string hold its length in bytes.
 func (e *env) abort(s []uint64) {
 	e.log.line(logError, []byte(fmt.Sprintf("abort at line %d, column %d: %s", uint32(s[2]), uint32(s[3]), e.utf16(uint32(s[0])))))
 	e.stop(hook.ErrTrap, "abort")
 }
 
-// callbackFailed ends the call with the error of a callback: what the guest asked for is policy, or is to be stored, and
-// it shall not be able to go on as if nothing were.
+// callbackFailed ends the call with the error of a callback. The guest asked for a policy decision
+// or for something to be stored, so it must not be able to carry on as if nothing had failed.
 func (e *env) callbackFailed(what string, err error) {
 	var he *hook.Error
 	if errors.As(err, &he) {

@@ -18,7 +18,7 @@ import (
 
 var all = plugins.Capabilities{RedactBuiltin: true, Pseudonym: true, PutBlob: true}
 
-// full is a call in which every host function has something to do.
+// full is a call with which every host function has work to do.
 func full() *plugins.Call {
 	return &plugins.Call{
 		Stage: hook.PreSave, Item: "channel x", Payload: []byte("payload"), Meta: []byte(`{"abi":1}`), PseudonymKey: [32]byte{1},
@@ -27,7 +27,8 @@ func full() *plugins.Call {
 	}
 }
 
-// Every pair of a pointer and a length that is not in the memory of 64 KiB ends the call, whatever else is asked.
+// Any pointer and length outside the memory of 64 KiB ends the call, whatever the other arguments
+// are.
 func TestRangesOutsideOfMemory(t *testing.T) {
 	h := newHost(t, plugins.Options{})
 	good := I32Const(0) + I32Const(0)
@@ -51,7 +52,7 @@ func TestRangesOutsideOfMemory(t *testing.T) {
 			bin := saver("", func(p *Plugin) Code { return call(p, I32Const(r[0])+I32Const(r[1])) + I32Const(1) })
 			p := load(t, h, plugins.Spec{Binary: bin, Capabilities: all})
 			_, err := p.Call(context.Background(), full())
-			wantError(t, err, hook.ErrTrap, "outside of its memory", strings.Fields(name)[0])
+			wantError(t, err, hook.ErrTrap, "outside its memory", strings.Fields(name)[0])
 		}
 	}
 	for name, call := range map[string]func(p *Plugin) Code{
@@ -60,16 +61,16 @@ func TestRangesOutsideOfMemory(t *testing.T) {
 	} {
 		p := load(t, h, plugins.Spec{Binary: saver("", func(p *Plugin) Code { return call(p) + I32Const(1) }), Capabilities: all})
 		_, err := p.Call(context.Background(), full())
-		wantError(t, err, hook.ErrTrap, "outside of its memory", name)
+		wantError(t, err, hook.ErrTrap, "outside its memory", name)
 	}
 }
 
-// answers returns a plugin that returns, with 100 added, what a host function answers.
+// answers returns a plugin that returns the result of a host function plus 100.
 func answers(call func(p *Plugin) Code) []byte {
 	return saver("", func(p *Plugin) Code { return call(p) + I32Const(100) + I32Add })
 }
 
-// answer returns what a host function answered.
+// answer returns the result of a host function.
 func answer(t *testing.T, h *plugins.Host, caps plugins.Capabilities, c *plugins.Call, call func(p *Plugin) Code) int32 {
 	t.Helper()
 	p := load(t, h, plugins.Spec{Binary: answers(call), Capabilities: caps, Config: []byte(`{}`)})
@@ -149,7 +150,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// What a callback refuses, the guest cannot ignore.
+// The guest cannot ignore the refusal of a callback.
 func TestCallbackFails(t *testing.T) {
 	h := newHost(t, plugins.Options{})
 	rejection := &hook.Error{Kind: hook.ErrRejected, Plugin: "redact", Reason: "a key"}
@@ -170,7 +171,7 @@ func TestCallbackFails(t *testing.T) {
 	}
 }
 
-// What a guest asks of the redactor ends with the time of its call.
+// A redaction requested by a guest ends at the deadline of its call.
 func TestRedactEndsWithTheCall(t *testing.T) {
 	h := newHost(t, plugins.Options{})
 	redact := saver("", func(p *Plugin) Code { return Repeat(6, I32Const(0)) + Call(p.RedactBuiltin) + Drop + I32Const(1) })
@@ -181,13 +182,13 @@ func TestRedactEndsWithTheCall(t *testing.T) {
 		return nil, &hook.Error{Kind: hook.ErrTimeout, Plugin: "redact"}
 	}
 	_, err := p.Call(context.Background(), c)
-	wantError(t, err, hook.ErrTimeout, "it ran into its time limit")
+	wantError(t, err, hook.ErrTimeout, "it reached its time limit")
 }
 
 func TestPseudonyms(t *testing.T) {
 	h := newHost(t, plugins.Options{})
 	p := load(t, h, plugins.Spec{Capabilities: all, Binary: saver(I32, func(p *Plugin) Code {
-		// The first byte of the payload is the kind, the rest the data.
+		// The first byte of the payload is the kind, the rest is the data.
 		return p.ReadAll(0) +
 			I32Const(Buffer) + I32Load8U + I32Const(Buffer+1) + LocalGet(0) + I32Const(1) + I32Sub + I32Const(0) + Call(p.Pseudonym) + Drop +
 			I32Const(0) + I32Const(32) + Call(p.OutputWrite)

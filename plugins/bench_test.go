@@ -15,7 +15,7 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// goGuest builds a reactor for wasip1 out of testdata, once for all tests.
+// goGuest builds a reactor for wasip1 from testdata, once for all tests.
 var goGuest = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "ckptd-guest-")
 	if err != nil {
@@ -97,7 +97,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkFresh is a call in an instance that is made for it, and that ends in a trap.
+// BenchmarkFresh measures a call in a new instance that ends in a trap.
 func BenchmarkFresh(b *testing.B) {
 	for name, call := range map[string]*plugins.Call{
 		"small": {Stage: hook.PreSave},

@@ -21,7 +21,7 @@ import (
 	"github.com/ckptd/ckptd/plugins/meter"
 )
 
-// wazeroVersion is part of the key of what is cached; a test compares it with go.mod.
+// wazeroVersion is part of the cache key. A test compares it with go.mod.
 const wazeroVersion = "v1.12.0"
 
 const (
@@ -30,27 +30,28 @@ const (
 	workPrefix  = "work-"
 	maxCached   = 1 << 30
 
-	staleWork = 24 * time.Hour // age of what a process that died left behind
+	staleWork = 24 * time.Hour // age at which a dead process's leftovers are removed
 )
 
-// cache keeps compiled modules on disk. The runtime's own files are machine code with a checksum, which anybody can
-// make; so what lies in the folder are files of our own, with an HMAC-SHA256 over the key of the module and all of the
-// contents. To compile, a file that is authentic is put into a folder that is new, private and this process's, from
-// where the runtime reads it; and what the runtime writes there is taken out again. One compilation at a time.
+// cache keeps compiled modules on disk. The runtime's own cache files are machine code with a
+// checksum that anybody can compute. So the folder holds files in our own format, with an
+// HMAC-SHA256 over the module's key and the entire contents. To compile a module, an authentic file
+// is copied into a fresh folder private to this process, where the runtime reads it. Files that the
+// runtime writes there are moved back out. One compilation runs at a time.
 //
-// A file is: cacheMagic ‖ MAC (32) ‖ length of the runtime's name (1) ‖ that name ‖ contents. One that is not authentic
-// counts as missing and is replaced.
+// A file is: cacheMagic ‖ MAC (32) ‖ length of the runtime's name (1) ‖ that name ‖ contents. A
+// file that isn't authentic counts as missing and is replaced.
 type cache struct {
 	dir     string
 	macKey  [32]byte
-	work    string // ours
-	inner   string // of work, where the runtime has its files
+	work    string // private to this process
+	inner   string // the runtime's folder inside work
 	runtime wazero.CompilationCache
 }
 
 func openCache(dir string, key [32]byte) (*cache, error) {
 	if key == [32]byte{} {
-		return nil, errors.New("it needs a key: set CacheKey")
+		return nil, errors.New("CacheKey is not set")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -60,7 +61,7 @@ func openCache(dir string, key [32]byte) (*cache, error) {
 		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("%s is open to others (%v): run chmod 700 on it", dir, mode)
+		return nil, fmt.Errorf("%s is accessible to other users (%v): run chmod 700 on it", dir, mode)
 	}
 	c := &cache{dir: dir, macKey: key}
 	c.removeStale()
@@ -76,7 +77,7 @@ func openCache(dir string, key [32]byte) (*cache, error) {
 	return c, nil
 }
 
-// removeStale removes the folders of processes that died. It is no harm if it cannot.
+// removeStale removes the folders of dead processes. Failing to is harmless.
 func (c *cache) removeStale() {
 	list, _ := filepath.Glob(filepath.Join(c.dir, workPrefix+"*"))
 	for _, path := range list {
@@ -86,14 +87,14 @@ func (c *cache) removeStale() {
 	}
 }
 
-// findInner finds the one folder that the runtime made.
+// findInner finds the single folder that the runtime created.
 func (c *cache) findInner() error {
 	list, err := os.ReadDir(c.work)
 	if err != nil {
 		return err
 	}
 	if len(list) != 1 || !list[0].IsDir() {
-		return errors.New("the runtime keeps its files in another way than this version knows")
+		return errors.New("the runtime stores its files in an unknown way")
 	}
 	c.inner = filepath.Join(c.work, list[0].Name())
 	return nil
@@ -103,7 +104,7 @@ func (c *cache) close() error {
 	return errors.Join(c.runtime.Close(context.Background()), os.RemoveAll(c.work))
 }
 
-// compile compiles a module or takes it from the cache. That the cache cannot be written is no error.
+// compile compiles a module or takes it from the cache. Failing to write the cache is not an error.
 func (c *cache) compile(ctx context.Context, rt wazero.Runtime, bin []byte) (wazero.CompiledModule, error) {
 	key := cacheKey(bin)
 	defer c.empty()
@@ -115,7 +116,7 @@ func (c *cache) compile(ctx context.Context, rt wazero.Runtime, bin []byte) (waz
 	}
 	m, err := rt.CompileModule(ctx, bin)
 	if err != nil && known != "" && ctx.Err() == nil {
-		c.empty() // authentic, but of no use to the runtime
+		c.empty() // authentic, but the runtime can't use it
 		known = ""
 		m, err = rt.CompileModule(ctx, bin)
 	}
@@ -132,7 +133,7 @@ func (c *cache) compile(ctx context.Context, rt wazero.Runtime, bin []byte) (waz
 	return m, nil
 }
 
-// empty leaves nothing for the next module.
+// empty clears the work folder for the next module.
 func (c *cache) empty() {
 	list, _ := os.ReadDir(c.inner)
 	for _, f := range list {
@@ -140,7 +141,8 @@ func (c *cache) empty() {
 	}
 }
 
-// cacheKey names what the machine code depends on. The features of the processor are in the runtime's name of the file.
+// cacheKey hashes the inputs of the machine code. The processor's features are in the runtime's
+// file name.
 func cacheKey(bin []byte) [32]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "ckptd plugin cache\n%s\n%d\n%s\n%s\n", wazeroVersion, meter.Version, runtime.GOOS, runtime.GOARCH)
@@ -163,7 +165,7 @@ func (c *cache) mac(key [32]byte, body []byte) []byte {
 
 var errNotAuthentic = errors.New("not authentic")
 
-// read returns the runtime's name and contents of a file that is authentic.
+// read returns the runtime's file name and the contents of an authentic file.
 func (c *cache) read(key [32]byte) (name string, contents []byte, err error) {
 	info, err := os.Stat(c.path(key))
 	if err != nil {
@@ -188,13 +190,13 @@ func (c *cache) read(key [32]byte) (name string, contents []byte, err error) {
 	return string(b[1 : 1+n]), b[1+n:], nil
 }
 
-// validName reports whether a name is one that the runtime gives: hexadecimal digits.
+// validName reports whether a name is in the runtime's form: hexadecimal digits.
 func validName(name string) bool {
 	_, err := hex.DecodeString(name)
 	return err == nil && name != ""
 }
 
-// write keeps a file of the runtime's.
+// write stores one of the runtime's files.
 func (c *cache) write(key [32]byte, name string) error {
 	if !validName(name) || len(name) > 255 {
 		return fs.ErrInvalid

@@ -67,7 +67,8 @@ func TestCache(t *testing.T) {
 		}
 	}
 
-	// Whatever is done to a file, it is not used, and replaced. A file of another key or another module is no better.
+	// A damaged file is never used and gets replaced, and so does a file of another key or another
+	// module.
 	spoilt := map[string]func() []byte{
 		"empty": func() []byte { return nil },
 		"short": func() []byte { return first[:len(first)-1] },
@@ -124,7 +125,7 @@ func TestCacheIsRefused(t *testing.T) {
 	}
 }
 
-// The version that is part of the key is the one that is built in.
+// The version in the cache key is the one that is built in.
 func TestCacheKnowsTheRuntime(t *testing.T) {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// saver returns a plugin of which the hook of saves is given.
+// saver returns a plugin with the given pre-save hook.
 func saver(locals Code, body func(p *Plugin) Code) []byte {
 	p := NewPlugin(-1)
 	p.Hook("on_pre_save", locals, body(p))
@@ -26,7 +26,7 @@ func preSave(payload string) *plugins.Call {
 	return &plugins.Call{Stage: hook.PreSave, Item: "channel messages", Payload: []byte(payload)}
 }
 
-// wantError fails unless err is a *hook.Error of the kind, whose text has all the words.
+// wantError fails unless err is a *hook.Error of the kind whose text contains all the words.
 func wantError(t *testing.T, err, kind error, words ...string) {
 	t.Helper()
 	var he *hook.Error
@@ -69,7 +69,7 @@ func TestResults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := load(t, h, plugins.Spec{Binary: test.bin})
-			for range 3 { // whatever happened before
+			for range 3 { // no matter what happened before
 				r, err := p.Call(context.Background(), preSave("secret"))
 				if r == nil {
 					t.Fatal("no result")
@@ -127,7 +127,7 @@ func TestCallIsRefused(t *testing.T) {
 	wantError(t, err, hook.ErrUnavailable, "closed")
 }
 
-// Runaways, and how much fuel they get: so much that the clock stops them.
+// Runaways get so much fuel that only the clock stops them.
 func runaways() map[string][]byte {
 	return map[string][]byte{
 		"loop":    Spin(),
@@ -224,11 +224,11 @@ func TestNoPlace(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	impatient := load(t, h, plugins.Spec{Binary: Echo(), Limits: plugins.Limits{Call: 10 * time.Millisecond}})
 	_, err := impatient.Call(context.Background(), preSave("x"))
-	wantError(t, err, hook.ErrUnavailable, "no place")
+	wantError(t, err, hook.ErrUnavailable, "too many calls")
 	gone, cancelGone := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancelGone()
 	_, err = spin.Call(gone, preSave("x"))
-	if wantError(t, err, hook.ErrUnavailable, "no place"); !errors.Is(err, context.DeadlineExceeded) {
+	if wantError(t, err, hook.ErrUnavailable, "too many calls"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v does not wrap the error of the context", err)
 	}
 	cancel()
@@ -238,8 +238,8 @@ func TestNoPlace(t *testing.T) {
 	}
 }
 
-// The collector must not wait for a guest: without the checks it would for all of the call. The bound is wide, since
-// tests share the machine; the figure is logged.
+// The collector must not wait for a guest: without the checks it would wait for the entire call.
+// The bound is wide, because tests share the machine; the figure is logged.
 func TestCollectorDoesNotWait(t *testing.T) {
 	h := newHost(t, plugins.Options{})
 	input := string(make([]byte, 32<<20))
@@ -247,7 +247,7 @@ func TestCollectorDoesNotWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := load(t, h, plugins.Spec{Binary: bin, Limits: plugins.Limits{Fuel: 1e12, Call: 300 * time.Millisecond}})
 			var worst time.Duration
-			for range 3 { // a busy machine may hold up one of them
+			for range 3 { // a busy machine may delay one of them
 				before := pauses()
 				done := make(chan error)
 				go func() {
@@ -275,14 +275,15 @@ func TestCollectorDoesNotWait(t *testing.T) {
 	}
 }
 
-// pauses returns the distribution of how long the collector stopped the world, the way there included.
+// pauses returns the distribution of the collector's stop-the-world pauses, including the time to
+// stop.
 func pauses() *metrics.Float64Histogram {
 	sample := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
 	metrics.Read(sample)
 	return sample[0].Value.Float64Histogram()
 }
 
-// longest returns the bound of the longest pause that came between.
+// longest returns a bound of the longest pause in between.
 func longest(before, after *metrics.Float64Histogram) (d time.Duration) {
 	for i := range after.Counts {
 		if after.Counts[i] > before.Counts[i] {
@@ -295,7 +296,7 @@ func longest(before, after *metrics.Float64Histogram) (d time.Duration) {
 func TestMemoryLimit(t *testing.T) {
 	h := newHost(t, plugins.Options{})
 	limits := plugins.Limits{Memory: 1 << 20}
-	// memory.grow says no, and the guest can live with that.
+	// memory.grow fails, and the guest can handle that.
 	p := load(t, h, plugins.Spec{Limits: limits, Binary: saver("", func(*Plugin) Code {
 		return I32Const(16) + MemoryGrow + I32Const(-1) + I32Ne + If(Void, Unreachable) +
 			I32Const(15) + MemoryGrow + I32Const(1) + I32Ne + If(Void, Unreachable) + MemorySize + I32Const(16) + I32Ne + If(Void, Unreachable) + I32Const(1)
@@ -305,7 +306,7 @@ func TestMemoryLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// One that cannot fails for its limit, not because of how it fails.
+	// A guest that cannot handle it fails because of its limit, however it fails.
 	p = load(t, h, plugins.Spec{Limits: limits, Binary: Echo()})
 	for range 3 {
 		_, err := p.Call(context.Background(), preSave(strings.Repeat("x", 2<<20)))
@@ -322,7 +323,7 @@ func TestMemoryBudget(t *testing.T) {
 	h := newHost(t, plugins.Options{Memory: 4 << 20, Concurrency: 2})
 	echo, other := load(t, h, plugins.Spec{Binary: Echo()}), load(t, h, plugins.Spec{Binary: Upper()})
 	for range 3 {
-		// The instance that the other one keeps is given up for this one.
+		// The other plugin's idle instance is evicted for this one.
 		for _, p := range []*plugins.Plugin{echo, other} {
 			in := strings.Repeat("X", 3<<20)
 			r, err := p.Call(context.Background(), preSave(in))

@@ -10,13 +10,14 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// slice is the fuel a guest gets at a time. Each slice ends in Go code, which looks at the clock and the context, and
-// where the collector of the Go runtime can stop the goroutine. 200,000 are 0.1 to 0.5 ms; to leave and come back is 0.1 µs.
+// slice is the fuel that a guest gets at a time. Each slice ends in Go code, which checks the clock
+// and the context, and where Go's garbage collector can stop the goroutine. 200,000 take 0.1 to 0.5
+// ms; leaving the guest and coming back takes 0.1 µs.
 const slice = 200_000
 
-// env is what host functions know of the call under way in one instance. It is the context.Context that the runtime
-// passes to them, so that no allocation and no lookup is needed to get it: a context without deadline, as the runtime
-// shall not act on one by itself.
+// env is the state that host functions share during the current call in one instance. It is also
+// the context.Context that the runtime passes to them, so getting at it needs neither an allocation
+// nor a lookup. As a context it has no deadline, because the runtime must not act on one by itself.
 type env struct {
 	plugin *Plugin
 	memory api.Memory
@@ -25,9 +26,9 @@ type env struct {
 
 	ctx      context.Context // the caller's
 	deadline time.Time
-	limit    uint64 // of fuel
-	granted  uint64 // of fuel, so far
-	clock    uint64 // nanoseconds of the monotonic clock, which reading and sleeping advance
+	limit    uint64 // fuel the call may use
+	granted  uint64 // fuel granted so far
+	clock    uint64 // nanoseconds of the monotonic clock; reading and sleeping advance it
 
 	call      *Call
 	outputMax int64
@@ -47,7 +48,8 @@ func (e *env) Done() <-chan struct{}       { return nil }
 func (e *env) Err() error                  { return nil }
 func (e *env) Value(any) any               { return nil }
 
-// begin prepares for a call, or for the initialisation. The deadline is the earlier of the caller's and the limit's.
+// begin prepares for a call or for the initialization. The deadline is the earlier of the caller's
+// and the limit's.
 func (e *env) begin(ctx context.Context, c *Call, most time.Duration) {
 	l := &e.plugin.limits
 	*e = env{plugin: e.plugin, memory: e.memory, fuel: e.fuel, linear: e.linear, clock: e.clock,
@@ -61,7 +63,7 @@ func (e *env) begin(ctx context.Context, c *Call, most time.Duration) {
 	e.fuel.Set(e.granted)
 }
 
-// used returns the fuel used so far. It is not above the limit.
+// used returns the fuel used so far, never more than the limit.
 func (e *env) used() uint64 {
 	left := int64(e.fuel.Get())
 	if left < 0 {
@@ -70,11 +72,11 @@ func (e *env) used() uint64 {
 	return e.granted - uint64(left)
 }
 
-// charge takes fuel for what a host function does.
+// charge takes fuel for the work of a host function.
 func (e *env) charge(n uint64) {
 	left := int64(e.fuel.Get())
 	if n > uint64(left) || left < 0 {
-		// What is asked for is below 2^40, and what is left above -2^40: see the limits.
+		// A charge is below 2^40 and the remainder above -2^40: see the limits.
 		left -= int64(min(n, 1<<40))
 		e.fuel.Set(uint64(left))
 		e.refill()
@@ -83,7 +85,7 @@ func (e *env) charge(n uint64) {
 	e.fuel.Set(uint64(left) - n)
 }
 
-// refill is called when the fuel is below zero. It ends the call, or returns with fuel.
+// refill runs when the fuel is below zero. It either ends the call or returns with more fuel.
 func (e *env) refill() {
 	e.check()
 	left := int64(e.fuel.Get())
@@ -94,7 +96,7 @@ func (e *env) refill() {
 	if grant <= uint64(-left) {
 		e.granted = e.limit
 		e.fuel.Set(0)
-		e.stop(hook.ErrFuel, "it used its limit of %d", e.limit)
+		e.stop(hook.ErrFuel, "it used up its limit of %d", e.limit)
 	}
 	e.granted += grant
 	e.fuel.Set(uint64(left) + grant)
@@ -102,7 +104,7 @@ func (e *env) refill() {
 
 const gaveUp = "the caller gave up"
 
-// check ends the call when its time is over.
+// check ends the call once its deadline has passed.
 func (e *env) check() {
 	if err := e.ctx.Err(); err != nil {
 		e.end(&stop{kind: hook.ErrTimeout, reason: gaveUp, cause: context.Cause(e.ctx)})
@@ -111,6 +113,6 @@ func (e *env) check() {
 		if d, ok := e.ctx.Deadline(); ok && d.Equal(e.deadline) {
 			e.end(&stop{kind: hook.ErrTimeout, reason: gaveUp, cause: context.DeadlineExceeded})
 		}
-		e.end(&stop{kind: hook.ErrTimeout, reason: "it ran into its time limit"})
+		e.end(&stop{kind: hook.ErrTimeout, reason: "it reached its time limit"})
 	}
 }

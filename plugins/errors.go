@@ -8,30 +8,31 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// errStopped is what host functions panic with to end a guest; why is in the env. The runtime recovers it.
+// errStopped is the panic value with which host functions end a guest; the env holds the reason.
+// The runtime recovers it.
 var errStopped = errors.New("stopped by the host")
 
-// stop is why the host ended a guest.
+// stop is the reason why the host ended a guest.
 type stop struct {
 	kind   error
 	reason string
-	cause  error // more to wrap, such as that of a context
-	as     error // if not nil, the error as it is: a callback's own
+	cause  error // another error to wrap, such as a context's
+	as     error // if not nil, the error to return unchanged: a callback's own
 }
 
-// fail makes the error of a plugin outside of a call.
+// fail builds an error of a plugin outside any call.
 func (s *Spec) fail(kind error, format string, args ...any) *hook.Error {
 	return &hook.Error{Kind: kind, Plugin: s.Name, Reason: oneLine(fmt.Sprintf(format, args...))}
 }
 
-// failCall makes the error of a call.
+// failCall builds an error of a call.
 func (p *Plugin) failCall(c *Call, kind error, format string, args ...any) *hook.Error {
 	err := p.spec.fail(kind, format, args...)
 	err.Stage, err.Item = c.Stage, c.Item
 	return err
 }
 
-// named gives an error of a module or its limits the name of the plugin.
+// named adds the plugin's name to an error about its module or its limits.
 func (s *Spec) named(err error) error {
 	kind := hook.ErrInvalid
 	if errors.Is(err, hook.ErrLimit) {
@@ -44,7 +45,7 @@ func (s *Spec) named(err error) error {
 	return s.fail(kind, "%v", err)
 }
 
-// because wraps a second error, unless it is nil, and says so.
+// because wraps a second error, unless it is nil, and adds its text.
 func because(err *hook.Error, cause error) error {
 	if cause == nil {
 		return err
@@ -52,16 +53,18 @@ func because(err *hook.Error, cause error) error {
 	return fmt.Errorf("%w: %w", err, cause)
 }
 
-// trapReason is the first line of what the runtime says of a trap; below it are the names of functions.
+// trapReason returns the first line of the runtime's message about a trap; the lines below it are
+// function names.
 func trapReason(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return strings.TrimSuffix(strings.TrimPrefix(line, "wasm error: "), " (recovered by wazero)")
 }
 
-// oneLine bounds what goes into an error, and takes what could steer a terminal out of it.
+// oneLine bounds text that goes into an error and removes anything that could control a terminal.
 func oneLine(s string) string { return printable(s, 512) }
 
-// printable returns the beginning of a text, of at most n bytes, in which what is not printable is a space or U+FFFD.
+// printable returns the first n bytes of a text at most, with unprintable characters replaced by a
+// space or U+FFFD.
 func printable(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]

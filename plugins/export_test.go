@@ -1,9 +1,9 @@
 package plugins
 
-// WazeroVersion is what the key of the cache says.
+// WazeroVersion is the version in the cache key.
 const WazeroVersion = wazeroVersion
 
-// Idle returns how many instances wait for their next call.
+// Idle returns the number of idle instances.
 func (p *Plugin) Idle() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

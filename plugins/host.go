@@ -17,35 +17,36 @@ import (
 	"github.com/ckptd/ckptd/plugins/meter"
 )
 
-const maxPages = 1 << 16 // that a memory can have
+const maxPages = 1 << 16 // of one memory
 
 // Options of a Host. The zero value works.
 type Options struct {
-	Memory int64 // bytes of all guests together, and of the images of their state; 0: 1 GiB
+	Memory int64 // bytes of all guests together, including the images of their state; 0: 1 GiB
 
-	// CacheDir is where compiled modules are kept, "" for nowhere. It is made if there is none, and nobody else may have
-	// access to it. Files are authenticated under CacheKey, which must then not be zero: what is in them is machine code.
+	// CacheDir is the folder for compiled modules; "" disables the cache. It is created if missing,
+	// and nobody else may have access to it. Its files are authenticated under CacheKey, which must
+	// then not be zero, because they hold machine code.
 	CacheDir string
 	CacheKey [32]byte
 
-	Concurrency int // calls at a time, 0: GOMAXPROCS
+	Concurrency int // concurrent calls; 0: GOMAXPROCS
 }
 
 // Host runs plugins. Methods are safe for concurrent use.
 type Host struct {
 	runtime wazero.Runtime
 	budget  budget
-	places  places
+	slots   slots
 	cache   *cache // nil: none
 
-	compiling chan struct{} // one at a time, since a compiler takes much memory
+	compiling chan struct{} // one at a time, because a compiler takes a lot of memory
 
 	mu      sync.Mutex
 	plugins map[*Plugin]struct{}
 	closed  bool
 }
 
-// New makes a Host. It fails for a cache that cannot be used.
+// New creates a Host. It fails if the cache cannot be used.
 func New(o Options) (*Host, error) {
 	h := &Host{plugins: map[*Plugin]struct{}{}, compiling: make(chan struct{}, 1)}
 	h.budget = budget{max: o.Memory, evict: h.evict}
@@ -55,7 +56,7 @@ func New(o Options) (*Host, error) {
 	if o.Concurrency <= 0 {
 		o.Concurrency = runtime.GOMAXPROCS(0)
 	}
-	h.places = make(places, o.Concurrency)
+	h.slots = make(slots, o.Concurrency)
 	config := wazero.NewRuntimeConfig().WithCoreFeatures(api.CoreFeaturesV2).WithDebugInfoEnabled(false)
 	if o.CacheDir != "" {
 		c, err := openCache(o.CacheDir, o.CacheKey)
@@ -71,8 +72,9 @@ func New(o Options) (*Host, error) {
 	return h, nil
 }
 
-// Load makes a plugin ready: it is validated, metered, compiled, initialised and configured. Errors are *hook.Error of
-// the kinds ErrInvalid, ErrLimit, ErrFuel, ErrTimeout, ErrTrap and ErrUnavailable. The Plugin keeps s.Config.
+// Load prepares a plugin: it validates, meters, compiles, initializes and configures the module.
+// Errors are *hook.Error of the kinds ErrInvalid, ErrLimit, ErrFuel, ErrTimeout, ErrTrap and
+// ErrUnavailable. The Plugin keeps s.Config.
 func (h *Host) Load(ctx context.Context, s Spec) (*Plugin, error) {
 	if err := s.Limits.Check(); err != nil {
 		return nil, s.named(err)
@@ -82,15 +84,16 @@ func (h *Host) Load(ctx context.Context, s Spec) (*Plugin, error) {
 		return nil, s.fail(hook.ErrUnavailable, "the host was closed")
 	}
 	if int64(len(s.Binary)) > limits.Binary {
-		return nil, s.fail(hook.ErrLimit, "its binary has %d bytes, more than %d", len(s.Binary), limits.Binary)
+		return nil, s.fail(hook.ErrLimit, "its binary has %d bytes, more than the limit of %d", len(s.Binary), limits.Binary)
 	}
-	// The allocator keeps the limit of the memory, not the module's own maximum, so that it sees what is asked for.
+	// The memory limit is enforced by the allocator, not by the module's own maximum, so that the
+	// allocator sees how much the guest asked for.
 	m, err := meter.Rewrite(s.Binary, meter.Limits{Binary: int(limits.Binary), Pages: maxPages})
 	if err != nil {
 		return nil, s.named(err)
 	}
 	if least := int64(m.MinPages) << 16; least > limits.Memory {
-		return nil, s.fail(hook.ErrLimit, "it starts with %d bytes of memory, more than %d", least, limits.Memory)
+		return nil, s.fail(hook.ErrLimit, "it starts with %d bytes of memory, more than the limit of %d", least, limits.Memory)
 	}
 	if err := s.checkImports(m); err != nil {
 		return nil, err
@@ -121,8 +124,8 @@ func (h *Host) Load(ctx context.Context, s Spec) (*Plugin, error) {
 	return p, nil
 }
 
-// compile compiles the metered module. The runtime looks at the context between functions only if it has several
-// workers.
+// compile compiles the metered module. The runtime checks the context between functions only if it
+// has several workers.
 func (p *Plugin) compile(caller context.Context, bin []byte) (err error) {
 	ctx, cancel := context.WithTimeout(caller, p.limits.Compile)
 	defer cancel()
@@ -139,7 +142,7 @@ func (p *Plugin) compile(caller context.Context, bin []byte) (err error) {
 	}
 	switch {
 	case caller.Err() != nil && err != nil:
-		return because(p.spec.fail(hook.ErrTimeout, "compiling it, the caller gave up"), context.Cause(caller))
+		return because(p.spec.fail(hook.ErrTimeout, "the caller gave up while it was being compiled"), context.Cause(caller))
 	case ctx.Err() != nil && err != nil:
 		return p.spec.fail(hook.ErrTimeout, "compiling it took more than %v", p.limits.Compile)
 	case err != nil:
@@ -148,7 +151,8 @@ func (p *Plugin) compile(caller context.Context, bin []byte) (err error) {
 	return nil
 }
 
-// initialize runs the initialisation in a first instance, takes its image and keeps it for the first call.
+// initialize runs the initialization in a first instance, takes its image and keeps the instance
+// for the first call.
 func (p *Plugin) initialize(ctx context.Context) error {
 	inst, err := p.instantiate()
 	if err != nil {
@@ -169,7 +173,7 @@ func (p *Plugin) initialize(ctx context.Context) error {
 	return nil
 }
 
-// initialize calls what must be called once.
+// initialize calls the exports that run once.
 func (inst *instance) initialize() error {
 	e, s := inst.env, &inst.plugin.spec
 	for _, name := range []string{exportInitialize, exportABI, exportConfigure} {
@@ -183,15 +187,16 @@ func (inst *instance) initialize() error {
 		case err != nil:
 			return e.during(name, err)
 		case name == exportABI && code != ABI:
-			return s.fail(hook.ErrInvalid, "it is for version %d of the ABI, this host has %d: build it anew", code, ABI)
+			return s.fail(hook.ErrInvalid, "it is for version %d of the ABI, but this host has %d: rebuild it", code, ABI)
 		case name == exportConfigure && code != 0:
-			return s.fail(hook.ErrInvalid, "it refuses its configuration (%d) %s", code, e.errorText)
+			return s.fail(hook.ErrInvalid, "it rejects its configuration (%d) %s", code, e.errorText)
 		}
 	}
 	return nil
 }
 
-// during says in which function the initialisation failed, and what the guest said last: no payload was there yet.
+// during adds the function in which the initialization failed and the guest's last words. Those are
+// safe to include: the guest has not seen a payload yet.
 func (e *env) during(function string, err error) error {
 	var he *hook.Error
 	if !errors.As(err, &he) {
@@ -204,7 +209,7 @@ func (e *env) during(function string, err error) error {
 	return err
 }
 
-// evict throws away an idle instance of some plugin, and reports whether there was one.
+// evict discards an idle instance of any plugin. It reports whether there was one.
 func (h *Host) evict() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -217,7 +222,7 @@ func (h *Host) evict() bool {
 	return false
 }
 
-// remember reports false if the host was closed.
+// remember registers a plugin. It returns false if the host is closed.
 func (h *Host) remember(p *Plugin) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -240,7 +245,7 @@ func (h *Host) forget(p *Plugin) {
 	h.budget.give(int64(len(p.image.data)))
 }
 
-// Close closes all plugins, when the calls under way have ended, and frees what the host holds.
+// Close waits for running calls, closes all plugins and frees the host's resources.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	h.closed = true
@@ -253,7 +258,7 @@ func (h *Host) Close() error {
 	for _, p := range all {
 		errs = append(errs, p.Close())
 	}
-	h.compiling <- struct{}{} // what is being loaded finds the host closed, and cleans up
+	h.compiling <- struct{}{} // a Load under way will find the host closed and clean up
 	defer func() { <-h.compiling }()
 	errs = append(errs, h.runtime.Close(context.Background()))
 	if h.cache != nil {
@@ -262,28 +267,28 @@ func (h *Host) Close() error {
 	return errors.Join(errs...)
 }
 
-// places are those of the calls under way.
-type places chan struct{}
+// slots is a semaphore for concurrent calls.
+type slots chan struct{}
 
-var errNoPlace = errors.New("waited too long")
+var errNoSlot = errors.New("waited too long")
 
-// take waits for a place.
-func (p places) take(ctx context.Context, most time.Duration) error {
+// acquire waits for a slot.
+func (s slots) acquire(ctx context.Context, most time.Duration) error {
 	select {
-	case p <- struct{}{}:
+	case s <- struct{}{}:
 		return nil
 	default:
 	}
 	t := time.NewTimer(most)
 	defer t.Stop()
 	select {
-	case p <- struct{}{}:
+	case s <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-t.C:
-		return errNoPlace
+		return errNoSlot
 	}
 }
 
-func (p places) give() { <-p }
+func (s slots) release() { <-s }

@@ -30,7 +30,7 @@ func load(t testing.TB, h *plugins.Host, s plugins.Spec) *plugins.Plugin {
 	if s.Name == "" {
 		s.Name = "p@1.0.0"
 	}
-	if hard := plugins.HardLimits(); s.Limits.Compile == 0 { // a race detector makes compilers ten times slower
+	if hard := plugins.HardLimits(); s.Limits.Compile == 0 { // the race detector makes compilers ten times slower
 		s.Limits.Compile, s.Limits.Init = hard.Compile, max(s.Limits.Init, hard.Init)
 	}
 	p, err := h.Load(context.Background(), s)

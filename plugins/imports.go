@@ -16,21 +16,21 @@ import (
 // ABI is the version of the contract in docs/plugins.md.
 const ABI = 1
 
-// The modules of host functions.
+// Names of the host modules.
 const (
 	abiModule  = "ckptd_v1"
 	wasiModule = "wasi_snapshot_preview1"
 	envModule  = "env"
 )
 
-// hostFunc is a function that guests may import. In types, i is an i32 and I an i64.
+// hostFunc is a function that guests may import. In params and results, i is an i32 and I an i64.
 type hostFunc struct {
 	module, name    string
 	params, results string
 	call            func(e *env, stack []uint64)
 }
 
-// hostFuncs returns all of them, and the one of the meter.
+// hostFuncs returns all of them, plus the meter's.
 func hostFuncs() []hostFunc {
 	return []hostFunc{
 		{abiModule, "input_len", "i", "I", (*env).inputLen},
@@ -61,7 +61,8 @@ func hostFuncs() []hostFunc {
 		{wasiModule, "random_get", "ii", "i", (*env).randomGet},
 		{wasiModule, "sched_yield", "", "i", (*env).nothing},
 
-		// A Go program imports these as soon as it uses reflection on some packages. They refuse every file.
+		// A Go program imports these as soon as it uses reflection on some packages. They refuse
+		// every file.
 		{wasiModule, "fd_filestat_get", "ii", "i", (*env).noFile},
 		{wasiModule, "fd_filestat_set_size", "iI", "i", (*env).noFile},
 		{wasiModule, "fd_filestat_set_times", "iIIi", "i", (*env).noFile},
@@ -87,14 +88,15 @@ func hostFuncs() []hostFunc {
 	}
 }
 
-// refillFunc is what metered code calls, with the fuel left, when that is below zero. It returns the fuel left now.
+// refillFunc is called by metered code with the remaining fuel when that is below zero. It returns
+// the new amount.
 func (e *env) refillFunc(s []uint64) {
 	e.fuel.Set(s[0])
 	e.refill()
 	s[0] = e.fuel.Get()
 }
 
-// instantiateHostFuncs makes the functions known to a runtime.
+// instantiateHostFuncs registers the functions with a runtime.
 func instantiateHostFuncs(ctx context.Context, rt wazero.Runtime) error {
 	byModule := map[string]wazero.HostModuleBuilder{}
 	for _, f := range hostFuncs() {
@@ -108,13 +110,13 @@ func instantiateHostFuncs(ctx context.Context, rt wazero.Runtime) error {
 	}
 	for module, b := range byModule {
 		if _, err := b.Instantiate(ctx); err != nil {
-			return fmt.Errorf("making the host module %s: %w", module, err)
+			return fmt.Errorf("creating the host module %s: %w", module, err)
 		}
 	}
 	return nil
 }
 
-// wrapped finds the env, which is the context, and charges for the call.
+// wrapped gets the env, which is the context, and charges for the call.
 func (f hostFunc) wrapped() api.GoFunc {
 	if f.module == meter.RefillModule {
 		return func(ctx context.Context, stack []uint64) { f.call(ctx.(*env), stack) }
@@ -146,7 +148,7 @@ func (f hostFunc) funcType() meter.FuncType {
 	return meter.FuncType{Params: meterTypes(f.params), Results: meterTypes(f.results)}
 }
 
-// hooks are the exports that make a plugin, by their stages.
+// hooks lists the exports that are hooks, by stage.
 var hooks = [...]struct {
 	name   string
 	params string
@@ -165,7 +167,7 @@ const (
 	exportMemory     = "memory"
 )
 
-// checkImports refuses a module that imports what there is not, and names it.
+// checkImports refuses a module that imports an unknown function, and names that function.
 func (s *Spec) checkImports(m *meter.Module) error {
 	funcs := hostFuncs()
 	var unknown []string
@@ -178,11 +180,11 @@ func (s *Spec) checkImports(m *meter.Module) error {
 			continue
 		}
 		if want := funcs[at].funcType(); imp.Type != want {
-			return s.fail(hook.ErrInvalid, "it imports %s.%s as %v, but that is %v", imp.Module, imp.Name, imp.Type, want)
+			return s.fail(hook.ErrInvalid, "it imports %s.%s as %v, but its type is %v", imp.Module, imp.Name, imp.Type, want)
 		}
 	}
 	if len(unknown) > 0 {
-		return s.fail(hook.ErrInvalid, "it imports %s, which plugins cannot have (they have no files, network or environment)",
+		return s.fail(hook.ErrInvalid, "it imports %s, which plugins cannot use (they have no files, network or environment)",
 			strings.Join(unknown, ", "))
 	}
 	return nil
@@ -200,7 +202,7 @@ func (s *Spec) checkExports(m *meter.Module) ([]hook.Stage, error) {
 	check := func(name, params, results string) (bool, error) {
 		e, want := find(name), meter.FuncType{Params: meterTypes(params), Results: meterTypes(results)}
 		if e != nil && (e.Kind != meter.Func || e.Type != want) {
-			return false, s.fail(hook.ErrInvalid, "its export %s is no function %v", name, want)
+			return false, s.fail(hook.ErrInvalid, "its export %s is not a function of type %v", name, want)
 		}
 		return e != nil, nil
 	}
@@ -212,11 +214,11 @@ func (s *Spec) checkExports(m *meter.Module) ([]hook.Stage, error) {
 		return nil, s.fail(hook.ErrInvalid, "it is a WASI command, not a plugin: build it as a reactor "+
 			"(Go: -buildmode=c-shared; Rust: crate-type cdylib; C: -mexec-model=reactor)")
 	case !has:
-		return nil, s.fail(hook.ErrInvalid, "it exports no %s: it is for another host, or for another version of the ABI than %d",
+		return nil, s.fail(hook.ErrInvalid, "it does not export %s: it is for another host, or not for version %d of the ABI",
 			exportABI, ABI)
 	}
 	if e := find(exportMemory); e == nil || e.Kind != meter.Memory {
-		return nil, s.fail(hook.ErrInvalid, "it exports no memory by the name %q", exportMemory)
+		return nil, s.fail(hook.ErrInvalid, "it does not export a memory named %q", exportMemory)
 	}
 	if _, err := check(exportInitialize, "", ""); err != nil {
 		return nil, err

@@ -11,31 +11,32 @@ import (
 	"github.com/ckptd/ckptd/plugins/meter"
 )
 
-// What an instance may keep of the memory it grew to: so many times its image, and some in any case. One that grew more
-// is thrown away, to give the memory back.
+// How much grown memory an instance may keep after a call: a multiple of its image, and a fixed
+// amount in any case. An instance that grew further is discarded to give the memory back.
 const (
 	keepTimes = 4
 	keepBytes = 4 << 20
 )
 
-// deepCall is the fuel above which a call may have grown the stack that the runtime keeps for a function (to some 32 MiB,
-// which no budget counts), so that the function is looked up again. To do that always would cost 1 µs a call.
+// deepCall is the fuel above which a call may have grown the stack that the runtime keeps for a
+// function (up to about 32 MiB, which no budget counts). After such a call the function is looked
+// up again. Doing so every time would cost 1 µs per call.
 const deepCall = 10_000
 
-// instance is one guest: used by one call at a time.
+// instance is one guest. Only one call uses it at a time.
 type instance struct {
 	plugin  *Plugin
 	module  api.Module
 	memory  api.Memory
 	linear  *linear
-	depth   api.Global // of the meter: below zero after a trap because the call stack was full
+	depth   api.Global // of the meter: below zero after a trap caused by a full call stack
 	globals []api.MutableGlobal
-	hooks   [len(hooks)]api.Function // looked up when first called
+	hooks   [len(hooks)]api.Function // looked up on first use
 	env     *env
 	stack   [2]uint64
 }
 
-// instantiate makes a guest of which no code has run.
+// instantiate creates a guest that has not run any code yet.
 func (p *Plugin) instantiate() (inst *instance, err error) {
 	l, err := newLinear(&p.host.budget, uint64(p.limits.Memory))
 	if err != nil {
@@ -68,7 +69,8 @@ func (p *Plugin) instantiate() (inst *instance, err error) {
 
 const usedUp = "the memory of all plugins, %d bytes, is used up: raise the budget or lower the limits"
 
-// outOfBudget makes the error of memory that was not to be had outside of a call; another panic goes on.
+// outOfBudget turns a panic about exhausted memory outside a call into an error; it passes other
+// panics on.
 func (p *Plugin) outOfBudget(l *linear, r any) error {
 	if !l.exhausted {
 		panic(r)
@@ -76,7 +78,7 @@ func (p *Plugin) outOfBudget(l *linear, r any) error {
 	return p.failCall(&Call{}, hook.ErrUnavailable, usedUp, p.host.budget.max)
 }
 
-// fresh makes a guest that equals the image.
+// fresh creates a guest that equals the image.
 func (p *Plugin) fresh() (inst *instance, err error) {
 	inst, err = p.instantiate()
 	if err != nil {
@@ -92,14 +94,14 @@ func (p *Plugin) fresh() (inst *instance, err error) {
 	}()
 	if more := p.image.size - inst.linear.size; more > 0 {
 		if _, ok := inst.memory.Grow(uint32(more >> 16)); !ok {
-			return nil, p.spec.fail(hook.ErrUnavailable, "its memory cannot grow to the %d bytes it needs", p.image.size)
+			return nil, p.spec.fail(hook.ErrUnavailable, "its memory cannot grow to the %d bytes that it needs", p.image.size)
 		}
 	}
 	inst.restore()
 	return inst, nil
 }
 
-// reset sets the guest back to the image, and reports false if it must be thrown away instead.
+// reset sets the guest back to the image. It returns false if the guest must be discarded instead.
 func (inst *instance) reset() bool {
 	want, have := inst.plugin.image.size, inst.linear.size
 	if have > max(keepTimes*want, keepBytes) {
@@ -107,9 +109,10 @@ func (inst *instance) reset() bool {
 	}
 	if have > want {
 		wipe(inst.linear.space.bytes(have)[want:])
-		// The runtime has no way to shrink a memory, but takes for its new size whatever the allocator returns.
+		// The runtime cannot shrink a memory, but takes the length of the slice that the allocator
+		// returns as the new size.
 		inst.linear.shrinkTo = want
-		if _, ok := inst.memory.Grow(1); !ok { // it is as large as the module lets it be
+		if _, ok := inst.memory.Grow(1); !ok { // already as large as the module allows
 			return false
 		}
 	}
@@ -126,7 +129,7 @@ func (inst *instance) restore() {
 	inst.env.clock = m.clock
 }
 
-// image takes the image of the guest as it is.
+// image takes an image of the guest's current state.
 func (inst *instance) image() *image {
 	globals := make([]uint64, len(inst.globals))
 	for i, g := range inst.globals {
@@ -135,7 +138,7 @@ func (inst *instance) image() *image {
 	return takeImage(inst.linear.space.bytes(inst.linear.size), globals, inst.env.clock)
 }
 
-// function returns the function of a hook.
+// function returns the guest's function for a hook.
 func (inst *instance) function(s hook.Stage) api.Function {
 	if inst.hooks[s] == nil {
 		inst.hooks[s] = inst.module.ExportedFunction(hooks[s].name)
@@ -143,8 +146,8 @@ func (inst *instance) function(s hook.Stage) api.Function {
 	return inst.hooks[s]
 }
 
-// run calls a function with the arguments that are on the stack, and returns what it returned. On an error the instance
-// is not to be used again.
+// run calls a function with the arguments on the stack and returns its result. After an error the
+// instance must not be used again.
 func (inst *instance) run(f api.Function) (code int32, err error) {
 	e := inst.env
 	e.linear.check = e.check
@@ -160,7 +163,7 @@ func (inst *instance) run(f api.Function) (code int32, err error) {
 	case e.stopped != nil && (e.stopped.kind != hook.ErrTrap || !e.linear.refused):
 		return 0, because(inst.plugin.failCall(e.call, e.stopped.kind, "%s", e.stopped.reason), e.stopped.cause)
 	case e.linear.refused:
-		return 0, inst.plugin.failCall(e.call, hook.ErrLimit, "it needs more memory than its %d bytes", e.linear.limit)
+		return 0, inst.plugin.failCall(e.call, hook.ErrLimit, "it needs more than its %d bytes of memory", e.linear.limit)
 	}
 	if int32(inst.depth.Get()) < 0 {
 		return 0, inst.plugin.failCall(e.call, hook.ErrTrap, "stack overflow")
@@ -169,6 +172,6 @@ func (inst *instance) run(f api.Function) (code int32, err error) {
 }
 
 func (inst *instance) close() {
-	_ = inst.module.Close(context.Background()) // there is nothing in it that can fail
+	_ = inst.module.Close(context.Background()) // nothing in the module can make this fail
 	inst.linear.Free()
 }

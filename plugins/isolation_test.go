@@ -19,8 +19,9 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// hoarder is a plugin that keeps what it can of a payload, in each place where something could stay, and writes what it
-// found there: a global, the memory it started with and the memory it grew by. "trap" makes it trap afterwards.
+// hoarder is a plugin that keeps as much of a payload as it can, wherever state could survive, and
+// outputs its previous contents: a global, the memory it started with and the memory it grew by.
+// "trap" makes it trap afterwards.
 func hoarder() []byte {
 	p := NewPlugin(-1)
 	g := p.Global(I64, true, I64Const(0))
@@ -28,7 +29,8 @@ func hoarder() []byte {
 	const kept, far = 512, 65536
 	p.Hook("on_pre_save", I32+I32,
 		MemorySize+LocalSet(grown),
-		// What was there: the global, the size of the memory, 8 bytes of the old memory and of the new.
+		// The previous contents: the global, the size of the memory, 8 bytes each of the old memory
+		// and the new.
 		I32Const(0)+GlobalGet(g)+I64Store,
 		I32Const(8)+LocalGet(grown)+I32Store,
 		I32Const(1)+MemoryGrow+Drop,
@@ -66,7 +68,7 @@ func TestNothingStays(t *testing.T) {
 	}
 }
 
-// What did not end well is not used again, nor what grew a lot.
+// An instance is not reused after a failed call, or if it grew a lot.
 func TestInstancesThatAreThrownAway(t *testing.T) {
 	h := newHost(t, plugins.Options{})
 	for name, test := range map[string]struct {
@@ -94,7 +96,7 @@ func TestInstancesThatAreThrownAway(t *testing.T) {
 	}
 }
 
-// A guest that grew to the maximum of its module cannot be shrunk, and is not used again.
+// A guest that grew to its module's maximum cannot be shrunk and is not reused.
 func TestNothingStaysAtTheMaximum(t *testing.T) {
 	p := NewPlugin(3)
 	p.Hook("on_pre_save", "", I32Const(0)+MemorySize+I32Store8+I32Const(2)+MemoryGrow+Drop+
@@ -126,8 +128,8 @@ func onLoad(payload string) *plugins.Call {
 	return &plugins.Call{Stage: hook.Load, Payload: []byte(payload), Time: time.Unix(1_700_000_000, 0), Seed: [32]byte{5}}
 }
 
-// The same call gives the same output, fuel and log: 1,000 times, several at a time, in hosts of their own, with an
-// instance that is new or one that has done something else before. The collector of the guest runs in the meantime.
+// The same call gives the same output, fuel and log: 1,000 times, some of them concurrently, in
+// separate hosts, in new and in reused instances. The guest's collector runs in the meantime.
 func TestSameEveryTime(t *testing.T) {
 	bin := buildGo(t)
 	inputs := []string{
@@ -166,7 +168,7 @@ func TestSameEveryTime(t *testing.T) {
 			rng := rand.New(rand.NewPCG(uint64(worker), 1))
 			wg.Go(func() {
 				for range 125 {
-					// The last is slow and ends in an instance that is thrown away.
+					// The last is slow and ends in an instance that gets discarded.
 					i := min(rng.IntN(3*len(inputs)), rng.IntN(3*len(inputs)), rng.IntN(3*len(inputs))) % len(inputs)
 					if err := check(p, i); err != nil {
 						t.Error(err)
@@ -179,7 +181,7 @@ func TestSameEveryTime(t *testing.T) {
 	}
 }
 
-// Another process gives the same: it runs this test, and says what it got.
+// Another process gives the same result: it runs this test and prints what it got.
 func TestSameInAnotherProcess(t *testing.T) {
 	dir := os.Getenv("CKPTD_TEST_CACHE")
 	child := dir != ""
@@ -246,7 +248,7 @@ func TestWorldOfAGuest(t *testing.T) {
 		t.Errorf("log %s, %v", got, err)
 	}
 	_, err = call(onLoad("forever"))
-	wantError(t, err, hook.ErrTrap) // the runtime of the guest sees that nothing can wake it
+	wantError(t, err, hook.ErrTrap) // the guest's runtime sees that nothing can wake it
 }
 
 func TestManyAtATime(t *testing.T) {
@@ -272,7 +274,7 @@ func TestManyAtATime(t *testing.T) {
 	wg.Wait()
 }
 
-// Two plugins of one module share its code, not its end.
+// Two plugins of the same module share its code but not its lifetime.
 func TestSameModuleTwice(t *testing.T) {
 	h := newHost(t, plugins.Options{})
 	one, two := load(t, h, plugins.Spec{Binary: Echo()}), load(t, h, plugins.Spec{Binary: Echo()})
@@ -286,7 +288,7 @@ func TestSameModuleTwice(t *testing.T) {
 	}
 }
 
-// Close waits for calls under way, and those that come later fail.
+// Close waits for running calls; later calls fail.
 func TestCloseWhileInUse(t *testing.T) {
 	h := newHost(t, plugins.Options{Concurrency: 4})
 	p := load(t, h, plugins.Spec{Binary: Echo()})

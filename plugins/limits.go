@@ -8,23 +8,23 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// Limits bound a plugin. Sizes are in bytes, and a field that is zero means its default.
+// Limits bound a plugin. Sizes are in bytes. A zero field means the default.
 type Limits struct {
 	Binary int64 // size of the module
 	Memory int64 // size of a guest's memory
 	Input  int64 // size of a payload
-	Output int64 // size of an output; if 0, four times the input and 64 KiB more, at most 64 MiB
+	Output int64 // size of an output; if 0, four times the input plus 64 KiB, at most 64 MiB
 
-	Fuel uint64 // of a call, and of the initialisation; four to ten a nanosecond (docs/metering.md)
+	Fuel uint64 // of a call, and of the initialization; four to ten per nanosecond (docs/metering.md)
 
-	Call    time.Duration // of a call, from when it has its place
+	Call    time.Duration // of a call, once it has its slot
 	Init    time.Duration // of _initialize and ckptd_configure
 	Compile time.Duration
 
-	LogLines, LogLine int // number of log lines of a call, and the size of one
+	LogLines, LogLine int // log lines per call, and bytes per line
 }
 
-// DefaultLimits returns what zero fields mean.
+// DefaultLimits returns the limits that zero fields stand for.
 func DefaultLimits() Limits {
 	return Limits{
 		Binary: 16 << 20, Memory: 128 << 20, Input: 32 << 20, Output: 64 << 20, Fuel: 1e10,
@@ -32,7 +32,7 @@ func DefaultLimits() Limits {
 	}
 }
 
-// HardLimits returns what no field may be above.
+// HardLimits returns the upper bound of every field.
 func HardLimits() Limits {
 	return Limits{
 		Binary: 64 << 20, Memory: 1 << 30, Input: 256 << 20, Output: 256 << 20, Fuel: 1e12,
@@ -40,7 +40,8 @@ func HardLimits() Limits {
 	}
 }
 
-// Check reports a field that is negative or above its hard limit, as a *hook.Error of the kind ErrLimit.
+// Check reports a field that is negative or above its hard limit, as a *hook.Error of the kind
+// ErrLimit.
 func (l Limits) Check() error {
 	h := HardLimits()
 	for _, f := range []struct {
@@ -76,7 +77,7 @@ func limitError(format string, args ...any) error {
 	return &hook.Error{Kind: hook.ErrLimit, Reason: fmt.Sprintf(format, args...)}
 }
 
-// orDefault fills in the defaults, except that of Output, which depends on the input.
+// orDefault fills in the defaults, except for Output, which depends on the input.
 func (l Limits) orDefault() Limits {
 	d := DefaultLimits()
 	return Limits{
@@ -86,7 +87,7 @@ func (l Limits) orDefault() Limits {
 	}
 }
 
-// output returns how much a call with so large an input may write.
+// output returns the output limit of a call with an input of the given size.
 func (l Limits) output(input int) int64 {
 	if l.Output > 0 {
 		return l.Output

@@ -25,7 +25,7 @@ func TestLoadTellsWhatItIs(t *testing.T) {
 	}
 }
 
-// configured returns a plugin whose initialisation and configuration are given.
+// configured returns a plugin with the given initialization and configuration.
 func configured(initialize, configure func(p *Plugin) Code) []byte {
 	p := NewPlugin(-1)
 	p.Data(0, "no such colour")
@@ -63,7 +63,7 @@ func TestLoadRefuses(t *testing.T) {
 		"nothing":          {nil, plugins.Limits{}, hook.ErrInvalid, nil},
 		"text":             {[]byte("hello, I am a plugin"), plugins.Limits{}, hook.ErrInvalid, nil},
 		"component":        {[]byte("\x00asm\x0d\x00\x01\x00"), plugins.Limits{}, hook.ErrInvalid, []string{"component", "wasip1"}},
-		"large":            {Echo(), plugins.Limits{Binary: 100}, hook.ErrLimit, []string{"more than 100"}},
+		"large":            {Echo(), plugins.Limits{Binary: 100}, hook.ErrLimit, []string{"more than the limit of 100"}},
 		"limits":           {Echo(), plugins.Limits{Memory: 2 << 30}, hook.ErrLimit, []string{"memory", "1073741824"}},
 		"negative":         {Echo(), plugins.Limits{Call: -1}, hook.ErrLimit, []string{"call"}},
 		"no ABI":           {abi("", Signature{}, ""), plugins.Limits{}, hook.ErrInvalid, []string{"ckptd_abi_v1"}},
@@ -155,7 +155,8 @@ func TestHostIsClosed(t *testing.T) {
 	}
 }
 
-// What a configuration made of the memory and the globals is there in every call, and only what was configured.
+// The memory and the globals as left by the configuration are there in every call, and nothing else
+// is.
 func TestConfigurationIsKept(t *testing.T) {
 	p := NewPlugin(-1)
 	g := p.Global(I32, true, I32Const(0))

@@ -2,8 +2,8 @@ package plugins
 
 import "bytes"
 
-// LogLine is a line that a plugin logged. It may hold what the payload held, so it is for who runs a plugin by hand,
-// and goes to no log of a daemon unless somebody wants that.
+// LogLine is a line that a plugin logged. It can contain parts of the payload, so it is meant for
+// someone who runs a plugin by hand. A daemon does not log it unless its operator asks for that.
 type LogLine struct {
 	Level int32 // 0 debug, 1 info, 2 warning, 3 error
 	Text  string
@@ -14,12 +14,12 @@ const (
 	logError = 3
 )
 
-// logger keeps the first lines, cut to a size.
+// logger keeps the first lines, each cut to a maximum length.
 type logger struct {
 	lines, size int
 	kept        []LogLine
 	dropped     int
-	partial     [2][]byte // of standard output and standard error, without the line feed
+	partial     [2][]byte // unfinished lines of standard output and standard error
 }
 
 func (l *logger) line(level int32, text []byte) {
@@ -31,7 +31,7 @@ func (l *logger) line(level int32, text []byte) {
 	l.kept = append(l.kept, LogLine{Level: min(max(level, 0), logError), Text: printable(string(text), l.size)})
 }
 
-// write takes what is written to standard output (0) or standard error (1).
+// write takes bytes written to standard output (0) or standard error (1).
 func (l *logger) write(stream int, b []byte) {
 	level := int32(logInfo + stream*(logError-logInfo))
 	for len(b) > 0 {
@@ -46,7 +46,7 @@ func (l *logger) write(stream int, b []byte) {
 	}
 }
 
-// all returns the lines, with what was written without a line feed.
+// all returns the lines, including unfinished ones.
 func (l *logger) all() []LogLine {
 	for stream, p := range l.partial {
 		if len(p) > 0 {

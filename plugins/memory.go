@@ -6,14 +6,14 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// budget is what the memories of all guests of the process share.
+// budget is the memory that all guests of the process share.
 type budget struct {
 	mu        sync.Mutex
 	used, max int64
-	evict     func() bool // frees the memory of an idle instance, and reports whether there was one
+	evict     func() bool // frees the memory of an idle instance; reports whether there was one
 }
 
-// take reserves n bytes, at the cost of idle instances if need be.
+// take reserves n bytes, evicting idle instances if it must.
 func (b *budget) take(n int64) bool {
 	for !b.tryTake(n) {
 		if !b.evict() {
@@ -41,17 +41,18 @@ func (b *budget) give(n int64) {
 
 const commitStep = 4 << 20
 
-// linear is the memory of one guest: address space for all that it may ever have, of which as much is committed, and
-// counted in the budget, as it has had so far. It never moves, so growing costs nothing but the pages.
+// linear is the memory of one guest. It reserves address space up to the limit, and commits only as
+// much as the guest has grown to; the budget counts the committed part. It never moves, so growing
+// costs nothing but the new pages.
 type linear struct {
 	budget *budget
 	space  space
 	limit  uint64 // bytes the guest may have
 
-	size      uint64 // bytes the guest has
+	size      uint64 // the guest's current memory, in bytes
 	committed uint64
-	check     func() // ends the call if its time is over; nil before the guest runs
-	shrinkTo  uint64 // what the next Reallocate returns whatever it is asked for, if not 0
+	check     func() // ends the call if its deadline has passed; nil before the guest runs
+	shrinkTo  uint64 // if not 0, the next Reallocate returns this size, whatever its argument
 
 	refused   bool // the guest asked for more than its limit
 	exhausted bool // the guest asked for more than the budget had
@@ -66,11 +67,12 @@ func newLinear(b *budget, limit uint64) (*linear, error) {
 	return &linear{budget: b, space: s, limit: limit}, nil
 }
 
-// Allocate gives the memory to the one instance that is about to be made with it.
+// Allocate hands the memory to the single instance that is about to be created with it.
 func (l *linear) Allocate(_, _ uint64) experimental.LinearMemory { return l }
 
-// Reallocate grows the memory. A guest that asks for more than its limit is told so, as always the same happens then;
-// one that the budget cannot serve is stopped, since what it would do next would depend on other guests.
+// Reallocate grows the memory. A guest that asks for more than its limit gets a failure it can
+// handle, because that outcome is deterministic. A guest that the budget cannot serve is stopped,
+// because its further behavior would depend on other guests.
 func (l *linear) Reallocate(size uint64) []byte {
 	if l.shrinkTo > 0 {
 		size, l.shrinkTo = l.shrinkTo, 0
@@ -89,8 +91,8 @@ func (l *linear) Reallocate(size uint64) []byte {
 	return l.space.bytes(size)
 }
 
-// commit makes memory usable, and present: that takes the kernel 0.2 ms and more for each MiB. So it goes in steps, with a
-// look at the clock after each.
+// commit makes memory usable and present, which takes the kernel 0.2 ms or more per MiB. So it
+// proceeds in steps and checks the clock after each.
 func (l *linear) commit(size uint64) bool {
 	for l.committed < size {
 		step := min(size-l.committed, commitStep)
@@ -109,7 +111,7 @@ func (l *linear) commit(size uint64) bool {
 	return true
 }
 
-// Free gives everything back.
+// Free releases all of it.
 func (l *linear) Free() {
 	l.space.release()
 	l.budget.give(int64(l.committed))

@@ -2,7 +2,8 @@
 
 package plugins
 
-// space is memory of the Go heap, where there is no address space to be had without memory. It moves when it grows.
+// space is memory of the Go heap, for systems without a way to reserve address space alone. It
+// moves when it grows.
 type space struct{ all []byte }
 
 func reserve(uint64) (space, error) { return space{}, nil }

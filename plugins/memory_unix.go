@@ -7,10 +7,10 @@ import (
 	"syscall"
 )
 
-// space is reserved address space of a fixed place.
+// space is reserved address space at a fixed address.
 type space struct{ all []byte }
 
-// reserve takes address space and no memory.
+// reserve takes address space but no memory.
 func reserve(size uint64) (space, error) {
 	all, err := syscall.Mmap(-1, 0, int(size), syscall.PROT_NONE, syscall.MAP_PRIVATE|syscall.MAP_ANON|mapNoReserve)
 	if err != nil {
@@ -30,10 +30,10 @@ func (s *space) commit(from, to uint64) error {
 
 func (s *space) bytes(size uint64) []byte { return s.all[:size:size] }
 
-// release gives the address space back. It may be called again.
+// release gives the address space back. It can be called more than once.
 func (s *space) release() {
 	if s.all != nil {
-		// It can only fail for arguments that are wrong, and then nothing can be done.
+		// It fails only for wrong arguments, and nothing could be done then.
 		_ = syscall.Munmap(s.all)
 		s.all = nil
 	}

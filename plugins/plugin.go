@@ -11,54 +11,58 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// Spec is what a Plugin is made of.
+// Spec describes a plugin to load.
 type Spec struct {
 	Name         string // NAME@VERSION, for errors
-	Binary       []byte // the module, as its author built it
+	Binary       []byte // the module as its author built it
 	Config       []byte // canonical JSON, or nil
 	Limits       Limits
 	Capabilities Capabilities
 }
 
-// Capabilities are the host functions that a plugin may call. The others tell it so.
+// Capabilities are the host functions that a plugin may call. Any other host function returns an
+// error code.
 type Capabilities struct {
 	RedactBuiltin, Pseudonym, PutBlob bool
 }
 
-// Call is one run of a hook over one item. The Plugin does not keep what it points to, nor change it.
+// Call is one run of a hook on one item. The Plugin neither keeps nor changes the data it points
+// to.
 type Call struct {
 	Stage   hook.Stage
 	Item    string // kind and name, for errors
 	Payload []byte
-	Meta    []byte // JSON that tells what the item is
+	Meta    []byte // JSON that describes the item
 
-	Time time.Time // what the guest's clock says
-	Seed [32]byte  // of its random numbers
+	Time time.Time // the time on the guest's clock
+	Seed [32]byte  // of the guest's random numbers
 
-	// PseudonymKey makes the pseudonyms; if it is zero there are none. Redact and PutBlob serve the host functions, and
-	// may be nil. They are called in the goroutine of Call, with bytes that are valid until they return. If they fail,
-	// so does the call, with their error if that is a *hook.Error; except that the guest is told of a PutBlob that fails
-	// with hook.ErrLimit. The context of Redact ends with the time of the call.
+	// PseudonymKey derives the pseudonyms; a zero key disables them. Redact and PutBlob implement
+	// host functions and may be nil. They run in the goroutine of Call, with bytes that are valid
+	// until they return. If one of them fails, the call fails with its error if that is a
+	// *hook.Error. The exception is a PutBlob that fails with hook.ErrLimit: the guest gets that as
+	// an error code. The context of Redact ends at the call's deadline.
 	PseudonymKey [32]byte
 	PutBlob      func(data []byte) (id [32]byte, err error)
 	Redact       func(ctx context.Context, set string, data []byte) ([]byte, error)
 
-	From, To uint64 // versions, in the stage Migrate
+	From, To uint64 // schema versions, for the stage Migrate
 }
 
-// Result is what came of a Call. Logs and Error are the guest's own words, and may hold what the payload held: they are
-// for who runs a plugin by hand, and go to no log or caller of a daemon unless its operator wants that.
+// Result is the outcome of a Call. Logs and Error are the guest's own text and can contain parts of
+// the payload. They are meant for someone who runs a plugin by hand; a daemon passes them to a log
+// or caller only if its operator asks for that.
 type Result struct {
-	Output    []byte // the caller's; nil when Unchanged
+	Output    []byte // owned by the caller; nil when Unchanged
 	Unchanged bool
 	Fuel      uint64
 	Findings  []hook.Finding
 	Logs      []LogLine
-	Dropped   int    // log lines over the limit
-	Error     string // what the guest gave as its error
+	Dropped   int    // log lines above the limit
+	Error     string // the guest's own error text
 }
 
-// Plugin is a module that is ready to be called. Methods are safe for concurrent use.
+// Plugin is a module that is ready to be called. Its methods are safe for concurrent use.
 type Plugin struct {
 	host     *Host
 	spec     Spec // without the binary
@@ -75,33 +79,35 @@ type Plugin struct {
 	calls  sync.WaitGroup
 }
 
-// Stages returns the stages that the plugin has hooks for.
+// Stages returns the stages for which the plugin has hooks.
 func (p *Plugin) Stages() []hook.Stage { return slices.Clone(p.stages) }
 
 // Digest returns the SHA-256 of the binary.
 func (p *Plugin) Digest() [32]byte { return p.digest }
 
-// Call runs a hook. It waits for its place among the calls of the host no longer than its time limit, and than ctx.
+// Call runs a hook. It waits for one of the host's call slots, at most for its time limit and until
+// ctx is done.
 //
-// The Result is never nil: besides an error it has the fuel, and what the guest logged. Errors are *hook.Error, of
-// these kinds: ErrInvalid (no such hook), ErrLimit (input, output, memory), ErrFuel, ErrTimeout (the error of ctx is
-// wrapped too, if it was that), ErrTrap, ErrRejected, ErrFailed (with the Code) and ErrUnavailable (closed, no place, no
-// memory). Their text has nothing of what the guest said.
+// The Result is never nil: even after an error it holds the fuel used and the guest's log. Errors
+// are *hook.Error of these kinds: ErrInvalid (no such hook), ErrLimit (input, output, memory),
+// ErrFuel, ErrTimeout (which also wraps the error of ctx if that was the cause), ErrTrap,
+// ErrRejected, ErrFailed (with the Code) and ErrUnavailable (closed, no slot, no memory). Their
+// text contains nothing from the guest.
 func (p *Plugin) Call(ctx context.Context, c *Call) (*Result, error) {
 	if !slices.Contains(p.stages, c.Stage) {
 		return &Result{}, p.failCall(c, hook.ErrInvalid, "it has no such hook")
 	}
 	if int64(len(c.Payload)) > p.limits.Input {
-		return &Result{}, p.failCall(c, hook.ErrLimit, "%d bytes of input, more than %d", len(c.Payload), p.limits.Input)
+		return &Result{}, p.failCall(c, hook.ErrLimit, "%d bytes of input, more than the limit of %d", len(c.Payload), p.limits.Input)
 	}
 	if !p.enter() {
 		return &Result{}, p.failCall(c, hook.ErrUnavailable, "it was closed")
 	}
 	defer p.calls.Done()
-	if err := p.host.places.take(ctx, p.limits.Call); err != nil {
+	if err := p.host.slots.acquire(ctx, p.limits.Call); err != nil {
 		return &Result{}, because(p.failCall(c, hook.ErrUnavailable, "no place among the calls under way"), err)
 	}
-	defer p.host.places.give()
+	defer p.host.slots.release()
 	if err := ctx.Err(); err != nil {
 		return &Result{}, because(p.failCall(c, hook.ErrTimeout, gaveUp), context.Cause(ctx))
 	}
@@ -112,7 +118,7 @@ func (p *Plugin) Call(ctx context.Context, c *Call) (*Result, error) {
 	return p.run(ctx, inst, c)
 }
 
-// enter counts a call that is under way, unless the plugin is closed.
+// enter counts a running call. It returns false if the plugin is closed.
 func (p *Plugin) enter() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +129,7 @@ func (p *Plugin) enter() bool {
 	return true
 }
 
-// run calls the hook, and puts the instance back if it can be used again.
+// run calls the hook and returns the instance to the pool if it is still usable.
 func (p *Plugin) run(ctx context.Context, inst *instance, c *Call) (*Result, error) {
 	e := inst.env
 	e.begin(ctx, c, p.limits.Call)
@@ -161,7 +167,7 @@ func (p *Plugin) run(ctx context.Context, inst *instance, c *Call) (*Result, err
 	return r, failed
 }
 
-// acquire takes an idle instance, or makes one.
+// acquire takes an idle instance or creates one.
 func (p *Plugin) acquire() (*instance, error) {
 	if inst := p.pop(); inst != nil {
 		return inst, nil
@@ -180,20 +186,20 @@ func (p *Plugin) pop() *instance {
 	return inst
 }
 
-// release resets an instance and puts it back, or throws it away.
+// release resets an instance and returns it to the pool, or discards it.
 func (p *Plugin) release(inst *instance, ended bool) {
 	if !ended || !inst.reset() {
 		inst.close()
 		return
 	}
 	e := inst.env
-	*e = env{plugin: p, memory: e.memory, fuel: e.fuel, linear: e.linear, clock: e.clock} // keeps nothing of the call's
+	*e = env{plugin: p, memory: e.memory, fuel: e.fuel, linear: e.linear, clock: e.clock} // keep nothing of the call
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = append(p.idle, inst)
 }
 
-// Close frees what the plugin holds, when the calls under way have ended. Later calls fail.
+// Close waits for running calls and frees the plugin's resources. Later calls fail.
 func (p *Plugin) Close() error {
 	p.mu.Lock()
 	closed := p.closed

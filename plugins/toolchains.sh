@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what building the example plugins takes besides Go: clang and lld, AssemblyScript, and Rust's libraries for
-# WebAssembly. What is there already is left alone, and nothing is said. What cannot be had here is said, and is no error:
-# the tests that need it are skipped by name.
+# Installs the toolchains of the example plugins besides Go: clang and lld, AssemblyScript, and Rust's
+# libraries for WebAssembly. It skips installed tools silently. It names tools that cannot be
+# installed here, but that isn't an error: the tests that need them are skipped by name.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -9,7 +9,7 @@ has() { command -v "$1" >/dev/null 2>&1; }
 
 missing() { echo "plugins/toolchains.sh: $1 cannot be installed here: the tests that need it are SKIPPED"; }
 
-# quietly runs a command and shows what it said only if it fails.
+# quietly runs a command and shows its output only if it fails.
 quietly() {
   local said
   said=$("$@" 2>&1) || { tail -n 5 <<<"$said" >&2; return 1; }
@@ -42,7 +42,7 @@ if has npm; then
     (cd examples/assemblyscript && quietly npm ci --no-audit --no-fund --ignore-scripts) || missing AssemblyScript
   fi
 else
-  missing "AssemblyScript (it takes Node.js 20 with npm)"
+  missing "AssemblyScript (needs Node.js 20 with npm)"
 fi
 
 if ! rust_target; then

@@ -12,10 +12,11 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// The part of WASI preview 1 that the runtimes of Go, C and Rust need to start. There are no files, arguments and
-// variables; the clock stands still; random numbers come from the seed of the call.
+// The part of WASI preview 1 that the runtimes of Go, C and Rust need to start. There are no files,
+// arguments or environment variables, the wall clock is frozen, and random numbers come from the
+// call's seed.
 
-// Errors of WASI.
+// Error numbers of WASI.
 const (
 	wasiOK    = 0
 	wasiBadf  = 8
@@ -28,10 +29,10 @@ const (
 	stdin  = 0
 	stderr = 2
 
-	tick = 1000 // nanoseconds that pass whenever the monotonic clock is read, so that loops and divisors see it move
+	tick = 1000 // nanoseconds that each reading advances the monotonic clock by, so that loops and divisors see it move
 )
 
-// put writes a number to the memory, and reports whether there is memory.
+// put64 and put32 write a number to the memory. They report whether the address is valid.
 func (e *env) put64(ptr uint64, v uint64) bool { return e.memory.WriteUint64Le(uint32(ptr), v) }
 func (e *env) put32(ptr uint64, v uint32) bool { return e.memory.WriteUint32Le(uint32(ptr), v) }
 
@@ -42,16 +43,16 @@ func errnoIf(ok bool) uint64 {
 	return wasiFault
 }
 
-// noStrings is args_sizes_get and environ_sizes_get.
+// noStrings implements args_sizes_get and environ_sizes_get.
 func (e *env) noStrings(s []uint64) { s[0] = errnoIf(e.put32(s[0], 0) && e.put32(s[1], 0)) }
 
-// nothing succeeds.
+// nothing does nothing and succeeds.
 func (e *env) nothing(s []uint64) { s[0] = wasiOK }
 
-// noFile refuses a file that is not there, which all are.
+// noFile refuses a descriptor or a path: there are no files.
 func (e *env) noFile(s []uint64) { s[0] = wasiBadf }
 
-// standard tells whether a descriptor is one of the three that exist.
+// standard reports whether a descriptor is one of the three that exist.
 func standard(fd uint64) bool { return uint32(fd) <= stderr }
 
 func (e *env) fdClose(s []uint64) {
@@ -73,10 +74,10 @@ func (e *env) fdRead(s []uint64) {
 		s[0] = wasiBadf
 		return
 	}
-	s[0] = errnoIf(e.put32(s[3], 0)) // the end of the file
+	s[0] = errnoIf(e.put32(s[3], 0)) // end of file
 }
 
-// fdstat says of the standard streams that they are character devices.
+// fdstat reports the standard streams as character devices.
 func (e *env) fdstat(s []uint64) {
 	if !standard(s[0]) {
 		s[0] = wasiBadf
@@ -90,7 +91,7 @@ func (e *env) fdstat(s []uint64) {
 	s[0] = errnoIf(ok)
 }
 
-// fdWrite sends what goes to standard output and standard error to the log.
+// fdWrite sends standard output and standard error to the log.
 func (e *env) fdWrite(s []uint64) {
 	fd := uint32(s[0])
 	if fd == stdin || fd > stderr {
@@ -118,8 +119,8 @@ func (e *env) clockTime(s []uint64) {
 	s[0] = errnoIf(e.put64(s[2], now))
 }
 
-// now reads a clock. That of the wall stands at the time of the call. The monotonic one goes on from where it was when
-// the image was made.
+// now reads a clock. The wall clock always shows the time of the call. The monotonic clock
+// continues from its value in the image.
 func (e *env) now(id uint32) (uint64, bool) {
 	switch id {
 	case 0:
@@ -154,7 +155,7 @@ func (e *env) randomGet(s []uint64) {
 	s[0] = errnoIf(ok)
 }
 
-// seed is bound to the plugin, so that one plugin does not know what another draws.
+// seed depends on the plugin, so that one plugin cannot know the random numbers of another.
 func (e *env) seed() (seed [32]byte) {
 	mac := hmac.New(sha256.New, e.call.Seed[:])
 	mac.Write([]byte("ckptd plugin random v1\x00"))
@@ -163,15 +164,15 @@ func (e *env) seed() (seed [32]byte) {
 	return seed
 }
 
-// A subscription of poll_oneoff has 48 bytes and an event 32.
+// A subscription of poll_oneoff has 48 bytes, an event 32.
 const (
 	subscriptionSize = 48
 	eventSize        = 32
 	eventClock       = 0
 )
 
-// pollOneoff never sleeps. Streams are ready at once; if only clocks are waited for, the monotonic clock moves on by the
-// shortest wait, and each nanosecond costs one fuel.
+// pollOneoff never sleeps. Streams are ready at once. If the guest waits only for clocks, the
+// monotonic clock advances by the shortest wait, at one fuel per nanosecond.
 func (e *env) pollOneoff(s []uint64) {
 	n := uint64(uint32(s[2]))
 	if n == 0 {
@@ -185,7 +186,7 @@ func (e *env) pollOneoff(s []uint64) {
 		return
 	}
 	e.charge(n * 10)
-	// The events may overlap the subscriptions.
+	// The events can overlap the subscriptions.
 	subs = bytes.Clone(subs)
 	wait := uint64(math.MaxUint64)
 	for i := range n {
@@ -208,7 +209,7 @@ func (e *env) pollOneoff(s []uint64) {
 	s[0] = errnoIf(e.put32(s[3], ready))
 }
 
-// timeout returns how long a subscription waits, in nanoseconds.
+// timeout returns the length of a subscription's wait, in nanoseconds.
 func (e *env) timeout(sub []byte) uint64 {
 	if sub[8] != eventClock {
 		return 0
@@ -228,7 +229,7 @@ func (e *env) procExit(s []uint64) {
 	e.stop(hook.ErrTrap, "it exited with the code %d", uint32(s[0]))
 }
 
-// utf16 reads a string of AssemblyScript, "" if there is none.
+// utf16 reads an AssemblyScript string, "" if there is none.
 func (e *env) utf16(ptr uint32) string {
 	if ptr < 4 {
 		return ""

@@ -7,23 +7,23 @@
 // has it in memory. Commits that arrive while another is being synced share the next frame, transaction and sync, so the
 // rate grows with the number of writers. Nobody waits for company: a commit that finds the store idle starts at once.
 //
-// The log is the truth about commits that are not in Badger's tables yet. Open decides by it what stands, before Badger
-// opens: opening.go. docs/format.md §20 has the rules.
+// The log is the truth about commits that are not in Badger's tables yet. Open reads it before Badger opens, and decides
+// which commits count: opening.go. docs/format.md §20 has the rules.
 //
 // After an error in writing or syncing the store fails stop: the commits of that group return an error that is both
 // backend.ErrAmbiguous and backend.ErrUnavailable, and every later call returns backend.ErrUnavailable until the store
-// is opened anew. Reads stop as well, because what was not synced would be visible to them. Close then leaves the
+// is opened again. Reads stop as well, because they would see commits that were not synced. Close then leaves the
 // directory as a crash does, and locked until the process ends.
 //
 // A process that is killed may leave a transaction that it had not synced. Open makes it durable before anybody sees it.
 //
 // A nearly full disk refuses commits with backend.ErrNoSpace, early, because Badger writes through memory maps and
-// running out of space in one kills the process. How much must stay free follows from what is still to be flushed and
-// compacted. Deleting needs a commit too, so from there on a file in the directory, the ballast, is given up for commits
-// that make room (backend.MakingRoom) and for Compact; it takes Options.MinFree and a quarter of a memory table. Other
-// commits go on when there is room again for it and for them, and then it comes back. What remains is a device that others
-// fill up, by more than Options.MinFree, in the seconds that a flush or compaction takes: nothing acknowledged is lost
-// then, but the process is, as a fault in a memory map leaves no moment at which to give anything up.
+// running out of space in one kills the process. The space that must stay free is computed from the data that has yet to
+// be flushed and compacted. Deleting needs a commit too, so below that limit a file in the directory, the ballast, is
+// given up for commits that make room (backend.MakingRoom) and for Compact; it takes Options.MinFree and a quarter of a
+// memory table. Other commits resume when there is room again for it and for them, and then it comes back. One case
+// remains: other programs fill the device, by more than Options.MinFree, in the seconds that a flush or compaction takes.
+// Then nothing acknowledged is lost, but the process dies: a fault in a memory map leaves no time to free anything.
 //
 // # Directory
 //
@@ -45,6 +45,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/commitlog"
+	"github.com/ckptd/ckptd/internal/panics"
 )
 
 // Options adjust a store; the zero value is a good default.
@@ -57,14 +58,16 @@ type Options struct {
 	// hosts do well with 16 MiB.
 	MemTableSize int64
 
-	// MinFree is how many bytes must stay free on the device beyond what the store itself may yet need for flushing
-	// and compacting what it accepted: the margin for other writers on that device. 0 means 16 MiB.
+	// MinFree is how many bytes must stay free on the device, in addition to those that the store
+	// needs to flush and compact the commits it accepted: the margin for other writers on that
+	// device. 0 means 16 MiB.
 	MinFree int64
 
 	// Log receives Badger's messages, nil drops them. They name files and sizes, never keys or values.
 	Log *slog.Logger
 
-	// LogFiles, if not nil, is what the commit log goes through to its directory: for tests that have it fail.
+	// LogFiles, if not nil, wraps the file system of the commit log, so that tests can make it
+	// fail.
 	LogFiles func(commitlog.FS) commitlog.FS
 
 	// Observe, if not nil, is told of every group that was committed, before its commits return. One call follows the
@@ -76,7 +79,7 @@ const (
 	defaultMemTable = 64 << 20
 	leastMemTable   = 8 << 20 // a transaction is at most 15 % of it, and must hold a batch of backend.MaxBatchBytes
 	defaultMinFree  = 16 << 20
-	memTables       = 2 // waiting to be flushed, besides the one being written
+	memTables       = 2 // waiting to be flushed, in addition to the one being written
 	blockCache      = 8 << 20
 
 	// magic is written into Badger's MANIFEST, so that neither opens the other's store: ckptd, format 1.
@@ -98,6 +101,7 @@ type Store struct {
 	commit sync.RWMutex // held for writing while a transaction may be visible and is not durable
 	closed bool
 	failed atomic.Pointer[error] // why the store stopped, nil while it works
+	ending <-chan error          // of a Badger that is being closed and that nobody waits for
 }
 
 // Open opens the store in dir, creating it in a directory that is missing or empty unless Options.MustExist is set.
@@ -132,18 +136,32 @@ func newStore(dir string, opts Options) (*Store, error) {
 			backend.ErrInvalid, opts.MemTableSize, leastMemTable, opts.MinFree)
 	}
 	s := &Store{dir: dir, opts: opts}
-	s.log = logger{opts.Log, &s.flushes.trouble}
+	s.flushes.failures = make(chan string, giveUpAfter)
+	s.log = logger{opts.Log, &s.flushes}
 	s.commits.init(s)
 	return s, nil
 }
 
 // abandon gives up a store whose opening failed.
 func (s *Store) abandon() error {
-	defer s.claim.release()
+	defer s.release()
 	if s.logs == nil {
 		return nil
 	}
 	return s.logs.Close()
+}
+
+// release gives the directory up once Badger has ended, which may be never.
+func (s *Store) release() {
+	if s.ending == nil {
+		s.claim.release()
+		return
+	}
+	go func() {
+		defer panics.To(func(error) {})
+		<-s.ending
+		s.claim.release()
+	}()
 }
 
 // settings are the options of Badger, see docs/design.md for the reasons that are not in this file.
@@ -152,8 +170,9 @@ func (s *Store) settings() badgerdb.Options {
 	o.SyncWrites = false      // the log is synced
 	o.DetectConflicts = false // the committer is the only writer
 	o.NumVersionsToKeep = 1
-	o.ChecksumVerificationMode = options.NoVerification // verifyTables does it, and survives what it finds
+	o.ChecksumVerificationMode = options.NoVerification // verifyTables does it, and survives damage
 	o.ExternalMagicVersion = magic
+	o.BypassLockGuard = locksDirs // the claim has the lock that Badger would take
 	o.Logger = s.log
 	o.MetricsEnabled = false
 
@@ -208,7 +227,7 @@ func (s *Store) enter(ctx context.Context) error {
 
 func (s *Store) leave() { s.use.RUnlock() }
 
-// snapshot begins to read what is durable. It waits for the commit in progress, if there is one.
+// snapshot begins to read durable data. It waits for the commit in progress, if there is one.
 func (s *Store) snapshot() (*badgerdb.Txn, error) {
 	s.commit.RLock()
 	defer s.commit.RUnlock()
@@ -246,12 +265,15 @@ func (s *Store) Commit(ctx context.Context, b backend.Batch) error {
 	return s.commits.commit(b, backend.MakesRoom(ctx))
 }
 
-// Close implements backend.Backend. It writes what is in memory to tables, so that the next Open has nothing to replay.
+// Close implements backend.Backend. It writes memory to tables, so that the next Open has nothing
+// to replay.
 //
-// Where the device has no room for that, it returns backend.ErrNoSpace and leaves the directory as a crash would:
-// nothing acknowledged is lost, and the next Open in another process replays it. In this one the directory stays
-// locked. After a write that failed it returns backend.ErrUnavailable and does the same, so that a group of which
-// nobody knows what became of it gets no further.
+// Where the device has no room for that, it returns backend.ErrNoSpace and leaves the directory as
+// a crash would: nothing acknowledged is lost, and the next Open in another process replays it. In
+// this one the directory stays locked. After a write that failed it returns backend.ErrUnavailable
+// and does the same, so that a group whose outcome is unknown gets no further. It also does so if
+// Badger repeatedly fails to write a table: Badger's goroutines keep trying, and the directory
+// stays locked until they succeed or the process ends.
 func (s *Store) Close() error {
 	s.use.Lock()
 	defer s.use.Unlock()
@@ -268,23 +290,51 @@ func (s *Store) Close() error {
 			return errors.Join(fmt.Errorf("closing the store without flushing it: %w", err), s.logs.Close())
 		}
 	}
-	defer s.claim.release()
+	defer s.release()
 	err := s.stopBadger()
-	if err == nil && s.failed.Load() == nil { // all of the log is in tables
+	if s.ending != nil {
+		if why := s.failed.Load(); err == nil && why != nil { // a compaction gave up on Badger
+			err = *why
+		}
+		err = fmt.Errorf("closing the store without flushing it: %w", err)
+	} else if err == nil && s.failed.Load() == nil && !s.flushes.trouble.Load() { // all of the log is in tables
 		err = s.eraseLog()
 	}
 	return errors.Join(err, s.logs.Close())
 }
 
-func (s *Store) stopBadger() (err error) {
-	defer guard("closing", &err)()
+// stopBadger closes Badger, or gives up on it where it cannot write its memory to tables. Badger
+// then keeps trying, in goroutines that nothing can end.
+func (s *Store) stopBadger() error {
 	if s.db == nil {
 		return nil
 	}
+	done := make(chan error, 1)
 	db := s.db
+	go func() {
+		defer panics.To(func(err error) { done <- err })
+		done <- closeBadger(db)
+	}()
 	s.db = nil
+	err, ended := s.flushes.await(done)
+	if !ended {
+		s.ending = done
+	}
+	return err
+}
+
+func closeBadger(db *badgerdb.DB) (err error) {
+	defer guard("closing", &err)()
 	if err := db.Close(); err != nil {
 		return fmt.Errorf("%w: closing the store: %s", backend.ErrUnavailable, text(err))
 	}
 	return nil
+}
+
+// commitAlone commits a transaction of the driver's own, past the log.
+func (s *Store) commitAlone(txn *badgerdb.Txn) error {
+	done := make(chan error, 1)
+	txn.CommitWith(func(err error) { done <- err })
+	err, _ := s.flushes.await(done)
+	return err
 }

@@ -33,10 +33,12 @@ type ballast struct {
 
 const ballastPace = time.Second // between attempts to make it
 
-// init finds the ballast that is there. One of another size is counted as it is.
+// init finds the ballast that is there. A larger one is counted as it is. One that is not complete
+// only takes room.
 func (b *ballast) init(dir string, size int64) {
 	b.dir, b.size = dir, size
-	if info, err := os.Lstat(b.path(ballastName)); err == nil {
+	os.Remove(b.path(ballastNew))
+	if info, err := os.Lstat(b.path(ballastName)); err == nil && info.Mode().IsRegular() {
 		b.here = allocated(info)
 	}
 }
@@ -50,14 +52,11 @@ func (b *ballast) held() int64 {
 	return b.here
 }
 
-// missing is how many bytes are kept free for the ballast, which is not there.
+// missing is how many bytes are kept free for the ballast, which is not there or too small.
 func (b *ballast) missing() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.here > 0 {
-		return 0
-	}
-	return b.size
+	return max(0, b.size-b.here)
 }
 
 // release removes the ballast.
@@ -71,11 +70,12 @@ func (b *ballast) release() error {
 	return dirError(durable.SyncDir(b.dir))
 }
 
-// restore makes the ballast again in the background, if it is not there. There must be room for it.
+// restore makes the ballast again in the background, if it is not there or too small. There must be
+// room for it.
 func (b *ballast) restore() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.here > 0 || b.making || b.closed || time.Since(b.tried) < ballastPace {
+	if b.here >= b.size || b.making || b.closed || time.Since(b.tried) < ballastPace {
 		return
 	}
 	b.making = true
@@ -89,14 +89,26 @@ func (b *ballast) make() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.making, b.tried = false, time.Now()
-	if b.here > 0 {
+	if b.here >= b.size {
 		return
 	}
-	if err = b.write(); err == nil {
-		b.here = b.size
-	} else {
+	if b.here > 0 {
+		err = b.extend()
+	} else if err = b.write(); err != nil {
 		os.Remove(b.path(ballastNew))
 	}
+	if err == nil {
+		b.here = b.size
+	}
+}
+
+// extend takes what is missing of a file that is too small, as where Options.MinFree was less.
+func (b *ballast) extend() error {
+	f, err := os.OpenFile(b.path(ballastName), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(preallocate(f, b.size), f.Close())
 }
 
 // write makes the file whole under another name first, so that one that is there has its size.

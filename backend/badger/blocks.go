@@ -18,7 +18,10 @@ import (
 // A table is its blocks, then the index, which says where they are. Behind a block that is unpacked, and behind the index, come a
 // checksum and its length; before these a block has the places of its entries and their number, and the index its length.
 
-const wordSize = 4
+const (
+	wordSize  = 4
+	mostBlock = 16 * backend.MaxBatchBytes // bytes; one that damage makes longer would take all memory
+)
 
 // eachBlock calls f with every block of a table that is whole, and says how many are not. The error is that of a table without an index.
 func eachBlock(b []byte, f func(block []byte) error) (bad, blocks int, err error) {
@@ -52,7 +55,11 @@ func eachBlock(b []byte, f func(block []byte) error) (bad, blocks int, err error
 // wholeBlock unpacks a block and checks it.
 func wholeBlock(b []byte, at, length int) (block []byte, err error) {
 	defer guard("reading a block", &err)()
-	if block, err = snappy.Decode(nil, b[at:at+length]); err != nil {
+	packed := b[at : at+length]
+	if size, err := snappy.DecodedLen(packed); err != nil || size > mostBlock {
+		return nil, fmt.Errorf("%w: a block of %d bytes, %v", backend.ErrCorrupt, size, err)
+	}
+	if block, err = snappy.Decode(nil, packed); err != nil {
 		return nil, err
 	}
 	block, sum, err := cutChecksum(block)

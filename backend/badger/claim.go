@@ -22,14 +22,16 @@ const (
 	markerName = "CKPTD"
 	markerTemp = "CKPTD.tmp" // prefix of markers being written
 	driverName = "badger"
-	// formatVersion numbers what this driver does with its directory. It only ever grows.
+	mostMarker = 4 << 10 // bytes
+	// formatVersion is the version of the directory's format. It only ever grows.
 	formatVersion = 2
 )
 
-// claim is the hold on a directory: its marker file, locked.
+// claim is the hold on a directory: its marker file and the directory itself, locked. A marker can
+// be removed or replaced while the store is open; the lock of the directory holds all the same.
 type claim struct {
-	marker *os.File
-	id     commitlog.ID // of the directory
+	marker, dir *os.File
+	id          commitlog.ID // of the directory
 }
 
 // claimDir makes sure that dir is a store of this driver, making it one if it is empty and create is set, and locks
@@ -55,33 +57,59 @@ func claimDir(dir string, create bool) (*claim, error) {
 	if err := checkWritable(dir); err != nil {
 		return nil, fmt.Errorf("%w: %v", backend.ErrReadOnly, err)
 	}
+	c := &claim{}
+	if c.dir, err = lockDir(dir, lock); err != nil {
+		return nil, err
+	}
+	if err := c.take(dir, ours); err != nil {
+		c.release()
+		return nil, err
+	}
+	return c, nil
+}
+
+// take locks the marker of a directory that is locked, and writes it first where there is none.
+func (c *claim) take(dir string, ours bool) (err error) {
 	if !ours {
 		if err := writeMarker(dir); err != nil {
-			return nil, dirError(err)
+			return dirError(err)
 		}
 	}
-	f, err := os.OpenFile(filepath.Join(dir, markerName), os.O_RDWR, 0)
+	if c.marker, err = os.OpenFile(filepath.Join(dir, markerName), os.O_RDWR, 0); err != nil {
+		return dirError(err)
+	}
+	if err := lock(c.marker); err != nil {
+		return err
+	}
+	removeTemps(dir)
+	if c.id, _, err = readMarker(dir); err != nil { // that of another process may have won
+		return err
+	}
+	return dirError(removeUnborn(dir))
+}
+
+// release gives the directory up; closing the files unlocks it.
+func (c *claim) release() {
+	c.marker.Close()
+	c.dir.Close()
+}
+
+// lockDir opens a directory and locks it, where directories can be locked; elsewhere the marker
+// alone is.
+func lockDir(dir string, lock func(*os.File) error) (*os.File, error) {
+	f, err := os.Open(dir)
 	if err != nil {
 		return nil, dirError(err)
+	}
+	if !locksDirs {
+		return f, nil
 	}
 	if err := lock(f); err != nil {
 		f.Close()
 		return nil, err
 	}
-	removeTemps(dir)
-	id, _, err := readMarker(dir) // that of another process may have won
-	if err == nil {
-		err = dirError(removeUnborn(dir))
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return &claim{f, id}, nil
+	return f, nil
 }
-
-// release gives the directory up; closing the marker unlocks it.
-func (c *claim) release() { c.marker.Close() }
 
 // readMarker reports whether dir has the marker of this driver and format, and the id in it.
 func readMarker(dir string) (id commitlog.ID, ours bool, err error) {
@@ -90,11 +118,13 @@ func readMarker(dir string) (id commitlog.ID, ours bool, err error) {
 	} else if !info.IsDir() {
 		return id, false, fmt.Errorf("%w: not a directory", backend.ErrForeign)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, markerName))
-	if errors.Is(err, fs.ErrNotExist) {
+	text, err := durable.ReadFile(filepath.Join(dir, markerName), mostMarker)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return id, false, nil
-	}
-	if err != nil {
+	case errors.Is(err, durable.ErrNotRegular) || errors.Is(err, durable.ErrTooLarge):
+		return id, true, fmt.Errorf("%w: %v", backend.ErrCorrupt, err)
+	case err != nil:
 		return id, false, dirError(err)
 	}
 	id, err = parseMarker(string(text))
@@ -109,7 +139,7 @@ func marker(id commitlog.ID) string {
 func parseMarker(text string) (id commitlog.ID, err error) {
 	driver, ok := strings.CutPrefix(text, "ckptd ")
 	if !ok {
-		return id, fmt.Errorf("%w: its %s file is another program's", backend.ErrForeign, markerName)
+		return id, fmt.Errorf("%w: its %s file belongs to another program", backend.ErrForeign, markerName)
 	}
 	rest, ok := strings.CutPrefix(driver, driverName+" ")
 	if !ok {
@@ -120,7 +150,7 @@ func parseMarker(text string) (id commitlog.ID, err error) {
 	switch {
 	case err != nil || version < 1 || strconv.Itoa(version) != number || !strings.HasSuffix(rest, "\n"):
 	case version > formatVersion:
-		return id, fmt.Errorf("%w: format %d, known up to %d", backend.ErrNewerFormat, version, formatVersion)
+		return id, fmt.Errorf("%w: format %d, this version reads up to %d", backend.ErrNewerFormat, version, formatVersion)
 	case version < formatVersion:
 		return id, fmt.Errorf("%w: format %d, from before the commit log", backend.ErrOlderFormat, version)
 	default:
@@ -133,7 +163,8 @@ func parseMarker(text string) (id commitlog.ID, err error) {
 	return id, fmt.Errorf("%w: its %s file is damaged", backend.ErrCorrupt, markerName)
 }
 
-// checkEmpty refuses a directory that holds anything but what a file system or an interrupted writeMarker leaves.
+// checkEmpty refuses a directory that holds anything but the leftovers of a file system or of an
+// interrupted writeMarker.
 func checkEmpty(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -148,7 +179,7 @@ func checkEmpty(dir string) error {
 }
 
 // writeMarker creates the marker whole and durably, in a directory whose name is durable before. If another process was
-// faster its marker stays: a link, unlike a rename, does not replace what is there, and with it what is locked.
+// faster its marker stays: a link, unlike a rename, does not replace a file, which may be locked.
 func writeMarker(dir string) error {
 	if err := durable.SyncPath(dir); err != nil {
 		return err
@@ -226,7 +257,7 @@ func checkFiles(dir string, find place) error {
 	}
 	_, err = os.Lstat(find(badgerdb.ManifestFilename))
 	if data != "" && errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: there is %s and no MANIFEST", backend.ErrCorrupt, data)
+		return fmt.Errorf("%w: there is %s, but the MANIFEST is missing", backend.ErrCorrupt, data)
 	}
 	return gone(err)
 }

@@ -13,15 +13,16 @@ import (
 	"github.com/ckptd/ckptd/backend/commitlog"
 )
 
-// committer turns commits that arrive together into one frame of the log, one Badger transaction, and one sync.
+// committer turns commits that arrive together into one frame of the log, one Badger transaction,
+// and one sync.
 //
-// The first to find the committer idle leads: it takes the whole queue, its own commit at the head, runs it as one
-// group, and hands the lead to the head of what has queued up meanwhile. A single writer thus commits on its own
-// goroutine, without a switch.
+// The first to find the committer idle leads: it takes the whole queue, its own commit at the head,
+// runs it as one group, and hands the lead to the head of the queue that has formed meanwhile. A
+// single writer thus commits on its own goroutine, without a switch.
 type committer struct {
 	store *Store
 	space space
-	limit int // bytes of a group, below what a Badger transaction takes
+	limit int // bytes of a group, below the limit of a Badger transaction
 	pool  sync.Pool
 
 	mu         sync.Mutex
@@ -33,11 +34,12 @@ type committer struct {
 	entries  []badgerdb.Entry
 	position []byte
 	name     []byte
-	taken    chan error // what became of Badger's part of a group
+	taken    chan error // the outcome of Badger's part of a group
 	tell     func(error)
 }
 
-// request is a commit on its way. Whoever has it in hand owns it: its caller, then the queue, then the leader.
+// request is a commit on its way. It has one owner at a time: its caller, then the queue, then the
+// leader.
 type request struct {
 	batch backend.Batch
 	size  int   // of its writes in a Badger transaction, an upper bound
@@ -154,16 +156,8 @@ func (c *committer) run(group *request, size int) {
 		setAll(group, err)
 		return
 	}
-	if size > 0 {
-		if err := c.admit(size, false); err != nil {
-			if size = c.keepRoomMakers(group, err); size == 0 {
-				return
-			}
-			if err := c.admit(size, true); err != nil {
-				setAll(group, err)
-				return
-			}
-		}
+	if !c.admitted(group, size) {
+		return
 	}
 	began := time.Now()
 	err := c.write(group, began)
@@ -181,29 +175,44 @@ func (c *committer) run(group *request, size int) {
 // refusal is the error of a group that was not written.
 type refusal struct{ error }
 
-// keepRoomMakers refuses those of a group that make no room, for which there is none, and returns the size of the others.
-func (c *committer) keepRoomMakers(group *request, err error) (size int) {
-	full := errors.Is(err, backend.ErrNoSpace)
+// admitted finds room for a group or, if there is none, for those of it that make room. It reports
+// whether any are left.
+func (c *committer) admitted(group *request, size int) bool {
+	err := c.admit(size, false)
+	if err == nil {
+		return true
+	}
+	full, kept := errors.Is(err, backend.ErrNoSpace), false
+	size = 0
 	for r := group; r != nil; r = r.next {
 		if full && r.makesRoom {
-			size += r.size
+			kept, size = true, size+r.size
 		} else {
 			r.err = err
 		}
 	}
-	return size
+	if !kept {
+		return false
+	}
+	if err = c.admit(size, true); err != nil {
+		setAll(group, err)
+	}
+	return err == nil
 }
 
-// admit accepts a group of so many bytes. Once Badger has logged an error the store stops before Badger's memory is full, since
-// Badger then waits for ever.
+// admit accepts a group of size bytes, 0 for conditions alone. Once Badger has logged an error the
+// store stops before Badger's memory is full, since Badger then waits for ever.
 func (c *committer) admit(size int, makesRoom bool) error {
+	if size == 0 {
+		return nil
+	}
 	if c.store.flushes.trouble.Load() {
 		waiting, err := c.store.flushes.waiting()
 		if err != nil {
 			return err
 		}
 		if waiting > memTables {
-			c.store.stop(errors.New("what is in memory cannot be written to tables"))
+			c.store.stop(errors.New("Badger cannot write its memory to tables"))
 			return c.store.usable()
 		}
 	}
@@ -239,7 +248,8 @@ func (c *committer) fail(group *request, why error) {
 	}
 }
 
-// refuse tells a group that was not written, but for what has its outcome already.
+// refuse gives the error to the requests of a group that was not written, except those that have an
+// outcome already.
 func refuse(group *request, err error) {
 	for r := group; r != nil; r = r.next {
 		if r.err == nil {
@@ -302,8 +312,12 @@ func (c *committer) finish(txn *badgerdb.Txn, n uint64) (err error) {
 	defer guard("writing", &err)()
 	txn.CommitWith(c.tell)
 	synced := c.store.logs.Sync()
-	if err := <-c.taken; err != nil {
-		return errors.Join(err, synced)
+	taken, ended := c.store.flushes.await(c.taken)
+	if !ended { // Badger may still read them
+		c.entries, c.frame = nil, commitlog.Frame{}
+	}
+	if taken != nil {
+		return errors.Join(taken, synced)
 	}
 	if synced != nil {
 		return synced

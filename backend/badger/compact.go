@@ -17,13 +17,15 @@ const (
 	touchAtOnce   = 1000 // keys written again in one transaction, fewer if they are long
 )
 
-// Compact implements backend.Compactor: afterwards the files of the directory hold no deleted or overwritten value.
-// What the device keeps of removed files is beyond it. It costs about as much as reading and writing the whole store
-// once; other calls wait meanwhile. A failure of Badger in it stops the store.
+// Compact implements backend.Compactor: afterwards the files of the directory hold no deleted or
+// overwritten value. It cannot erase the blocks of removed files on the device. It costs about as
+// much as reading and writing the whole store once; other calls wait meanwhile. A failure of Badger
+// in it stops the store.
 //
-// Badger has no call for this. Closing it writes what is in memory to level 0 and removes the logs; opened anew, with
-// no reader in the past, it can compact level 0 away and drop what is superseded, in the tables that take part. The
-// rest is found by reading every key with all its versions, and is made to take part by writing the key again.
+// Badger has no call for this. Closing it writes memory to level 0 and removes the logs; opened
+// again, with no reader in the past, it can compact level 0 away and drop superseded versions, in
+// the tables that take part. The rest is found by reading every key with all its versions, and is
+// made to take part by writing the key again.
 func (s *Store) Compact(ctx context.Context) error {
 	s.use.Lock()
 	defer s.use.Unlock()
@@ -61,8 +63,13 @@ func (s *Store) compact(ctx context.Context) error {
 	return fmt.Errorf("%w: superseded values are left after %d passes", backend.ErrUnavailable, compactPasses)
 }
 
-// eraseLog removes every segment of the log. All groups must be in tables.
+// eraseLog removes every segment of the log. All groups must be in tables, and no error of Badger's
+// since it was opened may make that doubtful: the MANIFEST may name a table that Badger removed
+// again.
 func (s *Store) eraseLog() error {
+	if s.flushes.trouble.Load() {
+		return fmt.Errorf("%w: Badger logged an error, so the commit log was not erased", backend.ErrUnavailable)
+	}
 	if err := durable.SyncDir(s.dir); err != nil {
 		return dirError(err)
 	}
@@ -122,7 +129,7 @@ func (s *Store) touchAgain(keys [][]byte) (last []byte, err error) {
 		return nil, err
 	}
 	s.commits.space.unflushed = s.commits.space.most
-	if err := txn.Commit(); err != nil {
+	if err := s.commitAlone(txn); err != nil {
 		return nil, err
 	}
 	return last, s.flushes.wrote(s.logs.Last().N)

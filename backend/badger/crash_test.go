@@ -95,7 +95,8 @@ func TestCrash(t *testing.T) {
 	t.Logf("%d cycles, %d batches acknowledged, %d more were there", cycles, len(acked), unacked)
 }
 
-// crash runs a writer, kills it some time after its first acknowledgement, and adds what it acknowledged.
+// crash runs a writer, kills it some time after its first acknowledgement, and adds the
+// acknowledged batches.
 func crash(t *testing.T, cmd *exec.Cmd, after time.Duration, acked map[string]bool) {
 	t.Helper()
 	var stderr strings.Builder
@@ -146,7 +147,7 @@ func interruptOpening(t *testing.T, dir string, after time.Duration) {
 }
 
 // checkCrashed opens the store and looks for lost and half batches. It returns how many are there that were never
-// acknowledged, and counts them in from then on: what was seen once must stay.
+// acknowledged, and expects them from then on: a batch that was seen once must stay.
 func checkCrashed(t *testing.T, dir string, acked map[string]bool) (unacked int) {
 	t.Helper()
 	s, err := badger.Open(dir, small)

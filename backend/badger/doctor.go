@@ -109,8 +109,10 @@ func diagnose(dir string, opts Options) (*Diagnosis, error) {
 	if d.Err = o.look(); d.Err == nil {
 		d.Err = o.refused
 	}
-	if errors.Is(d.Err, backend.ErrNewerFormat) || errors.Is(d.Err, backend.ErrUnavailable) {
-		return nil, d.Err
+	for _, cannot := range []error{backend.ErrNewerFormat, backend.ErrUnavailable, backend.ErrReadOnly} {
+		if errors.Is(d.Err, cannot) {
+			return nil, d.Err
+		}
 	}
 	d.settle(o)
 	return d, d.count(o)
@@ -122,25 +124,27 @@ func look(dir string, opts Options) (o *opening, d *Diagnosis, release func(), e
 	if d.Store, err = d.identify(dir); err != nil {
 		return nil, nil, nil, err
 	}
-	release = func() {}
-	f, err := durable.Open(filepath.Join(dir, markerName), os.O_RDONLY)
-	switch {
-	case err == nil:
-		if err := lockShared(f); err != nil {
-			return nil, nil, nil, errors.Join(err, f.Close())
-		}
-		release = func() { f.Close() }
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, nil, nil, dirError(err)
-	}
-	opts.LogFiles = func(commitlog.FS) commitlog.FS { return readOnlyLog(dir) }
-	s, err := newStore(dir, opts)
-	if err != nil {
-		release()
+	c := &claim{id: d.Store}
+	if c.dir, err = lockDir(dir, lockShared); err != nil {
 		return nil, nil, nil, err
 	}
-	s.claim = &claim{id: d.Store}
-	return &opening{s: s}, d, release, nil
+	c.marker, err = durable.Open(filepath.Join(dir, markerName), os.O_RDONLY)
+	if err == nil {
+		err = lockShared(c.marker)
+	} else if err = dirError(err); errors.Is(err, fs.ErrNotExist) || errors.Is(err, durable.ErrNotRegular) {
+		err = nil
+	}
+	if err == nil {
+		opts.LogFiles = func(commitlog.FS) commitlog.FS { return readOnlyLog(dir) }
+		o = &opening{}
+		o.s, err = newStore(dir, opts)
+	}
+	if err != nil {
+		c.release()
+		return nil, nil, nil, err
+	}
+	o.s.claim = c
+	return o, d, c.release, nil
 }
 
 func readOnlyLog(dir string) commitlog.FS { return commitlog.ReadOnly(filepath.Join(dir, logDir)) }
@@ -172,7 +176,13 @@ func (d *Diagnosis) settle(o *opening) {
 		d.Repairs = append(d.Repairs, why+", and an opening that was cut short left a copy")
 	}
 	d.Repairs = append(d.Repairs, o.notes...)
+	if d.Err != nil && !errors.Is(d.Err, o.refused) && d.Lost != nil { // accepting the loss would not do
+		d.Damage, d.Lost = append(d.Damage, d.Lost.Why), nil
+	}
 	switch {
+	case d.markerLost && o.logGone: // and what was in the marker is not known, since the log is not that of the tables
+		d.Err = fmt.Errorf("%w: its %s file is damaged or missing, and %s", backend.ErrCorrupt, markerName, o.lost.Why)
+		d.Damage, d.Repairs, d.Lost = append(d.Damage, plain(d.Err)), nil, nil
 	case d.markerLost && d.Err == nil:
 		d.Err = fmt.Errorf("%w: its %s file is damaged or missing", backend.ErrCorrupt, markerName)
 	case d.Err != nil:
@@ -253,8 +263,11 @@ func Repair(dir string, opts Options) (mended []string, err error) {
 		return nil, err
 	}
 	if d.markerLost {
-		if err := durable.WriteFile(filepath.Join(dir, markerName), []byte(marker(d.Store))); err != nil {
-			return nil, fmt.Errorf("repairing %s: %w", dir, dirError(err))
+		if len(d.Repairs) == 0 { // it cannot be
+			return nil, fmt.Errorf("repairing %s: %w", dir, d.Err)
+		}
+		if err := repairMarker(dir, d.Store); err != nil {
+			return nil, fmt.Errorf("repairing %s: %w", dir, err)
 		}
 	}
 	opts.MustExist = true
@@ -263,6 +276,16 @@ func Repair(dir string, opts Options) (mended []string, err error) {
 		return nil, err
 	}
 	return d.Repairs, s.Close()
+}
+
+// repairMarker writes the marker of a directory that no process has open.
+func repairMarker(dir string, id commitlog.ID) error {
+	held, err := lockDir(dir, lock)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	return dirError(durable.WriteFile(filepath.Join(dir, markerName), []byte(marker(id))))
 }
 
 // Accepted is what became of a store whose loss was accepted.
@@ -300,55 +323,20 @@ func acceptLoss(dir string, opts Options) (a *Accepted, err error) {
 	if err == nil {
 		o.lost.After = o.last
 		a = &Accepted{Lost: o.lost}
-		a.Evidence, err = keepEvidence(dir, s.commits.space.room)
+		a.Evidence, err = keepEvidence(dir, s.opts.MinFree)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.abandon())
 	}
 	o.newIncarnation()
 	if err := o.start(); err != nil {
-		return nil, errors.Join(err, s.stopBadger(), s.abandon())
+		return nil, fmt.Errorf("%w; as it was, it is in %s", errors.Join(err, s.stopBadger(), s.abandon()), a.Evidence)
 	}
 	a.Now = o.last
-	return a, s.Close()
-}
-
-// keepEvidence copies a directory beside it, with links to what is never written to again.
-func keepEvidence(dir string, room func(int64) error) (to string, err error) {
-	to = filepath.Clean(dir) + ".lost-" + time.Now().UTC().Format("20060102T150405Z")
-	if err := os.Mkdir(to, 0o700); err != nil {
-		return "", dirError(err)
+	if err := s.Close(); err != nil {
+		return nil, fmt.Errorf("%w; as it was, it is in %s", err, a.Evidence)
 	}
-	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err != nil || path == dir {
-			return err
-		}
-		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
-		}
-		target := filepath.Join(to, name)
-		switch filepath.Ext(path) {
-		case ".sst", ".seg", memorySuffix, asideSuffix:
-			return link(path, target, room)
-		}
-		switch {
-		case e.IsDir():
-			return os.Mkdir(target, 0o700)
-		case e.Type().IsRegular() && e.Name() != ballastName:
-			return copyFile(path, target)
-		}
-		return nil
-	})
-	for _, d := range []string{filepath.Join(to, logDir), to, filepath.Dir(to)} {
-		if err == nil {
-			err = gone(durable.SyncDir(d))
-		}
-	}
-	if err != nil {
-		return "", fmt.Errorf("keeping the evidence in %s: %w", to, dirError(err))
-	}
-	return to, nil
+	return a, nil
 }
 
 // checkRegistry reports whether Badger's KEYREGISTRY can be read. It holds no keys, since Badger encrypts nothing here.

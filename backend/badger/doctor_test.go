@@ -81,7 +81,7 @@ func TestDiagnose(t *testing.T) {
 	}{
 		"closed":          {clean, remove(), OpensClean, "", nil, 0},
 		"killed":          {base, remove(), OpensReplays, "", nil, 0},
-		"a frame":         {base, flipped(map[string]int{segment: 700}), OpensRepairs, "group 21 is damaged in the log", nil, 0},
+		"a frame":         {base, flipped(map[string]int{segment: 700}), OpensRepairs, "group 21 is missing from the log or damaged in it", nil, 0},
 		"the anchor":      {base, remove("log/anchor"), OpensRepairs, "the anchor is damaged", nil, 0},
 		"the marker":      {base, flipped(map[string]int{"CKPTD": 3}), OpensNot, "", backend.ErrCorrupt, 0},
 		"no marker":       {base, remove("CKPTD"), OpensNot, "the file CKPTD is damaged or missing", backend.ErrCorrupt, 0},
@@ -89,6 +89,11 @@ func TestDiagnose(t *testing.T) {
 		"the MANIFEST":    {base, flipped(map[string]int{"MANIFEST": -3}), OpensNot, "manifest has checksum mismatch", backend.ErrCorrupt, 0},
 		"the MANIFEST but for its head": {base, func(dir string) error { return os.Truncate(filepath.Join(dir, "MANIFEST"), 10) }, OpensNot,
 			"the MANIFEST does not name 000002.sst, which has groups up to 20", backend.ErrCorrupt, 0},
+		"the MANIFEST but for its head, and a table": {base, func(dir string) error {
+			table := filepath.Join(dir, "000002.sst")
+			content, err := os.ReadFile(table)
+			return errors.Join(err, os.Truncate(filepath.Join(dir, "MANIFEST"), 10), os.Truncate(table, int64(len(content)-2)))
+		}, OpensNot, "groups of commits", backend.ErrLostCommits, 0},
 		"a table":              {clean, flipped(map[string]int{"000002.sst": 50}), OpensNot, "000002.sst", backend.ErrCorrupt, 0},
 		"a table that is gone": {clean, remove("000002.sst"), OpensNot, "the table is missing", backend.ErrCorrupt, 0},
 		"the last frame, and its copy": {base, flipped(map[string]int{segment: -10, "00001.mem": -30}), OpensNot,
@@ -109,6 +114,37 @@ func TestDiagnose(t *testing.T) {
 			}
 			if tt.err == nil && d.Stands.N != 40 {
 				t.Errorf("it stands up to %d", d.Stands.N)
+			}
+		})
+	}
+}
+
+// A loss is only offered for acceptance where accepting it goes on, and a marker for repair where
+// it is known.
+func TestDiagnosisOffersWhatWorks(t *testing.T) {
+	base, _, _ := crashed(t)
+	other, _, _ := crashed(t)
+	for name, change := range map[string]func(dir string) error{
+		"no log and a damaged table": func(dir string) error {
+			flip(t, filepath.Join(dir, "000002.sst"), 50, 1)
+			return os.RemoveAll(filepath.Join(dir, logDir))
+		},
+		"no marker and the log of another store": func(dir string) error {
+			log := filepath.Join(dir, logDir)
+			return errors.Join(os.RemoveAll(log), os.Remove(filepath.Join(dir, markerName)), os.CopyFS(log, os.DirFS(filepath.Join(other, logDir))))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := damaged(t, base, change)
+			d := diagnoseOnly(t, dir)
+			if d.Outcome != OpensNot || d.Lost != nil || len(d.Repairs) > 0 || !strings.Contains(strings.Join(d.Damage, "; "), "log") {
+				t.Errorf("%+v", d)
+			}
+			before := contents(t, dir)
+			_, errRepair := Repair(dir, least)
+			_, errAccept := AcceptLoss(dir, least)
+			if errRepair == nil || errAccept == nil || !maps.Equal(before, contents(t, dir)) {
+				t.Errorf("repairing: %v, accepting: %v, or something changed", errRepair, errAccept)
 			}
 		})
 	}
@@ -193,7 +229,12 @@ func TestRepair(t *testing.T) {
 		"no marker":       func(dir string) error { return os.Remove(filepath.Join(dir, markerName)) },
 		"the KEYREGISTRY": func(dir string) error { flip(t, filepath.Join(dir, "KEYREGISTRY"), 20, 1); return nil },
 		"a table of an opening that was cut short": func(dir string) error {
-			return errors.Join(setAside(dir), keepTables(dir, func(int64) error { return nil }), os.Remove(filepath.Join(dir, "000002.sst")))
+			return errors.Join(setAside(dir, true), keepTables(dir, func(int64) error { return nil }), os.Remove(filepath.Join(dir, "000002.sst")))
+		},
+		"a damaged table of an opening that was cut short": func(dir string) error {
+			err := errors.Join(setAside(dir, true), keepTables(dir, func(int64) error { return nil }), replaceByCopy(filepath.Join(dir, "000002.sst")))
+			flip(t, filepath.Join(dir, "000002.sst"), 50, 1)
+			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

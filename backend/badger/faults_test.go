@@ -40,7 +40,7 @@ func image(t *testing.T, dir string, files *faultfs.FS) string {
 }
 
 // After a write or a sync of the log that failed nothing is acknowledged or read, and closing the store leaves the directory as it
-// is. What was acknowledged before is there when it is opened again. What else fails stops nothing.
+// is. Earlier acknowledged commits are there when it is opened again. Other failures stop nothing.
 func TestLogFails(t *testing.T) {
 	value := strings.Repeat("value", 40_000) // five fill a segment
 	for _, op := range []string{"write", "sync", "create", "preallocate", "sync names"} {
@@ -246,7 +246,7 @@ func awaitFlush(t *testing.T, s *Store) {
 	}
 }
 
-// loseMemory does to memory files what a power loss does.
+// loseMemory damages memory files as a power loss does.
 func loseMemory(t *testing.T, dir string, rnd *rand.Rand) {
 	t.Helper()
 	paths, err := filesIn(dir, memorySuffix)
@@ -276,8 +276,8 @@ func loseMemory(t *testing.T, dir string, rnd *rand.Rand) {
 	}
 }
 
-// Segments are used again once Badger has flushed what they hold: the log takes about what memory does, and not all that was ever
-// written.
+// Segments are used again once Badger has flushed what they hold: the log is about as large as
+// memory, and does not grow for ever.
 func TestLogStaysSmall(t *testing.T) {
 	s := openSmall(t)
 	value := strings.Repeat("value", 40_000)
@@ -299,11 +299,7 @@ func TestLogStaysSmall(t *testing.T) {
 // lost.
 func TestBadgerCannotFlush(t *testing.T) {
 	s := openSmall(t)
-	for id := range 10 { // the names of the next tables are taken
-		if err := os.MkdirAll(filepath.Join(s.dir, fmt.Sprintf("%06d.sst", id), "taken"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
+	takeNames(t, s.dir)
 	want := oracle{}
 	value := strings.Repeat("value", 100_000)
 	for i := 0; ; i++ {
@@ -324,12 +320,7 @@ func TestBadgerCannotFlush(t *testing.T) {
 		t.Errorf("the log has %d bytes of %d that are in no table", s.logs.Bytes(), len(want)*len(value))
 	}
 	dir := killed(t, s.dir)
-	for id := range 10 {
-		for _, dir := range []string{dir, s.dir} {
-			if err := os.RemoveAll(filepath.Join(dir, fmt.Sprintf("%06d.sst", id))); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	giveNames(t, dir)
+	giveNames(t, s.dir)
 	want.reopen(t, dir)
 }

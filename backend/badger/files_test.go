@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// A file of a store that was killed is cut short, or removed, or replaced by what it was before. The store is complete, or refused.
+// A file of a store that was killed is cut short, or removed, or replaced by an older version. The
+// store is complete, or refused.
 func TestChangedFiles(t *testing.T) {
 	s := openSmall(t)
 	want := oracle{}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
@@ -17,12 +18,55 @@ import (
 // Badger, since the numbers of memory files begin again in the next.
 type flushes struct {
 	dir     string
-	trouble atomic.Bool // Badger has logged an error, so that what it did since is not to be relied on
+	trouble atomic.Bool // Badger has logged an error: its tables since then cannot be relied on
+
+	failures chan string // the errors of flushes and compactions that failed, as far as there is room
+	gaveUp   error       // why nobody waits for Badger any more; used by one caller of await at a time
 
 	mu     sync.Mutex
 	newest int            // number of the file that Badger writes to
 	ends   []memoryExtent // the oldest first
 	safe   uint64         // n up to which all groups are in tables whose names are durable
+}
+
+// giveUpAfter is how many flushes or compactions must fail while somebody waits for Badger before
+// the wait ends. Badger repeats a flush that failed after a second, for ever.
+const giveUpAfter = 5
+
+// failedOnce notes that a flush or a compaction failed.
+func (f *flushes) failedOnce(message string) {
+	select {
+	case f.failures <- message:
+	default:
+	}
+}
+
+// await waits until Badger is done, which requires Badger to write its memory to tables, or until
+// that has failed too often. It counts attempts, not time, since a loaded machine can be slow.
+func (f *flushes) await(done <-chan error) (err error, ended bool) {
+	for len(f.failures) > 0 {
+		<-f.failures // it failed before
+	}
+	for failed := 0; f.gaveUp == nil; {
+		select {
+		case err := <-done:
+			return err, true
+		case message := <-f.failures:
+			if failed++; failed == giveUpAfter {
+				f.gaveUp = flushError(message)
+			}
+		}
+	}
+	return f.gaveUp, false
+}
+
+// flushError turns Badger's log message about a failed flush into an error.
+func flushError(message string) error {
+	err := fmt.Errorf("Badger cannot write to its tables: %s", firstLine(message))
+	if class := dirError(err); errors.Is(class, backend.ErrNoSpace) {
+		return class
+	}
+	return fmt.Errorf("%w: %w", backend.ErrUnavailable, err)
 }
 
 // memoryExtent is a memory file, with the last group that it holds.
@@ -31,7 +75,7 @@ type memoryExtent struct {
 	last   uint64
 }
 
-// begin starts anew behind a Badger that was just opened and holds no group in memory.
+// begin resets f for a Badger that was just opened and holds no group in memory.
 func (f *flushes) begin(dir string, safe uint64) error {
 	newest := 0
 	if err := eachMemory(dir, func(number int) { newest = max(newest, number) }); err != nil {

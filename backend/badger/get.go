@@ -87,7 +87,7 @@ const (
 	nearBy       = 16 // steps to the next key that cost less than seeking it
 )
 
-// neighbours says whether keys are worth walking to, and what they have in common.
+// neighbours says whether keys are worth walking to, and how much they have in common.
 func neighbours(keys [][]byte) (prefix []byte, near bool) {
 	if len(keys) < worthWalking {
 		return nil, false
@@ -101,8 +101,8 @@ func neighbours(keys [][]byte) (prefix []byte, near bool) {
 	return keys[0][:n], n+lastBytes >= len(keys[0])
 }
 
-// walk finds keys in their order by one iterator. What it does not find may still be there: an iterator that cannot read a
-// block goes on without it.
+// walk finds keys in their order by one iterator. A key that it does not find may still exist: an
+// iterator skips a block that it cannot read.
 func (g *getter) walk(prefix []byte) error {
 	order := make([]*backend.Entry, len(g.entries))
 	for i := range g.entries {
@@ -129,7 +129,7 @@ func (g *getter) walk(prefix []byte) error {
 	return nil
 }
 
-// advance goes on to the first key that is not below name, if that is not far.
+// advance moves to the first key that is not below name, if that is not far.
 func advance(it *badgerdb.Iterator, name []byte) bool {
 	for range nearBy {
 		if !it.Valid() || bytes.Compare(it.Item().Key(), name) >= 0 {

@@ -3,6 +3,7 @@ package badger
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,7 +34,8 @@ func single(key, value string) backend.Batch {
 	return backend.Batch{Muts: []backend.Mut{{Key: []byte(key), Value: []byte(value), Version: "v"}}}
 }
 
-// After a write that failed nothing is served any more: what it wrote may be visible and not be durable.
+// After a write that failed nothing is served any more: its data can be visible without being
+// durable.
 func TestFailStop(t *testing.T) {
 	s := openSmall(t)
 	write(t, s, "a", "1")
@@ -169,7 +171,8 @@ func TestValueLogStaysEmpty(t *testing.T) {
 	}
 }
 
-// What a reader in the past kept compactions from dropping lies in the last level, where nothing moves by itself.
+// Versions that compactions kept for a reader in the past lie in the last level, where nothing
+// moves by itself.
 func TestCompactFindsWhatReadersKept(t *testing.T) {
 	s := openSmall(t)
 	write(t, s, "over", "old value of over")
@@ -200,9 +203,9 @@ func TestCompactFindsWhatReadersKept(t *testing.T) {
 	}
 }
 
-// flushWithReader brings what is in memory down to the last level while a transaction is open: it writes until the
-// memory table is full and has become a table, and compacts that. The last write stays in memory; its key is behind the
-// others, so that its table will have no business with theirs.
+// flushWithReader moves memory down to the last level while a transaction is open: it writes until
+// the memory table is full and has become a table, and compacts that. The last write stays in
+// memory; its key is behind the others, so that its table will have no business with theirs.
 func flushWithReader(t *testing.T, s *Store) {
 	t.Helper()
 	for i := range 10 {
@@ -239,5 +242,44 @@ func TestGuard(t *testing.T) {
 	}
 	if err := call(); !errors.Is(err, backend.ErrCorrupt) || !strings.HasSuffix(err.Error(), "reading: table is") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A commit without mutations is not taken for one that holds where those that share its group find
+// no room.
+func TestConditionsWithoutRoom(t *testing.T) {
+	s := openSmall(t)
+	write(t, s, "there", "value")
+	for key, want := range map[string]error{"there": backend.ErrConflict, "absent": nil} {
+		cond := &request{batch: backend.Batch{Conds: []backend.Cond{{Key: []byte(key)}}}, makesRoom: true}
+		group := &request{batch: single("key", "value"), next: cond}
+		group.size = cost(&group.batch)
+		s.commits.space.minFree = 1 << 60
+		s.commits.run(group, group.size)
+		s.commits.space.minFree = s.opts.MinFree
+		if !errors.Is(group.err, backend.ErrNoSpace) || !errors.Is(cond.err, want) {
+			t.Errorf("%s: %v, %v", key, group.err, cond.err)
+		}
+	}
+}
+
+// What a process was killed in making is removed when the store is opened, or it would keep room
+// that nobody gives up.
+func TestUnfinishedBallastGoes(t *testing.T) {
+	s := openSmall(t)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(s.dir, ballastNew)
+	if err := os.WriteFile(path, []byte("not complete"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := least
+	o.MinFree = 1 << 60 // no room to make one
+	if _, err := Open(s.dir, o); !errors.Is(err, backend.ErrNoSpace) {
+		t.Errorf("opening: %v", err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/y"
 
 	"github.com/ckptd/ckptd/internal/durable"
 )
@@ -31,7 +32,7 @@ func inKept(dir string) place {
 	return func(name string) string {
 		kept, path := filepath.Join(dir, keptDir, name), filepath.Join(dir, name)
 		if filepath.Ext(name) == ".sst" {
-			if _, err := os.Lstat(path); err == nil {
+			if !betterKept(kept, path) {
 				return path
 			}
 		}
@@ -42,8 +43,8 @@ func inKept(dir string) place {
 	}
 }
 
-// keepTables fills the directory of what is kept. It stays until dropKept, whatever becomes of the opening. Room is asked before
-// a table is copied, where there are no links.
+// keepTables fills the folder kept. It stays until dropKept, however the opening ends. Where links
+// are not supported, room is asked before a table is copied.
 func keepTables(dir string, room func(int64) error) error {
 	if err := errors.Join(removeDir(dir, keptNew), removeDir(dir, keptDir)); err != nil {
 		return err
@@ -76,7 +77,8 @@ func keepTables(dir string, room func(int64) error) error {
 	return durable.SyncDir(dir)
 }
 
-// putBack restores what is kept: tables that are gone, and the two files as they were. It reports whether there was anything.
+// putBack restores from the folder kept: tables that are missing, and the two files as they were.
+// It reports whether the folder exists.
 func putBack(dir string, room func(int64) error) (bool, error) {
 	from := filepath.Join(dir, keptDir)
 	entries, err := os.ReadDir(from)
@@ -89,10 +91,8 @@ func putBack(dir string, room func(int64) error) (bool, error) {
 	for _, e := range entries {
 		kept, path := filepath.Join(from, e.Name()), filepath.Join(dir, e.Name())
 		if filepath.Ext(path) == ".sst" {
-			if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
-				if err := link(kept, path, room); err != nil {
-					return false, dirError(err)
-				}
+			if err := putTableBack(kept, path, room); err != nil {
+				return false, dirError(err)
 			}
 			continue
 		}
@@ -105,6 +105,39 @@ func putBack(dir string, room func(int64) error) (bool, error) {
 		}
 	}
 	return true, durable.SyncDir(dir)
+}
+
+// putTableBack restores a table that is gone, or damaged where the one that is kept is not.
+func putTableBack(kept, path string, room func(int64) error) error {
+	if !betterKept(kept, path) {
+		return nil
+	}
+	dir := filepath.Join(filepath.Dir(path), keptNew) // of which nothing stays
+	temp := filepath.Join(dir, filepath.Base(path))
+	if err := errors.Join(os.MkdirAll(dir, 0o700), gone(os.Remove(temp))); err != nil {
+		return err
+	}
+	if err := link(kept, temp, room); err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
+}
+
+// betterKept says that the one of two files that is kept is to be used: the other is gone, or
+// damaged and this one is not. They most often are one file under two names.
+func betterKept(kept, path string) bool {
+	have, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	info, err2 := os.Stat(kept)
+	return err == nil && err2 == nil && have.Mode().IsRegular() && !os.SameFile(have, info) && !wholeTable(path) && wholeTable(kept)
+}
+
+// wholeTable says that every block of a table can be read.
+func wholeTable(path string) bool {
+	bad, _, err := eachEntryOf(path, func([]byte, y.ValueStruct) error { return nil })
+	return bad == 0 && err == nil
 }
 
 func dropKept(dir string) error {

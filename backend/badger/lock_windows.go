@@ -10,7 +10,10 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-const ownLock = true
+const (
+	ownLock   = true
+	locksDirs = false
+)
 
 // lock takes the file for this process, or says that another has it. Closing the file unlocks it. What is locked is a byte far behind
 // its end, since nobody else could read one that is locked.

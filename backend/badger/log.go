@@ -5,28 +5,34 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 )
 
-// logger hands Badger's messages on, and notes errors that Badger only logs: of flushes, of compactions, of the MANIFEST.
+// logger hands Badger's messages on, and notes the errors that Badger only logs: of flushes, of
+// compactions, of the MANIFEST.
 type logger struct {
 	to      *slog.Logger
-	trouble *atomic.Bool
+	flushes *flushes
 }
 
 func (l logger) Errorf(format string, args ...any) {
-	l.trouble.Store(true)
+	l.flushes.trouble.Store(true)
+	if strings.HasPrefix(format, "error flushing memtable") {
+		l.flushes.failedOnce(fmt.Sprintf(format, args...))
+	}
 	l.log(slog.LevelError, format, args)
 }
 
 func (l logger) Warningf(format string, args ...any) {
 	if strings.Contains(format, "FAILED") || strings.Contains(format, "doCompact") {
-		l.trouble.Store(true)
+		l.flushes.trouble.Store(true)
+	}
+	if strings.Contains(format, "Compact FAILED") {
+		l.flushes.failedOnce(fmt.Sprintf(format, args...))
 	}
 	l.log(slog.LevelWarn, format, args)
 }
 
-// What Badger finds worth telling is detail to everybody else.
+// Badger's information is detail to everybody else.
 func (l logger) Infof(format string, args ...any) { l.log(slog.LevelDebug, format, args) }
 func (l logger) Debugf(string, ...any)            {}
 

@@ -2,7 +2,9 @@ package badger
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/commitlog"
+	"github.com/ckptd/ckptd/internal/durable"
 )
 
 // withoutLog refuses a store whose log is none of it, or goes on without one where that was accepted.
@@ -62,8 +65,8 @@ func (o *opening) checkUnnamed() error {
 // newIncarnation has the store go on, from what stands, as one that is not what it was.
 func (o *opening) newIncarnation() { rand.Read(o.last.Incarnation[:]) }
 
-// replaceLog removes the log whole and makes a new one. The tables have the new incarnation by now, so that what is left of the
-// old log is refused if this is cut short.
+// replaceLog removes all of the log and makes a new one. The tables have the new incarnation by
+// now, so that what is left of the old log is refused if this is cut short.
 func (o *opening) replaceLog() error {
 	if o.s.logs != nil {
 		if err := o.s.logs.Close(); err != nil {
@@ -71,10 +74,25 @@ func (o *opening) replaceLog() error {
 		}
 		o.s.logs = nil
 	}
-	if err := removeDir(o.s.dir, logDir); err != nil {
+	if err := emptyDir(filepath.Join(o.s.dir, logDir)); err != nil {
 		return err
 	}
 	return o.create()
+}
+
+// emptyDir removes what is in a directory, durably. The directory stays, as it can be a link.
+func emptyDir(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	if err == nil {
+		err = durable.SyncDir(dir)
+	}
+	return dirError(err)
 }
 
 // incarnationOfMemory takes the incarnation from the memory files of a store that has neither a log nor tables.
@@ -84,15 +102,14 @@ func (o *opening) incarnationOfMemory() error {
 		return err
 	}
 	for _, path := range paths {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return dirError(err)
-		}
-		eachTransaction(b, func(muts []commitlog.Mutation) {
+		err := transactionsIn(path, func(muts []commitlog.Mutation) {
 			if g, ok := groupOf(muts); ok && g.pos.N == 1 {
 				o.tables.pos.Incarnation = g.pos.Incarnation
 			}
 		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 
 const (
 	manifestHead  = 8
-	manifestEntry = 8 // length and checksum of what follows
+	manifestEntry = 8 // length and checksum of the changes that follow
 )
 
 // checkManifest refuses a MANIFEST that Badger would read only a part of. Badger takes a length that is too great for an end cut
@@ -53,8 +53,9 @@ func checkCutOff(rest []byte, sum uint32) error {
 	return fmt.Errorf("%w: the MANIFEST has an entry with a wrong length", backend.ErrCorrupt)
 }
 
-// settleManifest writes the MANIFEST anew. Its end may not be durable, and when Badger opens it
-// removes the tables that are no longer in it: after a power loss an older end would name them.
+// settleManifest rewrites the MANIFEST. Its end may not be durable, and when Badger opens it
+// removes the tables that the MANIFEST stopped naming: after a power loss an older end would name
+// them.
 func settleManifest(dir string) error {
 	path := filepath.Join(dir, badgerdb.ManifestFilename)
 	content, err := os.ReadFile(path)

@@ -5,20 +5,24 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/dgraph-io/badger/v4/y"
 
+	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/commitlog"
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// Badger's memory files hold the transactions that are not in tables yet. After an unclean end they are a second copy of what
-// the log has. They are set aside before Badger opens, which would replay each for itself and in part.
+// Badger's memory files hold the transactions that are not in tables yet. After an unclean end they
+// are a second copy of the log. They are set aside before Badger opens, which would replay each
+// separately and in part.
 const (
 	memorySuffix = ".mem"
 	asideDir     = "aside"     // the files of an unclean end, until its groups are in tables
@@ -28,15 +32,16 @@ const (
 
 // memoryFiles are the paths of the memory files of the last unclean end: set aside, or in the directory.
 func memoryFiles(dir string) (paths []string, err error) {
-	for _, place := range []struct{ dir, suffix string }{{asideDir, asideSuffix}, {asideNew, asideSuffix}, {"", memorySuffix}} {
+	paths, err = filesIn(filepath.Join(dir, asideDir), asideSuffix)
+	if _, missing := os.Lstat(filepath.Join(dir, asideDir)); missing == nil || err != nil {
+		return paths, err // those in the directory were made by an opening that did not finish
+	}
+	for _, place := range []struct{ dir, suffix string }{{asideNew, asideSuffix}, {"", memorySuffix}} {
 		found, err := filesIn(filepath.Join(dir, place.dir), place.suffix)
 		if err != nil {
 			return nil, err
 		}
 		paths = append(paths, found...)
-		if place.dir == asideDir && len(found) > 0 {
-			break // what is in the directory was made by an opening that did not end
-		}
 	}
 	return paths, nil
 }
@@ -58,9 +63,12 @@ func filesIn(dir, suffix string) (paths []string, err error) {
 	return paths, nil
 }
 
-// setAside takes memory files out of Badger's sight. The first ones that an unclean end left stay until dropAside; what openings
-// made that were cut short after that is removed, since nothing was ever acknowledged in it.
-func setAside(dir string) error {
+// setAside takes memory files out of Badger's sight. The first ones that an unclean end left stay
+// until dropAside. Later ones come from openings that were cut short, in which nothing was
+// acknowledged, and are removed. Where the log is about to be replayed, the folder is made even if
+// there is no file to put in it: the memory files of the replay hold several groups in one
+// transaction, and must not count.
+func setAside(dir string, replay bool) error {
 	aside, moving := filepath.Join(dir, asideDir), filepath.Join(dir, asideNew)
 	files, err := filesIn(dir, memorySuffix)
 	if err != nil {
@@ -74,7 +82,7 @@ func setAside(dir string) error {
 		}
 		return durable.SyncDir(dir)
 	}
-	if _, err := os.Lstat(moving); err != nil && len(files) == 0 {
+	if _, err := os.Lstat(moving); err != nil && len(files) == 0 && !replay {
 		return nil
 	}
 	if err := os.MkdirAll(moving, 0o700); err != nil {
@@ -95,7 +103,7 @@ func setAside(dir string) error {
 	return durable.SyncDir(dir)
 }
 
-// dropAside removes what was set aside.
+// dropAside removes the files that were set aside.
 func dropAside(dir string) error {
 	return removeDir(dir, asideDir)
 }
@@ -118,23 +126,55 @@ type memoryGroup struct {
 	muts []commitlog.Mutation
 }
 
-// memoryGroups reads the groups behind a position out of memory files: each that is whole, from the start of a file to its first
-// damage.
+// memoryGroups reads the groups after a position from memory files: from each file, those up to its
+// first damage.
 func memoryGroups(paths []string, after commitlog.Position) (map[uint64]memoryGroup, error) {
+	return someMemoryGroups(paths, after, func(uint64) bool { return true })
+}
+
+// someMemoryGroups does so, and keeps the mutations of the groups that are wanted. Of the others it
+// keeps the positions: memory files are large, and after most crashes the log has every group.
+func someMemoryGroups(paths []string, after commitlog.Position, wanted func(n uint64) bool) (map[uint64]memoryGroup, error) {
 	groups := map[uint64]memoryGroup{}
 	for _, path := range paths {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return nil, dirError(err)
-		}
-		eachTransaction(b, func(muts []commitlog.Mutation) {
+		err := transactionsIn(path, func(muts []commitlog.Mutation) {
 			g, ok := groupOf(muts)
-			if ok && g.pos.N > after.N && g.pos.Incarnation == after.Incarnation {
-				groups[g.pos.N] = g
+			if !ok || g.pos.N <= after.N || g.pos.Incarnation != after.Incarnation {
+				return
 			}
+			if !wanted(g.pos.N) {
+				g.muts = nil
+			}
+			groups[g.pos.N] = g.clone()
 		})
+		if err != nil {
+			return nil, err
+		}
 	}
 	return groups, nil
+}
+
+// clone is a group that stays valid.
+func (g memoryGroup) clone() memoryGroup {
+	g.muts = slices.Clone(g.muts)
+	for i := range g.muts {
+		m := &g.muts[i]
+		m.Key, m.Value = bytes.Clone(m.Key), bytes.Clone(m.Value)
+	}
+	return g
+}
+
+// transactionsIn calls f with the complete transactions of a memory file, up to the first damage.
+// The mutations are valid during the call.
+func transactionsIn(path string, f func([]commitlog.Mutation)) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return dirError(err)
+	}
+	defer file.Close()
+	r := memoryReader{in: file}
+	r.transactions(f)
+	return dirError(r.err)
 }
 
 // groupOf takes the driver's key out of a transaction.
@@ -153,9 +193,9 @@ func groupOf(muts []commitlog.Mutation) (g memoryGroup, ok bool) {
 	return g, ok
 }
 
-// What Badger writes into a memory file: a head of 20 bytes, then entries. Each is a head of two bytes and the lengths of key
-// and value and a time of expiry as uvarints, then key and value, and a CRC-32C of all that. A key ends with the 8 bytes of the
-// transaction's timestamp.
+// The format of a memory file: a head of 20 bytes, then entries. Each is a head of two bytes and
+// the lengths of key and value and a time of expiry as uvarints, then key and value, and a CRC-32C
+// of all that. A key ends with the 8 bytes of the transaction's timestamp.
 const (
 	memoryHead    = 20
 	metaDelete    = 1 << 0
@@ -164,27 +204,44 @@ const (
 	timestampSize = 8
 )
 
-// eachTransaction calls f with every transaction that is complete, up to the first damage.
-func eachTransaction(b []byte, f func([]commitlog.Mutation)) {
-	if len(b) < memoryHead || binary.BigEndian.Uint64(b) != 0 { // encrypted, which ckptd's never are
+const (
+	memoryChunk = 1 << 20                       // bytes read at once
+	mostEntry   = backend.MaxBatchBytes + 1<<10 // bytes of an entry, at most
+)
+
+// memoryReader reads a memory file piece by piece. Badger gives the file twice the size that it
+// fills, so the end of the content is the first entry that is not valid.
+type memoryReader struct {
+	in   io.Reader
+	rest []byte // read and not parsed
+	own  []byte // the memory that rest is part of
+	eof  bool
+	err  error
+}
+
+// transactions calls f with the complete transactions, up to the first damage.
+func (r *memoryReader) transactions(f func([]commitlog.Mutation)) {
+	r.fill(true)
+	if len(r.rest) < memoryHead || binary.BigEndian.Uint64(r.rest) != 0 { // encrypted, which ckptd's never are
 		return
 	}
-	b = b[memoryHead:]
-	var muts []commitlog.Mutation
+	r.rest = r.rest[memoryHead:]
+	var muts []commitlog.Mutation // of the transaction at hand
 	var at uint64
 	for {
-		meta, m, rest, ok := memoryEntry(b)
+		r.fill(len(muts) == 0)
+		meta, m, rest, ok := memoryEntry(r.rest)
 		if !ok || len(m.Key) < timestampSize {
 			return
 		}
-		b = rest
+		r.rest = rest
 		switch ts := y.ParseTs(m.Key); {
 		case meta&metaTxnEnd != 0:
 			if end, err := strconv.ParseUint(string(m.Value), 10, 64); err != nil || end != at {
 				return
 			}
 			f(muts)
-			muts, at = nil, 0
+			muts, at = muts[:0], 0
 		case meta&metaTxn == 0 || at != 0 && at != ts:
 			return
 		default:
@@ -195,6 +252,27 @@ func eachTransaction(b []byte, f func([]commitlog.Mutation)) {
 			muts = append(muts, m)
 		}
 	}
+}
+
+// fill reads on until rest holds an entry of any size. Unless the memory is free, mutations refer
+// to it.
+func (r *memoryReader) fill(free bool) {
+	if r.eof || len(r.rest) >= mostEntry {
+		return
+	}
+	size := len(r.rest) + memoryChunk + mostEntry
+	if !free || cap(r.own) < size {
+		r.own = make([]byte, size)
+	}
+	n := copy(r.own[:size], r.rest)
+	more, err := io.ReadFull(r.in, r.own[n:size])
+	if err != nil {
+		r.eof = true
+		if err != io.EOF && err != io.ErrUnexpectedEOF {
+			r.err = err
+		}
+	}
+	r.rest = r.own[:n+more]
 }
 
 // memoryEntry reads an entry. Key and value are part of b.

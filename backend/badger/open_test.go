@@ -20,7 +20,7 @@ import (
 	"github.com/ckptd/ckptd/backend/badger"
 )
 
-// children are what this binary does, instead of running tests, when a test starts it again.
+// children are the jobs of this binary, instead of running tests, when a test starts it again.
 var children = map[string]func(args []string) error{
 	"open":  openAndReport,
 	"crash": writeUntilKilled,
@@ -259,7 +259,7 @@ func TestOpenCreates(t *testing.T) {
 	}
 	again.Close()
 
-	// What a crash in the middle of the first open leaves is a store that never was.
+	// After a crash in the middle of the first open there is no store.
 	dir = t.TempDir()
 	write(t, filepath.Join(dir, "CKPTD.tmp123"), "ckptd ba")
 	if err := os.Mkdir(filepath.Join(dir, "lost+found"), 0o700); err != nil {

@@ -24,34 +24,38 @@ const (
 	leastSegment = 1 << 20 // bytes
 )
 
-// opening is what is found out about a directory before anything in it changes, and then done about it.
+// opening holds the findings about a directory, made before anything in it changes, and acts on
+// them.
 type opening struct {
 	s      *Store
+	find   place // of the files of Badger's
 	tables tables
 	tail   *commitlog.Tail
 	fresh  bool // there is no log yet, nor anything else
 	groups []group
-	last   commitlog.Position // of what stands
+	last   commitlog.Position // of the last group that counts
 	bytes  int64              // of the groups, at most
-	notes  []string           // what is damaged and will be repaired
+	notes  []string           // the damage that will be repaired
+
+	manifest []byte // that replaces the one that is there, if not nil
 
 	dry     bool     // change nothing, whatever is found
-	accept  bool     // go on without what is lost
-	lost    *Loss    // what is
+	accept  bool     // continue without the lost commits
+	lost    *Loss    // those
 	refused error    // why the store is not opened without that
 	logGone bool     // there is no log of this store, or none that fits its tables
-	puts    []string // what was brought back, or would be
+	puts    []string // the faults that were mended from the folder kept, or would be
 	keys    bool     // the KEYREGISTRY is damaged, which holds nothing
 }
 
-// group is one to apply: a frame of the log or, where that is damaged, what a memory file has.
+// group is one to apply: from a frame of the log or, where that is damaged, from a memory file.
 type group struct {
 	pos    commitlog.Position
 	frame  commitlog.FrameRef
 	memory *memoryGroup
 }
 
-// openFiles decides what stands, and starts Badger with it.
+// openFiles decides which groups count, and starts Badger with them.
 func (s *Store) openFiles() error {
 	o := opening{s: s}
 	if err := o.look(); err != nil {
@@ -61,7 +65,10 @@ func (s *Store) openFiles() error {
 		return err
 	}
 	if err := o.start(); err != nil {
-		return errors.Join(err, s.stopBadger())
+		if stopped := s.stopBadger(); !errors.Is(err, stopped) {
+			err = errors.Join(err, stopped)
+		}
+		return err
 	}
 	s.commits.space.startBallast()
 	return nil
@@ -73,11 +80,17 @@ func (o *opening) look() (err error) {
 	if err := o.openLog(); err != nil {
 		return err
 	}
-	if err := o.lookAtTables(inDir(dir)); err != nil {
+	o.find = inDir(dir)
+	if err := o.lookAtTables(); err != nil {
 		if err := o.bringBack(err); err != nil {
-			return err
+			return o.shorten(err)
 		}
 	}
+	return o.settle()
+}
+
+// settle finds out which groups count, given the tables.
+func (o *opening) settle() (err error) {
 	if o.fresh {
 		rand.Read(o.tables.pos.Incarnation[:])
 		o.last = o.tables.pos
@@ -87,7 +100,7 @@ func (o *opening) look() (err error) {
 		return err
 	}
 	if o.logGone {
-		o.tail = &commitlog.Tail{Doubt: true}
+		o.tail = &commitlog.Tail{}
 	} else if o.tail, err = o.s.logs.Scan(o.tables.pos); err != nil {
 		return dirError(err)
 	}
@@ -102,19 +115,19 @@ func (o *opening) look() (err error) {
 		return err
 	}
 	if o.keys {
-		o.notes = append(o.notes, "the KEYREGISTRY is damaged, and holds nothing")
+		o.notes = append(o.notes, "the KEYREGISTRY is damaged (it holds no keys)")
 	}
 	return nil
 }
 
-func (o *opening) lookAtTables(find place) (err error) {
-	if err := checkFiles(o.s.dir, find); err != nil {
+func (o *opening) lookAtTables() (err error) {
+	if err := checkFiles(o.s.dir, o.find); err != nil {
 		return err
 	}
-	if o.keys, err = checkRegistry(find); err != nil {
+	if o.keys, err = checkRegistry(o.find); err != nil {
 		return err
 	}
-	o.tables, err = verifyTables(find, o.s.settings())
+	o.tables, err = verifyTables(o.find, o.s.settings())
 	return err
 }
 
@@ -125,15 +138,15 @@ func (o *opening) bringBack(why error) error {
 		if _, err := os.Lstat(filepath.Join(dir, keptDir)); err != nil {
 			return why
 		}
-		o.puts = append(o.puts, text(why))
-		return o.lookAtTables(inKept(dir))
+		o.puts, o.find = append(o.puts, text(why)), inKept(dir)
+		return o.lookAtTables()
 	}
 	restored, failed := putBack(dir, o.s.commits.space.room)
 	if failed != nil || !restored {
 		return errors.Join(why, failed)
 	}
 	o.puts = append(o.puts, text(why))
-	return o.lookAtTables(inDir(dir))
+	return o.lookAtTables()
 }
 
 // openLog opens the log, or finds that there is none because there is no store yet.
@@ -195,7 +208,11 @@ func (o *opening) checkIncarnation() error {
 	anchor, whole := o.anchor()
 	switch {
 	case o.tables.written > 0:
-		if whole && anchor.Incarnation != o.tables.pos.Incarnation {
+		of := anchor.Incarnation
+		if !whole && !o.logGone {
+			of, whole = o.s.logs.Incarnation()
+		}
+		if whole && of != o.tables.pos.Incarnation {
 			return o.withoutLog(backend.ErrLostCommits, "its log and its tables are from different copies of it")
 		}
 	case o.logGone:
@@ -212,96 +229,12 @@ func (o *opening) checkIncarnation() error {
 	return nil
 }
 
-// anchor is what the log's says, if there is a log.
+// anchor is the position in the log's anchor, if there is a log.
 func (o *opening) anchor() (p commitlog.Position, whole bool) {
 	if o.logGone {
 		return p, false
 	}
 	return o.s.logs.Anchor()
-}
-
-// plan puts the groups together that the tables lack: frames of the log, and where one is missing what a memory file has.
-func (o *opening) plan() error {
-	o.join(nil)
-	beyond := o.beyond(nil)
-	if o.tail.Doubt || beyond > o.last.N {
-		paths, err := memoryFiles(o.s.dir)
-		if err != nil {
-			return err
-		}
-		memory, err := memoryGroups(paths, o.tables.pos)
-		if err != nil {
-			return err
-		}
-		o.join(memory)
-		o.note()
-		if beyond = o.beyond(memory); beyond > o.last.N {
-			if err := o.lack(beyond); err != nil {
-				return err
-			}
-		}
-	}
-	if _, whole := o.anchor(); !whole && !o.logGone {
-		o.notes = append(o.notes, "the anchor is damaged")
-	}
-	if o.tail.Damaged || len(o.notes) > 0 {
-		o.notes = append(o.notes, o.tail.Notes...)
-	}
-	return nil
-}
-
-// join makes the list of groups, as far as they follow each other.
-func (o *opening) join(memory map[uint64]memoryGroup) {
-	o.last, o.groups, o.bytes = o.tables.pos, nil, 0
-	frames := o.tail.Frames
-	for {
-		n := o.last.N + 1
-		for len(frames) > 0 && (frames[0].Pos.N < n || frames[0].Pos.N == n && frames[0].Before != o.last.Hash) {
-			frames = frames[1:]
-		}
-		var g group
-		if len(frames) > 0 && frames[0].Pos.N == n {
-			g = group{pos: frames[0].Pos, frame: frames[0]}
-			o.bytes += 2 * frames[0].Size()
-		} else if m, ok := memory[n]; ok {
-			g = group{pos: m.pos, memory: &m}
-			o.bytes += 2 * m.size()
-		} else {
-			return
-		}
-		o.groups, o.last = append(o.groups, g), g.pos
-	}
-}
-
-// note says which groups come from memory files.
-func (o *opening) note() {
-	for i := 0; i < len(o.groups); i++ {
-		first := i
-		for i < len(o.groups) && o.groups[i].memory != nil {
-			i++
-		}
-		switch from := o.groups[first].pos.N; i - first {
-		case 0:
-		case 1:
-			o.notes = append(o.notes, fmt.Sprintf("group %d is damaged in the log", from))
-		default:
-			o.notes = append(o.notes, fmt.Sprintf("groups %d to %d are damaged in the log", from, o.groups[i-1].pos.N))
-		}
-	}
-}
-
-// beyond is the greatest n that is known of.
-func (o *opening) beyond(memory map[uint64]memoryGroup) (n uint64) {
-	if anchor, ok := o.anchor(); ok {
-		n = anchor.N
-	}
-	if k := len(o.tail.Frames); k > 0 {
-		n = max(n, o.tail.Frames[k-1].Pos.N)
-	}
-	for m := range memory {
-		n = max(n, m)
-	}
-	return n
 }
 
 // start sets memory files aside, starts Badger, and applies the groups, which are in tables when it returns.
@@ -322,7 +255,10 @@ func (o *opening) start() error {
 			return err
 		}
 	}
-	if err := errors.Join(setAside(s.dir), keepTables(s.dir, s.commits.space.room)); err != nil {
+	if err := o.writeShortened(); err != nil {
+		return err
+	}
+	if err := errors.Join(setAside(s.dir, len(o.groups) > 0 || o.accept), keepTables(s.dir, s.commits.space.room)); err != nil {
 		return err
 	}
 	if len(o.groups) > 0 || o.accept {
@@ -365,8 +301,9 @@ func (o *opening) create() error {
 	return dirError(err)
 }
 
-// replay has Badger apply the groups and write them to tables, which it does when it is closed. So what is replayed is durable
-// before anybody sees it: the log itself may not be, where a process was killed before it was synced, or where a sync failed.
+// replay has Badger apply the groups and write them to tables, which it does when it is closed. So
+// the groups are durable before anybody sees them. The log itself may not be: its process can have
+// been killed before a sync, or a sync can have failed.
 func (o *opening) replay() error {
 	s := o.s
 	settings := s.settings()
@@ -383,12 +320,12 @@ func (o *opening) replay() error {
 	}
 	s.commits.space.unflushed = 0
 	if s.flushes.trouble.Load() {
-		return fmt.Errorf("%w: Badger failed to write what was replayed to tables", backend.ErrUnavailable)
+		return fmt.Errorf("%w: Badger failed to write the replayed groups to tables", backend.ErrUnavailable)
 	}
 	return durable.SyncDir(s.dir)
 }
 
-// check makes sure that Badger has what it should.
+// check makes sure that Badger ends with the last group.
 func (o *opening) check() (err error) {
 	defer guard("opening", &err)()
 	have, err := o.s.position()
@@ -398,7 +335,7 @@ func (o *opening) check() (err error) {
 	return err
 }
 
-// beginLog goes on in the log, behind what is in tables by now.
+// beginLog continues the log after the last group, which is in tables by now.
 func (o *opening) beginLog() error {
 	if len(o.notes) > 0 {
 		o.s.log.log(slog.LevelWarn, "repaired the store: %s", []any{strings.Join(o.notes, "; ")})

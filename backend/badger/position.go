@@ -26,7 +26,7 @@ func appendPosition(to []byte, p commitlog.Position) []byte {
 
 func parsePosition(stored []byte) (commitlog.Position, error) {
 	if len(stored) == 0 || stored[0] != positionVersion {
-		return commitlog.Position{}, fmt.Errorf("%w: the driver's key has %d bytes of another form", backend.ErrCorrupt, len(stored))
+		return commitlog.Position{}, fmt.Errorf("%w: the driver's key has %d bytes in an unknown form", backend.ErrCorrupt, len(stored))
 	}
 	p, err := commitlog.ParsePosition(stored[1:])
 	if err != nil {

@@ -108,7 +108,7 @@ func TestLogIsRepairedFromMemory(t *testing.T) {
 		if err != nil {
 			t.Fatalf("frame %d: %v", frames, err)
 		}
-		if !strings.Contains(warned, "is damaged in the log") {
+		if !strings.Contains(warned, "is missing from the log or damaged in it") {
 			t.Errorf("frame %d: the warning is %q", frames, warned)
 		}
 		more := maps.Clone(want)
@@ -139,8 +139,7 @@ func (h onWarning) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// The anchor lags, and the last frame, of which it does not know, is damaged: what is no whole frame there is reason enough to look
-// into the memory file.
+// The anchor is damaged, and so is the last frame. The memory file has its group.
 func TestLastFrameIsRepairedWithoutAnAnchor(t *testing.T) {
 	base, segment, want := crashed(t)
 	anchor := filepath.Join(base, logDir, "anchor")
@@ -164,7 +163,8 @@ func TestLastFrameIsRepairedWithoutAnAnchor(t *testing.T) {
 	}
 }
 
-// What is damaged in the log and in the memory file is lost, and that is said: how much, since when. Nothing is changed.
+// A group that is damaged in the log and in the memory file is lost. The error says how much is
+// lost, and since when. Nothing is changed.
 func TestLostCommits(t *testing.T) {
 	base, segment, _ := crashed(t)
 	memory := "00001.mem"
@@ -222,7 +222,8 @@ func TestLostCommits(t *testing.T) {
 	}
 }
 
-// goOnWithout opens a store without what it lost. It goes on from there, and what was behind the loss does not come back.
+// goOnWithout opens a store without the lost groups. It continues from there, and the groups after
+// the loss do not come back.
 func goOnWithout(t *testing.T, dir string) {
 	t.Helper()
 	for range 2 {
@@ -348,7 +349,7 @@ func TestLogOfADivergedCopy(t *testing.T) {
 	}
 }
 
-// An opening that was cut short after Badger removed a table is begun again with what was kept.
+// An opening that was cut short after Badger removed a table starts over with the kept tables.
 func TestKeptTables(t *testing.T) {
 	base, _, want := crashed(t)
 	if err := keepTables(base, nil); err != nil {
@@ -387,5 +388,56 @@ func TestDamagedManifest(t *testing.T) {
 		if err := checkManifest(b[:at]); err != nil {
 			t.Errorf("cut to %d: %v", at, err)
 		}
+	}
+}
+
+// A group is in one transaction after a replay as it was before: a table can hold the first of two
+// that share a group, and if a power loss takes the group from the log, where it was perhaps never
+// synced, half of it would stay.
+func TestReplayKeepsGroupsWhole(t *testing.T) {
+	s := openSmall(t)
+	rnd := rand.New(rand.NewPCG(11, 12))
+	const pairs = 40
+	name := func(side string, i int) string { return fmt.Sprintf("%s-%02d", side, i) }
+	for i := range pairs {
+		b := single(name("left", i), randomText(rnd, 1+rnd.IntN(200_000)))
+		b.Muts = append(b.Muts, single(name("right", i), randomText(rnd, 1+rnd.IntN(200_000))).Muts...)
+		if err := s.Commit(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replayed, err := Open(killed(t, s.dir), least)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer replayed.Close()
+	txn := replayed.db.NewTransaction(false)
+	defer txn.Discard()
+	for i := range pairs {
+		left, err1 := txn.Get(appendName(nil, []byte(name("left", i))))
+		right, err2 := txn.Get(appendName(nil, []byte(name("right", i))))
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		if left.Version() != right.Version() {
+			t.Errorf("group %d is in transactions %d and %d", i+1, left.Version(), right.Version())
+		}
+	}
+}
+
+// A log of another life of the store is refused though its anchor is gone: the headers of its
+// segments tell.
+func TestLogOfAnotherLifeWithoutAnchor(t *testing.T) {
+	base, segment, _ := crashed(t)
+	dir := withoutEnd(t, base, segment)
+	if _, err := AcceptLoss(dir, least); err != nil {
+		t.Fatal(err)
+	}
+	log := filepath.Join(dir, logDir)
+	if err := errors.Join(os.RemoveAll(log), os.CopyFS(log, os.DirFS(filepath.Join(base, logDir))), os.Remove(filepath.Join(log, "anchor"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(dir, least); !errors.Is(err, backend.ErrLostCommits) {
+		t.Errorf("opening: %v", err)
 	}
 }

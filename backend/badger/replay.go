@@ -19,7 +19,11 @@ func (s *Store) apply(groups []group, last commitlog.Position) (err error) {
 	a := applier{s: s, txn: s.db.NewTransaction(true)}
 	defer func() { a.txn.Discard() }()
 	for _, g := range groups {
-		if err := a.group(r, g); err != nil {
+		muts, err := g.mutations(r)
+		if err == nil {
+			err = a.group(muts)
+		}
+		if err != nil {
 			return err
 		}
 		a.done = g.pos
@@ -36,29 +40,38 @@ type applier struct {
 	done commitlog.Position // up to which groups are in the transaction whole
 }
 
-func (a *applier) group(r *commitlog.Reader, g group) error {
-	if g.memory != nil {
-		for _, m := range g.memory.muts {
-			if err := a.mutation(m); err != nil {
-				return err
-			}
+// group adds a group to the transaction, or to another one if it does not fit into this one whole:
+// where it was never synced a power loss can take it from the log, and half of it must not be in
+// tables then. One that fits into none is of a process with larger memory tables, and is split.
+func (a *applier) group(muts []commitlog.Mutation) error {
+	if size := costOf(muts); a.size+size > a.s.commits.limit && size <= a.s.commits.limit {
+		if err := a.next(); err != nil {
+			return err
 		}
-		return nil
 	}
-	b, err := r.Mutations(g.frame)
-	if err != nil {
-		return fmt.Errorf("%w: reading the log: %v", backend.ErrUnavailable, err)
+	for _, m := range muts {
+		if err := a.mutation(m); err != nil {
+			return err
+		}
 	}
-	return commitlog.ParseMutations(bytes.Clone(b), a.mutation) // Badger refers to it until the transaction is done
+	return nil
+}
+
+// next begins another transaction.
+func (a *applier) next() error {
+	if err := a.commit(); err != nil {
+		return err
+	}
+	a.txn, a.size = a.s.db.NewTransaction(true), 0
+	return nil
 }
 
 func (a *applier) mutation(m commitlog.Mutation) error {
-	size := entryOverhead + len(m.Key) + len(m.Value)
+	size := costOf([]commitlog.Mutation{m})
 	if a.size+size > a.s.commits.limit {
-		if err := a.commit(); err != nil {
+		if err := a.next(); err != nil {
 			return err
 		}
-		a.txn, a.size = a.s.db.NewTransaction(true), 0
 	}
 	a.size += size
 	if m.User == 0 {
@@ -73,13 +86,32 @@ func (a *applier) commit() error {
 			return err
 		}
 	}
-	return a.txn.Commit()
+	return a.s.commitAlone(a.txn)
 }
 
-// size is about what the frame of the group would have.
-func (g *memoryGroup) size() (n int64) {
-	for _, m := range g.muts {
-		n += int64(entryOverhead + len(m.Key) + len(m.Value))
+// mutations reads those of a group, which stay valid.
+func (g *group) mutations(r *commitlog.Reader) (muts []commitlog.Mutation, err error) {
+	if g.memory != nil {
+		return g.memory.muts, nil
+	}
+	b, err := r.Mutations(g.frame)
+	if err != nil {
+		return nil, fmt.Errorf("%w: reading the log: %v", backend.ErrUnavailable, err)
+	}
+	err = commitlog.ParseMutations(bytes.Clone(b), func(m commitlog.Mutation) error {
+		muts = append(muts, m)
+		return nil
+	})
+	return muts, err
+}
+
+// size is about the size of the group's frame.
+func (g *memoryGroup) size() int64 { return int64(costOf(g.muts)) }
+
+// costOf is how many bytes mutations take in a transaction, at most.
+func costOf(muts []commitlog.Mutation) (n int) {
+	for _, m := range muts {
+		n += entryOverhead + len(m.Key) + len(m.Value)
 	}
 	return n
 }

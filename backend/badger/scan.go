@@ -69,8 +69,8 @@ func newScanner(txn *badgerdb.Txn, r backend.Range) *scanner {
 			r.Bytes = pageBytes
 		}
 	}
-	// Keys between two bounds have what the bounds have in common; it spares Badger the tables that lack it. The data
-	// space always is part of it, so that no other records are seen.
+	// Keys between two bounds share the prefix that the bounds share; it spares Badger the tables
+	// that lack it. The data space always is part of it, so that no other records are seen.
 	prefix := []byte{dataSpace}
 	if n := common(start, end); n > 1 {
 		prefix = start[:n]

@@ -11,7 +11,7 @@ import (
 
 var _ backend.Sizer = (*Store)(nil)
 
-// What is written is counted, in the memory file and in the log, which is made of whole segments.
+// Written data is counted, in the memory file and in the log, which is made of whole segments.
 func TestDiskBytes(t *testing.T) {
 	ctx := context.Background()
 	s, err := Open(t.TempDir(), Options{MemTableSize: leastMemTable})

@@ -15,15 +15,15 @@ import (
 // the background too, and a map that finds no block kills the process. So before each group the device must have
 // room for the group and for everything that Badger may do by itself afterwards:
 //
-//   - flush what is in memory to tables, at most as much as was written since the store was opened;
-//   - compact level 0, with those tables, into the level below, which writes all of both anew before it removes them;
+//   - flush memory to tables, at most as much as was written since the store was opened;
+//   - compact level 0, with those tables, into the level below, which rewrites all of both before it removes them;
 //   - compact single tables of lower levels with those they overlap.
 //
 // A memory file is removed when its table is written, so the flush needs no room on top of the compaction's. A segment of the
 // commit log has its blocks before anything is written to it.
 //
 // Before that is so, the ballast is given up: a file in the directory that only takes room. It is given up for commits that make room,
-// and comes back when there is room for it again. Until then ordinary commits are refused, or they would take what was given up.
+// and comes back when there is room for it again. Until then ordinary commits are refused, or they would take the room of the ballast.
 //
 // It is used by the leader of the committer alone, and by Open and Compact while there is none.
 type space struct {
@@ -45,7 +45,7 @@ const (
 	lowerShare = 256 << 20              // of the tables below level 0 and its target, at most, in one compaction
 )
 
-// init refuses a device too full to replay so many bytes of the log, and for the compaction that is pending.
+// init refuses a device too full to replay that much of the log, or for the pending compaction.
 func (sp *space) init(o Options, pending, replay int64) error {
 	sp.most = (memTables + 1) * (o.MemTableSize + o.MemTableSize*15/100)
 	sp.unflushed = min(replay, sp.most)
@@ -54,7 +54,8 @@ func (sp *space) init(o Options, pending, replay int64) error {
 	return sp.requireWithBallast(replay + pending)
 }
 
-// admit accepts a group of so many bytes, or says that there is no room for it. One that makes room may take that of the ballast.
+// admit accepts a group of size bytes, or refuses it for lack of room. One that makes room can take
+// that of the ballast.
 func (sp *space) admit(db *badgerdb.DB, size int, makesRoom bool) error {
 	if now := time.Now(); now.Sub(sp.counted) > recount {
 		tables, err := compactionNeed(db)
@@ -82,19 +83,20 @@ func (sp *space) admit(db *badgerdb.DB, size int, makesRoom bool) error {
 // room accepts that a segment of the log is allocated. Other than the rest it may be called by any goroutine.
 func (sp *space) room(bytes int64) error { return sp.require(bytes + sp.need.Load()) }
 
-// require checks that so many bytes can be written with the margin left over.
+// require checks that this many bytes can be written with the margin left over.
 func (sp *space) require(bytes int64) error {
 	free, err := freeBytes(sp.dir)
 	if err != nil {
 		return err
 	}
 	if bytes += sp.minFree; free < bytes {
-		return fmt.Errorf("%w: %d MiB free, %d MiB needed to go on safely", backend.ErrNoSpace, free>>20, (bytes+1<<20-1)>>20)
+		return fmt.Errorf("%w: %d MiB free, %d MiB needed to continue safely", backend.ErrNoSpace, free>>20, (bytes+1<<20-1)>>20)
 	}
 	return nil
 }
 
-// requireWithBallast is require for what may take the room of the ballast, if that is enough.
+// requireWithBallast is require for operations that can take the room of the ballast, if that is
+// enough.
 func (sp *space) requireWithBallast(bytes int64) error {
 	err := sp.require(bytes)
 	if err == nil || !errors.Is(err, backend.ErrNoSpace) {
@@ -116,7 +118,8 @@ func (sp *space) startBallast() {
 	}
 }
 
-// admitCompaction accepts that every table and everything in memory is written once more, or says that there is no room.
+// admitCompaction accepts that every table and everything in memory is written once more, or
+// refuses it for lack of room.
 func (sp *space) admitCompaction(db *badgerdb.DB) (err error) {
 	defer guard("sizing the tables", &err)()
 	need := sp.unflushed

@@ -245,7 +245,7 @@ func TestOpenOnAFullDevice(t *testing.T) {
 	open(t, dir).Close()
 }
 
-// On a full device Close gives up flushing, and what was acknowledged is replayed elsewhere.
+// On a full device Close gives up flushing, and the acknowledged commits are replayed elsewhere.
 func TestCloseOnAFullDevice(t *testing.T) {
 	device := tmpfs(t, "64m")
 	dir := filepath.Join(device, "store")

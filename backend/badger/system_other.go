@@ -13,4 +13,6 @@ func checkWritable(string) error { return nil }
 
 func freeBytes(string) (int64, error) { return math.MaxInt64, nil }
 
+func device(os.FileInfo) uint64 { return 0 }
+
 func allocated(info os.FileInfo) int64 { return info.Size() }

@@ -24,6 +24,9 @@ func checkWritable(dir string) error {
 // ownLock says that lock keeps other processes out before Badger does.
 const ownLock = true
 
+// locksDirs says that lock and lockShared also work on a directory.
+const locksDirs = true
+
 // lock takes the file for this process, or says that another has it. Closing the file unlocks it.
 func lock(f *os.File) error { return flock(f, unix.LOCK_EX) }
 
@@ -45,9 +48,17 @@ func flock(f *os.File, how int) error {
 func freeBytes(dir string) (int64, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, fmt.Errorf("%w: asking for free space: %v", backend.ErrUnavailable, err)
+		return 0, fmt.Errorf("%w: reading the free space: %v", backend.ErrUnavailable, err)
 	}
 	return int64(st.Bavail) * int64(st.Bsize), nil
+}
+
+// device is that of a file.
+func device(info os.FileInfo) uint64 {
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(st.Dev)
+	}
+	return 0
 }
 
 // allocated is how much of the device a file takes, which is less than its size where it has holes.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"slices"
 
@@ -17,13 +18,21 @@ import (
 	"github.com/ckptd/ckptd/backend/commitlog"
 )
 
-// tables is what is found out about Badger's tables before it opens them.
+// tables holds the findings about Badger's tables, made before Badger opens them.
 type tables struct {
 	pos     commitlog.Position // up to which group they go; zero for a store without tables
 	written uint64             // when, in Badger's time; 0 if no table has a position
 	names   []string           // of the files
 	damaged []error
-	pending int64 // bytes that the compaction needs that Badger starts right after opening, if level 0 is due for one
+	checked map[string]checked // the tables, by their paths
+	pending int64              // bytes that the compaction needs that Badger starts right after opening, if level 0 is due for one
+}
+
+// checked is a table that was verified.
+type checked struct {
+	pos     commitlog.Position
+	written uint64
+	err     error
 }
 
 // verifyTables checks the MANIFEST, and every block of every table, before Badger opens them. Badger can check tables
@@ -50,60 +59,84 @@ func verifyTables(find place, o badgerdb.Options) (t tables, err error) {
 	if err := checkManifest(content); err != nil {
 		return t, err
 	}
-	for _, id := range slices.Sorted(maps.Keys(manifest.Tables)) {
+	return t, t.verifyAll(find, manifest.Tables, o)
+}
+
+// verifyAll checks the tables that a MANIFEST names.
+func (t *tables) verifyAll(find place, named map[uint64]badgerdb.TableManifest, o badgerdb.Options) (err error) {
+	for _, id := range slices.Sorted(maps.Keys(named)) {
 		name := table.IDToFilename(id)
 		t.names = append(t.names, name)
-		if err := t.verify(find(name), manifest.Tables[id].Compression, o.BlockSize); err != nil {
+		if err := t.verify(find(name), named[id].Compression, o.BlockSize); err != nil {
 			t.damaged = append(t.damaged, fmt.Errorf("%s: %w", name, err))
 		}
 	}
 	if len(t.damaged) > 0 {
-		return t, t.damaged[0]
+		return t.damaged[0]
 	}
 	// Memory tables that are replayed add to level 0.
-	t.pending, err = compactionDue(find, manifest, o.NumLevelZeroTables-memTables-1)
-	return t, err
+	t.pending, err = compactionDue(find, named, o.NumLevelZeroTables-memTables-1)
+	return err
 }
 
 // compactionDue is the size of level 0, and of the first level below it that has tables, if level 0 has many.
-func compactionDue(find place, m badgerdb.Manifest, many int) (due int64, err error) {
-	if len(m.Levels) == 0 || len(m.Levels[0].Tables) < many {
+func compactionDue(find place, named map[uint64]badgerdb.TableManifest, many int) (due int64, err error) {
+	inLevelZero, below := 0, uint8(math.MaxUint8)
+	for _, t := range named {
+		if t.Level == 0 {
+			inLevelZero++
+		} else {
+			below = min(below, t.Level)
+		}
+	}
+	if inLevelZero < many {
 		return 0, nil
 	}
-	for i, level := range m.Levels {
-		for id := range level.Tables {
-			info, err := os.Stat(find(table.IDToFilename(id)))
-			if err != nil {
-				return 0, dirError(err)
-			}
-			due += info.Size()
+	for id, t := range named {
+		if t.Level != 0 && t.Level != below {
+			continue
 		}
-		if i > 0 && len(level.Tables) > 0 {
-			break
+		info, err := os.Stat(find(table.IDToFilename(id)))
+		if err != nil {
+			return 0, dirError(err)
 		}
+		due += info.Size()
 	}
 	return due, nil
 }
 
 // verify checks a table, and looks into it for a newer position.
 func (t *tables) verify(path string, packed options.CompressionType, blockSize int) error {
+	c, known := t.checked[path]
+	if !known {
+		c.pos, c.written, c.err = verifyTable(path, packed, blockSize)
+		if t.checked == nil {
+			t.checked = map[string]checked{}
+		}
+		t.checked[path] = c
+	}
+	if c.err == nil && c.written > t.written {
+		t.pos, t.written = c.pos, c.written
+	}
+	return c.err
+}
+
+func verifyTable(path string, packed options.CompressionType, blockSize int) (pos commitlog.Position, written uint64, err error) {
+	defer guard("checking a table", &err)()
 	f, err := z.OpenMmapFile(path, os.O_RDONLY, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: the table is missing", backend.ErrCorrupt)
+		return pos, 0, fmt.Errorf("%w: the table is missing", backend.ErrCorrupt)
 	}
 	if err != nil {
-		return openError(err)
+		return pos, 0, openError(err)
 	}
 	tbl, err := table.OpenTable(f, table.Options{ReadOnly: true, Compression: packed, BlockSize: blockSize})
 	if err != nil {
-		return openError(err)
+		return pos, 0, openError(err)
 	}
 	if err := tbl.VerifyChecksum(); err != nil {
-		return errors.Join(openError(err), tbl.Close(-1))
+		return pos, 0, errors.Join(openError(err), tbl.Close(-1))
 	}
-	pos, written, err := positionOf(tbl)
-	if err == nil && written > t.written {
-		t.pos, t.written = pos, written
-	}
-	return errors.Join(err, tbl.Close(-1))
+	pos, written, err = positionOf(tbl)
+	return pos, written, errors.Join(err, tbl.Close(-1))
 }

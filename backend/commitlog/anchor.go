@@ -10,7 +10,7 @@ import (
 	"github.com/ckptd/ckptd/internal/panics"
 )
 
-// pace is the least time between two writes of the anchor: each takes a sync from the commits that it runs beside.
+// pace is the least time between two writes of the anchor: each competes with the syncs of commits.
 const pace = 20 * time.Millisecond
 
 // anchor is the file that says up to which group commits were acknowledged, and the goroutine that writes it.
@@ -30,7 +30,7 @@ type anchor struct {
 	done   chan struct{}
 }
 
-// read finds what the anchor says. One that is damaged or missing says nothing.
+// read reads the anchor. A damaged or missing one has no position.
 func (a *anchor) read(files FS, store ID) error {
 	a.store = store
 	f, err := files.Open(anchorName)
@@ -93,7 +93,8 @@ func (a *anchor) begin(files FS, store ID, p Position) (err error) {
 	return nil
 }
 
-// say makes the anchor say p, durably. Where that is behind what it said, or in another incarnation, both slots do.
+// say writes p to the anchor, durably: to both slots if p is behind the old position, or in another
+// incarnation.
 func (a *anchor) say(p Position) error {
 	slots := 1
 	if a.whole && (p.Incarnation != a.last.Incarnation || p.N < a.last.N) {
@@ -144,7 +145,7 @@ func (a *anchor) err() error {
 	return a.failed
 }
 
-// follow writes what is wanted until quit.
+// follow writes the wanted position until quit.
 func (a *anchor) follow() {
 	defer close(a.done)
 	defer panics.To(a.fail)
@@ -191,7 +192,7 @@ func (a *anchor) stop() {
 	}
 }
 
-// reset makes the anchor say p, durably, before it goes on.
+// reset writes p to the anchor, durably, and continues from there.
 func (a *anchor) reset(p Position) error {
 	a.stop()
 	if err := a.say(p); err != nil {
@@ -201,7 +202,7 @@ func (a *anchor) reset(p Position) error {
 	return nil
 }
 
-// close ends the goroutine and, if the log is sound, has the anchor say what is wanted.
+// close ends the goroutine and, if the log is sound, writes the wanted position.
 func (a *anchor) close(sound bool) (err error) {
 	if a.file == nil {
 		return nil

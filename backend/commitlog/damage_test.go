@@ -76,7 +76,7 @@ func checkFlipped(t *testing.T, files *faultfs.FS, name string, i int, want []co
 	}
 }
 
-// A segment that was cut short loses what it lost, and says so.
+// A segment that was cut short loses the frames in the part cut off, and Scan reports it.
 func TestCutShort(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(9, 9))
 	s := create(t)
@@ -97,7 +97,8 @@ func TestCutShort(t *testing.T) {
 	}
 }
 
-// No file, however it is made, makes reading it panic, or gives a mutation that does not encode to what it was.
+// No file, however it is made, makes reading it panic, or gives a mutation that encodes to other
+// bytes.
 func FuzzSegment(f *testing.F) {
 	rnd := rand.New(rand.NewPCG(10, 10))
 	files := faultfs.New()

@@ -40,7 +40,7 @@ var (
 	ErrForeign = errors.New("the log is that of another store")
 	// ErrMissing: there is no log.
 	ErrMissing = errors.New("the log is missing")
-	// ErrMalformed: bytes are not what they should be.
+	// ErrMalformed: bytes do not have the format.
 	ErrMalformed = errors.New("malformed")
 )
 
@@ -63,7 +63,7 @@ func (p Position) Append(to []byte) []byte {
 	return append(to, p.Hash[:]...)
 }
 
-// ParsePosition decodes what Append made.
+// ParsePosition decodes the output of Append.
 func ParsePosition(b []byte) (p Position, err error) {
 	if len(b) != positionSize {
 		return p, fmt.Errorf("%w: a position of %d bytes", ErrMalformed, len(b))
@@ -140,7 +140,8 @@ func parseSlot(b []byte) (store ID, p Position, err error) {
 	return store, p, err
 }
 
-// digest hashes what begins with a magic and a version, under a label that ends with the version.
+// digest hashes bytes that begin with a magic and a version, under a label that ends with the
+// version.
 func digest(label string, b []byte) (sum [hashSize]byte) {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s%d", label, binary.BigEndian.Uint32(b[4:]))
@@ -152,10 +153,10 @@ func digest(label string, b []byte) (sum [hashSize]byte) {
 // whole checks the digest, and then the version: one flipped bit is damage, and not a newer version.
 func whole(label string, b, sum []byte) error {
 	if want := digest(label, b); !bytes.Equal(want[:], sum) {
-		return fmt.Errorf("%w: the digest does not fit", ErrMalformed)
+		return fmt.Errorf("%w: wrong digest", ErrMalformed)
 	}
 	if v := binary.BigEndian.Uint32(b[4:]); v > version {
-		return fmt.Errorf("%w: version %d, known up to %d", ErrNewer, v, version)
+		return fmt.Errorf("%w: version %d, this version reads up to %d", ErrNewer, v, version)
 	} else if v < version {
 		return fmt.Errorf("%w: version %d", ErrMalformed, v)
 	}
@@ -172,7 +173,7 @@ func pad(b []byte, start int) []byte {
 
 var zeros [page]byte
 
-// blocks is how much of a segment a frame takes whose mutations have so many bytes.
+// blocks is how much of a segment a frame with length bytes of mutations takes.
 func blocks(length int) int64 {
 	return (int64(frameHead) + int64(length) + block - 1) / block * block
 }

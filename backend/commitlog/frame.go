@@ -14,7 +14,7 @@ type Frame struct {
 
 const mutationsAt = headerSize + frameHead
 
-// Reset empties the frame. It makes room for so many bytes, and gives back memory beyond keep.
+// Reset empties the frame. It makes room for room bytes, and frees memory beyond keep.
 func (f *Frame) Reset(room, keep int) {
 	room += mutationsAt + page
 	if cap(f.buf) < room || cap(f.buf) > max(room, keep) {
@@ -43,7 +43,7 @@ func (f *Frame) Delete(key int) []byte {
 	return f.take(key)
 }
 
-// grow makes room for so many bytes, and for the zeros behind them.
+// grow makes room for n bytes, and for the zeros behind them.
 func (f *Frame) grow(n int) {
 	used := max(len(f.buf), mutationsAt)
 	if need := used + n + page; cap(f.buf) < need {
@@ -53,7 +53,7 @@ func (f *Frame) grow(n int) {
 	}
 }
 
-// take appends a length and room for so many bytes, which it returns.
+// take appends a length and room for that many bytes, which it returns.
 func (f *Frame) take(length int) []byte {
 	f.buf = binary.AppendUvarint(f.buf, uint64(length))
 	start := len(f.buf)

@@ -10,7 +10,7 @@ import (
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// FS is what the log asks of the directory that it is in. Tests put layers of their own below it.
+// FS is the directory of the log. Tests put layers of their own below it.
 type FS interface {
 	// List returns the names in the directory.
 	List() ([]string, error)
@@ -35,7 +35,7 @@ type File interface {
 	Preallocate(size int64, written bool) error
 	// Sync makes the content durable. It fails for a file that was removed.
 	Sync() error
-	// Forget drops what the system keeps in memory of a file that is synced.
+	// Forget drops a synced file from the page cache.
 	Forget()
 }
 

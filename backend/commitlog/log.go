@@ -1,5 +1,5 @@
-// Package commitlog is the log in front of Badger: frames in preallocated segments, an anchor beside them, and what it takes
-// to find out after a crash what stands. docs/format.md §20 has the format, docs/design.md the reasons.
+// Package commitlog is the log in front of Badger: frames in preallocated segments, an anchor, and a scan that finds the
+// whole frames after a crash. docs/format.md §20 has the format, docs/design.md the reasons.
 //
 // A Log is opened (Open, which changes nothing), looked at (Anchor, Scan, Read), and then begun at a position (Begin), from
 // which on frames are appended:
@@ -27,9 +27,11 @@ type Options struct {
 	Store   ID    // of the directory
 	Segment int64 // bytes of a segment, a multiple of 512; the first ones are smaller
 
-	// Room is asked before so many bytes are allocated for a segment; its error is that of the Prepare that needs them.
+	// Room is asked before bytes are allocated for a segment; the Prepare that needs them returns
+	// its error.
 	Room func(bytes int64) error
-	// Safe says up to which n groups are durable elsewhere, so that their segments may be used again.
+	// Safe returns the n up to which groups are durable elsewhere, so that their segments can be
+	// reused.
 	Safe func() (n uint64, err error)
 }
 
@@ -50,7 +52,7 @@ type Log struct {
 	mu        sync.Mutex
 	prepared  sync.Cond
 	preparing bool
-	spare     *segment   // made ready
+	spare     *segment   // prepared
 	old       []*segment // those before cur, the oldest first
 	number    uint64     // the greatest in use
 }
@@ -158,7 +160,7 @@ func (l *Log) Anchor() (p Position, ok bool) { return l.anchor.last, l.anchor.wh
 // Last is the position of the newest frame.
 func (l *Log) Last() Position { return l.last }
 
-// Bytes is what the segments take.
+// Bytes is the size of all segments.
 func (l *Log) Bytes() (sum int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,8 +175,8 @@ func (l *Log) Bytes() (sum int64) {
 	return sum
 }
 
-// Begin goes on from a position. All groups up to it must be durable elsewhere: what the segments hold is of no use any more, and
-// they are removed.
+// Begin continues the log from a position. All groups up to it must be durable elsewhere: the
+// segments are obsolete, and are removed.
 func (l *Log) Begin(at Position) error {
 	l.last, l.chain = at, newChain(l.opts.Store, at.Incarnation)
 	if err := l.anchor.begin(l.fs, l.opts.Store, at); err != nil {
@@ -183,28 +185,36 @@ func (l *Log) Begin(at Position) error {
 	return l.clear()
 }
 
-// clear removes every segment. The first one is made when there is something to write.
+// clear removes every segment in the directory, those of failed preparations too. The first one is
+// made when there is something to write.
 func (l *Log) clear() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.preparing {
 		l.prepared.Wait()
 	}
-	all := l.old
 	for _, s := range []*segment{l.cur, l.spare} {
 		if s != nil {
 			s.file.Close()
-			all = append(all, s)
 		}
 	}
 	l.old, l.cur, l.spare = nil, nil, nil
-	if len(all) == 0 {
-		return nil
+	names, err := l.fs.List()
+	if err != nil {
+		return err
 	}
-	for _, s := range all {
-		if err := gone(l.fs.Remove(segmentName(s.number))); err != nil {
+	removed := false
+	for _, name := range names {
+		if _, ok := segmentNumber(name); !ok {
+			continue
+		}
+		if err := gone(l.fs.Remove(name)); err != nil {
 			return err
 		}
+		removed = true
+	}
+	if !removed {
+		return nil
 	}
 	return l.fs.Sync()
 }
@@ -226,7 +236,7 @@ func (l *Log) Prepare(f *Frame, time int64) (Position, error) {
 	return f.seal(l.chain, l.last, time), nil
 }
 
-// advance goes on to the next segment.
+// advance begins the next segment.
 func (l *Log) advance(need int64) error {
 	next, err := l.next(headerSize + need)
 	if err != nil {
@@ -271,7 +281,7 @@ func (l *Log) Write(f *Frame) error {
 	return nil
 }
 
-// Sync makes what was written durable.
+// Sync makes all written frames durable.
 func (l *Log) Sync() error {
 	if err := l.broken(); err != nil {
 		return err
@@ -305,7 +315,8 @@ func (l *Log) broken() error {
 	return l.failed
 }
 
-// Reset removes every segment and goes on from a position. All groups up to it must be durable elsewhere.
+// Reset removes every segment and continues from a position. All groups up to it must be durable
+// elsewhere.
 func (l *Log) Reset(at Position) error {
 	if err := l.broken(); err != nil {
 		return err

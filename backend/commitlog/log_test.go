@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/ckptd/ckptd/backend/commitlog"
@@ -21,7 +22,7 @@ var (
 
 const smallSegment = 4 << 10
 
-// session is a log that is open, with what it should hold.
+// session is an open log, with its expected content.
 type session struct {
 	t      *testing.T
 	fs     *faultfs.FS
@@ -74,7 +75,7 @@ func open(t *testing.T, files *faultfs.FS, at commitlog.Position, groups [][]com
 	return s
 }
 
-// check compares what was found with what was written, as far as the test knows it.
+// check compares the found frames with those written, as far as the test knows them.
 func (s *session) check() {
 	s.t.Helper()
 	r := s.log.Reader()
@@ -163,7 +164,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// What was written is found, over openings that are killed, segments that are used again, and frames larger than those.
+// All written frames are found, over openings that are killed, segments that are used again, and
+// frames larger than those.
 func TestEverythingIsFound(t *testing.T) {
 	for seed := range uint64(20) {
 		rnd := rand.New(rand.NewPCG(seed, 1))
@@ -214,8 +216,8 @@ func TestSegmentsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// What a power loss leaves holds all that was acknowledged, whatever became of the pages that were not synced; and so after
-// a second one, in the middle of the opening that follows.
+// After a power loss every acknowledged frame is there, whatever happened to the pages that were
+// not synced; and also after a second one, in the middle of the opening that follows.
 func TestPowerLoss(t *testing.T) {
 	images := 300
 	if testing.Short() {
@@ -255,7 +257,8 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// After a write or a sync that failed there is no other; what cannot be made ready stops nothing.
+// After a write or a sync that failed there is no other; a segment that cannot be prepared stops
+// nothing.
 func TestFailures(t *testing.T) {
 	failed := errors.New("failed")
 	for _, op := range []string{"write", "sync", "create", "preallocate", "rename", "sync names"} {
@@ -331,6 +334,33 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// Segments that could not be prepared for another use keep what is in them, and a reset removes
+// them, too.
+func TestResetAfterFailures(t *testing.T) {
+	for _, op := range []string{"rename", "sync names"} {
+		t.Run(op, func(t *testing.T) {
+			s := create(t)
+			failed := 0
+			s.fs.FailWith(func(o, _ string) error {
+				if o == op && s.log.Last().N > 30 && failed < 3 {
+					failed++
+					return syscall.EIO
+				}
+				return nil
+			})
+			for i := range 80 {
+				if err := s.commit([]commitlog.Mutation{{User: 1, Key: fmt.Append(nil, i), Value: make([]byte, 900)}}); err == nil {
+					s.safe.Store(s.log.Last().N - 1)
+				}
+			}
+			must(t, s.log.Reset(s.log.Last()))
+			if names, err := s.fs.List(); err != nil || !slices.Equal(names, []string{"anchor"}) || failed == 0 {
+				t.Errorf("after %d failures %q are left, %v", failed, names, err)
+			}
+		})
+	}
+}
+
 // A loss that is accepted begins another incarnation, behind a smaller n; nothing of the first one counts.
 func TestResetToAnotherIncarnation(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 7))
@@ -353,7 +383,7 @@ func TestResetToAnotherIncarnation(t *testing.T) {
 	}
 }
 
-// What is not the log of this store is refused, and told apart.
+// A log of another store, and files that are not a log, are refused with different errors.
 func TestOpenRefuses(t *testing.T) {
 	s := create(t)
 	must(t, s.commit([]commitlog.Mutation{{User: 1, Key: []byte("k")}}))

@@ -36,10 +36,11 @@ func (d ReadOnly) Remove(name string) error { return d.refuse(name) }
 func (d ReadOnly) Sync() error { return d.refuse(".") }
 
 func (d ReadOnly) refuse(name string) error {
-	return fmt.Errorf("%s is only looked at: %w", Dir(d).path(name), errors.ErrUnsupported)
+	return fmt.Errorf("%s is open read-only: %w", Dir(d).path(name), errors.ErrUnsupported)
 }
 
-// StoreOf is the directory that a log says it belongs to: what all of its slots and headers name that are whole.
+// StoreOf is the directory that a log belongs to: the one that all of its whole slots and headers
+// name.
 func StoreOf(files FS) (id ID, ok bool) {
 	names, err := files.List()
 	if err != nil {

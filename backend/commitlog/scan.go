@@ -18,15 +18,16 @@ type FrameRef struct {
 	length  int // of the mutations
 }
 
-// Tail is what the segments hold behind a position.
+// Tail is the content of the segments after a position.
 type Tail struct {
 	// Frames are the whole ones of the incarnation, in order of n. There may be gaps.
 	Frames []FrameRef
-	// Doubt says that something stands where a frame is missing that may have been it: damaged, cut off, or never finished.
+	// Doubt: in the place of a missing frame are bytes that may be its remains: damaged, cut off,
+	// or never finished.
 	Doubt bool
-	// Damaged says that there is damage, whether a frame is missing or not.
+	// Damaged: there is damage, whether a frame is missing or not.
 	Damaged bool
-	// Notes say what was found, for people.
+	// Notes describe the findings, for people.
 	Notes []string
 }
 
@@ -40,8 +41,8 @@ func (l *Log) Incarnation() (id ID, ok bool) {
 	return id, false
 }
 
-// Scan finds the frames behind a position. Frames are looked for at every block that is not part of one, whatever stands
-// before them.
+// Scan finds the frames after a position. It looks for frames at every block that is not part of
+// one, whatever the blocks before it contain.
 func (l *Log) Scan(after Position) (*Tail, error) {
 	t := &Tail{}
 	s := scanner{chain: newChain(l.opts.Store, after.Incarnation), after: after, tail: t, last: after}
@@ -113,7 +114,7 @@ func (s *scanner) frames(name string, seg *segment) (found bool) {
 		p, before, mutations, err := s.chain.parse(s.buf[at:])
 		if err != nil || p.N <= s.after.N {
 			if inside && s.mayBeNext(s.buf[at:]) {
-				s.note("what stands at %d of %s is no whole frame", at, name)
+				s.note("the frame at byte %d of %s is damaged or unfinished", at, name)
 				s.doubts = append(s.doubts, s.last.N+1)
 			}
 			inside = false
@@ -131,8 +132,8 @@ func (s *scanner) frames(name string, seg *segment) (found bool) {
 	return found
 }
 
-// mayBeNext says whether bytes that are no whole frame look like what became of the frame behind the last one. A frame that is old
-// has neither its number nor its hash.
+// mayBeNext says whether bytes that are not a whole frame look like the remains of the frame after
+// the last one. An old frame has neither that number nor that hash.
 func (s *scanner) mayBeNext(b []byte) bool {
 	if len(b) < frameHead {
 		return false

@@ -7,8 +7,9 @@ import (
 	"github.com/ckptd/ckptd/internal/panics"
 )
 
-// next takes a segment that has room for so many bytes, header included: the one that was made ready or, for a frame larger
-// than that, one of its own. It waits for one that is being made ready; if that failed it tries again.
+// next takes a segment that has room for need bytes, header included: the prepared one or, for a
+// frame larger than that, one of its own. It waits for a segment that is being prepared; if that
+// failed it tries again.
 func (l *Log) next(need int64) (*segment, error) {
 	l.mu.Lock()
 	for l.preparing {
@@ -28,7 +29,7 @@ func (l *Log) next(need int64) (*segment, error) {
 	return l.make(max(need, l.size()), need < largeFrames)
 }
 
-// prepareAhead makes the next segment ready in the background, if it is not.
+// prepareAhead prepares the next segment in the background, if it is not prepared yet.
 func (l *Log) prepareAhead() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,17 +53,18 @@ func (l *Log) prepare(written bool) {
 		l.spare, l.preparing = s, false
 		l.prepared.Broadcast()
 	}()
-	s, _ = l.make(l.size(), written) // after an error who needs it tries again, and tells
+	s, _ = l.make(l.size(), written) // after an error next tries again, and returns it
 }
 
-// size is what the next segment should have: half of all that there are, so that a log that is little used stays small.
+// size is the size for the next segment: half of the log, so that a log that is little used stays
+// small.
 func (l *Log) size() int64 {
 	return max(min(l.Bytes()/2/block*block, l.opts.Segment), min(firstSegment, l.opts.Segment))
 }
 
 const firstSegment = 1 << 20
 
-// make makes a segment ready to be written: an old one if there is one that may be used again, or else a new file.
+// make prepares a segment: an old one if one can be reused, or else a new file.
 func (l *Log) make(size int64, written bool) (*segment, error) {
 	old, err := l.reusable(size)
 	l.mu.Lock()
@@ -77,7 +79,7 @@ func (l *Log) make(size int64, written bool) (*segment, error) {
 		s.file, err = l.allocate(s, written)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("making %s ready: %w", segmentName(s.number), err)
+		return nil, fmt.Errorf("preparing %s: %w", segmentName(s.number), err)
 	}
 	return s, nil
 }

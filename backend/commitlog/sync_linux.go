@@ -19,8 +19,8 @@ func syncData(f *os.File) error {
 	return nil
 }
 
-// forget drops a file's pages. What is written in large pieces, as zeros are, stays in memory in large folios, and a small write to
-// one counts, and may be written, as the whole of it.
+// forget drops a file's pages. Data written in large pieces, as zeros are, stays in memory in large
+// folios, and a small write to one counts, and can be written, as the whole of it.
 func forget(f *os.File) { unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
 
 // allocate takes blocks for a file that read as zeros.

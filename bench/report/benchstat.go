@@ -11,8 +11,8 @@ import (
 	"github.com/ckptd/ckptd/bench/result"
 )
 
-// Benchstat writes the points and curves of a run in the format of Go benchmarks, one line a round, for benchstat and
-// whatever else reads it. A figure without rounds is given once, as its median.
+// Benchstat writes the points and curves of a run in the format of Go benchmarks, one line per
+// round, for benchstat and other tools. A figure without rounds appears once, as its median.
 func Benchstat(w io.Writer, run *result.Run) error {
 	out := bufio.NewWriter(w)
 	system, _, _ := strings.Cut(run.Machine.System, " ")
@@ -47,7 +47,7 @@ func Benchstat(w io.Writer, run *result.Run) error {
 	return nil
 }
 
-// writeRounds writes a line for each round, with the measures that have one.
+// writeRounds writes a line for each round, with the measures that have a value.
 func writeRounds(w *bufio.Writer, name string, figures map[string]result.Figure, measures []result.Measure) {
 	name = strings.Join(strings.Fields(name), "_") // a name ends at a space
 	lines := 0
@@ -70,7 +70,7 @@ func writeRounds(w *bufio.Writer, name string, figures map[string]result.Figure,
 	}
 }
 
-// unitOf is a measure as benchstat's unit: "save-p50-sec".
+// unitOf returns a measure as a benchstat unit: "save-p50-sec".
 func unitOf(m result.Measure) string {
 	unit := m.Unit
 	if unit == "s" {

@@ -9,56 +9,59 @@ import (
 	"github.com/ckptd/ckptd/bench/result"
 )
 
-// ErrRegressed is matched by the error of Comparison.Err.
+// ErrRegressed matches the error of Comparison.Err.
 var ErrRegressed = errors.New("regressed")
 
-// leastRounds is from how many rounds on their range tells noise from change.
+// leastRounds is the number of rounds from which their range separates noise from change.
 const leastRounds = 3
 
-// Verdict is what a comparison says of one figure.
+// Verdict is the result of comparing one figure.
 type Verdict int
 
 const (
 	Same   Verdict = iota // within the threshold
-	Better                // by more than the threshold, and no round of one run lies among those of the other
-	Worse                 // the same, the other way
-	Unsure                // beyond the threshold, but within the noise: rounds overlap, or are too few, or the rivals moved as far
+	Better                // by more than the threshold, and no round of one run lies within the range of the other
+	Worse                 // the same in the other direction
+	Unsure                // beyond the threshold but within the noise: rounds overlap or are too few, or the rivals moved as far
 )
 
 func (v Verdict) String() string {
 	return [...]string{"same", "better", "worse", "unsure"}[v]
 }
 
-// Change is one figure of two runs.
+// Change compares one figure of two runs.
 type Change struct {
 	Where   string
 	Rival   string
 	Measure result.Measure
 	Old     result.Figure
 	New     result.Figure
-	Limit   string // that both are divided by, as it was measured in their own run; "" for bytes and counts, which need none
-	// Ratio is the cost in limits of the new run over that of the old: above 1 is worse, whether more or less of the
-	// measure is.
+	Limit   string // divisor of both, measured in their own runs; "" for bytes and counts, which need none
+	// Ratio is the cost of the new run, in units of the limit, over that of the old run. Above 1 is
+	// worse, whichever direction of the measure is better.
 	Ratio   float64
 	Verdict Verdict
 }
 
-// Comparison is what became of ckptd from one run to another.
+// Comparison compares ckptd in two runs.
 type Comparison struct {
 	Old, New  *result.Run
 	Threshold float64
-	// Changes are all figures of ckptd that both runs have, the worst first.
+	// Changes are all figures of ckptd that are in both runs, worst first.
 	Changes []Change
-	// Control are the same of the rivals: their code is what it was, so what moves with them is the machine.
+	// Control holds the changes of the rivals. Their code is the same, so any change of theirs is
+	// due to the machine.
 	Control []Change
-	// Gone and Added are figures of ckptd that only the old run and only the new one has.
+	// Gone and Added are figures of ckptd that are only in the old run and only in the new run.
 	Gone, Added []string
-	// Unlimited are times and rates that cannot be compared, because their limit was not measured in both runs.
+	// Unlimited are times and rates that cannot be compared because their limit was not measured in
+	// both runs.
 	Unlimited []string
 }
 
-// Compare compares two runs by the limits of the machine that each has measured, so that a run on a slower disk is not
-// a regression. A change counts beyond the threshold (0.1: a tenth), and only where it is larger than the noise.
+// Compare compares two runs in units of the limits that each measured of its machine, so that a
+// slower disk is not a regression. A change counts if it is beyond the threshold (0.1 is a tenth)
+// and exceeds the noise.
 func Compare(old, new *result.Run, threshold float64) *Comparison {
 	c := &Comparison{Old: old, New: new, Threshold: threshold}
 	before, after := figures(old), figures(new)
@@ -98,8 +101,8 @@ func Compare(old, new *result.Run, threshold float64) *Comparison {
 	return c
 }
 
-// doubt makes unsure what moved no further than the rivals did, by the same measure and the same limit: limits are measured
-// once in a run, but rivals are in turns with ckptd.
+// doubt marks a change as unsure if the rivals moved as far, by the same measure and the same
+// limit. Limits are measured once per run, but rivals alternate with ckptd.
 func (c *Comparison) doubt() {
 	for i, ch := range c.Changes {
 		rivals, ok := c.drift(func(r Change) bool { return r.Measure.Name == ch.Measure.Name && r.Limit == ch.Limit })
@@ -109,7 +112,8 @@ func (c *Comparison) doubt() {
 	}
 }
 
-// drift is the median change of the rivals' figures that only lets through; !ok if there are none.
+// drift returns the median change of the rivals' figures that only selects; it is not ok if there
+// are none.
 func (c *Comparison) drift(only func(Change) bool) (float64, bool) {
 	var ratios []float64
 	for _, r := range c.Control {
@@ -120,15 +124,15 @@ func (c *Comparison) drift(only func(Change) bool) (float64, bool) {
 	return result.FigureOf(ratios).Median, len(ratios) > 0
 }
 
-// within says whether a change is within the threshold, either way.
+// within reports whether a change is within the threshold in either direction.
 func (c *Comparison) within(ratio float64) bool {
 	return ratio <= 1+c.Threshold && ratio >= 1/(1+c.Threshold)
 }
 
-// rank orders verdicts by how much they matter.
+// rank orders verdicts by importance.
 func rank(v Verdict) int { return slices.Index([]Verdict{Worse, Unsure, Better, Same}, v) }
 
-// Err is nil if nothing of ckptd is worse, and otherwise matches ErrRegressed.
+// Err returns nil if nothing of ckptd is worse; otherwise the error matches ErrRegressed.
 func (c *Comparison) Err() error {
 	if n := c.count(Worse); n > 0 {
 		return fmt.Errorf("%w: %s of ckptd by more than %s", ErrRegressed, counted(n, "figure"), percent(c.Threshold))
@@ -146,7 +150,7 @@ func (c *Comparison) count(v Verdict) int {
 	return n
 }
 
-// figure is one of a run, with where it was measured.
+// figure is a figure of a run and the place where it was measured.
 type figure struct {
 	figureKey
 	result.Figure
@@ -158,8 +162,8 @@ type figureKey struct{ where, rival, measure string }
 
 func (f figure) String() string { return f.rival + ", " + f.where + ": " + f.measure.Title }
 
-// figures lists all of a run. What the pipeline of ckptd allows is a figure of ckptd as well: as the limit of others it
-// would hide what it lost itself.
+// figures lists all figures of a run. The pipeline limit of ckptd is included: as a divisor of
+// other figures it would hide a regression of its own.
 func figures(run *result.Run) []figure {
 	var all []figure
 	add := func(where, rival string, of map[string]result.Figure) {
@@ -179,13 +183,14 @@ func figures(run *result.Run) []figure {
 		}
 	}
 	if l, ok := run.Limit(result.LimitPipeline); ok {
-		m := result.Measure{Name: result.LimitPipeline, Unit: l.Unit, Title: "saves/s that the CPU allows", More: true}
+		m := result.Measure{Name: result.LimitPipeline, Unit: l.Unit, Title: "saves/s allowed by the CPU", More: true}
 		all = append(all, figure{figureKey{"pipeline", result.Ckptd, m.Name}, l.Figure, m})
 	}
 	return all
 }
 
-// change compares a figure of the old run with the same of the new one; !ok if their limit is missing.
+// change compares a figure of the old run with that of the new one; it is not ok if their limit is
+// missing.
 func (c *Comparison) change(old, new figure) (Change, bool) {
 	limit := yardstick(new)
 	before, ok := inLimits(c.Old, old, limit)
@@ -207,8 +212,8 @@ func (c *Comparison) change(old, new figure) (Change, bool) {
 	return change, true
 }
 
-// yardstick names the limit that a figure is divided by. What ckptd's own pipeline allows is none: it is compared by what
-// it is made of.
+// yardstick names the limit to divide a figure by. The limit set by ckptd's own pipeline isn't
+// used; such figures are divided by the limits that the pipeline itself depends on.
 func yardstick(f figure) string {
 	timed := f.measure.Unit == "s" || f.measure.Unit == "saves/s"
 	switch {
@@ -226,7 +231,7 @@ func yardstick(f figure) string {
 	return result.LimitSync
 }
 
-// inLimits is the cost of a figure in units of a limit of its run, round by round.
+// inLimits returns the cost of a figure in units of a limit of its run, round by round.
 func inLimits(run *result.Run, f figure, name string) (result.Figure, bool) {
 	speed := 1.0
 	if name != "" {

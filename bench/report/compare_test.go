@@ -16,13 +16,13 @@ func TestCompareSame(t *testing.T) {
 	}
 }
 
-// A machine half as quick is no regression, because its limits are half as well.
+// A machine half as fast is not a regression, because its limits are half as well.
 func TestCompareSlowMachine(t *testing.T) {
 	c := Compare(fakeRun(1, 1), fakeRun(1, 0.5), 0.1)
 	if err := c.Err(); err != nil {
 		t.Error(err, c.Changes[0])
 	}
-	// Neither does it hide one.
+	// It doesn't hide a regression either.
 	slow := fakeRun(1, 2)
 	scale(slow, result.Ckptd, result.SaveP50, 1.3)
 	if err := Compare(fakeRun(1, 1), slow, 0.1).Err(); !errors.Is(err, ErrRegressed) {
@@ -45,7 +45,7 @@ func TestCompareVerdicts(t *testing.T) {
 		{"a rival", rawBadger, result.SaveP50, 2, Same},
 	} {
 		run := fakeRun(1, 1)
-		if tt.verdict == Unsure { // one round is as quick as those of the old run
+		if tt.verdict == Unsure { // one round is as fast as those of the old run
 			scale(run, tt.rival, tt.measure, tt.by)
 			run.Curves = nil
 			for _, p := range run.Points {
@@ -68,7 +68,7 @@ func TestCompareVerdicts(t *testing.T) {
 	}
 }
 
-// What ckptd's own pipeline allows falls with ckptd: it must not hide that.
+// The limit of ckptd's own pipeline drops together with ckptd: it must not hide that.
 func TestComparePipeline(t *testing.T) {
 	old, slow := fakeRun(1, 1), fakeRun(1, 1)
 	scale(slow, result.Ckptd, result.SaveRate, 0.7)
@@ -86,14 +86,14 @@ func TestComparePipeline(t *testing.T) {
 	if !worse["pipeline"] || !worse["durable, chat, 256 writers"] {
 		t.Errorf("worse: %v", worse)
 	}
-	// Without the limit on one side nothing can be said.
+	// Without the limit on one side there is no verdict.
 	old.Limits = nil
 	if c := Compare(old, slow, 0.1); len(c.Unlimited) == 0 {
 		t.Error("compared with a limit that was not measured")
 	}
 }
 
-// Where the rivals became as much slower, it was the machine in a way that its limits do not show.
+// If the rivals became slower by as much, it was the machine, in a way that its limits do not show.
 func TestCompareControl(t *testing.T) {
 	run := fakeRun(1, 1)
 	for name := range fakeRivals() {
@@ -150,7 +150,7 @@ func TestCompareText(t *testing.T) {
 		}
 	}
 	if strings.Contains(some.String(), "  same ") || !strings.Contains(all.String(), "  same ") {
-		t.Error("what is the same is told otherwise than asked for")
+		t.Error("unchanged figures are shown only with all")
 	}
 	if err := c.Text(full{}, false); !errors.Is(err, errFull) {
 		t.Errorf("%v", err)

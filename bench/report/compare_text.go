@@ -9,7 +9,8 @@ import (
 	"github.com/ckptd/ckptd/bench/result"
 )
 
-// Text writes the comparison for a terminal: what is worse, unsure and better, and with all also what is the same.
+// Text writes the comparison for a terminal: figures that are worse, unsure and better and, if all
+// is set, also those that are the same.
 func (c *Comparison) Text(w io.Writer, all bool) error {
 	out := bufio.NewWriter(w)
 	writeText(out, c.document(all))
@@ -22,10 +23,10 @@ func (c *Comparison) Text(w io.Writer, all bool) error {
 func (c *Comparison) document(all bool) document {
 	doc := document{
 		Title: "ckptd, " + version(c.Old) + " against " + version(c.New),
-		Lead: fmt.Sprintf("%s compared: %d worse, %d better, %d unsure, by more than %s of what each run's own limits allow.",
+		Lead: fmt.Sprintf("%s compared: %d worse, %d better, %d unsure, by more than %s in units of each run's own limits.",
 			counted(len(c.Changes), "figure"), c.count(Worse), c.count(Better), c.count(Unsure), percent(c.Threshold)),
 	}
-	t := table{Head: []string{"verdict", "what", "measure", "old", "new", "limit", "cost, new ÷ old"}}
+	t := table{Head: []string{"verdict", "where", "measure", "old", "new", "limit", "cost, new ÷ old"}}
 	for _, ch := range c.Changes {
 		if ch.Verdict == Same && !all {
 			continue
@@ -48,7 +49,7 @@ func (c *Comparison) document(all bool) document {
 	return doc
 }
 
-// swing is the spread of a figure beside it.
+// swing formats the spread of a figure, to go next to it.
 func swing(f result.Figure) string {
 	if f.Min == f.Max {
 		return ""
@@ -63,9 +64,9 @@ func version(run *result.Run) string {
 	return run.Version
 }
 
-// limits tells how the machines differ, and how far the rivals moved with the limit that they are divided by.
+// limits shows how the machines differ, and how far the rivals moved by each limit.
 func (c *Comparison) limits() table {
-	t := table{Head: []string{"limit", "old", "new", "new ÷ old", "rivals' cost in it, median"}}
+	t := table{Head: []string{"limit", "old", "new", "new ÷ old", "rivals' cost in units of it, median"}}
 	for _, l := range c.New.Limits {
 		old, ok := c.Old.Limit(l.Name)
 		if !ok || old.Median == 0 {
@@ -76,7 +77,7 @@ func (c *Comparison) limits() table {
 	return t
 }
 
-// control is the median change of the rivals by a limit, "–" if none is divided by it.
+// control returns the median change of the rivals by a limit, "–" if none is divided by it.
 func (c *Comparison) control(limit string) string {
 	ratio, ok := c.drift(func(r Change) bool { return r.Limit == limit })
 	if !ok {
@@ -85,11 +86,11 @@ func (c *Comparison) control(limit string) string {
 	return times(ratio)
 }
 
-// warnings are the reasons to doubt the comparison as a whole.
+// warnings returns reasons to doubt the comparison as a whole.
 func (c *Comparison) warnings() []string {
-	lines := []string{"The rivals are the control: what moved no further than theirs, by the same measure, moved with the machine and is unsure."}
+	lines := []string{"The rivals are the control: a figure that moved no further than theirs by the same measure moved with the machine and is unsure."}
 	if c.Old.Machine.CPU != c.New.Machine.CPU || c.Old.Machine.Cores != c.New.Machine.Cores {
-		lines = append(lines, fmt.Sprintf("The machines differ: %s with %s, then %s with %s. Limits do not even that out wholly.",
+		lines = append(lines, fmt.Sprintf("The machines differ: %s with %s, then %s with %s. Dividing by limits does not fully compensate for that.",
 			c.Old.Machine.CPU, counted(c.Old.Machine.Cores, "core"), c.New.Machine.CPU, counted(c.New.Machine.Cores, "core")))
 	}
 	for _, r := range []struct {
@@ -97,17 +98,17 @@ func (c *Comparison) warnings() []string {
 		run  *result.Run
 	}{{"old", c.Old}, {"new", c.New}} {
 		if r.run.Machine.Load > 0.5*float64(r.run.Machine.Cores) {
-			lines = append(lines, fmt.Sprintf("Others were at work when the %s run began: the load was %s.", r.name, digits(r.run.Machine.Load)))
+			lines = append(lines, fmt.Sprintf("The machine was busy when the %s run began: the load was %s.", r.name, digits(r.run.Machine.Load)))
 		}
 		if r.run.Rounds < leastRounds {
-			lines = append(lines, fmt.Sprintf("The %s run has %s: fewer than %d do not tell noise from change, so that nothing is flagged.",
+			lines = append(lines, fmt.Sprintf("The %s run has %s: fewer than %d do not tell noise from change, so nothing is flagged.",
 				r.name, counted(r.run.Rounds, "round"), leastRounds))
 		}
 	}
 	return lines
 }
 
-// missing names what only one run has, and what lacks a limit.
+// missing names figures that only one run has, and figures without a limit.
 func (c *Comparison) missing() []string {
 	var lines []string
 	for _, m := range []struct {

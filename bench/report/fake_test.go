@@ -15,7 +15,8 @@ import (
 
 var page = flag.String("page", "", "write the page of a made-up run to this file")
 
-// fakeRun makes up a whole run, with rivals that cost what they store. Speed scales the machine: all times and limits.
+// fakeRun fabricates an entire run, with rivals whose costs follow from what they store. Speed
+// scales the machine: all times and limits.
 func fakeRun(seed uint64, speed float64) *result.Run {
 	f := &faker{rand.New(rand.NewPCG(seed, 0)), speed}
 	run := &result.Run{
@@ -27,7 +28,7 @@ func fakeRun(seed uint64, speed float64) *result.Run {
 			{Name: result.LimitWrite, Unit: "B/s", What: "1 GB in blocks of 1 MB", Figure: f.figure(900e6 * speed)},
 			{Name: result.LimitCopy, Unit: "B/s", What: "64 MB", Figure: f.figure(9e9 * speed)},
 			{Name: result.LimitZstd, Unit: "B/s", What: "states of the chat", Figure: f.figure(400e6 * speed)},
-			{Name: result.LimitPipeline, Unit: "saves/s", What: "what the CPU time of a save allows", Figure: f.figure(100e3 * speed)},
+			{Name: result.LimitPipeline, Unit: "saves/s", What: "the rate that the CPU time of a save allows", Figure: f.figure(100e3 * speed)},
 		},
 		Skipped: []result.Skip{{What: "redis", Why: "redis-server is not installed: bench/rivals.sh installs it"}},
 	}
@@ -55,9 +56,9 @@ func fakeRun(seed uint64, speed float64) *result.Run {
 
 type fakeRival struct {
 	order     float64
-	fixed     float64 // s a save
-	perByte   float64 // s a byte of the state
-	whole     float64 // bytes stored for each of the state
+	fixed     float64 // s per save
+	perByte   float64 // s per byte of the state
+	whole     float64 // bytes stored per byte of the state
 	byDefault string
 }
 
@@ -157,7 +158,7 @@ func (f *faker) curve(over, rival string) result.Curve {
 	return c
 }
 
-// TestPage writes the page where -page says, to be looked at.
+// TestPage writes the page to the path in -page, for inspection.
 func TestPage(t *testing.T) {
 	if *page == "" {
 		t.Skip("no -page")

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptd/ckptd/bench/result"
 )
 
-// value writes a figure in the unit of its measure, with three digits that mean something.
+// value formats a figure in the unit of its measure, with three significant digits.
 func value(v float64, unit string) string {
 	switch unit {
 	case "s":
@@ -44,7 +44,7 @@ func inBytes(v float64) string {
 	return digits(v) + " B"
 }
 
-// tick writes a round value beside an axis, where there is no room for many letters.
+// tick formats a round value for an axis, where there is little room.
 func tick(v float64, unit string) string {
 	if unit == "s" || unit == "B" || unit == "B/s" {
 		return value(v, unit)
@@ -61,12 +61,12 @@ func tick(v float64, unit string) string {
 	return digits(v) + rate
 }
 
-// times writes a ratio.
+// times formats a ratio.
 func times(v float64) string { return digits(v) + " ×" }
 
 func percent(v float64) string { return digits(v*100) + " %" }
 
-// digits writes a number with three digits that mean something, and commas between thousands.
+// digits formats a number with three significant digits and thousands separators.
 func digits(v float64) string {
 	switch size := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -100,7 +100,7 @@ func thousands(n int64) string {
 	return sign + s
 }
 
-// spread writes how far the rounds of a figure lie apart.
+// spread formats the range of a figure's rounds.
 func spread(f result.Figure, unit string) string {
 	if f.Min == f.Max {
 		return "–"
@@ -108,7 +108,7 @@ func spread(f result.Figure, unit string) string {
 	return value(f.Min, unit) + " … " + value(f.Max, unit)
 }
 
-// place names what a point measures, without its rival: "chat 100 kB, 64 writers".
+// place describes a point without its rival: "chat 100 kB, 64 writers".
 func place(p result.Point) string {
 	s := state(p.Workload, p.Size)
 	if p.Kind == result.Space {
@@ -121,7 +121,7 @@ func place(p result.Point) string {
 	return s
 }
 
-// state names a workload and the size of its states.
+// state describes a workload and the size of its states.
 func state(workload string, size int) string {
 	if size == 0 {
 		return workload
@@ -129,7 +129,7 @@ func state(workload string, size int) string {
 	return workload + " " + inBytes(float64(size))
 }
 
-// over writes a place on a curve.
+// over formats a position on a curve.
 func over(what string, x float64) string {
 	if what == result.OverSize {
 		return inBytes(x)

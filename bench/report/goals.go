@@ -7,24 +7,24 @@ import (
 	"github.com/ckptd/ckptd/bench/result"
 )
 
-// Goal is something that ckptd means to reach against a rival or a limit, at every place of the run where it applies.
+// Goal is a target of ckptd against a rival or a limit, at every place of the run where it applies.
 type Goal struct {
 	Against string
 	Want    string // in words
 	Checks  []Check
-	Whole   []Check // the same when ckptd is handed whole states; told, but no goal
+	Whole   []Check // the same for ckptd with whole states; reported, but not a goal
 }
 
-// Check is a goal at one place.
+// Check applies a goal at one place.
 type Check struct {
 	Where  string
 	Rival  string
 	Got    float64 // a ratio
 	Want   float64
-	AtMost bool // otherwise Got must be Want or more
+	AtMost bool // otherwise Got must be at least Want
 }
 
-// Met says whether the goal is reached there.
+// Met reports whether the goal is met there.
 func (c Check) Met() bool {
 	if c.AtMost {
 		return c.Got <= c.Want
@@ -32,7 +32,7 @@ func (c Check) Met() bool {
 	return c.Got >= c.Want
 }
 
-// Short is by what factor the goal is missed; 1 or less if it is met.
+// Short is the factor by which the goal is missed; 1 or less if it is met.
 func (c Check) Short() float64 {
 	if c.AtMost {
 		return c.Got / c.Want
@@ -40,7 +40,7 @@ func (c Check) Short() float64 {
 	return c.Want / c.Got
 }
 
-// Tally returns at how many places the goal is met, and at how many it was measured.
+// Tally returns the number of places where the goal is met and where it was measured.
 func (g Goal) Tally() (met, of int) {
 	for _, c := range g.Checks {
 		if c.Met() {
@@ -50,7 +50,7 @@ func (g Goal) Tally() (met, of int) {
 	return met, len(g.Checks)
 }
 
-// Worst returns the check that is missed by most; !ok if there are none.
+// Worst returns the check that misses by the most; it is not ok if there are none.
 func (g Goal) Worst() (worst Check, ok bool) { return worstOf(g.Checks) }
 
 func worstOf(checks []Check) (worst Check, ok bool) {
@@ -75,7 +75,8 @@ const (
 	growingChat = "chat"
 )
 
-// versus is a goal against rivals: at every point of the table that only allows, ckptd is better by the factor.
+// versus is a goal against rivals: at every point of the table that only selects, ckptd is better
+// by the factor.
 type versus struct {
 	against, want string
 	rivals        []string
@@ -118,7 +119,7 @@ func isSize(p result.Point, size int) bool {
 	return ok && got == size
 }
 
-// sizeFrom says whether states have at least that size; real says what to say of real runs.
+// sizeFrom reports whether states have at least the given size; for real runs it returns real.
 func sizeFrom(p result.Point, size int, real bool) bool {
 	got, ok := stateSize(p)
 	if !ok {
@@ -127,7 +128,8 @@ func sizeFrom(p result.Point, size int, real bool) bool {
 	return got >= size
 }
 
-// Goals measures a run by the goals of the project, in their order. One without checks was not measured.
+// Goals checks a run against the goals of the project, in their order. A goal without checks was
+// not measured.
 func Goals(run *result.Run) []Goal {
 	v := newView(run)
 	var goals []Goal
@@ -146,10 +148,11 @@ func Goals(run *result.Run) []Goal {
 	return append(goals,
 		Goal{"growth", "peak RSS grows by no more than the configured cache", v.bounded(result.Ckptd), v.bounded(result.CkptdWhole)},
 		Goal{"limit", "one writer: save p50 ≤ 2 × fdatasync of a preallocated file", v.nearSync(result.Ckptd), v.nearSync(result.CkptdWhole)},
-		Goal{"limit", "256 writers: ≥ 50 % of what the pipeline's CPU cost allows", v.nearPipeline(result.Ckptd), v.nearPipeline(result.CkptdWhole)})
+		Goal{"limit", "256 writers: ≥ 50 % of the rate that the pipeline's CPU cost allows", v.nearPipeline(result.Ckptd), v.nearPipeline(result.CkptdWhole)})
 }
 
-// versus compares one of the two rows of ckptd with the rivals of a goal, wherever both were measured.
+// versus compares one of the two rows of ckptd with the rivals of a goal, wherever both were
+// measured.
 func (v *view) versus(g versus, ours string) []Check {
 	var checks []Check
 	for _, p := range v.run.Points {
@@ -168,7 +171,7 @@ func (v *view) versus(g versus, ours string) []Check {
 	return sound(checks)
 }
 
-// flat compares the save of a curve at its far end with the one at 10.
+// flat compares the save time at the far end of a curve with the one at 10.
 func (v *view) flat(over string, to float64, rival string) []Check {
 	var checks []Check
 	for _, c := range v.run.Curves {
@@ -184,8 +187,9 @@ func (v *view) flat(over string, to float64, rival string) []Check {
 	return sound(checks)
 }
 
-// bounded compares by what the memory grew from the fewest threads to the most with the cache: with the pages of mapped
-// files, as the goal has it, and without those, which the system takes back when it needs them.
+// bounded compares the growth of memory, from the fewest threads to the most, with the cache size:
+// once with the pages of mapped files, as in the goal, and once without them, because the system
+// reclaims them when it needs memory.
 func (v *view) bounded(rival string) []Check {
 	var checks []Check
 	for _, c := range v.run.Curves {
@@ -217,7 +221,7 @@ func (v *view) nearSync(rival string) []Check {
 	return sound(checks)
 }
 
-// nearPipeline compares with what ckptd's CPU time allows, which is measured on the chat.
+// nearPipeline compares with the rate that ckptd's CPU time allows, which is measured on the chat.
 func (v *view) nearPipeline(rival string) []Check {
 	limit, ok := v.run.Limit(result.LimitPipeline)
 	var checks []Check
@@ -230,7 +234,7 @@ func (v *view) nearPipeline(rival string) []Check {
 	return sound(checks)
 }
 
-// at is a measure at a place of a curve.
+// at returns a measure at a position of a curve.
 func at(c result.Curve, x float64, measure string) (float64, bool) {
 	for _, p := range c.Points {
 		if f, ok := p.Figures[measure]; ok && p.X == x {
@@ -240,7 +244,7 @@ func at(c result.Curve, x float64, measure string) (float64, bool) {
 	return 0, false
 }
 
-// sound leaves out ratios of or to nothing, which was then not measured.
+// sound removes ratios with a zero, which were not really measured.
 func sound(checks []Check) []Check {
 	return slices.DeleteFunc(checks, func(c Check) bool { return !positive(c.Got) && c.Got != 0 })
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/ckptd/ckptd/bench/workload"
 )
 
-// A rival that changes its name must not drop out of the goals.
+// A rival that is renamed must not drop out of the goals.
 func TestGoalsNameRivals(t *testing.T) {
 	for _, g := range rivalGoals() {
 		for _, name := range g.rivals {
@@ -75,7 +75,7 @@ func TestGoalsAgainstRivals(t *testing.T) {
 	}
 }
 
-// Redis as it comes is compared with ckptd, which has no other way than to be durable.
+// Redis with its defaults is compared with ckptd, which is always durable.
 func TestEverysecAgainstDurable(t *testing.T) {
 	run := goalRun(redis, result.Default, 100_000, 64, 2)
 	for i, p := range run.Points {
@@ -112,27 +112,27 @@ func TestGoalsOfGrowthAndLimits(t *testing.T) {
 		},
 	}
 	for want, short := range map[string]float64{
-		"save p50 ≤ 1.3 × from step 10 to step 10,000":                2,
-		"save p50 ≤ 1.3 × from 10 to 100,000 threads":                 1.2 / 1.3,
-		"peak RSS grows by no more than the configured cache":         2.5,
-		"one writer: save p50 ≤ 2 × fdatasync of a preallocated file": 1.5,
-		"256 writers: ≥ 50 % of what the pipeline's CPU cost allows":  1.25,
+		"save p50 ≤ 1.3 × from step 10 to step 10,000":                        2,
+		"save p50 ≤ 1.3 × from 10 to 100,000 threads":                         1.2 / 1.3,
+		"peak RSS grows by no more than the configured cache":                 2.5,
+		"one writer: save p50 ≤ 2 × fdatasync of a preallocated file":         1.5,
+		"256 writers: ≥ 50 % of the rate that the pipeline's CPU cost allows": 1.25,
 	} {
 		worst, ok := goalOf(t, run, want).Worst()
 		if !ok || math.Abs(worst.Short()-short) > 1e-9 {
 			t.Errorf("%s: %+v, short by %v, want %v", want, worst, worst.Short(), short)
 		}
 	}
-	// Whoever asks what of the memory is of mapped files is told, beside the goal.
+	// The share of mapped files in the memory is shown next to the goal.
 	last := run.Curves[1].Points[1].Figures
 	run.Curves[1].Points[0].Figures[result.PeakAnonymous], last[result.PeakAnonymous] = result.Figure{Median: 40}, result.Figure{Median: 90}
 	g := goalOf(t, run, "peak RSS grows by no more than the configured cache")
 	if met, of := g.Tally(); met != 1 || of != 2 || !strings.HasPrefix(g.Checks[0].Where, "peak RSS: ") || !strings.Contains(g.Checks[1].Where, "without mapped") {
 		t.Errorf("met at %d of %d: %+v", met, of, g.Checks)
 	}
-	// A limit that could not be measured is met by nobody.
+	// A limit that could not be measured is not met.
 	run.Limits = []result.Limit{{Name: result.LimitSync}, {Name: result.LimitPipeline}}
-	for _, want := range []string{"one writer: save p50 ≤ 2 × fdatasync of a preallocated file", "256 writers: ≥ 50 % of what the pipeline's CPU cost allows"} {
+	for _, want := range []string{"one writer: save p50 ≤ 2 × fdatasync of a preallocated file", "256 writers: ≥ 50 % of the rate that the pipeline's CPU cost allows"} {
 		if worst, ok := goalOf(t, run, want).Worst(); ok {
 			t.Errorf("%s of a limit that is 0: %+v", want, worst)
 		}
@@ -144,7 +144,7 @@ func TestGoalsOfGrowthAndLimits(t *testing.T) {
 	}
 }
 
-// A rate that was offered tells nothing of who could save more.
+// An offered rate does not show who could save more.
 func TestOpenLoopsAreNoGoals(t *testing.T) {
 	run := goalRun(postgres, result.Durable, 1000, 16, 1)
 	for i := range run.Points {

@@ -60,7 +60,7 @@ func writeGrid(w *bufio.Writer, t table) {
 	}
 }
 
-// markdownText keeps a text from being read as markup.
+// markdownText escapes markup in a text.
 func markdownText(s string) string {
 	return strings.NewReplacer("|", `\|`, "*", `\*`, "_", `\_`, "<", "&lt;", "`", "\\`", "\n", " ").Replace(s)
 }

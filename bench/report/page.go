@@ -9,7 +9,7 @@ import (
 //go:embed page.html
 var pageText string
 
-// writePage writes the document as a page. Everything it needs is in it: no script, no font, no image from elsewhere.
+// writePage writes the document as a self-contained page: it loads no scripts, fonts or images.
 func writePage(w io.Writer, doc document) error {
 	page, err := template.New("page").Parse(pageText)
 	if err != nil {
@@ -18,10 +18,10 @@ func writePage(w io.Writer, doc document) error {
 	return page.Execute(w, doc)
 }
 
-// Right is right, for the template.
+// Right exports right to the template.
 func (t table) Right() []bool { return t.right() }
 
-// Noted says which columns have notes, which then stand below each other.
+// Noted reports which columns have notes, which are then aligned vertically.
 func (t table) Noted() []bool {
 	noted := make([]bool, len(t.Head))
 	for _, row := range t.Rows {

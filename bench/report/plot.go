@@ -10,23 +10,23 @@ import (
 	"strings"
 )
 
-// plot is a drawing with logarithmic axes, one line a rival. What is 0 or less cannot stand on such an axis and is left
-// out of the drawing; the table beside it has it.
+// plot is a chart with logarithmic axes and one line per rival. Values of 0 or less cannot be on
+// such an axis and are left out; the table next to the plot has them.
 type plot struct {
 	ID      string // of the element; unique in the page
 	Title   string
-	Caption string // where several stand together
-	X       string // what the x axis is
+	Caption string // if there are several plots in a row
+	X       string // title of the x axis
 	XUnit   string
 	Unit    string // of y
 	Ticks   []float64
 	Lines   []line
-	Marks   []mark // limits, as lines across
+	Marks   []mark // limits, drawn as horizontal lines
 }
 
 type line struct {
 	Name  string
-	Style int // of colour and marker; a rival has the same in every plot
+	Style int // color and marker; a rival has the same in every plot
 	Spots []spot
 }
 
@@ -41,18 +41,19 @@ type mark struct {
 	Y    float64
 }
 
-// The drawing in its own units. Letters are 12 high, so that a page as narrow as a phone can show it whole.
+// Dimensions in the drawing's own units. Letters are 12 high, so that a page as narrow as a phone
+// can show all of it.
 const (
 	plotWidth, plotHeight  = 440.0, 300.0
 	plotLeft, plotRight    = 52.0, 130.0
 	plotTop, plotBottom    = 12.0, 40.0
 	labelHeight            = 13.0
-	plotStyles             = 10 // that the page has colours for
+	plotStyles             = 10 // number of colors in the page
 	leastDecades, padding  = 0.7, 0.06
 	longestName, nameShort = 18, 17
 )
 
-// axis maps logarithms to places.
+// axis maps logarithms to positions.
 type axis struct {
 	lo, hi   float64 // log10
 	from, to float64
@@ -62,7 +63,7 @@ func (a axis) at(v float64) float64 {
 	return a.from + (math.Log10(v)-a.lo)/(a.hi-a.lo)*(a.to-a.from)
 }
 
-// axisOf spans values, with some room around, and never so close that noise looks like a difference.
+// axisOf spans values with a margin, but never so closely that noise looks like a difference.
 func axisOf(values []float64, from, to float64) axis {
 	lo, hi := math.Log10(slices.Min(values)), math.Log10(slices.Max(values))
 	if gap := leastDecades - (hi - lo); gap > 0 {
@@ -72,8 +73,8 @@ func axisOf(values []float64, from, to float64) axis {
 	return axis{lo - room, hi + room, from, to}
 }
 
-// ticks are the values that an axis names, and those that it only draws: powers of ten, or 1, 2 and 5 of each where there
-// are few.
+// ticks returns the values that an axis labels and those that it only marks: powers of ten or, if
+// there are few, 1, 2 and 5 of each.
 func (a axis) ticks() (named, drawn []float64) {
 	tens := math.Floor(a.hi) - math.Ceil(a.lo) + 1
 	every := max(1, math.Ceil(tens/8))
@@ -123,22 +124,22 @@ func (p plot) SVG() template.HTML {
 		fmt.Fprintf(&b, `<g class="mark"><path d="M%.1f %.1fH%.1f"/><text x="%.1f" y="%.1f">%s</text></g>`,
 			plotLeft, y.at(m.Y), plotWidth-plotRight, plotLeft+4, y.at(m.Y)-4, html.EscapeString(m.Name))
 	}
-	for i := len(p.Lines) - 1; i >= 0; i-- { // the first last, so that it lies on top
+	for i := len(p.Lines) - 1; i >= 0; i-- { // in reverse, so that the first is on top
 		p.line(&b, p.Lines[i], x, y)
 	}
 	p.labels(&b, x, y)
 	b.WriteString("</svg>")
-	return template.HTML(b.String()) // #nosec: every text of it is escaped above and below
+	return template.HTML(b.String()) // #nosec: every text in it is escaped above and below
 }
 
-// drawable keeps what has a logarithm.
+// drawable keeps values that have a logarithm.
 func drawable(spots []spot) []spot {
 	return slices.DeleteFunc(slices.Clone(spots), func(s spot) bool { return !positive(s.X) || !positive(s.Y) })
 }
 
 func positive(v float64) bool { return v > 0 && !math.IsInf(v, 0) }
 
-// describe says in words what the plot shows, for those who do not see it.
+// describe describes the plot in words for readers who cannot see it.
 func (p plot) describe() string {
 	var ends []string
 	for _, l := range p.Lines {
@@ -171,7 +172,7 @@ func (p plot) axes(b *strings.Builder, x, y axis) {
 	fmt.Fprintf(b, `<text class="tick x" x="%.1f" y="%.1f">%s</text>`, (plotLeft+plotWidth-plotRight)/2, plotHeight-6, html.EscapeString(p.X))
 }
 
-// line draws the spreads, the line and its markers, each of which says its figure when it is pointed at.
+// line draws the spreads, the line and its markers. Each marker shows its figure when pointed at.
 func (p plot) line(b *strings.Builder, l line, x, y axis) {
 	if len(l.Spots) == 0 {
 		return
@@ -200,7 +201,8 @@ func (p plot) line(b *strings.Builder, l line, x, y axis) {
 	b.WriteString("</g>")
 }
 
-// marker is the outline of a style's marker, so that lines can be told apart without colours.
+// marker returns the outline of a style's marker, so that lines can be distinguished without
+// colors.
 func marker(style int, x, y float64) string {
 	switch style % 5 {
 	case 0:
@@ -215,7 +217,7 @@ func marker(style int, x, y float64) string {
 	return fmt.Sprintf("M%.1f %.1fl4 -7h-8z", x, y+4)
 }
 
-// labels names each line at its end, moved apart where ends lie together.
+// labels names each line at its end and moves overlapping labels apart.
 func (p plot) labels(b *strings.Builder, x, y axis) {
 	type label struct {
 		name          string

@@ -32,7 +32,7 @@ func TestAxis(t *testing.T) {
 	if one, ten, hundred := a.at(1), a.at(10), a.at(100); one >= ten || ten-one-(hundred-ten) > 1e-9 || one < 0 || hundred > 100 {
 		t.Errorf("1, 10, 100 stand at %v %v %v", one, ten, hundred)
 	}
-	// Two figures one per cent apart do not fill the height.
+	// Two figures one percent apart do not fill the height.
 	if a := axisOf([]float64{1, 1.01}, 0, 100); a.at(1.01)-a.at(1) > 5 {
 		t.Errorf("noise takes %v of 100", a.at(1.01)-a.at(1))
 	}
@@ -44,7 +44,7 @@ func TestAxis(t *testing.T) {
 	}
 }
 
-// Names of lines that end together stand below each other, within the drawing.
+// Names of lines that end close together are stacked within the drawing.
 func TestLabelsStandApart(t *testing.T) {
 	for _, y := range []float64{1, 1000} {
 		p := plot{ID: "p", X: "x", Lines: []line{{"far", 0, []spot{{X: 1, Y: 1}, {X: 2, Y: 1001 - y}}}}}

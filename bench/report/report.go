@@ -1,10 +1,12 @@
-// Package report tells what a run of the bench found: as text for a terminal, as Markdown for docs/performance.md, as lines
-// for benchstat and as one HTML page that loads nothing; and it compares two runs. It measures nothing and reads no clock:
-// the same run gives the same bytes.
+// Package report presents the results of a bench run: as text for a terminal, as Markdown for
+// docs/performance.md, as lines for benchstat, and as a single HTML page that loads nothing. It
+// also compares two runs. It measures nothing and reads no clock: the same run gives the same
+// bytes.
 //
-// Nothing that was measured is left out for being slow, and what was not measured is said. The goals are data of this
-// package; where one is missed, every report says where and by how much. Figures of rivals come with ckptd's advantage,
-// in which more than 1 × always means that ckptd is better, whether more or less of the measure is.
+// No measurement is left out for being slow, and anything not measured is named. The goals are data
+// of this package; where one is missed, every report says where and by how much. Figures of rivals
+// are shown with ckptd's advantage, where more than 1 × always means that ckptd is better,
+// whichever direction of the measure is better.
 package report
 
 import (
@@ -16,7 +18,8 @@ import (
 	"github.com/ckptd/ckptd/bench/result"
 )
 
-// Text writes a run for a terminal: goals, limits and the tables, without the plots and without every single figure.
+// Text writes a run for a terminal: goals, limits and the tables, without the plots and the full
+// list of figures.
 func Text(w io.Writer, run *result.Run) error {
 	out := bufio.NewWriter(w)
 	writeText(out, build(run))
@@ -26,7 +29,7 @@ func Text(w io.Writer, run *result.Run) error {
 	return nil
 }
 
-// Markdown writes the same as Markdown, its first heading of the second level.
+// Markdown writes the same as Markdown, with a first heading of level two.
 func Markdown(w io.Writer, run *result.Run) error {
 	out := bufio.NewWriter(w)
 	writeMarkdown(out, build(run))
@@ -36,7 +39,8 @@ func Markdown(w io.Writer, run *result.Run) error {
 	return nil
 }
 
-// HTML writes a run as one page: everything of Text, the plots, and every figure with its spread and its limit.
+// HTML writes a run as a single page: everything in Text, the plots, and every figure with its
+// spread and its limit.
 func HTML(w io.Writer, run *result.Run) error {
 	out := bufio.NewWriter(w)
 	if err := writePage(out, build(run)); err != nil {
@@ -48,7 +52,7 @@ func HTML(w io.Writer, run *result.Run) error {
 	return nil
 }
 
-// document is a report before it has a form.
+// document is a report independent of its output format.
 type document struct {
 	Title    string
 	Lead     string
@@ -61,13 +65,13 @@ type section struct {
 	Parts     []part
 }
 
-// part is a table, with what is drawn of it.
+// part is a table and its plots.
 type part struct {
 	Title  string
 	Lines  []string
 	Plots  []plot
 	Table  table
-	Folded bool // the table is detail: folded in the page, left out elsewhere
+	Folded bool // the table is detail: folded in the page, omitted elsewhere
 	Behind bool // the table repeats the plot: folded in the page
 }
 
@@ -79,7 +83,7 @@ type table struct {
 
 type cell struct {
 	Text string
-	Note string // stands beside the text
+	Note string // shown next to the text
 	Mood string // good, bad or ""
 }
 
@@ -91,18 +95,18 @@ func words(texts ...string) []cell {
 	return cells
 }
 
-// build makes the document of a run.
+// build builds the document for a run.
 func build(run *result.Run) document {
 	v := newView(run)
 	goals := Goals(run)
 	doc := document{
-		Title:    "ckptd beside what one would use instead",
+		Title:    "ckptd compared with its alternatives",
 		Lead:     lead(run, goals),
 		Sections: []section{goalsSection(run, goals), v.glance(), machineSection(v)},
 	}
 	for _, t := range []struct{ id, title, text string }{
 		{result.Durable, "Durable", "Each save is on disk before it returns, for every rival."},
-		{result.Default, "As they come", "Each rival with its own defaults. One whose default is durable stands here with the figures of the first table."},
+		{result.Default, "Default settings", "Each rival with its own defaults. A rival that is durable by default appears with its figures from the first table."},
 	} {
 		if groups := v.groups(t.id); len(groups) > 0 {
 			doc.Sections = append(doc.Sections, section{ID: t.id, Title: t.title, Lines: []string{t.text + " " + readRatios}, Parts: v.parts(t.id, groups)})
@@ -114,7 +118,7 @@ func build(run *result.Run) document {
 	return withoutEmpty(append(doc.Sections, rivalsSection(run), gapsSection(run)), doc)
 }
 
-const readRatios = "The × beside a figure of a rival is ckptd's advantage: above 1 ckptd is better, below it is worse."
+const readRatios = "The × next to a rival's figure is ckptd's advantage: above 1 ckptd is better, below it is worse."
 
 func withoutEmpty(sections []section, doc document) document {
 	doc.Sections = nil
@@ -126,7 +130,7 @@ func withoutEmpty(sections []section, doc document) document {
 	return doc
 }
 
-// lead is the report in a sentence or two.
+// lead summarizes the report in a sentence or two.
 func lead(run *result.Run, goals []Goal) string {
 	met, missed, open := 0, 0, 0
 	for _, g := range goals {
@@ -143,7 +147,7 @@ func lead(run *result.Run, goals []Goal) string {
 	if open > 0 {
 		s += fmt.Sprintf(", %d not measured", open)
 	}
-	s += fmt.Sprintf(". Medians of %s, with their spread; %s; all rivals took turns in one run of %s.",
+	s += fmt.Sprintf(". Medians of %s, with their spread; %s; all rivals took turns in a single run of %s.",
 		counted(run.Rounds, "round"), counted(run.Machine.Cores, "core"), time.Duration(run.Took*float64(time.Second)).Round(time.Second))
 	return s
 }

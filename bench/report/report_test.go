@@ -44,7 +44,7 @@ func TestSameRunSameBytes(t *testing.T) {
 	}
 }
 
-// Every form tells the goals that are missed, what was skipped, and how to make the run again.
+// Every form shows the missed goals, what was skipped, and how to repeat the run.
 func TestNothingIsHidden(t *testing.T) {
 	run := fakeRun(1, 1)
 	run.Points[0].Note = "its turn ended early"
@@ -71,7 +71,7 @@ func TestEmptyRun(t *testing.T) {
 	}
 }
 
-// The page needs nothing but itself.
+// The page loads nothing.
 func TestPageIsSelfContained(t *testing.T) {
 	got := render(t, HTML, fakeRun(1, 1))
 	for _, reference := range []string{"http:", "https:", "src=", "<script", "<link", "url(", "@import", "//"} {
@@ -95,7 +95,8 @@ func TestPageIsSelfContained(t *testing.T) {
 	}
 }
 
-// A terminal's lines are no longer than a table may be, and a table that goes on below loses nothing.
+// Lines on a terminal are no longer than the width of a table, and a table that continues below
+// loses nothing.
 func TestTextFits(t *testing.T) {
 	run := fakeRun(1, 1)
 	run.Points[0].Workload = "a-workload-with-a-long-name-that-somebody-gave-to-their-own-runs"
@@ -126,7 +127,7 @@ func TestTextFits(t *testing.T) {
 	}
 }
 
-// What rivals, workloads and notes are called is never markup.
+// Names of rivals and workloads, and notes, are never markup.
 func TestTextsAreEscaped(t *testing.T) {
 	const hostile = `<img onerror="x">|*&`
 	run := fakeRun(1, 1)
@@ -153,7 +154,7 @@ func TestTextsAreEscaped(t *testing.T) {
 	}
 }
 
-// All rows of a table are as long as its head, or columns would move.
+// All rows of a table are as long as its head; otherwise columns would shift.
 func TestTablesAreRectangles(t *testing.T) {
 	for _, s := range build(fakeRun(1, 1)).Sections {
 		for _, p := range s.Parts {
@@ -178,7 +179,7 @@ func TestAdvantage(t *testing.T) {
 	}
 	k.rival = result.Ckptd
 	if c := v.cell(k, result.SaveP50); c.Note != "" {
-		t.Errorf("ckptd beside itself: %+v", c)
+		t.Errorf("ckptd compared with itself: %+v", c)
 	}
 	scale(run, rawBadger, result.SaveP50, 0.1)
 	k.rival = rawBadger
@@ -187,7 +188,7 @@ func TestAdvantage(t *testing.T) {
 	}
 }
 
-// A rival whose default is durable stands in the second table with its figures of the first.
+// A rival that is durable by default is in the second table with its figures from the first.
 func TestDefaultsThatAreDurable(t *testing.T) {
 	v := newView(fakeRun(1, 1))
 	k := key{result.Speed, result.Default, growingChat, 0, bbolt, 64, 0}
@@ -195,11 +196,11 @@ func TestDefaultsThatAreDurable(t *testing.T) {
 	k.table = result.Durable
 	want, has := v.point(k)
 	if !ok || !has || !cmp.Equal(got, want) {
-		t.Errorf("bbolt as it comes: %v %v", ok, has)
+		t.Errorf("bbolt with defaults: %v %v", ok, has)
 	}
 	k.table, k.rival = result.Default, sqlite
 	if got, ok := v.point(k); !ok || got.Table != result.Default {
-		t.Errorf("SQLite as it comes: %v, %v", got.Table, ok)
+		t.Errorf("SQLite with defaults: %v, %v", got.Table, ok)
 	}
 }
 
@@ -230,7 +231,7 @@ func TestBenchstatLines(t *testing.T) {
 	}
 }
 
-// In every form for people, what ckptd reaches of the limits stands beside the limits.
+// Every form for people shows how close ckptd comes to the limits, next to the limits.
 func TestNearLimits(t *testing.T) {
 	run := fakeRun(1, 1)
 	for _, p := range run.Points {

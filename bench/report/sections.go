@@ -8,7 +8,7 @@ import (
 	"github.com/ckptd/ckptd/bench/workload"
 )
 
-// goalsSection says of every goal whether it is met, and where and by how much it is missed.
+// goalsSection shows for every goal whether it is met, and where and by how much it is missed.
 func goalsSection(run *result.Run, goals []Goal) section {
 	t := table{Head: []string{"against", "goal", "verdict", "met at", "worst", "where", "handed whole states"}}
 	missed := table{Head: []string{"against", "goal", "where", "measured", "missed by"}}
@@ -21,11 +21,11 @@ func goalsSection(run *result.Run, goals []Goal) section {
 		}
 	}
 	s := section{ID: "goals", Title: "Goals", Lines: []string{
-		"Each goal holds at every place where it applies; the worst of them is given. ckptd is handed what changed, as its clients " +
-			"send it; the last column is the worst of the same when it is handed whole states and finds the change itself.",
+		"Each goal is checked wherever it applies; the table shows the worst result. ckptd receives changes, as its " +
+			"clients send them; the last column is the worst result when it receives whole states and finds the change itself.",
 	}, Parts: []part{{Table: t}}}
 	if run.Rounds < leastRounds {
-		s.Lines = append(s.Lines, fmt.Sprintf("This run had %s: enough to see that all of it works, too few for a verdict.", counted(run.Rounds, "round")))
+		s.Lines = append(s.Lines, fmt.Sprintf("This run had %s: enough to check that everything works, but too few for a verdict.", counted(run.Rounds, "round")))
 	}
 	if len(missed.Rows) > 0 {
 		s.Parts = append(s.Parts, part{Title: "Every miss", Table: missed})
@@ -56,7 +56,7 @@ func goalRow(g Goal) []cell {
 	return append(row, cell{Text: times(whole.Got), Mood: mood})
 }
 
-// at names the place, and the rival where there are several.
+// at names the place and, if there are several, the rival.
 func (c Check) at(g Goal) string {
 	for _, other := range g.Checks {
 		if other.Rival != c.Rival {
@@ -74,14 +74,14 @@ func machineSection(v *view) section {
 		Rows: [][]cell{
 			words("CPU", m.CPU), words("cores", digits(float64(m.Cores))), words("memory", inBytes(float64(m.Memory))),
 			words("system", m.System), words("file system", m.FileSystem), words("Go", m.Go),
-			words("load when it began", digits(m.Load)),
-			words("ckptd", cmp.Or(run.Version, "of an unknown version")), words("begun", run.Began.UTC().Format("2006-01-02 15:04 UTC")), words("command", run.Command),
-			words("set", fmt.Sprintf("%s, seed %d, %s of %s a rival", run.Set, run.Seed, counted(run.Rounds, "round"), value(run.Turn, "s"))),
+			words("load at the start", digits(m.Load)),
+			words("ckptd", cmp.Or(run.Version, "unknown version")), words("started", run.Began.UTC().Format("2006-01-02 15:04 UTC")), words("command", run.Command),
+			words("set", fmt.Sprintf("%s, seed %d, %s of %s per rival", run.Set, run.Seed, counted(run.Rounds, "round"), value(run.Turn, "s"))),
 			words("cache of ckptd", inBytes(float64(run.Cache))),
 		},
 	}}}}
 	if m.Load > 0.5*float64(m.Cores) {
-		s.Lines = append(s.Lines, "Others were at work on the machine when the run began: take no figure of it seriously.")
+		s.Lines = append(s.Lines, "The machine was busy when the run began: do not rely on its figures.")
 	}
 	if len(run.Limits) == 0 {
 		return s
@@ -96,7 +96,7 @@ func machineSection(v *view) section {
 }
 
 func rivalsSection(run *result.Run) section {
-	t := table{Head: []string{"rival", "what it is", "durable", "as it comes", "version"}}
+	t := table{Head: []string{"rival", "description", "durable", "default settings", "version"}}
 	for _, r := range run.Rivals {
 		asItComes := r.Default
 		if asItComes == "" {
@@ -107,12 +107,12 @@ func rivalsSection(run *result.Run) section {
 	if len(t.Rows) == 0 {
 		return section{}
 	}
-	return section{ID: "rivals", Title: "Who took part, in what", Parts: []part{{Table: t}, {Table: workloadTable(run)}}}
+	return section{ID: "rivals", Title: "Rivals and workloads", Parts: []part{{Table: t}, {Table: workloadTable(run)}}}
 }
 
-// workloadTable says what the workloads of the run are.
+// workloadTable describes the workloads of the run.
 func workloadTable(run *result.Run) table {
-	t := table{Head: []string{"workload", "what it is", "a state, if no size is given"}}
+	t := table{Head: []string{"workload", "description", "state, if no size is given"}}
 	seen := map[string]bool{}
 	for _, p := range run.Points {
 		if seen[p.Workload] {
@@ -128,16 +128,17 @@ func workloadTable(run *result.Run) table {
 	return t
 }
 
-// gapsSection says what was not measured, what only in part, and what else a reader must know of single figures.
+// gapsSection lists what was not measured or only partly measured, and other caveats about single
+// figures.
 func gapsSection(run *result.Run) section {
-	t := table{Head: []string{"what", "why, or what to know"}}
+	t := table{Head: []string{"measurement", "reason or note"}}
 	for _, s := range run.Skipped {
 		t.Rows = append(t.Rows, words("skipped: "+s.What, s.Why))
 	}
 	for _, c := range run.Curves {
 		what := fmt.Sprintf("%s over %s, %s", c.Rival, c.Over, c.Workload)
 		if sampled := sampledFrom(c); sampled != "" {
-			t.Rows = append(t.Rows, words("sampled: "+what, "from "+sampled+" on: windows of the history, because all of it takes the square of its length"))
+			t.Rows = append(t.Rows, words("sampled: "+what, "from "+sampled+" on: windows of the history, because its full size is quadratic in its length"))
 		}
 		if c.Note != "" {
 			t.Rows = append(t.Rows, words(what, c.Note))

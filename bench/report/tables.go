@@ -8,15 +8,17 @@ import (
 	"github.com/ckptd/ckptd/bench/result"
 )
 
-// spaceMeasures are the columns of the table of what a history costs; what else was measured is in the folded one.
+// spaceMeasures are the columns of the table of storage costs; other measures are in the folded
+// table.
 func spaceMeasures() []string {
 	return []string{result.DiskPerSave, result.WriteAmp, result.LoadWarm, result.LoadCold, result.LoadOld}
 }
 
-// glance is ckptd's advantage over every rival at every workload, which is what most readers want first.
+// glance shows ckptd's advantage over every rival at every workload, which is what most readers
+// want to see first.
 func (v *view) glance() section {
 	groups := v.groups(result.Durable)
-	writers := 0 // of most of the goals, if they were measured
+	writers := 0 // those of most goals, if measured
 	for _, g := range groups {
 		for _, n := range g.writers {
 			if writers < 64 {
@@ -28,8 +30,8 @@ func (v *view) glance() section {
 		"ckptd's advantage over each rival, durable: above 1 × it is better, below it is worse.",
 	}}
 	for _, o := range []struct{ title, kind, measure string }{
-		{"Saves a second, " + counted(writers, "writer"), result.Speed, result.SaveRate},
-		{"Bytes on disk for a save", result.Space, result.DiskPerSave},
+		{"Saves per second, " + counted(writers, "writer"), result.Speed, result.SaveRate},
+		{"Bytes on disk per save", result.Space, result.DiskPerSave},
 		{"Load of the newest state, cold", result.Space, result.LoadCold},
 	} {
 		if t := v.advantages(groups, o.kind, writers, o.measure); len(t.Rows) > 0 {
@@ -42,7 +44,7 @@ func (v *view) glance() section {
 	return s
 }
 
-// advantages has a row for each rival and a column for each group that was measured so.
+// advantages has a row per rival and a column per group that was measured in that way.
 func (v *view) advantages(groups []group, kind string, writers int, measure string) table {
 	if kind == result.Space {
 		writers = 0
@@ -70,12 +72,12 @@ func (v *view) advantages(groups []group, kind string, writers int, measure stri
 	return t
 }
 
-// costMeasures are what a save takes of the machine.
+// costMeasures are the machine's resources that a save uses.
 func costMeasures() []string {
 	return []string{result.SaveCPU, result.SaveAllocs, result.SaveBytes, result.PeakRSS, result.PeakAnonymous}
 }
 
-// parts tells of the groups of one table.
+// parts presents the groups of one table.
 func (v *view) parts(table string, groups []group) []part {
 	var parts []part
 	for _, g := range groups {
@@ -83,12 +85,12 @@ func (v *view) parts(table string, groups []group) []part {
 		if len(g.writers) > 0 {
 			id := fmt.Sprintf("%s-%s-%d", table, g.workload, g.size)
 			parts = append(parts,
-				part{Title: name + ": saves a second", Table: v.byWriters(g, result.SaveRate, ""),
+				part{Title: name + ": saves per second", Table: v.byWriters(g, result.SaveRate, ""),
 					Plots: []plot{v.writersPlot(g, id+"-rate", result.SaveRate), v.writersPlot(g, id+"-p99", result.SaveP99)}},
 				part{Title: name + ": time of a save, p50 and p99", Table: v.byWriters(g, result.SaveP50, result.SaveP99)})
 		}
 		for _, o := range g.rates {
-			title := fmt.Sprintf("%s: %s offered to %s, timed from when each was due", name, value(o.rate, "saves/s"), counted(o.writers, "writer"))
+			title := fmt.Sprintf("%s: %s offered to %s, timed from when each save was due", name, value(o.rate, "saves/s"), counted(o.writers, "writer"))
 			parts = append(parts, part{Title: title, Table: v.byMeasure(g, result.Speed, o.writers, o.rate,
 				[]string{result.SaveRate, result.SaveP50, result.SaveP99, result.SaveP999})})
 		}
@@ -104,8 +106,8 @@ func (v *view) parts(table string, groups []group) []part {
 	return slices.DeleteFunc(parts, func(p part) bool { return len(p.Table.Rows) == 0 })
 }
 
-// byWriters has a row for each rival and a column for each number of writers. With a second measure both stand in a
-// cell, otherwise ckptd's advantage stands beside the figure.
+// byWriters has a row per rival and a column per number of writers. With a second measure, a cell
+// has both; otherwise it has the figure and ckptd's advantage.
 func (v *view) byWriters(g group, measure, second string) table {
 	t := table{Head: []string{"rival"}}
 	for _, n := range g.writers {
@@ -128,7 +130,7 @@ func (v *view) byWriters(g group, measure, second string) table {
 	return t
 }
 
-// byMeasure has a row for each rival and a column for each measure that any of them has.
+// byMeasure has a row per rival and a column for each measure that any of them has.
 func (v *view) byMeasure(g group, kind string, writers int, rate float64, measures []string) table {
 	keyOf := func(rival string) key {
 		if kind == result.Space {
@@ -156,10 +158,10 @@ func (v *view) byMeasure(g group, kind string, writers int, rate float64, measur
 	return t
 }
 
-// nearLimits says of ckptd's figures, durable, what part of their limit they reach: of saves, of loads and of bytes. The
-// folded tables say it of everybody's.
+// nearLimits shows how close ckptd's durable figures come to their limits: those of saves, of loads
+// and of bytes. The folded tables show it for every rival.
 func (v *view) nearLimits() (parts []part) {
-	const title = "How much of its limit ckptd reaches, durable, 100 % being at it: "
+	const title = "Share of its limit that ckptd reaches, durable (100 % is at the limit): "
 	for _, of := range []struct {
 		what     string
 		measures []string
@@ -178,7 +180,7 @@ func (v *view) nearLimits() (parts []part) {
 			}
 			row, near := words(place(p)), false
 			if p.Kind == result.Space && of.what == "saves" {
-				row[0].Text += ", those of bytes and loads"
+				row[0].Text += ", in the measurements of bytes and loads"
 			}
 			for _, m := range of.measures {
 				c := cell{Text: "–"}
@@ -198,7 +200,7 @@ func (v *view) nearLimits() (parts []part) {
 	return parts
 }
 
-// cell is a figure with ckptd's advantage over it.
+// cell returns a figure with ckptd's advantage over it.
 func (v *view) cell(k key, measure string) cell {
 	f, ok := v.figure(k, measure)
 	if !ok {
@@ -219,10 +221,10 @@ func (v *view) cell(k key, measure string) cell {
 	return c
 }
 
-// apart says whether no round of one figure lies among those of the other.
+// apart reports whether the ranges of two figures' rounds do not overlap.
 func apart(a, b result.Figure) bool { return a.Max < b.Min || b.Max < a.Min }
 
-// every lists all figures of a group as they are.
+// every lists all raw figures of a group.
 func (v *view) every(g group) table {
 	t := table{Head: []string{"rival", "writers", "measure", "median", "spread", "rounds", "limit", "of the limit"}}
 	for _, p := range v.run.Points {
@@ -249,7 +251,7 @@ func (v *view) every(g group) table {
 	return t
 }
 
-// writersPlot draws a measure against the number of writers.
+// writersPlot plots a measure against the number of writers.
 func (v *view) writersPlot(g group, id, measure string) plot {
 	m := v.measures[measure]
 	p := plot{ID: id, Title: state(g.workload, g.size) + ": " + m.Title, Caption: m.Title, X: "writers", Unit: m.Unit}
@@ -271,10 +273,10 @@ func (v *view) writersPlot(g group, id, measure string) plot {
 	return p
 }
 
-// growth draws every measure of the curves, and lists them.
+// growth plots every measure of the curves and lists them.
 func (v *view) growth() section {
 	s := section{ID: "growth", Title: "Growth", Lines: []string{
-		"Both axes are logarithmic: a flat line costs the same however much there is already. Hollow marks are sampled: see Skipped and sampled.",
+		"Both axes are logarithmic: a flat line means that the cost does not depend on the existing amount of data. Hollow markers are sampled: see Skipped and sampled.",
 	}}
 	for _, o := range []struct{ over, title string }{
 		{result.OverSteps, "the length of the history"}, {result.OverSize, "the size of the state"}, {result.OverThreads, "the number of threads"},
@@ -324,7 +326,7 @@ func (v *view) curves(what, workload string, m result.Measure) (plot, table) {
 	return p, curveTable(p, slices.Compact(xs), what)
 }
 
-// curveTable is what the plot of a curve shows, as figures.
+// curveTable lists the figures in the plot of a curve.
 func curveTable(p plot, xs []float64, what string) table {
 	t := table{Head: []string{what}}
 	for _, l := range p.Lines {

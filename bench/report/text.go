@@ -8,12 +8,13 @@ import (
 	"unicode/utf8"
 )
 
-// How wide a terminal's table is, and how wide one of its columns and its head may be; longer texts go on below.
+// Maximum widths of a terminal's table, of a column and of its head; longer texts continue on the
+// next line.
 const (
 	tableWidth = 120
 	widest     = 44
 	widestHead = 14
-	narrowest  = 12 // that a column of texts is made to fit the table
+	narrowest  = 12 // minimum width of a text column in a table that has to shrink
 )
 
 func writeText(w *bufio.Writer, doc document) {
@@ -39,8 +40,8 @@ func writeText(w *bufio.Writer, doc document) {
 	}
 }
 
-// writeColumns writes a table with its columns below each other, figures to the right. One that is too wide goes on below
-// with the columns that are left, and its first again.
+// writeColumns writes a table with aligned columns, figures to the right. A table that is too wide
+// continues below with its first column and the remaining ones.
 func writeColumns(w *bufio.Writer, t table) {
 	widths := t.widths()
 	for n := len(t.Head); ; n = len(t.Head) {
@@ -57,7 +58,7 @@ func writeColumns(w *bufio.Writer, t table) {
 	}
 }
 
-// without leaves out columns.
+// without removes columns.
 func (t table) without(from, to int) table {
 	rest := table{Head: slices.Delete(slices.Clone(t.Head), from, to)}
 	for _, row := range t.Rows {
@@ -75,8 +76,8 @@ func width(columns []int) (sum int) {
 	return sum
 }
 
-// widths are those of the columns: of texts as narrow as they must be for the table to fit, but for figures never less
-// than they need.
+// widths returns the widths of the columns. Text columns shrink as far as needed for the table to
+// fit; columns of figures never do.
 func (t table) widths() []int {
 	right := t.right()
 	widths, least := make([]int, len(t.Head)), make([]int, len(t.Head))
@@ -136,7 +137,7 @@ func (t table) writeColumns(w *bufio.Writer, widths []int) {
 	}
 }
 
-// unfold makes lines of a row: more than one where a text is wider than its column.
+// unfold splits a row into lines: more than one if a text is wider than its column.
 func unfold(row []cell, widths []int) [][]string {
 	var lines [][]string
 	for i, c := range row {
@@ -150,7 +151,7 @@ func unfold(row []cell, widths []int) [][]string {
 	return lines
 }
 
-// plain is a cell in one line. A bad one is marked for those who see no colours.
+// plain returns a cell on one line. A bad one gets a marker, for readers without colors.
 func (c cell) plain() string {
 	s := c.Text
 	if c.Note != "" {
@@ -162,7 +163,7 @@ func (c cell) plain() string {
 	return s
 }
 
-// right says which columns are of figures.
+// right reports which columns contain figures.
 func (t table) right() []bool {
 	right := make([]bool, len(t.Head))
 	for i := range right {

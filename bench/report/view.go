@@ -7,16 +7,16 @@ import (
 	"github.com/ckptd/ckptd/bench/workload"
 )
 
-// view finds what a run has measured.
+// view gives access to the measurements of a run.
 type view struct {
 	run      *result.Run
 	rivals   []string // in the order of the run, ckptd first
 	measures map[string]result.Measure
 	points   map[key]result.Point
-	same     map[string]bool // rivals whose default is durable
+	same     map[string]bool // rivals that are durable by default
 }
 
-// key tells points apart.
+// key identifies a point.
 type key struct {
 	kind, table, workload string
 	size                  int
@@ -28,7 +28,7 @@ type key struct {
 func keyOf(p result.Point) key {
 	k := key{p.Kind, p.Table, p.Workload, p.Size, p.Rival, p.Writers, p.Rate}
 	if p.Kind == result.Space {
-		k.writers, k.rate = 0, 0 // always one, closed
+		k.writers, k.rate = 0, 0 // always one writer, in a closed loop
 	}
 	return k
 }
@@ -69,7 +69,8 @@ func newView(run *result.Run) *view {
 	return v
 }
 
-// point finds a point; in the table of defaults that of a rival whose default is durable is its durable one.
+// point finds a point. In the table of defaults, a rival that is durable by default uses its
+// durable point.
 func (v *view) point(k key) (result.Point, bool) {
 	p, ok := v.points[k]
 	if !ok && k.table == result.Default && v.same[k.rival] {
@@ -79,7 +80,7 @@ func (v *view) point(k key) (result.Point, bool) {
 	return p, ok
 }
 
-// figure is a measure of a point; !ok if it was not measured.
+// figure returns a measure of a point; it is not ok if it was not measured.
 func (v *view) figure(k key, measure string) (result.Figure, bool) {
 	p, ok := v.point(k)
 	if !ok {
@@ -89,7 +90,7 @@ func (v *view) figure(k key, measure string) (result.Figure, bool) {
 	return f, ok
 }
 
-// advantage is by how much ckptd is better than a rival at a measure.
+// advantage is the factor by which ckptd is better than a rival at a measure.
 func (v *view) advantage(ckptd, rival result.Figure, measure string) float64 {
 	if v.measures[measure].More {
 		return ckptd.Median / rival.Median
@@ -101,8 +102,8 @@ func (v *view) advantage(ckptd, rival result.Figure, measure string) float64 {
 type group struct {
 	table, workload string
 	size            int
-	writers         []int     // of the closed loops, ascending
-	rates           []offered // of the open ones
+	writers         []int     // of closed loops, ascending
+	rates           []offered // of open loops
 	space           bool
 }
 
@@ -111,7 +112,7 @@ type offered struct {
 	rate    float64
 }
 
-// groups are those of a table, in the order in which they were measured.
+// groups returns the groups of a table, in the order in which they were measured.
 func (v *view) groups(table string) []group {
 	var groups []group
 	for _, p := range v.run.Points {
@@ -143,7 +144,8 @@ func (g group) key(kind, rival string, writers int, rate float64) key {
 	return key{kind, g.table, g.workload, g.size, rival, writers, rate}
 }
 
-// sizeAsked is the size of the states of a point, 0 if it is the workload's own, whichever way that was asked for.
+// sizeAsked returns the requested size of a point's states, or 0 if it is the workload's own,
+// however it was requested.
 func sizeAsked(p result.Point) int {
 	if w, err := workload.Lookup(p.Workload); err == nil && w.Size == p.Size {
 		return 0
@@ -151,7 +153,8 @@ func sizeAsked(p result.Point) int {
 	return p.Size
 }
 
-// stateSize is about how large the states of a point are; !ok for real runs, which have every size.
+// stateSize returns the approximate size of a point's states; it is not ok for real runs, which
+// have all sizes.
 func stateSize(p result.Point) (int, bool) {
 	if p.Size > 0 {
 		return p.Size, true

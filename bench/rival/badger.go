@@ -18,21 +18,21 @@ import (
 	"github.com/ckptd/ckptd/bench/workload"
 )
 
-// errMissing says that a state that was saved is not found.
+// errMissing means that a saved state was not found.
 var errMissing = errors.New("no such state")
 
 func rawBadger() Rival {
 	return Rival{
-		Name: "badger", What: "Badger alone: the whole state as a value, one Update a save",
-		Durable: "SyncWrites", Default: "as it comes: SyncWrites off", Whole: true,
+		Name: "badger", What: "Badger alone: the whole state as a value, one Update per save",
+		Durable: "SyncWrites", Default: "default: SyncWrites off", Whole: true,
 		Open: func(_ context.Context, o Options) (Driver, error) { return openBadger(o) },
 	}
 }
 
 func zstdBadger() Rival {
 	return Rival{
-		Name: "badger-zstd", What: "Badger, and what one writes in an afternoon: zstd of the whole state, then AES-256-GCM",
-		Durable: "SyncWrites", Default: "as it comes: SyncWrites off", Whole: true,
+		Name: "badger-zstd", What: "Badger with an afternoon's worth of code: zstd of the whole state, then AES-256-GCM",
+		Durable: "SyncWrites", Default: "default: SyncWrites off", Whole: true,
 		Open: func(_ context.Context, o Options) (Driver, error) { return openSealed(o) },
 	}
 }
@@ -81,7 +81,7 @@ func (p *plain) Load(_ context.Context, thread, step int) (state []byte, err err
 	return state, err
 }
 
-func (p *plain) Settle(context.Context) error { return nil } // Close flushes what is in memory
+func (p *plain) Settle(context.Context) error { return nil } // Close flushes memory
 func (p *plain) Process() int                 { return 0 }
 func (p *plain) Close() error                 { return p.db.Close() }
 

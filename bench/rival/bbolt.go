@@ -13,8 +13,8 @@ import (
 
 func bboltRival() Rival {
 	return Rival{
-		Name: "bbolt", What: "bbolt: the whole state as a value; Update by one writer, Batch by more, as large as there are writers",
-		Durable: "as it comes", Whole: true,
+		Name: "bbolt", What: "bbolt: the whole state as a value; Update for one writer, Batch for more, with a batch size equal to the number of writers",
+		Durable: "default settings", Whole: true,
 		Open: func(_ context.Context, o Options) (Driver, error) { return openBolt(o) },
 	}
 }
@@ -44,7 +44,7 @@ func openBolt(o Options) (Driver, error) {
 func (b *bolt) Writers(n int) {
 	b.update = b.db.Update
 	if n > 1 {
-		b.db.MaxBatchSize = n // so that nobody waits for a batch when all are waiting
+		b.db.MaxBatchSize = n // otherwise a batch would wait for more writers when all are waiting already
 		b.update = b.db.Batch
 	}
 }

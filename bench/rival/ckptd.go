@@ -19,27 +19,28 @@ import (
 
 func ckptdRival(whole bool) Rival {
 	r := Rival{
-		Name: "ckptd", What: "ckptd's engine in the process, on Badger: is handed what changed, as its clients do; encrypted",
-		Durable: "as it comes; over threads GOMEMLIMIT is the cache and 400 MiB",
+		Name: "ckptd", What: "ckptd's engine, embedded, on Badger: receives changes, as its clients send them; encrypted",
+		Durable: "default; in the growth over threads, GOMEMLIMIT is the cache plus 400 MiB",
 		Open:    func(ctx context.Context, o Options) (Driver, error) { return openCkptd(ctx, o, whole, nil) },
 	}
 	if whole {
-		r.Name, r.What = "ckptd-whole", "the same, handed the whole state each time; it finds out what changed"
+		r.Name, r.What = "ckptd-whole", "the same, but receives the whole state each time and finds the changes itself"
 	}
 	return r
 }
 
-// Pipeline opens ckptd on a backend made of the one that is given, to measure what a save costs without its commit.
+// Pipeline opens ckptd on a wrapped backend, to measure the cost of a save without its commit.
 func Pipeline(ctx context.Context, o Options, wrap func(backend.Backend) backend.Backend) (Driver, error) {
 	return openCkptd(ctx, o, false, wrap)
 }
 
 const (
-	// remembered is how many steps of a thread can be gone back to, more than any workload does.
+	// remembered is the number of steps that a thread can go back, more than any workload does.
 	remembered = 64
 	users      = 16
-	// besidesCache is what the process may take besides the cache before Go's collector works harder.
-	besidesCache = 400 << 20
+	// outsideCache is the memory that the process may use in addition to the cache before Go's
+	// garbage collector works harder.
+	outsideCache = 400 << 20
 )
 
 type ckptd struct {
@@ -50,7 +51,7 @@ type ckptd struct {
 	threads map[int]*lineage
 }
 
-// lineage is what a client remembers of a thread. Whoever saves the thread has it for themselves.
+// lineage is a client's memory of a thread. Only the goroutine that saves the thread uses it.
 type lineage struct {
 	*engine.Thread
 	saved []saved // the last steps, each at its number modulo remembered
@@ -65,8 +66,8 @@ type saved struct {
 }
 
 func openCkptd(ctx context.Context, o Options, whole bool, wrap func(backend.Backend) backend.Backend) (Driver, error) {
-	if o.Small && os.Getenv("GOMEMLIMIT") == "" { // what Options.CacheBytes advises
-		debug.SetMemoryLimit(o.Cache + besidesCache)
+	if o.Small && os.Getenv("GOMEMLIMIT") == "" { // as advised by Options.CacheBytes
+		debug.SetMemoryLimit(o.Cache + outsideCache)
 	}
 	keyFile := filepath.Join(o.Dir, "data.key")
 	root, err := crypto.ReadKeyFile(keyFile)
@@ -125,7 +126,7 @@ func (c *ckptd) Save(ctx context.Context, s *workload.Step) error {
 		d.Channels = splices(d.Channels, s, parent.versions)
 	}
 	cp, err := l.Thread.Save(ctx, d)
-	clear(d.Channels) // which hold on to the player's state
+	clear(d.Channels) // they reference the player's state
 	l.draft = d.Channels
 	if err != nil {
 		return err
@@ -134,7 +135,8 @@ func (c *ckptd) Save(ctx context.Context, s *workload.Step) error {
 	return nil
 }
 
-// find returns what is remembered of a step, or asks for it; nothing for a step that is none.
+// find returns the remembered step, or looks it up. It returns nothing for a step that doesn't
+// exist.
 func (l *lineage) find(ctx context.Context, step int) (*saved, error) {
 	if step < 0 {
 		return &saved{}, nil
@@ -161,7 +163,8 @@ func (l *lineage) remember(step int, cp *engine.Checkpoint) *saved {
 	return at
 }
 
-// splices appends the changes of a step, on channels of the parent that have these versions.
+// splices appends the changes of a step on top of the parent's channels, which have the given
+// versions.
 func splices(to []engine.Change, s *workload.Step, versions []engine.Version) []engine.Change {
 	first := len(to)
 	for _, e := range s.Splices {
@@ -171,7 +174,7 @@ func splices(to []engine.Change, s *workload.Step, versions []engine.Version) []
 		}
 		to = append(to, change)
 	}
-	at := 0 // among the parent's channels, which are those of the state without new ones, in the same order
+	at := 0 // index into the parent's channels: those of the state without new ones, in the same order
 	for _, channel := range s.State.Channels {
 		for i, e := range s.Splices {
 			if e.Channel != channel.Name {
@@ -206,6 +209,6 @@ func (c *ckptd) Load(ctx context.Context, thread, step int) ([]byte, error) {
 	}), nil
 }
 
-func (c *ckptd) Settle(context.Context) error { return nil } // what is done in time is done on Close
+func (c *ckptd) Settle(context.Context) error { return nil } // any deferred work happens in Close
 func (c *ckptd) Process() int                 { return 0 }
 func (c *ckptd) Close() error                 { return c.store.Close() }

@@ -11,7 +11,7 @@ import (
 
 func filesRival() Rival {
 	return Rival{
-		Name: "files", What: "a file for each state in a folder for each thread, written beside its place and renamed",
+		Name: "files", What: "one file per state in one folder per thread, written under a temporary name and renamed",
 		Durable: "fsync of the file and of its folder", Default: "no fsync", Whole: true,
 		Open: func(_ context.Context, o Options) (Driver, error) { return &files{o.Dir, o.Durable}, nil },
 	}
@@ -22,7 +22,7 @@ type files struct {
 	sync bool
 }
 
-// folder spreads threads over folders of a thousand.
+// folder spreads threads over folders of a thousand each.
 func (f *files) folder(thread int) string {
 	return filepath.Join(f.dir, fmt.Sprint(thread/1000), fmt.Sprint(thread))
 }
@@ -59,7 +59,7 @@ func (f *files) makeFolder(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for range 3 { // the thread's, the thousand's, the store's
+	for range 3 { // the folders of the thread, the thousand and the store
 		dir = filepath.Dir(dir)
 		if err := f.syncFolder(dir); err != nil || dir == f.dir {
 			return err
@@ -85,7 +85,7 @@ func (f *files) Load(_ context.Context, thread, step int) ([]byte, error) {
 	if step >= 0 {
 		return os.ReadFile(filepath.Join(dir, fmt.Sprintf("%012d.json", step)))
 	}
-	list, err := os.ReadDir(dir) // in order of name
+	list, err := os.ReadDir(dir) // ordered by name
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 
 func postgresLangGraph() Rival {
 	return Rival{
-		Name: "postgres-langgraph", What: "PostgreSQL with the tables of LangGraph's saver: a row for each checkpoint, one for each version of a channel",
-		Durable: "as it comes: fsync and synchronous_commit on", Whole: true, Installed: postgresInstalled,
+		Name: "postgres-langgraph", What: "PostgreSQL with the tables of LangGraph's saver: one row per checkpoint, one per version of a channel",
+		Durable: "default: fsync and synchronous_commit on", Whole: true, Installed: postgresInstalled,
 		Open: func(ctx context.Context, o Options) (Driver, error) {
 			d, err := openPostgres(ctx, o, langGraphTables)
 			if err != nil {
@@ -25,14 +25,14 @@ func postgresLangGraph() Rival {
 	}
 }
 
-// langGraph keeps channels by version: one that does not change is not stored again.
+// langGraph stores channels by version: an unchanged channel is not stored again.
 type langGraph struct {
 	*pg
 	mu      sync.Mutex
 	threads map[int]*[]channelVersions
 }
 
-// channelVersions are the steps that changed the channels last, as of a step.
+// channelVersions are the steps that last changed each channel, as of a step.
 type channelVersions struct {
 	step     int
 	versions map[string]int
@@ -71,8 +71,8 @@ func (l *langGraph) Save(ctx context.Context, s *workload.Step) error {
 	return l.pool.SendBatch(ctx, batch).Close() // one round trip and one transaction
 }
 
-// versions returns what the channels' versions are after a step: its number for those that it changes, or for all of them if
-// the parent's are not known.
+// versions returns the versions of the channels after a step: its number for channels that it
+// changes, or for all if the parent's versions are unknown.
 func (l *langGraph) versions(s *workload.Step) map[string]int {
 	l.mu.Lock()
 	known := l.threads[s.Thread]

@@ -17,8 +17,8 @@ import (
 
 func postgres() Rival {
 	return Rival{
-		Name: "postgres", What: "PostgreSQL on a Unix socket: one table, the whole state as JSONB in a row, a connection for each writer",
-		Durable: "as it comes: fsync and synchronous_commit on", Whole: true, Respells: true, Installed: postgresInstalled,
+		Name: "postgres", What: "PostgreSQL on a Unix socket: one table, the whole state as JSONB in a row, one connection per writer",
+		Durable: "default: fsync and synchronous_commit on", Whole: true, Respells: true, Installed: postgresInstalled,
 		Open: func(ctx context.Context, o Options) (Driver, error) {
 			d, err := openPostgres(ctx, o, statesTable)
 			if err != nil {
@@ -29,7 +29,7 @@ func postgres() Rival {
 	}
 }
 
-// postgresProgram finds a program of the server; Debian keeps them off the path.
+// postgresProgram finds a program of the server. Debian does not put them on the path.
 func postgresProgram(name string) (string, error) {
 	return findProgram(name, "/usr/lib/postgresql/*/bin/"+name)
 }
@@ -79,7 +79,7 @@ func openPostgres(ctx context.Context, o Options, tables string) (*pg, error) {
 		return nil, err
 	}
 	p := &pg{pool: pool}
-	// an interrupt is a fast shutdown: it waits for no client
+	// an interrupt means a fast shutdown, which does not wait for clients
 	if p.server, err = startServer(ctx, cmd, syscall.SIGINT, pool.Ping); err != nil {
 		pool.Close()
 		return nil, err
@@ -118,7 +118,7 @@ func (p *pg) Close() error {
 	return p.server.stop()
 }
 
-// states is the one table that articles show.
+// states uses the single table that articles usually show.
 type states struct{ *pg }
 
 const statesTable = `CREATE TABLE IF NOT EXISTS checkpoints (thread_id TEXT NOT NULL, step BIGINT NOT NULL, parent BIGINT,

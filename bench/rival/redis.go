@@ -16,7 +16,7 @@ import (
 
 func redisRival() Rival {
 	return Rival{
-		Name: "redis", What: "Redis on a Unix socket: a key for each state and one for the newest, set together; all of it in memory",
+		Name: "redis", What: "Redis on a Unix socket: one key per state and one for the newest, set together; everything is in memory",
 		Durable: "AOF, appendfsync always", Default: "AOF, appendfsync everysec", Whole: true,
 		Installed: func() (string, error) {
 			path, err := findProgram("redis-server", "")
@@ -85,10 +85,10 @@ func (r *redisServer) Load(ctx context.Context, thread, step int) ([]byte, error
 	return r.client.Get(ctx, key).Bytes()
 }
 
-// Settle rewrites the log, which Redis does itself when it has doubled.
+// Settle rewrites the log, as Redis itself does whenever the log has doubled.
 func (r *redisServer) Settle(ctx context.Context) error {
 	for {
-		if err := r.awaitRewrite(ctx); err != nil { // one that it began itself does not hold all
+		if err := r.awaitRewrite(ctx); err != nil { // a rewrite that it began by itself may lack recent data
 			return err
 		}
 		err := r.client.BgRewriteAOF(ctx).Err()
@@ -101,7 +101,7 @@ func (r *redisServer) Settle(ctx context.Context) error {
 	}
 }
 
-// awaitRewrite waits until the log is not being rewritten.
+// awaitRewrite waits until no rewrite of the log is running.
 func (r *redisServer) awaitRewrite(ctx context.Context) error {
 	for {
 		info, err := r.client.Info(ctx, "persistence").Result()

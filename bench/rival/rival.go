@@ -1,8 +1,9 @@
-// Package rival drives what users would pick to keep checkpoints: ckptd, and what they would write themselves on a
-// database that they know. All get the same states and give the same bytes back.
+// Package rival drives the alternatives for storing checkpoints: ckptd, and the code that users
+// would otherwise write on a database they know. All receive the same states and return the same
+// bytes.
 //
-// Each driver does what its users would do when they do it well: the best of the usual settings, batches where the
-// database has them, one table or bucket, and a key that finds the newest state at once.
+// Each driver follows good practice: the best of the usual settings, batches where the database
+// supports them, one table or bucket, and a key that finds the newest state directly.
 package rival
 
 import (
@@ -18,55 +19,57 @@ import (
 	"github.com/ckptd/ckptd/bench/workload"
 )
 
-// ErrNotInstalled is matched by the error of Rival.Installed where a program is missing.
+// ErrNotInstalled matches the error of Rival.Installed if a program is missing.
 var ErrNotInstalled = errors.New("not installed")
 
-// ErrUnknown is matched by the error of Lookup for a name that is none of the rivals.
+// ErrUnknown matches the error of Lookup for an unknown rival.
 var ErrUnknown = errors.New("unknown rival")
 
-// Rival is a way to keep checkpoints.
+// Rival is a way to store checkpoints.
 type Rival struct {
 	Name string
-	What string // one line: what it is and how it saves
+	What string // one line: the store and its way of saving
 
-	// Durable and Default are its settings in words. An empty Default says that it is durable as it comes.
+	// Durable and Default describe its settings. An empty Default means that it is durable by
+	// default.
 	Durable, Default string
 
-	// Whole says that it stores whole states, so that a history takes the square of its length.
+	// Whole means that it stores whole states, so the size of a history is quadratic in its length.
 	Whole bool
-	// Respells says that it gives back another spelling of the same JSON.
+	// Respells means that it returns a different encoding of the same JSON.
 	Respells bool
 
-	// Installed tells whether its programs are there, and their version; nil if it is all in this one.
+	// Installed checks for its programs and returns their version; nil if it needs none.
 	Installed func() (version string, err error)
 	Open      func(ctx context.Context, o Options) (Driver, error)
 }
 
-// Options open a driver.
+// Options are the options to open a driver.
 type Options struct {
-	Dir     string // exists, and is its own; what was saved there before is there again
-	Durable bool   // each save is on disk before it returns, else as the rival comes
-	Writers int    // that save at a time
-	Cache   int64  // bytes that ckptd may cache, 0 is its default
-	Small   bool   // the process is to stay small, as far as the rival's manual says how
+	Dir     string // an existing folder of its own, including data saved there before
+	Durable bool   // every save is on disk before it returns; otherwise the rival's default
+	Writers int    // concurrent writers
+	Cache   int64  // ckptd's cache in bytes; 0 is its default
+	Small   bool   // keep the process small, as described in the rival's manual
 }
 
-// Driver is an open rival. Save and Load may be called by many goroutines at once, but no thread is saved twice at a time.
+// Driver is an open rival. Save and Load are safe for concurrent use, except that a thread is never
+// saved twice at the same time.
 type Driver interface {
-	// Save saves a step. It keeps nothing of it.
+	// Save saves a step. It keeps no reference to it.
 	Save(ctx context.Context, s *workload.Step) error
-	// Load returns the state after a step of a thread; a negative step is the one saved last.
+	// Load returns the state after a step of a thread; a negative step is the latest.
 	Load(ctx context.Context, thread, step int) ([]byte, error)
-	// Settle does what the rival would do in time by itself: merge, compact, shorten its logs.
+	// Settle does the work that the rival would eventually do by itself: merge, compact, truncate
+	// its logs.
 	Settle(ctx context.Context) error
-	// Process returns the id of the server's main process, 0 if there is none.
+	// Process returns the process id of the server, or 0 if there is none.
 	Process() int
-	// Close ends it, with all processes that Open started.
+	// Close closes the driver and ends all processes that Open started.
 	Close() error
 }
 
-// Adaptable is a Driver that can be told that another number of writers save at a time from now on. No save is under way
-// then.
+// Adaptable is a Driver whose number of concurrent writers can be changed while no save is running.
 type Adaptable interface{ Writers(n int) }
 
 // All lists the rivals, ckptd first.
@@ -88,8 +91,8 @@ func Lookup(name string) (Rival, error) {
 	return all[i], nil
 }
 
-// Same reports whether a state that r gave back is the one that was saved: the same bytes, or for rivals that spell JSON
-// anew the same value.
+// Same reports whether a state returned by r equals the saved one: the same bytes or, for rivals
+// that re-encode JSON, the same value.
 func Same(r Rival, got, want []byte) bool {
 	if bytes.Equal(got, want) || !r.Respells {
 		return bytes.Equal(got, want)

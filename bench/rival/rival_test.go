@@ -11,7 +11,7 @@ import (
 	"github.com/ckptd/ckptd/bench/workload"
 )
 
-// folder is one that the account of a server can reach.
+// folder returns a folder that the account of a server can access.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ckptd-rival-")
@@ -24,8 +24,8 @@ func folder(t *testing.T) string {
 
 type place struct{ thread, step int }
 
-// Every rival gives back what was saved, the newest and older states, by many writers at a time, and again after it was
-// closed and opened.
+// Every rival returns the saved states, the newest and older ones, for many concurrent writers, and
+// again after closing and reopening.
 func TestRivals(t *testing.T) {
 	for _, r := range All() {
 		for _, durable := range []bool{true, false} {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// server is a database server that the bench started. It listens on a Unix socket in its folder and nowhere else.
+// server is a database server started by the bench. It listens only on a Unix socket in its folder.
 type server struct {
 	cmd    *exec.Cmd
 	said   bytes.Buffer
@@ -30,10 +30,12 @@ const (
 	stopTime  = 60 * time.Second
 )
 
-// account is whom servers run as if the bench runs as root, which PostgreSQL refuses to.
+// account is the user that servers run as if the bench runs as root, because PostgreSQL refuses to
+// run as root.
 type account struct{ credential *syscall.Credential }
 
-// accountOf finds an account for a server: that of its package, or nobody's; the caller's own unless that is root.
+// accountOf finds the account for a server: that of its package, or nobody. If the caller isn't
+// root, it is the caller's own.
 func accountOf(name string) (account, error) {
 	if os.Getuid() != 0 {
 		return account{}, nil
@@ -52,7 +54,7 @@ func accountOf(name string) (account, error) {
 	return account{&syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, err
 }
 
-// own makes a folder the account's.
+// own makes the account the owner of a folder.
 func (a account) own(dir string) error {
 	if a.credential == nil {
 		return nil
@@ -64,12 +66,12 @@ func (a account) command(dir, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = dir
 	cmd.Env = []string{"LC_ALL=C", "PATH=" + os.Getenv("PATH")}
-	// Ctrl-C is ours to pass on, and a worker that dies takes its server along.
+	// We pass on Ctrl-C ourselves, and a dying worker takes its server with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: a.credential, Setpgid: true, Pdeathsig: syscall.SIGINT}
 	return cmd
 }
 
-// startServer starts a server, which stop ends by a signal, and waits until ready says nil.
+// startServer starts a server and waits until ready returns nil. The signal stop ends it.
 func startServer(ctx context.Context, cmd *exec.Cmd, stop os.Signal, ready func(context.Context) error) (*server, error) {
 	s := &server{cmd: cmd, ended: make(chan struct{}), signal: stop}
 	cmd.Stdout, cmd.Stderr = &s.said, &s.said
@@ -114,7 +116,8 @@ func lastLines(text string) string {
 	return strings.Join(lines[max(0, len(lines)-3):], "; ")
 }
 
-// findProgram finds a program on the path, or else in one of the places that a pattern names, the last by name.
+// findProgram finds a program on the path or, failing that, among the matches of a pattern, the
+// last by name.
 func findProgram(name, pattern string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -125,7 +128,7 @@ func findProgram(name, pattern string) (string, error) {
 	return "", fmt.Errorf("%s: %w: bench/rivals.sh installs it", name, ErrNotInstalled)
 }
 
-// versionOf returns the first line of what a program says of its version.
+// versionOf returns the first line of a program's version output.
 func versionOf(program string) (string, error) {
 	out, err := exec.Command(program, "--version").Output()
 	if err != nil {

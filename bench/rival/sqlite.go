@@ -15,7 +15,7 @@ import (
 func sqliteRival() Rival {
 	return Rival{
 		Name: "sqlite", What: "SQLite (modernc's, without cgo) with the table of LangGraph's saver, the whole state in a row",
-		Durable: "WAL, synchronous=FULL, one connection", Default: "as it comes: a rollback journal, synchronous=FULL", Whole: true,
+		Durable: "WAL, synchronous=FULL, one connection", Default: "default: a rollback journal, synchronous=FULL", Whole: true,
 		Open: openSQLite,
 	}
 }
@@ -39,7 +39,7 @@ func openSQLite(ctx context.Context, o Options) (Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	db.SetMaxOpenConns(1) // writers wait in line here, which is quicker than to find the file locked
+	db.SetMaxOpenConns(1) // writers queue here, which is faster than finding the file locked
 	s := &sqlite{db: db}
 	if _, err := db.ExecContext(ctx, sqliteTable); err != nil {
 		return nil, fmt.Errorf("making the table: %w", err)
@@ -60,7 +60,7 @@ func openSQLite(ctx context.Context, o Options) (Driver, error) {
 	return s, nil
 }
 
-// threadID and checkpointID have the form that LangGraph's have.
+// threadID and checkpointID use LangGraph's format.
 func threadID(thread int) string { return fmt.Sprintf("thread-%d", thread) }
 
 func checkpointID(step int) string {

@@ -9,8 +9,9 @@ import (
 	"github.com/ckptd/ckptd/bench/workload"
 )
 
-// A save has a budget of allocations, its commit left out: who needs more must say here why. An edit amid the coder's
-// 1 MB makes anew what the commitment has remembered of the digests behind it.
+// A save has a budget of allocations, not counting its commit: if you need more, say why here. An
+// edit in the middle of the coder's 1 MB rebuilds the digests after it that the commitment has
+// cached.
 func TestAllocations(t *testing.T) {
 	for name, budget := range map[string]float64{"chat": 10, "blackboard": 14, "coder": 22} {
 		var ack *acknowledger
@@ -33,7 +34,7 @@ func TestAllocations(t *testing.T) {
 		}
 		save()
 		ack.begun.Store(true)
-		for range 100 { // what grows with the first saves
+		for range 100 { // warm up: some structures grow with the first saves
 			save()
 		}
 		got := testing.AllocsPerRun(200, save)

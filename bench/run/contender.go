@@ -16,7 +16,7 @@ import (
 	"github.com/ckptd/ckptd/bench/rival"
 )
 
-// contender is a worker as the run sees it: a process with one rival.
+// contender is a worker from the run's point of view: a process with one rival.
 type contender struct {
 	rival.Rival
 	dir    string
@@ -27,10 +27,11 @@ type contender struct {
 	opened bool // and not closed yet
 }
 
-// closeTime is how long a rival may take to close before it is killed: Badger flushes and compacts then.
+// closeTime is the time that a rival has to close before it is killed, for example for Badger to
+// flush and compact.
 const closeTime = 2 * time.Minute
 
-// enter starts a worker for a rival, in a new folder below base.
+// enter starts a worker for a rival in a new folder below base.
 func enter(ctx context.Context, base string, r rival.Rival, a OpenArgs) (*contender, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -43,7 +44,7 @@ func enter(ctx context.Context, base string, r rival.Rival, a OpenArgs) (*conten
 	c.cmd = exec.Command(program)
 	c.cmd.Env = append(os.Environ(), WorkerVariable+"=1")
 	c.cmd.Stderr = &c.said
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the run, which then ends its workers
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C goes to the run, which then ends its workers
 	in, err := c.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -67,7 +68,8 @@ func enter(ctx context.Context, base string, r rival.Rival, a OpenArgs) (*conten
 	return c, nil
 }
 
-// call calls a method of the worker. If ctx ends it is left as it is: only leave may follow.
+// call calls a method of the worker. If ctx ends, the worker is left in an unknown state: only
+// leave may follow.
 func (c *contender) call(ctx context.Context, method string, args, reply any) error {
 	call := c.client.Go("Worker."+method, args, reply, make(chan *rpc.Call, 1))
 	select {
@@ -91,7 +93,7 @@ func (c *contender) leave() error {
 		case <-time.After(closeTime):
 		}
 	}
-	c.client.Close() // the worker ends when there is nothing more to read
+	c.client.Close() // the worker ends at the end of its input
 	ended := make(chan error, 1)
 	go func() { ended <- c.cmd.Wait() }()
 	var err error

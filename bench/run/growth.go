@@ -23,7 +23,7 @@ func (r *runner) growth(ctx context.Context, g Growth) error {
 	return fmt.Errorf("no growth over %q", g.Over)
 }
 
-// curves are those of the contenders, by their names.
+// curves holds the contenders' curves by name.
 type curves map[string]*result.Curve
 
 func (r *runner) newCurves(over string, e *entrants) curves {
@@ -44,12 +44,13 @@ func (r *runner) done(list curves) {
 }
 
 const (
-	window      = 20       // saves that are measured before each place on a curve
-	longWindow  = 100      // of rivals that do not store whole states
-	windowBytes = 64 << 20 // of whole states that a rival is handed there, or little more
+	window      = 20       // saves to measure before each point of a curve
+	longWindow  = 100      // for rivals that do not store whole states
+	windowBytes = 64 << 20 // approximate limit of the whole states handed to a rival in a window
 )
 
-// windowBefore is how many saves of a contender are measured before step x: fewer of large states, but one a round.
+// windowBefore returns the number of saves to measure before step x: fewer if states are large, but
+// at least one per round.
 func (r *runner) windowBefore(c *contender, x int) int {
 	saves := longWindow
 	if c.Whole {
@@ -58,8 +59,8 @@ func (r *runner) windowBefore(c *contender, x int) int {
 	return min(saves, x)
 }
 
-// overSteps lets one thread grow. What a rival that stores whole states does not save, by Plan.Fill, it skips up to the
-// next window.
+// overSteps grows a single thread. A rival that stores whole states and exceeds Plan.Fill skips
+// ahead to each next window.
 func (r *runner) overSteps(ctx context.Context, at []int) (err error) {
 	e, err := r.enter(ctx, "growth over steps", r.rivals, OpenArgs{Durable: true, Workload: "chat", Writers: 1, Threads: 1, Settles: true})
 	if err != nil {
@@ -101,7 +102,7 @@ func (r *runner) overSteps(ctx context.Context, at []int) (err error) {
 	return nil
 }
 
-const messageBytes = 1036 // of a step of the chat, about
+const messageBytes = 1036 // approximate size of a step of the chat
 
 // growthRound measures some saves, and loads of the newest state.
 func (r *runner) growthRound(ctx context.Context, c *contender, t tally, steps int) error {
@@ -117,18 +118,18 @@ func (r *runner) growthRound(ctx context.Context, c *contender, t tally, steps i
 	return err
 }
 
-// history is what a contender's thread takes on the disk, saved in full or in windows.
+// history is the disk usage of a contender's thread, saved in full or in windows.
 type history struct {
 	sampled bool
-	at      float64 // the place before
-	disk    float64 // bytes of all of it up to there, by the windows if it was sampled
-	real    float64 // bytes that are there
-	slope   float64 // bytes a save, there
+	at      float64 // the previous point
+	disk    float64 // bytes of the entire history up to there, extrapolated if it was sampled
+	real    float64 // actual bytes
+	slope   float64 // bytes per save at that point
 }
 
-// grow goes on to step x, when so many bytes are there after a window of some saves. Of a sampled history all of it would
-// take the sum over its steps of what a save takes, which is known in the windows and taken to grow evenly from one to the
-// next.
+// grow advances to step x, where the actual size is real after a window of some saves. The size of
+// a sampled history would be the sum of the sizes of its saves. Those are known in the windows and
+// are assumed to grow linearly from one to the next.
 func (h *history) grow(real, x, saves float64) {
 	steps := x - h.at
 	if h.sampled {
@@ -157,7 +158,7 @@ func (r *runner) settleAt(ctx context.Context, c *contender, t tally, h *history
 	return nil
 }
 
-// overSize measures chats that keep to a size.
+// overSize measures chats of constant size.
 func (r *runner) overSize(ctx context.Context, at []int) error {
 	all := curves{}
 	for _, size := range at {
@@ -212,9 +213,9 @@ func (r *runner) atSize(ctx context.Context, size int, all curves) (err error) {
 	return nil
 }
 
-const populators = 64 // writers that begin threads
+const populators = 64 // writers that create threads
 
-// overThreads measures saves of random threads in stores of ever more of them.
+// overThreads measures saves of random threads in stores with more and more of them.
 func (r *runner) overThreads(ctx context.Context, at []int) (err error) {
 	e, err := r.enter(ctx, "growth over threads", r.rivals, OpenArgs{Durable: true, Workload: "chat", Writers: populators, Settles: true, Small: true})
 	if err != nil {
@@ -230,7 +231,7 @@ func (r *runner) overThreads(ctx context.Context, at []int) (err error) {
 			var p Populated
 			err := c.call(ctx, "Populate", PopulateArgs{From: reached, To: x, Seconds: r.plan.Patience}, &p)
 			if err == nil && p.Threads < x {
-				list[c.Name].Note = fmt.Sprintf("it ends before %d threads: after %.1f s of %.0f there were %d", x, p.Seconds, r.plan.Patience, p.Threads)
+				list[c.Name].Note = fmt.Sprintf("ended before %d threads: after %.1f s of %.0f there were %d", x, p.Seconds, r.plan.Patience, p.Threads)
 				late = append(late, c)
 			}
 			return err
@@ -263,7 +264,7 @@ func (r *runner) atThreads(ctx context.Context, e *entrants, found map[string]ta
 		if err := e.each(ctx, round, func(c *contender) error {
 			var turn Turn
 			err := c.call(ctx, "Sample", SampleArgs{Threads: x, Saves: 2 * window}, &turn)
-			if err == nil && round > 0 { // the first warms
+			if err == nil && round > 0 { // the first round is a warm-up
 				found[c.Name].turn(turn)
 			}
 			return err

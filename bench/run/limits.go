@@ -22,17 +22,17 @@ import (
 	"github.com/ckptd/ckptd/bench/workload"
 )
 
-// limits gathers what the machine can do, and what ckptd's own work allows. A machine gets slower and faster within
-// minutes, so they are measured again and again while the rivals are.
+// limits measures the machine's own performance and the rate that ckptd's CPU work allows. Machines
+// become slower and faster within minutes, so limits are measured repeatedly in between the rivals.
 type limits struct {
-	rounds tally     // by the name of the limit
-	last   time.Time // when they were measured
+	rounds tally     // by name of limit
+	last   time.Time // time of the last measurement
 }
 
-// limitEvery is how long the rivals are measured between two visits to the limits, about.
+// limitEvery is the approximate time between two measurements of the limits.
 const limitEvery = 45 * time.Second
 
-// limit is something that bounds a save or a load.
+// limit is a bound of a save or a load.
 type limit struct {
 	name, unit, what string
 	measure          func(dir string, small bool) (float64, error)
@@ -40,10 +40,10 @@ type limit struct {
 
 func machineLimits() []limit {
 	return []limit{
-		{result.LimitSync, "s", "4 KiB written over in a preallocated file of 16 MiB, then fdatasync: p50", measureSync},
-		{result.LimitWrite, "B/s", "1 MiB after the other into a new file, fdatasync in the end", measureWrite},
-		{result.LimitRead, "B/s", "the same file in pieces of 1 MiB, not in the page cache", measureRead},
-		{result.LimitCopy, "B/s", "copy of 64 MiB in memory, one core", measureCopy},
+		{result.LimitSync, "s", "overwrite 4 KiB in a preallocated file of 16 MiB, then fdatasync: p50", measureSync},
+		{result.LimitWrite, "B/s", "consecutive writes of 1 MiB to a new file, with a final fdatasync", measureWrite},
+		{result.LimitRead, "B/s", "reads of 1 MiB from the same file, not in the page cache", measureRead},
+		{result.LimitCopy, "B/s", "copy 64 MiB in memory, one core", measureCopy},
 		{result.LimitAESGCM, "B/s", "AES-256-GCM of 16 KiB at a time, one core", measureAESGCM},
 		{result.LimitZstd, "B/s", "zstd of a chat of 100 kB at the fastest level, one core", measureZstd},
 	}
@@ -51,10 +51,10 @@ func machineLimits() []limit {
 
 func pipelineLimit() limit {
 	return limit{name: result.LimitPipeline, unit: "saves/s", what: fmt.Sprintf("all cores ÷ the CPU time of a save of 1 kB on one of %d chats "+
-		"of 100 kB by ckptd, a writer on each core, with a backend that acknowledges at once", pipelineThreads)}
+		"of 100 kB by ckptd, one writer per core, with a backend that acknowledges immediately", pipelineThreads)}
 }
 
-// visitLimits measures every limit once, in one or two seconds.
+// visitLimits measures every limit once, which takes one or two seconds.
 func (r *runner) visitLimits(ctx context.Context) error {
 	r.log.Info("measuring the machine")
 	for _, l := range machineLimits() {
@@ -75,7 +75,7 @@ func (r *runner) visitLimits(ctx context.Context) error {
 
 func (r *runner) small() bool { return r.plan.Rounds == 1 }
 
-// limitsAmid visits the limits if it is time.
+// limitsAmid measures the limits if they are due.
 func (r *runner) limitsAmid(ctx context.Context) error {
 	if time.Since(r.limits.last) < limitEvery {
 		return nil
@@ -83,8 +83,9 @@ func (r *runner) limitsAmid(ctx context.Context) error {
 	return r.visitLimits(ctx)
 }
 
-// limitsDone visits them for the last time, until there are as many rounds as of other figures, and compares every figure
-// with them. A limit that could not be measured is skipped by name: as a figure, nothing could be compared with it.
+// limitsDone measures the limits for the last time, until they have as many rounds as other
+// figures, and compares every figure with them. A limit that could not be measured is skipped by
+// name, because nothing could be compared with it.
 func (r *runner) limitsDone(ctx context.Context) error {
 	for len(r.limits.rounds[result.LimitSync]) < r.plan.Rounds {
 		if err := r.visitLimits(ctx); err != nil {
@@ -107,11 +108,11 @@ func (r *runner) limitsDone(ctx context.Context) error {
 
 var errUnmeasured = errors.New("it could not be measured, so no figure is compared with it")
 
-// pipelineThreads are those of the most writers that any set has: what their states take of the processor's caches is
-// part of the cost of a save.
+// pipelineThreads is the largest number of writers in any set: their states occupy the processor's
+// caches, which is part of the cost of a save.
 const pipelineThreads = 256
 
-// pipeline measures how many saves a second the CPU time of ckptd's own save allows on all cores.
+// pipeline measures the saves per second on all cores that the CPU time of ckptd's own save allows.
 func (r *runner) pipeline(ctx context.Context) (err error) {
 	ckptd, err := rival.Lookup(result.Ckptd)
 	if err != nil {
@@ -135,7 +136,7 @@ func (r *runner) pipeline(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		if turn.Usage.CPU > 0 { // after what making the states takes: no turn is so short that nothing is left, but for a stall
+		if turn.Usage.CPU > 0 { // after subtracting the cost of making the states; only a stall leaves nothing
 			r.limits.rounds.add(result.LimitPipeline, float64(cores)*float64(turn.Saves)/turn.Usage.CPU)
 		}
 		return nil
@@ -204,7 +205,7 @@ func measureWrite(dir string, small bool) (float64, error) {
 	return float64(sequentialBytes(small)) / since(began), nil
 }
 
-// measureRead reads what measureWrite wrote.
+// measureRead reads the file written by measureWrite.
 func measureRead(dir string, small bool) (float64, error) {
 	file, err := os.Open(filepath.Join(dir, "sequential"))
 	if err != nil {
@@ -219,7 +220,7 @@ func measureRead(dir string, small bool) (float64, error) {
 	return float64(n) / since(began), err
 }
 
-// perSecond calls do, which goes through so many bytes, for a while.
+// perSecond calls do repeatedly and returns the rate; each call processes the given bytes.
 func perSecond(bytes int, small bool, do func()) float64 {
 	length := 100 * time.Millisecond
 	if small {
@@ -236,7 +237,7 @@ func perSecond(bytes int, small bool, do func()) float64 {
 
 func measureCopy(_ string, small bool) (float64, error) {
 	from, to := make([]byte, 64<<20), make([]byte, 64<<20)
-	from[0] = 1 // or all of it is one page of zeros
+	from[0] = 1 // otherwise all pages would be the same zero page
 	for i := 0; i < len(from); i += 4096 {
 		from[i] = byte(i)
 	}

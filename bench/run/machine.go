@@ -13,7 +13,7 @@ import (
 	"github.com/ckptd/ckptd/bench/result"
 )
 
-// machine describes where the run is, as far as the system tells.
+// machine describes the machine as far as the system reports it.
 func machine(dir string) result.Machine {
 	m := result.Machine{CPU: cpuModel(), Cores: runtime.GOMAXPROCS(0), System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(),
 		FileSystem: fileSystem(dir)}
@@ -32,7 +32,7 @@ func machine(dir string) result.Machine {
 	return m
 }
 
-// fileSystem names the kind of file system that a folder is on.
+// fileSystem returns the type of the file system of a folder.
 func fileSystem(dir string) string {
 	var fs unix.Statfs_t
 	if unix.Statfs(dir, &fs) != nil {
@@ -53,7 +53,7 @@ func fileSystem(dir string) string {
 	return "0x" + strconv.FormatInt(int64(fs.Type), 16)
 }
 
-// version names the commit that this program was built from, if it was built with -buildvcs.
+// version returns the commit that this program was built from, if it was built with -buildvcs.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

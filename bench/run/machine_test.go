@@ -28,7 +28,7 @@ func TestCommitOf(t *testing.T) {
 	}
 }
 
-// What the Makefile builds knows its commit, whatever GOFLAGS says.
+// The program built by the Makefile knows its commit, whatever GOFLAGS says.
 func TestMakefileStamps(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
@@ -39,7 +39,7 @@ func TestMakefileStamps(t *testing.T) {
 		t.Fatal("the Makefile does not build bin/bench as this test knows it")
 	}
 	if exec.Command("git", "rev-parse", "HEAD").Run() != nil {
-		t.Skip("this is no checkout of git")
+		t.Skip("not a git checkout")
 	}
 	program := filepath.Join(t.TempDir(), "bench")
 	args := append(append([]string{"build"}, strings.Fields(string(recipe[1]))...), "-o", program, "../cmd/bench")

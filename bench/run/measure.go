@@ -10,12 +10,12 @@ import (
 	"github.com/ckptd/ckptd/bench/rival"
 )
 
-// speed measures a number of writers.
+// speed measures concurrent writers.
 func (r *runner) speed(ctx context.Context, s Speed) (err error) {
 	where := fmt.Sprintf("%s, %d writers, %s", s.Workload, s.Writers, s.Table)
 	r.log.Info("measuring saves", "workload", s.Workload, "size", s.Size, "writers", s.Writers, "table", s.Table, "rate", s.Rate)
 	rivals := r.rivals
-	if s.Table == result.Default { // those that are durable as they come are in the other table
+	if s.Table == result.Default { // rivals that are durable by default are in the other table
 		rivals = slices.DeleteFunc(slices.Clone(rivals), func(v rival.Rival) bool { return v.Default == "" })
 	}
 	threads := max(s.Writers, 16)
@@ -66,7 +66,7 @@ func (r *runner) speed(ctx context.Context, s Speed) (err error) {
 func note(p *result.Point, t Turn) {
 	switch {
 	case t.Late > 0:
-		p.Note = "it fell behind the rate: saves that never began count with their wait"
+		p.Note = "fell behind the rate: saves that never began count with their wait"
 	case t.Full && p.Note == "":
 		p.Note = "turns ended early, so as not to fill the disk"
 	}
@@ -79,7 +79,8 @@ func sizeOf(asked int, c *contender) int {
 	return asked
 }
 
-// space lets one writer make the same saves with every rival, in as many parts as there are rounds, then loads.
+// space makes one writer perform the same saves with every rival, in as many parts as there are
+// rounds, and then measures loads.
 func (r *runner) space(ctx context.Context, s Space) (err error) {
 	where := s.Workload + ", the same saves"
 	r.log.Info("measuring space and loads", "workload", s.Workload, "threads", s.Threads, "steps", s.Steps)
@@ -128,12 +129,12 @@ func (r *runner) space(ctx context.Context, s Space) (err error) {
 	return nil
 }
 
-// spent is what all saves of a contender took.
+// spent is the cost of all saves of a contender.
 type spent struct {
 	saves   int
 	changed int64
 	written float64
-	state   float64 // bytes of a state that was loaded
+	state   float64 // bytes of a loaded state
 }
 
 func (s *spent) add(t Turn) {
@@ -142,10 +143,10 @@ func (s *spent) add(t Turn) {
 	s.written += t.Usage.Written
 }
 
-// loadsARound is how many states are loaded for a p50.
+// loadsARound is the number of loads for a p50.
 const loadsARound = 20
 
-// loads measures the memory, loads, and what stays on the disk.
+// loads measures the memory, loads, and the final disk usage.
 func (r *runner) loads(ctx context.Context, e *entrants, found map[string]tally, sums map[string]*spent) error {
 	load := func(c *contender, measure string, a LoadArgs) error {
 		l, err := c.load(ctx, a)
@@ -212,8 +213,8 @@ func (c *contender) settle(ctx context.Context) (s Settled, err error) {
 	return s, err
 }
 
-// compareSaves sets the limits of figures of saves once they are known: a save must wait for one fdatasync, and write what
-// changed. In an open loop the rate is what was asked for, and says nothing.
+// compareSaves sets the limits of save figures once they are known: a save must wait for one
+// fdatasync and write the changed bytes. In an open loop the rate is given and says nothing.
 func (r *runner) compareSaves(figures map[string]result.Figure, writers int, changed float64, open bool) {
 	r.compare = append(r.compare, func() {
 		setLimit(figures, result.DiskPerSave, result.LimitChanged, changed)
@@ -236,7 +237,7 @@ func (r *runner) compareSaves(figures map[string]result.Figure, writers int, cha
 	})
 }
 
-// compareLoads sets those of loads: a warm one copies the state, a cold one reads it.
+// compareLoads sets the limits of load figures: a warm load copies the state, a cold one reads it.
 func (r *runner) compareLoads(figures map[string]result.Figure, s *spent) {
 	r.compare = append(r.compare, func() {
 		if memory, ok := r.out.Limit(result.LimitCopy); ok {
@@ -249,7 +250,7 @@ func (r *runner) compareLoads(figures map[string]result.Figure, s *spent) {
 	})
 }
 
-// setLimit compares a figure, of which less is better, with the least that it could be.
+// setLimit compares a figure for which less is better with the least possible value.
 func setLimit(figures map[string]result.Figure, measure, name string, least float64) {
 	f, ok := figures[measure]
 	if !ok || f.Median == 0 || least == 0 {

@@ -7,23 +7,25 @@ import (
 	"time"
 )
 
-// Memory is the most that a process took for a while, and what its server has at the end of it.
+// Memory is the peak memory of a process over a period, including its server's memory at the end.
 type Memory struct {
 	RSS float64 // bytes
-	// Anonymous are the bytes of it that are of no file. Those of mapped files the system takes back when it needs them.
+	// Anonymous is the part not backed by files. The system reclaims the memory of mapped files
+	// when it needs it.
 	Anonymous float64
 }
 
-// memory watches what this process takes. The system remembers the most RSS; what of it is anonymous must be looked at.
+// memory tracks the memory of this process. The system keeps the peak RSS; the anonymous part has
+// to be sampled.
 type memory struct{ anonymous atomic.Int64 }
 
-// reset lets the most count from now on.
+// reset restarts the peaks.
 func (m *memory) reset() {
-	os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // best effort: the peak is too high without
+	os.WriteFile("/proc/self/clear_refs", []byte("5"), 0) // best effort: otherwise the peak is too high
 	m.anonymous.Store(anonymous())
 }
 
-// watch looks ten times a second until stop is called, which looks a last time.
+// watch samples ten times a second until stop is called, which takes a final sample.
 func (m *memory) watch() (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -43,7 +45,8 @@ func (m *memory) watch() (stop func()) {
 	return func() { close(end); <-ended }
 }
 
-// taken returns the most since reset, with what a server has now, of which shared pages count once.
+// taken returns the peak since reset plus the current memory of a server, counting shared pages
+// once.
 func (m *memory) taken(server int) Memory {
 	sum := Memory{procField(os.Getpid(), "status", "VmHWM:") * 1024, float64(m.anonymous.Load())}
 	for _, pid := range family(server) {
@@ -53,8 +56,8 @@ func (m *memory) taken(server int) Memory {
 	return sum
 }
 
-// anonymous returns the bytes that this process has now of no file, 0 if the system does not tell. It hardly allocates, or
-// it would count among the allocations of saves.
+// anonymous returns the anonymous memory of this process, or 0 if the system doesn't report it. It
+// hardly allocates, because that would count among the allocations of saves.
 func anonymous() int64 {
 	fd, err := syscall.Open("/proc/self/statm", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -66,7 +69,7 @@ func anonymous() int64 {
 	if err != nil {
 		return 0
 	}
-	var fields [3]int64 // pages: size, resident, and of these shared, which are those of files
+	var fields [3]int64 // in pages: size, resident, and shared, the part of resident that is backed by files
 	at := 0
 	for _, c := range text[:n] {
 		switch {

@@ -8,36 +8,36 @@ import (
 	"github.com/ckptd/ckptd/bench/workload"
 )
 
-// Plan says what a run measures.
+// Plan defines the measurements of a run.
 type Plan struct {
 	Set      string
 	Seed     uint64
-	Rounds   int      // that each figure is the median of
+	Rounds   int      // each figure is the median of this many rounds
 	Seconds  float64  // of a turn
-	Bytes    int64    // of whole states that a rival may be handed in a turn, which may end it early
-	Fill     int64    // of whole states that a rival may be handed over a history; beyond it is sampled
-	Patience float64  // seconds that a rival may take to begin the threads of a curve
-	Cache    int64    // bytes that ckptd may cache
-	Rivals   []string // names; nil is all
+	Bytes    int64    // limit on the whole states handed to a rival in a turn, which can end the turn early
+	Fill     int64    // limit on the whole states handed to a rival over a history; a larger history is sampled
+	Patience float64  // seconds that a rival has to create the threads of a curve
+	Cache    int64    // ckptd's cache in bytes
+	Rivals   []string // names; nil means all
 	Input    Input    // a workload of real runs, if its Path is set
-	Dir      string   // where stores are made; "" is the system's folder for temporary files
-	Command  string   // as the result tells it
+	Dir      string   // parent folder of the stores; "" is the system's temporary directory
+	Command  string   // command line to put in the result
 
 	Speed  []Speed
 	Space  []Space
 	Growth []Growth
 }
 
-// Speed measures writers that save at the same time, each its own threads.
+// Speed measures concurrent writers, each with its own threads.
 type Speed struct {
 	Workload string
 	Size     int // bytes of a state; 0 is the workload's own
 	Table    string
 	Writers  int
-	Rate     float64 // saves/s of an open loop, 0 is a closed one
+	Rate     float64 // saves/s of an open loop; 0 is a closed loop
 }
 
-// Space measures what the same saves take of every rival, and loads.
+// Space measures the storage and the loads of the same saves with every rival.
 type Space struct {
 	Workload       string
 	Size           int
@@ -47,14 +47,14 @@ type Space struct {
 
 // Growth measures a curve.
 type Growth struct {
-	Over string // one of result's
-	At   []int  // in order
+	Over string // one of the constants in package result
+	At   []int  // ascending
 }
 
 // Plans of the sets.
 const (
-	Smoke = "smoke" // every rival at little of everything, to see that all of it works
-	Some  = "some"  // what is told of in short, in ten minutes
+	Smoke = "smoke" // a little of everything with every rival, to check that all of it works
+	Some  = "some"  // the main figures, in ten minutes
 	Full  = "full"
 )
 
@@ -98,7 +98,7 @@ func PlanOf(set string, input Input) (Plan, error) {
 	return p, nil
 }
 
-// workloads names those that p measures, once each.
+// workloads returns the names of the workloads in p, once each.
 func (p Plan) workloads() (names []string) {
 	for _, s := range p.Speed {
 		names = append(names, s.Workload)
@@ -112,7 +112,8 @@ func (p Plan) workloads() (names []string) {
 
 func writerCounts() []int { return []int{1, 16, 64, 256} }
 
-// someSpeed is the growing chat by all numbers of writers, and every other workload by 64.
+// someSpeed measures the growing chat with all numbers of writers, and every other workload with
+// 64.
 func someSpeed(names []string) (list []Speed) {
 	for _, writers := range writerCounts() {
 		list = append(list, Speed{"chat", 100_000, result.Durable, writers, 0})
@@ -137,12 +138,12 @@ func fullSpeed(names []string) (list []Speed) {
 		Speed{"chat", 100_000, result.Durable, 16, 200}, Speed{"chat", 100_000, result.Durable, 64, 1000})
 }
 
-// spaces hands every rival some hundred megabytes of whole states, of each workload.
+// spaces hands every rival some hundred megabytes of whole states from each workload.
 func spaces(names []string) (list []Space) {
 	for _, name := range names {
 		s := Space{Workload: name, Threads: 8, Steps: 100}
 		switch name {
-		case "chat": // twice from half the size to one and a half of it
+		case "chat": // from half the size to one and a half of it, twice
 			s.Size, s.Filled, s.Threads, s.Steps = 100_000, true, 4, 200
 		case "coder", "multimodal":
 			s.Filled, s.Threads, s.Steps = true, 2, 60

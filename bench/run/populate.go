@@ -10,18 +10,18 @@ import (
 	"github.com/ckptd/ckptd/bench/rival"
 )
 
-// AdvanceArgs say how far the first thread goes.
+// AdvanceArgs are the arguments of Advance.
 type AdvanceArgs struct {
-	To   int // the number of steps that it has then
+	To   int // number of steps to reach
 	Save bool
 }
 
-// Advance lets the first thread go on without being measured.
+// Advance advances the first thread without measuring.
 func (w *Worker) Advance(a AdvanceArgs, _ *struct{}) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	defer w.memory.watch()()
-	w.dry.Allocs, w.dry.AllocBytes = 0, 0 // making steps allocates where a state outgrows its memory, which is seldom one later
+	w.dry.Allocs, w.dry.AllocBytes = 0, 0 // making steps allocates when a state outgrows its memory, which is rare later on
 	for w.steps[0] == nil || w.steps[0].Number+1 < a.To {
 		if a.To == 0 {
 			return nil
@@ -37,25 +37,26 @@ func (w *Worker) Advance(a AdvanceArgs, _ *struct{}) error {
 	return nil
 }
 
-// PopulateArgs say which threads are begun.
+// PopulateArgs are the arguments of Populate.
 type PopulateArgs struct {
 	From, To int
-	Seconds  float64 // after which no more are
+	Seconds  float64 // time limit for creating threads
 }
 
-// Populated is how many threads there are, and how long it took to begin the last of them.
+// Populated is the number of threads and the time it took to create them.
 type Populated struct {
 	Threads int
 	Seconds float64
 }
 
-// hopeless says whether a rival that has begun so many threads in so many seconds would need more than twice its time: to
-// wait for the end of it would be a waste. The first eighth tells nothing.
+// hopeless reports whether, at its current pace, a rival would need more than twice its time, so
+// that waiting is pointless. The first eighth is not representative.
 func (a PopulateArgs) hopeless(done int, seconds float64) bool {
 	return seconds > a.Seconds/8 && float64(done)*2*a.Seconds < float64(a.To-a.From)*seconds
 }
 
-// Populate begins threads by as many writers as the worker has, and ends early if it will not get there.
+// Populate creates threads with all of the worker's writers. It ends early if it cannot finish in
+// time.
 func (w *Worker) Populate(a PopulateArgs, reply *Populated) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,17 +94,17 @@ func (w *Worker) Populate(a PopulateArgs, reply *Populated) error {
 	return nil
 }
 
-// writers tells a rival that wants to know how many save at a time from now on.
+// writers informs an Adaptable rival of the number of concurrent writers.
 func (w *Worker) writers(n int) {
 	if d, ok := w.driver.(rival.Adaptable); ok {
 		d.Writers(n)
 	}
 }
 
-// SampleArgs say how many saves are made in how many threads.
+// SampleArgs are the arguments of Sample: how many saves to make in how many threads.
 type SampleArgs struct{ Threads, Saves int }
 
-// Sample lets one writer save random ones of the threads that Populate began.
+// Sample makes one writer save random threads among those that Populate created.
 func (w *Worker) Sample(a SampleArgs, reply *Turn) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,33 +10,34 @@ import (
 	"time"
 )
 
-// ProfileArgs say what is profiled.
+// ProfileArgs are the arguments of Profile.
 type ProfileArgs struct {
 	Rival, Workload string
 	Input           Input
 	Size, Writers   int
 	Seconds         float64
-	Loads           bool // loads of the newest states, one after the other, and not saves
+	Loads           bool // profile sequential loads of the newest states instead of saves
 	Seed            uint64
 	Cache           int64
 	Dir             string
 }
 
-// Profiled is what profiling found.
+// Profiled is the result of profiling.
 type Profiled struct {
 	Operations  int
 	Seconds     float64
-	CPU, Allocs float64 // of one operation
+	CPU, Allocs float64 // per operation
 	Profiles    []ProfileData
 }
 
-// ProfileData is a profile in the format of pprof.
+// ProfileData is a profile in pprof format.
 type ProfileData struct {
 	Name string // cpu, allocs, block, mutex
 	Data []byte
 }
 
-// Profile profiles a rival in this process, which has nothing else to do. What a server does is not seen.
+// Profile profiles a rival in this process, which must be otherwise idle. It does not see the work
+// of a server.
 func Profile(a ProfileArgs) (found *Profiled, err error) {
 	dir, err := os.MkdirTemp(a.Dir, "ckptd-bench-")
 	if err != nil {
@@ -61,7 +62,8 @@ func Profile(a ProfileArgs) (found *Profiled, err error) {
 	return w.profile(a)
 }
 
-// profile profiles what a says. The rates of the profiles are set for a moment, since they are the process's.
+// profile records the requested profiles. It sets the profiling rates only for a moment, because
+// they apply to the entire process.
 func (w *Worker) profile(a ProfileArgs) (*Profiled, error) {
 	runtime.SetBlockProfileRate(10_000) // ns
 	runtime.SetMutexProfileFraction(10)
@@ -78,7 +80,7 @@ func (w *Worker) profile(a ProfileArgs) (*Profiled, error) {
 		return nil, err
 	}
 	found.Profiles = []ProfileData{{"cpu", cpu.Bytes()}}
-	runtime.GC() // what was allocated is known as of the last collection
+	runtime.GC() // allocation profiles are up to date only after a collection
 	for _, name := range []string{"allocs", "block", "mutex"} {
 		var data bytes.Buffer
 		if err := pprof.Lookup(name).WriteTo(&data, 0); err != nil {
@@ -89,7 +91,7 @@ func (w *Worker) profile(a ProfileArgs) (*Profiled, error) {
 	return found, nil
 }
 
-// operate saves, or loads, for so many seconds.
+// operate saves, or loads, for the given seconds.
 func (w *Worker) operate(a ProfileArgs, found *Profiled) error {
 	if !a.Loads {
 		var t Turn

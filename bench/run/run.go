@@ -1,8 +1,9 @@
-// Package run measures rivals side by side: the same saves of the same workloads by each, in turns, with the limits of the
-// machine in between, so that a machine that gets slower or faster meanwhile does so for all.
+// Package run measures rivals side by side: each performs the same saves of the same workloads, in
+// turns, and the limits of the machine are measured in between. So a machine that becomes slower or
+// faster affects all of them.
 //
-// Every rival runs in a process of its own, which a Worker serves. A program that calls Run must therefore call Main
-// before anything else: it is started again as a worker.
+// Every rival runs in its own process, served by a Worker. A program that calls Run must therefore
+// call Main before anything else, because it is started again as a worker.
 package run
 
 import (
@@ -18,8 +19,9 @@ import (
 	"github.com/ckptd/ckptd/bench/rival"
 )
 
-// Run measures what a plan says and tells log how far it is. A rival that cannot be measured somewhere is among what was
-// skipped; an error of a driver, or a state that comes back other than it was saved, ends the run unless keepOn is set.
+// Run carries out a plan and logs progress. A rival that cannot be measured somewhere is listed as
+// skipped. An error of a driver, or a state that comes back different from the saved one, ends the
+// run unless keepOn is set.
 func Run(ctx context.Context, p Plan, log *slog.Logger, keepOn bool) (*result.Run, error) {
 	base, err := os.MkdirTemp(p.Dir, "ckptd-bench-")
 	if err != nil {
@@ -52,7 +54,7 @@ func Run(ctx context.Context, p Plan, log *slog.Logger, keepOn bool) (*result.Ru
 	return r.out, nil
 }
 
-// parts are what the plan measures, one after the other.
+// parts returns the measurements of the plan, to run in sequence.
 func (r *runner) parts() (list []func(context.Context) error) {
 	for _, s := range r.plan.Speed {
 		list = append(list, func(ctx context.Context) error { return r.speed(ctx, s) })
@@ -66,21 +68,21 @@ func (r *runner) parts() (list []func(context.Context) error) {
 	return list
 }
 
-// runner is a run under way.
+// runner carries out a run.
 type runner struct {
 	plan   Plan
 	base   string
 	log    *slog.Logger
 	keepOn bool
-	rivals []rival.Rival // that are installed and wanted
+	rivals []rival.Rival // installed and selected rivals
 	limits limits
 	out    *result.Run
 
-	// compare holds what compares figures with the limits, which are known in the end.
+	// compare holds the comparisons of figures with limits, which are known only at the end.
 	compare []func()
 }
 
-// field finds who takes part.
+// field determines the participants.
 func (r *runner) field() error {
 	for _, name := range r.plan.Rivals {
 		if _, err := rival.Lookup(name); err != nil {
@@ -117,7 +119,8 @@ func (r *runner) skip(what string, why error) {
 	r.out.Skipped = append(r.out.Skipped, result.Skip{What: what, Why: why.Error()})
 }
 
-// failed says what becomes of the error of a rival at a place: nil if the run goes on without it.
+// failed handles the error of a rival at some point. It returns nil if the run continues without
+// the rival.
 func (r *runner) failed(ctx context.Context, name, where string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -129,14 +132,14 @@ func (r *runner) failed(ctx context.Context, name, where string, err error) erro
 	return nil
 }
 
-// entrants are the contenders at one place, in a row that turns round by round.
+// entrants are the contenders in one measurement; their order rotates every round.
 type entrants struct {
 	r     *runner
 	where string
 	list  []*contender
 }
 
-// enter starts a worker for each of some rivals.
+// enter starts a worker for each of the given rivals.
 func (r *runner) enter(ctx context.Context, where string, rivals []rival.Rival, a OpenArgs) (*entrants, error) {
 	a.Seed, a.Cache, a.Input = r.plan.Seed, r.plan.Cache, r.plan.Input
 	e := &entrants{r: r, where: where}
@@ -153,7 +156,8 @@ func (r *runner) enter(ctx context.Context, where string, rivals []rival.Rival, 
 	return e, nil
 }
 
-// each calls do for every contender, beginning with another one each round. Who fails leaves, if the run goes on at all.
+// each calls do for every contender, starting with a different one each round. A contender that
+// fails is removed, if the run continues at all.
 func (e *entrants) each(ctx context.Context, round int, do func(*contender) error) error {
 	if len(e.list) == 0 {
 		return nil
@@ -180,12 +184,12 @@ func (e *entrants) leave() (err error) {
 	return err
 }
 
-// tally gathers the rounds of the measures of one contender.
+// tally collects the rounds of one contender's measures.
 type tally map[string][]float64
 
 func (t tally) add(measure string, value float64) { t[measure] = append(t[measure], value) }
 
-// turn adds what a turn of saves found.
+// turn adds the result of a turn of saves.
 func (t tally) turn(turn Turn) {
 	if turn.Saves == 0 {
 		return

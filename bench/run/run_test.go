@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// scratch is a folder that the accounts of servers can reach.
+// scratch returns a folder that the accounts of servers can access.
 func scratch(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ckptd-run-")
@@ -35,7 +35,7 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// A run that is interrupted ends its workers and removes their stores.
+// An interrupted run ends its workers and removes their stores.
 func TestInterrupt(t *testing.T) {
 	p, err := PlanOf(Smoke, Input{})
 	if err != nil {
@@ -68,7 +68,8 @@ func TestPlans(t *testing.T) {
 	}
 }
 
-// An open loop counts from when a save was due: a writer that is held up makes those that wait for it slow too.
+// An open loop measures from the time a save was due: a delayed writer delays the saves that wait
+// for it, too.
 func TestOpenLoop(t *testing.T) {
 	p := &pace{seconds: 0.05, interval: 10 * time.Millisecond}
 	began := time.Now().Add(-time.Second) // all saves are a second late, more than the patience
@@ -76,7 +77,7 @@ func TestOpenLoop(t *testing.T) {
 		t.Fatalf("%d late saves, %d times, ok %v", p.late, len(p.took), ok)
 	}
 	if p.took[0] < time.Second || p.took[4] < 950*time.Millisecond {
-		t.Errorf("what never began counts as %v", p.took)
+		t.Errorf("saves that never began count as %v", p.took)
 	}
 	p = &pace{seconds: 1, interval: 10 * time.Millisecond}
 	due, ok := p.next(3, time.Now().Add(-100*time.Millisecond))
@@ -85,7 +86,7 @@ func TestOpenLoop(t *testing.T) {
 	}
 }
 
-// The disk space of a sampled history is that of all of it.
+// The disk usage of a sampled history is that of the entire history.
 func TestDiskOfSample(t *testing.T) {
 	var h history
 	h.grow(5000, 100, window) // a save takes as many bytes as its number, so all of them up to x take x²/2
@@ -102,8 +103,8 @@ func TestDiskOfSample(t *testing.T) {
 	}
 }
 
-// A limit that could not be measured is skipped by name, and is never a figure; figures are compared with the median of all
-// rounds of the others, however late they came.
+// A limit that could not be measured is skipped by name and is never a figure. Figures are compared
+// with the median of all rounds of the other limits, however late they came.
 func TestLimits(t *testing.T) {
 	r := &runner{plan: Plan{Rounds: 3}, log: slog.New(slog.DiscardHandler), limits: limits{rounds: tally{}}, out: &result.Run{}}
 	figures := map[string]result.Figure{result.SaveP50: result.FigureOf([]float64{8}), result.LoadCold: result.FigureOf([]float64{1})}
@@ -136,7 +137,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Who cannot begin the threads in twice the time is not waited for.
+// A rival that cannot create the threads in twice its time is not waited for.
 func TestHopeless(t *testing.T) {
 	a := PopulateArgs{From: 1000, To: 101_000, Seconds: 8}
 	for _, tt := range []struct {
@@ -150,7 +151,8 @@ func TestHopeless(t *testing.T) {
 	}
 }
 
-// What is of a mapped file is no memory of the process's own; what was let go again is remembered.
+// Memory of a mapped file does not count as the process's own. Memory that was released again still
+// counts in the peak.
 func TestMemory(t *testing.T) {
 	const size = 64 << 20
 	file, err := os.Create(filepath.Join(t.TempDir(), "mapped"))
@@ -171,7 +173,7 @@ func TestMemory(t *testing.T) {
 		}
 		return mapped
 	}
-	debug.FreeOSMemory() // what other tests had is not let go while this one looks
+	debug.FreeOSMemory() // so that memory of other tests isn't released during this one
 	var m memory
 	m.reset()
 	before := m.taken(0)

@@ -13,28 +13,28 @@ import (
 	"github.com/ckptd/ckptd/bench/workload"
 )
 
-// TurnArgs say for how long the writers save, whatever comes first.
+// TurnArgs limit how long the writers save; the first limit reached ends the turn.
 type TurnArgs struct {
 	Seconds float64
-	Bytes   int64   // that all writers together give a rival to store: whole states, or what changed
-	Steps   int     // of each writer; 0 is no limit, as with the others
-	Rate    float64 // saves/s that are due, of all writers; 0: each saves as soon as its last save is done
+	Bytes   int64   // that all writers together give a rival to store: whole states or changes
+	Steps   int     // per writer; 0 means no limit, as in the other fields
+	Rate    float64 // saves/s due from all writers; 0: each saves as soon as its previous save is done
 }
 
-// Turn is what was measured.
+// Turn holds the measurements of a turn.
 type Turn struct {
 	Saves    int
-	Late     int     // saves that were due and never began, because those before took too long; their wait counts
-	Seconds  float64 // that it took
+	Late     int     // saves that were due but never began, because earlier ones took too long; their wait counts
+	Seconds  float64 // duration
 	Changed  int64   // bytes
 	Stored   int64   // bytes that the rival was given to store
 	P50, P99 float64 // seconds
 	P999     float64
-	Usage    Usage // less what making the steps takes
-	Full     bool  // it ended by Bytes
+	Usage    Usage // minus the cost of making the steps
+	Full     bool  // it was ended by Bytes
 }
 
-// Turn lets the writers save.
+// Turn runs the writers.
 func (w *Worker) Turn(a TurnArgs, reply *Turn) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *Worker) Turn(a TurnArgs, reply *Turn) error {
 	return err
 }
 
-// pace says when a writer saves and when it ends, and takes down how long each save took.
+// pace determines when a writer saves and when it ends, and records the time of each save.
 type pace struct {
 	seconds  float64
 	bytes    int64
@@ -63,10 +63,11 @@ type pace struct {
 	changed, stored int64
 }
 
-// patience is how many times its length an open loop may take to catch up.
+// patience is the factor by which an open loop may exceed its length in order to catch up.
 const patience = 3
 
-// next waits until the n-th save is due and returns when that was, or that there is none.
+// next waits until the n-th save is due and returns its due time. It is not ok if there are no more
+// saves.
 func (p *pace) next(n int, began time.Time) (due time.Time, ok bool) {
 	now := time.Now()
 	if p.steps > 0 && n >= p.steps || p.bytes > 0 && p.stored >= p.bytes {
@@ -90,7 +91,7 @@ func (p *pace) next(n int, began time.Time) (due time.Time, ok bool) {
 	return due, true
 }
 
-// turn lets all writers save at their paces.
+// turn runs all writers at their paces.
 func (w *Worker) turn(reply *Turn, pacer func(writer int) *pace) error {
 	paces := make([]*pace, w.args.Writers)
 	for i := range paces {
@@ -123,7 +124,7 @@ func (w *Worker) turn(reply *Turn, pacer func(writer int) *pace) error {
 	return nil
 }
 
-// write is one writer: it saves its threads in turns.
+// write is one writer. It saves its threads in rotation.
 func (w *Worker) write(ctx context.Context, writer int, p *pace, began time.Time) error {
 	mine := w.mine(writer)
 	for n := 0; mine > 0 && ctx.Err() == nil; n++ {
@@ -160,7 +161,7 @@ func (p *pace) saved(w *Worker, s *workload.Step) {
 	}
 }
 
-// keep keeps copies of some states, to see later that they load.
+// keep copies some states, to check later that they load correctly.
 func (w *Worker) keep(s *workload.Step) {
 	k := kept{s.Thread, s.Number, nil}
 	switch {
@@ -195,7 +196,7 @@ func (t *Turn) sum(paces []*pace, dry Usage) {
 	t.Usage = t.Usage.minus(dry.times(float64(t.Saves)))
 }
 
-// newHistogram makes one of nanoseconds up to ten minutes, exact to a thousandth.
+// newHistogram returns a histogram of nanoseconds up to ten minutes, exact to a thousandth.
 func newHistogram() *hdrhistogram.Histogram { return hdrhistogram.New(1, int64(10*time.Minute), 3) }
 
 func record(h *hdrhistogram.Histogram, d time.Duration) {
@@ -209,20 +210,20 @@ func quantile(h *hdrhistogram.Histogram, percent float64) float64 {
 	return float64(h.ValueAtPercentile(percent)) / 1e9
 }
 
-// LoadArgs say what is loaded.
+// LoadArgs are the arguments of Load.
 type LoadArgs struct {
 	Loads int
-	Old   bool // random earlier steps, else the newest of random threads, each once
+	Old   bool // random earlier steps; otherwise the newest of random threads, once each
 }
 
-// Loaded is what loading took.
+// Loaded holds the measurements of loads.
 type Loaded struct {
 	Loads int
 	Bytes int64
 	P50   float64 // seconds
 }
 
-// Load loads states one by one, and sees that they are what was saved.
+// Load loads states one by one and checks that they equal the saved ones.
 func (w *Worker) Load(a LoadArgs, reply *Loaded) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -253,7 +254,7 @@ func (w *Worker) Load(a LoadArgs, reply *Loaded) error {
 		}
 	}
 	reply.P50 = quantile(h, 50)
-	runtime.GC() // or the garbage of large states is collected while saves are measured
+	runtime.GC() // so that the garbage of large states isn't collected while saves are measured
 	return nil
 }
 

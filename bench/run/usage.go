@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Usage is what a process and the server that it uses have taken so far, or between two points in time.
+// Usage is the resource usage of a process and its server, so far or between two points in time.
 type Usage struct {
 	CPU                float64 // seconds
 	Allocs, AllocBytes float64 // of this process
-	Written            float64 // bytes that went towards the disk, as Linux accounts them to processes
+	Written            float64 // bytes written to disk, as Linux accounts them to processes
 }
 
 func (u Usage) minus(v Usage) Usage {
@@ -30,13 +30,13 @@ func (u Usage) times(f float64) Usage {
 	return Usage{u.CPU * f, u.Allocs * f, u.AllocBytes * f, u.Written * f}
 }
 
-// meter measures what is taken between two points in time. Where the system does not tell, that is 0.
+// meter measures usage between two points in time. Values that the system does not report are 0.
 type meter struct {
 	server int // its process, 0 if there is none
 	begin  Usage
 }
 
-// meterOf begins to measure this process and a server. What measuring takes itself is left out.
+// meterOf starts measuring this process and a server. It excludes the cost of measuring.
 func meterOf(server int) meter {
 	m := meter{server: server}
 	m.begin = ofServer(server)
@@ -44,7 +44,7 @@ func meterOf(server int) meter {
 	return m
 }
 
-// taken returns what was taken since.
+// taken returns the usage since then.
 func (m meter) taken() Usage {
 	var u Usage
 	u.addSelf()
@@ -54,10 +54,10 @@ func (m meter) taken() Usage {
 	return u.minus(m.begin)
 }
 
-// addSelf adds what this process has taken so far.
+// addSelf adds the usage of this process so far.
 func (u *Usage) addSelf() {
 	var self syscall.Rusage
-	var memory runtime.MemStats // it is exact, unlike what runtime/metrics tells without stopping the world
+	var memory runtime.MemStats // exact, unlike runtime/metrics, which doesn't stop the world
 	runtime.ReadMemStats(&memory)
 	u.Allocs, u.AllocBytes = float64(memory.Mallocs), float64(memory.TotalAlloc)
 	u.Written += procField(os.Getpid(), "io", "write_bytes:")
@@ -66,7 +66,7 @@ func (u *Usage) addSelf() {
 	}
 }
 
-// ofServer returns what a server with its children has taken so far.
+// ofServer returns the usage so far of a server and its children.
 func ofServer(server int) (u Usage) {
 	for _, pid := range family(server) {
 		u.CPU += cpu(pid, pid == server)
@@ -77,7 +77,8 @@ func ofServer(server int) (u Usage) {
 
 func seconds(t syscall.Timeval) float64 { return float64(t.Sec) + float64(t.Usec)/1e6 }
 
-// procField returns the number after a name at the start of a line of a file of /proc/PID, 0 if there is none.
+// procField returns the number after a name at the start of a line in a file of /proc/PID, or 0 if
+// there is none.
 func procField(pid int, file, name string) float64 {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))
 	if err != nil {
@@ -102,7 +103,8 @@ func stat(pid int) []string {
 	return strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 }
 
-// cpu returns the seconds of a process, and of its children that ended if it is the server itself.
+// cpu returns the CPU seconds of a process and, if it is the server itself, of its children that
+// have ended.
 func cpu(pid int, server bool) float64 {
 	fields := stat(pid)
 	if len(fields) < 15 {
@@ -115,7 +117,7 @@ func cpu(pid int, server bool) float64 {
 	sum := 0.0
 	for _, field := range fields[11 : 11+n] {
 		ticks, _ := strconv.ParseFloat(field, 64)
-		sum += ticks / 100 // USER_HZ, which is 100 wherever Go runs
+		sum += ticks / 100 // USER_HZ is 100 on all of Go's platforms
 	}
 	return sum
 }
@@ -142,10 +144,11 @@ func family(server int) []int {
 	return pids
 }
 
-// diskBytes returns the allocated bytes of a folder. PostgreSQL's log is left out: it is used again and does not grow.
+// diskBytes returns the allocated bytes of a folder. It excludes PostgreSQL's log, which is reused
+// and does not grow.
 func diskBytes(dir string) (sum int64, err error) {
 	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) { // servers remove files while we look
+		if errors.Is(err, fs.ErrNotExist) { // servers remove files in the meantime
 			return nil
 		}
 		if err != nil {
@@ -169,7 +172,7 @@ func diskBytes(dir string) (sum int64, err error) {
 	return sum, err
 }
 
-// dropCache asks the system to forget what it has in memory of the files below dir.
+// dropCache asks the system to evict the files below dir from the page cache.
 func dropCache(dir string) error {
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -180,14 +183,14 @@ func dropCache(dir string) error {
 			return err
 		}
 		defer file.Close()
-		if err := file.Sync(); err != nil { // what is dirty cannot be forgotten
+		if err := file.Sync(); err != nil { // dirty pages cannot be evicted
 			return err
 		}
 		return unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED)
 	})
 }
 
-// cpuModel and others of the machine are read where Linux tells them.
+// cpuModel and the functions below read facts about the machine where Linux reports them.
 func cpuModel() string {
 	file, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -202,5 +205,5 @@ func cpuModel() string {
 	return ""
 }
 
-// since returns the seconds from a time on.
+// since returns the seconds since a time.
 func since(t time.Time) float64 { return time.Since(t).Seconds() }

@@ -20,18 +20,18 @@ import (
 	"github.com/ckptd/ckptd/bench/workload"
 )
 
-// Worker holds one rival with one workload, in a process of its own, so that what it takes of the machine can be told
-// from what others take. Its methods are called by the process that runs the bench, one at a time.
+// Worker runs one rival with one workload in its own process, so that its resource usage can be
+// separated from that of others. The process that runs the bench calls its methods, one at a time.
 type Worker struct {
-	mu      sync.Mutex // held by every method: the run closes a worker that is at work when it is interrupted
+	mu      sync.Mutex // held by every method, because an interrupted run closes a busy worker
 	args    OpenArgs
 	rival   rival.Rival
 	work    workload.Workload
 	driver  rival.Driver
-	ack     *acknowledger // of a pipeline, else nil
+	ack     *acknowledger // for a pipeline, otherwise nil
 	players []*workload.Player
-	steps   []*workload.Step // the last that each player made, nil before the first
-	dry     Usage            // what it takes to make a step
+	steps   []*workload.Step // the latest of each player, nil before the first
+	dry     Usage            // cost of making a step
 	empty   int64            // bytes on disk before the first save
 	kept    []kept
 	extra   map[int]*workload.Player // threads of Populate that were saved again
@@ -47,7 +47,8 @@ type kept struct {
 
 const mostKept = 8
 
-// WorkerVariable is the environment variable that makes a program a worker: it then calls Work and ends.
+// WorkerVariable is the environment variable that turns a program into a worker: it calls Work and
+// exits.
 const WorkerVariable = "CKPTD_BENCH_WORKER"
 
 // Work serves a Worker until in ends.
@@ -58,12 +59,12 @@ func Work(in io.ReadCloser, out io.WriteCloser) error {
 		return err
 	}
 	server.ServeCodec(jsonrpc.NewServerCodec(pipes{in, out}))
-	w.mu.Lock() // what is still under way ends first
+	w.mu.Lock() // let current work end first
 	defer w.mu.Unlock()
 	return w.close()
 }
 
-// pipes is a connection of two pipes.
+// pipes is a connection over two pipes.
 type pipes struct {
 	io.ReadCloser
 	io.WriteCloser
@@ -71,7 +72,7 @@ type pipes struct {
 
 func (p pipes) Close() error { return errors.Join(p.WriteCloser.Close(), p.ReadCloser.Close()) }
 
-// OpenArgs say what a worker measures.
+// OpenArgs are the arguments of Open.
 type OpenArgs struct {
 	Rival    string
 	Dir      string
@@ -84,11 +85,12 @@ type OpenArgs struct {
 	Threads  int
 	Seed     uint64
 	Cache    int64
-	// Settles says that Settle will be called, and takes what an empty store needs on the disk beforehand.
+	// Settles announces a later call of Settle, so Open measures the disk usage of the empty store.
 	Settles bool
-	// Small wants a process that stays small.
+	// Small asks for a small process.
 	Small bool
-	// Pipeline lets ckptd's backend acknowledge every batch after the threads have begun, and keep nothing.
+	// Pipeline makes ckptd's backend acknowledge every batch without storing it, once the threads
+	// have begun.
 	Pipeline bool
 }
 
@@ -102,10 +104,10 @@ func (i Input) lookup(name string) (workload.Workload, error) {
 	return workload.Lookup(name)
 }
 
-// Opened is what a worker says when it has opened its rival.
+// Opened is the reply of Open.
 type Opened struct{ Size int } // bytes of the workload's own states
 
-// Open opens the rival on an empty folder, and makes the players.
+// Open opens the rival in an empty folder and creates the players.
 func (w *Worker) Open(a OpenArgs, reply *Opened) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -168,7 +170,7 @@ func (w *Worker) close() error {
 	return d.Close()
 }
 
-// measureDry makes steps that are not saved, to know what that costs.
+// measureDry makes steps without saving them, to measure the cost of that.
 func (w *Worker) measureDry() Usage {
 	const (
 		enough = 0.03 // seconds
@@ -198,25 +200,25 @@ func (w *Worker) Begin(_ struct{}, reply *Turn) error {
 	return err
 }
 
-// mine is how many threads a writer has.
+// mine returns the number of threads of a writer.
 func (w *Worker) mine(writer int) int {
 	return (len(w.players) - writer + w.args.Writers - 1) / w.args.Writers
 }
 
-// Close ends the rival.
+// Close closes the rival.
 func (w *Worker) Close(struct{}, *struct{}) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.close()
 }
 
-// Settled is what is on the disk and what it took, once everything that is done in time was done.
+// Settled is the disk usage, and the cost of settling, after all deferred work was done.
 type Settled struct {
-	Disk    int64   // bytes, less those of the empty store
+	Disk    int64   // bytes, minus those of the empty store
 	Written float64 // bytes that settling wrote
 }
 
-// Settle lets the rival do what it would in time, and opens it again. Memory counts from then on.
+// Settle makes the rival do its deferred work and opens it again. Memory counts from then on.
 func (w *Worker) Settle(_ struct{}, reply *Settled) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,7 +241,7 @@ func (w *Worker) settle(reply *Settled) error {
 		return err
 	}
 	reply.Disk = max(0, disk-w.empty)
-	debug.FreeOSMemory() // what the closed store had is not the next one's
+	debug.FreeOSMemory() // memory of the closed store does not count for the next
 	if err := w.open(); err != nil {
 		return err
 	}
@@ -247,7 +249,7 @@ func (w *Worker) settle(reply *Settled) error {
 	return nil
 }
 
-// Cool closes the rival, lets the system forget its files, and opens it again.
+// Cool closes the rival, evicts its files from the page cache, and opens it again.
 func (w *Worker) Cool(_ struct{}, _ *struct{}) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -257,11 +259,11 @@ func (w *Worker) Cool(_ struct{}, _ *struct{}) error {
 	if err := dropCache(w.args.Dir); err != nil {
 		return fmt.Errorf("emptying the page cache: %w", err)
 	}
-	runtime.GC() // or the garbage of the closed store is collected while the loads are measured
+	runtime.GC() // so that the garbage of the closed store isn't collected while loads are measured
 	return w.open()
 }
 
-// Memory returns what memory was taken since Open or Settle.
+// Memory returns the memory usage since Open or Settle.
 func (w *Worker) Memory(_ struct{}, reply *Memory) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -269,7 +271,8 @@ func (w *Worker) Memory(_ struct{}, reply *Memory) error {
 	return nil
 }
 
-// acknowledger is a backend that keeps what threads begin with, and then acknowledges every batch and keeps none.
+// acknowledger is a backend that stores the first steps of threads, and from then on acknowledges
+// every batch without storing it.
 type acknowledger struct {
 	backend.Backend
 	begun atomic.Bool
@@ -282,7 +285,8 @@ func (a *acknowledger) Commit(ctx context.Context, batch backend.Batch) error {
 	return a.Backend.Commit(ctx, batch)
 }
 
-// Main is what a program that can be a worker does first: if it was started as one, it works and ends.
+// Main must be called first by a program that can be a worker. If it was started as one, Main does
+// the work and exits.
 func Main() {
 	if os.Getenv(WorkerVariable) == "" {
 		return

@@ -6,11 +6,12 @@ import (
 	"strconv"
 )
 
-// rewritten is a chat whose channel is written anew at each step, in a form that changes at more places than where the
-// message came to. What it tells of a step is one splice, from the first place to the last.
+// rewritten is a chat whose channel is rewritten at each step, in a format that changes at more
+// places than where the message was added. It describes a step as a single splice, from the first
+// change to the last.
 type rewritten struct {
 	transcript
-	fill   int // bytes that it begins with
+	fill   int // initial bytes
 	form   form
 	items  [][]byte // messages
 	bytes  int      // of items
@@ -19,7 +20,7 @@ type rewritten struct {
 }
 
 type form struct {
-	inserts bool // new messages come to the middle
+	inserts bool // insert new messages in the middle
 	write   func(r *rewritten, p *Player, b []byte) []byte
 }
 
@@ -50,7 +51,7 @@ func (r *rewritten) next(p *Player) {
 	p.splice(messages, prefix, len(r.former)-suffix-prefix, r.buffer[prefix:len(r.buffer)-suffix])
 }
 
-// take makes one more message.
+// take creates one more message.
 func (r *rewritten) take(p *Player) {
 	m := p.words.message(nil, "assistant", messageBytes)
 	at := len(r.items)
@@ -61,10 +62,10 @@ func (r *rewritten) take(p *Player) {
 	r.bytes += len(m) + len(",")
 }
 
-// number is that of the i-th message, which it keeps.
+// number returns the permanent number of the i-th message.
 func (r *rewritten) number(i int) int { return r.step - len(r.items) + i }
 
-// common returns how many leading and trailing bytes a and b share, none of them twice.
+// common returns the lengths of the common prefix and suffix of a and b, without overlap.
 func common(a, b []byte) (prefix, suffix int) {
 	n := min(len(a), len(b))
 	for prefix < n && a[prefix] == b[prefix] {
@@ -76,7 +77,7 @@ func common(a, b []byte) (prefix, suffix int) {
 	return prefix, suffix
 }
 
-// counted is an array that begins with the number of its messages, as that of msgpack does.
+// counted is an array that begins with the number of its messages, like an array in msgpack.
 func counted(r *rewritten, _ *Player, b []byte) []byte {
 	b = strconv.AppendInt(append(b, '['), int64(len(r.items)), 10)
 	b = append(append(b, ','), bytes.Join(r.items, []byte(","))...)
@@ -90,7 +91,7 @@ func stepped(r *rewritten, _ *Player, b []byte) []byte {
 	return append(b, "]}"...)
 }
 
-// moving has a field that stands behind another message at each step.
+// moving has a field that follows a different message at each step.
 func moving(r *rewritten, _ *Player, b []byte) []byte {
 	b = append(b, '{')
 	for i, m := range r.items {

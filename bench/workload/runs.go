@@ -8,8 +8,8 @@ import (
 	"github.com/ckptd/ckptd/internal/trajectory"
 )
 
-// Input makes a workload of a file of real runs, in any form that ckptd import reads: each thread is a run, whose
-// messages come one a step. It holds all runs in memory.
+// Input creates a workload from a file of real runs, in any form that ckptd import reads. Each
+// thread is a run and each step one of its messages. It holds all runs in memory.
 func Input(name, path string) (Workload, error) {
 	file, err := os.Open(path)
 	if err != nil {

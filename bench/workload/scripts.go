@@ -14,15 +14,15 @@ const (
 	messageBytes = 1000       // of content
 )
 
-// transcript is a channel that is an array to which messages are added.
+// transcript is a channel holding an array to which messages are appended.
 type transcript struct {
-	most   int // bytes that it may have
-	keep   int // bytes that it keeps of its newest messages when it would have more
+	most   int // maximum bytes
+	keep   int // bytes of its newest messages to keep when it would exceed most
 	buffer []byte
 }
 
-// around is a transcript that grows from half of a size to one and a half of it, again and again: so it has that size on
-// average, and nearly every step only adds a message. 0 is no bound.
+// around returns a transcript that repeatedly grows from half of a size to one and a half of it. So
+// it has that size on average, and nearly every step only appends a message. 0 means no bound.
 func around(size int) transcript {
 	if size == 0 {
 		return transcript{most: endless}
@@ -30,9 +30,9 @@ func around(size int) transcript {
 	return transcript{most: size + size/2, keep: size / 2}
 }
 
-const endless = 1 << 40 // bytes, which none reaches
+const endless = 1 << 40 // bytes, never reached
 
-// begin fills a new array with messages until it has so many bytes, but with one at least.
+// begin fills a new array with messages up to the given size, with at least one.
 func (t *transcript) begin(p *Player, size int, message func([]byte) []byte) {
 	b := append(t.buffer[:0], '[')
 	for {
@@ -46,8 +46,8 @@ func (t *transcript) begin(p *Player, size int, message func([]byte) []byte) {
 	p.set(messages, t.buffer)
 }
 
-// add takes one more message. If there is no room for it, the transcript drops its oldest ones, as agents do whose context
-// is full; what changes is then all that stays.
+// add appends a message. If there is no room for it, the transcript drops its oldest messages, like
+// an agent whose context is full; the change is then everything that remains.
 func (t *transcript) add(p *Player, message func([]byte) []byte) {
 	value := p.state.Value(messages)
 	end := len(value) - 1
@@ -58,7 +58,7 @@ func (t *transcript) add(p *Player, message func([]byte) []byte) {
 		return
 	}
 	drop := min(max(end+len(b)-t.keep, 1), end)
-	if next := bytes.Index(value[drop:], []byte(between)); next >= 0 { // the rest of the message goes as well
+	if next := bytes.Index(value[drop:], []byte(between)); next >= 0 { // drop the rest of that message, too
 		drop += next + len(",")
 	} else {
 		drop, b = end, b[1:]
@@ -68,11 +68,12 @@ func (t *transcript) add(p *Player, message func([]byte) []byte) {
 	p.edits = append(p.edits, edit{messages, false, 1, end - drop + len(b)})
 }
 
-// between is how a message begins that is not the first, and nothing else in the arrays of this package.
+// between begins every message except the first, and occurs nowhere else in the arrays of this
+// package.
 const between = `,{"role":"`
 
-// first returns how many bytes a thread begins with: if it is to be filled, between half the size and one and a half of it,
-// so that threads do not all drop their oldest messages at once.
+// first returns the initial size of a thread. If threads are to be filled, it is between half the
+// size and one and a half of it, so that they do not all drop their oldest messages at once.
 func (o Options) first() int {
 	if !o.Filled {
 		return 0
@@ -82,7 +83,7 @@ func (o Options) first() int {
 
 type chat struct {
 	transcript
-	fill int // bytes that it begins with
+	fill int // initial bytes
 }
 
 func newChat(o Options) script { return &chat{around(o.Size), o.first()} }
@@ -93,7 +94,7 @@ func (c *chat) message(p *Player) func([]byte) []byte {
 func (c *chat) first(p *Player) { c.begin(p, c.fill, c.message(p)) }
 func (c *chat) next(p *Player)  { c.add(p, c.message(p)) }
 
-// tools is a chat with answers of tools; the last few of them are remembered, to be repeated.
+// tools is a chat with tool outputs. It remembers the last few of them, to repeat them.
 type tools struct {
 	chat
 	seen [][]byte
@@ -106,7 +107,7 @@ func (t *tools) answer(p *Player) func([]byte) []byte {
 		if len(t.seen) > 0 && p.rng.IntN(4) == 0 {
 			return append(b, t.seen[p.rng.IntN(len(t.seen))]...)
 		}
-		n := int(100 * math.Pow(500, p.rng.Float64())) // 0.1 to 50 kB, as many of each magnitude
+		n := int(100 * math.Pow(500, p.rng.Float64())) // 0.1 to 50 kB, equally many of each magnitude
 		start := len(b)
 		b = append(b, `{"role":"tool","content":[`...)
 		for row := 0; len(b) < start+n; row++ {
@@ -166,7 +167,7 @@ func (b *blackboard) next(p *Player) {
 	}
 }
 
-// coder edits files of one channel. Their texts have no character that JSON would escape.
+// coder edits files in a single channel. Their texts have no characters that JSON would escape.
 type coder struct {
 	chat
 	size   int
@@ -220,7 +221,7 @@ func (c *coder) next(p *Player) {
 
 type summariser struct {
 	chat
-	n, per int // steps since the summary, bytes of a message
+	n, per int // steps since the summary, bytes per message
 }
 
 const summaryEvery = 60
@@ -232,7 +233,7 @@ func newSummariser(o Options) script {
 	}
 	s.most = endless
 	if o.Filled {
-		s.n = 1 + o.Thread%(summaryEvery-1) // threads do not all summarise at once
+		s.n = 1 + o.Thread%(summaryEvery-1) // threads must not all summarize at the same time
 		s.fill = s.n * s.per
 	}
 	return s
@@ -253,13 +254,14 @@ func (s *summariser) next(p *Player) {
 	p.set(messages, s.buffer)
 }
 
-// branchy goes back in time: the state of an earlier step of its branch is the beginning of the present one.
+// branchy goes back in time: the state of an earlier step of its branch is a prefix of the current
+// one.
 type branchy struct {
 	chat
-	branch []place // the steps that the present state stands on, and itself
+	branch []place // the ancestors of the current step, and the step itself
 }
 
-// place is a step and where the array ended after it.
+// place is a step and the end of the array after it.
 type place struct{ step, end int }
 
 func newBranchy(o Options) script {

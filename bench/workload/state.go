@@ -2,10 +2,10 @@ package workload
 
 import "slices"
 
-// State is a JSON object in memory and where in it the channels stand.
+// State is a JSON object in memory with the positions of its channels.
 type State struct {
 	Doc      []byte
-	Channels []Channel // in order of name
+	Channels []Channel // ordered by name
 }
 
 // Channel is the value at Doc[Start:End].
@@ -14,7 +14,7 @@ type Channel struct {
 	Start, End int
 }
 
-// Value returns the value of a channel, nil if there is none. It stands in Doc.
+// Value returns the value of a channel, or nil if there is none. It is a slice of Doc.
 func (s *State) Value(name string) []byte {
 	i, ok := s.find(name)
 	if !ok {
@@ -23,7 +23,7 @@ func (s *State) Value(name string) []byte {
 	return s.Doc[s.Channels[i].Start:s.Channels[i].End]
 }
 
-// AppendDoc appends the document of some channels, in order of name, as a State spells it.
+// AppendDoc appends the document for some channels, ordered by name, in the encoding of a State.
 func AppendDoc(doc []byte, channels int, channel func(int) (name string, value []byte)) []byte {
 	doc = append(doc, '{')
 	for i := range channels {
@@ -53,7 +53,7 @@ func (s *State) find(name string) (int, bool) {
 	})
 }
 
-// set gives a channel a value and reports whether it is a new one.
+// set sets the value of a channel and reports whether the channel is new.
 func (s *State) set(name string, value []byte) (fresh bool) {
 	i, ok := s.find(name)
 	if ok {

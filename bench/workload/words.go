@@ -5,7 +5,7 @@ import "math/rand/v2"
 const (
 	vocabulary     = 1 << vocabularyBits
 	vocabularyBits = 11
-	longestWord    = 11 // with the space after it
+	longestWord    = 11 // with a trailing space
 )
 
 type word struct {
@@ -13,7 +13,7 @@ type word struct {
 	n    uint8
 }
 
-// lexicon is the vocabulary that all agents speak: random words of three to ten letters.
+// lexicon is the vocabulary of all agents: random words of three to ten letters.
 var lexicon = func() (list [vocabulary]word) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for i := range list {
@@ -27,7 +27,8 @@ var lexicon = func() (list [vocabulary]word) {
 	return list
 }()
 
-// speaker makes text of random words. That costs less than a microsecond for 1 kB, so that it does not count beside a save.
+// speaker generates text of random words. That takes less than a microsecond per 1 kB, which is
+// negligible compared with a save.
 type speaker struct{ rng *rand.Rand }
 
 // text appends exactly n bytes of words.

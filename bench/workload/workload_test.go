@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// reader is a rival that knows nothing but splices: it rebuilds the states of a thread from them.
+// reader is a rival that sees only splices: it rebuilds the states of a thread from them.
 type reader struct {
-	steps []map[string][]byte // by number of the step
+	steps []map[string][]byte // by step number
 }
 
 func (r *reader) take(t *testing.T, s *Step) {
@@ -55,7 +55,8 @@ func (r *reader) take(t *testing.T, s *Step) {
 	}
 }
 
-// Splices make the states, states are JSON, sizes are kept, and a seed gives the same steps again.
+// Splices reproduce the states, states are JSON, sizes are kept, and a seed gives the same steps
+// again.
 func TestWorkloads(t *testing.T) {
 	runs := filepath.Join(t.TempDir(), "runs.json")
 	text := `[{"reward":1,"traj":[{"role":"system","content":"a"},{"role":"user","content":"b"}]},{"traj":[{"role":"user"}]}]`
@@ -102,7 +103,8 @@ func TestWorkloads(t *testing.T) {
 	}
 }
 
-// A filled chat has its size on average, whatever size that is, and nearly all of its steps add a message and nothing else.
+// A filled chat has its size on average, whatever that is, and nearly all of its steps only add a
+// message.
 func TestSize(t *testing.T) {
 	w, err := Lookup("chat")
 	if err != nil {
@@ -135,7 +137,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// Real runs end, and their player goes on with the next thread.
+// Real runs end, and their player continues with the next thread.
 func TestInputGoesOn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.jsonl")
 	if err := os.WriteFile(path, []byte("{\"messages\":[{\"a\":1},{\"a\":2}]}\n{\"messages\":[{\"b\":1}]}\n"), 0o600); err != nil {

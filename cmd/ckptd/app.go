@@ -16,7 +16,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/badger"
 	"github.com/ckptd/ckptd/engine"
-	"github.com/ckptd/ckptd/internal/installed"
+	"github.com/ckptd/ckptd/internal/pluginset"
 )
 
 // app is what all commands share.
@@ -30,8 +30,8 @@ type app struct {
 	backend                 badger.Options     // for open
 	positioner              backend.Positioner // of the store that open opened
 	server                  dialer
-	pluginOptions           installed.Options // for open, but for where they are
-	plugins                 *installed.Set    // of the store that open opened
+	pluginOptions           pluginset.Options // for open, but for where they are
+	plugins                 *pluginset.Set    // of the store that open opened
 	migrations              migrations
 
 	in      io.Reader
@@ -57,19 +57,19 @@ func (a *app) flags(f *pflag.FlagSet) {
 		}
 		f.StringVar(to, name, value, usage)
 	}
-	text(&a.data, "data", "./data", "`directory` of the store")
-	text(&a.keyFile, "key-file", "", "`file` with the root key (default: the data directory's name with .key)")
-	text(&a.keysDir, "keystore", "", "`directory` of the sealed user keys (default: the data directory's name with .keys)")
-	text(&a.tenant, "tenant", "default", "`name` of the tenant")
-	text(&a.user, "user", "local", "`name` of the user, the owner of the threads")
-	text(&a.namespace, "namespace", "", "`name` of a namespace in the thread")
-	text(&a.cache, "cache", "64MiB", "memory for recent states, such as 512MiB or 2GB (`size`)")
-	text(&a.migrations.dir, "migrations", "", "`directory` of schema migrations, in place of those installed beside the store")
-	text(&a.server.addr, "server", "", "work through the server at `URL` instead of opening --data: unix:PATH, http://… or https://…")
-	text(&a.server.tokenFile, "token-file", "", "`file` with the token for the server (or the token itself in CKPTD_TOKEN)")
-	text(&a.server.ca, "tls-ca", "", "`file` with the authorities of the server's certificate (PEM; default: the system's)")
-	text(&a.server.cert, "tls-cert", "", "`file` with a certificate for the server to know us by (PEM)")
-	text(&a.server.key, "tls-key", "", "`file` with the private key of that certificate (PEM)")
+	text(&a.data, "data", "./data", "store `directory`")
+	text(&a.keyFile, "key-file", "", "root key `file` (default: DATA.key, next to --data)")
+	text(&a.keysDir, "keystore", "", "keystore `directory`, with the sealed user keys (default: DATA.keys)")
+	text(&a.tenant, "tenant", "default", "tenant `name`")
+	text(&a.user, "user", "local", "user `name`: the owner of the threads")
+	text(&a.namespace, "namespace", "", "namespace `name` within the thread")
+	text(&a.cache, "cache", "64MiB", "memory `size` for caching recent states, such as 512MiB or 2GB")
+	text(&a.migrations.dir, "migrations", "", "`directory` of migration sets to use instead of the installed ones")
+	text(&a.server.addr, "server", "", "connect to the server at `URL` instead of opening --data: unix:PATH, http://… or https://…")
+	text(&a.server.tokenFile, "token-file", "", "`file` with the server token (or set CKPTD_TOKEN to the token itself)")
+	text(&a.server.ca, "tls-ca", "", "CA certificate `file` to verify the server with (PEM; default: the system's CAs)")
+	text(&a.server.cert, "tls-cert", "", "client certificate `file` (PEM)")
+	text(&a.server.key, "tls-key", "", "private key `file` of the client certificate (PEM)")
 	f.BoolVar(&a.json, "json", false, "print JSON")
 }
 
@@ -107,7 +107,7 @@ func (a *app) prepare() error {
 	}
 	for _, beside := range []string{a.keyFile, a.keysDir} {
 		if inside(beside, base) {
-			return usagef("%s is in the data directory: keys must be kept outside of %s", beside, a.data)
+			return usagef("%s is in the data directory: keep keys outside of %s", beside, a.data)
 		}
 	}
 	return nil

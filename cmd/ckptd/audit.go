@@ -19,7 +19,7 @@ import (
 	"github.com/ckptd/ckptd/internal/contract"
 )
 
-const auditLogUsage = "`file` for denials, exports and administration (none for none; default: the data directory's name with .audit.jsonl)"
+const auditLogUsage = "audit log `file` for denials, exports and administration (none to disable; default: DATA.audit.jsonl)"
 
 // auditLog is the path of the audit log, "" for none.
 func (a *app) auditLog(flag string) string {
@@ -50,7 +50,7 @@ func (a *app) auditCmd() *cobra.Command {
 	var log string
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Show the audit log of a server, or verify that it was not changed",
+		Short: "Show or verify the audit log of a server",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -67,34 +67,34 @@ func (a *app) auditFiles(args []string, log string) ([]string, error) {
 	if path := a.auditLog(log); path != "" {
 		return []string{path}, nil
 	}
-	return nil, usagef("--audit-log none: name the files")
+	return nil, usagef("--audit-log is none: name the files")
 }
 
 func (a *app) auditVerifyCmd(log *string) *cobra.Command {
 	var expect string
 	cmd := &cobra.Command{
 		Use:   "verify [FILE]...",
-		Short: "Verify that no line of the audit log was changed, taken out or put in",
-		Long: `Verify follows the chain of hashes through the audit log or, if it was rotated, through the files that are named, the
-oldest first. It needs no keys, and a server may be writing the log.
+		Short: "Verify that no line of the audit log was changed, removed or inserted",
+		Long: `Verify follows the hash chain through the audit log or, if the log was rotated, through the named
+files, oldest first. It needs no keys and works while a server writes the log.
 
-That the newest lines are gone cannot be seen in the file itself. So keep the hash that verify prints in another place, and
-give it to the next verify with --expect: it must be in the chain still.`,
+The file itself cannot show that its newest lines were cut off. Keep the hash that verify prints
+somewhere else and pass it to the next verify with --expect: the chain must still contain it.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if a.server.addr != "" {
-				return usagef("audit verify reads files: leave out --server, and run it where they are")
+				return usagef("audit verify reads files: omit --server, and run it on the server's machine")
 			}
 			paths, err := a.auditFiles(args, *log)
 			if err != nil {
 				return err
 			}
 			if sum, err := hex.DecodeString(expect); expect != "" && (err != nil || len(sum) != 32) {
-				return usagef("--expect %q is no hash: want 64 hexadecimal digits", expect)
+				return usagef("--expect %q is not a hash: want 64 hexadecimal digits", expect)
 			}
 			return a.auditVerify(paths, strings.ToLower(expect))
 		},
 	}
-	cmd.Flags().StringVar(&expect, "expect", "", "`hash` of a line that must be there")
+	cmd.Flags().StringVar(&expect, "expect", "", "`hash` of a line that the log must contain")
 	return cmd
 }
 
@@ -136,7 +136,7 @@ func (a *app) auditVerify(paths []string, expect string) error {
 		a.note("the lines before number %d are not in these files", r.First)
 	}
 	if r.Notices > 0 {
-		a.note("after a crash the log was mended %s", count(r.Notices, "time"))
+		a.note("the log was repaired %s after crashes", count(r.Notices, "time"))
 	}
 	return a.printf("hash    %s\n", r.Hash)
 }
@@ -145,10 +145,11 @@ func (a *app) auditShowCmd(log *string) *cobra.Command {
 	var since string
 	cmd := &cobra.Command{
 		Use:   "show [FILE]...",
-		Short: "Show the audit log with the names that its pseudonyms stand for",
-		Long: `Show prints the audit log, or the files that are named, with the names of tenants, users and threads. They are found by
-comparing all that there are, so what was deleted meanwhile keeps its pseudonym. With --server it prints the server's log;
-else it needs the keys of the store, which no server may have open then. It verifies nothing.`,
+		Short: "Show the audit log with real names in place of pseudonyms",
+		Long: `Show prints the audit log, or the named files, with the names of tenants, users and threads. It finds
+them by hashing all existing names, so deleted ones keep their pseudonyms. With --server it prints
+the server's log; otherwise it needs the keys of the store and no server can have the store open.
+It does not verify the log: see ckptd audit verify.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, err := parseTime(since, time.Now())
 			if err != nil {
@@ -175,13 +176,13 @@ else it needs the keys of the store, which no server may have open then. It veri
 			})
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", "", "only what came since `TIME`: 24h, 30d, 2026-01-31")
+	cmd.Flags().StringVar(&since, "since", "", "only entries since `TIME`: 24h, 30d, 2026-01-31")
 	return cmd
 }
 
 func (a *app) auditShowServer(ctx context.Context, args []string, since time.Time) error {
 	if len(args) > 0 {
-		return usagef("with --server the log is the server's: leave out the files")
+		return usagef("with --server, show reads the server's log: omit the files")
 	}
 	c, err := a.dial()
 	if err != nil {

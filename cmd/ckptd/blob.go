@@ -14,16 +14,16 @@ import (
 func (a *app) blobCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "blob",
-		Short: "Store large values, and read them back",
-		Long: `A blob is a large value that checkpoints name by its digest. It is kept as long as a checkpoint names it (ckptd save
---blob ID), and for an hour after it was put: that is the time to save that checkpoint.`,
+		Short: "Store and read large values",
+		Long: `A blob is a large value that checkpoints refer to by its digest. It is kept while a checkpoint refers
+to it (ckptd save --blob ID), and for an hour after it was stored: save the checkpoint within that time.`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return usagef("say what to do with blobs: put, get or stat") },
+		RunE: func(*cobra.Command, []string) error { return usagef("missing command: put, get or stat") },
 	}
 	var output string
 	get := &cobra.Command{
 		Use:   "get ID",
-		Short: "Write the content of a blob",
+		Short: "Print a blob, or write it to a file",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withBlob(cmd.Context(), args[0], func(u user, id engine.BlobID) error {
@@ -34,15 +34,15 @@ func (a *app) blobCmd() *cobra.Command {
 			})
 		},
 	}
-	get.Flags().StringVarP(&output, "output", "o", "", "write `FILE` instead of standard output")
+	get.Flags().StringVarP(&output, "output", "o", "", "write to `FILE` instead of standard output")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "put FILE",
-		Short: "Store a file, - for standard input, and print its ID",
+		Short: "Store a file (- for standard input) and print its blob ID",
 		Args:  cobra.ExactArgs(1),
 		RunE:  func(cmd *cobra.Command, args []string) error { return a.putBlob(cmd.Context(), args[0]) },
 	}, get, &cobra.Command{
 		Use:   "stat ID",
-		Short: "Describe a blob",
+		Short: "Show the size of a blob and when it was stored",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withBlob(cmd.Context(), args[0], func(u user, id engine.BlobID) error {
@@ -92,7 +92,7 @@ func (a *app) putBlob(ctx context.Context, file string) error {
 func (a *app) withBlob(ctx context.Context, name string, f func(user, engine.BlobID) error) error {
 	id, err := engine.ParseBlobID(name)
 	if err != nil {
-		return usagef("%q is not the ID of a blob: want its 64 hexadecimal digits", name)
+		return usagef("%q is not a blob ID: want 64 hexadecimal digits", name)
 	}
 	return a.with(ctx, false, func(s store) error { return f(s.User(a.tenant, a.user), id) })
 }

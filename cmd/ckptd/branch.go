@@ -16,7 +16,7 @@ func (a *app) branchCmd() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:               "branch THREAD",
-		Short:             "List the branches of a thread, set or delete one",
+		Short:             "List, set and delete the branches of a thread",
 		Args:              cobra.ExactArgs(1),
 		RunE:              list,
 		ValidArgsFunction: a.completeThreads,
@@ -29,7 +29,7 @@ func (a *app) branchCmd() *cobra.Command {
 		ValidArgsFunction: a.completeThreads,
 	}, &cobra.Command{
 		Use:   "set THREAD NAME CHECKPOINT",
-		Short: "Let a branch end at a checkpoint; make it if it does not exist",
+		Short: "Point a branch at a checkpoint, creating it if needed",
 		Args:  cobra.ExactArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkBranch(args[1]); err != nil {
@@ -53,7 +53,7 @@ func (a *app) branchCmd() *cobra.Command {
 		ValidArgsFunction: a.completeThreads,
 	}, &cobra.Command{
 		Use:   "delete THREAD NAME",
-		Short: "Delete a branch; its checkpoints stay",
+		Short: "Delete a branch but keep its checkpoints",
 		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), false, func(s store) error {
@@ -63,7 +63,7 @@ func (a *app) branchCmd() *cobra.Command {
 				if a.json {
 					return a.emit(map[string]string{"deleted": args[1]})
 				}
-				return a.printf("deleted branch %s; its checkpoints stay\n", printable(args[1]))
+				return a.printf("deleted branch %s; its checkpoints remain\n", printable(args[1]))
 			})
 		},
 		ValidArgsFunction: a.completeThreads,

@@ -7,9 +7,9 @@ import (
 func (a *app) copyCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "copy THREAD TO",
-		Short: "Copy a thread with its whole history to a new one",
-		Long: `Copy copies a thread with all its checkpoints, branches and namespaces to a thread TO of the same user, which must not
-exist yet. Checkpoints keep their ids, seqs and times.`,
+		Short: "Copy a thread and its whole history to a new thread",
+		Long: `Copy copies a thread with all its checkpoints, branches and namespaces to a new thread TO of the same
+user. TO must not exist. Checkpoints keep their ids, seqs and times.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.with(cmd.Context(), false, func(s store) error {

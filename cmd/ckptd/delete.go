@@ -18,11 +18,11 @@ func (a *app) deleteCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "delete THREAD...",
 		Short: "Delete threads, or all checkpoints of a run",
-		Long: `Delete deletes threads with all their checkpoints, branches and namespaces. On a terminal it asks first; elsewhere it
-wants --yes.`,
+		Long: `Delete deletes threads with all their checkpoints, branches and namespaces. On a terminal it asks
+for confirmation; elsewhere it requires --yes.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if given := cmd.Flags().Changed("run"); given == (len(args) > 0) || given && run == "" {
-				return usagef("say what to delete: threads by name, or a run with --run")
+				return usagef("nothing to delete: name threads, or a run with --run")
 			}
 			return a.with(cmd.Context(), false, func(s store) error {
 				if run != "" {
@@ -34,7 +34,7 @@ wants --yes.`,
 		ValidArgsFunction: a.completeThreads,
 	}
 	cmd.Flags().StringVar(&run, "run", "", "delete the checkpoints of run `ID` in all threads of the user")
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
 
@@ -100,7 +100,7 @@ func (a *app) confirm(yes bool, what string) error {
 		return nil
 	}
 	if !isTerminal(os.Stdin) {
-		return usagef("this would %s: say --yes", what)
+		return usagef("this would %s: confirm with --yes", what)
 	}
 	fmt.Fprintf(a.errOut, "%s? [y/N] ", what)
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')

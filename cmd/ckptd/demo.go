@@ -26,10 +26,10 @@ const demoName = "demo" // of the tenant, the user and the thread
 func (a *app) demoCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo [FILE]",
-		Short: "Show what ckptd does: save, kill, resume, rewind, fork, diff, verify",
-		Long: `Demo plays an agent run, its own or the first of a trajectory file, on the store in --data: in a process that saves
-every step and is killed in the middle, resumed, rewound, forked, compared and verified. It works in tenant, user and
-thread demo and leaves the rest of the store alone.`,
+		Short: "Run a demo: save, kill, resume, rewind, fork, diff, verify",
+		Long: `Demo replays an agent run, its own or the first in a trajectory file, on the store in --data. A
+process saves every step and is killed halfway; then the run is resumed, rewound, forked, compared
+and verified. Demo uses the tenant, user and thread named demo and touches nothing else in the store.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			script, err := loadScript(args)
@@ -64,7 +64,7 @@ func loadScript(args []string) (*script, error) {
 			return nil, err
 		}
 		if len(run.Messages) < 4 {
-			return nil, usagef("the first run of %s has %s, the demo wants 4 or more", args[0], count(len(run.Messages), "message"))
+			return nil, usagef("the first run of %s has %s, and the demo needs at least 4", args[0], count(len(run.Messages), "message"))
 		}
 		hint := json.RawMessage(`{"role":"user","content":"Let us try that another way."}`)
 		return newScript(run, len(run.Messages)/2, []json.RawMessage{hint}, trajectory.Running), nil
@@ -80,7 +80,7 @@ func ownScript() (*script, error) {
 	}
 	var compacted bytes.Buffer
 	if err := errors.Join(json.Compact(&compacted, demoRun), json.Unmarshal(compacted.Bytes(), &own)); err != nil {
-		return nil, fmt.Errorf("reading the demo's run: %w", err)
+		return nil, fmt.Errorf("reading the demo run: %w", err)
 	}
 	for run, err := range trajectory.Parse(bytes.NewReader(own.Run), trajectory.Options{File: "demo.json"}) {
 		if err != nil {
@@ -88,7 +88,7 @@ func ownScript() (*script, error) {
 		}
 		return newScript(run, own.After, own.Retry, trajectory.Succeeded), nil
 	}
-	return nil, errors.New("the demo has no run")
+	return nil, errors.New("the demo file has no run")
 }
 
 func newScript(run *trajectory.Run, after int, other []json.RawMessage, status string) *script {

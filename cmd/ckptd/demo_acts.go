@@ -106,10 +106,10 @@ func (d *demo) saveAndDie(ctx context.Context) (int, error) {
 		}
 	}
 	if agent.Wait(); last < doomed {
-		return 0, fmt.Errorf("the agent did not get to step %d: %s", doomed, oneLine(complaint.String()))
+		return 0, fmt.Errorf("the agent did not reach step %d: %s", doomed, oneLine(complaint.String()))
 	}
-	c.did("an agent, process %d, saves its state after every step; a save returns when it is durable", agent.Process.Pid)
-	c.did("kill -9 in the middle of the run; the last step acknowledged to it was %d", last)
+	c.did("an agent, process %d, saves its state after every step; a save returns once it is durable", agent.Process.Pid)
+	c.did("kill -9 in the middle of the run; the last acknowledged step was %d", last)
 	return last, d.tell(c)
 }
 
@@ -123,9 +123,9 @@ func (d *demo) resumeRun(ctx context.Context, t thread, acknowledged int, opened
 	}
 	loaded := time.Since(start)
 	if have <= acknowledged {
-		return fmt.Errorf("step %d was acknowledged, the store has %d: %w", acknowledged, have-1, engine.ErrCorrupt)
+		return fmt.Errorf("step %d was acknowledged, but the store ends at %d: %w", acknowledged, have-1, engine.ErrCorrupt)
 	}
-	c.did("opened the store in %s and loaded the newest state in %s: step %d, nothing acknowledged is lost", took(opened), took(loaded), head.Step)
+	c.did("opened the store in %s and loaded the head state in %s: step %d; no acknowledged save is lost", took(opened), took(loaded), head.Step)
 	status := head.Status
 	err = d.saveRun(ctx, t, d.script.run, head, have, "", func(_ int, cp *engine.Checkpoint, took time.Duration) error {
 		status = cp.Status
@@ -135,7 +135,7 @@ func (d *demo) resumeRun(ctx context.Context, t thread, acknowledged int, opened
 	if err != nil {
 		return err
 	}
-	c.did("the agent goes on to step %d: %s", len(d.script.run.Messages)-1, status)
+	c.did("the agent continues to step %d: %s", len(d.script.run.Messages)-1, status)
 	return d.tell(c)
 }
 
@@ -150,9 +150,9 @@ func (d *demo) rewind(ctx context.Context, t thread) error {
 	c.Millis = millis(time.Since(start))
 	state, _ := cp.Channel(messagesChannel)
 	if !bytes.Equal(state.Data, trajectory.State(d.script.run.Messages[:d.script.after+1])) {
-		return fmt.Errorf("step %d is not what was saved: %w", d.script.after, engine.ErrCorrupt)
+		return fmt.Errorf("step %d differs from its save: %w", d.script.after, engine.ErrCorrupt)
 	}
-	c.did("the state after step %d, %s from %s, in %.1f ms: byte for byte what was saved", cp.Step, size(state.Size),
+	c.did("the state after step %d, %s from %s, in %.1f ms: identical byte for byte", cp.Step, size(state.Size),
 		count(cp.Cost.Depth, "record"), c.Millis)
 	return d.tell(c)
 }
@@ -175,8 +175,8 @@ func (d *demo) fork(ctx context.Context, t thread) error {
 	if err != nil {
 		return err
 	}
-	c.did("branch retry begins at step %d in %s; nothing is copied", head.Step, took(forked))
-	c.did("the agent goes on another way to step %d: %s", len(d.script.retry.Messages)-1, status)
+	c.did("branch retry starts at step %d after %s; nothing is copied", head.Step, took(forked))
+	c.did("the agent continues differently to step %d: %s", len(d.script.retry.Messages)-1, status)
 	return d.tell(c)
 }
 
@@ -194,7 +194,7 @@ func (d *demo) compare(ctx context.Context, t thread) error {
 		if ch.Kind == engine.Same {
 			continue
 		}
-		c.did("channel %s %s, %d → %d bytes, the first %d are the same", ch.Name, ch.Kind, ch.OldSize, ch.NewSize, ch.Prefix)
+		c.did("channel %s %s, %d → %d bytes, the first %d unchanged", ch.Name, ch.Kind, ch.OldSize, ch.NewSize, ch.Prefix)
 		ops, err := operations(ch.Patch)
 		if err != nil {
 			return err
@@ -222,13 +222,13 @@ func (d *demo) check(ctx context.Context, t thread) error {
 	if n := len(r.Problems); n > 0 {
 		return fmt.Errorf("%d %w: %s", n, errProblems, problemText(r.Problems[0]))
 	}
-	c.did("%s restored and compared with their commitments, every link of the hash chain checked, in %.1f ms: no problems",
+	c.did("%s restored and compared with their commitments, and every link of the hash chain checked, in %.1f ms: no problems",
 		count(r.Checkpoints, "state"), c.Millis)
 	st, err := d.store.Stats(ctx, demoName, demoName)
 	if err != nil {
 		return err
 	}
-	c.did("the whole history: %s of states in %s, encrypted; the state alone is %s", size(st.StateBytes), size(st.StoredBytes+st.PartBytes),
+	c.did("the whole history: %s of states in %s, encrypted; the last state alone is %s", size(st.StateBytes), size(st.StoredBytes+st.PartBytes),
 		size(int64(len(trajectory.State(d.script.run.Messages)))))
 	return d.tell(c)
 }

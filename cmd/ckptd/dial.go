@@ -35,7 +35,7 @@ func (a *app) choose(f *pflag.FlagSet) error {
 		return nil
 	}
 	if f.Changed("server") {
-		return usagef("--data and --server exclude each other: the server knows where its store is")
+		return usagef("--data and --server cannot be used together: the server has its own store")
 	}
 	a.server.addr = ""
 	return nil
@@ -61,11 +61,11 @@ func (a *app) dial() (*client.Store, error) {
 			return nil, fmt.Errorf("reading the token: %w", err)
 		}
 		if o.Token = strings.TrimSpace(string(text)); o.Token == "" || strings.ContainsAny(o.Token, " \t\r\n") {
-			return nil, usagef("%s does not hold a token and nothing else", s.tokenFile)
+			return nil, usagef("%s must contain one token and nothing else", s.tokenFile)
 		}
 	}
 	if strings.HasPrefix(o.Token, access.TokenPrefix) && !access.WellFormed(o.Token) {
-		return nil, usagef("the token is mistyped or cut off: give it whole")
+		return nil, usagef("the token is mistyped or truncated: copy the whole token")
 	}
 	var err error
 	if o.TLS, err = s.tls(); err != nil {
@@ -84,10 +84,10 @@ func (s *dialer) tls() (*tls.Config, error) {
 		return nil, nil
 	}
 	if !strings.HasPrefix(s.addr, "https:") {
-		return nil, usagef("--tls-ca, --tls-cert and --tls-key go with a --server at https://")
+		return nil, usagef("--tls-ca, --tls-cert and --tls-key require a --server with https://")
 	}
 	if (s.cert == "") != (s.key == "") {
-		return nil, usagef("--tls-cert and --tls-key go together")
+		return nil, usagef("--tls-cert and --tls-key must be given together")
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.ca != "" {
@@ -97,7 +97,7 @@ func (s *dialer) tls() (*tls.Config, error) {
 		}
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usagef("--tls-ca %s holds no PEM certificate", s.ca)
+			return nil, usagef("--tls-ca %s contains no PEM certificate", s.ca)
 		}
 	}
 	if s.cert != "" {

@@ -18,8 +18,8 @@ func (a *app) diffCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff THREAD [FROM [TO]]",
 		Short: "Show what changed between two checkpoints",
-		Long: `Diff shows what changed from one checkpoint to another: by channel and, in JSON, by path, as the operations of a JSON
-patch (RFC 6902). TO is the head if it is not given, and FROM the checkpoint before it.`,
+		Long: `Diff shows the changes from one checkpoint to another by channel and, within JSON, by path, as JSON
+Patch operations (RFC 6902). TO defaults to the head, FROM to the checkpoint before TO.`,
 		Args: cobra.RangeArgs(1, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, to := "head~1", "head"
@@ -43,7 +43,7 @@ patch (RFC 6902). TO is the head if it is not given, and FROM the checkpoint bef
 		},
 		ValidArgsFunction: a.completeThreads,
 	}
-	cmd.Flags().BoolVar(&full, "full", false, "print values whole, however long")
+	cmd.Flags().BoolVar(&full, "full", false, "print values in full, however long")
 	return cmd
 }
 
@@ -139,7 +139,7 @@ func (a *app) showDiff(d *engine.Diff, full bool) error {
 		}
 	}
 	if none {
-		return a.printf("no channel differs\n")
+		return a.printf("no channels differ\n")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -321,6 +322,9 @@ func (a *app) salvage(ctx context.Context, to string) error {
 		return err
 	}
 	r, err := badger.Salvage(a.data, to, a.backend)
+	if errors.Is(err, backend.ErrInvalid) { // it cannot go there
+		return usagef("%s", strings.Replace(err.Error(), backend.ErrInvalid.Error()+": ", "", 1))
+	}
 	if err != nil {
 		return err
 	}
@@ -351,8 +355,11 @@ func (a *app) verifySalvaged(ctx context.Context, dir string, o engine.Options) 
 		return v, err
 	}
 	s, err := engine.Open(ctx, be, o)
-	if err != nil { // so it is of no use
-		err = errors.Join(err, be.Close(), os.RemoveAll(dir))
+	if err != nil {
+		err = errors.Join(err, be.Close())
+		if ctx.Err() == nil { // so it is of no use
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
 		if errors.Is(err, engine.ErrCorrupt) {
 			err = fmt.Errorf("%w, so that nothing of it can be opened: %v", errSalvaged, err)
 		}

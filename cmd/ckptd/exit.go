@@ -17,7 +17,6 @@ import (
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/hook"
 	"github.com/ckptd/ckptd/internal/audit"
-	"github.com/ckptd/ckptd/internal/migration"
 	"github.com/ckptd/ckptd/internal/trajectory"
 	"github.com/ckptd/ckptd/internal/wire"
 	"github.com/ckptd/ckptd/migrate"
@@ -57,30 +56,30 @@ var exitCodes = []struct {
 	code    int
 	meaning string
 }{
-	{exitOK, "done"},
+	{exitOK, "success"},
 	{exitError, "any other error"},
-	{exitUsage, "the command line is wrong: nothing was done"},
+	{exitUsage, "invalid command line; nothing was done"},
 	{exitNotFound, "no such store, thread, checkpoint, branch or blob"},
-	{exitConflict, "a thread or branch has gone on meanwhile, or exists with other content"},
+	{exitConflict, "a thread or branch has changed meanwhile, or already exists with other content"},
 	{exitDamaged, "stored data is damaged, or verify found problems"},
-	{exitKey, "the key file is missing or cannot be used, or the key is the wrong one or was destroyed"},
+	{exitKey, "the key file is missing or unusable, or the key is wrong or was destroyed"},
 	{exitLocked, "another process has the store open"},
 	{exitForeign, "the directory is not a ckptd store, or was written by a newer version"},
-	{exitInput, "input is malformed, not valid, or over a limit"},
-	{exitUnavailable, "no space left, read-only, no permission, the device fails, or the server cannot be reached"},
-	{exitDenied, "no valid credentials for the server, or not allowed with them"},
+	{exitInput, "the input is malformed, invalid, or over a limit"},
+	{exitUnavailable, "no space left, read-only, no permission, a device error, or the server is unreachable"},
+	{exitDenied, "no valid credentials for the server, or not permitted with them"},
 	{exitBusy, "the server is overloaded or shutting down; nothing was done"},
-	{exitRejected, "a plugin or a rule rejected it; nothing was saved"},
-	{exitPlugin, "a plugin that it must pass failed or is not there; nothing was saved"},
+	{exitRejected, "rejected by a plugin or a redaction rule; nothing was saved"},
+	{exitPlugin, "a required plugin failed or is missing; nothing was saved"},
 	{exitFound, "redact --check found something"},
-	{exitMigration, "a state cannot be migrated: a step failed, there is no way, or the state is too new"},
-	{exitLost, "acknowledged commits are missing: nothing was changed"},
-	{exitForeignLog, "the log in the store's directory is that of another store: nothing was changed"},
-	{exitNoLog, "the store's directory has no log: nothing was changed"},
-	{exitNewerLog, "the store's log was written by a newer version: nothing was changed"},
+	{exitMigration, "a state cannot be migrated: a step failed or is missing, or the state is too new"},
+	{exitLost, "acknowledged commits are missing; nothing was changed"},
+	{exitForeignLog, "the log in the store directory belongs to another store; nothing was changed"},
+	{exitNoLog, "the store directory has no log; nothing was changed"},
+	{exitNewerLog, "the store's log was written by a newer version; nothing was changed"},
 	{exitWitness, "verify --witness: the store is not where it was seen last, or beyond"},
-	{exitInterrupted, "interrupted by a signal; what was acknowledged is saved"},
-	{exitPipe, "the reader of the output went away"},
+	{exitInterrupted, "interrupted by a signal; acknowledged saves are kept"},
+	{exitPipe, "the reader of the output closed it"},
 }
 
 func exitCodesTopic() *cobra.Command {
@@ -89,23 +88,23 @@ func exitCodesTopic() *cobra.Command {
 	for _, e := range exitCodes {
 		fmt.Fprintf(&b, "\n  %3d  %s", e.code, e.meaning)
 	}
-	return &cobra.Command{Use: "exit-codes", Short: "Exit codes and what they mean", Long: b.String()}
+	return &cobra.Command{Use: "exit-codes", Short: "List of exit codes", Long: b.String()}
 }
 
 // Errors of the command line itself.
 var (
 	errInterrupted = errors.New("interrupted")
-	errNoStore     = errors.New("there is no store")
+	errNoStore     = errors.New("no store found")
 	errProblems    = errors.New("problems found")
-	errExists      = errors.New("exists already")
+	errExists      = errors.New("already exists")
 	errDeclined    = errors.New("nothing was deleted")
 )
 
 // doctorAdvice is for a directory that is not opened as it is.
-const doctorAdvice = "ckptd doctor tells what is there, and has ways on"
+const doctorAdvice = "run ckptd doctor for a diagnosis and repair options"
 
 // pluginAdvice is for a plugin that ran and did not do its work.
-const pluginAdvice = "ckptd plugin show tells more of the plugin; roll it back or disable it if it is at fault"
+const pluginAdvice = "see ckptd plugin show; roll the plugin back or disable it if it is at fault"
 
 type usageError struct{ error }
 
@@ -123,22 +122,22 @@ var explanations = []struct {
 	code   int
 	advice string
 }{
-	{errInterrupted, exitInterrupted, "what was acknowledged is saved"},
+	{errInterrupted, exitInterrupted, "acknowledged saves are kept"},
 	{context.Canceled, exitInterrupted, ""},
-	{errNoStore, exitNotFound, "name its directory with --data, or make one with ckptd import or ckptd demo"},
-	{errProblems, exitDamaged, "restore what is named from a copy of the store"},
-	{errExists, exitConflict, "take another name, or delete it first"},
-	{errSocketTaken, exitLocked, "stop that one, or name another socket"},
-	{errFound, exitFound, "ckptd redact without --check replaces it"},
-	{errNoToken, exitNotFound, "ckptd token list shows those there are"},
-	{audit.ErrBroken, exitDamaged, "keep it as it is, and find out who could write to it"},
+	{errNoStore, exitNotFound, "name its directory with --data, or create one with ckptd import or ckptd demo"},
+	{errProblems, exitDamaged, "restore the named data from a copy of the store"},
+	{errExists, exitConflict, "choose another name, or delete it first"},
+	{errSocketTaken, exitLocked, "stop it, or choose another socket"},
+	{errFound, exitFound, "run ckptd redact without --check to redact it"},
+	{errNoToken, exitNotFound, "see ckptd token list"},
+	{audit.ErrBroken, exitDamaged, "keep the file as it is, and find out who could write to it"},
 
-	{client.ErrUnauthenticated, exitDenied, "give one with --token-file, " + tokenVariable + " or --tls-cert; one that is wrong, was revoked or has expired is refused alike"},
-	{client.ErrDenied, exitDenied, "ckptd whoami shows what you may do"},
+	{client.ErrUnauthenticated, exitDenied, "set --token-file, " + tokenVariable + " or --tls-cert; a wrong, revoked or expired one is refused, too"},
+	{client.ErrDenied, exitDenied, "see your rights with ckptd whoami"},
 	{client.ErrOverloaded, exitBusy, ""},
-	{client.ErrShuttingDown, exitBusy, "try again when it is back"},
-	{client.ErrUnreachable, exitUnavailable, "check --server, and whether ckptd serve runs there"},
-	{context.DeadlineExceeded, exitUnavailable, "it took too long: try again, or allow the server more with --request-timeout"},
+	{client.ErrShuttingDown, exitBusy, "try again later"},
+	{client.ErrUnreachable, exitUnavailable, "check --server, and that ckptd serve is running there"},
+	{context.DeadlineExceeded, exitUnavailable, "try again, or raise the server's --request-timeout"},
 
 	{errTriedRejected, exitRejected, ""},
 	{errTried, exitPlugin, ""},
@@ -146,10 +145,10 @@ var explanations = []struct {
 	{errSigningKey, exitKey, ""},
 	{scaffold.ErrName, exitUsage, ""},
 	{scaffold.ErrLanguage, exitUsage, ""},
-	{scaffold.ErrNoProject, exitInput, "name the directory of a plugin's source"},
+	{scaffold.ErrNoProject, exitInput, "name a directory with the source of a plugin"},
 	{scaffold.ErrBuild, exitInput, ""},
-	{hook.ErrRejected, exitRejected, "take out what must not be stored"},
-	{hook.ErrUnavailable, exitPlugin, "ckptd plugin list shows the state of the plugins"},
+	{hook.ErrRejected, exitRejected, "remove the rejected content and save again"},
+	{hook.ErrUnavailable, exitPlugin, "see ckptd plugin list"},
 	{hook.ErrInvalid, exitInput, ""},
 	{hook.ErrFailed, exitPlugin, pluginAdvice},
 	{hook.ErrFuel, exitPlugin, pluginAdvice},
@@ -157,74 +156,69 @@ var explanations = []struct {
 	{hook.ErrTrap, exitPlugin, pluginAdvice},
 	{hook.ErrLimit, exitPlugin, pluginAdvice},
 	{engine.ErrRejected, exitPlugin, pluginAdvice},
-	{migration.ErrNoJob, exitNotFound, "ckptd migrate jobs shows those there are"},
-	{migration.ErrBusy, exitBusy, ""},
-	{migration.ErrState, exitConflict, ""},
-	{migration.ErrStopped, exitMigration, "mend the step and run it again, or undo the job"},
-	{migration.ErrRefused, exitMigration, ""},
-	{client.ErrNoJob, exitNotFound, "ckptd migrate jobs shows those there are"},
+	{client.ErrNoJob, exitNotFound, "see ckptd migrate jobs"},
 	{client.ErrJobBusy, exitBusy, ""},
 	{client.ErrJobState, exitConflict, ""},
-	{client.ErrJobStopped, exitMigration, "mend the step and run it again, or undo the job"},
+	{client.ErrJobStopped, exitMigration, "correct the step and run it again, or undo the job"},
 	{client.ErrJobRefused, exitMigration, ""},
 	{errNotMigrated, exitError, ""},
 	{errUndone, exitConflict, ""},
-	{errNoSet, exitNotFound, "ckptd migrate sets shows those there are"},
+	{errNoSet, exitNotFound, "see ckptd migrate sets"},
 	{migrate.ErrInvalid, exitInput, ""},
 	{migrate.ErrStep, exitMigration, ""},
-	{migrate.ErrNoPath, exitMigration, "name migrations with --migrations, or install some with ckptd migrate install"},
-	{migrate.ErrTooNew, exitMigration, "use newer migrations, or --down if there are ways back"},
+	{migrate.ErrNoPath, exitMigration, "name migrations with --migrations, or install them with ckptd migrate install"},
+	{migrate.ErrTooNew, exitMigration, "use newer migrations, or --down if there are reverse steps"},
 
-	{errNoPlugin, exitNotFound, "ckptd plugin list shows those there are"},
-	{errNoKey, exitNotFound, "ckptd plugin keys shows those there are"},
+	{errNoPlugin, exitNotFound, "see ckptd plugin list"},
+	{errNoKey, exitNotFound, "see ckptd plugin keys"},
 
-	{crypto.ErrKeyFileMissing, exitKey, "bring the key file back or name it with --key-file; without it nothing can be read"},
+	{crypto.ErrKeyFileMissing, exitKey, "restore the key file or name it with --key-file; without it no data can be read"},
 	{crypto.ErrKeyFileMode, exitKey, ""},
-	{crypto.ErrKeyFileFormat, exitKey, "use the file that ckptd wrote, unchanged"},
+	{crypto.ErrKeyFileFormat, exitKey, "use the original file that ckptd wrote"},
 	{crypto.ErrKeyUnset, exitKey, "set it, or use --key-file"},
 	{crypto.ErrWrongKey, exitKey, "name the key file of this store with --key-file"},
-	{crypto.ErrNoStore, exitKey, "bring the keystore back or name it with --keystore; without it nothing can be read"},
-	{crypto.ErrKeyDestroyed, exitKey, "what it sealed is gone for good"},
-	{engine.ErrKeyMissing, exitKey, "put back the newest copy of the keystore"},
+	{crypto.ErrNoStore, exitKey, "restore the keystore or name it with --keystore; without it no data can be read"},
+	{crypto.ErrKeyDestroyed, exitKey, "its data can never be read again"},
+	{engine.ErrKeyMissing, exitKey, "restore the newest copy of the keystore"},
 	{crypto.ErrForeignKeystore, exitForeign, "name the keystore of this store with --keystore"},
-	{crypto.ErrKeystoreEntry, exitDamaged, "bring an intact copy of the keystore back"},
+	{crypto.ErrKeystoreEntry, exitDamaged, "restore the keystore from an intact copy"},
 	{crypto.ErrInvalidID, exitInput, ""},
 
-	{backend.ErrLocked, exitLocked, "wait until it ends, use another --data or, if that is ckptd serve, work through it with --server unix:DATA.sock"},
-	{backend.ErrForeign, exitForeign, "name another directory with --data; nothing in it was touched"},
+	{backend.ErrLocked, exitLocked, "wait for it, use another --data or, if it is ckptd serve, connect to it with --server unix:DATA.sock"},
+	{backend.ErrForeign, exitForeign, "choose another directory with --data; nothing was changed"},
 	{errWitness, exitWitness, "find out who put the directory back; remove the file of the witness to begin anew"},
 	{errSalvaged, exitDamaged, ""},
 	{errUndamaged, exitInput, ""},
 	{backend.ErrLostCommits, exitLost, doctorAdvice},
 	{backend.ErrForeignLog, exitForeignLog, doctorAdvice},
 	{backend.ErrNoLog, exitNoLog, doctorAdvice},
-	{backend.ErrNewerLog, exitNewerLog, "use a newer ckptd; nothing was touched"},
-	{backend.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
-	{backend.ErrOlderFormat, exitForeign, "export from it with that version and import here; nothing was touched"},
-	{engine.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
-	{engine.ErrOlderFormat, exitForeign, "export from it with that version and import here: that carries agent runs, but no branches or labels"},
-	{crypto.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was touched"},
-	{backend.ErrReadOnly, exitUnavailable, "make it writable: a store is never opened without its lock"},
-	{engine.ErrNoSpace, exitUnavailable, "make room on the device and run the command again; what was acknowledged is saved"},
-	{engine.ErrCorrupt, exitDamaged, "run ckptd verify --deep for the extent of it"},
-	{backend.ErrCorrupt, exitDamaged, "restore the directory from a copy; " + doctorAdvice},
+	{backend.ErrNewerLog, exitNewerLog, "use a newer ckptd; nothing was changed"},
+	{backend.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was changed"},
+	{backend.ErrOlderFormat, exitForeign, "export with that version and import here; nothing was changed"},
+	{engine.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was changed"},
+	{engine.ErrOlderFormat, exitForeign, "export with that version and import here (agent runs only, without branches and labels)"},
+	{crypto.ErrNewerFormat, exitForeign, "use a newer ckptd; nothing was changed"},
+	{backend.ErrReadOnly, exitUnavailable, "make it writable: opening a store needs its lock"},
+	{engine.ErrNoSpace, exitUnavailable, "free space on the device and run the command again; acknowledged saves are kept"},
+	{engine.ErrCorrupt, exitDamaged, "run ckptd verify --deep to find out its extent"},
+	{backend.ErrCorrupt, exitDamaged, "restore the directory from a copy, or " + doctorAdvice},
 
 	{engine.ErrTooLarge, exitInput, ""},
-	{trajectory.ErrTooLarge, exitInput, "allow more with --max-message"},
+	{trajectory.ErrTooLarge, exitInput, "raise --max-message"},
 	{trajectory.ErrRead, exitUnavailable, ""},
-	{trajectory.ErrSyntax, exitInput, "correct it and import it again, what is there is skipped"},
+	{trajectory.ErrSyntax, exitInput, "correct it and import it again; import skips imported runs"},
 	{engine.ErrInvalid, exitInput, ""},
-	{engine.ErrExhausted, exitInput, "go on in another thread"},
-	{engine.ErrNeedFull, exitConflict, "save the channels whole"},
-	{engine.ErrConflict, exitConflict, "look at ckptd log and try again"},
-	{engine.ErrGeneration, exitConflict, "it is gone; run the command again to start afresh"},
-	{engine.ErrUnknownParent, exitNotFound, "ckptd log shows what there is"},
-	{engine.ErrNotFound, exitNotFound, "ckptd threads and ckptd log show what there is"},
+	{engine.ErrExhausted, exitInput, "continue in another thread"},
+	{engine.ErrNeedFull, exitConflict, "save the whole channels"},
+	{engine.ErrConflict, exitConflict, "see ckptd log and try again"},
+	{engine.ErrGeneration, exitConflict, "run the command again to start a new one"},
+	{engine.ErrUnknownParent, exitNotFound, "see ckptd log"},
+	{engine.ErrNotFound, exitNotFound, "see ckptd threads and ckptd log"},
 	{engine.ErrClosed, exitBusy, ""},
-	{engine.ErrUnavailable, exitUnavailable, "look at the device and try again"},
-	{engine.ErrAmbiguous, exitUnavailable, "run the command again: what was saved is skipped"},
-	{fs.ErrPermission, exitUnavailable, "check who may read and write there"},
-	{syscall.ENOSPC, exitUnavailable, "make room on the device"},
+	{engine.ErrUnavailable, exitUnavailable, "check the device and try again"},
+	{engine.ErrAmbiguous, exitUnavailable, "run the command again; it skips what was saved"},
+	{fs.ErrPermission, exitUnavailable, "check the file permissions"},
+	{syscall.ENOSPC, exitUnavailable, "free space on the device"},
 	{syscall.EROFS, exitUnavailable, ""},
 	{fs.ErrNotExist, exitNotFound, "check the path"},
 }
@@ -248,7 +242,7 @@ func explain(err error) (int, string) {
 		return exitInput, oneLine(err.Error())
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return exitUnavailable, oneLine(err.Error()) + ": name the authority of the server's certificate with --tls-ca"
+		return exitUnavailable, oneLine(err.Error()) + ": name the server's CA certificate with --tls-ca"
 	}
 	for _, e := range explanations {
 		if errors.Is(err, e.is) {

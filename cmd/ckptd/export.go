@@ -23,9 +23,9 @@ func (a *app) exportCmd() *cobra.Command {
 	var form string
 	cmd := &cobra.Command{
 		Use:   "export [THREAD...]",
-		Short: "Write threads as the trajectory file they came from",
-		Long: `Export writes the newest state of threads as agent runs, in the form of the file they were imported from. A THREAD
-that does not exist stands for all the threads THREAD/…: the runs of an imported file.`,
+		Short: "Export threads as trajectory files, in the form they were imported from",
+		Long: `Export writes the head states of threads as agent runs, in the form of the file they were imported
+from. A THREAD that does not exist means all threads named THREAD/…: the runs of an imported file.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			if x.form, err = trajectory.ParseForm(form); err != nil {
@@ -38,10 +38,10 @@ that does not exist stands for all the threads THREAD/…: the runs of an import
 	}
 	f := cmd.Flags()
 	f.BoolVar(&x.all, "all", false, "all threads of the user")
-	f.StringVar(&x.prefix, "prefix", "", "the threads whose names begin with `TEXT`")
-	f.StringVar(&x.at, "at", "", "the state of `CHECKPOINT` instead of the newest")
-	f.StringVarP(&x.output, "output", "o", "", "write `FILE` instead of standard output")
-	f.StringVar(&form, "form", "auto", "`form` of the output: array, jsonl, object, or auto")
+	f.StringVar(&x.prefix, "prefix", "", "only threads whose names begin with `TEXT`")
+	f.StringVar(&x.at, "at", "", "export the state at `CHECKPOINT` instead of the head")
+	f.StringVarP(&x.output, "output", "o", "", "write to `FILE` instead of standard output")
+	f.StringVar(&form, "form", "auto", "output `form`: array, jsonl, object or auto")
 	return cmd
 }
 
@@ -60,7 +60,7 @@ func (x *exporter) run(ctx context.Context, args []string) error {
 		}
 	}
 	if ways != 1 {
-		return usagef("say which threads: by name, --prefix or --all")
+		return usagef("no threads given: name them or use --prefix or --all")
 	}
 	return x.with(ctx, false, func(s store) error {
 		names, err := x.threadNames(ctx, s, args)
@@ -80,7 +80,7 @@ func (x *exporter) threadNames(ctx context.Context, s store, args []string) ([]s
 	if len(args) == 0 {
 		names, err := x.below(ctx, s, x.prefix)
 		if err == nil && len(names) == 0 && x.prefix != "" {
-			err = fmt.Errorf("threads that begin with %q: %w", x.prefix, engine.ErrNotFound)
+			err = fmt.Errorf("threads beginning with %q: %w", x.prefix, engine.ErrNotFound)
 		}
 		return names, err
 	}
@@ -137,7 +137,7 @@ func cutNumber(s string) (string, int) {
 func (x *exporter) formOf(ctx context.Context, s store, names []string) (trajectory.Form, error) {
 	if x.form != trajectory.Auto {
 		if x.form == trajectory.Object && len(names) > 1 {
-			return 0, usagef("--form object holds one thread, there are %d", len(names))
+			return 0, usagef("--form object holds one thread, not %d: use array or jsonl", len(names))
 		}
 		return x.form, nil
 	}
@@ -183,7 +183,7 @@ func (x *exporter) write(ctx context.Context, s store, names []string, w *trajec
 		}
 		messages, ok := cp.Channel(messagesChannel)
 		if !ok {
-			return fmt.Errorf("thread %q has no channel %s, ckptd show --raw writes others: %w", name, messagesChannel, engine.ErrNotFound)
+			return fmt.Errorf("thread %q has no channel %s; print other channels with ckptd show --raw: %w", name, messagesChannel, engine.ErrNotFound)
 		}
 		if err := w.Write(metaOf(cp), messages.Data); err != nil {
 			return fmt.Errorf("exporting thread %q: %w", name, err)

@@ -10,7 +10,7 @@ func (a *app) forkCmd() *cobra.Command {
 	var branch string
 	cmd := &cobra.Command{
 		Use:   "fork THREAD CHECKPOINT [NAME]",
-		Short: "Begin a branch at a checkpoint, to go on from there another way",
+		Short: "Start a new branch at a checkpoint",
 		Args:  cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 3 && branch == "" {
@@ -34,7 +34,7 @@ func (a *app) forkCmd() *cobra.Command {
 				if a.json {
 					return a.emit(viewOf(cp))
 				}
-				return a.printf("branch %s begins at %s\n", printable(branch), a.headline(cp))
+				return a.printf("branch %s starts at %s\n", printable(branch), a.headline(cp))
 			})
 		},
 		ValidArgsFunction: a.completeThreads,

@@ -14,9 +14,10 @@ func (a *app) gcCmd() *cobra.Command {
 	var grace string
 	cmd := &cobra.Command{
 		Use:   "gc",
-		Short: "Collect what nothing refers to, expired threads, and what the retention policy lets go",
-		Long: `Gc works on a tenant: it applies its retention policy, deletes threads that have expired, and removes records, parts and
-blobs that no checkpoint needs. Parts younger than --grace stay: a save that will name them may be on its way.`,
+		Short: "Remove unreferenced data, expired threads and checkpoints past retention",
+		Long: `Gc works on one tenant: it applies the retention policy, deletes expired threads, and removes
+records, parts and blobs that no checkpoint needs. It keeps parts younger than --grace, because a
+save in progress may be about to refer to them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -29,9 +30,9 @@ blobs that no checkpoint needs. Parts younger than --grace stay: a save that wil
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.DryRun, "dry-run", false, "report what would be collected and collect nothing")
-	f.BoolVar(&o.Compact, "compact", false, "rewrite the files without what was deleted")
-	f.StringVar(&grace, "grace", "", "`AGE` below which unreferenced parts stay")
+	f.BoolVar(&o.DryRun, "dry-run", false, "report what would be removed, without removing it")
+	f.BoolVar(&o.Compact, "compact", false, "rewrite the files to reclaim the space of deleted data")
+	f.StringVar(&grace, "grace", "", "keep unreferenced parts younger than `AGE`")
 	return cmd
 }
 
@@ -64,7 +65,7 @@ func (a *app) gc(ctx context.Context, s store, o upkeep.GCOptions) error {
 	}
 	did := "collected"
 	if v.DryRun {
-		did = "would collect"
+		did = "would remove"
 	}
 	line := fmt.Sprintf("%s %s: %s, %s by the retention policy, %s, %s, %s and %s", did, size(v.Bytes), count(v.Expired, "expired thread"),
 		count(v.Pruned, "checkpoint"), count(v.Blobs, "blob"), count(v.Parts, "part"), count(v.Leftovers, "leftover key"),

@@ -24,16 +24,17 @@ func (a *app) importCmd() *cobra.Command {
 	var maxMessage string
 	cmd := &cobra.Command{
 		Use:   "import FILE...",
-		Short: "Save the runs of trajectory files, a checkpoint for every message",
-		Long: `Import reads agent runs and saves each as a thread, with a checkpoint for every message, each durable before the next.
+		Short: "Import agent runs from trajectory files, one checkpoint per message",
+		Long: `Import saves each agent run as a thread with one checkpoint per message, each durable before the next.
 
-A FILE is a JSON array of runs, JSONL with a run on every line, or one run such as an SWE-agent .traj; - is standard
-input. A run is an object with its messages in an array named traj, messages, history or trajectory. Checkpoint n has
-the first n+1 messages in the channel messages; the last has the status succeeded or failed if the run has a reward.
-The other members of the run are the metadata (the channel metadata if they are over 1 MiB).
+A FILE is a JSON array of runs, JSONL with one run per line, or a single run such as an SWE-agent
+.traj; - is standard input. A run is an object with its messages in an array named traj, messages,
+history or trajectory. Checkpoint n holds the first n+1 messages in the channel messages; the last
+one has the status succeeded or failed if the run has a reward. The other members of the run become
+the metadata (or the channel metadata if they exceed 1 MiB).
 
-A file of many runs becomes threads named FILE/0000 and so on, by their place in the file; one run becomes the thread
-FILE. What has been imported is skipped, and an import that was cut short goes on where it stopped.`,
+A file with many runs becomes threads named FILE/0000, FILE/0001 and so on, in file order; a single
+run becomes the thread FILE. Import skips imported runs and resumes an interrupted import.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, files []string) error {
 			n, err := humanize.ParseBytes(maxMessage)
@@ -45,13 +46,13 @@ FILE. What has been imported is skipped, and an import that was cut short goes o
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&im.as, "as", "", "`name` of the threads instead of the file's")
-	f.IntVar(&im.jobs, "jobs", 16, "`runs` imported at once")
-	f.StringArrayVar(&im.labelPairs, "label", nil, "label `KEY=VALUE` for every checkpoint (repeatable)")
-	f.StringVar(&im.runID, "run", "", "run `ID` for every checkpoint, for ckptd delete --run")
-	f.StringVar(&im.kind, "kind", "", "`KIND` of the threads: the agent that they are runs of")
+	f.StringVar(&im.as, "as", "", "thread `name` to use instead of the file's name")
+	f.IntVar(&im.jobs, "jobs", 16, "number of `runs` to import in parallel")
+	f.StringArrayVar(&im.labelPairs, "label", nil, "add the label `KEY=VALUE` to every checkpoint (repeatable)")
+	f.StringVar(&im.runID, "run", "", "run `ID` of every checkpoint, for ckptd delete --run")
+	f.StringVar(&im.kind, "kind", "", "`KIND` of the threads: the agent that produced them")
 	f.Uint64Var(&im.schema, "schema", 0, "schema version `N` of the states")
-	f.StringVar(&maxMessage, "max-message", "64MiB", "`size` of the largest message that is read")
+	f.StringVar(&maxMessage, "max-message", "64MiB", "largest message `size` to accept")
 	return cmd
 }
 
@@ -128,7 +129,7 @@ func (im *importer) run(ctx context.Context, files []string) error {
 // threadNames returns the name that the threads of each file get.
 func (im *importer) threadNames(files []string) ([]string, error) {
 	if im.as != "" && len(files) > 1 {
-		return nil, usagef("--as names the threads of one file, there are %d", len(files))
+		return nil, usagef("--as works with one file, not with %d", len(files))
 	}
 	var names []string
 	for _, file := range files {
@@ -140,7 +141,7 @@ func (im *importer) threadNames(files []string) ([]string, error) {
 			name = strings.TrimSuffix(name, filepath.Ext(name))
 		}
 		if slices.Contains(names, name) {
-			return nil, usagef("two files would be imported as %q: import them one by one with --as", name)
+			return nil, usagef("two files would be imported as %q: import them separately with --as", name)
 		}
 		names = append(names, name)
 	}
@@ -268,7 +269,7 @@ func (im *importer) resume(ctx context.Context, t thread, run *trajectory.Run) (
 	}
 	n := int(head.Step) + 1
 	if head.Step < 0 || n > max(len(run.Messages), 1) || !holds(head, run, min(n, len(run.Messages))) {
-		return nil, 0, fmt.Errorf("the thread %w with other content: import it with --as NAME, or ckptd delete it first", errExists)
+		return nil, 0, fmt.Errorf("the thread %w with other content: import with --as NAME, or run ckptd delete first", errExists)
 	}
 	return head, n, nil
 }
@@ -379,5 +380,7 @@ type importError struct {
 	first error
 }
 
-func (e importError) Error() string { return fmt.Sprintf("%d errors, the first of them above", e.n) }
+func (e importError) Error() string {
+	return fmt.Sprintf("%d errors; the first ones are shown above", e.n)
+}
 func (e importError) Unwrap() error { return e.first }

@@ -9,9 +9,9 @@ import (
 func (a *app) labelCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "label THREAD CHECKPOINT KEY=VALUE...",
-		Short: "Set labels of a checkpoint; KEY= removes one",
-		Long: `Label sets labels of a checkpoint and leaves its others as they are. The checkpoint keeps its id. One that is labelled
-pin is never pruned.`,
+		Short: "Set or remove labels of a checkpoint",
+		Long: `Label sets labels of a checkpoint without changing its other labels or its id; KEY= removes a label.
+A checkpoint with the label pin is never pruned.`,
 		Args: cobra.MinimumNArgs(3),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			labels, err := parseLabels(args[2:])

@@ -15,9 +15,10 @@ func (a *app) logCmd() *cobra.Command {
 	var o engine.HistoryOptions
 	cmd := &cobra.Command{
 		Use:   "log THREAD [CHECKPOINT]",
-		Short: "Show the history of a thread as a tree, the newest first",
-		Long: `Log shows all checkpoints of a thread as a tree; with a CHECKPOINT only that and its ancestors. Each line has the seq,
-what it took to store, the step, the status, the time, the branches that end there, and the labels.`,
+		Short: "Show the history of a thread as a tree, newest first",
+		Long: `Log shows all checkpoints of a thread as a tree, or with CHECKPOINT only that one and its ancestors.
+Each line shows the seq, the stored size, the step, the status, the time, the branches that end
+there, and the labels.`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.Limit < 0 {
@@ -37,8 +38,8 @@ what it took to store, the step, the status, the time, the branches that end the
 		},
 		ValidArgsFunction: a.completeThreads,
 	}
-	cmd.Flags().IntVarP(&o.Limit, "limit", "n", 0, "at most `N` checkpoints")
-	cmd.Flags().StringVar(&o.Branch, "branch", "", "only the head of branch `NAME` and its ancestors")
+	cmd.Flags().IntVarP(&o.Limit, "limit", "n", 0, "show at most `N` checkpoints")
+	cmd.Flags().StringVar(&o.Branch, "branch", "", "show only the head of branch `NAME` and its ancestors")
 	return cmd
 }
 

@@ -66,19 +66,23 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "ckptd",
 		Short: "Encrypted save games for AI agents",
-		Long: `ckptd keeps the state of AI agents after every step, encrypted, and gives any of them back: to resume, to rewind,
-to branch, to prove what happened.
+		Long: `ckptd stores the state of an AI agent after every step, encrypted, and restores any of them: to
+resume, to rewind, to branch, or to prove the course of a run.
 
-A thread is one agent run; a checkpoint is its state after a step. Wherever a command takes a CHECKPOINT it takes
-  head, a branch, an id, the beginning of an id (8 characters or more), @12 for the checkpoint with seq 12,
-  and any of them followed by ~3 for the third ancestor; ~3 alone is head~3.
+A thread is one agent run; a checkpoint is its state after a step. A CHECKPOINT argument is one of
+  head          the newest checkpoint
+  NAME          the head of a branch
+  ID            a checkpoint id, or its first 8 or more characters
+  @12           the checkpoint with seq 12
+each optionally followed by ~3 for its third ancestor; ~3 alone means head~3.
 
-With --server a command works on the store behind a server (ckptd serve), with the rights of the token in --token-file
-or CKPTD_TOKEN, of the certificate in --tls-cert, or of the user who is known by the Unix socket.
+With --server, a command works on the store of a server (ckptd serve), with the rights of the token
+in --token-file or CKPTD_TOKEN, of the certificate in --tls-cert, or of the user at the other end of
+the Unix socket.
 
-With --json a command prints JSON: one object, or one object a line where there can be several.
-Every flag that all commands have can be set by the environment: --key-file is CKPTD_KEY_FILE. CKPTD_KEY holds a root
-key itself, in the form of the line in a key file.`,
+With --json, a command prints JSON: one object, or one object per line if there can be several.
+Environment variables set the global flags: CKPTD_KEY_FILE sets --key-file. CKPTD_KEY holds a root
+key itself, in the form of the line in a key file. DATA in a default is the path given with --data.`,
 		Args:    cobra.ArbitraryArgs,
 		Version: buildVersion(),
 
@@ -101,7 +105,7 @@ key itself, in the form of the line in a key file.`,
 			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 				hint = fmt.Sprintf(", did you mean %s", near[0])
 			}
-			return usagef("there is no command %q%s", args[0], hint)
+			return usagef("unknown command %q%s", args[0], hint)
 		},
 	}
 	root.SetOut(a.out)

@@ -22,13 +22,13 @@ import (
 func (a *app) migrateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the states of old agents to the versions that new ones expect",
-		Long: `A thread has a kind, the agent that it is a run of, and its states have a schema version. A set of migrations has the
-steps from each version of a kind to the next: files in a folder of the kind, in a directory that --migrations names, or
-installed beside the store.
+		Short: "Migrate saved states to another schema version",
+		Long: `A thread has a kind, the agent that produced it, and its states have a schema version. A migration
+set has the steps from each version of a kind to the next: files in a folder named after the kind,
+in the --migrations directory or installed in the store.
 
-Write the steps with new and check; find out with status, plan and dry-run what they would do; then run, and undo if that was
-wrong. A run keeps the originals. A run or an undo that was cut short goes on when it is called again.`,
+Write steps with new and check; preview them with status, plan and dry-run; then run, and undo if
+needed. A run keeps the originals. Repeat an interrupted run or undo to resume it.`,
 		Example: `  ckptd migrate new support rename_user_pref --migrations ./migrations
   ckptd migrate dry-run --migrations ./migrations
   ckptd migrate run --migrations ./migrations`,

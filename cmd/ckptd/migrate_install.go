@@ -16,9 +16,10 @@ func (a *app) migrateInstallCmd() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "install DIR",
-		Short: "Keep the sets of a directory beside the store, so that every command and server on it knows them",
-		Long: `Install takes the sets of a directory in, each in place of the one of its kind that is there. They are for --tenant or,
-with --all-tenants, for every tenant that has none of its own. All fixtures must pass first.`,
+		Short: "Install migration sets for every command and server of the store",
+		Long: `Install installs the migration sets of a directory, replacing installed sets of the same kinds. They
+apply to --tenant or, with --all-tenants, to every tenant without a set of its own. All fixtures must
+pass first.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, err := os.ReadDir(args[0]); err != nil {
@@ -38,7 +39,7 @@ with --all-tenants, for every tenant that has none of its own. All fixtures must
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all-tenants", false, "for every tenant")
+	cmd.Flags().BoolVar(&all, "all-tenants", false, "install for every tenant")
 	return cmd
 }
 
@@ -53,7 +54,7 @@ func (a *app) tenantOr(all bool) string {
 func (a *app) migrateSetsCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "sets",
-		Short: "List the sets that are installed beside the store",
+		Short: "List the installed migration sets",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withSets(cmd.Context(), false, func(sets setKeeper) error {
@@ -79,7 +80,7 @@ func (a *app) migrateRemoveCmd() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "remove KIND",
-		Short: "Remove the set of a kind that is installed; what it migrated stays",
+		Short: "Remove an installed migration set, without undoing its migrations",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withSets(cmd.Context(), false, func(sets setKeeper) error {
@@ -96,6 +97,6 @@ func (a *app) migrateRemoveCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all-tenants", false, "the set that is for every tenant")
+	cmd.Flags().BoolVar(&all, "all-tenants", false, "remove the set installed for every tenant")
 	return cmd
 }

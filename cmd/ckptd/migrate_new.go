@@ -18,10 +18,11 @@ import (
 func (a *app) migrateNewCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "new KIND NAME",
-		Short: "Begin the step to the next version of a kind: a jq program with a way back and fixtures",
-		Long: `New writes three files into the folder of the kind in --migrations (default: ./migrations), with the number of the next
-version: the step, the way back and fixtures for both. What they hold changes nothing: edit them, then ckptd migrate check.
-Remove the way back if there can be none.`,
+		Short: "Create a migration step: a jq program, its reverse, and fixtures",
+		Long: `New creates the step to the next schema version of a kind: three files in the kind's folder in
+--migrations (default: ./migrations) with the step, the reverse step and fixtures for both. The
+generated steps change nothing: edit them, then run ckptd migrate check. Delete the reverse step if
+the step cannot be reversed.`,
 		Example: `  ckptd migrate new support rename_user_pref`,
 		Args:    cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -51,10 +52,10 @@ var migrationFiles = []struct{ ending, text string }{
 
 func (a *app) newMigration(dir, kind, name string) error {
 	if kind == "" || kind[0] == '.' {
-		return usagef("%q cannot be a kind", kind)
+		return usagef("%q is not a valid kind", kind)
 	}
 	if !migrationName.MatchString(name) || len(name) > 100 {
-		return usagef("%q cannot be the name of a step: use letters, digits, - and _", name)
+		return usagef("%q is not a valid step name: use letters, digits, - and _", name)
 	}
 	folder := filepath.Join(dir, migrate.FolderOf(kind))
 	next, err := nextVersion(folder)
@@ -107,7 +108,7 @@ func nextVersion(folder string) (uint64, error) {
 func (a *app) migrateCheckCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check",
-		Short: "Read the sets of --migrations and run their fixtures",
+		Short: "Check the migration sets in --migrations and run their fixtures",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.migrations.dir == "" {
@@ -123,7 +124,7 @@ func (a *app) migrateCheckCmd() *cobra.Command {
 				}
 			}
 			if len(r.Kinds()) == 0 && !a.json {
-				a.note("%s has no folder of a kind", a.migrations.dir)
+				a.note("%s has no folder named after a kind", a.migrations.dir)
 			}
 			return nil
 		},

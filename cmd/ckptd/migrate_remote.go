@@ -35,13 +35,13 @@ func (a *app) withSets(ctx context.Context, create bool, f func(setKeeper) error
 // withRemote calls f with the server, for what only a server does so.
 func (a *app) withRemote(f func(*client.Store) error) error {
 	if a.server.addr == "" {
-		return usagef("jobs that can be watched or canceled are those of a server: name it with --server")
+		return usagef("only jobs of a server can be watched or canceled: add --server")
 	}
 	c, err := a.dial()
 	if err != nil {
 		return err
 	}
-	return errors.Join(jobs.JobError(f(c)), c.Close())
+	return errors.Join(f(c), c.Close())
 }
 
 // remoteSets are the sets that are installed on a server.
@@ -136,7 +136,7 @@ func (m *remoteMigrator) Start(ctx context.Context, spec migration.Spec, o migra
 	req := &ckptdv1.StartMigrationJobRequest{Tenant: m.tenant, Action: ckptdv1.MigrationAction_MIGRATION_ACTION_RUN, Spec: jobs.PackSpec(spec), Pace: paceOf(o)}
 	job, err := m.c.StartMigrationJob(ctx, req)
 	if err != nil {
-		return nil, nil, jobs.JobError(err)
+		return nil, nil, err
 	}
 	watching, enough := context.WithCancel(ctx)
 	defer enough()
@@ -176,7 +176,7 @@ func (m *remoteMigrator) Unfinished(spec migration.Spec) (*migration.Job, error)
 func (m *remoteMigrator) Run(ctx context.Context, id string, o migration.RunOptions) (*migration.Report, error) {
 	job, err := m.c.MigrationJob(ctx, m.tenant, id)
 	if err != nil {
-		return nil, jobs.JobError(err)
+		return nil, err
 	}
 	if job.GetState() == jobs.Running || job.GetState() == jobs.Done {
 		return m.watch(ctx, id, o)
@@ -196,7 +196,7 @@ func (m *remoteMigrator) Finish(ctx context.Context, id string) error {
 func (m *remoteMigrator) Job(id string) (*migration.Job, error) {
 	job, err := m.c.MigrationJob(m.ctx, m.tenant, id)
 	if err != nil {
-		return nil, jobs.JobError(err)
+		return nil, err
 	}
 	return jobs.UnpackJob(job), nil
 }
@@ -236,7 +236,7 @@ func (m *remoteMigrator) do(ctx context.Context, req *ckptdv1.StartMigrationJobR
 	req.Tenant, req.Pace = m.tenant, paceOf(o)
 	job, err := m.c.StartMigrationJob(ctx, req)
 	if err != nil {
-		return nil, jobs.JobError(err)
+		return nil, err
 	}
 	return m.watch(ctx, job.GetId(), o)
 }
@@ -244,7 +244,7 @@ func (m *remoteMigrator) do(ctx context.Context, req *ckptdv1.StartMigrationJobR
 func (m *remoteMigrator) watch(ctx context.Context, id string, o migration.RunOptions) (*migration.Report, error) {
 	job, err := m.c.WatchMigrationJob(ctx, m.tenant, id, func(job *ckptdv1.MigrationJob) { tellProgress(o, job) })
 	if err != nil {
-		return nil, jobs.JobError(err)
+		return nil, err
 	}
 	report := jobs.UnpackReport(job.GetReport())
 	if report == nil {
@@ -256,9 +256,9 @@ func (m *remoteMigrator) watch(ctx context.Context, id string, o migration.RunOp
 // outcome is the error with which a job ended.
 func (m *remoteMigrator) outcome(job *ckptdv1.MigrationJob) error {
 	if job.GetState() == jobs.Canceled {
-		return fmt.Errorf("%w: job %s was canceled; go on with ckptd migrate run, or undo it", migration.ErrState, job.GetId())
+		return fmt.Errorf("%w: job %s was canceled: resume it with ckptd migrate run, or undo it", client.ErrJobState, job.GetId())
 	}
-	return jobs.JobError(client.JobError(job.GetError()))
+	return client.JobError(job.GetError())
 }
 
 func paceOf(o migration.RunOptions) *ckptdv1.MigrationPace {
@@ -274,7 +274,7 @@ func tellProgress(o migration.RunOptions, job *ckptdv1.MigrationJob) {
 func (a *app) migrateWatchCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "watch JOB",
-		Short: "Wait for a job of a server, and tell what came of it",
+		Short: "Wait for a migration job on a server and show its result",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withRemote(func(c *client.Store) error {
@@ -298,7 +298,7 @@ func (a *app) migrateWatchCmd() *cobra.Command {
 func (a *app) migrateCancelCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cancel JOB",
-		Short: "Stop a job of a server; it can be gone on with, or undone",
+		Short: "Stop a migration job on a server (it can be resumed or undone)",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withRemote(func(c *client.Store) error {

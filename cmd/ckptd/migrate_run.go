@@ -23,16 +23,16 @@ type migrateOptions struct {
 
 // scope declares the flags that say what is looked at.
 func (o *migrateOptions) scope(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&o.kind, "kind", "", "only threads of `KIND`")
-	cmd.Flags().BoolVar(&o.allUsers, "all-users", false, "all users of the tenant, not only --user")
+	cmd.Flags().StringVar(&o.kind, "kind", "", "only threads of this `KIND`")
+	cmd.Flags().BoolVar(&o.allUsers, "all-users", false, "all users of the tenant, not just --user")
 	return cmd
 }
 
 // target declares the flags that say where to.
 func (o *migrateOptions) target(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&o.to, "to", "", "`VERSION` to migrate to, a number or a name (default: the newest of the set)")
-	cmd.Flags().BoolVar(&o.down, "down", false, "take ways back, to an older version")
-	cmd.Flags().IntVar(&o.run.Workers, "workers", 0, "states `N` at a time (default: what suits the processors)")
+	cmd.Flags().StringVar(&o.to, "to", "", "`VERSION` to migrate to, a number or a name (default: the newest in the set)")
+	cmd.Flags().BoolVar(&o.down, "down", false, "allow reverse steps, to an older version")
+	cmd.Flags().IntVar(&o.run.Workers, "workers", 0, "process `N` states in parallel (default: depends on the number of processors)")
 	return o.scope(cmd)
 }
 
@@ -46,16 +46,16 @@ func (o *migrateOptions) spec(a *app, m migrator) (migration.Spec, error) {
 		return spec, nil
 	}
 	if o.kind == "" {
-		return spec, usagef("--to is a version of a kind: name it with --kind")
+		return spec, usagef("--to needs the kind of the version: add --kind")
 	}
 	set := m.Set(a.tenant, o.kind)
 	if set == nil {
-		return spec, fmt.Errorf("%w: there are no migrations of kind %q", migrate.ErrNoPath, o.kind)
+		return spec, fmt.Errorf("%w: no migrations for kind %q", migrate.ErrNoPath, o.kind)
 	}
 	version, ok := set.Version(o.to)
 	if !ok || version == 0 {
 		oldest, newest := set.Versions()
-		return spec, usagef("--to %q is no version of %q: it has %s to %s", o.to, o.kind, set.Name(oldest), set.Name(newest))
+		return spec, usagef("--to %q is not a version of %q, which has %s to %s", o.to, o.kind, set.Name(oldest), set.Name(newest))
 	}
 	spec.To = version
 	return spec, nil
@@ -65,7 +65,7 @@ func (a *app) migrateStatusCmd() *cobra.Command {
 	var o migrateOptions
 	return o.scope(&cobra.Command{
 		Use:   "status",
-		Short: "Count the newest states by kind and version",
+		Short: "Count head states by kind and version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withMigrator(cmd.Context(), func(m migrator) error {
@@ -87,7 +87,7 @@ func (a *app) migratePlanCmd() *cobra.Command {
 	var o migrateOptions
 	return o.target(&cobra.Command{
 		Use:   "plan",
-		Short: "Tell what a run would do, by versions; no state is read",
+		Short: "Show the steps a run would take, without reading states",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withMigrator(cmd.Context(), func(m migrator) error {
@@ -110,9 +110,10 @@ func (a *app) migrateDryRunCmd() *cobra.Command {
 	var all bool
 	cmd := o.target(&cobra.Command{
 		Use:   "dry-run",
-		Short: "Try the steps on every newest state and write nothing",
-		Long: `Dry-run runs the steps on the newest state of every thread, namespace and branch or, with --all, on every checkpoint. It
-reports what fails by step, with the thread and the place in the state, and ends with exit code 16 if anything does.`,
+		Short: "Try the steps on every head state without writing",
+		Long: `Dry-run runs the steps on the head state of every thread, namespace and branch or, with --all, on
+every checkpoint. It reports failures by step, with the thread and the path in the state, and exits
+with code 16 if there are any.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Getenv("GOMEMLIMIT") == "" { // collect rather than grow: many threads need no more memory than few
@@ -133,7 +134,7 @@ reports what fails by step, with the thread and the place in the state, and ends
 			})
 		},
 	})
-	cmd.Flags().BoolVar(&all, "all", false, "every checkpoint, not only the newest")
+	cmd.Flags().BoolVar(&all, "all", false, "try every checkpoint, not just the heads")
 	return cmd
 }
 
@@ -160,18 +161,19 @@ func (a *app) migrateRunCmd() *cobra.Command {
 	var yes bool
 	cmd := o.target(&cobra.Command{
 		Use:   "run",
-		Short: "Migrate the newest states, or whole histories",
-		Long: `Run saves the newest state of every thread, namespace and branch, migrated, as a new checkpoint on it; with --rewrite every
-checkpoint of every thread is replaced. All steps are tried first, and nothing is written if a state fails. With
---max-error-rate P states that fail are left as they are, and the run stops if more than that part of them do.
+		Short: "Migrate head states, or whole histories",
+		Long: `Run migrates the head state of every thread, namespace and branch and saves it as a new checkpoint;
+with --rewrite it replaces every checkpoint of every thread. It tries all steps first and writes
+nothing if a state fails. With --max-error-rate it skips failing states, and stops if they exceed
+that fraction.
 
-Agents may go on meanwhile: a thread that is saved to is looked at again. The originals stay, for ckptd migrate undo. A run
-that was cut short goes on when the command is called again.`,
+Agents can keep running: a thread that changes meanwhile is migrated again. The originals are kept
+for ckptd migrate undo. Repeat the command to resume an interrupted run.`,
 		Example: `  ckptd migrate run --kind support --to 1.2.0 --throttle 500`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if r := o.run.MaxErrorRate; r < 0 || r > 1 {
-				return usagef("--max-error-rate %g: want a part of all from 0 to 1, such as 0.01", r)
+				return usagef("--max-error-rate %g: want a fraction from 0 to 1, such as 0.01", r)
 			}
 			if o.run.Throttle < 0 {
 				return usagef("--throttle %g is negative", o.run.Throttle)
@@ -181,9 +183,9 @@ that was cut short goes on when the command is called again.`,
 	})
 	f := cmd.Flags()
 	f.BoolVar(&o.rewrite, "rewrite", false, "rewrite whole histories")
-	f.Float64Var(&o.run.Throttle, "throttle", 0, "at most `N` states a second")
-	f.Float64Var(&o.run.MaxErrorRate, "max-error-rate", 0, "leave states that fail as they are, up to this `part` of all")
-	f.BoolVar(&yes, "yes", false, "do not ask")
+	f.Float64Var(&o.run.Throttle, "throttle", 0, "process at most `N` states per second")
+	f.Float64Var(&o.run.MaxErrorRate, "max-error-rate", 0, "skip failing states, up to this `fraction` of all states")
+	f.BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	return cmd
 }
 
@@ -197,7 +199,7 @@ func (a *app) migrateRun(ctx context.Context, m migrator, o *migrateOptions, yes
 		return err
 	}
 	if job != nil {
-		a.note("going on with job %s", job.ID)
+		a.note("resuming job %s", job.ID)
 	} else if job, err = a.startJob(ctx, m, spec, o, yes); err != nil || job == nil {
 		return err
 	}
@@ -221,7 +223,7 @@ func (a *app) startJob(ctx context.Context, m migrator, spec migration.Spec, o *
 		if a.json {
 			return nil, a.emit(viewReport(&migration.Report{}, ""))
 		}
-		return nil, a.printf("nothing is to be migrated: every state is of the wanted version, or %s\n", noMigrations)
+		return nil, a.printf("nothing to migrate: every state has the wanted version, or %s\n", noMigrations)
 	}
 	if err := a.confirm(yes, fmt.Sprintf("migrate %s", count(plan.Todo, "state"))); errors.Is(err, errDeclined) {
 		return nil, errNotMigrated
@@ -251,9 +253,9 @@ func (a *app) migrateUndoCmd() *cobra.Command {
 	var o migration.RunOptions
 	cmd := &cobra.Command{
 		Use:   "undo JOB",
-		Short: "Take back what a run migrated",
-		Long: `Undo makes the originals the newest states again, as if the run had not been. Threads that were saved to since are left as
-they are and reported, with exit code 4. An undo that was cut short goes on when the command is called again.`,
+		Short: "Undo a migration run",
+		Long: `Undo restores the original states as if the run had never happened. It skips threads that changed
+since and reports them, with exit code 4. Repeat the command to resume an interrupted undo.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withMigrator(cmd.Context(), func(m migrator) error {
@@ -268,8 +270,8 @@ they are and reported, with exit code 4. An undo that was cut short goes on when
 			})
 		},
 	}
-	cmd.Flags().Float64Var(&o.Throttle, "throttle", 0, "at most `N` states a second")
-	cmd.Flags().IntVar(&o.Workers, "workers", 0, "states `N` at a time")
+	cmd.Flags().Float64Var(&o.Throttle, "throttle", 0, "process at most `N` states per second")
+	cmd.Flags().IntVar(&o.Workers, "workers", 0, "process `N` states in parallel")
 	return cmd
 }
 
@@ -279,7 +281,7 @@ var errUndone = errors.New("not all could be undone")
 func (a *app) migrateFinishCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "finish JOB",
-		Short: "Forget a job: it cannot be undone any more, and originals of rewritten histories go",
+		Short: "Finish a job: drop the originals of rewritten histories and the option to undo",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withMigrator(cmd.Context(), func(m migrator) error {
@@ -298,7 +300,7 @@ func (a *app) migrateFinishCmd() *cobra.Command {
 func (a *app) migrateJobsCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "jobs",
-		Short: "List the jobs that can be gone on with, undone or finished",
+		Short: "List the jobs that can be resumed, undone or finished",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withMigrator(cmd.Context(), func(m migrator) error {

@@ -42,13 +42,13 @@ func (a *app) showGroups(groups []migration.Group, planned bool) error {
 		return nil
 	}
 	if len(groups) == 0 {
-		a.note("there are no states")
+		a.note("no states")
 		return nil
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	head := "KIND\tVERSION\tSTATES"
 	if planned {
-		head += "\tWHAT IS TO BE DONE"
+		head += "\tSTEPS"
 	}
 	fmt.Fprintln(w, head)
 	for i := range groups {
@@ -152,7 +152,7 @@ func (a *app) showReport(r *migration.Report, job, did string) error {
 	for _, s := range r.Failures {
 		step := "other failures"
 		if did == "undone" {
-			step = "left as they are"
+			step = "skipped"
 		}
 		if s.Kind != "" {
 			step = fmt.Sprintf("step %d to %d of %s", s.From, s.To, printable(s.Kind))
@@ -184,7 +184,7 @@ func (a *app) showReport(r *migration.Report, job, did string) error {
 	for _, n := range []struct {
 		n    int
 		what string
-	}{{r.Current, "of that version already"}, {r.Left, "without migrations"}, {r.Gone, "gone meanwhile"}, {r.Failed, "failed"}} {
+	}{{r.Current, "already current"}, {r.Left, "without migrations"}, {r.Gone, "deleted meanwhile"}, {r.Failed, "failed"}} {
 		if n.n > 0 {
 			line += fmt.Sprintf(", %d %s", n.n, n.what)
 		}
@@ -193,10 +193,10 @@ func (a *app) showReport(r *migration.Report, job, did string) error {
 		return err
 	}
 	if r.Left > 0 && r.Left == r.States {
-		a.note("every state has no kind, or %s", noMigrations)
+		a.note("no state has a kind, or %s", noMigrations)
 	}
 	if job != "" && did == "migrated" {
-		return a.printf("job %s: ckptd migrate undo %s takes it back, ckptd migrate finish %s forgets it\n", job, job, job)
+		return a.printf("job %s: undo it with ckptd migrate undo %s, or finish it with ckptd migrate finish %s\n", job, job, job)
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func (a *app) showJobs(jobs []*migration.Job) error {
 		return nil
 	}
 	if len(jobs) == 0 {
-		a.note("there are no jobs")
+		a.note("no jobs")
 		return nil
 	}
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)

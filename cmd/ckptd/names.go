@@ -50,7 +50,7 @@ func findIn(ctx context.Context, t thread, name string) (*engine.Checkpoint, err
 // checkBranch refuses names for new branches that the command line reads as something else.
 func checkBranch(name string) error {
 	if name == "" || name == "head" || strings.HasPrefix(name, "@") || strings.Contains(name, "~") {
-		return usagef("%q cannot be a branch: head, @ before a seq and ~ before a count of steps name checkpoints", name)
+		return usagef("%q is not a valid branch name: head, @SEQ and ~N refer to checkpoints", name)
 	}
 	return nil
 }
@@ -65,7 +65,7 @@ func splitName(name string) (base string, back int, err error) {
 		return base, 1, nil
 	}
 	if back, err = strconv.Atoi(count); err != nil || back < 0 || back > 1<<31-2 {
-		return "", 0, usagef("what follows ~ is no count of steps")
+		return "", 0, usagef("the text after ~ is not a number")
 	}
 	return base, back, nil
 }
@@ -78,7 +78,7 @@ func findBase(ctx context.Context, t thread, base string) (*engine.Checkpoint, e
 	if seq, ok := strings.CutPrefix(base, "@"); ok {
 		n, err := strconv.ParseUint(seq, 10, 31)
 		if err != nil || n == 0 {
-			return nil, usagef("what follows @ is no seq")
+			return nil, usagef("the text after @ is not a seq")
 		}
 		return t.Load(ctx, engine.AtSeq(n), header)
 	}
@@ -97,7 +97,7 @@ func findBase(ctx context.Context, t thread, base string) (*engine.Checkpoint, e
 	case 1:
 		return found[0], nil
 	}
-	return nil, usagef("%d ids begin with it, @%d and @%d among them", len(found), found[0].Seq, found[1].Seq)
+	return nil, usagef("%d ids begin with it, such as those of @%d and @%d: give more characters", len(found), found[0].Seq, found[1].Seq)
 }
 
 // withPrefix returns the checkpoints whose ids begin with prefix, if that is long enough to name one.

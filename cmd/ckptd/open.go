@@ -12,7 +12,7 @@ import (
 	"github.com/ckptd/ckptd/backend/badger"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
-	"github.com/ckptd/ckptd/internal/installed"
+	"github.com/ckptd/ckptd/internal/pluginset"
 )
 
 // keyVariable is the environment variable that holds a root key itself.
@@ -29,7 +29,7 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 		return nil, fmt.Errorf("%w in %s", errNoStore, a.data)
 	}
 	a.pluginOptions.Dir = a.base + ".plugins"
-	a.plugins = installed.New(a.pluginOptions)
+	a.plugins = pluginset.New(a.pluginOptions)
 	if a.pluginOptions.Workers {
 		a.migrations.workers = a.plugins
 	}
@@ -80,7 +80,7 @@ func (a *app) rootKey(ctx context.Context, be backend.Backend, create bool) (roo
 	if root, err = crypto.GenerateRootKey(); err == nil {
 		err = crypto.WriteKeyFile(a.keyFile, root)
 	}
-	return root, "and its key " + a.keyFile + ": keep a copy of the key in a safe place, without it nothing can be read", true, err
+	return root, "and its key " + a.keyFile + ": keep a copy of the key in a safe place; without it no data can be read", true, err
 }
 
 func (a *app) keystore(ctx context.Context, be backend.Backend, create bool) (crypto.Keystore, error) {
@@ -126,7 +126,7 @@ func (a *app) with(ctx context.Context, create bool, f func(store) error) error 
 	}
 	err = f(s)
 	if a.server.addr != "" && errors.Is(err, engine.ErrNotFound) {
-		err = fmt.Errorf("%w, or you may not see it", err) // a server does not tell one from the other
+		err = fmt.Errorf("%w, or you cannot see it", err) // a server does not tell one from the other
 	}
 	return errors.Join(err, s.Close())
 }
@@ -150,7 +150,7 @@ func (a *app) reach(ctx context.Context, create bool) (store, error) {
 // withOwn is with for what works on the store itself.
 func (a *app) withOwn(ctx context.Context, create bool, f func(*engine.Store) error) error {
 	if a.server.addr != "" {
-		return usagef("this works on a store of its own and not on a server's: leave out --server")
+		return usagef("this command works on local files: omit --server")
 	}
 	s, err := a.open(ctx, create)
 	if err != nil {

@@ -62,15 +62,15 @@ func (a *app) pluginBuildCmd() *cobra.Command {
 	var archive string
 	cmd := &cobra.Command{
 		Use:   "build [DIR]",
-		Short: "Build a plugin with the toolchain of its language, and check it",
-		Long: `Build runs go, npm, make or cargo, whichever the project in DIR is for, loads the module as a store would, and writes its
-SHA-256 into plugin.toml. With --archive the plugin is put into one file as well, to be handed on.`,
+		Short: "Build a plugin with its language's toolchain and check it",
+		Long: `Build runs go, npm, make or cargo, depending on the project in DIR, loads the module as a store would,
+and writes its SHA-256 into plugin.toml. With --archive it also packs the plugin into one file.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.pluginBuild(cmd.Context(), pathOf(args), archive)
 		},
 	}
-	cmd.Flags().StringVar(&archive, "archive", "", "put the plugin into `file`, such as mail-1.0.0"+bundle.Extension)
+	cmd.Flags().StringVar(&archive, "archive", "", "also pack the plugin into `file`, such as mail-1.0.0"+bundle.Extension)
 	return cmd
 }
 
@@ -102,7 +102,7 @@ func (a *app) pluginBuild(ctx context.Context, dir, archive string) error {
 	}
 	var named struct{ Wasm string }
 	if err := toml.Unmarshal(text, &named); err != nil || !filepath.IsLocal(named.Wasm) {
-		return usagef(`%s: say wasm = "FILE", the module to build, in good TOML`, manifest)
+		return usagef(`%s: it must be valid TOML with wasm = "FILE", the module to build`, manifest)
 	}
 	bar := newProgress(-1, "building", false)
 	var said bytes.Buffer
@@ -127,7 +127,7 @@ func (a *app) pluginBuild(ctx context.Context, dir, archive string) error {
 		}
 	}
 	if _, ok := b.Signed(); ok {
-		a.note("%s is signed as it was before: sign it anew with ckptd plugin sign", dir)
+		a.note("%s has an outdated signature: sign it again with ckptd plugin sign", dir)
 	}
 	m := &b.Manifest
 	v := builtView{m.Name, m.Version, m.Wasm, int64(len(b.Binary())), m.SHA256, fmt.Sprintf("%x", b.Digest()), time.Since(start).Seconds()}

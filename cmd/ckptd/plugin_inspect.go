@@ -18,9 +18,10 @@ import (
 func (a *app) pluginInspectCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "inspect [PATH]",
-		Short: "Show what a plugin is and what it may do, without running it",
-		Long: `Inspect reads a plugin, a directory or an archive, or a module alone, and runs nothing of it. The digest is what
-ckptd plugin install --digest takes. A signature is checked by ckptd plugin verify and where the plugin is installed.`,
+		Short: "Show a plugin's manifest, capabilities and digest without running it",
+		Long: `Inspect reads a plugin's directory or archive, or a bare module, without running it. Pass the digest
+to ckptd plugin install --digest. To check the signature, use ckptd plugin verify; installing the
+plugin checks it, too.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			v, err := inspect(pathOf(args))
@@ -190,7 +191,7 @@ func (a *app) inspected(v *inspectView) error {
 			signed = "with " + v.Signer + " (not checked)"
 		}
 		line("signed", signed)
-		may := "nothing but read its input and write its output"
+		may := "only read its input and write its output"
 		if len(v.Capabilities) > 0 {
 			may = strings.Join(v.Capabilities, ", ")
 		}

@@ -33,12 +33,14 @@ func (a *app) pluginInstallCmd(p *installedPlugins) *cobra.Command {
 	var o installOptions
 	cmd := &cobra.Command{
 		Use:   "install PATH|redact",
-		Short: "Install a plugin, or another version of one, or the built-in redactor",
-		Long: `Install makes a plugin run from now on: its directory or archive is PATH; redact is the redactor that is built in. It runs
-where --tenant and --thread-prefix say, by default everywhere. Its fixtures must pass first.
+		Short: "Install or upgrade a plugin, or install the built-in redactor",
+		Long: `Install installs and enables the plugin in PATH, a directory or an archive, or the built-in redactor,
+redact. The plugin runs for the given --tenant and --thread-prefix, by default everywhere. Its
+fixtures must pass first.
 
-A plugin sees in plain what it runs on. With --digest, as ckptd plugin inspect prints it, nothing but that is installed; a
-signature counts if its key was trusted with ckptd plugin trust. Versions that ran before are kept: ckptd plugin rollback.`,
+A plugin sees its input in plaintext. To install only a plugin that you know, pass its --digest, as
+printed by ckptd plugin inspect, or trust its signing key with ckptd plugin trust. Previous versions
+are kept for ckptd plugin rollback.`,
 		Example: `  ckptd plugin install redact
   ckptd plugin install ./mail --tenant acme --thread-prefix support- --config mail.json`,
 		Args: cobra.ExactArgs(1),
@@ -57,12 +59,12 @@ signature counts if its key was trusted with ckptd plugin trust. Versions that r
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.tenants, "tenant", nil, "run for this tenant (`name`, repeatable; default: every tenant)")
+	f.StringArrayVar(&o.tenants, "tenant", nil, "run for the tenant `name` (repeatable; default: every tenant)")
 	f.StringArrayVar(&o.prefixes, "thread-prefix", nil, "only for threads whose names begin with `TEXT` (repeatable)")
-	f.StringVar(&o.config, "config", "", "configuration of the plugin (JSON `file`)")
-	f.Int32Var(&o.order, "order", 0, "place `N` among the plugins, the lowest first (default: what its manifest says)")
-	f.StringVar(&o.digest, "digest", "", "what the plugin's `digest` must be, 64 hexadecimal digits")
-	f.BoolVar(&o.disabled, "disabled", false, "do not let it run yet")
+	f.StringVar(&o.config, "config", "", "plugin configuration `file` (JSON)")
+	f.Int32Var(&o.order, "order", 0, "position `N` in the plugin order, lowest first (default: from its manifest)")
+	f.StringVar(&o.digest, "digest", "", "require this plugin `digest`, 64 hexadecimal digits")
+	f.BoolVar(&o.disabled, "disabled", false, "install without enabling")
 	return cmd
 }
 
@@ -72,7 +74,7 @@ func (o *installOptions) install(path string, ordered bool) (*ckptdv1.InstallPlu
 	in := &ckptdv1.InstallPluginRequest{Disabled: o.disabled, Bindings: []*ckptdv1.PluginBinding{where}}
 	for _, text := range slices.Concat(o.tenants, o.prefixes) {
 		if text == "" {
-			return nil, usagef("--tenant and --thread-prefix must not be empty: leave them out for all")
+			return nil, usagef("--tenant and --thread-prefix cannot be empty: omit them to match all")
 		}
 	}
 	if len(o.tenants) == 1 {
@@ -84,7 +86,7 @@ func (o *installOptions) install(path string, ordered bool) (*ckptdv1.InstallPlu
 	if o.digest != "" {
 		var err error
 		if in.Digest, err = hex.DecodeString(strings.TrimPrefix(o.digest, "sha256:")); err != nil || len(in.Digest) != sha256.Size {
-			return nil, usagef("--digest %q is no digest: want 64 hexadecimal digits", o.digest)
+			return nil, usagef("--digest %q is not a digest: want 64 hexadecimal digits", o.digest)
 		}
 	}
 	if o.config != "" {
@@ -113,7 +115,7 @@ func (a *app) pluginTrustCmd(p *installedPlugins) *cobra.Command {
 	var note string
 	cmd := &cobra.Command{
 		Use:   "trust KEYFILE",
-		Short: "Let signatures of plugins that are made with a key count",
+		Short: "Trust a signing key",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := os.ReadFile(args[0])
@@ -138,14 +140,14 @@ func (a *app) pluginTrustCmd(p *installedPlugins) *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&note, "note", "", "whose it is, for those who list keys (`text`)")
+	cmd.Flags().StringVar(&note, "note", "", "`text` shown with the key, such as its owner")
 	return cmd
 }
 
 func (a *app) pluginUntrustCmd(p *installedPlugins) *cobra.Command {
 	return &cobra.Command{
 		Use:   "untrust ID",
-		Short: "Let signatures made with a key no longer count; installed plugins stay",
+		Short: "Stop trusting a signing key, without removing plugins",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.with(cmd.Context(), false, func(k pluginKeeper) error {
@@ -167,7 +169,7 @@ func (a *app) pluginUntrustCmd(p *installedPlugins) *cobra.Command {
 func (a *app) pluginKeysCmd(p *installedPlugins) *cobra.Command {
 	return &cobra.Command{
 		Use:   "keys",
-		Short: "List the keys whose signatures count",
+		Short: "List trusted signing keys",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.with(cmd.Context(), false, func(k pluginKeeper) error {

@@ -18,7 +18,7 @@ import (
 func (a *app) pluginListCmd(p *installedPlugins) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the plugins that are installed",
+		Short: "List installed plugins",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.with(cmd.Context(), false, func(k pluginKeeper) error {
@@ -35,7 +35,7 @@ func (a *app) pluginListCmd(p *installedPlugins) *cobra.Command {
 func (a *app) pluginShowCmd(p *installedPlugins) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show NAME",
-		Short: "Show a plugin with its configuration and the versions that are kept",
+		Short: "Show an installed plugin, its configuration and its versions",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.with(cmd.Context(), false, func(k pluginKeeper) error {
@@ -138,7 +138,7 @@ func (a *app) pluginList(all []*ckptdv1.Plugin) error {
 		return nil
 	}
 	if len(all) == 0 {
-		a.note("there are no plugins")
+		a.note("no plugins are installed")
 		return nil
 	}
 	table := [][]string{{"NAME", "VERSION", "DIGEST", "STAGES", "STATE", "CALLS", "ERRORS", "WHERE"}}

@@ -21,9 +21,10 @@ func (a *app) pluginNewCmd() *cobra.Command {
 	var language, dir string
 	cmd := &cobra.Command{
 		Use:   "new NAME",
-		Short: "Make a project for a new plugin",
-		Long: `New makes the directory NAME with a small plugin that works: its source, its manifest plugin.toml, and fixtures, which
-say what it must do. From there: ckptd plugin build, ckptd plugin test, ckptd plugin install.`,
+		Short: "Create a project for a new plugin",
+		Long: `New creates the directory NAME with a small working plugin: its source, its manifest plugin.toml, and
+fixtures that specify its behavior. Next, run ckptd plugin build, ckptd plugin test and ckptd plugin
+install.`,
 		Example: `  ckptd plugin new --lang go mail
   cd mail && ckptd plugin build && ckptd plugin test`,
 		Args: cobra.ExactArgs(1),
@@ -45,18 +46,18 @@ say what it must do. From there: ckptd plugin build, ckptd plugin test, ckptd pl
 				if !strings.HasPrefix(f, "pdk/") {
 					a.printf("%s\n", printable(dir+"/"+f))
 				} else if f == "pdk/go.mod" {
-					a.printf("%s  %s\n", printable(dir+"/pdk/"), a.paint.dim("what Go plugins are written with"))
+					a.printf("%s  %s\n", printable(dir+"/pdk/"), a.paint.dim("the kit for Go plugins"))
 				}
 			}
 			next := "ckptd plugin build"
 			if language == "assemblyscript" {
 				next = "npm install, then " + next
 			}
-			a.note("made %s; in it, run %s and ckptd plugin test", dir, next)
+			a.note("created %s: run %s and ckptd plugin test in it", dir, next)
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&language, "lang", "go", "`language`: "+strings.Join(scaffold.Languages(), ", "))
-	cmd.Flags().StringVar(&dir, "dir", "", "`directory` to make (default: NAME)")
+	cmd.Flags().StringVar(&dir, "dir", "", "`directory` to create (default: NAME)")
 	return cmd
 }

@@ -7,7 +7,7 @@ import (
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/client"
 	"github.com/ckptd/ckptd/engine"
-	"github.com/ckptd/ckptd/internal/installed"
+	"github.com/ckptd/ckptd/internal/pluginset"
 )
 
 var _ pluginKeeper = (*client.Store)(nil)
@@ -35,23 +35,23 @@ func (p *installedPlugins) with(ctx context.Context, create bool, f func(pluginK
 
 // ownPlugins are the plugins of a store that no server has open. What is changed about them goes to the audit log.
 type ownPlugins struct {
-	*installed.Set
+	*pluginset.Set
 	log string // path, "" for none
 }
 
 func (o ownPlugins) InstallPlugin(ctx context.Context, m *ckptdv1.InstallPluginRequest) (*ckptdv1.Plugin, error) {
 	p, err := o.Set.InstallPlugin(ctx, m)
-	return p, o.record(ckptdv1.PluginServiceInstallPluginProcedure, installed.Summary(p), err)
+	return p, o.record(ckptdv1.PluginServiceInstallPluginProcedure, pluginset.Summary(p), err)
 }
 
 func (o ownPlugins) SetPluginEnabled(ctx context.Context, tenant, name string, enabled bool) (*ckptdv1.Plugin, error) {
 	p, err := o.Set.SetPluginEnabled(ctx, tenant, name, enabled)
-	return p, o.record(ckptdv1.PluginServiceSetPluginEnabledProcedure, installed.Summary(p), err)
+	return p, o.record(ckptdv1.PluginServiceSetPluginEnabledProcedure, pluginset.Summary(p), err)
 }
 
 func (o ownPlugins) RollbackPlugin(ctx context.Context, tenant, name, version string) (*ckptdv1.Plugin, error) {
 	p, err := o.Set.RollbackPlugin(ctx, tenant, name, version)
-	return p, o.record(ckptdv1.PluginServiceRollbackPluginProcedure, installed.Summary(p), err)
+	return p, o.record(ckptdv1.PluginServiceRollbackPluginProcedure, pluginset.Summary(p), err)
 }
 
 func (o ownPlugins) RemovePlugin(ctx context.Context, tenant, name string) error {
@@ -59,7 +59,7 @@ func (o ownPlugins) RemovePlugin(ctx context.Context, tenant, name string) error
 	if err == nil {
 		err = o.Set.RemovePlugin(ctx, tenant, name)
 	}
-	return o.record(ckptdv1.PluginServiceRemovePluginProcedure, installed.Summary(p), err)
+	return o.record(ckptdv1.PluginServiceRemovePluginProcedure, pluginset.Summary(p), err)
 }
 
 func (o ownPlugins) TrustKey(ctx context.Context, public []byte, note string) (*ckptdv1.PluginKey, error) {

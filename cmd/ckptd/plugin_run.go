@@ -28,9 +28,10 @@ func (a *app) pluginRunCmd() *cobra.Command {
 	var o trialFlags
 	cmd := &cobra.Command{
 		Use:   "run FILE",
-		Short: "Run a plugin on a file, and print what it makes of it",
-		Long: `Run hands FILE, or standard input for -, to a plugin as if it were saved, and prints the output, or the input if the plugin
-leaves it unchanged. Nothing is stored. What the plugin logs and finds, its time and its fuel go to standard error.`,
+		Short: "Run a plugin on a file and print its output",
+		Long: `Run passes FILE, or standard input for -, to a plugin as if it were being saved, and prints the
+output, or the input if the plugin leaves it unchanged. It stores nothing. The plugin's log and
+findings, its time and its fuel go to standard error.`,
 		Example: `  ckptd plugin run --stage pre_save messages.json
   ckptd plugin run --plugin ./steps --stage migrate --kind support --from 1 --to 2 state.json`,
 		Args: cobra.ExactArgs(1),
@@ -49,12 +50,12 @@ leaves it unchanged. Nothing is stored. What the plugin logs and finds, its time
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.plugin, "plugin", ".", "`path` of the plugin: its directory or archive")
-	f.StringVar(&o.stage, "stage", "", "`stage` to run: pre_save, load, export or migrate (default: the one that the plugin has)")
-	f.StringVar(&o.kind, "kind", "", "what FILE is: channel, write, meta, label, blob or memory; for a migration the `kind` of the threads (default: channel)")
-	f.StringVar(&o.item.Name, "name", "messages", "`name` of the channel")
-	f.StringVar(&o.item.Type, "type", "json", "`type` tag of what is in FILE")
-	f.StringVar(&o.config, "config", "", "configuration over the defaults of the manifest (JSON `file`)")
+	f.StringVar(&o.plugin, "plugin", ".", "`path` of the plugin's directory or archive")
+	f.StringVar(&o.stage, "stage", "", "`stage` to run: pre_save, load, export or migrate (default: the plugin's only stage)")
+	f.StringVar(&o.kind, "kind", "", "`kind` of FILE: channel, write, meta, label, blob or memory; for a migration, the kind of the threads (default: channel)")
+	f.StringVar(&o.item.Name, "name", "messages", "channel `name`")
+	f.StringVar(&o.item.Type, "type", "json", "content `type` of FILE")
+	f.StringVar(&o.config, "config", "", "configuration `file` (JSON), merged over the manifest's defaults")
 	f.Uint64Var(&o.item.Migration.From, "from", 0, "schema `version` to migrate from")
 	f.Uint64Var(&o.item.Migration.To, "to", 0, "schema `version` to migrate to")
 	return cmd
@@ -176,7 +177,7 @@ func (a *app) ran(v *ranView, r *plugins.Result) {
 		a.note("found: %s %d×%s", printable(f.Rule), f.Count, at)
 	}
 	if r.Error != "" {
-		a.note("it says: %s", printable(r.Error))
+		a.note("its message: %s", printable(r.Error))
 	}
 	what := ""
 	if v.Unchanged {

@@ -13,14 +13,14 @@ import (
 	"github.com/ckptd/ckptd/plugins/bundle"
 )
 
-var errSigningKey = errors.New("not a key to sign with")
+var errSigningKey = errors.New("not a signing key")
 
 func (a *app) pluginKeygenCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "keygen FILE",
-		Short: "Make a key to sign plugins with",
-		Long: `Keygen writes an Ed25519 key into FILE, which nobody else must get, and its public half into FILE.pub, for those who are to
-trust it: ckptd plugin trust FILE.pub. A key of openssl genpkey -algorithm ed25519 does as well.`,
+		Short: "Generate a plugin signing key",
+		Long: `Keygen writes an Ed25519 private key to FILE, which you must keep secret, and its public key to
+FILE.pub, for ckptd plugin trust FILE.pub. A key from openssl genpkey -algorithm ed25519 works, too.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			_, private, err := ed25519.GenerateKey(nil)
@@ -41,7 +41,7 @@ trust it: ckptd plugin trust FILE.pub. A key of openssl genpkey -algorithm ed255
 			if a.json {
 				return a.emit(map[string]string{"id": public.ID(), "public_key": public.String(), "private": args[0], "public": args[0] + ".pub"})
 			}
-			a.note("made the key %s; keep %s to yourself", public.ID(), args[0])
+			a.note("created the key %s; keep %s secret", public.ID(), args[0])
 			return a.printf("%s  %s\n", a.paint.bold(public.ID()), public)
 		},
 	}
@@ -65,11 +65,12 @@ func (a *app) pluginSignCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sign [PATH]",
 		Short: "Sign a plugin",
-		Long:  `Sign signs all files of a plugin that a store reads. The signature is plugin.sig in its directory, or part of its archive.`,
-		Args:  cobra.MaximumNArgs(1),
+		Long: `Sign signs all files of a plugin that a store reads. It stores the signature in the plugin's directory
+as plugin.sig, or in its archive.`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if key == "" {
-				return usagef("--key is missing: name the file with the private key, as ckptd plugin keygen makes it")
+				return usagef("--key is missing: give a private key file, created with ckptd plugin keygen")
 			}
 			path := pathOf(args)
 			text, err := os.ReadFile(key)
@@ -95,7 +96,7 @@ func (a *app) pluginSignCmd() *cobra.Command {
 			return a.printf("signed %s with %s  %s\n", a.paint.bold(b.Name()), id, a.paint.dim(fmt.Sprintf("digest %x", b.Digest())))
 		},
 	}
-	cmd.Flags().StringVar(&key, "key", "", "`file` with the private key (PEM)")
+	cmd.Flags().StringVar(&key, "key", "", "private key `file` (PEM)")
 	return cmd
 }
 
@@ -116,11 +117,11 @@ func (a *app) pluginVerifyCmd() *cobra.Command {
 	var keys []string
 	cmd := &cobra.Command{
 		Use:   "verify [PATH]",
-		Short: "Check the signature of a plugin",
+		Short: "Verify the signature of a plugin",
 		Args:  cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(keys) == 0 {
-				return usagef("--key is missing: name a file with a public key")
+				return usagef("--key is missing: give a public key file")
 			}
 			var trusted []bundle.Key
 			for _, file := range keys {
@@ -148,6 +149,6 @@ func (a *app) pluginVerifyCmd() *cobra.Command {
 			return a.printf("%s is signed with %s  %s\n", a.paint.bold(b.Name()), key.ID(), a.paint.dim(fmt.Sprintf("digest %x", b.Digest())))
 		},
 	}
-	cmd.Flags().StringArrayVar(&keys, "key", nil, "`file` with a public key whose signature counts (repeatable)")
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "public key `file` to trust (repeatable)")
 	return cmd
 }

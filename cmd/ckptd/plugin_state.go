@@ -25,8 +25,8 @@ type pluginKeeper interface {
 }
 
 var (
-	errNoPlugin = errors.New("there is no plugin")
-	errNoKey    = errors.New("there is no trusted key")
+	errNoPlugin = errors.New("no such plugin")
+	errNoKey    = errors.New("no such trusted key")
 )
 
 // noPlugin says of a plugin that was not found that it is one.
@@ -40,7 +40,7 @@ func noPlugin(err error, name string) error {
 func (a *app) pluginEnableCmd(p *installedPlugins, enable bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "disable NAME",
-		Short: "Let a plugin no longer run; what it did stays",
+		Short: "Disable a plugin, without undoing its changes",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.with(cmd.Context(), false, func(k pluginKeeper) error {
@@ -54,7 +54,7 @@ func (a *app) pluginEnableCmd(p *installedPlugins, enable bool) *cobra.Command {
 		ValidArgsFunction: p.complete,
 	}
 	if enable {
-		cmd.Use, cmd.Short = "enable NAME", "Let a plugin run that was disabled, or could not be loaded"
+		cmd.Use, cmd.Short = "enable NAME", "Enable a plugin that was disabled or failed to load"
 	}
 	return cmd
 }
@@ -62,7 +62,7 @@ func (a *app) pluginEnableCmd(p *installedPlugins, enable bool) *cobra.Command {
 func (a *app) pluginRollbackCmd(p *installedPlugins) *cobra.Command {
 	return &cobra.Command{
 		Use:   "rollback NAME [VERSION]",
-		Short: "Let the version of a plugin run that ran before, or another one that is kept",
+		Short: "Roll a plugin back to its previous version, or another stored one",
 		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			version := ""
@@ -87,7 +87,7 @@ func (a *app) pluginRollbackCmd(p *installedPlugins) *cobra.Command {
 func (a *app) pluginRemoveCmd(p *installedPlugins) *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Remove a plugin with all its versions; what it did stays",
+		Short: "Remove a plugin and all its versions, without undoing its changes",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.with(cmd.Context(), false, func(k pluginKeeper) error {

@@ -19,15 +19,15 @@ import (
 	"github.com/ckptd/ckptd/plugins/trial"
 )
 
-var errFixtures = errors.New("do not hold")
+var errFixtures = errors.New("fail")
 
 func (a *app) pluginTestCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "test [PATH]",
-		Short: "Run the fixtures of a plugin",
-		Long: `Test runs every fixture that plugin.toml lists, by itself and on no store: the plugin must make of its input what it
-says, make the same of it again with as much fuel, and, if the manifest says idempotent, leave alone what it made.
-PATH is the plugin's directory or archive, by default the working directory.`,
+		Short: "Run a plugin's fixtures",
+		Long: `Test runs every fixture in plugin.toml, without a store. The plugin must produce the expected output,
+produce it again with the same fuel, and, if the manifest declares it idempotent, leave its own output
+unchanged. PATH is the plugin's directory or archive (default: the working directory).`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := bundle.Open(pathOf(args))
@@ -74,11 +74,11 @@ func (a *app) pluginTest(ctx context.Context, l pipeline.Loader, b *bundle.Bundl
 	}
 	switch {
 	case len(outcomes) == 0 && !a.json:
-		a.note("%s has no fixtures: list some in %s under [[fixtures]]", b.Name(), bundle.ManifestFile)
+		a.note("%s has no fixtures: add some to %s under [[fixtures]]", b.Name(), bundle.ManifestFile)
 	case failed > 0:
 		return fmt.Errorf("%d of %s of %s %w", failed, count(len(outcomes), "fixture"), b.Name(), errFixtures)
 	case !a.json:
-		return a.printf("%s of %s: all hold\n", count(len(outcomes), "fixture"), b.Name())
+		return a.printf("%s of %s: all pass\n", count(len(outcomes), "fixture"), b.Name())
 	}
 	return nil
 }

@@ -16,15 +16,15 @@ func (a *app) pruneCmd() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "prune THREAD...",
-		Short: "Remove old checkpoints of threads",
-		Long: `Prune removes the checkpoints that --keep-last, --older-than and --keep-labelled together do not keep. Heads of
-branches and checkpoints labelled pin always stay. What others are encoded against stays on disk, out of sight, until
-gc finds it unneeded; with --erase the survivors are encoded anew and nothing of the removed is left in the files when
-the command ends.`,
+		Short: "Remove old checkpoints from threads",
+		Long: `Prune removes the checkpoints that none of --keep-last, --older-than and --keep-labelled keeps. It
+always keeps branch heads and checkpoints labelled pin. A removed checkpoint that others are encoded
+against stays on disk, hidden, until gc finds that nothing needs it. With --erase, prune re-encodes
+the remaining checkpoints and leaves no trace of the removed ones in the files.`,
 		Example: "  ckptd prune THREAD --keep-last 10 --older-than 30d --keep-labelled --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) == 0) == !all {
-				return usagef("say which threads: by name or with --all")
+				return usagef("no threads given: name them or use --all")
 			}
 			if o.KeepLast < 0 {
 				return usagef("--keep-last %d is negative", o.KeepLast)
@@ -36,7 +36,7 @@ the command ends.`,
 				}
 			}
 			if o.KeepLast == 0 && o.OlderThan == 0 {
-				return usagef("say what to keep with --keep-last or --older-than; ckptd delete removes whole threads")
+				return usagef("no limit given: set --keep-last or --older-than (to remove whole threads, use ckptd delete)")
 			}
 			return a.with(cmd.Context(), false, func(s store) error { return a.prune(cmd.Context(), s, args, all, o) })
 		},
@@ -44,11 +44,11 @@ the command ends.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "all threads of the user")
-	f.IntVar(&o.KeepLast, "keep-last", 0, "keep the newest `N`")
-	f.StringVar(&olderThan, "older-than", "", "remove only what is older than `AGE`: 90m, 24h, 30d, 2w")
-	f.BoolVar(&o.KeepLabelled, "keep-labelled", false, "keep checkpoints with labels")
-	f.BoolVar(&o.DryRun, "dry-run", false, "list what would be removed and remove nothing")
-	f.BoolVar(&o.Erase, "erase", false, "leave nothing of what is removed in the files")
+	f.IntVar(&o.KeepLast, "keep-last", 0, "keep the newest `N` checkpoints")
+	f.StringVar(&olderThan, "older-than", "", "remove only checkpoints older than `AGE`: 90m, 24h, 30d, 2w")
+	f.BoolVar(&o.KeepLabelled, "keep-labelled", false, "keep labelled checkpoints")
+	f.BoolVar(&o.DryRun, "dry-run", false, "list what would be removed, without removing it")
+	f.BoolVar(&o.Erase, "erase", false, "erase all traces of the removed checkpoints from the files")
 	return cmd
 }
 
@@ -110,10 +110,10 @@ func (a *app) pruned(name string, r *upkeep.PruneReport, dryRun bool) error {
 	}
 	line := fmt.Sprintf("%s: %s %s, %s freed, %d kept", printable(name), did, count(len(r.Removed), "checkpoint"), size(r.FreedBytes), r.Kept)
 	if r.Compacted {
-		line += "; nothing of them is left in the files"
+		line += "; erased from the files"
 	}
 	if r.Ghosts > 0 {
-		line += fmt.Sprintf("; %d stay on disk because others stand on them", r.Ghosts)
+		line += fmt.Sprintf("; %d kept on disk, hidden, as a base for others", r.Ghosts)
 	}
 	return a.printf("%s\n", line)
 }

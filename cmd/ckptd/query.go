@@ -14,8 +14,8 @@ func (a *app) queryCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "query",
 		Short: "Find checkpoints by label, status, run, step and time",
-		Long: `Query finds the checkpoints of a user, or of all users of a tenant, for which all that is asked holds. What does not
-match is not decrypted.`,
+		Long: `Query finds the checkpoints of a user, or of all users of a tenant, that match all given flags. It
+decrypts only matches.`,
 		Example: "  ckptd query --whole-tenant --status failed --step 5 --since 24h",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -27,15 +27,15 @@ match is not decrypted.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&o.labels, "label", nil, "has the label `KEY=VALUE` (repeatable)")
-	f.StringVar(&o.status, "status", "", "has the status `STATUS`, such as failed")
-	f.StringVar(&o.run, "run", "", "belongs to run `ID`")
-	f.Int64Var(&o.step, "step", 0, "is step `N`")
-	f.Int64Var(&o.minStep, "min-step", 0, "is step `N` or a later one")
-	f.Int64Var(&o.maxStep, "max-step", 0, "is step `N` or an earlier one")
-	f.StringVar(&o.since, "since", "", "saved at `TIME` or later: 24h, 30d, 2026-01-31, RFC 3339")
+	f.StringArrayVar(&o.labels, "label", nil, "with the label `KEY=VALUE` (repeatable)")
+	f.StringVar(&o.status, "status", "", "with this `STATUS`, such as failed")
+	f.StringVar(&o.run, "run", "", "of run `ID`")
+	f.Int64Var(&o.step, "step", 0, "of step `N`")
+	f.Int64Var(&o.minStep, "min-step", 0, "of step `N` or later")
+	f.Int64Var(&o.maxStep, "max-step", 0, "of step `N` or earlier")
+	f.StringVar(&o.since, "since", "", "saved at or after `TIME`: 24h, 30d, 2026-01-31, RFC 3339")
 	f.StringVar(&o.until, "until", "", "saved before `TIME`")
-	f.IntVarP(&o.limit, "limit", "n", 0, "at most `N`")
+	f.IntVarP(&o.limit, "limit", "n", 0, "show at most `N` checkpoints")
 	f.BoolVar(&o.tenant, "whole-tenant", false, "of all users of the tenant")
 	return cmd
 }
@@ -55,7 +55,7 @@ func (o *queryOptions) query(cmd *cobra.Command, now time.Time) (engine.Query, e
 	given := cmd.Flags().Changed
 	if given("step") {
 		if given("min-step") || given("max-step") {
-			return q, usagef("--step excludes --min-step and --max-step")
+			return q, usagef("--step cannot be used with --min-step or --max-step")
 		}
 		q.MinStep, q.MaxStep = &o.step, &o.step
 	}
@@ -103,7 +103,7 @@ func (a *app) query(ctx context.Context, s store, q engine.Query, tenant bool) e
 		}
 	}
 	if n == 0 && !a.json {
-		a.note("nothing matches")
+		a.note("no checkpoints match")
 	}
 	return nil
 }

@@ -20,23 +20,25 @@ import (
 )
 
 // errFound is the outcome of redact --check when there is something.
-var errFound = errors.New("something was found")
+var errFound = errors.New("secrets or personal data found")
 
 func (a *app) redactCmd() *cobra.Command {
 	var o redactOptions
 	cmd := &cobra.Command{
 		Use:   "redact FILE",
-		Short: "Replace the secrets and personal data in a file",
-		Long: `Redact writes FILE, or standard input if that is -, to standard output with its secrets and personal data replaced, and
-to standard error how often each rule matched, and where. It is what the daemon does with what is saved, with a file:
-no store is needed. What is found is never shown. Names of people, addresses of houses and organisations are not found.
+		Short: "Redact secrets and personal data in a file",
+		Long: `Redact copies FILE, or standard input for -, to standard output with secrets and personal data
+replaced, and reports to standard error how often and where each rule matched. It redacts a file just
+as the daemon redacts a save, but needs no store. It never shows its findings. It does not find names
+of people, street addresses or organisations.
 
-Of what type the input is tells the name of the file, or --type: json (one value, or one a line), msgpack or text. Other
-input is text if it can be, and refused if not.
+The file name or --type determines the input type: json (one value, or one per line), msgpack or
+text. Other input is treated as text if possible, and rejected otherwise.
 
-With --check nothing but this summary is written, to standard output, and the exit code is 15 if something was found. The configuration
-is a file in TOML, or JSON, as docs/redaction.md says. Its action hash needs --pseudonym-key-file, a file with 64
-hexadecimal digits, to make pseudonyms; without it, it masks.`,
+With --check, redact writes only the summary, to standard output, and exits with code 15 if it finds
+anything. The configuration is a TOML or JSON file, described in docs/redaction.md. Its action hash
+creates pseudonyms with the key in --pseudonym-key-file, a file with 64 hexadecimal digits; without a
+key it masks.`,
 		Example: `  ckptd redact session.json --out clean.json
   git diff | ckptd redact --check -`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -57,12 +59,12 @@ hexadecimal digits, to make pseudonyms; without it, it masks.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVarP(&o.out, "out", "o", "", "`FILE` to write instead of standard output")
-	f.StringVar(&o.kind, "type", "", "`TYPE` of the input: json, msgpack or text")
-	f.StringVar(&o.config, "config", "", "`FILE` with rules and actions of one's own")
-	f.StringVar(&o.keyFile, "pseudonym-key-file", "", "`FILE` with the key of pseudonyms")
-	f.BoolVar(&o.check, "check", false, "only tell whether something is found")
-	f.BoolVar(&o.rules, "rules", false, "list the rules that apply")
+	f.StringVarP(&o.out, "out", "o", "", "write to `FILE` instead of standard output")
+	f.StringVar(&o.kind, "type", "", "input `TYPE`: json, msgpack or text")
+	f.StringVar(&o.config, "config", "", "configuration `FILE` with your own rules and actions")
+	f.StringVar(&o.keyFile, "pseudonym-key-file", "", "`FILE` with the key for pseudonyms")
+	f.BoolVar(&o.check, "check", false, "only report findings, redact nothing")
+	f.BoolVar(&o.rules, "rules", false, "list the active rules")
 	return cmd
 }
 
@@ -114,7 +116,7 @@ func (o *redactOptions) input(file string, in io.Reader) (redact.Input, error) {
 		it.Type = "text"
 	default:
 		if redact.Opaque(it.Data) {
-			return it, &hook.Error{Kind: hook.ErrInvalid, Plugin: "redact", Reason: "the input is not text: say with --type what it is"}
+			return it, &hook.Error{Kind: hook.ErrInvalid, Plugin: "redact", Reason: "the input is not text: set its type with --type"}
 		}
 	}
 	return it, nil

@@ -17,9 +17,10 @@ func (a *app) retentionCmd() *cobra.Command {
 	var clear bool
 	cmd := &cobra.Command{
 		Use:   "retention",
-		Short: "Show or set what gc removes from the threads of a tenant",
-		Long: `Retention shows the policy of a tenant or, with flags, sets it: gc removes the checkpoints that --keep-last, --older-than
-and --keep-labelled together do not keep, from every thread. Heads of branches and checkpoints labelled pin always stay.`,
+		Short: "Show or set a tenant's retention policy",
+		Long: `Retention shows the retention policy of a tenant or, with flags, sets it. Gc removes from every thread
+the checkpoints that none of --keep-last, --older-than and --keep-labelled keeps. It always keeps
+branch heads and checkpoints labelled pin.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			given := cmd.Flags().Changed
@@ -27,7 +28,7 @@ and --keep-labelled together do not keep, from every thread. Heads of branches a
 			var err error
 			switch {
 			case set && clear:
-				return usagef("--clear removes the policy: leave out the rest")
+				return usagef("--clear removes the policy: omit the other flags")
 			case p.KeepLast < 0:
 				return usagef("--keep-last %d is negative", p.KeepLast)
 			case olderThan != "":
@@ -36,16 +37,16 @@ and --keep-labelled together do not keep, from every thread. Heads of branches a
 				}
 			}
 			if set && p.KeepLast == 0 && p.OlderThan == 0 {
-				return usagef("say what to keep with --keep-last or --older-than, or --clear the policy")
+				return usagef("the policy keeps everything: set --keep-last or --older-than, or --clear")
 			}
 			return a.with(cmd.Context(), false, func(s store) error { return a.retention(cmd.Context(), s, p, set || clear) })
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&p.KeepLast, "keep-last", 0, "keep the newest `N` of each thread")
-	f.StringVar(&olderThan, "older-than", "", "remove only what is older than `AGE`: 90m, 24h, 30d, 2w")
-	f.BoolVar(&p.KeepLabelled, "keep-labelled", false, "keep checkpoints with labels")
-	f.BoolVar(&clear, "clear", false, "keep everything again")
+	f.IntVar(&p.KeepLast, "keep-last", 0, "keep the newest `N` checkpoints of each thread")
+	f.StringVar(&olderThan, "older-than", "", "remove only checkpoints older than `AGE`: 90m, 24h, 30d, 2w")
+	f.BoolVar(&p.KeepLabelled, "keep-labelled", false, "keep labelled checkpoints")
+	f.BoolVar(&clear, "clear", false, "remove the policy, to keep everything")
 	return cmd
 }
 
@@ -79,13 +80,13 @@ func policyText(p upkeep.RetentionPolicy) string {
 		kept = append(kept, fmt.Sprintf("the newest %d of each thread", p.KeepLast))
 	}
 	if p.OlderThan > 0 {
-		kept = append(kept, "what is younger than "+ageText(p.OlderThan))
+		kept = append(kept, "checkpoints younger than "+ageText(p.OlderThan))
 	}
 	if len(kept) == 0 {
 		return "everything"
 	}
 	if p.KeepLabelled {
-		kept = append(kept, "what has labels")
+		kept = append(kept, "labelled checkpoints")
 	}
 	return strings.Join(kept, ", ")
 }

@@ -17,14 +17,14 @@ func (a *app) saveCmd() *cobra.Command {
 	var o saveOptions
 	cmd := &cobra.Command{
 		Use:   "save THREAD [CHANNEL=FILE]...",
-		Short: "Save a checkpoint whose channels are the contents of files",
-		Long: `Save adds a checkpoint to a thread and ends when it is durable. Each CHANNEL=FILE sets a channel; - is standard input.
-CHANNEL:TYPE=FILE says of what type it is, else a FILE.json is json and anything else bytes. The channels are the whole
-state or, with --keep, the changes to the parent's. Without --parent or --branch it goes on from the newest checkpoint,
-whatever branch that is on: to go on from an older one, name it with --parent.
+		Short: "Save files as a checkpoint",
+		Long: `Save adds a checkpoint to a thread and returns once it is durable. Each CHANNEL=FILE sets a channel;
+- is standard input. CHANNEL:TYPE=FILE sets its type; otherwise FILE.json is json and any other file
+bytes. The channels are the whole state or, with --keep, changes to the parent's. The parent is the
+newest checkpoint, on any branch, unless --parent or --branch says otherwise.
 
-With --expect the save fails with exit code 4 unless the newest checkpoint has that seq. Saving the same --id with the
-same content again changes nothing.`,
+With --expect, the save fails with exit code 4 unless the newest checkpoint has that seq. Saving the
+same content under the same --id again changes nothing.`,
 		Example: `  echo '{"messages":[]}' | ckptd save support-42 state:json=- --step 1`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,19 +39,19 @@ same content again changes nothing.`,
 		ValidArgsFunction: a.completeThreads,
 	}
 	f := cmd.Flags()
-	f.BoolVar(&o.keep, "keep", false, "keep what is not given from the parent")
-	f.Uint64Var(&o.expect, "expect", 0, "only if the newest checkpoint has seq `N`; 0: if there is none")
-	f.StringVar(&o.id, "id", "", "`ID` of the checkpoint instead of a new one")
-	f.StringVar(&o.parent, "parent", "", "`CHECKPOINT` to save on instead of the head")
-	f.StringVar(&o.branch, "branch", "", "branch `NAME` to extend; it is made if it does not exist")
-	f.Int64Var(&o.step, "step", 0, "number `N` of the step")
+	f.BoolVar(&o.keep, "keep", false, "keep the parent's channels that are not given")
+	f.Uint64Var(&o.expect, "expect", 0, "save only if the head has seq `N` (0: if the thread is empty)")
+	f.StringVar(&o.id, "id", "", "checkpoint `ID` (default: a new one)")
+	f.StringVar(&o.parent, "parent", "", "parent `CHECKPOINT` (default: the head)")
+	f.StringVar(&o.branch, "branch", "", "extend branch `NAME`, creating it if needed")
+	f.Int64Var(&o.step, "step", 0, "step number `N`")
 	f.StringVar(&o.status, "status", "", "`STATUS`, such as running (the default), waiting or succeeded")
-	f.StringVar(&o.kind, "kind", "", "`KIND` of the thread: the agent that it is a run of (default: the parent's)")
+	f.StringVar(&o.kind, "kind", "", "`KIND` of the thread: the agent that produced it (default: the parent's)")
 	f.Uint64Var(&o.schema, "schema", 0, "schema version `N` of the state")
-	f.StringVar(&o.run, "run", "", "`ID` of the run")
-	f.StringArrayVar(&o.labels, "label", nil, "label `KEY=VALUE` (repeatable)")
-	f.StringVar(&o.meta, "meta", "", "metadata: `JSON`, or @FILE with it")
-	f.StringArrayVar(&o.blobs, "blob", nil, "`ID` of a blob that the checkpoint keeps (repeatable)")
+	f.StringVar(&o.run, "run", "", "run `ID`")
+	f.StringArrayVar(&o.labels, "label", nil, "add the label `KEY=VALUE` (repeatable)")
+	f.StringVar(&o.meta, "meta", "", "metadata as `JSON`, or @FILE to read it from FILE")
+	f.StringArrayVar(&o.blobs, "blob", nil, "blob `ID` that the checkpoint refers to (repeatable)")
 	return cmd
 }
 
@@ -66,7 +66,7 @@ type saveOptions struct {
 // draft makes the draft that the command line asks for, but for its parent.
 func (o *saveOptions) draft(cmd *cobra.Command, in io.Reader, channels []string) (engine.Draft, error) {
 	if len(channels) == 0 && !o.keep {
-		return engine.Draft{}, usagef("no CHANNEL=FILE is given: the state would be empty; --keep keeps the parent's")
+		return engine.Draft{}, usagef("no CHANNEL=FILE is given, so the state would be empty: add one, or --keep the parent's channels")
 	}
 	d := engine.Draft{ID: o.id, Branch: o.branch, Step: o.step, Status: o.status, Kind: o.kind, SchemaVersion: o.schema, RunID: o.run, Keep: o.keep}
 	if cmd.Flags().Changed("expect") {
@@ -109,7 +109,7 @@ func readChannels(args []string, in io.Reader) (changes []engine.Change, err err
 			return nil, usagef("%q: want CHANNEL=FILE or CHANNEL:TYPE=FILE", arg)
 		}
 		if file == "-" && stdin {
-			return nil, usagef("standard input can be only one channel")
+			return nil, usagef("standard input can be used for one channel only")
 		}
 		stdin = stdin || file == "-"
 		if !typed && strings.EqualFold(filepath.Ext(file), ".json") {

@@ -17,16 +17,18 @@ func (a *app) serveCmd() *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the store to other processes",
-		Long: `Serve opens the store and serves it on a Unix socket and over TCP, with TLS where there is a certificate: as Connect (JSON
-with curl), gRPC and gRPC-Web. If there is no store it makes one, with its key and a first token for --user of --tenant.
+		Short: "Serve the store on a Unix socket and over TCP",
+		Long: `Serve opens the store and serves it on a Unix socket and over TCP, with TLS if there is a certificate.
+It speaks Connect (JSON with curl), gRPC and gRPC-Web. If there is no store, it creates one with its
+key and a first token for --user of --tenant.
 
-SIGTERM and SIGINT end it when what is under way is answered; a second one cuts that short. SIGHUP reads the
-configuration, tokens, certificates and key sets again and reopens the audit log. Sockets that systemd passes are used
-in place of --listen and --socket.
+SIGTERM and SIGINT stop the server after it has answered in-flight requests; a second signal stops it
+at once. SIGHUP reloads the configuration, tokens, certificates and key sets, and reopens the audit
+log. Sockets passed by systemd replace --listen and --socket.
 
-The configuration file is TOML. Its keys are the names of the flags, and the tables peer, certificate and jwt say who may
-do what. A flag outweighs the environment (CKPTD_IN_FLIGHT for --in-flight), and that the file.`,
+The configuration file is TOML. Its keys are the flag names; the tables peer, certificate and jwt
+grant access. Flags override the environment (CKPTD_IN_FLIGHT for --in-flight), which overrides the
+file.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			given := flagsGiven(cmd.Flags())
@@ -63,7 +65,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions, given map[string][]str
 		case <-hangup:
 			tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
 			if err := a.reload(r, given); err != nil {
-				r.log.Error("reloading failed; what was not read again stays as it was", "error", err)
+				r.log.Error("reloading failed; settings not yet reloaded are unchanged", "error", err)
 			} else {
 				r.log.Info("reloaded")
 			}
@@ -91,7 +93,7 @@ func (r *running) shutdown(most time.Duration) error {
 	defer stop()
 	err := r.server.Shutdown(ctx)
 	if ctx.Err() != nil {
-		r.log.Warn("requests were cut off; what was acknowledged is saved")
+		r.log.Warn("requests were cut off; acknowledged saves are kept")
 		return nil
 	}
 	return err

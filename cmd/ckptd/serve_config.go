@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/ckptd/ckptd/internal/access"
-	"github.com/ckptd/ckptd/internal/installed"
+	"github.com/ckptd/ckptd/internal/pluginset"
 	"github.com/ckptd/ckptd/internal/server"
 )
 
@@ -42,48 +42,48 @@ type serveOptions struct {
 	limits                    server.Limits
 
 	pluginIsolation, pluginMemory string
-	plugins                       installed.Options // but for where they are
+	plugins                       pluginset.Options // but for where they are
 
 	access access.Options
 }
 
 func (o *serveOptions) flags(f *pflag.FlagSet) {
-	f.StringVar(&o.config, "config", "", "TOML `file` with any of these flags, and who may do what")
-	f.StringArrayVar(&o.listen, "listen", []string{"127.0.0.1:7420"}, "TCP `address` to serve on (repeatable; none for no TCP)")
-	f.StringVar(&o.socket, "socket", "", "Unix socket to serve on (`path`; none for none; default: the data directory's name with .sock)")
-	f.StringVar(&o.socketMode, "socket-mode", "0600", "who may connect to the socket, as the octal `mode` of the file")
-	f.BoolVar(&o.insecure, "insecure", false, "serve without TLS beyond this machine")
-	f.StringVar(&o.cert, "cert", "", "TLS certificate with its chain (PEM `file`)")
-	f.StringVar(&o.certKey, "cert-key", "", "private key of the certificate (PEM `file`)")
-	f.StringVar(&o.clientCA, "client-ca", "", "authorities whose client certificates are accepted (PEM `file`)")
-	f.StringVar(&o.tokensFile, "tokens", "", "sealed `file` with the tokens (default: the data directory's name with .tokens)")
-	f.StringVar(&o.auditLog, "audit-log", "", "`file` for denials, exports and administration (none for none; default: the data directory's name with .audit.jsonl)")
-	f.StringVar(&o.adminSocket, "admin-socket", "", "Unix socket for metrics and profiles, for the owner alone (`path`; none for none; default: the data directory's name with .admin.sock)")
-	f.StringVar(&o.metrics, "metrics", "", "TCP `address` to serve metrics on, too")
-	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warn or error (`level`)")
-	f.StringVar(&o.logFormat, "log-format", "json", "json or text (`format`)")
-	f.StringVar(&o.otlp, "otlp", "", "`URL` of an OpenTelemetry collector that takes traces (OTLP over HTTP)")
-	f.Float64Var(&o.traceRatio, "trace-ratio", 1, "share of the requests without a trace of their own that are traced (0 to 1)")
-	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long requests under way may take when the daemon ends")
+	f.StringVar(&o.config, "config", "", "configuration `file` (TOML) with these flags and access rules")
+	f.StringArrayVar(&o.listen, "listen", []string{"127.0.0.1:7420"}, "TCP `address` to listen on (repeatable; none to disable)")
+	f.StringVar(&o.socket, "socket", "", "Unix socket `path` to listen on (none to disable; default: DATA.sock)")
+	f.StringVar(&o.socketMode, "socket-mode", "0600", "octal file `mode` of the socket: who can connect")
+	f.BoolVar(&o.insecure, "insecure", false, "allow non-local addresses without TLS")
+	f.StringVar(&o.cert, "cert", "", "TLS certificate chain `file` (PEM)")
+	f.StringVar(&o.certKey, "cert-key", "", "private key `file` of the TLS certificate (PEM)")
+	f.StringVar(&o.clientCA, "client-ca", "", "CA certificate `file` to verify client certificates with (PEM)")
+	f.StringVar(&o.tokensFile, "tokens", "", "sealed token `file` (default: DATA.tokens)")
+	f.StringVar(&o.auditLog, "audit-log", "", "audit log `file` for denials, exports and administration (none to disable; default: DATA.audit.jsonl)")
+	f.StringVar(&o.adminSocket, "admin-socket", "", "Unix socket `path` for metrics and profiles, accessible to its owner only (none to disable; default: DATA.admin.sock)")
+	f.StringVar(&o.metrics, "metrics", "", "also serve metrics on this TCP `address`")
+	f.StringVar(&o.logLevel, "log-level", "info", "log `level`: debug, info, warn or error")
+	f.StringVar(&o.logFormat, "log-format", "json", "log `format`: json or text")
+	f.StringVar(&o.otlp, "otlp", "", "`URL` of an OpenTelemetry collector to send traces to (OTLP over HTTP)")
+	f.Float64Var(&o.traceRatio, "trace-ratio", 1, "fraction of the requests to trace that have no trace of their own (0 to 1)")
+	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long to wait for in-flight requests at shutdown")
 
-	f.StringVar(&o.maxMessage, "max-message", "64MiB", "largest request message (`size`)")
-	f.StringVar(&o.inFlightBytes, "in-flight-bytes", "512MiB", "most bytes of requests under way (`size`)")
-	f.IntVar(&o.limits.InFlight, "in-flight", 1024, "most requests under way")
-	f.IntVar(&o.limits.InFlightPerTenant, "in-flight-per-tenant", 0, "most requests under way for one tenant (0: as --in-flight)")
-	f.IntVar(&o.limits.Streams, "watches", 4096, "most watches")
-	f.IntVar(&o.limits.StreamsPerConnection, "streams-per-connection", 256, "most HTTP/2 streams of a connection")
-	f.IntVar(&o.limits.Connections, "connections", 16384, "most connections")
-	f.Float64Var(&o.limits.Rate, "rate", 0, "most requests a second of one caller (0: any number)")
-	f.IntVar(&o.limits.Burst, "burst", 0, "requests at once within the rate (0: as many as in a second)")
-	f.DurationVar(&o.limits.RequestTimeout, "request-timeout", 30*time.Second, "how long a request may take that is not a stream")
-	f.DurationVar(&o.limits.StallTimeout, "stall-timeout", 30*time.Second, "how long a caller may neither send nor read what is due")
-	f.DurationVar(&o.limits.ReadTimeout, "read-timeout", 2*time.Minute, "how long a message of a request may take to come, however steadily")
-	f.DurationVar(&o.limits.HeaderTimeout, "header-timeout", 10*time.Second, "how long the headers of a request may take")
-	f.DurationVar(&o.limits.IdleTimeout, "idle-timeout", 3*time.Minute, "how long a connection without requests stays open")
+	f.StringVar(&o.maxMessage, "max-message", "64MiB", "maximum request message `size`")
+	f.StringVar(&o.inFlightBytes, "in-flight-bytes", "512MiB", "maximum total `size` of in-flight requests")
+	f.IntVar(&o.limits.InFlight, "in-flight", 1024, "maximum in-flight requests")
+	f.IntVar(&o.limits.InFlightPerTenant, "in-flight-per-tenant", 0, "maximum in-flight requests per tenant (0: same as --in-flight)")
+	f.IntVar(&o.limits.Streams, "watches", 4096, "maximum watches")
+	f.IntVar(&o.limits.StreamsPerConnection, "streams-per-connection", 256, "maximum HTTP/2 streams per connection")
+	f.IntVar(&o.limits.Connections, "connections", 16384, "maximum connections")
+	f.Float64Var(&o.limits.Rate, "rate", 0, "maximum requests per second per caller (0: unlimited)")
+	f.IntVar(&o.limits.Burst, "burst", 0, "maximum burst of requests within --rate (0: one second's worth)")
+	f.DurationVar(&o.limits.RequestTimeout, "request-timeout", 30*time.Second, "time limit for a request, except streams")
+	f.DurationVar(&o.limits.StallTimeout, "stall-timeout", 30*time.Second, "time limit for a caller that neither sends nor reads")
+	f.DurationVar(&o.limits.ReadTimeout, "read-timeout", 2*time.Minute, "time limit for receiving one request message")
+	f.DurationVar(&o.limits.HeaderTimeout, "header-timeout", 10*time.Second, "time limit for receiving request headers")
+	f.DurationVar(&o.limits.IdleTimeout, "idle-timeout", 3*time.Minute, "time limit for an idle connection")
 
-	f.StringVar(&o.pluginIsolation, "plugin-isolation", "process", "what plugins run in: process, one of their own, or none (`isolation`)")
-	f.StringVar(&o.pluginMemory, "plugin-memory", "1GiB", "memory for plugins, of each process that runs them (`size`)")
-	f.IntVar(&o.plugins.Calls, "plugin-calls", 0, "most calls of plugins at a time, and so processes (0: as many as processors, at most 8)")
+	f.StringVar(&o.pluginIsolation, "plugin-isolation", "process", "plugin `isolation`: process (run plugins in worker processes) or none")
+	f.StringVar(&o.pluginMemory, "plugin-memory", "1GiB", "memory limit of each process that runs plugins (`size`)")
+	f.IntVar(&o.plugins.Calls, "plugin-calls", 0, "maximum parallel plugin calls, and worker processes (0: the number of processors, up to 8)")
 }
 
 // configure completes what the flags say with the environment and the configuration file, and checks it.
@@ -123,13 +123,13 @@ func (o *serveOptions) complete(base string) error {
 		}
 	}
 	if o.tokensFile == "" {
-		return usagef("--tokens none: the tokens need a file")
+		return usagef("--tokens cannot be none: the tokens need a file")
 	}
 	if (o.cert == "") != (o.certKey == "") {
-		return usagef("--cert and --cert-key go together")
+		return usagef("--cert and --cert-key must be given together")
 	}
 	if o.clientCA != "" && o.cert == "" {
-		return usagef("--client-ca needs --cert: client certificates come with TLS")
+		return usagef("--client-ca requires --cert: client certificates need TLS")
 	}
 	o.listen = slices.DeleteFunc(o.listen, func(l string) bool { return l == "none" || l == "" })
 	if o.traceRatio < 0 || o.traceRatio > 1 {
@@ -190,7 +190,7 @@ func readConfig(path string, f *pflag.FlagSet, tables *access.Options) error {
 		switch {
 		case isTable(key): // below
 		case flag == nil || key == "config" || key == "help":
-			return usagef("%s: there is no key %q", path, key)
+			return usagef("%s: unknown key %q", path, key)
 		case !flag.Changed:
 			if err := setFlag(f, key, value); err != nil {
 				return usagef("%s: %s: %w", path, key, err)
@@ -210,7 +210,7 @@ func readConfig(path string, f *pflag.FlagSet, tables *access.Options) error {
 	if peers, ok := all["peer"].([]any); ok {
 		for _, p := range peers {
 			if table, ok := p.(map[string]any); ok && table["uid"] == nil { // it would be 0, which is root
-				return usagef("%s: a peer has no uid", path)
+				return usagef("%s: a [[peer]] has no uid", path)
 			}
 		}
 	}
@@ -225,7 +225,7 @@ func isTable(key string) bool {
 func setFlag(f *pflag.FlagSet, name string, value any) error {
 	switch v := value.(type) {
 	case map[string]any:
-		return errors.New("it is a table, want a value")
+		return errors.New("it is a table: want a value")
 	case []any:
 		var texts []string
 		for _, item := range v {
@@ -243,7 +243,7 @@ func setFlag(f *pflag.FlagSet, name string, value any) error {
 // tomlError says in a line what is wrong with a configuration, and where.
 func tomlError(err error) string {
 	if e, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(e.Errors) > 0 {
-		return fmt.Sprintf("there is no key %q", strings.Join(e.Errors[0].Key(), "."))
+		return fmt.Sprintf("unknown key %q", strings.Join(e.Errors[0].Key(), "."))
 	}
 	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
 		row, column := e.Position()

@@ -88,12 +88,12 @@ func TestServePrecedence(t *testing.T) {
 // TestServeRefusesConfiguration reads files in which something is wrong, which the error names.
 func TestServeRefusesConfiguration(t *testing.T) {
 	for text, want := range map[string]string{
-		"in-flihgt = 5":                          `no key "in-flihgt"`,
-		"[jwt]\nisuer = \"x\"":                   `no key "jwt.isuer"`,
-		"[[peer]]\nuid = 0\nroot = true":         `no key "peer.root"`,
+		"in-flihgt = 5":                          `unknown key "in-flihgt"`,
+		"[jwt]\nisuer = \"x\"":                   `unknown key "jwt.isuer"`,
+		"[[peer]]\nuid = 0\nroot = true":         `unknown key "peer.root"`,
 		"[limits]\nrate = 5":                     `"limits"`,
-		"config = \"x\"":                         `no key "config"`,
-		"help = true":                            `no key "help"`,
+		"config = \"x\"":                         `unknown key "config"`,
+		"help = true":                            `unknown key "help"`,
 		"in-flight = \"many\"":                   "in-flight",
 		"in-flight = [1]":                        "in-flight",
 		"request-timeout = 30":                   "request-timeout",
@@ -106,7 +106,7 @@ func TestServeRefusesConfiguration(t *testing.T) {
 		"client-ca = \"x\"":                      "--client-ca",
 		"tokens = \"none\"":                      "--tokens",
 		"rate = 1\n\n\n[[peer]]\nuid = \"root\"": "line 5",
-		"rate = 1\n[[peer]]\nuid = 1\nx = 1":     `no key "peer.x"`,
+		"rate = 1\n[[peer]]\nuid = 1\nx = 1":     `unknown key "peer.x"`,
 		"[[peer]]\nuid = \"root\"":               "line 2",
 		"[[peer]]\n[[peer.grant]]\nrole = 5":     "line",
 		"owner-is-admin = \"no\"":                "line 1",

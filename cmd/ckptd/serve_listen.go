@@ -24,11 +24,11 @@ func (r *running) listen(o *serveOptions) (err error) {
 		}
 	}
 	if n, err := strconv.Atoi(os.Getenv("LISTEN_FDS")); err == nil && n > maxPassed {
-		return usagef("LISTEN_FDS is %d: systemd does not pass more than %d sockets", n, maxPassed)
+		return usagef("LISTEN_FDS is %d: at most %d sockets are supported", n, maxPassed)
 	}
 	passed, err := activation.Listeners()
 	if err != nil {
-		return fmt.Errorf("taking over the sockets of systemd: %w", err)
+		return fmt.Errorf("taking over sockets from systemd: %w", err)
 	}
 	for _, l := range passed {
 		if l == nil {
@@ -45,7 +45,7 @@ func (r *running) listen(o *serveOptions) (err error) {
 		}
 	}
 	if len(r.listeners) == 0 {
-		return usagef("there is nothing to serve on: --socket and --listen are both none")
+		return usagef("nothing to listen on: --socket and --listen are both none")
 	}
 	if o.adminSocket != "" {
 		l, err := listenUnix(o.adminSocket, 0o600)
@@ -100,7 +100,7 @@ func (r *running) private(l net.Listener, o *serveOptions) error {
 	if !ok || r.keys != nil || addr.IP.IsLoopback() || o.insecure {
 		return nil
 	}
-	return usagef("%s reaches beyond this machine, where tokens and states would be readable: give --cert, or --insecure behind a proxy that does TLS", addr)
+	return usagef("%s is reachable from other machines, and without TLS tokens and states are readable: set --cert, or --insecure behind a TLS proxy", addr)
 }
 
 // maxSocketPath is what the smallest of the platforms takes.
@@ -109,7 +109,7 @@ const maxSocketPath = 103
 // listenUnix listens on a socket. One that a daemon left which is no more is replaced.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if len(path) > maxSocketPath {
-		return nil, usagef("%s is too long for a Unix socket, which has a path of at most %d bytes: name another with --socket and --admin-socket", path, maxSocketPath)
+		return nil, usagef("%s is too long for a Unix socket path (at most %d bytes): choose another with --socket and --admin-socket", path, maxSocketPath)
 	}
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -121,7 +121,7 @@ func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 			return nil, fmt.Errorf("listening on %s: %w", path, errSocketTaken)
 		}
 		if info, statErr := os.Lstat(path); statErr != nil || info.Mode().Type() != fs.ModeSocket {
-			return nil, fmt.Errorf("listening on %s: there is something else", path)
+			return nil, fmt.Errorf("listening on %s: another file is in the way, remove it or choose another path", path)
 		}
 		if err = os.Remove(path); err == nil {
 			l, err = net.Listen("unix", path)
@@ -136,4 +136,4 @@ func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	return l, nil
 }
 
-var errSocketTaken = errors.New("another daemon serves there")
+var errSocketTaken = errors.New("another server is listening there")

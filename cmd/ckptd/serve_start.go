@@ -18,9 +18,9 @@ import (
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/durable"
-	"github.com/ckptd/ckptd/internal/installed"
 	"github.com/ckptd/ckptd/internal/jobs"
 	"github.com/ckptd/ckptd/internal/migration"
+	"github.com/ckptd/ckptd/internal/pluginset"
 	"github.com/ckptd/ckptd/internal/server"
 	"github.com/ckptd/ckptd/internal/telemetry"
 )
@@ -30,7 +30,7 @@ type running struct {
 	server    *server.Server
 	store     *engine.Store
 	tokens    *access.Tokens
-	plugins   *installed.Set
+	plugins   *pluginset.Set
 	migrator  *jobs.Runner
 	sets      *migration.Sets
 	audit     *audit.Log // nil for none
@@ -114,7 +114,7 @@ func (a *app) start(ctx context.Context, o *serveOptions) (r *running, err error
 func (r *running) startMigrations(ctx context.Context, a *app) error {
 	r.sets = a.migrations.sets
 	if _, err := r.sets.Known(ctx); err != nil {
-		r.log.Warn("some migrations that are installed cannot be read: states that need them are not migrated")
+		r.log.Warn("some installed migrations cannot be read: states that need them are not migrated")
 	}
 	r.migrator = jobs.New(jobs.Options{Store: r.store, Dir: a.base + ".migrations", Sets: r.sets, Find: a.migrations.find, Log: r.log})
 	return r.migrator.Resume()
@@ -123,7 +123,7 @@ func (r *running) startMigrations(ctx context.Context, a *app) error {
 func (r *running) makeServer(o *serveOptions) error {
 	who, err := r.authenticator(o)
 	if err != nil {
-		return fmt.Errorf("reading who may do what: %w", err)
+		return fmt.Errorf("reading the access rules: %w", err)
 	}
 	so := server.Options{Store: r.store, Access: who, Tokens: r.tokens, Plugins: r.plugins, Migrator: r.migrator, Audit: r.audit, Metrics: r.metrics, Trace: r.trace, Log: r.log,
 		Limits: o.limits, Version: buildVersion()}
@@ -160,7 +160,7 @@ func (r *running) makeFirstToken(a *app, path string) error {
 		err = durable.WriteFile(path, []byte(secret+"\n"))
 	}
 	if err != nil {
-		return fmt.Errorf("making a first token: %w", err)
+		return fmt.Errorf("creating the first token: %w", err)
 	}
 	r.firstToken = path
 	return nil
@@ -231,14 +231,14 @@ func (a *app) reload(r *running, given map[string][]string) error {
 		return err
 	}
 	if changed := r.fixed.changed(f); len(changed) > 0 {
-		r.log.Warn("these take a restart", "changed", changed)
+		r.log.Warn("these changes need a restart", "changed", changed)
 	}
 	if err := r.tokens.Reload(); err != nil {
 		return err
 	}
 	who, err := r.authenticator(&o)
 	if err != nil {
-		return fmt.Errorf("reading who may do what: %w", err)
+		return fmt.Errorf("reading the access rules: %w", err)
 	}
 	if r.keys != nil {
 		if err := r.keys.load(); err != nil {

@@ -172,7 +172,7 @@ func (d *served) hangup(answer string) {
 
 const (
 	reloaded  = `"msg":"reloaded"`
-	keptAsWas = "what was not read again stays as it was"
+	keptAsWas = "settings not yet reloaded are unchanged"
 )
 
 // client returns a client of the socket.
@@ -317,7 +317,7 @@ func TestServeSockets(t *testing.T) {
 
 	second := newServed(t, "--socket", d.path("s"))
 	second.launch()
-	if code := second.exitCode(10 * time.Second); code == exitOK || !strings.Contains(second.errs.String(), "another daemon serves there") {
+	if code := second.exitCode(10 * time.Second); code == exitOK || !strings.Contains(second.errs.String(), "another server is listening there") {
 		t.Errorf("a second daemon on the same socket ended with %d: %s", code, second.errs)
 	}
 	if _, err := os.Stat(second.path("data")); !os.IsNotExist(err) {
@@ -329,7 +329,7 @@ func TestServeSockets(t *testing.T) {
 	third := newServed(t)
 	must(t, os.WriteFile(third.path("s"), []byte("precious"), 0o600))
 	third.launch()
-	if code := third.exitCode(10 * time.Second); code == exitOK || !strings.Contains(third.errs.String(), "there is something else") {
+	if code := third.exitCode(10 * time.Second); code == exitOK || !strings.Contains(third.errs.String(), "another file is in the way") {
 		t.Errorf("a daemon in place of a file ended with %d: %s", code, third.errs)
 	}
 	if text, err := os.ReadFile(third.path("s")); err != nil || string(text) != "precious" {

@@ -41,11 +41,11 @@ func (k *keyPair) load() error {
 	if k.clientCAFile != "" {
 		pem, err := durable.ReadFile(k.clientCAFile, maxPEM)
 		if err != nil {
-			return fmt.Errorf("loading client authorities: %w", err)
+			return fmt.Errorf("loading the client CA: %w", err)
 		}
 		c.ClientCAs = x509.NewCertPool()
 		if !c.ClientCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("loading client authorities: %s holds no PEM certificate", k.clientCAFile)
+			return fmt.Errorf("loading the client CA: %s contains no PEM certificate", k.clientCAFile)
 		}
 		c.ClientAuth = tls.VerifyClientCertIfGiven // who has none may have a token
 	}

@@ -17,11 +17,11 @@ func (a *app) showCmd() *cobra.Command {
 	var o showOptions
 	cmd := &cobra.Command{
 		Use:   "show THREAD [CHECKPOINT]",
-		Short: "Show a state: the newest, or that of a checkpoint",
+		Short: "Show the head state, or the state of a checkpoint",
 		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.raw && a.json {
-				return usagef("--raw and --json exclude each other")
+				return usagef("--raw and --json cannot be used together")
 			}
 			name, err := o.checkpoint(args[1:])
 			if err != nil {
@@ -34,14 +34,14 @@ func (a *app) showCmd() *cobra.Command {
 		ValidArgsFunction: a.completeThreads,
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.at, "at", "", "the checkpoint `CHECKPOINT`")
-	f.Uint64Var(&o.seq, "seq", 0, "the checkpoint with seq `N`")
-	f.StringVar(&o.branch, "branch", "", "the head of branch `NAME`")
-	f.StringVar(&o.channel, "channel", "", "only channel `NAME`")
-	f.Uint64Var(&o.schema, "schema", 0, "the state in schema version `N`, migrated in memory")
-	f.BoolVar(&o.down, "down", false, "with --schema: take ways back from a newer version")
-	f.BoolVar(&o.raw, "raw", false, "the bytes of the channel and nothing else")
-	f.BoolVar(&o.header, "header", false, "no channels, only what is known about the checkpoint")
+	f.StringVar(&o.at, "at", "", "show `CHECKPOINT`")
+	f.Uint64Var(&o.seq, "seq", 0, "show the checkpoint with seq `N`")
+	f.StringVar(&o.branch, "branch", "", "show the head of branch `NAME`")
+	f.StringVar(&o.channel, "channel", "", "show only channel `NAME`")
+	f.Uint64Var(&o.schema, "schema", 0, "migrate the state in memory to schema version `N`")
+	f.BoolVar(&o.down, "down", false, "with --schema, allow reverse steps from a newer version")
+	f.BoolVar(&o.raw, "raw", false, "print only the channel's bytes")
+	f.BoolVar(&o.header, "header", false, "show only the checkpoint's header, without channels")
 	return cmd
 }
 
@@ -69,7 +69,7 @@ func (o *showOptions) checkpoint(args []string) (string, error) {
 	case 1:
 		return names[0], nil
 	}
-	return "", usagef("%d ways to say which checkpoint, want one", len(names))
+	return "", usagef("the checkpoint is given in %d ways: give it once", len(names))
 }
 
 func (a *app) show(ctx context.Context, t thread, name string, o showOptions) error {
@@ -95,7 +95,7 @@ func (a *app) show(ctx context.Context, t thread, name string, o showOptions) er
 	}
 	switch {
 	case o.raw && len(cp.Channels) != 1:
-		return usagef("--raw writes one channel, @%d has %d: name it with --channel", cp.Seq, len(cp.Channels))
+		return usagef("--raw prints one channel, and @%d has %d: choose one with --channel", cp.Seq, len(cp.Channels))
 	case o.raw:
 		_, err = a.out.Write(cp.Channels[0].Data)
 		return wroteOut(err)

@@ -53,6 +53,6 @@ func (a *app) stats(v statsView) error {
 	a.printf("threads      %d\n", v.Threads)
 	a.printf("checkpoints  %d, %d of them keyframes; the deepest is restored from %s\n", v.Checkpoints, v.Keyframes, count(int(v.MaxDepth), "record"))
 	a.printf("states       %s\n", size(v.StateBytes))
-	a.printf("stored       %s in records, %s in parts: %d B a checkpoint%s\n", size(v.StoredBytes), size(v.PartBytes), each, times)
+	a.printf("stored       %s in records, %s in parts: %d B per checkpoint%s\n", size(v.StoredBytes), size(v.PartBytes), each, times)
 	return a.printf("disk         %s for the whole store\n", size(v.DiskBytes))
 }

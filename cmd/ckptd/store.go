@@ -9,7 +9,7 @@ import (
 	"github.com/ckptd/ckptd/client"
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/engine/upkeep"
-	"github.com/ckptd/ckptd/internal/installed"
+	"github.com/ckptd/ckptd/internal/pluginset"
 )
 
 // What the commands need of a store. It is opened here (embedded) or behind a server (remote), and the commands cannot
@@ -71,10 +71,10 @@ type userKeeper interface {
 type embedded struct {
 	*engine.Store
 	storeKeeper
-	plugins *installed.Set
+	plugins *pluginset.Set
 }
 
-func embed(s *engine.Store, plugins *installed.Set) embedded {
+func embed(s *engine.Store, plugins *pluginset.Set) embedded {
 	return embedded{s, s.Upkeep(), plugins}
 }
 

@@ -20,15 +20,15 @@ func (a *app) threadsCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if recent < 0 {
-				return usagef("--recent is %d", recent)
+				return usagef("--recent %d is negative", recent)
 			}
 			return a.with(cmd.Context(), false, func(s store) error { return a.threads(cmd.Context(), s, o, recent) })
 		},
 	}
 	cmd.Flags().StringVar(&o.Prefix, "prefix", "", "only threads whose names begin with `TEXT`")
 	cmd.Flags().StringVar(&o.Status, "status", "", "only threads whose head has this `STATUS`")
-	cmd.Flags().IntVar(&recent, "recent", 0, "only the `N` threads that were active last, the last one first, to the hour")
-	cmd.Flags().BoolVar(&o.Count, "count", false, "count the checkpoints of each")
+	cmd.Flags().IntVar(&recent, "recent", 0, "only the `N` most recently active threads, newest first (to the hour)")
+	cmd.Flags().BoolVar(&o.Count, "count", false, "count the checkpoints of each thread")
 	return cmd
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/ckptd/ckptd/internal/access"
 )
 
-var errNoToken = errors.New("there is no token")
+var errNoToken = errors.New("no such token")
 
 // tokenKeeper is what the commands need of those who keep the tokens: a server, or the files of a store.
 type tokenKeeper interface {
@@ -29,19 +29,19 @@ func (a *app) tokenCmd() *cobra.Command {
 	files := besideFiles{a: a}
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make, list and revoke the tokens that callers of a server show",
-		Long: `A token lets its bearer do what a role may, for a user, a tenant or the whole store:
-  reader    reads everything
-  approver  reads, and sets labels, branches and pending writes, as approving a paused run takes
-  writer    does that, and saves, copies, prunes and deletes
-  auditor   sees headers, lists and statistics, but no content, and with every tenant the audit log
-  admin     does all that, and looks after retention, users and tokens
+		Short: "Create, list and revoke server access tokens",
+		Long: `A token grants its bearer a role for a user, a tenant or the whole store:
+  reader    read everything
+  approver  read, and set labels, branches and pending writes, to approve a paused run
+  writer    all of approver, and save, copy, prune and delete
+  auditor   see headers, lists and statistics, but no content; for all tenants, also the audit log
+  admin     all of the above, and manage retention, users and tokens
 
-Without --server the commands work on the files of the store, which no server may have open then.`,
+Without --server, the commands work on the store's files, and no server can have the store open.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().StringVar(&files.tokens, "tokens", os.Getenv(envName("tokens")), "sealed `file` with the tokens (default: the data directory's name with .tokens)")
+	cmd.PersistentFlags().StringVar(&files.tokens, "tokens", os.Getenv(envName("tokens")), "sealed token `file` (default: DATA.tokens)")
 	cmd.PersistentFlags().StringVar(&files.log, "audit-log", os.Getenv(envName("audit-log")), auditLogUsage)
 	cmd.AddCommand(a.tokenCreateCmd(&files), a.tokenListCmd(&files), a.tokenRevokeCmd(&files))
 	return cmd
@@ -61,9 +61,9 @@ func (a *app) tokenCreateCmd(files *besideFiles) *cobra.Command {
 	var note string
 	cmd := &cobra.Command{
 		Use:   "create --role ROLE",
-		Short: "Make a token and print it: it cannot be had again",
-		Long: `Create makes a token for --user of --tenant, and prints it and nothing else on standard output. Only its hash is stored:
-put the token where only those who need it can read it.`,
+		Short: "Create a token and print it (shown only once)",
+		Long: `Create creates a token for --user of --tenant and prints only the token to standard output. The store
+keeps just its hash: save the token where only those who need it can read it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			scope.tenantGiven, scope.userGiven = cmd.Flags().Changed("tenant"), cmd.Flags().Changed("user")
@@ -81,12 +81,12 @@ put the token where only those who need it can read it.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&scope.role, "role", "", "reader, approver, writer, auditor or admin (`role`)")
-	f.BoolVar(&scope.allUsers, "all-users", false, "for every user of --tenant")
-	f.BoolVar(&scope.allTenants, "all-tenants", false, "for every user of every tenant")
+	f.StringVar(&scope.role, "role", "", "`role`: reader, approver, writer, auditor or admin")
+	f.BoolVar(&scope.allUsers, "all-users", false, "valid for every user of --tenant")
+	f.BoolVar(&scope.allTenants, "all-tenants", false, "valid for every user of every tenant")
 	f.StringArrayVar(&scope.prefixes, "thread-prefix", nil, "only for threads whose names begin with `TEXT` (repeatable)")
-	f.StringVar(&scope.expires, "expires", "", "`when` it ends: after 12h, 30d or 2w, or at a time such as 2027-01-31 (default: never)")
-	f.StringVar(&note, "note", "", "what it is for, for those who list tokens (`text`)")
+	f.StringVar(&scope.expires, "expires", "", "expiry `time`: 12h, 30d or 2w from now, or a time such as 2027-01-31 (default: never)")
+	f.StringVar(&note, "note", "", "`text` shown with the token, such as its purpose")
 	cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]cobra.Completion{"reader", "approver", "writer", "auditor", "admin"}, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
@@ -96,15 +96,15 @@ func (a *app) grants(s tokenScope, now time.Time) ([]client.Grant, error) {
 	g := client.Grant{Role: s.role, Tenant: a.tenant, User: a.user}
 	switch {
 	case s.role == "":
-		return nil, usagef("say with --role what the token is for: reader, approver, writer, auditor or admin")
+		return nil, usagef("--role is missing: want reader, approver, writer, auditor or admin")
 	case access.Role(s.role).Permissions() == 0:
 		return nil, usagef("--role %q: want reader, approver, writer, auditor or admin", s.role)
 	case a.tenant == access.Any || a.user == access.Any:
-		return nil, usagef("a tenant or user cannot be given as *: use --all-users or --all-tenants")
+		return nil, usagef("* is not a tenant or user: use --all-users or --all-tenants")
 	case s.allTenants && (s.tenantGiven || s.userGiven):
-		return nil, usagef("--all-tenants is for every user of every tenant: leave out --tenant and --user")
+		return nil, usagef("--all-tenants covers every user of every tenant: omit --tenant and --user")
 	case s.allUsers && s.userGiven:
-		return nil, usagef("--all-users is for every user of the tenant: leave out --user")
+		return nil, usagef("--all-users covers every user of the tenant: omit --user")
 	case s.allTenants:
 		g.Tenant, g.User = access.Any, access.Any
 	case s.allUsers:
@@ -122,7 +122,7 @@ func (a *app) grants(s tokenScope, now time.Time) ([]client.Grant, error) {
 	var grants []client.Grant
 	for _, p := range s.prefixes {
 		if p == "" {
-			return nil, usagef("--thread-prefix is empty: leave it out for every thread")
+			return nil, usagef("--thread-prefix cannot be empty: omit it to match every thread")
 		}
 		g.ThreadPrefix = p
 		grants = append(grants, g)
@@ -139,7 +139,7 @@ func parseExpiry(s string, now time.Time) (time.Time, error) {
 		return at, usagef("--expires %q is neither a duration such as 12h or 30d nor a time such as 2027-01-31 or 2027-01-31T12:00:00Z", s)
 	}
 	if !at.After(now) {
-		return at, usagef("--expires %s: that is over already", s)
+		return at, usagef("--expires %s is in the past", s)
 	}
 	return at, nil
 }
@@ -175,7 +175,7 @@ func (a *app) tokenCreated(t client.Token, secret string) error {
 func (a *app) tokenListCmd(files *besideFiles) *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the tokens, without their secrets",
+		Short: "List tokens, without their secrets",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return files.with(cmd.Context(), func(k tokenKeeper) error {
@@ -207,7 +207,7 @@ func (a *app) tokens(tokens []client.Token) error {
 				line += "  " + a.paint.dim(printable(t.Note))
 			}
 			if i == 0 && t.MadeBy != "" {
-				line += "  " + a.paint.dim("made by "+printable(t.MadeBy))
+				line += "  " + a.paint.dim("created by "+printable(t.MadeBy))
 			}
 			if err := a.printf("%s\n", line); err != nil {
 				return err
@@ -215,7 +215,7 @@ func (a *app) tokens(tokens []client.Token) error {
 		}
 	}
 	if len(tokens) == 0 && !a.json {
-		a.note("there are no tokens")
+		a.note("no tokens")
 	}
 	return nil
 }
@@ -224,9 +224,9 @@ func (a *app) tokenRevokeCmd(files *besideFiles) *cobra.Command {
 	keep := false
 	cmd := &cobra.Command{
 		Use:   "revoke ID...",
-		Short: "Make tokens invalid at once",
-		Long: `Revoke makes tokens invalid at once, and with each those that were made with it, and with those: whoever had a token for
-too long may have made others. It prints all that it revoked.`,
+		Short: "Revoke tokens immediately",
+		Long: `Revoke revokes tokens immediately, along with every token created with them, directly or indirectly:
+a leaked token may have been used to create others. It prints all revoked tokens.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return files.with(cmd.Context(), func(k tokenKeeper) error {
@@ -253,7 +253,7 @@ too long may have made others. It prints all that it revoked.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&keep, "keep-children", false, "leave the tokens valid that were made with these")
+	cmd.Flags().BoolVar(&keep, "keep-children", false, "do not revoke tokens created with these tokens")
 	return cmd
 }
 

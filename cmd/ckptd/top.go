@@ -22,10 +22,10 @@ func (a *app) topCmd() *cobra.Command {
 	var once bool
 	cmd := &cobra.Command{
 		Use:   "top",
-		Short: "Show live how a server is doing",
-		Long: `Top asks a server every second how it is doing, and shows what it did in that second: rates, latencies, memory. On a
-terminal it draws over itself until q is pressed, elsewhere it prints a line each time. Without --server it asks the
-server on the socket that ckptd serve makes beside --data.`,
+		Short: "Show live statistics of a server",
+		Long: `Top polls a server every second and shows its rates, latencies and memory. On a terminal it updates
+the screen until you press q; elsewhere it prints one line per interval. Without --server it polls
+the server on DATA.sock, the default socket of ckptd serve.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < leastInterval {
@@ -43,8 +43,8 @@ server on the socket that ckptd serve makes beside --data.`,
 			return a.top(cmd.Context(), c.Status, every, once)
 		},
 	}
-	cmd.Flags().DurationVar(&every, "interval", time.Second, "`time` between two looks, such as 2s")
-	cmd.Flags().BoolVar(&once, "once", false, "look twice, tell what happened in between, and end")
+	cmd.Flags().DurationVar(&every, "interval", time.Second, "refresh `time`, such as 2s")
+	cmd.Flags().BoolVar(&once, "once", false, "sample one interval, print it and exit")
 	return cmd
 }
 
@@ -56,7 +56,7 @@ func (ask asker) sample(ctx context.Context) (topSample, error) {
 	defer cancel()
 	m, err := ask(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("nothing came within %v: %w", askTimeout, err)
+		err = fmt.Errorf("no answer within %v: %w", askTimeout, err)
 	}
 	return topSample{time.Now(), m}, err
 }

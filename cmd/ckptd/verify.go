@@ -15,9 +15,10 @@ func (a *app) verifyCmd() *cobra.Command {
 	var witness string
 	cmd := &cobra.Command{
 		Use:   "verify [THREAD]",
-		Short: "Check the store, or a thread: chains, hashes, counts, indexes",
-		Long: `Verify checks the whole store, all tenants and users, or one thread. With --deep it restores every state and compares
-it with the commitment made when it was saved. Exit code 5 means that it found problems.
+		Short: "Verify the store or one thread: chains, hashes, counts, indexes",
+		Long: `Verify checks the whole store, with all tenants and users, or one thread. With --deep it also restores
+every state and compares it with the commitment from when it was saved. It exits with code 5 if it
+finds problems.
 
 With --witness it compares how far the store has come with what FILE saw last, and notes it there if all is well: a
 directory that was put back is exit code 21, as long as it has not gone beyond where it was. Keep FILE away from the
@@ -31,6 +32,9 @@ directory and from its copies. It needs the directory itself, so it does not wor
 			if witness != "" && a.server.addr != "" {
 				return usagef("--witness wants the directory of the store: leave out --server")
 			}
+			if witness != "" && inside(witness, a.data) {
+				return usagef("--witness %s: it is in %s, and would be put back with it", witness, a.data)
+			}
 			return a.with(cmd.Context(), false, func(s store) error {
 				if witness != "" {
 					return a.witnessed(cmd.Context(), witness, s, o)
@@ -40,7 +44,7 @@ directory and from its copies. It needs the directory itself, so it does not wor
 		},
 		ValidArgsFunction: a.completeThreads,
 	}
-	cmd.Flags().BoolVar(&deep, "deep", false, "restore every state")
+	cmd.Flags().BoolVar(&deep, "deep", false, "restore every state and compare it with its commitment")
 	cmd.Flags().StringVar(&witness, "witness", "", "`FILE` to compare with how far the store has come, and to note it in")
 	return cmd
 }

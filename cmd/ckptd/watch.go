@@ -19,10 +19,10 @@ func (a *app) watchCmd() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "watch [THREAD]",
-		Short: "Tell of checkpoints as they are saved",
-		Long: `Watch tells of every checkpoint of a thread, a user or a tenant when it is durable, until it is interrupted. It is meant
-for --server: nobody else can save to a store that is open here. With --json each event has a cursor; --cursor goes on
-behind it and misses nothing.`,
+		Short: "Stream checkpoints as they are saved",
+		Long: `Watch prints every checkpoint of a thread, a user or a tenant once it is durable, until interrupted.
+Use it with --server: while a command has a store open, nothing else can save to it. With --json,
+each event has a cursor; --cursor resumes after it without missing an event.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			scope := engine.WatchScope{Tenant: a.tenant, User: a.user}
@@ -35,11 +35,11 @@ behind it and misses nothing.`,
 			from := engine.Cursor(cursor)
 			switch {
 			case whole && len(args) == 1:
-				return usagef("--whole-tenant and a thread exclude each other")
+				return usagef("--whole-tenant cannot be used with a thread")
 			case limit < 0:
 				return usagef("--limit %d is negative", limit)
 			case since != "" && cursor != "":
-				return usagef("--since and --cursor exclude each other")
+				return usagef("--since and --cursor cannot be used together")
 			case since != "":
 				at, err := parseTime(since, time.Now())
 				if err != nil {
@@ -56,10 +56,10 @@ behind it and misses nothing.`,
 		ValidArgsFunction: a.completeThreads,
 	}
 	f := cmd.Flags()
-	f.StringVar(&since, "since", "", "begin with what was saved at `TIME` or later: 24h, 30d, 2026-01-31, RFC 3339")
-	f.StringVar(&cursor, "cursor", "", "begin behind the event with this `CURSOR`")
+	f.StringVar(&since, "since", "", "start with checkpoints saved at or after `TIME`: 24h, 30d, 2026-01-31, RFC 3339")
+	f.StringVar(&cursor, "cursor", "", "resume after the event with this `CURSOR`")
 	f.BoolVar(&whole, "whole-tenant", false, "all users of the tenant")
-	f.IntVarP(&limit, "limit", "n", 0, "end after `N` events")
+	f.IntVarP(&limit, "limit", "n", 0, "stop after `N` events")
 	return cmd
 }
 

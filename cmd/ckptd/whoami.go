@@ -11,11 +11,11 @@ import (
 func (a *app) whoamiCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "whoami",
-		Short: "Show what a server takes you for, and what you may do",
+		Short: "Show who you are to the server, and your rights",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.server.addr == "" {
-				return usagef("name the server with --server: who has the keys of a store may do everything")
+				return usagef("whoami needs --server: without one, the keys of the store grant every right")
 			}
 			c, err := a.dial()
 			if err != nil {
@@ -75,7 +75,7 @@ func viewGrant(g client.Grant) grantView {
 func grantText(g grantView) string {
 	text := pad(printable(g.Role), 8) + "  of " + scopeText("tenant", g.Tenant) + ", " + scopeText("user", g.User)
 	if g.Prefix != "" {
-		text += ", threads that begin with " + printable(g.Prefix)
+		text += ", threads beginning with " + printable(g.Prefix)
 	}
 	if g.Expires != nil {
 		text += ", until " + g.Expires.Local().Format("2006-01-02 15:04")

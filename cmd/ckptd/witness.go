@@ -47,7 +47,7 @@ func readWitness(path string) (*witness, error) {
 	var w witness
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&w); err != nil || w.Version != 1 {
+	if err := d.Decode(&w); err != nil || w.Version != 1 || len(bytes.TrimSpace(b[d.InputOffset():])) > 0 {
 		return nil, fmt.Errorf("%w: %s is not a file that verify --witness wrote", engine.ErrInvalid, path)
 	}
 	return &w, nil

@@ -97,13 +97,13 @@ func Everything() Grant { return Grant{Role: Admin, Tenant: Any, User: Any} }
 func (g Grant) Validate() error {
 	switch {
 	case g.Role.Permissions() == 0:
-		return fmt.Errorf("%w: there is no role %q, want reader, approver, writer, auditor or admin", engine.ErrInvalid, g.Role)
+		return fmt.Errorf("%w: unknown role %q: want reader, approver, writer, auditor or admin", engine.ErrInvalid, g.Role)
 	case g.Tenant == "":
 		return fmt.Errorf(`%w: a grant names no tenant, want a name or "*" for every tenant`, engine.ErrInvalid)
 	case g.User == "":
 		return fmt.Errorf(`%w: a grant names no user, want a name or "*" for every user`, engine.ErrInvalid)
 	case g.Tenant == Any && g.User != Any:
-		return fmt.Errorf("%w: a grant for one user of every tenant: users of two tenants are not the same, name the tenant", engine.ErrInvalid)
+		return fmt.Errorf("%w: a grant for one user needs a tenant: user names are per tenant", engine.ErrInvalid)
 	case !g.Expires.IsZero() && (g.Expires.Year() < 1970 || g.Expires.Year() > 9999):
 		return fmt.Errorf("%w: a grant expires in the year %d", engine.ErrInvalid, g.Expires.Year())
 	}
@@ -237,7 +237,7 @@ func (c *Caller) live(now time.Time) bool {
 // validate checks the grants of a caller or a token.
 func validate(grants []Grant) error {
 	if len(grants) == 0 {
-		return fmt.Errorf("%w: without a grant nothing may be done", engine.ErrInvalid)
+		return fmt.Errorf("%w: no grants: give at least one", engine.ErrInvalid)
 	}
 	if len(grants) > maxGrants {
 		return fmt.Errorf("%w: %d grants, at most %d are allowed", engine.ErrInvalid, len(grants), maxGrants)

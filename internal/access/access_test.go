@@ -237,7 +237,7 @@ func TestValidate(t *testing.T) {
 		{"unknown role", Grant{Role: "root", Tenant: "acme", User: "alice"}, `"root"`},
 		{"no tenant", Grant{Role: Reader, User: "alice"}, "tenant"},
 		{"no user", Grant{Role: Reader, Tenant: "acme"}, "user"},
-		{"a user of every tenant", Grant{Role: Reader, Tenant: "*", User: "alice"}, "every tenant"},
+		{"a user of every tenant", Grant{Role: Reader, Tenant: "*", User: "alice"}, "needs a tenant"},
 		{"long tenant", Grant{Role: Reader, Tenant: long, User: "alice"}, "256"},
 		{"long user", Grant{Role: Reader, Tenant: "acme", User: long}, "256"},
 		{"long prefix", Grant{Role: Reader, Tenant: "acme", User: "alice", ThreadPrefix: long}, "256"},

@@ -75,7 +75,7 @@ func New(store Store, o Options) (*Authenticator, error) {
 	named := map[int]bool{}
 	for _, r := range o.Peers {
 		if r.UID < 0 || named[r.UID] {
-			return nil, fmt.Errorf("%w: uid %d of a peer is negative or there twice", engine.ErrInvalid, r.UID)
+			return nil, fmt.Errorf("%w: uid %d of a [[peer]] is negative or repeated", engine.ErrInvalid, r.UID)
 		}
 		if err := validate(r.Grants); err != nil {
 			return nil, fmt.Errorf("peer %d: %w", r.UID, err)

@@ -49,16 +49,16 @@ func (r CertificateRule) caller(store Store) (certificateCaller, error) {
 			continue
 		}
 		if out.caller != nil {
-			return out, fmt.Errorf("%w: a rule for certificates has more than one name", engine.ErrInvalid)
+			return out, fmt.Errorf("%w: a [[certificate]] rule has more than one name", engine.ErrInvalid)
 		}
 		out.matches = n.matches
 		out.caller = &Caller{Name: "certificate:" + store.Pseudonym("caller", "certificate", n.kind, n.name), Grants: r.Grants}
 	}
 	if out.caller == nil {
-		return out, fmt.Errorf("%w: a rule for certificates has no name", engine.ErrInvalid)
+		return out, fmt.Errorf("%w: a [[certificate]] rule has no name", engine.ErrInvalid)
 	}
 	if err := validate(r.Grants); err != nil {
-		return out, fmt.Errorf("a rule for certificates: %w", err)
+		return out, fmt.Errorf("certificate rule: %w", err)
 	}
 	return out, nil
 }

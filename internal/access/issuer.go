@@ -54,7 +54,7 @@ func newIssuer(url string, config *oidc.Config, now func() time.Time) *issuer {
 	return i
 }
 
-var errIssuer = errors.New("discovery failed a moment ago")
+var errIssuer = errors.New("discovery failed recently; it is retried later")
 
 func (i *issuer) verifier(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	select {
@@ -87,10 +87,10 @@ type carefulTransport struct {
 
 func (t *carefulTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !trustworthy(req.URL.String()) {
-		return nil, errors.New("keys must come by https")
+		return nil, errors.New("keys must be served over https")
 	}
 	if !t.limit.Allow() {
-		return nil, errors.New("the issuer was asked too often")
+		return nil, errors.New("too many requests to the issuer")
 	}
 	res, err := t.base.RoundTrip(req)
 	if err != nil {
@@ -121,7 +121,7 @@ func readKeySet(path string) (*oidc.StaticKeySet, error) {
 	}
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal(b, &set); err != nil {
-		return nil, errors.New("is no JSON web key set")
+		return nil, errors.New("is not a JSON web key set")
 	}
 	keys := &oidc.StaticKeySet{}
 	for n, k := range set.Keys {
@@ -135,7 +135,7 @@ func readKeySet(path string) (*oidc.StaticKeySet, error) {
 		keys.PublicKeys = append(keys.PublicKeys, key)
 	}
 	if n := len(keys.PublicKeys); n == 0 || n > maxKeys {
-		return nil, fmt.Errorf("has %d keys for signatures, want 1 to %d", n, maxKeys)
+		return nil, fmt.Errorf("has %d signing keys, want 1 to %d", n, maxKeys)
 	}
 	return keys, nil
 }
@@ -144,11 +144,11 @@ func publicKey(k jose.JSONWebKey) (crypto.PublicKey, error) {
 	switch key := k.Key.(type) {
 	case *rsa.PublicKey:
 		if key.N.BitLen() < minRSABits {
-			return nil, fmt.Errorf("an RSA key of %d bits, want %d or more", key.N.BitLen(), minRSABits)
+			return nil, fmt.Errorf("an RSA key of %d bits: want at least %d", key.N.BitLen(), minRSABits)
 		}
 		return key, nil
 	case *ecdsa.PublicKey, ed25519.PublicKey:
 		return key, nil
 	}
-	return nil, errors.New("is not a public key for RSA, ECDSA or Ed25519: secret keys do not belong here")
+	return nil, errors.New("is not a public RSA, ECDSA or Ed25519 key")
 }

@@ -62,18 +62,18 @@ func (o *JWT) check() error {
 	known := []string{oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA}
 	for _, a := range o.Algorithms {
 		if !slices.Contains(known, a) {
-			return fmt.Errorf("%w: algorithm %q for JSON web tokens, want some of %q", engine.ErrInvalid, a, known)
+			return fmt.Errorf("%w: algorithm %q for JSON web tokens: want one or more of %q", engine.ErrInvalid, a, known)
 		}
 	}
 	switch {
 	case o.Issuer == "":
 		return fmt.Errorf("%w: JSON web tokens need an issuer", engine.ErrInvalid)
 	case o.KeyFile == "" && !trustworthy(o.Issuer):
-		return fmt.Errorf("%w: issuer %s: its keys must come by https", engine.ErrInvalid, o.Issuer)
+		return fmt.Errorf("%w: issuer %s: its keys must be served over https", engine.ErrInvalid, o.Issuer)
 	case o.Audience == "":
-		return fmt.Errorf("%w: JSON web tokens need an audience: tokens for others must not be accepted", engine.ErrInvalid)
+		return fmt.Errorf("%w: JSON web tokens need an audience, so that tokens for other services are refused", engine.ErrInvalid)
 	case o.LeewaySeconds < 0 || o.LeewaySeconds > maxLeeway:
-		return fmt.Errorf("%w: a leeway of %d s, want 0 to %d", engine.ErrInvalid, o.LeewaySeconds, maxLeeway)
+		return fmt.Errorf("%w: leeway of %d s, want 0 to %d", engine.ErrInvalid, o.LeewaySeconds, maxLeeway)
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (v *jwtVerifier) reload() error {
 	if v.o.KeyFile != "" {
 		keys, err := readKeySet(v.o.KeyFile)
 		if err != nil {
-			return fmt.Errorf("reading the keys of the issuer from %s: %w", v.o.KeyFile, err)
+			return fmt.Errorf("reading the issuer's keys from %s: %w", v.o.KeyFile, err)
 		}
 		v.file.Store(oidc.NewVerifier(v.o.Issuer, keys, v.config))
 	}

@@ -78,5 +78,5 @@ func (s share) check(tokens []storedToken) error {
 	if s.user != "" {
 		whose += fmt.Sprintf(", user %s,", s.user)
 	}
-	return fmt.Errorf("%w: the tokens %s are %d with %d bytes, and no more may be issued with this right: revoke some", engine.ErrInvalid, whose, number, bytes)
+	return fmt.Errorf("%w: the tokens %s reach the limit of this right (%d tokens, %d bytes): revoke some", engine.ErrInvalid, whose, number, bytes)
 }

@@ -153,17 +153,17 @@ func (t *Tokens) Issue(maker *Caller, note string, grants []Grant, now time.Time
 		return Token{}, "", err
 	}
 	if maker.Name != "" && !isCaller(maker.Name) {
-		return Token{}, "", fmt.Errorf("%w: tokens are not made by %q", engine.ErrInvalid, maker.Name)
+		return Token{}, "", fmt.Errorf("%w: %q cannot create tokens", engine.ErrInvalid, maker.Name)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old := t.current.Load().tokens
 	if len(old) >= maxTokens {
-		return Token{}, "", fmt.Errorf("%w: there are %d tokens already, revoke some", engine.ErrInvalid, len(old))
+		return Token{}, "", fmt.Errorf("%w: there are already %d tokens: revoke some", engine.ErrInvalid, len(old))
 	}
 	// It may have been revoked since the request was let in, and those that it made are gone with it.
 	if by := strings.HasPrefix(maker.Name, "token:"); by && !slices.ContainsFunc(old, func(s storedToken) bool { return tokenCaller(s.ID) == maker.Name }) {
-		return Token{}, "", &RefusedError{Why: "the token was revoked while it made another"}
+		return Token{}, "", &RefusedError{Why: "the token was revoked while it was creating another"}
 	}
 	for _, s := range maker.shares(grants, now) {
 		if err := s.check(old); err != nil {
@@ -214,7 +214,7 @@ func (t *Tokens) Revoke(id string, keepChildren bool) ([]string, error) {
 	set := newTokenSet(slices.DeleteFunc(left, func(s storedToken) bool { return slices.Contains(gone, s.ID) }))
 	t.current.Store(set)
 	if err := t.write(set); err != nil {
-		return nil, fmt.Errorf("token %s is revoked only until the next start: %w", id, err)
+		return nil, fmt.Errorf("token %s is revoked until the next restart only: %w", id, err)
 	}
 	return gone, nil
 }

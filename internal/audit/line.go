@@ -83,7 +83,7 @@ func encode(e Entry, prev [sha256.Size]byte) ([]byte, [sha256.Size]byte, error) 
 	return fmt.Appendf(b, `,"hash":"%x"}`+"\n", hash), hash, nil
 }
 
-var errLine = errors.New("is no line of an audit log, or was changed")
+var errLine = errors.New("is not an audit log line, or was changed")
 
 // decode reads a line with its line feed. It accepts nothing but what encode returns.
 func decode(b []byte) (line, error) {
@@ -113,23 +113,23 @@ func (e Entry) check() error {
 	switch e.Kind {
 	case Denied, Export, Admin, Notice:
 	default:
-		return fmt.Errorf("an audit entry of kind %q", e.Kind)
+		return fmt.Errorf("invalid audit entry: unknown kind %q", e.Kind)
 	}
 	for _, s := range []string{e.Method, e.Caller, e.Code} {
 		if s == "" || s != tame(s) {
-			return errors.New("an audit entry with a text that is empty, too long or not plain")
+			return errors.New("invalid audit entry: a text is empty, too long or has control characters")
 		}
 	}
 	if e.About != tame(e.About) {
-		return errors.New("an audit entry about something that is too long or not plain")
+		return errors.New("invalid audit entry: its subject is too long or has control characters")
 	}
 	for _, p := range []string{e.Tenant, e.User, e.Thread} {
 		if b, err := hex.DecodeString(p); p != "" && (err != nil || len(b) != 16 || hex.EncodeToString(b) != p) {
-			return errors.New("an audit entry with a name where a pseudonym belongs")
+			return errors.New("invalid audit entry: a name in place of a pseudonym")
 		}
 	}
 	if e.Number == 0 || e.Count < 1 || e.Time.Year() < 1970 || e.Time.Year() > 9999 {
-		return errors.New("an audit entry with a number, count or time that cannot be")
+		return errors.New("invalid audit entry: impossible number, count or time")
 	}
 	return nil
 }

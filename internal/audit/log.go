@@ -187,7 +187,7 @@ func (l *Log) undo(n int, why error) error {
 		err = l.file.Truncate(info.Size() - int64(n))
 	}
 	if err != nil {
-		l.failed = fmt.Errorf("a line is written in part: %w", why)
+		l.failed = fmt.Errorf("a line was partly written: %w", why)
 	}
 	return why
 }
@@ -211,7 +211,7 @@ func (l *Log) sync(number uint64) error {
 	if err := file.Sync(); err != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.failed = fmt.Errorf("what is durable is in doubt since a sync failed: %w", err)
+		l.failed = fmt.Errorf("a sync failed, so it is unknown which lines are durable: %w", err)
 		return l.failed
 	}
 	l.synced = upTo

@@ -82,7 +82,7 @@ func Verify(expect string, files ...io.Reader) (Report, error) {
 		}
 	}
 	if !found {
-		return r, fmt.Errorf("%w: no line has the hash that is expected: lines at the end are gone, or all were written anew", ErrBroken)
+		return r, fmt.Errorf("%w: no line has the expected hash: the last lines were cut off, or the log was rewritten", ErrBroken)
 	}
 	return r, nil
 }
@@ -164,7 +164,7 @@ func lines(r io.Reader) iter.Seq2[line, error] {
 // maxTail is how far from the end of a file the last good line is looked for.
 const maxTail = 1 << 20
 
-var errForeign = errors.New("its end is not that of an audit log: look what became of it, and move it away")
+var errForeign = errors.New("it does not end like an audit log: find out why, and move it away")
 
 // lastLine finds the last good line of a file and where it ends: 0 if the file is no more than a torn first line.
 func lastLine(f io.ReaderAt, size int64) (last line, end int64, err error) {

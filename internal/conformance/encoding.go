@@ -31,7 +31,7 @@ func newEncoding(req *http.Request) (*encoding, error) {
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
 	method, ok := d.(protoreflect.MethodDescriptor)
 	if err != nil || !ok {
-		return nil, fmt.Errorf("there is no method %s", req.URL.Path)
+		return nil, fmt.Errorf("unknown method %s", req.URL.Path)
 	}
 	e := &encoding{method: method, contentType: req.Header.Get("Content-Type"), stream: method.IsStreamingServer()}
 	kind := strings.TrimPrefix(e.contentType, "application/")
@@ -39,10 +39,10 @@ func newEncoding(req *http.Request) (*encoding, error) {
 		kind = strings.TrimPrefix(kind, "connect+")
 	}
 	if e.json = kind == "json"; !e.json && kind != "proto" {
-		return nil, fmt.Errorf("the content type is %q: the suite speaks Connect, in proto or json", e.contentType)
+		return nil, fmt.Errorf("the content type is %q: the suite speaks only Connect, as proto or JSON", e.contentType)
 	}
 	if zip := req.Header.Get("Content-Encoding") + req.Header.Get("Connect-Content-Encoding"); zip != "" && zip != "identity" {
-		return nil, fmt.Errorf("the request is compressed with %q, which the suite does not read", zip)
+		return nil, fmt.Errorf("the request is compressed with %q, which the suite does not support", zip)
 	}
 	return e, nil
 }

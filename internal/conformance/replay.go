@@ -58,7 +58,7 @@ func (r *Replay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	if r.next == len(r.script.Exchanges) {
-		r.refuse(w, fmt.Errorf("a request more than there must be: %s", req.URL.Path))
+		r.refuse(w, fmt.Errorf("unexpected request: %s", req.URL.Path))
 		return
 	}
 	x := &r.script.Exchanges[r.next]
@@ -81,10 +81,10 @@ func (r *Replay) refuse(w http.ResponseWriter, why error) {
 // judge compares a request with the one that is expected.
 func (r *Replay) judge(x *Exchange, req *http.Request, enc *encoding, body []byte) error {
 	if want := "/ckptd.v1." + x.Method; req.URL.Path != want {
-		return fmt.Errorf("it is for %s, want %s", req.URL.Path, want)
+		return fmt.Errorf("it calls %s, want %s", req.URL.Path, want)
 	}
 	if early := time.Until(r.due); early > 0 {
-		return fmt.Errorf("it comes %v before the server wanted it again", early)
+		return fmt.Errorf("it comes %v too early: the server asked the client to wait", early)
 	}
 	got, err := enc.request(body)
 	if err != nil || len(x.Expect) == 0 {

@@ -107,7 +107,7 @@ func parse(text []byte) (*Script, error) {
 		return nil, err
 	}
 	if s.About == "" || len(s.Calls) == 0 {
-		return nil, fmt.Errorf("a script says what it is about, and has calls")
+		return nil, fmt.Errorf("a script needs a description and calls")
 	}
 	if s.Client.Attempts == 0 {
 		s.Client.Attempts = 4
@@ -118,7 +118,7 @@ func parse(text []byte) (*Script, error) {
 			x.Method = s.Calls[0].Method
 		}
 		if !slices.Contains([]string{"", "before", "during", "after"}, x.Cut) {
-			return nil, fmt.Errorf("exchange %d: cut is before, during or after the answer", i+1)
+			return nil, fmt.Errorf("exchange %d: cut must be before, during or after the answer", i+1)
 		}
 	}
 	return s, nil

@@ -75,7 +75,7 @@ func Read(services ...protoreflect.ServiceDescriptor) (*Table, error) {
 				return nil, err
 			}
 			if other := t.byInput[m.input]; other != nil {
-				return nil, fmt.Errorf("%s: %s takes %s too: give each method a request of its own", m.Procedure, other.Procedure, m.input.Name())
+				return nil, fmt.Errorf("%s: %s also takes %s: give each method its own request message", m.Procedure, other.Procedure, m.input.Name())
 			}
 			t.methods = append(t.methods, m)
 			t.byProcedure[m.Procedure], t.byInput[m.input] = m, m

@@ -96,7 +96,7 @@ func scopeOf(m *Method) string {
 	on := map[ckptdv1.Scope]string{
 		ckptdv1.Scope_SCOPE_NOTHING: "", ckptdv1.Scope_SCOPE_THREAD: "the thread", ckptdv1.Scope_SCOPE_THREADS: "threads",
 		ckptdv1.Scope_SCOPE_USER: "the user", ckptdv1.Scope_SCOPE_TENANT: "the tenant", ckptdv1.Scope_SCOPE_STORE: "the store",
-		ckptdv1.Scope_SCOPE_NAMED: "what it names", ckptdv1.Scope_SCOPE_GRANTS: "what the grants are for"}[m.GetOn()]
+		ckptdv1.Scope_SCOPE_NAMED: "the named object", ckptdv1.Scope_SCOPE_GRANTS: "the granted scope"}[m.GetOn()]
 	if m.GetEach() {
 		on += " of each of its requests"
 	}

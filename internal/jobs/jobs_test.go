@@ -149,12 +149,6 @@ func TestPack(t *testing.T) {
 	if v, ok := in.Set.Version("1.2.0"); !ok || v != 3 || in.Set.Digest() != set.Digest() || in.Tenant != "acme" {
 		t.Errorf("the set arrives as %+v", in)
 	}
-	for _, s := range sentinels() {
-		err := JobError(wire.UnpackError(wire.PackError(wireError(fmt.Errorf("doing: %w", s[0])))))
-		if !errors.Is(err, s[0]) {
-			t.Errorf("%v arrives as %v", s[0], err)
-		}
-	}
 }
 
 // A job that panics fails, and neither the process nor the other jobs notice. It is not gone on with at the next start, where

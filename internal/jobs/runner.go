@@ -106,8 +106,8 @@ func (m *Runner) Resume() error {
 
 // giveUp ends a job that was resumed so often and not carried out: it may be what ends the daemon. It can be asked for again.
 func (m *Runner) giveUp(job *ckptdv1.MigrationJob, times int) error {
-	err := fmt.Errorf("%w: the daemon ended %d times while it was at it: look into why, and run it again", engine.ErrUnavailable, times)
-	job.State, job.Updated, job.Error = Failed, now(), wire.PackSaveError(wireError(err))
+	err := fmt.Errorf("%w: the daemon stopped %d times during this job: find out why, and run it again", engine.ErrUnavailable, times)
+	job.State, job.Updated, job.Error = Failed, now(), wire.PackSaveError(err)
 	m.o.Log.Error("a migration job is given up", "job", job.GetId(), "resumed", times)
 	m.forgetResumed(job.GetId())
 	return m.keep(job)
@@ -116,7 +116,7 @@ func (m *Runner) giveUp(job *ckptdv1.MigrationJob, times int) error {
 // Start begins a job, or goes on with one. Errors of jobs match those of package wire.
 func (m *Runner) Start(req *ckptdv1.StartMigrationJobRequest) (*ckptdv1.MigrationJob, error) {
 	if m.o.Dir == "" {
-		return nil, fmt.Errorf("%w: there is no place for migrations here", engine.ErrInvalid)
+		return nil, fmt.Errorf("%w: this store has no migrations directory", engine.ErrInvalid)
 	}
 	if err := check(req); err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (m *Runner) Start(req *ckptdv1.StartMigrationJobRequest) (*ckptdv1.Migratio
 		if now := w.now(); asksFor(req, now) {
 			return now, nil
 		}
-		return nil, fmt.Errorf("%w: wait for %s, or cancel it", wire.ErrJobBusy, w.now().GetId())
+		return nil, fmt.Errorf("%w: wait for job %s, or cancel it", wire.ErrJobBusy, w.now().GetId())
 	}
 	job, err := m.next(req)
 	if err == nil {
@@ -151,19 +151,19 @@ func check(req *ckptdv1.StartMigrationJobRequest) error {
 	begins := req.GetAction() == ckptdv1.MigrationAction_MIGRATION_ACTION_DRY_RUN || req.GetAction() == ckptdv1.MigrationAction_MIGRATION_ACTION_RUN
 	switch {
 	case !known || req.GetAction() == ckptdv1.MigrationAction_MIGRATION_ACTION_UNSPECIFIED:
-		return fmt.Errorf("%w: a job needs an action: a dry run, a run, an undo or a finish", engine.ErrInvalid)
+		return fmt.Errorf("%w: a job needs an action: dry run, run, undo or finish", engine.ErrInvalid)
 	case req.GetId() == "" && !begins:
-		return fmt.Errorf("%w: which job is to be undone or finished is not said", engine.ErrInvalid)
+		return fmt.Errorf("%w: undo and finish need a job id", engine.ErrInvalid)
 	case req.GetId() != "" && req.GetAction() == ckptdv1.MigrationAction_MIGRATION_ACTION_DRY_RUN:
-		return fmt.Errorf("%w: a dry run is a new job: leave out the id", engine.ErrInvalid)
+		return fmt.Errorf("%w: a dry run is always a new job: omit the id", engine.ErrInvalid)
 	case req.GetId() != "" && req.GetSpec() != nil:
-		return fmt.Errorf("%w: a job is gone on with as it began: leave out the spec", engine.ErrInvalid)
+		return fmt.Errorf("%w: a resumed job keeps its spec: omit it", engine.ErrInvalid)
 	case !(rate >= 0 && rate <= 1) || !(throttle >= 0 && throttle <= 1e12):
-		return fmt.Errorf("%w: the rate of errors is from 0 to 1, and the throttle not negative", engine.ErrInvalid)
+		return fmt.Errorf("%w: the error rate must be from 0 to 1 and the throttle not negative", engine.ErrInvalid)
 	case req.GetPace().GetWorkers() > maxWorkers:
-		return fmt.Errorf("%w: at most %d states at a time", engine.ErrInvalid, maxWorkers)
+		return fmt.Errorf("%w: at most %d states in parallel", engine.ErrInvalid, maxWorkers)
 	case req.GetSpec().GetTo() != 0 && req.GetSpec().GetKind() == "":
-		return fmt.Errorf("%w: a version is one of a kind: say which", engine.ErrInvalid)
+		return fmt.Errorf("%w: a target version needs a kind", engine.ErrInvalid)
 	}
 	return nil
 }
@@ -205,7 +205,7 @@ func (m *Runner) next(req *ckptdv1.StartMigrationJobRequest) (*ckptdv1.Migration
 		fit = stage == migration.Done || stage == migration.Undone || stage == migration.Finishing
 	}
 	if !fit {
-		return nil, fmt.Errorf("%w: what job %s migrates is %s", wire.ErrJobState, job.GetId(), cmp.Or(job.GetStage(), "not begun"))
+		return nil, fmt.Errorf("%w: job %s migrates %s", wire.ErrJobState, job.GetId(), cmp.Or(job.GetStage(), "not begun"))
 	}
 	return proto.CloneOf(job), nil
 }

@@ -18,12 +18,12 @@ import (
 // Install installs the sets of a request.
 func (m *Runner) Install(ctx context.Context, req *ckptdv1.InstallMigrationSetsRequest) ([]*ckptdv1.MigrationSet, error) {
 	if m.o.Dir == "" {
-		return nil, fmt.Errorf("%w: there is no place for migrations here", engine.ErrInvalid)
+		return nil, fmt.Errorf("%w: this store has no migrations directory", engine.ErrInvalid)
 	}
 	digests := map[string][32]byte{}
 	for _, d := range req.GetDigests() {
 		if len(d.GetDigest()) != 32 {
-			return nil, fmt.Errorf("%w: kind %q: a digest has 32 bytes, this one %d", engine.ErrInvalid, d.GetKind(), len(d.GetDigest()))
+			return nil, fmt.Errorf("%w: kind %q: a digest has 32 bytes, not %d", engine.ErrInvalid, d.GetKind(), len(d.GetDigest()))
 		}
 		digests[d.GetKind()] = [32]byte(d.GetDigest())
 	}
@@ -46,7 +46,7 @@ func filesOf(files []*ckptdv1.MigrationFile) (fs.FS, error) {
 	for _, f := range files {
 		name := f.GetPath()
 		if !fs.ValidPath(name) || name == "." || path.Dir(name) == "." || had[name] {
-			return nil, fmt.Errorf("%w: a file of migrations is called %q: want KIND/NAME, each once", migrate.ErrInvalid, name)
+			return nil, fmt.Errorf("%w: invalid or repeated migration file name %q: want KIND/NAME", migrate.ErrInvalid, name)
 		}
 		had[name] = true
 		w, err := z.CreateHeader(&zip.FileHeader{Name: name, Method: zip.Store})
@@ -100,7 +100,7 @@ func (m *Runner) Remove(ctx context.Context, tenant, kind string) error {
 	}
 	err := m.o.Sets.Remove(ctx, tenant, kind)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: no migrations of kind %q are installed", engine.ErrNotFound, kind)
+		return fmt.Errorf("%w: no migrations for kind %q are installed", engine.ErrNotFound, kind)
 	}
 	return err
 }

@@ -95,7 +95,7 @@ func (m *Runner) carryOut(ctx context.Context, w *work) (*migration.Report, erro
 	}
 	begun, err := jobs.Job(id)
 	switch {
-	case err != nil && !errors.Is(err, migration.ErrNoJob):
+	case err != nil && !errors.Is(err, wire.ErrNoJob):
 		return nil, err
 	case job.GetAction() == ckptdv1.MigrationAction_MIGRATION_ACTION_FINISH:
 		if begun == nil { // it went before the daemon ended
@@ -146,7 +146,7 @@ func (m *Runner) finish(w *work, report *migration.Report, err, cause error) {
 		case errors.Is(cause, errCanceled) && !broke:
 			job.State = Canceled
 		default:
-			job.State, job.Error = Failed, wire.PackSaveError(wireError(err))
+			job.State, job.Error = Failed, wire.PackSaveError(err)
 		}
 	})
 	attrs := []any{"job", job.GetId(), "action", job.GetAction().String(), "state", job.GetState(), "migrated", job.GetMigrated(), "failed", job.GetFailed()}

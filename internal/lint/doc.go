@@ -1,3 +1,3 @@
-// Package lint holds no product code: its tests check what the compiler does not, such as the import directions of
-// docs/design.md and that the example in the README builds and prints what the README says.
+// Package lint holds no product code. Its tests check rules that the compiler does not: import directions, locks, and
+// that the examples, links, files and functions in the README and in docs/ exist and work.
 package lint

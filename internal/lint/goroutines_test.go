@@ -14,7 +14,7 @@ import (
 
 // serving are the folders whose code a daemon runs for its callers. A panic in a goroutine there that does not recover would
 // end the daemon for all of them.
-var serving = []string{"backend", "codec", "crypto", "engine", "internal/access", "internal/audit", "internal/installed", "internal/jobs",
+var serving = []string{"backend", "codec", "crypto", "engine", "internal/access", "internal/audit", "internal/pluginset", "internal/jobs",
 	"internal/migration", "internal/server", "internal/telemetry", "internal/wire", "migrate", "plugins", "cmd/ckptd"}
 
 // apart are files in these folders that no daemon runs, and those that run nothing of a caller's.

@@ -32,7 +32,8 @@ func TestReadmeClientExample(t *testing.T) {
 	}
 	program, output := example(t)
 	for _, change := range [][2]string{
-		{`(?s)\troot := .*?\tstore := [^\n]*`, "\t" + dial[1]},
+		{`(?s)\troot, err := .*?\tstore := [^\n]*`, "\t" + dial[1]},
+		{`\t"errors"\n`, ""},
 		{`\n[^\n]*/backend/badger"`, ""},
 		{`/ckptd/crypto"`, `/ckptd/client"`},
 	} {
@@ -50,7 +51,7 @@ func TestReadmeCalls(t *testing.T) {
 			t.Skipf("SKIPPED: there is no %s to run the calls with", tool)
 		}
 	}
-	cmd := exec.Command("sh", "-eu", "-c", block(t, readme(t), "sh"))
+	cmd := exec.Command("sh", "-eu", "-c", block(t, readme(t), "sh", "call Save"))
 	cmd.Dir = startDaemon(t)
 	out, err := cmd.Output()
 	if err != nil || !regexp.MustCompile(`"text": ?"hi"`).Match(out) {
@@ -85,16 +86,22 @@ func startDaemon(t *testing.T) string {
 	return dir
 }
 
-// example returns the program of the README, and what it says that the program prints.
+// example returns the program of the README and the output that the README claims for it.
 func example(t *testing.T) (program, output string) {
 	t.Helper()
-	program = block(t, readme(t), "go")
-	_, output, ok := strings.Cut(program, "// Output: ")
+	program = block(t, readme(t), "go", "func main()")
+	_, rest, ok := strings.Cut(program, "// Output:\n")
 	if !ok {
-		t.Fatal("the README does not say what its example prints")
+		t.Fatal("the README does not give the output of its example")
 	}
-	output, _, _ = strings.Cut(output, "\n")
-	return program, output + "\n"
+	for line := range strings.Lines(rest) {
+		text, ok := strings.CutPrefix(line, "\t// ")
+		if !ok {
+			break
+		}
+		output += text
+	}
+	return program, output
 }
 
 // runProgram builds a program as a package of this module, runs it in a folder, and returns what it prints.
@@ -149,7 +156,7 @@ func buildCommand(t *testing.T) string {
 // not exist.
 func TestReadmeCommands(t *testing.T) {
 	bin := buildCommand(t)
-	lines := regexp.MustCompile(`(?m)^bin/ckptd ([^#\n]*)`).FindAllStringSubmatch(readme(t), -1)
+	lines := regexp.MustCompile(`(?m)^ckptd ([^#\n]*)`).FindAllStringSubmatch(readme(t), -1)
 	if len(lines) == 0 {
 		t.Fatal("no command line found")
 	}
@@ -163,51 +170,53 @@ func TestReadmeCommands(t *testing.T) {
 	}
 }
 
-func TestReadmeLength(t *testing.T) {
-	if n := strings.Count(readme(t), "\n"); n > 150 {
-		t.Errorf("the README has %d lines, at most 150 wanted", n)
+// TestReadmeInstall checks that the package that the README installs is a command of this module, and that its make
+// targets exist.
+func TestReadmeInstall(t *testing.T) {
+	text := readme(t)
+	install := regexp.MustCompile(`(?m)^go install (\S+)@latest`).FindStringSubmatch(text)
+	if install == nil {
+		t.Fatal("the README has no go install line")
 	}
-}
-
-// TestReadmeLinks follows the links to files of the repository.
-func TestReadmeLinks(t *testing.T) {
-	links := regexp.MustCompile(`\]\(([^)#: ]+)\)`).FindAllStringSubmatch(readme(t), -1)
-	if len(links) == 0 {
-		t.Error("no link found")
+	list := exec.Command("go", "list", "-f", "{{.Name}}", install[1])
+	list.Dir = root
+	if out, err := list.CombinedOutput(); err != nil || string(out) != "main\n" {
+		t.Errorf("%s is not a command: %v\n%s", install[1], err, out)
 	}
-	for _, link := range links {
-		if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(link[1]))); err != nil {
-			t.Errorf("link to %s: %v", link[1], err)
+	makefile := document(t, "Makefile")
+	for _, target := range regexp.MustCompile("(?m)(?:^|`)make ([a-z-]+)").FindAllStringSubmatch(text, -1) {
+		if !strings.Contains(makefile, "\n"+target[1]+":") {
+			t.Errorf("the Makefile has no target %s", target[1])
 		}
 	}
 }
 
-func readme(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
+func TestReadmeLength(t *testing.T) {
+	if n := strings.Count(readme(t), "\n"); n > 195 {
+		t.Errorf("the README has %d lines, at most 195 wanted", n)
 	}
-	return string(text)
 }
 
-// block returns the first fenced block of a language.
-func block(t *testing.T, text, language string) string {
+func readme(t *testing.T) string { return document(t, "README.md") }
+
+// block returns the first fenced block of a language that contains a string.
+func block(t *testing.T, text, language, containing string) string {
 	t.Helper()
 	var b strings.Builder
 	inside, ours := false, false
 	for line := range strings.Lines(text) {
 		fence, isFence := strings.CutPrefix(line, "```")
 		switch {
-		case isFence && ours:
+		case isFence && ours && strings.Contains(b.String(), containing):
 			return b.String()
 		case isFence:
+			b.Reset()
 			inside = !inside
 			ours = inside && strings.TrimSpace(fence) == language
 		case ours:
 			b.WriteString(line)
 		}
 	}
-	t.Fatalf("the README has no block of language %q", language)
+	t.Fatalf("the README has no block of language %q with %q", language, containing)
 	return ""
 }

@@ -101,7 +101,7 @@ func (c *checker) directions(p pkg) {
 		case !ours:
 		case rel == "internal/durable" && slices.Contains(withFiles, p.Path):
 		case rel == "internal/alike" && p.Path == "codec":
-		case rel == "internal/panics" && p.Path == "backend/commitlog": // whose goroutines recover
+		case rel == "internal/panics" && (p.Path == "backend/badger" || p.Path == "backend/commitlog"): // whose goroutines recover
 		case p.Path == "hook", p.Path == "internal/alike", p.Path == "engine/upkeep":
 			c.add("%s: imports %s, and may import nothing of the module", p.Path, rel)
 		case within(p.Path, "engine") && within(rel, "plugins"):

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/internal/durable"
+	"github.com/ckptd/ckptd/internal/wire"
 	"github.com/ckptd/ckptd/migrate"
 )
 
@@ -29,19 +30,6 @@ const (
 	Undoing   State = "undoing" // or was cut short: Undo goes on
 	Undone    State = "undone"
 	Finishing State = "finishing" // the originals of histories are going
-)
-
-var (
-	// ErrNoJob: there is no job of that id.
-	ErrNoJob = errors.New("there is no migration job")
-	// ErrBusy: another job of the store is running.
-	ErrBusy = errors.New("a migration job is running")
-	// ErrState: a job is not where it would have to be.
-	ErrState = errors.New("the migration job is not in the state for that")
-	// ErrStopped: too many states failed.
-	ErrStopped = errors.New("too many states failed")
-	// ErrRefused: states would fail, and nothing was written.
-	ErrRefused = errors.New("nothing was migrated")
 )
 
 // Job is a migration that was begun.
@@ -60,7 +48,7 @@ type Job struct {
 
 // Start begins a job, which Run carries out. It refuses what a plan refuses: a set that is older than the store, say. If
 // MaxErrorRate is 0 it tries the steps on all states first, and begins nothing if one fails: then the report tells which, and
-// the error is ErrRefused. With a higher rate states that fail are left as they are, and the job stops when there are more.
+// the error is wire.ErrJobRefused. With a higher rate states that fail are left as they are, and the job stops when there are more.
 func (j *Jobs) Start(ctx context.Context, spec Spec, o RunOptions) (*Job, *Report, error) {
 	return j.StartAs(ctx, "", spec, o)
 }
@@ -82,7 +70,7 @@ func (j *Jobs) StartAs(ctx context.Context, id string, spec Spec, o RunOptions) 
 			return nil, nil, err
 		}
 		if err := report.Err(); err != nil {
-			return nil, report, fmt.Errorf("%w, %d of %d states would fail: %w", ErrRefused, report.Failed, report.States, err)
+			return nil, report, fmt.Errorf("%w, %d of %d states would fail: %w", wire.ErrJobRefused, report.Failed, report.States, err)
 		}
 	}
 	b := &begin{Version: journalVersion, Spec: spec, Created: time.Now().UTC().Truncate(time.Second), Digests: map[string][]byte{}, To: map[string]uint64{}}
@@ -101,7 +89,7 @@ func (j *Jobs) StartAs(ctx context.Context, id string, spec Spec, o RunOptions) 
 			return &Job{ID: id, Spec: spec, To: b.To, State: Running, Created: b.Created, Updated: b.Created}, nil, l.close()
 		}
 		if named || !errors.Is(err, fs.ErrExist) {
-			return nil, nil, fmt.Errorf("beginning the journal of a job: %w", err)
+			return nil, nil, fmt.Errorf("creating the journal of a job: %w", err)
 		}
 	}
 }
@@ -177,18 +165,18 @@ type history struct {
 // read reads the journal of a job. With repair frames can be appended.
 func (j *Jobs) read(id string, repair bool) (*journal, *history, error) {
 	if !jobID.MatchString(id) {
-		return nil, nil, fmt.Errorf("%w %q", ErrNoJob, id)
+		return nil, nil, fmt.Errorf("%w %q", wire.ErrNoJob, id)
 	}
 	h := &history{job: Job{ID: id}, undone: map[int]bool{}}
 	l, err := j.open(id, repair, h.see)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("%w %q", ErrNoJob, id)
+		return nil, nil, fmt.Errorf("%w %q", wire.ErrNoJob, id)
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading migration job %s: %w", id, err)
 	}
 	if h.begin == nil { // it was cut short before it had a first frame
-		return nil, nil, errors.Join(fmt.Errorf("%w %q: it was never begun", ErrNoJob, id), l.close())
+		return nil, nil, errors.Join(fmt.Errorf("%w %q: it never started", wire.ErrNoJob, id), l.close())
 	}
 	return l, h, nil
 }
@@ -200,7 +188,7 @@ func (h *history) see(at int64, f *frame) error {
 	case f.Begin != nil:
 		h.begin = f.Begin
 		if f.Begin.Version != journalVersion {
-			return fmt.Errorf("%w: a journal of version %d", engine.ErrNewerFormat, f.Begin.Version)
+			return fmt.Errorf("%w: unknown journal version %d", engine.ErrNewerFormat, f.Begin.Version)
 		}
 		h.job.Spec, h.job.To, h.job.State = f.Begin.Spec, f.Begin.To, Running
 		h.job.Created, h.job.Updated = f.Begin.Created, f.Begin.Created
@@ -242,10 +230,10 @@ func (j *Jobs) pinned(b *begin) error {
 	for kind, want := range b.Digests {
 		set := j.sets(b.Spec.Tenant, kind)
 		if set == nil {
-			return fmt.Errorf("%w: the migrations of kind %q, with which the job began, are not there", migrate.ErrNoPath, kind)
+			return fmt.Errorf("%w: the migrations for kind %q that the job started with are missing", migrate.ErrNoPath, kind)
 		}
 		if digest := set.Digest(); !bytes.Equal(digest[:], want) {
-			return fmt.Errorf("%w: the migrations of kind %q changed since the job began: bring those back, or undo it", ErrState, kind)
+			return fmt.Errorf("%w: the migrations for kind %q changed since the job started: restore them, or undo the job", wire.ErrJobState, kind)
 		}
 	}
 	return nil
@@ -255,7 +243,7 @@ func (j *Jobs) pinned(b *begin) error {
 // ordinary checkpoints and stay. A job that is under way must be run to its end, or undone, first.
 func (j *Jobs) Finish(ctx context.Context, id string) error {
 	if !j.busy.TryLock() {
-		return ErrBusy
+		return wire.ErrJobBusy
 	}
 	defer j.busy.Unlock()
 	l, h, err := j.read(id, true)
@@ -275,7 +263,7 @@ func (j *Jobs) Finish(ctx context.Context, id string) error {
 		}
 	case Undone:
 	default:
-		return fmt.Errorf("%w: job %s is %s: run it to its end, or undo it", ErrState, id, h.job.State)
+		return fmt.Errorf("%w: job %s is %s: complete it, or undo it", wire.ErrJobState, id, h.job.State)
 	}
 	if err := os.Remove(j.path(id)); err != nil {
 		return fmt.Errorf("finishing job %s: %w", id, err)

@@ -196,7 +196,7 @@ func (l *journal) scan(see func(at int64, f *frame) error) error {
 		}
 		n := binary.BigEndian.Uint32(length[:])
 		if n > maxFrame {
-			return l.damaged("a frame says that it is too long", nil)
+			return l.damaged("a frame is too long", nil)
 		}
 		if cap(sealed) < int(n) {
 			sealed = make([]byte, n)
@@ -218,7 +218,7 @@ func (l *journal) scan(see func(at int64, f *frame) error) error {
 		d := json.NewDecoder(bytes.NewReader(plain))
 		d.DisallowUnknownFields()
 		if err := d.Decode(f); err != nil {
-			return l.damaged("a frame is not what it must be", err)
+			return l.damaged("a frame has the wrong content", err)
 		}
 		if err := see(l.size, f); err != nil {
 			return err

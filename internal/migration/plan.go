@@ -132,11 +132,11 @@ func (j *Jobs) Plan(ctx context.Context, spec Spec) (*Plan, error) {
 func (j *Jobs) check(spec Spec) error {
 	switch {
 	case spec.Tenant == "":
-		return fmt.Errorf("%w: which tenant is not said", engine.ErrInvalid)
+		return fmt.Errorf("%w: no tenant given", engine.ErrInvalid)
 	case spec.To != 0 && spec.Kind == "":
-		return fmt.Errorf("%w: a version is one of a kind: say which", engine.ErrInvalid)
+		return fmt.Errorf("%w: a target version needs a kind", engine.ErrInvalid)
 	case spec.Kind != "" && j.sets(spec.Tenant, spec.Kind) == nil:
-		return fmt.Errorf("%w: there are no migrations of kind %q", migrate.ErrNoPath, spec.Kind)
+		return fmt.Errorf("%w: no migrations for kind %q", migrate.ErrNoPath, spec.Kind)
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ func (j *Jobs) way(spec Spec, kind string, version uint64) (uint64, []*migrate.S
 	steps, err := set.Path(version, to, spec.Down && version <= newest)
 	if v, ok := errors.AsType[*migrate.VersionError](err); ok && version > newest {
 		err = &migrate.VersionError{Kind: v.Kind, Of: kind, From: version, To: to,
-			Why: fmt.Sprintf("the migrations are older than the store, they end at version %s", set.Name(newest))}
+			Why: fmt.Sprintf("the migrations are older than the store: they end at version %s", set.Name(newest))}
 	}
 	return to, steps, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ckptd/ckptd/engine"
 	"github.com/ckptd/ckptd/engine/upkeep"
 	"github.com/ckptd/ckptd/internal/panics"
+	"github.com/ckptd/ckptd/internal/wire"
 	"github.com/ckptd/ckptd/migrate"
 )
 
@@ -26,11 +27,11 @@ const (
 )
 
 // Run carries a job out, or goes on with one that was cut short or was stopped. Threads that were saved to meanwhile are looked
-// at again: no save is overtaken. If ctx ends the job is as if it had been killed, and Run may go on later. ErrStopped is
+// at again: no save is overtaken. If ctx ends the job is as if it had been killed, and Run may go on later. wire.ErrJobStopped is
 // more failures than MaxErrorRate allows.
 func (j *Jobs) Run(ctx context.Context, id string, o RunOptions) (*Report, error) {
 	if !j.busy.TryLock() {
-		return nil, ErrBusy
+		return nil, wire.ErrJobBusy
 	}
 	defer j.busy.Unlock()
 	l, h, err := j.read(id, true)
@@ -39,7 +40,7 @@ func (j *Jobs) Run(ctx context.Context, id string, o RunOptions) (*Report, error
 	}
 	defer l.close()
 	if s := h.job.State; s != Running && s != Stopped {
-		return nil, fmt.Errorf("%w: job %s is %s", ErrState, id, s)
+		return nil, fmt.Errorf("%w: job %s is %s", wire.ErrJobState, id, s)
 	}
 	if err := j.pinned(h.begin); err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func (j *Jobs) Run(ctx context.Context, id string, o RunOptions) (*Report, error
 	}
 	report := r.tally.done()
 	switch {
-	case errors.Is(err, ErrStopped):
+	case errors.Is(err, wire.ErrJobStopped):
 		err = errors.Join(err, l.become(h, Stopped))
 	case err == nil:
 		err = l.become(h, Done)
@@ -174,7 +175,7 @@ func (r *run) batch(ctx context.Context, batch []intent) error {
 		mu.Unlock()
 		return err
 	})
-	if unsure || err != nil && !errors.Is(err, ErrStopped) {
+	if unsure || err != nil && !errors.Is(err, wire.ErrJobStopped) {
 		return err
 	}
 	return errors.Join(err, r.log.commit(&frame{Outcomes: outcomes}))
@@ -273,14 +274,14 @@ func permanent(err error) bool {
 		errors.Is(err, engine.ErrCorrupt) || errors.Is(err, engine.ErrRejected)
 }
 
-// tooMany is ErrStopped if more states failed than may.
+// tooMany is wire.ErrJobStopped if more states failed than may.
 func (r *run) tooMany() error {
 	rep := r.tally.done()
 	tried := rep.Failed + rep.Migrated
 	if rate := r.o.MaxErrorRate; rate > 0 && (tried < leastTried || float64(rep.Failed) <= rate*float64(tried)) {
 		return nil
 	}
-	return fmt.Errorf("%w: %d of %d: %w", ErrStopped, rep.Failed, tried, rep.Err())
+	return fmt.Errorf("%w: %d of %d: %w", wire.ErrJobStopped, rep.Failed, tried, rep.Err())
 }
 
 // settle finds out what became of the last intents of a job that was cut short, and records it.
@@ -296,7 +297,7 @@ func (r *run) settle(ctx context.Context, h *history) error {
 		}
 		out, err := find(ctx, in)
 		if err != nil && !gone(err) {
-			return fmt.Errorf("finding out about thread %q of user %q: %w", in.Thread, in.User, err)
+			return fmt.Errorf("inspecting thread %q of user %q: %w", in.Thread, in.User, err)
 		}
 		outcomes = append(outcomes, out...)
 	}

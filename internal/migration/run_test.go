@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/wire"
 	"github.com/ckptd/ckptd/migrate"
 )
 
@@ -118,7 +119,7 @@ func TestRunAndUndo(t *testing.T) {
 			}
 		}
 	}
-	if _, err := w.jobs.Run(t.Context(), id, RunOptions{}); !errors.Is(err, ErrState) {
+	if _, err := w.jobs.Run(t.Context(), id, RunOptions{}); !errors.Is(err, wire.ErrJobState) {
 		t.Errorf("running a job that is done: %v", err)
 	}
 	report, err = w.jobs.Undo(t.Context(), id, RunOptions{})
@@ -135,7 +136,7 @@ func TestRunAndUndo(t *testing.T) {
 	if err := w.jobs.Finish(t.Context(), id); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.jobs.Job(id); !errors.Is(err, ErrNoJob) {
+	if _, err := w.jobs.Job(id); !errors.Is(err, wire.ErrNoJob) {
 		t.Errorf("the journal of a finished job: %v", err)
 	}
 }
@@ -297,12 +298,12 @@ func TestRefused(t *testing.T) {
 		want              error
 		says              []string
 	}{
-		{"a step fails", `.channels.state.n |= tonumber`, `{"n": "x"}`, 1, ErrRefused, []string{`thread "bad"`, `step 1 to 2 of "support" (support/0002_x.jq)`}},
+		{"a step fails", `.channels.state.n |= tonumber`, `{"n": "x"}`, 1, wire.ErrJobRefused, []string{`thread "bad"`, `step 1 to 2 of "support" (support/0002_x.jq)`}},
 		{"nothing comes out", `empty`, `{}`, 1, migrate.ErrStep, []string{`thread "bad"`, "step 1 to 2"}},
 		{"several come out", `., .`, `{}`, 1, migrate.ErrStep, []string{`thread "bad"`, "step 1 to 2"}},
 		{"no object comes out", `1`, `{}`, 1, migrate.ErrStep, []string{`thread "bad"`, "step 1 to 2"}},
 		{"it never ends", `[range(infinite)]`, `{}`, 1, migrate.ErrStep, []string{`thread "bad"`, "step 1 to 2"}},
-		{"no JSON", `.`, `{"n"`, 1, ErrRefused, []string{`thread "bad"`}},
+		{"no JSON", `.`, `{"n"`, 1, wire.ErrJobRefused, []string{`thread "bad"`}},
 		{"newer than the set", `.`, `{}`, 3, migrate.ErrTooNew, []string{`thread "bad"`, `"support"`, "version 3", "version 2", "older than the store"}},
 		{"older than the set", `.`, `{}`, 7, migrate.ErrTooNew, []string{`thread "bad"`}},
 	} {
@@ -347,7 +348,7 @@ func TestErrorRate(t *testing.T) {
 	}
 	id := w.begin(acme, RunOptions{MaxErrorRate: 0.01})
 	report, err := w.jobs.Run(t.Context(), id, RunOptions{MaxErrorRate: 0.01})
-	if !errors.Is(err, ErrStopped) || report.Migrated == 0 || report.Migrated > 250 {
+	if !errors.Is(err, wire.ErrJobStopped) || report.Migrated == 0 || report.Migrated > 250 {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	if job, err := w.jobs.Job(id); err != nil || job.State != Stopped || job.Migrated != report.Migrated {

@@ -130,7 +130,7 @@ func (s *Sets) Install(ctx context.Context, tenant string, fsys fs.FS, digests m
 		return nil, err
 	}
 	if len(registry.Kinds()) == 0 {
-		return nil, fmt.Errorf("%w: the directory has no folder of a kind", migrate.ErrInvalid)
+		return nil, fmt.Errorf("%w: the directory has no folder named after a kind", migrate.ErrInvalid)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *Sets) Install(ctx context.Context, tenant string, fsys fs.FS, digests m
 	for _, kind := range registry.Kinds() {
 		set := registry.Set(kind)
 		if want, ok := digests[kind]; ok && want != set.Digest() {
-			return nil, fmt.Errorf("%w: the set of %q has the digest %x, not %x", migrate.ErrInvalid, kind, set.Digest(), want)
+			return nil, fmt.Errorf("%w: the set for %q has the digest %x, want %x", migrate.ErrInvalid, kind, set.Digest(), want)
 		}
 		done = append(done, Installed{tenant, kind, set.Digest(), time.Now().UTC().Truncate(time.Second), set})
 	}
@@ -151,7 +151,7 @@ func (s *Sets) Install(ctx context.Context, tenant string, fsys fs.FS, digests m
 			err = s.write(&done[i], files)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("installing the migrations of %q: %w", done[i].Kind, err)
+			return nil, fmt.Errorf("installing the migrations for %q: %w", done[i].Kind, err)
 		}
 		s.all[setName{tenant, done[i].Kind}] = &done[i]
 		s.publish()
@@ -169,9 +169,9 @@ func (s *Sets) Remove(ctx context.Context, tenant, kind string) error {
 	path := filepath.Join(s.dir, s.file(tenant, kind))
 	if err := os.Remove(path); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("the migrations of %q: %w", kind, fs.ErrNotExist)
+			return fmt.Errorf("the migrations for %q: %w", kind, fs.ErrNotExist)
 		}
-		return fmt.Errorf("removing the migrations of %q: %w", kind, err)
+		return fmt.Errorf("removing the migrations for %q: %w", kind, err)
 	}
 	delete(s.all, setName{tenant, kind})
 	s.publish()
@@ -270,7 +270,7 @@ func (s *Sets) open(ctx context.Context, file string) (*Installed, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if in.Version != setFileVersion {
-		return nil, fmt.Errorf("%s is of version %d, which this ckptd does not know", file, in.Version)
+		return nil, fmt.Errorf("%s has version %d, which this ckptd does not support", file, in.Version)
 	}
 	files, err := zip.NewReader(bytes.NewReader(in.Files), int64(len(in.Files)))
 	if err != nil {
@@ -283,7 +283,7 @@ func (s *Sets) open(ctx context.Context, file string) (*Installed, error) {
 		return nil, err
 	}
 	if digest := set.Digest(); !bytes.Equal(digest[:], in.Digest) {
-		return nil, fmt.Errorf("%w: the set of %q has not the digest that it was installed with", migrate.ErrInvalid, in.Kind)
+		return nil, fmt.Errorf("%w: the set for %q does not have the digest that it was installed with", migrate.ErrInvalid, in.Kind)
 	}
 	return &Installed{in.Tenant, in.Kind, set.Digest(), in.Installed, set}, nil
 }

@@ -8,13 +8,14 @@ import (
 	"sync"
 
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/internal/wire"
 )
 
 // Undo takes back what a job migrated, also one that was cut short: the originals are the heads again, as if nothing had been.
 // Threads that were saved to since are left as they are, and reported as failures. An undo that was cut short goes on.
 func (j *Jobs) Undo(ctx context.Context, id string, o RunOptions) (*Report, error) {
 	if !j.busy.TryLock() {
-		return nil, ErrBusy
+		return nil, wire.ErrJobBusy
 	}
 	defer j.busy.Unlock()
 	l, h, err := j.read(id, true)
@@ -23,7 +24,7 @@ func (j *Jobs) Undo(ctx context.Context, id string, o RunOptions) (*Report, erro
 	}
 	defer l.close()
 	if s := h.job.State; s == Undone || s == Finishing {
-		return nil, fmt.Errorf("%w: job %s is %s", ErrState, id, s)
+		return nil, fmt.Errorf("%w: job %s is %s", wire.ErrJobState, id, s)
 	}
 	r := &run{Jobs: j, log: l, begin: h.begin, o: o, pace: newPace(o, h.job.Migrated)}
 	if err = r.settle(ctx, h); err == nil && h.job.State != Undoing {

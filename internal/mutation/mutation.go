@@ -1,10 +1,12 @@
-// Package mutation puts bugs into the code, to see whether its tests find them: a list of mutations, each a few texts of files
-// and what stands there instead, of which one is put in by the overlay of the go command.
+// Package mutation injects bugs into the code to check that its tests find them. It reads a list of
+// mutations, each of which replaces a few texts in source files, and injects one at a time through
+// the overlay of the go command.
 //
-// A list is a text. What precedes the first "#" tells of it. A mutation is a line "# NUMBER: what goes wrong", then files
-// ("@ FILE", from the module's root) with texts in them: lines with "-" are taken out, those with "+" put in their place.
-// A text that is not in its file any more fails the test, whether the mutation runs or not: then find what makes the bug
-// impossible now, and break that.
+// A list is a text file. Everything before the first "#" is commentary. A mutation is a line "#
+// NUMBER: the bug", followed by files ("@ FILE", from the module's root) with the changes to each:
+// lines with "-" are removed, lines with "+" take their place. A text that is no longer in its file
+// fails the test, even if the mutation isn't run: find out what makes the bug impossible now, and
+// break that instead.
 package mutation
 
 import (
@@ -17,7 +19,7 @@ import (
 	"testing"
 )
 
-// Mutation is a bug, and how to make it.
+// Mutation is a bug with the changes that inject it.
 type Mutation struct {
 	Number, What string
 	edits        []edit
@@ -25,8 +27,9 @@ type Mutation struct {
 
 type edit struct{ file, old, text string }
 
-// Each checks that all mutations of a list can be made, and runs those that names has, by number or as "all", as subtests: run
-// gets the test binary of the package it is called in, with the bug. Root is the module's, as seen from there.
+// Each checks that all mutations of a list apply. It runs those in names, by number or "all", as
+// subtests: run gets the test binary of the calling package with the bug in it. Root is the path to
+// the module's root.
 func Each(t *testing.T, list, root string, names []string, run func(t *testing.T, m *Mutation, binary string)) {
 	t.Helper()
 	for _, m := range parse(t, list) {
@@ -78,7 +81,8 @@ func parse(t *testing.T, text string) (all []*Mutation) {
 	return all
 }
 
-// apply returns the files that the mutation changes, as it makes them; nil if it cannot be made.
+// apply returns the changed contents of the files that the mutation modifies, or nil if it does not
+// apply.
 func (m *Mutation) apply(t *testing.T, root string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -99,7 +103,7 @@ func (m *Mutation) apply(t *testing.T, root string) map[string]string {
 	return files
 }
 
-// build builds the tests of the package in the working directory with other files.
+// build builds the tests of the package in the working directory with replaced files.
 func build(t *testing.T, root string, files map[string]string) (binary string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ type Error struct {
 	Stack string
 }
 
-func (e *Error) Error() string { return fmt.Sprintf("internal error: a panic with a %T", e.Value) }
+func (e *Error) Error() string { return fmt.Sprintf("internal error: panic with a %T", e.Value) }
 
 // To recovers a panic, and hands it to failed. It must be deferred itself:
 //

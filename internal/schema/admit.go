@@ -37,7 +37,7 @@ func admit(v any) (size, depth int, err error) {
 		}
 	case json.Number:
 		if !modest(string(v)) {
-			return 0, 0, &Error{Reason: fmt.Sprintf("the number %.40s is out of range, and cannot be checked", v)}
+			return 0, 0, &Error{Reason: fmt.Sprintf("the number %.40s is out of range and cannot be checked", v)}
 		}
 		size = 1
 	default:

@@ -44,7 +44,7 @@ type compiled struct {
 // Read reads the text of a schema.
 func Read(text []byte) (*Schema, error) {
 	if values, _ := weight.JSON(text); values > maxSchema {
-		return nil, fmt.Errorf("it is no JSON Schema that can be read: it has %d values, and may have %d", values, maxSchema)
+		return nil, fmt.Errorf("it is not a readable JSON Schema: it has %d values, more than the limit of %d", values, maxSchema)
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
@@ -58,12 +58,12 @@ func Compile(doc any) (*Schema, error) {
 	size, depth, err := admit(doc)
 	switch {
 	case err == nil && size > maxSchema:
-		err = fmt.Errorf("it has the weight of %d values, and may have %d", size, maxSchema)
+		err = fmt.Errorf("it has the weight of %d values, more than the limit of %d", size, maxSchema)
 	case err == nil && depth > maxDepth:
-		err = fmt.Errorf("it is nested %d deep, and may be %d", depth, maxDepth)
+		err = fmt.Errorf("it is nested %d deep, more than the limit of %d", depth, maxDepth)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("it is no JSON Schema that can be read: %w", err)
+		return nil, fmt.Errorf("it is not a readable JSON Schema: %w", err)
 	}
 	s := &Schema{doc: doc}
 	c, err := s.compile()
@@ -78,7 +78,7 @@ func Compile(doc any) (*Schema, error) {
 func (s *Schema) compile() (c *compiled, err error) {
 	defer func() {
 		if r := recover(); r != nil { // the library is not meant for hostile schemas
-			err = errors.New("it is no JSON Schema that can be read")
+			err = errors.New("it is not a readable JSON Schema")
 		}
 	}()
 	n := new(steps)
@@ -87,7 +87,7 @@ func (s *Schema) compile() (c *compiled, err error) {
 	compiler.UseLoader(nothing{})
 	compiler.UseRegexpEngine(func(pattern string) (jsonschema.Regexp, error) {
 		if len(pattern) > maxPattern {
-			return nil, fmt.Errorf("it has %d bytes, and may have %d", len(pattern), maxPattern)
+			return nil, fmt.Errorf("it has %d bytes, more than the limit of %d", len(pattern), maxPattern)
 		}
 		size, _, err := weight.Pattern(pattern)
 		if err != nil {
@@ -136,7 +136,7 @@ func (s *Schema) Check(ctx context.Context, v any) (err error) {
 		return err
 	}
 	if weight.Times(depth, s.chain) > maxNesting {
-		return &Error{Reason: fmt.Sprintf("it is nested %d deep, and the schema has %d schemas within each other for one value: make the schema simpler",
+		return &Error{Reason: fmt.Sprintf("it is nested %d deep, and the schema applies %d nested schemas to one value: simplify the schema",
 			depth, s.chain)}
 	}
 	c, _ := s.idle.Get().(*compiled)
@@ -150,7 +150,7 @@ func (s *Schema) Check(ctx context.Context, v any) (err error) {
 		case nil:
 		case tooLong:
 			if err = ctx.Err(); err == nil {
-				err = &Error{Reason: "checking it takes too long: make the schema simpler"}
+				err = &Error{Reason: "checking it takes too long: simplify the schema"}
 			}
 		default: // the library is not meant for hostile values either
 			err = &Error{Reason: "it cannot be checked"}
@@ -186,14 +186,14 @@ func escaped(name string) string { return strings.NewReplacer("~", "~0", "/", "~
 
 func schemaError(err error) error {
 	if e, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
-		return fmt.Errorf("it is no JSON Schema %w", deepest(e.Err))
+		return fmt.Errorf("it is not a JSON Schema %w", deepest(e.Err))
 	}
-	return fmt.Errorf("it is no JSON Schema that can be read: %w", err)
+	return fmt.Errorf("it is not a readable JSON Schema: %w", err)
 }
 
 // nothing loads nothing: a schema could name files of this machine, or others.
 type nothing struct{}
 
 func (nothing) Load(url string) (any, error) {
-	return nil, fmt.Errorf("a schema refers to nothing outside of itself, such as %s", url)
+	return nil, fmt.Errorf("a schema cannot refer to anything outside of it, such as %s", url)
 }

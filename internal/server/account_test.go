@@ -297,7 +297,7 @@ func TestSlowMessage(t *testing.T) {
 	b := newBed(t, Limits{ReadTimeout: 500 * time.Millisecond})
 	save, err := proto.Marshal(&ckptdv1.SaveRequest{Ref: ref("t"), Draft: draft(strings.Repeat("x", 200))})
 	must(t, err)
-	if end := b.dribble(ckptdv1.CheckpointServiceSaveProcedure, "application/proto", bytes.Split(save, nil), 5*time.Millisecond); !strings.Contains(end, "did not come in time") {
+	if end := b.dribble(ckptdv1.CheckpointServiceSaveProcedure, "application/proto", bytes.Split(save, nil), 5*time.Millisecond); !strings.Contains(end, "did not arrive in time") {
 		t.Errorf("a message that comes byte by byte for a second ends with %q", end)
 	}
 	var parts [][]byte

@@ -28,7 +28,7 @@ func (s *Server) authorize(c *call, m any) (*target, error) {
 	}
 	message, ok := m.(proto.Message)
 	if !ok {
-		return nil, fmt.Errorf("%w: a request that is no message", engine.ErrInvalid)
+		return nil, fmt.Errorf("%w: the request is not a message", engine.ErrInvalid)
 	}
 	if rule.GetEach() { // the handler decides
 		return &target{}, nil
@@ -89,7 +89,7 @@ func beginsWith(prefixes []string) func(string) bool {
 func refuse(c *access.Caller, needs access.Permission, t *target, now time.Time) error {
 	for p := access.Read; p <= access.Audit; p <<= 1 {
 		if t.tenant == "" || c.May(p, t.tenant, t.user, t.thread, now) {
-			return &denial{fmt.Errorf("%w: it takes the right to %v", wire.ErrDenied, needs)}
+			return &denial{fmt.Errorf("%w: missing the right to %v", wire.ErrDenied, needs)}
 		}
 	}
 	return &denial{engine.ErrNotFound}

@@ -21,9 +21,9 @@ import (
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/contract"
-	"github.com/ckptd/ckptd/internal/installed"
 	"github.com/ckptd/ckptd/internal/jobs"
 	"github.com/ckptd/ckptd/internal/migration"
+	"github.com/ckptd/ckptd/internal/pluginset"
 	"github.com/ckptd/ckptd/migrate"
 )
 
@@ -72,7 +72,7 @@ func must(t testing.TB, err error) {
 
 func (b *bed) start() {
 	b.t.Helper()
-	plugins := installed.New(installed.Options{Dir: filepath.Join(b.dir, "plugins")})
+	plugins := pluginset.New(pluginset.Options{Dir: filepath.Join(b.dir, "plugins")})
 	if b.opts.Hooks == nil {
 		defer func() { b.opts.Hooks = nil }()
 		b.opts.Hooks = plugins

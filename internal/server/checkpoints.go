@@ -138,7 +138,7 @@ func (s checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.Load
 	have := map[string][sha256.Size]byte{}
 	for _, h := range m.GetHave() {
 		if len(h.GetSha256()) != sha256.Size {
-			return nil, fmt.Errorf("%w: channel %q: a SHA-256 has 32 bytes, this one %d", engine.ErrInvalid, h.GetChannel(), len(h.GetSha256()))
+			return nil, fmt.Errorf("%w: channel %q: a SHA-256 has 32 bytes, not %d", engine.ErrInvalid, h.GetChannel(), len(h.GetSha256()))
 		}
 		have[h.GetChannel()] = [sha256.Size]byte(h.GetSha256())
 	}

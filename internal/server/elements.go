@@ -26,7 +26,7 @@ func (c countedProto) Marshal(message any) ([]byte, error) { return c.MarshalApp
 func (countedProto) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
-		return nil, fmt.Errorf("%T is no message", message)
+		return nil, fmt.Errorf("%T is not a message", message)
 	}
 	return proto.MarshalOptions{}.MarshalAppend(dst, m)
 }
@@ -34,7 +34,7 @@ func (countedProto) MarshalAppend(dst []byte, message any) ([]byte, error) {
 func (countedProto) Unmarshal(b []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
-		return fmt.Errorf("%T is no message", message)
+		return fmt.Errorf("%T is not a message", message)
 	}
 	left := maxElements
 	if err := countFields(b, m.ProtoReflect().Descriptor(), &left); err != nil {

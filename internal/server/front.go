@@ -266,7 +266,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 		b.control.SetReadDeadline(time.Time{}) // it would end a stream that is answered for longer than that
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		b.answer.Set("Connection", "close") // nobody waits for the rest
-		err = fmt.Errorf("the rest of the request did not come in time: %w", os.ErrDeadlineExceeded)
+		err = fmt.Errorf("the rest of the request did not arrive in time: %w", os.ErrDeadlineExceeded)
 	case err != nil:
 		err = connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("reading the request: %w", err))
 	}

@@ -28,7 +28,7 @@ func (c strictJSON) Marshal(message any) ([]byte, error) { return c.MarshalAppen
 func (c strictJSON) MarshalAppend(dst []byte, message any) ([]byte, error) {
 	m, ok := message.(proto.Message)
 	if !ok {
-		return nil, fmt.Errorf("%T is no message", message)
+		return nil, fmt.Errorf("%T is not a message", message)
 	}
 	return protojson.MarshalOptions{}.MarshalAppend(dst, m)
 }
@@ -36,16 +36,16 @@ func (c strictJSON) MarshalAppend(dst []byte, message any) ([]byte, error) {
 func (c strictJSON) Unmarshal(text []byte, message any) error {
 	m, ok := message.(proto.Message)
 	if !ok {
-		return fmt.Errorf("%T is no message", message)
+		return fmt.Errorf("%T is not a message", message)
 	}
 	if len(text) == 0 {
-		return errors.New("there is no JSON, want at least {}")
+		return errors.New("the JSON is empty: want at least {}")
 	}
 	if values, _ := weight.JSON(text); values > maxElements {
 		return tooMany()
 	}
 	if err := protojson.Unmarshal(text, m); err != nil {
-		return fmt.Errorf("the JSON is not a request: %s", strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: "))
+		return fmt.Errorf("the JSON is not a valid request: %s", strings.TrimPrefix(strings.ReplaceAll(err.Error(), "\u00a0", " "), "proto: "))
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ func (s migrations) mayHaveModules(ctx context.Context, files []*ckptdv1.Migrati
 		if keys, err := s.plugins.TrustedKeys(ctx); err != nil || len(keys) == 0 {
 			return err
 		}
-		return &hook.Error{Kind: hook.ErrInvalid, Reason: "a set with a WebAssembly module cannot be signed, and this store wants signatures: say the step in jq"}
+		return &hook.Error{Kind: hook.ErrInvalid, Reason: "this store requires signatures, and a migration set with a WebAssembly module cannot be signed: write the step in jq"}
 	}
 	return nil
 }

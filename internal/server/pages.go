@@ -60,7 +60,7 @@ func (p *pages) parse(token string) (at position, err error) {
 	if token == "" {
 		return at, nil
 	}
-	bad := fmt.Errorf("%w: the page token is not one of this request", engine.ErrInvalid)
+	bad := fmt.Errorf("%w: the page token belongs to another request", engine.ErrInvalid)
 	if len(token) > maxPageToken {
 		return at, bad
 	}

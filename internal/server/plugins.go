@@ -6,7 +6,7 @@ import (
 	"connectrpc.com/connect"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
-	"github.com/ckptd/ckptd/internal/installed"
+	"github.com/ckptd/ckptd/internal/pluginset"
 )
 
 // plugins serves the PluginService. What the request names decides who may call it: a tenant's admin sees and changes only
@@ -18,7 +18,7 @@ func pluginAnswer[T any](ctx context.Context, p *ckptdv1.Plugin, err error, answ
 	if err != nil {
 		return nil, err
 	}
-	callOf(ctx).about = installed.Summary(p)
+	callOf(ctx).about = pluginset.Summary(p)
 	return connect.NewResponse(answer), nil
 }
 

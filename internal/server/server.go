@@ -23,9 +23,9 @@ import (
 	"github.com/ckptd/ckptd/internal/access"
 	"github.com/ckptd/ckptd/internal/audit"
 	"github.com/ckptd/ckptd/internal/contract"
-	"github.com/ckptd/ckptd/internal/installed"
 	"github.com/ckptd/ckptd/internal/jobs"
 	"github.com/ckptd/ckptd/internal/panics"
+	"github.com/ckptd/ckptd/internal/pluginset"
 	"github.com/ckptd/ckptd/internal/telemetry"
 	"github.com/ckptd/ckptd/internal/wire"
 )
@@ -35,7 +35,7 @@ type Options struct {
 	Store   *engine.Store
 	Access  *access.Authenticator
 	Tokens  *access.Tokens
-	Plugins *installed.Set // the hooks of the store; nil: none can be installed
+	Plugins *pluginset.Set // the hooks of the store; nil: none can be installed
 	// Migrator runs migration jobs; nil: there are none. Who made it closes it, after the server.
 	Migrator *jobs.Runner
 	Audit    *audit.Log         // nil: denials, exports and administration are not recorded
@@ -53,7 +53,7 @@ type Server struct {
 	store    *engine.Store
 	access   atomic.Pointer[access.Authenticator]
 	tokens   *access.Tokens
-	plugins  *installed.Set
+	plugins  *pluginset.Set
 	migrator *jobs.Runner
 	audit    *audit.Log
 	metrics  *telemetry.Metrics
@@ -76,10 +76,10 @@ type Server struct {
 // New makes a server that is ready to serve.
 func New(o Options) (*Server, error) {
 	if o.Store == nil || o.Access == nil || o.Tokens == nil {
-		return nil, errors.New("making a server: it needs a store, an authenticator and tokens")
+		return nil, errors.New("creating a server: it needs a store, an authenticator and tokens")
 	}
 	if o.Plugins == nil {
-		o.Plugins = installed.New(installed.Options{})
+		o.Plugins = pluginset.New(pluginset.Options{})
 	}
 	if o.Migrator == nil {
 		o.Migrator = jobs.New(jobs.Options{Store: o.Store})
@@ -171,7 +171,7 @@ func (s *Server) recovered(ctx context.Context, spec connect.Spec, _ http.Header
 		err = &panics.Error{Value: p, Stack: string(debug.Stack())}
 	}
 	s.logPanic(ctx, spec.Procedure, err)
-	return connect.NewError(connect.CodeInternal, errors.New("internal error: the server's log has more"))
+	return connect.NewError(connect.CodeInternal, errors.New("internal error: see the server's log"))
 }
 
 // logPanic logs an error if it is a panic, by its type: its text could quote a state.

@@ -308,7 +308,7 @@ func TestStalledCaller(t *testing.T) {
 	defer stalled.Close()
 	fmt.Fprintf(stalled, "POST %s HTTP/1.1\r\nHost: ckptd\r\nContent-Type: application/proto\r\nContent-Length: 1000\r\n\r\nhalf", ckptdv1.CheckpointServiceSaveProcedure)
 	stalled.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if answer, err := io.ReadAll(stalled); err != nil || !bytes.Contains(answer, []byte("did not come in time")) {
+	if answer, err := io.ReadAll(stalled); err != nil || !bytes.Contains(answer, []byte("did not arrive in time")) {
 		t.Errorf("the stalled connection: %q, %v", answer, err)
 	}
 	mustSave(t, b.checkpoints(""), ref("t"), draft("x"))

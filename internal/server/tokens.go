@@ -27,7 +27,7 @@ func (s admin) CreateToken(ctx context.Context, req *connect.Request[ckptdv1.Cre
 			return nil, err
 		}
 		if !callOf(ctx).caller.MayGive(g, now) {
-			return nil, &denial{fmt.Errorf("%w: nobody gives a right that they do not have: %v", wire.ErrDenied, g)}
+			return nil, &denial{fmt.Errorf("%w: you cannot grant a right that you do not have: %v", wire.ErrDenied, g)}
 		}
 	}
 	token, secret, err := s.tokens.Issue(callOf(ctx).caller, req.Msg.GetNote(), grants, now)

@@ -11,14 +11,14 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// errCrashed is what calls get whose process is no more.
+// errCrashed is the error of calls whose process has crashed.
 var errCrashed = errors.New("sim: the process is dead")
 
-// errInjected marks what the simulation made fail.
+// errInjected marks failures injected by the simulation.
 var errInjected = errors.New("sim: injected")
 
-// disk is the backend as one process has it: every call stops at a gate. It outlives nothing: after a crash the next
-// process gets another one around the same data.
+// disk is one process's view of the backend: every call stops at a gate. It does not survive a
+// crash; the next process gets another disk around the same data.
 type disk struct {
 	inner  backend.Backend
 	s      *scheduler
@@ -39,7 +39,7 @@ func (d *disk) Close() error {
 	return nil
 }
 
-// stop stands at the gate of a call.
+// stop waits at the gate of a call.
 func (d *disk) stop(ctx context.Context, kind byte, key []byte) (verdict, error) {
 	if d.dead.Load() {
 		return dead, fmt.Errorf("%w: %w", errCrashed, backend.ErrClosed)
@@ -59,8 +59,9 @@ func (d *disk) stop(ctx context.Context, kind byte, key []byte) (verdict, error)
 	return v, nil
 }
 
-// name names a call by the operation that it is made for, and the number of its calls so far. Work for many has no
-// context of one of them: it goes by the goroutine, or else by the key.
+// name names a call after its operation and the number of calls made for that so far. Work on
+// behalf of many operations has the context of none; it is named after its goroutine or else its
+// key.
 func (d *disk) name(ctx context.Context, kind byte, key []byte) string {
 	c, _ := ctx.Value(callKey{}).(*call)
 	if c == nil {
@@ -75,7 +76,7 @@ func (d *disk) name(ctx context.Context, kind byte, key []byte) string {
 	return fmt.Sprintf("key %x%c", hash(0, string(key)), kind)
 }
 
-// goroutine is the id of the calling goroutine.
+// goroutine returns the id of the calling goroutine.
 func goroutine() string {
 	var buf [64]byte
 	text := buf[len("goroutine "):runtime.Stack(buf[:], false)]
@@ -121,7 +122,7 @@ func (d *disk) Commit(ctx context.Context, b backend.Batch) error {
 	if v == applied {
 		return fmt.Errorf("%w: %w", errInjected, backend.ErrAmbiguous)
 	}
-	if _, err := d.stop(context.WithoutCancel(ctx), 'a', key); err != nil { // accepted: the outcome is awaited
+	if _, err := d.stop(context.WithoutCancel(ctx), 'a', key); err != nil { // accepted: wait for the outcome
 		return err
 	}
 	return nil

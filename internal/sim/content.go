@@ -9,7 +9,7 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// content is all that a checkpoint says but for its place. It is never modified.
+// content is everything in a checkpoint except its position. It is never modified.
 type content struct {
 	step   int64
 	status string
@@ -22,7 +22,7 @@ type content struct {
 	blobs  []engine.BlobID // sorted
 	chans  map[string]value
 
-	sum string // digest, once it was asked for
+	sum string // digest, computed on demand
 }
 
 type value struct{ typ, data string }
@@ -31,7 +31,7 @@ var empty = &content{}
 
 func (c *content) names() []string { return slices.Sorted(maps.Keys(c.chans)) }
 
-// contentOf is the content of a checkpoint that was loaded with its data.
+// contentOf returns the content of a checkpoint loaded with its data.
 func contentOf(cp *engine.Checkpoint) *content {
 	c := &content{step: cp.Step, status: cp.Status, kind: cp.Kind, schema: cp.SchemaVersion, run: cp.RunID, branch: cp.Branch,
 		labels: cp.Labels, meta: string(cp.Meta), blobs: cp.Blobs, chans: map[string]value{}}
@@ -41,12 +41,13 @@ func contentOf(cp *engine.Checkpoint) *content {
 	return c
 }
 
-// stands reports whether a draft says something of its parent's state.
+// stands reports whether a draft depends on its parent's state.
 func stands(d *engine.Draft) bool {
 	return d.Keep || slices.ContainsFunc(d.Channels, func(ch engine.Change) bool { return ch.Base != 0 })
 }
 
-// with is the content of a draft on c, as the documentation of Draft has it. It is nil where the draft does not fit c.
+// with returns the content of a draft on top of c, following the documentation of Draft. It is nil
+// if the draft does not fit c.
 func (c *content) with(d *engine.Draft) *content {
 	if stands(d) && c != empty {
 		if c = c.migrated(d.SchemaVersion); c == nil {
@@ -103,7 +104,7 @@ func (c *content) with(d *engine.Draft) *content {
 	return next
 }
 
-// spliced is what a change makes of its base, if there is one and the change fits it.
+// spliced applies a change to its base, if there is one and the change fits.
 func spliced(base string, ch *engine.Change, ok bool) (string, bool) {
 	n := len(base)
 	if ch.Splices == nil {
@@ -121,7 +122,7 @@ func spliced(base string, ch *engine.Change, ok bool) (string, bool) {
 	return base, ok
 }
 
-// digest tells contents apart.
+// digest identifies a content.
 func (c *content) digest() string {
 	if c.sum == "" {
 		var b strings.Builder
@@ -134,7 +135,7 @@ func (c *content) digest() string {
 	return c.sum
 }
 
-// relabelled is c with other labels, as SetLabels has it.
+// relabelled returns c with labels changed as by SetLabels.
 func (c *content) relabelled(labels map[string]string) *content {
 	next := *c
 	next.sum = ""
@@ -150,7 +151,8 @@ func (c *content) relabelled(labels map[string]string) *content {
 	return &next
 }
 
-// differs tells how a checkpoint differs from c; "" is not at all. Of channels without data only the sizes are compared.
+// differs describes how a checkpoint differs from c; "" means not at all. For channels without data
+// it compares only sizes.
 func (c *content) differs(cp *engine.Checkpoint) string {
 	type field struct {
 		name      string

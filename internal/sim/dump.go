@@ -11,21 +11,21 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// dump is all that a store tells of its user when nobody else is at work.
+// dump is everything that a store reports about its user while nobody else is working.
 type dump struct {
 	threads map[string]*engine.ThreadInfo
-	keeps   map[string]bool // histories from before a migration
+	keeps   map[string]bool // histories kept from before a migration
 	lines   map[engine.Ref]*lineDump
 }
 
-// lineDump is a lineage.
+// lineDump is the dump of a lineage.
 type lineDump struct {
 	cps      []*engine.Checkpoint // newest first, with data
 	branches map[string]string    // ids of heads
 	writes   map[writeKey]string
 }
 
-// fresh opens the store as another process would, for reading.
+// fresh opens the store for reading, as another process would.
 func (w *world) fresh() *engine.Store {
 	d := &disk{inner: w.data, s: w.sched, shared: w.prof.shared, open: atomic.Bool{}}
 	d.open.Store(true)
@@ -38,7 +38,8 @@ func (w *world) fresh() *engine.Store {
 	return s
 }
 
-// read reads everything. An error of whatever kind is a problem: nothing was damaged, and nothing fails now.
+// read reads everything. Any error is a problem, because nothing is damaged and no failures are
+// injected at this point.
 func (w *world) read(s *engine.Store, who string, f *facts) *dump {
 	ctx := context.Background()
 	d := &dump{threads: map[string]*engine.ThreadInfo{}, keeps: map[string]bool{}, lines: map[engine.Ref]*lineDump{}}
@@ -72,7 +73,8 @@ func (w *world) read(s *engine.Store, who string, f *facts) *dump {
 	return d
 }
 
-// readActivity lists the threads by activity: they are the same, in order, and none has a checkpoint that is too new for its place.
+// readActivity lists the threads by activity: they must be the same threads, in order, and none may
+// have a checkpoint that is too new for its position.
 func (w *world) readActivity(s *engine.Store, who string, d *dump, failed func(string, engine.Ref, error) bool) {
 	n, last := 0, time.Time{}
 	for info, err := range s.User(tenant, user).Threads(context.Background(), engine.ThreadOptions{ByActivity: true}) {
@@ -90,7 +92,7 @@ func (w *world) readActivity(s *engine.Store, who string, d *dump, failed func(s
 	for ref, l := range d.lines {
 		for _, cp := range l.cps {
 			if at := d.threads[ref.Thread].Active; !cp.Time.Before(at.Add(time.Hour)) {
-				w.problem("%s: %s/%s has a checkpoint of %v, and is listed as active at %v", who, ref.Thread, ref.Namespace, cp.Time, at)
+				w.problem("%s: %s/%s has a checkpoint of %v, but is listed as active at %v", who, ref.Thread, ref.Namespace, cp.Time, at)
 			}
 		}
 	}
@@ -121,7 +123,7 @@ func (w *world) readLine(s *engine.Store, ref engine.Ref, f *facts, failed func(
 	return l
 }
 
-// sameAs compares what two readers were told.
+// sameAs compares the dumps of two readers.
 func (d *dump) sameAs(o *dump) string {
 	for ref, l := range d.lines {
 		m := o.lines[ref]
@@ -155,7 +157,8 @@ func (d *dump) sameAs(o *dump) string {
 	return ""
 }
 
-// writeIDs are the checkpoints of a lineage that may have pending writes. A copy has those of what it was copied from.
+// writeIDs returns the checkpoints of a lineage that may have pending writes. A copy has those of
+// its source.
 func (f *facts) writeIDs(ref engine.Ref) []string {
 	copied := slices.Contains(f.m.copies(), ref.Thread) || f.isCopy(ref)
 	may := func(from engine.Ref) bool { return from == ref || copied && from.Namespace == ref.Namespace }

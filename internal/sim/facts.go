@@ -10,42 +10,43 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// facts are what happened in a round, as far as the answers of its calls and what was found at its end tell. An operation
-// takes effect somewhere between its call and its answer, so facts have a span of steps in which they became so.
+// facts are the events of a round, as far as the answers of its calls and the final dump reveal
+// them. An operation takes effect at some point between its call and its answer, so each fact has a
+// span of steps in which it became true.
 type facts struct {
 	w        *world
 	m        *model
-	end      int // the step at the end of the round
+	end      int // the step at which the round ended
 	now      time.Time
 	lines    map[engine.Ref]*lineFacts
 	gone     []removal
-	scramb   map[string][]*call // calls that may have moved branches and writes of a thread in ways that are not followed
+	scramb   map[string][]*call // calls that may have changed branches and writes of a thread in ways that are not tracked
 	hist     map[string][]*histEvent
 	ttls     map[string][]ttlEvent
-	began    map[string][]*call // calls that may have begun a thread anew
-	rewrites map[string][]*call // calls that may have written a thread anew
+	began    map[string][]*call // calls that may have begun a new generation of a thread
+	rewrites map[string][]*call // calls that may have rewritten a thread
 	sweeps   []*call            // calls that may have collected blobs
 	dump     *dump
 }
 
-// span is when something happened: at lo at the earliest, and at hi at the latest.
+// span is the time of an event: no earlier than lo and no later than hi.
 type span struct{ lo, hi int }
 
-const never = math.MaxInt // and "not known when"
+const never = math.MaxInt // also: at an unknown time
 
-// anyID stands for an id that is not known.
+// anyID stands for an unknown id.
 const anyID = "*"
 
-// lineFacts are those of a lineage.
+// lineFacts are the facts of a lineage.
 type lineFacts struct {
 	ref      engine.Ref
 	revs     map[revKey]*rev
 	ids      map[idKey][]*rev    // by seq
-	gens     map[string][]uint64 // of the checkpoints with an id
+	gens     map[string][]uint64 // generations of the checkpoints with an id
 	branches map[string]*register
 	moves    []written // of any branch
 	writes   map[writeKey]*register
-	copies   []written // of all writes of a checkpoint: val is "from to"
+	copies   []written // copies of all writes of a checkpoint: val is "from to"
 }
 
 type revKey struct{ gen, seq uint64 }
@@ -55,36 +56,38 @@ type idKey struct {
 	id  string
 }
 
-// rev is a checkpoint as one save made it. A replacement is another one with the same id.
+// rev is one revision of a checkpoint, made by one save. A replacement is another revision with the
+// same id.
 type rev struct {
 	gen, seq  uint64
 	id        string
 	parent    string
 	parentSeq uint64
 	time      time.Time
-	origin    uint64 // its place in line; 0: not known
+	origin    uint64 // its position in the order of the lineage; 0: unknown
 	born      span
-	by        *call // nil: it is from before the round
-	next      *rev  // what replaced it
-	there     bool  // at the end of the round
+	by        *call // nil: made before the round
+	next      *rev  // the revision that replaced it
+	there     bool  // present at the end of the round
 
-	// What it was made of: a draft, another one with other labels, or another one migrated.
+	// Source of the revision: a draft, another revision with different labels, or another one
+	// migrated.
 	draft   *engine.Draft
 	labels  map[string]string
 	labelOf uint64 // seq
 	headOf  uint64 // seq
 	to      uint64
 
-	want   []*content // what it may hold; nil: not known
-	wanted bool       // want is made
-	all    []*content // and what migrations may have made of them
+	want   []*content // possible contents; nil: unknown
+	wanted bool       // want has been computed
+	all    []*content // want and possible migrations of it
 }
 
 func (r *rev) String() string {
-	return fmt.Sprintf("seq %d (in place %d) of generation %d, %s", r.seq, r.origin, r.gen, r.id)
+	return fmt.Sprintf("seq %d (at position %d) of generation %d, %s", r.seq, r.origin, r.gen, r.id)
 }
 
-// clock is the time by which r was made.
+// clock returns the time by which r was made.
 func (r *rev) clock(f *facts) time.Time {
 	if r.by == nil {
 		return f.now
@@ -96,21 +99,21 @@ func (r *rev) clock(f *facts) time.Time {
 type removal struct {
 	call  *call
 	span  span
-	after time.Time // it could not before
+	after time.Time // it was impossible before
 	takes func(ref engine.Ref, r *rev) bool
 	sure  func(ref engine.Ref, r *rev) bool // nil: never
 }
 
-// histEvent is a call that may have given the states of a thread another version.
+// histEvent is a call that may have migrated the states of a thread.
 type histEvent struct {
 	call *call
-	to   uint64 // 0: back to what they were
+	to   uint64 // 0: back to the original versions
 }
 
 type ttlEvent struct {
 	call  *call
 	ttl   time.Duration
-	maybe bool // a save that is answered as the first time changes nothing
+	maybe bool // a repeated save, which is answered like the first, changes nothing
 }
 
 func (w *world) newFacts() *facts {
@@ -157,7 +160,7 @@ func (l *lineFacts) add(r *rev) {
 	slices.SortFunc(l.ids[k], func(a, b *rev) int { return cmp.Compare(a.seq, b.seq) })
 }
 
-// problem notes what a call must not have answered.
+// problem records an answer that a call must not have given.
 func (f *facts) problem(c *call, format string, args ...any) {
 	if c.unknown {
 		return
@@ -165,7 +168,7 @@ func (f *facts) problem(c *call, format string, args ...any) {
 	f.w.problem("%s (%s; steps %d to %d): %s", c.name, describe(c), c.inv, c.res, fmt.Sprintf(format, args...))
 }
 
-// made takes note of a checkpoint that a call made, if it is new.
+// made records a checkpoint made by a call, if it is new.
 func (f *facts) made(c *call, cp *engine.Checkpoint, r *rev) *rev {
 	l := f.line(cp.Ref)
 	if cp.Ref != c.ref {
@@ -174,7 +177,7 @@ func (f *facts) made(c *call, cp *engine.Checkpoint, r *rev) *rev {
 	}
 	if had := l.revs[revKey{cp.Generation, cp.Seq}]; had != nil {
 		if had.id != cp.ID {
-			f.problem(c, "seq %d was given out twice: to %s (%v), and to %s", cp.Seq, had.id, had.by.who(), cp.ID)
+			f.problem(c, "seq %d was assigned twice: to %s (%v) and to %s", cp.Seq, had.id, had.by.who(), cp.ID)
 		} else if had.by != nil {
 			had.born.lo, had.born.hi = min(had.born.lo, c.inv), min(had.born.hi, c.res)
 		}
@@ -183,10 +186,10 @@ func (f *facts) made(c *call, cp *engine.Checkpoint, r *rev) *rev {
 	r.take(cp)
 	r.by, r.born = c, span{c.inv, c.res}
 	earlier := slices.ContainsFunc(l.ids[idKey{cp.Generation, cp.ID}], func(q *rev) bool { return q.seq < cp.Seq })
-	if r.labelOf != 0 && !earlier { // what it labelled is of another call, and may be this
+	if r.labelOf != 0 && !earlier { // the labelled revision is another call's and may be this one
 		r.born.lo = -1
 	}
-	if cp.Time.Before(c.from.Truncate(time.Millisecond)) { // the call found it: it is of another one, which is in doubt
+	if cp.Time.Before(c.from.Truncate(time.Millisecond)) { // the call found it: it belongs to another call, which is in doubt
 		if r.born.lo = -1; r.draft == nil {
 			r.labelOf, r.headOf, r.wanted = 0, 0, true
 		}
@@ -209,7 +212,7 @@ func (r *rev) take(cp *engine.Checkpoint) {
 	r.gen, r.seq, r.id, r.parent, r.parentSeq, r.time = cp.Generation, cp.Seq, cp.ID, cp.Parent, cp.ParentSeq, cp.Time
 }
 
-// remove takes note of a call that may have removed checkpoints.
+// remove records a call that may have removed checkpoints.
 func (f *facts) remove(c *call, takes, sure func(engine.Ref, *rev) bool) {
 	s := span{c.inv, c.res}
 	if !c.acked() {
@@ -219,14 +222,14 @@ func (f *facts) remove(c *call, takes, sure func(engine.Ref, *rev) bool) {
 	f.gone = append(f.gone, removal{call: c, span: s, takes: takes, sure: sure})
 }
 
-// saved takes note of a save that may have changed when its thread expires.
+// saved records a save that may have changed the expiry of its thread.
 func (f *facts) saved(c *call, ttl time.Duration, maybe bool) {
 	if c.acked() || c.doubtful() {
 		f.ttls[c.ref.Thread] = append(f.ttls[c.ref.Thread], ttlEvent{c, ttl, maybe})
 	}
 }
 
-// expiry takes note that a thread may have expired in the round.
+// expiry records that a thread may have expired in the round.
 func (f *facts) expiry(thread string, was *life) {
 	var at time.Time
 	if was != nil {
@@ -237,7 +240,7 @@ func (f *facts) expiry(thread string, was *life) {
 			at = c.from.Add(s.draft.TTL)
 		}
 		if a, ok := c.act.(*copying); ok && a.dst.Thread == thread {
-			at = c.from.Add(time.Minute) // the time to live is that of the source, at least a minute
+			at = c.from.Add(time.Minute) // the time to live is that of the source, which is at least a minute
 		}
 	}
 	if at.IsZero() || at.After(f.now) {
@@ -248,7 +251,7 @@ func (f *facts) expiry(thread string, was *life) {
 	f.scramb[thread] = append(f.scramb[thread], &call{name: "expiry", inv: -1, res: never})
 }
 
-// find is the revision that an answer shows; nil if there is none.
+// find returns the revision that an answer shows, or nil.
 func (f *facts) find(ref engine.Ref, cp *engine.Checkpoint) *rev {
 	if cp == nil {
 		return nil
@@ -260,7 +263,8 @@ func (f *facts) find(ref engine.Ref, cp *engine.Checkpoint) *rev {
 	return r
 }
 
-// resolve finds out who made a checkpoint that was seen: somebody whose save was acknowledged, or left in doubt.
+// resolve determines who made a checkpoint in an answer: a call whose save was acknowledged or left
+// in doubt.
 func (f *facts) resolve(cp *engine.Checkpoint) *rev {
 	if r := f.find(cp.Ref, cp); r != nil {
 		return r
@@ -272,7 +276,8 @@ func (f *facts) resolve(cp *engine.Checkpoint) *rev {
 			}
 		}
 	}
-	// Who saved it is told by its step, who labelled it then by its labels; a head that was migrated has the step of another.
+	// The step of a checkpoint reveals who saved it, and its labels who labelled it afterwards. A
+	// migrated head has the step of another checkpoint.
 	for pass := range 3 {
 		for _, c := range f.w.calls {
 			claimer, ok := c.act.(claimer)
@@ -290,7 +295,7 @@ func (f *facts) resolve(cp *engine.Checkpoint) *rev {
 	return nil
 }
 
-// claimPass is in which turn a call is asked whether a checkpoint is of it.
+// claimPass is the pass in which to ask a call whether a checkpoint is its own.
 func claimPass(c *call) int {
 	switch c.act.(type) {
 	case *label:
@@ -301,7 +306,7 @@ func claimPass(c *call) int {
 	return 1
 }
 
-// firstTry is when the first save of a draft was asked for, of all those that are the same.
+// firstTry is the earliest request for a draft among all equal saves.
 func (f *facts) firstTry(c *call, step int64) int {
 	first := c.inv
 	for _, o := range f.w.calls {
@@ -312,7 +317,7 @@ func (f *facts) firstTry(c *call, step int64) int {
 	return first
 }
 
-// isMade reports whether a call made another checkpoint already, and so not this one.
+// isMade reports whether a call already made another checkpoint, and so did not make this one.
 func (f *facts) isMade(c *call, cp *engine.Checkpoint) bool {
 	if _, many := c.act.(*appends); many {
 		return false
@@ -325,18 +330,18 @@ func (f *facts) isMade(c *call, cp *engine.Checkpoint) bool {
 	return false
 }
 
-// link finds what was replaced by what, and where it stands in line.
+// link determines which revision replaced which, and their positions in the order.
 func (f *facts) link() {
 	for _, l := range f.lines {
 		for _, revs := range l.ids {
 			for i, r := range revs {
-				if _, copied := r.act().(*copying); r.by == nil || copied { // a copy has the places of what it copies
+				if _, copied := r.act().(*copying); r.by == nil || copied { // a copy has the positions of its source
 					continue
 				}
 				r.origin = r.seq
 				if i == 0 {
 					if r.labelOf != 0 || r.draft != nil && r.draft.ID != "" && f.doubts(r.by) {
-						r.origin = 0 // it may have replaced one that nobody saw
+						r.origin = 0 // it may have replaced an unseen one
 					}
 					continue
 				}
@@ -344,7 +349,7 @@ func (f *facts) link() {
 				removed, sure := f.removable(l.ref, before, r.born.lo, r.born.hi, r.clock(f))
 				switch {
 				case sure && !f.doubts(r.by):
-				case sure, removed: // it may have replaced one that nobody saw
+				case sure, removed: // it may have replaced an unseen one
 					r.origin = 0
 				default:
 					r.origin = before.origin
@@ -357,8 +362,8 @@ func (f *facts) link() {
 	}
 }
 
-// removable reports whether a revision may have been removed by the step at, and whether it surely was before the step
-// since.
+// removable reports whether a revision may have been removed by the step at, and whether it
+// certainly was removed before the step since.
 func (f *facts) removable(ref engine.Ref, r *rev, since, at int, clock time.Time) (maybe, sure bool) {
 	for i := range f.gone {
 		g := &f.gone[i]
@@ -373,7 +378,7 @@ func (f *facts) removable(ref engine.Ref, r *rev, since, at int, clock time.Time
 	return maybe, sure
 }
 
-// alive reports whether the checkpoint with an id was surely there all the time of a call.
+// alive reports whether the checkpoint with an id certainly existed throughout a call.
 func (f *facts) alive(c *call, gen uint64, id string) bool {
 	l := f.line(c.ref)
 	var r *rev
@@ -386,7 +391,7 @@ func (f *facts) alive(c *call, gen uint64, id string) bool {
 		return false
 	}
 	for ; r != nil; r = r.next {
-		if r.there && f.quietHistory(c.ref) && !f.mayExpire(c) { // else it may have been away
+		if r.there && f.quietHistory(c.ref) && !f.mayExpire(c) { // otherwise it may have been absent
 			return true
 		}
 		if r.born.lo <= c.res && f.mayGo(c, r) {
@@ -396,14 +401,14 @@ func (f *facts) alive(c *call, gen uint64, id string) bool {
 	return true
 }
 
-// mayExpire reports whether the thread of a call may have been past its time by the end of the call.
+// mayExpire reports whether the thread of a call may have expired by the end of the call.
 func (f *facts) mayExpire(c *call) bool {
 	return slices.ContainsFunc(f.gone, func(g removal) bool {
 		return !g.after.IsZero() && !g.after.After(c.to) && g.takes(c.ref, &rev{})
 	})
 }
 
-// mayGo reports whether something may have removed r by the end of a call.
+// mayGo reports whether r may have been removed by the end of a call.
 func (f *facts) mayGo(c *call, r *rev) bool {
 	for i := range f.gone {
 		g := &f.gone[i]
@@ -414,7 +419,8 @@ func (f *facts) mayGo(c *call, r *rev) bool {
 	return false
 }
 
-// certain reports whether a checkpoint with an id was surely there all the time of a call, in whatever generation.
+// certain reports whether a checkpoint with an id certainly existed throughout a call, in any
+// generation.
 func (f *facts) certain(c *call, id string) bool {
 	for _, gen := range f.line(c.ref).gens[id] {
 		if f.alive(c, gen, id) {
@@ -424,7 +430,7 @@ func (f *facts) certain(c *call, id string) bool {
 	return false
 }
 
-// possible reports whether r may have been seen in the time of a call.
+// possible reports whether r may have been visible during a call.
 func (f *facts) possible(c *call, r *rev) bool {
 	if r.born.lo > c.res {
 		return false
@@ -439,7 +445,7 @@ func (f *facts) possible(c *call, r *rev) bool {
 	return !sure
 }
 
-// unchanged reports whether the checkpoint with an id was surely the same all the time of a call.
+// unchanged reports whether the checkpoint with an id certainly stayed the same throughout a call.
 func (f *facts) unchanged(c *call, id string) bool {
 	l := f.line(c.ref)
 	for _, gen := range l.gens[id] {
@@ -452,7 +458,8 @@ func (f *facts) unchanged(c *call, id string) bool {
 	return !f.doubtsID(c, id)
 }
 
-// doubtsID reports whether the outcome of some other save of the id is not known. It need not have been seen.
+// doubtsID reports whether the outcome of some other save of the id is unknown, whether or not
+// anybody saw its result.
 func (f *facts) doubtsID(c *call, id string) bool {
 	return slices.ContainsFunc(f.w.calls, func(o *call) bool {
 		s, saves := o.act.(*save)
@@ -461,13 +468,13 @@ func (f *facts) doubtsID(c *call, id string) bool {
 	})
 }
 
-// quietHistory reports whether no call may have given the states of a thread another version.
+// quietHistory reports whether no call can have migrated the states of a thread.
 func (f *facts) quietHistory(ref engine.Ref) bool { return len(f.hist[ref.Thread]) == 0 }
 
 func (f *facts) blobsInDoubt() bool { return f.m.swept || len(f.sweeps) > 0 }
 
-// place is where in line, before a place, a history may show r: where the first record with its id was or, if nothing is
-// left of that, where another one is. 0 is nowhere.
+// place returns the position, before a given one, at which a history may show r: that of the first
+// record with its id or, if that is gone, that of another one. 0 means none.
 func (f *facts) place(ref engine.Ref, r *rev, before uint64) (at uint64) {
 	if r.origin < before {
 		at = r.origin

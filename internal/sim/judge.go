@@ -16,7 +16,8 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// judge compares what the calls of a round answered, and what is there at its end, with each other.
+// judge compares the answers of a round's calls and the final contents of the store with each
+// other.
 func (w *world) judge() {
 	slices.SortFunc(w.calls, func(a, b *call) int { return cmp.Or(cmp.Compare(a.inv, b.inv), strings.Compare(a.name, b.name)) })
 	f := w.newFacts()
@@ -31,7 +32,7 @@ func (w *world) judge() {
 	f.dump = w.read(cold, "cold", f)
 	if chance(400, w.plan.Seed, w.calls0(), "warm") {
 		if diff := f.dump.sameAs(w.read(w.store, "warm", f)); diff != "" {
-			w.problem("the store that was at work tells something else than a fresh one: %s", diff)
+			w.problem("the working store and a freshly opened one differ: %s", diff)
 		}
 	}
 	f.match()
@@ -51,8 +52,9 @@ func (w *world) judge() {
 	}
 }
 
-// effectPass is in which turn the effect of a call is noted: labels that are so already answer with what others saved or
-// labelled. A label that names its call is never so already.
+// effectPass is the pass in which to record the effect of a call. A SetLabels call that changes
+// nothing answers with another call's save or labels; one whose label names the call itself always
+// changes something.
 func effectPass(c *call) int {
 	a, ok := c.act.(*label)
 	switch {
@@ -71,8 +73,8 @@ func (w *world) calls0() string {
 	return ""
 }
 
-// match finds out who made what was seen. The oldest come first: a migrated head has the step of the one before it, and
-// is not what the save of that step made.
+// match determines who made the checkpoints that were seen, oldest first: a migrated head has the
+// step of its predecessor, but the save with that step did not make it.
 func (f *facts) match() {
 	var found, seen []*engine.Checkpoint
 	for _, line := range f.dump.lines {
@@ -97,7 +99,7 @@ func (f *facts) match() {
 			}
 		}
 		if r == nil {
-			f.w.problem("%s/%s: a checkpoint is there that nobody saved, or whose save failed: %s, seq %d, step %d, status %s",
+			f.w.problem("%s/%s: a checkpoint exists that nobody saved or whose save failed: %s, seq %d, step %d, status %s",
 				cp.Ref.Thread, cp.Ref.Namespace, cp.ID, cp.Seq, cp.Step, cp.Status)
 			continue
 		}
@@ -109,7 +111,8 @@ func oldestFirst(a, b *engine.Checkpoint) int {
 	return cmp.Or(a.Ref.Compare(b.Ref), cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Seq, b.Seq))
 }
 
-// restored is a checkpoint that was pruned after the history of its thread was migrated, and that came back with it.
+// restored returns a checkpoint that was pruned after its thread's history was migrated, and that
+// came back when the history was restored.
 func (f *facts) restored(ref engine.Ref, cp *engine.Checkpoint) *rev {
 	life := f.m.lives[ref.Thread]
 	if life == nil || !slices.ContainsFunc(f.hist[ref.Thread], func(h *histEvent) bool { return h.to == 0 }) {
@@ -124,7 +127,7 @@ func (f *facts) restored(ref engine.Ref, cp *engine.Checkpoint) *rev {
 	return r
 }
 
-// contents are what a revision may hold; nil if that is not known.
+// contents returns the possible contents of a revision, or nil if they are unknown.
 func (f *facts) contents(ref engine.Ref, r *rev) []*content {
 	if r.wanted {
 		return r.want
@@ -135,7 +138,7 @@ func (f *facts) contents(ref engine.Ref, r *rev) []*content {
 	switch {
 	case r.draft != nil:
 		from = f.variants(ref, revs[revKey{r.gen, r.parentSeq}])
-		if from == nil && (r.parentSeq == 0 || !stands(r.draft)) { // a thread has one kind, which all its drafts name
+		if from == nil && (r.parentSeq == 0 || !stands(r.draft)) { // a thread has a single kind, which all its drafts name
 			from = []*content{empty}
 		}
 	case r.labelOf != 0:
@@ -162,7 +165,7 @@ func (f *facts) contents(ref engine.Ref, r *rev) []*content {
 	return r.want
 }
 
-// variants are the contents of a revision, and what migrations of its history may have made of them.
+// variants returns the contents of a revision and all possible migrations of them.
 func (f *facts) variants(ref engine.Ref, r *rev) []*content {
 	if r == nil || len(f.hist[ref.Thread]) == 0 {
 		if r == nil {
@@ -191,7 +194,7 @@ func (f *facts) variants(ref engine.Ref, r *rev) []*content {
 	return r.all
 }
 
-// distinct leaves out contents that are the same.
+// distinct removes duplicate contents.
 func distinct(all []*content) (out []*content) {
 	if len(all) < 2 {
 		return all
@@ -206,7 +209,7 @@ func distinct(all []*content) (out []*content) {
 	return out
 }
 
-// fits compares a checkpoint with what its revision may hold.
+// fits compares a checkpoint with the possible contents of its revision.
 func (f *facts) fits(ref engine.Ref, r *rev, cp *engine.Checkpoint) string {
 	all := f.variants(ref, r)
 	var diffs []string
@@ -225,7 +228,7 @@ func (f *facts) fits(ref engine.Ref, r *rev, cp *engine.Checkpoint) string {
 	return strings.Join(diffs, "; or ")
 }
 
-// maybeLabelled reports whether a checkpoint has, or has kept, a label that somebody set and does not know whether.
+// maybeLabelled reports whether a checkpoint has, or has kept, a label from a call in doubt.
 func (f *facts) maybeLabelled(ref engine.Ref, cp *engine.Checkpoint) bool {
 	return slices.ContainsFunc(f.w.calls, func(c *call) bool {
 		a, ok := c.act.(*label)
@@ -241,7 +244,7 @@ func (f *facts) maybeLabelled(ref engine.Ref, cp *engine.Checkpoint) bool {
 	})
 }
 
-// sameVersions checks that a version names the same bytes everywhere.
+// sameVersions checks that a version always names the same bytes.
 func (f *facts) sameVersions(c *content, cp *engine.Checkpoint) string {
 	for _, ch := range cp.Channels {
 		sum := digest(c.chans[ch.Name].data)
@@ -253,10 +256,10 @@ func (f *facts) sameVersions(c *content, cp *engine.Checkpoint) string {
 	return ""
 }
 
-// digest tells long values apart.
+// digest identifies a long value.
 func digest(data string) string { return fmt.Sprintf("%d %x", len(data), hash(0, data)) }
 
-// judgeLine judges what is left of a lineage at the end of the round.
+// judgeLine judges the final state of a lineage.
 func (f *facts) judgeLine(l *lineFacts) {
 	w, name := f.w, l.ref.Thread+"/"+l.ref.Namespace
 	d := f.dump.lines[l.ref]
@@ -273,22 +276,22 @@ func (f *facts) judgeLine(l *lineFacts) {
 			w.problem("%s: %v, by %s: %s", name, r, r.by.who(), diff)
 		}
 		if r.parentSeq != cp.ParentSeq && cp.ParentSeq != 0 || cp.Parent != r.parent && cp.Parent != "" && f.quietHistory(l.ref) {
-			w.problem("%s: %v, by %s: its parent is told as %q (seq %d), it is %q (seq %d)", name, r, r.by.who(), cp.Parent, cp.ParentSeq, r.parent, r.parentSeq)
+			w.problem("%s: %v, by %s: its parent is shown as %q (seq %d) but is %q (seq %d)", name, r, r.by.who(), cp.Parent, cp.ParentSeq, r.parent, r.parentSeq)
 		}
 		at := order
 		if r.origin != 0 {
 			at = f.place(l.ref, r, order)
 		}
 		if at == 0 {
-			w.problem("%s: %v, by %s, is seen after %v, which stands before it in line", name, r, r.by.who(), newer)
+			w.problem("%s: %v, by %s, is seen after %v, which precedes it", name, r, r.by.who(), newer)
 			at = order
 		}
 		order, newer = at, r
 		if r.next != nil {
-			w.problem("%s: %v, by %s, is there, and was replaced by seq %d", name, r, r.by.who(), r.next.seq)
+			w.problem("%s: %v, by %s, exists, but was replaced by seq %d", name, r, r.by.who(), r.next.seq)
 		}
 		if _, sure := f.removable(l.ref, r, f.end+1, f.end, f.now); sure && f.quietHistory(l.ref) {
-			w.problem("%s: %v, by %s, is there, and was removed", name, r, r.by.who())
+			w.problem("%s: %v, by %s, exists, but was removed", name, r, r.by.who())
 		}
 		f.judgeBlobs(cp, name)
 	}
@@ -309,11 +312,11 @@ func compareWrites(a, b writeKey) int {
 	return cmp.Or(strings.Compare(a.checkpoint, b.checkpoint), strings.Compare(a.task, b.task), cmp.Compare(a.index, b.index))
 }
 
-// judgeRevs judges the checkpoints that were saved, those that are gone too.
+// judgeRevs judges the saved checkpoints, including those that are gone.
 func (f *facts) judgeRevs(l *lineFacts, name string) {
 	w := f.w
 	revs := slices.SortedFunc(maps.Values(l.revs), func(a, b *rev) int { return cmp.Or(cmp.Compare(a.gen, b.gen), cmp.Compare(a.seq, b.seq)) })
-	var late, before *rev // the one asked for last of those with smaller seqs, and the one before
+	var late, before *rev // the latest request among smaller seqs, and the one before it
 	for _, r := range revs {
 		if before == nil || before.gen != r.gen {
 			late = nil
@@ -321,7 +324,7 @@ func (f *facts) judgeRevs(l *lineFacts, name string) {
 			w.problem("%s: %v has the time %v, and %v before it %v", name, r, r.time, before, before.time)
 		}
 		if late != nil && r.born.hi < late.born.lo {
-			w.problem("%s: %v, by %s, was acknowledged before %v was asked for, by %s", name, r, r.by.who(), late, late.by.who())
+			w.problem("%s: %v, by %s, was acknowledged before %v was requested, by %s", name, r, r.by.who(), late, late.by.who())
 		}
 		if before = r; late == nil || r.born.lo > late.born.lo {
 			late = r
@@ -334,7 +337,7 @@ func (f *facts) judgeRevs(l *lineFacts, name string) {
 			continue
 		}
 		if had, ok := f.m.given[at]; ok && (had.id != r.id || had.by != r.by.name) {
-			w.problem("%s: %v, by %s, was given out before, to %s", name, r, r.by.who(), had.by)
+			w.problem("%s: %v, by %s, was assigned before, to %s", name, r, r.by.who(), had.by)
 		}
 		if r.seq <= f.m.highest[at.line] {
 			w.problem("%s: %v, by %s, is not above %d, which was acknowledged rounds ago", name, r, r.by.who(), f.m.highest[at.line])
@@ -342,19 +345,19 @@ func (f *facts) judgeRevs(l *lineFacts, name string) {
 	}
 }
 
-// judgeBlobs checks that the blobs that a checkpoint names are there.
+// judgeBlobs checks that the blobs named by a checkpoint exist.
 func (f *facts) judgeBlobs(cp *engine.Checkpoint, name string) {
 	for _, id := range cp.Blobs {
 		var b bytes.Buffer
 		if _, err := f.w.store.User(tenant, user).GetBlob(context.Background(), id, &b); err != nil {
 			f.w.problem("%s: seq %d, %s, names a blob: %v", name, cp.Seq, cp.ID, err)
 		} else if want, ok := f.m.blobs[id]; ok && want != b.String() {
-			f.w.problem("%s: seq %d, %s, names a blob that has other bytes", name, cp.Seq, cp.ID)
+			f.w.problem("%s: seq %d, %s, names a blob with different bytes", name, cp.Seq, cp.ID)
 		}
 	}
 }
 
-// verify has the store look at itself.
+// verify makes the store verify itself.
 func (w *world) verify(s *engine.Store, f *facts) {
 	n := 0
 	for _, l := range f.dump.lines {
@@ -369,7 +372,7 @@ func (w *world) verify(s *engine.Store, f *facts) {
 	for _, p := range rep.Problems {
 		w.problem("verify: %s/%s: %v", p.Thread, p.Namespace, p.Err)
 	}
-	// Every checkpoint by itself, from the disk.
+	// Load every checkpoint individually from the disk.
 	for _, ref := range slices.SortedFunc(maps.Keys(f.dump.lines), engine.Ref.Compare) {
 		cps := f.dump.lines[ref].cps
 		for i, cp := range cps {
@@ -380,13 +383,13 @@ func (w *world) verify(s *engine.Store, f *facts) {
 			if err != nil {
 				w.problem("%s/%s: loading seq %d, %s: %v", ref.Thread, ref.Namespace, cp.Seq, cp.ID, err)
 			} else if diff := contentOf(cp).differs(got); diff != "" || got.Hash != cp.Hash {
-				w.problem("%s/%s: loading seq %d, %s: differs from what history says: %s", ref.Thread, ref.Namespace, cp.Seq, cp.ID, diff)
+				w.problem("%s/%s: loading seq %d, %s: differs from the history: %s", ref.Thread, ref.Namespace, cp.Seq, cp.ID, diff)
 			}
 		}
 	}
 }
 
-// plainError judges an error that has no reason in what the call asked for.
+// plainError judges an error that the arguments of the call do not explain.
 func (f *facts) plainError(c *call) {
 	if c.err == nil || c.unknown || f.excused(c) {
 		return
@@ -394,7 +397,8 @@ func (f *facts) plainError(c *call) {
 	f.problem(c, "%v", c.err)
 }
 
-// excused reports whether the error of a call is one that the simulation made, or that its own context made.
+// excused reports whether the error of a call was caused by the simulation or by the call's own
+// context.
 func (f *facts) excused(c *call) bool {
 	switch {
 	case c.unknown:
@@ -409,11 +413,11 @@ func (f *facts) excused(c *call) bool {
 	return false
 }
 
-// judgeLives judges when threads expire.
+// judgeLives judges the expiry of threads.
 func (f *facts) judgeLives() {
 	for thread, info := range f.dump.threads {
 		if !info.Expires.IsZero() && !info.Expires.After(f.now) {
-			f.w.problem("thread %s is there, and expired at %v", thread, info.Expires)
+			f.w.problem("thread %s exists, but expired at %v", thread, info.Expires)
 		}
 		events := f.ttls[thread]
 		if len(f.began[thread]) > 0 || !f.followed(thread, f.end) {
@@ -422,11 +426,11 @@ func (f *facts) judgeLives() {
 		least, most, none := f.ttlRange(thread, events)
 		switch {
 		case most == 0 && !info.Expires.IsZero() && f.knownTTL(thread):
-			f.w.problem("thread %s expires at %v, and nobody asked for that", thread, info.Expires)
+			f.w.problem("thread %s expires at %v, but no call requested that", thread, info.Expires)
 		case !none && least > 0 && info.Expires.IsZero():
-			f.w.problem("thread %s never expires, and was to live for %v", thread, least)
+			f.w.problem("thread %s never expires, but its time to live is %v", thread, least)
 		case !none && most > 0 && info.Expires.After(f.now.Add(most+most/8+time.Second)):
-			f.w.problem("thread %s expires at %v, and was to live for %v at most", thread, info.Expires, most)
+			f.w.problem("thread %s expires at %v, but its time to live is at most %v", thread, info.Expires, most)
 		}
 	}
 }
@@ -436,7 +440,7 @@ func (f *facts) knownTTL(thread string) bool {
 	return life == nil || life.expires.IsZero()
 }
 
-// ttlRange is what the time to live of a thread may be now: between least and most, or none.
+// ttlRange returns the possible time to live of a thread: between least and most, or none.
 func (f *facts) ttlRange(thread string, events []ttlEvent) (least, most time.Duration, none bool) {
 	surely := func(e ttlEvent) bool { return e.ttl != 0 && !e.maybe && e.call.acked() }
 	add := func(ttl time.Duration) {

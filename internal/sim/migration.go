@@ -7,8 +7,8 @@ import (
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// agent is the kind of the threads whose states have versions, 1 to 3. Their channel "doc" is JSON, and its member "v" is
-// their version.
+// agent is the kind of the threads whose states have versions, 1 to 3. Their channel "doc" is JSON,
+// with the version in its member "v".
 const agent = "agent"
 
 var agentSet = func() *migrate.Set {
@@ -36,7 +36,8 @@ func migrations(_, kind string) *migrate.Set {
 	return nil
 }
 
-// migrated is the state at another version. What steps do has tests of its own, so they do it here, too.
+// migrated returns the state at another version. Steps have tests of their own, so the same steps
+// compute the expected state here.
 func (c *content) migrated(to uint64) *content {
 	if c.kind != agent || c.schema == to {
 		return c

@@ -8,19 +8,20 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// model is what is known of the store between two rounds, and what its users learn in a round.
+// model is the knowledge about the store between two rounds, including what its users learn in a
+// round.
 type model struct {
-	known map[engine.Ref][]*known // for operations to name; some may be gone
+	known map[engine.Ref][]*known // for operations to refer to; some may be gone
 	lines map[engine.Ref]*state
 	lives map[string]*life // of threads
 	blobs map[engine.BlobID]string
 	put   []engine.BlobID // in order
 	undos []*headUndo
-	swept bool // garbage was collected
+	swept bool // garbage collection has run
 
-	versions map[engine.Version]string // the bytes that a version names, as a digest
-	given    map[place]given           // who got a seq
-	highest  map[line]uint64           // seq that was ever acknowledged
+	versions map[engine.Version]string // digest of the bytes that a version names
+	given    map[place]given           // which call got a seq
+	highest  map[line]uint64           // highest acknowledged seq
 	steps    int64
 }
 
@@ -39,28 +40,28 @@ type given struct {
 	by string // the operation
 }
 
-// known is a checkpoint as an answer named it.
+// known is a checkpoint as shown by an answer.
 type known struct {
 	name   string
 	cp     *engine.Checkpoint // without data
-	draft  *engine.Draft      // what was saved, if a caller saved it
+	draft  *engine.Draft      // the draft, if a caller saved it
 	chosen bool               // the caller chose the id
 }
 
-// state is a lineage between two rounds.
+// state is the state of a lineage between two rounds.
 type state struct {
 	revs     []*rev // by seq
 	branches map[string]string
 	writes   map[writeKey]string
 }
 
-// life is what is known of a thread between two rounds.
+// life is the state of a thread between two rounds.
 type life struct {
 	there   bool
 	gen     uint64
 	expires time.Time     // zero: never
-	ttl     time.Duration // 0: not known, or none
-	keeps   bool          // the history as it was before a migration,
+	ttl     time.Duration // 0: unknown, or none
+	keeps   bool          // the history from before a migration,
 	kept    map[keptKey]*content
 }
 
@@ -74,7 +75,7 @@ func newModel() *model {
 		versions: map[engine.Version]string{}, given: map[place]given{}, highest: map[line]uint64{}}
 }
 
-// nextStep is a step that no other draft has: by it a checkpoint tells which draft it was made of.
+// nextStep returns a step that no other draft has, so that it identifies the draft of a checkpoint.
 func (m *model) nextStep(name string) int64 {
 	var r, c, o int64
 	fmt.Sscanf(name, "r%dc%do%d", &r, &c, &o)
@@ -82,7 +83,7 @@ func (m *model) nextStep(name string) int64 {
 	return ((r*100+c)*10000+o)*1000 + 1
 }
 
-// learn takes note of a checkpoint that was acknowledged.
+// learn records an acknowledged checkpoint.
 func (m *model) learn(ref engine.Ref, name string, cp *engine.Checkpoint, d *engine.Draft) {
 	k := &known{name: name, cp: cp, draft: d, chosen: d != nil && d.ID != ""}
 	m.known[ref] = append(m.known[ref], k)
@@ -90,7 +91,7 @@ func (m *model) learn(ref engine.Ref, name string, cp *engine.Checkpoint, d *eng
 
 func newLife() *life { return &life{} }
 
-// copies are the names of the threads that were made by copying others.
+// copies returns the names of threads that were made by copying others.
 func (m *model) copies() (names []string) {
 	for t, life := range m.lives {
 		if life.there && t[0] == 'x' {

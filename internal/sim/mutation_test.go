@@ -19,8 +19,9 @@ var mutations string
 // always is the mutation that every run of the tests tries.
 const always = "25"
 
-// TestMutations puts bugs into the engine, and wants the simulation to find each with the seeds that every run of the tests
-// has: one bug, or those that SIM_MUTATIONS names by number, with "all" for all of them.
+// TestMutations injects bugs into the engine and requires the simulation to find each with the
+// seeds of the regular tests: one bug, or those listed by number in SIM_MUTATIONS, where "all"
+// means all of them.
 func TestMutations(t *testing.T) {
 	names := strings.Fields(os.Getenv("SIM_MUTATIONS"))
 	if len(names) == 0 {

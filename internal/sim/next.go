@@ -8,10 +8,10 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// goneKnown is how many checkpoints that are gone operations may still name.
+// goneKnown is the number of removed checkpoints that operations may still refer to.
 const goneKnown = 6
 
-// next makes the model of the next round out of what is there.
+// next builds the model of the next round from the contents of the store.
 func (f *facts) next() {
 	m := f.m
 	m.swept = f.blobsInDoubt()
@@ -82,7 +82,7 @@ func (f *facts) nextLine(ref engine.Ref, d *lineDump) *state {
 func (f *facts) nextLives() {
 	m := f.m
 	for thread, life := range m.lives {
-		if life.there = false; f.dump.threads[thread] == nil { // it begins anew, if it does
+		if life.there = false; f.dump.threads[thread] == nil { // it may begin again as a new generation
 			life.ttl, life.expires = 0, time.Time{}
 		}
 	}
@@ -102,7 +102,7 @@ func (f *facts) nextLives() {
 	}
 }
 
-// nextKept remembers the states from before a migration of the history.
+// nextKept remembers the states from before a history migration.
 func (f *facts) nextKept(thread string, life *life) {
 	keeps := f.dump.keeps[thread]
 	switch {
@@ -115,7 +115,7 @@ func (f *facts) nextKept(thread string, life *life) {
 				continue
 			}
 			for _, r := range l.revs {
-				if r.gen != life.gen { // it was begun anew in this round
+				if r.gen != life.gen { // a new generation began in this round
 					continue
 				}
 				if all := f.contents(ref, r); len(all) > 0 {

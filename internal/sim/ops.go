@@ -13,31 +13,31 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// kind is a kind of operation. Its weight is how often it is done, beside the weights of the others.
+// kind is a kind of operation. Its weight is its relative frequency.
 type kind struct {
 	name   string
 	weight int
-	make   func(*gen) action // nil: there is nothing to do it with
+	make   func(*gen) action // nil: nothing to operate on
 }
 
-// action is one operation with its arguments and, once it ran, its answer.
+// action is an operation with its arguments and, after it has run, its answer.
 type action interface {
 	base() *call
-	// run does it. It is called in a goroutine of its own, beside others.
+	// run performs it. It is called in its own goroutine, concurrently with others.
 	run(ctx context.Context, s *engine.Store) error
-	// effect tells the facts what the call changed, or may have changed.
+	// effect records actual and possible changes of the call in the facts.
 	effect(f *facts)
-	// check judges the answer. All facts are known then.
+	// check judges the answer, once all facts are known.
 	check(f *facts)
 }
 
-// learner is an action whose answer names what later operations can use.
+// learner is an action whose answer names things that later operations can use.
 type learner interface{ learn(m *model) }
 
 // witness is an action whose answer shows checkpoints.
 type witness interface{ saw() []*engine.Checkpoint }
 
-// claimer is an action that, if its outcome is not known, may have made a checkpoint that was seen.
+// claimer is an action that, if its outcome is unknown, may have made a checkpoint that was seen.
 type claimer interface {
 	claim(f *facts, cp *engine.Checkpoint) *rev
 }
@@ -54,14 +54,15 @@ func (c *call) doubtful() bool {
 	return c.unknown || c.err != nil && errors.Is(c.err, backend.ErrAmbiguous)
 }
 
-// partial reports whether a call of many batches may have done some of its work: when anything cut it short.
+// partial reports whether a call with many batches may have done part of its work because something
+// cut it short.
 func (c *call) partial() bool {
 	return c.doubtful() || c.err != nil && (c.ended || errors.Is(c.err, errInjected) || errors.Is(c.err, backend.ErrUnavailable) ||
 		errors.Is(c.err, context.Canceled))
 }
 
-// gen makes up an operation. What it picks depends on the name of the operation and on what there is, and not on what
-// was made up before.
+// gen generates an operation. Its choices depend on the operation's name and the current state, not
+// on operations generated before.
 type gen struct {
 	w    *world
 	name string
@@ -103,7 +104,7 @@ func (g *gen) ref() engine.Ref {
 	return ref
 }
 
-// known picks a checkpoint of a lineage, mostly a new one; nil if there is none.
+// known picks a checkpoint of a lineage, usually a recent one; nil if there is none.
 func (g *gen) known(ref engine.Ref) *known {
 	return g.knownThat(ref, func(*known) bool { return true })
 }
@@ -140,7 +141,7 @@ func (g *gen) knownThat(ref engine.Ref, ok func(*known) bool) *known {
 
 func (g *gen) branch() string { return fmt.Sprintf("b%d", g.rand.IntN(g.w.prof.branches)) }
 
-// text is text that does not compress much.
+// text returns text that does not compress well.
 func (g *gen) text(n int) []byte {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ,"
 	b := make([]byte, n)
@@ -158,7 +159,7 @@ func (g *gen) text(n int) []byte {
 	return b
 }
 
-// which names a checkpoint in one of all ways.
+// which refers to a checkpoint in one of all possible ways.
 func (g *gen) which(ref engine.Ref) (engine.Which, *known) {
 	k := g.known(ref)
 	n := g.rand.IntN(16)

@@ -7,12 +7,13 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// appends is an agent at work: many saves in a row, most of which add a message, while some only say something else.
+// appends simulates a working agent: many consecutive saves, most of which add a message, while
+// some change only other channels.
 type appends struct {
 	call
 	first  engine.Draft
 	parent *known
-	sizes  []int // bytes that each adds; 0: only a status
+	sizes  []int // bytes added by each; 0: only a status
 	text   []byte
 	saves  []*save
 }
@@ -51,7 +52,7 @@ func (a *appends) run(ctx context.Context, s *engine.Store) error {
 	return nil
 }
 
-// sub is a call as part of this one.
+// sub returns a call that is part of this one.
 func (a *appends) sub() *call {
 	return &call{name: fmt.Sprintf("%s.%d", a.name, len(a.saves)), ref: a.ref, kind: a.kind, from: a.from, endAt: -1}
 }
@@ -76,7 +77,8 @@ func (a *appends) saw() (cps []*engine.Checkpoint) {
 
 func (a *appends) effect(f *facts) {
 	for i, s := range a.saves {
-		// One save of a row is not told from the others: all may have taken effect in all of the time.
+		// The saves of a row are not told apart: each may have taken effect at any time during the
+		// row.
 		s.inv, s.res, s.to, s.ended, s.act = a.inv, a.res, a.to, a.ended, s
 		s.unknown = a.unknown && i == len(a.saves)-1
 		s.effect(f)
@@ -114,7 +116,7 @@ func makeAppends(g *gen) action {
 	}
 	a.first.Step = g.w.model.nextStep(g.name)
 	if a.parent = g.knownThat(a.ref, func(k *known) bool { _, ok := k.cp.Channel("log"); return ok }); a.parent != nil && !g.one(6) {
-		for _, k := range g.w.model.known[a.ref] { // mostly the newest
+		for _, k := range g.w.model.known[a.ref] { // usually the newest
 			if _, ok := k.cp.Channel("log"); ok && k.cp.Seq > a.parent.cp.Seq && k.cp.Generation == a.parent.cp.Generation {
 				a.parent = k
 			}
@@ -126,7 +128,7 @@ func makeAppends(g *gen) action {
 			a.first.SchemaVersion = a.parent.cp.SchemaVersion
 		}
 	}
-	a.text = g.text(600 + g.rand.IntN(g.w.prof.first/2+1) + g.w.prof.first/2) // so large that deltas may go on for long
+	a.text = g.text(600 + g.rand.IntN(g.w.prof.first/2+1) + g.w.prof.first/2) // large enough for long delta paths
 	every := 4 + g.rand.IntN(12)
 	for range n {
 		size := 1 + g.rand.IntN(g.w.prof.add)

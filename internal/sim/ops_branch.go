@@ -15,7 +15,7 @@ type move struct {
 	name string
 	to   engine.Which
 	how  string // "fork", "set", "delete"
-	id   string // where it ends then
+	id   string // new end of the branch
 	cp   *engine.Checkpoint
 }
 
@@ -69,7 +69,7 @@ func (a *move) check(f *facts) {
 			f.chosen(c, a.to, a.cp)
 		}
 		if a.how == "fork" && f.followed(a.ref.Thread, c.res) && !b.legal("", c.inv, c.res, moves) {
-			f.problem(c, "the branch was there: it was at %q, then %v", b.was, b.writes)
+			f.problem(c, "the branch existed: it was at %q, then %v", b.was, b.writes)
 		}
 	case errors.As(c.err, &exists):
 		if f.followed(a.ref.Thread, c.res) && b.was == "" && !slices.ContainsFunc(append(b.writes, moves...), func(w written) bool { return w.val != "" && w.span.lo <= c.res && w.span != (span{c.inv, c.res}) }) {
@@ -77,7 +77,7 @@ func (a *move) check(f *facts) {
 		}
 	case errors.Is(c.err, engine.ErrNotFound) && a.how == "delete":
 		if f.followed(a.ref.Thread, c.res) && !b.legal("", c.inv, c.res, moves) {
-			f.problem(c, "the branch is there: it was at %q, then %v", b.was, b.writes)
+			f.problem(c, "the branch exists: it was at %q, then %v", b.was, b.writes)
 		}
 	case errors.Is(c.err, engine.ErrNotFound):
 		f.notFound(c, a.to)
@@ -188,31 +188,31 @@ func (a *label) effect(f *facts) {
 	if !a.acked() {
 		return
 	}
-	// It is a replacement of the newest one with its id, unless the labels were so.
+	// It is a replacement of the newest revision with its id, unless the labels were already set.
 	r := f.madeLabel(&a.call, a.cp, a.labels)
 	if r == nil || r.by == nil {
 		return
 	}
 	if r.by == &a.call {
-		if !a.named() && f.labelledInDoubt(a.cp) { // which may have been the last to label it
+		if !a.named() && f.labelledInDoubt(a.cp) { // that call may have been the last to label it
 			r.wanted = true
 		}
 		return
 	}
-	if s, ok := r.by.act.(*save); ok && s.repeat { // one of both answered with what the other made
+	if s, ok := r.by.act.(*save); ok && s.repeat { // one of the two answered with the other's checkpoint
 		switch {
 		case a.named() || a.precedes(r.by):
 			r.by, r.draft, r.labels, r.labelOf = &a.call, nil, a.labels, lateBound
 		case !r.by.precedes(&a.call):
-			r.draft, r.wanted = nil, true // whoever it was
+			r.draft, r.wanted = nil, true // whichever it was
 		}
 	}
 }
 
-// named reports whether the labels name the call, so that it cannot have found them there.
+// named reports whether the labels name the call, so that it cannot have found them already set.
 func (a *label) named() bool { return a.labels["by"] == a.name }
 
-// labelledInDoubt reports whether a checkpoint has the label of a call of which nobody was told what became.
+// labelledInDoubt reports whether a checkpoint has the label of a call with an unknown outcome.
 func (f *facts) labelledInDoubt(cp *engine.Checkpoint) bool {
 	return slices.ContainsFunc(f.w.calls, func(o *call) bool {
 		l, ok := o.act.(*label)
@@ -220,12 +220,12 @@ func (f *facts) labelledInDoubt(cp *engine.Checkpoint) bool {
 	})
 }
 
-// madeLabel takes note of a checkpoint that has other labels.
+// madeLabel records a checkpoint whose labels changed.
 func (f *facts) madeLabel(c *call, cp *engine.Checkpoint, labels map[string]string) *rev {
 	return f.made(c, cp, &rev{labels: labels, labelOf: lateBound})
 }
 
-// lateBound is the seq of a checkpoint that is found out once all of them are known.
+// lateBound is the seq of a checkpoint that is determined once all checkpoints are known.
 const lateBound = never
 
 func (a *label) claim(f *facts, cp *engine.Checkpoint) *rev {

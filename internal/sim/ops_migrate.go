@@ -16,7 +16,7 @@ type headMigration struct {
 	out  *upkeep.HeadMigrated[*engine.Checkpoint]
 }
 
-// headUndo is a migrated head that may be undone.
+// headUndo is a migrated head whose migration can be undone.
 type headUndo struct {
 	ref      engine.Ref
 	old, now *engine.Checkpoint
@@ -63,7 +63,7 @@ func (a *headMigration) effect(f *facts) {
 }
 
 func (a *headMigration) claim(f *facts, cp *engine.Checkpoint) *rev {
-	if cp.Ref != a.ref || cp.SchemaVersion != a.opts.To && f.quietHistory(a.ref) { // which may have another version since
+	if cp.Ref != a.ref || cp.SchemaVersion != a.opts.To && f.quietHistory(a.ref) { // it may have been migrated since
 		return nil
 	}
 	for _, r := range f.line(a.ref).revs {
@@ -106,7 +106,7 @@ func makeHeadMigration(g *gen) action {
 	return a
 }
 
-// undo takes a migrated head back; or what is none, which must be refused.
+// undo undoes the migration of a head. If the head is not a migrated one, it must be refused.
 type undo struct {
 	call
 	old, now uint64
@@ -127,7 +127,7 @@ func (a *undo) effect(f *facts) {
 	if !a.acked() && !a.partial() {
 		return
 	}
-	// Only what was made by a migration may go. A call that says that it is done may have had nothing to do.
+	// Only results of a migration may go. A successful call may have had nothing to do.
 	f.remove(&a.call, func(ref engine.Ref, r *rev) bool {
 		return ref == a.ref && r.seq == a.now && r.headOf == a.old
 	}, nil)
@@ -164,7 +164,8 @@ func makeUndo(g *gen) action {
 	return a
 }
 
-// historyMigration writes a thread anew at a version, or takes that back, or gives up the way back.
+// historyMigration migrates the history of a thread to a version, restores it, or drops the kept
+// original.
 type historyMigration struct {
 	call
 	how string // "migrate", "restore", "drop"

@@ -9,7 +9,7 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// load is a load by any Which, with or without data.
+// load loads a checkpoint by any Which, with or without data.
 type load struct {
 	call
 	which engine.Which
@@ -51,11 +51,11 @@ func (a *load) check(f *facts) {
 	f.chosen(c, a.which, a.cp)
 }
 
-// showMigrated judges a checkpoint that a load gave at another version.
+// showMigrated judges a checkpoint that a load returned at another version.
 func (f *facts) showMigrated(c *call, cp *engine.Checkpoint, to uint64) {
 	r := f.find(c.ref, cp)
 	if r == nil {
-		return // a save in doubt: what is shown has another version than what it saved
+		return // a save in doubt: the version shown differs from the one it saved
 	}
 	first := ""
 	for _, want := range f.variants(c.ref, r) {
@@ -72,40 +72,40 @@ func (f *facts) showMigrated(c *call, cp *engine.Checkpoint, to uint64) {
 	}
 }
 
-// notFound judges that there is nothing for a Which.
+// notFound judges the answer that a Which matches nothing.
 func (f *facts) notFound(c *call, w engine.Which) {
 	by, name, seq := w.Parts()
 	switch by {
 	case engine.ByID:
 		f.missing(c, name)
-	case engine.BySeq: // one that was replaced is not found
+	case engine.BySeq: // a replaced revision is not found
 		for _, r := range f.line(c.ref).revs {
 			if r.seq == seq && f.always(c, r) && f.onlyGeneration(c, r.gen) {
-				f.problem(c, "%v is there all the time: %v", r, c.err)
+				f.problem(c, "%v existed throughout: %v", r, c.err)
 			}
 		}
 	case engine.ByNewest, engine.ByGreatestID:
 		for _, r := range f.line(c.ref).revs {
 			if f.alive(c, r.gen, r.id) {
-				f.problem(c, "%v is there all the time: %v", r, c.err)
+				f.problem(c, "%v existed throughout: %v", r, c.err)
 				return
 			}
 		}
 	case engine.ByBranch:
 		if b := f.branch(c.ref, name); f.followed(c.ref.Thread, c.res) && !b.legal("", c.inv, c.res, f.line(c.ref).moves) {
-			f.problem(c, "the branch is there all the time: it was at %q, then %v: %v", b.was, b.writes, c.err)
+			f.problem(c, "the branch existed throughout: it was at %q, then %v: %v", b.was, b.writes, c.err)
 		}
 	case engine.ByRun:
 		for _, r := range f.line(c.ref).revs {
 			if f.isRun(c, r, name) && f.always(c, r) {
-				f.problem(c, "%v, by %s, is of that run, and there all the time: %v", r, r.by.who(), c.err)
+				f.problem(c, "%v, by %s, belongs to that run and existed throughout: %v", r, r.by.who(), c.err)
 				return
 			}
 		}
 	}
 }
 
-// onlyGeneration reports whether a thread had no other generation in the time of a call.
+// onlyGeneration reports whether a thread had no other generation during a call.
 func (f *facts) onlyGeneration(c *call, gen uint64) bool {
 	for _, r := range f.line(c.ref).revs {
 		if r.gen != gen {
@@ -115,13 +115,13 @@ func (f *facts) onlyGeneration(c *call, gen uint64) bool {
 	return f.followed(c.ref.Thread, c.res)
 }
 
-// always reports whether r was surely there, as it is, all the time of a call.
+// always reports whether r certainly existed, unchanged, throughout a call.
 func (f *facts) always(c *call, r *rev) bool {
 	if r.by != nil && r.born.hi >= c.inv || r.next == nil && !f.unchanged(c, r.id) || r.next != nil && r.next.born.lo <= c.res ||
 		f.doubtsID(c, r.id) {
 		return false
 	}
-	for _, o := range f.line(c.ref).ids[idKey{r.gen, r.id}] { // saved anew after r was removed
+	for _, o := range f.line(c.ref).ids[idKey{r.gen, r.id}] { // saved again after r was removed
 		if o.seq > r.seq && o.born.lo <= c.res {
 			return false
 		}
@@ -129,24 +129,24 @@ func (f *facts) always(c *call, r *rev) bool {
 	return f.alive(c, r.gen, r.id)
 }
 
-// isRun reports whether r is surely of a run.
+// isRun reports whether r certainly belongs to a run.
 func (f *facts) isRun(c *call, r *rev, run string) bool {
 	all := f.contents(c.ref, r)
 	return len(all) > 0 && !slices.ContainsFunc(all, func(w *content) bool { return w.run != run })
 }
 
-// chosen judges whether a checkpoint is the one that a Which names.
+// chosen judges whether a checkpoint is the one that a Which refers to.
 func (f *facts) chosen(c *call, w engine.Which, cp *engine.Checkpoint) {
 	by, name, seq := w.Parts()
 	r := f.find(c.ref, cp)
 	if r == nil {
 		return
 	}
-	// newer finds one that stands later in line and was there all the time.
+	// newer finds a later one that existed throughout.
 	newer := func(place uint64, ok func(*rev) bool) {
 		for _, o := range f.line(c.ref).revs {
 			if o.gen == r.gen && o.id != r.id && o.origin > place && r.origin != 0 && ok(o) && f.alive(c, o.gen, o.id) && o.born.hi < c.inv {
-				f.problem(c, "it is %v, but %v is later in line and there all the time", r, o)
+				f.problem(c, "it is %v, but %v is later and existed throughout", r, o)
 				return
 			}
 		}
@@ -156,7 +156,7 @@ func (f *facts) chosen(c *call, w engine.Which, cp *engine.Checkpoint) {
 		newer(r.origin, func(*rev) bool { return true })
 	case engine.ByRun:
 		if cp.RunID != name {
-			f.problem(c, "it is of the run %q", cp.RunID)
+			f.problem(c, "it belongs to the run %q", cp.RunID)
 		}
 		newer(r.seq, func(o *rev) bool { return f.isRun(c, o, name) && f.always(c, o) })
 	case engine.ByID:
@@ -191,7 +191,7 @@ func makeLoad(g *gen) action {
 	return a
 }
 
-// history is a walk over a lineage.
+// history walks a lineage.
 type history struct {
 	call
 	opts engine.HistoryOptions
@@ -227,11 +227,11 @@ func (a *history) check(f *facts) {
 		seen[cp.ID] = true
 		if r != nil && r.origin != 0 && a.opts.From == "" && a.opts.Branch == "" {
 			at := f.place(c.ref, r, order)
-			if at == 0 && f.rewritten(c) { // its place was passed when what stood there went
+			if at == 0 && f.rewritten(c) { // the walk passed its position after the record there was gone
 				continue
 			}
 			if at == 0 {
-				f.problem(c, "%v, whose place is %d, comes after what stands before it in line", r, r.origin)
+				f.problem(c, "%v, whose position is %d, comes after one that it precedes", r, r.origin)
 				at = order
 			}
 			order = at
@@ -249,20 +249,21 @@ func (a *history) check(f *facts) {
 		f.plainError(c)
 	case a.opts.From == "" && a.opts.Branch == "" && a.opts.Limit == 0 && a.opts.RunID == "":
 		for _, r := range f.line(c.ref).revs {
-			// What is left of a replacement whose first record is gone moves when the thread is written anew, or when it is
-			// replaced again: the walk may have been there already, or be no more.
+			// If the first record of a replaced checkpoint is gone, the rest moves when the thread
+			// is rewritten, or when the checkpoint is replaced again. The walk may have passed that
+			// position already, or not reach it any more.
 			if r.origin != r.seq && (f.rewritten(c) || !f.unchanged(c, r.id)) {
 				continue
 			}
 			if !seen[r.id] && (r.by == nil || r.born.hi < c.inv) && f.alive(c, r.gen, r.id) && len(a.cps) > 0 && a.cps[0].Generation == r.gen {
-				f.problem(c, "%v, which is there all the time, is left out", r)
+				f.problem(c, "%v, which existed throughout, is left out", r)
 				return
 			}
 		}
 	}
 }
 
-// rewritten reports whether the thread of a call may have been written anew in its time.
+// rewritten reports whether the thread of a call may have been rewritten during the call.
 func (f *facts) rewritten(c *call) bool {
 	return slices.ContainsFunc(f.rewrites[c.ref.Thread], func(o *call) bool { return o.inv <= c.res && o.res >= c.inv })
 }
@@ -325,7 +326,7 @@ func (a *tree) check(f *facts) {
 	}
 	for _, r := range f.line(c.ref).revs {
 		if !seen[r.id] && f.always(c, r) {
-			f.problem(c, "%v, which is there all the time, is left out", r)
+			f.problem(c, "%v, which existed throughout, is left out", r)
 		}
 	}
 }
@@ -368,7 +369,7 @@ func (a *diff) check(f *facts) {
 	}
 }
 
-// channels compares what the diff says of channels with what both checkpoints hold.
+// channels compares the diff's statements about channels with the contents of both checkpoints.
 func (a *diff) channels(f *facts) {
 	from, to := f.find(a.ref, a.diff.From), f.find(a.ref, a.diff.To)
 	if from == nil || to == nil || !f.quietHistory(a.ref) {
@@ -391,7 +392,7 @@ func (a *diff) channels(f *facts) {
 			want = engine.Same
 		}
 		if ch.Kind != want && old.typ == now.typ {
-			f.problem(&a.call, "channel %s is told as %s, it is %s", ch.Name, ch.Kind, want)
+			f.problem(&a.call, "channel %s is reported as %s but is %s", ch.Name, ch.Kind, want)
 		}
 	}
 }
@@ -407,7 +408,7 @@ func makeDiff(g *gen) action {
 	return a
 }
 
-// query looks for checkpoints of all threads.
+// query searches the checkpoints of all threads.
 type query struct {
 	call
 	q   engine.Query
@@ -447,7 +448,8 @@ func (a *query) check(f *facts) {
 		}
 	}
 	for ref, l := range f.lines {
-		// The index that a query reads is of an epoch: what is written anew before it follows the entries is not found.
+		// A query reads the index of one epoch. It misses checkpoints that are rewritten before it
+		// follows their index entries.
 		if f.rewritten(c.as(ref)) {
 			continue
 		}
@@ -457,7 +459,7 @@ func (a *query) check(f *facts) {
 				continue
 			}
 			if !slices.ContainsFunc(all, func(w *content) bool { return !a.matches(w) }) {
-				f.problem(c, "%v of %s/%s matches, is there all the time, and is left out", r, ref.Thread, ref.Namespace)
+				f.problem(c, "%v of %s/%s matches and existed throughout, but is left out", r, ref.Thread, ref.Namespace)
 				return
 			}
 		}
@@ -473,7 +475,7 @@ func (a *query) matches(w *content) bool {
 	return (a.q.RunID == "" || w.run == a.q.RunID) && (a.q.Status == "" || w.status == a.q.Status)
 }
 
-// as is a call as if it were one of a lineage.
+// as returns a copy of a call as if it were on the given lineage.
 func (c *call) as(ref engine.Ref) *call {
 	return &call{name: c.name, ref: ref, act: c.act, kind: c.kind, inv: c.inv, res: c.res, from: c.from, to: c.to, ended: c.ended, unknown: c.unknown, err: c.err}
 }

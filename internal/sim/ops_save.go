@@ -59,7 +59,7 @@ func (a *save) saw() []*engine.Checkpoint {
 }
 
 func (a *save) effect(f *facts) {
-	if o := f.labeller(a); o != nil { // it was there before, with labels that nobody was told of
+	if o := f.labeller(a); o != nil { // it existed before, with labels whose setter got no answer
 		if r := f.madeLabel(&o.call, a.cp, o.labels); r != nil {
 			r.born.hi = min(r.born.hi, a.res)
 		}
@@ -67,19 +67,19 @@ func (a *save) effect(f *facts) {
 	}
 	if a.acked() {
 		if r := f.made(&a.call, a.cp, &rev{draft: &a.draft}); r != nil && r.by != &a.call {
-			return // it was there before
+			return // it existed before
 		}
 	}
 	if a.draft.Branch != "" && (a.acked() || a.doubtful()) {
-		// A replacement that is on the branch already moves nothing.
+		// A replacement that is already on the branch moves nothing.
 		f.branch(a.ref, a.draft.Branch).write(&a.call, headID(a.cp, a.draft.ID), a.acked() && a.draft.ID == "")
 	}
 	f.saved(&a.call, a.draft.TTL, a.repeat)
 }
 
-// labeller is the call in doubt whose labels a repeated save shows in its answer; nil if there is none.
+// labeller returns the call in doubt whose labels appear in the answer of a repeated save, or nil.
 func (f *facts) labeller(a *save) *label {
-	if !a.repeat || !a.acked() || f.find(a.ref, a.cp) != nil { // which has its labels from its parent
+	if !a.repeat || !a.acked() || f.find(a.ref, a.cp) != nil { // a new one has its parent's labels
 		return nil
 	}
 	for _, o := range f.w.calls {
@@ -91,7 +91,8 @@ func (f *facts) labeller(a *save) *label {
 	return nil
 }
 
-// headID is the id that a branch has after a save; not known if the save was not acknowledged and chose none.
+// headID returns the id at the end of a branch after a save; it is unknown if the save was not
+// acknowledged and chose no id.
 func headID(cp *engine.Checkpoint, id string) string {
 	if cp != nil {
 		return cp.ID
@@ -118,9 +119,9 @@ func (a *save) check(f *facts) {
 	case r == nil:
 	default:
 		f.show(&a.call, a.cp)
-		if r.by != &a.call { // it was there before
+		if r.by != &a.call { // it existed before
 			if d.ID == "" {
-				f.problem(&a.call, "seq %d was given out before, to %s", a.cp.Seq, r.by.name)
+				f.problem(&a.call, "seq %d was assigned before, to %s", a.cp.Seq, r.by.name)
 			}
 			return
 		}
@@ -131,9 +132,9 @@ func (a *save) check(f *facts) {
 			f.problem(&a.call, "it is of generation %d", a.cp.Generation)
 		}
 		if a.repeat && f.untouched(&a.call, r) {
-			f.problem(&a.call, "the same save again was not answered as the first time, but saved as seq %d", a.cp.Seq)
+			f.problem(&a.call, "the repeated save was not answered like the first one but saved as seq %d", a.cp.Seq)
 		}
-		if r.draft != nil { // else it may be what a label made of it
+		if r.draft != nil { // otherwise it may be the result of labelling
 			f.stands(r, d)
 		}
 	}
@@ -146,7 +147,7 @@ func (a *save) refused(f *facts) {
 	switch {
 	case c.unknown:
 	case a.repeat && f.repeatable(c, d) && !f.excused(c):
-		f.problem(c, "a save that was acknowledged is refused when it is repeated: %v", c.err)
+		f.problem(c, "an acknowledged save is refused when repeated: %v", c.err)
 	case errors.As(c.err, &conflict):
 		if _, ok := d.Expect.Head(); !ok {
 			f.problem(c, "conflict without a condition: %v", c.err)
@@ -155,33 +156,33 @@ func (a *save) refused(f *facts) {
 		}
 	case errors.Is(c.err, engine.ErrUnknownParent):
 		if d.Parent == "" && d.ID == "" || d.Parent != "" && f.certain(c, d.Parent) {
-			f.problem(c, "the parent is there: %v", c.err)
+			f.problem(c, "the parent exists: %v", c.err)
 		}
 	case errors.Is(c.err, engine.ErrNeedFull):
 		if d.Parent != "" && f.certain(c, d.Parent) && f.unchanged(c, d.Parent) && f.quietHistory(c.ref) && f.splices(c, d) {
-			f.problem(c, "the splice stands on the parent as it is: %v", c.err)
+			f.problem(c, "the splice fits the parent: %v", c.err)
 		}
 	case errors.Is(c.err, engine.ErrGeneration):
 		if f.generationCertain(c, d.Generation) {
-			f.problem(c, "the generation is what the draft says: %v", c.err)
+			f.problem(c, "the generation is the one in the draft: %v", c.err)
 		}
 	case errors.Is(c.err, engine.ErrNotFound) && (len(d.Blobs) > 0 || d.Keep && d.Blobs == nil):
 		if !f.blobsInDoubt() {
-			f.problem(c, "the blob is there: %v", c.err)
+			f.problem(c, "the blob exists: %v", c.err)
 		}
 	default:
 		f.plainError(c)
 	}
 }
 
-// makeSave makes up a save.
+// makeSave generates a save.
 func makeSave(g *gen) action {
 	a := &save{call: call{ref: g.ref()}}
 	d := &a.draft
 	d.Step = g.w.model.nextStep(g.name)
 	on := g.known(a.ref)
 	switch n := g.rand.IntN(20); {
-	case on == nil || n < 6: // on the head, whatever that is
+	case on == nil || n < 6: // on the current head
 		on = nil
 	case n < 17:
 		d.Parent = on.cp.ID
@@ -210,7 +211,7 @@ func makeSave(g *gen) action {
 	return a
 }
 
-// id is an id that a caller chooses: a name, or a UUID.
+// id returns an id chosen by a caller: a name or a UUID.
 func (g *gen) id() string {
 	if g.one(2) {
 		return fmt.Sprintf("1f0a0000-0000-6%03x-8000-%012x", g.rand.IntN(16), g.seed&0xffffffffffff)
@@ -218,7 +219,7 @@ func (g *gen) id() string {
 	return "id-" + g.name
 }
 
-// newest is the newest checkpoint that was acknowledged, which may be gone; nil if there is none.
+// newest returns the newest acknowledged checkpoint, which may be gone, or nil.
 func (g *gen) newest(ref engine.Ref) (newest *known) {
 	for _, k := range g.w.model.known[ref] {
 		if newest == nil || k.cp.Generation > newest.cp.Generation || k.cp.Generation == newest.cp.Generation && k.cp.Seq > newest.cp.Seq {
@@ -228,7 +229,7 @@ func (g *gen) newest(ref engine.Ref) (newest *known) {
 	return newest
 }
 
-// describe fills in what is beside the state.
+// describe fills in everything except the state.
 func (g *gen) describe(d *engine.Draft) {
 	if g.one(3) {
 		d.RunID = g.run()
@@ -266,7 +267,8 @@ func (g *gen) describe(d *engine.Draft) {
 // versioned reports whether the states of a thread have versions.
 func versioned(ref engine.Ref) bool { return (ref.Thread[len(ref.Thread)-1]-'0')%2 == 0 }
 
-// state fills in the state: all of it, or changes to that of on, a checkpoint that was seen; nil is one that was not.
+// state fills in the state: all of it, or changes to that of on, a known checkpoint; nil means an
+// unknown one.
 func (g *gen) state(d *engine.Draft, on *known, ref engine.Ref) {
 	if versioned(ref) {
 		d.Kind, d.SchemaVersion = agent, uint64(1+g.rand.IntN(2))
@@ -274,13 +276,13 @@ func (g *gen) state(d *engine.Draft, on *known, ref engine.Ref) {
 			d.SchemaVersion = on.cp.SchemaVersion
 		}
 	}
-	if on == nil && !d.Root && !g.one(3) { // changes to what is probably the head
+	if on == nil && !d.Root && !g.one(3) { // changes to the presumed head
 		if on = g.newest(ref); on != nil && versioned(ref) {
 			d.SchemaVersion = on.cp.SchemaVersion
 		}
 	}
 	if on == nil || on.cp.SchemaVersion != d.SchemaVersion {
-		if d.Keep = !d.Root && g.one(3); d.Keep && g.w.prof.clients > 1 && g.one(2) { // only a word beside the state
+		if d.Keep = !d.Root && g.one(3); d.Keep && g.w.prof.clients > 1 && g.one(2) { // no change of the state itself
 			return
 		}
 		g.whole(d, ref)
@@ -305,7 +307,7 @@ func (g *gen) state(d *engine.Draft, on *known, ref engine.Ref) {
 	}
 }
 
-// whole drafts a state of all channels: an old one with something added, or another one.
+// whole drafts a state with all channels: an old one plus an addition, or a different one.
 func (g *gen) whole(d *engine.Draft, ref engine.Ref) {
 	if old := g.old(ref); old != nil && !g.one(3) {
 		for _, name := range old.names() {
@@ -333,7 +335,8 @@ func (g *gen) whole(d *engine.Draft, ref engine.Ref) {
 	g.doc(d)
 }
 
-// old picks the content of a checkpoint that was there when the round began; nil if there is none.
+// old picks the content of a checkpoint that existed at the start of the round; nil if there is
+// none.
 func (g *gen) old(ref engine.Ref) *content {
 	st := g.w.model.lines[ref]
 	if st == nil {
@@ -359,7 +362,8 @@ func (g *gen) doc(d *engine.Draft) {
 	}
 }
 
-// change drafts a change of one channel of cp: a splice or several, an append, another value, or none at all.
+// change drafts a change of one channel of cp: one or more splices, an append, a different value,
+// or nothing at all.
 func (g *gen) change(d *engine.Draft, cp *engine.Checkpoint) {
 	if len(cp.Channels) == 0 {
 		return
@@ -394,7 +398,7 @@ func (g *gen) change(d *engine.Draft, cp *engine.Checkpoint) {
 	d.Channels = append(d.Channels, c)
 }
 
-// splices drafts up to four splices of n bytes, of which some may change nothing.
+// splices drafts up to four splices of n bytes, some of which may change nothing.
 func (g *gen) splices(n int) []engine.Splice {
 	places := make([]int, 2*g.rand.IntN(5))
 	for i := range places {
@@ -408,7 +412,7 @@ func (g *gen) splices(n int) []engine.Splice {
 	return splices
 }
 
-// makeReplace saves other content under the id of a checkpoint.
+// makeReplace saves different content under the id of an existing checkpoint.
 func makeReplace(g *gen) action {
 	a := &save{call: call{ref: g.ref()}}
 	k := g.knownThat(a.ref, func(k *known) bool { return k.chosen })
@@ -435,7 +439,7 @@ func makeReplace(g *gen) action {
 	return a
 }
 
-// makeRepeat saves again what was acknowledged, as somebody does who lost the answer.
+// makeRepeat repeats an acknowledged save, like a client that lost the answer.
 func makeRepeat(g *gen) action {
 	ref := g.ref()
 	k := g.knownThat(ref, func(k *known) bool { return k.draft != nil && k.draft.ID != "" })

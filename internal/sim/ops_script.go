@@ -9,12 +9,13 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// script is a row of operations of one client, each of which may depend on the answers before. Every one is judged by itself.
+// script is a sequence of operations of one client, each of which may depend on earlier answers.
+// Each is judged individually.
 type script struct {
 	call
 	w     *world
 	what  string
-	steps []func() action // nil: it has nothing to do, and the script ends
+	steps []func() action // returns nil if there is nothing to do, which ends the script
 	subs  []*call
 }
 
@@ -34,13 +35,13 @@ func (a *script) run(ctx context.Context, s *engine.Store) error {
 		c.res = a.w.sched.now(func() { a.w.sched.note(fmt.Sprintf("%s %s: %s%s", c.name, describe(c), firstLine(c.err), shown(c))) })
 		c.to, c.settled = time.Now(), true
 		if c.err != nil {
-			return nil // it is judged by itself
+			return nil // judged individually
 		}
 	}
 	return nil
 }
 
-// settle ends the operations with the script.
+// settle ends the operations together with the script.
 func (a *script) settle(m *model) {
 	for i, c := range a.subs {
 		if c.ended = a.ended; i == len(a.subs)-1 && a.unknown {
@@ -53,7 +54,8 @@ func (a *script) settle(m *model) {
 	}
 }
 
-// makeTryout migrates a head, goes on from an older state beside it, erases what is old, and takes the migration back.
+// makeTryout migrates a head, continues from an older state in parallel, erases old data, and
+// undoes the migration.
 func makeTryout(g *gen) action {
 	ref := g.ref()
 	if !versioned(ref) {
@@ -66,7 +68,7 @@ func makeTryout(g *gen) action {
 		func() action { return head },
 		func() action {
 			if head.out.New == nil {
-				return nil // it was of that version
+				return nil // it already had that version
 			}
 			f := &save{call: call{ref: ref}}
 			f.draft.Step = g.w.model.nextStep(g.name)
@@ -90,8 +92,8 @@ func makeTryout(g *gen) action {
 	return a
 }
 
-// makeShed saves a checkpoint that names a blob and one on it that does not, removes the first, collects garbage, and saves
-// the second again as it says of the first: keep what it has.
+// makeShed saves a checkpoint that names a blob, and one on top that does not. It removes the
+// first, collects garbage, and saves the second again in terms of the first: keep what it has.
 func makeShed(g *gen) action {
 	ref := g.ref()
 	a := &script{call: call{ref: ref}, w: g.w, what: "name a blob, let go of it, prune, collect, name it again"}

@@ -67,7 +67,7 @@ func (a *prune) check(f *facts) {
 	}
 }
 
-// checkRemoved judges what an acknowledged prune removed.
+// checkRemoved judges the removals of an acknowledged prune.
 func (a *prune) checkRemoved(f *facts) {
 	for _, it := range a.rep.Removed {
 		ref := a.ref
@@ -134,7 +134,7 @@ func makeCollect(g *gen) action {
 	return a
 }
 
-// erase deletes a thread, or all of a run.
+// erase deletes a thread, or everything of a run.
 type erase struct {
 	call
 	byRun string // "": the thread
@@ -177,7 +177,7 @@ func (a *erase) effect(f *facts) {
 	f.remove(&a.call, takes, takes)
 }
 
-// threads are the names of all threads that anything is known of.
+// threads returns the names of all known threads.
 func (f *facts) threads() (names []string) {
 	for ref := range f.lines {
 		names = append(names, ref.Thread)
@@ -217,7 +217,7 @@ func (a *copying) effect(f *facts) {
 	f.began[a.dst.Thread] = append(f.began[a.dst.Thread], &a.call)
 }
 
-// copied is what a checkpoint of the copy must be.
+// copied returns the revision that a checkpoint of the copy must equal.
 func (a *copying) copied(f *facts, cp *engine.Checkpoint) *rev {
 	if cp.Ref.Thread != a.dst.Thread || a.err != nil && !a.partial() {
 		return nil
@@ -235,7 +235,7 @@ func (a *copying) copied(f *facts, cp *engine.Checkpoint) *rev {
 	if !known {
 		r.want = nil
 	}
-	if !found && !f.doubts(a.as(from)) { // else its save is in doubt, and it is gone from where it was
+	if !found && !f.doubts(a.as(from)) { // otherwise its save is in doubt, and the source has lost it
 		return nil
 	}
 	return f.made(a.as(cp.Ref), cp, r)
@@ -259,14 +259,14 @@ func (a *copying) check(f *facts) {
 		to.Namespace = ref.Namespace
 		for _, r := range l.revs {
 			if r.next == nil && f.always(c.as(ref), r) && len(f.line(to).ids[idKey{1, r.id}]) == 0 && !f.goneSince(c, to, r) {
-				f.problem(c, "%v, which was there all the time, is not in the copy", r)
+				f.problem(c, "%v, which existed throughout, is not in the copy", r)
 				return
 			}
 		}
 	}
 }
 
-// goneSince reports whether something may have removed r from a copy.
+// goneSince reports whether r may have been removed from a copy.
 func (f *facts) goneSince(c *call, to engine.Ref, r *rev) bool {
 	return slices.ContainsFunc(f.gone, func(g removal) bool { return g.span.hi >= c.inv && g.takes(to, r) })
 }
@@ -323,13 +323,13 @@ func (a *blob) check(f *facts) {
 	c := a.as(a.ref)
 	c.err = a.gerr
 	if a.gerr == nil && !bytes.Equal(a.got, a.data) {
-		f.problem(c, "the blob has other bytes")
+		f.problem(c, "the blob has different bytes")
 	} else if !errors.Is(a.gerr, engine.ErrNotFound) || !f.blobsInDoubt() {
 		f.plainError(c)
 	}
 }
 
-// blob picks a blob that was put.
+// blob picks a blob from those stored.
 func (g *gen) blob() (id engine.BlobID, ok bool) {
 	if put := g.w.model.put; len(put) > 0 {
 		return put[len(put)-1-g.rand.IntN(min(len(put), 4))], true
@@ -343,7 +343,7 @@ func makeBlob(g *gen) action {
 		size = 300_000
 	}
 	data := append(bytes.Repeat([]byte{'b', 0}, size/2), g.name...)
-	if g.one(3) { // one that others put, too
+	if g.one(3) { // one that others store, too
 		data = append(data[:size], byte(g.rand.IntN(3)))
 	}
 	return &blob{call: call{ref: engine.Ref{Tenant: tenant, User: user, Thread: "-"}}, data: data}

@@ -38,7 +38,7 @@ func (a *putWrites) effect(f *facts) {
 func makePutWrites(g *gen) action {
 	tasks := 2
 	if g.one(3) {
-		tasks = 24 // so that to move or remove them takes more than a batch
+		tasks = 24 // enough that moving or removing them takes more than one batch
 	}
 	a := &putWrites{call: call{ref: g.ref()}, task: fmt.Sprintf("task%d", g.rand.IntN(tasks))}
 	a.checkpoint = g.writesOf(a.ref)
@@ -109,8 +109,8 @@ func makeReadWrites(g *gen) action {
 	return a
 }
 
-// movedWrites are what other calls may have made of a pending write: those that removed its checkpoint, and migrations
-// of heads, which copy the writes.
+// movedWrites returns the possible effects of other calls on a pending write: of those that removed
+// its checkpoint, and of head migrations, which copy the writes.
 func (f *facts) movedWrites(l *lineFacts, k writeKey) []written {
 	var out []written
 	for i := range f.gone {

@@ -8,8 +8,8 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// at lists what was there in a lineage when the save of a seq took effect, by place in line, newest first. The order of a
-// lineage is that of its seqs.
+// at lists the revisions in a lineage when the save of a seq took effect, by position, newest
+// first. The order of a lineage is that of its seqs.
 func (f *facts) at(ref engine.Ref, gen, seq uint64) []*rev {
 	l := f.line(ref)
 	var now []*rev
@@ -28,7 +28,8 @@ func (f *facts) at(ref engine.Ref, gen, seq uint64) []*rev {
 	return now
 }
 
-// latest are the seqs that may be those of the newest checkpoint when the save of a seq took effect; 0 is none.
+// latest returns the possible seqs of the newest checkpoint when the save of a seq took effect; 0
+// means none.
 func (f *facts) latest(c *call, gen, seq uint64) []uint64 {
 	var out []uint64
 	now := f.at(c.ref, gen, seq)
@@ -46,7 +47,7 @@ func (f *facts) latest(c *call, gen, seq uint64) []uint64 {
 	return append(out, 0)
 }
 
-// stands checks what a new checkpoint stands on.
+// stands checks the parent of a new checkpoint.
 func (f *facts) stands(r *rev, d *engine.Draft) {
 	c := r.by
 	if f.doubts(c) && f.unseen(c, r) {
@@ -81,12 +82,12 @@ func (f *facts) stands(r *rev, d *engine.Draft) {
 	}
 }
 
-// unseen reports whether there may be checkpoints before r that nobody saw, since their saves are in doubt.
+// unseen reports whether there may be unseen checkpoints before r, from saves in doubt.
 func (f *facts) unseen(c *call, r *rev) bool {
 	return f.unseenSince(c.ref, r, &rev{seq: max(r.seq, 64) - 64})
 }
 
-// unseenSince is unseen, of those after old.
+// unseenSince is unseen for checkpoints after old.
 func (f *facts) unseenSince(ref engine.Ref, r, old *rev) bool {
 	for seq := old.seq + 1; seq < r.seq; seq++ {
 		if f.line(ref).revs[revKey{r.gen, seq}] == nil {
@@ -96,7 +97,7 @@ func (f *facts) unseenSince(ref engine.Ref, r, old *rev) bool {
 	return false
 }
 
-// before is the revision of the same id before r; nil if there is none.
+// before returns the revision of the same id before r, or nil.
 func (f *facts) before(ref engine.Ref, r *rev) *rev {
 	revs := f.line(ref).ids[idKey{r.gen, r.id}]
 	if i := slices.Index(revs, r); i > 0 {
@@ -105,7 +106,7 @@ func (f *facts) before(ref engine.Ref, r *rev) *rev {
 	return nil
 }
 
-// standsOn checks a parent that was named.
+// standsOn checks an explicitly named parent.
 func (f *facts) standsOn(c *call, r *rev, d *engine.Draft) {
 	if r.parent != d.Parent {
 		f.problem(c, "it stands on %q", r.parent)
@@ -113,7 +114,7 @@ func (f *facts) standsOn(c *call, r *rev, d *engine.Draft) {
 	}
 	if r.parentSeq == 0 {
 		if !d.AllowDangling || f.alive(c, r.gen, d.Parent) {
-			f.problem(c, "the parent is there, and it does not stand on it")
+			f.problem(c, "the parent exists, but is not its parent")
 		}
 		return
 	}
@@ -124,11 +125,11 @@ func (f *facts) standsOn(c *call, r *rev, d *engine.Draft) {
 	}
 }
 
-// conflict judges the refusal of a save with a condition.
+// conflict judges the refusal of a conditional save.
 func (f *facts) conflict(c *call, d *engine.Draft, e *engine.ConflictError) {
 	want, _ := d.Expect.Head()
 	if e.HeadSeq == want {
-		f.problem(c, "it is refused because of the head that it expects")
+		f.problem(c, "it is refused although it expects the current head")
 		return
 	}
 	found, there := e.HeadSeq == 0, e.HeadSeq == 0
@@ -137,21 +138,21 @@ func (f *facts) conflict(c *call, d *engine.Draft, e *engine.ConflictError) {
 			found, there = true, there || f.possible(c, r)
 		}
 	}
-	if found && !there && !f.doubtsID(c, e.HeadID) { // it tells no generation: one that nobody saw may have had the same seq
-		f.problem(c, "the conflict tells of a head that was not there: seq %d, %s", e.HeadSeq, e.HeadID)
+	if found && !there && !f.doubtsID(c, e.HeadID) { // it names no generation: an unseen one may have had the same seq
+		f.problem(c, "the conflict reports a head that did not exist then: seq %d, %s", e.HeadSeq, e.HeadID)
 	}
 	if !found && !f.doubts(c) {
-		f.problem(c, "the conflict tells of a head that never was: seq %d, %s", e.HeadSeq, e.HeadID)
+		f.problem(c, "the conflict reports a head that never existed: seq %d, %s", e.HeadSeq, e.HeadID)
 	}
 }
 
-// doubts reports whether the outcome of some other save of the lineage is not known.
+// doubts reports whether the outcome of some other save of the lineage is unknown.
 func (f *facts) doubts(c *call) bool {
 	return slices.ContainsFunc(f.w.calls, func(o *call) bool { return o != c && o.ref == c.ref && o.doubtful() })
 }
 
-// repeatable reports whether a save must be answered as the first time: it was acknowledged, its checkpoint is as it was
-// and was there all the time.
+// repeatable reports whether a save must be answered like the first time: it was acknowledged, and
+// its checkpoint existed unchanged throughout.
 func (f *facts) repeatable(c *call, d *engine.Draft) bool {
 	l := f.line(c.ref)
 	for _, gen := range l.gens[d.ID] {
@@ -167,20 +168,20 @@ func (f *facts) repeatable(c *call, d *engine.Draft) bool {
 	return false
 }
 
-// untouched reports whether what a repeated save replaced was what it made the first time.
+// untouched reports whether a repeated save replaced exactly its own first result.
 func (f *facts) untouched(c *call, r *rev) bool {
 	old := f.before(c.ref, r)
 	return old != nil && r.draft != nil && old.draft != nil && old.draft.Step == r.draft.Step && old.born.hi < c.inv && r.origin != 0 && r.origin != r.seq &&
 		f.before(c.ref, old) == nil && f.quietHistory(c.ref) && !f.doubtsID(c, r.id)
 }
 
-// generationCertain reports whether the generation of a thread was this one all the time of a call.
+// generationCertain reports whether a thread certainly had this generation throughout a call.
 func (f *facts) generationCertain(c *call, gen uint64) bool {
 	life := f.m.lives[c.ref.Thread]
 	return life != nil && life.there && life.gen == gen && f.followed(c.ref.Thread, c.res)
 }
 
-// splices reports whether all that a draft splices is surely what its parent has.
+// splices reports whether the parent certainly has everything that a draft splices.
 func (f *facts) splices(c *call, d *engine.Draft) bool {
 	l := f.line(c.ref)
 	for _, gen := range l.gens[d.Parent] {
@@ -193,7 +194,7 @@ func (f *facts) splices(c *call, d *engine.Draft) bool {
 					return false
 				}
 				for _, ch := range d.Channels {
-					have, ok := w.chans[ch.Name] // one that is empty is another than none
+					have, ok := w.chans[ch.Name] // an empty one differs from none
 					if ch.Base != 0 && (!ok || f.m.versions[ch.Base] != digest(have.data)) {
 						return false
 					}
@@ -204,16 +205,16 @@ func (f *facts) splices(c *call, d *engine.Draft) bool {
 	return true
 }
 
-// show judges a checkpoint that an answer shows: it must be one that was there, and hold what was saved.
+// show judges a checkpoint in an answer: it must have existed and hold the saved data.
 func (f *facts) show(c *call, cp *engine.Checkpoint) {
 	r := f.find(c.ref, cp)
 	switch {
 	case r == nil:
 		f.problem(c, "it shows a checkpoint that nobody saved: %s, seq %d of generation %d, step %d", cp.ID, cp.Seq, cp.Generation, cp.Step)
 	case !f.possible(c, r):
-		f.problem(c, "it shows %v, by %s, which was not there", r, r.by.who())
+		f.problem(c, "it shows %v, by %s, which did not exist then", r, r.by.who())
 	case cp.ParentSeq != r.parentSeq && cp.ParentSeq != 0, cp.Parent != r.parent && cp.Parent != "":
-		f.problem(c, "%v is shown with the parent %q (seq %d), it is %q (seq %d)", r, cp.Parent, cp.ParentSeq, r.parent, r.parentSeq)
+		f.problem(c, "%v is shown with the parent %q (seq %d), but it is %q (seq %d)", r, cp.Parent, cp.ParentSeq, r.parent, r.parentSeq)
 	default:
 		if diff := f.fits(c.ref, r, cp); diff != "" {
 			f.problem(c, "%v, by %s: %s", r, r.by.who(), diff)
@@ -221,9 +222,9 @@ func (f *facts) show(c *call, cp *engine.Checkpoint) {
 	}
 }
 
-// missing judges that a call did not find a checkpoint.
+// missing judges the answer that a checkpoint does not exist.
 func (f *facts) missing(c *call, id string) {
 	if errors.Is(c.err, engine.ErrNotFound) && f.certain(c, id) {
-		f.problem(c, "%s is there all the time: %v", id, c.err)
+		f.problem(c, "%s existed throughout: %v", id, c.err)
 	}
 }

@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// Plan says what a simulation does. The seed decides what is not said: the zero value of every other field is what the
-// profile of the seed has.
+// Plan determines a simulation. The seed decides everything that the plan leaves open: zero fields
+// take their values from the profile that the seed selects.
 type Plan struct {
 	Seed    uint64
-	Profile string // "": one of all, by the seed
+	Profile string // "": any of them, by the seed
 
-	Rounds, Clients, Ops int // operations of a client in a round
+	Rounds, Clients, Ops int // operations per client and round
 	Threads, Channels    int
 
-	Only   []string // names of the operations that run; nil is all
-	Drop   []string // names of operations that are left out
+	Only   []string // names of the operations to run; nil means all
+	Drop   []string // names of operations to leave out
 	Sound  bool     // the backend never fails
 	Calm   bool     // no context ends
 	Alive  bool     // nothing crashes
 	Serial bool     // one operation after the other
 }
 
-// String is the plan as Go source.
+// String returns the plan as Go source.
 func (p Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "sim.Plan{Seed: %d", p.Seed)
@@ -68,8 +68,9 @@ func (p *Plan) runs(op string) bool {
 	return (p.Only == nil || slices.Contains(p.Only, op)) && !slices.Contains(p.Drop, op)
 }
 
-// hash mixes a seed with names. Decisions are made of it, and not of a running source of random numbers, so that one does
-// not depend on how many were made before it: a plan with an operation less decides about the others as before.
+// hash mixes a seed with names. Decisions use it rather than a stream of random numbers, so that
+// they do not depend on the number of earlier decisions: without one operation, a plan decides the
+// same for the others.
 func hash(seed uint64, names ...string) uint64 {
 	h := fnv.New64a()
 	for _, n := range names {
@@ -84,7 +85,7 @@ func hash(seed uint64, names ...string) uint64 {
 	return x ^ x>>32
 }
 
-// chance is true in so many of a thousand cases.
+// chance is true in the given number of cases per thousand.
 func chance(permille int, seed uint64, names ...string) bool {
 	return permille > 0 && hash(seed, names...)%1000 < uint64(permille)
 }

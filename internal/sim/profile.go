@@ -2,28 +2,28 @@ package sim
 
 import "time"
 
-// profile is what a world is like, and what is done in it.
+// profile is the character of a world and the operations in it.
 type profile struct {
 	name                 string
 	rounds, clients, ops int
 	threads, namespaces  int
 	channels             int
 	branches             int
-	first                int   // bytes of a channel's first value, at most
-	add                  int   // bytes of a change, at most
-	keep                 int   // checkpoints that a prune keeps, at least
+	first                int   // maximum bytes of a channel's first value
+	add                  int   // maximum bytes of a change
+	keep                 int   // minimum number of checkpoints that a prune keeps
 	cache                int64 // Options.CacheBytes
-	shared               bool  // the backend does not say that it is exclusive
+	shared               bool  // the backend does not claim to be exclusive
 
-	fail, doubt int // of a thousand calls, those that fail, and of a thousand commits those left in doubt
-	end         int // of a thousand operations, those whose context ends
-	crash       int // of a hundred rounds, those that end in a crash
+	fail, doubt int // per thousand: calls that fail, commits left in doubt
+	end         int // per thousand: operations whose context ends
+	crash       int // per hundred: rounds that end in a crash
 	pass        time.Duration
 
-	weights map[string]int // of kinds; those that are not named have the weight of the table
+	weights map[string]int // of kinds; all others have the weight in the table
 }
 
-// profiles are what the seeds rotate through.
+// profiles are the profiles that seeds rotate through.
 var profiles = []profile{
 	{name: "crowd", rounds: 3, clients: 6, ops: 14, threads: 1, namespaces: 1, channels: 3, branches: 2, first: 300, add: 60,
 		fail: 6, doubt: 8, end: 250, crash: 25},
@@ -46,7 +46,7 @@ var profiles = []profile{
 		fail: 3, doubt: 4, end: 100, crash: 20, pass: 2 * time.Hour, weights: map[string]int{"delete": 8, "gc": 4, "migrate head": 4, "undo head": 8}},
 }
 
-// of finds the profile of a plan, and makes the seed vary it.
+// profile returns the profile of a plan, varied by the seed.
 func (p *Plan) profile() profile {
 	pr := profiles[p.Seed%uint64(len(profiles))]
 	for _, q := range profiles {

@@ -2,13 +2,14 @@ package sim
 
 import "github.com/ckptd/ckptd/engine"
 
-// register is a value that calls write and read: the head of a branch, a pending write. "" is none.
+// register is a value that calls write and read: the head of a branch, or a pending write. "" means
+// none.
 type register struct {
 	was    string // before the round
 	writes []written
 }
 
-// written is that a call wrote a value, or may have.
+// written records that a call wrote a value, or may have.
 type written struct {
 	val  string
 	span span
@@ -20,7 +21,7 @@ type writeKey struct {
 	index            int64
 }
 
-// write takes note of a call that writes a value. Not sure means that it may have written nothing.
+// write records a call that writes a value. If sure is false, it may have written nothing.
 func (r *register) write(c *call, val string, sure bool) {
 	r.writes = append(r.writes, writing(c, val, sure))
 }
@@ -33,8 +34,9 @@ func writing(c *call, val string, sure bool) written {
 	return w
 }
 
-// legal reports whether a value can be read between two steps: some write of it may come before the end, and no other one
-// surely lies between that and the beginning. Others are writes to this register and further ones.
+// legal reports whether a value can be read between two steps: some write of it may come before the
+// end, and no other write certainly lies between that write and the beginning. Other writes are
+// those to this register, and more.
 func (r *register) legal(val string, lo, hi int, more []written) bool {
 	all := append([]written{{r.was, span{-1, -1}, true}}, r.writes...)
 	all = append(all, more...)
@@ -89,5 +91,5 @@ func (f *facts) followed(thread string, step int) bool {
 	return true
 }
 
-// scramble takes note of a call whose changes of branches and writes are not followed.
+// scramble records a call whose changes of branches and writes are not tracked.
 func (f *facts) scramble(c *call, thread string) { f.scramb[thread] = append(f.scramb[thread], c) }

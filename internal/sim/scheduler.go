@@ -12,56 +12,57 @@ import (
 	"time"
 )
 
-// scheduler decides who goes on. Whoever wants to do something that others could see stands at a gate first. When all
-// stand still, one gate is chosen and opened: by names, never by who came first, since that is up to Go's scheduler.
+// scheduler decides who runs next. Anyone about to do something that others could observe first
+// waits at a gate. Once all are waiting, one gate is chosen and opened: by name, never by order of
+// arrival, because that is up to Go's scheduler.
 type scheduler struct {
 	seed    uint64
-	shuffle bool // choose anew at each step; else every gate has a rank, and some wait for long
+	shuffle bool // choose a random gate at each step; otherwise every gate has a rank, and some wait for long
 
 	mu       sync.Mutex
 	gates    map[string]*gate
 	finished []*call
-	running  map[string]*call // operations under way, by name
-	clients  int              // that are not at their end
-	owners   map[string]*call // by the id of the goroutine
+	running  map[string]*call // current operations by name
+	clients  int              // clients that have not finished
+	owners   map[string]*call // by goroutine id
 	step     int
 	crashAt  int // step; 0: never
 	crashed  bool
-	faults   int // that were injected in this round
+	faults   int // injected in this round
 	stuck    string
 
 	decide func(g *gate) verdict
 	settle func(c *call)
 	crash  func()
 
-	trace  uint64 // hash of all that was decided
+	trace  uint64 // hash of all decisions
 	opened int
 	log    func(format string, args ...any)
 }
 
-// gate is where somebody stands.
+// gate is a point where a goroutine waits.
 type gate struct {
 	name string
 	kind byte // 's'tart of an operation, 'g'et, 'c'an, 'w'rite, 'a'nswer of a write
 	open chan verdict
 }
 
-// verdict is what becomes of what stands at a gate.
+// verdict is the fate of a call at a gate.
 type verdict byte
 
 const (
 	pass    verdict = iota
 	fails           // it is refused, and nothing happens
-	lost            // nothing happens, and the outcome is not told
-	applied         // it happens, and the outcome is not told
-	dead            // the process is no more
+	lost            // nothing happens, and the outcome is unknown to the caller
+	applied         // it happens, and the outcome is unknown to the caller
+	dead            // the process has crashed
 )
 
-// park stands at a gate until it is opened, or until ctx ends.
+// park waits at a gate until it opens or ctx ends.
 func (s *scheduler) park(ctx context.Context, name string, kind byte) (verdict, error) {
 	g := &gate{name, kind, make(chan verdict, 1)}
 	s.mu.Lock()
-	for i := 2; s.gates[g.name] != nil; i++ { // the same caller twice at a time
+	for i := 2; s.gates[g.name] != nil; i++ { // a concurrent call with the same name
 		g.name = fmt.Sprintf("%s~%d", name, i)
 	}
 	if s.crashed {
@@ -83,7 +84,7 @@ func (s *scheduler) park(ctx context.Context, name string, kind byte) (verdict, 
 	}
 }
 
-// run lets the clients work until all are at their end and nobody stands at a gate.
+// run lets the clients work until all have finished and no gate is occupied.
 func (s *scheduler) run() {
 	for idle := 0; ; {
 		synctest.Wait()
@@ -103,7 +104,7 @@ func (s *scheduler) run() {
 		if s.left() == 0 {
 			return
 		}
-		if idle++; idle > 40 { // nobody is at a gate, and time does not help
+		if idle++; idle > 40 { // no gate is occupied, and passing time does not help
 			s.giveUp()
 			return
 		}
@@ -117,7 +118,7 @@ func (s *scheduler) left() int {
 	return s.clients
 }
 
-// settleFinished takes note of operations that came to their end, in the order of their names.
+// settleFinished records finished operations in the order of their names.
 func (s *scheduler) settleFinished() bool {
 	s.mu.Lock()
 	done := s.finished
@@ -133,7 +134,7 @@ func (s *scheduler) settleFinished() bool {
 	return len(done) > 0
 }
 
-// endContexts ends the context of an operation whose time has come.
+// endContexts ends the context of an operation that is due.
 func (s *scheduler) endContexts() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +151,7 @@ func (s *scheduler) endContexts() bool {
 	return false
 }
 
-// choose picks the gate that opens next.
+// choose picks the next gate to open.
 func (s *scheduler) choose() *gate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +182,7 @@ func (s *scheduler) open(g *gate) {
 	g.open <- v
 }
 
-// die ends the process: what stands at a gate gets no further, and all contexts end.
+// die ends the process: calls at a gate go no further, and all contexts end.
 func (s *scheduler) die() {
 	s.note("crash")
 	s.crash()
@@ -197,7 +198,7 @@ func (s *scheduler) die() {
 	}
 }
 
-// giveUp tells of operations that never end.
+// giveUp reports operations that never end.
 func (s *scheduler) giveUp() {
 	s.mu.Lock()
 	names := slices.Sorted(maps.Keys(s.running))
@@ -209,7 +210,7 @@ func (s *scheduler) giveUp() {
 	synctest.Wait()
 }
 
-// now is the step, after what do does with the scheduler locked.
+// now runs do with the scheduler locked and returns the step after it.
 func (s *scheduler) now(do func()) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

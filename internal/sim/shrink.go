@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Replay runs a plan again and reports what goes wrong, with all that was decided.
+// Replay runs a plan again and reports problems along with all decisions.
 func Replay(t *testing.T, p Plan) {
 	t.Helper()
 	r := Run(t, p, true)
@@ -21,8 +21,8 @@ func Replay(t *testing.T, p Plan) {
 	}
 }
 
-// Report tells of a plan that fails: how often it fails again and, as a test, the smallest plan that was found to fail within
-// a time. If there is no time, it only says what went wrong.
+// Report reports a failing plan: how often it fails again and, as a test, the smallest failing plan
+// found within a time limit. If the limit is zero, it only reports the problems.
 func Report(t *testing.T, r *Result, limit time.Duration) {
 	t.Helper()
 	if limit == 0 {
@@ -45,12 +45,12 @@ func Report(t *testing.T, r *Result, limit time.Duration) {
 	t.Logf("a smaller one (%d operations, %d gates):\n%s\n%s", small.Ops, small.Gates, small.test(), strings.Join(small.Problems, "\n"))
 }
 
-// test is a test that runs the plan of a result.
+// test returns the source of a test that runs the plan of a result.
 func (r *Result) test() string {
 	return fmt.Sprintf("func TestSeed%d(t *testing.T) {\n\tsim.Replay(t, %v)\n}", r.Plan.Seed, r.Plan)
 }
 
-// Shrink looks for a smaller plan that fails like r, within a time.
+// Shrink searches for a smaller plan that fails like r, within a time limit.
 func Shrink(t *testing.T, r *Result, limit time.Duration) *Result {
 	s := &shrinking{t: t, best: r, like: gist(r), until: time.Now().Add(limit)}
 	s.best.Plan.Profile = r.Profile
@@ -80,7 +80,7 @@ type shrinking struct {
 	until time.Time
 }
 
-// gist is what a problem is about, without names and numbers.
+// gist returns the subject of a problem, without names and numbers.
 func gist(r *Result) string {
 	text := r.Problems[0]
 	if i := strings.LastIndex(text, "): "); i >= 0 {
@@ -94,7 +94,7 @@ func gist(r *Result) string {
 	}, strings.ToLower(text))
 }
 
-// try takes over a change of the plan if it still fails.
+// try keeps a change of the plan if it still fails.
 func (s *shrinking) try(change func(*Plan)) bool {
 	if time.Now().After(s.until) {
 		return false
@@ -109,7 +109,7 @@ func (s *shrinking) try(change func(*Plan)) bool {
 	return true
 }
 
-// words is which part of the words of one text is in another.
+// words returns the share of the words of one text that are in another.
 func words(a, b string) float64 {
 	have, n, all := map[string]bool{}, 0, strings.Fields(b)
 	for _, w := range strings.Fields(a) {
@@ -123,7 +123,7 @@ func words(a, b string) float64 {
 	return float64(n) / float64(max(len(all), 1))
 }
 
-// drop leaves out operations, many at a time at first.
+// drop leaves out operations, in large groups at first.
 func (s *shrinking) drop() {
 	ops := slices.Sorted(maps.Keys(s.best.Done))
 	for size := (len(ops) + 1) / 2; size > 0; size /= 2 {

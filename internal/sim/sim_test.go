@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// TestMain gives the simulation one processor: who of several that may run goes first is then up to Go's scheduler alone,
-// which does it alike each time.
+// TestMain gives the simulation a single processor: which of several runnable goroutines runs first
+// is then up to Go's scheduler alone, which decides the same way each time.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(1)
 	os.Exit(m.Run())
 }
 
-// slice is how many seeds every run of the tests tries.
+// slice is the number of seeds in the regular tests.
 const slice = 160
 
-// TestSimulation runs the plans of a few seeds, always the same; with SIM_TIME those of new seeds until that time is over,
-// and with SIM_SEED that of one seed.
+// TestSimulation runs the plans of a few fixed seeds. With SIM_TIME it runs new seeds for that
+// time, and with SIM_SEED the plan of one seed.
 func TestSimulation(t *testing.T) {
 	first, n, until := uint64(1), uint64(slice), time.Time{}
 	if testing.Short() || raceEnabled {
@@ -57,7 +57,7 @@ func TestSimulation(t *testing.T) {
 	t.Log(&total)
 }
 
-// counts is what many runs did.
+// counts adds up what many runs did.
 type counts struct {
 	seeds, ops, gates, crashes int
 	kinds                      map[string]int
@@ -81,8 +81,8 @@ func (c *counts) String() string {
 	return text
 }
 
-// TestSamePlanSameRun makes sure that what fails can be run again. Beside the tests with the race detector, make test runs
-// this package without.
+// TestSamePlanSameRun ensures that failures can be reproduced. Besides the tests with the race
+// detector, make test runs this package without it.
 func TestSamePlanSameRun(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector makes Go's scheduler pick at random")
@@ -91,8 +91,8 @@ func TestSamePlanSameRun(t *testing.T) {
 		p := Plan{Seed: 7, Profile: name, Rounds: 2}
 		seen := map[uint64]bool{}
 		var runs []*Result
-		// Go's scheduler takes a goroutine off its processor when the system left that without time for 10 ms. So one run of some
-		// may differ, where other work loads the machine.
+		// Go's scheduler preempts a goroutine after 10 ms, which a loaded machine can cause at any
+		// point. So one run of several may differ.
 		for len(runs) < 5 {
 			r := Run(t, p, true)
 			if seen[r.Trace] {

@@ -9,7 +9,8 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// watching is a watch of everything that goes on from round to round: it is broken off and resumed, also after a crash.
+// watching is a watch of everything that continues from round to round: it is interrupted and
+// resumed, even after a crash.
 type watching struct {
 	call
 	w      *world
@@ -17,16 +18,16 @@ type watching struct {
 	over   chan struct{}
 
 	began   bool
-	since   int // the step from which on nothing may be missed
+	since   int // the step from which on it must miss nothing
 	cursor  engine.Cursor
 	session int
 	events  []sighting // of the round
 	seen    map[place]bool
-	owed    []*rev // what was saved and did not come yet
+	owed    []*rev // saved but not delivered yet
 	refs    map[*rev]engine.Ref
 }
 
-// sighting is an event, and when it came.
+// sighting is an event and the time of its arrival.
 type sighting struct {
 	engine.Event
 	session, step int
@@ -94,7 +95,7 @@ func (w *world) endWatch() {
 	}
 }
 
-// judgeWatch judges what came to the watch in a round.
+// judgeWatch judges the events that the watch received in a round.
 func (f *facts) judgeWatch() {
 	a := f.w.watch
 	type lineIn struct {
@@ -146,7 +147,8 @@ func (f *facts) judgeWatch() {
 	clear(a.refs)
 }
 
-// isCopy reports whether a thread was made by a copy in the round. Who watches may see what was copied, or not.
+// isCopy reports whether a thread was made by a copy in the round. A watch may or may not report
+// copied checkpoints.
 func (f *facts) isCopy(ref engine.Ref) bool {
 	return slices.ContainsFunc(f.w.calls, func(c *call) bool {
 		a, ok := c.act.(*copying)
@@ -154,7 +156,7 @@ func (f *facts) isCopy(ref engine.Ref) bool {
 	})
 }
 
-// earlier reports whether a seq was given out in an earlier round.
+// earlier reports whether a seq was assigned in an earlier round.
 func (f *facts) earlier(at place) bool {
 	_, ok := f.m.given[at]
 	return ok

@@ -16,25 +16,25 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// Result is what became of a run.
+// Result is the outcome of a run.
 type Result struct {
 	Plan     Plan
 	Ops      int
 	Gates    int
 	Crashes  int
-	Trace    uint64   // the same plan has the same
-	Problems []string // what the store must not do; at the first round that has some the run ends
-	Log      []string // all that was decided, if it was asked for
+	Trace    uint64   // equal for equal plans
+	Problems []string // faults of the store; the run ends after the first round with any
+	Log      []string // all decisions, if requested
 	Kinds    map[string]int
 	Done     map[string]bool // names of the operations
 	Profile  string
-	Round    int // the last one
+	Round    int // last round
 	Rounds   int
 }
 
 const tenant, user = "acme", "alice"
 
-// world is a store, those who use it, and what is known of it.
+// world is a store, its users, and the knowledge about it.
 type world struct {
 	plan  Plan
 	prof  profile
@@ -52,7 +52,7 @@ type world struct {
 	watch  *watching
 }
 
-// call is an operation of a client, and when it was under way: from the step inv up to the step res.
+// call is an operation of a client with its duration, from the step inv to the step res.
 type call struct {
 	name     string
 	ref      engine.Ref
@@ -60,7 +60,7 @@ type call struct {
 	kind     string
 	inv, res int
 	from, to time.Time // by the clock
-	calls    int64     // of the backend, so far
+	calls    int64     // backend calls so far
 
 	cancel  context.CancelFunc
 	endAt   int  // steps after inv at which its context ends; negative: never
@@ -73,7 +73,7 @@ type call struct {
 
 type callKey struct{}
 
-// Run runs a plan. It must be called with no other test under way, since it makes all randomness its own.
+// Run runs a plan. No other test may run at the same time, because it takes over all randomness.
 func Run(t *testing.T, p Plan, verbose bool) *Result {
 	cryptotest.SetGlobalRandom(t, p.Seed)
 	pr := p.profile()
@@ -87,7 +87,8 @@ func Run(t *testing.T, p Plan, verbose bool) *Result {
 	return r
 }
 
-// watchdog ends the process if a run hangs, which it does where a mutex is held across a wait: no bubble can tell.
+// watchdog ends the process if a run hangs because a mutex is held across a wait, which a bubble
+// cannot detect.
 func watchdog(p Plan) (stop func()) {
 	timer := time.AfterFunc(5*time.Minute, func() {
 		panic(fmt.Sprintf("%v hangs: somebody waits for a lock that is held while its holder waits", p))
@@ -110,7 +111,7 @@ func newWorld(p Plan, r *Result, verbose bool) *world {
 	return w
 }
 
-// run goes from round to round, until one shows a problem.
+// run runs rounds until one has a problem.
 func (w *world) run() {
 	w.store = w.boot()
 	w.opts.Create = false
@@ -130,7 +131,7 @@ func (w *world) run() {
 	w.store.Close()
 }
 
-// boot opens the store as a new process does.
+// boot opens the store like a new process.
 func (w *world) boot() *engine.Store {
 	w.disk = &disk{inner: w.data, s: w.sched, shared: w.prof.shared}
 	w.disk.open.Store(true)
@@ -141,7 +142,7 @@ func (w *world) boot() *engine.Store {
 	return s
 }
 
-// work is a round: clients that do operations at the same time.
+// work runs a round of concurrent clients.
 func (w *world) work() {
 	s := w.sched
 	s.crashed, s.crashAt, s.faults = false, 0, 0
@@ -178,7 +179,7 @@ func (w *world) work() {
 	}
 }
 
-// client does the operations of one client in a round, those of all if they are to be done in a row.
+// client runs the operations of one client in a round, or of all clients if the plan is serial.
 func (w *world) client(name string) {
 	defer func() {
 		w.sched.mu.Lock()
@@ -205,7 +206,7 @@ func (w *world) client(name string) {
 	}
 }
 
-// do makes up an operation and does it. Only one goroutine comes here at a time.
+// do generates an operation and runs it. Only one goroutine is here at a time.
 func (w *world) do(name string) {
 	g := &gen{w: w, name: name, seed: hash(w.plan.Seed, name), rand: rand.New(rand.NewPCG(hash(w.plan.Seed, name), 1))}
 	k := g.kind(w.kinds)
@@ -248,7 +249,7 @@ func describe(c *call) string {
 	return text
 }
 
-// settle takes note of the outcome of a call.
+// settle records the outcome of a call.
 func (w *world) settle(c *call) {
 	c.to = time.Now()
 	c.unknown = w.sched.crashed
@@ -261,7 +262,7 @@ func (w *world) settle(c *call) {
 		outcome = "refused"
 	}
 	w.result.Kinds[c.kind+" "+outcome]++
-	if c.unknown { // how it ends is nobody's business any more, and may be in several ways
+	if c.unknown { // how it ends no longer matters and can vary
 		w.sched.note(fmt.Sprintf("%s: %s", c.name, outcome))
 	} else {
 		w.sched.note(strings.TrimSpace(fmt.Sprintf("%s: %s %v%s", c.name, outcome, firstLine(c.err), shown(c))))
@@ -276,7 +277,7 @@ func (w *world) settle(c *call) {
 	}
 }
 
-// shown tells of the checkpoints in an answer, the first ones.
+// shown describes the first checkpoints in an answer.
 func shown(c *call) (text string) {
 	w, ok := c.act.(witness)
 	if !ok {
@@ -299,7 +300,7 @@ func firstLine(err error) string {
 	return text
 }
 
-// decide says what becomes of what stands at a gate, and lets time pass there now and then.
+// decide returns the fate of the call at a gate, and lets time pass there now and then.
 func (w *world) decide(g *gate) verdict {
 	seed := w.plan.Seed
 	if w.prof.pass > 0 && chance(4, seed, g.name, "hours") {
@@ -323,14 +324,14 @@ func (w *world) decide(g *gate) verdict {
 
 func (w *world) crash() { w.disk.dead.Store(true) }
 
-// problem notes something that must not be.
+// problem records something that must not happen.
 func (w *world) problem(format string, args ...any) {
 	if len(w.result.Problems) < 20 {
 		w.result.Problems = append(w.result.Problems, fmt.Sprintf("round %d: ", w.round)+fmt.Sprintf(format, args...))
 	}
 }
 
-// injected reports whether an error may be one that the simulation made.
+// injected reports whether the simulation may have caused an error.
 func (w *world) injected(err error) bool {
 	return errors.Is(err, errInjected) || errors.Is(err, errCrashed)
 }

@@ -10,7 +10,7 @@ import "errors"
 
 var (
 	// ErrNone: no value begins at the place, or it does not end.
-	ErrNone = errors.New("no whole value")
+	ErrNone = errors.New("incomplete value")
 	// ErrDeep: arrays and objects are nested deeper than the caller allows.
 	ErrDeep = errors.New("nested too deep")
 )

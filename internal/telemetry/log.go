@@ -15,7 +15,7 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 	least, ok := levels[level]
 	if !ok {
-		return nil, fmt.Errorf("log level %q is none of debug, info, warn and error", level)
+		return nil, fmt.Errorf("unknown log level %q: want debug, info, warn or error", level)
 	}
 	o := &slog.HandlerOptions{Level: least}
 	switch format {
@@ -24,7 +24,7 @@ func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	case "text":
 		return slog.New(traced{slog.NewTextHandler(w, o)}), nil
 	}
-	return nil, fmt.Errorf("log format %q is neither json nor text", format)
+	return nil, fmt.Errorf("unknown log format %q: want json or text", format)
 }
 
 // traced adds the id of the trace to records.

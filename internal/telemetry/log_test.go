@@ -50,9 +50,9 @@ func TestNewLogger(t *testing.T) {
 
 func TestNewLoggerRefuses(t *testing.T) {
 	for _, tt := range []struct{ level, format, want string }{
-		{"loud", "json", `log level "loud" is none of debug, info, warn and error`},
-		{"", "json", `log level "" is none of debug, info, warn and error`},
-		{"info", "xml", `log format "xml" is neither json nor text`},
+		{"loud", "json", `unknown log level "loud": want debug, info, warn or error`},
+		{"", "json", `unknown log level "": want debug, info, warn or error`},
+		{"info", "xml", `unknown log format "xml": want json or text`},
 	} {
 		if _, err := NewLogger(&bytes.Buffer{}, tt.level, tt.format); err == nil || err.Error() != tt.want {
 			t.Errorf("level %q, format %q: %v", tt.level, tt.format, err)

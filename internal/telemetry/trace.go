@@ -81,7 +81,7 @@ func (o *TraceOptions) endpoint() (string, error) {
 	}
 	u, err := url.Parse(given)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", errors.New("the endpoint is no URL such as http://127.0.0.1:4318") // it is not quoted: it may hold a password
+		return "", errors.New("the endpoint is not a URL such as http://127.0.0.1:4318") // it is not quoted: it may hold a password
 	}
 	if base && (o.Endpoint == "" || strings.Trim(u.Path, "/") == "") {
 		u = u.JoinPath("v1", "traces")

@@ -14,12 +14,12 @@ import (
 )
 
 // batches is the model of writers to a backend, each with keys of its own. A batch writes some of them and deletes others, all or
-// nothing; what a key holds follows from the number of its batch.
+// nothing; the value of a key follows from the number of its batch.
 type batches struct {
 	mu    sync.Mutex
 	count uint64
 	acked map[string]uint64         // number of the batch that wrote a key last
-	begun map[int]map[string]uint64 // what is under way of each writer; 0 deletes
+	begun map[int]map[string]uint64 // the batch of each writer that is under way; 0 deletes
 }
 
 func newBatches() *batches {
@@ -34,7 +34,8 @@ func (m *batches) clone() *batches {
 
 func keyOf(writer, k int) string { return fmt.Sprintf("writer-%02d-%02d", writer, k) }
 
-// valueOf is what a batch writes to a key: up to some 100 kB, so that memory tables fill up, mostly little.
+// valueOf is the value that a batch writes to a key: up to some 100 kB, so that memory tables fill
+// up, mostly little.
 func valueOf(key string, n uint64) []byte {
 	r := rand.New(rand.NewPCG(n, uint64(len(key))<<32+uint64(key[8])<<8+uint64(key[10])))
 	size := 20 + r.IntN(500)
@@ -117,7 +118,7 @@ func (m *batches) run(b backend.Backend, seed uint64, writers, each int) error {
 	return nil
 }
 
-// compare says what is wrong with what a backend holds.
+// compare lists the faults in the content of a backend.
 func (m *batches) compare(b backend.Backend) (problems []string) {
 	all, err := entries(context.Background(), b)
 	if err != nil {
@@ -153,7 +154,7 @@ func ofWriter(all map[string]uint64, w int) map[string]uint64 {
 	return own
 }
 
-// differ is what of a is not in b.
+// differ lists the part of a that is not in b.
 func differ(a, b map[string]uint64) (list []string) {
 	for _, key := range slices.Sorted(maps.Keys(a)) {
 		if n, ok := b[key]; !ok || n != a[key] {

@@ -22,7 +22,8 @@ import (
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// subject is what operations are done to: a thread of the kind agent, its user, and a store around them.
+// subject is the object of the operations: a thread of the kind agent, its user, and a store around
+// them.
 type subject struct {
 	*engine.Store
 	th   *engine.Thread
@@ -30,7 +31,7 @@ type subject struct {
 	w    *callsWorld
 }
 
-// callsWorld is what a store holds before each operation.
+// callsWorld is the content of a store before each operation.
 type callsWorld struct {
 	entries  map[string]backend.Entry
 	opts     engine.Options
@@ -185,7 +186,7 @@ var (
 )
 
 // callsRound has the k-th call of the backend fail in every operation, in each way, for every k until none does. The error surfaces,
-// the store verifies clean when it is opened anew, and other threads are as they were.
+// the store verifies clean when it is opened again, and other threads are as they were.
 func callsRound(r *round) {
 	w := newCallsWorld(r)
 	for _, name := range slices.Sorted(maps.Keys(calls)) {

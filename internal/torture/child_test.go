@@ -37,14 +37,14 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// job is what a child does.
+// job is the work of a child.
 type job struct {
 	Kind    string // "write", "fill", "commit", "probe"
 	Place   place
 	Seed    uint64
 	Cycle   int
 	Writers int
-	Ops     int  // of each writer; 0 is no end
+	Ops     int  // of each writer; 0 means without end
 	Deep    bool // verify deeply
 	Close   bool // in the end, and not wait to be killed
 	Calm    bool // no compaction, no erasure
@@ -64,7 +64,7 @@ func (j *job) run() error {
 	return fmt.Errorf("unknown job %q", j.Kind)
 }
 
-// line is what a child tells, one to a line.
+// line is a message of a child, one to a line.
 type line struct {
 	Found    map[string]thread `json:",omitempty"` // at the start
 	Problems []string          `json:",omitempty"` // of Verify then
@@ -95,7 +95,8 @@ func tell(l line) error {
 	return err
 }
 
-// write opens the store, tells what it finds, and works until it is killed, or all writers have done what they were told to.
+// write opens the store, tells what it finds, and works until it is killed, or all writers are
+// done.
 func (j *job) write() error {
 	ctx := context.Background()
 	s, _, err := j.Place.open()
@@ -187,7 +188,7 @@ func start(j job, wrap ...string) (*child, error) {
 	return c, c.Start()
 }
 
-// next reads a line; it fails when the child is no more.
+// next reads a line; it fails after the end of the child.
 func (c *child) next() (l line, err error) {
 	text, err := c.lines.ReadBytes('\n')
 	if err != nil {
@@ -202,7 +203,7 @@ func (c *child) kill() {
 	c.Wait()
 }
 
-// complaint is what a child that nobody killed says of its end, "" for none.
+// complaint is the error of a child that nobody killed, "" for none.
 func (c *child) complaint() string {
 	err := c.Wait()
 	var exit *exec.ExitError

@@ -13,14 +13,14 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// batch is what a child tells of one, before it is committed.
+// batch announces a batch of a child, before it is committed.
 type batch struct {
 	Writer int
 	Effect map[string]uint64
 }
 
-// commit opens what holds the data and commits to it with several writers, whatever happens: where there is no space they try
-// again and again.
+// commit opens the backend and commits to it with several writers, whatever happens: where there is
+// no space they try again and again.
 func (j *job) commit() error {
 	b, err := j.Place.openBackend()
 	if err != nil {
@@ -60,7 +60,7 @@ func (j *job) commit() error {
 	return self.Kill() // by itself: a kill from outside would be of who traces it
 }
 
-// tryOn tries whether a store goes on after a commit of which nobody knows what became of it.
+// tryOn tries whether a store continues after a commit with an unknown outcome.
 func tryOn(b backend.Backend) {
 	for range 5 {
 		if b.Commit(context.Background(), backend.Batch{Muts: []backend.Mut{{Key: []byte("late"), Version: "v"}}}) == nil {
@@ -93,7 +93,7 @@ func commitOne(b backend.Backend, m *batches, rnd *rand.Rand, w int) bool {
 	return true
 }
 
-// under is what a batch that is under way changes.
+// under is the effect of the batch that is under way.
 func (m *batches) under(w int) map[string]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

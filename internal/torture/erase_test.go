@@ -34,8 +34,8 @@ func (b *recorder) Commit(ctx context.Context, batch backend.Batch) error {
 	return b.Store.Commit(ctx, batch)
 }
 
-// eraseRound saves, erases in one of the ways there are, and searches every byte of the directory for what was stored and is not
-// any more.
+// eraseRound saves, erases in one of the ways there are, and searches every byte of the directory
+// for stored values that were erased.
 func eraseRound(r *round) {
 	ctx := context.Background()
 	p := place(r.dir)
@@ -92,7 +92,7 @@ func eraseRound(r *round) {
 	}
 }
 
-// erase has the store forget what was deleted.
+// erase has the store erase deleted values.
 func (r *round) erase(ctx context.Context, s *engine.Store, found map[string]thread) (how string) {
 	var names []string // of some threads that are there
 	for _, name := range slices.Sorted(maps.Keys(found)) {
@@ -141,7 +141,7 @@ type needle struct {
 
 const needleSize = 16
 
-// remains are the recorded values, by what became of them.
+// remains are the recorded values: those that are left and those that are not.
 type remains struct{ stored, gone []*needle }
 
 // split makes needles of the recorded values. Short ones, which may come about by chance, are left out.
@@ -154,7 +154,7 @@ func (b *recorder) split(r *round) (all remains) {
 				continue
 			}
 			n := &needle{key: key}
-			for range 4 { // behind what values may have in common
+			for range 4 { // behind the beginning, which values can share
 				at := len(v)/4 + r.rnd.IntN(len(v)*3/4-needleSize)
 				n.parts = append(n.parts, v[at:at+needleSize])
 			}

@@ -58,12 +58,12 @@ func failOnce(r *round, op string, n int) bool {
 	}
 	rnd, stopped, after := rand.New(rand.NewPCG(r.seed, uint64(n))), false, 0
 	for i := range 40 {
-		if i == 20 && op != "write" && op != "sync" { // it removes segments and begins anew
+		if i == 20 && op != "write" && op != "sync" { // it removes segments and starts over
 			if err := b.Compact(context.Background()); err != nil && failed.Load() == nil {
 				r.problem("compacting: %v", err)
 			}
 		}
-		if stopped { // what was begun stays in doubt
+		if stopped { // the outcome of the batch that was begun is unknown
 			if b.Commit(context.Background(), backend.Batch{Muts: []backend.Mut{{Key: []byte("late"), Version: "v"}}}) == nil {
 				r.problem("%s %d failed: a commit was acknowledged after one of which nobody knows", op, n)
 			}
@@ -84,7 +84,7 @@ func failOnce(r *round, op string, n int) bool {
 	}
 	name := failed.Load()
 	fatal := name != nil && (op == "write" || op == "sync") && filepath.Ext(*name) == ".seg"
-	if fatal && after > 0 { // what fails beside the commits stops them a little later
+	if fatal && after > 0 { // a failure next to the commits stops them a little later
 		r.problem("the %s of %s failed, the %d-th: %d commits were acknowledged after it", op, *name, n, after)
 	}
 	files.FailWith(nil)

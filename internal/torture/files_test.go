@@ -6,12 +6,22 @@ import (
 	"path/filepath"
 )
 
-// filesRound cuts files of a copy short, removes them, or puts their older version in their place; or takes away the memory files
-// and what the log has of the same groups, or has it from another life of the store.
+// filesRound cuts files of a copy short, removes them, or puts their older version in their place;
+// or it removes the memory files and hurts the log of the same groups, or replaces it by that of
+// another life of the store.
 func filesRound(r *round) {
+	first := true // does damage that only the anchor tells
 	r.damage(func(im *image, at place) (kind, what string) {
-		if im.hasLog() && r.rnd.IntN(4) == 0 {
-			return both, r.hurtBoth(im, at)
+		if im.hasLog() && (first || r.rnd.IntN(4) == 0) {
+			how := r.rnd.IntN(3)
+			if first {
+				how = putBackBoth
+			}
+			first = false
+			return both, r.hurtBoth(im, at, how)
+		}
+		if im.hasLog() && r.rnd.IntN(8) == 0 {
+			return oldLog, r.putLogBack(im, at)
 		}
 		path := pick(r, at)
 		kind = at.kindOf(path)
@@ -47,11 +57,27 @@ func cutShort(r *round, path string) (size int64) {
 	return size
 }
 
+// oldLog is the kind of damage that replaces the whole log with an older one. It must be repaired.
+const oldLog = "log, an older one"
+
+// putLogBack puts back the older log, with its anchor, which does not know of the newer groups. The
+// memory files and the tables have them all.
+func (r *round) putLogBack(im *image, at place) (what string) {
+	log := at.path("data", "log")
+	r.must(os.RemoveAll(log))
+	r.must(os.CopyFS(log, os.DirFS(im.older.path("data", "log"))))
+	r.count("put back", 1)
+	return "the whole log put back as it was before"
+}
+
 // both is the kind of damage to the log and to the memory files at once: nothing may be left to repair from, but it is seen.
 const both = "log and .mem"
 
-// hurtBoth removes the memory files and hurts the log.
-func (r *round) hurtBoth(im *image, at place) (what string) {
+// putBackBoth is the way to hurt both that leaves an older log, which looks whole.
+const putBackBoth = 1
+
+// hurtBoth removes the memory files and hurts the log, in one of three ways.
+func (r *round) hurtBoth(im *image, at place, how int) (what string) {
 	memory, err := filepath.Glob(at.path("data", "*.mem"))
 	r.must(err)
 	for _, path := range memory {
@@ -64,13 +90,13 @@ func (r *round) hurtBoth(im *image, at place) (what string) {
 		path = segments[r.rnd.IntN(len(segments))]
 	}
 	name := filepath.Base(path)
-	switch r.rnd.IntN(3) {
+	switch how {
 	case 0:
 		if len(segments) == 0 {
 			return "memory files removed, where there is no segment"
 		}
 		return fmt.Sprintf("memory files removed, %s cut to %d bytes", name, cutShort(r, path))
-	case 1:
+	case putBackBoth:
 		for _, path := range segments {
 			r.must(os.Remove(path))
 		}

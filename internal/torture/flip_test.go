@@ -11,7 +11,7 @@ import (
 )
 
 // flipRound flips single bits in copies of a store, in files of every kind. In the log and in Badger's memory files all is repaired;
-// elsewhere the answer is right, or says that it cannot be given.
+// elsewhere each answer is right, or an error.
 func flipRound(r *round) {
 	r.damage(func(im *image, at place) (kind, what string) {
 		path := pick(r, at)
@@ -52,12 +52,13 @@ func (r *round) copy(p place) place {
 	return to
 }
 
-// removedKeys is what becomes of a user's keys that are removed.
+// removedKeys is the kind of damage that removes the keys of a user.
 const removedKeys = "keys of a user"
 
-// judge counts a verdict, or reports it. What one bit of the log or anything in a memory file can do is repaired.
+// judge counts a verdict, or reports it. One flipped bit in the log, and any damage to a memory
+// file, must be repaired.
 func (r *round) judge(im *image, kind, what string, v *verdict) {
-	if (kind == ".mem" || kind == "log" && r.row.name == "flip") && v.Refused != "" {
+	if (kind == ".mem" || kind == oldLog || kind == "log" && r.row.name == "flip") && v.Refused != "" {
 		v.add("it is not repaired: %s", v.Refused)
 	}
 	switch {
@@ -89,7 +90,7 @@ func pick(r *round, p place) string {
 	return of[r.rnd.IntN(len(of))]
 }
 
-// flip flips a bit of a file, mostly in what it holds and not in the zeros behind.
+// flip flips a bit of a file, mostly in its content and not in the zeros behind.
 func flip(r *round, p place, path string) (kind, what string, err error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

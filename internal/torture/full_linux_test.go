@@ -96,7 +96,7 @@ func (f *full) fillUp(crowded bool) (how string) {
 	}
 }
 
-// killed kills a child and takes in what it told before.
+// killed kills a child and takes in its last messages.
 func (f *full) killed(c *child) {
 	c.Process.Kill()
 	for l, err := c.next(); err == nil; l, err = c.next() {

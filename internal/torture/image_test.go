@@ -13,16 +13,17 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// image is a store that nobody has open, left by a kill or by a clean close, and what must be read from it.
+// image is a store that nobody has open, left by a kill or by a clean close, and its content.
 type image struct {
 	place
 	older place  // the same some commits before
-	other place  // what became of that in another life
+	other place  // that after another life
 	want  string // file with the dump
 	how   string
 }
 
-// dump is all that a store holds: every key with its stored bytes, and what the engine makes of them.
+// dump is all that a store holds: every key with its stored bytes, and the checkpoints that the
+// engine reads from them.
 type dump struct {
 	Entries  map[string]backend.Entry
 	Contents map[string]thread
@@ -123,7 +124,7 @@ func (r *round) fill(closed bool) *image {
 	return im
 }
 
-// live goes on with a store for a while, until it is killed.
+// live works on a store for a while, until it is killed.
 func live(p place, seed uint64) error {
 	c, err := start(job{Kind: "write", Place: p, Seed: seed + 99, Cycle: 99, Writers: 4, Ops: 25, Calm: true})
 	if err != nil {

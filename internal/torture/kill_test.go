@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// killRound kills a process with up to 64 writers again and again, in its work or while it opens the store. The next one tells what
-// it finds, before it works on: everything that was acknowledged, nothing half.
+// killRound kills a process with up to 64 writers again and again, in its work or while it opens
+// the store. The next one reports the content, before it continues: everything that was
+// acknowledged, nothing half.
 func killRound(r *round) {
 	p, m := place(r.dir), newModel()
 	kills := min(r.units, 100)
@@ -21,7 +22,8 @@ func killRound(r *round) {
 	}
 }
 
-// killed runs a child, kills it some time after it was ready, or after its start, and has the model take in what it told.
+// killed runs a child, kills it some time after it was ready, or after its start, and has the model
+// take in its messages.
 func killed(r *round, m *model, j job, after time.Duration, opening bool) {
 	c, err := start(j)
 	r.must(err)

@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// op is an operation on one thread. Each thread has one writer, so what it is like after each acknowledgement is known.
+// op is an operation on one thread. Each thread has one writer, so its state after each
+// acknowledgement is known.
 type op struct {
 	Kind   string   // "save", "fork", "delete", "prune", "erase"
 	Thread string   // its name
@@ -16,7 +17,8 @@ type op struct {
 	Gone   []string // the ids that a prune removes
 }
 
-// thread is what the model knows of a thread: the sums of its checkpoints by their ids, and where branches end.
+// thread is the state of a thread in the model: the sums of its checkpoints by their ids, and where
+// branches end.
 type thread struct {
 	States   map[string]string
 	Branches map[string]string
@@ -52,7 +54,8 @@ func (t thread) after(o op) thread {
 	return t
 }
 
-// model is what must be there: every thread as it was last acknowledged, and what was begun since.
+// model is the expected content: every thread as it was last acknowledged, and the operations begun
+// since.
 type model struct {
 	acked map[string]thread
 	begun map[string]op
@@ -69,8 +72,8 @@ func (m *model) ack(name string) {
 	}
 }
 
-// judge compares what a process found with what must be there, says what is wrong, and goes on from what is there: what was seen
-// once must stay.
+// judge compares the content that a process found with the model and lists the differences. Then
+// the model takes over the found content: after it was seen once it must stay.
 func (m *model) judge(found map[string]thread) (problems []string) {
 	names := slices.Sorted(maps.Keys(m.acked))
 	for name := range m.begun {
@@ -94,8 +97,9 @@ func (m *model) judge(found map[string]thread) (problems []string) {
 	return problems
 }
 
-// allowed says whether a thread may be as it was found: as it was acknowledged, or with what was begun then. Only a prune that erases
-// nothing may have been done in part.
+// allowed says whether the state of a thread is allowed: that which was acknowledged, with or
+// without the operation that was begun. Only a prune that erases nothing can have been done in
+// part.
 func allowed(was thread, o op, begun bool, found thread) bool {
 	if found.equal(was) || begun && found.equal(was.after(o)) {
 		return true
@@ -116,7 +120,7 @@ func (m *model) differences(name string, found thread) (problems []string) {
 		if sum, ok := found.States[id]; !ok {
 			add("%s was acknowledged and is lost", id)
 		} else if sum != was.States[id] {
-			add("%s is not what was saved", id)
+			add("%s differs from the saved state", id)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(found.States)) {

@@ -22,7 +22,7 @@ type place string
 func (p place) path(names ...string) string { return filepath.Join(string(p), filepath.Join(names...)) }
 func (p place) data() string                { return p.path("data") }
 
-// openBackend opens what holds the data, as small as it can be.
+// openBackend opens the backend, as small as it can be.
 func (p place) openBackend() (*badger.Store, error) {
 	return badger.Open(p.data(), badger.Options{MemTableSize: 8 << 20, MinFree: 4 << 20})
 }
@@ -68,7 +68,7 @@ func (p place) files() (paths []string, err error) {
 	return paths, err
 }
 
-// kindOf says what kind of file a path of a place is.
+// kindOf is the kind of file of a path in a place.
 func (p place) kindOf(path string) string {
 	rel := strings.TrimPrefix(path, string(p)+"/")
 	name := filepath.Base(rel)
@@ -112,7 +112,8 @@ func (p place) copyTo(to place) error {
 	})
 }
 
-// copyAtWork copies a place in which Badger may be writing tables. As long as its MANIFEST stays the same, so does what that names.
+// copyAtWork copies a place in which Badger may be writing tables. As long as its MANIFEST stays
+// the same, so do the tables that it names.
 func (p place) copyAtWork(to place) (err error) {
 	for range 100 {
 		if err = os.RemoveAll(string(to)); err != nil {

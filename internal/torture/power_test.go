@@ -42,7 +42,7 @@ func powerRound(r *round) {
 		}
 		r.must(c.want.run(b, r.seed+uint64(opening), writers, each))
 		files.FailWith(nil)
-		if r.rnd.IntN(2) == 0 { // the next one finds what a kill leaves
+		if r.rnd.IntN(2) == 0 { // the next one finds the leftovers of a kill
 			left := files.Killed()
 			next := place(filepath.Join(r.dir, fmt.Sprint("store-", opening)))
 			r.must(dir.copyAtWork(next))
@@ -76,7 +76,7 @@ type cut struct {
 	named  atomic.Pointer[[]string] // the tables whose names may be durable
 }
 
-// powerless is what a power loss left.
+// powerless is the store that a power loss left.
 type powerless struct {
 	place
 	want *batches // as acknowledged then
@@ -91,7 +91,7 @@ func (c *cut) call(op, name string) error {
 	if len(c.images) < c.most && c.r.rnd.IntN(c.every) == 0 {
 		to := place(filepath.Join(c.base, fmt.Sprint("image-", len(c.images))))
 		im := take(c.r, c.dir, c.files, to, c.want, fmt.Sprintf("at the %s of %q", op, name))
-		if losesNames && c.named.Load() != nil {
+		if c.named.Load() != nil {
 			im.loseNames(c.r, *c.named.Load())
 		}
 		c.images = append(c.images, im)
@@ -99,7 +99,8 @@ func (c *cut) call(op, name string) error {
 	return nil
 }
 
-// judge opens an image and compares; and so what a power loss leaves of it while it is opened.
+// judge opens an image and compares. It does the same to the images of a power loss during that
+// opening.
 func (im *powerless) judge(r *round) {
 	files, err := faultfs.Load(im.path("data", "log"))
 	r.must(err)
@@ -118,7 +119,7 @@ func (im *powerless) judge(r *round) {
 		r.problem("power lost %s: %s", im.at, problem)
 	}
 	r.must(b.Close())
-	r.did(im.at[strings.LastIndex(im.at, ", ")+2:])
+	r.did(strings.Split(im.at, ", ")[1:]...)
 	for _, im := range again.images {
 		im.at += ", again"
 		im.judge(r)
@@ -131,13 +132,10 @@ func tablesOf(p place) *[]string {
 	return &paths
 }
 
-// losesNames has the power take names that were not synced from tables that were. Ext4, XFS and btrfs make the name of a new file
-// durable with the file, POSIX does not say so. It is off until a store without such a table is opened with what the log has: it is
-// refused, so TORTURE_SEED=6 is red.
-const losesNames = false
-
-// loseNames removes the newest table if its name is not durable: if Badger flushed it since the directory may have been synced. It
-// syncs that when it compacts, which is seen by tables that are gone.
+// loseNames has the power take names that were not synced from tables that were. Ext4, XFS and
+// btrfs make the name of a new file durable with the file, POSIX does not say so. It removes the
+// newest table if Badger flushed it since the directory may have been synced. Badger syncs that
+// when it compacts, which is seen by tables that are gone.
 func (im *powerless) loseNames(r *round, named []string) {
 	now := *tablesOf(im.place)
 	if len(now) != len(named)+1 || r.rnd.IntN(4) == 0 {
@@ -154,7 +152,7 @@ func (im *powerless) loseNames(r *round, named []string) {
 
 // take makes an image of a directory whose log is in files.
 func take(r *round, from place, files *faultfs.FS, to place, want *batches, at string) *powerless {
-	im := &powerless{place: to, want: want.clone(), at: at} // first: what is acknowledged while files are copied is not missed
+	im := &powerless{place: to, want: want.clone(), at: at} // first, so that nothing acknowledged while files are copied is expected
 	r.must(from.copyAtWork(to))
 	r.must(files.PowerLoss(r.rnd).Save(to.path("data", "log")))
 	paths, err := filepath.Glob(to.path("data", "*.mem"))

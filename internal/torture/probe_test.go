@@ -18,21 +18,23 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// question asks a probe what is left in a place.
+// question asks a probe for the content of a place.
 type question struct {
 	Place  place
-	Want   string // the file with what must be there
+	Want   string // the file with the expected content
 	Engine bool   // read through the engine too
 	GoOn   bool   // if it is sound, commit to it and read it again
 }
 
-// verdict is its answer. A store may say that it is damaged; what it gives must be right.
+// verdict is its answer. A store can report that it is damaged; the data that it returns must be
+// right.
 type verdict struct {
-	Refused  string   // the error that says what is damaged
-	Problems []string // what is wrong, missing, old, or said in another way
+	Refused  string   // the error that names the damage
+	Problems []string // data that is wrong, missing or old, and errors of another form
 }
 
-// probe answers questions until there is none. It is a process of its own, since what is damaged may crash its reader.
+// probe answers questions until there is none. It is a process of its own, since a damaged store
+// can crash its reader.
 func probe(in io.Reader) error {
 	var want *dump
 	last := ""
@@ -94,7 +96,7 @@ func (q *question) answer(ctx context.Context, want *dump) *verdict {
 		return v
 	}
 	if got[string(key)].Version != "1" {
-		v.add("what was committed on is lost")
+		v.add("the commits after the damage are lost")
 	}
 	delete(got, string(key))
 	v.compare(got, want.Entries)
@@ -111,7 +113,7 @@ func (v *verdict) add2(err error) {
 	}
 }
 
-// honest are the errors that say what is the matter with a damaged directory.
+// honest are the errors that name the fault of a damaged directory.
 var honest = []error{
 	backend.ErrCorrupt, backend.ErrForeign, backend.ErrNewerFormat,
 	engine.ErrCorrupt, engine.ErrKeyMissing, engine.ErrNewerFormat, engine.ErrOlderFormat,
@@ -121,7 +123,7 @@ var honest = []error{
 
 func (v *verdict) refused(doing string, err error) {
 	if strings.Contains(err.Error(), "\n") || strings.Contains(err.Error(), "panic") {
-		v.add("%s: the error is no line: %v", doing, err)
+		v.add("%s: the error is not one line: %v", doing, err)
 	}
 	if !slices.ContainsFunc(honest, func(e error) bool { return errors.Is(err, e) }) {
 		v.add("%s: the error does not say that it is damaged: %v", doing, err)
@@ -129,7 +131,7 @@ func (v *verdict) refused(doing string, err error) {
 	v.Refused = fmt.Sprintf("%s: %v", doing, err)
 }
 
-// compare finds what is not as it must be.
+// compare finds the differences from the expected content.
 func (v *verdict) compare(got, want map[string]backend.Entry) {
 	missing, wrong, many := 0, 0, 0
 	for key, w := range want {
@@ -205,7 +207,7 @@ func (p *prober) ask(q question) *verdict {
 		p.c = nil
 		return v
 	}
-	if p.asked++; p.asked == 40 { // what was not closed stays open in it
+	if p.asked++; p.asked == 40 { // stores that were not closed stay open in it
 		p.stop()
 	}
 	return l.Verdict

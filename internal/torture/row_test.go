@@ -33,7 +33,7 @@ var rows = []*row{
 	{name: "syscalls", unit: "failed calls", slice: 24, share: 2, round: syscallsRound},
 }
 
-// round is a part of a row with a seed of its own, most often one store and what is done to copies of it.
+// round is a part of a row with a seed of its own, most often one store and damage to copies of it.
 type round struct {
 	*testing.T
 	row   *row
@@ -44,7 +44,7 @@ type round struct {
 	*tally
 }
 
-// tally counts what a row did.
+// tally counts the work of a row.
 type tally struct {
 	rounds, units int
 	spent         time.Duration
@@ -84,7 +84,7 @@ func (r *round) must(err error) {
 	}
 }
 
-// problem is what a row is there to find.
+// problem reports a finding of a row.
 func (r *round) problem(format string, args ...any) {
 	r.Helper()
 	r.Errorf("row %s, seed %d: %s\nkept: %s; again: make torture TORTURE_ROW=%s TORTURE_SEED=%d",
@@ -109,8 +109,9 @@ func (rw *row) play(t *testing.T, c *tally, seed uint64, units int) {
 	rw.round(r)
 }
 
-// TestTorture tries a slice of each row. With TORTURE_TIME it goes on with new seeds until that time is over ("forever": until it
-// is stopped), a share for each row; TORTURE_SEED repeats a round, TORTURE_ROW names the rows.
+// TestTorture tries a slice of each row. With TORTURE_TIME it continues with new seeds until that
+// time is over ("forever": until it is stopped), a share for each row; TORTURE_SEED repeats a
+// round, TORTURE_ROW names the rows.
 func TestTorture(t *testing.T) {
 	wanted := rows
 	if names := strings.Fields(os.Getenv("TORTURE_ROW")); len(names) > 0 {
@@ -134,7 +135,7 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-// playSlice is what every run of the tests has.
+// playSlice is the part in every run of the tests.
 func (rw *row) playSlice(t *testing.T) {
 	if raceEnabled {
 		t.Skip("make test runs it again without the race detector")

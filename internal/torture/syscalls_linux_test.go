@@ -10,30 +10,31 @@ import (
 	"time"
 )
 
-// syscalls are those that strace has fail, of the whole process: also Badger's. The file is named that Badger writes to by write(2),
-// as it does to a pipe. Badger repeats a flush for ever, in Close and while a store is opened too: what fails for good in one
-// hangs, so that fails only once here.
-var syscalls = []struct {
-	name, file string
-	forGood    bool
-}{
-	{"fdatasync", "", true}, {"fsync", "", false}, {"msync", "", false}, {"pwrite64", "", true}, {"ftruncate", "", false},
-	{"renameat", "", true}, {"unlinkat", "", false}, {"linkat", "", true}, {"mkdirat", "", true}, {"write", "MANIFEST", false},
+// syscalls are the calls that strace has fail, of the whole process: also Badger's. For write(2),
+// which the child uses for its pipe too, the file is named.
+var syscalls = []struct{ name, file string }{
+	{"fdatasync", ""}, {"fsync", ""}, {"msync", ""}, {"pwrite64", ""}, {"ftruncate", ""},
+	{"renameat", ""}, {"unlinkat", ""}, {"linkat", ""}, {"mkdirat", ""}, {"write", "MANIFEST"},
 }
 
-// syscallsRound has the n-th call of a kind fail, once or from then on, in a process that commits. What it acknowledged is there
-// afterwards, and after a commit whose outcome it did not know it acknowledged none.
+// syscallsRound has the n-th call of a kind fail, once or from then on, in a process that commits.
+// Its acknowledged commits are there afterwards, and after a commit with an unknown outcome it
+// acknowledged none.
 func syscallsRound(r *round) {
 	if err := exec.Command("strace", "-qq", "-o", "/dev/null", "true").Run(); err != nil {
 		r.skip("strace: %v", err)
 		return
 	}
 	kind := syscalls[r.seed%uint64(len(syscalls))]
-	most := 1 << 20
-	if r.units < most { // a few of each in the slice
-		most = 3
+	if r.units < 1<<20 { // a few of each in the slice, also those of flushes, which come late
+		for range 3 {
+			if n := 1 + r.rnd.IntN(1<<r.rnd.IntN(7)); !r.Failed() {
+				injected(r, kind.name, kind.file, r.rnd.IntN(2) == 0, n)
+			}
+		}
+		return
 	}
-	for n := 1; n <= most && injected(r, kind.name, kind.file, kind.forGood && r.rnd.IntN(2) == 0, n) && !r.Failed(); n += 1 + n/3*r.rnd.IntN(2) {
+	for n := 1; injected(r, kind.name, kind.file, r.rnd.IntN(2) == 0, n) && !r.Failed(); n += 1 + n/3*r.rnd.IntN(2) {
 	}
 }
 
@@ -78,7 +79,7 @@ func injected(r *round, name, file string, forGood bool, n int) bool {
 	return fired
 }
 
-// follow takes in what a child tells until it ends, or has done its work and is killed.
+// follow takes in the messages of a child until it ends, or has done its work and is killed.
 func follow(r *round, c *child, want *batches, what string) {
 	hung := false
 	limit := time.AfterFunc(patience, func() {

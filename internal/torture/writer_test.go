@@ -24,7 +24,7 @@ func refOf(name string) engine.Ref {
 type team struct {
 	s      *engine.Store
 	cycle  int          // in the ids that it gives
-	upkeep sync.RWMutex // held for writing by what collects with no grace
+	upkeep sync.RWMutex // held for writing by a collection without grace
 	tell   func(line) error
 	rare   bool // compactions and erasures are left out
 }
@@ -149,7 +149,7 @@ func (w *writer) delete(ctx context.Context) error {
 	return w.end(err)
 }
 
-// prune asks first what will go, since a kill leaves no time to.
+// prune asks first for the checkpoints that it will remove, since a kill leaves no time to.
 func (w *writer) prune(ctx context.Context, erase bool) error {
 	w.upkeep.RLock()
 	defer w.upkeep.RUnlock()

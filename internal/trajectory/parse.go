@@ -8,17 +8,17 @@ import (
 	"strconv"
 )
 
-// Options of Parse. The zero value finds out the form and has the default limits.
+// Options of Parse. The zero value detects the form and has the default limits.
 type Options struct {
-	File       string // named in errors
+	File       string // name for errors
 	Form       Form
-	MaxMessage int64 // bytes of one message, as it stands in the file; 0 is 64 MiB
-	MaxRun     int64 // bytes of one run without the space between its members; 0 is 256 MiB
+	MaxMessage int64 // bytes of one message as written in the file; 0 is 64 MiB
+	MaxRun     int64 // bytes of one run, not counting space between its members; 0 is 256 MiB
 }
 
-// Parse reads runs one at a time, holding no more than one in memory. The error of a run that is JSON but is no run,
-// or is over a limit, or is a bad line of JSONL, does not end the sequence: the runs after it follow. Any other
-// error does, and has Fatal set. All errors are *Error.
+// Parse reads runs one at a time and holds at most one in memory. Some errors do not end the
+// sequence, and the next runs follow: a value that isn't a run, a run above a limit, or a bad line
+// of JSONL. Any other error ends the sequence and has Fatal set. All errors are *Error.
 func Parse(r io.Reader, o Options) iter.Seq2[*Run, error] {
 	if o.MaxMessage <= 0 {
 		o.MaxMessage = 64 << 20
@@ -78,7 +78,8 @@ func (p *parser) array() {
 	}
 }
 
-// elements reads the runs of an array and its closing bracket; false means that the sequence is over.
+// elements reads the runs of an array and its closing bracket. It returns false if the sequence is
+// over.
 func (p *parser) elements() bool {
 	for {
 		run, err := p.element()
@@ -100,12 +101,12 @@ func (p *parser) elements() bool {
 	}
 }
 
-// objects reads runs that follow each other: the lines of JSONL, or one alone.
+// objects reads consecutive runs: the lines of JSONL, or a single one.
 func (p *parser) objects(form Form) {
 	p.lines = form == Lines
 	for {
 		if c, ok := p.space(); !ok && p.pos < p.end {
-			p.nextLine() // a blank line, or what was left of one
+			p.nextLine() // a blank line, or the remainder of one
 			continue
 		} else if !ok {
 			if p.run = -1; p.failed != io.EOF {
@@ -120,8 +121,8 @@ func (p *parser) objects(form Form) {
 		first := p.place.line
 		run, err := p.element()
 		if form == Auto {
-			// A second object makes a sequence of the first; one that began and ended on the first line
-			// makes it lines.
+			// A second object makes the file a sequence. If the first object is entirely on the
+			// first line, it is JSONL.
 			oneLine := p.place.line == first
 			if _, more := p.space(); more && !fatal(err) {
 				form, p.lines = Lines, oneLine
@@ -148,7 +149,7 @@ func fatal(err error) bool {
 	return ok && e.Fatal
 }
 
-// deliver yields a run or what was wrong with it, and reports whether to go on.
+// deliver yields a run or its error, and reports whether to continue.
 func (p *parser) deliver(run *draft, err error) bool {
 	p.index++
 	if err != nil {
@@ -157,24 +158,25 @@ func (p *parser) deliver(run *draft, err error) bool {
 	return p.yield(&run.Run, nil)
 }
 
-// draft is a run whose form is not known yet.
+// draft is a run of unknown form.
 type draft struct {
 	Run
 	s       *scanner
 	start   place
 	members []member
-	traj    int // index of the member that holds the messages
+	traj    int // index of the member with the messages
 }
 
-// member of a run's object. An array that may be the messages is in elems, another value in value.
+// member is a member of a run's object. An array that may be the messages is in elems, any other
+// value in value.
 type member struct {
-	key   []byte // as it stands in the file, quoted
+	key   []byte // as written in the file, quoted
 	rank  int    // in fields; -1 for an ordinary member
 	value []byte
 	elems []json.RawMessage
 }
 
-// element reads one run. After an error that is not fatal it has been consumed whole.
+// element reads one run. After a nonfatal error the run has been consumed entirely.
 func (p *parser) element() (*draft, error) {
 	p.run = p.index
 	c, ok := p.space()
@@ -198,7 +200,7 @@ func (p *parser) element() (*draft, error) {
 
 // members reads the members of a run's object and its closing brace.
 func (p *parser) members(d *draft) error {
-	var soft error // the first that is not fatal
+	var soft error // the first nonfatal error
 	room := p.maxRun
 	for c, first := byte(','), true; c != '}'; first = false {
 		if c, _ := p.space(); c == '}' && first {
@@ -225,7 +227,7 @@ func (p *parser) members(d *draft) error {
 	return soft
 }
 
-// member reads a key, the colon and a value, and takes their size from room.
+// member reads a key, the colon and a value, and subtracts their size from room.
 func (p *parser) member(room *int64) (member, error) {
 	m := member{rank: -1}
 	if c, ok := p.space(); ok && c != '"' {
@@ -253,7 +255,7 @@ func (p *parser) member(room *int64) (member, error) {
 	return m, err
 }
 
-// piece reads a value that may take what is left of the run's room, and not more than a message.
+// piece reads a value no larger than the room left in the run and the limit of a message.
 func (p *parser) piece(room int64) ([]byte, error) {
 	raw, err := p.value(nil, max(0, min(p.maxMessage, room)))
 	if e, ok := err.(*Error); ok && e.Kind == ErrTooLarge && room < p.maxMessage {
@@ -262,7 +264,7 @@ func (p *parser) piece(room int64) ([]byte, error) {
 	return raw, err
 }
 
-// hard makes an error end the reading: there is no going on after half a member.
+// hard makes an error fatal: reading cannot continue after half a member.
 func (p *parser) hard(err error) error {
 	if e, ok := err.(*Error); ok {
 		e.Fatal = true
@@ -315,7 +317,7 @@ func compact(text []byte) []byte {
 	return b.Bytes()
 }
 
-// finish completes the run, now that the form of its file is known.
+// finish completes the run once the form of its file is known.
 func (d *draft) finish(form Form) error {
 	if d.traj < 0 {
 		return d.s.at(d.start, ErrSyntax, false, "no array named traj, messages, history or trajectory")
@@ -329,7 +331,7 @@ func (d *draft) finish(form Form) error {
 		meta = append(append(meta, m.key...), ':')
 		switch {
 		case i == d.traj:
-			meta = append(meta, mark(form)...)
+			meta = append(meta, placeholder(form)...)
 		case m.elems != nil:
 			meta = append(meta, State(m.elems)...)
 		default:
@@ -342,12 +344,13 @@ func (d *draft) finish(form Form) error {
 	d.Meta = append(meta, '}')
 	d.members = nil
 	if found, ok := locate(d.Meta); !ok || found.at != d.traj {
-		return d.s.at(d.start, ErrSyntax, false, "another member holds the text %s", mark(form))
+		return d.s.at(d.start, ErrSyntax, false, "another member contains the text %s", placeholder(form))
 	}
 	return nil
 }
 
-// State returns the first messages of a run as a compact JSON array: the value of the channel after the last of them.
+// State returns the first messages of a run as a compact JSON array: the value of the channel after
+// the last of them.
 func State(messages []json.RawMessage) []byte {
 	size := 2 + len(messages)
 	for _, m := range messages {

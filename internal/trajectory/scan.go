@@ -9,13 +9,13 @@ import (
 	"unicode/utf8"
 )
 
-// scanner cuts a stream of JSON into the texts of its values, knowing at every moment where it is. It only finds
-// where values end; that they are JSON is for encoding/json to check.
+// scanner splits a stream of JSON into the texts of its values and tracks the current position. It
+// only finds the ends of values; encoding/json checks that they are valid.
 type scanner struct {
 	r        io.Reader
 	buf      []byte
 	pos, end int
-	failed   error // of the reader, io.EOF included
+	failed   error // the reader's error, including io.EOF
 
 	file  string
 	place place
@@ -37,7 +37,8 @@ func newScanner(r io.Reader, file string) *scanner {
 	return s
 }
 
-// fill reads more after what was consumed; it leaves the buffer empty only at the end of the input.
+// fill reads more data after the consumed part. The buffer is empty afterwards only at the end of
+// the input.
 func (s *scanner) fill() {
 	s.pos, s.end = 0, 0
 	for idle := 0; s.end == 0 && s.failed == nil; idle++ {
@@ -95,7 +96,7 @@ func (s *scanner) nextLine() bool {
 	}
 }
 
-// expect consumes a byte that must be one of want, white space before it aside.
+// expect consumes a byte that must be one of want, after optional white space.
 func (s *scanner) expect(want string) (byte, error) {
 	c, ok := s.space()
 	if !ok {
@@ -108,8 +109,8 @@ func (s *scanner) expect(want string) (byte, error) {
 	return c, nil
 }
 
-// value consumes one value and appends its text to dst. Of a text longer than most bytes it consumes all and keeps
-// nothing; the error is then not fatal.
+// value consumes one value and appends its text to dst. A text longer than most bytes is consumed
+// entirely but not kept; the error is then not fatal.
 func (s *scanner) value(dst []byte, most int64) ([]byte, error) {
 	c, ok := s.space()
 	if !ok {
@@ -151,12 +152,12 @@ func (s *scanner) value(dst []byte, most int64) ([]byte, error) {
 	return dst, s.check(dst[from:], start)
 }
 
-// plain consumes the buffered bytes of a string up to the next one that means something, and returns them.
+// plain consumes and returns the buffered bytes of a string up to the next special one.
 func (s *scanner) plain(x *extent) []byte {
 	if !x.quoted || x.escape {
 		return nil
 	}
-	text := s.buf[s.pos:min(s.end, s.pos+512)] // more would be looked through again after every escape
+	text := s.buf[s.pos:min(s.end, s.pos+512)] // more would be searched again after every escape
 	for _, c := range [...]byte{'"', '\\', '\n'} {
 		if n := bytes.IndexByte(text, c); n >= 0 {
 			text = text[:n]
@@ -167,14 +168,14 @@ func (s *scanner) plain(x *extent) []byte {
 	return text
 }
 
-// extent finds the end of a value, fed its bytes one by one.
+// extent finds the end of a value. It is fed one byte at a time.
 type extent struct {
 	depth          int
 	begun          bool
 	quoted, escape bool
 }
 
-// scalar reports whether the value may end wherever a delimiter or the input ends it.
+// scalar reports whether the value ends at the next delimiter or the end of the input.
 func (x *extent) scalar() bool { return x.begun && x.depth == 0 && !x.quoted }
 
 // before reports whether the value ended before c.
@@ -203,7 +204,7 @@ func (x *extent) after(c byte) bool {
 	return false
 }
 
-// check refuses a text that begins at start and is not JSON in UTF-8.
+// check refuses a text that begins at start and isn't JSON in UTF-8.
 func (s *scanner) check(text []byte, start place) error {
 	if !utf8.Valid(text) {
 		n := 0
@@ -212,7 +213,7 @@ func (s *scanner) check(text []byte, start place) error {
 		}
 		return s.at(start.plus(text[:n]), ErrSyntax, true, "invalid UTF-8")
 	}
-	// RawMessage keeps the text out of the decoder's hands: this only checks it.
+	// RawMessage makes the decoder only validate the text.
 	var checked json.RawMessage
 	err := json.Unmarshal(text, &checked)
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
@@ -242,7 +243,7 @@ func (s *scanner) unexpected(c byte, want string) *Error {
 	return s.at(s.place, ErrSyntax, true, "found %q, want %s", c, want)
 }
 
-// ended is the error of an input that ends too early.
+// ended returns the error for an input that ends too early.
 func (s *scanner) ended() *Error {
 	switch {
 	case s.failed != nil && s.failed != io.EOF:

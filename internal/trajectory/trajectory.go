@@ -1,12 +1,15 @@
-// Package trajectory reads and writes recorded agent runs: files of messages with facts about the run around them.
+// Package trajectory reads and writes recorded agent runs: files with the messages of runs and
+// facts about them.
 //
-// Three forms are read: a JSON array of runs, JSONL with a run on every line, and a file that is one run (an
-// SWE-agent .traj). A run is an object that has its messages in an array named traj, messages, history or
-// trajectory; where it has several of them the first of this list is taken and the others stay with its other members.
+// It reads three forms: a JSON array of runs, JSONL with one run per line, and a file with a single
+// run (an SWE-agent .traj). A run is an object that has its messages in an array named traj,
+// messages, history or trajectory. If it has several of these, the first name in this list counts,
+// and the others remain ordinary members.
 //
-// What is read is checked, compacted and otherwise kept as it was: number literals, escapes, the order of members and
-// members that occur twice. So a run that is written again has the same JSON value, and the same bytes if the file
-// was written the way Python's json.dumps(runs, indent=2) does.
+// The data is validated and compacted but otherwise unchanged: number literals, escapes, the order
+// of members, and members that occur twice are all kept. So a run that is written back has the same
+// JSON value, and the same bytes if the file was written in the way of Python's json.dumps(runs,
+// indent=2).
 package trajectory
 
 import (
@@ -15,14 +18,14 @@ import (
 	"fmt"
 )
 
-// Form is how a file holds its runs.
+// Form is the layout of a file of runs.
 type Form uint8
 
 const (
-	Auto   Form = iota // found out while reading: an array, or objects
+	Auto   Form = iota // detect while reading: an array, or objects
 	Array              // a JSON array of runs
-	Lines              // JSONL, a run on every line
-	Object             // the file is the run
+	Lines              // JSONL, one run per line
+	Object             // a single run
 )
 
 var formNames = [...]string{Auto: "auto", Array: "array", Lines: "jsonl", Object: "object"}
@@ -40,43 +43,44 @@ func ParseForm(s string) (Form, error) {
 	return Auto, fmt.Errorf("parsing form %q: want auto, array, jsonl or object", s)
 }
 
-// Statuses of a run, as its reward tells.
+// Statuses of a run, derived from its reward.
 const (
-	Running   = "running"   // there is no reward
+	Running   = "running"   // no reward
 	Succeeded = "succeeded" // a reward of 1 or more
-	Failed    = "failed"    // a lower one
+	Failed    = "failed"    // a lower reward
 )
 
-// Run is one agent run. All of it belongs to the caller.
+// Run is one agent run. The caller owns all of it.
 type Run struct {
-	Index    int // position in the file, from 0; runs that could not be read count
-	Line     int // where it begins, from 1
+	Index    int // position in the file, from 0; unreadable runs count
+	Line     int // first line, from 1
 	Offset   int64
 	Form     Form // of the file: Array, Lines or Object
 	Messages []json.RawMessage
-	// Meta is the run's object, compact, with a mark in place of the messages. Join puts them back.
+	// Meta is the run's object, compact, with a placeholder for the messages. Join puts them back.
 	Meta   []byte
 	Status string
 }
 
 var (
-	// ErrSyntax is matched by errors of files that are not JSON, or not runs.
+	// ErrSyntax matches errors of files that aren't JSON or don't contain runs.
 	ErrSyntax = errors.New("malformed trajectory")
-	// ErrTooLarge is matched by errors of messages and runs over the limits of Options.
+	// ErrTooLarge matches errors of messages and runs above the limits of Options.
 	ErrTooLarge = errors.New("over the limit")
-	// ErrRead is matched by errors of the reader underneath.
+	// ErrRead matches errors of the underlying reader.
 	ErrRead = errors.New("cannot read")
 )
 
-// Error tells what is wrong with a file and where. It matches one of ErrSyntax, ErrTooLarge and ErrRead.
+// Error describes a fault in a file and its position. It matches one of ErrSyntax, ErrTooLarge and
+// ErrRead.
 type Error struct {
 	File   string
 	Line   int   // from 1
-	Offset int64 // bytes before the place
-	Run    int   // index of the run, -1 outside of any
+	Offset int64 // in bytes
+	Run    int   // index of the run, -1 outside any run
 	What   string
 	Kind   error // ErrSyntax, ErrTooLarge or ErrRead
-	Fatal  bool  // nothing after the place was read
+	Fatal  bool  // nothing after this position was read
 }
 
 func (e *Error) Error() string {
@@ -92,7 +96,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Kind }
 
-// fields are the names of the array of messages, the preferred first.
+// fields are the possible names of the array of messages, in order of preference.
 var fields = [...]string{"traj", "messages", "history", "trajectory"}
 
 func fieldRank(name string) int {
@@ -104,13 +108,13 @@ func fieldRank(name string) int {
 	return -1
 }
 
-// mark stands in Meta for the messages of a run that came from a file of a form.
-func mark(f Form) string { return `"ckptd:` + f.String() + `"` }
+// placeholder replaces in Meta the messages of a run that came from a file of the given form.
+func placeholder(f Form) string { return `"ckptd:` + f.String() + `"` }
 
-// markForm is the inverse of mark; Auto means that raw is no mark.
-func markForm(raw []byte) Form {
+// placeholderForm is the inverse of placeholder. It returns Auto if raw isn't a placeholder.
+func placeholderForm(raw []byte) Form {
 	for _, f := range [...]Form{Array, Lines, Object} {
-		if string(raw) == mark(f) {
+		if string(raw) == placeholder(f) {
 			return f
 		}
 	}

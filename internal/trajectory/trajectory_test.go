@@ -32,7 +32,7 @@ func read(t testing.TB, text string, o Options) (runs []*Run, errs []*Error) {
 	return runs, errs
 }
 
-// write returns the file that holds the runs.
+// write returns a file with the runs.
 func write(t testing.TB, form Form, runs []*Run) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -162,7 +162,7 @@ func TestErrors(t *testing.T) {
 			`f:1 (offset 1): run 0: not an object`,
 			`f:1 (offset 3): run 1: no array named traj, messages, history or trajectory`,
 			`f:1 (offset 11): run 2: no array named traj, messages, history or trajectory`}, ErrSyntax},
-		{"reserved", `[{"traj":"ckptd:array","messages":[1]}]`, Options{}, 0, []string{`f:1 (offset 1): run 0: another member holds the text "ckptd:array"`}, ErrSyntax},
+		{"reserved", `[{"traj":"ckptd:array","messages":[1]}]`, Options{}, 0, []string{`f:1 (offset 1): run 0: another member contains the text "ckptd:array"`}, ErrSyntax},
 		{"invalid UTF-8", "[{\"traj\":[\"ab\xff\"]}]", Options{}, 0, []string{`f:1 (offset 13): run 0: invalid UTF-8; nothing after it was read`}, ErrSyntax},
 		{"too deep", `[{"traj":[` + deep + `]}]`, Options{}, 0, []string{`f:1 (offset 10010): run 0: invalid character '[' exceeded max depth; nothing after it was read`}, ErrSyntax},
 		{"bad lines", "{\"traj\":[1]}\n{\"traj\":[1\n{\"traj\":[2]}\nnonsense\n{\"traj\":[1 2]} 3\n{\"traj\":[3]", Options{}, 2, []string{
@@ -206,7 +206,8 @@ func TestReaderFails(t *testing.T) {
 	}
 }
 
-// Every truncation of a file gives the runs that are whole in it, and an error unless the file is whole.
+// Every truncation of a file gives the runs that are complete in it, and an error unless the file
+// is complete.
 func TestTruncations(t *testing.T) {
 	const whole = `[{"traj":[{"a":"\u00e9\""},[1,{}]],"reward":1},{"messages":[1.5,null],"b":"x"}]`
 	first := strings.Index(whole, "1},{") + 2
@@ -234,7 +235,7 @@ func TestTruncations(t *testing.T) {
 	}
 }
 
-// A message over the limit is not kept while it is read.
+// A message above the limit is not kept while it is read.
 func TestLargeMessageTakesNoMemory(t *testing.T) {
 	for _, quote := range []string{`"`, ""} { // a string, a number
 		const size, limit = 32 << 20, 1 << 20
@@ -351,7 +352,7 @@ func FuzzParse(f *testing.F) {
 			if !reflect.DeepEqual(again[0].Messages, r.Messages) || again[0].Status != r.Status {
 				t.Errorf("read again: %+v\nwas %+v", again[0], r)
 			}
-			want := strings.Replace(string(r.Meta), mark(r.Form), mark(Object), 1)
+			want := strings.Replace(string(r.Meta), placeholder(r.Form), placeholder(Object), 1)
 			if string(again[0].Meta) != want {
 				t.Errorf("metadata read again: %s\nwant %s", again[0].Meta, want)
 			}

@@ -9,46 +9,49 @@ import (
 	"io"
 )
 
-// marked is where in a run's Meta its messages belong.
-type marked struct {
+// location is the position of the placeholder for the messages in a run's Meta.
+type location struct {
 	at         int // index of the member
-	start, end int // of the mark's text
+	start, end int // of the placeholder's text
 	form       Form
 }
 
-// locate finds the mark in the Meta of a run: the first member with the name of messages that holds one.
-func locate(meta []byte) (marked, bool) {
+// locate finds the placeholder in the Meta of a run: the first member that has one of the names for
+// messages and holds one.
+func locate(meta []byte) (location, bool) {
 	dec := json.NewDecoder(bytes.NewReader(meta))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
-		return marked{}, false
+		return location{}, false
 	}
 	for i := 0; dec.More(); i++ {
 		key, err := dec.Token()
 		if err != nil {
-			return marked{}, false
+			return location{}, false
 		}
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
-			return marked{}, false
+			return location{}, false
 		}
 		if name, _ := key.(string); fieldRank(name) >= 0 {
-			if f := markForm(value); f != Auto {
+			if f := placeholderForm(value); f != Auto {
 				end := int(dec.InputOffset())
-				return marked{at: i, start: end - len(value), end: end, form: f}, true
+				return location{at: i, start: end - len(value), end: end, form: f}, true
 			}
 		}
 	}
-	return marked{}, false
+	return location{}, false
 }
 
-// FormOf returns the form of the file that a run with this Meta came from; false: it did not come from a file.
+// FormOf returns the form of the file that a run with this Meta came from. It returns false if the
+// run did not come from a file.
 func FormOf(meta []byte) (Form, bool) {
 	m, ok := locate(meta)
 	return m.form, ok
 }
 
-// Join puts a run's messages, a JSON array, back into its Meta and returns the object. Where Meta has no mark, the
-// messages become a last member named messages, and the only one if Meta is empty.
+// Join puts a run's messages, a JSON array, back into its Meta and returns the object. If Meta has
+// no placeholder, the messages become a last member named messages, or the only one if Meta is
+// empty.
 func Join(meta, messages []byte) ([]byte, error) {
 	if !json.Valid(messages) {
 		return nil, errors.New("the messages are not JSON")
@@ -63,7 +66,7 @@ func Join(meta, messages []byte) ([]byte, error) {
 		meta = []byte("{}")
 	}
 	if meta[0] != '{' || !json.Valid(meta) {
-		return nil, errors.New("the metadata are not a JSON object")
+		return nil, errors.New("the metadata is not a JSON object")
 	}
 	b := bytes.TrimSpace(meta[:len(meta)-1])
 	b = append(make([]byte, 0, len(meta)+len(messages)+12), b...)
@@ -74,15 +77,15 @@ func Join(meta, messages []byte) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// Writer writes runs in one form. Arrays and objects are indented by two spaces, as Python's json.dumps(indent=2)
-// does it, with a line feed at the end.
+// Writer writes runs in one form. Arrays and objects are indented by two spaces, as in Python's
+// json.dumps(indent=2), and end with a line feed.
 type Writer struct {
 	w    *bufio.Writer
 	form Form
 	n    int
 }
 
-// NewWriter returns a Writer of files of a form, which must not be Auto. Nothing is complete before Close.
+// NewWriter returns a Writer for a form other than Auto. The output is complete only after Close.
 func NewWriter(w io.Writer, form Form) *Writer {
 	return &Writer{w: bufio.NewWriterSize(w, 64<<10), form: form}
 }
@@ -120,7 +123,7 @@ func (w *Writer) Write(meta, messages []byte) error {
 	return err
 }
 
-// Close ends the file. It does not close the writer underneath.
+// Close completes the file. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	if w.form == Array && w.n == 0 {
 		w.w.WriteString("[]\n")

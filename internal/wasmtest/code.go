@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Value types, and the type of a block that leaves nothing.
+// Value types, and the type of a block without a result.
 const (
 	I32       Code = "\x7f"
 	I64       Code = "\x7e"
@@ -18,7 +18,7 @@ const (
 	Void      Code = "\x40"
 )
 
-// Instructions without immediates, and those whose immediates hardly ever differ.
+// Instructions without immediates, and those whose immediates rarely vary.
 const (
 	Unreachable Code = "\x00"
 	Nop         Code = "\x01"
@@ -130,5 +130,5 @@ func DataDrop(segment uint32) Code { return "\xfc\x09" + U(uint64(segment)) }
 // RefFunc is a reference to a function.
 func RefFunc(f uint32) Code { return "\xd2" + U(uint64(f)) }
 
-// Repeat returns a piece of code n times over.
+// Repeat returns a piece of code repeated n times.
 func Repeat(n int, c Code) Code { return Code(strings.Repeat(string(c), n)) }

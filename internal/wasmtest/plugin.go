@@ -1,26 +1,27 @@
 package wasmtest
 
-// ABI is the module whose functions plugins import.
+// ABI is the name of the module that plugins import from.
 const ABI = "ckptd_v1"
 
-// What hooks return.
+// Return codes of hooks.
 const (
 	Output    = 0
 	Unchanged = 1
 	Rejected  = 2
 )
 
-// Plugin is a module with the imports and exports of ABI v1, to which hooks are added. Its memory starts with one page,
-// of which only the bytes from Buffer on are used here.
+// Plugin is a module with the imports and exports of ABI v1, to which a test adds hooks. Its memory
+// starts with one page; this package uses only the bytes from Buffer on.
 type Plugin struct {
 	*Module
 	InputLen, InputRead, OutputWrite, ErrorSet, Log, Finding, RedactBuiltin, Pseudonym, BlobPut uint32
 }
 
-// Buffer is where the ready plugins put their input.
+// Buffer is the address at which the predefined plugins put their input.
 const Buffer = 1024
 
-// NewPlugin returns a plugin without hooks, whose memory may grow to maximum pages (no maximum if it is negative).
+// NewPlugin returns a plugin without hooks, whose memory can grow to maximum pages (unlimited if
+// negative).
 func NewPlugin(maximum int64) *Plugin {
 	p := &Plugin{Module: New()}
 	p.InputLen = p.Import(ABI, "input_len", Sig(I32, I64))
@@ -42,11 +43,11 @@ func (p *Plugin) Hook(name string, locals Code, body ...Code) uint32 {
 	return p.Func(name, Sig("", I32), locals, body...)
 }
 
-// ReadAll reads slot 0 to Buffer, growing the memory as needed, and leaves its length in an i32 local. It traps when
-// memory cannot grow.
+// ReadAll reads slot 0 to Buffer, growing the memory as needed, and leaves its length in an i32
+// local. It traps if the memory cannot grow.
 func (p *Plugin) ReadAll(length uint32) Code {
 	return I32Const(0) + Call(p.InputLen) + I32WrapI64 + LocalSet(length) +
-		// Pages that are missing: (Buffer + length + 65535) / 65536 - memory.size, if that is positive.
+		// Missing pages: (Buffer + length + 65535) / 65536 - memory.size, if positive.
 		Block(Void, LocalGet(length)+I32Const(Buffer+65535)+I32Add+I32Const(16)+I32ShrU+MemorySize+I32Sub+
 			LocalTee(length)+I32Const(0)+I32LeS+BrIf(0)+
 			LocalGet(length)+MemoryGrow+I32Const(-1)+I32Ne+BrIf(0)+Unreachable) +
@@ -54,12 +55,12 @@ func (p *Plugin) ReadAll(length uint32) Code {
 		I32Const(0) + I64Const(0) + I32Const(Buffer) + LocalGet(length) + Call(p.InputRead) + Drop
 }
 
-// WriteAll writes the bytes from Buffer on, as many as a local says, and drops the answer.
+// WriteAll writes as many bytes from Buffer on as a local holds, and drops the result.
 func (p *Plugin) WriteAll(length uint32) Code {
 	return I32Const(Buffer) + LocalGet(length) + Call(p.OutputWrite) + Drop
 }
 
-// Echo is a plugin whose on_pre_save, on_load and on_export write what they read.
+// Echo is a plugin whose on_pre_save, on_load and on_export write their input.
 func Echo() []byte {
 	p := NewPlugin(-1)
 	for _, hook := range []string{"on_pre_save", "on_load", "on_export"} {
@@ -68,7 +69,7 @@ func Echo() []byte {
 	return p.Bytes()
 }
 
-// Upper is a plugin whose on_pre_save makes ASCII letters upper case.
+// Upper is a plugin whose on_pre_save converts ASCII letters to upper case.
 func Upper() []byte {
 	p := NewPlugin(-1)
 	const length, at = 0, 1
@@ -102,7 +103,7 @@ func Trap() []byte { return simple(Unreachable) }
 // Spin is a plugin whose on_pre_save never ends.
 func Spin() []byte { return simple(Loop(Void, Br(0)), I32Const(Unchanged)) }
 
-// Recurse is a plugin whose on_pre_save calls itself without end, one call at a time.
+// Recurse is a plugin whose on_pre_save recurses without end, one call per level.
 func Recurse() []byte {
 	p := NewPlugin(-1)
 	self := p.importedFuncs + uint32(len(p.funcs))
@@ -120,7 +121,8 @@ func Explode(depth int32) []byte {
 	return p.Bytes()
 }
 
-// Fill is a plugin whose on_pre_save fills a memory of so many pages n times over, in a straight line.
+// Fill is a plugin whose on_pre_save fills a memory of the given pages n times, in straight-line
+// code.
 func Fill(pages int32, n int) []byte {
 	p := NewPlugin(int64(pages))
 	p.Hook("on_pre_save", "", I32Const(pages-1)+MemoryGrow+Drop,
@@ -128,7 +130,7 @@ func Fill(pages int32, n int) []byte {
 	return p.Bytes()
 }
 
-// A load and a store whose offset is Buffer.
+// A load and a store with the offset Buffer.
 const (
 	load8  Code = "\x2d\x00\x80\x08"
 	store8 Code = "\x3a\x00\x80\x08"

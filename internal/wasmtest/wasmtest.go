@@ -1,7 +1,8 @@
-// Package wasmtest builds small WebAssembly modules as bytes, for tests: well-formed ones, hostile ones and malformed
-// ones. Nothing else may import it.
+// Package wasmtest builds small WebAssembly modules as bytes for tests: well-formed, hostile and
+// malformed ones. Only tests may import it.
 //
-// A Module collects sections; Bytes writes them. Code is a string of bytes, so bodies are put together with +:
+// A Module collects sections; Bytes writes them. Code is a string of bytes, so bodies are
+// concatenated with +:
 //
 //	m := wasmtest.New()
 //	m.Memory(1, 1)
@@ -9,7 +10,8 @@
 //		wasmtest.LocalGet(0)+wasmtest.LocalGet(1)+wasmtest.I32Add)
 //	bin := m.Bytes()
 //
-// To spoil a module, replace a section (Raw), add one anywhere (Append), or lie about a count (Count).
+// To corrupt a module, replace a section (Raw), add one anywhere (Append), or lie about a count
+// (Count).
 package wasmtest
 
 import "slices"
@@ -23,10 +25,10 @@ type Signature struct{ Params, Results Code }
 // Sig returns a signature: Sig(I32+I64, F64) takes two values and returns one.
 func Sig(params, results Code) Signature { return Signature{params, results} }
 
-// Kind is what an import or export is.
+// Kind is the kind of an import or export.
 type Kind byte
 
-// The kinds of imports and exports.
+// Kinds of imports and exports.
 const (
 	KindFunc Kind = iota
 	KindTable
@@ -34,7 +36,7 @@ const (
 	KindGlobal
 )
 
-// The ids of the sections.
+// Section ids.
 const (
 	SecCustom byte = iota
 	SecType
@@ -54,8 +56,8 @@ const (
 // Header is the magic number and version of a core module.
 const Header Code = "\x00asm\x01\x00\x00\x00"
 
-// Module is a module under construction. Functions, globals and so on are numbered in the order in which they are
-// added; imports must come before all else of their kind.
+// Module is a module under construction. Functions, globals and so on are numbered in the order in
+// which they are added. Imports must come before everything else of their kind.
 type Module struct {
 	types    []Signature
 	imports  []Code
@@ -102,13 +104,13 @@ func (m *Module) Import(module, name string, s Signature) uint32 {
 	return m.importedFuncs - 1
 }
 
-// ImportRaw adds an import of any kind with its description, and does not count it.
+// ImportRaw adds an import of any kind by its description and does not count it.
 func (m *Module) ImportRaw(module, name string, k Kind, desc Code) {
 	m.imports = append(m.imports, Name(module)+Name(name)+Code(k)+desc)
 }
 
-// Func adds a function, exported under a name unless it is "", and returns its index. Locals are value types besides
-// the parameters; the final end is added.
+// Func adds a function, exported under a name unless that is "", and returns its index. Locals are
+// value types in addition to the parameters. The final end is added.
 func (m *Module) Func(export string, s Signature, locals Code, body ...Code) uint32 {
 	var l Code
 	for i := range len(locals) {
@@ -117,7 +119,7 @@ func (m *Module) Func(export string, s Signature, locals Code, body ...Code) uin
 	return m.FuncRaw(export, s, U(uint64(len(locals)))+l+join(body)+End)
 }
 
-// FuncRaw adds a function of which the whole entry of the code section, but its size, is given.
+// FuncRaw adds a function. Entry is its entire code section entry without the size.
 func (m *Module) FuncRaw(export string, s Signature, entry Code) uint32 {
 	index := m.importedFuncs + uint32(len(m.funcs))
 	m.funcs = append(m.funcs, U(uint64(m.Type(s))))
@@ -128,7 +130,8 @@ func (m *Module) FuncRaw(export string, s Signature, entry Code) uint32 {
 	return index
 }
 
-// Memory adds a memory, exported as "memory" if it is the first. Sizes are in pages; without a maximum if maximum < 0.
+// Memory adds a memory, exported as "memory" if it is the first. Sizes are in pages; there is no
+// maximum if maximum < 0.
 func (m *Module) Memory(minimum, maximum int64) {
 	if len(m.memories) == 0 {
 		m.Export("memory", KindMemory, 0)
@@ -139,7 +142,7 @@ func (m *Module) Memory(minimum, maximum int64) {
 // MemoryRaw adds a memory by its description.
 func (m *Module) MemoryRaw(desc Code) { m.memories = append(m.memories, desc) }
 
-// Table adds a table of functions and returns its index; without a maximum if maximum < 0.
+// Table adds a table of functions and returns its index. There is no maximum if maximum < 0.
 func (m *Module) Table(minimum, maximum int64) uint32 {
 	m.tables = append(m.tables, FuncRef+limits(minimum, maximum))
 	return uint32(len(m.tables) - 1)
@@ -172,7 +175,7 @@ func (m *Module) Elem(offset int32, funcs ...uint32) {
 	m.elems = append(m.elems, c)
 }
 
-// ElemRaw adds a segment as it is.
+// ElemRaw adds an encoded segment.
 func (m *Module) ElemRaw(c Code) { m.elems = append(m.elems, c) }
 
 // Data adds an active segment to memory 0.
@@ -180,7 +183,8 @@ func (m *Module) Data(offset int32, data string) {
 	m.datas = append(m.datas, U(0)+I32Const(offset)+End+Name(data))
 }
 
-// PassiveData adds a passive segment, and returns its index; the module gets a data count section by Count or Raw.
+// PassiveData adds a passive segment and returns its index. The caller must add the data count
+// section with Count or Raw.
 func (m *Module) PassiveData(data string) uint32 {
 	m.datas = append(m.datas, U(1)+Name(data))
 	m.raw[SecDataCount] = U(uint64(len(m.datas)))
@@ -193,7 +197,7 @@ func (m *Module) Custom(name, data string) { m.customs = append(m.customs, Name(
 // Raw replaces the contents of a section.
 func (m *Module) Raw(id byte, contents Code) { m.raw[id] = contents }
 
-// Append puts bytes, such as a Section, right after where a section is or would be.
+// Append inserts bytes, such as a Section, right after the position of a section, present or not.
 func (m *Module) Append(id byte, c Code) { m.after[id] = append(m.after[id], c) }
 
 // Count lies about the number of entries of a section.

@@ -11,7 +11,7 @@ import (
 	wt "github.com/ckptd/ckptd/internal/wasmtest"
 )
 
-// run calls on_pre_save of a ready plugin with a host that knows only input and output.
+// run calls on_pre_save of a predefined plugin with a host that supports only input and output.
 func run(t *testing.T, bin []byte, input string) (code int32, output string, err error) {
 	ctx := context.Background()
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithMemoryLimitPages(64))

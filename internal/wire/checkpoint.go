@@ -137,7 +137,7 @@ func packHook(h *hook.Identity) *ckptdv1.Hook {
 func unpackHook(m *ckptdv1.Hook) (hook.Identity, error) {
 	h := hook.Identity{Name: m.GetName()}
 	if len(m.GetDigest()) != len(h.Digest) || len(m.GetConfig()) != 0 && len(m.GetConfig()) != len(h.Config) {
-		return h, fmt.Errorf("%w: a digest of a plugin has %d bytes", engine.ErrInvalid, len(m.GetDigest()))
+		return h, fmt.Errorf("%w: a plugin digest has %d bytes", engine.ErrInvalid, len(m.GetDigest()))
 	}
 	copy(h.Digest[:], m.GetDigest())
 	copy(h.Config[:], m.GetConfig())

@@ -119,14 +119,14 @@ func unpackChange(c *engine.Change, m *ckptdv1.Change) error {
 		c.Data = []byte(content.Text)
 	case *ckptdv1.Change_Remove:
 		if c.Remove = content.Remove; !c.Remove {
-			return fmt.Errorf("%w: channel %q: remove is false, so leave it out", engine.ErrInvalid, c.Name)
+			return fmt.Errorf("%w: channel %q: remove is false: omit it", engine.ErrInvalid, c.Name)
 		}
 	case *ckptdv1.Change_Splice:
 		return unpackSplice(c, content.Splice)
 	case *ckptdv1.Change_Splices:
 		return unpackSplices(c, content.Splices)
 	default:
-		return fmt.Errorf("%w: channel %q has no content: data, text, splice, splices or remove", engine.ErrInvalid, c.Name)
+		return fmt.Errorf("%w: channel %q has no content: set data, text, splice, splices or remove", engine.ErrInvalid, c.Name)
 	}
 	return nil
 }
@@ -137,7 +137,7 @@ func unpackSplice(c *engine.Change, m *ckptdv1.Splice) error {
 	}
 	// The engine adds the two to the length of the data, so they must not be near the greatest int.
 	if m.GetPrefix() > math.MaxInt32 || m.GetSuffix() > math.MaxInt32 {
-		return fmt.Errorf("%w: channel %q: the splice keeps more bytes than a channel can have", engine.ErrInvalid, c.Name)
+		return fmt.Errorf("%w: channel %q: the splice keeps more bytes than the largest possible channel", engine.ErrInvalid, c.Name)
 	}
 	c.Base, c.Prefix, c.Suffix = engine.Version(m.GetBase()), int(m.GetPrefix()), int(m.GetSuffix())
 	switch content := m.GetContent().(type) {
@@ -159,7 +159,7 @@ func unpackSplices(c *engine.Change, m *ckptdv1.Splices) error {
 	c.Base, c.Splices = engine.Version(m.GetBase()), make([]engine.Splice, len(m.GetReplace()))
 	for i, r := range m.GetReplace() {
 		if r.GetFrom() > math.MaxInt32 || r.GetTo() > math.MaxInt32 {
-			return fmt.Errorf("%w: channel %q: splice %d is beyond what a channel can have", engine.ErrInvalid, c.Name, i+1)
+			return fmt.Errorf("%w: channel %q: splice %d reaches beyond the largest possible channel", engine.ErrInvalid, c.Name, i+1)
 		}
 		s := engine.Splice{From: int(r.GetFrom()), To: int(r.GetTo())}
 		switch content := r.GetContent().(type) {

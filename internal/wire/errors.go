@@ -21,7 +21,7 @@ var (
 	ErrOverloaded      = errors.New("server is overloaded")
 	ErrShuttingDown    = errors.New("server is shutting down")
 	ErrUnauthenticated = errors.New("no valid credentials")
-	ErrDenied          = errors.New("not allowed")
+	ErrDenied          = errors.New("not permitted")
 )
 
 // RetryError says that nothing was done, and when to try again. It matches Err, which is ErrOverloaded or ErrShuttingDown.
@@ -115,7 +115,7 @@ func PackError(err error) error {
 	}
 	row, ok := rowOf(err)
 	if !ok {
-		return connect.NewError(connect.CodeInternal, errors.New("internal error: the server's log has more"))
+		return connect.NewError(connect.CodeInternal, errors.New("internal error: see the server's log"))
 	}
 	message := toUTF8(err.Error())
 	if row.Err == engine.ErrNotFound && strings.HasSuffix(message, engine.ErrNotFound.Error()) {

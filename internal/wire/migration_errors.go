@@ -2,28 +2,20 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// Errors of migration jobs. The client exports them.
+// Errors of migration jobs, on both sides of the wire. The client exports them.
 var (
-	ErrNoJob      = errors.New("there is no migration job")
+	ErrNoJob      = errors.New("no such migration job")
 	ErrJobBusy    = errors.New("a migration job is running")
-	ErrJobState   = errors.New("the migration job is not in the state for that")
+	ErrJobState   = errors.New("the migration job is in the wrong state for that")
 	ErrJobStopped = errors.New("too many states failed")
 	ErrJobRefused = errors.New("nothing was migrated")
 )
-
-// JobError makes an error match a sentinel of migration jobs besides what it is.
-type JobError struct {
-	Is  error
-	Err error
-}
-
-func (e *JobError) Error() string   { return e.Err.Error() }
-func (e *JobError) Unwrap() []error { return []error{e.Is, e.Err} }
 
 // packMigrationError makes the message of an error of migrations, nil for another one.
 func packMigrationError(err error) *ckptdv1.MigrationError {
@@ -55,5 +47,5 @@ func unpackMigrationError(d *ckptdv1.ErrorDetail) error {
 	case migrate.ErrStep:
 		return step
 	}
-	return &JobError{Is: is, Err: step}
+	return fmt.Errorf("%w: %w", is, step)
 }

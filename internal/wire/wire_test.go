@@ -203,7 +203,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%#v arrives as %#v", want, target.Elem().Interface())
 		}
 	}
-	refused := UnpackError(PackError(&JobError{Is: ErrJobRefused, Err: fmt.Errorf("1 state would fail: %w", full[len(full)-1])}))
+	refused := UnpackError(PackError(fmt.Errorf("%w, 1 state would fail: %w", ErrJobRefused, full[len(full)-1])))
 	if step, ok := errors.AsType[*migrate.StepError](refused); !ok || step.Path != "/channels/a" || !errors.Is(refused, ErrJobRefused) || !errors.Is(refused, migrate.ErrStep) {
 		t.Errorf("a refused job arrives as %v", refused)
 	}

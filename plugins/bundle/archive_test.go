@@ -30,7 +30,8 @@ func TestArchive(t *testing.T) {
 	}
 }
 
-// TestDamagedArchives: what is not exactly an archive of ours is an error, and nothing else happens.
+// TestDamagedArchives: anything that isn't exactly an archive of ours is an error, without side
+// effects.
 func TestDamagedArchives(t *testing.T) {
 	small := map[string]string{ManifestFile: "name = \"a\"\nversion = \"0.0.1\"\nabi = 1\nwasm = \"a.wasm\"\n[[hooks]]\nstage = \"load\"\n", "a.wasm": "\x00asm"}
 	archive := load(t, small).Archive()
@@ -123,7 +124,7 @@ func TestSignatures(t *testing.T) {
 	line, _ := signed.File(SignatureFile)
 	moved := good()
 	moved[SignatureFile], moved["README.md"] = string(line), "another text"
-	if _, err := load(t, moved).Verify([]Key{PublicKey(mine)}); err == nil || !strings.Contains(err.Error(), "changed after it was signed") {
+	if _, err := load(t, moved).Verify([]Key{PublicKey(mine)}); err == nil || !strings.Contains(err.Error(), "changed after signing") {
 		t.Errorf("signed for another plugin: %v", err)
 	}
 	for i := range line {
@@ -168,7 +169,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// FuzzLoadArchive: what is taken comes out as it went in.
+// FuzzLoadArchive: an accepted archive round-trips.
 func FuzzLoadArchive(f *testing.F) {
 	b, err := Load(files(good()))
 	if err != nil {
@@ -190,7 +191,7 @@ func FuzzLoadArchive(f *testing.F) {
 	})
 }
 
-// FuzzManifest: a manifest is taken or refused in one line.
+// FuzzManifest: a manifest is accepted, or refused in one line.
 func FuzzManifest(f *testing.F) {
 	f.Add(manifest)
 	f.Fuzz(func(t *testing.T, text string) {

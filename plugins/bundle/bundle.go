@@ -1,9 +1,10 @@
-// Package bundle reads and writes plugins as their authors hand them over: a directory, or one archive of it, with the
-// manifest plugin.toml, the module, and what the manifest names.
+// Package bundle reads and writes plugins in the form in which their authors distribute them: a
+// directory, or a single archive of it, with the manifest plugin.toml, the module, and the files
+// that the manifest names.
 //
-// A bundle is taken for hostile: sizes, counts and paths are bounded, and unknown fields are errors. Errors match
-// hook.ErrInvalid, or hook.ErrLimit for a limit that is too high, and say in one line what to do. docs/bundles.md is the
-// contract.
+// Every bundle is assumed to be hostile: sizes, counts and paths are bounded, and unknown fields
+// are errors. Errors match hook.ErrInvalid, or hook.ErrLimit for a limit that is too high, and say
+// in one line what to do. docs/bundles.md is the contract.
 package bundle
 
 import (
@@ -39,23 +40,23 @@ const (
 	maxManifest = 1 << 20 // bytes
 )
 
-// File is a file of a bundle. Its path has slashes.
+// File is a file of a bundle. Its path uses slashes.
 type File struct {
 	Path string
 	Data []byte
 }
 
-// Bundle is a plugin whose manifest is valid and whose files are all there. It does not change.
+// Bundle is a plugin with a valid manifest and all of its files. It is immutable.
 type Bundle struct {
 	Manifest Manifest
 
-	files  []File // in the order of their paths
+	files  []File // sorted by path
 	digest [sha256.Size]byte
-	schema *schema.Schema // nil without one
+	schema *schema.Schema // nil if it has none
 }
 
-// Load makes a Bundle of its files, which it keeps. What the manifest does not name is an error, except for files next
-// to it whose names begin with README or LICENSE.
+// Load creates a Bundle from its files and keeps them. A file that the manifest does not name is an
+// error, except for files next to the manifest whose names begin with README or LICENSE.
 func Load(files []File) (*Bundle, error) {
 	files = slices.Clone(files)
 	slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
@@ -65,7 +66,7 @@ func Load(files []File) (*Bundle, error) {
 	b := &Bundle{files: files, digest: digest(files)}
 	text, ok := b.File(ManifestFile)
 	if !ok {
-		return nil, invalidf("there is no %s: add the manifest", ManifestFile)
+		return nil, invalidf("%s is missing: add the manifest", ManifestFile)
 	}
 	var err error
 	if b.Manifest, err = parseManifest(text); err != nil {
@@ -82,12 +83,12 @@ func Load(files []File) (*Bundle, error) {
 	return b, nil
 }
 
-// LoadFS makes a Bundle of a directory, of which it reads the manifest, what that names, the signature, README* and
-// LICENSE*, and nothing else.
+// LoadFS creates a Bundle from a directory. It reads the manifest, the files that it names, the
+// signature, README* and LICENSE*, and nothing else.
 func LoadFS(fsys fs.FS) (*Bundle, error) {
 	text, err := readFile(fsys, ManifestFile, maxManifest)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, invalidf("there is no %s: name the directory that has it", ManifestFile)
+		return nil, invalidf("%s is missing: name the directory that has it", ManifestFile)
 	}
 	if err != nil {
 		return nil, err
@@ -116,7 +117,7 @@ func LoadFS(fsys fs.FS) (*Bundle, error) {
 		data, err := readFile(fsys, path, left)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			continue // Load says who named it
+			continue // Load's error names the field that refers to it
 		case err != nil:
 			return nil, err
 		}
@@ -125,14 +126,14 @@ func LoadFS(fsys fs.FS) (*Bundle, error) {
 	return Load(files)
 }
 
-// Open makes a Bundle of the directory or archive at a path.
+// Open creates a Bundle from the directory or archive at a path.
 func Open(path string) (*Bundle, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening plugin: %w", err)
 	}
 	if info.IsDir() {
-		root, err := os.OpenRoot(path) // so that a link leads nowhere else
+		root, err := os.OpenRoot(path) // so that links cannot lead outside
 		if err != nil {
 			return nil, fmt.Errorf("opening plugin: %w", err)
 		}
@@ -149,7 +150,7 @@ func Open(path string) (*Bundle, error) {
 	return LoadArchive(archive)
 }
 
-// readFile reads a file of at most so many bytes.
+// readFile reads a file of at most the given size.
 func readFile(fsys fs.FS, path string, most int64) ([]byte, error) {
 	f, err := fsys.Open(path)
 	if err != nil {
@@ -164,7 +165,7 @@ func readFile(fsys fs.FS, path string, most int64) ([]byte, error) {
 		return nil, fmt.Errorf("reading plugin: %w", err)
 	}
 	if int64(len(data)) > most {
-		return nil, invalidf("%s is too large: all files of a plugin have at most %d bytes, the manifest %d", path,
+		return nil, invalidf("%s is too large: all files of a plugin together can have %d bytes, the manifest %d", path,
 			MaxSize, maxManifest)
 	}
 	return data, nil
@@ -173,14 +174,15 @@ func readFile(fsys fs.FS, path string, most int64) ([]byte, error) {
 // Name returns NAME@VERSION.
 func (b *Bundle) Name() string { return b.Manifest.Name + "@" + b.Manifest.Version }
 
-// Digest identifies all files but the signature. It is the SHA-256 over, for each in the order of their paths, the
-// SHA-256 of the file in hexadecimal, two spaces, the path and a line feed: what sha256sum prints.
+// Digest identifies all files except the signature. It is a SHA-256 over one line per file, in path
+// order: the SHA-256 of the file in hexadecimal, two spaces, the path and a line feed. This is the
+// output of sha256sum.
 func (b *Bundle) Digest() [sha256.Size]byte { return b.digest }
 
-// Files returns the files in the order of their paths. The bytes are not to be modified.
+// Files returns the files sorted by path. Do not modify the bytes.
 func (b *Bundle) Files() []File { return slices.Clone(b.files) }
 
-// File returns a file by its path. The bytes are not to be modified.
+// File returns the file at a path. Do not modify the bytes.
 func (b *Bundle) File(path string) ([]byte, bool) {
 	i, ok := slices.BinarySearchFunc(b.files, path, func(f File, path string) int { return cmp.Compare(f.Path, path) })
 	if !ok {
@@ -195,7 +197,7 @@ func (b *Bundle) Binary() []byte {
 	return data
 }
 
-// Spec returns what a host needs to load the plugin with a configuration that Config returned.
+// Spec returns the input for a host to load the plugin with a configuration returned by Config.
 func (b *Bundle) Spec(config []byte) plugins.Spec {
 	m := &b.Manifest
 	return plugins.Spec{Name: b.Name(), Binary: b.Binary(), Config: config, Limits: m.Limits, Capabilities: plugins.Capabilities{
@@ -215,7 +217,7 @@ func digest(files []File) [sha256.Size]byte {
 
 func checkFiles(files []File) error {
 	if len(files) > maxFiles {
-		return invalidf("there are %d files, and may be %d: leave out what the plugin does not need", len(files), maxFiles)
+		return invalidf("%d files, more than the limit of %d: remove files that the plugin does not need", len(files), maxFiles)
 	}
 	size := 0
 	for i, f := range files {
@@ -223,17 +225,18 @@ func checkFiles(files []File) error {
 			return badPath(f.Path)
 		}
 		if i > 0 && f.Path == files[i-1].Path {
-			return invalidf("the file %s is there twice", f.Path)
+			return invalidf("the file %s is repeated", f.Path)
 		}
 		size += len(f.Data)
 	}
 	if size > MaxSize {
-		return invalidf("all files together have %d bytes, and may have %d", size, MaxSize)
+		return invalidf("all files together have %d bytes, more than the limit of %d", size, MaxSize)
 	}
 	return nil
 }
 
-// validPath reports whether a path is short, relative, and of letters, digits, and '.', '_', '-' and '/' alone.
+// validPath reports whether a path is short and relative, and contains only letters, digits, '.',
+// '_', '-' and '/'.
 func validPath(path string) bool {
 	return len(path) <= maxPath && path != "." && fs.ValidPath(path) && !strings.ContainsFunc(path, func(r rune) bool {
 		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("._-/", r))
@@ -241,10 +244,10 @@ func validPath(path string) bool {
 }
 
 func badPath(path string) error {
-	return invalidf("the path %.120q cannot be one of a plugin: want at most %d letters, digits, and . _ - /, relative to the manifest", path, maxPath)
+	return invalidf("invalid path %.120q in a plugin: want at most %d letters, digits, and . _ - /, relative to the manifest", path, maxPath)
 }
 
-// accompanies reports whether a file may be there although the manifest does not name it.
+// accompanies reports whether a file is allowed although the manifest does not name it.
 func accompanies(path string) bool {
 	return !strings.Contains(path, "/") && (strings.HasPrefix(path, "README") || strings.HasPrefix(path, "LICENSE"))
 }
@@ -258,32 +261,33 @@ func (b *Bundle) check() error {
 	named := append(m.paths(), ManifestFile)
 	for _, f := range b.files {
 		if !slices.Contains(named, f.Path) && !accompanies(f.Path) {
-			return invalidf("the manifest does not name the file %s: leave it out", f.Path)
+			return invalidf("the file %s is not in the manifest: remove it", f.Path)
 		}
 	}
 	if _, ok := b.File(m.Wasm); !ok {
-		return invalidf("the file %s is missing, which the manifest names as wasm: build the plugin", m.Wasm)
+		return invalidf("the file %s, the wasm of the manifest, is missing: build the plugin", m.Wasm)
 	}
 	if sum := sha256.Sum256(b.Binary()); m.SHA256 != "" && m.SHA256 != hex.EncodeToString(sum[:]) {
-		return invalidf("%s has the SHA-256 %x and the manifest says %s: build it anew, or correct sha256", m.Wasm, sum, m.SHA256)
+		return invalidf("%s has the SHA-256 %x, but the manifest says %s: rebuild it, or correct sha256", m.Wasm, sum, m.SHA256)
 	}
 	for i := range m.Fixtures {
 		for _, path := range []string{m.Fixtures[i].Input, m.Fixtures[i].Output} {
 			if _, ok := b.File(path); path != "" && !ok {
-				return invalidf("the file %s is missing, which a fixture names: add it", path)
+				return invalidf("the file %s of a fixture is missing: add it", path)
 			}
 		}
 	}
 	return b.checkConfigs()
 }
 
-// checkConfigs checks the defaults, and with them what the fixtures configure, against the schema.
+// checkConfigs checks the defaults, and the fixtures' configurations on top of them, against the
+// schema.
 func (b *Bundle) checkConfigs() error {
 	m := &b.Manifest
 	if m.ConfigSchema != "" {
 		text, ok := b.File(m.ConfigSchema)
 		if !ok {
-			return invalidf("the file %s is missing, which the manifest names as config_schema: add it", m.ConfigSchema)
+			return invalidf("the file %s, the config_schema of the manifest, is missing: add it", m.ConfigSchema)
 		}
 		var err error
 		if b.schema, err = compileSchema(text); err != nil {
@@ -305,7 +309,7 @@ func invalidf(format string, args ...any) error {
 	return &hook.Error{Kind: hook.ErrInvalid, Reason: oneLine(fmt.Sprintf(format, args...))}
 }
 
-// oneLine makes one bounded line of a text that a hostile file may be quoted in.
+// oneLine bounds a text that may quote a hostile file, and puts it on one line.
 func oneLine(text string) string {
 	const most = 500
 	text = strings.Map(func(r rune) rune {

@@ -70,7 +70,7 @@ const configSchema = `{"type":"object","additionalProperties":false,"properties"
 	"marker":{"type":"string","maxLength":20},"keep":{"type":"array","items":{"type":"string"}},"deep":{"$ref":"#/$defs/deep"}},
 	"$defs":{"deep":{"type":"object","properties":{"n/m":{"type":"integer"}}}}}`
 
-// good returns the files of a plugin without fault.
+// good returns the files of a valid plugin.
 func good() map[string]string {
 	return map[string]string{ManifestFile: manifest, "build/mail.wasm": "\x00asm", "config.schema.json": configSchema,
 		"fixtures/a.json": "[1]\n", "fixtures/b.json": "[2]", "README.md": "read me"}
@@ -143,52 +143,52 @@ func TestBadBundles(t *testing.T) {
 		spoil func(map[string]string)
 		want  string
 	}{
-		{"no manifest", drop(ManifestFile), "there is no plugin.toml: add the manifest"},
+		{"no manifest", drop(ManifestFile), "plugin.toml is missing: add the manifest"},
 		{"not TOML", toml(`abi = 1`, `abi = = 1`), "plugin.toml:3:"},
-		{"unknown field", toml(`order = 10`, `ordr = 10`), "plugin.toml:12: there is no field hooks.ordr: correct its name or leave it out"},
-		{"unknown table", toml(`[limits]`, `[limit]`), "there is no field limit"},
+		{"unknown field", toml(`order = 10`, `ordr = 10`), "plugin.toml:12: unknown field hooks.ordr: correct its name or remove it"},
+		{"unknown table", toml(`[limits]`, `[limit]`), "unknown field limit"},
 		{"wrong type", toml(`order = 10`, `order = "ten"`), "plugin.toml:12:"},
-		{"other ABI", toml(`abi = 1`, `abi = 2`), "abi is 2, and this host has 1: say abi = 1 and build the plugin for that"},
+		{"other ABI", toml(`abi = 1`, `abi = 2`), "abi is 2, but this host has 1: set abi = 1 and rebuild the plugin"},
 		{"no ABI", toml("abi = 1\n", ""), "abi is 0"},
 		{"bad name", toml(`"mail"`, `"Mail"`), "at most 64 lower-case letters"},
 		{"name of the redactor", toml(`"mail"`, `"redact"`), "and not redact"},
 		{"bad version", toml(`"1.2.0"`, `"1.2"`), "mail@1.2: invalid plugin: plugin.toml: the version is \"1.2\": want one such as 1.2.0"},
-		{"no module", drop("build/mail.wasm"), "build/mail.wasm is missing, which the manifest names as wasm: build the plugin"},
-		{"wrong sum", toml(`abi = 1`, "abi = 1\nsha256 = \""+strings.Repeat("0", 64)+"\""), "and the manifest says 0000"},
-		{"no sum", toml(`abi = 1`, "abi = 1\nsha256 = \"zz\""), "sha256 is no SHA-256"},
-		{"bad size", toml(`"64MiB"`, `"lots"`), `"lots" is no size`},
-		{"negative size", toml(`"64MiB"`, `"-1MiB"`), `is no size`},
-		{"huge size", toml(`"64MiB"`, `"99999999999GiB"`), `is no size`},
-		{"bad time", toml(`"500ms"`, `"half"`), `"half" is no time`},
+		{"no module", drop("build/mail.wasm"), "build/mail.wasm, the wasm of the manifest, is missing: build the plugin"},
+		{"wrong sum", toml(`abi = 1`, "abi = 1\nsha256 = \""+strings.Repeat("0", 64)+"\""), ", but the manifest says 0000"},
+		{"no sum", toml(`abi = 1`, "abi = 1\nsha256 = \"zz\""), "sha256 is not a SHA-256"},
+		{"bad size", toml(`"64MiB"`, `"lots"`), `"lots" is not a size`},
+		{"negative size", toml(`"64MiB"`, `"-1MiB"`), `is not a size`},
+		{"huge size", toml(`"64MiB"`, `"99999999999GiB"`), `is not a size`},
+		{"bad time", toml(`"500ms"`, `"half"`), `"half" is not a duration`},
 		{"over the hard limit", toml(`"64MiB"`, `"64GiB"`), "memory"},
 		{"negative fuel", toml(`fuel = 1000000`, `fuel = -1`), "plugin.toml:26:"},
 		{"stage", toml(`stage = "load"`, `stage = "boot"`), `the stage "boot": want pre_save`},
 		{"kind", toml(`["blob"]`, `["blobs"]`), `the kind "blobs": want channel`},
 		{"scope", toml(`"element"`, `"elements"`), `want value or element`},
 		{"fail", toml(`fail = "open"`, `fail = "ajar"`), `want closed or open`},
-		{"open and redacting", toml("redacts = false\n", ""), "say redacts = false, or leave it out"},
-		{"open in a save", toml(`scope = "element"`, "fail = \"open\"\nredacts = false"), "leave it out of pre_save"},
-		{"elements without idempotence", toml("idempotent = true\n", ""), "say idempotent = true"},
-		{"capability", toml(`["redact_builtin"]`, `["root"]`), `there is no capability "root"`},
+		{"open and redacting", toml("redacts = false\n", ""), "set redacts = false, or remove it"},
+		{"open in a save", toml(`scope = "element"`, "fail = \"open\"\nredacts = false"), "remove it from pre_save"},
+		{"elements without idempotence", toml("idempotent = true\n", ""), "set idempotent = true"},
+		{"capability", toml(`["redact_builtin"]`, `["root"]`), `unknown capability "root"`},
 		{"migration to itself", toml(`to = 2`, `to = 1`), "from version 1 to itself"},
-		{"migration twice", toml(`[[migrations]]`, "[[migrations]]\nkind = \"support\"\nfrom = 1\nto = 2\n[[migrations]]"), "there twice"},
+		{"migration twice", toml(`[[migrations]]`, "[[migrations]]\nkind = \"support\"\nfrom = 1\nto = 2\n[[migrations]]"), "is repeated"},
 		{"fixture twice", toml(`[[fixtures]]`, "[[fixtures]]\nstage = \"pre_save\"\nname = \"messages\"\ninput = \"fixtures/a.json\"\nexpect = \"error\"\n[[fixtures]]"),
-			"the fixture fixtures/a.json is there twice"},
-		{"fixture without file", drop("fixtures/b.json"), "the file fixtures/b.json is missing, which a fixture names: add it"},
+			"the fixture fixtures/a.json is repeated"},
+		{"fixture without file", drop("fixtures/b.json"), "the file fixtures/b.json of a fixture is missing: add it"},
 		{"fixture expects nothing", toml(`output = "fixtures/b.json"`, ""), "has no output: name its file"},
-		{"fixture expects both", toml(`output = "fixtures/b.json"`, "output = \"fixtures/b.json\"\nexpect = \"error\""), "leave out one"},
+		{"fixture expects both", toml(`output = "fixtures/b.json"`, "output = \"fixtures/b.json\"\nexpect = \"error\""), "remove one of them"},
 		{"fixture configured wrongly", toml(`expect = "unchanged"`, "expect = \"unchanged\"\nconfig = {marker = 1}"), "at /marker: got number, want string"},
-		{"other file", func(f map[string]string) { f["secret.key"] = "" }, "does not name the file secret.key: leave it out"},
-		{"path out", func(f map[string]string) { f["../x"] = "" }, `the path "../x" cannot be one of a plugin`},
-		{"manifest names a path out", toml(`"build/mail.wasm"`, `"../../etc/passwd"`), `cannot be one of a plugin`},
+		{"other file", func(f map[string]string) { f["secret.key"] = "" }, "the file secret.key is not in the manifest: remove it"},
+		{"path out", func(f map[string]string) { f["../x"] = "" }, `invalid path "../x" in a plugin`},
+		{"manifest names a path out", toml(`"build/mail.wasm"`, `"../../etc/passwd"`), `invalid path "../../etc/passwd"`},
 		{"manifest names itself", toml(`"build/mail.wasm"`, `"plugin.toml"`), `names itself`},
 		{"default against the schema", toml(`marker = "[mail]"`, `marker = 7`), "at /marker: got number, want string"},
 		{"a date as default", toml(`marker = "[mail]"`, `marker = 2026-01-02`), "config/marker: dates and times are not JSON"},
 		{"infinite default", toml(`marker = "[mail]"`, `marker = inf`), "config/marker: the number"},
-		{"no schema", drop("config.schema.json"), "names as config_schema"},
+		{"no schema", drop("config.schema.json"), "the config_schema of the manifest"},
 		{"schema is not JSON", edit("config.schema.json", "{", "<"), "config.schema.json: it is not JSON"},
-		{"schema is no schema", edit("config.schema.json", `"type":"object"`, `"type":"thing"`), "config.schema.json: it is no JSON Schema at /type: "},
-		{"schema from elsewhere", edit("config.schema.json", `#/$defs/deep`, `file:///etc/passwd`), "refers to nothing outside of it"},
+		{"schema is no schema", edit("config.schema.json", `"type":"object"`, `"type":"thing"`), "config.schema.json: it is not a JSON Schema at /type: "},
+		{"schema from elsewhere", edit("config.schema.json", `#/$defs/deep`, `file:///etc/passwd`), "cannot refer to anything outside of it"},
 		{"schema with a huge number", edit("config.schema.json", `"maxLength":20`, `"multipleOf":1e999999999`), "out of range"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestBadBundles(t *testing.T) {
 func TestDigest(t *testing.T) {
 	contents := good()
 	b := load(t, contents)
-	var lines strings.Builder // what sha256sum prints for README.md build/mail.wasm …
+	var lines strings.Builder // the output of sha256sum README.md build/mail.wasm …
 	for _, path := range slices.Sorted(func(yield func(string) bool) {
 		for path := range contents {
 			if !yield(path) {
@@ -248,7 +248,7 @@ func TestDirectory(t *testing.T) {
 		t.Error("a directory makes another bundle than its files")
 	}
 	delete(fsys, "fixtures/b.json")
-	if _, err := LoadFS(fsys); err == nil || !strings.Contains(err.Error(), "fixtures/b.json is missing") {
+	if _, err := LoadFS(fsys); err == nil || !strings.Contains(err.Error(), "fixtures/b.json of a fixture is missing") {
 		t.Errorf("without a file: %v", err)
 	}
 	if _, err := LoadFS(fstest.MapFS{}); err == nil || !strings.Contains(err.Error(), "name the directory that has it") {

@@ -11,7 +11,7 @@ import (
 // Bounds of a manifest.
 const (
 	maxHooks       = 32
-	maxGlobs       = 64 // of a hook, each at most maxGlob bytes
+	maxGlobs       = 64 // per hook, each at most maxGlob bytes
 	maxGlob        = 200
 	maxMigrations  = 200
 	maxFixtures    = 200
@@ -19,8 +19,8 @@ const (
 	maxVersion     = 64
 )
 
-// ValidName reports whether a plugin may be called so: 1 to 64 lower-case letters, digits and hyphens, a letter or digit
-// at both ends, and not "redact", which is built in.
+// ValidName reports whether a plugin can have this name: 1 to 64 lower-case letters, digits and
+// hyphens, with a letter or digit at both ends. "redact" is reserved for the built-in plugin.
 func ValidName(name string) bool {
 	if name == "" || len(name) > 64 || name == "redact" || strings.HasPrefix(name, "-") || strings.HasSuffix(name, "-") {
 		return false
@@ -30,14 +30,15 @@ func ValidName(name string) bool {
 	})
 }
 
-// ValidVersion reports whether a text is a version as semver.org has it, such as 1.2.0 or 1.2.0-beta.1.
+// ValidVersion reports whether a text is a version as defined by semver.org, such as 1.2.0 or
+// 1.2.0-beta.1.
 func ValidVersion(version string) bool {
 	const id = `(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)`
 	semver := regexp.MustCompile(`^(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}(-` + id + `(\.` + id + `)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 	return len(version) <= maxVersion && semver.MatchString(version)
 }
 
-// check checks what the manifest says by itself.
+// check checks the manifest on its own, without the files.
 func (m *Manifest) check() error {
 	switch {
 	case !ValidName(m.Name):
@@ -48,13 +49,13 @@ func (m *Manifest) check() error {
 	case len(m.Description) > maxDescription || strings.ContainsFunc(m.Description, func(r rune) bool { return r < ' ' }):
 		return invalidf("%s: the description must be one line of at most %d bytes", ManifestFile, maxDescription)
 	case m.Wasm == "":
-		return invalidf("%s: wasm is missing: name the module's file", ManifestFile)
+		return invalidf("%s: wasm is missing: set it to the module's file name", ManifestFile)
 	case m.SHA256 != "" && (len(m.SHA256) != 64 || strings.Trim(m.SHA256, "0123456789abcdef") != ""):
-		return invalidf("%s: sha256 is no SHA-256: want 64 hexadecimal digits", ManifestFile)
+		return invalidf("%s: sha256 is not a SHA-256: want 64 hexadecimal digits", ManifestFile)
 	case len(m.Hooks) == 0 && len(m.Migrations) == 0:
-		return invalidf("%s: there are neither [[hooks]] nor [[migrations]]: say when the plugin runs", ManifestFile)
+		return invalidf("%s: add [[hooks]] or [[migrations]]: without them the plugin never runs", ManifestFile)
 	case len(m.Hooks) > maxHooks || len(m.Migrations) > maxMigrations || len(m.Fixtures) > maxFixtures:
-		return invalidf("%s: there may be %d hooks, %d migrations and %d fixtures", ManifestFile, maxHooks,
+		return invalidf("%s: a plugin can have at most %d hooks, %d migrations and %d fixtures", ManifestFile, maxHooks,
 			maxMigrations, maxFixtures)
 	}
 	for _, path := range m.paths() {
@@ -67,7 +68,7 @@ func (m *Manifest) check() error {
 	}
 	for _, c := range m.Capabilities {
 		if !slices.Contains([]string{RedactBuiltin, Pseudonym, BlobPut, Identity}, c) {
-			return invalidf("%s: there is no capability %.80q: want redact_builtin, pseudonym, blob_put or identity",
+			return invalidf("%s: unknown capability %.80q: want redact_builtin, pseudonym, blob_put or identity",
 				ManifestFile, c)
 		}
 	}
@@ -85,21 +86,21 @@ func (m *Manifest) check() error {
 func (m *Manifest) checkHook(h *Hook) error {
 	for _, globs := range [][]string{h.Channels, h.Types} {
 		if len(globs) > maxGlobs || slices.ContainsFunc(globs, func(g string) bool { return g == "" || len(g) > maxGlob }) {
-			return invalidf("%s: a hook has at most %d channels and %d types, of 1 to %d bytes", ManifestFile, maxGlobs,
+			return invalidf("%s: a hook can have at most %d channels and %d types, of 1 to %d bytes", ManifestFile, maxGlobs,
 				maxGlobs, maxGlob)
 		}
 	}
 	switch {
 	case h.FailOpen && h.Stage != hook.Load:
-		return invalidf(`%s: fail = "open" is for hooks of the stage load alone: leave it out of %s`, ManifestFile, h.Stage)
+		return invalidf(`%s: fail = "open" is only for the stage load: remove it from %s`, ManifestFile, h.Stage)
 	case h.FailOpen && h.Redacts:
-		return invalidf(`%s: fail = "open" is for hooks that do not redact: say redacts = false, or leave it out`, ManifestFile)
+		return invalidf(`%s: fail = "open" is only for hooks that do not redact: set redacts = false, or remove it`, ManifestFile)
 	case h.Elements && !m.Idempotent:
-		return invalidf(`%s: scope = "element" is for plugins that leave alone what they made: say idempotent = true, or leave it out`, ManifestFile)
+		return invalidf(`%s: scope = "element" is only for idempotent plugins: set idempotent = true, or remove it`, ManifestFile)
 	case h.Elements && h.Stage == hook.Migrate:
-		return invalidf(`%s: scope = "element" is not for the stage migrate: leave it out`, ManifestFile)
+		return invalidf(`%s: scope = "element" is not for the stage migrate: remove it`, ManifestFile)
 	case h.Stage == hook.Migrate && len(m.Migrations) == 0:
-		return invalidf("%s: there is a hook for migrate and no [[migrations]]: say which steps there are", ManifestFile)
+		return invalidf("%s: a hook for migrate needs [[migrations]]: list its steps", ManifestFile)
 	}
 	return nil
 }
@@ -108,11 +109,11 @@ func (m *Manifest) checkMigrations() error {
 	for i, step := range m.Migrations {
 		switch {
 		case step.Kind == "" || len(step.Kind) > maxGlob:
-			return invalidf("%s: a migration has no kind, or a very long one: say which threads it is for", ManifestFile)
+			return invalidf("%s: a migration has no kind, or one that is too long: set the kind of its threads", ManifestFile)
 		case step.From == step.To:
-			return invalidf("%s: a migration of %.80q goes from version %d to itself", ManifestFile, step.Kind, step.From)
+			return invalidf("%s: a migration of %.80q leads from version %d to itself", ManifestFile, step.Kind, step.From)
 		case slices.Contains(m.Migrations[:i], step):
-			return invalidf("%s: the migration of %.80q from %d to %d is there twice", ManifestFile, step.Kind, step.From, step.To)
+			return invalidf("%s: the migration of %.80q from %d to %d is repeated", ManifestFile, step.Kind, step.From, step.To)
 		}
 	}
 	return nil

@@ -19,11 +19,13 @@ const (
 	maxDepth  = 64
 )
 
-// Config returns the configuration of the plugin as canonical JSON: the defaults of the manifest, changed by over as a
-// JSON merge patch (RFC 7396), so null takes a default away. It is checked against the schema. Without defaults, over
-// and schema it is nil. Errors are *hook.Error of the kind ErrInvalid, and name the place in the configuration.
+// Config returns the configuration of the plugin as canonical JSON: the manifest's defaults with
+// over applied as a JSON merge patch (RFC 7396), so null removes a default. It is checked against
+// the schema. Without defaults, over and schema it is nil. Errors are *hook.Error of the kind
+// ErrInvalid and give the path within the configuration.
 //
-// Canonical is: no blanks, members in the order of the bytes of their names, numbers as short as they can be.
+// Canonical JSON has no white space, sorts members by the bytes of their names, and writes numbers
+// in their shortest form.
 func (b *Bundle) Config(over []byte) ([]byte, error) {
 	fail := func(format string, args ...any) ([]byte, error) {
 		return nil, &hook.Error{Kind: hook.ErrInvalid, Plugin: b.Name(), Reason: oneLine(fmt.Sprintf(format, args...))}
@@ -43,8 +45,8 @@ func (b *Bundle) Config(over []byte) ([]byte, error) {
 	return config, nil
 }
 
-// merged returns defaults with a merge patch over them, which must be an object or nothing, as canonical JSON. Errors
-// begin with the place, or with ": ".
+// merged applies a merge patch to the defaults and returns canonical JSON. The patch must be an
+// object or empty. Errors begin with the path, or with ": ".
 func merged(defaults map[string]any, over []byte) ([]byte, error) {
 	if defaults == nil {
 		defaults = map[string]any{}
@@ -68,12 +70,12 @@ func merged(defaults map[string]any, over []byte) ([]byte, error) {
 	}
 	out, err := encode(base)
 	if err == nil && len(out) > MaxConfig {
-		err = fmt.Errorf(": it has %d bytes, and may have %d", len(out), MaxConfig)
+		err = fmt.Errorf(": it has %d bytes, more than the limit of %d", len(out), MaxConfig)
 	}
 	return out, err
 }
 
-// mergePatch is RFC 7396.
+// mergePatch implements RFC 7396.
 func mergePatch(target, patch any) any {
 	changes, ok := patch.(map[string]any)
 	if !ok {
@@ -94,7 +96,7 @@ func mergePatch(target, patch any) any {
 	return result
 }
 
-// canonical returns a value of JSON or TOML with its numbers spelled in the one way.
+// canonical returns a value of JSON or TOML with its numbers in canonical form.
 func canonical(v any, path string, depth int) (any, error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("%s: it is nested more than %d deep", path, maxDepth)
@@ -127,10 +129,11 @@ func canonical(v any, path string, depth int) (any, error) {
 		}
 		return object, nil
 	}
-	return nil, fmt.Errorf("%s: dates and times are not JSON: write it as text", path)
+	return nil, fmt.Errorf("%s: dates and times are not JSON: write it as a string", path)
 }
 
-// number spells a number: whole ones in digits, of any length as they are written, all others as encoding/json does.
+// number puts a number in canonical form. Integers keep all their digits, however many; other
+// numbers are formatted by encoding/json.
 func number(text, path string) (json.Number, error) {
 	if len(text) <= 40 && strings.Trim(text, "-0123456789") == "" {
 		if text == "-0" {
@@ -140,11 +143,11 @@ func number(text, path string) (json.Number, error) {
 	}
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil || len(text) > 400 {
-		return "", fmt.Errorf("%s: the number is out of range: write it as text", path)
+		return "", fmt.Errorf("%s: the number is out of range: write it as a string", path)
 	}
 	short, err := json.Marshal(f)
 	if err != nil {
-		return "", fmt.Errorf("%s: the number is not one of JSON: write it as text", path)
+		return "", fmt.Errorf("%s: the number is not valid in JSON: write it as a string", path)
 	}
 	if string(short) == "-0" {
 		short = []byte("0")
@@ -152,7 +155,7 @@ func number(text, path string) (json.Number, error) {
 	return json.Number(short), nil
 }
 
-// escaped returns the name of a member as a JSON pointer writes it.
+// escaped returns a member name as written in a JSON pointer.
 func escaped(name string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(name) }
 
 func encode(v any) ([]byte, error) {
@@ -165,10 +168,10 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// readJSON reads one value with its numbers as they are written.
+// readJSON reads one value and keeps the text of its numbers.
 func readJSON(text []byte, most int) (any, error) {
 	if len(text) > most {
-		return nil, fmt.Errorf("it has %d bytes, and may have %d", len(text), most)
+		return nil, fmt.Errorf("it has %d bytes, more than the limit of %d", len(text), most)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
@@ -176,7 +179,7 @@ func readJSON(text []byte, most int) (any, error) {
 	err := d.Decode(&v)
 	if err == nil {
 		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("more follows the value")
+			err = errors.New("extra data after the value")
 		}
 	}
 	if err != nil {

@@ -30,7 +30,7 @@ func TestConfig(t *testing.T) {
 		{`{"marke":"x"}`, "additional properties 'marke' not allowed"},
 		{`[]`, "its configuration: it is not a JSON object"},
 		{`{`, "its configuration: it is not JSON"},
-		{`{} {}`, "more follows"},
+		{`{} {}`, "extra data"},
 		{`{"keep":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, "nested more than 64 deep"},
 		{`{"deep":{"n/m":1e999999999}}`, "/deep/n~1m: the number is out of range"},
 	} {
@@ -55,7 +55,8 @@ func TestNoConfig(t *testing.T) {
 	}
 }
 
-// TestCanonicalConfig: spellings of one value are one text, and that text is its own.
+// TestCanonicalConfig: all encodings of a value have the same canonical text, which is canonical
+// itself.
 func TestCanonicalConfig(t *testing.T) {
 	for want, spellings := range map[string][]string{
 		`{"a":1,"b":[true,null,"é"]}`:   {`{"b":[true,null,"\u00e9"],"a":1}`, `{"a":1.0,"b":[true,null,"é"]}`, `{"a":10e-1,"b":[true,null,"é"]}`},
@@ -75,7 +76,7 @@ func TestCanonicalConfig(t *testing.T) {
 	}
 }
 
-// TestHostileSchemas: a schema can be small and its application take forever.
+// TestHostileSchemas: a small schema can take forever to apply.
 func TestHostileSchemas(t *testing.T) {
 	var doubling strings.Builder
 	for i := range 40 {

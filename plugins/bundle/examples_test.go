@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestExamples: the manifests of the examples are valid. Their modules are built by other tests.
+// TestExamples: the manifests of the examples are valid. Other tests build their modules.
 func TestExamples(t *testing.T) {
 	paths, err := filepath.Glob("../examples/*/*/" + ManifestFile)
 	if err != nil || len(paths) == 0 {

@@ -7,22 +7,24 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// Expectation is what a fixture wants of the plugin.
+// Expectation is the outcome that a fixture expects.
 type Expectation uint8
 
 // The expectations.
 const (
-	WantOutput    Expectation = iota // that of the file Output
-	WantUnchanged                    // the input stays as it is
+	WantOutput    Expectation = iota // the contents of the file Output
+	WantUnchanged                    // the input is left unchanged
 	WantRejected                     // a rejection by policy
 	WantError                        // any other failure
 )
 
-// Fixture is an example of what the plugin does, which must hold before it runs on what is saved.
+// Fixture is an example of the plugin's behavior. It must pass before the plugin runs on saved
+// data.
 type Fixture struct {
 	Stage hook.Stage
 
-	// Kind, Name and Type are of the item. In the stage migrate it is a channel of the type json, and Step the migration.
+	// Kind, Name and Type describe the item. In the stage migrate it is a channel of type json, and
+	// Step is the migration.
 	Kind hook.Kind
 	Name string
 	Type string
@@ -31,7 +33,7 @@ type Fixture struct {
 	Input  string // path
 	Output string // path; "" unless Want is WantOutput
 	Want   Expectation
-	Config map[string]any // goes over the defaults; nil is none
+	Config map[string]any // applied to the defaults; nil for none
 }
 
 type fixtureText struct {
@@ -47,7 +49,8 @@ type fixtureText struct {
 	Config map[string]any `toml:"config"`
 }
 
-// fixture checks a fixture, and fills in what it leaves out: the stage if there is but one, kind channel, type json.
+// fixture checks a fixture and fills in omitted fields: the stage if there is only one, kind
+// channel, type json.
 func (t *fixtureText) fixture(m *Manifest) (Fixture, error) {
 	f := Fixture{Kind: hook.Channel, Name: t.Name, Type: t.Type, Input: t.Input, Output: t.Output, Config: t.Config}
 	if t.Input == "" {
@@ -65,7 +68,7 @@ func (t *fixtureText) fixture(m *Manifest) (Fixture, error) {
 	if f.Stage == hook.Migrate {
 		f.Step = Migration{t.Kind, t.From, t.To}
 		if !slices.Contains(m.Migrations, f.Step) {
-			return f, invalidf("%s: the fixture %s is for a migration of %.80q from %d to %d: say one that [[migrations]] has",
+			return f, invalidf("%s: the fixture %s is for a migration of %.80q from %d to %d, which is not in [[migrations]]",
 				ManifestFile, t.Input, t.Kind, t.From, t.To)
 		}
 	} else if t.Kind != "" {
@@ -79,7 +82,7 @@ func (t *fixtureText) fixture(m *Manifest) (Fixture, error) {
 	switch {
 	case t.Expect == "" && t.Output != "":
 	case t.Expect != "" && t.Output != "":
-		return f, invalidf("%s: the fixture %s has an output and expects %.80q: leave out one", ManifestFile, t.Input, t.Expect)
+		return f, invalidf("%s: the fixture %s has an output and expects %.80q: remove one of them", ManifestFile, t.Input, t.Expect)
 	case t.Expect == "unchanged":
 		f.Want = WantUnchanged
 	case t.Expect == "rejected":
@@ -87,23 +90,23 @@ func (t *fixtureText) fixture(m *Manifest) (Fixture, error) {
 	case t.Expect == "error":
 		f.Want = WantError
 	default:
-		return f, invalidf(`%s: the fixture %s has no output: name its file, or say expect = "unchanged", "rejected" or "error"`, ManifestFile, t.Input)
+		return f, invalidf(`%s: the fixture %s has no output: name its file, or set expect = "unchanged", "rejected" or "error"`, ManifestFile, t.Input)
 	}
 	for i := range m.Fixtures {
 		if f.asks(&m.Fixtures[i]) && f.Config == nil && m.Fixtures[i].Config == nil {
-			return f, invalidf("%s: the fixture %s is there twice: leave out one, or give it another input, name or config", ManifestFile, t.Input)
+			return f, invalidf("%s: the fixture %s is repeated: remove one, or give it another input, name or config", ManifestFile, t.Input)
 		}
 	}
 	return f, nil
 }
 
-// asks reports whether two fixtures hand the same to the plugin.
+// asks reports whether two fixtures give the plugin the same input.
 func (f *Fixture) asks(g *Fixture) bool {
 	return f.Stage == g.Stage && f.Kind == g.Kind && f.Name == g.Name && f.Type == g.Type && f.Step == g.Step && f.Input == g.Input
 }
 
-// FixtureInput and FixtureOutput return what a fixture hands to the plugin, and wants of it. A line feed at the end of
-// a file is not part of it: editors add one.
+// FixtureInput and FixtureOutput return a fixture's input and its expected output. A line feed at
+// the end of the file does not count, because editors add one.
 func (b *Bundle) FixtureInput(f *Fixture) []byte  { return b.fixtureFile(f.Input) }
 func (b *Bundle) FixtureOutput(f *Fixture) []byte { return b.fixtureFile(f.Output) }
 

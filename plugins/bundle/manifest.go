@@ -19,39 +19,40 @@ import (
 const (
 	RedactBuiltin = "redact_builtin" // call the built-in redactor
 	Pseudonym     = "pseudonym"      // make pseudonyms
-	BlobPut       = "blob_put"       // store blobs of the user's
-	Identity      = "identity"       // be told tenant, user, thread, namespace and checkpoint
+	BlobPut       = "blob_put"       // store blobs for the user
+	Identity      = "identity"       // see tenant, user, thread, namespace and checkpoint
 )
 
-// Manifest is what plugin.toml says.
+// Manifest is the contents of plugin.toml.
 type Manifest struct {
 	Name, Version string
 	Description   string
 	Wasm          string // path of the module
 	SHA256        string // of the module, in hexadecimal, or ""
 	Capabilities  []string
-	Idempotent    bool // running it on what it made changes nothing
+	Idempotent    bool // running it on its own output changes nothing
 	Hooks         []Hook
 	Limits        plugins.Limits // zero fields mean the default
-	Config        map[string]any // defaults, nil without any
+	Config        map[string]any // defaults; nil for none
 	ConfigSchema  string         // path, or ""
 	Migrations    []Migration
 	Fixtures      []Fixture
 }
 
-// Hook says what a plugin runs on at a stage.
+// Hook selects the items that a plugin runs on at a stage.
 type Hook struct {
 	Stage    hook.Stage
-	Order    int         // among the plugins of a stage, the lowest first
+	Order    int         // among the plugins of a stage; the lowest runs first
 	Kinds    []hook.Kind // never empty
-	Channels []string    // globs, for channels and writes; none is all
-	Types    []string    // globs; none is text: json, text, and text/…
+	Channels []string    // globs, for channels and writes; empty means all
+	Types    []string    // globs; empty means text: json, text and text/…
 	Elements bool        // scope = "element"
-	FailOpen bool        // fail = "open": what it fails on passes as it is
-	Redacts  bool        // what it leaves out must not get past it
+	FailOpen bool        // fail = "open": an item on which the plugin fails passes unchanged
+	Redacts  bool        // data that it removes must not get past it
 }
 
-// Migration is a step that a plugin offers, for a kind of threads, from a schema version to another.
+// Migration is a step that a plugin provides for one kind of thread, from one schema version to
+// another.
 type Migration struct {
 	Kind     string
 	From, To uint64
@@ -62,7 +63,7 @@ func (m *Manifest) Capable(capability string) bool {
 	return slices.Contains(m.Capabilities, capability)
 }
 
-// Stages returns the stages that the plugin must have hooks for.
+// Stages returns the stages for which the plugin must export hooks.
 func (m *Manifest) Stages() []hook.Stage {
 	var stages []hook.Stage
 	for i := range m.Hooks {
@@ -75,7 +76,7 @@ func (m *Manifest) Stages() []hook.Stage {
 	return slices.Compact(stages)
 }
 
-// paths returns the paths of the files that the manifest names, and of the signature.
+// paths returns the paths of the files that the manifest names, plus that of the signature.
 func (m *Manifest) paths() []string {
 	paths := []string{SignatureFile}
 	add := func(path string) {
@@ -112,7 +113,7 @@ func matchAny(globs []string, name string) bool {
 	return slices.ContainsFunc(globs, func(g string) bool { return match(g, name) })
 }
 
-// match matches a name with a glob, in which * stands for any text.
+// match matches a name against a glob, in which * matches any text.
 func match(glob, name string) bool {
 	parts := strings.Split(glob, "*")
 	if len(parts) == 1 {
@@ -133,7 +134,7 @@ func match(glob, name string) bool {
 	return true
 }
 
-// text is plugin.toml as it is written.
+// text mirrors the fields of plugin.toml.
 type text struct {
 	Name         string          `toml:"name"`
 	Version      string          `toml:"version"`
@@ -181,7 +182,7 @@ type limitsText struct {
 	LogLine  size   `toml:"log_line"`
 }
 
-// size is a number of bytes, as text such as "64MiB".
+// size is a number of bytes, written as "64MiB".
 type size int64
 
 func (s *size) UnmarshalText(text []byte) error {
@@ -193,25 +194,25 @@ func (s *size) UnmarshalText(text []byte) error {
 	}
 	n, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(number), "B"), 10, 64)
 	if err != nil || n <= 0 || n > 1<<50/unit {
-		return fmt.Errorf(`%q is no size, want one such as "64MiB", "512KiB" or "1000B"`, text)
+		return fmt.Errorf(`%q is not a size: want one such as "64MiB", "512KiB" or "1000B"`, text)
 	}
 	*s = size(n * unit)
 	return nil
 }
 
-// span is a time, as text such as "500ms".
+// span is a duration, written as "500ms".
 type span time.Duration
 
 func (s *span) UnmarshalText(text []byte) error {
 	d, err := time.ParseDuration(string(text))
 	if err != nil || d <= 0 {
-		return fmt.Errorf(`%q is no time, want one such as "500ms" or "2s"`, text)
+		return fmt.Errorf(`%q is not a duration: want one such as "500ms" or "2s"`, text)
 	}
 	*s = span(d)
 	return nil
 }
 
-// parseManifest reads plugin.toml. What it returns is well formed, and yet to be checked.
+// parseManifest reads plugin.toml. The result is well formed but not checked yet.
 func parseManifest(content []byte) (Manifest, error) {
 	if len(content) > maxManifest {
 		return Manifest{}, invalidf("%s has more than %d bytes", ManifestFile, maxManifest)
@@ -221,17 +222,17 @@ func parseManifest(content []byte) (Manifest, error) {
 		return Manifest{}, tomlError(err)
 	}
 	if t.ABI != plugins.ABI {
-		return Manifest{}, invalidf("%s: abi is %d, and this host has %d: say abi = %d and build the plugin for that, or take a host that has the other",
+		return Manifest{}, invalidf("%s: abi is %d, but this host has %d: set abi = %d and rebuild the plugin, or use a matching host",
 			ManifestFile, t.ABI, plugins.ABI, plugins.ABI)
 	}
 	return t.manifest()
 }
 
-// tomlError says in one line which field is wrong, and where.
+// tomlError names the wrong field and its line in one line.
 func tomlError(err error) error {
 	if e, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(e.Errors) > 0 {
 		row, _ := e.Errors[0].Position()
-		return invalidf("%s:%d: there is no field %s: correct its name or leave it out", ManifestFile, row,
+		return invalidf("%s:%d: unknown field %s: correct its name or remove it", ManifestFile, row,
 			strings.Join(e.Errors[0].Key(), "."))
 	}
 	if e, ok := errors.AsType[*toml.DecodeError](err); ok {
@@ -305,7 +306,7 @@ func (t *hookText) hook() (Hook, error) {
 	case "open":
 		h.FailOpen = true
 	default:
-		return h, invalidf("%s: a hook fails %q: want closed or open", ManifestFile, t.Fail)
+		return h, invalidf("%s: a hook has fail = %q: want closed or open", ManifestFile, t.Fail)
 	}
 	return h, nil
 }

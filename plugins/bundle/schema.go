@@ -13,13 +13,13 @@ func compileSchema(text []byte) (*schema.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	if doc, err = canonical(doc, "", 0); err != nil { // which bounds depth and numbers
+	if doc, err = canonical(doc, "", 0); err != nil { // also bounds depth and numbers
 		return nil, err
 	}
 	return schema.Compile(doc)
 }
 
-// checkConfig checks JSON. Errors begin with the place in it, or with ": ".
+// checkConfig checks JSON. Errors begin with the path in it, or with ": ".
 func checkConfig(s *schema.Schema, config []byte) error {
 	instance, err := readJSON(config, MaxConfig)
 	if err != nil {

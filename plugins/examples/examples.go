@@ -1,6 +1,6 @@
-// Package examples builds the example plugins that are in its directories, LANGUAGE/NAME, for tests. The projects are
-// made with the toolchains of their languages (toolchains.sh beside this directory installs them) and are no part of
-// what ships.
+// Package examples builds the example plugins in its directories, LANGUAGE/NAME, for tests. The
+// projects are built with the toolchains of their languages, which plugins/toolchains.sh installs.
+// They are not shipped.
 package examples
 
 import (
@@ -21,18 +21,19 @@ func All() []string {
 	return slices.Concat(Redactors(), []string{"go/summary", "go/channels", "assemblyscript/channels"})
 }
 
-// Redactors lists the examples that do the same, in four languages.
+// Redactors lists the examples that implement the same redactor in four languages.
 func Redactors() []string {
 	return []string{"go/email", "assemblyscript/email", "c/email", "rust/email"}
 }
 
-// Builder builds every example at most once. The zero value works, also for goroutines.
+// Builder builds every example at most once. The zero value works, and it is safe for concurrent
+// use.
 type Builder struct {
 	mu      sync.Mutex
 	modules map[string][]byte
 }
 
-// Module returns the module of an example. A test whose toolchain is not installed is skipped.
+// Module returns the module of an example. It skips the test if the toolchain is not installed.
 func (b *Builder) Module(t testing.TB, name string) []byte {
 	t.Helper()
 	b.mu.Lock()
@@ -49,8 +50,8 @@ func (b *Builder) Module(t testing.TB, name string) []byte {
 	return m
 }
 
-// Bundle returns a directory with the plugin of an example as its author would hand it over: the source, the manifest
-// with what it names, and the module.
+// Bundle returns a directory with the plugin of an example as its author would distribute it: the
+// source, the manifest and its files, and the module.
 func (b *Builder) Bundle(t testing.TB, name string) string {
 	t.Helper()
 	m := b.Module(t, name)
@@ -62,7 +63,8 @@ func (b *Builder) Bundle(t testing.TB, name string) string {
 	return dir
 }
 
-// Build builds the project in dir and returns the module. A test whose toolchain is not installed is skipped.
+// Build builds the project in dir and returns the module. It skips the test if the toolchain is not
+// installed.
 func Build(t testing.TB, dir, module string) []byte {
 	t.Helper()
 	err := scaffold.Build(t.Context(), dir, module, t.Output())
@@ -79,7 +81,8 @@ func Build(t testing.TB, dir, module string) []byte {
 	return m
 }
 
-// LinkCompiler lets a project in AssemblyScript use the compiler of the examples, if that is installed.
+// LinkCompiler lets an AssemblyScript project use the compiler of the examples, if that is
+// installed.
 func LinkCompiler(t testing.TB, dir string) {
 	t.Helper()
 	installed := filepath.Join(root(t), "plugins", "examples", "assemblyscript", "node_modules")
@@ -91,7 +94,7 @@ func LinkCompiler(t testing.TB, dir string) {
 	}
 }
 
-// sources copies the project of an example with all it is built from, and returns its directory.
+// sources copies the project of an example with all build inputs and returns its directory.
 func sources(t testing.TB, name string) string {
 	t.Helper()
 	from, to := filepath.Join(root(t), "plugins"), t.TempDir()
@@ -105,7 +108,7 @@ func sources(t testing.TB, name string) string {
 	return filepath.Join(to, "examples", filepath.FromSlash(name))
 }
 
-// copyTree copies what is no product of a build.
+// copyTree copies all files except build products.
 func copyTree(t testing.TB, from, to string) {
 	t.Helper()
 	err := filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
@@ -142,7 +145,7 @@ func copyFile(t testing.TB, from, to string) {
 	}
 }
 
-// root returns the directory of the repository, which tests run below.
+// root returns the root directory of the repository, which contains the test's directory.
 func root(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()

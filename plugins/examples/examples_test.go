@@ -19,7 +19,7 @@ import (
 	"github.com/ckptd/ckptd/plugins/trial"
 )
 
-// bed is what the tests of the examples share: building and compiling takes longer than all else.
+// bed is shared by the tests of the examples, because building and compiling dominate their time.
 type bed struct {
 	Builder
 	host   *plugins.Host
@@ -36,7 +36,7 @@ func TestExamples(t *testing.T) {
 	t.Run("channels", b.channels)
 }
 
-// load makes an example ready to be called.
+// load loads an example.
 func (b *bed) load(t testing.TB, name, config string) *plugins.Plugin {
 	t.Helper()
 	if p := b.loaded[name]; p != nil {
@@ -54,7 +54,8 @@ func (b *bed) load(t testing.TB, name, config string) *plugins.Plugin {
 	return p
 }
 
-// newHost returns a host that compiles a module only once, which takes long with the race detector.
+// newHost returns a host that compiles each module only once, which takes long with the race
+// detector.
 func newHost(t testing.TB) *plugins.Host {
 	t.Helper()
 	h, err := plugins.New(plugins.Options{CacheDir: filepath.Join(t.TempDir(), "cache"), CacheKey: [32]byte{1}})
@@ -69,7 +70,7 @@ func newHost(t testing.TB) *plugins.Host {
 	return h
 }
 
-// patient is a load that may take as long as loads may at most.
+// patient returns a load function with the maximum compile time.
 func patient(h *plugins.Host) func(context.Context, plugins.Spec) (*plugins.Plugin, error) {
 	return func(ctx context.Context, s plugins.Spec) (*plugins.Plugin, error) {
 		s.Limits.Compile, s.Limits.Init = plugins.HardLimits().Compile, plugins.HardLimits().Init
@@ -77,7 +78,7 @@ func patient(h *plugins.Host) func(context.Context, plugins.Spec) (*plugins.Plug
 	}
 }
 
-// fixtures runs those of every example.
+// fixtures runs the fixtures of every example.
 func (b *bed) fixtures(t *testing.T) {
 	for _, name := range All() {
 		t.Run(name, func(t *testing.T) { try(t, b.host, b.Bundle(t, name)) })
@@ -123,7 +124,7 @@ func redact(t testing.TB, p *plugins.Plugin, payload []byte) []byte {
 	return once
 }
 
-// What the four redactors have to find, and what not.
+// Texts that the four redactors have to find, and texts that they must not.
 var addresses = []struct{ text, want string }{
 	{`bob@example.com`, `[EMAIL]`},
 	{`"bob@example.com"`, `"[EMAIL]"`},
@@ -161,7 +162,8 @@ func (b *bed) redactors(t *testing.T) {
 	}
 }
 
-// The redactors agree on whatever there is, JSON stays JSON, and a finding counts what is gone.
+// The redactors agree on any input, JSON stays JSON, and the count of a finding equals the number
+// of removals.
 func (b *bed) agree(t *testing.T) {
 	type made struct {
 		name string
@@ -169,7 +171,7 @@ func (b *bed) agree(t *testing.T) {
 	}
 	var all []made
 	for _, name := range Redactors() {
-		t.Run(name, func(t *testing.T) { all = append(all, made{name, b.load(t, name, "")}) }) // if there is a toolchain
+		t.Run(name, func(t *testing.T) { all = append(all, made{name, b.load(t, name, "")}) }) // if its toolchain is installed
 	}
 	random := rand.New(rand.NewPCG(4, 4))
 	for range 2000 {
@@ -189,7 +191,7 @@ func (b *bed) agree(t *testing.T) {
 	}
 }
 
-// jumble makes text of what redactors stumble over, half of it as a JSON string.
+// jumble returns text that is difficult for redactors, half of the time as a JSON string.
 func jumble(random *rand.Rand) []byte {
 	pieces := []string{"bob", "@", "@", ".", "example", "com", "-", "\\", "\n", `\u0040`, `\u0061`, `\\u002e`, `\n`, `"`, "é", " ", "x1", "_", "u00", "\x00", "[EMAIL]"}
 	var text strings.Builder

@@ -18,7 +18,7 @@ import (
 	"github.com/ckptd/ckptd/plugins/meter"
 )
 
-// agentState makes a list of messages of about so many bytes, with an address in every kilobyte.
+// agentState returns a list of messages of about the given size, with an address in every kilobyte.
 func agentState(bytes int) []byte {
 	words := []string{"the", "agent", "reads", "a", "page", "and", "writes", "what", "it", "found", "there", "\\n", "42", "order", "(not sure)", "https://example.com/a/b"}
 	random := rand.New(rand.NewPCG(1, 1))
@@ -39,7 +39,7 @@ func agentState(bytes int) []byte {
 // pages is the memory of a guest: 32 MiB.
 const pages = 512
 
-// bare runs a module with nothing around it: no limits, no pool, no reset. That is what metering is compared with.
+// bare runs a module without limits, a pool or resets, as the baseline for metering.
 type bare struct {
 	runtime  wazero.Runtime
 	compiled wazero.CompiledModule
@@ -86,7 +86,7 @@ func newBare(t testing.TB, binary, input []byte) *bare {
 	return b
 }
 
-// calls returns how long each of some calls took, in an instance of their own.
+// calls returns the duration of each of n calls in a new instance.
 func (b *bare) calls(t testing.TB, n int) (took []time.Duration) {
 	t.Helper()
 	ctx := context.Background()
@@ -107,8 +107,8 @@ func (b *bare) calls(t testing.TB, n int) (took []time.Duration) {
 	return took
 }
 
-// BenchmarkMetering compares the redactors with themselves unmetered: 100 kB, an address a kilobyte. The overhead is that
-// of the medians.
+// BenchmarkMetering compares the redactors with and without metering, on 100 kB with an address per
+// kilobyte. The overhead is that of the medians.
 func BenchmarkMetering(b *testing.B) {
 	var all Builder
 	input := agentState(100 << 10)
@@ -139,7 +139,8 @@ func median(d []time.Duration) time.Duration {
 	return d[len(d)/2]
 }
 
-// BenchmarkRedactors is what a save waits for: a call in the pool of a host, reset included.
+// BenchmarkRedactors measures the delay of a save: a call in the pool of a host, including the
+// reset.
 func BenchmarkRedactors(b *testing.B) {
 	var all Builder
 	for _, name := range Redactors() {

@@ -13,8 +13,8 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// Every function of the host does what it should in every language: the plugins LANGUAGE/sdk do what the first byte of
-// their payload says.
+// Every host function works in every language: the first byte of the payload selects the function
+// that the plugins LANGUAGE/sdk call.
 func (b *bed) sdk(t *testing.T) {
 	const denied = "the host does not grant this: look at the capabilities in plugin.toml"
 	redacted := []byte("redacted to what is somewhat longer than the plugins think that it would be: " + strings.Repeat("x", 1000))

@@ -9,13 +9,14 @@ import (
 	. "github.com/ckptd/ckptd/internal/wasmtest"
 )
 
-// beyond are ranges that are not within a memory of one page, some of which would be if their sum wrapped.
+// beyond returns ranges outside a memory of one page, some of which would be inside if their sum
+// wrapped.
 func beyond() [][2]int32 {
-	const high = math.MinInt32 // 2^31 without a sign
+	const high = math.MinInt32 // 2^31 unsigned
 	return [][2]int32{{65530, 100}, {65536, 1}, {-1, 1}, {-1, 2}, {1, -1}, {-16, -1}, {high, high}, {high, math.MaxInt32}, {0, high}}
 }
 
-// argument is one of a host function: a constant, or the range.
+// argument is an argument of a host function: a constant or the range.
 type argument struct {
 	code Code
 	what byte // 'p' and 'l': pointer and length of the range
@@ -38,7 +39,7 @@ func (a argument) in(span [2]int32) Code {
 	return a.code
 }
 
-// outside is a row in which a host function of the ABI is called with each range beyond the memory.
+// outside is a row that calls a host function of the ABI with each range beyond the memory.
 func outside(name string, function func(*Plugin) uint32, drop Code, arguments ...argument) row {
 	return row{name: name + " out of bounds", run: func(b *bed) {
 		for _, span := range beyond() {
@@ -53,7 +54,7 @@ func outside(name string, function func(*Plugin) uint32, drop Code, arguments ..
 	}}
 }
 
-// outsideWASI is the same of WASI, which has a code for it; the guest goes on.
+// outsideWASI is the same for WASI, which has an error number for it; the guest continues.
 func outsideWASI(name string, params Code, arguments ...argument) row {
 	return row{name: "WASI " + name + " out of bounds", run: func(b *bed) {
 		for _, span := range beyond() {
@@ -216,7 +217,8 @@ func trapRows() []row {
 	}
 }
 
-// neverReused ends calls in every way that fails, each after a mark was left in a global and in the memory.
+// neverReused ends calls in every way that fails, each after leaving a mark in a global and in the
+// memory.
 func neverReused(b *bed) {
 	p, f := guest(-1, wasiFunc{"proc_exit", I32})
 	g := p.Global(I32, true, I32Const(0))

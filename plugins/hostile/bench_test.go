@@ -8,7 +8,7 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// BenchmarkEcho is an identity call in both modes.
+// BenchmarkEcho measures an identity call in both modes.
 func BenchmarkEcho(b *testing.B) {
 	for _, mode := range []string{inProcess, inWorkers} {
 		bed := &bed{mode: mode}

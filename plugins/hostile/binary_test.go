@@ -13,13 +13,13 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// refusal is a row of a binary that must not load, for a reason that has these words: what is refused for another one
-// tests nothing.
+// refusal is a row with a binary that must not load, for a reason that contains these words: a
+// refusal for another reason would test nothing.
 func refusal(name string, bin func() []byte, kind error, because string) row {
 	return row{name: name, run: func(b *bed) { b.refused(spec(bin()), because, kind) }}
 }
 
-// spoiled returns a plugin that echoes, but for what is done to it.
+// spoiled returns an echo plugin with a modification.
 func spoiled(change func(p *Plugin)) func() []byte {
 	return func() []byte {
 		p := NewPlugin(-1)
@@ -31,7 +31,7 @@ func spoiled(change func(p *Plugin)) func() []byte {
 
 func lies(id byte) func() []byte { return spoiled(func(p *Plugin) { p.Count(id, math.MaxUint32) }) }
 
-// sectionOf is a section whose count is there, and nothing of what is counted.
+// sectionOf is a section with a count but no entries.
 func sectionOf(id byte) func() []byte {
 	return func() []byte { return []byte(Header + Section(id, U(math.MaxUint32))) }
 }
@@ -135,7 +135,7 @@ func interfaceRows() []row {
 			abi(m, 1)
 			saves(m)
 		}), hook.ErrInvalid, "input_len"),
-		{name: "duplicate import", run: func(b *bed) { // is legal, and one function
+		{name: "duplicate import", run: func(b *bed) { // legal, and a single function
 			m := New()
 			for range 100 {
 				m.Import(ABI, "input_len", Sig(I32, I64))
@@ -162,8 +162,8 @@ func interfaceRows() []row {
 		}), hook.ErrInvalid, "the meter's"),
 		refusal("export of the meter", spoiled(func(p *Plugin) { p.Export("ckptd_meter.fuel", KindGlobal, p.Global(I64, true, I64Const(1<<60))) }), hook.ErrInvalid, "the meter's"),
 		refusal("duplicate export", spoiled(func(p *Plugin) { p.Export("on_pre_save", KindFunc, 0) }), hook.ErrInvalid, "one name"),
-		refusal("missing memory", without(func(m *Module) { abi(m, 1); saves(m) }), hook.ErrInvalid, "exports no memory"),
-		refusal("missing ABI export", without(func(m *Module) { m.Memory(1, -1); saves(m) }), hook.ErrInvalid, "exports no ckptd_abi_v1"),
+		refusal("missing memory", without(func(m *Module) { abi(m, 1); saves(m) }), hook.ErrInvalid, "does not export a memory"),
+		refusal("missing ABI export", without(func(m *Module) { m.Memory(1, -1); saves(m) }), hook.ErrInvalid, "does not export ckptd_abi_v1"),
 		refusal("missing hooks", func() []byte { return NewPlugin(-1).Bytes() }, hook.ErrInvalid, "exports none of"),
 		refusal("mistyped exports", func() []byte {
 			p := NewPlugin(-1)
@@ -176,7 +176,7 @@ func interfaceRows() []row {
 	}
 }
 
-// poisonedCache changes what is in the cache in every way that somebody with access to the folder could.
+// poisonedCache modifies the cache in every way open to somebody with access to the folder.
 func poisonedCache(b *bed) {
 	open := func() *plugins.Host {
 		h, err := plugins.New(plugins.Options{Memory: memory, CacheDir: filepath.Join(b.dir, "cache"), CacheKey: [32]byte{1}})

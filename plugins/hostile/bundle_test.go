@@ -11,7 +11,8 @@ import (
 	"github.com/ckptd/ckptd/plugins/bundle"
 )
 
-// files are of a bundle of a module, whose manifest gives the digest of another one.
+// files returns the files of a bundle with a module, whose manifest has the digest of another
+// module.
 func files(module, digested []byte) []bundle.File {
 	manifest := fmt.Sprintf(`name = "echo"
 version = "1.0.0"
@@ -26,7 +27,7 @@ stage = "pre_save"
 	return []bundle.File{{Path: bundle.ManifestFile, Data: []byte(manifest)}, {Path: "echo.wasm", Data: module}}
 }
 
-// bundleRows are of plugins that are not what their authors signed.
+// bundleRows have plugins that differ from what their authors signed.
 func bundleRows() []row {
 	return []row{
 		{name: "digest mismatch", run: func(b *bed) {

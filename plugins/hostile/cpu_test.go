@@ -10,7 +10,7 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// hasty is a spec whose limits of time are what stops the guest.
+// hasty is a spec whose time limits stop the guest.
 func hasty(bin []byte) plugins.Spec {
 	s := spec(bin)
 	s.Limits.Fuel = plugins.HardLimits().Fuel
@@ -18,7 +18,7 @@ func hasty(bin []byte) plugins.Spec {
 	return s
 }
 
-// runaway is a row of a plugin that is stopped in its on_pre_save.
+// runaway is a row with a plugin that is stopped in its on_pre_save.
 func runaway(name string, bin func() []byte) row {
 	return row{name: name, runaway: true, run: func(b *bed) {
 		pl := b.load(hasty(bin()))
@@ -31,7 +31,7 @@ func runaway(name string, bin func() []byte) row {
 	}}
 }
 
-// saving is a plugin with a body of on_pre_save, locals of which are four i32 and four i64.
+// saving is a plugin with the given body of on_pre_save, which has four i32 and four i64 locals.
 func saving(maximum int64, body func(p *Plugin) Code) func() []byte {
 	return func() []byte {
 		p := NewPlugin(maximum)
@@ -46,7 +46,7 @@ func forever(code Code) Code { return Loop(Void, code+Br(0)) }
 const mebibyte = 1 << 20
 
 func cpuRows() []row {
-	large := I32Const(1023) + MemoryGrow + Drop // 64 MiB, with the page that is there
+	large := I32Const(1023) + MemoryGrow + Drop // 64 MiB, including the existing page
 	return []row{
 		runaway("spin", Spin),
 		runaway("loop-free recursion", func() []byte { return Explode(62) }),
@@ -72,7 +72,7 @@ func cpuRows() []row {
 		runaway("spin between host calls", saving(-1, func(p *Plugin) Code {
 			return forever(I32Const(0) + Call(p.InputLen) + Drop + LocalGet(0) + I32Const(1) + I32Add + LocalTee(0) + I32Const(7) + I32And + I32Eqz + Drop)
 		})),
-		runaway("spin in host calls", saving(1024, func(p *Plugin) Code { // a redaction of much memory, again and again
+		runaway("spin in host calls", saving(1024, func(p *Plugin) Code { // repeated redactions that take a lot of memory
 			return large + forever(I32Const(0)+I32Const(0)+I32Const(0)+I32Const(4*mebibyte)+I32Const(0)+I32Const(0)+Call(p.RedactBuiltin)+Drop)
 		})),
 		{name: "sleep", runaway: true, run: func(b *bed) { b.fails(hasty(sleeper(3600)), hook.ErrFuel, hook.ErrTimeout) }},
@@ -110,7 +110,7 @@ func cpuRows() []row {
 	}
 }
 
-// guest is a plugin that imports functions of WASI too.
+// guest is a plugin that also imports functions of WASI.
 func guest(maximum int64, wasi ...wasiFunc) (*Plugin, []uint32) {
 	p := &Plugin{Module: New()}
 	p.InputLen = p.Import(ABI, "input_len", Sig(I32, I64))
@@ -134,7 +134,8 @@ type wasiFunc struct {
 	params Code
 }
 
-// sleeper is a plugin that sleeps so many seconds; for 0 it sleeps a microsecond, again and again.
+// sleeper is a plugin that sleeps for the given seconds; for 0 it repeatedly sleeps for a
+// microsecond.
 func sleeper(seconds int64) []byte {
 	p, f := guest(-1, wasiFunc{"poll_oneoff", I32 + I32 + I32 + I32})
 	nap := I32Const(0) + I32Const(512) + I32Const(1) + I32Const(600) + Call(f[0]) + Drop

@@ -15,8 +15,8 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// stash is a row of a plugin that keeps something of the payload of user A and gives it out for user B. Code keep puts it
-// away, and code give has its bytes at address 0 of the memory, 64 of them.
+// stash is a row with a plugin that keeps part of user A's payload and outputs it for user B. The
+// code keep stores it, and the code give puts its 64 bytes at address 0 of the memory.
 func stash(name string, prepare func(p *Plugin), keep, give func(p *Plugin) Code) row {
 	return row{name: name, run: func(b *bed) {
 		p := NewPlugin(-1)
@@ -53,12 +53,12 @@ func isolationRows() []row {
 			func(*Plugin) Code { return I32Const(512) + I32Const(Buffer) + I32Const(64) + MemoryCopy }, copied(512)),
 		stash("payload left in memory", nothing, none, copied(Buffer)),
 		stash("state in memory that grew", nothing,
-			func(*Plugin) Code { // in the page that is new, whose place is the first after growing
+			func(*Plugin) Code { // in the new page, which is the first after growing
 				return MemorySize + LocalSet(1) + I32Const(1) + MemoryGrow + Drop +
 					LocalGet(1) + I32Const(16) + "\x74" + I32Const('A') + I32Const(65536) + MemoryFill
 			},
 			func(*Plugin) Code {
-				return I32Const(100) + MemoryGrow + Drop + // over all that it had
+				return I32Const(100) + MemoryGrow + Drop + // over all of its memory
 					Loop(Void, I32Const(0)+LocalGet(0)+I32Const(65536)+I32Add+LocalTee(0)+I32Const(64)+MemoryCopy+
 						I32Const(0)+I32Load+I32Eqz+LocalGet(0)+I32Const(90*65536)+I32LtU+I32And+BrIf(0))
 			}),
@@ -69,7 +69,7 @@ func isolationRows() []row {
 			func(*Plugin) Code {
 				return I32Const(0) + GlobalGet(g) + I32Store + I32Const(8) + GlobalGet(g+1) + I64Store
 			}),
-		refusal("state in tables", func() []byte { // which a reset would miss
+		refusal("state in tables", func() []byte { // a reset would miss it
 			p := NewPlugin(-1)
 			p.Table(4, 4)
 			p.Hook("on_pre_save", "", I32Const(0)+"\xd0"+FuncRef+"\x26\x00"+I32Const(Unchanged))
@@ -81,7 +81,7 @@ func isolationRows() []row {
 			p.Hook("on_pre_save", "", "\xfc\x0d\x00"+I32Const(Unchanged))
 			return p.Bytes()
 		}, hook.ErrInvalid, "changes tables"),
-		{name: "state in data segments", run: func(b *bed) { // dropping one is refused, or forgotten
+		{name: "state in data segments", run: func(b *bed) { // dropping one is refused or undone
 			p := NewPlugin(-1)
 			seg := p.PassiveData("data")
 			p.Hook("on_pre_save", "", I32Const(0)+I32Const(0)+I32Const(4)+MemoryInit(seg)+DataDrop(seg)+
@@ -100,7 +100,8 @@ func isolationRows() []row {
 	}
 }
 
-// observer is a plugin that writes all that WASI tells: clocks, random numbers, and the result of a wait.
+// observer is a plugin that outputs everything WASI reports: clocks, random numbers, and the result
+// of a wait.
 func observer() []byte {
 	p, f := guest(-1, wasiFunc{"clock_time_get", I32 + I64 + I32}, wasiFunc{"random_get", I32 + I32}, wasiFunc{"poll_oneoff", I32 + I32 + I32 + I32})
 	clock := func(id, at int32) Code { return I32Const(id) + I64Const(1) + I32Const(at) + Call(f[0]) + Drop }
@@ -124,7 +125,7 @@ func (b *bed) observed(pl plugin, seed byte) (string, uint64) {
 	return string(r.Output), r.Fuel
 }
 
-// wasiState asserts that clocks and random numbers begin anew in every call, and differ by seed.
+// wasiState asserts that clocks and random numbers restart in every call and depend on the seed.
 func wasiState(b *bed) {
 	pl := b.load(spec(observer()))
 	if pl == nil {
@@ -144,8 +145,8 @@ func wasiState(b *bed) {
 	}
 }
 
-// determinism runs the same calls a thousand times: in one instance after the other, in many side by side, and in such as
-// take the place of one that trapped. The summary is compared between processes.
+// determinism runs the same calls a thousand times: sequentially in one instance, concurrently in
+// many, and in instances that replace a trapped one. The summary is compared between processes.
 func determinism(b *bed) {
 	summary := sha256.New()
 	for _, bin := range [][]byte{Upper(), observer(), Echo()} {
@@ -174,7 +175,7 @@ func determinism(b *bed) {
 	b.Summary = fmt.Sprintf("%x", summary.Sum(nil))
 }
 
-// Processes agree, whichever the mode.
+// All processes agree, in both modes.
 func TestDeterminism(t *testing.T) {
 	for _, r := range rows() {
 		if !strings.HasPrefix(r.name, "same input") {

@@ -23,13 +23,13 @@ import (
 	"github.com/ckptd/ckptd/plugins/worker"
 )
 
-// The modes in which every row is run.
+// Modes in which every row runs.
 const (
 	inProcess = "in-process"
 	inWorkers = "process"
 )
 
-// memory is what guests may have together.
+// memory is the limit for all guests together.
 const memory = 256 << 20
 
 func TestMain(m *testing.M) {
@@ -43,30 +43,31 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// report is what the process of a row says at its end.
+// report is printed by the process of a row at its end.
 type report struct {
 	Failures []string
 	Took     time.Duration // until the guest was stopped, in rows that measure it
-	Pause    time.Duration // longest of the garbage collector
-	Summary  string        // what must be the same in every process
+	Pause    time.Duration // longest pause of the garbage collector
+	Summary  string        // must be the same in every process
 }
 
-// plugin is a plugins.Plugin or a worker.Plugin.
+// plugin is implemented by *plugins.Plugin and *worker.Plugin.
 type plugin interface {
 	Call(context.Context, *plugins.Call) (*plugins.Result, error)
 	Close() error
 }
 
-// bed is what a row runs on.
+// bed is the environment of a row.
 type bed struct {
 	report
 	mode  string
-	dir   string // empty, for the row
+	dir   string // an empty folder for the row
 	loads func(context.Context, plugins.Spec) (plugin, error)
-	mu    sync.Mutex // of Failures
+	mu    sync.Mutex // guards Failures
 }
 
-// runRow runs one row, writes its report to standard output, and stays until standard input ends, to be looked at.
+// runRow runs a single row, writes its report to standard output, and waits for the end of standard
+// input so that it can be inspected.
 func runRow(mode, name string) {
 	at := slices.IndexFunc(rows(), func(r row) bool { return r.name == name })
 	b := &bed{mode: mode}
@@ -98,7 +99,7 @@ func (b *bed) open() error {
 		return err
 	}
 	h, err := worker.New(worker.Options{Processes: 2, Memory: memory, Replaced: func(reason string) {
-		b.errorf("a worker was replaced: %s", reason) // the wall before it should have held
+		b.errorf("a worker was replaced: %s", reason) // the first line of defense should have held
 	}})
 	b.loads = func(ctx context.Context, s plugins.Spec) (plugin, error) { return h.Load(ctx, s) }
 	return err
@@ -110,16 +111,16 @@ func (b *bed) errorf(format string, args ...any) {
 	b.Failures = append(b.Failures, fmt.Sprintf(format, args...))
 }
 
-// spec is of a plugin with time enough to run into its other limits, and that may call everything.
+// spec is for a plugin that has all capabilities and enough time to hit its other limits.
 func spec(bin []byte) plugins.Spec {
 	return plugins.Spec{Name: "hostile@1", Binary: bin, Limits: plugins.Limits{Call: 20 * time.Second, Memory: 64 << 20},
 		Capabilities: plugins.Capabilities{RedactBuiltin: true, Pseudonym: true, PutBlob: true}}
 }
 
-// secret is in every payload, and must be in no error.
+// secret is in every payload and must not be in any error.
 const secret = "s3cr3t-sk-live-4242"
 
-// call is of a hook with all that it may ask for.
+// call is a call of a hook with everything that it may ask for.
 func (b *bed) call() *plugins.Call {
 	c := &plugins.Call{Stage: hook.PreSave, Item: "channel messages", Payload: []byte(`{"key":"` + secret + `"}`), Meta: []byte(`{"abi":1}`),
 		PutBlob: func([]byte) ([32]byte, error) { return [32]byte{7}, nil },
@@ -138,7 +139,7 @@ func (b *bed) load(s plugins.Spec) plugin {
 	return pl
 }
 
-// works asserts that a plugin that echoes does so.
+// works asserts that an echo plugin echoes.
 func (b *bed) works(pl plugin, what string) {
 	if pl == nil {
 		return
@@ -150,7 +151,8 @@ func (b *bed) works(pl plugin, what string) {
 	}
 }
 
-// refused asserts that a binary does not load, for a reason of one of these kinds that has these words.
+// refused asserts that a binary does not load, with an error of one of these kinds that contains
+// these words.
 func (b *bed) refused(s plugins.Spec, because string, kinds ...error) {
 	begin := time.Now()
 	pl, err := b.loads(context.Background(), s)
@@ -166,7 +168,8 @@ func (b *bed) refused(s plugins.Spec, because string, kinds ...error) {
 	}
 }
 
-// fails asserts that a plugin loads and that its call fails for one of these reasons, twice alike.
+// fails asserts that a plugin loads and that its call fails with one of these kinds, twice in the
+// same way.
 func (b *bed) fails(s plugins.Spec, kinds ...error) {
 	pl := b.load(s)
 	if pl == nil {
@@ -178,7 +181,7 @@ func (b *bed) fails(s plugins.Spec, kinds ...error) {
 	}
 }
 
-// failure is what a call that failed left.
+// failure describes a failed call.
 type failure struct {
 	error
 	Fuel uint64
@@ -199,7 +202,7 @@ func (b *bed) failing(pl plugin, kinds []error) *failure {
 	return &failure{err, r.Fuel}
 }
 
-// gives asserts that a plugin loads, and that its call gives that.
+// gives asserts that a plugin loads and that its call gives the wanted output.
 func (b *bed) gives(pl plugin, want string) {
 	if pl == nil {
 		return
@@ -210,7 +213,8 @@ func (b *bed) gives(pl plugin, want string) {
 	}
 }
 
-// typed asserts that an error is a *hook.Error of one of these kinds, in one line without the payload.
+// typed asserts that an error is a *hook.Error of one of these kinds, on a single line without the
+// payload.
 func (b *bed) typed(err error, kinds []error) {
 	var e *hook.Error
 	switch {
@@ -224,7 +228,7 @@ func (b *bed) typed(err error, kinds []error) {
 	}
 }
 
-// watchCollector collects garbage all the time, and tells how long the longest pause was.
+// watchCollector collects garbage continuously and reports the longest pause.
 func watchCollector() (stop func() time.Duration) {
 	pauses := func() []uint64 {
 		s := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}

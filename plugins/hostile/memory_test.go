@@ -8,19 +8,19 @@ import (
 	. "github.com/ckptd/ckptd/internal/wasmtest"
 )
 
-// failing is a row of a plugin whose call fails.
+// failing is a row with a plugin whose call fails.
 func failing(name string, bin func() []byte, kinds ...error) row {
 	return row{name: name, run: func(b *bed) { b.fails(spec(bin()), kinds...) }}
 }
 
-// wide is a plugin whose on_pre_save calls itself without end, with a thousand locals each time.
+// wide is a plugin whose on_pre_save recurses endlessly, with a thousand locals each time.
 func wide() []byte {
 	p := NewPlugin(-1)
 	var touch Code
 	for i := range uint32(1000) {
 		touch += LocalGet(0) + I64Const(int64(i)) + I64Add + LocalSet(i+1)
 	}
-	self := uint32(10) // behind nine imports and ckptd_abi_v1
+	self := uint32(10) // after nine imports and ckptd_abi_v1
 	var use Code
 	for i := range uint32(1000) {
 		use += LocalGet(i+1) + I64Add
@@ -53,12 +53,12 @@ func memoryRows() []row {
 		failing("infinite recursion", Recurse, hook.ErrTrap),
 		failing("wide recursion", wide, hook.ErrTrap),
 		{name: "recursion, many at a time", run: func(b *bed) { b.together(8, spec(Recurse()).Binary, hook.ErrTrap, hook.ErrUnavailable) }},
-		{name: "memory, many at a time", run: func(b *bed) { // 8 × 64 MiB, where all may have 256
+		{name: "memory, many at a time", run: func(b *bed) { // 8 × 64 MiB, where the limit for all is 256
 			b.together(8, saving(-1, func(*Plugin) Code {
 				return I32Const(1000) + MemoryGrow + Drop + I32Const(0) + I32Const(1) + I32Const(60*mebibyte) + MemoryFill + Unreachable
 			})(), hook.ErrTrap, hook.ErrUnavailable)
 		}},
-		failing("guest OOM", func() []byte { // an allocator that gives up, as those of Rust and Go do
+		failing("guest OOM", func() []byte { // an allocator that gives up, like those of Rust and Go
 			p := NewPlugin(-1)
 			p.Hook("on_pre_save", I32, I32Const(40_000)+MemoryGrow+I32Const(-1)+"\x46"+If(Void, Unreachable)+I32Const(Unchanged))
 			return p.Bytes()
@@ -66,7 +66,7 @@ func memoryRows() []row {
 	}
 }
 
-// together asserts that calls at the same time fail for one of these reasons each.
+// together asserts that each of several concurrent calls fails with one of these kinds.
 func (b *bed) together(n int, bin []byte, kinds ...error) {
 	pl := b.load(spec(bin))
 	if pl == nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// policyRows are of what the host itself decides. What is decided where bytes are stored is tested in internal/hostile.
+// policyRows test decisions of the host itself. internal/hostile tests decisions at the point where
+// bytes are stored.
 func policyRows() []row {
 	return []row{
 		{name: "secrets in logs, errors and findings", run: func(b *bed) {
@@ -66,7 +67,7 @@ func policyRows() []row {
 		{name: "finding flood", run: func(b *bed) {
 			p := NewPlugin(-1)
 			p.Data(1, "/a")
-			p.Hook("on_pre_save", I32, Loop(Void, I32Const(32)+LocalGet(0)+I32Store+ // another rule each time
+			p.Hook("on_pre_save", I32, Loop(Void, I32Const(32)+LocalGet(0)+I32Store+ // a different rule each time
 				I32Const(32)+I32Const(4)+I32Const(1)+I32Const(2)+I32Const(0x7fffffff)+Call(p.Finding)+
 				LocalGet(0)+I32Const(1)+I32Add+LocalTee(0)+I32Const(20_000)+I32Ne+BrIf(0)), I32Const(Unchanged))
 			if pl := b.load(spec(p.Bytes())); pl != nil {
@@ -75,7 +76,7 @@ func policyRows() []row {
 				}
 			}
 		}},
-		{name: "10^6-deep JSON", run: func(b *bed) { // goes through unread: what parses it is the redactor, and is tested there
+		{name: "10^6-deep JSON", run: func(b *bed) { // passes unread: only the redactor parses it, and has tests for it
 			c := b.call()
 			c.Payload = []byte(strings.Repeat("[", 1_000_000) + strings.Repeat("]", 1_000_000))
 			if pl := b.load(spec(Echo())); pl != nil {
@@ -84,7 +85,7 @@ func policyRows() []row {
 				}
 			}
 		}},
-		{name: "non-deterministic migration", run: func(b *bed) { // has nothing to be so with
+		{name: "non-deterministic migration", run: func(b *bed) { // has no source of nondeterminism
 			p, f := guest(-1, wasiFunc{"random_get", I32 + I32})
 			p.Func("on_migrate", Sig(I64+I64, I32), "", I32Const(0)+I32Const(64)+Call(f[0])+Drop+
 				I32Const(64)+LocalGet(0)+I64Store+I32Const(72)+LocalGet(1)+I64Store+
@@ -113,7 +114,7 @@ func policyRows() []row {
 				}
 				b.failing(pl, []error{hook.ErrUnavailable})
 			}
-			b.fails(spec(func() []byte { // has another hook only
+			b.fails(spec(func() []byte { // exports only another hook
 				p := NewPlugin(-1)
 				p.Hook("on_load", "", I32Const(Unchanged))
 				return p.Bytes()
@@ -122,7 +123,7 @@ func policyRows() []row {
 	}
 }
 
-// mutationRows change bytes of sound plugins at random: what still loads must still be harmless.
+// mutationRows change random bytes of valid plugins: any that still loads must still be harmless.
 func mutationRows() []row {
 	mutate := func(b *bed, seed uint64, change func(r *rand.Rand, bin []byte) []byte) {
 		n := 150

@@ -17,15 +17,15 @@ type row struct {
 	group   int
 	name    string
 	run     func(*bed)
-	runaway bool // measures when the guest is stopped
+	runaway bool // measures the time until the guest is stopped
 	only    string
 }
 
-// What is asserted of every row, or of every one that runs away. The memory is what guests may have, 256 MiB, and what is
-// outside of it: two calls at a time whose stacks are as deep as they may be, the compiler, and three times this program.
-// With the race detector it is not measured.
+// Bounds asserted of every row, or of every runaway. The memory includes the guests' 256 MiB and
+// everything outside: two concurrent calls with stacks of maximum depth, the compiler, and three
+// copies of this program. It is not measured with the race detector.
 const (
-	watchdog  = time.Minute // in campaigns ten
+	watchdog  = time.Minute // ten minutes in campaigns
 	mostRSS   = 768 << 20   // of the process and its workers together
 	timeLimit = 500 * time.Millisecond
 	mostTime  = 550 * time.Millisecond
@@ -43,7 +43,7 @@ func rows() []row {
 	return all
 }
 
-// No row is lost unnoticed, and no two have the same name.
+// No row gets lost unnoticed, and no two have the same name.
 func TestRows(t *testing.T) {
 	want := map[int]int{1: 45, 2: 14, 3: 9, 4: 28, 5: 8, 6: 9, 7: 6, 8: 2}
 	got, names := map[int]int{}, map[string]bool{}
@@ -80,7 +80,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// check runs a row. A busy machine makes single measurements longer, never shorter, so of those the best of five counts.
+// check runs a row. A busy machine only ever makes single measurements longer, so the best of five
+// counts.
 func (r row) check(t *testing.T, mode string) {
 	took, pause := watchdog, watchdog
 	for range 5 {
@@ -100,7 +101,7 @@ func (r row) check(t *testing.T, mode string) {
 	t.Errorf("the guest was stopped after %v (want %v), and the garbage collector paused for %v (want %v)", took, mostTime, pause, mostPause)
 }
 
-// spawn runs a row in a process of its own, and returns what it reports and how much was resident at most.
+// spawn runs a row in a separate process and returns its report and peak resident size.
 func (r row) spawn(t *testing.T, mode string) (got report, rss int64) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "row", mode, r.name)
@@ -145,7 +146,7 @@ func (r row) spawn(t *testing.T, mode string) (got report, rss int64) {
 	return got, rss
 }
 
-// resident returns the largest resident set that a process had so far, and its children that live.
+// resident returns the peak resident size of a process and its live children.
 func resident(pid int) (n int64) {
 	proc := fmt.Sprintf("/proc/%d/", pid)
 	status, _ := os.ReadFile(proc + "status")

@@ -2,10 +2,10 @@ package meter
 
 import "encoding/binary"
 
-// emit returns the body as it will be written: its size, its locals, its instructions.
+// emit returns the body as it will be written: its size, its locals and its instructions.
 func (w *walker) emit(deep bool) []byte {
 	out := make(code, 0, w.end-w.group0+24*len(w.plan.points)+4*len(w.edits))
-	depth := uint32(w.locals) // the local that holds how much stack this function leaves
+	depth := uint32(w.locals) // local that holds the stack remaining below this function
 	if deep {
 		out = binary.AppendUvarint(out, uint64(w.groups+1))
 		out = append(append(out, w.bin[w.group0:w.decls]...), 1, I32)

@@ -1,19 +1,20 @@
 package meter
 
-// calls is the graph of the calls in a module, without imports.
+// calls is the call graph of a module, without imports.
 type calls struct {
 	frames  []int
 	callees [][]uint32
 }
 
-// indirect stands for a callee that is not known.
+// indirect stands for an unknown callee.
 const indirect = 1<<32 - 1
 
-// deep tells which functions must account for their stack: all but those that certainly need no more than stackFree
-// with all that they call. A function that must not account calls none that must.
+// deep returns which functions must account for their stack: all except those that provably need at
+// most stackFree, including all their callees. A function that need not account never calls one
+// that must.
 func (c *calls) deep() []bool {
 	const unseen, open = 0, -1
-	need := make([]int, len(c.frames)) // of a function and its callees: more than stackFree if it is deep
+	need := make([]int, len(c.frames)) // of a function and its callees; more than stackFree if deep
 	type visit struct {
 		f    uint32
 		next int // of its callees
@@ -46,8 +47,8 @@ func (c *calls) deep() []bool {
 	return deep
 }
 
-// need returns what a function needs, given what those need that it calls. A callee that is still open is part of a
-// recursion.
+// need returns the stack that a function needs, given the needs of its callees. A callee that is
+// still open is part of a recursion.
 func (c *calls) need(f uint32, need []int) int {
 	most := 0
 	for _, callee := range c.callees[f] {

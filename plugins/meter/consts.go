@@ -2,8 +2,8 @@ package meter
 
 import "encoding/binary"
 
-// constant reads a constant expression and returns it as it will be written. It may not read globals: a plugin
-// imports none, and those of its own are not constant yet.
+// constant reads a constant expression and returns it as it will be written. It may not read
+// globals: a plugin imports none, and its own are not constant yet.
 func (m *module) constant(r *reader) []byte {
 	from := r.pos
 	var out []byte
@@ -38,7 +38,8 @@ func (m *module) constant(r *reader) []byte {
 	return r.bin[from:r.pos]
 }
 
-// moved returns the index of a function in the new module, in which the refill function follows the plugin's imports.
+// moved returns a function's index in the new module, where the refill function follows the
+// plugin's imports.
 func (m *module) moved(f uint32) uint32 {
 	if int(f) < len(m.imports) {
 		return f
@@ -46,8 +47,9 @@ func (m *module) moved(f uint32) uint32 {
 	return f + 1
 }
 
-// elementSection reads segments of elements and keeps them as they will be written. The bits of the flag: passive or
-// declarative, an explicit table (or, if passive, declarative), expressions instead of indexes.
+// elementSection reads element segments and keeps them in their output form. The flag bits mean:
+// passive or declarative; explicit table (or, if passive, declarative); expressions instead of
+// indexes.
 func (m *module) elementSection(r *reader) {
 	const inactive, explicit, expressions = 1, 2, 4
 	n := r.count(3, maxSegments, "element segments")

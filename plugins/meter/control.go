@@ -2,7 +2,7 @@ package meter
 
 import "bytes"
 
-// control reads an instruction that changes where control goes.
+// control reads a control-flow instruction.
 func (w *walker) control(op byte) {
 	switch op {
 	case opUnreachable:
@@ -79,8 +79,8 @@ func (w *walker) enter(op byte) {
 	w.begin()
 }
 
-// loop puts a point at the header of a loop. It looks if fuel is left, so the entry of the function needs not if it
-// always leads here without a call.
+// loop places a point at the header of a loop. The point checks the fuel, so the function's entry
+// does not have to if it always leads here without a call.
 func (w *walker) loop() {
 	if entry := &w.plan.points[0]; !w.entered && len(w.plan.stack) == 1 && entry.escape == noEscape {
 		entry.checked = false

@@ -2,27 +2,27 @@ package meter
 
 import "encoding/binary"
 
-// helper is a function that the rewriter adds after those of the plugin.
+// helper is a function that the rewriter appends to the plugin's own.
 type helper int
 
 const (
 	helperRefill helper = iota // ()->(): asks the host for fuel, or does not return
 	helperBytes                // (n i32)->i32: charges n bytes and returns n
-	helperPages                // (n i32)->i32: charges n pages, as many as there could be, and returns n
+	helperPages                // (n i32)->i32: charges min(n, maximum) pages and returns n
 	helperFill                 // (d, v, n i32)->(): memory.fill, in chunks
 	helperCopy                 // (d, s, n i32)->(): memory.copy, in chunks
 	helpers
 )
 
-// helperTypes are the types of the helpers, and last that of the refill function. The number is that of the type among
-// those that are added.
+// helperTypes maps each helper, and finally the refill function, to its type, as an index into the
+// added types.
 var helperTypes = [helpers + 1]uint32{helperRefill: 0, helperBytes: 1, helperPages: 1, helperFill: 2, helperCopy: 2, helpers: 3}
 
 // addedTypes are the encoded types of the helpers.
 const addedTypeCount = 4
 const addedTypes = "\x60\x00\x00" + "\x60\x01\x7f\x01\x7f" + "\x60\x03\x7f\x7f\x7f\x00" + "\x60\x01\x7e\x01\x7e"
 
-// helperCount is how many helpers the module gets: without a memory, only the first.
+// helperCount returns the number of helpers in the module: without a memory, only the first.
 func (m *module) helperCount() int {
 	if m.hasMemory {
 		return int(helpers)
@@ -30,10 +30,10 @@ func (m *module) helperCount() int {
 	return 1
 }
 
-// fuel is the index of the global that holds the fuel.
+// fuel is the index of the global that holds the remaining fuel.
 func (m *module) fuel() uint32 { return uint32(len(m.globals)) }
 
-// stack is the index of the global that tells a function how much stack is left for it.
+// stack is the index of the global that tells a function how much stack it has left.
 func (m *module) stack() uint32 { return uint32(len(m.globals)) + 1 }
 
 // code is a piece of a body under construction.
@@ -41,7 +41,7 @@ type code []byte
 
 func (c code) op(ops ...byte) code { return append(c, ops...) }
 
-// raw appends an instruction as it is.
+// raw appends an encoded instruction.
 func (c code) raw(instruction string) code { return append(c, instruction...) }
 
 // with appends an instruction with an index.
@@ -63,7 +63,7 @@ func (m *module) appendCall(out code, h helper) code {
 	return out.with(opCall, uint32(len(m.funcs)+1+int(h)))
 }
 
-// appendCharge appends what a point does: take fuel, and ask the host for more if none is left.
+// appendCharge appends the code of a point: take fuel, and ask the host for more if none is left.
 func (m *module) appendCharge(out code, p point) code {
 	out = out.with(opGlobalGet, m.fuel()).constant(opI64Const, int64(p.cost)).op(opI64Sub).with(opGlobalSet, m.fuel())
 	if p.checked {
@@ -72,22 +72,25 @@ func (m *module) appendCharge(out code, p point) code {
 	return out
 }
 
-// appendCheck appends "if fuel >= 0 {} else { refill }". The empty arm is for wazero, which keeps variables in registers
-// where the first arm has them, and would compare in four instructions instead of one for a br_if that jumps to a join.
+// appendCheck appends "if fuel >= 0 {} else { refill }". The empty arm is for wazero: it keeps
+// variables in the registers that the first arm uses, and for a br_if that jumps to a join it would
+// compare in four instructions instead of one.
 func (m *module) appendCheck(out code) code {
 	out = out.with(opGlobalGet, m.fuel()).constant(opI64Const, 0).op(opI64GeS, opIf, 0x40, opElse)
 	return m.appendCall(out, helperRefill).op(opEnd)
 }
 
-// appendSink appends what a function that calls others begins with: it takes its frame from the stack that is left, and
-// traps if that is not enough. Callers set the global before each call, so nothing has to be given back.
+// appendSink appends the prologue of a function that calls others: it subtracts its frame from the
+// remaining stack and traps if too little is left. Callers set the global before each call, so
+// nothing has to be given back.
 func (m *module) appendSink(out code, frame int, depth uint32) code {
 	out = out.with(opGlobalGet, m.stack()).constant(opI32Const, int64(frame)).op(opI32Sub).with(opLocalTee, depth)
 	out = out.constant(opI32Const, 0).op(opI32LtS, opIf, 0x40)
 	return out.constant(opI32Const, -1).with(opGlobalSet, m.stack()).op(opUnreachable, opEnd)
 }
 
-// thunk returns the body of the function that is exported in place of f: it gives f the whole stack.
+// thunk returns the body of the function that is exported in place of f: it gives f the entire
+// stack.
 func (m *module) thunk(f uint32) code {
 	c := code{0}.constant(opI32Const, stackSize).with(opGlobalSet, m.stack())
 	for i := range m.types[m.funcs[f]].Params {
@@ -96,7 +99,7 @@ func (m *module) thunk(f uint32) code {
 	return c.with(opCall, m.moved(f)).op(opEnd)
 }
 
-// appendTake appends the charge of an amount that some code leaves on the stack as an i64, and a check.
+// appendTake appends a charge and a check. The amount is code that leaves an i64 on the stack.
 func (m *module) appendTake(out code, amount func(code) code) code {
 	out = amount(out.with(opGlobalGet, m.fuel())).op(opI64Sub).with(opGlobalSet, m.fuel())
 	return m.appendCheck(out)
@@ -113,7 +116,7 @@ func (m *module) helper(h helper) code {
 		c = m.appendTake(none, bytesOf(0)).with(opLocalGet, 0)
 	case helperPages:
 		c = m.appendTake(none, func(c code) code {
-			// min(n, max) pages: that many could be granted.
+			// min(n, max) pages: no more could be granted.
 			c = c.with(opLocalGet, 0).constant(opI32Const, int64(m.max)).
 				with(opLocalGet, 0).constant(opI32Const, int64(m.max)).op(opI32LeU, opSelect)
 			return c.op(opI64ExtendU).constant(opI64Const, pageCost).op(opI64Mul)
@@ -126,7 +129,7 @@ func (m *module) helper(h helper) code {
 	return c.op(opEnd)
 }
 
-// bytesOf returns code for the cost of as many bytes as a local says.
+// bytesOf returns code for the cost of as many bytes as a local holds.
 func bytesOf(local uint32) func(code) code {
 	return func(c code) code {
 		return c.with(opLocalGet, local).constant(opI32Const, bytesShift).op(opI32ShrU, opI64ExtendU)
@@ -142,7 +145,7 @@ const (
 	copyOp = "\xfc\x0a\x00\x00"
 )
 
-// outside appends code that leaves whether local + n goes beyond the memory.
+// outside appends code that leaves whether local + n exceeds the memory.
 func (c code) outside(local uint32) code {
 	c = c.with(opLocalGet, local).op(opI64ExtendU).with(opLocalGet, 2).op(opI64ExtendU, opI64Add)
 	return c.op(opMemorySize, 0, opI64ExtendU).constant(opI64Const, 16).op(opI64Shl, opI64GtU)

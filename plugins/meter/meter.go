@@ -1,13 +1,16 @@
-// Package meter makes a WebAssembly module safe to compile and count what it does: a bounded validator, and a rewriter
-// that puts a fuel meter into the code. It turns bytes into bytes and knows no runtime.
+// Package meter makes a WebAssembly module safe to compile and meters its work. It is a bounded
+// validator and a rewriter that inserts a fuel meter into the code. It turns bytes into bytes and
+// knows no runtime.
 //
-// Rewrite refuses what could exhaust the host before or outside of the guest's own instructions: counts that no bytes
-// stand behind, code that takes a compiler much longer than its size, unbounded tables, state that a snapshot of the
-// memory and the globals would miss. It does not check the types of operands: the compiler does that, on a module of
-// which Rewrite has walked every instruction.
+// Rewrite refuses anything that could exhaust the host before or outside the guest's own
+// instructions: counts that are larger than the bytes that follow, code that takes a compiler much
+// longer than its size suggests, unbounded tables, and state that a snapshot of the memory and the
+// globals would miss. It does not check operand types: the compiler does that, on a module whose
+// every instruction Rewrite has visited.
 //
-// The rules, the costs and the vectors are in docs/metering.md. The same bytes and limits give the same module, and a
-// module uses the same fuel wherever and however often it is run on the same input.
+// docs/metering.md has the rules, the costs and the test vectors. The same bytes and limits give
+// the same module, and a module uses the same fuel wherever and however often it runs on the same
+// input.
 package meter
 
 import (
@@ -16,26 +19,27 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// Version is the version of the rules. It changes whenever Rewrite gives another module for the same input, so it
-// belongs into the key of whatever is cached.
+// Version is the version of the rules. It changes whenever Rewrite produces a different module for
+// the same input, so it must be part of any cache key.
 const Version = 1
 
-// The names by which the host finds the meter. A plugin must not use the prefix or the module.
+// Names by which the host finds the meter. A plugin must not use the prefix or the module.
 const (
 	Prefix       = "ckptd_meter."   // of all exports that Rewrite adds
-	FuelExport   = Prefix + "fuel"  // i64: what is left of the slice; the host sets and reads it
-	StackExport  = Prefix + "stack" // i32: negative after a trap because the call stack was full
+	FuelExport   = Prefix + "fuel"  // i64: fuel left of the slice; the host sets and reads it
+	StackExport  = Prefix + "stack" // i32: negative after a trap caused by a full call stack
 	RefillModule = "ckptd_meter"
 	RefillName   = "refill" // (i64)->i64
 )
 
-// Limits bounds what Rewrite accepts. A zero field means its default.
+// Limits bounds the modules that Rewrite accepts. A zero field means its default.
 type Limits struct {
 	Binary int    // bytes of the module; 16 MiB
 	Pages  uint32 // maximum of the memory, in pages of 64 KiB; 2048
 }
 
-// Limits that are the same for every module. Binaries of Go, C, Rust and AssemblyScript stay far below them.
+// Limits that apply to every module. Binaries of Go, C, Rust and AssemblyScript stay far below
+// them.
 const (
 	defaultBinary = 16 << 20
 	defaultPages  = 2048
@@ -48,47 +52,48 @@ const (
 	maxExports    = 10_000
 	maxTables     = 16
 	maxEntries    = 64 << 10 // of all tables
-	maxSegments   = 200_000  // of data, and of elements; Go makes 40,000
+	maxSegments   = 200_000  // of data, and of elements; Go has 40,000
 	maxParams     = 128
 	maxResults    = 16
-	maxLocals     = 2_000 // of a function, without its parameters
+	maxLocals     = 2_000 // per function, without its parameters
 	maxBody       = 256 << 10
 	maxNesting    = 2_000 // of blocks
-	maxLoops      = 32    // that are nested
+	maxLoops      = 32    // nested
 	maxBrTable    = 8 << 10
-	maxWork       = 200_000    // of a function: variables to be copied at its joins and calls
-	maxModuleWork = 20_000_000 // of all functions, and no more than the next two allow
+	maxWork       = 200_000    // per function: variables to copy at its joins and calls
+	maxModuleWork = 20_000_000 // of all functions, and bounded by the next two
 	baseWork      = 2_000_000
 	workPerByte   = 4     // of the code; Go has 2
-	maxName       = 1_000 // bytes of a name of an import or export
+	maxName       = 1_000 // bytes of an import or export name
 )
 
-// Module is a rewritten module and what its host needs to know of it.
+// Module is a rewritten module with the facts that its host needs.
 type Module struct {
 	Binary []byte // the rewritten module
 
-	Imports []Import // of the plugin, in order and without the meter's own; only functions can be imported
-	Exports []Export // of the plugin, in order and without the meter's own
+	Imports []Import // the plugin's, in order, without the meter's own; only functions can be imported
+	Exports []Export // the plugin's, in order, without the meter's own
 
 	// MinPages and MaxPages are the bounds of the memory. Both are 0 if there is none.
 	MinPages, MaxPages uint32
 
-	// Globals are the names by which every mutable global of the plugin is exported. Together with the memory they are
-	// the whole state of an instance: the host saves and restores them, and the fuel as it likes.
+	// Globals lists the export names of all mutable globals of the plugin. Together with the memory
+	// they are the entire state of an instance. The host saves and restores them; it can set the
+	// fuel as it likes.
 	Globals []string
 }
 
-// Import is a function that the module imports.
+// Import is an imported function.
 type Import struct {
 	Module, Name string
 	Type         FuncType
 }
 
-// Export is what the module exports.
+// Export is an export of the module.
 type Export struct {
 	Name string
 	Kind Kind
-	Type FuncType // of a function
+	Type FuncType // for functions
 }
 
 // FuncType is the type of a function.
@@ -112,10 +117,10 @@ func (t FuncType) String() string {
 	return "(" + list(t.Params) + ")->(" + list(t.Results) + ")"
 }
 
-// Kind is what an export is, as the binary format numbers it.
+// Kind is the kind of an export, as numbered by the binary format.
 type Kind byte
 
-// The kinds of exports.
+// Kinds of exports.
 const (
 	Func Kind = iota
 	Table
@@ -131,7 +136,7 @@ func (k Kind) String() string {
 	return [...]string{"function", "table", "memory", "global"}[k]
 }
 
-// The value types, as they stand in FuncType.
+// Value types, as used in FuncType.
 const (
 	I32       = 0x7f
 	I64       = 0x7e
@@ -146,7 +151,8 @@ var valueNames = map[byte]string{
 	I32: "i32", I64: "i64", F32: "f32", F64: "f64", V128: "v128", FuncRef: "funcref", ExternRef: "externref",
 }
 
-// Error tells why a module was refused, and where. Kind is hook.ErrInvalid or hook.ErrLimit.
+// Error gives the reason why a module was refused, and where. Kind is hook.ErrInvalid or
+// hook.ErrLimit.
 type Error struct {
 	Kind    error
 	Section string // "code", "import", …; "" if none
@@ -154,7 +160,7 @@ type Error struct {
 	Reason  string
 }
 
-// Error returns one line, with nothing of the module's own text.
+// Error returns a single line that contains none of the module's own text.
 func (e *Error) Error() string {
 	if e.Section == "" {
 		return fmt.Sprintf("wasm module: %s (byte %d)", e.Reason, e.Offset)
@@ -165,8 +171,8 @@ func (e *Error) Error() string {
 // Unwrap returns Kind.
 func (e *Error) Unwrap() error { return e.Kind }
 
-// Rewrite validates a module and returns it metered, or an *Error. It does not keep or change bin. The time and memory
-// that it takes are a small multiple of the size of bin.
+// Rewrite validates a module and returns it metered, or an *Error. It neither keeps nor changes
+// bin. Its time and memory are a small multiple of the size of bin.
 func Rewrite(bin []byte, l Limits) (*Module, error) {
 	if l.Binary <= 0 {
 		l.Binary = defaultBinary

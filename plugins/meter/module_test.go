@@ -83,7 +83,7 @@ func TestModule(t *testing.T) {
 	}
 }
 
-// Nothing runs on without a check for more than a chunk of bytes or a few instructions.
+// Nothing runs for more than a chunk of bytes or a few instructions without a check.
 func TestStops(t *testing.T) {
 	forever := func(body wt.Code) wt.Code { return wt.Loop(wt.Void, body+wt.Br(0)) }
 	fill := wt.I32Const(0) + wt.I32Const(1) + wt.I32Const(4<<16) + wt.MemoryFill
@@ -117,14 +117,15 @@ func TestStops(t *testing.T) {
 		if !errors.Is(err, errFuel) {
 			t.Fatalf("%s: error %v", name, err)
 		}
-		// The straight fills are charged 10,000 at the entry, a page of growing 4,096.
+		// The straight fills are charged 10,000 at the entry, growing by a page 4,096.
 		if ma.refills < 50 || ma.late > 11_000 || fuel <= ma.limit || fuel > ma.limit+20_000 {
 			t.Errorf("%s: %d units, %d slices, at most %d more than a slice", name, fuel, ma.refills, ma.late)
 		}
 	}
 }
 
-// A recursion ends when the stack is full, whatever its frames are like, and the stack is whole in the next call.
+// A recursion ends when the stack is full, whatever its frames look like, and the next call has the
+// entire stack.
 func TestStack(t *testing.T) {
 	var wide, sum wt.Code
 	for i := range uint32(200) {
@@ -192,7 +193,7 @@ func work(n int32) int32 {
 func main() {}
 `
 
-// A module that Go's compiler makes is accepted and does the same.
+// A module compiled by Go is accepted and behaves the same.
 func TestGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds a module with Go")

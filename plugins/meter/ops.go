@@ -1,6 +1,6 @@
 package meter
 
-// The opcodes that the walker or the emitter treat by name.
+// Opcodes that the walker or the emitter treats by name.
 const (
 	opUnreachable  = 0x00
 	opBlock        = 0x02
@@ -73,38 +73,40 @@ const (
 	vecLast      = 255
 )
 
-// What instructions cost, in units of fuel; docs/metering.md has the table. A unit is about the time of an addition.
+// Costs of instructions in units of fuel; docs/metering.md has the table. A unit is about the time
+// of an addition.
 const (
 	costEntry        = 2 // of a function
-	costLoop         = 1 // of each time round
+	costLoop         = 1 // per iteration
 	costBrTable      = 2
 	costCall         = 3
 	costCallIndirect = 5
-	costImport       = 50 // of a call to the host, besides what the host charges
+	costImport       = 50 // of a call to the host, in addition to the host's own charge
 	costDivide       = 8
-	costRoot         = 8 // square roots and divisions of floating point
+	costRoot         = 8 // square roots and floating-point divisions
 	costBulk         = 10
 	costGrow         = 100
 
-	bytesShift = 4    // bulk operations: a unit for 16 bytes
-	pageCost   = 4096 // a page, by the same measure
+	bytesShift = 4    // bulk operations: one unit per 16 bytes
+	pageCost   = 4096 // one page, by the same measure
 	chunk      = 64 << 10
 )
 
-// The call stack: how much there is, and what a frame takes of it: in bytes, roughly, of what wazero needs.
+// The call stack: its size, and the share of a frame. The unit is roughly a byte of the stack that
+// wazero needs.
 const (
 	stackSize   = 16 << 20
 	stackFrame  = 64
-	stackLocal  = 8        // of a parameter or local, at the entry and at each loop
-	stackResult = 16       // of a call in the function
-	stackFree   = 64 << 10 // what calls that cannot go deeper than that need not account for
+	stackLocal  = 8        // per parameter or local, at the entry and at each loop
+	stackResult = 16       // per result of a call in the function
+	stackFree   = 64 << 10 // calls that provably stay within this need not account
 )
 
 // plainCost is the cost of an instruction without a rule of its own.
 func plainCost(op byte) uint32 {
 	switch {
 	case op <= opEnd || op == 0x1a || op >= opLocalGet && op <= opLocalTee || op >= opI32Const && op <= opF64Const:
-		return 0 // structure and what a compiler turns into registers; an if costs 1, see walk
+		return 0 // structure, and instructions that compile to registers; an if costs 1, see walk
 	case op >= 0x6d && op <= 0x70 || op >= 0x7f && op <= 0x82: // div_s, div_u, rem_s, rem_u of i32 and i64
 		return costDivide
 	case op == 0x91 || op == 0x95 || op == 0x9f || op == 0xa3: // sqrt and div of f32 and f64

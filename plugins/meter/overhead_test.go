@@ -19,8 +19,9 @@ import (
 	"github.com/ckptd/ckptd/plugins/meter"
 )
 
-// BenchmarkOverhead runs on_pre_save of plugins on 100 kB, metered and not in turns, and reports the time of each and
-// the overhead, of their fastest runs. The plugins are METER_PLUGINS (a glob), or else the examples that are built.
+// BenchmarkOverhead runs on_pre_save of plugins on 100 kB, alternating between metered and
+// unmetered, and reports the time of each and the overhead of their fastest runs. The plugins are
+// METER_PLUGINS (a glob), or else the built examples.
 func BenchmarkOverhead(b *testing.B) {
 	files, err := filepath.Glob(cmp.Or(os.Getenv("METER_PLUGINS"), "../examples/*/email/email.wasm"))
 	if err != nil || len(files) == 0 {
@@ -43,7 +44,7 @@ func benchmarkOverhead(b *testing.B, bin []byte) {
 		b.Fatal(err)
 	}
 	ma := newMachine(b, wazero.NewRuntimeConfigCompiler())
-	ma.slice = 200_000 // as the host
+	ma.slice = 200_000 // like the host
 	wasi_snapshot_preview1.MustInstantiate(b.Context(), ma.rt)
 	input := messages(100_000)
 	provideInput(b, ma.rt, input)
@@ -76,7 +77,7 @@ func benchmarkOverhead(b *testing.B, bin []byte) {
 	b.ReportMetric(float64(metered.Nanoseconds())/float64(fuel), "ns/unit")
 }
 
-// messages is JSON as agents keep it, with an address now and then.
+// messages returns JSON like that of agents, with an occasional address.
 func messages(size int) []byte {
 	var text strings.Builder
 	for i := 0; text.Len() < size; i++ {
@@ -88,7 +89,7 @@ func messages(size int) []byte {
 	return fmt.Appendf(nil, `{"messages":[{"role":"user","content":%q}]}`, text.String()[:size])
 }
 
-// provideInput provides the imports of ABI v1, of which only those for input do anything.
+// provideInput provides the imports of ABI v1. Only those for input do anything.
 func provideInput(b *testing.B, rt wazero.Runtime, input []byte) {
 	h := rt.NewHostModuleBuilder(wt.ABI)
 	export := func(name string, f any) { h.NewFunctionBuilder().WithFunc(f).Export(name) }

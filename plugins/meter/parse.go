@@ -7,7 +7,7 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// The ids of the sections.
+// Section ids.
 const (
 	secCustom = iota
 	secType
@@ -27,11 +27,12 @@ const (
 var sectionNames = [...]string{"custom", "type", "import", "function", "table", "memory", "global", "export", "start",
 	"element", "code", "data", "data count"}
 
-// order is where a section may stand, by id: the data count comes before the code.
+// order gives the position of each section by id: the data count comes before the code.
 var order = [...]int{secType: 1, secImport: 2, secFunction: 3, secTable: 4, secMemory: 5, secGlobal: 6, secExport: 7,
 	secStart: 8, secElement: 9, secDataCount: 10, secCode: 11, secData: 12}
 
-// module is what the parser found. Lists that the rewriter only appends to are kept as the bytes of their entries.
+// module is the result of parsing. Lists that the rewriter only appends to are kept as the bytes of
+// their entries.
 type module struct {
 	limits Limits
 
@@ -39,25 +40,25 @@ type module struct {
 	rawTypes  []byte
 	imports   []Import
 	rawImport []byte
-	funcs     []uint32 // type indexes of imports, then of functions with bodies
+	funcs     []uint32 // type indexes of imports, followed by functions with bodies
 	tables    []byte   // value types
 	rawTables []byte
 	hasMemory bool
 	min, max  uint32 // pages
 	globals   []global
 	exports   []export
-	elems     [][]byte // as they will be written
-	dataCount int      // -1 without the section
+	elems     [][]byte // in their output form
+	dataCount int      // -1 if there is no such section
 	datas     int
 	rawData   []byte
-	deep      []bool   // of functions with bodies: whether they account for their stack
-	bodies    [][]byte // as they will be written, with their sizes
+	deep      []bool   // for functions with bodies: whether they account for their stack
+	bodies    [][]byte // in their output form, with their sizes
 }
 
 type global struct {
 	typ     byte
 	mutable bool
-	init    []byte // as it will be written
+	init    []byte // in its output form
 }
 
 type export struct {
@@ -65,13 +66,13 @@ type export struct {
 	index uint32
 }
 
-// parse reads the whole binary once.
+// parse reads the entire binary once.
 func parse(bin []byte, l Limits) (*module, error) {
 	r := &reader{bin: bin, end: len(bin)}
 	switch magic := r.bytes(8); {
 	case r.err != nil || !bytes.Equal(magic[:4], []byte("\x00asm")):
 		return nil, &Error{Kind: hook.ErrInvalid, Reason: "not a WebAssembly binary"}
-	case magic[6] == 1: // the layer of components
+	case magic[6] == 1: // component model
 		return nil, &Error{Kind: hook.ErrInvalid, Reason: "a component: rebuild it as a core module for wasip1"}
 	case !bytes.Equal(magic[4:], []byte{1, 0, 0, 0}):
 		return nil, &Error{Kind: hook.ErrInvalid, Offset: 4, Reason: "not version 1 of the binary format"}
@@ -100,7 +101,7 @@ func parse(bin []byte, l Limits) (*module, error) {
 				s.invalid("%d bytes too many", s.left())
 			}
 		} else {
-			s.name() // and what follows is dropped
+			s.name() // the rest of the section is dropped
 		}
 		if s.err != nil {
 			return nil, s.err
@@ -115,7 +116,7 @@ func parse(bin []byte, l Limits) (*module, error) {
 	return m, nil
 }
 
-// complete checks what several sections must agree on.
+// complete checks facts that several sections must agree on.
 func (m *module) complete(r *reader) {
 	if n := len(m.funcs) - len(m.imports); n != len(m.bodies) {
 		r.invalid("%d functions and %d bodies", n, len(m.bodies))

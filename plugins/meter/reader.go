@@ -7,8 +7,8 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// reader reads from a part of the binary. The first error sticks: from then on everything reads as zero, so callers
-// check err where they loop, and before they believe.
+// reader reads from a part of the binary. The first error sticks: from then on every read returns
+// zero, so callers check err in their loops and before they rely on a value.
 type reader struct {
 	bin     []byte
 	pos     int // next byte
@@ -44,7 +44,7 @@ func (r *reader) byte() byte {
 	return b
 }
 
-// bytes returns the next n bytes, which belong to the binary.
+// bytes returns the next n bytes. They share the binary's memory.
 func (r *reader) bytes(n int) []byte {
 	if n < 0 || r.left() < n {
 		r.invalid("it ends too early")
@@ -55,7 +55,7 @@ func (r *reader) bytes(n int) []byte {
 	return b
 }
 
-// u32 reads an unsigned LEB128 of at most five bytes, of which nothing beyond 32 bits may be set.
+// u32 reads an unsigned LEB128 of at most five bytes. No bit beyond the 32nd may be set.
 func (r *reader) u32() uint32 {
 	var v uint32
 	for shift := 0; ; shift += 7 {
@@ -71,7 +71,7 @@ func (r *reader) u32() uint32 {
 	}
 }
 
-// signed reads a signed LEB128 of so many bits, of which the bits beyond them must repeat the sign.
+// signed reads a signed LEB128 with the given number of bits. Any excess bits must repeat the sign.
 func (r *reader) signed(bits int) int64 {
 	var v int64
 	for shift := 0; ; shift += 7 {
@@ -80,8 +80,8 @@ func (r *reader) signed(bits int) int64 {
 			return 0
 		}
 		v |= int64(b&0x7f) << shift
-		if shift+7 >= bits { // the last byte that there may be
-			rest := int8(b<<1) >> (bits - shift) // its sign bit and what lies beyond
+		if shift+7 >= bits { // the last byte allowed
+			rest := int8(b<<1) >> (bits - shift) // its sign bit and the excess bits
 			if b >= 0x80 || rest != 0 && rest != -1 {
 				r.invalid("a number is longer than its type")
 				return 0
@@ -94,7 +94,7 @@ func (r *reader) signed(bits int) int64 {
 	}
 }
 
-// count reads the number of entries of a list, each of which takes size bytes or more.
+// count reads the number of entries of a list. Each entry takes at least size bytes.
 func (r *reader) count(size, most int, what string) int {
 	n := int(r.u32())
 	if n > r.left()/size {
@@ -108,7 +108,7 @@ func (r *reader) count(size, most int, what string) int {
 	return n
 }
 
-// name reads a name of an import or export.
+// name reads the name of an import or export.
 func (r *reader) name() string {
 	n := r.count(1, maxName, "bytes of a name")
 	b := r.bytes(n)
@@ -118,7 +118,7 @@ func (r *reader) name() string {
 	return string(b)
 }
 
-// index reads an index into something that has n entries.
+// index reads an index into a list of n entries.
 func (r *reader) index(n int, what string) uint32 {
 	at := r.pos
 	i := r.u32()

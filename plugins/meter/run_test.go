@@ -12,14 +12,14 @@ import (
 	"github.com/ckptd/ckptd/plugins/meter"
 )
 
-// machine runs metered modules as a host would: it gives fuel in slices.
+// machine runs metered modules like a host: it grants fuel in slices.
 type machine struct {
 	rt      wazero.Runtime
 	slice   int64
-	limit   int64 // of fuel, for what is run after a reset
+	limit   int64 // of fuel, for runs after a reset
 	granted int64
 	refills int
-	late    int64 // the most that was used beyond a slice
+	late    int64 // the maximum used beyond a slice
 }
 
 var errFuel = errors.New("out of fuel")
@@ -38,7 +38,7 @@ func newMachine(t testing.TB, config wazero.RuntimeConfig) *machine {
 	return m
 }
 
-// refill is called with the fuel that is left, which is negative.
+// refill is called with the remaining fuel, which is negative.
 func (m *machine) refill(_ context.Context, stack []uint64) {
 	used := m.granted - int64(stack[0])
 	if used > m.limit {
@@ -64,7 +64,7 @@ func (m *machine) instantiate(t testing.TB, bin []byte) api.Module {
 	return mod
 }
 
-// call runs an exported function from zero fuel, and returns what it used.
+// call runs an exported function with a reset meter and returns the fuel it used.
 func (m *machine) call(mod api.Module, name string, args ...uint64) (results []uint64, fuel int64, err error) {
 	global, metered := mod.ExportedGlobal(meter.FuelExport).(api.MutableGlobal)
 	if metered {

@@ -15,15 +15,15 @@ import (
 	"github.com/ckptd/ckptd/plugins/meter"
 )
 
-// author writes valid modules, by choices that some bytes make, and that end: each call and each time round a loop
-// takes from global 0, and nothing goes on when it is used up.
+// author writes valid, terminating modules; a byte string determines its choices. Each call and
+// each iteration of a loop takes from global 0, and nothing continues once that is used up.
 type author struct {
 	choices []byte
-	labels  []byte // of the frames that are open: 'f' the function's, 'l' a loop's, 'b' another's
+	labels  []byte // of the open frames: 'f' the function's, 'l' a loop's, 'b' another's
 	size    int
 }
 
-// Of the functions, which all are (i32)->i32 with three i32 locals more.
+// All functions are (i32)->i32 with three more i32 locals.
 const (
 	authorFuncs = 3
 	authorMoves = 150
@@ -113,7 +113,7 @@ func (a *author) statement(depth int) wt.Code {
 	}
 }
 
-// deeper writes code that stands in a frame more.
+// deeper writes code within one more frame.
 func (a *author) deeper(f func() wt.Code) wt.Code {
 	a.labels = append(a.labels, 'b')
 	c := f()
@@ -121,7 +121,7 @@ func (a *author) deeper(f func() wt.Code) wt.Code {
 	return c
 }
 
-// branch writes a br_if or br_table; a loop is gone round again only if there are moves.
+// branch writes a br_if or br_table. It repeats a loop only while there are moves left.
 func (a *author) branch() wt.Code {
 	d := a.n(len(a.labels))
 	switch a.labels[len(a.labels)-1-d] {
@@ -187,7 +187,7 @@ func (a *author) value(depth int) wt.Code {
 	}
 }
 
-// outcome is what can be seen of a run.
+// outcome is the observable result of a run.
 type outcome struct {
 	result, global uint64
 	trap           string
@@ -214,14 +214,15 @@ func digest(mod api.Module) [32]byte {
 	return sha256.Sum256(data)
 }
 
-// after calls a function of a new instance, and returns the digest of the memory then.
+// after calls a function of a new instance and returns the digest of its memory afterwards.
 func (m *machine) after(t testing.TB, bin []byte, name string, args []uint64) (memory [32]byte, fuel int64, err error) {
 	mod := m.instantiate(t, bin)
 	_, fuel, err = m.call(mod, name, args...)
 	return digest(mod), fuel, err
 }
 
-// checkSame runs the module that choices make, metered and not, compiled and not, in slices of several sizes.
+// checkSame runs the module made from choices, metered and not, compiled and not, in slices of
+// several sizes.
 func checkSame(t *testing.T, choices []byte) (trapped bool) {
 	bin := (&author{choices: choices}).module()
 	out, err := meter.Rewrite(bin, meter.Limits{Pages: 4})
@@ -256,7 +257,8 @@ func checkSame(t *testing.T, choices []byte) (trapped bool) {
 	return want.trap != ""
 }
 
-// checkStops checks that a limit below what is used stops the module, whatever the slice, at one and the same point.
+// checkStops checks that any limit below the fuel used stops the module at the same point, whatever
+// the slice.
 func checkStops(t *testing.T, m *machine, bin []byte, used int64) {
 	defer func(l int64) { m.limit = l }(m.limit)
 	m.limit = used / 2
@@ -302,7 +304,8 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// FuzzRewrite: whatever is accepted can be compiled, or is refused there in good order, and the meter is where it says.
+// FuzzRewrite: any accepted module compiles or is refused cleanly by the compiler, and the meter is
+// exported as documented.
 func FuzzRewrite(f *testing.F) {
 	f.Add(wt.Upper())
 	f.Add(wt.Fill(2, 3))

@@ -9,8 +9,8 @@ import (
 	"github.com/ckptd/ckptd/plugins/meter"
 )
 
-// vector is a function f (i32)->i32 of docs/metering.md, with one i32 local besides its parameter, in a module with a
-// memory of 4 to 8 pages.
+// vector is a function f (i32)->i32 from docs/metering.md, with one i32 local besides its
+// parameter, in a module with a memory of 4 to 8 pages.
 type vector struct {
 	name string
 	body wt.Code
@@ -90,7 +90,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestChecks counts the checks, by giving no fuel at any of them.
+// TestChecks counts the checks by granting no fuel at any of them.
 func TestChecks(t *testing.T) {
 	loop := wt.Loop(wt.Void, wt.LocalGet(0)+wt.I32Const(1)+wt.I32Sub+wt.LocalTee(0)+wt.BrIf(0))
 	leaf := wt.I32Const(1) + wt.Call(1) + wt.Drop
@@ -123,7 +123,7 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestBulk compares long fills and copies, in and out of bounds, with what they are without the meter.
+// TestBulk compares long fills and copies, in and out of bounds, with the unmetered ones.
 func TestBulk(t *testing.T) {
 	m := wt.New()
 	m.Memory(5, 5)

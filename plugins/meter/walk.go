@@ -2,7 +2,7 @@ package meter
 
 import "slices"
 
-// walker reads the body of one function, instruction by instruction, and notes what to change.
+// walker reads the body of one function, instruction by instruction, and records edits.
 type walker struct {
 	*reader
 	m       *module
@@ -10,16 +10,16 @@ type walker struct {
 	edits   []edit
 	frames  []byte // the opcodes that opened them; the function's own is a block
 	locals  int    // and parameters
-	vars    int    // locals, parameters and mutable globals: what a compiler may have to copy at a join
+	vars    int    // locals, parameters and mutable globals: a compiler may have to copy them at a join
 	run     uint32 // cost of the instructions since slot
-	slot    int    // index of the edit where a point for the run would stand
+	slot    int    // index of the edit where a point for the run would go
 	work    int
-	entered bool // whether a loop or call was passed since the entry
+	entered bool // whether there has been a loop or call since the entry
 
 	decls   int // where the instructions begin
 	groups  int // of local declarations, and where they begin
 	group0  int
-	callees []uint32 // functions of the module, without imports; indirect for those that cannot be known
+	callees []uint32 // functions of the module, without imports; indirect for unknown ones
 	loops   int
 	results int // of all calls
 }
@@ -35,17 +35,17 @@ type change byte
 
 const (
 	keep     change = iota // nothing to do
-	chargeAt               // insert what point arg takes
+	chargeAt               // insert the charge of point arg
 	renumber               // a call or ref.func (the first byte stays) of function arg
 	sinking                // before a call: tell the callee how much stack is left
 	fill                   // memory.fill, memory.copy: a call of the helper
 	copying
-	payBytes // memory.init, memory.grow: a call of the helper that charges, and then the instruction
+	payBytes // memory.init, memory.grow: call the charging helper, then the instruction
 	payPages
 )
 
-// codeSection reads all bodies: once to learn which functions the rest of the stack may be asked of, and once more to
-// keep them as they will be written.
+// codeSection reads all bodies twice: first to learn which functions must account for their stack,
+// then to keep them in their output form.
 func (m *module) codeSection(r *reader) {
 	n := r.count(2, maxFunctions, "bodies")
 	if n != len(m.funcs)-len(m.imports) {
@@ -140,14 +140,14 @@ func (w *walker) body() {
 	}
 }
 
-// begin notes that a run begins here.
+// begin marks the start of a run.
 func (w *walker) begin() {
 	w.run = 0
 	w.slot = len(w.edits)
 	w.edits = append(w.edits, edit{from: w.pos, to: w.pos})
 }
 
-// settle charges the run that ends here.
+// settle charges for the run that ends here.
 func (w *walker) settle() {
 	if p := w.plan.charge(w.run); p >= 0 {
 		w.edits[w.slot].what, w.edits[w.slot].arg = chargeAt, uint32(p)
@@ -230,7 +230,7 @@ func (w *walker) instruction() {
 	}
 }
 
-// unknown refuses an instruction, and says what to do about it.
+// unknown refuses an instruction and says how to avoid it.
 func (w *walker) unknown(at int, op byte) {
 	w.pos = at
 	switch {
@@ -245,7 +245,7 @@ func (w *walker) unknown(at int, op byte) {
 	}
 }
 
-// called takes the type of a call into account.
+// called accounts for the type of a call.
 func (w *walker) called(types []uint32, i uint32) {
 	if w.err != nil {
 		return
@@ -256,7 +256,7 @@ func (w *walker) called(types []uint32, i uint32) {
 	w.entered = true
 }
 
-// sink notes a call of a function of the module.
+// sink records a call of a function of the module.
 func (w *walker) sink(at int, callee uint32) {
 	if w.err == nil {
 		w.callees = append(w.callees, callee)
@@ -264,12 +264,12 @@ func (w *walker) sink(at int, callee uint32) {
 	}
 }
 
-// frame returns how much of the stack a frame of this function is taken to need.
+// frame returns the assumed stack size of a frame of this function.
 func (w *walker) frame() int {
 	return stackFrame + stackLocal*w.locals*(1+w.loops) + stackResult*w.results + (w.end - w.decls)
 }
 
-// globals returns how many variables survive a call only by being read again.
+// globals returns the number of variables that have to be read again after a call.
 func (w *walker) globals() int { return w.vars - w.locals }
 
 // memory reads the index of the memory.
@@ -291,8 +291,8 @@ func (w *walker) memarg() {
 	}
 }
 
-// bulk reads an instruction after the prefix 0xfc. The number must be a single byte: a runtime could read others
-// differently.
+// bulk reads an instruction with the prefix 0xfc. Its number must be a single byte, because
+// runtimes could read longer forms differently.
 func (w *walker) bulk(at int) {
 	op := w.byte()
 	if op <= bulkTruncLast {
@@ -331,8 +331,8 @@ func (w *walker) bulk(at int) {
 	w.edits = append(w.edits, edit{from: at, to: w.pos, what: change})
 }
 
-// vector reads an instruction after the prefix 0xfd. Its number must be in the shortest form: wazero reads a byte, and
-// takes the second one of a long form for a nop.
+// vector reads an instruction with the prefix 0xfd. Its number must be in the shortest form: wazero
+// reads a single byte, and would take the second byte of a longer form for a nop.
 func (w *walker) vector(at int) {
 	op := w.byte()
 	if op >= 0x80 && w.byte() != 1 {

@@ -27,10 +27,10 @@ func (s *section) appendTo(out []byte, id byte) []byte {
 	return append(append(out, count...), s.body...)
 }
 
-// name returns a name as the format writes it.
+// name encodes a name.
 func name(s string) []byte { return append(binary.AppendUvarint(nil, uint64(len(s))), s...) }
 
-// emit writes the new module. Custom sections are gone: a runtime would parse some of them.
+// emit writes the new module. It drops custom sections, because a runtime would parse some of them.
 func (m *module) emit() *Module {
 	res := &Module{Imports: m.imports, MinPages: m.min, MaxPages: m.max}
 	for _, e := range m.exports {
@@ -124,7 +124,7 @@ func (m *module) functionSection() *section {
 	return &s
 }
 
-// exportedFuncs yields the function of each export of one, in order.
+// exportedFuncs yields the function of each function export, in order.
 func (m *module) exportedFuncs() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		for _, e := range m.exports {

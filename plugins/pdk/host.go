@@ -2,18 +2,18 @@ package pdk
 
 import "unsafe"
 
-// What the host gives to read.
+// Slots that the host lets a plugin read.
 const (
 	slotPayload = 0
 	slotMeta    = 1
 	slotConfig  = 2
 )
 
-// leastNeeded tells the length that an output needs from an error: what the host returns is its negative, and no error is
-// that small.
+// leastNeeded tells a needed length from an error: the host returns the length of an output
+// negated, and no error code is that small.
 const leastNeeded = 16
 
-// Level is how much a line of the log matters.
+// Level is the severity of a log line.
 type Level int32
 
 // The levels of Log.
@@ -24,17 +24,19 @@ const (
 	LevelError
 )
 
-// Log writes a line to the log of the host, which keeps only so many a call. It must not quote the payload.
+// Log writes a line to the host's log, which keeps a limited number of lines per call. The line
+// must not quote the payload.
 func Log(level Level, line string) { hostLog(int32(level), start(line), int32(len(line))) }
 
-// Finding reports that a rule of the plugin matched count times at a path, a JSON pointer or "" for the whole payload.
-// It must never quote what matched, and a path must not have what is data in it.
+// Finding reports that a rule of the plugin matched count times at path, which is a JSON pointer or
+// "" for the whole payload. The rule must never quote the match, and the path must not contain user
+// data.
 func Finding(rule, path string, count int) {
 	hostFinding(start(rule), int32(len(rule)), start(path), int32(len(path)), int32(count))
 }
 
-// RedactBuiltin passes JSON or text through the redactor of the host, with the rules of a set, "" for its default. It takes
-// the capability redact_builtin.
+// RedactBuiltin passes JSON or text through the host's redactor, using the rules of the named set
+// ("" is the default set). It needs the capability redact_builtin.
 func RedactBuiltin(set string, data []byte) ([]byte, error) {
 	out := make([]byte, len(data)+len(data)/4+256)
 	for {
@@ -50,8 +52,9 @@ func RedactBuiltin(set string, data []byte) ([]byte, error) {
 	}
 }
 
-// Pseudonym returns what stands for text: the same for the same text, kind and user, and of no use without a key of the
-// user's, so it is gone when that is. Kinds are the plugin's own. It takes the capability pseudonym.
+// Pseudonym returns a pseudonym for text. The same text, kind and user always give the same
+// pseudonym. It depends on one of the user's keys and cannot be linked to the text once that key is
+// destroyed. The plugin chooses its own kinds. It needs the capability pseudonym.
 func Pseudonym(kind int32, text []byte) (p [32]byte, err error) {
 	if hostPseudonym(kind, unsafe.Pointer(unsafe.SliceData(text)), int32(len(text)), unsafe.Pointer(&p)) < 0 {
 		return [32]byte{}, ErrDenied
@@ -59,12 +62,12 @@ func Pseudonym(kind int32, text []byte) (p [32]byte, err error) {
 	return p, nil
 }
 
-// BlobID names a blob of the user whose state passes.
+// BlobID identifies a blob of the user whose state is being processed.
 type BlobID [32]byte
 
-// String returns the id as ckptd blob takes it.
+// String returns the id in the form that ckptd blob accepts.
 func (id BlobID) String() string {
-	const digits = "0123456789abcdef" // encoding/hex would bring fmt along
+	const digits = "0123456789abcdef" // encoding/hex would pull in fmt
 	s := make([]byte, 0, 2*len(id))
 	for _, c := range id {
 		s = append(s, digits[c>>4], digits[c&15])
@@ -72,8 +75,8 @@ func (id BlobID) String() string {
 	return string(s)
 }
 
-// PutBlob stores data as a blob of the user, together with the item, and returns what to find it by: nothing is stored
-// if the operation fails. It takes the capability blob_put.
+// PutBlob stores data as a blob of the user and returns its id. The blob is stored together with
+// the item: if the operation fails, neither is stored. It needs the capability blob_put.
 func PutBlob(data []byte) (id BlobID, err error) {
 	if hostBlobPut(unsafe.Pointer(unsafe.SliceData(data)), int32(len(data)), unsafe.Pointer(&id)) < 0 {
 		return BlobID{}, ErrDenied
@@ -81,7 +84,7 @@ func PutBlob(data []byte) (id BlobID, err error) {
 	return id, nil
 }
 
-// read returns what is in a slot, nil if nothing is.
+// read returns the contents of a slot, or nil if it is empty.
 func read(slot int32) ([]byte, error) {
 	n := hostInputLen(slot)
 	if n <= 0 {

@@ -4,7 +4,7 @@ package pdk
 
 import "unsafe"
 
-// Outside of a host there is no input, output goes nowhere and nothing is granted.
+// Outside a host there is no input, output is discarded and no capability is granted.
 
 const denied = -1
 

@@ -2,10 +2,10 @@ package pdk
 
 import "github.com/ckptd/ckptd/plugins/pdk/scan"
 
-// Kind is what the payload is: "channel", "write", "meta", "label", "blob" or "memory".
+// Kind is the kind of the payload: "channel", "write", "meta", "label", "blob" or "memory".
 func (in *Input) Kind() string { return in.text("kind") }
 
-// Name is the name of the channel, or the key of the label.
+// Name is the channel name or the label key.
 func (in *Input) Name() string { return in.text("name") }
 
 // Type is the type tag of the payload: "json", "text", "msgpack", …

@@ -47,7 +47,7 @@ func (f *fake) Call(ctx context.Context, c *plugins.Call) (*plugins.Result, erro
 	return f.run(c)
 }
 
-// payloads returns what the plugin was called with, and forgets it.
+// payloads returns the payloads that the plugin was called with, and forgets them.
 func (f *fake) payloads() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +59,7 @@ func (f *fake) payloads() []string {
 	return all
 }
 
-// replacing is a plugin that replaces text by another one.
+// replacing is a plugin that replaces one text with another.
 func replacing(old, new string) *fake {
 	return newFake(func(c *plugins.Call) (*plugins.Result, error) {
 		out := bytes.ReplaceAll(c.Payload, []byte(old), []byte(new))
@@ -75,12 +75,12 @@ func failing(err error) *fake {
 	return newFake(func(*plugins.Call) (*plugins.Result, error) { return &plugins.Result{Fuel: 3}, err })
 }
 
-// answering is a plugin that always gives the same.
+// answering is a plugin with a constant output.
 func answering(out string) *fake {
 	return newFake(func(*plugins.Call) (*plugins.Result, error) { return &plugins.Result{Output: []byte(out)}, nil })
 }
 
-// bundleOf makes a bundle. Its manifest begins with name, version and module.
+// bundleOf creates a bundle. It prepends name, version and module to the manifest.
 func bundleOf(t testing.TB, name, manifest string) *bundle.Bundle {
 	t.Helper()
 	text := fmt.Sprintf("name = %q\nversion = \"1.0.0\"\nabi = 1\nwasm = \"a.wasm\"\n%s", name, manifest)
@@ -93,7 +93,7 @@ func bundleOf(t testing.TB, name, manifest string) *bundle.Bundle {
 
 const preSave = "[[hooks]]\nstage = \"pre_save\"\n"
 
-// bound is a plugin that is bound everywhere.
+// bound returns a binding of a plugin to everything.
 func bound(t testing.TB, name, manifest string, p Plugin) Binding {
 	return Binding{Bundle: bundleOf(t, name, manifest), Plugin: p}
 }

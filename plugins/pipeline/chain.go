@@ -14,16 +14,16 @@ import (
 	"github.com/ckptd/ckptd/plugins/bundle"
 )
 
-// chain is a hook.Chain. It keeps its set from being released.
+// chain implements hook.Chain. It keeps its set from being released.
 type chain struct {
 	pipeline *Pipeline
-	set      *set
+	set      *bindingSet
 	stage    hook.Stage
 	links    []*link
 }
 
-// Identities lists the hooks that are bound here, whichever items they see. A plugin with several hooks in a row is there
-// once.
+// Identities lists the hooks that are bound here, whichever items they see. A plugin with several
+// consecutive hooks appears once.
 func (c *chain) Identities() []hook.Identity {
 	ids := make([]hook.Identity, 0, len(c.links))
 	for _, l := range c.links {
@@ -35,7 +35,7 @@ func (c *chain) Identities() []hook.Identity {
 // Run passes the items through every hook.
 func (c *chain) Run(ctx context.Context, call *hook.Call) error {
 	defer runtime.KeepAlive(c.set)
-	r := run{ctx: ctx, chain: c, call: call, links: c.links}
+	r := chainRun{ctx: ctx, chain: c, call: call, links: c.links}
 	if c.stage == hook.Migrate {
 		step := bundle.Migration{Kind: call.Migrate.Kind, From: call.Migrate.From, To: call.Migrate.To}
 		r.links = c.migrating(step)
@@ -58,23 +58,24 @@ func (c *chain) Run(ctx context.Context, call *hook.Call) error {
 	return nil
 }
 
-// migrating returns the hooks of the first plugin that makes a step, and the redactor if it is bound here.
+// migrating returns the hooks of the first plugin that implements a step, plus the redactor if it
+// is bound here.
 func (c *chain) migrating(step bundle.Migration) []*link {
 	var plugin *Binding
 	var found []*link
 	for _, l := range c.links {
-		if l.user != nil && plugin == nil && slices.Contains(l.binding.Bundle.Manifest.Migrations, step) {
+		if l.shared != nil && plugin == nil && slices.Contains(l.binding.Bundle.Manifest.Migrations, step) {
 			plugin = l.binding
 		}
-		if plugin != nil && (l.user == nil || l.binding == plugin) {
+		if plugin != nil && (l.shared == nil || l.binding == plugin) {
 			found = append(found, l)
 		}
 	}
 	return found
 }
 
-// run is one run of a chain.
-type run struct {
+// chainRun is a single run of a chain.
+type chainRun struct {
 	ctx   context.Context
 	chain *chain
 	call  *hook.Call
@@ -82,8 +83,8 @@ type run struct {
 	meta  metas
 }
 
-// names has every redactor look at what is stored as it is.
-func (r *run) names() error {
+// names passes the names of items, which are stored unchanged, to every redactor.
+func (r *chainRun) names() error {
 	if r.redactor() == nil {
 		return nil
 	}
@@ -106,7 +107,7 @@ func (r *run) names() error {
 }
 
 // item passes an item through the hooks.
-func (r *run) item(it *hook.Item) error {
+func (r *chainRun) item(it *hook.Item) error {
 	r.meta.of(it)
 	for _, l := range r.links {
 		if it.Dropped {
@@ -129,7 +130,7 @@ func (r *run) item(it *hook.Item) error {
 	return nil
 }
 
-// ended is a timeout because the caller's context ended.
+// ended is a timeout caused by the caller's context.
 type ended struct {
 	timeout *hook.Error
 	cause   error
@@ -139,7 +140,7 @@ func (e *ended) Error() string   { return e.timeout.Error() }
 func (e *ended) Unwrap() []error { return []error{e.timeout, e.cause} }
 
 // redact runs the built-in redactor on an item.
-func (r *run) redact(l *link, it *hook.Item) error {
+func (r *chainRun) redact(l *link, it *hook.Item) error {
 	start := time.Now()
 	findings, err := l.binding.Redactor.redactItem(r.ctx, it, r.call.PseudonymKey)
 	if err != nil {
@@ -153,16 +154,16 @@ func (r *run) redact(l *link, it *hook.Item) error {
 }
 
 // plugin runs a plugin on an item, unless it is suspended.
-func (r *run) plugin(l *link, it *hook.Item) error {
+func (r *chainRun) plugin(l *link, it *hook.Item) error {
 	p := r.chain.pipeline
 	tenant := r.call.Place.Tenant
-	circuit := &l.user.circuit
+	circuit := &l.shared.circuit
 	if wait, ok := circuit.allow(tenant, p.o.Now()); !ok {
 		if l.hook.FailOpen {
 			return nil
 		}
 		return r.fail(l, it, &hook.Error{Kind: hook.ErrUnavailable, Reason: fmt.Sprintf(
-			"it failed %d times in a row and is suspended, and tried again in %v: repair or disable it",
+			"it failed %d times in a row and is suspended for %v: repair or disable it",
 			circuit.failures, wait.Round(time.Millisecond))})
 	}
 	before := *it
@@ -173,11 +174,11 @@ func (r *run) plugin(l *link, it *hook.Item) error {
 	if err != nil {
 		err = r.fail(l, it, err)
 	}
-	l.user.count(err)
+	l.shared.count(err)
 	switch {
 	case err == nil, errors.Is(err, hook.ErrRejected):
 		circuit.succeeded(tenant)
-	case r.ctx.Err() != nil, errors.Is(err, hook.ErrLimit): // the caller went, or the item is too large
+	case r.ctx.Err() != nil, errors.Is(err, hook.ErrLimit): // the caller gave up, or the item is too large
 		circuit.dunno(tenant)
 	default:
 		circuit.failed(tenant, p.o.Now())
@@ -188,7 +189,7 @@ func (r *run) plugin(l *link, it *hook.Item) error {
 	}
 	var found map[string]int
 	if len(i.findings) > 0 {
-		found = map[string]int{"": 0} // what a plugin calls its rules could be text of the item
+		found = map[string]int{"": 0} // a plugin's rule names could contain text of the item
 		for _, f := range i.findings {
 			found[""] += f.Count
 		}
@@ -202,7 +203,7 @@ func (r *run) plugin(l *link, it *hook.Item) error {
 	return err
 }
 
-func (r *run) observe(e Event) {
+func (r *chainRun) observe(e Event) {
 	if f := r.chain.pipeline.o.Observe; f != nil {
 		e.Stage = r.chain.stage
 		f(e)
@@ -216,7 +217,7 @@ func (c *counter) count(err error) {
 	}
 }
 
-// kindOf returns which kind of package hook an error is of.
+// kindOf returns the kind, one of package hook, of an error.
 func kindOf(err error) error {
 	if err == nil {
 		return nil
@@ -230,14 +231,14 @@ func kindOf(err error) error {
 	return hook.ErrFailed
 }
 
-// fail says of an error which hook and item it is of. Of an error that is none of package hook it keeps nothing, and of
-// what a plugin itself reported not the words.
-func (r *run) fail(l *link, it *hook.Item, err error) error {
+// fail adds the hook and the item to an error. It discards an error that isn't from package hook,
+// and the text of an error that a plugin itself reported.
+func (r *chainRun) fail(l *link, it *hook.Item, err error) error {
 	out := hook.Error{Kind: hook.ErrFailed, Reason: "it could not be run"}
 	if e, ok := errors.AsType[*hook.Error](err); ok {
 		out = *e
 	}
-	if out.Plugin != redactName { // a plugin may call the redactor, which then says so
+	if out.Plugin != redactName { // a plugin can call the redactor, whose errors already name it
 		out.Plugin = l.name
 	}
 	out.Stage, out.Item = r.chain.stage, nameOf(it)
@@ -247,7 +248,7 @@ func (r *run) fail(l *link, it *hook.Item, err error) error {
 	return &out
 }
 
-// payloadType returns the type of what a plugin gets for an item.
+// payloadType returns the type of the payload that a plugin gets for an item.
 func payloadType(it *hook.Item) string {
 	if it.Kind == hook.Label {
 		return "json"
@@ -255,14 +256,15 @@ func payloadType(it *hook.Item) string {
 	return it.Type
 }
 
-// isJSON and isText tell types whose bytes are JSON, or at least text.
+// isJSON and isText report whether the bytes of a type are JSON, or at least text.
 func isJSON(typ string) bool {
 	return typ == "json" || typ == "application/json" || strings.HasSuffix(typ, "+json")
 }
 
 func isText(typ string) bool { return isJSON(typ) || typ == "text" || strings.HasPrefix(typ, "text/") }
 
-// sanitized returns what of a plugin's findings may be told: names in short printable ASCII, and not many.
+// sanitized returns the part of a plugin's findings that is safe to report: short printable ASCII
+// names, and a limited number.
 func sanitized(findings []hook.Finding, item string) []hook.Finding {
 	const most = 1000
 	if len(findings) > most {

@@ -5,28 +5,29 @@ import (
 	"time"
 )
 
-// maxCircuits is for how many tenants failures are counted apart. Those beyond share one count.
+// maxCircuits is the number of tenants whose failures are counted separately. Any further tenants
+// share one count.
 const maxCircuits = 10_000
 
-// circuit counts the failures of a plugin in a row, for each tenant by itself: what one tenant hands to a plugin must not
+// circuit counts consecutive failures of a plugin per tenant, because one tenant's data must not
 // stop the saves of another.
 type circuit struct {
-	failures int // after which it is open
+	failures int // number after which it opens
 	pause    time.Duration
 
 	mu      sync.Mutex
-	tenants map[string]*fuse // of those whose last call failed
-	open    int              // how many of them are
+	tenants map[string]*fuse // tenants whose last call failed
+	open    int              // number of open fuses
 }
 
 type fuse struct {
 	failed  int
-	until   time.Time // when a call may be tried again
-	probing bool      // one is being tried
+	until   time.Time // when to try a call again
+	probing bool      // a trial call is under way
 }
 
-// allow reports whether the plugin may be called, and how long it will be suspended otherwise. After a call that was
-// allowed one of succeeded, failed and dunno must follow.
+// allow reports whether the plugin can be called and, if not, how long it stays suspended. Every
+// allowed call must be followed by exactly one of succeeded, failed and dunno.
 func (c *circuit) allow(tenant string, now time.Time) (wait time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -73,7 +74,7 @@ func (c *circuit) failed(tenant string, now time.Time) {
 	f.until, f.probing = now.Add(c.pause), false
 }
 
-// dunno ends a call that says nothing about the plugin.
+// dunno ends a call whose outcome says nothing about the plugin.
 func (c *circuit) dunno(tenant string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +83,7 @@ func (c *circuit) dunno(tenant string) {
 	}
 }
 
-// suspended reports whether it is open for any tenant.
+// suspended reports whether the circuit is open for any tenant.
 func (c *circuit) suspended() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

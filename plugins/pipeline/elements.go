@@ -8,9 +8,10 @@ import (
 	"github.com/ckptd/ckptd/internal/spans"
 )
 
-// splitter walks over the elements of a JSON value: those of the outermost array, or those of the arrays which are members
-// of the outermost object and the other members' values. Any other value is the one element of itself. It is quick, and
-// may take what is not JSON for JSON, but the elements it finds do not overlap and depend on nothing after them.
+// splitter iterates over the elements of a JSON value. For an array these are its elements. For an
+// object they are the elements of members that are arrays, and the values of all other members. Any
+// other value is its own single element. The splitter is fast and can accept invalid JSON, but the
+// elements it finds never overlap and do not depend on anything after them.
 type splitter struct {
 	data  []byte
 	pos   int
@@ -23,15 +24,15 @@ const (
 	splitBegin  splitState = iota
 	splitArray             // in the outermost array
 	splitObject            // in the outermost object
-	splitMember            // in an array which is a member of that
-	splitEnd               // behind the value
-	splitBad               // it is not JSON
+	splitMember            // in an array that is a member of that object
+	splitEnd               // after the value
+	splitBad               // not JSON
 )
 
-// span is where an element is.
+// span is the position of an element.
 type span struct{ start, end int }
 
-// next returns the next element. At the end, or where it is not JSON any more, ok is false.
+// next returns the next element. At the end, or at the first invalid JSON, ok is false.
 func (s *splitter) next() (e span, ok bool) {
 	for {
 		s.skipBlanks()
@@ -88,7 +89,7 @@ func (s *splitter) next() (e span, ok bool) {
 				return s.value()
 			}
 		default:
-			return s.bad() // more follows the value
+			return s.bad() // there is more after the value
 		}
 	}
 }
@@ -104,7 +105,7 @@ func (s *splitter) skipBlanks() {
 	}
 }
 
-// key skips a name and the colon behind it.
+// key skips a name and the colon after it.
 func (s *splitter) key() bool {
 	if s.data[s.pos] != '"' {
 		return false
@@ -123,7 +124,7 @@ func (s *splitter) key() bool {
 	return true
 }
 
-// value skips a value and returns where it was.
+// value skips a value and returns its position.
 func (s *splitter) value() (span, bool) {
 	end, err := spans.JSON(s.data, s.pos, math.MaxInt)
 	if err != nil {
@@ -134,15 +135,15 @@ func (s *splitter) value() (span, bool) {
 	return e, true
 }
 
-// changedElements returns the elements of data that are not elements of prev, in their order. ok is false if data cannot be
-// split, and then has to be looked at as a whole.
+// changedElements returns the elements of data that are not elements of prev, in order. If data
+// cannot be split, ok is false and data must be treated as a whole.
 func changedElements(data, prev []byte) (changed []span, ok bool) {
 	s := splitter{data: data}
-	same := 0 // how many bytes the two have in common at their beginnings
+	same := 0 // length of the common prefix
 	if prev != nil {
 		same = alike.Prefix(data, prev)
 	}
-	fork := splitter{data: prev} // stands behind the last element of prev that is at the same place in data
+	fork := splitter{data: prev} // after the last element of prev that is at the same position in data
 	for {
 		e, more := s.next()
 		if !more {
@@ -180,8 +181,8 @@ func changedElements(data, prev []byte) (changed []span, ok bool) {
 	return rest, true
 }
 
-// ends reports whether a value that stands before a position ends there. Strings, objects and arrays say so themselves;
-// numbers and words go on until something else comes.
+// ends reports whether a value just before pos is complete there. Strings, objects and arrays have
+// an end of their own; numbers and words extend until something else follows.
 func ends(data []byte, pos int) bool {
 	if pos == 0 || pos >= len(data) {
 		return false

@@ -46,8 +46,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestElements: a plugin sees only the elements that are new, one by one, and is told nothing that changes with the
-// checkpoint.
+// TestElements: a plugin sees only new elements, one by one, and its input contains nothing that
+// changes with the checkpoint.
 func TestElements(t *testing.T) {
 	plugin := replacing("x", "y")
 	p := pipelineOf(bound(t, "a", byElement, plugin))
@@ -64,7 +64,7 @@ func TestElements(t *testing.T) {
 	it.Data = it.Prev
 	saved(t, p, it)
 	wantStrings(t, plugin.payloads())
-	wantStrings(t, saved(t, p, channel("c", `["x"`)), `["y"`) // not JSON: as a whole
+	wantStrings(t, saved(t, p, channel("c", `["x"`)), `["y"`) // not JSON: passed as a whole
 	plugin.payloads()
 	for _, tt := range []struct{ data, prev, want string }{
 		{`[1,12]`, `[1,123]`, `12`}, {`[1,12]`, `[1,12,3]`, ``}, {`["a"]`, `["a","b"]`, ``}, {`["a","b"]`, `["a"]`, `"b"`}, {`12`, `123`, `12`}, {`12`, `12`, ``},
@@ -79,7 +79,7 @@ func TestElements(t *testing.T) {
 	}
 }
 
-// TestElementsOfAppended: what an element costs that was appended does not grow with the history.
+// TestElementsOfAppended: the cost of an appended element does not grow with the history.
 func TestElementsOfAppended(t *testing.T) {
 	plugin := replacing("x", "y")
 	p := pipelineOf(bound(t, "a", byElement, plugin))
@@ -106,7 +106,8 @@ func TestManyElements(t *testing.T) {
 	}
 }
 
-// shout leaves alone what it and the redactor made: some words become upper case, and random digits are put for a ?.
+// shout leaves its own and the redactor's output unchanged: it turns some words to upper case and
+// replaces each ? with random digits.
 func shout(c *plugins.Call) (*plugins.Result, error) {
 	out := bytes.ReplaceAll(c.Payload, []byte("?"), fmt.Appendf(nil, "%X", c.Seed[:2]))
 	for _, word := range []string{"text", "user", "deep"} {
@@ -115,7 +116,8 @@ func shout(c *plugins.Call) (*plugins.Result, error) {
 	return &plugins.Result{Output: out}, nil
 }
 
-// history makes values that follow one another, as an agent's do: mostly appended to, at times cut or edited.
+// history returns consecutive values like those of an agent: mostly appended to, sometimes
+// truncated or edited.
 func history(rng *rand.Rand, steps int) []string {
 	element := func() string {
 		n := rng.IntN(1000)
@@ -142,8 +144,8 @@ func history(rng *rand.Rand, steps int) []string {
 	return values
 }
 
-// TestElementsEqualTheWhole: with what the parent was made into, the result is that of looking at everything. The caller goes
-// on with what it sent, or with what was stored.
+// TestElementsEqualTheWhole: given the parent's result, the result equals that of processing
+// everything. The caller continues from what it sent, or from what was stored.
 func TestElementsEqualTheWhole(t *testing.T) {
 	p := pipelineOf(bound(t, "a", "idempotent = true\n"+preSave+"scope = \"element\"\ntypes = [\"json\"]\n", newFake(shout)), redactor(t))
 	for seed := range uint64(40) {
@@ -172,7 +174,8 @@ func TestElementsEqualTheWhole(t *testing.T) {
 	}
 }
 
-// FuzzChangedElements: elements of JSON lie in order, each is JSON, and none is left out that is not in prev.
+// FuzzChangedElements: the elements found in JSON are in order, each is JSON, and none that isn't
+// in prev is left out.
 func FuzzChangedElements(f *testing.F) {
 	f.Add(`[1,"a",{"b":[2]}]`, `[1,"a"]`)
 	f.Add(`{"m":[1,2],"n":"x"}`, `{"m":[1],"n":"x"}`)

@@ -15,12 +15,13 @@ import (
 	"github.com/ckptd/ckptd/plugins/bundle"
 )
 
-// maxElements is how many elements of an item a plugin is called for. Each call costs microseconds at least.
+// maxElements is the maximum number of elements per item for which a plugin is called. Each call
+// costs microseconds at least.
 const maxElements = 20_000
 
-// invocation is a plugin running on an item, or on some elements of it.
+// invocation is one plugin running on an item, or on some of its elements.
 type invocation struct {
-	run  *run
+	run  *chainRun
 	link *link
 	item *hook.Item
 
@@ -28,7 +29,7 @@ type invocation struct {
 	findings []hook.Finding
 }
 
-// do runs the plugin and puts what it made into the item.
+// do runs the plugin and puts its output into the item.
 func (i *invocation) do() error {
 	it := i.item
 	switch {
@@ -44,8 +45,9 @@ func (i *invocation) do() error {
 	return err
 }
 
-// elements runs the plugin on those elements of the item that are not in Prev, each by itself. Nothing that a call is told
-// depends on the checkpoint or on where the element stands, so what comes of an element is always the same.
+// elements runs the plugin on each element of the item that isn't in Prev. The input of a call
+// depends neither on the checkpoint nor on the position of the element, so the same element always
+// gives the same output.
 func (i *invocation) elements() error {
 	it := i.item
 	changed, ok := changedElements(it.Data, it.Prev)
@@ -54,10 +56,10 @@ func (i *invocation) elements() error {
 	}
 	if len(changed) > maxElements {
 		return &hook.Error{Kind: hook.ErrLimit,
-			Reason: fmt.Sprintf(`%d elements are new, and may be %d: say scope = "value" in the manifest`,
+			Reason: fmt.Sprintf(`%d new elements, more than the limit of %d: set scope = "value" in the manifest`,
 				len(changed), maxElements)}
 	}
-	var out []byte // the item up to last, if anything of it changed
+	var out []byte // the item up to last, if it has changed
 	last := 0
 	for _, e := range changed {
 		made, err := i.call(it.Data[e.start:e.end], true)
@@ -78,7 +80,7 @@ func (i *invocation) elements() error {
 	return nil
 }
 
-// labelJSON is how a plugin sees a label.
+// labelJSON is the form in which a plugin sees a label.
 type labelJSON struct {
 	Key   *string `json:"key"`
 	Value *string `json:"value"`
@@ -100,13 +102,13 @@ func (i *invocation) label() error {
 	d := json.NewDecoder(bytes.NewReader(out))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&label); err != nil || label.Key == nil || label.Value == nil {
-		return &hook.Error{Kind: hook.ErrFailed, Reason: `its output is no label: want {"key":TEXT,"value":TEXT}`}
+		return &hook.Error{Kind: hook.ErrFailed, Reason: `its output is not a label: want {"key":TEXT,"value":TEXT}`}
 	}
 	it.Name, it.Data = *label.Key, []byte(*label.Value)
 	return nil
 }
 
-// call calls the plugin and checks what it returns, which is nil for an unchanged payload.
+// call calls the plugin and checks its output, which is nil for an unchanged payload.
 func (i *invocation) call(payload []byte, element bool) ([]byte, error) {
 	r, l := i.run, i.link
 	m := &l.binding.Bundle.Manifest
@@ -125,7 +127,7 @@ func (i *invocation) call(payload []byte, element bool) ([]byte, error) {
 	if m.Capable(bundle.BlobPut) && r.call.PutBlob != nil {
 		c.PutBlob = i.putBlob
 	}
-	result, err := l.user.plugin.Call(r.ctx, c)
+	result, err := l.shared.plugin.Call(r.ctx, c)
 	if result != nil {
 		i.fuel += result.Fuel
 		i.findings = append(i.findings, sanitized(result.Findings, nameOf(i.item))...)
@@ -134,14 +136,14 @@ func (i *invocation) call(payload []byte, element bool) ([]byte, error) {
 	case err != nil:
 		return nil, withoutWords(err)
 	case result == nil || !result.Unchanged && result.Output == nil:
-		return nil, &hook.Error{Kind: hook.ErrFailed, Reason: "it gave no output"}
+		return nil, &hook.Error{Kind: hook.ErrFailed, Reason: "it returned no output"}
 	case result.Unchanged || bytes.Equal(result.Output, payload):
 		return nil, nil
 	}
 	return result.Output, checkOutput(payloadType(i.item), payload, result.Output)
 }
 
-// withoutWords returns an error of a call without what the plugin could have said in it.
+// withoutWords removes from a call's error any text that the plugin could have chosen.
 func withoutWords(err error) error {
 	e, ok := errors.AsType[*hook.Error](err)
 	if !ok || e.Plugin == redactName || e.Kind != hook.ErrFailed && e.Kind != hook.ErrRejected {
@@ -157,19 +159,19 @@ func codeReason(e *hook.Error) string {
 	return fmt.Sprintf("code %d", e.Code)
 }
 
-// checkOutput checks that what is JSON, or text, stays that.
+// checkOutput checks that JSON remains JSON and text remains text.
 func checkOutput(typ string, in, out []byte) error {
 	switch {
 	case isText(typ) && !utf8.Valid(out) && utf8.Valid(in):
-		return &hook.Error{Kind: hook.ErrFailed, Reason: "its output is not UTF-8, and the input was"}
+		return &hook.Error{Kind: hook.ErrFailed, Reason: "its output is not UTF-8 although the input was"}
 	case isJSON(typ) && !json.Valid(out) && json.Valid(in):
-		return &hook.Error{Kind: hook.ErrFailed, Reason: "its output is not JSON, and the input was, or it is nested too deep"}
+		return &hook.Error{Kind: hook.ErrFailed, Reason: "its output is not JSON although the input was, or is nested too deep"}
 	}
 	return nil
 }
 
-// seed returns what random numbers come from: another one for each plugin and item, and for elements of nothing but what
-// they hold.
+// seed returns the seed of the plugin's random numbers. It differs by plugin and item; for an
+// element it depends only on the element's contents.
 func (i *invocation) seed(payload []byte, element bool) [32]byte {
 	h := sha256.New()
 	id := &i.link.identity
@@ -189,8 +191,8 @@ func (i *invocation) seed(payload []byte, element bool) [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// redactor returns the redactor that is bound where the chain runs, nil without one.
-func (r *run) redactor() *Redactor {
+// redactor returns the redactor that is bound for this chain, or nil.
+func (r *chainRun) redactor() *Redactor {
 	for _, l := range r.links {
 		if l.binding.Redactor != nil {
 			return l.binding.Redactor
@@ -199,7 +201,7 @@ func (r *run) redactor() *Redactor {
 	return nil
 }
 
-// redactBuiltin is the host function of that name.
+// redactBuiltin implements the host function redact_builtin.
 func (i *invocation) redactBuiltin(ctx context.Context, set string, data []byte) ([]byte, error) {
 	redactor := i.run.redactor()
 	if redactor == nil {
@@ -210,8 +212,8 @@ func (i *invocation) redactBuiltin(ctx context.Context, set string, data []byte)
 	return out, err
 }
 
-// putBlob is the host function of that name. Where the redactor is bound, what is text passes it first: nothing that a
-// plugin stores gets past it either.
+// putBlob implements the host function blob_put. Where the redactor is bound, text passes through
+// it first, so data that a plugin stores cannot bypass it either.
 func (i *invocation) putBlob(data []byte) ([32]byte, error) {
 	for _, l := range i.run.links {
 		if l.binding.Redactor == nil || !utf8.Valid(data) {
@@ -225,17 +227,17 @@ func (i *invocation) putBlob(data []byte) ([32]byte, error) {
 		}
 		if blob.Dropped {
 			return [32]byte{}, &hook.Error{Kind: hook.ErrRejected, Plugin: redactName,
-				Reason: "nothing was left of a blob that a plugin put"}
+				Reason: "a hook dropped the content of a blob put by a plugin"}
 		}
 		data = blob.Data
 	}
 	return i.run.call.PutBlob(data)
 }
 
-// metas makes what plugins are told of an item, once for each that differ.
+// metas caches the descriptions of an item that plugins get, one per variant.
 type metas struct{ made [4][]byte }
 
-// of begins an item.
+// of starts a new item.
 func (m *metas) of(*hook.Item) { m.made = [4][]byte{} }
 
 type metaJSON struct {
@@ -257,8 +259,9 @@ type metaJSON struct {
 	Checkpoint *string `json:"checkpoint,omitempty"`
 }
 
-// json returns what a plugin is told. Of an element it is told nothing that changes from checkpoint to checkpoint.
-func (m *metas) json(r *run, it *hook.Item, element, identity bool) []byte {
+// json returns the description for a plugin. The description of an element contains nothing that
+// changes from checkpoint to checkpoint.
+func (m *metas) json(r *chainRun, it *hook.Item, element, identity bool) []byte {
 	n := 0
 	if element {
 		n++
@@ -284,6 +287,6 @@ func (m *metas) json(r *run, it *hook.Item, element, identity bool) []byte {
 			meta.Checkpoint = &p.Checkpoint
 		}
 	}
-	m.made[n], _ = json.Marshal(meta) // texts and numbers always have JSON
+	m.made[n], _ = json.Marshal(meta) // strings and numbers always marshal
 	return m.made[n]
 }

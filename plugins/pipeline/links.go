@@ -8,11 +8,11 @@ import (
 	"github.com/ckptd/ckptd/plugins/bundle"
 )
 
-// redactName is what the built-in redactor is called.
+// redactName is the name of the built-in redactor.
 const redactName = "redact"
 
 // links returns the hooks of a binding.
-func links(b *Binding, u *user) []link {
+func links(b *Binding, u *sharedPlugin) []link {
 	switch {
 	case b.Redactor != nil:
 		return redactorLinks(b)
@@ -20,15 +20,15 @@ func links(b *Binding, u *user) []link {
 		return missingLinks(b)
 	}
 	m := &b.Bundle.Manifest
-	// The digest is that of the bundle, because the manifest says which items the hooks see, and the same identities must
-	// mean the same result.
+	// The digest is that of the bundle, because the manifest decides which items the hooks see, and
+	// equal identities must imply equal results.
 	id := hook.Identity{Name: b.Bundle.Name(), Digest: b.Bundle.Digest()}
 	if b.Config != nil {
 		id.Config = sha256.Sum256(b.Config)
 	}
 	var all []link
 	add := func(h *bundle.Hook) {
-		l := link{binding: b, stage: h.Stage, hook: h, user: u, name: id.Name, order: h.Order, identity: id}
+		l := link{binding: b, stage: h.Stage, hook: h, shared: u, name: id.Name, order: h.Order, identity: id}
 		if b.Order != nil {
 			l.order = *b.Order
 		}
@@ -46,7 +46,8 @@ func links(b *Binding, u *user) []link {
 	return all
 }
 
-// redactorLinks puts the redactor last in every stage that it is bound to: pre_save unless the binding says otherwise.
+// redactorLinks puts the redactor last in every stage to which it is bound: pre_save unless the
+// binding says otherwise.
 func redactorLinks(b *Binding) []link {
 	stages := b.Stages
 	if len(stages) == 0 {

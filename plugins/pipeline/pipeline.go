@@ -1,10 +1,11 @@
-// Package pipeline runs the plugins that are bound to a place, and the built-in redactor, over what comes in and goes out:
-// it is what the engine knows as hook.Hooks. It decides which hooks see which items, in which order, what of their
-// answers is taken, and what becomes of an operation when one fails.
+// Package pipeline runs the bound plugins and the built-in redactor on data that is saved, loaded,
+// exported or migrated. It implements hook.Hooks for the engine. It decides which hooks see which
+// items and in which order, which parts of their results to accept, and how an operation ends when
+// a hook fails.
 //
-// Everything fails closed: an error of a hook is an error of the chain. The one exception are hooks of the stage load
-// whose manifest says fail = "open". No error, event or statistic holds what an item held or a plugin said.
-// docs/bundles.md is the contract.
+// Everything fails closed: an error of a hook is an error of the chain. The only exception is a
+// hook of the stage load whose manifest says fail = "open". Errors, events and statistics never
+// contain data of an item or text from a plugin. docs/bundles.md is the contract.
 package pipeline
 
 import (
@@ -24,7 +25,7 @@ import (
 	"github.com/ckptd/ckptd/plugins/redact"
 )
 
-// Plugin is a loaded plugin. *plugins.Plugin and *worker.Plugin are such.
+// Plugin is a loaded plugin. *plugins.Plugin and *worker.Plugin implement it.
 type Plugin interface {
 	Stages() []hook.Stage
 	Digest() [32]byte
@@ -32,19 +33,19 @@ type Plugin interface {
 	Close() error
 }
 
-// Loader makes plugins ready to be called.
+// Loader loads plugins so that they are ready to be called.
 type Loader interface {
 	Load(context.Context, plugins.Spec) (Plugin, error)
 }
 
-// LoaderFunc is a Loader.
+// LoaderFunc is a function that implements Loader.
 type LoaderFunc func(context.Context, plugins.Spec) (Plugin, error)
 
-// Load is f.
+// Load calls f.
 func (f LoaderFunc) Load(ctx context.Context, s plugins.Spec) (Plugin, error) { return f(ctx, s) }
 
-// Load loads a bundle with a configuration that its Config returned, and checks that the module has the hooks that the
-// manifest says it has.
+// Load loads a bundle with a configuration returned by its Config method, and checks that the
+// module exports the hooks that the manifest declares.
 func Load(ctx context.Context, l Loader, b *bundle.Bundle, config []byte) (Plugin, error) {
 	p, err := l.Load(ctx, b.Spec(config))
 	if err != nil {
@@ -61,25 +62,26 @@ func Load(ctx context.Context, l Loader, b *bundle.Bundle, config []byte) (Plugi
 	return p, nil
 }
 
-// Binding says where a plugin or the built-in redactor runs. Exactly one of Plugin, Redactor and Missing is set.
+// Binding defines where a plugin or the built-in redactor runs. Exactly one of Plugin, Redactor and
+// Missing is set.
 type Binding struct {
 	Bundle   *bundle.Bundle // of Plugin
 	Plugin   Plugin
-	Config   []byte // what Plugin was loaded with
+	Config   []byte // the configuration that Plugin was loaded with
 	Redactor *Redactor
 
-	// Missing says why a plugin that must run here cannot, and what to do. Operations of Stages (none: all) fail with it
-	// and Name.
+	// Missing says why a plugin that must run here cannot, and how to fix that. Operations of
+	// Stages (empty: all) fail with it and Name.
 	Missing string
 	Name    string
 	Stages  []hook.Stage
 
-	Tenants  []string // none is all
-	Prefixes []string // what names of threads begin with; none is all, and what belongs to no thread
-	Order    *int     // in place of what the manifest says
+	Tenants  []string // empty means all
+	Prefixes []string // of thread names; empty means all threads, and items that belong to no thread
+	Order    *int     // overrides the manifest's
 }
 
-// covers reports whether the binding is for a thread.
+// covers reports whether the binding applies to a thread.
 func (b *Binding) covers(tenant, thread string) bool {
 	return (len(b.Tenants) == 0 || slices.Contains(b.Tenants, tenant)) &&
 		(len(b.Prefixes) == 0 || slices.ContainsFunc(b.Prefixes, func(p string) bool { return strings.HasPrefix(thread, p) }))
@@ -87,21 +89,24 @@ func (b *Binding) covers(tenant, thread string) bool {
 
 // Options of a Pipeline. The zero value works.
 type Options struct {
-	// Redactor is what plugins that may call the built-in redactor get where none is bound; nil: with all of its rules.
+	// Redactor serves plugins that may call the built-in redactor where none is bound; nil: one
+	// with all rules.
 	Redactor *Redactor
 
-	// A plugin that fails Failures times in a row for a tenant (0: 5) is suspended for that tenant: what needs it fails at
-	// once, until after Pause (0: 10 s) one call is let through to see whether it works again.
+	// A plugin that fails Failures times in a row for a tenant (0: 5) is suspended for that tenant:
+	// operations that need it fail at once. After Pause (0: 10 s) a single call is let through to
+	// see whether the plugin works again.
 	Failures int
 	Pause    time.Duration
 
-	// Observe, if not nil, is told of every item that passed a hook. It must be quick, and may be called by many at a time.
+	// Observe, if not nil, is called for every item that passed a hook. It must be fast and safe
+	// for concurrent use.
 	Observe func(Event)
 
 	Now func() time.Time // nil: time.Now
 }
 
-// Event is that an item passed a hook, or failed to.
+// Event reports that an item passed a hook or failed to.
 type Event struct {
 	Plugin   string // NAME@VERSION, or redact
 	Stage    hook.Stage
@@ -109,27 +114,27 @@ type Event struct {
 	Err      error // one of the kinds of package hook, nil for success
 	Fuel     uint64
 	Took     time.Duration
-	Findings map[string]int // by rule of the redactor; of a plugin all under ""
+	Findings map[string]int // by rule for the redactor; for a plugin, all under ""
 
-	Suspended bool // the plugin is, for some tenant, after this
+	Suspended bool // the plugin is now suspended for some tenant
 }
 
-// Pipeline is a hook.Hooks. Methods are safe for concurrent use.
+// Pipeline implements hook.Hooks. Its methods are safe for concurrent use.
 type Pipeline struct {
 	o        Options
-	fallback func() *Redactor // Options.Redactor, which is made when it is needed
-	current  atomic.Pointer[set]
+	fallback func() *Redactor // Options.Redactor, created on first use
+	current  atomic.Pointer[bindingSet]
 
-	mu      sync.Mutex // of what follows
-	users   map[Plugin]*user
+	mu      sync.Mutex // guards the fields below
+	shared  map[Plugin]*sharedPlugin
 	redacts counter // calls of the redactor
 }
 
-// user is a plugin in use.
-type user struct {
+// sharedPlugin is a plugin along with the state that all its bindings share.
+type sharedPlugin struct {
 	plugin  Plugin
 	name    string
-	sets    int // that it is in
+	sets    int // number of sets that contain it
 	circuit circuit
 	counter
 }
@@ -148,20 +153,21 @@ func New(o Options) *Pipeline {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	p := &Pipeline{o: o, users: map[Plugin]*user{}}
+	p := &Pipeline{o: o, shared: map[Plugin]*sharedPlugin{}}
 	p.fallback = sync.OnceValue(func() *Redactor {
 		if o.Redactor != nil {
 			return o.Redactor
 		}
 		return newRedactor(redact.Default(), redact.Config{})
 	})
-	p.current.Store(&set{})
+	p.current.Store(&bindingSet{})
 	return p
 }
 
-// set is what is bound at a time. It does not change. Chains point to it, and when neither they nor the pipeline do any
-// more, those of its plugins that are in no later set are closed: whoever got a chain may run it whenever it likes.
-type set struct {
+// bindingSet is an immutable set of bindings. Chains point to it. Once neither they nor the
+// pipeline do, those of its plugins that are in no later set are closed: a caller with a chain can
+// run it at any time.
+type bindingSet struct {
 	closed bool
 	links  []link // in the order in which they run
 }
@@ -170,26 +176,27 @@ type set struct {
 type link struct {
 	binding  *Binding
 	stage    hook.Stage
-	hook     *bundle.Hook // nil of the redactor and what is missing
-	user     *user        // nil of the same
+	hook     *bundle.Hook  // nil for the redactor and for a missing plugin
+	shared   *sharedPlugin // nil for the same
 	name     string
 	order    int
 	identity hook.Identity
 }
 
-// Replace makes these the bindings: of the chains that are asked for from now on. It takes over their plugins, which may
-// be those of the bindings before, and closes every one as soon as no chain can come to it any more.
+// Replace sets the bindings of all chains requested from now on. It takes ownership of their
+// plugins, which may be those of the previous bindings, and closes each plugin as soon as no chain
+// can reach it.
 func (p *Pipeline) Replace(bindings []Binding) {
 	p.mu.Lock()
-	s := &set{}
-	var in []*user
+	s := &bindingSet{}
+	var in []*sharedPlugin
 	for i := range bindings {
 		b := bindings[i]
-		var u *user
+		var u *sharedPlugin
 		if b.Plugin != nil {
-			if u = p.users[b.Plugin]; u == nil {
-				u = &user{plugin: b.Plugin, name: b.Bundle.Name(), circuit: circuit{failures: p.o.Failures, pause: p.o.Pause}}
-				p.users[b.Plugin] = u
+			if u = p.shared[b.Plugin]; u == nil {
+				u = &sharedPlugin{plugin: b.Plugin, name: b.Bundle.Name(), circuit: circuit{failures: p.o.Failures, pause: p.o.Pause}}
+				p.shared[b.Plugin] = u
 			}
 			if !slices.Contains(in, u) {
 				u.sets++
@@ -204,41 +211,42 @@ func (p *Pipeline) Replace(bindings []Binding) {
 	p.swap(s, in)
 }
 
-// Close ends the pipeline: For fails from now on, and plugins are closed when no chain can come to them any more.
+// Close ends the pipeline: For fails from now on, and plugins are closed once no chain can reach
+// them.
 func (p *Pipeline) Close() error {
 	p.mu.Lock()
-	p.swap(&set{closed: true}, nil)
+	p.swap(&bindingSet{closed: true}, nil)
 	return nil
 }
 
-// swap makes a set the current one, which holds some users, and unlocks.
-func (p *Pipeline) swap(s *set, in []*user) {
+// swap makes a set, which uses the plugins in, the current one. It unlocks p.mu.
+func (p *Pipeline) swap(s *bindingSet, in []*sharedPlugin) {
 	runtime.AddCleanup(s, p.release, in)
 	p.current.Store(s)
 	p.mu.Unlock()
-	go runtime.GC() // what guests hold is outside of the heap, so that without this their memory could stay for minutes
+	go runtime.GC() // guest memory is outside the heap; without this it could stay for minutes
 }
 
-// release closes the plugins of a set that is gone.
-func (p *Pipeline) release(in []*user) {
+// release closes the plugins of an unreachable set.
+func (p *Pipeline) release(in []*sharedPlugin) {
 	p.mu.Lock()
-	var last []*user
+	var last []*sharedPlugin
 	for _, u := range in {
 		if u.sets--; u.sets == 0 {
-			delete(p.users, u.plugin)
+			delete(p.shared, u.plugin)
 			last = append(last, u)
 		}
 	}
 	p.mu.Unlock()
 	for _, u := range last {
-		go func() { // it may wait
-			defer panics.To(func(error) {}) // and is of no more use, whatever became of it
+		go func() { // Close may block
+			defer panics.To(func(error) {}) // nobody uses the plugin any more, so a panic is harmless
 			u.plugin.Close()
 		}()
 	}
 }
 
-// For returns what runs at a stage for the threads of a tenant whose name is thread.
+// For returns the chain of a stage for a tenant's threads with the given name.
 func (p *Pipeline) For(stage hook.Stage, tenant, thread string) (hook.Chain, error) {
 	s := p.current.Load()
 	if s.closed {
@@ -261,13 +269,13 @@ func (p *Pipeline) For(stage hook.Stage, tenant, thread string) (hook.Chain, err
 	return &chain{p, s, stage, found}, nil
 }
 
-// Steps returns the migrations that plugins offer for a thread. The chain of the stage migrate makes the one that its
-// Call names.
+// Steps returns the migrations that plugins provide for a thread. The chain of the stage migrate
+// runs the one that its Call names.
 func (p *Pipeline) Steps(tenant, thread string) []bundle.Migration {
 	var steps []bundle.Migration
 	s := p.current.Load()
 	for i := range s.links {
-		if l := &s.links[i]; l.stage == hook.Migrate && l.user != nil && l.binding.covers(tenant, thread) {
+		if l := &s.links[i]; l.stage == hook.Migrate && l.shared != nil && l.binding.covers(tenant, thread) {
 			for _, m := range l.binding.Bundle.Manifest.Migrations {
 				if !slices.Contains(steps, m) {
 					steps = append(steps, m)
@@ -278,20 +286,20 @@ func (p *Pipeline) Steps(tenant, thread string) []bundle.Migration {
 	return steps
 }
 
-// Stat is how often a plugin was called.
+// Stat counts the calls of a plugin.
 type Stat struct {
 	Plugin        string // NAME@VERSION, or redact
-	Calls, Errors uint64 // since it was loaded; rejections are no errors
+	Calls, Errors uint64 // since it was loaded; rejections do not count as errors
 	Suspended     bool   // for some tenant
 }
 
-// Stats returns how often the plugins that are bound were called, in the order of their names. A plugin that is loaded
-// with two configurations is there twice.
+// Stats returns the call counts of the bound plugins, ordered by name. A plugin that is loaded with
+// two configurations appears twice.
 func (p *Pipeline) Stats() []Stat {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	stats := []Stat{{Plugin: redactName, Calls: p.redacts.calls.Load(), Errors: p.redacts.errors.Load()}}
-	for _, u := range p.users {
+	for _, u := range p.shared {
 		stats = append(stats, Stat{u.name, u.calls.Load(), u.errors.Load(), u.circuit.suspended()})
 	}
 	slices.SortFunc(stats, func(a, b Stat) int { return cmp.Or(cmp.Compare(a.Plugin, b.Plugin), cmp.Compare(a.Calls, b.Calls)) })

@@ -121,7 +121,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// TestRedactorActions: what the redactor drops is gone, and what it rejects is rejected in its name.
+// TestRedactorActions: data that the redactor drops is gone, and a rejection names the redactor.
 func TestRedactorActions(t *testing.T) {
 	for _, tt := range []struct {
 		action redact.Action
@@ -148,7 +148,7 @@ func TestRedactorActions(t *testing.T) {
 	}
 }
 
-// TestNames: what is stored as it is may hold no secret, and is not changed.
+// TestNames: names, which are stored unchanged, may not contain secrets.
 func TestNames(t *testing.T) {
 	key := "ghp_0123456789abcdefghijABCDEFGHIJKLMNOP"
 	chain := chainOf(t, pipelineOf(Binding{Redactor: newRedactor(redact.Default(), redact.Config{})}), hook.PreSave)
@@ -195,7 +195,8 @@ func TestOutputs(t *testing.T) {
 	}
 }
 
-// TestFailures: whatever goes wrong in a plugin is an error that names it and has nothing that it said.
+// TestFailures: any failure in a plugin is an error that names the plugin and contains none of its
+// own text.
 func TestFailures(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
@@ -205,7 +206,7 @@ func TestFailures(t *testing.T) {
 		{&hook.Error{Kind: hook.ErrFailed, Code: 16, Reason: "alice's secret"}, hook.ErrFailed, "bad@1.0.0: plugin reported an error in pre_save of channel c: code 16"},
 		{&hook.Error{Kind: hook.ErrRejected, Reason: "alice's secret"}, hook.ErrRejected, "bad@1.0.0: rejected by a hook in pre_save of channel c"},
 		{&hook.Error{Kind: hook.ErrTrap, Reason: "unreachable"}, hook.ErrTrap, "bad@1.0.0: plugin trapped in pre_save of channel c: unreachable"},
-		{errors.New("alice's secret"), hook.ErrFailed, "bad@1.0.0: plugin reported an error in pre_save of channel c: it could not be run"},
+		{errors.New("alice's secret"), hook.ErrFailed, "bad@1.0.0: plugin reported an error in pre_save of channel c: it could not run"},
 	} {
 		p := pipelineOf(bound(t, "bad", preSave, failing(tt.err)), redactor(t))
 		call := callOf(channel("c", "[]"))
@@ -231,7 +232,7 @@ func TestCancelled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	saved(t, p, channel("c", "[]")) // it is not suspended: it was not the plugin's fault
+	saved(t, p, channel("c", "[]")) // not suspended: it was not the plugin's fault
 
 	ctx, cancel = context.WithCancel(context.Background())
 	slow := newFake(func(*plugins.Call) (*plugins.Result, error) {
@@ -317,7 +318,7 @@ func TestSuspension(t *testing.T) {
 	}
 	want("once", try("a", "[]"), hook.ErrFuel, 1)
 	want("twice", try("a", "[]"), hook.ErrFuel, 1)
-	want("rejected", try("a", "[0]"), hook.ErrRejected, 1) // which shows that it works
+	want("rejected", try("a", "[0]"), hook.ErrRejected, 1) // which shows that the plugin works
 	for range 3 {
 		want("again", try("a", "[]"), hook.ErrFuel, 1)
 	}
@@ -340,7 +341,7 @@ func TestSuspension(t *testing.T) {
 	}
 }
 
-// TestProbes: one call at a time is let through to a suspended plugin.
+// TestProbes: a suspended plugin gets one call at a time.
 func TestProbes(t *testing.T) {
 	c := circuit{failures: 1, pause: time.Second}
 	now := time.Unix(0, 0)
@@ -451,7 +452,7 @@ func TestMigrations(t *testing.T) {
 	}
 }
 
-// isClosed reports whether a plugin is closed, after giving what closes it the chance.
+// isClosed reports whether a plugin gets closed, after letting the cleanup run.
 func isClosed(f *fake, within time.Duration) bool {
 	for end := time.Now().Add(within); time.Now().Before(end); {
 		runtime.GC()
@@ -464,7 +465,8 @@ func isClosed(f *fake, within time.Duration) bool {
 	return false
 }
 
-// TestReplace: chains go on with the plugins that they began with, which are closed when nobody can run them any more.
+// TestReplace: chains keep the plugins that they began with. These are closed once nobody can run
+// them any more.
 func TestReplace(t *testing.T) {
 	kept, old, young := replacing("kept", "K"), replacing("a", "old"), replacing("a", "new")
 	keep := bound(t, "kept", preSave, kept)
@@ -497,7 +499,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// TestLoad: a module must have the hooks that its manifest names.
+// TestLoad: a module must export the hooks that its manifest declares.
 func TestLoad(t *testing.T) {
 	b := bundleOf(t, "a", preSave)
 	less := lesser{replacing("", "")}

@@ -11,14 +11,15 @@ import (
 	"github.com/ckptd/ckptd/plugins/redact"
 )
 
-// Redactor is the built-in redactor with a configuration, and with each group of its rules alone. It is safe for
-// concurrent use.
+// Redactor is the built-in redactor with a configuration, along with variants that have a single
+// group of rules. It is safe for concurrent use.
 type Redactor struct {
 	all    *redact.Redactor
-	groups map[string]func() (*redact.Redactor, error) // made when they are asked for
+	groups map[string]func() (*redact.Redactor, error) // created on first use
 }
 
-// NewRedactor returns the redactor of a configuration. Errors are *hook.Error of the kind ErrInvalid.
+// NewRedactor creates the redactor for a configuration. Errors are *hook.Error of the kind
+// ErrInvalid.
 func NewRedactor(c redact.Config) (*Redactor, error) {
 	all, err := redact.New(c)
 	if err != nil {
@@ -44,7 +45,7 @@ func newRedactor(all *redact.Redactor, c redact.Config) *Redactor {
 	return r
 }
 
-// group returns the redactor of a set of rules: "" is all.
+// group returns the redactor for a set of rules; "" means all.
 func (r *Redactor) group(set string) (*redact.Redactor, error) {
 	if set == "" {
 		return r.all, nil
@@ -53,7 +54,7 @@ func (r *Redactor) group(set string) (*redact.Redactor, error) {
 		return make()
 	}
 	return nil, &hook.Error{Kind: hook.ErrFailed,
-		Reason: `it asked for a set of rules that there is not: want "", "secrets" or "personal"`}
+		Reason: `it asked for an unknown rule set: want "", "secrets" or "personal"`}
 }
 
 // Identity names the rules and the configuration.
@@ -61,7 +62,7 @@ func (r *Redactor) Identity() hook.Identity {
 	return hook.Identity{Name: redactName, Digest: r.all.Digest(), Config: r.all.ConfigDigest()}
 }
 
-// Rules lists the rules that apply.
+// Rules lists the active rules.
 func (r *Redactor) Rules() []redact.Rule { return r.all.Rules() }
 
 // redactItem redacts an item in place.
@@ -79,7 +80,8 @@ func (r *Redactor) redactItem(ctx context.Context, it *hook.Item, key [32]byte) 
 	return out.Findings, nil
 }
 
-// redactLabel redacts key and value of a label as the member of an object, so that the key says what the value is.
+// redactLabel redacts the key and value of a label like a member of an object, because the key
+// tells the kind of value.
 func (r *Redactor) redactLabel(ctx context.Context, it *hook.Item, key [32]byte) ([]hook.Finding, error) {
 	if !utf8.ValidString(it.Name) || !utf8.Valid(it.Data) {
 		return nil, &hook.Error{Kind: hook.ErrRejected, Plugin: redactName, Item: nameOf(it), Reason: "a label is not UTF-8"}
@@ -94,9 +96,9 @@ func (r *Redactor) redactLabel(ctx context.Context, it *hook.Item, key [32]byte)
 	}
 	var label map[string]any
 	if err := json.Unmarshal(out.Data, &label); err != nil && !out.Dropped {
-		return nil, &hook.Error{Kind: hook.ErrFailed, Plugin: redactName, Item: nameOf(it), Reason: "a label did not stay one"}
+		return nil, &hook.Error{Kind: hook.ErrFailed, Plugin: redactName, Item: nameOf(it), Reason: "the output for one label is not exactly one label"}
 	}
-	it.Dropped = true // unless something is left of it
+	it.Dropped = true // unless something remains
 	for name, value := range label {
 		if text, ok := value.(string); ok {
 			it.Name, it.Data, it.Dropped = name, []byte(text), false
@@ -105,7 +107,7 @@ func (r *Redactor) redactLabel(ctx context.Context, it *hook.Item, key [32]byte)
 	return out.Findings, nil
 }
 
-// redactBytes redacts what a plugin hands over, by one of the sets of rules.
+// redactBytes redacts data from a plugin, using one of the sets of rules.
 func (r *Redactor) redactBytes(ctx context.Context, set, name string, data []byte, key [32]byte) ([]byte, []hook.Finding, error) {
 	rules, err := r.group(set)
 	if err != nil {
@@ -121,7 +123,7 @@ func (r *Redactor) redactBytes(ctx context.Context, set, name string, data []byt
 	return out.Data, out.Findings, nil
 }
 
-// countByRule sums findings up.
+// countByRule adds up findings by rule.
 func countByRule(findings []hook.Finding) map[string]int {
 	if len(findings) == 0 {
 		return nil
@@ -133,7 +135,8 @@ func countByRule(findings []hook.Finding) map[string]int {
 	return counts
 }
 
-// nameOf returns the kind and name of an item for errors and findings. Labels and memory items have names that are data.
+// nameOf returns the kind and name of an item for errors and findings. The names of labels and
+// memory items are user data and are left out.
 func nameOf(it *hook.Item) string {
 	if it.Name == "" || !slices.Contains([]hook.Kind{hook.Channel, hook.Write}, it.Kind) {
 		return it.Kind.String()

@@ -13,7 +13,7 @@ import (
 	"github.com/ckptd/ckptd/plugins/bundle"
 )
 
-// wasm binds a module, as package wasmtest makes it, everywhere.
+// wasm binds a module made with package wasmtest to everything.
 func wasm(t testing.TB, h *plugins.Host, name string, module []byte, manifest string) Binding {
 	t.Helper()
 	text := "name = \"" + name + "\"\nversion = \"1.0.0\"\nabi = 1\nwasm = \"a.wasm\"\n" + manifest
@@ -42,7 +42,7 @@ func hostOf(t testing.TB) *plugins.Host {
 	return h
 }
 
-// TestModules: real modules, in the order in which they are bound, and the redactor behind them.
+// TestModules: real modules run in the order of their bindings, with the redactor last.
 func TestModules(t *testing.T) {
 	h := hostOf(t)
 	echo := wasm(t, h, "echo", wasmtest.Echo(), preSave)
@@ -70,7 +70,7 @@ func TestModules(t *testing.T) {
 	runtime.KeepAlive(upper)
 }
 
-// BenchmarkPreSave is a save that appends 10 kB to 100 kB.
+// BenchmarkPreSave measures a save that appends 10 kB to 100 kB.
 func BenchmarkPreSave(b *testing.B) {
 	h := hostOf(b)
 	words := strings.Repeat("WORDS OF AN AGENT AND OF ITS TOOLS ", 3000)
@@ -105,7 +105,7 @@ func BenchmarkPreSave(b *testing.B) {
 	})
 }
 
-// quiet does not note its calls.
+// quiet does not record its calls.
 type quiet struct{ *fake }
 
 func (q quiet) Call(_ context.Context, c *plugins.Call) (*plugins.Result, error) { return q.run(c) }

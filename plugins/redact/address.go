@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// ipv4 finds four groups with dots between them that are an address of some host, and no version.
+// ipv4 finds four dot-separated groups that are the address of a host rather than a version.
 func (s *scan) ipv4(text []byte, n *number, g int, r *rule) int {
 	to := g + 4
 	if to > n.n || n.plus && g == 0 {
@@ -39,13 +39,15 @@ func (s *scan) ipv4(text []byte, n *number, g int, r *rule) int {
 	return to
 }
 
-// section reports whether four numbers are as small as those of a chapter, a version or an object identifier.
+// section reports whether the four numbers are small enough for a chapter, a version or an object
+// identifier.
 func section(a netip.Addr) bool {
 	b := a.As4()
 	return b[0] < 10 && b[1] < 30 && b[2] < 30 && b[3] < 60 && (b[0] != b[1] || b[0] != b[2] && b[1] != b[2])
 }
 
-// ordinary reports whether an address says nothing about a host: loopback, unspecified, broadcast and netmasks.
+// ordinary reports whether an address tells nothing about a host: loopback, unspecified, broadcast
+// and netmasks.
 func ordinary(a netip.Addr) bool {
 	if a.IsLoopback() || a.IsUnspecified() {
 		return true
@@ -57,7 +59,7 @@ func ordinary(a netip.Addr) bool {
 	return b[0] == 0 || b[0] == 255
 }
 
-// colons finds the IPv6 or MAC address that the sign at text[at] belongs to.
+// colons finds the IPv6 or MAC address that contains the sign at text[at].
 func (s *scan) colons(text []byte, at int) {
 	sep := text[at]
 	if at+1 >= len(text) || at > 0 && !isHex(text[at-1]) && text[at-1] != ':' || !isHex(text[at+1]) && text[at+1] != ':' {
@@ -106,8 +108,8 @@ func isMAC(v []byte, sep byte) bool {
 	return !same
 }
 
-// telling reports whether an IPv6 address is one beyond doubt: names in programs, such as ab::cd, could be one too, and
-// eight bytes such as a serial number has.
+// telling reports whether a valid IPv6 address is certainly meant as one. Names in programs, such
+// as ab::cd, could be one too, and so could eight bytes of a serial number.
 func telling(v []byte) bool {
 	groups, digits, long, pairs := 0, 0, false, true
 	for g := range bytes.SplitSeq(v, []byte(":")) {
@@ -124,7 +126,8 @@ func telling(v []byte) bool {
 	return digits > 0 && groups >= 2 && (long || groups >= 4) && !pairs
 }
 
-// email finds the address around the sign at text[at:end], which is @ or the beginning of its escape in URLs.
+// email finds the address around the sign at text[at:end], which is @ or the start of its escape in
+// URLs.
 func (s *scan) email(text []byte, at, end int) {
 	if s.r.email == nil || at > 0 && at == s.sign {
 		return
@@ -160,7 +163,8 @@ func (s *scan) email(text []byte, at, end int) {
 	s.add(start, to, s.r.email)
 }
 
-// afterEscape returns where a name begins that may begin with the rest of an escape written out: \n or %3D.
+// afterEscape returns the start of a name, after skipping the rest of a written-out escape: \n or
+// %3D.
 func afterEscape(text []byte, start, end int) int {
 	start = afterColour(text, start)
 	for i := start + 1; i < min(end, start+3); i++ {
@@ -176,7 +180,7 @@ func afterEscape(text []byte, start, end int) int {
 	return start
 }
 
-// isLocal reports whether a character may be in the local part of an address without quotes.
+// isLocal reports whether a character can be in the unquoted local part of an address.
 func isLocal(r rune) bool {
 	if r < 0x80 {
 		return isWord(byte(r)) || bytes.IndexByte([]byte(".+-%'&!#$*?^~"), byte(r)) >= 0
@@ -184,8 +188,8 @@ func isLocal(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsMark(r) || unicode.IsDigit(r))
 }
 
-// domain reads a name of a host with at least one dot at text[at:] and returns its end and where its last label
-// begins, 0 for none.
+// domain reads a host name with at least one dot at text[at:]. It returns its end and the start of
+// its last label, or 0 if there is none.
 func domain(text []byte, at int) (end, last int) {
 	label, dots := at, 0
 	i := at
@@ -219,7 +223,8 @@ func finish(text []byte, label, end, dots int) (int, int) {
 	return end, label
 }
 
-// notTLD reports whether the last label is none of a domain: digits, or the ending of a file, as in logo@2x.png.
+// notTLD reports whether a label cannot be the last one of a domain: digits, or a file extension,
+// as in logo@2x.png.
 func notTLD(label []byte) bool {
 	if bytes.HasPrefix(label, []byte("xn--")) {
 		return false
@@ -237,8 +242,8 @@ func notTLD(label []byte) bool {
 	return false
 }
 
-// url finds credentials in the authority of the URL whose :// is text[at:end]: all that stands between the first colon
-// and the last @, or all before the @ if there is no colon and it is long.
+// url finds credentials in the authority of the URL whose :// is text[at:end]: everything between
+// the first colon and the last @ or, if there is no colon, a long text before the @.
 func (s *scan) url(text []byte, at, end int) {
 	if s.r.url == nil || at == 0 || !isLetter(text[at-1]) && !isDigit(text[at-1]) {
 		return
@@ -282,7 +287,7 @@ loop:
 	}
 }
 
-// atFollows reports whether an @ follows before anything that a password in a URL cannot have.
+// atFollows reports whether an @ follows before any byte that cannot be in a password in a URL.
 func atFollows(text []byte) bool {
 	for i, b := range text[:min(len(text), 64)] {
 		if b == '@' {

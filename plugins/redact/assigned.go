@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// assigned finds a value that is assigned to a name with the keyword text[start:end]: in programs, configuration,
-// headers, command lines and prose.
+// assigned finds a value that is assigned to a name with the keyword text[start:end]: in programs,
+// configuration, headers, command lines and prose.
 func (s *scan) assigned(text []byte, start, end int, r *rule) {
 	if !isName(text, start, end) {
 		return
@@ -21,14 +21,15 @@ func (s *scan) assigned(text []byte, start, end int, r *rule) {
 	}
 	if from, ok := r.takes(text[v.start:v.end], v.how); ok {
 		end := v.end
-		if r.Like == "password" && !v.quoted && !v.said { // a sign at its end may be of it
+		if r.Like == "password" && !v.quoted && !v.said { // a sign at its end could be part of it
 			end = skip(text, end, "!?", 8)
 		}
 		s.add(v.start+from, end, r)
 	}
 }
 
-// isName reports whether a keyword is a word of its own in a name: API_KEY and apiKey, but neither monkey nor keyboard.
+// isName reports whether a keyword is a separate word within a name: API_KEY and apiKey, but not
+// monkey or keyboard.
 func isName(text []byte, start, end int) bool {
 	if start > 0 && isLetter(text[start-1]) && end-start <= 4 {
 		return isLower(text[start-1]) && isUpper(text[start])
@@ -36,8 +37,9 @@ func isName(text []byte, start, end int) bool {
 	return true
 }
 
-// nameEnd returns where the name ends that the keyword text[start:end] is in, -1 if the name says that its value is no
-// secret (token_count, passwordField). It tells whether the name is an option of a command.
+// nameEnd returns the end of the name that contains the keyword text[start:end], or -1 if the name
+// says that its value isn't a secret (token_count, passwordField). Flag reports whether the name is
+// a command-line option.
 func nameEnd(text []byte, start, end int) (at int, flag bool) {
 	at = end
 	for at < len(text) && at-end < 40 && (isWord(text[at]) || (text[at] == '-' || text[at] == '.') && at+1 < len(text) && isWord(text[at+1])) {
@@ -63,7 +65,8 @@ func nameEnd(text []byte, start, end int) (at int, flag bool) {
 	return at, bytes.HasPrefix(text[start:], []byte("-")) && (start == 0 || isSpace(text[start-1]) || text[start-1] == '"' || text[start-1] == '\'')
 }
 
-// public reports whether what is before a keyword in a name makes it the name of something that is no secret.
+// public reports whether the part of a name before a keyword makes it the name of something that
+// isn't a secret.
 func public(head []byte) bool {
 	head = bytes.ToLower(bytes.TrimRight(head, "_-."))
 	for _, word := range []string{"public", "publishable", "primary", "foreign", "partition", "sort", "cache", "idempotency", "page", "next", "max", "object", "i18n",
@@ -75,7 +78,8 @@ func public(head []byte) bool {
 	return false
 }
 
-// harmless reports whether what follows a keyword in a name makes it the name of something about a secret.
+// harmless reports whether the part of a name after a keyword makes it the name of something about
+// a secret.
 func harmless(tail []byte) bool {
 	tail = bytes.ToLower(bytes.Trim(tail, "_-0123456789"))
 	if i := bytes.LastIndexAny(tail, "_-"); i >= 0 {
@@ -92,20 +96,21 @@ func harmless(tail []byte) bool {
 	return false
 }
 
-// how tells how a value was written.
+// how describes the way a value was written.
 type how struct {
 	quoted bool
 	said   bool // "is", or a blank: not an assignment
-	env    bool // NAME=value or --name=value, as a shell takes it: names of a program do not stand there
+	env    bool // NAME=value or --name=value, as in a shell: the value is never a name in a program
 }
 
-// assignedValue is where a value is, and how it was written.
+// assignedValue is the position of a value and the way it was written.
 type assignedValue struct {
 	start, end int
 	how
 }
 
-// assignment reads the sign of an assignment at text[at:], behind a name that has text[keyword], and the value.
+// assignment reads an assignment sign at text[at:], after a name that contains text[keyword], and
+// the value.
 func assignment(text []byte, keyword, at int, flag bool) (v assignedValue, ok bool) {
 	name := at
 	at = skip(text, pastColours(text, at), "\"'`\\] \t", 8)
@@ -128,7 +133,7 @@ func assignment(text []byte, keyword, at int, flag bool) (v assignedValue, ok bo
 	case flag && at > name:
 		v.said = true
 	default:
-		// A type may stand between: var token string = "…"
+		// A type may come in between: var token string = "…"
 		typed := pastType(text, at)
 		if typed == at || at == name {
 			return v, false
@@ -140,7 +145,8 @@ func assignment(text []byte, keyword, at int, flag bool) (v assignedValue, ok bo
 	return valueAt(text, at, v), true
 }
 
-// signAt returns how long the sign of an assignment is that text begins with, 0 for none: = : := => -> ?= .= and more.
+// signAt returns the length of the assignment sign at the start of text, or 0 if there is none: = :
+// := => -> ?= .= and more.
 func signAt(text []byte) int {
 	for _, sign := range []string{"%3D", "%3A", "=>", "->"} {
 		if bytes.HasPrefix(text, []byte(sign)) {
@@ -163,7 +169,7 @@ func signAt(text []byte) int {
 	return 0
 }
 
-// firstArgument reports whether the name around text[at] is the first argument of a call, in quotes.
+// firstArgument reports whether the name around text[at] is the first, quoted argument of a call.
 func firstArgument(text []byte, at int) bool {
 	for at > 0 && isToken(text[at-1]) {
 		at--
@@ -171,13 +177,13 @@ func firstArgument(text []byte, at int) bool {
 	return at > 1 && (text[at-1] == '"' || text[at-1] == '\'') && text[at-2] == '('
 }
 
-// quoteFollows reports whether a quote is the next but for blanks.
+// quoteFollows reports whether a quote comes next, ignoring blanks.
 func quoteFollows(text []byte) bool {
 	i := skip(text, 0, " \t\\", 8)
 	return i < len(text) && (text[i] == '"' || text[i] == '\'')
 }
 
-// untilTag is the value between two tags, without the white space around it.
+// untilTag returns the value between two tags, without surrounding white space.
 func untilTag(text []byte, at int) (v assignedValue) {
 	v.start, v.end = at, at
 	for v.end < len(text) && text[v.end] != '<' && v.end-at < 4096 {
@@ -190,7 +196,7 @@ func untilTag(text []byte, at int) (v assignedValue) {
 	return v
 }
 
-// skip returns the place after at most n bytes of a set.
+// skip returns the position after at most n bytes of a set.
 func skip(text []byte, at int, set string, n int) int {
 	for ; n > 0 && at < len(text) && bytes.IndexByte([]byte(set), text[at]) >= 0; n-- {
 		at++
@@ -211,7 +217,8 @@ func pastType(text []byte, at int) int {
 	return at
 }
 
-// valueAt reads the value at text[at:]: up to its closing quote, or to what cannot be in a value without quotes.
+// valueAt reads the value at text[at:], up to its closing quote or to the first byte that cannot be
+// in an unquoted value.
 func valueAt(text []byte, at int, v assignedValue) assignedValue {
 	for at+1 < len(text) && bytes.IndexByte([]byte("bfru@$"), text[at]) >= 0 && (text[at+1] == '"' || text[at+1] == '\'') {
 		at++
@@ -246,7 +253,7 @@ func valueAt(text []byte, at int, v assignedValue) assignedValue {
 	return v
 }
 
-// nextParameter reports whether another parameter of a query begins: &name=
+// nextParameter reports whether another query parameter begins: &name=
 func nextParameter(text []byte) bool {
 	if text[0] != '&' {
 		return false
@@ -258,8 +265,8 @@ func nextParameter(text []byte) bool {
 	return i < len(text) && text[i] == '=' || bytes.HasPrefix(text, []byte("&amp;"))
 }
 
-// takes reports whether a value that is assigned to a keyword of the rule is one to find, and from where: the schemes
-// of headers stay.
+// takes reports whether the rule matches a value that is assigned to one of its keywords, and where
+// the match begins: it leaves out the scheme of a header.
 func (r *rule) takes(value []byte, h how) (from int, ok bool) {
 	for _, scheme := range []string{"Bearer ", "Basic ", "Token ", "token ", "bearer ", "basic ", "ApiKey ", "Bot "} {
 		if bytes.HasPrefix(value, []byte(scheme)) {

@@ -7,31 +7,33 @@ import (
 	"slices"
 )
 
-// automaton finds every occurrence of many short words in one pass over a text: an Aho-Corasick machine in which every
-// state knows its successor for every class of bytes, so that a byte costs two loads. Letters are taken without case,
-// all digits as one, and the bytes of other scripts as a few: whoever looks closer at a hit sees the text.
+// automaton finds every occurrence of many short words in a single pass over a text. It is an
+// Aho-Corasick machine in which every state has a successor for every class of bytes, so that a
+// byte costs two loads. It ignores case, treats all digits as one class, and maps the bytes of
+// other scripts to a few classes; code that examines a hit sees the real text.
 type automaton struct {
 	class  [256]uint8
 	next   []uint16   // state<<classBits | class -> state
 	accept uint16     // the first state in which words end
-	ends   [][]uint16 // the words that end there, by state-accept
-	most   int        // bytes of the longest word
+	ends   [][]uint16 // words that end in each state, by state-accept
+	most   int        // length of the longest word in bytes
 }
 
-// hit is where words end.
+// hit is a position where words end.
 type hit struct {
 	end   int
 	state uint16
 }
 
-const parts = 4 // of a text, gone through at once
+const parts = 4 // number of parts of a text that are scanned at once
 
 // hits is scratch for scan.
 type hits [parts][]hit
 
-// scan returns the hits in a text, in order, until the next call with h; of digits that follow each other only the first is one.
+// scan returns the hits in a text, in order. They are valid until the next call with h. Of
+// consecutive digits only the first is a hit.
 //
-// Each step waits for the one before it, so a longer text is gone through in four parts at once.
+// Each step has to wait for the previous one, so a longer text is scanned as four parts at once.
 func (a *automaton) scan(h *hits, text []byte) []hit {
 	n := len(text) / parts
 	h[0] = h[0][:0]
@@ -70,7 +72,7 @@ func (a *automaton) scan(h *hits, text []byte) []hit {
 	return h[0]
 }
 
-// scanFrom goes on at text[at:].
+// scanFrom continues at text[at:].
 func (a *automaton) scanFrom(hits []hit, text []byte, at int, state uint16) []hit {
 	for i := at; i < len(text); i++ {
 		if state = a.step(state, text[i]); state >= a.accept {
@@ -89,9 +91,9 @@ func (a *automaton) note(hits []hit, text []byte, i int, state uint16) []hit {
 
 const classBits = 6 // of a class; the words have fewer than 64 classes of bytes
 
-const digitByte = '0' // stands for every digit in the words of an automaton
+const digitByte = '0' // represents every digit in the words of an automaton
 
-// fold is the byte that stands for b.
+// fold maps a byte to the representative of its class.
 func fold(b byte) byte {
 	switch {
 	case 'A' <= b && b <= 'Z':
@@ -111,7 +113,7 @@ type node struct {
 	ends     []uint16
 }
 
-// newAutomaton returns the automaton of the words. The number of a word is its place in the list.
+// newAutomaton returns the automaton for the words. The number of a word is its index in the list.
 func newAutomaton(words []string) (*automaton, error) {
 	a := &automaton{}
 	classes := uint8(1)
@@ -143,7 +145,7 @@ func newAutomaton(words []string) (*automaton, error) {
 	return a, nil
 }
 
-// link sets the fail links and returns the nodes by their depth.
+// link sets the fail links and returns the nodes ordered by depth.
 func link(nodes []*node) []int {
 	order := []int{0}
 	for k := 0; k < len(order); k++ {
@@ -165,7 +167,7 @@ func link(nodes []*node) []int {
 	return order
 }
 
-// fill makes the table. States in which words end come last.
+// fill builds the table. States in which words end come last.
 func (a *automaton) fill(nodes []*node, order []int) {
 	state := make([]uint16, len(nodes))
 	byEnd := slices.Clone(order)

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// agentJSON returns real runs of agents without anything to find, and the same with a finding a kilobyte.
+// agentJSON returns real agent runs without any findings, and the same with one finding per
+// kilobyte.
 func agentJSON(b *testing.B) (clean, dirty []byte) {
 	path := filepath.Join("..", "..", "..", "shared", "data", "tau-bench", "gpt-4o-airline.json")
 	data, err := os.ReadFile(path)
@@ -29,7 +30,8 @@ func agentJSON(b *testing.B) (clean, dirty []byte) {
 	dirty = append(dirty, '[')
 	last := 0
 	for i, at := 0, 1; at < len(out.Data); i++ {
-		// After a comma at the end of a line, in what is laid out in lines, an element or a member can be put.
+		// In text laid out in lines, an element or member can be inserted after a comma at the end
+		// of a line.
 		k := bytes.Index(out.Data[at:], []byte("\"content\": \""))
 		if k < 0 {
 			break
@@ -74,7 +76,7 @@ func BenchmarkRedact(b *testing.B) {
 	}
 }
 
-// A state of 100 kB to which 1 kB is appended, with and without what is known of the state before.
+// A state of 100 kB to which 1 kB is appended, with and without knowledge of the previous state.
 func BenchmarkAppend(b *testing.B) {
 	clean, _ := agentJSON(b)
 	var runs []struct {

@@ -2,7 +2,8 @@ package redact
 
 import "bytes"
 
-// checks are the checksums and rules of plausibility that rules name. They see the digits alone, or the whole word.
+// checks are the checksums and plausibility checks that rules name. Their input is only the digits,
+// or the whole word.
 var checks = map[string]func(value []byte) bool{
 	"card":      card,
 	"us-ssn":    usSSN,
@@ -41,7 +42,7 @@ var checks = map[string]func(value []byte) bool{
 	"mixed":      mixed,
 }
 
-// varied reports whether digits are not one repeated, and not counted up.
+// varied reports whether digits are neither a single repeated digit nor consecutive.
 func varied(v []byte) bool {
 	same, up := true, true
 	for i := 1; i < len(v); i++ {
@@ -51,12 +52,12 @@ func varied(v []byte) bool {
 	return !same && !up
 }
 
-// mixed reports whether a value has a digit and a letter: it is no word.
+// mixed reports whether a value has both a digit and a letter, so it isn't a word.
 func mixed(v []byte) bool {
 	return bytes.ContainsFunc(v, func(r rune) bool { return r < 0x80 && isDigit(byte(r)) }) && bytes.ContainsFunc(v, func(r rune) bool { return r < 0x80 && isLetter(byte(r)) })
 }
 
-// weighted returns the sum of the digits, each times its weight.
+// weighted returns the weighted sum of the digits.
 func weighted(v []byte, weights ...int) int {
 	sum := 0
 	for i, w := range weights {
@@ -79,7 +80,7 @@ func luhn(v []byte) bool {
 	return sum%10 == 0
 }
 
-// issuers are the ranges of the first digits of payment cards and how long their numbers are (ISO/IEC 7812, the
+// issuers are the prefixes of payment cards and the lengths of their numbers (ISO/IEC 7812 and the
 // networks' own tables).
 var issuers = []struct{ from, to, digits, least, most int }{
 	{4, 4, 1, 13, 19}, {51, 55, 2, 16, 16}, {2221, 2720, 4, 16, 16}, {34, 34, 2, 15, 15}, {37, 37, 2, 15, 15},
@@ -89,7 +90,7 @@ var issuers = []struct{ from, to, digits, least, most int }{
 	{2200, 2204, 4, 16, 19}, {604, 604, 4, 12, 19}, {9792, 9792, 4, 16, 16}, {8600, 8600, 4, 16, 16}, {81, 81, 2, 16, 19},
 }
 
-// card reports whether digits are the number of a payment card.
+// card reports whether digits are a payment card number.
 func card(v []byte) bool {
 	if !luhn(v) || !varied(v) {
 		return false
@@ -105,7 +106,7 @@ func card(v []byte) bool {
 	return false
 }
 
-// usSSN takes social security numbers, and the ITINs that begin with 9.
+// usSSN accepts social security numbers and the ITINs that begin with 9.
 func usSSN(v []byte) bool {
 	area, grp, serial := decimal(v[:3]), decimal(v[3:5]), decimal(v[5:])
 	if area == 0 || area == 666 || grp == 0 || serial == 0 || !varied(v) && string(v) != "123456789" {
@@ -137,7 +138,8 @@ func deTaxID(v []byte) bool {
 	return (11-product)%10 == int(v[10]-'0')
 }
 
-// frNIR takes the thirteen digits and two of the key; Corsica's letters are not digits and not seen here.
+// frNIR accepts the thirteen digits and the two of the key. Corsican numbers contain letters and
+// are not recognized.
 func frNIR(v []byte) bool {
 	if len(v) != 15 || v[0] != '1' && v[0] != '2' && v[0] != '3' && v[0] != '4' && v[0] != '7' && v[0] != '8' {
 		return false
@@ -149,7 +151,7 @@ func frNIR(v []byte) bool {
 	return 97-decimal(v[:13])%97 == decimal(v[13:])
 }
 
-// esNIF takes DNI and NIE, with the letter that closes them.
+// esNIF accepts DNI and NIE with their final letter.
 func esNIF(v []byte) bool {
 	digits := bytes.Clone(v[:8])
 	if i := bytes.IndexByte([]byte("XYZ"), v[0]&^lowerBit(v[0])); i >= 0 {
@@ -188,7 +190,7 @@ func brCNPJ(v []byte) bool {
 		mod11(weighted(v, 6, 5, 4, 3, 2, 9, 8, 7, 6, 5, 4, 3, 2)) == int(v[13]-'0')
 }
 
-// mod11 is the check digit of Brazil's numbers.
+// mod11 computes the check digit of Brazilian numbers.
 func mod11(sum int) int {
 	if rest := sum % 11; rest >= 2 {
 		return 11 - rest
@@ -209,7 +211,7 @@ func verhoeff(v []byte) bool {
 	return c == 0
 }
 
-// dihedral multiplies in the group of the symmetries of a pentagon.
+// dihedral multiplies in the symmetry group of a pentagon.
 func dihedral(x, y byte) byte {
 	switch {
 	case x < 5 && y < 5:
@@ -231,7 +233,7 @@ func plPESEL(v []byte) bool {
 	return monthDay([]byte{'0' + (v[2]-'0')%2, v[3], v[4], v[5]}) && weighted(v, 1, 3, 7, 9, 1, 3, 7, 9, 1, 3, 1)%10 == 0
 }
 
-// sePN takes ten digits, or twelve with the century.
+// sePN accepts ten digits, or twelve with the century.
 func sePN(v []byte) bool {
 	v = v[len(v)-10:]
 	day := decimal(v[4:6])
@@ -243,7 +245,7 @@ func noFNR(v []byte) bool {
 	return weighted(v, 3, 7, 6, 1, 8, 9, 4, 5, 2, 1)%11 == 0 && weighted(v, 5, 4, 3, 2, 7, 6, 5, 4, 3, 2, 1)%11 == 0 && varied(v)
 }
 
-// fiHETU takes DDMMYY, a sign of the century, three digits and the character of control.
+// fiHETU accepts DDMMYY, a century sign, three digits and the check character.
 func fiHETU(v []byte) bool {
 	n := decimal(v[:6])*1000 + decimal(v[7:10])
 	return dayMonth(v[:4]) && "0123456789ABCDEFHJKLMNPRSTUVWXY"[n%31] == v[10]&^lowerBit(v[10])
@@ -306,13 +308,13 @@ func monthDay(v []byte) bool { return dayMonth([]byte{v[2], v[3], v[0], v[1]}) }
 
 const maxIBAN = 34
 
-// ibanSizes are the lengths of the IBANs of the countries in the registry of ISO 13616.
+// ibanSizes are the IBAN lengths of the countries in the registry of ISO 13616.
 const ibanSizes = "AD24AE23AL28AT20AZ28BA20BE16BG22BH22BI27BR29BY28CH21CR22CY28CZ24DE22DJ27DK18DO28EE20EG29ES24FI18FK18FO18FR27" +
 	"GB22GE22GI23GL18GR27GT28HN28HR21HU28IE22IL23IQ23IS26IT27JO30KW30KZ20LB28LC32LI21LT20LU20LV21LY25MC27MD24ME22MK19MN20" +
 	"MR27MT31MU30NI28NL18NO15OM23PK24PL28PS29PT25QA29RO24RS22RU33SA24SC31SD18SE24SI19SK24SM27SO23ST25SV28TL23TN24TR26UA29VA22" +
 	"VG24XK20YE30"
 
-// ibanSize returns how long an IBAN of a country is, 0 for a country without.
+// ibanSize returns the IBAN length of a country, or 0 if it has no IBANs.
 func ibanSize(a, b byte) int {
 	a, b = a&^lowerBit(a), b&^lowerBit(b)
 	for i := 0; i < len(ibanSizes); i += 4 {
@@ -323,7 +325,7 @@ func ibanSize(a, b byte) int {
 	return 0
 }
 
-// mod97 is the check of an IBAN in capitals (ISO 7064).
+// mod97 checks an IBAN in capitals (ISO 7064).
 func mod97(v []byte) bool {
 	rest := 0
 	for i := range v {

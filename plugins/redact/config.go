@@ -15,62 +15,67 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// Action is what becomes of what a rule found.
+// Action is the treatment of a match.
 type Action string
 
 const (
 	Mask   Action = "mask"   // [REDACTED:rule], the default
-	Hash   Action = "hash"   // [rule:9f86d081884c7d65], the same for the same value of one user
-	Drop   Action = "drop"   // the member or element that holds it goes
-	Reject Action = "reject" // the whole item is refused
+	Hash   Action = "hash"   // [rule:9f86d081884c7d65], the same for equal values of one user
+	Drop   Action = "drop"   // remove the member or element that contains it
+	Reject Action = "reject" // refuse the whole item
 )
 
-// Config says which rules apply and what they do. The zero Config is the built-in rules with mask. Unknown names in it
-// are errors of New.
+// Config selects rules and their actions. The zero Config means the built-in rules with the action
+// mask. New reports unknown names as errors.
 type Config struct {
-	// Disable turns off rules by id or group, and Enable turns some of those on again.
+	// Disable turns off rules by id or group. Enable turns some of them back on.
 	Disable []string `toml:"disable" json:"disable,omitempty"`
 	Enable  []string `toml:"enable" json:"enable,omitempty"`
-	// Actions maps ids or groups to actions; an id goes before its group, and "all" stands for every rule.
+	// Actions maps ids or groups to actions. An id takes precedence over its group; "all" means
+	// every rule.
 	Actions map[string]Action `toml:"actions" json:"actions,omitempty"`
-	// Rules are rules of one's own: id, keywords (each match begins with one) and pattern, all others optional.
+	// Rules are custom rules. They need an id, keywords (every match begins with one) and a
+	// pattern; the other fields are optional.
 	Rules []Rule `toml:"rules" json:"rules,omitempty"`
-	// Allow lists what stays although a rule matches, Block what goes although none does.
+	// Allow lists data to keep although a rule matches. Block lists data to redact although none
+	// does.
 	Allow Allow `toml:"allow" json:"allow,omitzero"`
 	Block Block `toml:"block" json:"block,omitzero"`
 }
 
-// Allow lists what stays. Paths are JSON pointers from the root of a value in which * stands for one name or index and
-// ** for any number; keys are names of members, without case. Both keep all that is below.
+// Allow lists data to keep. Paths are JSON pointers from the root of a value, in which * matches
+// one name or index and ** any number of them. Keys are member names and ignore case. Paths and
+// keys include everything below them.
 type Allow struct {
 	Values   []string `toml:"values" json:"values,omitempty"`     // exactly
-	Patterns []string `toml:"patterns" json:"patterns,omitempty"` // RE2, must match the whole of what was found
+	Patterns []string `toml:"patterns" json:"patterns,omitempty"` // RE2, must match the entire match of a rule
 	Paths    []string `toml:"paths" json:"paths,omitempty"`
 	Keys     []string `toml:"keys" json:"keys,omitempty"`
 }
 
-// Block lists members whose values are redacted whatever they are, but null. Action is that of the rule "blocked".
+// Block lists members whose values are redacted whatever they are, except null. The action is that
+// of the rule "blocked".
 type Block struct {
 	Paths  []string `toml:"paths" json:"paths,omitempty"`
 	Keys   []string `toml:"keys" json:"keys,omitempty"`
 	Action Action   `toml:"action" json:"action,omitempty"`
 }
 
-// ParseConfig reads a configuration in TOML, or in JSON if it begins with a brace. Errors are *hook.Error of the kind
-// ErrInvalid and name the field.
+// ParseConfig parses a configuration in TOML, or in JSON if it begins with a brace. Errors are
+// *hook.Error of the kind ErrInvalid and name the field.
 func ParseConfig(text []byte) (c Config, err error) {
 	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
 		dec := json.NewDecoder(bytes.NewReader(text))
 		dec.DisallowUnknownFields()
 		if err = dec.Decode(&c); err == nil && dec.More() {
-			err = errors.New("there is more after the object")
+			err = errors.New("extra data after the object")
 		}
 	} else {
 		err = toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(&c)
 	}
 	if unknown, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(unknown.Errors) > 0 {
 		row, _ := unknown.Errors[0].Position()
-		return c, wrong("line %d: there is no field %s: correct it", row, strings.Join(unknown.Errors[0].Key(), "."))
+		return c, wrong("line %d: unknown field %s: correct it", row, strings.Join(unknown.Errors[0].Key(), "."))
 	}
 	if syntax, ok := errors.AsType[*toml.DecodeError](err); ok {
 		row, _ := syntax.Position()
@@ -82,26 +87,26 @@ func ParseConfig(text []byte) (c Config, err error) {
 	return c, nil
 }
 
-const blocked = "blocked" // the id of the rule for what Block lists
+const blocked = "blocked" // the rule id of values listed in Block
 
-// wrong is the error of a configuration.
+// wrong returns a configuration error.
 func wrong(format string, args ...any) error {
 	return &hook.Error{Kind: hook.ErrInvalid, Plugin: name, Reason: fmt.Sprintf(format, args...)}
 }
 
-// digest returns the SHA-256 of the configuration as JSON, zero for the zero Config.
+// digest returns the SHA-256 of the configuration as JSON, or zero for the zero Config.
 func (c Config) digest() [32]byte {
-	text, err := json.Marshal(c) // in the order of the fields, maps sorted
+	text, err := json.Marshal(c) // in field order, with sorted maps
 	if err != nil || string(text) == "{}" {
 		return [32]byte{}
 	}
 	return sha256.Sum256(text)
 }
 
-// compile returns the rules that a configuration wants, ready.
+// compile returns the rules that a configuration selects, compiled.
 func (c Config) compile(base []Rule, b *budget) ([]*rule, error) {
 	if len(c.Rules) > maxRules {
-		return nil, wrong("rules: there are %d: use at most %d", len(c.Rules), maxRules)
+		return nil, wrong("rules: %d rules: use at most %d", len(c.Rules), maxRules)
 	}
 	names := map[string]bool{"all": true, blocked: true}
 	all := slices.Clone(base)
@@ -113,7 +118,7 @@ func (c Config) compile(base []Rule, b *budget) ([]*rule, error) {
 			return nil, wrong("rules[%d].id %q: use lower-case letters, digits and dashes", i, r.ID)
 		}
 		if names[r.ID] {
-			return nil, wrong("rules[%d].id %q is taken: choose another, or disable that one and choose another", i, r.ID)
+			return nil, wrong("rules[%d].id %q is taken: choose another", i, r.ID)
 		}
 		if r.Group == "" {
 			r.Group = "own"
@@ -148,7 +153,7 @@ func (c Config) compile(base []Rule, b *budget) ([]*rule, error) {
 	return rules, nil
 }
 
-// goodID reports whether a text is a letter and then up to 47 letters, digits and dashes.
+// goodID reports whether a text is a letter followed by up to 47 letters, digits and dashes.
 func goodID(id string) bool {
 	if len(id) == 0 || len(id) > 48 || !isLower(id[0]) {
 		return false
@@ -169,13 +174,13 @@ func (c Config) check(names map[string]bool) error {
 	for _, l := range lists {
 		for _, n := range l.list {
 			if !names[n] {
-				return wrong("%s: there is no rule or group %q: ckptd redact --rules lists them", l.field, n)
+				return wrong("%s: unknown rule or group %q: see ckptd redact --rules", l.field, n)
 			}
 		}
 	}
 	for n, a := range c.Actions {
 		if !names[n] {
-			return wrong("actions: there is no rule or group %q: ckptd redact --rules lists them", n)
+			return wrong("actions: unknown rule or group %q: see ckptd redact --rules", n)
 		}
 		if !a.valid() {
 			return wrong("actions.%s %q: use mask, hash, drop or reject", n, a)
@@ -211,11 +216,11 @@ func (c Config) actionOf(r Rule) Action {
 	return Mask
 }
 
-// allowed is what an Allow lets pass by its value.
+// allowed holds the values and patterns of an Allow.
 type allowed struct {
 	values   map[string]bool
 	patterns []*regexp.Regexp
-	cost     int // of all patterns, for a byte
+	cost     int // of all patterns, per byte
 }
 
 func newAllowed(a Allow, b *budget) (allowed, error) {
@@ -250,12 +255,12 @@ func (a *allowed) has(value []byte) bool {
 	return false
 }
 
-// allows reports whether what a rule found may stay.
+// allows reports whether a match may stay.
 func (s *scan) allows(value []byte) bool {
 	return s.spend(len(value)*s.r.allowed.cost) && s.r.allowed.has(value)
 }
 
-// keySet is a list of names of members, without case.
+// keySet builds a case-insensitive set of member names.
 func keySet(keys []string) map[string]bool {
 	set := map[string]bool{}
 	for _, k := range keys {

@@ -87,9 +87,9 @@ func TestDigests(t *testing.T) {
 
 func TestConfigErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"disable = ['emial']":                                    `disable: there is no rule or group "emial"`,
+		"disable = ['emial']":                                    `disable: unknown rule or group "emial"`,
 		"[actions]\nemail = 'burn'":                              `actions.email "burn": use mask, hash, drop or reject`,
-		"[actions]\nemial = 'mask'":                              `actions: there is no rule or group "emial"`,
+		"[actions]\nemial = 'mask'":                              `actions: unknown rule or group "emial"`,
 		"[block]\naction = 'x'":                                  `block.action "x"`,
 		"[allow]\npatterns = ['(']":                              `allow.patterns[0]`,
 		"[allow]\npaths = ['a/b']":                               `allow.paths[0] "a/b": begin it with /`,
@@ -98,10 +98,10 @@ func TestConfigErrors(t *testing.T) {
 		"[[rules]]\nid = 'x'":                                    `rule x: pattern is empty`,
 		"[[rules]]\nid = 'x'\npattern = 'a'":                     `rule x: keywords is empty`,
 		"[[rules]]\nid = 'x'\nkeywords=['a']\npattern='('":       `rule x: pattern: `,
-		"[[rules]]\nid = 'x'\nkeywords=['a']\npattern='a*'":      `rule x: pattern matches nothing at all`,
-		"[[rules]]\nid = 'x'\nscanner='y'":                       `rule x: scanner "y"`,
+		"[[rules]]\nid = 'x'\nkeywords=['a']\npattern='a*'":      `rule x: pattern matches the empty string`,
+		"[[rules]]\nid = 'x'\nscanner='y'":                       `rule x: unknown scanner "y"`,
 		"[[rules]]\nid = 'x'\nscanner='digits'\nshapes=['3--2']": `rule x: shape "3--2"`,
-		"nonsense = 1":                                           `line 1: there is no field nonsense`,
+		"nonsense = 1":                                           `line 1: unknown field nonsense`,
 		"= 1":                                                    `line 1: `,
 		`{"x": 1}`:                                               `unknown field "x"`,
 	} {
@@ -115,7 +115,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// Every rule of rules.toml is complete, and no mask of one is found by another.
+// Every rule in rules.toml is complete, and no rule matches the mask of another.
 func TestRules(t *testing.T) {
 	r := Default()
 	ids := map[string]bool{}
@@ -136,7 +136,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Patterns that are large when they are compiled are refused before that, and those that are slow use up their work.
+// Patterns that would compile to a large program are refused before compiling, and slow ones use up
+// their work limit.
 func TestLargePatterns(t *testing.T) {
 	rule := func(id, pattern string) Rule { return Rule{ID: id, Keywords: []string{"zzz"}, Pattern: pattern} }
 	for name, c := range map[string]struct {
@@ -145,7 +146,7 @@ func TestLargePatterns(t *testing.T) {
 	}{
 		"repeats":   {Config{Rules: []Rule{rule("big", "zzz"+strings.Repeat(`\pL{1000}`, 100))}}, "rule big"},
 		"long":      {Config{Rules: []Rule{rule("long", strings.Repeat("z", 5000))}}, "rule long"},
-		"many":      {Config{Rules: make([]Rule, 201)}, "rules: there are 201"},
+		"many":      {Config{Rules: make([]Rule, 201)}, "rules: 201 rules"},
 		"allowed":   {Config{Allow: Allow{Patterns: []string{"(?:(?:a{30}){30}){30}b", "(?:b{500}){2}", strings.Repeat("(?:c{100})", 99)}}}, "allow.patterns[0]"},
 		"together":  {Config{Rules: []Rule{rule("a", "zzz.{900}a{900}b{900}c{900}d{900}"), rule("b", "zzz.{900}a{900}b{900}c{900}d{900}e{900}f{900}")}}, "rule b"},
 		"of a lead": {Config{Rules: []Rule{{ID: "led", Keywords: []string{"zzz"}, Pattern: "zzz", Lead: strings.Repeat(`\pL{1000}`, 100)}}}, "rule led"},

@@ -6,16 +6,17 @@ import (
 	"strings"
 )
 
-// number is a run of groups of digits with one to three characters between them, such as +1 (415) 555-0123.
+// number is a sequence of digit groups with one to three characters between them, such as +1 (415)
+// 555-0123.
 type number struct {
-	start, end int // in the text; a plus sign or opening parenthesis before belongs to it
+	start, end int // in the text; includes a preceding plus sign or opening parenthesis
 	plus       bool
 	groups     [maxGroups]group
 	n          int
 	stands     row
 }
 
-// group is a group of digits and what separates it from the one before.
+// group is a group of digits and the separator before it.
 type group struct {
 	start, end int
 	sep        byte // '-', '.', ' ', '/', '(' or ')', 0 before the first
@@ -23,13 +24,13 @@ type group struct {
 
 const (
 	maxGroups    = 12
-	maxDigits    = 24 // in one number that we look at
+	maxDigits    = 24 // examined in a single number
 	minimumDigit = 3
 )
 
 func (g group) size() int { return g.end - g.start }
 
-// digits looks at the digits that begin at text[start] and marks them as seen.
+// digits examines the digits that begin at text[start] and marks them as seen.
 func (s *scan) digits(text []byte, start int) {
 	if end := afterColour(text, start); end > start {
 		s.until = end
@@ -45,7 +46,7 @@ func (s *scan) digits(text []byte, start int) {
 	if n.end < len(text) && isWord(text[n.end]) {
 		last := n.groups[n.n-1]
 		if !s.word(text, last.start) && text[n.end] != 'x' {
-			n.n-- // the last group is the beginning of a word
+			n.n-- // the last group is the start of a word
 		}
 	}
 	if n.n == 0 || n.end-n.start < 7 {
@@ -64,7 +65,8 @@ func (s *scan) digits(text []byte, start int) {
 	}
 }
 
-// numberAt tries every rule for digits on the groups from g on and returns the group after what was found, or g.
+// numberAt tries every digit rule on the groups from g on. It returns the group after the match, or
+// g.
 func (s *scan) numberAt(text []byte, n *number, g int) int {
 	if g > 0 && tight(n.groups[g].sep) || g == 0 && glued(text, n.start) {
 		return g
@@ -88,10 +90,10 @@ func (s *scan) numberAt(text []byte, n *number, g int) int {
 	return g
 }
 
-// tight reports whether a separator binds what is on both sides of it.
+// tight reports whether a separator joins both sides into one name or number.
 func tight(sep byte) bool { return sep == '-' || sep == '.' || sep == '/' }
 
-// glued reports whether what is before text[i] binds it: it is the tail of a longer name or number.
+// glued reports whether text[i] continues a longer name or number.
 func glued(text []byte, i int) bool {
 	if i == 0 {
 		return false
@@ -111,7 +113,7 @@ func glued(text []byte, i int) bool {
 	return false
 }
 
-// bounded reports whether groups up to to (excluded) end where a number can end.
+// bounded reports whether the end of the group before to is a plausible end of a number.
 func bounded(text []byte, n *number, to int) bool {
 	if to < n.n {
 		return !tight(n.groups[to].sep)
@@ -125,7 +127,7 @@ func bounded(text []byte, n *number, to int) bool {
 		return false
 	case b == '-', b == '/':
 		return end+1 >= len(text) || !isWord(text[end+1])
-	case b == ',' && (n.plus || n.groups[to-1].sep == '-'): // no amount, but a column of a table
+	case b == ',' && (n.plus || n.groups[to-1].sep == '-'): // not an amount but a table column
 		return true
 	case b == '.' && end+2 < len(text) && text[end+1] == '.': // a range, unless it is an ellipsis
 		return !isWord(text[end+2])
@@ -167,7 +169,7 @@ func readNumber(n *number, text []byte, start int) {
 		at = next
 	}
 	n.end = n.groups[n.n-1].end
-	if first := &n.groups[0]; first.sep == '(' && (n.n == 1 || n.groups[1].sep != ')') { // it is around the whole
+	if first := &n.groups[0]; first.sep == '(' && (n.n == 1 || n.groups[1].sep != ')') { // it encloses the whole number
 		first.sep = 0
 		if !n.plus {
 			n.start = first.start
@@ -175,7 +177,8 @@ func readNumber(n *number, text []byte, start int) {
 	}
 }
 
-// separator reads what may stand between two groups of digits at text[at], and where the next begins: 0 for none.
+// separator reads a separator of digit groups at text[at] and returns it with the start of the next
+// group; 0 if there is none.
 func separator(text []byte, at int) (sep byte, next int) {
 	for i := 0; i < 3 && at < len(text); i++ {
 		b := text[at]
@@ -197,9 +200,9 @@ func separator(text []byte, at int) (sep byte, next int) {
 			return 0, at // a minus
 		}
 		if b == ' ' && i > 0 && (text[at-1] == ' ' || text[at-1] >= 0x80) {
-			return 0, at // columns of a table
+			return 0, at // table columns
 		}
-		if b != ' ' || sep == 0 { // "- " and ") " are a dash and a parenthesis
+		if b != ' ' || sep == 0 { // "- " and ") " count as a dash and a parenthesis
 			if sep == 0 || sep == ' ' || b == '(' || sep == ')' && b == '-' {
 				if !(sep == ')' && b == '-') {
 					sep = b
@@ -216,7 +219,7 @@ func separator(text []byte, at int) (sep byte, next int) {
 	return 0, at
 }
 
-// dateAt returns how many groups from g on are a date, 0 for none.
+// dateAt returns the number of groups from g on that form a date, or 0.
 func dateAt(text []byte, n *number, g int) int {
 	if g+2 >= n.n || n.plus && g == 0 {
 		return 0
@@ -251,7 +254,7 @@ func (n *number) collect(buf, text []byte, from, to int) []byte {
 	return buf
 }
 
-// count returns how many digits groups have.
+// count returns the number of digits in the groups.
 func (n *number) count(from, to int) int {
 	sum := 0
 	for _, g := range n.groups[from:to] {
@@ -260,11 +263,11 @@ func (n *number) count(from, to int) int {
 	return sum
 }
 
-// shape is how a number is written: the sizes of its groups and what is between them.
+// shape is the layout of a number: the sizes of its groups and the separators.
 type shape struct {
 	sizes []int
-	seps  []byte // before each but the first
-	weak  bool   // needs a word of context
+	seps  []byte // before each group except the first
+	weak  bool   // needs a context word
 }
 
 // parseShape reads a shape such as "3-2-4" or "2 3 3".
@@ -291,7 +294,7 @@ func parseShape(text string) (shape, error) {
 	return sh, nil
 }
 
-// shaped finds a number of one of the shapes of a rule.
+// shaped finds a number with one of the shapes of a rule.
 func (s *scan) shaped(text []byte, n *number, g int, r *rule) int {
 	if n.plus && g == 0 {
 		return g
@@ -315,7 +318,7 @@ func (s *scan) shaped(text []byte, n *number, g int, r *rule) int {
 	return g
 }
 
-// spaced reports whether blanks alone tell that the groups belong together.
+// spaced reports whether only blanks indicate that the groups belong together.
 func (sh *shape) spaced() bool { return len(sh.seps) > 0 && sh.seps[0] == ' ' }
 
 func (sh *shape) fits(n *number, g int) bool {
@@ -330,7 +333,7 @@ func (sh *shape) fits(n *number, g int) bool {
 	return true
 }
 
-// card finds the number of a payment card: in one group, or in groups of which the first has four digits.
+// card finds a payment card number: in one group, or in several of which the first has four digits.
 func (s *scan) card(text []byte, n *number, g int, r *rule) int {
 	if n.plus && g == 0 || s.bare && (!s.near(r, n.start) || s.key != nil && identifies(s.key.name)) {
 		return g
@@ -354,20 +357,21 @@ func (s *scan) card(text []byte, n *number, g int, r *rule) int {
 	return g
 }
 
-// column reports whether a comma ends the groups.
+// column reports whether a comma follows the groups.
 func column(text []byte, n *number, to int) bool {
 	end := n.groups[to-1].end
 	return to == n.n && end < len(text) && text[end] == ','
 }
 
-// identifies reports whether a name is that of an identifier. Of the numbers that are some, one in ten has the checksum
-// of a card.
+// identifies reports whether a name is that of an identifier. One in ten numeric identifiers has a
+// valid card checksum.
 func identifies(name string) bool {
 	return strings.EqualFold(name, "id") || strings.HasSuffix(name, "_id") || strings.HasSuffix(name, "-id") || strings.HasSuffix(name, "Id") ||
 		strings.HasSuffix(name, "ID")
 }
 
-// usual reports whether a card number is as long as those of its network are: others take a word about cards.
+// usual reports whether a card number has a length that is usual for its network. Other lengths
+// need a context word.
 func usual(digits []byte, grouped bool) bool {
 	switch len(digits) {
 	case 12, 14, 15, 16:
@@ -378,7 +382,7 @@ func usual(digits []byte, grouped bool) bool {
 	return grouped
 }
 
-// printed reports whether groups are as they are on cards: fours, or 4-6-5 and 4-6-4.
+// printed reports whether the groups are those printed on cards: fours, or 4-6-5 and 4-6-4.
 func printed(n *number, g, to int) bool {
 	if n.groups[g+1].size() == 6 {
 		return to == g+3

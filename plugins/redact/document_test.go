@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The configuration in docs/redaction.md is one, and the figures in it are those of the samples.
+// The configuration in docs/redaction.md is valid, and the figures there are those of the samples.
 func TestDocument(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join("..", "..", "docs", "redaction.md"))
 	if err != nil {

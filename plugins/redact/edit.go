@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// edit replaces the bytes from start to end, counted in what was scanned, by text.
+// edit replaces the bytes from start to end of the scanned data with text.
 type edit struct {
 	start, end int
 	text       []byte
 }
 
-// apply returns data with the edits made, which are in order and apart. It does not modify data.
+// apply returns data with the edits applied. They must be sorted and must not overlap. It does not
+// modify data.
 func apply(data []byte, edits []edit) []byte {
 	size := len(data)
 	for _, e := range edits {
@@ -26,7 +27,7 @@ func apply(data []byte, edits []edit) []byte {
 	return append(out, data[at:]...)
 }
 
-// ordered sorts edits and removes those within another.
+// ordered sorts edits and removes those that lie within another.
 func ordered(edits []edit) []edit {
 	slices.SortStableFunc(edits, func(x, y edit) int {
 		return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(y.end, x.end))
@@ -42,11 +43,11 @@ func ordered(edits []edit) []edit {
 	return kept
 }
 
-// onto returns what edits and then more, which are edits of what came of them, do to a text. One of more that overlaps
-// one of edits replaces all of it.
+// onto combines edits with more, which are edits of their result, into edits of the original text.
+// An edit in more that overlaps one in edits replaces all of it.
 func onto(edits, more []edit) []edit {
 	all := make([]edit, 0, len(edits)+len(more))
-	shift := 0 // what is at i after the edits so far was at i+shift
+	shift := 0 // position i of the original is now at i+shift
 	pass := func(e edit) { shift, edits = shift+e.end-e.start-len(e.text), edits[1:] }
 	for _, m := range more {
 		for len(edits) > 0 && edits[0].start-shift+len(edits[0].text) <= m.start {

@@ -9,7 +9,7 @@ import (
 
 const leastEncoded = 16 // characters of base64: twelve bytes
 
-// encoded looks for text in base64 and redacts what it means.
+// encoded finds base64 text and redacts its contents.
 func (s *scan) encoded(text []byte) {
 	for i := 0; i+leastEncoded <= len(text); {
 		k := i + leastEncoded - 1
@@ -35,22 +35,23 @@ func (s *scan) encoded(text []byte) {
 
 func isBase64(b byte) bool { return isToken(b) || b == '+' || b == '/' }
 
-// decoded redacts text[start:end], followed by padding until full, if it is text in base64.
+// decoded redacts text[start:end], which is followed by padding up to full, if it is base64 of
+// text.
 func (s *scan) decoded(text []byte, start, end, full int) {
-	run := text[start:end]
-	if len(run)%4 == 1 {
+	encoded := text[start:end]
+	if len(encoded)%4 == 1 {
 		return
 	}
 	enc := base64.RawStdEncoding
-	if bytes.ContainsAny(run, "-_") {
+	if bytes.ContainsAny(encoded, "-_") {
 		enc = base64.RawURLEncoding
 	}
 	var head [leastEncoded / 4 * 3]byte
-	if _, err := enc.Decode(head[:], run[:leastEncoded]); err != nil || !textual(head[:], false) {
+	if _, err := enc.Decode(head[:], encoded[:leastEncoded]); err != nil || !textual(head[:], false) {
 		return
 	}
-	value := make([]byte, enc.DecodedLen(len(run)))
-	n, err := enc.Decode(value, run)
+	value := make([]byte, enc.DecodedLen(len(encoded)))
+	n, err := enc.Decode(value, encoded)
 	if err != nil || !textual(value[:n], true) {
 		return
 	}
@@ -68,14 +69,15 @@ func (s *scan) decoded(text []byte, start, end, full int) {
 	if full > end {
 		enc = enc.WithPadding(base64.StdPadding)
 	}
-	_ = drop // the text around it stays, so that only the finding goes
+	_ = drop // the surrounding text stays, so only the match is removed
 	redacted := apply(value, edits)
 	out := make([]byte, enc.EncodedLen(len(redacted)))
 	enc.Encode(out, redacted)
 	s.found = append(s.found, match{start, full, nil, out})
 }
 
-// textual reports whether decoded bytes are text. The first bytes of a text may end in the middle of a character.
+// textual reports whether decoded bytes are text. If they are only the start of a text, they may
+// end in the middle of a character.
 func textual(v []byte, whole bool) bool {
 	for i := 0; i < len(v); {
 		if v[i] < utf8.RuneSelf {

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// unit decodes the character or escape at raw[i:] of a string in JSON: size bytes mean r. Bytes that are no UTF-8 are
-// one each.
+// unit decodes the character or escape at raw[i:] of a JSON string: the next size bytes encode r.
+// Each byte of invalid UTF-8 counts as a character.
 func unit(raw []byte, i int) (r rune, size int, ok bool) {
 	if raw[i] != '\\' {
 		if raw[i] < utf8.RuneSelf {
@@ -54,7 +54,8 @@ func hex4(raw []byte, i int) (rune, bool) {
 	return rune(v), err == nil
 }
 
-// unescape appends what a string in JSON means to buf. Not ok: an escape is none of JSON's.
+// unescape appends the decoded form of a JSON string to buf. It is not ok if the string has an
+// invalid escape.
 func unescape(buf, raw []byte) (text []byte, ok bool) {
 	for i := 0; i < len(raw); {
 		from := i
@@ -82,11 +83,11 @@ func unescape(buf, raw []byte) (text []byte, ok bool) {
 	return buf, true
 }
 
-// escapedEdits turns edits of what a string means into edits of the string: characters outside of them stay as they
-// are written.
+// escapedEdits translates edits of a decoded string into edits of the encoded one. Characters
+// outside the edits keep their encoding.
 func escapedEdits(raw []byte, edits []edit) []edit {
 	out := make([]edit, 0, len(edits))
-	at, i := 0, 0 // in the text, in raw
+	at, i := 0, 0 // positions in the decoded text and in raw
 	step := func() {
 		r, size, _ := unit(raw, i)
 		if raw[i] != '\\' {
@@ -109,7 +110,7 @@ func escapedEdits(raw []byte, edits []edit) []edit {
 	return out
 }
 
-// appendEscaped appends text as it is written in a string in JSON.
+// appendEscaped appends text in the encoding of a JSON string.
 func appendEscaped(buf, text []byte) []byte {
 	const hex = "0123456789abcdef"
 	for _, b := range text {
@@ -131,7 +132,7 @@ func appendEscaped(buf, text []byte) []byte {
 	return buf
 }
 
-// numbered makes a mask one that is told from others: [REDACTED:email] becomes [REDACTED:email#2].
+// numbered makes a mark distinct from others: [REDACTED:email] becomes [REDACTED:email#2].
 func numbered(mark string, n int) string {
 	if body, ok := strings.CutSuffix(mark, "]"); ok && strings.HasPrefix(mark, "[REDACTED:") && !strings.Contains(body, "#") {
 		return body + "#" + strconv.Itoa(n) + "]"

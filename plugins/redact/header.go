@@ -2,8 +2,9 @@ package redact
 
 import "bytes"
 
-// header finds a private key between two lines of dashes, beginning at text[start]. Line feeds may be written out as
-// \n. One without an end reaches as far as it can go on: a stream may have been cut there.
+// header finds a private key between two lines of dashes, beginning at text[start]. Line feeds may
+// be written out as \n. A key without an end extends as far as its body does, because the end may
+// be missing from a stream.
 func (s *scan) header(text []byte, start int) {
 	rest := text[start:]
 	head := rest[:min(len(rest), 80)]
@@ -24,7 +25,7 @@ func (s *scan) header(text []byte, start int) {
 	end := from
 	for end < len(rest) {
 		if rest[end] == '[' {
-			if mark := markAt(rest, end); mark > 0 { // something in it was found before
+			if mark := markAt(rest, end); mark > 0 { // part of it was redacted before
 				end = mark
 				continue
 			}
@@ -38,7 +39,7 @@ func (s *scan) header(text []byte, start int) {
 		}
 		end++
 	}
-	// Without an end, and without a body, it is talk about keys.
+	// Without an end or a body, the text is only about keys.
 	body := bytes.Map(func(r rune) rune {
 		if r < 0x80 && (isLetter(byte(r)) || isDigit(byte(r))) {
 			return r
@@ -68,8 +69,8 @@ func footer(text []byte, at int) int {
 	return end
 }
 
-// isKeyBody reports whether a byte may stand between the lines: base64, headers such as Proc-Type, line ends, and the
-// quotes and escapes of a program around them.
+// isKeyBody reports whether a byte can occur between the lines: base64, headers such as Proc-Type,
+// line ends, and the quotes and escapes of program text around them.
 func isKeyBody(b byte) bool {
 	return isWord(b) || isSpace(b) || bytes.IndexByte([]byte(`+/=-\"',:.()@`), b) >= 0
 }

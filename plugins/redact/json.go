@@ -9,22 +9,22 @@ import (
 	"github.com/ckptd/ckptd/internal/spans"
 )
 
-// walker goes through a text in JSON without building anything of it, and collects edits. It follows what JSON means
-// and is lenient about the rest: what it lets pass that is not JSON stays as it is.
+// walker traverses JSON text without building values and collects edits. It interprets JSON and is
+// otherwise lenient: any invalid JSON that it accepts is left unchanged.
 type walker struct {
 	s     *scan
 	data  []byte
 	pos   int
-	base  int // how many frames were open outside
+	base  int // number of frames opened by outer texts
 	state wants
-	any   bool // a value was seen
+	any   bool // there has been a value
 	edits []edit
-	drop  bool    // the value at the root goes
-	same  region  // what is known from the parent
-	stops []split // findings to count when we are there
+	drop  bool    // the root value is dropped
+	same  region  // the part known from the parent
+	stops []split // findings to count when the walk reaches them
 }
 
-// wants is what may come next.
+// wants is the set of tokens that may come next.
 type wants uint8
 
 const (
@@ -36,18 +36,19 @@ const (
 	wantNext // a comma, or the end
 )
 
-// json redacts a text in JSON, or several such one after the other. Not ok: it is not JSON, and nothing was done.
+// json redacts JSON text: one value or several in sequence. If the text is not JSON, it does
+// nothing and returns ok = false.
 func (s *scan) json(data, prev []byte) (edits []edit, drop, ok bool, err error) {
 	w := &walker{s: s, data: data, base: len(s.path)}
 	w.same = regionOf(data, prev, s.r)
-	outer := s.hold(data)
+	outer := s.saveStreams(data)
 	found, again, reject := s.countedSoFar(), s.again, s.reject
 	ok, err = w.run()
 	s.path = s.path[:w.base]
 	if ok && err == nil {
 		w.join()
 	}
-	s.release(outer)
+	s.restoreStreams(outer)
 	if !ok || err != nil {
 		s.uncount(found)
 		s.again, s.reject = again, reject
@@ -94,7 +95,7 @@ func (w *walker) run() (ok bool, err error) {
 	}
 }
 
-// top returns the innermost open frame, nil at the root.
+// top returns the innermost open frame, or nil at the root.
 func (w *walker) top() *frame {
 	if len(w.s.path) == w.base {
 		return nil
@@ -102,12 +103,12 @@ func (w *walker) top() *frame {
 	return &w.s.path[len(w.s.path)-1]
 }
 
-// next goes on after a value.
+// next continues after a value.
 func (w *walker) next(b byte) bool {
 	f := w.top()
 	switch {
 	case f == nil:
-		w.state = wantValue // another text in JSON: a file of lines
+		w.state = wantValue // another value: JSON lines
 		return true
 	case b == ',' && f.object:
 		w.state = wantName
@@ -137,7 +138,7 @@ func (w *walker) open(object bool) error {
 	return nil
 }
 
-// step is the part of the path that a frame adds.
+// step is the part that a frame adds to the path hash.
 func (f *frame) step() uint64 {
 	if f.object {
 		return f.key.hash << 1
@@ -150,7 +151,7 @@ func mix(h, v uint64) uint64 {
 	return h ^ h>>29
 }
 
-// close ends the object or array in hand.
+// close ends the current object or array.
 func (w *walker) close() {
 	w.pos++
 	f := w.top()
@@ -162,14 +163,14 @@ func (w *walker) close() {
 		w.edits = append(w.edits, edit{start: from, end: f.ends})
 	}
 	w.distinct(f)
-	if f.links != nil {
-		w.s.unlink(f, w.same.sideOf(w.data, w.pos-1, w.pos))
+	if f.streams != nil {
+		w.s.endStreams(f, w.same.sideOf(w.data, w.pos-1, w.pos))
 	}
 	w.s.path = w.s.path[:len(w.s.path)-1]
 	w.done(false)
 }
 
-// done ends the value in hand, which goes if drop is set.
+// done ends the current value. If drop is set, the value is removed.
 func (w *walker) done(drop bool) {
 	w.state, w.any = wantNext, true
 	f := w.top()
@@ -178,9 +179,9 @@ func (w *walker) done(drop bool) {
 		w.drop = w.drop || drop
 	case drop || f.object && f.key.drop:
 		if drop {
-			w.edits = w.edits[:f.mark]
+			w.edits = w.edits[:f.firstEdit]
 		}
-		w.s.again = true // what was apart is together now
+		w.s.again = true // separate parts are now adjacent
 		if f.dropped < 0 {
 			f.dropped = f.start
 		}
@@ -208,9 +209,9 @@ func (w *walker) name() bool {
 		}
 	}
 	f := w.s.reach(text)
-	f.start, f.mark = w.pos, len(w.edits)
+	f.start, f.firstEdit = w.pos, len(w.edits)
 	if m := f.key; len(m.edits) > 0 && !m.drop {
-		f.marked = append(f.marked, len(w.edits))
+		f.nameEdits = append(f.nameEdits, len(w.edits))
 		w.edits = append(w.edits, edit{w.pos + 1, end, appendEscaped(nil, apply(text, m.edits))})
 	}
 	w.pos = end + 1
@@ -218,9 +219,9 @@ func (w *walker) name() bool {
 	return true
 }
 
-// distinct makes the names apart that redaction made the same, so that no member hides another.
+// distinct makes names that redaction made equal distinct again, so that no member hides another.
 func (w *walker) distinct(f *frame) {
-	for _, i := range f.marked {
+	for _, i := range f.nameEdits {
 		w.edits[i].text = []byte(f.distinct(string(w.edits[i].text)))
 	}
 }
@@ -228,7 +229,7 @@ func (w *walker) distinct(f *frame) {
 // value reads a value that begins with b.
 func (w *walker) value(b byte) (ok bool, err error) {
 	if f := w.top(); f != nil && !f.object {
-		f.start, f.mark = w.pos, len(w.edits)
+		f.start, f.firstEdit = w.pos, len(w.edits)
 	}
 	if allow, block := w.s.judge(); allow || block {
 		return w.whole(block && !allow)
@@ -273,12 +274,12 @@ func (w *walker) text(start, end int, escaped bool) (drop bool, err error) {
 		}
 	}
 	if !drop {
-		w.s.link(w.base, w.s.chains.pieceOf(w.data, start, end, escaped, w.edits[from:]), sd)
+		w.s.follow(w.base, w.s.streams.pieceOf(w.data, start, end, escaped, w.edits[from:]), sd)
 	}
 	return drop, nil
 }
 
-// changed redacts a string that is not known from the parent.
+// changed redacts a string that isn't known from the parent.
 func (w *walker) changed(start, end int, escaped bool) (drop bool, err error) {
 	text := w.data[start:end]
 	if escaped {
@@ -307,7 +308,8 @@ func (w *walker) changed(start, end int, escaped bool) (drop bool, err error) {
 	return drop, nil
 }
 
-// inner redacts a text that is a value: JSON if it is an object or array, else plain.
+// inner redacts a text that is a value: as JSON if it is an object or array, otherwise as plain
+// text.
 func (s *scan) inner(text []byte, key *member) (edits []edit, drop bool, err error) {
 	if s.layers < maxLayers && len(text) > 1 && (text[0] == '{' || text[0] == '[' || isSpace(text[0])) && looksLikeJSON(text) {
 		s.layers++
@@ -321,7 +323,7 @@ func (s *scan) inner(text []byte, key *member) (edits []edit, drop bool, err err
 	return edits, drop, nil
 }
 
-// literal redacts a number. What is found makes a string of it.
+// literal redacts a number. A match turns it into a string.
 func (w *walker) literal(start, end int) (drop bool) {
 	text := w.data[start:end]
 	if len(text) < 3 || w.same.sideOf(w.data, start, end) != changedSide || bytes.ContainsFunc(text, func(r rune) bool { return r < '0' || r > '9' }) {
@@ -334,27 +336,28 @@ func (w *walker) literal(start, end int) (drop bool) {
 	return drop
 }
 
-// join makes the edits of what was cut into chunks, and counts the findings where they begin.
+// join applies the edits of matches across chunks and counts these findings at the path where they
+// begin.
 func (w *walker) join() {
-	for _, j := range w.s.chains.joins {
+	for _, j := range w.s.streams.joins {
 		w.edits = append(w.edits, j.edit)
 	}
-	if len(w.s.chains.splits) == 0 {
+	if len(w.s.streams.splits) == 0 {
 		return
 	}
-	// Another walk, to tell where the findings are.
-	stops := slices.Clone(w.s.chains.splits)
+	// A second walk finds the paths of the findings.
+	stops := slices.Clone(w.s.streams.splits)
 	slices.SortStableFunc(stops, func(x, y split) int { return cmp.Compare(x.at, y.at) })
 	again := &walker{s: w.s, data: w.data, base: w.base, same: region{whole: true}, stops: stops}
-	outer := w.s.hold(w.data)
+	outer := w.s.saveStreams(w.data)
 	w.s.reporting = false
-	_, _ = again.run() // it was run to the end before
+	_, _ = again.run() // it has completed once already
 	w.s.reporting = true
-	w.s.release(outer)
+	w.s.restoreStreams(outer)
 	w.s.path = w.s.path[:w.base]
 }
 
-// stop counts the findings that begin in the string in hand.
+// stop counts the findings that begin in the current string.
 func (w *walker) stop(end int) {
 	for len(w.stops) > 0 && w.stops[0].at <= end {
 		w.s.reporting = true
@@ -364,7 +367,7 @@ func (w *walker) stop(end int) {
 	}
 }
 
-// whole passes a value over without looking into it, and replaces it if it is blocked.
+// whole skips a value without examining it. If it is blocked, it is replaced.
 func (w *walker) whole(block bool) (ok bool, err error) {
 	start := w.pos
 	end, err := spans.JSON(w.data, start, maxDepth-len(w.s.path))
@@ -374,7 +377,7 @@ func (w *walker) whole(block bool) (ok bool, err error) {
 	if err != nil {
 		return false, nil
 	}
-	w.same.sideOf(w.data, start, end) // so that it goes on behind it
+	w.same.sideOf(w.data, start, end) // to continue after it
 	w.pos = end
 	value := w.data[start:end]
 	if !block || string(value) == "null" || len(value) > 2 && value[0] == '"' && value[1] == '[' && markAt(value, 1) == len(value)-1 ||

@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// What redaction must leave alone: all that no rule matched.
+// Text that redaction must leave alone: everything that no rule matched.
 
-// justified checks what was replaced in a text: one look at the text finds it, or it is beside a mask, and one look
-// finds it when the masks of what was found so far are in their places. Where it is of a kind with a form that can be
-// told, it has it.
+// justified checks each replacement in a text. One pass over the text finds it, or it is next to a
+// mask, and one pass finds it with the earlier marks in place. If its kind has a recognizable form,
+// it must have that form.
 func justified(t *testing.T, r *Redactor, text string) (hits int) {
 	t.Helper()
 	out := redacted(t, r, Input{Type: "text", Data: []byte(text)})
@@ -25,7 +25,7 @@ func justified(t *testing.T, r *Redactor, text string) (hits int) {
 	if string(apply([]byte(text), edits)) != string(out.Data) {
 		t.Fatalf("%q became %q, which is not what the edits make of it", text, out.Data)
 	}
-	known := make([]bool, len(text)) // bytes that may go
+	known := make([]bool, len(text)) // bytes allowed to go
 	lookAt(s, text, known)
 	for _, e := range edits {
 		value := text[e.start:e.end]
@@ -48,10 +48,10 @@ func justified(t *testing.T, r *Redactor, text string) (hits int) {
 	return len(edits)
 }
 
-// lookAt adds to the bytes that are known to be of a match those that are of one when masks are in their places.
+// lookAt adds to the known bytes those that are part of a match once marks are in place.
 func lookAt(s *scan, text string, known []bool) {
 	var left []byte
-	var from []int // by byte of left: its place in text, -1 in a mask
+	var from []int // position in text of each byte of left, -1 within a mark
 	for i := 0; i < len(text); i++ {
 		if !known[i] {
 			left, from = append(left, text[i]), append(from, i)
@@ -71,7 +71,7 @@ func lookAt(s *scan, text string, known []bool) {
 	}
 }
 
-// holds reports whether a value has a form, or a part of it: matches that overlap become one.
+// holds reports whether a value, or part of it, has a form: overlapping matches become one.
 func holds(value string, has func(string) bool) bool {
 	for start := range len(value) {
 		for end := len(value); end > start; end-- {
@@ -83,7 +83,7 @@ func holds(value string, has func(string) bool) bool {
 	return false
 }
 
-// formOf tells whether a value has the form of a kind, without the rules.
+// formOf recognizes the form of a kind without using the rules.
 var formOf = map[string]func(v string) bool{
 	"email": func(v string) bool { return strings.Contains(v, "@") || strings.Contains(v, "%40") },
 	"phone": func(v string) bool { return countDigits(v) >= 6 && countDigits(v) <= 23 },
@@ -129,8 +129,8 @@ func sumOfLuhn(v string) (sum int) {
 	return sum
 }
 
-// proses, logs, sources and scripts are lines of agents and programs. {d} is a number, {w} a word, {h} hexadecimal
-// digits and {v} something that is to be found.
+// proses, logs, sources and scripts are lines of agents and programs. {d} is a number, {w} a word,
+// {h} hexadecimal digits, and {v} a value to be found.
 var lines = []string{
 	"Please call me back about case {d}, {d} and {d}, or reach me at {v}.", "I found {v} in the ticket, and the order {d} is in the ring.",
 	"Your confirmation number is {d}. The total is ${d}.{d}, contact {w} for {v} and {d}.", "phone {v}, cases {d}, {d}, {d}, {d}, {d}, {d}",
@@ -172,7 +172,7 @@ func randomLine(rng *rand.Rand) string {
 	}
 }
 
-// A text of some kilobytes of one kind, or cut out of one.
+// A text of a few kilobytes of one kind, or an excerpt of one.
 func randomOutput(rng *rand.Rand) string {
 	var b strings.Builder
 	if rng.IntN(4) == 0 {
@@ -191,7 +191,7 @@ func randomOutput(rng *rand.Rand) string {
 	return text
 }
 
-// Nothing is replaced but what a rule matched, or what is left beside a mask.
+// Nothing is replaced except matches of a rule and remainders next to a mark.
 func TestOnlyMatchesGo(t *testing.T) {
 	texts := 3000
 	if long, err := strconv.Atoi(os.Getenv("CKPTD_LONG")); err == nil {
@@ -209,8 +209,8 @@ func TestOnlyMatchesGo(t *testing.T) {
 	t.Logf("%d texts, %d hits", texts, hits)
 }
 
-// What only looks like something stays, whatever was found beside it.
-func TestWhatIsBesideStays(t *testing.T) {
+// Text that only resembles a match stays, whatever was found next to it.
+func TestSimilarTextStays(t *testing.T) {
 	r := Default()
 	cases := "The customer called, phone 415-555-0132. Open cases: "
 	rng := rand.New(rand.NewPCG(1, 9))
@@ -241,9 +241,9 @@ func TestWhatIsBesideStays(t *testing.T) {
 	}
 }
 
-// What the last look at a text finds is told and stays, and the looks before it have not been for nothing.
+// A match of the last pass over a text is reported and stays, and the earlier passes still count.
 func TestLastLook(t *testing.T) {
-	chain := Rule{ID: "chain", Keywords: []string{".a"}, Pattern: `\.a`} // only where no word is before it
+	chain := Rule{ID: "chain", Keywords: []string{".a"}, Pattern: `\.a`} // only if no word precedes it
 	r, err := New(Config{Rules: []Rule{chain}})
 	if err != nil {
 		t.Fatal(err)

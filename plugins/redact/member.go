@@ -8,39 +8,39 @@ import (
 	"unicode/utf8"
 )
 
-// member is what a name says about the value that it names.
+// member holds the facts that a name tells about its value.
 type member struct {
 	name     string
 	hash     uint64  // of the name
-	context  []*rule // rules of whose context the name is a word
+	context  []*rule // rules that have the name as a context word
 	unless   []*rule
-	assigned []*rule // rules of which the name has a keyword
+	assigned []*rule // rules that have a keyword in the name
 	allow    bool
 	block    bool
-	mark     bool   // the name is a mask of ours
-	drop     bool   // a rule that drops found something in the name
-	edits    []edit // what the rules do to the name
+	mark     bool   // the name is a mark
+	drop     bool   // a rule with the action drop matched in the name
+	edits    []edit // edits that redact the name
 	found    []*rule
-	shown    string // in a path
+	shown    string // form of the name in a path
 }
 
-// unnamed is the member of what has no name.
+// unnamed is the member of values without a name.
 var unnamed = &member{shown: "*"}
 
-// frame is an object, array or map that is open.
+// frame is an open object, array or map.
 type frame struct {
-	object  bool
-	key     *member // the member that we are in
-	nearest *member // the member that the values of an array belong to
-	index   int
-	links   *links         // of an array: the chains through its elements
-	start   int            // where its child in hand begins
-	kept    int            // where its last child ends that stays, 0 for none
-	dropped int            // where the run of children begins that go, -1 for none
-	ends    int            // and where that run ends
-	mark    int            // edits before the child
-	marked  []int          // edits of names
-	taken   map[string]int // names that are masks; how far those that are like it are numbered
+	object    bool
+	key       *member // the current member
+	nearest   *member // the member that contains the values of an array
+	index     int
+	streams   *arrayStreams  // for an array: the streams across its elements
+	start     int            // start of the current child
+	kept      int            // end of the last child that stays, 0 if none
+	dropped   int            // start of the current run of dropped children, -1 if none
+	ends      int            // end of that run
+	firstEdit int            // number of edits before the child
+	nameEdits []int          // indexes of the edits of names
+	taken     map[string]int // names that are marks, with the last number used to make each distinct
 }
 
 // enter opens an object, array or map.
@@ -52,7 +52,7 @@ func (s *scan) enter(object bool) error {
 	return nil
 }
 
-// owner returns the member that the value in hand belongs to, nil if to none.
+// owner returns the member that the current value belongs to, or nil.
 func (s *scan) owner() *member {
 	if len(s.path) == 0 {
 		return nil
@@ -64,9 +64,9 @@ func (s *scan) owner() *member {
 	return f.nearest
 }
 
-// reach goes to a member of the object in hand, and returns that object.
+// reach moves on to a member of the current object and returns that object.
 func (s *scan) reach(name []byte) *frame {
-	m := s.member(name) // goes through JSON within the name, which may move the path
+	m := s.member(name) // may walk JSON within the name, which can move s.path
 	f := &s.path[len(s.path)-1]
 	f.key = m
 	if m.mark {
@@ -80,7 +80,7 @@ func (s *scan) reach(name []byte) *frame {
 	return f
 }
 
-// take notes a name that is there.
+// take records a name as taken.
 func (f *frame) take(name string) {
 	if f.taken == nil {
 		f.taken = map[string]int{}
@@ -88,7 +88,7 @@ func (f *frame) take(name string) {
 	f.taken[name] = max(f.taken[name], 1)
 }
 
-// distinct returns a name that is not there yet for one that redaction made, and takes it.
+// distinct returns an unused variant of a name that redaction made, and takes it.
 func (f *frame) distinct(name string) string {
 	made := name
 	for f.taken[made] > 0 {
@@ -99,7 +99,7 @@ func (f *frame) distinct(name string) string {
 	return made
 }
 
-// member returns what a name says. The name is text as it is meant, without escapes.
+// member returns the facts about a name, which is given without escapes.
 func (s *scan) member(name []byte) *member {
 	slot := &s.recent[0]
 	if n := len(name); n > 0 {
@@ -128,7 +128,7 @@ func (s *scan) newMember(name []byte) *member {
 	reports := s.reporting
 	s.reporting = false
 	if n := len(s.path); n > 0 {
-		s.path[n-1].key = unnamed // where we are in a name that holds JSON
+		s.path[n-1].key = unnamed // path while inside a name that contains JSON
 	}
 	m.edits, m.found = s.settle(name, nil)
 	s.reporting = reports
@@ -148,7 +148,7 @@ func (s *scan) newMember(name []byte) *member {
 
 var pointerName = strings.NewReplacer("~", "~0", "/", "~1")
 
-// odd reports whether a name looks like data: it is long, or none of a schema.
+// odd reports whether a name looks like data: it is long or unlike a name in a schema.
 func odd(name []byte) bool {
 	digits := 0
 	for _, b := range name {
@@ -161,7 +161,7 @@ func odd(name []byte) bool {
 	}) || bytes.IndexByte(name, '@') > 0
 }
 
-// learn finds the words in a name that say something about its value.
+// learn finds words in a name that tell something about its value.
 func (s *scan) learn(m *member, name []byte) {
 	state := uint16(0)
 	for i, b := range name {
@@ -201,7 +201,7 @@ func (s *scan) learn(m *member, name []byte) {
 	}
 }
 
-// byKey finds a secret that is the whole value of a member, by its name.
+// byKey finds a secret that is the whole value of a member, judging by its name.
 func (s *scan) byKey(text []byte, key *member) {
 	for _, r := range key.assigned {
 		if from, ok := r.takes(text, how{quoted: true}); ok {
@@ -210,7 +210,7 @@ func (s *scan) byKey(text []byte, key *member) {
 	}
 }
 
-// pointer returns the path of where we are as a JSON pointer, with * for names that may be data.
+// pointer returns the current path as a JSON pointer, with * for names that may be data.
 func (s *scan) pointer() string {
 	var b []byte
 	for i := range s.path {

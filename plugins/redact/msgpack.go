@@ -10,23 +10,23 @@ import (
 	"github.com/ckptd/ckptd/internal/spans"
 )
 
-// packed goes through msgpack like walker goes through JSON. Extensions and binary values are looked into when what
-// they hold is msgpack, and binary values when it is text.
+// packed traverses msgpack as walker traverses JSON. It looks into extensions and binary values
+// that contain msgpack, and into binary values that are text.
 type packed struct {
 	s     *scan
 	data  []byte
-	base  int // how many frames were open outside
+	base  int // number of frames opened by outer texts
 	edits []edit
 }
 
-// msgpack redacts a value in msgpack, or several one after the other.
+// msgpack redacts one msgpack value or several in sequence.
 func (s *scan) msgpack(data []byte) (edits []edit, drop, ok bool, err error) {
 	p := &packed{s: s, data: data}
 	p.base = len(s.path)
-	outer := s.hold(data)
+	outer := s.saveStreams(data)
 	defer func() {
 		s.path = s.path[:p.base]
-		s.release(outer)
+		s.restoreStreams(outer)
 	}()
 	for at := 0; at < len(data); {
 		next, gone, err := p.value(at)
@@ -43,15 +43,15 @@ func (s *scan) msgpack(data []byte) (edits []edit, drop, ok bool, err error) {
 	return ordered(p.edits), drop, true, nil
 }
 
-// join makes the edits of what was cut into chunks.
+// join applies the edits of matches across chunks.
 func (p *packed) join() {
 	s := p.s
-	slices.SortStableFunc(s.chains.joins, func(x, y joinEdit) int { return cmp.Compare(x.edit.start, y.edit.start) })
-	for i := 0; i < len(s.chains.joins); {
-		at := int(s.chains.joins[i].piece.head)
+	slices.SortStableFunc(s.streams.joins, func(x, y joinEdit) int { return cmp.Compare(x.edit.start, y.edit.start) })
+	for i := 0; i < len(s.streams.joins); {
+		at := int(s.streams.joins[i].piece.head)
 		var edits []edit
-		for ; i < len(s.chains.joins) && int(s.chains.joins[i].piece.head) == at; i++ {
-			edits = append(edits, s.chains.joins[i].edit)
+		for ; i < len(s.streams.joins) && int(s.streams.joins[i].piece.head) == at; i++ {
+			edits = append(edits, s.streams.joins[i].edit)
 		}
 		h, _ := spans.Msgpack(p.data, at)
 		edits = ordered(edits)
@@ -61,21 +61,22 @@ func (p *packed) join() {
 		}
 		p.edits = append(p.edits, edit{at, h.End(), packText(h.Kind, apply(p.data[h.Start:h.End()], edits))})
 	}
-	for _, sp := range s.chains.splits {
+	for _, sp := range s.streams.splits {
 		s.count(sp.rule)
 	}
 }
 
-// notMsgpack is the error of data that should be msgpack and is not: what we cannot read we cannot redact.
+// notMsgpack returns the error for data that should be msgpack but is not: unreadable data cannot
+// be redacted.
 func (s *scan) notMsgpack(err error) error {
 	if err != nil {
 		return err
 	}
 	return &hook.Error{Kind: hook.ErrRejected, Plugin: name, Item: s.in.Name,
-		Reason: "is not msgpack, so nothing in it can be redacted: save it as what it is"}
+		Reason: "is not msgpack and cannot be redacted: save it under its real type"}
 }
 
-// value redacts the value at data[at:] and returns where it ends, -1 if it is no msgpack.
+// value redacts the value at data[at:] and returns its end, or -1 if it isn't msgpack.
 func (p *packed) value(at int) (end int, drop bool, err error) {
 	h, ok := spans.Msgpack(p.data, at)
 	if !ok {
@@ -111,7 +112,7 @@ func (p *packed) container(at int, h spans.Head) (end int, drop bool, err error)
 	end = h.Start
 	gone := 0
 	for i := range h.Size {
-		start, mark := end, len(p.edits)
+		start, firstEdit := end, len(p.edits)
 		f := &s.path[depth-1]
 		f.index = i
 		keyGone := false
@@ -126,15 +127,15 @@ func (p *packed) container(at int, h spans.Head) (end int, drop bool, err error)
 		}
 		if keyGone || valueGone {
 			gone++
-			p.edits = append(p.edits[:mark], edit{start: start, end: end})
-			s.again = true // what was apart is together now
+			p.edits = append(p.edits[:firstEdit], edit{start: start, end: end})
+			s.again = true // separate parts are now adjacent
 		}
 	}
 	f := &s.path[depth-1]
-	for _, i := range f.marked {
+	for _, i := range f.nameEdits {
 		p.distinct(f, i)
 	}
-	s.unlink(f, changedSide)
+	s.endStreams(f, changedSide)
 	s.path = s.path[:depth-1]
 	if gone > 0 {
 		p.edits = append(p.edits, edit{at, h.Start, spans.AppendHead(nil, h.Kind, h.Size-gone, 0)})
@@ -142,7 +143,7 @@ func (p *packed) container(at int, h spans.Head) (end int, drop bool, err error)
 	return end, false, nil
 }
 
-// name redacts the key of a map at data[at:] and returns where it ends.
+// name redacts the map key at data[at:] and returns its end.
 func (p *packed) name(at int) (end int, drop bool) {
 	h, ok := spans.Msgpack(p.data, at)
 	if !ok {
@@ -160,13 +161,13 @@ func (p *packed) name(at int) (end int, drop bool) {
 	text := p.data[h.Start:end]
 	f := p.s.reach(text)
 	if len(f.key.edits) > 0 {
-		f.marked = append(f.marked, len(p.edits))
+		f.nameEdits = append(f.nameEdits, len(p.edits))
 		p.edits = append(p.edits, edit{at, end, packText(h.Kind, apply(text, f.key.edits))})
 	}
 	return end, f.key.drop
 }
 
-// distinct makes a name one that no other of the map has.
+// distinct makes a name distinct from all others in the map.
 func (p *packed) distinct(f *frame, i int) {
 	if i >= len(p.edits) {
 		return // it was dropped
@@ -192,14 +193,15 @@ func (p *packed) text(at int, h spans.Head) (drop bool, err error) {
 		for i := range edits {
 			edits[i].start, edits[i].end = edits[i].start+h.Start, edits[i].end+h.Start
 		}
-		link := p.s.chains.pieceOf(p.data, h.Start, end, false, edits)
-		link.head = int32(at)
-		p.s.link(p.base, link, changedSide)
+		chunk := p.s.streams.pieceOf(p.data, h.Start, end, false, edits)
+		chunk.head = int32(at)
+		p.s.follow(p.base, chunk, changedSide)
 	}
 	return drop, nil
 }
 
-// nested redacts what a binary value or an extension holds: msgpack, or in a binary value text.
+// nested redacts the contents of a binary value or an extension: msgpack or, in a binary value,
+// text.
 func (p *packed) nested(at int, h spans.Head) (drop bool, err error) {
 	end := h.End()
 	content := p.data[h.Start:end]
@@ -225,10 +227,10 @@ func (p *packed) nested(at int, h spans.Head) (drop bool, err error) {
 	return false, nil
 }
 
-// number redacts an integer that is n. What is found makes a string of it.
+// number redacts an integer with the value n. A match turns it into a string.
 func (p *packed) number(at int, h spans.Head, n uint64) (drop bool) {
 	if n < 100 {
-		return false // as most are
+		return false // like most
 	}
 	var buf [20]byte
 	text := strconv.AppendUint(buf[:0], n, 10)
@@ -239,7 +241,7 @@ func (p *packed) number(at int, h spans.Head, n uint64) (drop bool) {
 	return drop
 }
 
-// whole passes a value over, and replaces it if it is blocked.
+// whole skips a value. If it is blocked, it is replaced.
 func (p *packed) whole(at int, block bool) (end int, drop bool, err error) {
 	if end, err = spans.MsgpackEnd(p.data, at); err != nil {
 		return -1, false, nil
@@ -254,7 +256,7 @@ func (p *packed) whole(at int, block bool) (end int, drop bool, err error) {
 	return end, p.s.r.blocked.action == Drop, nil
 }
 
-// packText returns a string or binary value of text.
+// packText encodes text as a string or binary value.
 func packText(kind spans.Kind, text []byte) []byte {
 	return append(spans.AppendHead(nil, kind, len(text), 0), text...)
 }

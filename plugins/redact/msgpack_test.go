@@ -71,7 +71,8 @@ func TestMsgpackDrop(t *testing.T) {
 	}
 }
 
-// What is no msgpack cannot be redacted, so it is refused. Every prefix of a value is such.
+// Invalid msgpack cannot be redacted, so it is refused. That includes every proper prefix of a
+// value.
 func TestNotMsgpack(t *testing.T) {
 	whole := packMap(packStr("bob@example.org"), packExt(5, packArray(packStr("bob@example.org"), []byte{0xcb, 1, 2, 3, 4, 5, 6, 7, 8})))
 	for n := 1; n < len(whole); n++ {
@@ -82,7 +83,8 @@ func TestNotMsgpack(t *testing.T) {
 	}
 }
 
-// What is looked into within a name, here {"alg":"HS256"}, is a walk of its own: it changes nothing about where we are.
+// JSON within a name, here {"alg":"HS256"}, is a separate walk: it does not change the current
+// path.
 func TestJSONInNames(t *testing.T) {
 	r, err := New(Config{Block: Block{Keys: []string{"role"}}})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What tools write, made up: nothing in it is a secret or personal, but looks like many things.
+// Invented tool output: nothing in it is secret or personal, but it resembles many things that are.
 
 // outputs write a block of some lines each.
 var outputs = map[string]func(rng *rand.Rand, b *strings.Builder){
@@ -32,7 +32,7 @@ func outputOfLs(rng *rand.Rand, b *strings.Builder) {
 	}
 }
 
-// executable is what programs are made of: zeros, small numbers, text and noise.
+// executable returns bytes like those of programs: zeros, small numbers, text and noise.
 func executable(rng *rand.Rand, n int) []byte {
 	data := randomBytes(rng, n)
 	for i := 0; i < n; i += 16 {
@@ -173,7 +173,7 @@ func outputOfCSV(rng *rand.Rand, b *strings.Builder) {
 	}
 }
 
-// planted make lines of the same tools that hold something, which stands where {} is.
+// planted generate lines of the same tools that contain a value, at the position of {}.
 var planted = []struct {
 	line string
 	make func(rng *rand.Rand) string
@@ -218,7 +218,7 @@ func germanIBAN(rng *rand.Rand) string {
 
 type span struct{ start, end int }
 
-// toolOutput makes about size bytes of it with n values planted in lines of their own.
+// toolOutput returns about size bytes of tool output with n values planted on lines of their own.
 func toolOutput(rng *rand.Rand, size, n int) (text string, values []span) {
 	var tools []string
 	for name := range outputs {
@@ -242,7 +242,7 @@ func toolOutput(rng *rand.Rand, size, n int) (text string, values []span) {
 	return b.String(), values
 }
 
-// In 5 MB of what tools write, all that was planted is found, and hardly anything else.
+// In 5 MB of tool output, all planted values are found and hardly anything else.
 func TestToolOutput(t *testing.T) {
 	text, values := toolOutput(rand.New(rand.NewPCG(12, 5)), 5_000_000, 500)
 	s := newScan(Default())

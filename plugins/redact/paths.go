@@ -25,7 +25,7 @@ func parsePaths(field string, list []string) (paths, error) {
 	return out, nil
 }
 
-// indexed reports whether a pattern names an element of an array by its number, or could.
+// indexed reports whether a pattern refers to an array element by its index, or could.
 func (p paths) indexed() bool {
 	for _, pattern := range p {
 		for _, part := range pattern {
@@ -37,7 +37,7 @@ func (p paths) indexed() bool {
 	return false
 }
 
-// match reports whether a pattern is the path in names.
+// match reports whether a pattern matches the path in names.
 func (p paths) match(names []string) bool {
 	for _, pattern := range p {
 		if matchPath(pattern, names) {
@@ -64,7 +64,8 @@ func matchPath(pattern, names []string) bool {
 	return len(pattern) == len(names)
 }
 
-// judge tells whether the value that we are at is allowed to stay or must go, by its path and the name of its member.
+// judge reports whether the current value is allowed to stay or must go, judging by its path and
+// the name of its member.
 func (s *scan) judge() (allow, block bool) {
 	if len(s.path) == 0 {
 		return s.judgePath()

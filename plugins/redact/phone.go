@@ -2,8 +2,9 @@ package redact
 
 import "bytes"
 
-// phone finds a telephone number in the groups from g on. Numbers with a country code, or written as people of some
-// country write theirs, are taken as they are; what could as well be another number needs a word about telephones.
+// phone finds a telephone number in the groups from g on. Numbers with a country code, or in the
+// usual notation of some country, are accepted as they are. Ambiguous numbers need a context word
+// about telephones.
 func (s *scan) phone(text []byte, n *number, g int, r *rule) int {
 	if s.denied(r, n.groups[g].start) {
 		return g
@@ -40,18 +41,19 @@ func (s *scan) phone(text []byte, n *number, g int, r *rule) int {
 	return g
 }
 
-// partOf reports whether what begins at text[at] goes on with a time of day, an address with colons, a path or a range.
+// partOf reports whether the text at text[at] continues as a time of day, an address with colons, a
+// path or a range.
 func partOf(text []byte, at int) bool {
 	return at > 1 && (text[at-1] == ':' && isHex(text[at-2]) || text[at-1] == '/' || text[at-1] == '.')
 }
 
-// beforeColon reports whether the last group begins a time of day, or an address with colons.
+// beforeColon reports whether the last group begins a time of day or an address with colons.
 func beforeColon(text []byte, n *number, to int) bool {
 	end := n.groups[to-1].end
 	return n.groups[to-1].size() <= 2 && end+1 < len(text) && text[end] == ':' && isHex(text[end+1])
 }
 
-// measured reports whether the group before to is a size: a unit follows, or the date of a file.
+// measured reports whether the group before to is a size: a unit or the date of a file follows.
 func measured(text []byte, n *number, to int) bool {
 	if to < n.n {
 		return dateAt(text, n, to) > 0
@@ -65,7 +67,7 @@ func measured(text []byte, n *number, to int) bool {
 	return false
 }
 
-// dated reports whether there is a date among groups.
+// dated reports whether the groups contain a date.
 func dated(text []byte, n *number, g, to int) bool {
 	for k := g; k < to; k++ {
 		if dateAt(text, n, k) > 0 {
@@ -75,7 +77,8 @@ func dated(text []byte, n *number, g, to int) bool {
 	return false
 }
 
-// calledBy reports whether the word behind a number says that it is one to call: 555 0123 (mobile), 555-0123-Fax.
+// calledBy reports whether the word after a number says that it is a telephone number: 555 0123
+// (mobile), 555-0123-Fax.
 func calledBy(text []byte, end int) bool {
 	at := skip(text, end, " -(,", 2)
 	word := text[at:min(len(text), at+8)]
@@ -95,7 +98,7 @@ func extension(text []byte, n *number, to int) bool {
 	return to == n.n && extended(text, n.groups[to-1].end) > n.groups[to-1].end
 }
 
-// extended returns the end of a telephone number with its extension, if it has one.
+// extended returns the end of a telephone number, including any extension.
 func extended(text []byte, end int) int {
 	at := end
 	for at < len(text) && text[at] == ' ' && at-end < 2 {
@@ -122,7 +125,8 @@ func extended(text []byte, end int) int {
 	return end
 }
 
-// even reports whether the separators of the groups are those of a telephone number: one kind, parentheses apart.
+// even reports whether the separators of the groups are those of a telephone number: all of one
+// kind, apart from parentheses.
 func even(n *number, g, to int) bool {
 	var kind byte
 	for k := g + 1; k < to; k++ {
@@ -137,7 +141,7 @@ func even(n *number, g, to int) bool {
 	return true
 }
 
-// international takes numbers with a plus sign and a country code.
+// international accepts numbers with a plus sign and a country code.
 func international(text []byte, n *number, g, to, count int) bool {
 	first := n.groups[g]
 	switch text[first.start] {
@@ -149,7 +153,8 @@ func international(text []byte, n *number, g, to, count int) bool {
 	return count >= 8 && count <= 16 && even(n, g, to) && (to > g+1 || varied(text[first.start:first.end]))
 }
 
-// national takes numbers that are written as one is in some country, and little else is.
+// national accepts numbers in a notation that some country uses for telephone numbers and that is
+// used for little else.
 func national(text []byte, n *number, g, to, count int) bool {
 	first := n.groups[g]
 	digits := text[first.start:first.end]
@@ -191,7 +196,7 @@ func national(text []byte, n *number, g, to, count int) bool {
 	return false
 }
 
-// countedUp reports whether each group is one more than the one before: a calendar or a ruler.
+// countedUp reports whether each group is one more than the previous: a calendar or a ruler.
 func countedUp(text []byte, n *number, g, to int) bool {
 	for k := g + 1; k < to; k++ {
 		a, b := n.groups[k-1], n.groups[k]
@@ -202,7 +207,7 @@ func countedUp(text []byte, n *number, g, to int) bool {
 	return to > g+1
 }
 
-// spoken takes what may be a telephone number when words say that it is one.
+// spoken accepts possible telephone numbers next to words that say they are.
 func spoken(text []byte, n *number, g, to, count int) bool {
 	if count < 7 || count > 15 || !even(n, g, to) || n.groups[to-1].sep == '.' && to < g+3 {
 		return false

@@ -1,9 +1,11 @@
-// Package redact finds secrets and personal data in what agents save, and masks, pseudonymises, drops or rejects them.
+// Package redact finds secrets and personal data in saved data, and masks, pseudonymizes, drops or
+// rejects them.
 //
-// What it looks for is data: rules.toml, and a Config. It looks at what text means, not at how it is written: strings
-// with their escapes decoded, JSON within strings, base64, names of members, numbers, msgpack within msgpack, and
-// strings cut into the chunks of a stream. What it does not replace it keeps byte for byte, and what it made it leaves
-// alone when it sees it again. docs/redaction.md is the contract.
+// The rules are data: rules.toml and a Config. Redact examines the meaning of data rather than its
+// encoding: strings with their escapes decoded, JSON within strings, base64, member names, numbers,
+// msgpack within msgpack, and strings that were cut into the chunks of a stream. It keeps all other
+// data byte for byte, and leaves its own output unchanged when it sees it again. docs/redaction.md
+// is the contract.
 package redact
 
 import (
@@ -21,15 +23,15 @@ import (
 
 const (
 	name    = "redact"
-	version = "3" // of what the scanners do: part of the digest, counted up when they do something else
+	version = "3" // of the scanners' behavior: part of the digest, incremented when the behavior changes
 )
 
-// Redactor redacts by one configuration. It is safe for concurrent use.
+// Redactor redacts according to one configuration. It is safe for concurrent use.
 type Redactor struct {
 	rules    []*rule
 	words    *automaton
 	acts     [][]trigger
-	digits   []*rule         // with the scanner "digits" or one of its kin
+	digits   []*rule         // with the scanner "digits" or a related one
 	byLength map[int][]*rule // with the scanner "word", by the length of the word
 	iban     *rule
 	url      *rule
@@ -47,27 +49,30 @@ type Redactor struct {
 	scans          sync.Pool // of *scan
 }
 
-// Input is what to redact. Data and Prev are not modified.
+// Input is the data to redact. Data and Prev are not modified.
 type Input struct {
-	Type string // type tag: "json", "msgpack", "text" and so on; "" is found out from Data
+	Type string // type tag: "json", "msgpack", "text" and so on; if "", it is guessed from Data
 	Name string // kind and name of the item, for errors and findings, such as "channel messages"
 	Data []byte
-	// Prev, when not nil, is what a Redactor of the same digests made of an earlier version of Data: parts of Data that
-	// are the same are not looked at again. The result does not depend on it.
+	// Prev, if not nil, is the output of a Redactor with the same digests for an earlier version of
+	// Data. Parts of Data that are the same are not examined again. Prev does not affect the
+	// result.
 	Prev []byte
-	// PseudonymKey makes the pseudonyms of the action hash. Without one (zero) that action masks.
+	// PseudonymKey derives the pseudonyms of the action hash. If it is zero, that action masks
+	// instead.
 	PseudonymKey [32]byte
 }
 
-// Output is what became of an Input.
+// Output is the result of redacting an Input.
 type Output struct {
 	Data     []byte // Input.Data itself if nothing changed
 	Changed  bool
-	Dropped  bool // a rule with the action drop matched what has nothing around it that could stay: Data is nil
+	Dropped  bool // a rule with the action drop matched, and nothing around the match could stay: Data is nil
 	Findings []hook.Finding
 }
 
-// New returns the Redactor of a configuration. Errors are *hook.Error of the kind ErrInvalid and name the field.
+// New returns the Redactor for a configuration. Errors are *hook.Error of the kind ErrInvalid and
+// name the field.
 func New(c Config) (*Redactor, error) {
 	base, err := loadRules()
 	if err != nil {
@@ -102,7 +107,7 @@ func New(c Config) (*Redactor, error) {
 	return r, nil
 }
 
-// sort files the rules by their scanners.
+// sort indexes the rules by their scanners.
 func (r *Redactor) sort() {
 	r.byLength = map[int][]*rule{}
 	for _, c := range r.rules {
@@ -146,10 +151,10 @@ func Default() *Redactor {
 // Digest identifies the built-in rules and scanners.
 func (r *Redactor) Digest() [32]byte { return r.digest }
 
-// ConfigDigest identifies the configuration: the SHA-256 of it as JSON, zero for the zero Config.
+// ConfigDigest identifies the configuration: the SHA-256 of its JSON, or zero for the zero Config.
 func (r *Redactor) ConfigDigest() [32]byte { return r.config }
 
-// Rules lists the rules that apply, with their actions.
+// Rules lists the active rules with their actions.
 func (r *Redactor) Rules() []Rule {
 	var list []Rule
 	for _, c := range r.rules {
@@ -161,8 +166,8 @@ func (r *Redactor) Rules() []Rule {
 	return list
 }
 
-// Looking at data takes up to thirty times as much memory as they have, if every few bytes match. So data of the process wait for
-// each other, but for small ones.
+// Redacting takes up to thirty times the memory of the data if there is a match every few bytes. So
+// calls in this process wait for each other, except for small data.
 const (
 	maxAtOnce = 32 << 20
 	smallData = 16 << 10
@@ -170,8 +175,9 @@ const (
 
 var atOnce = semaphore.NewWeighted(maxAtOnce)
 
-// Redact returns the data redacted. Errors are *hook.Error and never quote the data: ErrRejected if a rule wants it so,
-// ErrLimit if it is nested too deep or too much work, ErrTimeout if the context ended.
+// Redact returns the redacted data. Errors are *hook.Error and never quote the data: ErrRejected if
+// a rule with the action reject matched, ErrLimit if the data is nested too deeply or takes too
+// much work, ErrTimeout if the context is done.
 func (r *Redactor) Redact(ctx context.Context, in Input) (Output, error) {
 	if in.Prev != nil && bytes.Equal(in.Data, in.Prev) {
 		return Output{Data: in.Data}, nil
@@ -186,15 +192,16 @@ func (r *Redactor) Redact(ctx context.Context, in Input) (Output, error) {
 	s := r.scans.Get().(*scan)
 	s.in, s.ctx = in, ctx
 	out, err := s.run()
-	if err == nil { // what a scan that was cut short has learned of names may be wrong
+	if err == nil { // a scan that was cut short may have learned wrong facts about names
 		s.reset()
 		r.scans.Put(s)
 	}
 	return out, err
 }
 
-// Names refuses names that are stored as they are if there is a secret in one, or what a rule rejects: what refers to them
-// would find nothing if they were redacted. Errors are *hook.Error of the kind ErrRejected, and quote nothing.
+// Names checks names that are stored unchanged. They cannot be redacted, because references to them
+// would then find nothing. So it returns an error if one contains a secret or a match of a rule
+// with the action reject. Errors are *hook.Error of the kind ErrRejected and quote nothing.
 func (r *Redactor) Names(ctx context.Context, names []hook.Name) error {
 	s := r.scans.Get().(*scan)
 	defer func() {
@@ -216,17 +223,17 @@ func (r *Redactor) Names(ctx context.Context, names []hook.Name) error {
 	return nil
 }
 
-// format is how data is laid out.
+// format is the encoding of data.
 type format uint8
 
 const (
-	opaque format = iota // kept as it is
+	opaque format = iota // kept unchanged
 	plain
 	jsonFormat
 	msgpackFormat
 )
 
-// formatOf tells the format of a type tag, or of data without one that says it.
+// formatOf returns the format for a type tag, or guesses it from the data if the tag says nothing.
 func formatOf(tag string, data []byte) format {
 	tag, _, _ = strings.Cut(strings.ToLower(tag), ";")
 	switch {
@@ -245,13 +252,13 @@ func formatOf(tag string, data []byte) format {
 	return plain
 }
 
-// Opaque reports whether data without a type tag would be kept as they are, unseen: they are no text.
+// Opaque reports whether data without a type tag would be kept unexamined, because it isn't text.
 func Opaque(data []byte) bool {
 	order, _ := utf16Order(data, false)
 	return order == nil && formatOf("", data) == opaque
 }
 
-// looksLikeJSON reports whether data may be an object or array in JSON.
+// looksLikeJSON reports whether data may be a JSON object or array.
 func looksLikeJSON(data []byte) bool {
 	data = bytes.TrimSpace(data)
 	if len(data) < 2 {

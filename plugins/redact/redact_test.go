@@ -19,8 +19,8 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// redacted redacts data and checks what must always hold: a second pass changes nothing, data are not modified, JSON
-// stays JSON, and no finding quotes what was found.
+// redacted redacts data and checks the invariants: a second pass changes nothing, the input is not
+// modified, JSON stays JSON, and no finding quotes a match.
 func redacted(t testing.TB, r *Redactor, in Input) Output {
 	t.Helper()
 	before := bytes.Clone(in.Data)
@@ -99,7 +99,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// Text in UTF-16 is read as what it means, and keeps its form.
+// UTF-16 text is decoded for matching and keeps its encoding.
 func TestUTF16(t *testing.T) {
 	encode := func(order binary.AppendByteOrder, units []uint16) (data []byte) {
 		for _, u := range units {
@@ -118,7 +118,7 @@ func TestUTF16(t *testing.T) {
 				if len(mark) == 0 && c.tag == "" {
 					continue
 				}
-				half := []uint16{0xd800, 'x'} // of a pair
+				half := []uint16{0xd800, 'x'} // an unpaired surrogate
 				form := func(text string) []byte { return encode(order, slices.Concat(mark, utf16.Encode([]rune(text)), half)) }
 				if c.tag != "text" {
 					form = func(text string) []byte { return encode(order, slices.Concat(mark, utf16.Encode([]rune(text)))) }
@@ -217,7 +217,7 @@ func TestPseudonyms(t *testing.T) {
 	}
 }
 
-// A pseudonym is no number, which could be that of a card.
+// A pseudonym is never a number, because a number could be that of a card.
 func TestPseudonymHasLetters(t *testing.T) {
 	for sum, want := range map[string]string{"\x45\x39\x57\x87\x63\x62\x14\x86": "e539578763621486", "\x45\x39\x57\x87\x63\x62\x14\x8f": "453957876362148f"} {
 		if got := pseudonym([]byte(sum)); got != want {
@@ -244,7 +244,7 @@ func TestDepth(t *testing.T) {
 	}
 }
 
-// What is known of the parent is not looked at again, and the result is the same as without.
+// Parts known from the parent are not examined again, and the result is the same as without.
 func TestPrev(t *testing.T) {
 	configs := map[string]Config{
 		"default": {},
@@ -277,7 +277,7 @@ func TestPrev(t *testing.T) {
 					if whole.Dropped {
 						break
 					}
-					// The caller goes on from what is stored, or from what it has.
+					// The caller continues from the stored data or from its own.
 					prev = whole.Data
 					if rng.IntN(2) == 0 {
 						if err := json.Unmarshal(whole.Data, &doc); err != nil {
@@ -291,7 +291,7 @@ func TestPrev(t *testing.T) {
 	}
 }
 
-// fragments are what random documents are made of: pieces of secrets, whole ones, and what looks like them.
+// fragments are the parts of random documents: pieces of secrets, whole ones, and similar text.
 var fragments = []string{"", "a", " ", "is ", "ghp_0123456789abcdefghij", "ABCDEFGHIJKLMNOP", "ghp_0123456789abcdefghijABCDEFGHIJKLMNOP", "bob@", "example.org",
 	"bob@example.org", "4111", "1111", "-", "4111 1111 1111 1111", "415-555", "-0132", "call", "phone 415", "password=", "hunter2x!", "10.1.2", ".3", "\n", "ok.",
 	"-----BEGIN RSA PRIVATE KEY-----", "MIIEowIBAAKCAQEAMIIEowIBAAKCAQEA", "-----END RSA PRIVATE KEY-----", "é", "Y2FsbCBhbGljZUBleGFtcGxlLmNvbSBub3c=",
@@ -327,7 +327,7 @@ func randomValue(rng *rand.Rand, depth int) any {
 	return randomText(rng)
 }
 
-// mutated changes, inserts, appends or removes something.
+// mutated changes, inserts, appends or removes a value.
 func mutated(rng *rand.Rand, v any, depth int) any {
 	switch v := v.(type) {
 	case []any:
@@ -365,7 +365,7 @@ func mutated(rng *rand.Rand, v any, depth int) any {
 	return randomValue(rng, depth)
 }
 
-// Data made to be slow to look at take a time that grows with their size, or are refused.
+// Data made to be slow takes time linear in its size, or is refused.
 func TestHostileText(t *testing.T) {
 	object := strings.Builder{}
 	for i := range 20000 {
@@ -407,7 +407,7 @@ func TestHostileText(t *testing.T) {
 	}
 }
 
-// No more work is done than is allowed, and none when nobody waits for it.
+// The work limit holds, and no work is done once the caller has given up.
 func TestWorkIsCounted(t *testing.T) {
 	for _, word := range []string{"password=", "api_key:", "sk-"} {
 		text := []byte(strings.Repeat(word, 1<<20/len(word)))
@@ -427,8 +427,8 @@ func TestWorkIsCounted(t *testing.T) {
 	}
 }
 
-// TestRowsAreReadOnce: a number is looked at with what stands around it, and that is not the whole text. How often the context
-// was looked at tells how many bytes were gone through.
+// TestRowsAreReadOnce: a number is examined with its surroundings, not the entire text. The number
+// of context checks reveals how many bytes were read.
 func TestRowsAreReadOnce(t *testing.T) {
 	for _, part := range []string{"1 ", "4111 1111 1111 1111 ", "1234 5678 ]", "12 34 [REDACTED:phone] ", "ff 00 "} {
 		text := []byte(strings.Repeat(part, 1<<17/len(part)))
@@ -442,7 +442,7 @@ func TestRowsAreReadOnce(t *testing.T) {
 	}
 }
 
-// counted is a context that ends after some looks at it.
+// counted is a context that ends after a number of checks.
 type counted struct {
 	context.Context
 	looks int
@@ -455,7 +455,7 @@ func (c *counted) Err() error {
 	return nil
 }
 
-// What is learned of names while there is no more work to do is not kept.
+// Facts about names that were learned after the work ran out are not kept.
 func TestNothingIsLearnedInHaste(t *testing.T) {
 	r := Default()
 	member := `{"ghp_abcdefghijABCDEFGHIJklmnopqrstKLMNOP":1}`
@@ -467,7 +467,8 @@ func TestNothingIsLearnedInHaste(t *testing.T) {
 	}
 }
 
-// TestTooManyMatches: what every few bytes of a large text match takes far more memory than the text, so they are bounded.
+// TestTooManyMatches: a match every few bytes of a large text takes far more memory than the text,
+// so the number of matches is bounded.
 func TestTooManyMatches(t *testing.T) {
 	few, many := strings.Repeat("a@b.co ", 1000), strings.Repeat("a@b.co ", maxFound+1)
 	for _, in := range []Input{{Type: "text", Data: []byte(many)}, {Type: "json", Data: []byte(`["` + strings.Repeat(`a@b.co","`, maxFound+1) + `"]`)}} {
@@ -476,14 +477,15 @@ func TestTooManyMatches(t *testing.T) {
 		}
 	}
 	r := Default()
-	for range 2000 { // they do not add up
+	for range 2000 { // calls do not add up
 		if out := redacted(t, r, Input{Type: "text", Data: []byte(few)}); out.Findings[0].Count != 1000 {
 			t.Fatalf("%+v", out.Findings)
 		}
 	}
 }
 
-// TestLargeTextsWait: who has a large text to redact while others are at it waits, as long as its context lasts; small ones pass.
+// TestLargeTextsWait: a caller with a large text waits for others, until its context ends; small
+// texts pass at once.
 func TestLargeTextsWait(t *testing.T) {
 	r, large := Default(), []byte(strings.Repeat("a@b.co ", smallData))
 	if err := atOnce.Acquire(t.Context(), maxAtOnce); err != nil {

@@ -2,27 +2,27 @@ package redact
 
 import "bytes"
 
-// Rows of numbers: tables and dumps, in which what looks like some number is none.
+// Rows of numbers: tables and dumps, in which number-like text is not what it seems.
 
 const (
-	maxRow  = 7  // groups in a row, more of which are a table
-	markRow = 4  // groups that a mask in a row stands for: as many as any number has that goes by its form alone
+	maxRow  = 7  // groups per row; a row with more is a table
+	markRow = 4  // groups that a mark in a row counts as: the maximum of any number that is recognized by its form alone
 	maxGap  = 16 // bytes between the columns of a table
-	lookRow = 64 // groups at most that are looked at before a number: no line of a dump has many more
-	maxMark = 82 // bytes of a mask
+	lookRow = 64 // maximum number of groups to examine before a number: no line of a dump has many more
+	maxMark = 82 // bytes of a mark
 )
 
-// row is what a number stands in.
+// row is the kind of row that contains a number.
 type row uint8
 
 const (
 	unknownRow row = iota
 	shortRow
-	tableRow // of more groups than a telephone number and what is beside it have
-	dumpRow  // such a one of hexadecimal digits
+	tableRow // more groups than a telephone number and its neighbors have
+	dumpRow  // such a row of hexadecimal digits
 )
 
-// row tells in what a number stands.
+// row returns the kind of row that contains a number.
 func (s *scan) row(text []byte, n *number) row {
 	if n.stands == unknownRow {
 		from, to := n.findRow(text)
@@ -31,7 +31,7 @@ func (s *scan) row(text []byte, n *number) row {
 	return n.stands
 }
 
-// findRow finds out in what a number stands, and returns which part of the text it looked at.
+// findRow determines the row around a number and returns the part of the text that it examined.
 func (n *number) findRow(text []byte) (from, to int) {
 	count, hex := n.n, false
 	note := func(start, end int) {
@@ -72,8 +72,8 @@ func (n *number) findRow(text []byte) (from, to int) {
 	return at, to
 }
 
-// rowAfter returns where the next of a row is behind text[:at], hexadecimal digits or a mask: an end of -1 if there is
-// none.
+// rowAfter returns the next item of a row after text[:at], hexadecimal digits or a mark. If there
+// is none, end is -1.
 func rowAfter(text []byte, at int) (start, end int) {
 	start = at
 	for start < len(text) && start-at < maxGap && isGap(text[start]) {
@@ -94,10 +94,10 @@ func rowAfter(text []byte, at int) (start, end int) {
 	return start, end
 }
 
-// rowBefore is rowAfter in the other direction: a start of -1 if there is none.
+// rowBefore is rowAfter in the other direction: if there is none, start is -1.
 func rowBefore(text []byte, at int) (start, end int) {
 	end = at
-	if at > 2 && text[at-1] == '|' && text[at-2] == ' ' && text[at-3] == ' ' { // the characters of a dump
+	if at > 2 && text[at-1] == '|' && text[at-2] == ' ' && text[at-3] == ' ' { // the text column of a dump
 		end--
 	}
 	for end > 0 && at-end < maxGap && isGap(text[end-1]) {

@@ -15,8 +15,8 @@ import (
 //go:embed rules.toml
 var builtin []byte
 
-// A Rule says what to look for. The built-in ones are in rules.toml, which also explains the fields; a configuration
-// may add its own, of keywords and a pattern.
+// A Rule defines something to find. The built-in ones are in rules.toml, which also explains the
+// fields. A configuration can add its own, made of keywords and a pattern.
 type Rule struct {
 	ID       string   `toml:"id" json:"id"`
 	Group    string   `toml:"group" json:"group,omitempty"` // "secrets" or "personal", "own" in a configuration
@@ -37,10 +37,10 @@ type Rule struct {
 	Action   Action   `toml:"action" json:"action,omitempty"`
 }
 
-// rule is a Rule ready to be used.
+// rule is a compiled Rule.
 type rule struct {
 	Rule
-	rank    int // a lower one gives its name to a match that several rules found
+	rank    int // if several rules match, the lowest rank names the match
 	action  Action
 	pattern *regexp.Regexp
 	first   firstBytes
@@ -48,16 +48,17 @@ type rule struct {
 	shapes  []shape
 	check   func(value []byte) bool
 	off     bool
-	cost    int // of a byte that the pattern looks at
+	cost    int // per byte that the pattern examines
 }
 
-// scannerKind is what a rule does where a keyword of it is. The numbers of the others follow from a rule's fields.
+// scannerKind selects the code that runs at a keyword of a rule. Kinds without a named scanner
+// follow from a rule's fields.
 type scannerKind uint8
 
 const (
 	byPattern  scannerKind = iota + 1
-	byAssigned             // a value assigned to a name that has the keyword
-	byHeader               // PEM and the like: from a line of dashes to another
+	byAssigned             // a value assigned to a name that contains the keyword
+	byHeader               // PEM and similar: from one line of dashes to another
 	byURL                  // credentials in the authority of a URL
 	byEmail
 	byDigits // groups of digits
@@ -69,7 +70,7 @@ const (
 	byUnless
 )
 
-// scanners are the named scanners, and the words where each looks.
+// scanners lists the named scanners and the words that trigger each.
 var scanners = map[string]struct {
 	kind  scannerKind
 	words []string
@@ -89,12 +90,12 @@ var scanners = map[string]struct {
 	"mac":      {byColons, []string{":", "-"}},
 }
 
-// trigger is what to do where a word is.
+// trigger is an action to take at a word.
 type trigger struct {
 	kind scannerKind
 	rule *rule
 	size int // of the word
-	// exact is the word where the automaton takes others for it: those in other scripts.
+	// exact is the word itself, where the automaton confuses it with others: in other scripts.
 	exact string
 }
 
@@ -109,22 +110,22 @@ func loadRules() ([]Rule, error) {
 	return file.Rule, nil
 }
 
-// compile makes a rule ready.
+// compile compiles a rule.
 func compile(r Rule, rank int) (*rule, error) {
 	c := &rule{Rule: r, rank: rank, action: r.Action}
 	scanner, ok := scanners[r.Scanner]
 	if !ok {
-		return nil, fmt.Errorf("rule %s: scanner %q is not one of those there are: leave it out to use the pattern", r.ID, r.Scanner)
+		return nil, fmt.Errorf("rule %s: unknown scanner %q: remove it to use the pattern", r.ID, r.Scanner)
 	}
 	if r.Pattern == "" && scanner.kind == byPattern {
 		return nil, fmt.Errorf("rule %s: pattern is empty: give one in RE2 syntax", r.ID)
 	}
 	if needs := scanner.kind == byPattern || scanner.kind == byAssigned; needs && len(r.Keywords) == 0 {
-		return nil, fmt.Errorf("rule %s: keywords is empty: name what every match begins with", r.ID)
+		return nil, fmt.Errorf("rule %s: keywords is empty: list the beginnings of all matches", r.ID)
 	}
 	for _, w := range slices.Concat(r.Keywords, r.Context, r.Close, r.Unless) {
 		if w == "" {
-			return nil, fmt.Errorf("rule %s: a keyword is empty: take it out", r.ID)
+			return nil, fmt.Errorf("rule %s: a keyword is empty: remove it", r.ID)
 		}
 	}
 	if r.Pattern != "" {
@@ -137,7 +138,7 @@ func compile(r Rule, rank int) (*rule, error) {
 			return nil, fmt.Errorf("rule %s: pattern: %w: write it in RE2 syntax", r.ID, err)
 		}
 		if re.MatchString("") {
-			return nil, fmt.Errorf("rule %s: pattern matches nothing at all: make it need a character", r.ID)
+			return nil, fmt.Errorf("rule %s: pattern matches the empty string: make it require a character", r.ID)
 		}
 		c.pattern, c.first = re, firstBytesOf(r.Pattern)
 	}
@@ -152,7 +153,7 @@ func compile(r Rule, rank int) (*rule, error) {
 	}
 	if r.Check != "" {
 		if c.check = checks[r.Check]; c.check == nil {
-			return nil, fmt.Errorf("rule %s: there is no check %q", r.ID, r.Check)
+			return nil, fmt.Errorf("rule %s: unknown check %q", r.ID, r.Check)
 		}
 	}
 	for _, list := range []struct {
@@ -171,13 +172,13 @@ func compile(r Rule, rank int) (*rule, error) {
 	return c, nil
 }
 
-// triggers returns the words to look for, each once, and what to do where one is.
+// triggers returns the distinct words to find and the actions at each.
 func triggers(rules []*rule) (words []string, acts [][]trigger) {
 	index := map[string]int{}
 	add := func(word string, t trigger) {
 		word = strings.ToLower(word)
 		for n := len(word); n > 1 && isDigit(word[n-1]) && isDigit(word[n-2]); n-- {
-			word = word[:n-1] // of digits that follow each other only the first is told
+			word = word[:n-1] // of consecutive digits the automaton reports only the first
 		}
 		folded := []byte(word)
 		for i, b := range folded {
@@ -224,13 +225,13 @@ func triggers(rules []*rule) (words []string, acts [][]trigger) {
 	return words, acts
 }
 
-// firstBytes is what every match of a pattern is made of: n bytes at least, all of the set.
+// firstBytes describes all matches of a pattern: at least n bytes, all from the set.
 type firstBytes struct {
 	n   int
 	set [256]bool
 }
 
-// fits reports whether a match can begin at the beginning of text.
+// fits reports whether a match can begin at the start of text.
 func (f *firstBytes) fits(text []byte) bool {
 	if len(text) < f.n {
 		return false
@@ -243,7 +244,8 @@ func (f *firstBytes) fits(text []byte) bool {
 	return true
 }
 
-// run returns how many bytes at the beginning of text are of the set: no match reaches further.
+// run returns the number of bytes at the start of text that are in the set. No match extends
+// further.
 func (f *firstBytes) run(text []byte) int {
 	text = text[:min(len(text), maxPattern)]
 	for i, b := range text {
@@ -263,7 +265,7 @@ func firstBytesOf(pattern string) (f firstBytes) {
 	return f
 }
 
-// add adds all bytes that re can match, and returns the least number of them.
+// add adds all bytes that re can match and returns their minimum number.
 func (f *firstBytes) add(re *syntax.Regexp) int {
 	switch re.Op {
 	case syntax.OpLiteral:

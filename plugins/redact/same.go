@@ -7,8 +7,8 @@ import (
 	"github.com/ckptd/ckptd/internal/spans"
 )
 
-// side is where a string is: in what is the same as before from the beginning on, but for some values; in what changed;
-// or in what is the same at the end.
+// side is the part of the data that contains a string: the beginning, which is unchanged except for
+// some values; the part that changed; or the end, which is unchanged.
 type side uint8
 
 const (
@@ -17,34 +17,36 @@ const (
 	suffixSide
 )
 
-// region tells what of some JSON is known from an earlier version of it, which was redacted. Names, arrays and objects
-// around what is known are the same ones, so that it means the same; but for the numbers of elements.
+// region tracks the part of a JSON text that is known from an earlier, redacted version. Names,
+// arrays and objects around a known part are the same, too, so it has the same meaning; only the
+// indexes of array elements can differ.
 type region struct {
 	prev    []byte
-	at, old int  // the place in the data and in prev up to which they are alike but for values
-	run     int  // from there on so many bytes are the same
+	at, old int  // positions in the data and in prev up to which they differ only in values
+	equal   int  // number of equal bytes from there on
 	lost    bool // they differ in more than values
-	suffix  int  // data[suffix:] is the same, once it is known
+	suffix  int  // data[suffix:] is unchanged, once that is known
 	known   bool
 	whole   bool // all of the data is known
 }
 
-// regionOf compares data with an earlier version, nil if there is none.
+// regionOf compares data with an earlier version, which may be nil.
 func regionOf(data, prev []byte, r *Redactor) region {
 	if prev == nil {
 		return region{suffix: len(data) + 1, known: true, lost: true}
 	}
-	return region{prev: prev, run: alike.Prefix(data, prev), suffix: len(data) + 1,
+	return region{prev: prev, equal: alike.Prefix(data, prev), suffix: len(data) + 1,
 		known: r.allowPaths.indexed() || r.blockPaths.indexed()}
 }
 
-// sideOf tells the side of the value data[start:end], its quotes included. Values must be asked for in order.
+// sideOf returns the side of the value data[start:end], including its quotes. Values must be passed
+// in order.
 func (g *region) sideOf(data []byte, start, end int) side {
-	if g.whole || !g.lost && end < g.at+g.run {
+	if g.whole || !g.lost && end < g.at+g.equal {
 		return prefixSide
 	}
 	if !g.lost {
-		if start <= g.at+g.run && g.pass(data, start, end) {
+		if start <= g.at+g.equal && g.pass(data, start, end) {
 			return changedSide
 		}
 		g.lost = true
@@ -59,7 +61,7 @@ func (g *region) sideOf(data []byte, start, end int) side {
 	return changedSide
 }
 
-// pass goes on behind a value that changed, if prev has a value in its place.
+// pass continues after a changed value, if prev has a value at the same position.
 func (g *region) pass(data []byte, start, end int) bool {
 	from := g.old + start - g.at
 	if from >= len(g.prev) || bytes.IndexByte([]byte("]},:"), g.prev[from]) >= 0 {
@@ -69,12 +71,13 @@ func (g *region) pass(data []byte, start, end int) bool {
 	if err != nil {
 		return false
 	}
-	g.at, g.old, g.run = end, to, alike.Prefix(data[end:], g.prev[to:])
+	g.at, g.old, g.equal = end, to, alike.Prefix(data[end:], g.prev[to:])
 	return true
 }
 
-// suffixOf returns from where on data is what prev is at its end, in the same arrays and objects: those that were open
-// at data[at] and prev[old], between two tokens of each, and still are.
+// suffixOf returns the offset in data from which it equals the end of prev within the same arrays
+// and objects: those that were open at data[at] and prev[old], both between two tokens, and still
+// are.
 func suffixOf(data, prev []byte, at, old int) int {
 	none := len(data) + 1
 	n := alike.Suffix(data[at:], prev[old:])
@@ -95,7 +98,7 @@ func suffixOf(data, prev []byte, at, old int) int {
 	return none
 }
 
-// lexer tells strings from the rest of JSON, and counts what is open.
+// lexer separates strings from the rest of JSON and counts open arrays and objects.
 type lexer struct {
 	depth, least     int
 	inString, escape bool

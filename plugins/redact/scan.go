@@ -18,68 +18,68 @@ import (
 )
 
 const (
-	maxDepth  = 10000   // of arrays, objects and maps, those in strings included: what is deeper is refused
-	maxLayers = 8       // of encodings in each other (JSON in strings, base64): what is deeper is text
-	maxRounds = 4       // of looking at what redaction left of a text
-	lookEvery = 1 << 20 // bytes of work from one look at the context to the next
+	maxDepth  = 10000   // of arrays, objects and maps, including those in strings: deeper data is refused
+	maxLayers = 8       // of nested encodings (JSON in strings, base64): deeper ones are treated as text
+	maxRounds = 4       // of examining the result of a redaction again
+	lookEvery = 1 << 20 // bytes of work between two checks of the context
 	maxFound  = 1 << 20 // matches in one call: each takes some hundred bytes of memory
 )
 
-// scan is the work of one call of Redact, and the memory that it uses.
+// scan is the state and the memory of one call of Redact.
 type scan struct {
 	r   *Redactor
 	in  Input
 	ctx context.Context
 
-	path      []frame // where we are: the open objects, arrays and maps
+	path      []frame // current position: the open objects, arrays and maps
 	layers    int
 	keys      map[string]*member
 	recent    [128]*member // of keys
 	members   int
-	findings  []hook.Finding // one for each rule and place, or several
+	findings  []hook.Finding // at least one for each rule and path
 	matches   int            // found so far
 	reject    *hook.Error
-	work      int  // bytes that patterns and assignments looked at
-	allowed   int  // of it
-	unlooked  int  // bytes of work since the last look at the context
-	reporting bool // findings are counted; not while a name is looked at, which is kept
-	again     bool // something was made that must be looked at as a whole once more
-	chains    *chains
-	spare     *chains // for JSON in strings
+	work      int  // bytes examined by patterns and assignments
+	allowed   int  // limit of work
+	unlooked  int  // bytes of work since the last check of the context
+	reporting bool // count findings; off while examining a name, which is not changed
+	again     bool // a result must be examined as a whole once more
+	streams   *streams
+	spare     *streams // for JSON in strings
 
-	spareLinks  []*links
-	spareChains []*chain
+	spareArrays  []*arrayStreams
+	spareStreams []*stream
 
-	// Of the text in hand; see text.go.
+	// State of the current text; see text.go.
 	found   []match
 	seen    []seenAt
 	hits    hits
 	clean   [512]cleanText
-	touched []int // ranks that have something in seen
-	until   int   // digits before it are done with
-	barrier int   // the end of the last mask: words before it say nothing about what is behind it
-	masked  int   // bytes of masks so far
+	touched []int // ranks with an entry in seen
+	until   int   // digits before this have been examined
+	barrier int   // end of the last mark: words before it say nothing about text after it
+	masked  int   // bytes of marks so far
 	key     *member
 	joined  bool
-	bare    bool                  // the text is a number of JSON or msgpack
-	sign    int                   // the @ behind the credentials of the last URL, 0 for none
+	bare    bool                  // the text is a JSON or msgpack number
+	sign    int                   // the @ after the credentials of the last URL, 0 if none
 	scratch [maxLayers + 1][]byte // for decoded strings, by layer
 }
 
-// match is what a rule found in a text.
+// match is a match of a rule in a text.
 type match struct {
 	start, end int
 	rule       *rule
-	text       []byte // what is to stand there instead, when that is no mask: base64 that was redacted inside
+	text       []byte // replacement, if not a mark: base64 that was redacted inside
 }
 
-// seenAt says where words that tell about their surroundings were last seen: the end of them, 0 for nowhere. That of
-// unless is counted without the masks before it.
+// seenAt records where context words were last seen: their ends, or 0. The position of unless is
+// counted without the marks before it.
 type seenAt struct{ context, close, unless int }
 
 func newScan(r *Redactor) *scan {
 	return &scan{r: r, keys: map[string]*member{}, seen: make([]seenAt, len(r.rules)), reporting: true,
-		allowed: math.MaxInt, chains: &chains{}}
+		allowed: math.MaxInt, streams: &streams{}}
 }
 
 // reset forgets the data.
@@ -90,14 +90,14 @@ func (s *scan) reset() {
 	clear(s.path[:cap(s.path)])
 	clear(s.found[:cap(s.found)])
 	clear(s.clean[:])
-	s.chains.reset()
+	s.streams.reset()
 	s.in, s.ctx, s.path, s.found, s.layers = Input{}, nil, s.path[:0], s.found[:0], 0
 	s.reject, s.again, s.key, s.joined, s.reporting = nil, false, nil, false, true
 	s.bare, s.matches = false, 0
 }
 
-// forget forgets the names of members that may be data, and all of them when there are many. Names of a schema come
-// again with the next data.
+// forget forgets member names that may be data, and all names if there are many. Names of a schema
+// return with the next data.
 func (s *scan) forget() {
 	if len(s.keys) > maxNames {
 		clear(s.keys)
@@ -152,17 +152,19 @@ func (s *scan) run() (Output, error) {
 	return Output{Data: data, Changed: changed, Findings: s.report()}, nil
 }
 
-// spent reports whether the work that may be done is done, or nobody waits for it any more. Nothing is looked at then.
+// spent reports whether the work limit is used up or the caller has given up. Nothing is examined
+// after that.
 func (s *scan) spent() bool { return s.work > s.allowed }
 
-// spend counts work on n bytes, and reports whether it may be done.
+// spend counts work on n bytes and reports whether it is within the limit.
 func (s *scan) spend(n int) bool {
 	s.work += n
 	s.pass(n)
 	return !s.spent()
 }
 
-// pass counts n bytes that are gone through, which is no work to speak of, and looks at the context now and then.
+// pass counts n bytes that are only skimmed, at negligible cost, and checks the context now and
+// then.
 func (s *scan) pass(n int) {
 	if s.unlooked += n; s.unlooked < lookEvery {
 		return
@@ -173,15 +175,15 @@ func (s *scan) pass(n int) {
 	}
 }
 
-// once redacts data by its format.
+// once redacts data once, according to its format.
 func (s *scan) once(data []byte) (out []byte, dropped bool, err error) {
 	kind := formatOf(s.in.Type, data)
 	text, prev := data, s.in.Prev
-	var order binary.ByteOrder // of UTF-16
-	var mark int
+	var order binary.ByteOrder // for UTF-16
+	var bom int
 	if kind != msgpackFormat {
-		if order, mark = utf16Order(data, kind != opaque); order != nil {
-			text, prev = fromUTF16(data[mark:], order), nil
+		if order, bom = utf16Order(data, kind != opaque); order != nil {
+			text, prev = fromUTF16(data[bom:], order), nil
 			kind = formatOf(s.in.Type, text)
 		}
 	}
@@ -209,7 +211,7 @@ func (s *scan) once(data []byte) (out []byte, dropped bool, err error) {
 		return data, dropped, nil
 	}
 	if order != nil {
-		return slices.Concat(data[:mark], apply(data[mark:], utf16Edits(data[mark:], order, edits))), dropped, nil
+		return slices.Concat(data[:bom], apply(data[bom:], utf16Edits(data[bom:], order, edits))), dropped, nil
 	}
 	return apply(data, edits), dropped, nil
 }
@@ -218,12 +220,12 @@ func (s *scan) limit(what string) error {
 	return &hook.Error{Kind: hook.ErrLimit, Plugin: name, Item: s.in.Name, Reason: what}
 }
 
-// tooDeep is the error of data that is nested deeper than we follow.
+// tooDeep returns the error for data that is nested too deeply.
 func (s *scan) tooDeep() error {
 	return s.limit(fmt.Sprintf("nested deeper than %d levels: flatten it", maxDepth))
 }
 
-// value redacts a text, and tells whether the value that it is, or is part of, is to be dropped.
+// value redacts a text. Drop reports whether to drop the value that is or contains the text.
 func (s *scan) value(text []byte, key *member) (edits []edit, drop bool) {
 	edits, rules := s.settle(text, key)
 	for _, r := range rules {
@@ -232,7 +234,7 @@ func (s *scan) value(text []byte, key *member) (edits []edit, drop bool) {
 	return edits, drop
 }
 
-// number redacts the digits of a number. Few of them are something only where the name says so.
+// number redacts the digits of a number. Most numbers are findings only if the name says so.
 func (s *scan) number(digits []byte) (edits []edit, drop bool) {
 	key := s.owner()
 	if len(digits) < 3 || len(digits) < 7 && (key == nil || len(key.assigned) == 0) {
@@ -244,11 +246,11 @@ func (s *scan) number(digits []byte) (edits []edit, drop bool) {
 	return edits, drop
 }
 
-// settle redacts a text and returns the edits and whose they are. All that was found is counted.
+// settle redacts a text, counts all findings, and returns the edits and their rules.
 //
-// What is left of the text is looked at again: a part of a match may be one, such as the rest of a number. Masks say
-// nothing about what is beside them, so that this ends as a rule with the second look. What the last look finds stays,
-// and is counted.
+// It examines the remaining text again, because part of a match can be left, such as the rest of a
+// number. Marks say nothing about their surroundings, so the second pass is usually the last. A
+// match of the last allowed pass is counted but stays.
 func (s *scan) settle(text []byte, key *member) (edits []edit, rules []*rule) {
 	left := text
 	for round := 0; ; round++ {
@@ -277,7 +279,7 @@ func (s *scan) settle(text []byte, key *member) (edits []edit, rules []*rule) {
 	}
 }
 
-// count counts a finding where we are.
+// count counts a finding at the current path.
 func (s *scan) count(r *rule) {
 	if !s.reporting {
 		return
@@ -294,11 +296,11 @@ func (s *scan) count(r *rule) {
 			where = " at " + f.Path
 		}
 		s.reject = &hook.Error{Kind: hook.ErrRejected, Plugin: name, Item: s.in.Name,
-			Reason: fmt.Sprintf("the rule %s matched%s: take it out and save again", r.ID, where)}
+			Reason: fmt.Sprintf("the rule %s matched%s: remove the match and save again", r.ID, where)}
 	}
 }
 
-// tally is how far findings were counted, to go back to.
+// tally is a position in the counts to roll back to.
 type tally struct{ findings, last int }
 
 func (s *scan) countedSoFar() (c tally) {
@@ -314,7 +316,7 @@ func (s *scan) uncount(c tally) {
 	}
 }
 
-// report returns the findings in order, counted.
+// report returns the findings in order, with their counts.
 func (s *scan) report() []hook.Finding {
 	slices.SortFunc(s.findings, func(x, y hook.Finding) int {
 		return cmp.Or(strings.Compare(x.Path, y.Path), strings.Compare(x.Rule, y.Rule))
@@ -330,8 +332,8 @@ func (s *scan) report() []hook.Finding {
 	return list
 }
 
-// replacement is what stands for a value that a rule found. It is plain ASCII without quotes or backslashes, and no
-// rule finds anything in it.
+// replacement returns the mark that replaces a match. It is plain ASCII without quotes or
+// backslashes, and no rule matches in it.
 func (s *scan) replacement(r *rule, value []byte) []byte {
 	if r.action != Hash || s.in.PseudonymKey == [32]byte{} {
 		return []byte("[REDACTED:" + r.ID + "]")
@@ -345,7 +347,8 @@ func (s *scan) replacement(r *rule, value []byte) []byte {
 
 const pseudonymSize = 8 // bytes
 
-// normal is the form of a value that equal values share: letters and digits only where others are decoration.
+// normal returns a form that equal values share: only letters and digits, for rules where other
+// characters are decoration.
 func normal(r *rule, value []byte) []byte {
 	switch scanners[r.Scanner].kind {
 	case byEmail:
@@ -367,7 +370,8 @@ func normal(r *rule, value []byte) []byte {
 	return value
 }
 
-// markAt returns the end of a mask or pseudonym of ours that begins at text[i], which is '[', or 0.
+// markAt returns the end of the mark that begins at text[i], which is '[', or 0. A mark is a mask
+// or a pseudonym made by a redaction.
 func markAt(text []byte, i int) int {
 	rest := text[i+1 : min(len(text), i+81)]
 	if len(rest) == 0 || !isLetter(rest[0]) {
@@ -396,7 +400,8 @@ func markAt(text []byte, i int) int {
 	return i + 1 + end + 1
 }
 
-// pseudonym writes a sum in hexadecimal digits. At least one is a letter: a number is no pseudonym.
+// pseudonym writes a hash in hexadecimal digits. At least one is a letter, so that it cannot be
+// taken for a number.
 func pseudonym(sum []byte) string {
 	text := []byte(hex.EncodeToString(sum[:pseudonymSize]))
 	if !isPseudonym(string(text)) {
@@ -409,7 +414,7 @@ func isPseudonym(text string) bool {
 	return len(text) == 2*pseudonymSize && strings.Trim(text, "0123456789abcdef") == "" && strings.ContainsAny(text, "abcdef")
 }
 
-// unmarked returns a value without the marks of ours in it.
+// unmarked returns a value without the marks in it.
 func unmarked(value []byte) []byte {
 	if bytes.IndexByte(value, '[') < 0 {
 		return value

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// What the value of a secret looks like, and what stands where one would be.
+// The appearance of secrets, and of other values in their place.
 
 // likePassword reports whether a value is a password rather than a word about one.
 func likePassword(v []byte, h how) bool {
@@ -31,7 +31,7 @@ func likePassword(v []byte, h how) bool {
 	return h.quoted && len(v) >= 8 && entropy(v) >= 2.5 && !proseWord(v)
 }
 
-// likeToken reports whether a value looks made by chance.
+// likeToken reports whether a value looks random.
 func likeToken(v []byte, h how) bool {
 	if len(v) < 10 || len(v) > 4096 || bytes.ContainsAny(v, " \n\t") || code(v, h) {
 		return false
@@ -52,7 +52,8 @@ func likeToken(v []byte, h how) bool {
 	return len(v) >= 20 && e >= 3.8 && upper >= 3 && upper < letters-3 && upper*4 > letters
 }
 
-// likeKey is likeToken for names that could as well be those of something public: no hash and no UUID.
+// likeKey is likeToken for names that could also be those of public data: it excludes hashes and
+// UUIDs.
 func likeKey(v []byte) bool {
 	if len(v) < 16 || v[0] == '/' || v[0] == '^' || v[0] == '*' || !likeToken(v, how{}) || entropy(v) < 3.5 {
 		return false
@@ -85,7 +86,7 @@ func kinds(v []byte) (letters, digits, others, upper, spaces int) {
 	return
 }
 
-// isPhrase reports whether a value is words joined by dashes, underscores or dots.
+// isPhrase reports whether a value consists of words joined by dashes, underscores or dots.
 func isPhrase(v []byte) bool {
 	for _, b := range v {
 		if !isLetter(b) && bytes.IndexByte([]byte("-_.:/?!,;"), b) < 0 {
@@ -95,7 +96,8 @@ func isPhrase(v []byte) bool {
 	return true
 }
 
-// numberedPhrase reports whether a value is words and then a version or number, such as jjwt-jackson-0.11.2.
+// numberedPhrase reports whether a value is words followed by a version or number, such as
+// jjwt-jackson-0.11.2.
 func numberedPhrase(v []byte) bool {
 	words := bytes.TrimRight(v, "0123456789.")
 	if len(words) == len(v) || len(words) < 3 || len(v)-len(words) > 8 {
@@ -109,7 +111,7 @@ func numberedPhrase(v []byte) bool {
 	return bytes.IndexAny(words, "-_:/@.") > 0
 }
 
-// code reports whether a value is an expression of a program and no literal.
+// code reports whether a value is an expression in a program rather than a literal.
 func code(v []byte, h how) bool {
 	if h.quoted {
 		return false
@@ -132,7 +134,7 @@ func code(v []byte, h how) bool {
 	return dotted || !bytes.Equal(bytes.ToLower(v), v)
 }
 
-// programName reports whether a word is more likely a name in a program than made by chance.
+// programName reports whether a word is more likely a name in a program than random.
 func programName(word []byte) bool {
 	_, digits, _, upper, _ := kinds(word)
 	if digits == 0 || upper > 0 && bytes.Equal(bytes.ToUpper(word), word) && bytes.IndexByte(word, '_') >= 0 {
@@ -148,13 +150,14 @@ func programName(word []byte) bool {
 	return false
 }
 
-// camelPhrase reports whether a value is the name of a type: words with a capital each, such as Cohere2VisionConfig.
+// camelPhrase reports whether a value is a type name: capitalized words, such as
+// Cohere2VisionConfig.
 func camelPhrase(v []byte) bool {
 	letters, digits, others, upper, _ := kinds(v)
 	return others <= 1 && digits <= 4 && upper >= 2 && letters >= 3*upper+2 && letters >= 12 && isNames(v) && digits*4 <= letters
 }
 
-// isNames reports whether a value is a name, or names with dots between.
+// isNames reports whether a value is a name, or names separated by dots.
 func isNames(v []byte) bool {
 	for part := range bytes.SplitSeq(v, []byte(".")) {
 		if len(part) == 0 || isDigit(part[0]) {
@@ -200,7 +203,7 @@ func placeholder(v []byte) bool {
 	return same || proseWord(lower)
 }
 
-// proseWord reports whether a value is a word that documents and schemas put where a secret would be.
+// proseWord reports whether a value is a word that documents and schemas use in place of a secret.
 func proseWord(v []byte) bool {
 	switch string(bytes.ToLower(v)) {
 	case "null", "none", "nil", "true", "false", "undefined", "string", "str", "text", "bytes", "int", "integer", "number", "bool", "boolean", "object", "array",
@@ -213,7 +216,7 @@ func proseWord(v []byte) bool {
 	return false
 }
 
-// entropy returns the bits in a byte of v, after Shannon.
+// entropy returns the Shannon entropy of v in bits per byte.
 func entropy(v []byte) float64 {
 	if len(v) == 0 {
 		return 0

@@ -5,20 +5,20 @@ import (
 	"regexp/syntax"
 )
 
-// Patterns of a configuration are compiled and run by whoever redacts for its author: how large they may be is bounded,
-// and what they look at counts by their size.
+// The patterns of a configuration run at the expense of whoever redacts for its author. So their
+// size is bounded, and the bytes that they examine count in proportion to it.
 
 const (
-	maxRules    = 200     // of one's own
+	maxRules    = 200     // of a configuration
 	maxSource   = 4 << 10 // bytes of a pattern
 	maxProgram  = 10000   // instructions of all patterns of a configuration
 	costlySteps = 64      // instructions that cost as much as a pass of a built-in pattern
 )
 
-// budget is how many instructions the patterns of a configuration may still have.
+// budget is the number of instructions left for the patterns of a configuration.
 type budget struct{ left int }
 
-// take counts a pattern, and returns what a byte costs that it looks at.
+// take counts a pattern and returns its cost per byte examined.
 func (b *budget) take(pattern string) (cost int, err error) {
 	if len(pattern) > maxSource {
 		return 0, fmt.Errorf("has %d bytes: use at most %d", len(pattern), maxSource)
@@ -29,20 +29,20 @@ func (b *budget) take(pattern string) (cost int, err error) {
 	}
 	n := instructions(re)
 	if b.left -= n; b.left < 0 {
-		return 0, fmt.Errorf("makes the patterns larger than %d instructions together: repeat less in it, or use fewer", maxProgram)
+		return 0, fmt.Errorf("makes all patterns together larger than %d instructions: use fewer repetitions or fewer patterns", maxProgram)
 	}
 	return 1 + n/costlySteps, nil
 }
 
-// instructions estimates how many instructions a pattern compiles to, without compiling it. What is more than a
-// configuration may have is not counted further.
+// instructions estimates the number of instructions that a pattern compiles to, without compiling
+// it. It stops counting above the limit of a configuration.
 func instructions(re *syntax.Regexp) int {
 	n := 1
 	switch re.Op {
 	case syntax.OpLiteral:
 		n = len(re.Rune)
 	case syntax.OpCharClass:
-		n += len(re.Rune) / 64 // looked through by halves, but copied
+		n += len(re.Rune) / 64 // searched by bisection, but copied
 	}
 	for _, sub := range re.Sub {
 		n = min(n+instructions(sub), maxProgram+1)

@@ -2,12 +2,12 @@ package redact
 
 import "bytes"
 
-// Colours of terminals: ESC [ parameters letter, with the escape itself or written out. They are no part of the words
-// on either side of them.
+// Terminal colors: ESC [ parameters letter, with the escape itself or written out. They are not
+// part of the words on either side.
 
 const maxColour = 24 // bytes of parameters
 
-// colourEnds reports whether such a sequence ends before text[i], with a letter.
+// colourEnds reports whether such a sequence ends, with a letter, before text[i].
 func colourEnds(text []byte, i int) bool {
 	if i < 3 || !isLetter(text[i-1]) {
 		return false
@@ -19,7 +19,7 @@ func colourEnds(text []byte, i int) bool {
 	return text[at] == '[' && escapeBefore(text, at)
 }
 
-// pastColours returns the place behind the sequences that begin at text[at], which is at if there are none.
+// pastColours returns the position after any sequences that begin at text[at].
 func pastColours(text []byte, at int) int {
 	for range 4 {
 		end := at
@@ -41,7 +41,7 @@ func pastColours(text []byte, at int) int {
 	return at
 }
 
-// colourEnd returns the end of the sequence whose bracket is text[at], 0 if it is none.
+// colourEnd returns the end of the sequence whose bracket is text[at], or 0 if it isn't one.
 func colourEnd(text []byte, at int) int {
 	end := at + 1
 	for end < len(text) && end-at <= maxColour && isParameter(text[end]) {
@@ -53,7 +53,8 @@ func colourEnd(text []byte, at int) int {
 	return 0
 }
 
-// afterColour returns the end of the sequence that has its parameters at text[at], at if there is none.
+// afterColour returns the end of the sequence whose parameters are at text[at], or at if there is
+// none.
 func afterColour(text []byte, at int) int {
 	open := at - 1
 	for open > 0 && at-open < maxColour && isParameter(text[open]) {
@@ -67,7 +68,8 @@ func afterColour(text []byte, at int) int {
 
 func isParameter(b byte) bool { return isDigit(b) || b == ';' || b == ':' || b == '?' }
 
-// escapeBefore reports whether the character ESC is before text[at], or written out in one of the ways of programs.
+// escapeBefore reports whether the character ESC precedes text[at], itself or written out in one of
+// the ways that programs use.
 func escapeBefore(text []byte, at int) bool {
 	if at == 0 {
 		return false

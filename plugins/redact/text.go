@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// text returns what the rules find in a text, in order and apart. key is the member that it is the value of, or nil.
-// The result is valid until the next call.
+// text returns the matches of the rules in a text, in order and without overlaps. Key is the member
+// that has the text as its value, or nil. The result is valid until the next call.
 func (s *scan) text(text []byte, key *member) []match {
 	s.found = s.found[:0]
 	s.pass(len(text))
@@ -37,7 +37,7 @@ func (s *scan) text(text []byte, key *member) []match {
 	return s.resolve(text, marks)
 }
 
-// cleanText is a short text in which nothing was found. States of agents have the same ones again and again.
+// cleanText is a short text without matches. States of agents repeat the same ones again and again.
 type cleanText struct {
 	size int8
 	text [shortText]byte
@@ -45,7 +45,8 @@ type cleanText struct {
 
 const shortText = 31
 
-// cleanSlot returns where a short text of a member that tells nothing is noted, nil for others.
+// cleanSlot returns the cache slot for a short text whose member name tells nothing, or nil for
+// others.
 func (s *scan) cleanSlot(text []byte, key *member) *cleanText {
 	if len(text) > shortText || s.layers == maxLayers || key != nil && len(key.context)+len(key.unless)+len(key.assigned) > 0 || s.joined || s.bare {
 		return nil
@@ -68,7 +69,8 @@ func (s *scan) setClean(text []byte, key *member) {
 	}
 }
 
-// walk looks closer where a word is in a text, but within marks of ours: what they say is not what the text says.
+// walk examines each word hit in a text, except inside marks, whose words do not belong to the
+// text.
 func (s *scan) walk(text []byte, hits []hit, marks []edit) {
 	s.unsee()
 	s.barrier, s.masked = 0, 0
@@ -91,7 +93,7 @@ func (s *scan) walk(text []byte, hits []hit, marks []edit) {
 	}
 }
 
-// look does what is to be done where a word ends.
+// look runs a trigger at the end of a word.
 func (s *scan) look(text []byte, end int, t *trigger) {
 	start := end - t.size
 	if t.exact != "" && string(text[start:end]) != t.exact {
@@ -129,7 +131,7 @@ func (s *scan) look(text []byte, end int, t *trigger) {
 	}
 }
 
-// see returns where words of a rule were seen in the text in hand, to be set.
+// see returns the record of a rule's context words in the current text, for updating.
 func (s *scan) see(r *rule) *seenAt {
 	seen := &s.seen[r.rank]
 	if *seen == (seenAt{}) {
@@ -138,7 +140,7 @@ func (s *scan) see(r *rule) *seenAt {
 	return seen
 }
 
-// unsee forgets what was seen in another text.
+// unsee forgets context words of the previous text.
 func (s *scan) unsee() {
 	for _, rank := range s.touched {
 		s.seen[rank] = seenAt{}
@@ -146,7 +148,7 @@ func (s *scan) unsee() {
 	s.touched = s.touched[:0]
 }
 
-// add notes a match. After too many it ends the walk.
+// add records a match. Too many end the walk.
 func (s *scan) add(start, end int, r *rule) {
 	if s.matches++; s.matches > maxFound {
 		s.allowed = -1
@@ -155,7 +157,7 @@ func (s *scan) add(start, end int, r *rule) {
 	s.found = append(s.found, match{start: start, end: end, rule: r})
 }
 
-// pattern tries the pattern of a rule where a keyword of it begins.
+// pattern tries the pattern of a rule at one of its keywords.
 func (s *scan) pattern(text []byte, start, end int, r *rule) {
 	for n := 0; n < r.Before && start > 0 && r.lead.set[text[start-1]]; n++ {
 		start--
@@ -193,43 +195,44 @@ func (s *scan) pattern(text []byte, start, end int, r *rule) {
 }
 
 const (
-	maxPattern = 16 << 10 // bytes that a pattern may look at
-	maxWork    = 16       // bytes that patterns may look at for each byte of the data, and a megabyte
+	maxPattern = 16 << 10 // bytes that a pattern may examine
+	maxWork    = 16       // bytes that patterns may examine for each byte of the data, plus a megabyte
 )
 
-// inContext reports whether a rule that needs context has it before a place.
+// inContext reports whether a rule has the context it needs before a position.
 func (s *scan) inContext(r *rule, at int) bool {
 	return len(r.Context) == 0 || s.near(r, at)
 }
 
 const (
-	contextReach = 64 // bytes from a word about what follows to what it is about
+	contextReach = 64 // bytes from a word about the following text to its subject
 	closeReach   = 12
 	unlessReach  = 24
 )
 
-// near reports whether a word of the rule's context, in the text before or in the name of the member, speaks of what
-// is at a place. Words before a mask do not reach over it: it would make them near to what they were far from.
+// near reports whether a context word of the rule, in the preceding text or in the member's name,
+// refers to a position. Words before a mark do not reach past it: the mark would bring them closer
+// to text that they were far from.
 func (s *scan) near(r *rule, at int) bool {
 	seen := s.seen[r.rank]
-	if seen.context <= s.barrier || seen.unless > seen.context-s.masked { // a word against it is nearer
+	if seen.context <= s.barrier || seen.unless > seen.context-s.masked { // a word against it is closer
 		return s.named(r) || s.close(r, at)
 	}
 	return at-seen.context <= contextReach || s.named(r) || s.close(r, at)
 }
 
-// close is near, with no more than a word between.
+// close is near with at most one word in between.
 func (s *scan) close(r *rule, at int) bool {
 	seen := s.seen[r.rank]
 	last := max(seen.context, seen.close)
 	return s.named(r) || last > s.barrier && at-last <= closeReach
 }
 
-// named reports whether the name of the member speaks of the rule.
+// named reports whether the member's name has a context word of the rule.
 func (s *scan) named(r *rule) bool { return s.key != nil && slices.Contains(s.key.context, r) }
 
-// denied reports whether a word speaks against the rule at a place: one that is nearer than those for it. Such a word
-// reaches over masks as if they were not there.
+// denied reports whether a word against the rule refers to a position and is closer than those for
+// it. Such a word reaches past marks as if they were not there.
 func (s *scan) denied(r *rule, at int) bool {
 	seen := s.seen[r.rank]
 	context := max(seen.context, seen.close) - s.masked
@@ -242,7 +245,7 @@ func (s *scan) denied(r *rule, at int) bool {
 	return s.key != nil && slices.Contains(s.key.unless, r) && context == 0
 }
 
-// resolve sorts what was found, removes what is allowed and marks of ours, and joins what overlaps.
+// resolve sorts the matches, removes allowed ones and marks, and merges overlapping ones.
 func (s *scan) resolve(text []byte, marks []edit) []match {
 	s.found = slices.DeleteFunc(s.found, func(m match) bool {
 		return m.start >= m.end || m.rule != nil && s.allows(text[m.start:m.end])
@@ -279,8 +282,9 @@ func (s *scan) sortFound() {
 	})
 }
 
-// cutOut takes marks of ours out of the matches that overlap them: what is beside a mark is found as if that was not
-// there. What was put together of chunks, or decoded, is left alone with a mark in it.
+// cutOut cuts marks out of the matches that overlap them: the text next to a mark is matched as if
+// the mark were not there. A match in joined chunks or decoded text that contains a mark is left
+// alone.
 func (s *scan) cutOut(text []byte, marks []edit) {
 	var parts []match
 	for _, m := range s.found {
@@ -312,7 +316,8 @@ func (s *scan) cutOut(text []byte, marks []edit) {
 	s.found = append(s.found[:0], parts...)
 }
 
-// stronger returns the rule that gives two overlapping matches their name, and its action if that is the harsher.
+// stronger returns the rule that applies to two overlapping matches: the one with the harsher
+// action or, if they are equal, the lower rank.
 func stronger(x, y *rule) *rule {
 	if harsh(x.action) != harsh(y.action) {
 		if harsh(x.action) > harsh(y.action) {
@@ -328,7 +333,7 @@ func stronger(x, y *rule) *rule {
 
 func harsh(a Action) int { return slices.Index([]Action{Hash, Mask, Drop, Reject}, a) }
 
-// marksIn returns where a text has masks and pseudonyms of ours.
+// marksIn returns the positions of the marks in a text.
 func marksIn(text []byte) []edit {
 	var list []edit
 	for i := 0; i < len(text); i++ {
@@ -357,8 +362,8 @@ func isWord(b byte) bool  { return isLetter(b) || isDigit(b) || b == '_' }
 func isToken(b byte) bool { return isWord(b) || b == '-' }
 func isSpace(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }
 
-// boundary reports whether a word can begin at text[i]: what is before it is no part of it. A letter that belongs to an
-// escape written out (\n, %3D, \u0022) is none.
+// boundary reports whether a word can begin at text[i], that is, whether the preceding text isn't
+// part of it. A letter that belongs to a written-out escape (\n, %3D, \u0022) is not.
 func boundary(text []byte, i int) bool {
 	if i == 0 || !isWord(text[i-1]) {
 		return true
@@ -366,7 +371,7 @@ func boundary(text []byte, i int) bool {
 	return escapeEnds(text, i)
 }
 
-// escapeEnds reports whether an escape that is written out, or a colour of a terminal, ends before text[i].
+// escapeEnds reports whether a written-out escape or a terminal color ends before text[i].
 func escapeEnds(text []byte, i int) bool {
 	switch {
 	case i >= 2 && text[i-2] == '\\' && bytes.IndexByte([]byte("nrtbf"), text[i-1]) >= 0:
@@ -379,8 +384,8 @@ func escapeEnds(text []byte, i int) bool {
 	return colourEnds(text, i)
 }
 
-// startsWord reports whether a context word at text[start:end] is a word or the beginning of one. Words in scripts
-// without spaces need no boundary.
+// startsWord reports whether a context word at text[start:end] is a word or the start of one. Words
+// in scripts without spaces need no boundary.
 func startsWord(text []byte, start, end int) bool {
 	if text[start] >= 0x80 || start == 0 || !isLetter(text[start]) {
 		return true
@@ -388,14 +393,15 @@ func startsWord(text []byte, start, end int) bool {
 	if isLetter(text[start-1]) && !(isLower(text[start-1]) && isUpper(text[start])) && !escapeEnds(text, start) {
 		return false
 	}
-	// Short words must be whole: "tel" is no part of "tell".
+	// Short words must be whole words: "tel" does not match "tell".
 	if end-start <= 4 && end < len(text) && isLetter(text[end]) && !(isLower(text[end-1]) && isUpper(text[end])) {
 		return end+1 >= len(text) || text[end] == 's' && !isLetter(text[min(end+1, len(text)-1)])
 	}
 	return true
 }
 
-// standsApart reports whether text[start:end] is a word and no part of a longer name, such as ring_buffer.
+// standsApart reports whether text[start:end] is a separate word rather than part of a longer name,
+// such as ring_buffer.
 func standsApart(text []byte, start, end int) bool {
 	joins := func(b byte) bool { return isToken(b) || b >= 0x80 || b == '.' || b == '/' || b == '$' || b == '@' }
 	if start > 0 && joins(text[start-1]) && !escapeEnds(text, start) {

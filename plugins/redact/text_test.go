@@ -86,7 +86,7 @@ func TestLookalikes(t *testing.T) {
 	}
 }
 
-// Colours of terminals are no part of the words between them.
+// Terminal colors are not part of the words around them.
 func TestColours(t *testing.T) {
 	r := Default()
 	for _, escape := range []string{"\x1b", `\033`, `\x1b`, `\x1B`, `\u001b`, `\e`} {
@@ -115,7 +115,7 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// The automaton finds what looking for each word by itself finds.
+// The automaton finds the same as a separate search for each word.
 func TestAutomaton(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	random := func(n int) string { return pick(rng, n, "abAB01-é") }
@@ -160,7 +160,7 @@ func TestAutomaton(t *testing.T) {
 	}
 }
 
-// Edits one after the other are the same as what onto makes of them.
+// Applying edits in sequence equals applying the result of onto.
 func TestOnto(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 500 {
@@ -172,7 +172,7 @@ func TestOnto(t *testing.T) {
 			for at := 0; at < len(text); {
 				start := at + rng.IntN(len(text)-at)
 				end := start
-				for end < len(text) && end-start < 4 && isLower(text[end]) { // what an edit made stays
+				for end < len(text) && end-start < 4 && isLower(text[end]) { // the result of an edit stays
 					end++
 				}
 				if end > start {

@@ -7,13 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// Text in UTF-16, as some programs of Windows write it, is read as what it means. What is not replaced stays as it is,
-// halves of pairs too.
+// UTF-16 text, as written by some Windows programs, is decoded before it is examined. Everything
+// that isn't replaced stays unchanged, including unpaired surrogates.
 
-// utf16Order returns the order of the bytes of text in UTF-16, nil if data are none, and how long the mark of it is.
-// Without a mark they are that if told, which says that they are text, is set and half of the bytes at even places, or
-// at odd ones, are NUL and few others.
-func utf16Order(data []byte, told bool) (order binary.ByteOrder, mark int) {
+// utf16Order returns the byte order of UTF-16 text, or nil if data isn't UTF-16, and the length of
+// the byte order mark. Data without that mark counts as UTF-16 if isText is set, which means that it
+// is known to be text, and half of the bytes at even positions, or at odd ones, are NUL while few
+// others are.
+func utf16Order(data []byte, isText bool) (order binary.ByteOrder, bom int) {
 	switch {
 	case len(data) < 4 || len(data)%2 != 0:
 		return nil, 0
@@ -21,7 +22,7 @@ func utf16Order(data []byte, told bool) (order binary.ByteOrder, mark int) {
 		return binary.LittleEndian, 2
 	case data[0] == 0xfe && data[1] == 0xff:
 		return binary.BigEndian, 2
-	case !told || bytes.IndexByte(data, 0) < 0:
+	case !isText || bytes.IndexByte(data, 0) < 0:
 		return nil, 0
 	}
 	var zeros [2]int
@@ -39,7 +40,7 @@ func utf16Order(data []byte, told bool) (order binary.ByteOrder, mark int) {
 	return nil, 0
 }
 
-// utf16Unit decodes the character at data[i:]. Half a pair is one that means nothing.
+// utf16Unit decodes the character at data[i:]. An unpaired surrogate decodes to U+FFFD.
 func utf16Unit(data []byte, i int, order binary.ByteOrder) (r rune, size int) {
 	r = rune(order.Uint16(data[i:]))
 	if !utf16.IsSurrogate(r) {
@@ -53,7 +54,7 @@ func utf16Unit(data []byte, i int, order binary.ByteOrder) (r rune, size int) {
 	return utf8.RuneError, 2
 }
 
-// fromUTF16 returns what data mean.
+// fromUTF16 decodes data.
 func fromUTF16(data []byte, order binary.ByteOrder) []byte {
 	text := make([]byte, 0, len(data)/2)
 	for i := 0; i < len(data); {
@@ -64,10 +65,10 @@ func fromUTF16(data []byte, order binary.ByteOrder) []byte {
 	return text
 }
 
-// utf16Edits turns edits of what data mean into edits of data.
+// utf16Edits translates edits of the decoded text into edits of data.
 func utf16Edits(data []byte, order binary.ByteOrder, edits []edit) []edit {
 	out := make([]edit, 0, len(edits))
-	at, i := 0, 0 // in the text, in data
+	at, i := 0, 0 // positions in the text and in data
 	to := func(end int) int {
 		for i < len(data) && at < end {
 			r, size := utf16Unit(data, i, order)

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The formats of keys as the services that give them out document or show them. Nothing here is taken from rules.toml.
+// Key formats as documented or shown by the services that issue them. Nothing here comes from
+// rules.toml.
 
 const (
 	lowers  = "abcdefghijklmnopqrstuvwxyz"
@@ -47,7 +48,8 @@ func webToken(rng *rand.Rand) string {
 		base64.RawURLEncoding.EncodeToString(randomBytes(rng, 32))
 }
 
-// keys make a key of a service each. Those that have no mark of their own are only known by their names: named says it.
+// keys generates a key of each service. Keys without a recognizable form are found only by their
+// names: see named.
 var keys = []struct {
 	service string
 	named   string
@@ -139,10 +141,10 @@ var keys = []struct {
 	}},
 }
 
-// places are where keys are found in what agents read and write. {N} is the name of the key.
+// places are the contexts of keys in text that agents read and write. {N} is the name of the key.
 var places = []struct {
 	text string
-	json bool // the value is in a string of JSON
+	json bool // the value is in a JSON string
 }{
 	{"{N}={}\n", false}, {"export {N}=\"{}\"\n", false}, {"{N}: {}\nother: 1\n", false}, {"{n} = '{}'\n", false},
 	{`{"{n}": "{}"}`, true}, {`{"env": {"{N}": "{}"}, "cwd": "/srv"}`, true},
@@ -151,7 +153,7 @@ var places = []struct {
 	{"    {n}: \"{}\"\n", false}, {"--{n} {} --verbose", false},
 }
 
-// bare are places where nothing tells what the value is.
+// bare are contexts that say nothing about the value.
 var bare = []struct {
 	text string
 	json bool
@@ -160,7 +162,7 @@ var bare = []struct {
 	{`{"content": "it says {}, shall I go on?"}`, true}, {"client = Client(\"{}\")", false}, {"{}", false},
 }
 
-// notKeys make what looks like keys, with names that such things have.
+// notKeys generates values that look like keys, with typical names.
 var notKeys = []struct {
 	names string
 	make  func(rng *rand.Rand) string
@@ -244,7 +246,7 @@ func TestQualityOfKeys(t *testing.T) {
 				place = bare[rng.IntN(len(bare))]
 			}
 			if strings.HasPrefix(place.text, "curl") {
-				continue // whatever is behind Bearer is a token
+				continue // anything after Bearer is a token
 			}
 			text, _ := fillIn(place.text, names[rng.IntN(len(names))], n.make(rng), place.json)
 			samples = append(samples, sample{Text: text, Locale: n.names})

@@ -1,14 +1,14 @@
 package redact
 
-// word finds an identifier of letters and digits, a digit of which is text[at], and reports whether it did. The digits
-// of the word are marked as seen.
+// word finds an identifier of letters and digits that contains the digit text[at], and reports
+// whether it did. It marks the digits of the word as seen.
 func (s *scan) word(text []byte, at int) bool {
 	start, end := at, at
 	for start > 0 && at-start <= maxWord && (isLetter(text[start-1]) || isDigit(text[start-1])) {
 		start--
 	}
 	for start < at && escapeEnds(text, start+1) && start > 0 && text[start-1] == '\\' {
-		start++ // the n of \n is none of its letters
+		start++ // the n of \n isn't one of its letters
 	}
 	start = afterColour(text, start)
 	for end < len(text) && end-at <= maxWord && (isLetter(text[end]) || isDigit(text[end])) {
@@ -38,7 +38,7 @@ func (s *scan) word(text []byte, at int) bool {
 
 const maxWord = 40
 
-// lengths returns how long the words may be that a rule finds: those that Shapes lists.
+// lengths returns the lengths of the words that a rule finds, as listed in Shapes.
 func (r *rule) lengths() []int {
 	var list []int
 	for _, sh := range r.shapes {
@@ -59,7 +59,7 @@ func (s *scan) ibanAt(text []byte, start int) bool {
 	}
 	var buf [maxIBAN]byte
 	end, exact := readIBAN(buf[:0], text, start, size)
-	if !exact { // not as long as those of its country are, but with the checksum of one
+	if !exact { // a valid checksum, but not the length of its country's IBANs
 		end, exact = readIBAN(buf[:0], text, start, maxIBAN)
 	}
 	if !exact {
@@ -70,7 +70,8 @@ func (s *scan) ibanAt(text []byte, start int) bool {
 	return true
 }
 
-// readIBAN reads up to size letters and digits at text[at:], alone or in groups, and reports whether they are an IBAN.
+// readIBAN reads up to size letters and digits at text[at:], contiguous or in groups, and reports
+// whether they are an IBAN.
 func readIBAN(value, text []byte, at, size int) (end int, ok bool) {
 	upper := true
 	for at < len(text) && len(value) < size {
@@ -93,7 +94,8 @@ func readIBAN(value, text []byte, at, size int) (end int, ok bool) {
 	return at, mod97(value)
 }
 
-// lowerBit is the bit that makes a letter a capital when it is cleared, 0 for what is no letter.
+// lowerBit returns the bit that turns a letter into a capital when cleared, or 0 if the byte isn't
+// a letter.
 func lowerBit(b byte) byte {
 	if isLower(b) {
 		return 0x20

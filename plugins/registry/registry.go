@@ -1,11 +1,13 @@
-// Package registry keeps the plugins that are installed beside a store: their archives, the versions to roll back to,
-// where each runs and with which configuration, and the keys whose signatures count. It builds the pipeline of them.
+// Package registry manages the plugins installed with a store: their archives, the versions to roll
+// back to, the bindings that say where each runs and with which configuration, and the trusted
+// signing keys. It builds the pipeline from them.
 //
-// Whatever changes is checked as a whole, then made durable, and then counts for the chains that are asked for from then
-// on; a change that fails changes nothing. A plugin that is damaged or cannot be loaded does not keep a store from being
-// opened, and makes every operation fail that it would have to see. docs/format.md §19 has the files.
+// Every change is checked as a whole and made durable; from then on it applies to new chains. A
+// failed change changes nothing. A plugin that is damaged or cannot be loaded does not prevent a
+// store from being opened, but every operation that would have to pass through it fails.
+// docs/format.md §19 describes the files.
 //
-// One process at a time may have a directory open. Who has the store open has it; the lock of that is enough.
+// Only one process at a time can have a directory open. The lock of the store ensures that.
 package registry
 
 import (
@@ -24,84 +26,86 @@ import (
 // Redact is the name of the built-in redactor.
 const Redact = "redact"
 
-// ErrNotFound is that there is no such plugin, version or key.
+// ErrNotFound reports a plugin, version or key that does not exist.
 var ErrNotFound = errors.New("not found")
 
 // Options of a Registry. All but Pipeline, Keep and Now are required.
 type Options struct {
-	Dir    string // is made when the first plugin is installed
+	Dir    string // created when the first plugin is installed
 	Loader pipeline.Loader
 
-	// Seal and Unseal protect the state file: it names tenants and threads, and decides what runs.
+	// Seal and Unseal protect the state file, which names tenants and threads and decides which
+	// plugins run.
 	Seal, Unseal func([]byte) ([]byte, error)
 
 	Pipeline pipeline.Options
-	Keep     int              // versions of a plugin that are kept, 0: 5
+	Keep     int              // number of versions to keep of each plugin; 0: 5
 	Now      func() time.Time // nil: time.Now
 }
 
-// Binding says where a plugin runs.
+// Binding defines where a plugin runs.
 type Binding struct {
-	Tenants  []string // none is all
-	Prefixes []string // of names of threads; none is all, and what belongs to no thread
-	Order    *int     // nil is what the manifest says
-	Config   []byte   // JSON, a merge patch over the defaults of the manifest; of the redactor its configuration
+	Tenants  []string // empty means all
+	Prefixes []string // of thread names; empty means all threads, and items that belong to no thread
+	Order    *int     // nil: the manifest's
+	Config   []byte   // JSON, a merge patch over the defaults of the manifest; for the redactor, its configuration
 }
 
-// Install is what to install.
+// Install describes an installation.
 type Install struct {
-	Tenant   string         // whose plugin it is, which runs for that tenant alone; "" is the whole store's
-	Bundle   *bundle.Bundle // nil is the built-in redactor
-	Digest   [32]byte       // which the bundle must have, unless it is zero
-	Bindings []Binding      // none is one for everything
-	Disabled bool           // it does not run until it is enabled
+	Tenant   string         // owner of the plugin, which runs for that tenant only; "" means the whole store
+	Bundle   *bundle.Bundle // nil: the built-in redactor
+	Digest   [32]byte       // the expected digest of the bundle, unless zero
+	Bindings []Binding      // empty means a single binding for everything
+	Disabled bool           // do not run the plugin until it is enabled
 }
 
 // Plugin is an installed plugin.
 type Plugin struct {
-	Tenant       string // "" is the whole store's
+	Tenant       string // "": the whole store
 	Name         string
-	Version      string   // the one that runs; of the redactor "builtin"
-	Digest       [32]byte // of its bundle; of the redactor that of the rules
+	Version      string   // the active one; "builtin" for the redactor
+	Digest       [32]byte // of its bundle; for the redactor, of the rules
 	Description  string
 	Stages       []hook.Stage
 	Capabilities []string
-	Bindings     []Binding // Config is what was given
+	Bindings     []Binding // with Config as it was given
 	Enabled      bool
-	Versions     []Version // that are kept, the newest first
-	Problem      string    // why it cannot run although it must, "" if it can
+	Versions     []Version // all kept versions, newest first
+	Problem      string    // why an enabled plugin cannot run, or ""
 
 	Calls, Errors uint64 // since it was loaded
 	Suspended     bool
 }
 
-// Version is a version of a plugin with the bindings that it had.
+// Version is a version of a plugin, along with the bindings it had.
 type Version struct {
 	Version   string
 	Digest    [32]byte
 	Installed time.Time
-	Signer    string // id of the trusted key that it was signed with, or ""
+	Signer    string // id of the trusted key that signed it, or ""
 	Active    bool
 }
 
-// TrustedKey is a key whose signatures count.
+// TrustedKey is a key whose signatures are accepted.
 type TrustedKey struct {
 	Key     bundle.Key
 	Note    string
 	Trusted time.Time
 }
 
-// Registry is the plugins of a store. Methods are safe for concurrent use.
+// Registry manages the plugins of a store. Its methods are safe for concurrent use.
 type Registry struct {
 	o        Options
 	pipeline *pipeline.Pipeline
 
-	mu      sync.Mutex // held while anything changes
-	state   state      // what is in the file
-	running running    // what is bound in the pipeline
+	mu      sync.Mutex // held during a change
+	state   state      // contents of the file
+	running running    // plugins bound in the pipeline
 }
 
-// Open reads what is installed and loads it. A directory that is not there has nothing installed.
+// Open reads the state file and loads the installed plugins. If the directory does not exist, none
+// are installed.
 func Open(ctx context.Context, o Options) (*Registry, error) {
 	if o.Keep <= 0 {
 		o.Keep = 5
@@ -116,17 +120,17 @@ func Open(ctx context.Context, o Options) (*Registry, error) {
 	return r, nil
 }
 
-// Hooks returns what the engine asks for the hooks of an operation.
+// Hooks returns the engine's source of hooks for each operation.
 func (r *Registry) Hooks() hook.Hooks { return r.pipeline }
 
-// Pipeline returns what the hooks run in.
+// Pipeline returns the pipeline that runs the hooks.
 func (r *Registry) Pipeline() *pipeline.Pipeline { return r.pipeline }
 
-// Close makes every operation fail that is asked for from now on. What the loader runs plugins in is the caller's to close.
+// Close makes every later operation fail. The caller must close the loader's host.
 func (r *Registry) Close() error { return r.pipeline.Close() }
 
-// Reload reads the state file again, which may have been replaced from outside, and loads what could not be loaded before.
-// After an error everything is as it was.
+// Reload reads the state file again, in case it was replaced from outside, and retries plugins that
+// failed to load. An error changes nothing.
 func (r *Registry) Reload(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,7 +147,8 @@ func (r *Registry) Reload(ctx context.Context) error {
 	return nil
 }
 
-// Install installs a plugin, or another version or other bindings of it. What is installed just so stays as it is.
+// Install installs a plugin, a different version of it, or different bindings. If exactly this is
+// installed already, nothing changes.
 func (r *Registry) Install(ctx context.Context, in Install) (Plugin, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -168,7 +173,7 @@ func (r *Registry) Install(ctx context.Context, in Install) (Plugin, error) {
 		if err := r.keep(in.Bundle); err != nil {
 			return Plugin{}, err
 		}
-		if in.Disabled && !same { // it is enabled later, and should be known to work by then
+		if in.Disabled && !same { // it must be known to work by the time it is enabled
 			if err := r.try(ctx, in.Bundle, v.Bindings); err != nil {
 				r.prune()
 				return Plugin{}, err
@@ -184,14 +189,14 @@ func (r *Registry) Install(ctx context.Context, in Install) (Plugin, error) {
 	return r.describe(p), nil
 }
 
-// versionOf checks what is to be installed by itself.
+// versionOf checks an installation on its own, without the state.
 func (r *Registry) versionOf(in *Install) (name string, v version, err error) {
 	if name, v, err = describeVersion(in.Bundle); err != nil {
 		return "", v, err
 	}
 	if in.Digest != [32]byte{} && in.Digest != [32]byte(v.Digest) {
 		return "", v, invalidf(v.label(name),
-			"its digest is %x and should be %x: get the plugin that was meant, or check what it is", v.Digest, in.Digest)
+			"its digest is %x, want %x: get the right plugin, or check this one", v.Digest, in.Digest)
 	}
 	if in.Bundle != nil {
 		if v.Signer, err = r.signer(in.Bundle); err != nil {
@@ -208,7 +213,8 @@ func (r *Registry) versionOf(in *Install) (name string, v version, err error) {
 	return name, v, err
 }
 
-// signer returns the id of the trusted key that a bundle is signed with, which it has to be if any key is trusted.
+// signer returns the id of the trusted key that signed the bundle. If there is any trusted key, a
+// signature is required.
 func (r *Registry) signer(b *bundle.Bundle) (string, error) {
 	if len(r.state.Keys) == 0 {
 		return "", nil
@@ -224,7 +230,8 @@ func (r *Registry) signer(b *bundle.Bundle) (string, error) {
 	return key.ID(), nil
 }
 
-// Enable lets a plugin run, which is tried first. One that runs is made ready anew if it could not be.
+// Enable tries a plugin and then enables it. If an enabled plugin could not be loaded, Enable loads
+// it again.
 func (r *Registry) Enable(ctx context.Context, tenant, name string) (Plugin, error) {
 	return r.edit(ctx, tenant, name, func(s *state, p *plugin) error {
 		p.Enabled = true
@@ -232,7 +239,7 @@ func (r *Registry) Enable(ctx context.Context, tenant, name string) (Plugin, err
 	})
 }
 
-// Disable lets a plugin no longer run: what it would have to see passes without it.
+// Disable disables a plugin: items pass without it.
 func (r *Registry) Disable(ctx context.Context, tenant, name string) (Plugin, error) {
 	return r.edit(ctx, tenant, name, func(s *state, p *plugin) error {
 		p.Enabled = false
@@ -240,8 +247,8 @@ func (r *Registry) Disable(ctx context.Context, tenant, name string) (Plugin, er
 	})
 }
 
-// Rollback lets another version run, with the bindings that it had: the newest of that name, or, for "", the one that was
-// installed before. If keys are trusted it must be signed with one.
+// Rollback activates another version with the bindings that it had: the newest with that name or,
+// for "", the one installed before. If there are trusted keys, one of them must have signed it.
 func (r *Registry) Rollback(ctx context.Context, tenant, name, wanted string) (Plugin, error) {
 	return r.edit(ctx, tenant, name, func(s *state, p *plugin) error {
 		i := p.Active + 1
@@ -249,7 +256,7 @@ func (r *Registry) Rollback(ctx context.Context, tenant, name, wanted string) (P
 			i = slices.IndexFunc(p.Versions, func(v version) bool { return v.Version == wanted && !v.same(p.active()) })
 		}
 		if i < 0 || i >= len(p.Versions) {
-			return fmt.Errorf("plugin %s: no other version %s is kept: %w", name, wanted, ErrNotFound)
+			return fmt.Errorf("plugin %s: no other version %s: %w", name, wanted, ErrNotFound)
 		}
 		p.Active = i
 		if name == Redact {
@@ -263,7 +270,7 @@ func (r *Registry) Rollback(ctx context.Context, tenant, name, wanted string) (P
 	})
 }
 
-// Remove removes a plugin with all its versions.
+// Remove removes a plugin and all its versions.
 func (r *Registry) Remove(ctx context.Context, tenant, name string) error {
 	_, err := r.edit(ctx, tenant, name, func(s *state, p *plugin) error {
 		s.remove(tenant, name)
@@ -296,7 +303,7 @@ func (r *Registry) edit(ctx context.Context, tenant, name string, f func(*state,
 	return r.describe(p), nil
 }
 
-// Trust lets signatures that are made with a key count. From the first on, only signed plugins can be installed.
+// Trust adds a trusted signing key. As soon as there is one, only signed plugins can be installed.
 func (r *Registry) Trust(ctx context.Context, key bundle.Key, note string) (TrustedKey, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -313,7 +320,7 @@ func (r *Registry) Trust(ctx context.Context, key bundle.Key, note string) (Trus
 	return s.Keys[i].export(), r.change(ctx, s, nil)
 }
 
-// Untrust lets signatures made with a key no longer count. Installed plugins stay.
+// Untrust removes a trusted signing key. Installed plugins stay.
 func (r *Registry) Untrust(ctx context.Context, id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -326,7 +333,7 @@ func (r *Registry) Untrust(ctx context.Context, id string) error {
 	return r.change(ctx, s, nil)
 }
 
-// Keys returns the trusted keys, the oldest first.
+// Keys returns the trusted keys, oldest first.
 func (r *Registry) Keys() []TrustedKey {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -337,7 +344,7 @@ func (r *Registry) Keys() []TrustedKey {
 	return keys
 }
 
-// List returns the plugins in the order of their tenants and names.
+// List returns the plugins ordered by tenant and name.
 func (r *Registry) List() []Plugin {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -358,8 +365,8 @@ func (r *Registry) Get(tenant, name string) (Plugin, error) {
 	return Plugin{}, fmt.Errorf("plugin %s: %w", name, ErrNotFound)
 }
 
-// change makes another state durable and lets it count. Plugins of it that cannot be loaded are an error only for the
-// one that the change is about.
+// change makes a new state durable and activates it. A plugin that cannot be loaded is an error
+// only if the change is about that plugin.
 func (r *Registry) change(ctx context.Context, s state, about *plugin) error {
 	next, err := r.prepare(ctx, &s, about)
 	if err == nil {

@@ -22,17 +22,17 @@ import (
 	"github.com/ckptd/ckptd/plugins/pipeline"
 )
 
-// bed is a directory of plugins, and what they run in.
+// bed is a directory of plugins with the environment that they run in.
 type bed struct {
 	*Registry
 	t       *testing.T
 	o       Options
 	broken  map[string]bool // names of plugins that cannot be loaded
-	unsaved bool            // nothing can be written
-	open    atomic.Int64    // plugins that are loaded
+	unsaved bool            // writes fail
+	open    atomic.Int64    // loaded plugins
 }
 
-// tracked is a plugin whose closing is noticed.
+// tracked is a plugin whose closing is recorded.
 type tracked struct {
 	pipeline.Plugin
 	open *atomic.Int64
@@ -97,7 +97,7 @@ func flip(data []byte) []byte {
 	return out
 }
 
-// reopen is what a restart does.
+// reopen simulates a restart.
 func (b *bed) reopen() {
 	b.t.Helper()
 	if b.Registry != nil {
@@ -200,7 +200,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot be installed changes neither the files nor what runs.
+// TestRefused: a refused installation changes neither the files nor the running plugins.
 func TestRefused(t *testing.T) {
 	b := newBed(t)
 	steps := "[[migrations]]\nkind = \"support\"\nfrom = 1\nto = 2\n"
@@ -231,22 +231,22 @@ func TestRefused(t *testing.T) {
 		in   Install
 		want string
 	}{
-		{"digest", Install{Bundle: upper(t, "2.0.0"), Digest: [32]byte{1}}, "get the plugin that was meant"},
-		{"fixture", Install{Bundle: bundleOf(t, "upper", "2.0.0", fixtures, wasmtest.Upper(), fixture(`"a"`, `"b"`)...)}, "its fixture in.json does not hold: it gives another output"},
-		{"fixture of a disabled one", Install{Disabled: true, Bundle: bundleOf(t, "upper", "2.0.0", fixtures, wasmtest.Upper(), fixture(`"a"`, `"b"`)...)}, "does not hold"},
+		{"digest", Install{Bundle: upper(t, "2.0.0"), Digest: [32]byte{1}}, "get the right plugin"},
+		{"fixture", Install{Bundle: bundleOf(t, "upper", "2.0.0", fixtures, wasmtest.Upper(), fixture(`"a"`, `"b"`)...)}, "its fixture in.json fails: it gives another output"},
+		{"fixture of a disabled one", Install{Disabled: true, Bundle: bundleOf(t, "upper", "2.0.0", fixtures, wasmtest.Upper(), fixture(`"a"`, `"b"`)...)}, "fails: "},
 		{"no module", Install{Bundle: bundleOf(t, "upper", "2.0.0", preSave, []byte("\x00asm"))}, "upper@2.0.0: "},
 		{"other stage", Install{Bundle: bundleOf(t, "upper", "2.0.0", steps, wasmtest.Upper())}, "exports no on_migrate"},
 		{"config", Install{Bundle: bundleOf(t, "upper", "2.0.0", "config_schema = \"s.json\"\n"+preSave, wasmtest.Upper(), schema), Bindings: []Binding{{Config: []byte(`{"a":1}`)}}},
 			"does not fit s.json at /a"},
 		{"no config", Install{Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Config: []byte(`{`)}}}, "not JSON"},
-		{"config of the redactor", Install{Bindings: []Binding{{Config: []byte(`{"disabled":["email"]}`)}}}, "redact: invalid plugin: its configuration is not one"},
+		{"config of the redactor", Install{Bindings: []Binding{{Config: []byte(`{"disabled":["email"]}`)}}}, "redact: invalid plugin: its configuration is invalid"},
 		{"stage of the redactor", Install{Bindings: []Binding{{Config: []byte(`{"stages":["boot"]}`)}}}, `the stage "boot"`},
-		{"order of the redactor", Install{Bindings: []Binding{{Order: new(int)}}}, "it runs last"},
+		{"order of the redactor", Install{Bindings: []Binding{{Order: new(int)}}}, "it always runs last"},
 		{"overlap", Install{Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Prefixes: []string{"a"}}, {Tenants: []string{"x"}, Prefixes: []string{"ab"}}}}, "its bindings 1 and 2 cover the same threads"},
-		{"any tenant", Install{Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Tenants: []string{"*"}}}}, "leave it out for all"},
-		{"any thread", Install{Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Prefixes: []string{"*"}}}}, "leave it out for all"},
-		{"other tenant", Install{Tenant: "acme", Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Tenants: []string{"other"}}}}, "leave the tenants out"},
-		{"empty prefix", Install{Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Prefixes: []string{""}}}}, "leave it out for all"},
+		{"any tenant", Install{Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Tenants: []string{"*"}}}}, "omit it to match all"},
+		{"any thread", Install{Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Prefixes: []string{"*"}}}}, "omit it to match all"},
+		{"other tenant", Install{Tenant: "acme", Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Tenants: []string{"other"}}}}, "omit the tenants"},
+		{"empty prefix", Install{Bundle: upper(t, "2.0.0"), Bindings: []Binding{{Prefixes: []string{""}}}}, "omit it to match all"},
 	} {
 		_, err := b.Install(ctx, tt.in)
 		if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
@@ -351,7 +351,7 @@ func TestSignatures(t *testing.T) {
 	if keys := b.Keys(); len(keys) != 1 || keys[0].Key != bundle.PublicKey(mine) || keys[0].Note != "mine" {
 		t.Errorf("%+v", keys)
 	}
-	b.want("a", "t", "a", "A") // what is installed stays
+	b.want("a", "t", "a", "A") // installed plugins stay
 	for _, in := range []*bundle.Bundle{upper(t, "2.0.0"), upper(t, "2.0.0").Sign(other)} {
 		if _, err := b.Install(ctx, Install{Bundle: in}); !errors.Is(err, hook.ErrInvalid) {
 			t.Errorf("%v", err)
@@ -374,7 +374,7 @@ func TestSignatures(t *testing.T) {
 	b.install(Install{}) // the redactor needs no signature
 }
 
-// TestDamage: a store with plugins that cannot run opens, and nothing gets past them.
+// TestDamage: a store with plugins that cannot run still opens, and nothing bypasses them.
 func TestDamage(t *testing.T) {
 	b := newBed(t)
 	up := upper(t, "1.0.0")
@@ -389,7 +389,7 @@ func TestDamage(t *testing.T) {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		b.want("acme", "t", "a", "A") // what was loaded runs
+		b.want("acme", "t", "a", "A") // loaded plugins keep running
 		b.reopen()
 		_, err := b.save("acme", "t", "a")
 		if !errors.Is(err, hook.ErrUnavailable) || !strings.Contains(err.Error(), "upper@1.0.0") || !strings.Contains(err.Error(), "install it again, roll it back, or disable it") {
@@ -399,7 +399,7 @@ func TestDamage(t *testing.T) {
 		if p, err := b.Get("", "upper"); err != nil || p.Problem == "" {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
-		b.install(Install{}) // other changes are possible
+		b.install(Install{}) // other changes remain possible
 		if _, err := b.save("acme", "t", "a"); !errors.Is(err, hook.ErrUnavailable) {
 			t.Errorf("%s: after another change: %v", name, err)
 		}
@@ -436,11 +436,11 @@ func TestDamagedState(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(ctx, b.o); err == nil || !strings.Contains(err.Error(), "is missing, which says where the plugins beside it run: put it back") {
+	if _, err := Open(ctx, b.o); err == nil || !strings.Contains(err.Error(), "with the bindings of the plugins is missing: restore it") {
 		t.Errorf("without state: %v", err)
 	}
 	for text, want := range map[string]string{
-		`{"version":2}`: "take the program that wrote it", `{"version":1}`: "damaged", `[]`: "damaged", `{"version":1,"sequence":0,"keys":[],"plugins":[{"name":"a","enabled":true,"active":1,"versions":[]}]}`: "damaged",
+		`{"version":2}`: "use the program that wrote it", `{"version":1}`: "damaged", `[]`: "damaged", `{"version":1,"sequence":0,"keys":[],"plugins":[{"name":"a","enabled":true,"active":1,"versions":[]}]}`: "damaged",
 		` {"version":1,"sequence":0,"keys":[],"plugins":[]}`: "damaged",
 	} {
 		if _, err := parseState([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
@@ -452,7 +452,7 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// TestClaims: two plugins cannot make the same step of a migration for one thread.
+// TestClaims: two plugins cannot both provide the same migration step for one thread.
 func TestClaims(t *testing.T) {
 	s := state{}
 	add := func(tenant, name string, enabled bool, b binding) {
@@ -467,7 +467,7 @@ func TestClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.plugin("", "c").Enabled = true
-	if err := s.check(); err == nil || !strings.Contains(err.Error(), `c@1.0.0: invalid plugin: it makes the migration of "support" from 1 to 2, which a@1.0.0 makes, too: disable or remove one`) {
+	if err := s.check(); err == nil || !strings.Contains(err.Error(), `c@1.0.0: invalid plugin: it makes the migration of "support" from 1 to 2, as does a@1.0.0: disable or remove one`) {
 		t.Error(err)
 	}
 }

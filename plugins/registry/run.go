@@ -18,10 +18,10 @@ import (
 	"github.com/ckptd/ckptd/plugins/trial"
 )
 
-// builtinVersion is the version of the redactor: it comes with the program.
+// builtinVersion is the version of the redactor, which is part of the program.
 const builtinVersion = "builtin"
 
-// describeVersion returns the name of what is to be installed, and what has to be known of it.
+// describeVersion returns the name and the version entry of a bundle.
 func describeVersion(b *bundle.Bundle) (string, version, error) {
 	if b == nil {
 		r, err := pipeline.NewRedactor(redact.Config{})
@@ -41,23 +41,24 @@ func describeVersion(b *bundle.Bundle) (string, version, error) {
 	return m.Name, v, nil
 }
 
-// checkBindings checks the bindings of what is to be installed, and returns them as they are kept.
+// checkBindings checks the bindings of an installation and returns them in the form in which they
+// are stored.
 func checkBindings(in *Install, name string) ([]binding, error) {
 	given := in.Bindings
 	if len(given) == 0 {
 		given = []Binding{{}}
 	}
 	if len(given) > maxBindings {
-		return nil, invalidf(name, "it has %d bindings, and may have %d", len(given), maxBindings)
+		return nil, invalidf(name, "it has %d bindings, more than the limit of %d", len(given), maxBindings)
 	}
 	var list []binding
 	for i, g := range given {
 		b := binding{Tenants: slices.Clone(g.Tenants), Prefixes: slices.Clone(g.Prefixes), Order: g.Order}
 		for _, text := range slices.Concat(b.Tenants, b.Prefixes) {
 			if text == "" || len(text) > maxName || !utf8.ValidString(text) {
-				return nil, invalidf(name, "a tenant or thread prefix is not UTF-8 of 1 to %d bytes: leave it out for all", maxName)
+				return nil, invalidf(name, "a tenant or thread prefix is not UTF-8 of 1 to %d bytes: omit it to match all", maxName)
 			}
-			if text == "*" { // as grants name every tenant; it would run for nobody
+			if text == "*" { // grants use it for every tenant; here it would match nobody
 				return nil, invalidf(name, `a binding names the tenant or thread prefix "*", which is no wildcard here: leave it out for all`)
 			}
 		}
@@ -66,12 +67,12 @@ func checkBindings(in *Install, name string) ([]binding, error) {
 		}
 		if in.Tenant != "" {
 			if len(b.Tenants) > 1 || len(b.Tenants) == 1 && b.Tenants[0] != in.Tenant {
-				return nil, invalidf(name, "it is installed for one tenant, and a binding names another: leave the tenants out")
+				return nil, invalidf(name, "it is installed for one tenant, but a binding names another: omit the tenants")
 			}
 			b.Tenants = []string{in.Tenant}
 		}
 		if b.Order != nil && in.Bundle == nil {
-			return nil, invalidf(name, "it has no order: it runs last")
+			return nil, invalidf(name, "it cannot have an order: it always runs last")
 		}
 		if len(bytes.TrimSpace(g.Config)) > 0 {
 			var compact bytes.Buffer
@@ -79,7 +80,7 @@ func checkBindings(in *Install, name string) ([]binding, error) {
 				return nil, invalidf(name, "its configuration is not JSON of at most %d bytes", bundle.MaxConfig)
 			}
 			escaped := &bytes.Buffer{}
-			json.HTMLEscape(escaped, compact.Bytes()) // as it comes out of the state
+			json.HTMLEscape(escaped, compact.Bytes()) // in the form that the state file decodes to
 			b.Config = escaped.Bytes()
 		}
 		if err := checkConfig(in.Bundle, b.Config); err != nil {
@@ -87,7 +88,7 @@ func checkBindings(in *Install, name string) ([]binding, error) {
 		}
 		for j := range list {
 			if list[j].meets(&b) {
-				return nil, invalidf(name, "its bindings %d and %d cover the same threads: it would run twice there; make them differ in tenants or prefixes", j+1, i+1)
+				return nil, invalidf(name, "its bindings %d and %d cover the same threads, so it would run twice: change their tenants or prefixes", j+1, i+1)
 			}
 		}
 		list = append(list, b)
@@ -104,7 +105,8 @@ func checkConfig(b *bundle.Bundle, config []byte) error {
 	return err
 }
 
-// redactorOf makes the redactor of a configuration: that of package redact, and stages, which is pre_save if left out.
+// redactorOf creates the redactor from a configuration: that of package redact, plus stages, which
+// defaults to pre_save.
 func redactorOf(config []byte) (*pipeline.Redactor, []hook.Stage, error) {
 	var c struct {
 		redact.Config
@@ -114,7 +116,7 @@ func redactorOf(config []byte) (*pipeline.Redactor, []hook.Stage, error) {
 		d := json.NewDecoder(bytes.NewReader(config))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&c); err != nil {
-			return nil, nil, invalidf(Redact, "its configuration is not one: %s", strings.TrimPrefix(err.Error(), "json: "))
+			return nil, nil, invalidf(Redact, "its configuration is invalid: %s", strings.TrimPrefix(err.Error(), "json: "))
 		}
 	}
 	stages := []hook.Stage{hook.PreSave}
@@ -130,7 +132,7 @@ func redactorOf(config []byte) (*pipeline.Redactor, []hook.Stage, error) {
 		stages = append(stages, stage)
 	}
 	if len(stages) == 0 {
-		return nil, nil, invalidf(Redact, "its configuration has no stages: leave them out for pre_save")
+		return nil, nil, invalidf(Redact, "its configuration has an empty list of stages: omit it for pre_save")
 	}
 	r, err := pipeline.NewRedactor(c.Config)
 	return r, stages, err
@@ -154,30 +156,31 @@ func redactorStages(bindings []binding) ([]string, error) {
 	return names, nil
 }
 
-// running is what is bound in the pipeline, or will be.
+// running is the set of plugins that is bound in the pipeline or is about to be.
 type running struct {
 	bindings []pipeline.Binding
 	bundles  map[digest]*bundle.Bundle
 	loaded   map[loadKey]pipeline.Plugin
-	fresh    []pipeline.Plugin    // of loaded, those that were not loaded before
+	fresh    []pipeline.Plugin    // the newly loaded ones of loaded
 	problems map[pluginKey]string // why a plugin cannot run
 }
 
-// loadKey is what a loaded plugin is told apart by.
+// loadKey identifies a loaded plugin.
 type loadKey struct {
 	digest digest
 	config string
 }
 
-// closeNew closes what was loaded for something that will not run.
+// closeNew closes the newly loaded plugins of a set that will not run.
 func (n *running) closeNew() {
 	for _, p := range n.fresh {
 		p.Close()
 	}
 }
 
-// prepare loads what a state says must run. What is loaded already is used again. The plugin that the change is about must
-// load, and its fixtures pass; another one that cannot be loaded is bound as missing.
+// prepare loads the plugins that a state enables and reuses those already loaded. The plugin that
+// the change is about must load and pass its fixtures; any other plugin that cannot be loaded is
+// bound as missing.
 func (r *Registry) prepare(ctx context.Context, s *state, about *plugin) (*running, error) {
 	next := &running{bundles: map[digest]*bundle.Bundle{}, loaded: map[loadKey]pipeline.Plugin{}, problems: map[pluginKey]string{}}
 	for i := range s.Plugins {
@@ -215,7 +218,7 @@ func (r *Registry) bind(ctx context.Context, next *running, p *plugin, try bool)
 		}
 		return bindings, nil
 	}
-	unpacked := r.running.bundles[v.Digest] // which does not need its archive any more
+	unpacked := r.running.bundles[v.Digest] // avoids reading its archive again
 	if unpacked == nil {
 		var err error
 		if unpacked, err = r.bundle(v); err != nil {
@@ -261,7 +264,7 @@ func (r *Registry) load(ctx context.Context, next *running, b *bundle.Bundle, co
 	return p, nil
 }
 
-// try runs the fixtures of a bundle, and loads it with the configurations of bindings.
+// try runs the fixtures of a bundle and loads it with the configurations of its bindings.
 func (r *Registry) try(ctx context.Context, b *bundle.Bundle, bindings []binding) error {
 	for i := range bindings {
 		config, err := b.Config(bindings[i].Config)
@@ -281,13 +284,13 @@ func (r *Registry) try(ctx context.Context, b *bundle.Bundle, bindings []binding
 	}
 	for _, o := range outcomes {
 		if o.Problem != "" {
-			return invalidf(b.Name(), "its fixture %s does not hold: %s; see ckptd plugin test", o.Fixture.Input, o.Problem)
+			return invalidf(b.Name(), "its fixture %s fails: %s; see ckptd plugin test", o.Fixture.Input, o.Problem)
 		}
 	}
 	return nil
 }
 
-// missing binds a plugin that cannot run to where it must.
+// missing binds a placeholder that fails wherever a plugin that cannot run should.
 func missing(p *plugin, err error) []pipeline.Binding {
 	v := p.active()
 	reason := err.Error()
@@ -307,14 +310,14 @@ func missing(p *plugin, err error) []pipeline.Binding {
 	return bindings
 }
 
-// run lets what was prepared run.
+// run activates a prepared set.
 func (r *Registry) run(next *running) {
 	next.fresh = nil
 	r.running = *next
 	r.pipeline.Replace(next.bindings)
 }
 
-// describe tells of a plugin of the state that counts.
+// describe returns the public view of a plugin in the active state.
 func (r *Registry) describe(p *plugin) Plugin {
 	v := p.active()
 	d := Plugin{Tenant: p.Tenant, Name: p.Name, Version: v.Version, Digest: v.Digest, Description: v.Description,

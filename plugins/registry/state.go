@@ -24,7 +24,7 @@ import (
 const (
 	stateFile    = "state"
 	stateVersion = 1
-	maxState     = 16 << 20 // bytes, unsealed
+	maxState     = 16 << 20 // bytes, before sealing
 	maxPlugins   = 1000
 	maxKeys      = 1000
 	maxNote      = 256 // bytes
@@ -33,12 +33,12 @@ const (
 	maxName      = 512  // bytes
 )
 
-// state is what the state file holds.
+// state is the contents of the state file.
 type state struct {
 	Format   int          `json:"version"`
 	Sequence uint64       `json:"sequence"` // counts the changes
 	Keys     []trustedKey `json:"keys"`
-	Plugins  []plugin     `json:"plugins"` // in the order of tenant and name
+	Plugins  []plugin     `json:"plugins"` // ordered by tenant and name
 }
 
 type trustedKey struct {
@@ -51,11 +51,11 @@ type plugin struct {
 	Tenant   string    `json:"tenant,omitempty"`
 	Name     string    `json:"name"`
 	Enabled  bool      `json:"enabled"`
-	Active   int       `json:"active"`   // index of the version that runs
-	Versions []version `json:"versions"` // the newest first
+	Active   int       `json:"active"`   // index of the active version
+	Versions []version `json:"versions"` // newest first
 }
 
-// version is a version of a plugin, with what has to be known of it even if its archive is gone.
+// version is a version of a plugin, with all facts that are needed even if its archive is gone.
 type version struct {
 	Version      string      `json:"version"`
 	Digest       digest      `json:"digest"`
@@ -81,7 +81,7 @@ type binding struct {
 	Config   json.RawMessage `json:"config,omitempty"`
 }
 
-// digest is 32 bytes in hexadecimal.
+// digest marshals as 64 hexadecimal digits.
 type digest [32]byte
 
 func (d digest) MarshalText() ([]byte, error) { return []byte(hex.EncodeToString(d[:])), nil }
@@ -96,7 +96,7 @@ func (d *digest) UnmarshalText(text []byte) error {
 
 func (k *trustedKey) export() TrustedKey { return TrustedKey{bundle.Key(k.Key), k.Note, k.Trusted} }
 
-// pluginKey is what a plugin is told apart by.
+// pluginKey identifies a plugin.
 type pluginKey struct{ tenant, name string }
 
 func (p *plugin) key() pluginKey { return pluginKey{p.Tenant, p.Name} }
@@ -111,14 +111,14 @@ func (v *version) label(name string) string {
 	return name + "@" + v.Version
 }
 
-// same reports whether a version is another one with the same bindings.
+// same reports whether two versions have the same bundle and bindings.
 func (v *version) same(w *version) bool {
 	a, errA := json.Marshal(v.Bindings)
 	b, errB := json.Marshal(w.Bindings)
 	return v.Digest == w.Digest && errA == nil && errB == nil && bytes.Equal(a, b)
 }
 
-// stages returns when the version runs.
+// stages returns the stages at which the version runs.
 func (v *version) stages() []hook.Stage {
 	var stages []hook.Stage
 	for _, name := range v.Stages {
@@ -129,7 +129,7 @@ func (v *version) stages() []hook.Stage {
 	return stages
 }
 
-// push makes a version the newest one, and the one that runs, and forgets the oldest.
+// push adds a version, makes it the active one, and drops the oldest.
 func (p *plugin) push(v version, keep int) {
 	p.Versions = slices.DeleteFunc(p.Versions, func(old version) bool { return old.same(&v) })
 	p.Versions = slices.Insert(p.Versions, 0, v)
@@ -168,10 +168,10 @@ func (s *state) remove(tenant, name string) {
 	s.Plugins = slices.DeleteFunc(s.Plugins, func(p plugin) bool { return p.Tenant == tenant && p.Name == name })
 }
 
-// check checks a state as a whole: bounds, and that no two plugins claim the same.
+// check checks a state as a whole: its bounds, and that no two plugins claim the same thing.
 func (s *state) check() error {
 	if len(s.Plugins) > maxPlugins || len(s.Keys) > maxKeys {
-		return invalidf("", "there may be %d plugins and %d trusted keys: remove some", maxPlugins, maxKeys)
+		return invalidf("", "more than %d plugins or %d trusted keys: remove some", maxPlugins, maxKeys)
 	}
 	for _, k := range s.Keys {
 		if len(k.Note) > maxNote || !utf8.ValidString(k.Note) {
@@ -193,7 +193,7 @@ func (s *state) check() error {
 			for _, c := range claims[m] {
 				if overlap(v.Bindings, c.v.Bindings) {
 					return invalidf(v.label(p.Name),
-						"it makes the migration of %.80q from %d to %d, which %s makes, too: disable or remove one of them",
+						"it makes the migration of %.80q from %d to %d, as does %s: disable or remove one of them",
 						m.Kind, m.From, m.To, c.v.label(c.p.Name))
 				}
 			}
@@ -203,7 +203,7 @@ func (s *state) check() error {
 	return nil
 }
 
-// overlap reports whether any thread is covered by two lists of bindings.
+// overlap reports whether two lists of bindings can cover the same thread.
 func overlap(a, b []binding) bool {
 	for i := range a {
 		for j := range b {
@@ -215,7 +215,7 @@ func overlap(a, b []binding) bool {
 	return false
 }
 
-// meets reports whether there can be a thread that both bindings cover.
+// meets reports whether a thread can exist that both bindings cover.
 func (b *binding) meets(c *binding) bool {
 	tenants := len(b.Tenants) == 0 || len(c.Tenants) == 0 ||
 		slices.ContainsFunc(b.Tenants, func(t string) bool { return slices.Contains(c.Tenants, t) })
@@ -226,14 +226,15 @@ func (b *binding) meets(c *binding) bool {
 
 func (r *Registry) path(name string) string { return filepath.Join(r.o.Dir, name) }
 
-// read reads the state file. Without one, but with plugins, somebody took it away: then what is installed is not known.
+// read reads the state file. If it is missing but there are plugins, somebody removed it, and the
+// installed plugins are unknown.
 func (r *Registry) read() (state, error) {
 	s := state{Format: stateVersion}
 	sealed, err := durable.ReadFile(r.path(stateFile), 2*maxState)
 	if errors.Is(err, fs.ErrNotExist) {
 		archives, err := filepath.Glob(r.path("*" + bundle.Extension))
 		if err != nil || len(archives) > 0 {
-			return s, fmt.Errorf("reading plugins: the file %s is missing, which says where the plugins beside it run: put it back, or remove the folder to go on without them",
+			return s, fmt.Errorf("reading plugins: the file %s with the bindings of the plugins is missing: restore it, or remove the folder to continue without plugins",
 				r.path(stateFile))
 		}
 		return s, nil
@@ -251,7 +252,7 @@ func (r *Registry) read() (state, error) {
 	return s, nil
 }
 
-// parseState reads a state in the one spelling that encode has.
+// parseState parses a state, which must be in the exact form that encode writes.
 func parseState(plain []byte) (state, error) {
 	var s state
 	if len(plain) > maxState {
@@ -264,7 +265,7 @@ func parseState(plain []byte) (state, error) {
 		return s, errors.New("it is damaged")
 	}
 	if head.Format != stateVersion {
-		return s, fmt.Errorf("it has the version %d, and this program knows %d: take the program that wrote it",
+		return s, fmt.Errorf("it has version %d, but this program supports %d: use the program that wrote it",
 			head.Format, stateVersion)
 	}
 	d := json.NewDecoder(bytes.NewReader(plain))
@@ -294,7 +295,7 @@ func (s *state) encode() ([]byte, error) {
 	}
 	plain, err := json.Marshal(c)
 	if err == nil && len(plain) > maxState {
-		err = invalidf("", "what is installed takes %d bytes to write down, and may take %d: bind plugins by prefixes, or remove some", len(plain), maxState)
+		err = invalidf("", "the plugin state has %d bytes, more than the limit of %d: bind plugins by prefixes, or remove some", len(plain), maxState)
 	}
 	return plain, err
 }
@@ -327,7 +328,7 @@ func (r *Registry) makeDir() error {
 	return durable.SyncDir(filepath.Dir(r.o.Dir))
 }
 
-// archive returns where the archive of a bundle is.
+// archive returns the path of a bundle's archive.
 func (r *Registry) archive(d digest) string {
 	return r.path(hex.EncodeToString(d[:]) + bundle.Extension)
 }
@@ -355,12 +356,13 @@ func (r *Registry) bundle(v *version) (*bundle.Bundle, error) {
 		return nil, err
 	}
 	if b.Digest() != [32]byte(v.Digest) {
-		return nil, invalidf("", "its archive holds another plugin")
+		return nil, invalidf("", "its archive has another plugin")
 	}
 	return b, nil
 }
 
-// prune removes the archives of versions that are not kept. What cannot be removed waits for the next time.
+// prune removes the archives of dropped versions. If one cannot be removed, the next call tries
+// again.
 func (r *Registry) prune() {
 	kept := map[string]bool{}
 	for i := range r.state.Plugins {

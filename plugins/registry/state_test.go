@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSpelling: the state is written as docs/format.md §19 has it.
+// TestSpelling: the state is encoded as specified in docs/format.md §19.
 func TestSpelling(t *testing.T) {
 	const hash = "0100000000000000000000000000000000000000000000000000000000000000"
 	const want = `{"version":1,"sequence":7,"keys":[{"key":"` + hash + `","note":"ours","trusted":"2026-01-02T03:04:05Z"}],"plugins":[` +
@@ -46,7 +46,7 @@ func TestSpelling(t *testing.T) {
 	}
 }
 
-// FuzzState: a state is read in the spelling that it is written in, or not at all.
+// FuzzState: a state is accepted only in its canonical encoding.
 func FuzzState(f *testing.F) {
 	f.Add([]byte(`{"version":1,"sequence":0,"keys":[],"plugins":[]}`))
 	f.Add([]byte(`{"version":1,"sequence":0,"keys":[],"plugins":[{"name":"a","enabled":true,"active":0,"versions":[{"version":"1.0.0","digest":"` +

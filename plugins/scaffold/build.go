@@ -15,18 +15,20 @@ import (
 )
 
 var (
-	// ErrToolchain: a program that is needed is not installed. The text says which, and what to install.
+	// ErrToolchain reports a program that is not installed. The text names it and says what to
+	// install.
 	ErrToolchain = errors.New("the toolchain is not complete")
-	// ErrBuild: the toolchain refused the source. What it had to say was written where Build was told to.
+	// ErrBuild reports that the toolchain rejected the source. Its messages went to Build's output.
 	ErrBuild = errors.New("the build failed")
-	// ErrNoProject: the directory has no source that is known how to build.
+	// ErrNoProject reports a directory without source in a supported language.
 	ErrNoProject = errors.New("nothing to build")
 )
 
-// rustTarget is what Rust calls WebAssembly without anything around it.
+// rustTarget is Rust's name for plain WebAssembly without an operating system.
 const rustTarget = "wasm32-unknown-unknown"
 
-// Language returns the language of the project in dir, by the file that its toolchain begins from.
+// Language returns the language of the project in dir, judging by the file that its toolchain
+// starts from.
 func Language(dir string) (string, error) {
 	for _, known := range []struct{ pattern, language string }{
 		{"Cargo.toml", "rust"}, {"asconfig.json", "assemblyscript"}, {"Makefile", "c"}, {"*.go", "go"},
@@ -35,11 +37,11 @@ func Language(dir string) (string, error) {
 			return known.language, nil
 		}
 	}
-	return "", fmt.Errorf("%w in %s: there is no Go file, asconfig.json, Cargo.toml or Makefile", ErrNoProject, dir)
+	return "", fmt.Errorf("%w in %s: no Go file, asconfig.json, Cargo.toml or Makefile found", ErrNoProject, dir)
 }
 
-// Build has the toolchain of the project's language make the module, a path below dir. What the toolchain says goes to
-// output.
+// Build runs the toolchain of the project's language to build the module, a path below dir. The
+// toolchain's messages go to output.
 func Build(ctx context.Context, dir, module string, output io.Writer) error {
 	language, err := Language(dir)
 	if err == nil {
@@ -64,19 +66,19 @@ func Build(ctx context.Context, dir, module string, output io.Writer) error {
 		return err
 	}
 	if _, err := os.Stat(filepath.Join(dir, module)); err != nil {
-		return fmt.Errorf("%w: it did not make %s, which plugin.toml names", ErrBuild, module)
+		return fmt.Errorf("%w: it did not create %s, the module named in plugin.toml", ErrBuild, module)
 	}
 	return nil
 }
 
-// build is one run of a toolchain.
+// build is a single run of a toolchain.
 type build struct {
 	ctx    context.Context
 	dir    string
 	output io.Writer
 }
 
-// run runs a program in the project, with more of an environment.
+// run runs a program in the project's directory with additional environment variables.
 func (b *build) run(stdout io.Writer, env []string, name string, args ...string) error {
 	cmd := exec.CommandContext(b.ctx, name, args...)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = b.dir, append(os.Environ(), env...), stdout, b.output
@@ -90,7 +92,7 @@ func (b *build) run(stdout io.Writer, env []string, name string, args ...string)
 	return nil
 }
 
-// cargo builds, and copies the module from where cargo says that it is.
+// cargo builds the module and copies it from the path that cargo reports.
 func (b *build) cargo(module string) error {
 	var messages bytes.Buffer
 	err := b.run(&messages, nil, "cargo", "build", "--quiet", "--release", "--target", rustTarget, "--message-format", "json-render-diagnostics")
@@ -112,7 +114,7 @@ func (b *build) cargo(module string) error {
 		}
 	}
 	if made == "" {
-		return fmt.Errorf(`%w: cargo made no module: has Cargo.toml crate-type = ["cdylib"]?`, ErrBuild)
+		return fmt.Errorf(`%w: cargo built no module: does Cargo.toml have crate-type = ["cdylib"]?`, ErrBuild)
 	}
 	data, err := os.ReadFile(made)
 	if err != nil {
@@ -121,7 +123,7 @@ func (b *build) cargo(module string) error {
 	return os.WriteFile(filepath.Join(b.dir, module), data, 0o666)
 }
 
-// Toolchain reports what is missing to build a project of a language in dir.
+// Toolchain reports missing programs for building a project of a language in dir.
 func Toolchain(ctx context.Context, dir, language string) error {
 	for _, tool := range map[string][]struct{ program, install string }{
 		"go":             {{"go", "install Go 1.24 or newer"}},
@@ -130,20 +132,21 @@ func Toolchain(ctx context.Context, dir, language string) error {
 		"rust":           {{"cargo", "install Rust"}, {"rustc", "install Rust"}},
 	}[language] {
 		if _, err := exec.LookPath(tool.program); err != nil {
-			return fmt.Errorf("%w: there is no %s: %s", ErrToolchain, tool.program, tool.install)
+			return fmt.Errorf("%w: %s not found: %s", ErrToolchain, tool.program, tool.install)
 		}
 	}
 	switch {
 	case language == "assemblyscript" && !findASC(dir):
-		return fmt.Errorf("%w: there is no asc, the compiler of AssemblyScript: run npm install in %s", ErrToolchain, dir)
+		return fmt.Errorf("%w: asc, the AssemblyScript compiler, not found: run npm install in %s", ErrToolchain, dir)
 	case language == "rust" && !hasTarget(ctx, dir):
-		return fmt.Errorf("%w: rustc has no target %s: rustup target add %[2]s, or Debian's rustc with libstd-rust-dev-wasm32",
+		return fmt.Errorf("%w: rustc lacks the target %s: run rustup target add %[2]s, or install Debian's libstd-rust-dev-wasm32",
 			ErrToolchain, rustTarget)
 	}
 	return nil
 }
 
-// findASC reports whether npm finds the compiler: it looks in node_modules of dir and of every directory above it.
+// findASC reports whether npm finds the compiler: it searches node_modules of dir and of every
+// directory above it.
 func findASC(dir string) bool {
 	if _, err := exec.LookPath("asc"); err == nil {
 		return true

@@ -1,6 +1,6 @@
-// Package scaffold makes projects for new plugins and runs the toolchains that build them. The files of a project, with
-// what each language needs to speak ABI v1, are in the directory files; the examples of plugins/examples use the same ones.
-// The package runs no plugin.
+// Package scaffold creates projects for new plugins and runs the toolchains that build them. The
+// directory files holds the files of a project, including an SDK of ABI v1 for each language; the
+// examples in plugins/examples use the same SDKs. The package does not run plugins.
 package scaffold
 
 import (
@@ -20,39 +20,39 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// pdk.txtar is made of the module plugins/pdk, which being a module of its own cannot be embedded: go generate brings it up
-// to date.
+// pdk.txtar is a copy of the module plugins/pdk. A separate module cannot be embedded; go generate
+// updates the copy.
 //
 //go:generate go test -run ^TestArchiveOfPDK$ . -update
 //go:embed files
 var files embed.FS
 
-// Languages lists the languages that projects can be in.
+// Languages lists the supported languages.
 func Languages() []string { return []string{"go", "assemblyscript", "c", "rust"} }
 
 var (
-	ErrName     = errors.New("not a name for a plugin")
-	ErrLanguage = errors.New("not a language for plugins")
+	ErrName     = errors.New("not a valid plugin name")
+	ErrLanguage = errors.New("not a plugin language")
 )
 
 var namePattern = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
-// CheckName reports a name that a new plugin cannot have.
+// CheckName returns an error for a name that a new plugin cannot have.
 func CheckName(name string) error {
 	if len(name) > 40 || !namePattern.MatchString(name) {
-		return fmt.Errorf("%q is %w: it takes up to 40 small letters and digits, with single hyphens between them", name, ErrName)
+		return fmt.Errorf("%q is %w: use up to 40 lower-case letters and digits, with single hyphens between them", name, ErrName)
 	}
 	return nil
 }
 
-// New makes a project in dir, which must not exist or be empty, and returns the names of its files. An error leaves nothing
-// behind.
+// New creates a project in dir, which must be empty or not exist, and returns the names of its
+// files. After an error it leaves nothing behind.
 func New(dir, name, language string) ([]string, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
 	if !slices.Contains(Languages(), language) {
-		return nil, fmt.Errorf("%q is %w: there are %s", language, ErrLanguage, strings.Join(Languages(), ", "))
+		return nil, fmt.Errorf("%q is %w: want %s", language, ErrLanguage, strings.Join(Languages(), ", "))
 	}
 	all := map[string][]byte{}
 	for _, from := range []string{"files/any", "files/" + language} {
@@ -63,7 +63,7 @@ func New(dir, name, language string) ([]string, error) {
 	return write(dir, all)
 }
 
-// collect adds the files below a directory of the templates.
+// collect adds the files below a template directory.
 func collect(all map[string][]byte, from, name string) error {
 	return fs.WalkDir(files, from, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -103,7 +103,7 @@ func fill(text []byte, name string) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// write makes the directory beside its place, and moves it there when it is whole.
+// write writes a temporary directory next to dir and renames it once it is complete.
 func write(dir string, all map[string][]byte) (names []string, err error) {
 	if err := vacant(dir); err != nil {
 		return nil, err
@@ -130,12 +130,12 @@ func write(dir string, all map[string][]byte) (names []string, err error) {
 	if err := os.Chmod(made, 0o755); err != nil {
 		return nil, err
 	}
-	os.Remove(dir) // if it is there, it is empty
+	os.Remove(dir) // if it exists, it is empty
 	slices.Sort(names)
 	return names, os.Rename(made, dir)
 }
 
-// vacant reports a place that something is in.
+// vacant returns an error if dir is already taken.
 func vacant(dir string) error {
 	entries, err := os.ReadDir(dir)
 	switch {

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write files/go/pdk.txtar")
 
-// The archive has every file of plugins/pdk but its tests.
+// The archive contains every file of plugins/pdk except its tests.
 func TestArchiveOfPDK(t *testing.T) {
 	a := &txtar.Archive{}
 	dir := filepath.Join("..", "pdk")

@@ -1,5 +1,6 @@
-// Package trial runs a plugin by itself, with no store around it: once by hand, or over the fixtures of its bundle. What
-// it does is the same every time and on every machine: the clock stands still, and blobs go nowhere.
+// Package trial runs a plugin on its own, without a store: a single call by hand, or the fixtures
+// of its bundle. The result is the same every time and on every machine: the clock is frozen, and
+// blobs are discarded.
 package trial
 
 import (
@@ -17,18 +18,19 @@ import (
 	"github.com/ckptd/ckptd/plugins/redact"
 )
 
-// Host loads plugins. *plugins.Host is one.
+// Host loads plugins. *plugins.Host implements it.
 type Host interface {
 	Load(context.Context, plugins.Spec) (*plugins.Plugin, error)
 }
 
-// Plugin is a loaded plugin. *plugins.Plugin is one.
+// Plugin is a loaded plugin. *plugins.Plugin implements it.
 type Plugin interface {
 	Call(context.Context, *plugins.Call) (*plugins.Result, error)
 	Close() error
 }
 
-// Item is what a plugin is tried on. Migration is set in the stage migrate, the other names in every other one.
+// Item is the input of a trial. Migration is set in the stage migrate, the other fields in every
+// other stage.
 type Item struct {
 	Stage     hook.Stage
 	Kind      hook.Kind
@@ -38,8 +40,8 @@ type Item struct {
 	Data      []byte
 }
 
-// Call runs a hook over an item. Pseudonyms are made with a key that is none, and the id of a blob is the SHA-256 of what
-// is in it.
+// Call runs a hook on an item. Pseudonyms use a fixed public key, and the id of a blob is the
+// SHA-256 of its contents.
 func Call(ctx context.Context, p Plugin, it Item) (*plugins.Result, error) {
 	meta, err := json.Marshal(it.meta())
 	if err != nil {
@@ -56,7 +58,7 @@ func Call(ctx context.Context, p Plugin, it Item) (*plugins.Result, error) {
 	})
 }
 
-// redactBy is the built-in redactor with all its rules, or a group of them.
+// redactBy runs the built-in redactor with all its rules or one group of them.
 func redactBy(ctx context.Context, set string, it Item, data []byte) ([]byte, error) {
 	r := redact.Default()
 	switch set {
@@ -67,16 +69,16 @@ func redactBy(ctx context.Context, set string, it Item, data []byte) ([]byte, er
 			return nil, err
 		}
 	default:
-		return nil, &hook.Error{Kind: hook.ErrFailed, Stage: it.Stage, Item: it.String(), Reason: `there is no such set of rules: want "", "secrets" or "personal"`}
+		return nil, &hook.Error{Kind: hook.ErrFailed, Stage: it.Stage, Item: it.String(), Reason: `unknown rule set: want "", "secrets" or "personal"`}
 	}
 	out, err := r.Redact(ctx, redact.Input{Name: it.String(), Data: data})
 	return out.Data, err
 }
 
-// noon is what the clock of a plugin says.
+// noon is the time on the plugin's clock.
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// String names the item as errors do.
+// String names the item in the form used in errors.
 func (it Item) String() string {
 	if it.Stage == hook.Migrate {
 		return fmt.Sprintf("state of %s from %d to %d", it.Migration.Kind, it.Migration.From, it.Migration.To)
@@ -87,7 +89,7 @@ func (it Item) String() string {
 	return it.Kind.String() + " " + it.Name
 }
 
-// meta is what a pipeline would tell of the item.
+// meta returns the description of the item that a pipeline would pass.
 func (it Item) meta() any {
 	return struct {
 		ABI           int       `json:"abi"`
@@ -102,24 +104,25 @@ func (it Item) meta() any {
 	}{plugins.ABI, it.Stage.String(), it.Kind.String(), it.Name, it.Type, 0, "running", it.Migration.From, noon}
 }
 
-// Outcome is what came of a fixture.
+// Outcome is the result of a fixture.
 type Outcome struct {
 	Fixture *bundle.Fixture
 	Item    Item
-	Want    []byte // nil unless the fixture wants an output
+	Want    []byte // nil unless the fixture expects an output
 	Result  *plugins.Result
-	Err     error // of the call; nil if there is none, or the fixture wants it
+	Err     error // of the call; nil if there is none or the fixture expects it
 	Took    time.Duration
-	Problem string // one line; "" if the fixture holds
+	Problem string // one line; "" if the fixture passes
 }
 
-// Fixtures runs every fixture of a bundle: it must give what it wants, give it again with as much fuel, and, if the
-// manifest says that the plugin is idempotent, leave alone what it gave. An error is one of loading the plugin.
+// Fixtures runs every fixture of a bundle. The plugin must give the expected result, give it again
+// with the same fuel, and, if the manifest declares it idempotent, leave its own output unchanged.
+// Fixtures returns an error only if the plugin cannot be loaded.
 func Fixtures(ctx context.Context, h Host, b *bundle.Bundle) ([]Outcome, error) {
 	return FixturesIn(ctx, func(ctx context.Context, s plugins.Spec) (Plugin, error) { return h.Load(ctx, s) }, b)
 }
 
-// FixturesIn is Fixtures in whatever loads plugins. If load fails, what it returns besides the error is not used.
+// FixturesIn is Fixtures with a custom loader. If load fails, its Plugin is ignored.
 func FixturesIn(ctx context.Context, load func(context.Context, plugins.Spec) (Plugin, error), b *bundle.Bundle) ([]Outcome, error) {
 	loaded := map[string]Plugin{}
 	defer func() {
@@ -150,7 +153,7 @@ func FixturesIn(ctx context.Context, load func(context.Context, plugins.Spec) (P
 	return all, nil
 }
 
-// fixture runs one. An error is that of the context.
+// fixture runs a single fixture. It returns an error only if the context is done.
 func fixture(ctx context.Context, p Plugin, b *bundle.Bundle, f *bundle.Fixture) (Outcome, error) {
 	o := Outcome{Fixture: f, Item: Item{Stage: f.Stage, Kind: f.Kind, Name: f.Name, Type: f.Type, Migration: f.Step, Data: b.FixtureInput(f)}}
 	if f.Want == bundle.WantOutput {
@@ -168,14 +171,14 @@ func fixture(ctx context.Context, p Plugin, b *bundle.Bundle, f *bundle.Fixture)
 	again, err := Call(ctx, p, o.Item)
 	switch {
 	case (err == nil) != (o.Err == nil), !bytes.Equal(again.Output, o.Result.Output), again.Unchanged != o.Result.Unchanged:
-		o.Problem = "another run on the same input gives something else: it must not use time, randomness or memory of earlier calls"
+		o.Problem = "a second run on the same input gives a different result: it must not use time, randomness or memory of earlier calls"
 	case again.Fuel != o.Result.Fuel:
-		o.Problem = fmt.Sprintf("another run on the same input takes %d fuel instead of %d", again.Fuel, o.Result.Fuel)
+		o.Problem = fmt.Sprintf("a second run on the same input takes %d fuel instead of %d", again.Fuel, o.Result.Fuel)
 	case b.Manifest.Idempotent && o.Err == nil && !o.Result.Unchanged:
 		it := o.Item
 		it.Data = o.Result.Output
 		if twice, err := Call(ctx, p, it); err != nil || !twice.Unchanged && !bytes.Equal(twice.Output, it.Data) {
-			o.Problem = "it changes its own output, and the manifest says idempotent = true"
+			o.Problem = "it changes its own output although the manifest says idempotent = true"
 		}
 	}
 	if o.Problem == "" {
@@ -184,18 +187,18 @@ func fixture(ctx context.Context, p Plugin, b *bundle.Bundle, f *bundle.Fixture)
 	return o, ctx.Err()
 }
 
-// compare says how the result is not what the fixture wants.
+// compare describes how the result differs from the expected one.
 func (o *Outcome) compare() string {
 	rejected := errors.Is(o.Err, hook.ErrRejected)
 	switch want := o.Fixture.Want; {
 	case want == bundle.WantRejected && rejected, want == bundle.WantError && o.Err != nil && !rejected:
 		return ""
 	case o.Err != nil:
-		return "it gives an error: " + o.Err.Error()
+		return "it returns an error: " + o.Err.Error()
 	case want == bundle.WantRejected:
 		return "it does not reject the input"
 	case want == bundle.WantError:
-		return "it gives no error"
+		return "it returns no error"
 	case want == bundle.WantUnchanged && !o.Result.Unchanged:
 		o.Want = o.Item.Data
 		return "it changes the input"
@@ -204,7 +207,7 @@ func (o *Outcome) compare() string {
 	case want == bundle.WantOutput && !bytes.Equal(o.Result.Output, o.Want):
 		return "it gives another output"
 	case want == bundle.WantOutput && o.Item.Type == "json" && json.Valid(o.Item.Data) && !json.Valid(o.Result.Output):
-		return "its output is not JSON, and the input is: a store does not take that"
+		return "its output is not JSON although the input is: a store refuses that"
 	}
 	return ""
 }

@@ -26,7 +26,7 @@ func (f fake) Call(_ context.Context, c *plugins.Call) (*plugins.Result, error) 
 	return r, err
 }
 
-// outcomes runs fixtures, by what the manifest says of them, of the input "in" and the output "out".
+// outcomes runs fixtures with the given manifest entries on the input "in" and the output "out".
 func outcomes(t *testing.T, manifest string, f fake) ([]Outcome, error) {
 	t.Helper()
 	manifest = "name = \"a\"\nversion = \"1.0.0\"\nabi = 1\nwasm = \"a.wasm\"\nidempotent = true\n" + manifest
@@ -54,7 +54,7 @@ func fails(kind error) fake {
 	return func(*plugins.Call) (*plugins.Result, error) { return nil, &hook.Error{Kind: kind} }
 }
 
-// counting calls f with how often it was called before.
+// counting calls f with the number of earlier calls.
 func counting(f func(n int) (*plugins.Result, error)) fake {
 	n := -1
 	return func(*plugins.Call) (*plugins.Result, error) { n++; return f(n) }
@@ -84,13 +84,13 @@ func TestFixtures(t *testing.T) {
 		{failure, gives(`"out"`), "no error"},
 		{output, counting(func(n int) (*plugins.Result, error) {
 			return &plugins.Result{Output: []byte([]string{`"out"`, `"oui"`}[n])}, nil
-		}), "something else"},
+		}), "different result"},
 		{output, counting(func(n int) (*plugins.Result, error) {
 			if n > 0 {
 				return nil, &hook.Error{Kind: hook.ErrTrap}
 			}
 			return &plugins.Result{Output: []byte(`"out"`)}, nil
-		}), "something else"},
+		}), "different result"},
 		{output, counting(func(n int) (*plugins.Result, error) {
 			return &plugins.Result{Output: []byte(`"out"`), Fuel: uint64(n)}, nil
 		}), "1 fuel instead of 0"},
@@ -108,7 +108,7 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// A plugin is told in a trial what it is told by a store.
+// In a trial a plugin gets the same input as from a store.
 func TestCall(t *testing.T) {
 	migration := bundle.Migration{Kind: "support", From: 1, To: 2}
 	for _, it := range []Item{

@@ -16,9 +16,10 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// Main is the whole of a worker process: it confines itself, runs plugins as its parent says, and returns the exit code
-// when its input ends. Call it early in a program of its own or in a command of its own, with standard input and output,
-// which nothing else may touch. It prints nothing: what goes wrong, the parent notices.
+// Main implements a worker process: it confines itself, runs plugins for its parent, and returns
+// the exit code when its input ends. Call it early, in a program or command of its own. It takes
+// over standard input and output; nothing else may use them. It prints nothing, because the parent
+// notices failures by itself.
 func Main(in, out *os.File) int {
 	in = pollable(in)
 	k, body, err := readFrame(in, expect(kindStart))
@@ -31,7 +32,7 @@ func Main(in, out *os.File) int {
 	}
 	debug.SetTraceback("none")
 	debug.SetMemoryLimit(s.memory + overhead/2)
-	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 2)) // one guest, and the garbage collector beside it
+	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), 2)) // one for the guest, one for the garbage collector
 	walls, err := confine(s.memory + overhead)
 	if err != nil {
 		return 2
@@ -41,14 +42,14 @@ func Main(in, out *os.File) int {
 		return 2
 	}
 	load := func(ctx context.Context, s plugins.Spec) (plugin, error) { return host.Load(ctx, s) }
-	// The end of the input is the end of the parent: nothing that is still running matters.
+	// The end of the input is the end of the parent: any work still running is pointless.
 	if err := serve(endOfParent{in}, out, walls, load); err != nil {
 		return 1
 	}
 	return 0
 }
 
-// endOfParent ends the process with its input.
+// endOfParent ends the process when its input ends.
 type endOfParent struct{ in io.Reader }
 
 func (e endOfParent) Read(p []byte) (int, error) {
@@ -59,7 +60,7 @@ func (e endOfParent) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// plugin is a plugins.Plugin.
+// plugin is implemented by *plugins.Plugin.
 type plugin interface {
 	Stages() []hook.Stage
 	Digest() [32]byte
@@ -74,10 +75,10 @@ type child struct {
 	plugins map[uint64]plugin
 	answers chan answer
 
-	mu     sync.Mutex
-	number uint64 // of the operation under way, 0 between two
-	cancel context.CancelFunc
-	given  uint64 // the last operation that was given up
+	mu        sync.Mutex
+	number    uint64 // of the current operation, 0 between operations
+	cancel    context.CancelFunc
+	cancelled uint64 // the last cancelled operation
 }
 
 type order struct {
@@ -85,7 +86,7 @@ type order struct {
 	body []byte
 }
 
-// serve runs until the input ends or is malformed. It says ready first.
+// serve runs until the input ends or is malformed. It begins by sending ready.
 func serve(in io.Reader, out io.Writer, walls []string, load func(context.Context, plugins.Spec) (plugin, error)) error {
 	c := &child{out: out, load: load, plugins: map[uint64]plugin{}, answers: make(chan answer, 1)}
 	if err := writeFrame(out, kindReady, buildReady(walls), nil); err != nil {
@@ -111,10 +112,10 @@ func serve(in io.Reader, out io.Writer, walls []string, load func(context.Contex
 	return failed
 }
 
-// read hands on orders; what concerns the operation under way does not wait for its end.
+// read passes on orders. It handles frames about the current operation at once.
 func (c *child) read(in io.Reader, orders chan<- order, done <-chan struct{}) error {
 	defer close(c.answers)
-	var room []byte // for the body of one call after the other
+	var room []byte // buffer reused for the bodies of calls
 	for {
 		k, size, err := readHeader(in, expect(kindLoad, kindUnload, kindCall, kindCancel, kindAnswer))
 		var body []byte
@@ -146,7 +147,7 @@ func (c *child) read(in io.Reader, orders chan<- order, done <-chan struct{}) er
 			select {
 			case c.answers <- a:
 			default:
-				return fmt.Errorf("%w: an answer to nothing", errFrame)
+				return fmt.Errorf("%w: an answer without a question", errFrame)
 			}
 		default:
 			select {
@@ -158,23 +159,23 @@ func (c *child) read(in io.Reader, orders chan<- order, done <-chan struct{}) er
 	}
 }
 
-// giveUp cancels the operations up to a number, also one that has not begun.
+// giveUp cancels the operations up to a number, even one that has not begun.
 func (c *child) giveUp(number uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.given = max(c.given, number)
+	c.cancelled = max(c.cancelled, number)
 	if c.number != 0 && c.number <= number {
 		c.cancel()
 	}
 }
 
-// begin returns the context of an operation. The function ends it.
+// begin returns the context of an operation and a function that ends it.
 func (c *child) begin(number uint64) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.number, c.cancel = number, cancel
-	if number <= c.given {
+	if number <= c.cancelled {
 		cancel()
 	}
 	return ctx, func() {
@@ -218,7 +219,7 @@ func (c *child) doLoad(number, handle uint64, spec plugins.Spec) error {
 	defer end()
 	pl, err := c.load(ctx, spec)
 	if err != nil {
-		return writeFrame(c.out, kindFailed, buildFailed(number, told(err)), nil)
+		return writeFrame(c.out, kindFailed, buildFailed(number, reported(err)), nil)
 	}
 	c.plugins[handle] = pl
 	return writeFrame(c.out, kindLoaded, buildLoaded(number, pl.Digest(), pl.Stages()), nil)
@@ -250,10 +251,11 @@ func (c *child) doCall(call *call) error {
 	if err != nil {
 		r.Unchanged, r.Output = false, nil
 	}
-	return writeFrame(c.out, kindDone, buildDone(call.number, r, told(err)), r.Output)
+	return writeFrame(c.out, kindDone, buildDone(call.number, r, reported(err)), r.Output)
 }
 
-// ask asks the parent during a call. A call has one goroutine, so there is one question at a time.
+// ask asks the parent a question during a call. A call has one goroutine, so there is only one
+// question at a time.
 func (c *child) ask(ctx context.Context, k kind, number uint64, set string, data []byte) ([]byte, error) {
 	if err := writeFrame(c.out, k, buildAsk(number, set), data); err != nil {
 		return nil, err
@@ -270,17 +272,17 @@ func (c *child) ask(ctx context.Context, k kind, number uint64, set string, data
 		}
 		return a.data, nil
 	case <-ctx.Done():
-		// The answer still comes, before anything else does.
+		// The answer still arrives, before any other frame.
 		<-c.answers
 		return nil, ctx.Err()
 	}
 }
 
-// told is what the parent is told of an error.
-func told(err error) *hook.Error {
+// reported returns the form of an error that is sent to the parent.
+func reported(err error) *hook.Error {
 	var e *hook.Error
 	if err != nil && !errors.As(err, &e) {
-		// Its text may have anything in it.
+		// Its text could contain anything.
 		e = &hook.Error{Kind: hook.ErrUnavailable, Reason: "the host failed"}
 	}
 	return e

@@ -10,12 +10,13 @@ import (
 
 func supported() error { return nil }
 
-// attributes let a worker die with its parent, and not of the signals of the parent's terminal.
+// attributes make a worker die with its parent, and shield it from the signals of the parent's
+// terminal.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
-// pollable lets a goroutine wait for input without a thread: 10 µs less a call.
+// pollable lets a goroutine wait for input without blocking a thread, which saves 10 µs per call.
 func pollable(f *os.File) *os.File {
 	if unix.SetNonblock(int(f.Fd()), true) != nil {
 		return f
@@ -23,16 +24,16 @@ func pollable(f *os.File) *os.File {
 	return os.NewFile(f.Fd(), f.Name())
 }
 
-// widen makes a pipe larger, so that 100 kB are handed over in one piece. More was not quicker.
+// widen enlarges a pipe, so that 100 kB are handed over in one piece. Larger sizes were not faster.
 func widen(pipe *os.File) {
 	if conn, err := pipe.SyscallConn(); err == nil {
 		conn.Control(func(fd uintptr) { unix.FcntlInt(fd, unix.F_SETPIPE_SZ, 256<<10) })
 	}
 }
 
-// confine takes from this process what a worker has no use for, for good, and says with what. It may have so many bytes of
-// memory that it can write. There is no limit of processor time: the kernel counts it over the life of a process, and the
-// parent has a clock.
+// confine permanently drops everything that a worker does not need, and returns the means it used.
+// Memory is the limit on the bytes that the process can write. There is no limit on processor time,
+// because the kernel counts it over the life of a process; the parent uses a clock instead.
 func confine(memory int64) (walls []string, err error) {
 	limits := []struct {
 		what  int

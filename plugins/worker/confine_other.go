@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-var errUnsupported = errors.New("plugins cannot run in processes of their own on " + runtime.GOOS + ": run them in the process of the store")
+var errUnsupported = errors.New("plugins cannot run in worker processes on " + runtime.GOOS + ": run them in the store's process")
 
 func supported() error { return errUnsupported }
 

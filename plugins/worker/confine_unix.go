@@ -12,10 +12,10 @@ import (
 
 func supported() error { return nil }
 
-// attributes let a worker not die of the signals of the parent's terminal.
+// attributes shield a worker from the signals of the parent's terminal.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// pollable lets a goroutine wait for input without a thread: 10 µs less a call.
+// pollable lets a goroutine wait for input without blocking a thread, which saves 10 µs per call.
 func pollable(f *os.File) *os.File {
 	if unix.SetNonblock(int(f.Fd()), true) != nil {
 		return f
@@ -25,7 +25,8 @@ func pollable(f *os.File) *os.File {
 
 func widen(*os.File) {}
 
-// confine takes from this process some of what a worker has no use for. Its memory has no bound but that of its guests.
+// confine drops some of the things that a worker does not need. Its memory is bounded only by that
+// of its guests.
 func confine(int64) (walls []string, err error) {
 	for _, what := range []int{unix.RLIMIT_CORE, unix.RLIMIT_FSIZE} {
 		if err := unix.Setrlimit(what, &unix.Rlimit{}); err != nil {

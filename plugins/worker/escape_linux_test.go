@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// escapes tries what a worker must not do, and lists what it could.
+// escapes tries forbidden things and lists those that worked.
 func escapes() (could []string) {
 	try := func(what string, err error) {
 		if err == nil {

@@ -8,16 +8,16 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// exchange is one call in a worker, seen from here.
+// exchange is one call in a worker, as seen by the parent.
 type exchange struct {
-	ctx    context.Context // ends with the time of the call
+	ctx    context.Context // done at the call's deadline
 	plugin *Plugin
 	call   call
-	limits plugins.Limits // none is zero
+	limits plugins.Limits // never zero
 
 	result  *plugins.Result
-	failed  *hook.Error // what the worker says of it
-	refused error       // why the plugin did not get what it asked for
+	failed  *hook.Error // the worker's report of a failure
+	refused error       // why the plugin was refused an answer
 }
 
 func (x *exchange) operation() operation {
@@ -27,7 +27,7 @@ func (x *exchange) operation() operation {
 	}
 }
 
-// size is what a result takes at most.
+// size is the maximum size of a result.
 func (x *exchange) size() int64 {
 	const finding, line = 2*maxText + 32, 32
 	l := &x.limits
@@ -42,8 +42,8 @@ func (x *exchange) parse(body []byte) (err error) {
 	return err
 }
 
-// asks allows the questions for which the plugin has the capability and the caller the answer. What is asked about lies
-// in the memory of the guest.
+// asks allows a question if the plugin has the capability and the caller can answer it. The data of
+// the question lies in the guest's memory, which bounds its size.
 func (x *exchange) asks(k kind) int64 {
 	can := x.plugin.spec.Capabilities
 	if k == kindPutBlob && can.PutBlob && x.call.PutBlob != nil || k == kindRedact && can.RedactBuiltin && x.call.Redact != nil {
@@ -52,7 +52,8 @@ func (x *exchange) asks(k kind) int64 {
 	return noAnswer
 }
 
-// answer asks whom the plugin cannot ask. Only of a limit may the plugin hear and go on.
+// answer calls the caller's functions for the plugin. The plugin may learn of a limit and continue;
+// any other error ends the call.
 func (x *exchange) answer(k kind, body []byte) (data []byte, refused, err error) {
 	a, err := parseAsk(body, x.call.number)
 	if err != nil {
@@ -61,7 +62,7 @@ func (x *exchange) answer(k kind, body []byte) (data []byte, refused, err error)
 	if k == kindRedact {
 		data, refused = x.call.Redact(x.ctx, a.set, a.data)
 		if x.ctx.Err() != nil && errors.Is(refused, hook.ErrTimeout) {
-			refused = &hook.Error{Kind: hook.ErrTimeout, Reason: "it ran into its time limit"}
+			refused = &hook.Error{Kind: hook.ErrTimeout, Reason: "it reached its time limit"}
 		}
 	} else {
 		var id [32]byte

@@ -8,20 +8,21 @@ import (
 	"slices"
 )
 
-// protocol is what both ends must speak. They are the same program as a rule, but a daemon may outlive the file that
-// it was started from.
+// protocol is the version that both ends must use. They are normally the same program, but a daemon
+// can outlive the executable that it was started from.
 const protocol = "ckptd-plugin-worker-1"
 
-// A frame is its kind (1 byte), the length of its body (4 bytes, little endian), and its body: fields in the order of
-// message.go, and behind them, in some kinds, data to the end of the body.
+// A frame is its kind (1 byte), the length of its body (4 bytes, little endian), and the body:
+// fields in the order given in message.go, followed in some kinds by data up to the end of the
+// body.
 type kind byte
 
 const (
-	kindStart  kind = iota + 1 // to the worker: protocol and budget, once and first
+	kindStart  kind = iota + 1 // to the worker: protocol and budget; sent once, first
 	kindLoad                   // compile a plugin
-	kindUnload                 // forget it; no answer
+	kindUnload                 // unload a plugin; no answer
 	kindCall                   // run a hook
-	kindCancel                 // give up the operation of that number; no answer of its own
+	kindCancel                 // cancel the operation with that number; no answer of its own
 	kindAnswer                 // to putBlob and redact
 
 	kindReady   // from the worker: answer to start
@@ -34,13 +35,14 @@ const (
 
 const (
 	headerSize = 1 + 4
-	chunk      = 4 << 20  // what is allocated for a body before any of it is there
-	inline     = 64 << 10 // up to which data is copied to be written at once with the fields
+	chunk      = 4 << 20  // allocated for a body before any of it has arrived
+	inline     = 64 << 10 // data up to this size is copied, to be written in one piece with the fields
 )
 
 var errFrame = errors.New("malformed frame")
 
-// readFrame reads a frame whose body has at most max(kind) bytes; a kind with a negative maximum is not expected.
+// readFrame reads a frame whose body has at most max(kind) bytes. A negative maximum means that the
+// kind is unexpected.
 func readFrame(r io.Reader, max func(kind) int64) (kind, []byte, error) {
 	k, size, err := readHeader(r, max)
 	if err != nil {
@@ -58,7 +60,7 @@ func readHeader(r io.Reader, max func(kind) int64) (kind, int, error) {
 	k, size := kind(head[0]), int64(binary.LittleEndian.Uint32(head[1:]))
 	limit := max(k)
 	if limit < 0 {
-		return 0, 0, fmt.Errorf("%w: kind %d is not expected", errFrame, k)
+		return 0, 0, fmt.Errorf("%w: unexpected kind %d", errFrame, k)
 	}
 	if size > limit {
 		return 0, 0, fmt.Errorf("%w: kind %d has %d bytes, the limit is %d", errFrame, k, size, limit)
@@ -66,8 +68,8 @@ func readHeader(r io.Reader, max func(kind) int64) (kind, int, error) {
 	return k, int(size), nil
 }
 
-// readBody reads size bytes, into room if that has as many. Otherwise no more is allocated than twice what the other side
-// really sent, and a chunk.
+// readBody reads size bytes, into room if it is large enough. Otherwise it allocates at most twice
+// the size of the data that has actually arrived, plus a chunk.
 func readBody(r io.Reader, size int, room []byte) ([]byte, error) {
 	body := room[:0]
 	if cap(room) < size {
@@ -87,7 +89,8 @@ func readBody(r io.Reader, size int, room []byte) ([]byte, error) {
 	return body, nil
 }
 
-// writeFrame writes a frame. Its body is what was built and then data, which is not copied when it is large.
+// writeFrame writes a frame. Its body is the fields followed by data, which is not copied if it is
+// large.
 func writeFrame(w io.Writer, k kind, fields builder, data []byte) error {
 	if uint64(len(fields))+uint64(len(data)) > 1<<32-1 {
 		return fmt.Errorf("%w: kind %d is too large", errFrame, k)
@@ -109,7 +112,7 @@ func writeFrame(w io.Writer, k kind, fields builder, data []byte) error {
 	return err
 }
 
-// builder holds the fields of a body.
+// builder holds the encoded fields of a body.
 type builder []byte
 
 func (b *builder) uint(v uint64) { *b = binary.AppendUvarint(*b, v) }
@@ -135,8 +138,8 @@ func (b *builder) string(v string) {
 
 func (b *builder) array(v [32]byte) { *b = append(*b, v[:]...) }
 
-// parser takes the fields of a body apart. What it returns shares the memory of the body. After the first field that
-// is not there, every other is zero.
+// parser reads the fields of a body. Its results share the body's memory. After the first missing
+// field, every field reads as zero.
 type parser struct {
 	left   []byte
 	failed bool
@@ -158,7 +161,7 @@ func (p *parser) int() int64 {
 	return v
 }
 
-// skip goes on behind n bytes, if they are there.
+// skip advances by n bytes, if there are that many.
 func (p *parser) skip(n int) bool {
 	if p.failed = p.failed || n <= 0 || n > len(p.left); p.failed {
 		return false
@@ -167,7 +170,7 @@ func (p *parser) skip(n int) bool {
 	return true
 }
 
-// count is of things that take at least a byte each.
+// count reads a number of things that take at least one byte each.
 func (p *parser) count(limit int) int {
 	n := p.uint()
 	if n > uint64(limit) || n > uint64(len(p.left)) {
@@ -202,14 +205,14 @@ func (p *parser) array() (v [32]byte) {
 	return v
 }
 
-// rest returns the data behind the fields.
+// rest returns the data after the fields.
 func (p *parser) rest() []byte {
 	v := p.left
 	p.left = nil
 	return v
 }
 
-// end returns an error if a field was missing, or if there is more than was asked for.
+// end returns an error if a field was missing or if unread bytes remain.
 func (p *parser) end() error {
 	if p.failed || len(p.left) > 0 {
 		return errFrame

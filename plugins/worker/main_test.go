@@ -13,7 +13,8 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// TestMain lets the test binary be a worker: a sound one, one whose plugins are fakes, or a rogue.
+// TestMain lets the test binary act as a worker: a correct one, one whose plugins are fakes, or a
+// rogue.
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 {
 		os.Exit(m.Run())
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// fakeWorker is a confined worker, in which the name of a plugin says what it does.
+// fakeWorker is a confined worker in which the name of a plugin selects its behavior.
 func fakeWorker() int {
 	in := pollable(os.Stdin)
 	_, body, err := readFrame(in, expect(kindStart))
@@ -75,7 +76,7 @@ func (f *fake) Call(ctx context.Context, c *plugins.Call) (*plugins.Result, erro
 	switch name {
 	case "echo":
 		return &plugins.Result{Output: c.Payload, Fuel: 7}, nil
-	case "mirror": // everything that it was told
+	case "mirror": // echoes all of its input
 		all := strings.Join([]string{c.Stage.String(), string(c.Meta), string(f.Config), c.Time.Format(time.RFC3339Nano),
 			string(c.Seed[:]), string(c.PseudonymKey[:]), string(c.Payload)}, "|")
 		return &plugins.Result{Output: []byte(all), Fuel: c.From + c.To,
@@ -101,7 +102,7 @@ func (f *fake) Call(ctx context.Context, c *plugins.Call) (*plugins.Result, erro
 	case "stubborn":
 		c.Redact(ctx, "", nil)
 		return &plugins.Result{Output: []byte("whatever")}, nil
-	case "steals": // asks although it was not allowed to
+	case "steals": // asks although it is not allowed to
 		os.Stdout.Write([]byte{byte(kindPutBlob), 0, 0, 0, 0})
 		select {}
 	case "waits":

@@ -14,8 +14,9 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// Every operation has a number, which its answer repeats; a plugin has a handle. What a worker says is not trusted:
-// the parse functions of this file return an error for everything that a sound one does not say.
+// Every operation has a number, which its answer repeats. A plugin has a handle. A worker is not
+// trusted: the parse functions in this file return an error for any message that a correct worker
+// would not send.
 
 const (
 	maxText     = 1 << 10 // of a name, a reason, a rule or a path
@@ -24,7 +25,7 @@ const (
 	noAnswer    = -1
 )
 
-// start is the first that a worker is told.
+// start is the first message to a worker.
 type start struct {
 	memory int64 // for guests
 }
@@ -44,7 +45,7 @@ func parseStart(body []byte) (s start, err error) {
 	return s, p.end()
 }
 
-// ready is the answer to start: how the worker confined itself.
+// ready is the answer to start: the means by which the worker confined itself.
 func buildReady(walls []string) (b builder) {
 	b.string(protocol)
 	b.string(strings.Join(walls, ", "))
@@ -73,7 +74,7 @@ func buildLoad(number, handle uint64, s plugins.Spec) (b builder) {
 	for _, v := range capabilityFields(&s.Capabilities) {
 		b.bool(*v)
 	}
-	return b // and the binary
+	return b // followed by the binary
 }
 
 func parseLoad(body []byte) (number, handle uint64, s plugins.Spec, err error) {
@@ -127,10 +128,10 @@ func parseLoaded(body []byte, number uint64) (digest [32]byte, stages []hook.Sta
 	return digest, stages, p.end()
 }
 
-// call is what a worker is told of a plugins.Call.
+// call is the part of a plugins.Call that is sent to a worker.
 type call struct {
 	number, handle  uint64
-	putBlob, redact bool // whether it may ask for them
+	putBlob, redact bool // whether the worker may ask for them
 	plugins.Call
 }
 
@@ -147,7 +148,7 @@ func (c *call) build() (b builder) {
 	b.uint(c.From)
 	b.uint(c.To)
 	b.bytes(c.Meta)
-	return b // and the payload
+	return b // followed by the payload
 }
 
 func parseCall(body []byte) (c call, err error) {
@@ -163,7 +164,7 @@ func parseCall(body []byte) (c call, err error) {
 	return c, p.end()
 }
 
-// buildDone has the result and the error of a call; e is nil if there was none.
+// buildDone encodes the result and the error of a call; e is nil if there was no error.
 func buildDone(number uint64, r *plugins.Result, e *hook.Error) (b builder) {
 	b.uint(number)
 	b.bool(e != nil)
@@ -185,10 +186,10 @@ func buildDone(number uint64, r *plugins.Result, e *hook.Error) (b builder) {
 	}
 	b.int(int64(r.Dropped))
 	b.string(r.Error)
-	return b // and the output
+	return b // followed by the output
 }
 
-// parseDone checks a result against the limits of its plugin. Findings are about item.
+// parseDone checks a result against the limits of its plugin. Findings refer to item.
 func parseDone(body []byte, number uint64, l plugins.Limits, item string) (r *plugins.Result, failed *hook.Error, err error) {
 	p := parser{left: body}
 	p.failed = p.uint() != number
@@ -224,19 +225,19 @@ func parseDone(body []byte, number uint64, l plugins.Limits, item string) (r *pl
 	return r, failed, p.end()
 }
 
-// text is a string for people: one line of UTF-8.
+// text reads text for people: one line of UTF-8.
 func (p *parser) text(limit int) string {
 	s := p.string(limit)
 	p.failed = p.failed || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl)
 	return s
 }
 
-// kinds are the errors that a worker may tell, by their number on the wire.
+// kinds lists the kinds of errors that a worker can report, by their number on the wire.
 func kinds() []error {
 	return []error{hook.ErrInvalid, hook.ErrLimit, hook.ErrFuel, hook.ErrTimeout, hook.ErrTrap, hook.ErrRejected, hook.ErrFailed, hook.ErrUnavailable}
 }
 
-// failure appends an error. Plugin, stage and item are for the parent to say, who knows them.
+// failure appends an error. The parent, who knows the plugin, stage and item, adds them.
 func (b *builder) failure(e *hook.Error) {
 	b.int(int64(slices.Index(kinds(), e.Kind)))
 	b.int(int64(e.Code))
@@ -260,7 +261,7 @@ func (p *parser) failure() *hook.Error {
 	return e
 }
 
-// failed is the answer to a load that went wrong.
+// buildFailed encodes the answer to a failed load.
 func buildFailed(number uint64, e *hook.Error) (b builder) {
 	b.uint(number)
 	b.failure(e)
@@ -273,7 +274,8 @@ func parseFailed(body []byte, number uint64) (*hook.Error, error) {
 	return p.failure(), p.end()
 }
 
-// ask is what a worker asks for during a call: to store data as a blob, or to redact it by a set of rules.
+// ask is a worker's question during a call: to store data as a blob, or to redact it with a set of
+// rules.
 type ask struct {
 	set  string
 	data []byte
@@ -282,7 +284,7 @@ type ask struct {
 func buildAsk(number uint64, set string) (b builder) {
 	b.uint(number)
 	b.string(set)
-	return b // and the data
+	return b // followed by the data
 }
 
 func parseAsk(body []byte, number uint64) (a ask, err error) {
@@ -292,11 +294,11 @@ func parseAsk(body []byte, number uint64) (a ask, err error) {
 	return a, p.end()
 }
 
-// An answer is one of these, and data if it went well.
+// An answer is one of these, followed by data on success.
 const (
 	answerOK = iota
 	answerFailed
-	answerLimit // over one; a plugin is told
+	answerLimit // limit exceeded; the plugin is informed
 )
 
 func buildAnswer(number uint64, err error) (b builder) {
@@ -309,7 +311,7 @@ func buildAnswer(number uint64, err error) (b builder) {
 	default:
 		b.uint(answerFailed)
 	}
-	return b // and the data
+	return b // followed by the data
 }
 
 type answer struct {

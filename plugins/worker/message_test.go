@@ -14,7 +14,8 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// bodies are of the answers of a sound worker to operation 7, with data behind those that have it.
+// bodies returns the answers of a correct worker to operation 7, with data after those that have
+// it.
 func bodies() map[kind][]byte {
 	r := &plugins.Result{Output: []byte("out"), Fuel: 300, Findings: []hook.Finding{{Rule: "email", Path: "/a/0", Count: 3}},
 		Logs: []plugins.LogLine{{Level: 2, Text: "ö"}}, Dropped: 3, Error: "oh"}
@@ -28,7 +29,7 @@ func bodies() map[kind][]byte {
 	}
 }
 
-// parse reads a body of a worker as the parent does, and writes it again.
+// parse parses a worker's body as the parent does, and encodes it again.
 func parse(k kind, body []byte) (again []byte, err error) {
 	limits := effective(plugins.Limits{})
 	switch k {
@@ -78,7 +79,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// What is cut off within its fields is an error.
+// A body that is truncated within its fields is an error.
 func TestMessagesCutOff(t *testing.T) {
 	dataOf := map[kind]int{kindDone: 3, kindPutBlob: 4, kindRedact: 4}
 	for k, body := range bodies() {
@@ -120,7 +121,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// A frame that says it is large costs no more than what there is of it.
+// A frame that claims to be large costs no more than its actual size.
 func TestFrameLies(t *testing.T) {
 	frame := append([]byte{byte(kindDone), 0xff, 0xff, 0xff, 0xff}, make([]byte, 100)...)
 	allocated := testing.Benchmark(func(b *testing.B) {

@@ -13,8 +13,8 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// A plugin that kills its worker so often in a row is refused for a while, so that it does not keep the others from
-// theirs: a worker that comes up has to compile them all.
+// A plugin that kills its worker this many times in a row is refused for a while, because each new
+// worker has to compile all plugins, which would delay the others.
 const (
 	freeStrikes = 3
 	firstBan    = time.Second
@@ -26,7 +26,7 @@ type Plugin struct {
 	host   *Host
 	handle uint64
 	spec   plugins.Spec
-	limits plugins.Limits // none is zero
+	limits plugins.Limits // all fields nonzero
 	digest [32]byte
 
 	mu      sync.Mutex
@@ -36,17 +36,17 @@ type Plugin struct {
 	banned  time.Time
 }
 
-// Stages lists the stages that the plugin has a hook for.
+// Stages returns the stages for which the plugin has hooks.
 func (pl *Plugin) Stages() []hook.Stage {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
 	return slices.Clone(pl.stages)
 }
 
-// Digest is the SHA-256 of the binary.
+// Digest returns the SHA-256 of the binary.
 func (pl *Plugin) Digest() [32]byte { return pl.digest }
 
-// Close lets the workers forget the plugin. Calls under way finish; later ones fail.
+// Close unloads the plugin from the workers. Running calls finish; later ones fail.
 func (pl *Plugin) Close() error {
 	pl.mu.Lock()
 	pl.closed = true
@@ -55,9 +55,10 @@ func (pl *Plugin) Close() error {
 	return nil
 }
 
-// Call runs a hook, as plugins.Plugin does: PutBlob and Redact are called here, not in the worker. It waits for a worker at
-// most as long as the plugin may run. What a worker that dies was doing fails with hook.ErrUnavailable, and with
-// hook.ErrTimeout if it was killed because it took too long. The Result is never nil.
+// Call runs a hook, as plugins.Plugin does. PutBlob and Redact are called in this process, not in
+// the worker. It waits for a worker at most as long as the plugin may run. If a worker dies, its
+// call fails with hook.ErrUnavailable, or with hook.ErrTimeout if the worker was killed for taking
+// too long. The Result is never nil.
 func (pl *Plugin) Call(ctx context.Context, c *plugins.Call) (*plugins.Result, error) {
 	r, err := pl.call(ctx, c)
 	if r == nil {
@@ -75,7 +76,7 @@ func (pl *Plugin) call(ctx context.Context, c *plugins.Call) (*plugins.Result, e
 		return nil, err
 	}
 	if size := int64(len(c.Payload)); size > pl.limits.Input {
-		return nil, &hook.Error{Kind: hook.ErrLimit, Reason: fmt.Sprintf("%d bytes of input, more than %d", size, pl.limits.Input)}
+		return nil, &hook.Error{Kind: hook.ErrLimit, Reason: fmt.Sprintf("%d bytes of input, more than the limit of %d", size, pl.limits.Input)}
 	}
 	p, err := pl.host.acquire(ctx, pl.limits.Call)
 	if err != nil {
@@ -95,7 +96,7 @@ func (pl *Plugin) call(ctx context.Context, c *plugins.Call) (*plugins.Result, e
 	err = p.operate(ctx, x.operation())
 	pl.judge(ctx, p)
 	switch {
-	case x.refused != nil: // whatever the worker made of it
+	case x.refused != nil: // no matter how the worker reacted
 		return x.result, x.refused
 	case err != nil:
 		return nil, err
@@ -107,7 +108,7 @@ func (pl *Plugin) call(ctx context.Context, c *plugins.Call) (*plugins.Result, e
 
 func (pl *Plugin) loadLimit() time.Duration { return pl.limits.Compile + pl.limits.Init }
 
-// learn keeps what a worker says of the plugin, which must be what the others said.
+// learn stores the facts that a worker reports about the plugin. All workers must report the same.
 func (pl *Plugin) learn(digest [32]byte, stages []hook.Stage) error {
 	pl.mu.Lock()
 	defer pl.mu.Unlock()
@@ -118,7 +119,7 @@ func (pl *Plugin) learn(digest [32]byte, stages []hook.Stage) error {
 	return nil
 }
 
-// effective puts the defaults in.
+// effective fills in the defaults.
 func effective(l plugins.Limits) plugins.Limits {
 	def := plugins.DefaultLimits()
 	defaults := limitFields(&def)
@@ -139,13 +140,13 @@ func (pl *Plugin) usable() error {
 	case pl.closed:
 		return &hook.Error{Kind: hook.ErrUnavailable, Reason: "it was closed"}
 	case time.Now().Before(pl.banned):
-		return &hook.Error{Kind: hook.ErrUnavailable, Reason: fmt.Sprintf("it killed %d workers in a row and is refused for a while", pl.strikes)}
+		return &hook.Error{Kind: hook.ErrUnavailable, Reason: fmt.Sprintf("it killed %d workers in a row and is suspended for a while", pl.strikes)}
 	default:
 		return nil
 	}
 }
 
-// judge counts the workers that died in the hands of the plugin, but for those whose caller lost patience.
+// judge counts workers that died while running the plugin, except those whose caller gave up.
 func (pl *Plugin) judge(ctx context.Context, p *process) {
 	if p.alive() {
 		pl.mu.Lock()
@@ -171,7 +172,7 @@ func (pl *Plugin) struck() bool {
 	return pl.strikes >= freeStrikes
 }
 
-// explain tells which plugin, stage and item an error concerns, unless it does so itself.
+// explain adds the plugin, stage and item to an error that doesn't have them.
 func (pl *Plugin) explain(ctx context.Context, err error, stage hook.Stage, item string) error {
 	var e *hook.Error
 	if !errors.As(err, &e) {
@@ -180,10 +181,10 @@ func (pl *Plugin) explain(ctx context.Context, err error, stage hook.Stage, item
 	if e.Plugin != "" {
 		return err
 	}
-	told := *e
-	told.Plugin, told.Stage, told.Item = pl.spec.Name, stage, item
-	if cause := context.Cause(ctx); cause != nil && told.Kind == hook.ErrTimeout {
-		return fmt.Errorf("%w: %w", &told, cause)
+	full := *e
+	full.Plugin, full.Stage, full.Item = pl.spec.Name, stage, item
+	if cause := context.Cause(ctx); cause != nil && full.Kind == hook.ErrTimeout {
+		return fmt.Errorf("%w: %w", &full, cause)
 	}
-	return &told
+	return &full
 }

@@ -16,25 +16,25 @@ import (
 
 const (
 	startLimit = 10 * time.Second
-	patience   = 250 * time.Millisecond // with a worker that was told to give up
+	patience   = 250 * time.Millisecond // how long to wait for a worker to cancel
 )
 
-// process is one worker. It does one operation at a time, for whoever holds it.
+// process is one worker. It does one operation at a time, for its current holder.
 type process struct {
 	in     io.WriteCloser
 	out    io.ReadCloser
 	end    func()        // kills it
-	dead   chan struct{} // closed when it has ended
+	dead   chan struct{} // closed when the process has ended
 	pid    int
 	walls  string
 	grace  time.Duration
 	loaded map[uint64]bool // handles
-	last   uint64          // number of an operation
+	last   uint64          // number of the latest operation
 
-	writing sync.Mutex // of frames
+	writing sync.Mutex // serializes frames
 
 	mu      sync.Mutex
-	current uint64      // number of the operation under way, 0 between two
+	current uint64      // number of the current operation, 0 between operations
 	fault   *hook.Error // why it was killed
 }
 
@@ -45,14 +45,14 @@ type operation struct {
 	kind   kind
 	fields builder
 	data   []byte
-	want   kind                                                        // what comes back if it goes well,
-	size   int64                                                       // of at most so many bytes,
-	parse  func(body []byte) error                                     // and what it says, errFrame if no sound worker says it
-	asks   func(kind) int64                                            // what the worker may ask, of at most so many bytes, noAnswer if it may not
-	answer func(k kind, body []byte) (data []byte, refused, err error) // an err is of the question
+	want   kind                                                        // kind of a successful answer,
+	size   int64                                                       // its maximum size,
+	parse  func(body []byte) error                                     // and its parser, which returns errFrame for a malformed answer
+	asks   func(kind) int64                                            // maximum size of each kind of question, noAnswer if not allowed
+	answer func(k kind, body []byte) (data []byte, refused, err error) // err means that the question is invalid
 }
 
-// expect returns how large a frame may be, noAnswer if there may be none.
+// expect returns the maximum size of a frame, noAnswer if its kind is unexpected.
 func (o *operation) expect(k kind) int64 {
 	switch {
 	case k == o.want:
@@ -81,10 +81,10 @@ func launch(o Options) (*process, error) {
 	cmd := exec.Command(o.Command[0], o.Command[1:]...)
 	cmd.Env = []string{}
 	cmd.Dir = "/"
-	cmd.Stdin, cmd.Stdout = childIn, childOut // and nothing as standard error
+	cmd.Stdin, cmd.Stdout = childIn, childOut // standard error is not connected
 	cmd.SysProcAttr = attributes()
 	p := &process{in: in, out: out, dead: make(chan struct{}), grace: o.Grace, loaded: map[uint64]bool{}}
-	p.end = func() { cmd.Process.Kill() } // it may have ended by itself
+	p.end = func() { cmd.Process.Kill() } // it may have ended already
 	started := make(chan error, 1)
 	go func() {
 		defer close(p.dead)
@@ -95,7 +95,7 @@ func launch(o Options) (*process, error) {
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			cmd.Wait() // how it ended says nothing that can be trusted
+			cmd.Wait() // the exit status cannot be trusted
 		}
 	}()
 	err = <-started
@@ -112,7 +112,7 @@ func launch(o Options) (*process, error) {
 	return p, nil
 }
 
-// greet tells the worker what it is for.
+// greet sends the worker its start message.
 func (p *process) greet(memory int64) error {
 	return p.operate(context.Background(), operation{
 		number: p.next(), limit: startLimit, kind: kindStart, fields: start{memory}.build(),
@@ -129,7 +129,8 @@ func (p *process) next() uint64 {
 	return p.last
 }
 
-// operate does an operation. Every error is a *hook.Error; the worker may be dead then, as alive tells.
+// operate performs an operation. Every error is a *hook.Error. The worker may be dead afterwards;
+// alive tells.
 func (p *process) operate(ctx context.Context, o operation) error {
 	p.mu.Lock()
 	p.current = o.number
@@ -167,8 +168,8 @@ func (p *process) operate(ctx context.Context, o operation) error {
 	}
 }
 
-// talk returns what the worker said of its failure, or an error if it cannot be talked with. The time in which it waits for
-// an answer does not count.
+// talk returns the failure that the worker reported, or an error if communication failed. The time
+// it spends answering questions does not count.
 func (p *process) talk(o operation, watch *time.Timer) (*hook.Error, error) {
 	left, since := o.limit+p.grace, time.Now()
 	if err := p.send(o.kind, o.fields, o.data); err != nil {
@@ -204,11 +205,11 @@ func (p *process) send(k kind, fields builder, data []byte) error {
 	return writeFrame(p.in, k, fields, data)
 }
 
-// cancel asks the worker to give up, and does not wait for long.
+// cancel asks the worker to cancel, and waits only briefly.
 func (p *process) cancel(number uint64, over <-chan struct{}) {
 	late := time.AfterFunc(patience, func() {
 		defer panics.To(p.broken)
-		p.kill(number, hook.ErrTimeout, "the caller gave up; its worker did not and was killed")
+		p.kill(number, hook.ErrTimeout, "the caller gave up; its worker did not stop and was killed")
 	})
 	defer late.Stop()
 	var b builder
@@ -218,10 +219,10 @@ func (p *process) cancel(number uint64, over <-chan struct{}) {
 	}
 }
 
-// broken ends the worker, of which nothing is known any more.
+// broken kills a worker whose state is unknown.
 func (p *process) broken(error) { p.end() }
 
-// kill ends the worker, if that operation is still under way. The first reason counts.
+// kill kills the worker if that operation is still running. The first reason counts.
 func (p *process) kill(number uint64, kind error, reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,7 +233,7 @@ func (p *process) kill(number uint64, kind error, reason string) {
 	p.end()
 }
 
-// alive tells whether it can do another operation, as far as is known.
+// alive reports whether the worker can do another operation, as far as is known.
 func (p *process) alive() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -244,7 +245,7 @@ func (p *process) alive() bool {
 	}
 }
 
-// close kills the worker and waits for its end.
+// close kills the worker and waits until it has ended.
 func (p *process) close() {
 	p.end()
 	p.in.Close()
@@ -252,7 +253,7 @@ func (p *process) close() {
 	<-p.dead
 }
 
-// unload makes the worker forget a plugin.
+// unload unloads a plugin from the worker.
 func (p *process) unload(handle uint64) error {
 	var b builder
 	b.uint(handle)
@@ -260,7 +261,7 @@ func (p *process) unload(handle uint64) error {
 	return p.send(kindUnload, b, nil)
 }
 
-// reason is why it is dead.
+// reason returns the reason why the worker is dead.
 func (p *process) reason() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// rogue is a worker that was taken over: sound until it is called, then it says what it wants.
+// rogue is a worker that was taken over: it behaves correctly until it is called, and then sends
+// arbitrary messages.
 func rogue(mode string) int {
 	_, _, err := readFrame(os.Stdin, expect(kindStart))
 	if err != nil || mode == "exits" {
@@ -49,7 +50,7 @@ func rogue(mode string) int {
 	}
 }
 
-// rogues are what a rogue may answer to a call of that number.
+// rogues are the messages that a rogue may send in answer to a call with that number.
 func rogues() map[string]func(number uint64) []byte {
 	frame := func(k kind, fields builder, data []byte) []byte {
 		var b bytes.Buffer
@@ -110,7 +111,7 @@ func rogues() map[string]func(number uint64) []byte {
 	}
 }
 
-// Whatever a worker says that a sound one does not: the call fails, and the worker is gone.
+// If a worker sends anything that a correct one would not, the call fails and the worker is killed.
 func TestRogue(t *testing.T) {
 	for mode := range rogues() {
 		t.Run(mode, func(t *testing.T) {

@@ -12,18 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filterSyscalls leaves to all threads of this process the system calls that Go's runtime needs once it is up: memory,
-// threads, signals of its own, time, and what is open already. All others fail with EPERM, so that nothing can be opened,
-// connected to, started, traced or signalled. It returns false where the kernel has no seccomp.
+// filterSyscalls restricts all threads of this process to the system calls that Go's runtime needs
+// once it is up: memory, threads, signals to itself, time, and I/O on open files. All others fail
+// with EPERM, so nothing can be opened, connected to, started, traced or signalled. It returns
+// false if the kernel has no seccomp.
 func filterSyscalls() (bool, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return false, fmt.Errorf("giving up privileges to come: %w", err)
+		return false, fmt.Errorf("giving up future privileges: %w", err)
 	}
 	program := filter(uint32(os.Getpid()))
 	fprog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	// With TSYNC the other threads get the filter, and give up privileges, too.
+	// TSYNC applies the filter, and the loss of privileges, to the other threads, too.
 	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&fprog)))
 	switch {
 	case errno == unix.ENOSYS || errno == unix.EINVAL:
@@ -36,7 +37,8 @@ func filterSyscalls() (bool, error) {
 	return true, nil
 }
 
-// Where struct seccomp_data has what the filter looks at; the lower half of an argument comes first.
+// Offsets in struct seccomp_data of the fields that the filter reads; the lower half of an argument
+// comes first.
 const (
 	dataNumber = 0
 	dataArch   = 4
@@ -56,7 +58,8 @@ func allowed() []uint32 {
 	}
 }
 
-// filter is the program: the architecture, then the number against the list, then the calls of which an argument counts.
+// filter returns the BPF program. It checks the architecture, then looks up the call number in the
+// list, then checks the calls whose arguments matter.
 func filter(pid uint32) []unix.SockFilter {
 	arch := uint32(unix.AUDIT_ARCH_X86_64)
 	if runtime.GOARCH == "arm64" {
@@ -82,10 +85,11 @@ func filter(pid uint32) []unix.SockFilter {
 		f = append(f, unix.SockFilter{Code: equal, K: number, Jf: 1}, unix.SockFilter{Code: ret, K: allow})
 	}
 	return append(f,
-		// A filter cannot see the arguments of clone3; without it, libraries use clone.
+		// A filter cannot inspect the arguments of clone3; if it fails, libraries fall back to
+		// clone.
 		unix.SockFilter{Code: equal, K: unix.SYS_CLONE3, Jf: 1},
 		unix.SockFilter{Code: ret, K: missing},
-		// A thread, no process.
+		// A thread, not a process.
 		unix.SockFilter{Code: equal, K: unix.SYS_CLONE, Jf: 4},
 		unix.SockFilter{Code: load, K: dataArg0},
 		unix.SockFilter{Code: set, K: unix.CLONE_THREAD, Jf: 1},

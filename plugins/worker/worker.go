@@ -1,9 +1,11 @@
-// Package worker runs plugins in processes of their own: the second wall behind the one that package plugins is.
+// Package worker runs plugins in separate processes. That is a second line of defense behind
+// package plugins.
 //
-// A Host starts copies of the program (ckptd plugin-worker) that give up what a plugin has no use for: files, network,
-// other processes, more memory than a bound, core dumps. Each does one call at a time, so what kills one rejects the one
-// operation in hand; another takes its place. The parent trusts nothing that a worker says. Workers serve all users in
-// turn: between their data stands the reset of a plugin's memory after every call, as in one process.
+// A Host starts copies of the program (ckptd plugin-worker) that give up everything a plugin does
+// not need: files, network, other processes, core dumps, and memory beyond a limit. Each does one
+// call at a time, so killing a worker fails only its current operation; a new worker replaces it.
+// The parent trusts nothing that a worker sends. Workers serve all users in turn: their data is
+// separated by resetting a plugin's memory after every call, as within a single process.
 package worker
 
 import (
@@ -23,19 +25,20 @@ import (
 	"github.com/ckptd/ckptd/plugins"
 )
 
-// Options configures New. The zero value is usable by a program with a command plugin-worker.
+// Options configures New. The zero value works for a program with a command plugin-worker.
 type Options struct {
-	Command   []string      // a program and its arguments, which call Main; nil: this program with the argument plugin-worker
-	Processes int           // and so calls at a time, 0: as many as processors, at most 8
-	Memory    int64         // bytes that the guests of one process may take, 0: 1 GiB
-	Grace     time.Duration // how long after a limit of a plugin its worker is killed if it did not stop it, 0: 1 s
+	Command   []string      // a program that calls Main, with its arguments; nil: this program with the argument plugin-worker
+	Processes int           // number of workers and so of concurrent calls; 0: the number of processors, at most 8
+	Memory    int64         // bytes for the guests of one process; 0: 1 GiB
+	Grace     time.Duration // how long after a plugin's time limit to kill a worker that did not stop it; 0: 1 s
 
-	// Replaced, if not nil, is told each time that a worker died or could not be started, with the reason in one line.
-	// It must not call the Host.
+	// Replaced, if not nil, is called each time a worker died or could not be started, with the
+	// reason in one line. It must not call the Host.
 	Replaced func(reason string)
 }
 
-// overhead is what a worker may take beside its guests: its own code, modules in the compiler, input and output.
+// overhead is the memory that a worker needs on top of its guests: its own code, modules being
+// compiled, input and output.
 const overhead = 1 << 30
 
 // Host runs workers. Methods are safe for concurrent use.
@@ -43,17 +46,17 @@ type Host struct {
 	o       Options
 	idle    chan *process
 	closing chan struct{}
-	work    sync.WaitGroup // of replacing workers
+	work    sync.WaitGroup // goroutines that replace workers
 
 	mu     sync.Mutex
 	all    map[*process]bool
 	live   map[uint64]*Plugin
-	last   uint64 // handle
+	last   uint64 // latest handle
 	walls  string
 	closed bool
 }
 
-// New starts the workers; it returns as soon as the first is there. Close the Host to end them.
+// New starts the workers and returns as soon as the first is ready. Close the Host to end them.
 func New(o Options) (*Host, error) {
 	if err := supported(); err != nil {
 		return nil, err
@@ -64,7 +67,7 @@ func New(o Options) (*Host, error) {
 	if o.Command == nil {
 		program, err := self()
 		if err != nil {
-			return nil, fmt.Errorf("finding the program of plugin workers: %w", err)
+			return nil, fmt.Errorf("finding the plugin worker program: %w", err)
 		}
 		o.Command = []string{program, "plugin-worker"}
 	}
@@ -92,11 +95,11 @@ func New(o Options) (*Host, error) {
 	return h, nil
 }
 
-// Walls says what the workers confined themselves with, for a log: "rlimits, seccomp".
+// Walls names the means by which the workers confined themselves, for a log: "rlimits, seccomp".
 func (h *Host) Walls() string { return h.walls }
 
-// Load compiles a plugin in every worker and returns when it can be called without delay. The Host keeps the binary, for
-// workers to come, until the Plugin is closed.
+// Load compiles a plugin in every worker and returns when it can be called without delay. The Host
+// keeps the binary for future workers until the Plugin is closed.
 func (h *Host) Load(ctx context.Context, s plugins.Spec) (*Plugin, error) {
 	pl := &Plugin{host: h, spec: s, limits: effective(s.Limits), digest: sha256.Sum256(s.Binary)}
 	h.mu.Lock()
@@ -111,7 +114,7 @@ func (h *Host) Load(ctx context.Context, s plugins.Spec) (*Plugin, error) {
 		p, err := h.acquire(ctx, pl.loadLimit())
 		if err != nil {
 			if i > 0 && ctx.Err() == nil {
-				break // it is there, and the others will load it when it is called
+				break // one worker has it; the others load it on first use
 			}
 			return fail(err)
 		}
@@ -129,7 +132,7 @@ func (h *Host) Load(ctx context.Context, s plugins.Spec) (*Plugin, error) {
 	return pl, nil
 }
 
-// load makes a worker know a plugin.
+// load loads a plugin into a worker.
 func (h *Host) load(ctx context.Context, p *process, pl *Plugin) error {
 	if p.loaded[pl.handle] {
 		return nil
@@ -151,7 +154,7 @@ func (h *Host) load(ctx context.Context, p *process, pl *Plugin) error {
 	return err
 }
 
-// acquire waits for a worker, which the caller must release.
+// acquire waits for a worker. The caller must release it.
 func (h *Host) acquire(ctx context.Context, wait time.Duration) (*process, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -171,16 +174,16 @@ func (h *Host) acquire(ctx context.Context, wait time.Duration) (*process, error
 		case <-ctx.Done():
 			return nil, &hook.Error{Kind: hook.ErrTimeout, Reason: "the caller gave up waiting for a worker"}
 		case <-timer.C:
-			return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "all plugin workers are busy: allow more processes, or fewer saves at a time"}
+			return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "all plugin workers are busy: allow more processes, or fewer parallel saves"}
 		}
 	}
 }
 
-// release gives a worker back, or replaces it if it is dead.
+// release returns a worker, or replaces it if it is dead.
 func (h *Host) release(p *process) {
 	for _, handle := range h.stale(p) {
 		if p.unload(handle) != nil {
-			break // it is dead, and whoever takes it next notices
+			break // it is dead; the next holder will notice
 		}
 	}
 	if p.alive() {
@@ -195,7 +198,7 @@ func (h *Host) release(p *process) {
 	h.replace()
 }
 
-// stale lists what a worker knows and has no more use for.
+// stale lists the plugins that a worker has loaded but no longer needs.
 func (h *Host) stale(p *process) (handles []uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -207,7 +210,7 @@ func (h *Host) stale(p *process) (handles []uint64) {
 	return handles
 }
 
-// replace starts a worker beside what goes on, and again until there is one.
+// replace starts a worker in the background, and retries until it succeeds.
 func (h *Host) replace() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -232,7 +235,7 @@ func (h *Host) replace() {
 	})
 }
 
-// fresh starts a worker that knows all plugins, but those of late that kill theirs.
+// fresh starts a worker and loads all plugins except those that recently killed theirs.
 func (h *Host) fresh() (*process, error) {
 	p, err := launch(h.o)
 	if err != nil {
@@ -272,7 +275,7 @@ func (h *Host) tell(reason string) {
 	}
 }
 
-// forget lets the workers drop a plugin: those that are idle now, the others when they are.
+// forget unloads a plugin from the workers: from idle ones now, from the others once they are idle.
 func (h *Host) forget(pl *Plugin) {
 	h.mu.Lock()
 	delete(h.live, pl.handle)
@@ -287,7 +290,7 @@ func (h *Host) forget(pl *Plugin) {
 	}
 }
 
-// Close kills the workers. Calls under way fail.
+// Close kills the workers. Running calls fail.
 func (h *Host) Close() error {
 	h.mu.Lock()
 	if h.closed {
@@ -309,7 +312,7 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// self returns the program that runs, also when its file was replaced meanwhile.
+// self returns the path of the running program, even if its file has been replaced since.
 func self() (string, error) {
 	if runtime.GOOS == "linux" {
 		return "/proc/self/exe", nil

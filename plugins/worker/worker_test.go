@@ -22,7 +22,8 @@ import (
 
 func digest(b []byte) [32]byte { return sha256.Sum256(b) }
 
-// open starts a host whose plugins are fakes, and tells the reasons for which workers were replaced.
+// open starts a host whose plugins are fakes. The second result returns the reasons why workers
+// were replaced.
 func open(t *testing.T, o Options) (*Host, func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -56,7 +57,7 @@ func load(t *testing.T, h *Host, s plugins.Spec) *Plugin {
 	return pl
 }
 
-// echo asserts that a plugin that writes what it reads works.
+// echo asserts that a plugin that outputs its input works.
 func echo(t *testing.T, pl *Plugin, payload string) {
 	t.Helper()
 	r, err := pl.Call(t.Context(), &plugins.Call{Stage: hook.PreSave, Payload: []byte(payload)})
@@ -68,7 +69,7 @@ func echo(t *testing.T, pl *Plugin, payload string) {
 	}
 }
 
-// failure asserts that an error is of a kind, and returns it.
+// failure asserts the kind of an error and returns it.
 func failure(t *testing.T, err error, kind error, texts ...string) *hook.Error {
 	t.Helper()
 	var e *hook.Error
@@ -136,7 +137,7 @@ func TestCall(t *testing.T) {
 	t.Run("input over the limit", func(t *testing.T) {
 		pl := load(t, h, plugins.Spec{Name: "echo@1", Limits: plugins.Limits{Input: 4}})
 		_, err := pl.Call(t.Context(), &plugins.Call{Payload: []byte("12345")})
-		failure(t, err, hook.ErrLimit, "5 bytes", "more than 4")
+		failure(t, err, hook.ErrLimit, "5 bytes", "more than the limit of 4")
 		echo(t, pl, "1234")
 	})
 	t.Run("closed", func(t *testing.T) {
@@ -152,7 +153,7 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// What the plugin asks for is answered here, and nothing else.
+// The parent answers the plugin's questions, and nothing else.
 func TestAsk(t *testing.T) {
 	h, _ := open(t, Options{Processes: 1})
 	spec := plugins.Spec{Name: "blob@1", Capabilities: plugins.Capabilities{PutBlob: true, RedactBuiltin: true}}
@@ -173,7 +174,7 @@ func TestAsk(t *testing.T) {
 		t.Errorf("got %v, which is not that of the host", err)
 	}
 	_, err = blob.Call(t.Context(), &plugins.Call{PutBlob: refusal(hook.ErrLimit)})
-	failure(t, err, hook.ErrFailed, "over a plugin limit of the host") // as the plugin was told and made of it
+	failure(t, err, hook.ErrFailed, "over a plugin limit of the host") // the plugin got an error code and returned this
 	spec.Name = "redact@1"
 	redact := load(t, h, spec)
 	r, err = redact.Call(t.Context(), &plugins.Call{Payload: []byte("data"), Redact: func(_ context.Context, set string, b []byte) ([]byte, error) {
@@ -182,16 +183,16 @@ func TestAsk(t *testing.T) {
 	if err != nil || string(r.Output) != "strict data" {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	// It ends with the time of the call.
+	// It ends at the call's deadline.
 	spec.Limits = plugins.Limits{Call: 50 * time.Millisecond}
 	brief := load(t, h, spec)
 	_, err = brief.Call(t.Context(), &plugins.Call{Redact: func(ctx context.Context, _ string, _ []byte) ([]byte, error) {
 		<-ctx.Done()
 		return nil, &hook.Error{Kind: hook.ErrTimeout, Plugin: "redact"}
 	}})
-	failure(t, err, hook.ErrTimeout, "it ran into its time limit")
+	failure(t, err, hook.ErrTimeout, "it reached its time limit")
 	spec.Limits = plugins.Limits{}
-	// A worker that goes on after a refusal does not get away with it.
+	// A worker that continues after a refusal still fails.
 	spec.Name = "stubborn@1"
 	stubborn := load(t, h, spec)
 	policy := &hook.Error{Kind: hook.ErrRejected, Plugin: "redact"}
@@ -207,7 +208,7 @@ func TestAsk(t *testing.T) {
 	failure(t, err, hook.ErrUnavailable, "broke the protocol")
 }
 
-// A worker that dies takes its call with it and nothing else, whatever it died of.
+// A dying worker fails its own call and nothing else, whatever the cause.
 func TestDeath(t *testing.T) {
 	h, replaced := open(t, Options{Processes: 1, Memory: 64 << 20, Grace: 200 * time.Millisecond})
 	dies := load(t, h, plugins.Spec{Name: "dies@1"})
@@ -236,7 +237,7 @@ func TestDeadline(t *testing.T) {
 	if took := time.Since(begin); took < 200*time.Millisecond {
 		t.Errorf("it was killed after %v", took)
 	}
-	// The time of an answer is not the worker's.
+	// The time to answer a question does not count as the worker's.
 	blob := load(t, h, plugins.Spec{Name: "blob@1", Capabilities: plugins.Capabilities{PutBlob: true}, Limits: plugins.Limits{Call: 100 * time.Millisecond}})
 	_, err = blob.Call(t.Context(), &plugins.Call{PutBlob: func(b []byte) ([32]byte, error) {
 		time.Sleep(400 * time.Millisecond)
@@ -263,13 +264,13 @@ func TestCancel(t *testing.T) {
 		t.Errorf("a worker that gave up was replaced: %q", reasons)
 	}
 	deaf := load(t, h, plugins.Spec{Name: "deaf@1"})
-	for range freeStrikes + 1 { // the impatience of callers is not counted
+	for range freeStrikes + 1 { // callers that give up do not count
 		failure(t, call(deaf), hook.ErrTimeout, "caller gave up")
 	}
 	echo(t, load(t, h, plugins.Spec{Name: "echo@1"}), "next call")
 }
 
-// A plugin that keeps killing workers is refused for a while, and the others have theirs.
+// A plugin that keeps killing workers is refused for a while, and the others keep their workers.
 func TestStrikes(t *testing.T) {
 	h, replaced := open(t, Options{Processes: 1})
 	dies, other := load(t, h, plugins.Spec{Name: "dies@1"}), load(t, h, plugins.Spec{Name: "echo@1"})
@@ -333,7 +334,7 @@ func TestParallel(t *testing.T) {
 	}
 }
 
-// A worker has no way out.
+// A worker cannot escape.
 func TestConfined(t *testing.T) {
 	h, _ := open(t, Options{Processes: 1})
 	if !strings.Contains(h.Walls(), "seccomp") {
@@ -359,7 +360,7 @@ func TestConfined(t *testing.T) {
 	}
 }
 
-// Closing ends all processes.
+// Close ends all processes.
 func TestClose(t *testing.T) {
 	h, _ := open(t, Options{Processes: 2})
 	waits := load(t, h, plugins.Spec{Name: "waits@1"})

@@ -1,5 +1,5 @@
-// Package faultfs is a directory for a commit log that can be made to fail, and that knows what a power loss would leave of it.
-// It is for tests.
+// Package faultfs is a directory for a commit log that can be made to fail, and that knows the
+// remains after a power loss. It is for tests.
 package faultfs
 
 import (
@@ -29,7 +29,7 @@ type FS struct {
 	pending []func(map[string]*inode)
 }
 
-// inode is the content of a file, and what of it is not on the device.
+// inode is the content of a file, now and on the device.
 type inode struct {
 	now, synced []byte
 	dirty       map[int]bool // pages
@@ -56,7 +56,8 @@ func Load(dir string) (*FS, error) {
 	return f, err
 }
 
-// Killed is what the next process finds when this one is killed now: everything, synced or not.
+// Killed is the directory that the next process finds when this one is killed now: everything,
+// synced or not.
 func (f *FS) Killed() *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -84,8 +85,8 @@ func (f *FS) Killed() *FS {
 	return out
 }
 
-// PowerLoss is what a power loss now may leave: of the names that are not synced the first so many, and of each page that is not
-// synced the old one, the new one, or a part of each.
+// PowerLoss is a directory that a power loss now can leave: of the names that are not synced the
+// first ones, and of each page that is not synced the old one, the new one, or a part of each.
 func (f *FS) PowerLoss(rnd *rand.Rand) *FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,7 +122,7 @@ func (i *inode) left(rnd *rand.Rand) []byte {
 	return b
 }
 
-// Save writes the directory to disk, in place of what is there.
+// Save writes the directory to disk, and replaces the one that is there.
 func (f *FS) Save(dir string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -156,8 +157,9 @@ func (f *FS) Cut(name string, size int) {
 	f.names[name].now = f.names[name].now[:size]
 }
 
-// FailWith has fail asked before everything that changes something, one call at a time: "create", "write", "sync", "preallocate",
-// "rename", "remove", "sync names", and of which file. What it returns is what the caller gets, and nothing happens.
+// FailWith has fail asked before everything that changes something, one call at a time: "create",
+// "write", "sync", "preallocate", "rename", "remove", "sync names", and of which file. If it
+// returns an error the caller gets that, and nothing happens.
 func (f *FS) FailWith(fail func(op, name string) error) {
 	f.failing.Lock()
 	defer f.failing.Unlock()

@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// bench runs a command line and returns what it printed.
+// bench runs a command line and returns its output.
 func bench(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out, log bytes.Buffer
@@ -40,7 +40,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// A run writes its results in every form, and how to make them again without paths.
+// A run writes its results in every form, along with a command line without paths to repeat it.
 func TestRun(t *testing.T) {
 	dir, input := t.TempDir(), filepath.Join(t.TempDir(), "mine.jsonl")
 	if err := os.WriteFile(input, []byte(`{"messages":[{"role":"user"},{"role":"assistant"}]}`), 0o600); err != nil {
@@ -94,7 +94,7 @@ func TestProfile(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !bytes.HasPrefix(data, []byte("\x1f\x8b")) { // a profile is compressed
-				t.Errorf("%s is no profile", name)
+				t.Errorf("%s is not a profile", name)
 			}
 			if !strings.Contains(out, "go tool pprof -http : "+file+"\n") {
 				t.Errorf("it does not say how %s is opened: %s", name, out)

@@ -16,16 +16,18 @@ func compareCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "compare OLD NEW",
-		Short: "Tell what became slower or larger from one run to another",
-		Long: `Tell what became slower or larger from one run to another: both are results.json of bench run.
+		Short: "Show figures that became slower or larger between two runs",
+		Long: `Show figures that became slower or larger between two runs. OLD and NEW are results.json files of bench run.
 
-Times and rates are compared as multiples of what the machine itself could do in the same run, such as an fdatasync, not as
-they are: a slower disk is no regression, and a quicker one hides none. Bytes and counts are compared as they are.
+Times and rates are compared as multiples of the machine's own limits in the same run, such as the time of an
+fdatasync: a slower disk is not a regression, and a faster one does not hide a regression. Bytes and counts are
+compared directly.
 
-A figure of ckptd is worse if it costs more by --threshold, and every round of the new run costs more than every round of
-the old. What is beyond the threshold but within the noise is unsure. Rivals are the control: they are never flagged.
+A figure of ckptd is worse if its cost grew by more than --threshold, and every round of the new run costs more
+than every round of the old. A figure beyond the threshold but within the noise is unsure. Rivals are the
+control: they are never flagged.
 
-The exit code is 1 if anything is worse, or the runs cannot be read.`,
+The exit code is 1 if anything is worse, or if a run cannot be read.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !(threshold > 0) {
@@ -43,8 +45,8 @@ The exit code is 1 if anything is worse, or the runs cannot be read.`,
 			return errors.Join(c.Text(cmd.OutOrStdout(), all), c.Err())
 		},
 	}
-	cmd.Flags().Float64Var(&threshold, "threshold", 0.1, "by how much a figure must have moved to count, as a fraction")
-	cmd.Flags().BoolVar(&all, "all", false, "tell also what is the same")
+	cmd.Flags().Float64Var(&threshold, "threshold", 0.1, "minimum change of a figure that counts, as a fraction")
+	cmd.Flags().BoolVar(&all, "all", false, "also show unchanged figures")
 	return cmd
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/ckptd/ckptd/bench/result"
 )
 
-// written is a run of one figure in a file.
+// written writes a run with a single figure to a file.
 func written(t *testing.T, allocations float64) string {
 	t.Helper()
 	rounds := []float64{allocations, allocations, allocations}

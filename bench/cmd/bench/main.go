@@ -1,7 +1,8 @@
-// Command bench compares ckptd with what its users would pick instead, on their own hardware. Every command is in a file of
-// its own name.
+// Command bench compares ckptd with its alternatives on the user's own hardware. Each command is in
+// a file of its name.
 //
-// It needs Linux, for what it reads of processes. Figures go to standard output, how far it is to standard error.
+// It needs Linux for its measurements of processes. Figures go to standard output, progress to
+// standard error.
 package main
 
 import (
@@ -19,7 +20,7 @@ import (
 )
 
 func main() {
-	run.Main() // this program is also the worker that holds a rival
+	run.Main() // this program also serves as the worker that runs a rival
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills
@@ -31,7 +32,7 @@ func main() {
 
 func root() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "bench", Short: "Compare ckptd with other ways to keep checkpoints",
+		Use: "bench", Short: "Compare ckptd with other ways to store checkpoints",
 		SilenceUsage: true, SilenceErrors: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
@@ -39,7 +40,7 @@ func root() *cobra.Command {
 	return cmd
 }
 
-// inputOf understands NAME=FILE, and FILE, which is then named like its base without extension.
+// inputOf parses NAME=FILE, or FILE alone, whose name is then its base name without the extension.
 func inputOf(text string) run.Input {
 	if text == "" {
 		return run.Input{}

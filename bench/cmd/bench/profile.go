@@ -19,9 +19,9 @@ func profileCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "profile WORKLOAD",
 		Short: "Profile the saves of a workload",
-		Long: `Save a workload for a while, and write profiles of processor time (cpu.pprof),
-of what was allocated (allocs.pprof), and of what was waited for (block.pprof, mutex.pprof).
-"go tool pprof -http : FILE" shows one as a graph, a flame graph, or beside its source.`,
+		Long: `Save a workload for a while, and write profiles of CPU time (cpu.pprof), of allocations (allocs.pprof),
+and of waiting (block.pprof, mutex.pprof). "go tool pprof -http : FILE" shows a profile as a graph, a flame
+graph, or annotated source.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, names []string) error {
 			args.Workload, args.Input = names[0], inputOf(input)
@@ -29,16 +29,16 @@ of what was allocated (allocs.pprof), and of what was waited for (block.pprof, m
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&args.Rival, "rival", result.Ckptd, "whose saves")
-	f.IntVar(&args.Writers, "writers", 64, "how many save at a time")
-	f.IntVar(&args.Size, "size", 0, "bytes of a state (0: the workload's own)")
-	f.Float64Var(&args.Seconds, "seconds", 10, "for how long")
+	f.StringVar(&args.Rival, "rival", result.Ckptd, "rival to profile")
+	f.IntVar(&args.Writers, "writers", 64, "number of concurrent writers")
+	f.IntVar(&args.Size, "size", 0, "bytes of a state (0: the workload's default)")
+	f.Float64Var(&args.Seconds, "seconds", 10, "duration in seconds")
 	f.BoolVar(&args.Loads, "loads", false, "profile loads of the newest states instead")
-	f.Int64Var(&args.Cache, "cache", 256<<20, "bytes that ckptd may cache")
+	f.Int64Var(&args.Cache, "cache", 256<<20, "ckptd's cache in bytes")
 	f.Uint64Var(&args.Seed, "seed", 1, "seed of the workload")
 	f.StringVar(&input, "input", "", "a workload of real runs: NAME=FILE")
-	f.StringVar(&out, "out", "out", "folder of the profiles")
-	f.StringVar(&args.Dir, "dir", os.Getenv("CKPTD_BENCH_DIR"), "where the store is made ($CKPTD_BENCH_DIR)")
+	f.StringVar(&out, "out", "out", "output folder for the profiles")
+	f.StringVar(&args.Dir, "dir", os.Getenv("CKPTD_BENCH_DIR"), "parent folder of the store ($CKPTD_BENCH_DIR)")
 	return cmd
 }
 
@@ -52,7 +52,7 @@ func profile(cmd *cobra.Command, args run.ProfileArgs, out string) error {
 	}
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "%s: %s, %d writers\n", args.Workload, args.Rival, args.Writers)
-	fmt.Fprintf(w, "%d operations in %.1f s, %.1f µs of processor time and %.0f allocations each\n",
+	fmt.Fprintf(w, "%d operations in %.1f s, %.1f µs of CPU time and %.0f allocations each\n",
 		profiled.Operations, profiled.Seconds, profiled.CPU*1e6, profiled.Allocs)
 	for _, p := range profiled.Profiles {
 		file := filepath.Join(out, p.Name+".pprof")

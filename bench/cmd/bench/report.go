@@ -17,11 +17,11 @@ func reportCommand() *cobra.Command {
 	var form, out, into string
 	cmd := &cobra.Command{
 		Use:   "report FILE",
-		Short: "Tell again what a run found, in the form that is asked for",
-		Long: `Tell again what a run found: FILE is results.json of bench run. Forms are text for a terminal, markdown, benchstat's lines,
-and html, one page with plots that needs nothing else.
+		Short: "Print the results of a run in another format",
+		Long: `Print the results of a run in another format. FILE is the results.json of bench run. The formats are text for a
+terminal, markdown, lines for benchstat, and html, a self-contained page with plots.
 
---into puts Markdown into a file that exists, in place of what stands between the lines
+--into writes Markdown into an existing file, replacing the text between the lines
   ` + figuresBegin + `
   ` + figuresEnd,
 		Args: cobra.ExactArgs(1),
@@ -48,8 +48,8 @@ and html, one page with plots that needs nothing else.
 		},
 	}
 	cmd.Flags().StringVar(&form, "form", "text", "text, markdown, benchstat or html")
-	cmd.Flags().StringVarP(&out, "output", "o", "", "write into this file")
-	cmd.Flags().StringVar(&into, "into", "", "put Markdown into this file, between its marks")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write to this file")
+	cmd.Flags().StringVar(&into, "into", "", "write Markdown into this file, between its marker lines")
 	cmd.MarkFlagsMutuallyExclusive("into", "form")
 	cmd.MarkFlagsMutuallyExclusive("into", "output")
 	return cmd
@@ -69,7 +69,7 @@ func writerOf(form string) (func(io.Writer, *result.Run) error, error) {
 	return nil, fmt.Errorf("--form %q: there are text, markdown, benchstat and html", form)
 }
 
-// The lines between which a document carries the figures of a run.
+// The lines in a document that enclose the figures of a run.
 const (
 	figuresBegin = "<!-- figures: begin -->"
 	figuresEnd   = "<!-- figures: end -->"

@@ -17,7 +17,7 @@ import (
 	"github.com/ckptd/ckptd/bench/run"
 )
 
-// runOptions are the flags of run that choose or change a plan.
+// runOptions are the flags of run that select or change a plan.
 type runOptions struct {
 	set, input, out, dir string
 	rivals, workloads    []string
@@ -37,9 +37,9 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Measure the rivals side by side",
-		Long: `Measure the rivals side by side, in one run: saves a second and their latencies, loads, disk space, write amplification,
-processor time, allocations, memory, and how all of it grows. Servers are started in folders of their own and stopped again;
-a rival that is not installed is skipped by name.
+		Long: `Measure the rivals side by side in a single run: saves per second and their latencies, loads, disk space,
+write amplification, CPU time, allocations, memory, and the growth of all of these. Servers are started in
+their own folders and stopped again. A rival that is not installed is skipped by name.
 
 The report goes to standard output. results.json, bench.html and bench.txt (for benchstat) go to --out.
 
@@ -48,21 +48,21 @@ With --workload only saves of these workloads are measured, by --writers writers
 		RunE: func(cmd *cobra.Command, _ []string) error { return measure(cmd, o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.set, "set", run.Some, "what is measured: smoke, some or full")
+	f.StringVar(&o.set, "set", run.Some, "set of measurements: smoke, some or full")
 	f.StringVar(&o.input, "input", "", "a workload of real runs: NAME=FILE, in a form that ckptd import reads")
 	f.StringSliceVar(&o.rivals, "rival", nil, "measure only these rivals")
 	f.StringSliceVar(&o.parts, "part", nil, "measure only these parts of the set: speed, space, growth")
 	f.StringSliceVar(&o.workloads, "workload", nil, "measure only saves of these workloads")
-	f.IntSliceVar(&o.writers, "writers", []int{1, 64}, "with --workload: how many save at a time")
-	f.IntVar(&o.size, "size", 0, "with --workload: bytes of a state (0: the workload's own)")
-	f.Float64Var(&o.rate, "rate", 0, "with --workload: saves a second that are due, in an open loop (0: as fast as they can)")
+	f.IntSliceVar(&o.writers, "writers", []int{1, 64}, "with --workload: number of concurrent writers")
+	f.IntVar(&o.size, "size", 0, "with --workload: bytes of a state (0: the workload's default)")
+	f.Float64Var(&o.rate, "rate", 0, "with --workload: saves per second in an open loop (0: as fast as possible)")
 	f.Float64Var(&o.seconds, "seconds", 0, "length of a turn (0: the set's)")
-	f.IntVar(&o.rounds, "rounds", 0, "turns of each rival, of which the median is told (0: the set's)")
+	f.IntVar(&o.rounds, "rounds", 0, "turns of each rival; results are their medians (0: the set's)")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the workloads")
-	f.Int64Var(&o.cache, "cache", 256<<20, "bytes that ckptd may cache")
-	f.StringVar(&o.out, "out", "out", "folder of the results")
-	f.StringVar(&o.dir, "dir", os.Getenv("CKPTD_BENCH_DIR"), "where stores are made: should be on a real disk ($CKPTD_BENCH_DIR)")
-	f.BoolVar(&o.keepOn, "keep-going", false, "go on without a rival that fails, instead of ending the run")
+	f.Int64Var(&o.cache, "cache", 256<<20, "ckptd's cache in bytes")
+	f.StringVar(&o.out, "out", "out", "output folder for the results")
+	f.StringVar(&o.dir, "dir", os.Getenv("CKPTD_BENCH_DIR"), "parent folder of the stores, which should be on a real disk ($CKPTD_BENCH_DIR)")
+	f.BoolVar(&o.keepOn, "keep-going", false, "continue without a rival that fails instead of ending the run")
 	return cmd
 }
 
@@ -86,7 +86,7 @@ func measure(cmd *cobra.Command, o runOptions) error {
 	return report.Text(cmd.OutOrStdout(), found)
 }
 
-// plan is the set's, as the flags change it.
+// plan returns the set's plan as changed by the flags.
 func (o runOptions) plan() (run.Plan, error) {
 	p, err := run.PlanOf(o.set, inputOf(o.input))
 	if err != nil {
@@ -131,7 +131,7 @@ func (o runOptions) plan() (run.Plan, error) {
 	return p, nil
 }
 
-// commandOf is the command line again, with the flags that matter for the figures and without paths.
+// commandOf returns the command line with the flags that affect the figures, without paths.
 func commandOf(cmd *cobra.Command) string {
 	text := "bench run"
 	for _, name := range []string{"set", "part", "rival", "workload", "writers", "size", "rate", "seconds", "rounds", "seed", "cache"} {
@@ -162,7 +162,7 @@ func writeAll(dir string, found *result.Run) error {
 	return nil
 }
 
-// shortTime leaves of times in the log what tells how a run goes on.
+// shortTime shortens times in the log, keeping enough to follow progress.
 func shortTime(_ []string, a slog.Attr) slog.Attr {
 	if a.Key == slog.TimeKey {
 		return slog.String(a.Key, a.Value.Time().Format(time.TimeOnly))

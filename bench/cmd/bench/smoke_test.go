@@ -13,8 +13,8 @@ import (
 	"github.com/ckptd/ckptd/bench/rival"
 )
 
-// The smoke of all rivals: every one that is installed is measured everywhere, gives back what was saved, and stands in
-// every form of the results; nothing is left behind. No time is judged.
+// Smoke test of all rivals: every installed one is measured everywhere, returns the saved states,
+// and appears in every form of the results; nothing is left behind. Times are not judged.
 func TestSmoke(t *testing.T) {
 	out, stores, input := t.TempDir(), scratch(t), filepath.Join(t.TempDir(), "real.json")
 	if err := os.WriteFile(input, []byte(`[{"reward":1,"traj":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}]`), 0o600); err != nil {
@@ -63,7 +63,7 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-// scratch is a folder that the accounts of servers can reach.
+// scratch returns a folder that the accounts of servers can access.
 func scratch(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ckptd-smoke-")
@@ -77,7 +77,7 @@ func scratch(t *testing.T) string {
 	return dir
 }
 
-// measured sees that a run has every figure of a rival at every place of the smoke.
+// measured checks that a run has every figure of a rival at every point of the smoke set.
 func measured(t *testing.T, found *result.Run, r rival.Rival) {
 	t.Helper()
 	var at []string
@@ -120,7 +120,7 @@ func measured(t *testing.T, found *result.Run, r rival.Rival) {
 	}
 }
 
-// wholePage returns a page that has its end, and an end for all that begins.
+// wholePage returns a page after checking that it is complete and all elements are closed.
 func wholePage(t *testing.T, path string) string {
 	t.Helper()
 	page, err := os.ReadFile(path)
@@ -132,7 +132,7 @@ func wholePage(t *testing.T, path string) string {
 	}
 	for _, element := range []string{"section", "table", "tr", "svg", "figure", "details", "div"} {
 		begun, ended := bytes.Count(page, []byte("<"+element)), bytes.Count(page, []byte("</"+element+">"))
-		if element == "tr" || element == "div" { // nothing else begins like these, but for attributes
+		if element == "tr" || element == "div" { // other elements don't share these prefixes, apart from attributes
 			begun = bytes.Count(page, []byte("<"+element+">")) + bytes.Count(page, []byte("<"+element+" "))
 		}
 		if begun == 0 || begun != ended {
@@ -142,7 +142,7 @@ func wholePage(t *testing.T, path string) string {
 	return string(page)
 }
 
-// wholeLines returns lines that benchstat reads: a name, 1, and pairs of a number and a unit.
+// wholeLines returns lines in benchstat's format: a name, 1, and pairs of a number and a unit.
 func wholeLines(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)

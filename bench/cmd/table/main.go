@@ -1,5 +1,6 @@
-// Command table runs the benchmarks of this module and prints the goals of the engine and the daemon for docs/performance.md, in Markdown: for each
-// row the median of all runs, the target, and the command that measures it alone.
+// Command table runs the benchmarks of this module and prints the goals of the engine and the
+// daemon for docs/performance.md, in Markdown. Each row has the median of all runs, the target, and
+// the command that runs only that benchmark.
 //
 //	go run ./cmd/table [-count 5] [-benchtime 1s] [-from FILE]
 //
@@ -19,7 +20,7 @@ import (
 
 func main() {
 	count := flag.Int("count", 5, "runs of each benchmark")
-	benchtime := flag.String("benchtime", "1s", "least time of each run, or how many rounds (5x)")
+	benchtime := flag.String("benchtime", "1s", "minimum time of each run, or number of rounds (5x)")
 	from := flag.String("from", "", "read this output of go test -bench instead of running it")
 	flag.Parse()
 	if err := run(*count, *benchtime, *from, os.Stdout); err != nil {
@@ -34,16 +35,16 @@ func run(count int, benchtime, from string, w io.Writer) error {
 		return err
 	}
 	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "Measured with %s on %s, %d cores (%s/%s); medians. ✗ marks a target that is missed.\n\n",
+	fmt.Fprintf(out, "Measured with %s on %s, %d cores (%s/%s); medians. ✗ marks a missed target.\n\n",
 		runtime.Version(), results.cpu, runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
-	fmt.Fprintln(out, "| what | figure | target | command |\n|---|---|---|---|")
+	fmt.Fprintln(out, "| goal | figure | target | command |\n|---|---|---|---|")
 	for _, r := range rows {
 		fmt.Fprintln(out, r.line(results))
 	}
 	return out.Flush()
 }
 
-// measure runs the benchmarks, showing their output on standard error as it comes.
+// measure runs the benchmarks and shows their output on standard error as it arrives.
 func measure(count int, benchtime, from string) (*results, error) {
 	if from != "" {
 		file, err := os.Open(from)

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// results are the metrics of benchmarks, by name (without "Benchmark" and the number of threads) and unit.
+// results are benchmark metrics by name (without "Benchmark" and the number of threads) and unit.
 type results struct {
 	cpu    string
 	values map[metric][]float64
@@ -51,7 +51,7 @@ func parse(r io.Reader) (*results, error) {
 	return found, nil
 }
 
-// add takes a line "BenchmarkName/sub=x-2  100  1.5 unit  2 unit"; other lines say nothing.
+// add parses a line "BenchmarkName/sub=x-2  100  1.5 unit  2 unit". It ignores other lines.
 func (r *results) add(line string) error {
 	fields := strings.Fields(line)
 	name, ok := strings.CutPrefix(line, "Benchmark")

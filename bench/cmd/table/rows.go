@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// row is one line of the table: a target, and the text around the metrics that tell whether it is met.
+// row is one line of the table: a target, and text around the metrics that show whether it is met.
 type row struct {
 	what    string
-	bench   string // the benchmark that measures it
-	unit    string // the metric that is compared with the target
+	bench   string // benchmark to run
+	unit    string // metric to compare with the target
 	atMost  float64
 	atLeast float64 // used if atMost is 0
 	target  string
-	figure  string // the words of the figure; {unit} stands for a metric of the benchmark, {bench:unit} of another
+	figure  string // template of the figure; {unit} is a metric of the benchmark, {bench:unit} one of another
 }
 
 var rows = []row{
@@ -22,10 +22,10 @@ var rows = []row{
 		what:  "200 real agent runs, 5,308 checkpoints: data directory after close, keys and indexes included",
 		bench: "Import200/via=ckptd", unit: "disk-MB", atMost: 2.65,
 		target: "≤ 2.65 MB",
-		figure: "{disk-MB} MB, {B/checkpoint} B a checkpoint (SQLite saver {Import200/via=engine:sqlite-disk-MB} MB)",
+		figure: "{disk-MB} MB, {B/checkpoint} B per checkpoint (SQLite saver {Import200/via=engine:sqlite-disk-MB} MB)",
 	},
 	{
-		what:  "import of them, 16 threads at once, every save durable",
+		what:  "import of the same runs, 16 threads at once, every save durable",
 		bench: "Import200/via=engine", unit: "saves/s", atLeast: 8000,
 		target: "≥ 8,000 saves/s",
 		figure: "{saves/s} saves/s, {Import200/via=ckptd:saves/s} with start, parsing and close of `ckptd import`",
@@ -37,7 +37,7 @@ var rows = []row{
 		figure: "{rss-MB} MB",
 	},
 	{
-		what:  "one thread, 1,000 steps, 1 kB a step, final state 1.04 MB: whole directory",
+		what:  "one thread, 1,000 steps, 1 kB per step, final state 1.04 MB: whole directory",
 		bench: "Thread1000/hand=full", unit: "ckptd-disk-MB", atMost: 1.2,
 		target: "≤ 1.2 MB",
 		figure: "{ckptd-disk-MB} MB (SQLite saver {sqlite-disk-MB} MB)",
@@ -50,7 +50,7 @@ var rows = []row{
 			" (SQLite saver {Thread1000/hand=full:sqlite-first-µs} → {Thread1000/hand=full:sqlite-last-µs} µs)",
 	},
 	{
-		what:  "the same, full state handed in",
+		what:  "the same, full state passed in",
 		bench: "Thread1000/hand=full", unit: "ckptd-last/first", atMost: 1.3,
 		target: "≤ 1.3 ×",
 		figure: "{ckptd-last/first} ×, {ckptd-first-µs} → {ckptd-last-µs} µs",
@@ -68,7 +68,7 @@ var rows = []row{
 		figure: "{splice/badger} ×, {splice-saves/s}/s to {badger-saves/s}/s",
 	},
 	{
-		what:  "the same, full state handed in",
+		what:  "the same, full state passed in",
 		bench: "Writers256", unit: "full/badger", atLeast: 3,
 		target: "≥ 3 ×",
 		figure: "{full/badger} ×, {full-saves/s}/s",
@@ -80,7 +80,7 @@ var rows = []row{
 		figure: "{ns/op} ns",
 	},
 	{
-		what:  "the same, full state handed in",
+		what:  "the same, full state passed in",
 		bench: "Pipeline/hand=full", unit: "ns/op", atMost: 40_000,
 		target: "≤ 40 µs",
 		figure: "{ns/op} ns",
@@ -111,14 +111,14 @@ var rows = []row{
 			" (with the engine's ids {Daemon64/ids=engine:daemon-saves/s}; embedded {embedded-saves/s})",
 	},
 	{
-		what:  "load of the newest state of 1 MB by a client that has it: bytes on the wire, both ways",
+		what:  "load of the newest 1 MB state by a client that already has it: bytes on the wire, both ways",
 		bench: "DaemonLoadKnown", unit: "wire-B", atMost: 2000,
 		target: "≤ 2 kB",
 		figure: "{wire-B} B (without it {whole-wire-B} B)",
 	},
 }
 
-// line returns the row in Markdown.
+// line returns the row as Markdown.
 func (r row) line(results *results) string {
 	name, _, _ := strings.Cut(r.bench, "/")
 	figure := r.fill(results)
@@ -135,7 +135,7 @@ func (r row) met(value float64) bool {
 	return value >= r.atLeast
 }
 
-// fill puts metrics into the words of the figure.
+// fill inserts metrics into the template of the figure.
 func (r row) fill(results *results) string {
 	if _, ok := results.median(r.bench, r.unit); !ok {
 		return "not measured"
@@ -162,7 +162,7 @@ func (r row) fill(results *results) string {
 	}
 }
 
-// format writes a number with three digits that mean something and commas between thousands.
+// format writes a number with three significant digits and thousands separators.
 func format(v float64) string {
 	switch {
 	case v >= 100:

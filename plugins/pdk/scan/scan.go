@@ -1,6 +1,6 @@
-// Package scan finds the parts of JSON text without decoding it, so that a plugin can change one of them and leave every
-// other byte as it is. Nothing is copied: what the functions return are slices of their argument. Text that is not JSON
-// makes them find less, never panic.
+// Package scan finds the parts of JSON text without decoding it, so that a plugin can change one
+// part and leave every other byte unchanged. It copies nothing: the functions return slices of
+// their argument. On invalid JSON they find less but never panic.
 package scan
 
 import (
@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Value returns the first value in b, without the white space around it, and what follows it; nil if there is none.
+// Value returns the first value in b, without surrounding white space, and the rest of b after it.
+// Value is nil if b has none.
 func Value(b []byte) (value, rest []byte) {
 	b = space(b)
 	if len(b) == 0 {
@@ -32,7 +33,7 @@ func Value(b []byte) (value, rest []byte) {
 	return b[:n], b[n:]
 }
 
-// Members yields the members of an object: the key, in quotes as it is written, and the value.
+// Members yields the members of an object: the key, quoted as in the text, and the value.
 func Members(object []byte) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, value []byte) bool) {
 		b, ok := after(object, '{')
@@ -66,7 +67,7 @@ func Elements(array []byte) iter.Seq[[]byte] {
 	}
 }
 
-// Member returns the value of the first member with the key, nil if there is none.
+// Member returns the value of the first member with the key, or nil if there is none.
 func Member(object []byte, key string) []byte {
 	for k, v := range Members(object) {
 		if s, ok := Unquote(k); ok && string(s) == key {
@@ -76,10 +77,10 @@ func Member(object []byte, key string) []byte {
 	return nil
 }
 
-// Offset returns where part begins in whole, of which it must be a slice.
+// Offset returns the offset of part in whole. Part must be a slice of whole.
 func Offset(whole, part []byte) int { return cap(whole) - cap(part) }
 
-// Unquote returns the text of a string in quotes. Only a string with escapes is copied.
+// Unquote returns the text of a quoted string. It copies only strings that contain escapes.
 func Unquote(quoted []byte) ([]byte, bool) {
 	n := len(quoted)
 	if n < 2 || quoted[0] != '"' || quoted[n-1] != '"' {
@@ -107,7 +108,8 @@ func Unquote(quoted []byte) ([]byte, bool) {
 	return out, true
 }
 
-// escape decodes the escape that b begins with: a rune and how many bytes it takes, 0 if it is none.
+// escape decodes the escape sequence at the start of b. It returns a rune and the length of the
+// sequence, or length 0 if there is none.
 func escape(b []byte) (rune, int) {
 	if len(b) < 2 {
 		return 0, 0
@@ -133,15 +135,15 @@ func escape(b []byte) (rune, int) {
 	if r < 0 {
 		return 0, 0
 	}
-	if r >= 0xd800 && r < 0xdc00 && len(b) > 6 { // the first half of a pair
+	if r >= 0xd800 && r < 0xdc00 && len(b) > 6 { // the first half of a surrogate pair
 		if low := hex4(b[6:]); low >= 0xdc00 && low < 0xe000 {
 			return (r-0xd800)<<10 + (low - 0xdc00) + 0x10000, 12
 		}
 	}
-	return r, 6 // utf8.AppendRune replaces a half that is alone
+	return r, 6 // utf8.AppendRune replaces an unpaired half
 }
 
-// hex4 decodes \uXXXX, -1 if b does not begin with it.
+// hex4 decodes \uXXXX. It returns -1 if b does not begin with one.
 func hex4(b []byte) rune {
 	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 		return -1
@@ -161,7 +163,7 @@ func hex4(b []byte) rune {
 	return r
 }
 
-// AppendQuote appends text as a JSON string. What is not UTF-8 becomes U+FFFD.
+// AppendQuote appends text as a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendQuote(dst, text []byte) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
@@ -191,7 +193,7 @@ func AppendQuote(dst, text []byte) []byte {
 	return append(dst, '"')
 }
 
-// text returns the length of the string that b begins with, 0 if it does not end.
+// text returns the length of the string at the start of b, or 0 if it is unterminated.
 func text(b []byte) int {
 	for i := 1; i < len(b); i++ {
 		switch b[i] {
@@ -204,8 +206,8 @@ func text(b []byte) int {
 	return 0
 }
 
-// nested returns the length of the object or array that b begins with, 0 if it does not end. It does not recurse: how
-// deep b is costs nothing.
+// nested returns the length of the object or array at the start of b, or 0 if it is unterminated.
+// It does not recurse, so deep nesting costs nothing extra.
 func nested(b []byte) int {
 	depth := 0
 	for i := 0; i < len(b); i++ {
@@ -227,7 +229,7 @@ func nested(b []byte) int {
 	return 0
 }
 
-// after returns what follows c, which must be the first thing in b.
+// after returns the part of b after c, which must be the first byte that isn't white space.
 func after(b []byte, c byte) ([]byte, bool) {
 	b = space(b)
 	if len(b) == 0 || b[0] != c {

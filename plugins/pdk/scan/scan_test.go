@@ -62,7 +62,7 @@ func TestMember(t *testing.T) {
 	}
 }
 
-// Text that goes through both ways is what encoding/json says.
+// Quoting and unquoting agree with encoding/json.
 func FuzzQuote(f *testing.F) {
 	for _, s := range []string{"", "plain", "a\"b\\c\n\t\r\x00\x1f", "é𝄞\ufffd", "\xff\xc0x", `\ud834\udd1e`} {
 		f.Add([]byte(s))
@@ -82,10 +82,10 @@ func FuzzQuote(f *testing.F) {
 	})
 }
 
-// each replaces every byte that is not UTF-8, as ranging over a string does.
+// each replaces every byte of invalid UTF-8, as ranging over a string does.
 func each(text []byte) string { return string([]rune(string(text))) }
 
-// What is found in JSON is what encoding/json finds, and nothing makes it panic.
+// The package finds the same in JSON as encoding/json, and no input makes it panic.
 func FuzzScan(f *testing.F) {
 	for _, s := range []string{`{"a":[1,"\ud83d\ude00"],"b":{}}`, `[[],{},"",1]`, `{"a":"\u00`, `"`, `{"a":1,}`, "[\t1 ,2\n]", `"\q"`, `[[[[`} {
 		f.Add([]byte(s))
@@ -119,7 +119,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// check wants part to be a slice of whole.
+// check requires part to be a slice of whole.
 func check(t *testing.T, whole, part []byte) {
 	t.Helper()
 	at := Offset(whole, part)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what quality/samples.py needs into bin/faker, unless it is there. Without Python the test that uses it is
-# skipped by its name, so that is no error.
+# Installs the dependencies of quality/samples.py into bin/faker, unless they are there. A lack of
+# Python isn't an error: the test that needs it is then skipped by name.
 set -eu
 cd "$(dirname "$0")/../../.."
 wanted=plugins/redact/quality/requirements.txt

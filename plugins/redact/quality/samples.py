@@ -1,7 +1,7 @@
-"""Makes labelled samples of personal data, and of what looks like it, from Faker: one JSON object a line.
+"""Generates labelled samples of personal data and of similar-looking text with Faker: one JSON object per line.
 
-Each has a text, the locale, what it holds (kind, "" for nothing) and, if something, the value as it is in the text. It
-knows nothing of the rules of the redactor. The samples are the same for the same version of Faker.
+Each has a text, the locale, the kind of data in it ("" for none) and, if there is any, the value as it appears in the
+text. The script knows nothing about the redactor's rules. The same version of Faker gives the same samples.
 """
 
 import json
@@ -108,7 +108,7 @@ def lookalikes(fake, rng):
 
 
 def sample(text, locale, kind, value):
-    # Within JSON the value must be written as JSON wants it.
+    # Within JSON the value must be encoded as JSON.
     if text.startswith("{{"):
         value = json.dumps(value, ensure_ascii=False)[1:-1]
     return {"text": text.format(value), "locale": locale, "kind": kind, "value": value if kind else ""}

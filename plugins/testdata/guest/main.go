@@ -1,4 +1,5 @@
-// The guest of the tests: a plugin without the pdk, whose hooks do what the first bytes of the payload say.
+// The guest for the tests: a plugin without the pdk whose hooks obey a command at the start of the
+// payload.
 package main
 
 import (
@@ -28,7 +29,7 @@ func abi() int32 { return 1 }
 func main() {}
 
 var (
-	stash   []byte // what the call before left, if anything could
+	stash   []byte // would hold a leftover of the previous call, if anything could
 	calls   int
 	address = regexp.MustCompile(`[a-z.]+@[a-z]+\.[a-z]{2,}`)
 )
@@ -93,7 +94,7 @@ func onLoad() int32 {
 	return 16
 }
 
-// reformat makes garbage, and has the collector run.
+// reformat produces garbage and runs the collector.
 func reformat(text string) int32 {
 	var last []byte
 	for i := range 6 {
@@ -111,7 +112,7 @@ func reformat(text string) int32 {
 	return write(fmt.Appendf(last, " gc=%v", m.NumGC > 0))
 }
 
-// environment writes what the guest can see of the world.
+// environment outputs everything the guest can see of the outside world.
 func environment() int32 {
 	b := make([]byte, 8)
 	rand.Read(b)

@@ -1,6 +1,6 @@
-// A step of a migration: from version 2 on the channel msgs is called messages. The way back is there too.
+// A step of a migration: from version 2 on, the channel msgs is called messages. It can also go back.
 
-// ckptd.ts is what ckptd plugin new writes beside the source.
+// ckptd plugin new writes ckptd.ts next to the source.
 import { Bytes, bytes, fail, FAILED, OUTPUT, payload, UNCHANGED, write } from "../../../scaffold/files/assemblyscript/assembly/ckptd";
 export { ckptd_abi_v1 } from "../../../scaffold/files/assemblyscript/assembly/ckptd";
 
@@ -11,10 +11,10 @@ export function on_migrate(from: i64, to: i64): i32 {
   return fail(FAILED, "this step is between the versions 1 and 2");
 }
 
-/** Gives a channel another name where it stands, and leaves every other byte as it is. */
+/** Renames a channel in place and leaves every other byte unchanged. */
 function rename(b: Bytes, oldName: string, newName: string): i32 {
   const old = quoted(oldName), name = quoted(newName), channels = quoted("channels"), types = quoted("types");
-  // Keys of depth 2 that stand in one of the two members are the names of channels.
+  // Keys at depth 2 in one of the two members are channel names.
   let depth = 0, inside = false, key = false, copied = 0;
   for (let i = 0; i < b.length; i++) {
     const c = unchecked(b[i]);
@@ -50,7 +50,7 @@ function rename(b: Bytes, oldName: string, newName: string): i32 {
 
 function quoted(name: string): Bytes { return bytes('"' + name + '"'); }
 
-/** Returns where the string ends that begins at i. */
+/** Returns the end of the string that begins at i. */
 function after(b: Bytes, i: i32): i32 {
   for (i++; i < b.length; i++) {
     const c = unchecked(b[i]);

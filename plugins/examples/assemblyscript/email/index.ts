@@ -1,7 +1,7 @@
-// A plugin that keeps email addresses out of what is stored: bob@example.com becomes [EMAIL]. It looks at the bytes of JSON
-// or text once and needs no parser: what is left stays as it was, byte for byte.
+// A plugin that keeps email addresses out of stored data: bob@example.com becomes [EMAIL]. It scans
+// the bytes of JSON or text once and needs no parser: the rest stays byte for byte the same.
 
-// ckptd.ts is what ckptd plugin new writes beside the source.
+// ckptd plugin new writes ckptd.ts next to the source.
 import { Bytes, bytes, finding, OUTPUT, payload, UNCHANGED, write } from "../../../scaffold/files/assemblyscript/assembly/ckptd";
 export { ckptd_abi_v1 } from "../../../scaffold/files/assemblyscript/assembly/ckptd";
 
@@ -10,7 +10,7 @@ export function on_pre_save(): i32 {
   let copied = 0, found = 0;
   for (let i = 0; i < b.length;) {
     const byte = unchecked(b[i]);
-    if (byte != 0x40 && byte != 0x5c) { // most of a text is neither @ nor a backslash
+    if (byte != 0x40 && byte != 0x5c) { // most text is neither @ nor a backslash
       i++;
       continue;
     }
@@ -30,18 +30,18 @@ export function on_pre_save(): i32 {
   return OUTPUT;
 }
 
-/** Returns where the local part begins that ends at i, not before low. */
+/** Returns the start of the local part that ends at i, not before low. */
 function begin(b: Bytes, low: i32, i: i32): i32 {
   while (true) {
     while (i > low && isLocal(unchecked(b[i - 1]))) i--;
     if (i == low || unchecked(b[i - 1]) != 0x5c) return i;
-    while (i > low && unchecked(b[i - 1]) == 0x5c) i--; // the run begins with the rest of an escape
+    while (i > low && unchecked(b[i - 1]) == 0x5c) i--; // the run begins inside an escape sequence
     if (!isLocal(next(b, i))) return after;
   }
 }
 
-/** Returns where the domain name ends that begins at i, 0 if there is none: labels with dots between them, the last of which
- * is two letters or more. */
+/** Returns the end of the domain name that begins at i, or 0 if there is none: labels separated by
+ * dots, the last of which has two letters or more. */
 function domain(b: Bytes, i: i32): i32 {
   let stop = 0, labels = 0;
   while (true) {
@@ -58,11 +58,11 @@ function domain(b: Bytes, i: i32): i32 {
   }
 }
 
-/** Where the character after the one begins that next returned. */
+/** Index of the character after the one that next returned. */
 let after: i32 = 0;
 
-/** Returns the character at i, 0 for one that is in no address. \u0040 is an @; any number of backslashes is one escape, as
- * JSON in a string of JSON has it. */
+/** Returns the character at i, or 0 for one that cannot be in an address. \u0040 is an @. Any number
+ * of backslashes counts as one escape, because JSON may be nested in a string of JSON. */
 function next(b: Bytes, i: i32): i32 {
   after = i;
   if (i >= b.length) return 0;
@@ -93,7 +93,7 @@ function next(b: Bytes, i: i32): i32 {
 function isLetter(c: i32): bool { return u32((c | 0x20) - 0x61) < 26; }
 function isDigit(c: i32): bool { return u32(c - 0x30) < 10; }
 
-/** The characters of a local part: a bit for each, in words of 64. */
+/** The characters allowed in a local part: one bit each, in words of 64. */
 const local: StaticArray<u64> = [0x3ff682000000000, 0x7fffffe87fffffe, 0, 0];
 
 function isLocal(c: i32): bool { return (unchecked(local[c >> 6]) >> (c & 63) & 1) != 0; }

@@ -1,4 +1,4 @@
-// Does what the first byte of its payload says, with every function of the host.
+// Calls every host function; the first byte of the payload selects which.
 import {
   Bytes, bytes, config, fail, FAILED, finding, Level, log, meta, output, payload, pseudonym, putBlob, redactBuiltin, reject, UNCHANGED,
 } from "../../../scaffold/files/assemblyscript/assembly/ckptd";

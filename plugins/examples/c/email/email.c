@@ -1,5 +1,5 @@
-/* A plugin that keeps email addresses out of what is stored: bob@example.com becomes [EMAIL]. It looks at the bytes of JSON
- * or text once and needs no parser: what is left stays as it was, byte for byte. */
+/* A plugin that keeps email addresses out of stored data: bob@example.com becomes [EMAIL]. It scans
+ * the bytes of JSON or text once and needs no parser: the rest stays byte for byte the same. */
 #include <stdbool.h>
 
 #include "ckptd.h"
@@ -13,8 +13,9 @@ static bool is_local(int c) {
 	return is_letter(c) || is_digit(c) || c == '.' || c == '_' || c == '%' || c == '+' || c == '-';
 }
 
-/* next returns the character at p, 0 for one that is in no address, and where the one after it begins. \u0040 is an @; any
- * number of backslashes is one escape, as JSON in a string of JSON has it. */
+/* next returns the character at p, or 0 for one that cannot be in an address, and the start of the
+ * next character. \u0040 is an @. Any number of backslashes counts as one escape, because JSON may be
+ * nested in a string of JSON. */
 static inline int next(const uint8_t *p, const uint8_t *end, const uint8_t **after) {
 	*after = p;
 	if (p == end)
@@ -40,7 +41,7 @@ static inline int next(const uint8_t *p, const uint8_t *end, const uint8_t **aft
 	return 0;
 }
 
-/* begin returns where the local part begins that ends at end, not before low. */
+/* begin returns the start of the local part that ends at end, not before low. */
 static const uint8_t *begin(const uint8_t *low, const uint8_t *end) {
 	const uint8_t *p = end, *after;
 	for (;;) {
@@ -48,15 +49,15 @@ static const uint8_t *begin(const uint8_t *low, const uint8_t *end) {
 			p--;
 		if (p == low || p[-1] != '\\')
 			return p;
-		while (p > low && p[-1] == '\\') /* the run begins with the rest of an escape */
+		while (p > low && p[-1] == '\\') /* the run begins inside an escape sequence */
 			p--;
 		if (!is_local(next(p, end, &after)))
 			return after;
 	}
 }
 
-/* domain returns where the domain name ends that begins at p, NULL if there is none: labels with dots between them, the
- * last of which is two letters or more. */
+/* domain returns the end of the domain name that begins at p, or NULL if there is none: labels
+ * separated by dots, the last of which has two letters or more. */
 static const uint8_t *domain(const uint8_t *p, const uint8_t *end) {
 	const uint8_t *stop = NULL, *after;
 	for (int labels = 0;; labels++) {
@@ -82,7 +83,7 @@ int32_t on_pre_save(void) {
 	const uint8_t *copied = in.data, *end = in.data + in.len;
 	int32_t found = 0;
 	for (const uint8_t *p = in.data; p < end;) {
-		if (*p != '@' && *p != '\\') { /* most of a text is neither */
+		if (*p != '@' && *p != '\\') { /* most text is neither */
 			p++;
 			continue;
 		}

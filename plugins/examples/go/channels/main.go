@@ -1,5 +1,5 @@
-// Command channels is a step of a migration: from version 2 on the channel msgs is called messages. The way back is there too,
-// for a host that has to be brought down again.
+// Command channels is a step of a migration: from version 2 on, the channel msgs is called
+// messages. It also implements the way back, for a host that has to be downgraded.
 package main
 
 import (
@@ -25,8 +25,8 @@ func migrate(in *pdk.Input, from, to uint64) ([]byte, error) {
 	return nil, pdk.Fail(16, "this step is between the versions 1 and 2")
 }
 
-// rename gives a channel another name where it stands, and leaves every other byte as it is. A state without the channel
-// stays as it is.
+// rename renames a channel in place and leaves every other byte unchanged. A state without the
+// channel is left as it is.
 func rename(state []byte, old, name string) ([]byte, error) {
 	out := bytes.Clone(state)
 	for _, list := range []string{"types", "channels"} {

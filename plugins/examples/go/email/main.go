@@ -1,5 +1,6 @@
-// Command email is a plugin that keeps email addresses out of what is stored: bob@example.com becomes [EMAIL]. It looks
-// at the bytes of JSON or text once and needs no parser: what is left stays as it was, byte for byte.
+// Command email is a plugin that keeps email addresses out of stored data: bob@example.com becomes
+// [EMAIL]. It scans the bytes of JSON or text once and needs no parser: the rest of the payload
+// stays byte for byte the same.
 package main
 
 import (
@@ -44,13 +45,14 @@ func redact(in *pdk.Input) ([]byte, error) {
 	return append(out, b[copied:]...), nil
 }
 
-// signs finds every @ in a text. Most of a text is none, and IndexByte is much quicker than a loop.
+// signs finds every @ in a text. Most text has none, and IndexByte is much faster than a loop.
 type signs struct {
 	text  []byte
-	plain int // the next @ that is no escape
+	plain int // the next @ that isn't escaped
 }
 
-// next returns where the first @ from i on begins and ends, the length of the text if there is none.
+// next returns the bounds of the first @ at or after i. Both are the length of the text if there is
+// none.
 func (s *signs) next(i int) (at, end int) {
 	if s.plain < i {
 		s.plain = len(s.text)
@@ -72,7 +74,7 @@ func (s *signs) next(i int) (at, end int) {
 	return s.plain, s.plain + 1
 }
 
-// begin returns where the local part begins that ends at i, not before low.
+// begin returns the start of the local part that ends at i, not before low.
 func begin(b []byte, low, i int) int {
 	for {
 		for i > low && local[b[i-1]] {
@@ -81,7 +83,7 @@ func begin(b []byte, low, i int) int {
 		if i == low || b[i-1] != '\\' {
 			return i
 		}
-		for i > low && b[i-1] == '\\' { // the run begins with the rest of an escape
+		for i > low && b[i-1] == '\\' { // the run begins inside an escape sequence
 			i--
 		}
 		if c, end := next(b, i); !local[c] {
@@ -90,7 +92,7 @@ func begin(b []byte, low, i int) int {
 	}
 }
 
-// local are the characters of a local part.
+// local is the set of characters allowed in a local part.
 var local = func() (t [256]bool) {
 	for c := range t {
 		t[c] = isLetter(byte(c)) || isDigit(byte(c))
@@ -101,8 +103,8 @@ var local = func() (t [256]bool) {
 	return t
 }()
 
-// domain returns where the domain name ends that begins at i, 0 if there is none: labels with dots between them, the last
-// of which is two letters or more.
+// domain returns the end of the domain name that begins at i, or 0 if there is none: labels
+// separated by dots, the last of which has two letters or more.
 func domain(b []byte, i int) int {
 	end := 0
 	for labels := 0; ; labels++ {
@@ -121,8 +123,9 @@ func domain(b []byte, i int) int {
 	}
 }
 
-// next returns the character at i, 0 for one that is in no address, and where the one after it begins. \u0040 is an @; any
-// number of backslashes is one escape, as JSON in a string of JSON has it.
+// next returns the character at i, or 0 for one that cannot be in an address, and the index of the
+// next character. \u0040 is an @. Any number of backslashes counts as one escape, because JSON may
+// be nested in a string of JSON.
 func next(b []byte, i int) (c byte, end int) {
 	if i >= len(b) {
 		return 0, i

@@ -1,4 +1,4 @@
-// Command sdk does what the first byte of its payload says, with every function of the host.
+// Command sdk calls every host function; the first byte of its payload selects which.
 package main
 
 import "github.com/ckptd/ckptd/plugins/pdk"

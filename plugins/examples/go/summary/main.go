@@ -1,6 +1,7 @@
-// Command summary is a plugin that keeps long outputs of tools out of the state of an agent: what a tool said goes into a
-// blob, and the message keeps its beginning, its end, its SHA-256 and the blob's id. A state that carries every page which
-// an agent ever read stays small, and nothing is lost.
+// Command summary is a plugin that keeps long tool outputs out of the state of an agent. It stores
+// the output in a blob; the message keeps the beginning and the end, the SHA-256 and the blob's id.
+// The state stays small even if it carries every page that the agent ever read, and nothing is
+// lost.
 package main
 
 import (
@@ -13,7 +14,8 @@ import (
 	"github.com/ckptd/ckptd/plugins/pdk/scan"
 )
 
-// limits say which outputs are long, and how much of them stays. They are set once, before the first call.
+// limits define which outputs are long and how much of them to keep. They are set once, before the
+// first call.
 var limits = struct{ longest, head, tail int }{longest: 8192, head: 600, tail: 200}
 
 //go:wasmexport ckptd_configure
@@ -40,8 +42,8 @@ func configure() int32 {
 	})
 }
 
-// overhead is more than what a summary has besides the head and the tail: shorter outputs would become longer, and a
-// summary would be summarised.
+// overhead is more than a summary adds to its head and tail. Shorter outputs would become longer,
+// and a summary would be summarized again.
 const overhead = 512
 
 //go:wasmexport on_pre_save
@@ -60,13 +62,14 @@ func main() {}
 // summariser copies JSON text and replaces strings in it.
 type summariser struct {
 	text, out []byte
-	copied    int // how much of text is in out
+	copied    int // length of the part of text that is already in out
 }
 
-// deepest is how deep messages are looked for: in a list, in a list of a member, and in the parts of a message.
+// deepest is the maximum depth at which to look for messages: in a list, in a list of a member, and
+// in the parts of a message.
 const deepest = 6
 
-// value replaces what is long in the messages of a value.
+// value replaces long outputs in the messages of a value.
 func (s *summariser) value(v []byte, depth int) error {
 	v, _ = scan.Value(v)
 	if len(v) <= limits.longest || depth > deepest {
@@ -96,7 +99,7 @@ func (s *summariser) value(v []byte, depth int) error {
 	return nil
 }
 
-// isTool reports whether an object is what a tool said, as the message formats in use have it.
+// isTool reports whether an object is a tool's output in one of the common message formats.
 func isTool(object []byte) bool {
 	switch string(scan.Member(object, "role")) {
 	case `"tool"`, `"function"`:
@@ -109,7 +112,7 @@ func isTool(object []byte) bool {
 	return false
 }
 
-// replace puts the summary of a string in its place, and the string into a blob.
+// replace stores a string in a blob and puts its summary in its place.
 func (s *summariser) replace(quoted []byte) error {
 	said, ok := scan.Unquote(quoted)
 	if !ok || len(said) <= limits.longest {
@@ -133,7 +136,7 @@ func (s *summariser) replace(quoted []byte) error {
 	return nil
 }
 
-// cut returns the beginning and the end of a text, without the halves of characters.
+// cut returns the beginning and the end of a text, without splitting a character.
 func cut(text []byte) (head, tail []byte) {
 	h, t := limits.head, len(text)-limits.tail
 	for h > 0 && !utf8.RuneStart(text[h]) {

@@ -1,5 +1,5 @@
-/* ckptd.h is for writing ckptd plugins in C, in one source file and without a C library. docs/plugins.md of ckptd is the
- * contract of what is in it. A plugin exports the hooks it has:
+/* ckptd.h is an SDK for ckptd plugins in C, for a single source file and without a C library.
+ * docs/plugins.md in ckptd is the contract it implements. A plugin exports its hooks:
  *
  *	#include "ckptd.h"
  *
@@ -11,14 +11,14 @@
  *		return ckptd_output(in.data, 100);
  *	}
  *
- * The host sets the memory back after every call, so nothing is ever freed and nothing outlives a call. */
+ * The host resets the memory after every call, so nothing is ever freed and nothing outlives a call. */
 #ifndef CKPTD_H
 #define CKPTD_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a hook returns. 16 and above are the plugin's own errors. */
+/* Return codes of a hook. 16 and above are the plugin's own errors. */
 enum { CKPTD_OUTPUT = 0, CKPTD_UNCHANGED = 1, CKPTD_REJECTED = 2, CKPTD_FAILED = 16 };
 
 enum { CKPTD_DEBUG, CKPTD_INFO, CKPTD_WARN, CKPTD_ERROR };
@@ -32,14 +32,14 @@ CKPTD_IMPORT(output_write) int32_t ckptd_output_write(const void *from, size_t l
 CKPTD_IMPORT(error_set) void ckptd_error_set(int32_t code, const void *text, size_t len);
 CKPTD_IMPORT(log) void ckptd_log_write(int32_t level, const void *text, size_t len);
 CKPTD_IMPORT(finding) void ckptd_finding_add(const void *rule, size_t rule_len, const void *path, size_t path_len, int32_t count);
-/* redact_builtin returns the length of what it wrote, or -n if n bytes are needed and that is 16 or more. */
+/* redact_builtin returns the length of its output, or -n if it needs n bytes; n is at least 16. */
 CKPTD_IMPORT(redact_builtin) int32_t ckptd_redact_builtin(const void *set, size_t set_len, const void *from, size_t len, void *to, size_t cap);
 CKPTD_IMPORT(pseudonym) int32_t ckptd_pseudonym(int32_t kind, const void *text, size_t len, uint8_t to[32]);
 CKPTD_IMPORT(blob_put) int32_t ckptd_blob_put(const void *from, size_t len, uint8_t id[32]);
 
 CKPTD_EXPORT(ckptd_abi_v1) int32_t ckptd_abi_v1(void) { return 1; }
 
-/* With -mbulk-memory these are one instruction each. The compiler calls them for what it copies itself. */
+/* With -mbulk-memory these are one instruction each. The compiler calls them for copies of its own. */
 __attribute__((weak)) void *memcpy(void *to, const void *from, size_t len) { return __builtin_memcpy(to, from, len); }
 __attribute__((weak)) void *memmove(void *to, const void *from, size_t len) { return __builtin_memmove(to, from, len); }
 __attribute__((weak)) void *memset(void *to, int byte, size_t len) { return __builtin_memset(to, byte, len); }
@@ -49,7 +49,7 @@ typedef struct {
 	size_t len;
 } ckptd_bytes;
 
-/* ckptd_alloc returns memory that lasts as long as the call, or traps if there is no more. */
+/* ckptd_alloc returns memory that is valid until the call ends. It traps if memory runs out. */
 static inline void *ckptd_alloc(size_t len) {
 	extern uint8_t __heap_base;
 	static uintptr_t next;
@@ -76,7 +76,7 @@ static inline ckptd_bytes ckptd_input(int32_t slot) {
 	return b;
 }
 
-/* The payload, what it is as a JSON object, and the plugin's configuration as one (no bytes if there is none). */
+/* The payload; its description, a JSON object; and the plugin's configuration, a JSON object or empty. */
 static inline ckptd_bytes ckptd_payload(void) { return ckptd_input(0); }
 static inline ckptd_bytes ckptd_meta(void) { return ckptd_input(1); }
 static inline ckptd_bytes ckptd_config(void) { return ckptd_input(2); }
@@ -88,7 +88,7 @@ static inline size_t ckptd_strlen(const char *s) {
 	return n;
 }
 
-/* ckptd_fail says why a hook fails with a code, and returns it. The reason must not quote the payload. */
+/* ckptd_fail sets the reason for a failure and returns code. The reason must not quote the payload. */
 static inline int32_t ckptd_fail(int32_t code, const char *reason) {
 	ckptd_error_set(code, reason, ckptd_strlen(reason));
 	return code;
@@ -96,14 +96,15 @@ static inline int32_t ckptd_fail(int32_t code, const char *reason) {
 
 static inline int32_t ckptd_reject(const char *reason) { return ckptd_fail(CKPTD_REJECTED, reason); }
 
-/* ckptd_output makes bytes the output, and returns what the hook must return. */
+/* ckptd_output appends data to the output and returns the hook's return code. */
 static inline int32_t ckptd_output(const void *data, size_t len) {
 	return ckptd_output_write(data, len) < 0 ? ckptd_fail(CKPTD_FAILED, "the output is over the limit") : CKPTD_OUTPUT;
 }
 
 static inline void ckptd_log(int32_t level, const char *line) { ckptd_log_write(level, line, ckptd_strlen(line)); }
 
-/* ckptd_finding reports that a rule matched count times at a path, a JSON pointer or "". It must never quote what matched. */
+/* ckptd_finding reports that a rule matched count times at a path, a JSON pointer or "". Never quote
+ * the match itself. */
 static inline void ckptd_finding(const char *rule, const char *path, int32_t count) {
 	ckptd_finding_add(rule, ckptd_strlen(rule), path, ckptd_strlen(path), count);
 }

@@ -1,7 +1,7 @@
-//! A plugin that keeps email addresses out of what is stored: bob@example.com becomes [EMAIL]. It looks at the bytes of
-//! JSON or text once and needs no parser: what is left stays as it was, byte for byte.
+//! A plugin that keeps email addresses out of stored data: bob@example.com becomes [EMAIL]. It scans
+//! the bytes of JSON or text once and needs no parser: the rest stays byte for byte the same.
 
-// ckptd.rs is what ckptd plugin new writes beside the source.
+// ckptd plugin new writes ckptd.rs next to the source.
 #[path = "../../../../scaffold/files/rust/src/ckptd.rs"]
 mod ckptd;
 
@@ -41,7 +41,7 @@ fn redact(input: &Input) -> Result<Option<Vec<u8>>, Error> {
     Ok(Some(out))
 }
 
-/// Returns where the local part begins that ends at i, not before low.
+/// Returns the start of the local part that ends at i, not before low.
 fn begin(b: &[u8], low: usize, mut i: usize) -> usize {
     loop {
         while i > low && is_local(b[i - 1]) {
@@ -50,7 +50,7 @@ fn begin(b: &[u8], low: usize, mut i: usize) -> usize {
         if i == low || b[i - 1] != b'\\' {
             return i;
         }
-        // The run begins with the rest of an escape.
+        // The run begins inside an escape sequence.
         while i > low && b[i - 1] == b'\\' {
             i -= 1;
         }
@@ -61,8 +61,8 @@ fn begin(b: &[u8], low: usize, mut i: usize) -> usize {
     }
 }
 
-/// Returns where the domain name ends that begins at i: labels with dots between them, the last of which is two letters or
-/// more.
+/// Returns the end of the domain name that begins at i: labels separated by dots, the last of which has
+/// two letters or more.
 fn domain(b: &[u8], mut i: usize) -> Option<usize> {
     let mut stop = None;
     for labels in 0.. {
@@ -85,8 +85,9 @@ fn domain(b: &[u8], mut i: usize) -> Option<usize> {
     stop
 }
 
-/// Returns the character at i, 0 for one that is in no address, and where the one after it begins. \u0040 is an @; any
-/// number of backslashes is one escape, as JSON in a string of JSON has it.
+/// Returns the character at i, or 0 for one that cannot be in an address, and the index of the next
+/// character. \u0040 is an @. Any number of backslashes counts as one escape, because JSON may be
+/// nested in a string of JSON.
 fn next(b: &[u8], mut i: usize) -> (u8, usize) {
     match b.get(i) {
         None => return (0, i),

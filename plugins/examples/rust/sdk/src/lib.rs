@@ -1,4 +1,4 @@
-//! Does what the first byte of its payload says, with every function of the host.
+//! Calls every host function; the first byte of the payload selects which.
 
 #[path = "../../../../scaffold/files/rust/src/ckptd.rs"]
 mod ckptd;

@@ -1,5 +1,5 @@
-// What it takes to write a ckptd plugin in AssemblyScript. docs/plugins.md of ckptd is the contract of what is in it. A
-// plugin exports ckptd_abi_v1 and the hooks it has:
+// An SDK for ckptd plugins in AssemblyScript. docs/plugins.md in ckptd is the contract it implements.
+// A plugin exports ckptd_abi_v1 and its hooks:
 //
 //   export { ckptd_abi_v1 } from "./ckptd";
 //   import { output, payload, UNCHANGED } from "./ckptd";
@@ -9,9 +9,9 @@
 //     return data.length < 100 ? UNCHANGED : output(data, 100);
 //   }
 //
-// The host sets the memory back after every call, so nothing is ever freed and nothing outlives a call.
+// The host resets the memory after every call, so nothing is ever freed and nothing outlives a call.
 
-/** What a hook returns. 16 and above are the plugin's own errors. */
+/** Return codes of a hook. 16 and above are the plugin's own errors. */
 export const OUTPUT: i32 = 0;
 export const UNCHANGED: i32 = 1;
 export const REJECTED: i32 = 2;
@@ -33,10 +33,10 @@ export function ckptd_abi_v1(): i32 {
   return 1;
 }
 
-/** The bytes that hooks read and write. */
+/** Bytes that hooks read and write. */
 export type Bytes = StaticArray<u8>;
 
-/** The payload, what it is as a JSON object, and the plugin's configuration as one (no bytes if there is none). */
+/** The payload; its description, a JSON object; and the plugin's configuration, a JSON object or empty. */
 export function payload(): Bytes { return read(0); }
 export function meta(): Bytes { return read(1); }
 export function config(): Bytes { return read(2); }
@@ -48,17 +48,17 @@ function read(slot: i32): Bytes {
   return data;
 }
 
-/** Makes the first len bytes of data the output, all by default, and returns what the hook must return. */
+/** Sets the output to the first len bytes of data (default: all) and returns the hook's return code. */
 export function output(data: Bytes, len: i32 = data.length): i32 {
   return hostOutputWrite(changetype<usize>(data), len) < 0 ? fail(FAILED, "the output is over the limit") : OUTPUT;
 }
 
-/** Appends bytes of data to the output. A hook that did this returns OUTPUT. */
+/** Appends bytes of data to the output. The hook must then return OUTPUT. */
 export function write(data: Bytes, from: i32, to: i32): void {
   hostOutputWrite(changetype<usize>(data) + from, to - from);
 }
 
-/** Says why a hook fails with a code, and returns it. The reason must not quote the payload. */
+/** Sets the reason for a failure and returns code. The reason must not quote the payload. */
 export function fail(code: i32, reason: string): i32 {
   const text = bytes(reason);
   hostErrorSet(code, changetype<usize>(text), text.length);
@@ -67,20 +67,20 @@ export function fail(code: i32, reason: string): i32 {
 
 export function reject(reason: string): i32 { return fail(REJECTED, reason); }
 
-/** Writes a line to the log of the host. It must not quote the payload. */
+/** Writes a line to the host's log. It must not quote the payload. */
 export function log(level: Level, line: string): void {
   const text = bytes(line);
   hostLog(level, changetype<usize>(text), text.length);
 }
 
-/** Reports that a rule matched count times at a path, a JSON pointer or "". It must never quote what matched. */
+/** Reports that a rule matched count times at a path, a JSON pointer or "". Never quote the match itself. */
 export function finding(rule: string, path: string, count: i32): void {
   const r = bytes(rule), p = bytes(path);
   hostFinding(changetype<usize>(r), r.length, changetype<usize>(p), p.length, count);
 }
 
-/** Passes JSON or text through the redactor of the host, with the rules of a set, "" for its default. Null without the
- * capability redact_builtin. */
+/** Passes JSON or text through the host's redactor, with the rules of a set ("" for the default set). Returns null
+ * without the capability redact_builtin. */
 export function redactBuiltin(set: string, data: Bytes): Bytes | null {
   const name = bytes(set);
   let cap = data.length + data.length / 4 + 256;
@@ -93,20 +93,21 @@ export function redactBuiltin(set: string, data: Bytes): Bytes | null {
   }
 }
 
-/** What stands for text: 32 bytes, the same for the same text, kind and user, and of no use without a key of the user's.
- * Null without the capability pseudonym. */
+/** Returns a pseudonym for text: 32 bytes, the same for the same text, kind and user. It depends on one of the user's
+ * keys and cannot be linked to the text once that key is destroyed. Returns null without the capability pseudonym. */
 export function pseudonym(kind: i32, text: Bytes): Bytes | null {
   const to = new StaticArray<u8>(32);
   return hostPseudonym(kind, changetype<usize>(text), text.length, changetype<usize>(to)) < 0 ? null : to;
 }
 
-/** Stores data as a blob of the user, together with the item, and returns its id. Null without the capability blob_put. */
+/** Stores data as a blob of the user, together with the item, and returns its id. Returns null without the capability
+ * blob_put. */
 export function putBlob(data: Bytes): Bytes | null {
   const id = new StaticArray<u8>(32);
   return hostBlobPut(changetype<usize>(data), data.length, changetype<usize>(id)) < 0 ? null : id;
 }
 
-/** The bytes of text, which is UTF-16, as UTF-8. */
+/** Encodes text, which is UTF-16, as UTF-8. */
 export function bytes(text: string): Bytes {
   const to = new StaticArray<u8>(String.UTF8.byteLength(text));
   String.UTF8.encodeUnsafe(changetype<usize>(text), text.length, changetype<usize>(to));

@@ -1,5 +1,5 @@
-//! What it takes to write a ckptd plugin in Rust, without dependencies. docs/plugins.md of ckptd is the contract of what
-//! is in it. A plugin exports the hooks it has, each a function that hands a handler to `run`:
+//! An SDK for ckptd plugins in Rust, without dependencies. docs/plugins.md in ckptd is the contract it
+//! implements. A plugin exports its hooks; each is a function that passes a handler to `run`:
 //!
 //! ```
 //! #[no_mangle]
@@ -11,7 +11,7 @@
 //! }
 //! ```
 //!
-//! The host sets the memory back after every call, so nothing outlives one.
+//! The host resets the memory after every call, so nothing outlives a call.
 #![allow(dead_code)]
 
 mod host {
@@ -34,29 +34,29 @@ pub extern "C" fn ckptd_abi_v1() -> i32 {
     1
 }
 
-/// What a hook is called with.
+/// The input of a hook.
 pub struct Input {
-    /// The bytes of the item: of a json item JSON text, as the caller of the save wrote it.
+    /// The bytes of the item. For a json item: JSON text exactly as the caller of the save wrote it.
     pub payload: Vec<u8>,
 }
 
 impl Input {
-    /// What the payload is, as a JSON object.
+    /// Describes the payload as a JSON object.
     pub fn meta(&self) -> Vec<u8> {
         read(1)
     }
 }
 
-/// How a handler ends that does not give an output. Reasons are logged, so they must not quote the payload.
+/// The error of a handler that gives no output. Reasons are logged, so they must not quote the payload.
 pub enum Error {
-    /// The plugin's policy wants the item neither stored nor handed out.
+    /// The plugin's policy forbids storing or returning the item.
     Rejected(&'static str),
-    /// The plugin cannot do its work; the code is its own, from 16 on.
+    /// The plugin cannot do its work. The code is its own, 16 or above.
     Failed(i32, &'static str),
 }
 
-/// Calls the handler with the input of the hook under way, and returns what the exported function must return. None
-/// leaves the payload as it is.
+/// Calls the handler with the input of the current hook and returns the exported function's result.
+/// None leaves the payload unchanged.
 pub fn run(handler: impl FnOnce(&Input) -> Result<Option<Vec<u8>>, Error>) -> i32 {
     match handler(&Input { payload: read(0) }) {
         Ok(None) => 1,
@@ -66,8 +66,8 @@ pub fn run(handler: impl FnOnce(&Input) -> Result<Option<Vec<u8>>, Error>) -> i3
     }
 }
 
-/// Calls a function with the configuration, a JSON object or nothing, for the export `ckptd_configure`, which runs once,
-/// before the first hook.
+/// Calls f with the configuration, a JSON object or empty. Call it from the export `ckptd_configure`,
+/// which runs once, before the first hook.
 pub fn configure(f: impl FnOnce(&[u8]) -> Result<(), Error>) -> i32 {
     match f(&read(2)) {
         Ok(()) => 0,
@@ -105,18 +105,19 @@ pub enum Level {
     Error = 3,
 }
 
-/// Writes a line to the log of the host. It must not quote the payload.
+/// Writes a line to the host's log. It must not quote the payload.
 pub fn log(level: Level, line: &str) {
     unsafe { host::log(level as i32, line.as_ptr(), line.len()) }
 }
 
-/// Reports that a rule matched count times at a path, a JSON pointer or "". It must never quote what matched.
+/// Reports that a rule matched count times at a path, a JSON pointer or "". Never quote the match
+/// itself.
 pub fn finding(rule: &str, path: &str, count: i32) {
     unsafe { host::finding(rule.as_ptr(), rule.len(), path.as_ptr(), path.len(), count) }
 }
 
-/// Passes JSON or text through the redactor of the host, with the rules of a set, "" for its default. None without the
-/// capability redact_builtin.
+/// Passes JSON or text through the host's redactor, with the rules of a set ("" for the default set).
+/// Returns None without the capability redact_builtin.
 pub fn redact_builtin(set: &str, data: &[u8]) -> Option<Vec<u8>> {
     let mut out: Vec<u8> = Vec::with_capacity(data.len() + data.len() / 4 + 256);
     loop {
@@ -132,14 +133,16 @@ pub fn redact_builtin(set: &str, data: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// What stands for text: the same for the same text, kind and user, and of no use without a key of the user's. None
-/// without the capability pseudonym.
+/// Returns a pseudonym for text: the same for the same text, kind and user. It depends on one of the
+/// user's keys and cannot be linked to the text once that key is destroyed. Returns None without the
+/// capability pseudonym.
 pub fn pseudonym(kind: i32, text: &[u8]) -> Option<[u8; 32]> {
     let mut p = [0; 32];
     (unsafe { host::pseudonym(kind, text.as_ptr(), text.len(), p.as_mut_ptr()) } >= 0).then_some(p)
 }
 
-/// Stores data as a blob of the user, together with the item, and returns its id. None without the capability blob_put.
+/// Stores data as a blob of the user, together with the item, and returns its id. Returns None without
+/// the capability blob_put.
 pub fn put_blob(data: &[u8]) -> Option<[u8; 32]> {
     let mut id = [0; 32];
     (unsafe { host::blob_put(data.as_ptr(), data.len(), id.as_mut_ptr()) } >= 0).then_some(id)

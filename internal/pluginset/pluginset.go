@@ -1,9 +1,9 @@
-// Package installed has the plugins that are installed beside a store, in the words of the wire API: for the server, and
+// Package pluginset has the plugins that are installed beside a store, in the words of the wire API: for the server, and
 // for commands that have the store to themselves. It is the store's hook.Hooks.
 //
 // A store without a directory of plugins has no hooks, and nothing of plugins is started for it. If there is one, whatever
 // cannot be read of it fails every operation that hooks could concern: nothing comes in that did not pass them.
-package installed
+package pluginset
 
 import (
 	"context"
@@ -127,7 +127,7 @@ func (s *Set) registry(ctx context.Context) (*registry.Registry, error) {
 	}
 	switch {
 	case s.o.Dir == "":
-		return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "there is no place for plugins here"}
+		return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "this store has no plugin directory"}
 	case s.sealer == nil || s.closed:
 		return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "the store is not open"}
 	}

@@ -1,4 +1,4 @@
-package installed
+package pluginset
 
 import (
 	"github.com/ckptd/ckptd/internal/telemetry"

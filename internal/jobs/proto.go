@@ -15,32 +15,6 @@ import (
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// sentinels are the errors of jobs, here and on the wire.
-func sentinels() [][2]error {
-	return [][2]error{{migration.ErrNoJob, wire.ErrNoJob}, {migration.ErrBusy, wire.ErrJobBusy}, {migration.ErrState, wire.ErrJobState},
-		{migration.ErrStopped, wire.ErrJobStopped}, {migration.ErrRefused, wire.ErrJobRefused}}
-}
-
-// wireError makes an error of a job match what it is called on the wire.
-func wireError(err error) error {
-	for _, s := range sentinels() {
-		if errors.Is(err, s[0]) {
-			return &wire.JobError{Is: s[1], Err: err}
-		}
-	}
-	return err
-}
-
-// JobError is the inverse of what the wire makes of errors of package migration.
-func JobError(err error) error {
-	for _, s := range sentinels() {
-		if errors.Is(err, s[1]) {
-			return &wire.JobError{Is: s[0], Err: err}
-		}
-	}
-	return err
-}
-
 // SpecOf is the inverse of PackSpec; no message is everything of the tenant.
 func SpecOf(tenant string, m *ckptdv1.MigrationSpec) migration.Spec {
 	return migration.Spec{Scope: migration.Scope{Tenant: tenant, User: m.GetUser(), Kind: m.GetKind()}, To: m.GetTo(), Down: m.GetDown(), Rewrite: m.GetRewrite()}
@@ -138,13 +112,13 @@ func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 func UnpackSet(m *ckptdv1.MigrationSet) (migration.Installed, error) {
 	in := migration.Installed{Tenant: m.GetTenant(), Kind: m.GetKind(), Installed: m.GetInstalled().AsTime()}
 	if len(m.GetDigest()) != len(in.Digest) || m.GetNewest()-m.GetOldest() > maxSteps {
-		return in, fmt.Errorf("%w: the answer has no proper set", migrate.ErrInvalid)
+		return in, fmt.Errorf("%w: the answer has no valid migration set", migrate.ErrInvalid)
 	}
 	copy(in.Digest[:], m.GetDigest())
 	spec := migrate.Spec{Kind: in.Kind, Names: m.GetNames(), Digest: in.Digest}
 	for v := m.GetOldest(); v < m.GetNewest(); v++ {
 		spec.Steps = append(spec.Steps, migrate.Step{From: v, To: v + 1, Source: "the server", Run: func(context.Context, any) (any, error) {
-			return nil, errors.New("the step is on the server")
+			return nil, errors.New("the step runs on the server only")
 		}})
 	}
 	var err error

@@ -1,4 +1,4 @@
-package installed
+package pluginset
 
 import (
 	"context"
@@ -35,13 +35,13 @@ func unpackInstall(m *ckptdv1.InstallPluginRequest) (registry.Install, error) {
 	in := registry.Install{Tenant: m.GetTenant(), Disabled: m.GetDisabled()}
 	switch n := len(m.GetDigest()); {
 	case n != 0 && n != len(in.Digest):
-		return in, fmt.Errorf("%w: a digest has %d bytes, this one %d", engine.ErrInvalid, len(in.Digest), n)
+		return in, fmt.Errorf("%w: a digest has %d bytes, not %d", engine.ErrInvalid, len(in.Digest), n)
 	case n != 0 && [sha256.Size]byte(m.GetDigest()) == in.Digest: // which would be none
-		return in, fmt.Errorf("%w: no plugin has the digest zero", engine.ErrInvalid)
+		return in, fmt.Errorf("%w: the digest is all zeros", engine.ErrInvalid)
 	case m.GetBuiltin() != "" && m.GetBuiltin() != registry.Redact:
-		return in, fmt.Errorf("%w: nothing but %s is built in", engine.ErrInvalid, registry.Redact)
+		return in, fmt.Errorf("%w: the only built-in plugin is %s", engine.ErrInvalid, registry.Redact)
 	case (m.GetBuiltin() == "") == (len(m.GetArchive()) == 0):
-		return in, fmt.Errorf("%w: want an archive, or the name of what is built in", engine.ErrInvalid)
+		return in, fmt.Errorf("%w: give an archive, or the name of a built-in plugin", engine.ErrInvalid)
 	}
 	copy(in.Digest[:], m.GetDigest())
 	for _, b := range m.GetBindings() {
@@ -145,7 +145,7 @@ func (s *Set) with(ctx context.Context, f func(*registry.Registry) (registry.Plu
 // TrustKey lets signatures made with an Ed25519 key count.
 func (s *Set) TrustKey(ctx context.Context, public []byte, note string) (*ckptdv1.PluginKey, error) {
 	if len(public) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("%w: an Ed25519 key has %d bytes, this one %d", engine.ErrInvalid, ed25519.PublicKeySize, len(public))
+		return nil, fmt.Errorf("%w: an Ed25519 key has %d bytes, not %d", engine.ErrInvalid, ed25519.PublicKeySize, len(public))
 	}
 	r, err := s.registry(ctx)
 	if err != nil {

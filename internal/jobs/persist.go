@@ -39,7 +39,7 @@ func sealedAs(id string) string { return "migrations/tasks/" + id }
 func (m *Runner) keep(job *ckptdv1.MigrationJob) error {
 	plain, err := proto.Marshal(job)
 	if err != nil {
-		return fmt.Errorf("keeping a migration job: %w", err)
+		return fmt.Errorf("storing a migration job: %w", err)
 	}
 	sealed, err := m.o.Store.Upkeep().SealSidecar(nil, sealedAs(job.GetId()), plain)
 	if err == nil {
@@ -52,7 +52,7 @@ func (m *Runner) keep(job *ckptdv1.MigrationJob) error {
 		err = durable.WriteFile(m.path(job.GetId()), sealed)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: keeping migration job %s: %w", engine.ErrUnavailable, job.GetId(), err)
+		return fmt.Errorf("%w: storing migration job %s: %w", engine.ErrUnavailable, job.GetId(), err)
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (m *Runner) find(tenant, id string) (*ckptdv1.MigrationJob, error) {
 		return nil, err
 	}
 	begun, err := m.jobs().Job(id)
-	if err != nil && !errors.Is(err, migration.ErrNoJob) {
+	if err != nil && !errors.Is(err, wire.ErrNoJob) {
 		return nil, err
 	}
 	if begun != nil {
@@ -191,7 +191,7 @@ func (m *Runner) freeID() (string, error) {
 			if _, err := os.Lstat(path); err == nil {
 				taken = true
 			} else if !errors.Is(err, fs.ErrNotExist) {
-				return "", fmt.Errorf("naming a migration job: %w", err)
+				return "", fmt.Errorf("creating a migration job id: %w", err)
 			}
 		}
 		if !taken {
@@ -215,7 +215,7 @@ func (m *Runner) forgetOld(tenant string) error {
 	})
 	for _, job := range kept[:max(0, len(kept)+1-mostForgettable)] {
 		if err := os.Remove(m.path(job.GetId())); err != nil {
-			return fmt.Errorf("forgetting a migration job: %w", err)
+			return fmt.Errorf("deleting a migration job: %w", err)
 		}
 	}
 	return nil

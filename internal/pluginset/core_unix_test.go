@@ -1,6 +1,6 @@
 //go:build unix
 
-package installed
+package pluginset
 
 import (
 	"path/filepath"

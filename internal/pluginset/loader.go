@@ -1,4 +1,4 @@
-package installed
+package pluginset
 
 import (
 	"context"
@@ -46,8 +46,8 @@ func (l *loader) start() (pipeline.Loader, error) {
 		err = l.startHost()
 	}
 	if err != nil {
-		l.o.Log.Error("what plugins run in cannot be started", "error", err)
-		return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "what plugins run in cannot be started: " + err.Error()}
+		l.o.Log.Error("plugin workers cannot be started", "error", err)
+		return nil, &hook.Error{Kind: hook.ErrUnavailable, Reason: "plugin workers cannot be started: " + err.Error()}
 	}
 	return l.load, nil
 }

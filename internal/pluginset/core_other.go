@@ -1,5 +1,5 @@
 //go:build !unix
 
-package installed
+package pluginset
 
 func noCoreDumps() error { return nil }

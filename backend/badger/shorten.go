@@ -1,0 +1,165 @@
+package badger
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	badgerdb "github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+	"github.com/dgraph-io/badger/v4/pb"
+	"github.com/dgraph-io/badger/v4/table"
+	"github.com/dgraph-io/badger/v4/y"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/internal/durable"
+)
+
+// The MANIFEST is a log itself: each entry leads from one set of tables to the next. If a table that it
+// names is missing or damaged, the store is as it was after an earlier entry, provided that
+//
+//   - all tables of that set are there and whole, so that they hold every group up to theirs, and
+//   - the log and the memory files have every group after that, up to the last one that is known of.
+//
+// So it does not matter why the table is missing: because a power loss took its name, which Badger does
+// not sync, or because Badger removed it after it failed to sync the entry. A set before a compaction
+// has lost its tables to that compaction, and one from which the log does not continue is refused.
+
+// shortenings is how many earlier sets are tried.
+const shortenings = 16
+
+// shorten looks for such an earlier set, after an error about the newest one. It changes no file.
+func (o *opening) shorten(why error) error {
+	if _, whole := o.anchor(); !whole || o.fresh || !errors.Is(why, backend.ErrCorrupt) {
+		return why
+	}
+	content, err := os.ReadFile(o.find(badgerdb.ManifestFilename))
+	if err != nil {
+		return why // which is about that
+	}
+	tried := *o
+	sets := tableSets(content, o.find)
+	for _, set := range slices.Backward(sets) {
+		*o = tried
+		o.tables = tables{checked: tried.tables.checked}
+		if set.end == len(content) || o.tables.verifyAll(o.find, set.tables, o.s.settings()) != nil || !o.reachesAll() {
+			continue
+		}
+		o.manifest = content[:set.end]
+		o.notes = append(o.notes, fmt.Sprintf("%s; tables up to group %d are whole, and the log has the groups after that", text(why), o.tables.pos.N))
+		return nil
+	}
+	*o = tried
+	return why
+}
+
+// reachesAll says whether groups follow from the tables, without a gap, to the last that is known
+// of.
+func (o *opening) reachesAll() bool {
+	if o.settle() != nil || o.refused != nil || o.lost != nil {
+		return false
+	}
+	paths, err := filesIn(o.s.dir, ".sst")
+	if err != nil {
+		return false
+	}
+	for _, path := range paths {
+		t := tables{checked: o.tables.checked}
+		if t.verify(path, options.Snappy, o.s.settings().BlockSize) != nil {
+			continue
+		}
+		if t.written > 0 && (t.pos.N > o.last.N || t.pos.Incarnation != o.last.Incarnation) {
+			return false
+		}
+	}
+	return true
+}
+
+// writeShortened replaces the MANIFEST with the part of it that is right.
+func (o *opening) writeShortened() error {
+	if o.manifest == nil {
+		return nil
+	}
+	return dirError(durable.WriteFile(filepath.Join(o.s.dir, badgerdb.ManifestFilename), o.manifest))
+}
+
+// tableSet is the tables that a MANIFEST names up to an entry.
+type tableSet struct {
+	tables map[uint64]badgerdb.TableManifest
+	end    int // of the entry
+}
+
+// tableSets are those of a MANIFEST whose tables are all there, the oldest first.
+func tableSets(content []byte, find place) (sets []tableSet) {
+	if !bytes.HasPrefix(content, manifestHeader) {
+		return nil
+	}
+	there := map[uint64]bool{}
+	isThere := func(id uint64) bool {
+		is, known := there[id]
+		if !known {
+			_, err := os.Stat(find(table.IDToFilename(id)))
+			is = err == nil
+			there[id] = is
+		}
+		return is
+	}
+	now, missing := map[uint64]badgerdb.TableManifest{}, 0
+	sets = append(sets, tableSet{nil, manifestHead})
+	for at := manifestHead; ; {
+		changes, next, ok := manifestChanges(content, at)
+		if !ok {
+			return sets
+		}
+		for _, c := range changes {
+			_, named := now[c.Id]
+			switch {
+			case c.Op == pb.ManifestChange_CREATE && !named:
+				now[c.Id] = badgerdb.TableManifest{Level: uint8(c.Level), KeyID: c.KeyId, Compression: options.CompressionType(c.Compression)}
+				if !isThere(c.Id) {
+					missing++
+				}
+			case c.Op == pb.ManifestChange_DELETE && named:
+				delete(now, c.Id)
+				if !isThere(c.Id) {
+					missing--
+				}
+			case c.Op == pb.ManifestChange_CREATE:
+				return sets
+			}
+		}
+		if at = next; missing == 0 {
+			sets = append(sets, tableSet{maps.Clone(now), at})
+			if len(sets) > shortenings {
+				sets = sets[1:]
+			}
+		}
+	}
+}
+
+// manifestHeader begins a MANIFEST: Badger's magic, ours, and the version of its format.
+var manifestHeader = []byte{'B', 'd', 'g', 'r', magic >> 8, magic & 0xff, 0, 8}
+
+// manifestChanges parses the entry of a MANIFEST at an offset, if it is whole.
+func manifestChanges(content []byte, at int) (changes []*pb.ManifestChange, next int, ok bool) {
+	if len(content)-at < manifestEntry {
+		return nil, 0, false
+	}
+	length, sum := int64(binary.BigEndian.Uint32(content[at:])), binary.BigEndian.Uint32(content[at+4:])
+	rest := content[at+manifestEntry:]
+	if length > int64(len(rest)) || crc32.Checksum(rest[:length], y.CastagnoliCrcTable) != sum {
+		return nil, 0, false
+	}
+	var set pb.ManifestChangeSet
+	if err := proto.Unmarshal(rest[:length], &set); err != nil {
+		return nil, 0, false
+	}
+	return set.Changes, at + manifestEntry + int(length), true
+}
