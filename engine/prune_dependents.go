@@ -22,7 +22,7 @@ import (
 // dependents says which kinds of records need a record.
 type dependents struct {
 	asBase   bool // a remaining record is encoded against it, or keeps a channel from it
-	asParent bool // it has a child or a replacement, or one of a descendant does
+	asParent bool // a descendant or a replacement of it remains
 }
 
 // dependencies finds the dependents of the records of a lineage. It must see all records, newest
