@@ -125,8 +125,8 @@ func (a *account) Give(bytes int64) {
 	a.drop(bytes * a.copies)
 }
 
-// answer pays for a message of size bytes that is about to be encoded, and so exists twice, except
-// for the parts that the engine restored and that are paid for already.
+// answer pays for a message of the given size that is about to be encoded, and so exists twice,
+// except for the parts that the engine restored and that are paid for already.
 func (a *account) answer(bytes int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

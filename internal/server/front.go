@@ -233,7 +233,7 @@ func (b *pacedBody) foresee(r *http.Request, a *account) error {
 	return b.pay(size)
 }
 
-// pay pays for n bytes of the message in total, including those paid for before.
+// pay pays for size bytes of the message in total, including those paid for before.
 func (b *pacedBody) pay(size int64) error {
 	more := min(min(size, b.most)*b.grows, b.most) - b.paid // a header can declare any number
 	if b.account == nil || more <= 0 {
@@ -243,7 +243,7 @@ func (b *pacedBody) pay(size int64) error {
 	return b.account.take(more)
 }
 
-// decoded reports that a message was read and takes n bytes now. Another can follow.
+// decoded notes that a message was read and takes size bytes now. Another can follow.
 func (b *pacedBody) decoded(size int64) {
 	if less := b.paid - size; less > 0 {
 		b.account.give(less)
