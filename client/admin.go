@@ -10,7 +10,7 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// Grant lets its holder do what the role may, where tenant, user and thread say.
+// Grant gives its holder the rights of a role, for a tenant, a user and threads.
 type Grant struct {
 	Role         string // reader, writer, approver, auditor or admin
 	Tenant, User string // "*" is every one
@@ -32,7 +32,7 @@ type AuditEntry struct {
 	Time                 time.Time
 	Kind, Method, Caller string
 	Tenant, User, Thread string
-	About                string // what else it was about, such as a token
+	About                string // any other subject, such as a token
 	Code                 string // RPC code of the answer
 	Count                int    // how often, if it came several times in a row
 }
@@ -80,7 +80,7 @@ func (s *Store) RevokeToken(ctx context.Context, id string, keepChildren bool) (
 	return m.GetRevoked(), err
 }
 
-// WhoAmI returns what the server takes the caller for, such as token:ID, and what it may do.
+// WhoAmI returns the caller's name on the server, such as token:ID, and its rights.
 func (s *Store) WhoAmI(ctx context.Context) (caller string, grants []Grant, err error) {
 	m, err := call(ctx, s, s.admin.WhoAmI, &ckptdv1.WhoAmIRequest{})
 	return m.GetCaller(), unpackGrants(m.GetGrants()), err

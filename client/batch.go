@@ -15,15 +15,17 @@ type BatchSave struct {
 	Draft engine.Draft
 }
 
-// BatchResult is what became of a save: a checkpoint without data, or the error that Save would have returned.
+// BatchResult is the result of one save: a checkpoint without data, or the error that Save would
+// have returned.
 type BatchResult struct {
 	Checkpoint *engine.Checkpoint
 	Err        error
 }
 
-// SaveBatch saves to several lineages in one call and returns a result for each save, in the same order. Each succeeds or
-// fails by itself; those to one lineage are made in their order. The error is of the call as a whole, and means what that
-// of Save does for every save in it. A save that the server was too busy for is not repeated by itself.
+// SaveBatch saves to several lineages in one call and returns a result for each save, in the same
+// order. Each succeeds or fails by itself; saves to one lineage happen in order. An error applies
+// to the whole call, and means the same for each save as an error of Save. A single save that the
+// server was too busy for is not retried.
 func (s *Store) SaveBatch(ctx context.Context, saves []BatchSave) ([]BatchResult, error) {
 	req := &ckptdv1.SaveBatchRequest{}
 	for _, save := range saves {

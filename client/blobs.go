@@ -14,8 +14,8 @@ import (
 // blobPiece is how many bytes of a blob travel in one message.
 const blobPiece = 256 << 10
 
-// PutBlob stores what r yields up to its end, and returns its digest and size when it is durable. After a connection broke
-// it begins anew if r is an io.Seeker, and else returns the error.
+// PutBlob stores the content of r, and returns its digest and size once it is durable. If the
+// connection breaks, it starts over if r is an io.Seeker, and otherwise returns the error.
 func (u *User) PutBlob(ctx context.Context, r io.Reader) (id engine.BlobID, size int64, err error) {
 	start := int64(0)
 	seeker, seekable := r.(io.Seeker)
@@ -51,7 +51,7 @@ func (u *User) PutBlob(ctx context.Context, r io.Reader) (id engine.BlobID, size
 // unrepeatable is an error after which there is nothing left to send again.
 type unrepeatable struct{ error }
 
-// upload counts what it reads.
+// upload counts the bytes that it reads.
 type upload struct {
 	r io.Reader
 	n int64
@@ -96,8 +96,8 @@ func (u *User) putBlob(ctx context.Context, first *ckptdv1.PutBlobRequest, r io.
 	return res.Msg, nil
 }
 
-// GetBlob writes the content of a blob to w, and returns how many bytes it wrote. Nil is returned only if that is all of
-// it. After a connection broke it goes on where it was.
+// GetBlob writes the content of a blob to w, and returns the number of bytes written. The error is
+// nil only if the content is complete. If the connection breaks, it resumes at the same offset.
 func (u *User) GetBlob(ctx context.Context, id engine.BlobID, w io.Writer) (written int64, err error) {
 	req := &ckptdv1.GetBlobRequest{Tenant: u.tenant, User: u.name, Id: id.String()}
 	err = u.s.retry(ctx, req, func(ctx context.Context) (progress bool, err error) {

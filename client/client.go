@@ -1,10 +1,12 @@
-// Package client is the Go client of the ckptd daemon, in the words of packages engine and upkeep: the same methods with the same
-// types, and errors that match the same values. What only a network has is here: retries, resumed streams, credentials.
+// Package client is the Go client of the ckptd daemon. It mirrors packages engine and upkeep: the
+// same methods with the same types, and errors that match the same values. It adds retries, resumed
+// streams and credentials.
 //
-// A call is repeated, after a wait with jitter, when the server did nothing (it could not be reached, was overloaded or
-// shutting down), and when an answer was lost and doing it twice is doing it once: reads, and saves, which carry an id
-// for that. Where an answer is lost for good the error matches engine.ErrAmbiguous if something may have changed, and
-// ErrUnreachable if not. Lists and watches go on where their connection broke.
+// A call is retried, after a wait with jitter, when the server did nothing (it was unreachable,
+// overloaded or shutting down), and when an answer was lost and the call is idempotent: reads, and
+// saves, which carry an id for that purpose. If the answer is lost for good, the error matches
+// engine.ErrAmbiguous if something may have changed, and ErrUnreachable if not. Lists and watches
+// resume where their connection broke.
 //
 // A Store and all its handles may be used by many goroutines at once.
 package client
@@ -33,17 +35,19 @@ type Options struct {
 
 	// Attempts is how often a call is made at most, and a stream without hearing anything: 0 is 10, 1 repeats nothing.
 	Attempts int
-	// Backoff is the longest wait before the second attempt, and doubles with each one up to MaxBackoff. What is waited
-	// is a random part of it, and on top of that what the server asked for. 0 is 50 ms and 5 s.
+	// Backoff is the longest wait before the second attempt, and doubles with each one up to
+	// MaxBackoff. The actual wait is a random part of it, plus the time that the server asked for.
+	// The defaults are 50 ms and 5 s.
 	Backoff, MaxBackoff time.Duration
-	// Timeout bounds every attempt of a call that has one answer; 0 is no bound but that of the caller's context.
+	// Timeout bounds every attempt of a call that has one answer; 0 means only the caller's context
+	// does.
 	Timeout time.Duration
-	// Heartbeat is how often the server is to show a sign of life in a watch without events, which is begun anew after
-	// three of them without any: 1 s to 10 min, 0 is 15 s.
+	// Heartbeat is the interval at which the server sends a sign of life in an idle watch: 1 s to
+	// 10 min, by default 15 s. After three missed heartbeats the watch reconnects.
 	Heartbeat time.Duration
 
-	// Waiting, if not nil, is told before a call is repeated: why, and the wait before it. It is called in the goroutine of
-	// the caller.
+	// Waiting, if not nil, is called before a call is retried, with the reason and the wait, in the
+	// goroutine of the caller.
 	Waiting func(err error, wait time.Duration)
 
 	// Export says with every load that the state leaves the store, for the audit log of the server.
@@ -133,8 +137,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// Thread returns the handle of a lineage. What is wrong with ref is reported by the methods.
+// Thread returns the handle of a lineage. Its methods report an invalid ref.
 func (s *Store) Thread(ref engine.Ref) *Thread { return &Thread{s, ref} }
 
-// User returns the handle of a user. What is wrong with the names is reported by the methods.
+// User returns the handle of a user. Its methods report invalid names.
 func (s *Store) User(tenant, name string) *User { return &User{s, tenant, name} }

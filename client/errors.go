@@ -41,13 +41,14 @@ type unreachable struct{}
 func (unreachable) Error() string        { return "server is unreachable" }
 func (unreachable) Is(target error) bool { return target == engine.ErrUnavailable }
 
-// What the contract says of a request whose answer is lost. Between these two is what is the same when it is done twice.
+// How the contract handles a request whose answer is lost. Between these two are idempotent
+// requests.
 const (
 	reads = ckptdv1.Retry_RETRY_READ  // it changes nothing
 	never = ckptdv1.Retry_RETRY_NEVER // it would be something else when it is done twice
 )
 
-// mayRepeat finds out what the contract says of a request. What it says nothing of is not repeated.
+// mayRepeat looks a request up in the contract. An unknown request is not repeated.
 func (s *Store) mayRepeat(request any) ckptdv1.Retry {
 	if m, ok := request.(proto.Message); ok {
 		if method := s.api.Asked(m); method != nil {
@@ -60,14 +61,14 @@ func (s *Store) mayRepeat(request any) ckptdv1.Retry {
 // errEnough ends a stream whose consumer has left.
 var errEnough = errors.New("enough")
 
-// failure is what an attempt came to.
+// failure is the result of a failed attempt.
 type failure struct {
 	err   error
 	again bool          // another attempt may help and does no harm
-	after time.Duration // what the server asks to wait for
+	after time.Duration // how long the server asks to wait
 }
 
-// judge finds out what the error of an attempt means to the caller, whose context ctx is.
+// judge decides how to handle the error of an attempt. ctx is the context of the caller.
 func (s *Store) judge(ctx context.Context, may ckptdv1.Retry, err error) failure {
 	conn, broken := errors.AsType[*connError](err)
 	packed, rpc := errors.AsType[*connect.Error](err)
@@ -98,7 +99,7 @@ func (s *Store) judge(ctx context.Context, may ckptdv1.Retry, err error) failure
 	return failure{err: err, again: again && may != never}
 }
 
-// maxAsked bounds what is believed of a server that asks to wait.
+// maxAsked limits the wait that a server can ask for.
 const maxAsked = 30 * time.Second
 
 // unanswered is the error of a call that had no answer because of why.
@@ -117,7 +118,8 @@ func timedOut(err *connect.Error) bool {
 	return err != nil && !connect.IsWireError(err) && (err.Code() == connect.CodeDeadlineExceeded || err.Code() == connect.CodeCanceled)
 }
 
-// foreign judges what did not come from a ckptd server: from a proxy, from something else, or from the library here.
+// foreign judges an error that did not come from a ckptd server, but from a proxy, another program,
+// or the local library.
 func (s *Store) foreign(may ckptdv1.Retry, err *connect.Error) failure {
 	switch {
 	case strings.HasPrefix(err.Message(), "marshal message"):

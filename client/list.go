@@ -9,13 +9,14 @@ import (
 
 // pages is a list that comes in messages, each with a token that resumes the list behind it.
 type pages[Req, Res, T any] struct {
-	limit  int // at most this many items; 0 is no limit
+	limit  int // maximum number of items; 0 means unlimited
 	open   func(context.Context, *connect.Request[Req]) (*connect.ServerStreamForClient[Res], error)
 	ask    func(left uint32, token string) *Req
 	unpack func(*Res) (items []T, next string, err error)
 }
 
-// all yields the items one by one. When the connection breaks it goes on behind the last message that came whole.
+// all yields the items one by one. When the connection breaks, it resumes after the last complete
+// message.
 func (p pages[Req, Res, T]) all(ctx context.Context, s *Store) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		token, left, complete := "", p.limit, false

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// local makes requests on a Unix socket, in the goroutine of the caller: it writes the request and waits for the answer
-// itself. http.Transport hands both to goroutines of the connection, and waking those takes longer than the request. What
-// it cannot do, a body of unknown length that may go on while the answer comes, is left to an http.Transport.
+// local makes requests on a Unix socket, in the goroutine of the caller: it writes the request and
+// waits for the answer itself. http.Transport hands both to goroutines of the connection, and
+// waking those takes longer than the request. It leaves bodies of unknown length, which may be sent
+// while the answer arrives, to an http.Transport.
 type local struct {
 	*http.Transport
 	socket string
@@ -102,7 +103,7 @@ func (c *localConn) roundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	stop := func() bool { return true }
 	if ctx.Done() != nil {
-		stop = context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) }) // long ago: whoever waits is woken
+		stop = context.AfterFunc(ctx, func() { c.SetDeadline(time.Unix(1, 0)) }) // in the past: wakes any waiter
 	}
 	fail := func(err error) (*http.Response, error) {
 		stop()
@@ -155,7 +156,7 @@ func (b *localBody) Read(p []byte) (int, error) {
 }
 
 func (b *localBody) Close() error {
-	b.end(false) // what is left of the answer is not worth reading
+	b.end(false) // the rest of the answer is too long to be worth reading
 	return nil
 }
 

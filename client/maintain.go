@@ -47,8 +47,8 @@ func (s *Store) collect(ctx context.Context, tenant, user string, o upkeep.GCOpt
 	return report, err
 }
 
-// Verify reads what is stored and reports whatever is wrong. An error means that it could not come to its end; the report
-// is then of what it saw.
+// Verify reads all stored data and reports every fault. On an error, the report covers only the
+// data read so far.
 func (s *Store) Verify(ctx context.Context, o upkeep.VerifyOptions) (report *upkeep.VerifyReport, err error) {
 	req := &ckptdv1.VerifyRequest{Tenant: o.Tenant, User: o.User, Thread: o.Thread, Deep: o.Deep}
 	err = last(ctx, s, s.admin.Verify, req, func(m *ckptdv1.VerifyResponse) bool {
@@ -62,8 +62,8 @@ func (s *Store) Verify(ctx context.Context, o upkeep.VerifyOptions) (report *upk
 	return report, err
 }
 
-// last makes a call that is answered by a stream of which the last message is what counts: each reports whether it was.
-// An error may come behind it.
+// last makes a call that is answered by a stream whose last message is the result: each reports
+// whether a message is that one. An error can follow it.
 func last[Req, Res any](ctx context.Context, s *Store,
 	open func(context.Context, *connect.Request[Req]) (*connect.ServerStreamForClient[Res], error), m *Req, each func(*Res) bool) error {
 	return s.retry(ctx, m, func(ctx context.Context) (bool, error) {
@@ -79,7 +79,7 @@ func last[Req, Res any](ctx context.Context, s *Store,
 	})
 }
 
-// Stats counts what a user has stored.
+// Stats counts the threads, checkpoints and bytes of a user.
 func (s *Store) Stats(ctx context.Context, tenant, name string) (*upkeep.Stats, error) {
 	m, err := call(ctx, s, s.admin.GetStats, &ckptdv1.GetStatsRequest{Tenant: tenant, User: name})
 	if err != nil {
@@ -98,7 +98,8 @@ func (s *Store) Users(ctx context.Context, tenant string) iter.Seq2[string, erro
 	return names(ctx, s, s.admin.ListUsers, &ckptdv1.ListUsersRequest{Tenant: tenant}, (*ckptdv1.ListUsersResponse).GetUsers)
 }
 
-// names yields the names that a stream carries. A stream that breaks is begun anew, and names that came before are left out.
+// names yields the names in a stream. If the stream breaks, it starts over and skips names that it
+// has yielded.
 func names[Req, Res any](ctx context.Context, s *Store,
 	open func(context.Context, *connect.Request[Req]) (*connect.ServerStreamForClient[Res], error), m *Req, of func(*Res) []string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {

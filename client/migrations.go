@@ -9,8 +9,8 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// What follows is about migrations on the server, in its own words. Sets are those of a tenant or, with "", of all tenants
-// that have none of their own, which takes a right on the whole store.
+// These methods manage migrations on the server. A set belongs to a tenant or, with "", to all
+// tenants without a set of their own, which requires a right on the whole store.
 
 // InstallMigrationSets installs the sets of a directory.
 func (s *Store) InstallMigrationSets(ctx context.Context, m *ckptdv1.InstallMigrationSetsRequest) ([]*ckptdv1.MigrationSet, error) {
@@ -24,7 +24,7 @@ func (s *Store) MigrationSets(ctx context.Context, tenant string) ([]*ckptdv1.Mi
 	return res.GetSets(), err
 }
 
-// RemoveMigrationSet removes a set; what it migrated stays.
+// RemoveMigrationSet removes a set. States that it migrated stay migrated.
 func (s *Store) RemoveMigrationSet(ctx context.Context, tenant, kind string) error {
 	_, err := call(ctx, s, s.migrate.RemoveMigrationSet, &ckptdv1.RemoveMigrationSetRequest{Tenant: tenant, Kind: kind})
 	return err
@@ -39,7 +39,7 @@ func (s *Store) MigrationStatus(ctx context.Context, tenant string, spec *ckptdv
 	return groups, err
 }
 
-// PlanMigration says what a job would do.
+// PlanMigration returns the steps that a job would take.
 func (s *Store) PlanMigration(ctx context.Context, tenant string, spec *ckptdv1.MigrationSpec) (plan *ckptdv1.PlanMigrationResponse, err error) {
 	err = last(ctx, s, s.migrate.PlanMigration, &ckptdv1.PlanMigrationRequest{Tenant: tenant, Spec: spec}, func(m *ckptdv1.PlanMigrationResponse) bool {
 		plan = m
@@ -48,7 +48,7 @@ func (s *Store) PlanMigration(ctx context.Context, tenant string, spec *ckptdv1.
 	return plan, err
 }
 
-// StartMigrationJob begins a job on the server, or goes on with one. It goes on whatever becomes of the caller.
+// StartMigrationJob starts or resumes a job on the server. The job does not depend on the caller.
 func (s *Store) StartMigrationJob(ctx context.Context, m *ckptdv1.StartMigrationJobRequest) (*ckptdv1.MigrationJob, error) {
 	res, err := call(ctx, s, s.migrate.StartMigrationJob, m)
 	return res.GetJob(), err
@@ -66,8 +66,8 @@ func (s *Store) MigrationJobs(ctx context.Context, tenant string) ([]*ckptdv1.Mi
 	return res.GetJobs(), err
 }
 
-// WatchMigrationJob tells of a job whenever it gets further, and returns it when nothing of it is under way any more. When
-// the connection breaks, or the server is started anew, it goes on. tell may be nil.
+// WatchMigrationJob calls tell with the job whenever it progresses, and returns the job once it has
+// stopped. It survives broken connections and restarts of the server. tell can be nil.
 func (s *Store) WatchMigrationJob(ctx context.Context, tenant, id string, tell func(*ckptdv1.MigrationJob)) (job *ckptdv1.MigrationJob, err error) {
 	req := &ckptdv1.WatchMigrationJobRequest{Tenant: tenant, Id: id}
 	err = s.retry(ctx, req, func(ctx context.Context) (progress bool, err error) {
@@ -90,13 +90,14 @@ func (s *Store) WatchMigrationJob(ctx context.Context, tenant, id string, tell f
 	return job, nil
 }
 
-// CancelMigrationJob stops what is under way of a job, and returns it when it has.
+// CancelMigrationJob stops a running job, and returns it once it has stopped.
 func (s *Store) CancelMigrationJob(ctx context.Context, tenant, id string) (*ckptdv1.MigrationJob, error) {
 	res, err := call(ctx, s, s.migrate.CancelMigrationJob, &ckptdv1.CancelMigrationJobRequest{Tenant: tenant, Id: id})
 	return res.GetJob(), err
 }
 
-// JobError is the error with which a job or a plan ended, nil if there is none. It matches what it was on the server.
+// JobError is the error that ended a job or a plan, or nil. It matches the same sentinels as on the
+// server.
 func JobError(m *ckptdv1.SaveError) error {
 	if m == nil {
 		return nil

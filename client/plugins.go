@@ -6,8 +6,8 @@ import (
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 )
 
-// What follows is about the plugins that run on the server, in its own words. With a tenant a method is about what runs for
-// that tenant and no other; with "" it is about the whole store, and takes a right on it.
+// These methods manage the plugins on the server. With a tenant, a method covers only plugins that
+// run for that tenant alone; with "" it covers the whole store, and requires a right on it.
 
 // InstallPlugin makes a plugin, or another version of one, part of the store.
 func (s *Store) InstallPlugin(ctx context.Context, m *ckptdv1.InstallPluginRequest) (*ckptdv1.Plugin, error) {
@@ -27,7 +27,7 @@ func (s *Store) Plugin(ctx context.Context, tenant, name string) (*ckptdv1.Plugi
 	return res.GetPlugin(), err
 }
 
-// SetPluginEnabled lets a plugin run, or no longer run.
+// SetPluginEnabled enables or disables a plugin.
 func (s *Store) SetPluginEnabled(ctx context.Context, tenant, name string, enabled bool) (*ckptdv1.Plugin, error) {
 	res, err := call(ctx, s, s.plugins.SetPluginEnabled, &ckptdv1.SetPluginEnabledRequest{Tenant: tenant, Name: name, Enabled: enabled})
 	return res.GetPlugin(), err

@@ -49,8 +49,9 @@ func (s *Store) retry(ctx context.Context, request any, attempt func(context.Con
 	}
 }
 
-// doubted is the error of a call of which an earlier attempt had no answer, if there is doubt: what tells only of the last
-// attempt does not settle what became of that one.
+// doubted is the error of a call of which an earlier attempt had no answer, if its outcome is in
+// doubt: an error that concerns only the last attempt does not settle the outcome of the earlier
+// one.
 func doubted(doubt bool, err error) error {
 	if !doubt || errors.Is(err, engine.ErrAmbiguous) {
 		return err

@@ -9,10 +9,10 @@ import (
 	"github.com/ckptd/ckptd/internal/alike"
 )
 
-// Session saves one thread step by step and sends only what changed, at whatever places: it remembers the channels of the
-// checkpoint that was saved or loaded last, one copy of the state. A channel that hooks made something else of goes whole
-// each time. Whatever the parent of a draft turns out to be, the checkpoint is the one that the whole channels would have
-// made. A Session is for one goroutine at a time.
+// Session saves one thread step by step and sends only the changed parts of each channel. It
+// remembers the channels of the last saved or loaded checkpoint: one copy of the state. A channel
+// that hooks changed is sent whole each time. Whatever the parent of a draft is, the checkpoint is
+// the same as if the channels had been sent whole. A Session is for one goroutine at a time.
 type Session struct {
 	t    *Thread
 	have map[string]engine.Channel
@@ -21,8 +21,9 @@ type Session struct {
 // Session begins a session that remembers nothing yet.
 func (t *Thread) Session() *Session { return &Session{t: t} }
 
-// Save is Thread.Save of a draft with whole channels: the content of each is compared with what is remembered, and goes
-// as splices. If the server's parent is another one than is remembered, the channels are sent again as they are.
+// Save is Thread.Save of a draft with whole channels: it compares each with the remembered content
+// and sends the differences as splices. If the parent on the server is not the remembered one, it
+// sends the channels again, whole.
 func (s *Session) Save(ctx context.Context, d engine.Draft) (*engine.Checkpoint, error) {
 	s.t.s.identify(&d) // both drafts are of one checkpoint
 	whole := d.Channels
@@ -60,7 +61,7 @@ func (s *Session) splices(whole []engine.Change) []engine.Change {
 	return changes
 }
 
-// Load is Thread.Load, and leaves out of the answer what is remembered. All channels are loaded.
+// Load is Thread.Load, but remembered content is not transferred again. It loads all channels.
 func (s *Session) Load(ctx context.Context, w engine.Which) (*engine.Checkpoint, error) {
 	have := make([]engine.Channel, 0, len(s.have))
 	for _, ch := range s.have {
@@ -77,7 +78,8 @@ func (s *Session) Load(ctx context.Context, w engine.Which) (*engine.Checkpoint,
 	return cp, nil
 }
 
-// remember takes note of the content that a channel has in cp. It copies only what differs from what is remembered.
+// remember takes note of the content that a channel has in cp. It copies only bytes that differ
+// from the remembered ones.
 func (s *Session) remember(cp *engine.Checkpoint, name string, data []byte) {
 	ch, ok := cp.Channel(name)
 	if !ok || ch.Rewritten || ch.Size != int64(len(data)) { // removed, or these are not the bytes that its version is of

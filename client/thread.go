@@ -21,7 +21,7 @@ type Thread struct {
 	ref engine.Ref
 }
 
-// Ref returns what t is a handle on.
+// Ref returns the lineage that t is a handle of.
 func (t *Thread) Ref() engine.Ref { return t.ref }
 
 // Save adds a checkpoint to the lineage and returns it, without data, when it is durable. An error means that nothing was
@@ -50,8 +50,9 @@ func (t *Thread) Load(ctx context.Context, w engine.Which, opts ...engine.LoadOp
 	return t.LoadHave(ctx, w, nil, opts...)
 }
 
-// LoadHave is Load for a caller who has some content already: channels with that content do not travel, and are filled in
-// with a copy of it. It is told to the server by its SHA-256, so it may be of any checkpoint.
+// LoadHave is Load for a caller that has some content already: channels with that content are not
+// transferred, but filled in with a copy of it. The server knows it by its SHA-256, so it can be
+// from any checkpoint.
 func (t *Thread) LoadHave(ctx context.Context, w engine.Which, have []engine.Channel, opts ...engine.LoadOptions) (*engine.Checkpoint, error) {
 	req := &ckptdv1.LoadRequest{Ref: wire.PackRef(t.ref), Which: wire.PackWhich(w), Export: t.s.o.Export}
 	if len(opts) > 0 {

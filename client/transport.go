@@ -96,7 +96,7 @@ func (t *transport) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// body marks what goes wrong in reading the body of an answer.
+// body marks errors in reading the body of an answer.
 type body struct{ io.ReadCloser }
 
 func (b *body) Read(p []byte) (int, error) {

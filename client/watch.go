@@ -14,10 +14,11 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// Watch yields an event for every checkpoint in scope that becomes durable after the cursor, and waits for more, until
-// ctx ends (its error comes last). When the connection breaks, or nothing is heard for three heartbeats, it goes on
-// behind the last event; no event is missed and none comes twice. It ends with ErrUnreachable when the server cannot be
-// reached in Options.Attempts attempts; the cursor of the last event resumes it then.
+// Watch yields an event for every checkpoint in scope that becomes durable after the cursor, and
+// waits for more, until ctx ends (its error comes last). If the connection breaks, or three
+// heartbeats are missed, it resumes after the last event, without missing or repeating any. It ends
+// with ErrUnreachable after Options.Attempts failed attempts; the cursor of the last event resumes
+// it then.
 func (s *Store) Watch(ctx context.Context, scope engine.WatchScope, from engine.Cursor) iter.Seq2[engine.Event, error] {
 	return func(yield func(engine.Event, error) bool) {
 		w := &watch{s: s, scope: scope, cursor: from, began: !scope.Began, seen: seen{last: map[lineage]engine.Event{}}}

@@ -19,14 +19,14 @@ import (
 	"github.com/ckptd/ckptd/internal/pluginset"
 )
 
-// app is what all commands share.
+// app is the state shared by all commands.
 type app struct {
 	data, keyFile, keysDir  string
 	tenant, user, namespace string
 	cache                   string
 	cacheBytes              int64
 	json                    bool
-	base                    string             // what names beside the data directory begin with
+	base                    string             // prefix of the paths next to the data directory
 	backend                 badger.Options     // for open
 	positioner              backend.Positioner // of the store that open opened
 	server                  dialer
@@ -126,7 +126,7 @@ func (a *app) thread(name string) engine.Ref {
 	return engine.Ref{Tenant: a.tenant, User: a.user, Thread: name, Namespace: a.namespace}
 }
 
-// note tells the user something on standard error that is no part of the output.
+// note prints a message to standard error, apart from the output.
 func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.errOut, "ckptd: "+format+"\n", args...)
 }

@@ -32,8 +32,8 @@ func (a *app) auditLog(flag string) string {
 	return flag
 }
 
-// recordOwn writes to an audit log what was done to a store that no server has open, if a server would. Without a log it
-// does nothing.
+// recordOwn records an operation on a store that no server has open in the audit log, as a server
+// would. Without a log it does nothing.
 func recordOwn(log, procedure, about string) error {
 	if log == "" || !contract.API.Method(procedure).GetAudited() {
 		return nil
@@ -98,7 +98,7 @@ somewhere else and pass it to the next verify with --expect: the chain must stil
 	return cmd
 }
 
-// auditView is what audit verify found, as --json prints it.
+// auditView is the result of audit verify in JSON.
 type auditView struct {
 	Lines   int    `json:"lines"`
 	First   uint64 `json:"first"`

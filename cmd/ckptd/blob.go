@@ -97,7 +97,7 @@ func (a *app) withBlob(ctx context.Context, name string, f func(user, engine.Blo
 	return a.with(ctx, false, func(s store) error { return f(s.User(a.tenant, a.user), id) })
 }
 
-// outputWriter marks what goes wrong in writing output.
+// outputWriter marks errors of writing output.
 type outputWriter struct{ io.Writer }
 
 func (w outputWriter) Write(p []byte) (int, error) {

@@ -38,7 +38,7 @@ for confirmation; elsewhere it requires --yes.`,
 	return cmd
 }
 
-// deletion is what a delete did, as --json prints it.
+// deletion is the result of delete in JSON.
 type deletion struct {
 	Thread     string `json:"thread,omitempty"`
 	Generation uint64 `json:"generation,omitempty"` // of the thread that could be begun with this name now
@@ -94,7 +94,7 @@ func (a *app) deleteRun(ctx context.Context, s store, run string, yes bool) erro
 	return a.printf("deleted %s of run %s\n", count(n, "checkpoint"), printable(run))
 }
 
-// confirm asks on a terminal. What cannot be asked must have been said with --yes.
+// confirm asks for confirmation on a terminal. Without one, --yes is required.
 func (a *app) confirm(yes bool, what string) error {
 	if yes {
 		return nil

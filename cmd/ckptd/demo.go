@@ -43,7 +43,7 @@ and verified. Demo uses the tenant, user and thread named demo and touches nothi
 	}
 }
 
-// script is what the demo plays: a run, and another way to go on after one of its steps.
+// script is the content of the demo: a run, and an alternative continuation after one of its steps.
 type script struct {
 	run   *trajectory.Run
 	retry *trajectory.Run // the same up to and with message after
@@ -117,7 +117,7 @@ type act struct {
 
 func (c *act) did(format string, args ...any) { c.Did = append(c.Did, fmt.Sprintf(format, args...)) }
 
-// saved adds a save to what the act cost.
+// saved adds a save to the cost of the act.
 func (c *act) saved(state, stored int64, d time.Duration) {
 	c.Saves++
 	c.StateBytes += state
@@ -173,7 +173,7 @@ func (d *demo) play(ctx context.Context) error {
 	})
 }
 
-// reset removes what an earlier demo left.
+// reset removes the data of an earlier demo.
 func (d *demo) reset(ctx context.Context, s *engine.Store) error {
 	t := s.Thread(d.thread(demoName))
 	_, err := t.Load(ctx, engine.Latest, engine.LoadOptions{HeadersOnly: true})

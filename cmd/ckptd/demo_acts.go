@@ -113,7 +113,7 @@ func (d *demo) saveAndDie(ctx context.Context) (int, error) {
 	return last, d.tell(c)
 }
 
-// resumeRun goes on where the killed process stopped.
+// resumeRun continues where the killed process stopped.
 func (d *demo) resumeRun(ctx context.Context, t thread, acknowledged int, opened time.Duration) error {
 	c := &act{Name: "Resume from the last acknowledged step"}
 	start := time.Now()
@@ -139,7 +139,7 @@ func (d *demo) resumeRun(ctx context.Context, t thread, acknowledged int, opened
 	return d.tell(c)
 }
 
-// rewind loads an old state and compares it with what was saved.
+// rewind loads an old state and compares it with the one that was saved.
 func (d *demo) rewind(ctx context.Context, t thread) error {
 	c := &act{Name: "Rewind"}
 	start := time.Now()
@@ -157,7 +157,7 @@ func (d *demo) rewind(ctx context.Context, t thread) error {
 	return d.tell(c)
 }
 
-// fork goes on from the old state another way.
+// fork continues from the old state in another way.
 func (d *demo) fork(ctx context.Context, t thread) error {
 	c := &act{Name: "Fork"}
 	start := time.Now()
@@ -180,7 +180,7 @@ func (d *demo) fork(ctx context.Context, t thread) error {
 	return d.tell(c)
 }
 
-// compare shows what the two ways differ in.
+// compare shows the differences between the two branches.
 func (d *demo) compare(ctx context.Context, t thread) error {
 	c := &act{Name: "Diff"}
 	start := time.Now()

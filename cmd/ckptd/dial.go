@@ -21,8 +21,8 @@ const tokenVariable = "CKPTD_TOKEN"
 type dialer struct {
 	addr, tokenFile string
 	ca, cert, key   string
-	export          bool // what is loaded leaves the store
-	attempts        int  // 0: so many as one likes to wait for at a terminal
+	export          bool // loaded data leaves the store
+	attempts        int  // 0: as many as a user at a terminal would wait for
 }
 
 // terminalAttempts is how often a call is tried by somebody who waits: about a second.
@@ -78,7 +78,7 @@ func (a *app) dial() (*client.Store, error) {
 	return c, nil
 }
 
-// tls returns what the files say, nil if there are none.
+// tls returns the configuration in the files, nil if there are none.
 func (s *dialer) tls() (*tls.Config, error) {
 	if s.ca == "" && s.cert == "" && s.key == "" {
 		return nil, nil

@@ -59,7 +59,7 @@ func diffOf(ctx context.Context, t thread, from, to string) (*engine.Diff, error
 	return t.Diff(ctx, engine.AtSeq(x.Seq), engine.AtSeq(y.Seq))
 }
 
-// diffView is a diff as --json prints it: only what differs.
+// diffView is a diff in JSON: only the differences.
 type diffView struct {
 	From     checkpointView    `json:"from"`
 	To       checkpointView    `json:"to"`

@@ -193,8 +193,9 @@ func (x *exporter) write(ctx context.Context, s store, names []string, w *trajec
 	return wroteOut(w.Close())
 }
 
-// to calls f with the output: a file, that appears when it is complete, readable by its owner only, or standard output.
-// What is there and no regular file (a device, a pipe, a link) stays what it is, and is written to.
+// to calls f with the output: standard output, or a file that appears once it is complete, readable
+// by its owner only. An existing path that is not a regular file (a device, a pipe, a link) is
+// written to directly.
 func (a *app) to(output string, f func(io.Writer) error) error {
 	if output == "" || output == "-" {
 		return f(a.out)

@@ -74,9 +74,9 @@ type importer struct {
 	failed []error
 }
 
-// importTotals is what an import did, as --json prints it.
+// importTotals is the result of an import in JSON.
 type importTotals struct {
-	Runs        int     `json:"runs"`    // imported, or what was missing of them
+	Runs        int     `json:"runs"`    // imported in full or in part
 	Skipped     int     `json:"skipped"` // were there already
 	Failed      int     `json:"failed"`
 	Checkpoints int     `json:"checkpoints"`
@@ -217,10 +217,10 @@ func (im *importer) fail(err error) {
 	}
 }
 
-// mostErrors is how many errors are told one by one.
+// mostErrors is the number of errors that are printed one by one.
 const mostErrors = 10
 
-// importRun saves what is missing of a run.
+// importRun saves the missing part of a run.
 func (im *importer) importRun(ctx context.Context, j job) error {
 	t := im.store.Thread(im.thread(j.thread))
 	head, have, err := im.resume(ctx, t, j.run)
@@ -274,8 +274,8 @@ func (im *importer) resume(ctx context.Context, t thread, run *trajectory.Run) (
 	return head, n, nil
 }
 
-// holds reports whether a checkpoint is what an import of the first n messages of a run makes. What hooks made of them
-// cannot be compared with the file: then it is the number that counts.
+// holds reports whether a checkpoint is the result of importing the first n messages of a run.
+// Content rewritten by hooks cannot be compared with the file: then only the number counts.
 func holds(cp *engine.Checkpoint, run *trajectory.Run, n int) bool {
 	messages, _ := cp.Channel(messagesChannel)
 	if len(cp.Hooks) > 0 {
@@ -285,7 +285,8 @@ func holds(cp *engine.Checkpoint, run *trajectory.Run, n int) bool {
 	return string(metaOf(cp)) == string(run.Meta) && string(messages.Data) == string(trajectory.State(run.Messages[:n]))
 }
 
-// spliceable loads the messages of the head if hooks rewrote them: the next save stands on what is stored.
+// spliceable loads the messages of the head if hooks rewrote them: the next save is based on the
+// stored content.
 func spliceable(ctx context.Context, t thread, head *engine.Checkpoint) (*engine.Checkpoint, error) {
 	if head == nil {
 		return nil, nil
@@ -299,7 +300,7 @@ func spliceable(ctx context.Context, t thread, head *engine.Checkpoint) (*engine
 const (
 	messagesChannel = "messages"
 	metaChannel     = "metadata"
-	maxMeta         = 1 << 20 // what the engine takes as metadata
+	maxMeta         = 1 << 20 // the limit of the engine for metadata
 )
 
 // draft is checkpoint i of a run, on the one before it: nil for the first. Only the first hands over everything.
@@ -335,7 +336,7 @@ func metaOf(cp *engine.Checkpoint) []byte {
 	return cp.Meta
 }
 
-// report prints the summary and returns what the import comes to.
+// report prints the summary and returns the error of the import.
 func (im *importer) report(ctx context.Context) error {
 	t := im.total
 	if im.json {

@@ -95,7 +95,7 @@ func headNames(ctx context.Context, t thread) (map[uint64][]string, error) {
 	return heads, nil
 }
 
-// stored is what a checkpoint took on disk, which not everybody is told.
+// stored is the size of a checkpoint on disk, which not every caller may see.
 func stored(c engine.Cost) string {
 	if c.Stored == 0 {
 		return "?"

@@ -94,7 +94,7 @@ key itself, in the form of the line in a key file. DATA in a default is the path
 			if err := errors.Join(a.choose(cmd.Flags()), a.prepare()); err != nil {
 				return err
 			}
-			a.running = true // what fails from here on is no mistake in the command line
+			a.running = true // errors from here on are not mistakes in the command line
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {

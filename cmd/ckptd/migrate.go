@@ -40,7 +40,7 @@ needed. A run keeps the originals. Repeat an interrupted run or undo to resume i
 	return cmd
 }
 
-// migrator is what the commands need of what migrates a store.
+// migrator has the methods of a migration runner that the commands need.
 type migrator interface {
 	Status(context.Context, migration.Scope) ([]migration.Group, error)
 	Plan(context.Context, migration.Spec) (*migration.Plan, error)
@@ -57,7 +57,7 @@ type migrator interface {
 	Set(tenant, kind string) *migrate.Set
 }
 
-// withMigrator calls f with what migrates the store, here or behind a server.
+// withMigrator calls f with the migrator of the store, local or on a server.
 func (a *app) withMigrator(ctx context.Context, f func(migrator) error) error {
 	if a.server.addr != "" {
 		return a.withRemote(func(c *client.Store) error {
@@ -84,7 +84,8 @@ type ownMigrator struct {
 
 func (m ownMigrator) Set(tenant, kind string) *migrate.Set { return m.sets.find(tenant, kind) }
 
-// migrations are the sets that the store of the command knows: those of a directory, and those installed beside it.
+// migrations are the sets for the store of the command: those of a directory, and the installed
+// ones.
 type migrations struct {
 	dir   string // --migrations
 	given *migrate.Registry
@@ -96,7 +97,7 @@ type migrations struct {
 	host *plugins.Host // of steps in WebAssembly, once there are any
 }
 
-// open reads the directory, and makes ready to read what is installed.
+// open reads the directory, and prepares to read the installed sets.
 func (m *migrations) open(ctx context.Context, base string, problem func(error)) (err error) {
 	m.sets = migration.NewSets(filepath.Join(base+".migrations", "sets"), m.reader(), problem)
 	m.given, err = m.read(ctx)
@@ -120,7 +121,8 @@ func (m *migrations) read(ctx context.Context) (*migrate.Registry, error) {
 	return r, err
 }
 
-// find is engine.Options.Migrations: what the command line names stands above what is installed.
+// find is engine.Options.Migrations: sets named on the command line take precedence over installed
+// ones.
 func (m *migrations) find(tenant, kind string) *migrate.Set {
 	if set := m.given.Set(kind); set != nil {
 		return set
@@ -128,7 +130,7 @@ func (m *migrations) find(tenant, kind string) *migrate.Set {
 	return m.sets.For(tenant, kind)
 }
 
-// Load starts what steps in WebAssembly run in with the first of them. It ends with the process.
+// Load starts the runtime of WebAssembly steps with the first of them. It ends with the process.
 func (m *migrations) Load(ctx context.Context, s plugins.Spec) (pipeline.Plugin, error) {
 	if m.workers != nil {
 		return m.workers.Load(ctx, s)

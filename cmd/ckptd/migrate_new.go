@@ -40,7 +40,7 @@ var (
 	migrationNumber = regexp.MustCompile(`^(\d{4,})[_.]`)
 )
 
-// migrationFiles are what a new step begins with.
+// migrationFiles are the files of a new step.
 var migrationFiles = []struct{ ending, text string }{
 	{".jq", "# %s.\n.channels.state |= .\n"},
 	{".down.jq", "# Back: %s.\n.channels.state |= .\n"},

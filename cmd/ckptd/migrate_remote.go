@@ -17,14 +17,14 @@ import (
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// setKeeper is what the commands need of what keeps the sets of a store.
+// setKeeper has the methods that the commands need to manage the sets of a store.
 type setKeeper interface {
 	Install(ctx context.Context, tenant string, fsys fs.FS, digests map[string][32]byte) ([]migration.Installed, error)
 	List(context.Context) ([]migration.Installed, error)
 	Remove(ctx context.Context, tenant, kind string) error
 }
 
-// withSets calls f with the sets beside the store, or behind the server.
+// withSets calls f with the installed sets, local or on the server.
 func (a *app) withSets(ctx context.Context, create bool, f func(setKeeper) error) error {
 	if a.server.addr == "" {
 		return a.withOwn(ctx, create, func(*engine.Store) error { return f(a.migrations.sets) })
@@ -32,7 +32,7 @@ func (a *app) withSets(ctx context.Context, create bool, f func(setKeeper) error
 	return a.withRemote(func(c *client.Store) error { return f(remoteSets{c, a.tenant}) })
 }
 
-// withRemote calls f with the server, for what only a server does so.
+// withRemote calls f with the server, for commands that need one.
 func (a *app) withRemote(f func(*client.Store) error) error {
 	if a.server.addr == "" {
 		return usagef("only jobs of a server can be watched or canceled: add --server")
@@ -106,7 +106,7 @@ func unpackSets(ms []*ckptdv1.MigrationSet, err error) ([]migration.Installed, e
 	return sets, err
 }
 
-// remoteMigrator lets a server migrate its store. What it began goes on there when the command ends.
+// remoteMigrator makes a server migrate its store. Its jobs continue when the command ends.
 type remoteMigrator struct {
 	ctx    context.Context // of the command, for methods that have none
 	c      *client.Store
@@ -172,7 +172,7 @@ func (m *remoteMigrator) Unfinished(spec migration.Spec) (*migration.Job, error)
 	return nil, nil
 }
 
-// Run goes on with a run, or waits for one that is under way.
+// Run resumes a run, or waits for a running one.
 func (m *remoteMigrator) Run(ctx context.Context, id string, o migration.RunOptions) (*migration.Report, error) {
 	job, err := m.c.MigrationJob(ctx, m.tenant, id)
 	if err != nil {
@@ -210,7 +210,7 @@ func (m *remoteMigrator) List() ([]*migration.Job, error) {
 	return jobs, err
 }
 
-// shown is a job as it is listed: one without a stage by what was asked for.
+// shown is a job as it is listed: one without a stage shows its action.
 func shown(m *ckptdv1.MigrationJob) *migration.Job {
 	job := jobs.UnpackJob(m)
 	if job.State == "" {
@@ -221,7 +221,7 @@ func shown(m *ckptdv1.MigrationJob) *migration.Job {
 	return job
 }
 
-// Set returns what is known here of a set of the server: its versions and their names. Its steps cannot be run.
+// Set returns a set of the server with its versions and their names. Its steps cannot be run.
 func (m *remoteMigrator) Set(_, kind string) *migrate.Set {
 	for _, in := range m.sets {
 		if in.Kind == kind {

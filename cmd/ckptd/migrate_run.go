@@ -13,7 +13,7 @@ import (
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// migrateOptions are what the commands say of what is migrated, and how.
+// migrateOptions are the flags that select the states to migrate, and how.
 type migrateOptions struct {
 	kind, to       string
 	allUsers, down bool
@@ -21,7 +21,7 @@ type migrateOptions struct {
 	run            migration.RunOptions
 }
 
-// scope declares the flags that say what is looked at.
+// scope declares the flags that select the states.
 func (o *migrateOptions) scope(cmd *cobra.Command) *cobra.Command {
 	cmd.Flags().StringVar(&o.kind, "kind", "", "only threads of this `KIND`")
 	cmd.Flags().BoolVar(&o.allUsers, "all-users", false, "all users of the tenant, not just --user")
@@ -36,7 +36,7 @@ func (o *migrateOptions) target(cmd *cobra.Command) *cobra.Command {
 	return o.scope(cmd)
 }
 
-// spec says what the command line asks for.
+// spec returns the spec given on the command line.
 func (o *migrateOptions) spec(a *app, m migrator) (migration.Spec, error) {
 	spec := migration.Spec{Scope: migration.Scope{Tenant: a.tenant, User: a.user, Kind: o.kind}, Down: o.down, Rewrite: o.rewrite}
 	if o.allUsers {
@@ -138,7 +138,8 @@ with code 16 if there are any.`,
 	return cmd
 }
 
-// dryRunMemory is about what a dry run takes besides the cache, in bytes: half of it are the backend's tables of what is written.
+// dryRunMemory is the approximate memory of a dry run in addition to the cache, in bytes. Half of
+// it is for the backend's tables of written data.
 const dryRunMemory = 180 << 20
 
 // watched shows the progress of work.
@@ -243,7 +244,7 @@ func (a *app) startJob(ctx context.Context, m migrator, spec migration.Spec, o *
 	return job, err
 }
 
-// noMigrations says why a state may be left alone, and what helps.
+// noMigrations explains why a state is not migrated, and how to fix that.
 const noMigrations = "no migrations are known for it (name their directory with --migrations, or see ckptd migrate sets)"
 
 // errNotMigrated: somebody was asked, and did not want it.
@@ -275,7 +276,7 @@ since and reports them, with exit code 4. Repeat the command to resume an interr
 	return cmd
 }
 
-// errUndone: some of what was migrated stays.
+// errUndone means that some migrated states stay.
 var errUndone = errors.New("not all could be undone")
 
 func (a *app) migrateFinishCmd() *cobra.Command {

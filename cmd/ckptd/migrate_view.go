@@ -141,10 +141,10 @@ func viewReport(r *migration.Report, job string) reportView {
 	return v
 }
 
-// shownExamples is how many failures of a step are told one by one; --json has more.
+// shownExamples is the number of failures of a step that are printed one by one; --json has more.
 const shownExamples = 5
 
-// showReport prints what came of a dry run, a run or an undo.
+// showReport prints the result of a dry run, a run or an undo.
 func (a *app) showReport(r *migration.Report, job, did string) error {
 	if a.json {
 		return a.emit(viewReport(r, job))

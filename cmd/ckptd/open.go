@@ -18,8 +18,9 @@ import (
 // keyVariable is the environment variable that holds a root key itself.
 const keyVariable = "CKPTD_KEY"
 
-// open opens the store. With create it makes one where the data directory is missing or empty, and the key file and
-// keystore beside it, and says so. Without, a missing store is errNoStore and nothing is created.
+// open opens the store. With create, it creates a store, with its key file and keystore, if the
+// data directory is missing or empty, and prints a note. Otherwise, a missing store is errNoStore
+// and nothing is created.
 func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	fresh, err := missingOrEmpty(a.data)
 	if err != nil {
@@ -147,7 +148,7 @@ func (a *app) reach(ctx context.Context, create bool) (store, error) {
 	return embed(s, a.plugins), nil
 }
 
-// withOwn is with for what works on the store itself.
+// withOwn is with for commands that work on the local store only.
 func (a *app) withOwn(ctx context.Context, create bool, f func(*engine.Store) error) error {
 	if a.server.addr != "" {
 		return usagef("this command works on local files: omit --server")

@@ -60,7 +60,8 @@ func wroteOut(err error) error {
 	return nil
 }
 
-// printable returns s without what a terminal would obey: stored text was written by agents, not by the user.
+// printable returns s without terminal control sequences: stored text was written by agents, not by
+// the user.
 func printable(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
 		return s
@@ -156,14 +157,14 @@ type checkpointView struct {
 	Fuel          uint64            `json:"fuel,omitempty"`
 }
 
-// migratedView is what a load made of what is stored.
+// migratedView has the migrations that a load applied to the stored state.
 type migratedView struct {
 	From  uint64   `json:"from"`
 	To    uint64   `json:"to"`
 	Steps []string `json:"steps"`
 }
 
-// hookView is what a checkpoint passed when it was saved.
+// hookView is a hook that processed a checkpoint when it was saved.
 type hookView struct {
 	Name   string `json:"name"`
 	Digest string `json:"digest"`

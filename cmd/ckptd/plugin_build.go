@@ -28,7 +28,8 @@ var (
 	errTriedRejected = errors.New("rejected")
 )
 
-// triedError is what went wrong with a plugin that is tried by itself: there is nothing to be disabled or rolled back.
+// triedError is an error of a plugin that is tried on its own: there is nothing to disable or roll
+// back.
 type triedError struct{ err error }
 
 func (e triedError) Error() string { return e.err.Error() }
@@ -40,7 +41,8 @@ func (e triedError) Is(target error) bool {
 	return target == errTried
 }
 
-// tried makes a triedError of an error of a plugin, and leaves others alone: what is not valid is malformed input.
+// tried wraps an error of a plugin in a triedError. It returns other errors unchanged: an invalid
+// plugin is malformed input.
 func tried(err error) error {
 	if e, ok := errors.AsType[*hook.Error](err); ok && e.Kind != hook.ErrInvalid && !errors.Is(err, context.Canceled) {
 		return triedError{err}
@@ -48,7 +50,7 @@ func tried(err error) error {
 	return err
 }
 
-// withPluginLoader calls f with what runs plugins in this process.
+// withPluginLoader calls f with a plugin runtime in this process.
 func withPluginLoader(f func(pipeline.Loader) error) error {
 	h, err := plugins.New(plugins.Options{})
 	if err != nil {
@@ -82,7 +84,7 @@ func pathOf(args []string) string {
 	return args[0]
 }
 
-// builtView is what was built, as --json prints it.
+// builtView is the result of a build in JSON.
 type builtView struct {
 	Name    string  `json:"name"`
 	Version string  `json:"version"`

@@ -36,7 +36,7 @@ plugin checks it, too.`,
 	}
 }
 
-// inspectView is what there is to know of a plugin, as --json prints it.
+// inspectView is the description of a plugin in JSON.
 type inspectView struct {
 	Name         string     `json:"name,omitempty"`
 	Version      string     `json:"version,omitempty"`
@@ -53,7 +53,7 @@ type inspectView struct {
 	Module       moduleView `json:"module"`
 }
 
-// moduleView is what there is to know of a module.
+// moduleView is the description of a module.
 type moduleView struct {
 	File    string   `json:"file"`
 	Size    int64    `json:"size"`

@@ -21,7 +21,7 @@ import (
 // builtinRedactor is installed in place of the files of a plugin.
 const builtinRedactor = "redact"
 
-// installOptions are what the command line says of a plugin to be installed.
+// installOptions are the flags for the plugin to install.
 type installOptions struct {
 	tenants, prefixes []string
 	config, digest    string
@@ -68,7 +68,8 @@ are kept for ckptd plugin rollback.`,
 	return cmd
 }
 
-// install reads what is to be installed. A plugin for exactly one tenant is that tenant's, so that its admin may install it.
+// install reads the plugin to install. A plugin for exactly one tenant belongs to that tenant, so
+// that its admin may install it.
 func (o *installOptions) install(path string, ordered bool) (*ckptdv1.InstallPluginRequest, error) {
 	where := &ckptdv1.PluginBinding{Tenants: o.tenants, ThreadPrefixes: o.prefixes}
 	in := &ckptdv1.InstallPluginRequest{Disabled: o.disabled, Bindings: []*ckptdv1.PluginBinding{where}}

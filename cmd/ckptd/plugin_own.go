@@ -12,7 +12,8 @@ import (
 
 var _ pluginKeeper = (*client.Store)(nil)
 
-// installedPlugins are where the commands find the plugins: behind the server, if there is one, or beside the store.
+// installedPlugins are the plugins that the commands manage: those of the server, if there is one,
+// or of the local store.
 type installedPlugins struct {
 	a      *app
 	tenant string // "": the whole store
@@ -33,7 +34,8 @@ func (p *installedPlugins) with(ctx context.Context, create bool, f func(pluginK
 	})
 }
 
-// ownPlugins are the plugins of a store that no server has open. What is changed about them goes to the audit log.
+// ownPlugins are the plugins of a store that no server has open. Changes to them go to the audit
+// log.
 type ownPlugins struct {
 	*pluginset.Set
 	log string // path, "" for none
@@ -71,7 +73,7 @@ func (o ownPlugins) UntrustKey(ctx context.Context, id string) error {
 	return o.record(ckptdv1.PluginServiceUntrustKeyProcedure, "key:"+id, o.Set.UntrustKey(ctx, id))
 }
 
-// record records what was done, and returns the error of it or of that.
+// record records an operation, and returns its error or that of recording it.
 func (o ownPlugins) record(procedure, about string, err error) error {
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"github.com/ckptd/ckptd/plugins/trial"
 )
 
-// trialFlags are what the command line says of an item that a plugin is run on.
+// trialFlags are the flags for the item that a plugin is run on.
 type trialFlags struct {
 	plugin, stage, kind, config string
 	item                        trial.Item
@@ -61,7 +61,7 @@ findings, its time and its fuel go to standard error.`,
 	return cmd
 }
 
-// complete fills the item in from the flags, and from the manifest what they leave out.
+// complete fills the item in from the flags, with defaults from the manifest.
 func (o *trialFlags) complete(b *bundle.Bundle) error {
 	stages := b.Manifest.Stages()
 	var ok bool
@@ -104,7 +104,7 @@ func findingViews(r *plugins.Result) (views []findingView) {
 	return views
 }
 
-// ranView is what a plugin did, as --json prints it: an output that is JSON as it is, any other in base64.
+// ranView is the result of running a plugin in JSON: JSON output as it is, any other in base64.
 type ranView struct {
 	Unchanged bool            `json:"unchanged"`
 	Output    json.RawMessage `json:"output,omitempty"`
@@ -161,7 +161,7 @@ func (a *app) pluginRun(ctx context.Context, l pipeline.Loader, b *bundle.Bundle
 	return a.emit(v)
 }
 
-// ran tells what there is to tell besides the output.
+// ran prints everything except the output.
 func (a *app) ran(v *ranView, r *plugins.Result) {
 	for _, l := range v.Log {
 		a.note("log: %s", printable(l))

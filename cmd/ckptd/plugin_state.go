@@ -11,7 +11,8 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// pluginKeeper is what the commands need of those who keep the plugins: a server, or the files beside a store.
+// pluginKeeper has the methods that the commands need to manage plugins, on a server or in a local
+// store.
 type pluginKeeper interface {
 	InstallPlugin(context.Context, *ckptdv1.InstallPluginRequest) (*ckptdv1.Plugin, error)
 	Plugins(ctx context.Context, tenant string) ([]*ckptdv1.Plugin, error)

@@ -146,8 +146,8 @@ func readable(text []byte) []string {
 // mostLines is how much lineDiff compares line by line: it takes memory and time of the square of that.
 const mostLines = 2000
 
-// lineDiff returns what makes want to got: lines that begin with "- ", "+ ", or "  " where they are the same in both, which
-// are only there next to a difference.
+// lineDiff returns the changes from want to got: lines that begin with "- ", "+ ", or "  " where
+// they are the same in both, which are only there next to a difference.
 func lineDiff(want, got []string) []string {
 	head := 0
 	for head < len(want) && head < len(got) && want[head] == got[head] {

@@ -11,7 +11,7 @@ import (
 // progress shows how far a long command is, on a terminal and nowhere else.
 type progress struct{ bar *progressbar.ProgressBar }
 
-// newProgress begins a bar of so many steps, or bytes; a total of -1 is not known.
+// newProgress starts a bar of total steps or bytes; -1 means unknown.
 func newProgress(total int64, what string, bytes bool) *progress {
 	if !isTerminal(os.Stderr) || os.Getenv("TERM") == "dumb" {
 		return &progress{}
@@ -65,7 +65,7 @@ func (p *progress) end() {
 	}
 }
 
-// reader counts what is read through it.
+// reader counts the bytes read through it.
 func (p *progress) reader(r io.Reader) io.Reader {
 	if p.bar == nil {
 		return r

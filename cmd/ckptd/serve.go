@@ -85,7 +85,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions, given map[string][]str
 	}
 }
 
-// shutdown lets what is under way come to its end, unless that takes too long or a second signal comes.
+// shutdown waits for in-flight requests, unless that takes too long or a second signal arrives.
 func (r *running) shutdown(most time.Duration) error {
 	timed, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 	"github.com/ckptd/ckptd/internal/server"
 )
 
-// serveOptions are what flags, environment and configuration file say of the daemon.
+// serveOptions are the settings of the daemon from flags, environment and configuration file.
 type serveOptions struct {
 	config      string
 	listen      []string
@@ -86,7 +86,8 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.IntVar(&o.plugins.Calls, "plugin-calls", 0, "maximum parallel plugin calls, and worker processes (0: the number of processors, up to 8)")
 }
 
-// configure completes what the flags say with the environment and the configuration file, and checks it.
+// configure completes the flags with the environment and the configuration file, and checks the
+// result.
 func (a *app) configure(f *pflag.FlagSet, o *serveOptions) error {
 	if err := environment(f); err != nil {
 		return err
@@ -97,7 +98,7 @@ func (a *app) configure(f *pflag.FlagSet, o *serveOptions) error {
 			return err
 		}
 	}
-	// What was derived from the data directory is derived anew: the file may have named another.
+	// Derive the paths next to the data directory again: the file may have named another directory.
 	for name, value := range map[string]*string{"key-file": &a.keyFile, "keystore": &a.keysDir} {
 		if flag := f.Lookup(name); !flag.Changed {
 			*value = flag.DefValue
@@ -240,7 +241,7 @@ func setFlag(f *pflag.FlagSet, name string, value any) error {
 	return f.Set(name, fmt.Sprint(value))
 }
 
-// tomlError says in a line what is wrong with a configuration, and where.
+// tomlError describes the fault of a configuration, and its position, in one line.
 func tomlError(err error) string {
 	if e, ok := errors.AsType[*toml.StrictMissingError](err); ok && len(e.Errors) > 0 {
 		return fmt.Sprintf("unknown key %q", strings.Join(e.Errors[0].Key(), "."))

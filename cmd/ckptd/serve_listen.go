@@ -91,7 +91,7 @@ func (r *running) listenAt(o *serveOptions) error {
 	return nil
 }
 
-// maxPassed bounds what the environment can make the daemon look for.
+// maxPassed limits the number of sockets that the environment can announce.
 const maxPassed = 64
 
 // private refuses to serve in plain beyond this machine.
@@ -103,10 +103,10 @@ func (r *running) private(l net.Listener, o *serveOptions) error {
 	return usagef("%s is reachable from other machines, and without TLS tokens and states are readable: set --cert, or --insecure behind a TLS proxy", addr)
 }
 
-// maxSocketPath is what the smallest of the platforms takes.
+// maxSocketPath is the smallest limit of all platforms.
 const maxSocketPath = 103
 
-// listenUnix listens on a socket. One that a daemon left which is no more is replaced.
+// listenUnix listens on a socket. It replaces the socket of a daemon that is gone.
 func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	if len(path) > maxSocketPath {
 		return nil, usagef("%s is too long for a Unix socket path (at most %d bytes): choose another with --socket and --admin-socket", path, maxSocketPath)

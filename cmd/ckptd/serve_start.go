@@ -64,7 +64,7 @@ func (a *app) start(ctx context.Context, o *serveOptions) (r *running, err error
 		return r, usageError{err}
 	}
 	r.metrics = telemetry.NewMetrics(telemetry.MetricsOptions{Version: buildVersion()})
-	// What can be wrong in the configuration comes first: a mistake in an address should not cost the making of a store.
+	// Check the configuration first: a mistake in an address should not create a store.
 	if _, err := access.New(onPaper{}, o.access); err != nil {
 		return r, usagef("%s: %w", cmp.Or(o.config, "the configuration"), err)
 	}
@@ -109,8 +109,8 @@ func (a *app) start(ctx context.Context, o *serveOptions) (r *running, err error
 	return r, r.makeServer(o)
 }
 
-// startMigrations reads the sets that are installed, and goes on with the jobs that were under way. A set that cannot be read
-// must not keep the daemon from serving: its states are as they were saved.
+// startMigrations reads the installed sets, and resumes the jobs that were running. A set that
+// cannot be read must not keep the daemon from serving: its states are served as saved.
 func (r *running) startMigrations(ctx context.Context, a *app) error {
 	r.sets = a.migrations.sets
 	if _, err := r.sets.Known(ctx); err != nil {
@@ -137,22 +137,22 @@ func (r *running) makeServer(o *serveOptions) error {
 	return nil
 }
 
-// onPaper stands for a store where only the form of a configuration counts.
+// onPaper replaces a store when only the form of a configuration is checked.
 type onPaper struct{}
 
 func (onPaper) SealSidecar(dst []byte, _ string, _ []byte) ([]byte, error) { return dst, nil }
 func (onPaper) OpenSidecar(string, []byte) ([]byte, error)                 { return nil, nil }
 func (onPaper) Pseudonym(string, ...string) string                         { return "" }
 
-// authenticator knows who may do what by the tokens and the configuration.
+// authenticator grants access by the tokens and the configuration.
 func (r *running) authenticator(o *serveOptions) (*access.Authenticator, error) {
 	options := o.access
 	options.Tokens = r.tokens
 	return access.New(r.store.Upkeep(), options)
 }
 
-// makeFirstToken makes a token for the user that commands work on by default, and puts it into a file, since what is
-// printed ends up in logs.
+// makeFirstToken creates a token for the default user of commands and writes it to a file, because
+// printed text ends up in logs.
 func (r *running) makeFirstToken(a *app, path string) error {
 	grant := access.Grant{Role: access.Writer, Tenant: a.tenant, User: a.user}
 	_, secret, err := r.tokens.Create("first token", []access.Grant{grant}, time.Now())
@@ -166,7 +166,7 @@ func (r *running) makeFirstToken(a *app, path string) error {
 	return nil
 }
 
-// serveAll serves on all sockets. What it returns gets an error if one of them fails.
+// serveAll serves on all sockets. The returned channel gets an error if one of them fails.
 func (r *running) serveAll() <-chan error {
 	failed := make(chan error, len(r.listeners)+len(r.admin))
 	for _, l := range r.listeners {
@@ -186,7 +186,7 @@ func (r *running) serveAll() <-chan error {
 	return failed
 }
 
-// close closes what is open, the store last.
+// close closes everything that is open, the store last.
 func (r *running) close() error {
 	var errs []error
 	for _, l := range r.listeners {
@@ -214,8 +214,8 @@ func (r *running) close() error {
 	return errors.Join(errs...)
 }
 
-// reload reads again what may change while the daemon runs: limits, who may do what, tokens, certificates, and where the
-// audit log is.
+// reload reads the settings again that can change while the daemon runs: limits, access rules,
+// tokens, certificates, and the path of the audit log.
 func (a *app) reload(r *running, given map[string][]string) error {
 	var o serveOptions
 	f := pflag.NewFlagSet("serve", pflag.ContinueOnError)

@@ -9,8 +9,8 @@ import (
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// keyPair is the daemon's certificate, and the authorities whose client certificates it accepts. It can be loaded again
-// while it is in use; connections that are open keep what they began with.
+// keyPair is the daemon's certificate, and the authorities whose client certificates it accepts. It
+// can be reloaded while in use; open connections keep the pair that they started with.
 type keyPair struct {
 	certFile, keyFile, clientCAFile string
 	current                         atomic.Pointer[tls.Config]
@@ -53,7 +53,7 @@ func (k *keyPair) load() error {
 	return nil
 }
 
-// config is the configuration of a server that follows what is loaded.
+// config is the configuration of a server that uses the currently loaded pair.
 func (k *keyPair) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,

@@ -12,8 +12,8 @@ import (
 	"github.com/ckptd/ckptd/internal/pluginset"
 )
 
-// What the commands need of a store. It is opened here (embedded) or behind a server (remote), and the commands cannot
-// tell which.
+// The methods of a store that the commands need. The store is opened here (embedded) or on a server
+// (remote), and the commands cannot tell which.
 
 type store interface {
 	Thread(engine.Ref) thread
@@ -24,7 +24,8 @@ type store interface {
 	Close() error
 }
 
-// What keepers do, the client of a daemon does itself, and the engine on handles of their own.
+// The client of a daemon has the methods of keepers itself; the engine has them on separate
+// handles.
 
 type storeKeeper interface {
 	Users(ctx context.Context, tenant string) iter.Seq2[string, error]

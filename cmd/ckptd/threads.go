@@ -46,7 +46,8 @@ type threadView struct {
 	Checkpoints int               `json:"checkpoints,omitempty"`
 }
 
-// threads lists threads in order of name or, if recent is not 0, so many of those that were active last.
+// threads lists threads sorted by name or, if recent is not 0, that many of the most recently
+// active ones.
 func (a *app) threads(ctx context.Context, s store, o engine.ThreadOptions, recent int) error {
 	var all []engine.ThreadInfo
 	wide := len("THREAD")

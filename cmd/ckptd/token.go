@@ -18,7 +18,8 @@ import (
 
 var errNoToken = errors.New("no such token")
 
-// tokenKeeper is what the commands need of those who keep the tokens: a server, or the files of a store.
+// tokenKeeper has the methods that the commands need to manage tokens, on a server or in the files
+// of a store.
 type tokenKeeper interface {
 	CreateToken(ctx context.Context, note string, grants ...client.Grant) (client.Token, string, error)
 	Tokens(ctx context.Context) ([]client.Token, error)
@@ -47,7 +48,7 @@ Without --server, the commands work on the store's files, and no server can have
 	return cmd
 }
 
-// tokenScope is what the command line says about a new token.
+// tokenScope has the flags for a new token.
 type tokenScope struct {
 	role                   string
 	allUsers, allTenants   bool
@@ -272,7 +273,7 @@ func (a *app) revoked(ids []string) error {
 	return nil
 }
 
-// besideFiles are the files beside a store that tokens are in and what was done with them is recorded in.
+// besideFiles are the token file and the audit log of a store.
 type besideFiles struct {
 	a           *app
 	tokens, log string
@@ -300,7 +301,8 @@ func (b *besideFiles) with(ctx context.Context, f func(tokenKeeper) error) error
 	})
 }
 
-// ownTokens are the tokens of a store that no server has open. What is done with them goes to the audit log.
+// ownTokens are the tokens of a store that no server has open. Operations on them go to the audit
+// log.
 type ownTokens struct {
 	kept *access.Tokens
 	log  string // path, "" for none

@@ -90,7 +90,7 @@ func (ask asker) every(ctx context.Context, interval time.Duration) <-chan answe
 	return answers
 }
 
-// top shows what ask tells until ctx ends, which is no error.
+// top shows the answers of ask until ctx ends, which is not an error.
 func (a *app) top(ctx context.Context, ask asker, interval time.Duration, once bool) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -173,7 +173,8 @@ func (a *app) topScreen(ctx context.Context, first topSample, answers <-chan ans
 	}
 }
 
-// topFrame is what is drawn on so many columns. A problem stands near the top, where every terminal shows it.
+// topFrame is the screen for a width. A problem is shown near the top, where every terminal shows
+// it.
 func (a *app) topFrame(views []topView, problem string) func(width int) []string {
 	return func(width int) []string {
 		lines := a.paint.topLines(a.server.addr, views, width)

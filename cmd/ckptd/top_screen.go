@@ -13,11 +13,11 @@ const ctrlC = 0x03
 type screen struct {
 	out           *bufio.Writer
 	width, height int
-	keys          chan byte // what is typed; nothing comes where standard input is no terminal
+	keys          chan byte // keys typed; none if standard input is not a terminal
 	before        *term.State
 }
 
-// openScreen takes the terminal over. What was on it comes back with close.
+// openScreen takes over the terminal. close restores its content.
 func openScreen(out *bufio.Writer) (*screen, error) {
 	s := &screen{out: out, keys: make(chan byte)}
 	if isTerminal(os.Stdin) {
@@ -37,7 +37,7 @@ func openScreen(out *bufio.Writer) (*screen, error) {
 	return s, nil
 }
 
-// read passes on what is typed. It ends with the process.
+// read passes on typed keys. It ends with the process.
 func (s *screen) read() {
 	var b [1]byte
 	for {
@@ -65,7 +65,7 @@ func (s *screen) resized() bool {
 	return changed
 }
 
-// draw puts lines for a width in place of what was drawn before.
+// draw replaces the lines drawn before by those for a width.
 func (s *screen) draw(frame func(width int) []string) error {
 	s.out.WriteString("\x1b[H")
 	lines := frame(s.width)

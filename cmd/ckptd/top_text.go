@@ -9,7 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// topLines draws the last of the views on so many columns. All of them, which are of the last minute, give the curve.
+// topLines draws the last of the views for a width. All views, of the last minute, give the curve.
 func (p paint) topLines(server string, last []topView, width int) []string {
 	v := last[len(last)-1]
 	clock := v.Time.Local().Format("15:04:05")
@@ -55,7 +55,7 @@ func alarm(colour string, x float64) []string {
 	return []string{colour}
 }
 
-// topLine tells a view in one line, for where there is no screen.
+// topLine formats a view as one line, for output without a screen.
 func topLine(v topView) string {
 	p50, p99, p999 := v.Save.texts()
 	_, commit, _ := v.Commit.texts()
@@ -132,7 +132,7 @@ func uptime(seconds float64) string {
 	return fmt.Sprintf("%dd %dh", s/86400, s/3600%24)
 }
 
-// sparkline draws the saves of so many views, at most, as a curve from zero up.
+// sparkline draws the saves of at most width views as a curve from zero up.
 func sparkline(last []topView, most int) string {
 	if most < 8 {
 		return ""

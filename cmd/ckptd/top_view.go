@@ -7,13 +7,13 @@ import (
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 )
 
-// topSample is what a server said of itself at a time.
+// topSample is the status of a server at one time.
 type topSample struct {
 	at     time.Time
 	status *ckptdv1.GetStatusResponse
 }
 
-// topView is what a server did between two samples, as --json prints it. What is not known is left out.
+// topView is the activity of a server between two samples, in JSON. Unknown values are omitted.
 type topView struct {
 	Time    time.Time `json:"time"`
 	Version string    `json:"version"`
@@ -51,8 +51,8 @@ type topLatency struct {
 	most float64
 }
 
-// viewBetween compares two samples. Without the first it tells of all the time since the server started; if the server
-// started anew in between, of what it did since.
+// viewBetween compares two samples. Without the first it covers the whole uptime; if the server
+// restarted in between, the time since then.
 func viewBetween(before, now topSample) topView {
 	old, s := before.status, now.status
 	started := s.GetStarted().AsTime()
@@ -82,7 +82,7 @@ func viewBetween(before, now topSample) topView {
 // since is how much a count grew.
 func since(old, now uint64) float64 { return float64(now - min(old, now)) }
 
-// share is part divided by whole, nil where there is no whole.
+// share is part divided by whole, nil if whole is 0.
 func share(part, whole float64) *float64 {
 	if whole == 0 {
 		return nil
@@ -91,7 +91,7 @@ func share(part, whole float64) *float64 {
 	return &part
 }
 
-// latencyBetween is what came to a histogram; nil if nothing did.
+// latencyBetween has the new samples of a histogram; nil if there are none.
 func latencyBetween(old, now *ckptdv1.Latency) *topLatency {
 	bounds, counts := now.GetBoundsMs(), now.GetCounts()
 	if len(bounds) == 0 || len(counts) != len(bounds)+1 {

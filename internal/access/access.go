@@ -1,8 +1,9 @@
-// Package access decides who is calling and what they may do.
+// Package access authenticates callers and authorizes their requests.
 //
-// A Caller has grants; each gives a role in a scope: a tenant, a user of it, threads whose names begin with a prefix.
-// What every method of the API needs, and on what, is in its .proto file. An Authenticator finds out who calls: by a
-// bearer token, a JSON web token, a client certificate, or the uid at the other end of a Unix socket.
+// A Caller has grants; each gives a role in a scope: a tenant, a user of it, threads whose names
+// begin with a prefix. The permission and scope that a method needs are in its .proto file. An
+// Authenticator finds out who calls: by a bearer token, a JSON web token, a client certificate, or
+// the uid at the other end of a Unix socket.
 //
 // Whatever is not granted is refused. Nothing in this package logs, and callers are named by pseudonyms.
 package access
@@ -24,9 +25,9 @@ type Permission uint8
 // The permissions.
 const (
 	Read     Permission = 1 << iota // states, pending writes and blobs
-	Inspect                         // what is known about them: headers, lists, statistics, whether they are intact
+	Inspect                         // metadata: headers, lists, statistics, whether the data is intact
 	Write                           // save, delete, prune, copy
-	Annotate                        // labels, branches and pending writes: what approving and resuming a paused run takes
+	Annotate                        // labels, branches and pending writes, as needed to approve and resume a paused run
 	Manage                          // retention, garbage collection, users
 	Issue                           // tokens
 	Audit                           // the audit log
@@ -61,7 +62,7 @@ const (
 // Roles returns all roles, the lesser ones first.
 func Roles() []Role { return []Role{Reader, Approver, Writer, Auditor, Admin} }
 
-// Permissions returns what the role may do: nothing if there is no such role.
+// Permissions returns the permissions of the role: none for an unknown role.
 func (r Role) Permissions() Permission {
 	switch r {
 	case Reader:
@@ -93,7 +94,7 @@ type Grant struct {
 // Everything returns the grant of an admin without limits.
 func Everything() Grant { return Grant{Role: Admin, Tenant: Any, User: Any} }
 
-// Validate says what is wrong with a grant. Its errors match engine.ErrInvalid.
+// Validate reports an invalid grant. Its errors match engine.ErrInvalid.
 func (g Grant) Validate() error {
 	switch {
 	case g.Role.Permissions() == 0:
@@ -160,8 +161,9 @@ func (c *Caller) May(p Permission, tenant, user, thread string, now time.Time) b
 	return false
 }
 
-// Prefixes returns what the names of the threads begin with that the caller has the permission for, among those of a
-// user or, if that is empty, of all users of a tenant. all means every thread; without it and without prefixes it is none.
+// Prefixes returns the name prefixes of the threads that the caller has the permission for, among
+// those of a user or, if user is empty, of all users of a tenant. all means every thread; no
+// prefixes without all means no thread.
 func (c *Caller) Prefixes(p Permission, tenant, user string, now time.Time) (prefixes []string, all bool) {
 	for _, g := range c.Grants {
 		if g.Role.Permissions()&p != p || !g.live(now) || !g.reaches(tenant, user) {
@@ -175,8 +177,8 @@ func (c *Caller) Prefixes(p Permission, tenant, user string, now time.Time) (pre
 	return prefixes, false
 }
 
-// Only returns the one tenant that all grants are for, and the one user. What there is not exactly one of is "". They
-// stand in for what a request leaves out.
+// Only returns the tenant that all grants are for, and the user, or "" if there are several. They
+// are the defaults for names that a request omits.
 func (c *Caller) Only(now time.Time) (tenant, user string) {
 	first := true
 	for _, g := range c.Grants {
@@ -202,11 +204,12 @@ func (c *Caller) Only(now time.Time) (tenant, user string) {
 	return tenant, user
 }
 
-// MayGive reports whether the caller may give a grant to others: only what lies within one of its own grants, and no
-// longer than that lasts.
+// MayGive reports whether the caller may give a grant to others: only one that lies within its own
+// grants and expires no later.
 func (c *Caller) MayGive(g Grant, now time.Time) bool { return c.gives(g, now, true) }
 
-// MayTake reports whether the caller may see and take back a grant of others: what it might have given, however long.
+// MayTake reports whether the caller may see and revoke a grant of others: any grant it could have
+// given, whatever its expiry.
 func (c *Caller) MayTake(g Grant, now time.Time) bool { return c.gives(g, now, false) }
 
 func (c *Caller) gives(g Grant, now time.Time, lasting bool) bool {

@@ -38,7 +38,7 @@ const UnknownUID = -1
 // maxAuthorization is how long an Authorization header may be.
 const maxAuthorization = 16 << 10
 
-// Credentials are what came with a request.
+// Credentials are the credentials of a request.
 type Credentials struct {
 	Authorization string               // header, "" for none
 	TLS           *tls.ConnectionState // nil without TLS
@@ -62,8 +62,8 @@ type Authenticator struct {
 	now          func() time.Time
 }
 
-// New returns an authenticator, or what is wrong with the options. It reads the key set of JWT if that is a file, and
-// asks nothing of an issuer yet.
+// New returns an authenticator, or an error for invalid options. It reads the key set of JWT if
+// that is a file, but does not contact an issuer yet.
 func New(store Store, o Options) (*Authenticator, error) {
 	a := &Authenticator{tokens: o.Tokens, peers: map[int]*Caller{}, now: o.Now}
 	if a.now == nil {
@@ -102,7 +102,8 @@ func New(store Store, o Options) (*Authenticator, error) {
 
 func peerName(uid int) string { return fmt.Sprintf("peer:%d", uid) }
 
-// Reload reads the files again that tokens and keys are in. What cannot be read stays as it was.
+// Reload reads the files with tokens and keys again. Files that cannot be read leave their old
+// content in force.
 func (a *Authenticator) Reload() error {
 	var errs []error
 	if a.tokens != nil {

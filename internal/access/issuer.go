@@ -103,7 +103,8 @@ func (t *carefulTransport) RoundTrip(req *http.Request) (*http.Response, error) 
 	return res, nil
 }
 
-// trustworthy reports whether what comes from an address can only be of who it names: by https, or on this machine.
+// trustworthy reports whether the answers of an address are authentic: they come over https, or
+// from this machine.
 func trustworthy(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {

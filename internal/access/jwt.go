@@ -18,7 +18,8 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// JWT says whose JSON web tokens are accepted, and which of their claims say what the bearer may do.
+// JWT selects the issuer whose JSON web tokens are accepted, and the claims with the rights of the
+// bearer.
 type JWT struct {
 	// Issuer must be the iss claim. Its keys are found by OpenID Connect discovery, or read from KeyFile, a JSON web key set.
 	Issuer  string `toml:"issuer"`
@@ -37,8 +38,8 @@ type JWT struct {
 	TenantClaim  string `toml:"tenant-claim"`
 	UserClaim    string `toml:"user-claim"`
 	ThreadsClaim string `toml:"threads-claim"`
-	// Wildcards lets "*" in the claims of tenant and user stand for all of them. Without it such a token is refused, since
-	// people may be able to choose what they are called.
+	// Wildcards makes "*" in the claims of tenant and user mean all of them. Otherwise such a token
+	// is refused, because users may be able to choose their names.
 	Wildcards bool `toml:"wildcards"`
 }
 
@@ -49,7 +50,7 @@ const (
 	cachedFor     = 5 * time.Minute
 )
 
-// check completes the options and says what is wrong with them.
+// check completes the options and reports invalid ones.
 func (o *JWT) check() error {
 	for claim, fallback := range map[*string]string{&o.RoleClaim: "role", &o.TenantClaim: "tenant", &o.UserClaim: "sub", &o.ThreadsClaim: "threads"} {
 		if *claim == "" {
@@ -111,7 +112,7 @@ func newJWTVerifier(store Store, o JWT, now func() time.Time) (*jwtVerifier, err
 	return v, v.reload()
 }
 
-// reload reads the key file again. What was verified with the old keys is forgotten.
+// reload reads the key file again, and drops the cache of tokens verified with the old keys.
 func (v *jwtVerifier) reload() error {
 	if v.o.KeyFile != "" {
 		keys, err := readKeySet(v.o.KeyFile)
@@ -164,8 +165,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// remember adds to the cache what was verified with the keys of an epoch. Of a full cache an arbitrary token goes, after
-// those that are over.
+// remember caches a token verified with the keys of an epoch. A full cache evicts expired tokens
+// first, then an arbitrary one.
 func (v *jwtVerifier) remember(hash [sha256.Size]byte, epoch int, c cachedJWT) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -45,7 +45,7 @@ func checkOf(s string) string {
 	return base62(new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(s)))), checkChars)
 }
 
-// base62 writes n with so many digits, which must be enough, the most significant first.
+// base62 writes n with the given number of digits, which must be enough, most significant first.
 func base62(n *big.Int, width int) string {
 	out := make([]byte, width)
 	base, digit := big.NewInt(int64(len(digits))), new(big.Int)

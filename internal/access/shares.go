@@ -15,9 +15,11 @@ type share struct {
 	thousandths  int
 }
 
-// shares are what a new token must fit into. Who issues tokens for every tenant has all the room there is, and a tenth of it is
-// for them alone. Who does for a tenant shares a tenth, and who does for a user a hundredth, with all who do so for the
-// same; a tenth of the tenant's is for those who issue for all of it. So nobody takes the room of those above them.
+// shares are the limits that a new token must fit into. Issuers for every tenant have the whole
+// capacity, a tenth of which is reserved for them. Issuers for one tenant share a tenth, and
+// issuers for one user share a hundredth, with all others for the same tenant or user; a tenth of
+// the tenant's share is reserved for issuers for the whole tenant. So nobody uses up the capacity
+// of those above them.
 func (c *Caller) shares(grants []Grant, now time.Time) []share {
 	var all []share
 	for _, g := range grants {

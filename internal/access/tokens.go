@@ -32,7 +32,7 @@ const (
 	tokenFileVersion = 2        // 1 has no makers
 )
 
-// Store is what of a store this package needs.
+// Store is the part of a store that this package needs.
 type Store interface {
 	SealSidecar(dst []byte, name string, plain []byte) ([]byte, error)
 	OpenSidecar(name string, sealed []byte) ([]byte, error)
@@ -83,7 +83,7 @@ type storedToken struct {
 	Hash string `json:"sha256"`
 }
 
-// tokenSet is what holds at a time. It is never changed.
+// tokenSet is the set of valid tokens at one time. It is immutable.
 type tokenSet struct {
 	tokens []storedToken // in order of id
 	byHash map[[sha256.Size]byte]*Caller
@@ -103,7 +103,8 @@ func OpenTokens(path string, store Store) (*Tokens, error) {
 	return t, nil
 }
 
-// Reload reads the file again, which may have been replaced from outside. After an error the tokens are what they were.
+// Reload reads the file again, which may have been replaced from outside. After an error the tokens
+// are unchanged.
 func (t *Tokens) Reload() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,8 +147,9 @@ func (t *Tokens) Create(note string, grants []Grant, now time.Time) (Token, stri
 	return t.Issue(&Caller{Grants: []Grant{Everything()}}, note, grants, now)
 }
 
-// Issue makes a token with these grants, which its maker must be allowed to give, and returns it with its secret, which
-// cannot be had again, when it is durable. What a maker may have made is bounded: see shares.
+// Issue makes a token with these grants, which its maker must be allowed to give, and returns it
+// with its secret, which is not stored, once it is durable. The tokens of one creator are limited:
+// see shares.
 func (t *Tokens) Issue(maker *Caller, note string, grants []Grant, now time.Time) (Token, string, error) {
 	if err := checkToken(note, grants, now); err != nil {
 		return Token{}, "", err
@@ -320,7 +322,7 @@ func (t *Tokens) read() (*tokenSet, error) {
 	return newTokenSet(tokens), nil
 }
 
-// decodeTokens is strict: it accepts nothing but what write would have written.
+// decodeTokens is strict: it accepts only the exact output of write.
 func decodeTokens(plain []byte) ([]storedToken, error) {
 	bad := func(reason string) ([]storedToken, error) {
 		return nil, &engine.CorruptError{Record: tokenFileName, Reason: reason}

@@ -9,8 +9,9 @@ import (
 const (
 	// foldFor is how long a denial that comes again is only counted.
 	foldFor = time.Second
-	// maxFolds is how many different denials are told apart in that time: those that come behind them are counted
-	// without what they were about, and those that are too many even so in one line. It bounds what a flood writes.
+	// maxFolds is the number of different denials that are counted separately in that time: further
+	// ones are counted without their subjects, and any beyond that in one line. It limits the lines
+	// that a flood can write.
 	maxFolds = 64
 	several  = "several"
 )
@@ -51,7 +52,7 @@ func (f *folds) repeats(e *Entry, later func()) bool {
 	return false
 }
 
-// take returns the denials that came again, with how often, and begins anew.
+// take returns the repeated denials with their counts, and resets them.
 func (f *folds) take() []Entry {
 	if f.timer != nil {
 		f.timer.Stop()

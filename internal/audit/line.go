@@ -15,13 +15,13 @@ type Kind string
 
 // The kinds of entries.
 const (
-	Denied Kind = "denied" // somebody was not allowed what they asked for
+	Denied Kind = "denied" // a request was denied
 	Export Kind = "export" // states were read in bulk
 	Admin  Kind = "admin"  // the store, its users, tokens, plugins or this log were looked after
 	Notice Kind = "notice" // the log tells about itself
 )
 
-// Entry is what a line of the log tells.
+// Entry is the content of a line of the log.
 type Entry struct {
 	Number uint64    // counts the lines, from 1, through all files
 	Time   time.Time // to the millisecond, in UTC
@@ -29,9 +29,9 @@ type Entry struct {
 	Kind   Kind
 	Method string
 	Caller string // never a person's name
-	// Pseudonyms of what it was about, each "" or 32 hexadecimal digits.
+	// Pseudonyms of its subjects, each "" or 32 hexadecimal digits.
 	Tenant, User, Thread string
-	About                string // what else it was about, such as a token; "" for nothing
+	About                string // any other subject, such as a token; "" for none
 	Code                 string // of the answer
 	Count                int    // how often, at least 1
 }
@@ -49,7 +49,8 @@ type line struct {
 	prev, hash [sha256.Size]byte
 }
 
-// spelling is a line as JSON spells it (docs/format.md §19). Its order and what is left out are part of the format.
+// spelling is the JSON form of a line (docs/format.md §19). The order of its members, and which are
+// omitted, are part of the format.
 type spelling struct {
 	Number uint64 `json:"n"`
 	Time   string `json:"time"`
@@ -78,14 +79,14 @@ func encode(e Entry, prev [sha256.Size]byte) ([]byte, [sha256.Size]byte, error) 
 	if err != nil {
 		return nil, prev, err
 	}
-	b = b[:len(b)-1] // what is hashed is all before the member "hash"
+	b = b[:len(b)-1] // the hash covers everything before the member "hash"
 	hash := sha256.Sum256(append([]byte(hashDomain), b...))
 	return fmt.Appendf(b, `,"hash":"%x"}`+"\n", hash), hash, nil
 }
 
 var errLine = errors.New("is not an audit log line, or was changed")
 
-// decode reads a line with its line feed. It accepts nothing but what encode returns.
+// decode reads a line with its line feed. It accepts only the exact output of encode.
 func decode(b []byte) (line, error) {
 	var s struct {
 		spelling
@@ -108,7 +109,7 @@ func decode(b []byte) (line, error) {
 	return l, nil
 }
 
-// check refuses what must not be in the log.
+// check refuses entries that must not be in the log.
 func (e Entry) check() error {
 	switch e.Kind {
 	case Denied, Export, Admin, Notice:

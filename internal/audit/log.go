@@ -1,8 +1,9 @@
 // Package audit keeps a log of denials, exports and administration that cannot be changed unnoticed.
 //
-// A log is a file of JSON lines, each with the hash of the one before it (docs/format.md §19). Verify finds a line that was
-// changed, taken out, put in or moved. What it cannot find by itself is that the newest lines are gone: for that, keep the
-// last hash elsewhere and compare. Tenants, users and threads are in the log under pseudonyms.
+// A log is a file of JSON lines, each with the hash of the one before it (docs/format.md §19).
+// Verify finds a line that was changed, removed, inserted or moved. It cannot find by itself that
+// the newest lines were cut off: for that, keep the last hash elsewhere and compare. Tenants, users
+// and threads are in the log under pseudonyms.
 package audit
 
 import (
@@ -33,8 +34,9 @@ type Log struct {
 	synced  uint64 // number of the last line that is durable
 }
 
-// Open opens the log in a file, which is made if it is missing. What a crash left of a line at the end is moved to
-// PATH.torn, and a notice takes its place. A file that does not end like an audit log is refused.
+// Open opens the log in a file, creating it if it is missing. A line that a crash tore off at the
+// end is moved to PATH.torn, and replaced by a notice. A file that does not end like an audit log
+// is refused.
 func Open(path string) (*Log, error) {
 	l := &Log{path: path}
 	if err := l.open(); err != nil {
@@ -43,8 +45,8 @@ func Open(path string) (*Log, error) {
 	return l, nil
 }
 
-// Reopen opens the file anew: one that was moved away is left, and its successor goes on where it ends, with a notice for
-// whoever opens that next. Call it after rotating the log.
+// Reopen opens the file again. If the old file was moved away, the new one continues its chain and
+// begins with a notice for the next opening. Call it after rotating the log.
 func (l *Log) Reopen() error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
@@ -68,7 +70,8 @@ func (l *Log) Reopen() error {
 	return errors.Join(err, old.Close())
 }
 
-// open opens the file at path and finds its end. A new file goes on behind the lines before.
+// open opens the file at path and finds its end. A new file continues the chain of the lines
+// before.
 func (l *Log) open() error {
 	f, err := os.OpenFile(l.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
@@ -85,7 +88,7 @@ func (l *Log) open() error {
 	switch {
 	case torn:
 		return l.notice(codeTorn)
-	case begun && l.number > 0: // without a line in it, the next to open it would begin the chain anew
+	case begun && l.number > 0: // without a line in it, the next opening would start a new chain
 		return l.notice("rotated")
 	}
 	return nil
@@ -100,7 +103,8 @@ func (l *Log) notice(code string) error {
 	return errors.Join(err, l.file.Sync())
 }
 
-// resume finds the last line of the file, if that is not just begun, and moves aside what is behind it.
+// resume finds the last line of the file, unless the file is new, and moves aside any bytes after
+// it.
 func (l *Log) resume(f *os.File) (torn, begun bool, err error) {
 	info, err := f.Stat()
 	if err != nil || info.Size() == 0 {
@@ -192,7 +196,7 @@ func (l *Log) undo(n int, why error) error {
 	return why
 }
 
-// sync makes the line with this number durable, together with what others wait for.
+// sync makes the line with this number durable, together with lines that others wait for.
 func (l *Log) sync(number uint64) error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
@@ -218,7 +222,7 @@ func (l *Log) sync(number uint64) error {
 	return nil
 }
 
-// Close writes what is only counted yet, and closes the file, durably.
+// Close writes the pending counts and closes the file, durably.
 func (l *Log) Close() error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
@@ -232,7 +236,7 @@ func (l *Log) Close() error {
 	return err
 }
 
-// Last returns the number and the hash of the last line: what Verify can be told to expect.
+// Last returns the number and the hash of the last line, for a later Verify to expect.
 func (l *Log) Last() (number uint64, hash string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"os"
 )
 
-// ErrBroken is what a log that was tampered with matches.
+// ErrBroken is the error for a log that was tampered with.
 var ErrBroken = errors.New("the audit log is broken")
 
 // BrokenError tells where a log is broken. It matches ErrBroken.
@@ -31,7 +31,7 @@ func (e *BrokenError) Error() string {
 
 func (e *BrokenError) Is(target error) bool { return target == ErrBroken }
 
-// Report is what Verify found up to the end, or to the first line that is wrong.
+// Report is the result of Verify up to the end, or to the first bad line.
 type Report struct {
 	First, Last uint64 // numbers of lines, 0 if there are none
 	Hash        string // of the last line
@@ -103,7 +103,7 @@ func Read(r io.Reader) iter.Seq2[Entry, error] {
 	}
 }
 
-// Entries yields what is in the file of the log now. After an error it ends.
+// Entries yields the current entries of the log file. It ends after an error.
 func (l *Log) Entries() iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		f, size, err := l.snapshot()
@@ -166,7 +166,8 @@ const maxTail = 1 << 20
 
 var errForeign = errors.New("it does not end like an audit log: find out why, and move it away")
 
-// lastLine finds the last good line of a file and where it ends: 0 if the file is no more than a torn first line.
+// lastLine finds the last good line of a file and where it ends: 0 if the file has only a torn
+// first line.
 func lastLine(f io.ReaderAt, size int64) (last line, end int64, err error) {
 	from := max(0, size-maxTail)
 	tail := make([]byte, size-from)

@@ -26,7 +26,7 @@ type Replay struct {
 	problems []string
 }
 
-// noHash stands for the hash of a checkpoint, which is $hash in scripts.
+// noHash replaces the hash of a checkpoint, which is $hash in scripts.
 var noHash = base64.StdEncoding.EncodeToString(make([]byte, 32))
 
 // NewReplay begins a replay of a script.
@@ -34,7 +34,7 @@ func NewReplay(s *Script) *Replay {
 	return &Replay{script: s, bound: map[string]string{"hash": noHash}}
 }
 
-// End returns what was wrong with the requests, and says if some did not come.
+// End returns the faults of the requests, including requests that are missing.
 func (r *Replay) End() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,8 +97,9 @@ func (r *Replay) judge(x *Exchange, req *http.Request, enc *encoding, body []byt
 	return r.match("", want, got)
 }
 
-// match compares what a script expects with what came: members that it does not name are left aside, "" is nothing, and a
-// text that begins with $ is a name for any text, the same wherever it stands.
+// match compares the expected with the actual value: it ignores members that the script does not
+// name, "" matches a missing value, and a text that begins with $ is a variable, which has the same
+// value everywhere.
 func (r *Replay) match(at string, want, got any) error {
 	switch want := want.(type) {
 	case map[string]any:
@@ -189,7 +190,7 @@ func (r *Replay) text(x *Exchange, enc *encoding) ([]byte, error) {
 	return enc.response(messages, x.Error, x.Cut == "after")
 }
 
-// fillIn puts what was bound in place of names in an answer.
+// fillIn replaces variables in an answer by their values.
 func (r *Replay) fillIn(text []byte) []byte {
 	s := string(text)
 	for name, v := range r.bound {

@@ -1,5 +1,6 @@
-// Package conformance is a suite for clients of the daemon, in any language: scripts of calls, of the requests that a right
-// client makes for them, and of what befalls these, with a server that replays them. README.md has the format.
+// Package conformance is a suite for clients of the daemon, in any language: scripts of calls, of
+// the requests that a correct client makes for them, and of the answers and faults that they meet,
+// with a server that replays them. README.md has the format.
 package conformance
 
 import (
@@ -11,7 +12,7 @@ import (
 	"strings"
 )
 
-// Script is what a client is to do, and what it meets.
+// Script has the calls that a client makes, and the answers and faults that it meets.
 type Script struct {
 	Name      string     `json:"name,omitempty"` // that of its file
 	About     string     `json:"about"`
@@ -29,19 +30,19 @@ type Options struct {
 // Call is a call that the client's user makes.
 type Call struct {
 	Method  string          `json:"method"`  // such as CheckpointService/Save
-	Request json.RawMessage `json:"request"` // its message; the client fills in what is its own
-	Session bool            `json:"session"` // of a session, which sends what changed
-	Take    int             `json:"take"`    // of a watch: its user leaves after so many events
+	Request json.RawMessage `json:"request"` // its message; the client fills in its own fields
+	Session bool            `json:"session"` // of a session, which sends only changes
+	Take    int             `json:"take"`    // of a watch: its user leaves after this many events
 	Result  Result          `json:"result"`
 }
 
-// Result is what the user gets.
+// Result is the result for the user.
 type Result struct {
 	Reason string   `json:"reason,omitempty"` // of the error, in the words of ckptd.v1.Reason or UNREACHABLE
 	IDs    []string `json:"ids,omitempty"`    // of the checkpoints or events
 }
 
-// Check compares what the user of a client got from the calls with what the script says.
+// Check compares the results that the user of a client got with those of the script.
 func (s *Script) Check(got []Result) (problems []string) {
 	if len(got) != len(s.Calls) {
 		return []string{fmt.Sprintf("%d calls have a result, want %d", len(got), len(s.Calls))}

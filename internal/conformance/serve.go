@@ -15,8 +15,9 @@ type Task struct {
 	Script
 }
 
-// Serve runs all scripts with a client that is another program. It writes each as a line of JSON, a Task, and reads a line
-// with the results of its calls. What was wrong goes to log, a line each; Serve returns how much that was.
+// Serve runs all scripts with a client that is another program. It writes each as a line of JSON, a
+// Task, and reads a line with the results of its calls. It writes each fault to log as a line, and
+// returns their number.
 func Serve(in io.Reader, out, log io.Writer) (problems int, err error) {
 	scripts, err := Scripts()
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package contract reads what the API says of its methods: the option ckptd.v1.rule that each of them has in its .proto
-// file. The daemon decides, records and counts by it, the client repeats by it, and the tables of docs/api.md are made of
-// it, so a method is described in that one place.
+// Package contract reads the rules of the API's methods: the option ckptd.v1.rule of each method in
+// its .proto file. The daemon authorizes, audits and limits by it, the client retries by it, and
+// the tables of docs/api.md are generated from it, so a method is described in one place.
 package contract
 
 import (

@@ -12,7 +12,7 @@ import (
 	ckptdv1 "github.com/ckptd/ckptd/api/ckptd/v1"
 )
 
-// read makes a method of what its .proto file says of it.
+// read makes a method from its declaration in the .proto file.
 func read(d protoreflect.MethodDescriptor) (*Method, error) {
 	m := &Method{
 		Procedure: fmt.Sprintf("/%s/%s", d.Parent().FullName(), d.Name()),
@@ -38,7 +38,7 @@ func read(d protoreflect.MethodDescriptor) (*Method, error) {
 	return m, nil
 }
 
-// problem says what is wrong with a rule, in words that go on behind its name.
+// problem describes the fault of a rule, to follow its name in a sentence.
 func (m *Method) problem(d protoreflect.MethodDescriptor, missing []string) string {
 	guarded := []ckptdv1.Permission{ckptdv1.Permission_PERMISSION_MANAGE, ckptdv1.Permission_PERMISSION_ISSUE, ckptdv1.Permission_PERMISSION_AUDIT}
 	needs, on, retry := m.GetNeeds(), m.GetOn(), m.GetRetry()

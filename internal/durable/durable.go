@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// WriteFile replaces a file by one with this content that only its owner may read, and returns when that is durable.
-// After a crash there is the old file or the new one, and perhaps PATH.new, which the next call replaces. One call at a
-// time may write a path. Where the path is a link it stays one, and the file is where it leads. What is there and no regular file is
-// not replaced: ErrNotRegular.
+// WriteFile replaces a file by one with this content that only its owner can read, and returns once
+// that is durable. After a crash there is the old file or the new one, and perhaps PATH.new, which
+// the next call replaces. Only one call at a time may write a path. If the path is a link, it stays
+// one, and its target is replaced. Anything but a regular file is not replaced: ErrNotRegular.
 func WriteFile(path string, content []byte) error {
 	path, err := target(path)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"os"
 )
 
-// ErrNotRegular is of a path at which there is no regular file: a folder, a device, a pipe or a socket.
+// ErrNotRegular means that a path is a folder, a device, a pipe or a socket instead of a regular
+// file.
 var ErrNotRegular = errors.New("is not a regular file")
 
 // ErrTooLarge is of a file that is larger than it may be.
@@ -29,7 +30,7 @@ func Open(path string, flag int) (*os.File, error) {
 	return f, nil
 }
 
-// ReadFile reads a regular file of at most so many bytes.
+// ReadFile reads a regular file with a limit on its size.
 func ReadFile(path string, most int64) ([]byte, error) {
 	f, err := Open(path, os.O_RDONLY)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package endtest tells in tests what takes forever.
+// Package endtest finds calls in tests that never end.
 package endtest
 
 import (

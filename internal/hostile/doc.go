@@ -1,3 +1,4 @@
-// Package hostile holds no product code: its tests run hostile plugins over a store. What the host survives is tested in
-// plugins/hostile; here it is what is stored after them: nothing.
+// Package hostile has no product code: its tests run hostile plugins on a store. Package
+// plugins/hostile tests that the host survives them; these tests show that they leave nothing in
+// the store.
 package hostile

@@ -20,7 +20,7 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// What was asked for is a file ID.task beside the journal ID.job: a sealed MigrationJob.
+// The request of a job is a file ID.task next to the journal ID.job: a sealed MigrationJob.
 
 const taskSuffix = ".task"
 
@@ -32,7 +32,7 @@ func (m *Runner) path(id string) string { return m.besides(id, taskSuffix) }
 // besides is a file of a job.
 func (m *Runner) besides(id, suffix string) string { return filepath.Join(m.o.Dir, "jobs", id+suffix) }
 
-// sealedAs is what the file of a job is sealed under.
+// sealedAs is the name that the file of a job is sealed under.
 func sealedAs(id string) string { return "migrations/tasks/" + id }
 
 // keep makes a job durable.
@@ -124,7 +124,7 @@ func (m *Runner) keptJobs() ([]*ckptdv1.MigrationJob, error) {
 	return all, nil
 }
 
-// find returns a job of a tenant that is not under way, with what its journal says.
+// find returns a job of a tenant that is not running, with the state from its journal.
 func (m *Runner) find(tenant, id string) (*ckptdv1.MigrationJob, error) {
 	none := fmt.Errorf("%w %q", wire.ErrNoJob, id)
 	if m.o.Dir == "" || !migration.ValidID(id) {
@@ -150,7 +150,8 @@ func (m *Runner) find(tenant, id string) (*ckptdv1.MigrationJob, error) {
 	return job, nil
 }
 
-// withJournal is a job with what its journal says; of one that the daemon did not begin there is nothing else.
+// withJournal adds the state from its journal to a job. A job that the daemon did not start has
+// nothing else.
 func withJournal(job *ckptdv1.MigrationJob, begun *migration.Job) *ckptdv1.MigrationJob {
 	if job == nil {
 		job = &ckptdv1.MigrationJob{Tenant: begun.Spec.Tenant, Id: begun.ID, Spec: PackSpec(begun.Spec), Created: timestamppb.New(begun.Created),
@@ -200,7 +201,8 @@ func (m *Runner) freeID() (string, error) {
 	}
 }
 
-// mostForgettable is how many jobs of a tenant are kept that have no journal: dry runs, and what was refused or finished.
+// mostForgettable is the number of jobs without a journal that are kept per tenant: dry runs, and
+// refused or finished jobs.
 const mostForgettable = 20
 
 // forgetOld removes the oldest of these, so that there is room for another one. The caller holds m.mu.

@@ -73,7 +73,7 @@ func PackReport(r *migration.Report) *ckptdv1.MigrationReport {
 	return m
 }
 
-// UnpackReport is the inverse of PackReport; no message is no report.
+// UnpackReport is the inverse of PackReport; nil gives nil.
 func UnpackReport(m *ckptdv1.MigrationReport) *migration.Report {
 	if m == nil {
 		return nil
@@ -126,5 +126,5 @@ func UnpackSet(m *ckptdv1.MigrationSet) (migration.Installed, error) {
 	return in, err
 }
 
-// maxSteps bounds what is believed of a server.
+// maxSteps limits the steps that a server can claim.
 const maxSteps = 1 << 16

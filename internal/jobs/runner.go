@@ -21,10 +21,10 @@ import (
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// Options say what is migrated. Without Dir nothing is.
+// Options configure a runner. Without Dir it runs no jobs.
 type Options struct {
 	Store *engine.Store
-	Dir   string                                 // of what is kept of migrations beside the store
+	Dir   string                                 // of the migrations next to the store
 	Sets  *migration.Sets                        // that are installed there
 	Find  func(tenant, kind string) *migrate.Set // engine.Options.Migrations of the store
 	Log   *slog.Logger                           // nil: nothing is logged
@@ -39,7 +39,7 @@ type Runner struct {
 	wait sync.WaitGroup
 
 	mu      sync.Mutex
-	tenants map[string]*work // what is under way
+	tenants map[string]*work // the running job
 }
 
 // States of jobs on the wire.
@@ -50,7 +50,7 @@ const (
 	Canceled = "canceled"
 )
 
-// New returns what runs jobs. Nothing is under way before Resume.
+// New returns a runner of jobs. It runs none before Resume.
 func New(o Options) *Runner {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -60,7 +60,7 @@ func New(o Options) *Runner {
 	return m
 }
 
-// Close ends what is under way, as a kill would: Resume goes on with it.
+// Close stops running jobs as a kill would: Resume continues them.
 func (m *Runner) Close() {
 	m.mu.Lock()
 	m.end()
@@ -73,7 +73,7 @@ func (m *Runner) jobs() *migration.Jobs {
 	return migration.New(m.o.Store, filepath.Join(m.o.Dir, "jobs"), m.o.Find)
 }
 
-// Resume goes on with what was under way when the daemon ended.
+// Resume continues the jobs that were running when the daemon ended.
 func (m *Runner) Resume() error {
 	if m.o.Dir == "" {
 		return nil
@@ -104,7 +104,8 @@ func (m *Runner) Resume() error {
 	return nil
 }
 
-// giveUp ends a job that was resumed so often and not carried out: it may be what ends the daemon. It can be asked for again.
+// giveUp ends a job that was resumed too often without completing: it may be the cause of the
+// crashes. It can be requested again.
 func (m *Runner) giveUp(job *ckptdv1.MigrationJob, times int) error {
 	err := fmt.Errorf("%w: the daemon stopped %d times during this job: find out why, and run it again", engine.ErrUnavailable, times)
 	job.State, job.Updated, job.Error = Failed, now(), wire.PackSaveError(err)
@@ -113,7 +114,7 @@ func (m *Runner) giveUp(job *ckptdv1.MigrationJob, times int) error {
 	return m.keep(job)
 }
 
-// Start begins a job, or goes on with one. Errors of jobs match those of package wire.
+// Start starts or resumes a job. Its errors match the job errors of package wire.
 func (m *Runner) Start(req *ckptdv1.StartMigrationJobRequest) (*ckptdv1.MigrationJob, error) {
 	if m.o.Dir == "" {
 		return nil, fmt.Errorf("%w: this store has no migrations directory", engine.ErrInvalid)
@@ -144,7 +145,7 @@ func (m *Runner) Start(req *ckptdv1.StartMigrationJobRequest) (*ckptdv1.Migratio
 	return m.launch(job).now(), nil
 }
 
-// check says what is wrong with a request by itself.
+// check reports an invalid request, without looking at jobs.
 func check(req *ckptdv1.StartMigrationJobRequest) error {
 	rate, throttle := req.GetPace().GetMaxErrorRate(), req.GetPace().GetThrottle()
 	_, known := ckptdv1.MigrationAction_name[int32(req.GetAction())]
@@ -170,7 +171,7 @@ func check(req *ckptdv1.StartMigrationJobRequest) error {
 
 const maxWorkers = 256
 
-// asksFor reports whether a request is for what is under way.
+// asksFor reports whether a request is for the running job.
 func asksFor(req *ckptdv1.StartMigrationJobRequest, now *ckptdv1.MigrationJob) bool {
 	if req.GetAction() != now.GetAction() {
 		return false
@@ -181,7 +182,8 @@ func asksFor(req *ckptdv1.StartMigrationJobRequest, now *ckptdv1.MigrationJob) b
 	return req.GetAll() == now.GetAll() && SpecOf(req.GetTenant(), req.GetSpec()) == SpecOf(now.GetTenant(), now.GetSpec())
 }
 
-// next is the job that a request is for, and that has come to a point where it can be gone on with so. The caller holds m.mu.
+// next returns the job that a request is for, if it is in a state for the requested action. The
+// caller holds m.mu.
 func (m *Runner) next(req *ckptdv1.StartMigrationJobRequest) (*ckptdv1.MigrationJob, error) {
 	if req.GetId() == "" {
 		if err := m.forgetOld(req.GetTenant()); err != nil {
@@ -266,7 +268,8 @@ func withoutReport(job *ckptdv1.MigrationJob) *ckptdv1.MigrationJob {
 	return short
 }
 
-// Cancel stops what is under way of a job, and returns it when it has. Of a job of which nothing is, nothing happens.
+// Cancel stops a job and returns it once it has stopped. It does nothing to a job that is not
+// running.
 func (m *Runner) Cancel(ctx context.Context, tenant, id string) (*ckptdv1.MigrationJob, error) {
 	m.mu.Lock()
 	w := m.tenants[tenant]

@@ -111,7 +111,7 @@ func (m *Runner) Status(ctx context.Context, tenant string, spec *ckptdv1.Migrat
 	return PackGroups(groups), err
 }
 
-// Plan says what a job would do.
+// Plan returns the steps that a job would take.
 func (m *Runner) Plan(ctx context.Context, tenant string, spec *ckptdv1.MigrationSpec) (*ckptdv1.PlanMigrationResponse, error) {
 	plan, err := m.jobs().Plan(ctx, SpecOf(tenant, spec))
 	if err != nil {

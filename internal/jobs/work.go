@@ -40,7 +40,7 @@ func (w *work) changes() <-chan struct{} {
 	return w.changed
 }
 
-// change replaces the job by what f makes of a copy.
+// change replaces the job by a copy modified by f.
 func (w *work) change(f func(*ckptdv1.MigrationJob)) *ckptdv1.MigrationJob {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,7 +52,7 @@ func (w *work) change(f func(*ckptdv1.MigrationJob)) *ckptdv1.MigrationJob {
 	return next
 }
 
-// progressEvery is how often the progress is told.
+// progressEvery is the interval of progress reports.
 const progressEvery = 200 * time.Millisecond
 
 // progress is migration.RunOptions.Progress.
@@ -84,7 +84,7 @@ func (m *Runner) launch(job *ckptdv1.MigrationJob) *work {
 	return w
 }
 
-// carryOut does what is asked for, or the rest of it.
+// carryOut does the requested work, or the rest of it.
 func (m *Runner) carryOut(ctx context.Context, w *work) (*migration.Report, error) {
 	job, jobs := w.now(), m.jobs()
 	spec, pace := SpecOf(job.GetTenant(), job.GetSpec()), job.GetPace()
@@ -124,8 +124,8 @@ func (m *Runner) carryOut(ctx context.Context, w *work) (*migration.Report, erro
 	return jobs.Run(ctx, id, o)
 }
 
-// finish records what came of a job, unless the daemon ends: then it goes on with the next. What panicked would do so again,
-// and does not go on.
+// finish records the result of a job, unless the daemon is stopping: then the next daemon continues
+// the job. A job that panicked is not continued, because it would panic again.
 func (m *Runner) finish(w *work, report *migration.Report, err, cause error) {
 	defer m.leave(w)
 	defer m.forgetResumed(w.now().GetId()) // also if the daemon ends, which it does in good order then

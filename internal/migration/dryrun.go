@@ -11,16 +11,16 @@ import (
 // RunOptions say how a dry run, a run or an undo goes.
 type RunOptions struct {
 	Workers      int     // states at a time; 0: as many as processors, and more where there is waiting for the disk
-	Throttle     float64 // states a second at most; 0 is no limit
+	Throttle     float64 // maximum states per second; 0 means unlimited
 	MaxErrorRate float64 // of a run: how many of the states may fail, 0 to 1. See Start
 
-	// Progress, if not nil, is told how many states are done, and of how many, 0 if that is not known. It is called from
-	// one goroutine at a time.
+	// Progress, if not nil, is called with the number of states done and the total, 0 if that is
+	// unknown. It is called from one goroutine at a time.
 	Progress func(done, total int)
 }
 
-// DryRun tries the steps on the heads or, with all, on every checkpoint in scope, and writes nothing. The error is one of
-// the dry run itself; what failed is in the report.
+// DryRun tries the steps on the heads or, with all, on every checkpoint in scope, and writes
+// nothing. The error is one of the dry run itself; failures of steps are in the report.
 func (j *Jobs) DryRun(ctx context.Context, spec Spec, all bool, o RunOptions) (*Report, error) {
 	if err := j.check(spec); err != nil {
 		return nil, err

@@ -24,10 +24,10 @@ type State string
 
 // The states of a job.
 const (
-	Running   State = "running" // or was cut short: Run goes on
+	Running   State = "running" // or was interrupted: Run resumes it
 	Stopped   State = "stopped" // too many states failed: Run tries again
 	Done      State = "done"
-	Undoing   State = "undoing" // or was cut short: Undo goes on
+	Undoing   State = "undoing" // or was interrupted: Undo resumes it
 	Undone    State = "undone"
 	Finishing State = "finishing" // the originals of histories are going
 )
@@ -46,14 +46,16 @@ type Job struct {
 	Kept     int // could not be undone
 }
 
-// Start begins a job, which Run carries out. It refuses what a plan refuses: a set that is older than the store, say. If
-// MaxErrorRate is 0 it tries the steps on all states first, and begins nothing if one fails: then the report tells which, and
-// the error is wire.ErrJobRefused. With a higher rate states that fail are left as they are, and the job stops when there are more.
+// Start creates a job for Run to carry out. It fails where a plan fails, for example if the set is
+// older than the store. If MaxErrorRate is 0, it tries the steps on all states first, and creates
+// no job if one fails: the report then has the failures, and the error is wire.ErrJobRefused. With
+// a higher rate failing states are skipped, and the job stops if they exceed the rate.
 func (j *Jobs) Start(ctx context.Context, spec Spec, o RunOptions) (*Job, *Report, error) {
 	return j.StartAs(ctx, "", spec, o)
 }
 
-// StartAs is Start of a job with an id that NewID returned, so that whoever keeps that knows the job after a kill.
+// StartAs is Start with an id from NewID, so that a caller that stores the id first knows the job
+// after a kill.
 func (j *Jobs) StartAs(ctx context.Context, id string, spec Spec, o RunOptions) (*Job, *Report, error) {
 	plan, err := j.Plan(ctx, spec)
 	if err == nil {
@@ -139,7 +141,7 @@ func (j *Jobs) List() ([]*Job, error) {
 	return all, nil
 }
 
-// Unfinished returns the job of a spec that Run goes on with, nil if there is none.
+// Unfinished returns the job of a spec that Run can resume, or nil.
 func (j *Jobs) Unfinished(spec Spec) (*Job, error) {
 	all, err := j.List()
 	if err != nil {
@@ -153,7 +155,7 @@ func (j *Jobs) Unfinished(spec Spec) (*Job, error) {
 	return nil, nil
 }
 
-// history is what a journal says.
+// history is the content of a journal.
 type history struct {
 	job      Job
 	begin    *begin
@@ -211,7 +213,7 @@ func (h *history) see(at int64, f *frame) error {
 		h.job.Kept += len(f.Left)
 	case f.State != nil:
 		h.job.State, h.job.Updated = f.State.State, f.State.Time
-		if f.State.State == Running { // what failed is tried again
+		if f.State.State == Running { // failed states are tried again
 			h.job.Failed = 0
 		}
 	}

@@ -16,8 +16,9 @@ import (
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// A journal is a file of frames: the length of a sealed envelope in 4 bytes, big endian, and the envelope, whose name has the
-// number of the frame. docs/format.md §19 has the file. What a crash tore off its end was not acted on.
+// A journal is a file of frames: the length of a sealed envelope in 4 bytes, big endian, and the
+// envelope, whose name has the number of the frame. docs/format.md §19 has the file. A torn frame
+// at its end was never acted on.
 
 // frame is an entry of a journal. One of its members is set.
 type frame struct {
@@ -26,11 +27,11 @@ type frame struct {
 	Outcomes []outcome `json:"outcomes,omitzero"` // did, and all of the last intents are done with
 	Undone   []int     `json:"undone,omitempty"`  // the frames of outcomes that were undone
 	Count    int       `json:"count,omitempty"`   // with Undone: how many heads these were
-	Left     []kept    `json:"left,omitempty"`    // with Undone: what could not be
+	Left     []kept    `json:"left,omitempty"`    // with Undone: states that could not be undone
 	State    *change   `json:"state,omitempty"`
 }
 
-// begin is what a job is.
+// begin describes a job.
 type begin struct {
 	Version int               `json:"version"`
 	Spec    Spec              `json:"spec"`
@@ -70,7 +71,7 @@ type kept struct {
 	Reason    string `json:"reason"`
 }
 
-// change is what became of a job.
+// change is a change of a job's state.
 type change struct {
 	State State     `json:"state"`
 	Time  time.Time `json:"time"`
@@ -112,8 +113,8 @@ func (j *Jobs) create(id string, b *begin) (*journal, error) {
 	return l, nil
 }
 
-// open opens a journal and calls see for all of its frames. With repair what is torn off its end goes, and frames may be
-// appended.
+// open opens a journal and calls see for all of its frames. With repair a torn end is removed, and
+// frames can be appended.
 func (j *Jobs) open(id string, repair bool, see func(at int64, f *frame) error) (*journal, error) {
 	file, err := durable.Open(j.path(id), os.O_RDWR)
 	if err != nil {
@@ -183,7 +184,7 @@ func (l *journal) at(n int, place int64) (*frame, error) {
 	return f, json.Unmarshal(plain, f)
 }
 
-// scan reads the frames from the beginning, up to the end or to what a crash tore off.
+// scan reads the frames from the beginning, up to the end or to a torn frame.
 func (l *journal) scan(see func(at int64, f *frame) error) error {
 	in := io.NewSectionReader(l.file, 0, 1<<62)
 	var sealed []byte

@@ -12,7 +12,7 @@ type pace struct {
 	limit    *rate.Limiter
 	progress func(done, total int)
 
-	mu       sync.Mutex // of what follows; held while progress is told
+	mu       sync.Mutex // guards the fields below; held while progress is reported
 	n, total int
 }
 
@@ -24,7 +24,7 @@ func newPace(o RunOptions, total int) *pace {
 	return p
 }
 
-// done says that so many states are done, and waits until the next ones may begin.
+// done adds n states to the progress, and waits until the next ones may start.
 func (p *pace) done(ctx context.Context, n int) error {
 	if p.progress != nil {
 		p.mu.Lock()

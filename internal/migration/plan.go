@@ -21,13 +21,13 @@ type Jobs struct {
 	busy sync.Mutex // held while a job runs
 }
 
-// New returns what migrates a store, which must have the same sets (engine.Options.Migrations). The journals of jobs are in
-// dir, which is made with the first.
+// New returns the jobs of a store, which must have the same sets (engine.Options.Migrations). Their
+// journals are in dir, which is created with the first one.
 func New(s *engine.Store, dir string, sets func(tenant, kind string) *migrate.Set) *Jobs {
 	return &Jobs{store: s, dir: dir, sets: sets}
 }
 
-// Spec says what is to be migrated, and to which version.
+// Spec selects the states to migrate and their target version.
 type Spec struct {
 	Scope
 	To      uint64 `json:"to,omitempty"`      // 0 is the newest version that the set of each kind knows; another needs Kind
@@ -47,10 +47,10 @@ type Group struct {
 	// The following are for plans.
 	To    uint64   // the version that they are to have; their own if nothing is to be done
 	Steps []string // that lead there: descriptions with their sources
-	Err   error    // why there is no way
+	Err   error    // the reason if no steps lead there
 }
 
-// Plan is what a job would do.
+// Plan lists the steps that a job would take.
 type Plan struct {
 	Groups []Group // in order of kind and version
 	Todo   int     // heads that would be migrated
@@ -104,7 +104,8 @@ func (j *Jobs) Status(ctx context.Context, scope Scope) ([]Group, error) {
 	return groups, nil
 }
 
-// Plan says what a job would do. The error is one of the survey; why the plan cannot be carried out is Plan.Err.
+// Plan returns the steps that a job would take. The error is one of reading the store; Plan.Err has
+// the reason if the plan cannot be carried out.
 func (j *Jobs) Plan(ctx context.Context, spec Spec) (*Plan, error) {
 	if err := j.check(spec); err != nil {
 		return nil, err
@@ -128,7 +129,7 @@ func (j *Jobs) Plan(ctx context.Context, spec Spec) (*Plan, error) {
 	return p, nil
 }
 
-// check refuses what no store can have.
+// check refuses a scope that no store can have.
 func (j *Jobs) check(spec Spec) error {
 	switch {
 	case spec.Tenant == "":

@@ -11,13 +11,13 @@ import (
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// Bounds of a report. What is over them is only counted.
+// Limits of a report. Failures beyond them are only counted.
 const (
 	MaxExamples = 20  // of each step
-	maxSteps    = 200 // and ways to fail that are told apart
+	maxSteps    = 200 // and different kinds of failures
 )
 
-// Report is what came of a dry run, a run or an undo.
+// Report is the result of a dry run, a run or an undo.
 type Report struct {
 	States   int // that were looked at
 	Current  int // had the version already

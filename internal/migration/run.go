@@ -26,9 +26,10 @@ const (
 	mostConflicts = 1000
 )
 
-// Run carries a job out, or goes on with one that was cut short or was stopped. Threads that were saved to meanwhile are looked
-// at again: no save is overtaken. If ctx ends the job is as if it had been killed, and Run may go on later. wire.ErrJobStopped is
-// more failures than MaxErrorRate allows.
+// Run carries out a job, or resumes one that was interrupted or stopped. Threads that were saved to
+// meanwhile are migrated again, so no save is lost. If ctx ends, the job is as if it had been
+// killed, and a later Run resumes it. wire.ErrJobStopped means more failures than MaxErrorRate
+// allows.
 func (j *Jobs) Run(ctx context.Context, id string, o RunOptions) (*Report, error) {
 	if !j.busy.TryLock() {
 		return nil, wire.ErrJobBusy
@@ -105,7 +106,7 @@ func (r *run) all(ctx context.Context) error {
 		}
 		batch = batch[:0]
 	}
-	for range found { // whoever looks sees that it ended
+	for range found { // any observer sees that it ended
 	}
 	looking.Wait()
 	if err == nil {
@@ -117,7 +118,7 @@ func (r *run) all(ctx context.Context) error {
 	return err
 }
 
-// look finds what is to be migrated.
+// look finds the states to migrate.
 func (r *run) look(ctx context.Context, spec Spec, found chan<- intent) error {
 	hand := func(in intent) error {
 		select {
@@ -148,13 +149,13 @@ func (r *run) look(ctx context.Context, spec Spec, found chan<- intent) error {
 	})
 }
 
-// batch migrates some lineages: first it says so in the journal, then it does, then it says what came of it. If it fails in
-// between, the next run finds that out.
+// batch migrates some lineages: it writes the intents to the journal, migrates, and writes the
+// outcomes. If it is interrupted in between, the next run finds out the outcomes.
 func (r *run) batch(ctx context.Context, batch []intent) error {
 	if err := r.log.commit(&frame{Intents: batch}); err != nil {
 		return err
 	}
-	var mu sync.Mutex // of what follows
+	var mu sync.Mutex // guards the fields below
 	outcomes, unsure := []outcome{}, false
 	workers := r.o.Workers
 	if workers <= 0 {
@@ -239,7 +240,7 @@ func (r *run) heads(ctx context.Context, t *engine.Thread, heads []head, in inte
 		}
 		m, err := t.Upkeep().MigrateHead(ctx, o)
 		if h.was && errors.Is(err, engine.ErrConflict) {
-			continue // it is no head any more
+			continue // it is not a head any more
 		}
 		if permanent(err) {
 			r.tally.fail(h.Checkpoint, err)
@@ -284,7 +285,7 @@ func (r *run) tooMany() error {
 	return fmt.Errorf("%w: %d of %d: %w", wire.ErrJobStopped, rep.Failed, tried, rep.Err())
 }
 
-// settle finds out what became of the last intents of a job that was cut short, and records it.
+// settle finds out the outcomes of the last intents of an interrupted job, and records them.
 func (r *run) settle(ctx context.Context, h *history) error {
 	if h.pending == nil {
 		return nil
@@ -338,7 +339,8 @@ func (r *run) migratedSince(ctx context.Context, in intent) (out []outcome, err 
 	return out, nil
 }
 
-// isMigrated reports whether cp is its parent, migrated: what else somebody saved there is another step, or another state.
+// isMigrated reports whether cp is its parent, migrated: any other save there has another step or
+// another state.
 func (r *run) isMigrated(ctx context.Context, t *engine.Thread, cp *engine.Checkpoint) (bool, error) {
 	was, err := t.Load(ctx, engine.AtSeq(cp.ParentSeq), engine.LoadOptions{Schema: cp.SchemaVersion, Down: r.begin.Spec.Down})
 	if gone(err) || permanent(err) {

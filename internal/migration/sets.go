@@ -22,14 +22,14 @@ import (
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// Sealer seals what is kept beside a store. An upkeep.Store is one.
+// Sealer seals files next to a store. An upkeep.Store is one.
 type Sealer interface {
 	SealSidecar(dst []byte, name string, plain []byte) ([]byte, error)
 	OpenSidecar(name string, sealed []byte) ([]byte, error)
 	Pseudonym(purpose string, names ...string) string
 }
 
-// Installed is a set that is kept beside a store.
+// Installed is a migration set installed in a store.
 type Installed struct {
 	Tenant    string // whose it is; "" is every tenant that has none of its own for the kind
 	Kind      string
@@ -38,7 +38,8 @@ type Installed struct {
 	Set       *migrate.Set
 }
 
-// Sets are the sets that are installed beside a store, read when the first is asked for. Methods are safe for concurrent use.
+// Sets are the migration sets installed in a store, read on first use. Methods are safe for
+// concurrent use.
 type Sets struct {
 	dir     string
 	reader  *migrate.Reader
@@ -46,7 +47,7 @@ type Sets struct {
 
 	now atomic.Pointer[map[setName]*Installed] // all, for those who do not wait; nil: not read yet
 
-	mu     sync.Mutex // of what follows
+	mu     sync.Mutex // guards the fields below
 	sealer Sealer
 	read   bool
 	err    error // of reading
@@ -55,13 +56,14 @@ type Sets struct {
 
 type setName struct{ tenant, kind string }
 
-// NewSets returns the sets of a store that is yet to be opened. They are kept in dir, which is made with the first. What
-// cannot be read of them is told to problem, unless that is nil, and has no migrations until it can be.
+// NewSets returns the sets of a store that will be opened later. They are stored in dir, which is
+// created with the first one. Sets that cannot be read are reported to problem, unless that is nil,
+// and provide no migrations until they can be read.
 func NewSets(dir string, r *migrate.Reader, problem func(error)) *Sets {
 	return &Sets{dir: dir, reader: r, problem: problem}
 }
 
-// Open takes what seals the sets, as soon as the store is open.
+// Open sets the sealer of the sets, as soon as the store is open.
 func (s *Sets) Open(sealer Sealer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,13 +94,13 @@ func (s *Sets) For(tenant, kind string) *migrate.Set {
 	return nil
 }
 
-// publish lets what is asked for from now on be as all says. The caller holds s.mu.
+// publish makes all the current sets. The caller holds s.mu.
 func (s *Sets) publish() {
 	all := maps.Clone(s.all)
 	s.now.Store(&all)
 }
 
-// List reads the sets anew, and returns them in order of tenant and kind.
+// List reads the sets again, and returns them sorted by tenant and kind.
 func (s *Sets) List(ctx context.Context) ([]Installed, error) {
 	s.mu.Lock()
 	s.read = false
@@ -194,7 +196,7 @@ func (s *Sets) file(tenant, kind string) string {
 	return s.sealer.Pseudonym("migrations", tenant, kind) + ".set"
 }
 
-// nameBeside is what the file of a set is sealed under.
+// nameBeside is the name that the file of a set is sealed under.
 func nameBeside(file string) string { return "migrations/sets/" + file }
 
 func (s *Sets) write(in *Installed, files fs.FS) error {
@@ -241,7 +243,7 @@ func (s *Sets) load(ctx context.Context) error {
 	}
 	for _, e := range entries {
 		if !strings.HasSuffix(e.Name(), ".set") {
-			continue // what a crash left
+			continue // a leftover of a crash
 		}
 		in, err := s.open(ctx, e.Name())
 		if err != nil {
@@ -277,7 +279,7 @@ func (s *Sets) open(ctx context.Context, file string) (*Installed, error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	reader := *s.reader
-	reader.Tried = true // or whoever installed much could keep all others waiting for a start
+	reader.Tried = true // otherwise one tenant with many sets could delay the start for all others
 	set, err := reader.ReadSet(ctx, files, in.Kind)
 	if err != nil {
 		return nil, err

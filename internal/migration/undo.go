@@ -11,8 +11,9 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// Undo takes back what a job migrated, also one that was cut short: the originals are the heads again, as if nothing had been.
-// Threads that were saved to since are left as they are, and reported as failures. An undo that was cut short goes on.
+// Undo undoes a job, even an interrupted one: the originals become the heads again, as if the job
+// had never run. Threads that were saved to since are skipped and reported as failures. An
+// interrupted undo is resumed.
 func (j *Jobs) Undo(ctx context.Context, id string, o RunOptions) (*Report, error) {
 	if !j.busy.TryLock() {
 		return nil, wire.ErrJobBusy
@@ -44,13 +45,13 @@ func (j *Jobs) Undo(ctx context.Context, id string, o RunOptions) (*Report, erro
 	return r.tally.done(), nil
 }
 
-// undoBatch undoes what a frame of the journal says was migrated, and says so there. Once is as good as twice.
+// undoBatch undoes the migrations in a frame of the journal, and records that. It is idempotent.
 func (r *run) undoBatch(ctx context.Context, n int, place int64) error {
 	f, err := r.log.at(n, place)
 	if err != nil {
 		return fmt.Errorf("reading the journal: %w", err)
 	}
-	// What was migrated in a lineage goes in its order backwards; lineages are independent.
+	// The migrations of one lineage are undone in reverse order; lineages are independent.
 	slices.Reverse(f.Outcomes)
 	lineages := map[engine.Ref][]outcome{}
 	for _, out := range f.Outcomes {
@@ -98,7 +99,7 @@ func (out *outcome) ref(tenant string) engine.Ref {
 	return engine.Ref{Tenant: tenant, User: out.User, Thread: out.Thread, Namespace: out.Namespace}
 }
 
-// undid counts what came of an undo.
+// undid counts the outcome of an undo.
 func (r *run) undid(out outcome, why string) {
 	if why != "" {
 		r.tally.fail(&engine.Checkpoint{Ref: out.ref(r.begin.Spec.Tenant), Seq: out.New}, errors.New(why))

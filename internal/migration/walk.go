@@ -33,8 +33,8 @@ type head struct {
 	was    bool // it was a head when somebody looked, and is one still if nothing stands on it
 }
 
-// eachLineage calls f for all lineages in scope that have heads of the kind, from so many goroutines. It ends with the first
-// error. A thread that goes meanwhile is left out.
+// eachLineage calls f for all lineages in scope that have heads of the kind, from workers
+// goroutines. It stops at the first error. Threads deleted meanwhile are skipped.
 func (j *Jobs) eachLineage(ctx context.Context, scope Scope, workers int, f func(context.Context, *lineage) error) error {
 	return inParallel(ctx, workers, func(ctx context.Context, hand func(engine.ThreadInfo) error) error {
 		return j.eachThread(ctx, scope, hand)
@@ -49,8 +49,8 @@ func (j *Jobs) eachLineage(ctx context.Context, scope Scope, workers int, f func
 	})
 }
 
-// inParallel hands what source yields to so many goroutines of work. It returns the first error: nothing is handed out after
-// it, but what is under way comes to its end, so that its outcome is known.
+// inParallel passes the items of source to work in several goroutines. It returns the first error:
+// it starts no more work after it, but lets running work finish, so that its outcome is known.
 func inParallel[T any](ctx context.Context, workers int, source func(ctx context.Context, hand func(T) error) error,
 	work func(context.Context, T) error) error {
 	handing, stop := context.WithCancelCause(ctx)
@@ -162,8 +162,8 @@ func headsOf(ctx context.Context, t *engine.Thread) ([]head, error) {
 	return heads, nil
 }
 
-// andThose adds to the heads of a lineage what else was one when somebody looked. Once another head was migrated, one in which
-// no branch ends is not the newest any more.
+// andThose adds to the heads of a lineage those that were heads at an earlier look. Once another
+// head was migrated, a head without a branch is not the newest any more.
 func andThose(ctx context.Context, t *engine.Thread, heads []head, seqs []uint64) ([]head, error) {
 	for _, seq := range seqs {
 		if slices.ContainsFunc(heads, func(h head) bool { return h.Seq == seq }) {
@@ -194,7 +194,7 @@ func gone(err error) bool {
 	return errors.Is(err, engine.ErrNotFound) || errors.Is(err, engine.ErrGeneration)
 }
 
-// workersOr is how many goroutines work, of so many asked for.
+// workersOr is the number of goroutines to use, given the requested number.
 func workersOr(n int) int {
 	if n > 0 {
 		return n

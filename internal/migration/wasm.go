@@ -11,8 +11,9 @@ import (
 	"github.com/ckptd/ckptd/plugins/pipeline"
 )
 
-// Modules loads the WebAssembly steps of sets into what runs plugins, for migrate.Reader.Load. The modules stay loaded until
-// that is closed. Their clock and random numbers stand still, so that a step says the same twice.
+// Modules loads the WebAssembly steps of sets into the plugin runtime, for migrate.Reader.Load. The
+// modules stay loaded until the runtime is closed. Their clock and random numbers are constant, so
+// that a step is deterministic.
 func Modules(l pipeline.Loader) func(ctx context.Context, source string, binary []byte) (migrate.Module, error) {
 	return func(ctx context.Context, source string, binary []byte) (migrate.Module, error) {
 		p, err := l.Load(ctx, plugins.Spec{Name: path.Base(source), Binary: binary})

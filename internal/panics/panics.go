@@ -1,5 +1,6 @@
-// Package panics keeps a panic in one goroutine from ending the process. What serves callers starts goroutines that
-// recover, since a panic that nobody recovers takes all other callers down with it; a test of internal/lint sees to it.
+// Package panics keeps a panic in one goroutine from ending the process. Code that serves callers
+// starts only goroutines that recover, since an unrecovered panic ends the process for all callers;
+// a test of internal/lint enforces this.
 package panics
 
 import (

@@ -4,6 +4,6 @@ package pluginset
 
 import "syscall"
 
-// noCoreDumps lets a crash leave nothing behind of what was not redacted yet. It is for the whole process and what that
-// starts.
+// noCoreDumps keeps a crash from writing unredacted data to disk. It applies to the whole process
+// and its children.
 func noCoreDumps() error { return syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}) }

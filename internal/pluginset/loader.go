@@ -10,12 +10,13 @@ import (
 	"github.com/ckptd/ckptd/plugins/worker"
 )
 
-// loader starts what plugins run in when the first of them is loaded: the built-in redactor needs none of it.
+// loader starts the plugin runtime when the first plugin is loaded: the built-in redactor does not
+// need it.
 type loader struct {
 	o        Options
 	cacheKey [32]byte
 
-	mu     sync.Mutex // of what follows
+	mu     sync.Mutex // guards the fields below
 	load   pipeline.Loader
 	end    func() error
 	closed bool

@@ -88,7 +88,7 @@ func (s *Set) Plugins(ctx context.Context, tenant string) ([]*ckptdv1.Plugin, er
 	return list, nil
 }
 
-// bindingsOf returns what of bindings is for a tenant.
+// bindingsOf returns the bindings for a tenant.
 func bindingsOf(tenant string, bindings []*ckptdv1.PluginBinding) (found []*ckptdv1.PluginBinding) {
 	for _, b := range bindings {
 		if len(b.GetTenants()) == 0 || slices.Contains(b.GetTenants(), tenant) {
@@ -106,7 +106,7 @@ func (s *Set) Plugin(ctx context.Context, tenant, name string) (*ckptdv1.Plugin,
 	return s.with(ctx, func(r *registry.Registry) (registry.Plugin, error) { return r.Get(tenant, name) })
 }
 
-// SetPluginEnabled lets a plugin run, or no longer run.
+// SetPluginEnabled enables or disables a plugin.
 func (s *Set) SetPluginEnabled(ctx context.Context, tenant, name string, enabled bool) (*ckptdv1.Plugin, error) {
 	return s.with(ctx, func(r *registry.Registry) (registry.Plugin, error) {
 		if enabled {

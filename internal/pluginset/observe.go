@@ -6,8 +6,8 @@ import (
 	"github.com/ckptd/ckptd/plugins/pipeline"
 )
 
-// observer returns what counts the events of a pipeline. They name plugins and rules that were installed, and hold nothing
-// that a plugin said.
+// observer returns a counter of pipeline events. Events have the names of installed plugins and
+// rules, and no text from a plugin.
 func observer(m *telemetry.Metrics) func(pipeline.Event) {
 	if m == nil {
 		return nil

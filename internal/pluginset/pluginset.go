@@ -1,5 +1,5 @@
-// Package pluginset has the plugins that are installed beside a store, in the words of the wire API: for the server, and
-// for commands that have the store to themselves. It is the store's hook.Hooks.
+// Package pluginset manages the plugins of a store, with the types of the wire API: for the server,
+// and for commands that have opened the store themselves. It is the store's hook.Hooks.
 //
 // A store without a directory of plugins has no hooks, and nothing of plugins is started for it. If there is one, whatever
 // cannot be read of it fails every operation that hooks could concern: nothing comes in that did not pass them.
@@ -23,14 +23,14 @@ import (
 	"github.com/ckptd/ckptd/plugins/registry"
 )
 
-// Sealer seals what is kept beside a store. An upkeep.Store is one.
+// Sealer seals files next to a store. An upkeep.Store is one.
 type Sealer interface {
 	SealSidecar(dst []byte, name string, plain []byte) ([]byte, error)
 	OpenSidecar(name string, sealed []byte) ([]byte, error)
 	Pseudonym(purpose string, names ...string) string
 }
 
-// Options say where plugins are kept, and in what they run.
+// Options configure the directory and the runtime of plugins.
 type Options struct {
 	Dir     string // of the plugins, made when the first is installed; "": none can be
 	Workers bool   // run them in processes of their own
@@ -41,15 +41,15 @@ type Options struct {
 	Metrics *telemetry.Metrics // nil: nothing is counted
 }
 
-// Set is the plugins of a store. Methods are safe for concurrent use, and what they change is durable when they return.
-// Until Open was called, no operation passes.
+// Set is the plugins of a store. Methods are safe for concurrent use, and their changes are durable
+// when they return. Before Open is called, every operation fails.
 type Set struct {
 	o      Options
 	loader loader
 	now    atomic.Pointer[registry.Registry] // nil: not read
 	none   atomic.Bool                       // there is nothing to read
 
-	mu     sync.Mutex // of what follows, and while the registry is opened
+	mu     sync.Mutex // guards the fields below, and the opening of the registry
 	sealer Sealer
 	closed bool
 }
@@ -67,14 +67,14 @@ func New(o Options) *Set {
 	return s
 }
 
-// Load makes a module ready that is not installed, such as a step of a migration, in what plugins run in. It must not be
-// called before Open where they run in this process: their cache has no key until then.
+// Load loads a module that is not installed, such as a migration step, into the plugin runtime. It
+// must not be called before Open if plugins run in this process: their cache has no key until then.
 func (s *Set) Load(ctx context.Context, spec plugins.Spec) (pipeline.Plugin, error) {
 	return s.loader.Load(ctx, spec)
 }
 
-// Open takes what seals the state of the plugins, as soon as the store is open. If there are plugins they are not read
-// yet: Start does, or the first operation that hooks could concern.
+// Open sets the sealer of the plugin state, as soon as the store is open. It does not read the
+// plugins yet: Start does, or the first operation that could have hooks.
 func (s *Set) Open(sealer Sealer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *Set) Open(sealer Sealer) {
 	s.none.Store(s.o.Dir == "" || errors.Is(err, fs.ErrNotExist))
 }
 
-// Start reads what is installed and makes it ready, if there is anything.
+// Start reads and loads the installed plugins, if there are any.
 func (s *Set) Start(ctx context.Context) error {
 	if s.none.Load() {
 		return nil
@@ -92,7 +92,7 @@ func (s *Set) Start(ctx context.Context) error {
 	return err
 }
 
-// Reload reads again what is installed, and makes ready what could not be made so before.
+// Reload reads the installed plugins again, and loads those that could not be loaded before.
 func (s *Set) Reload(ctx context.Context) error {
 	if r := s.now.Load(); r != nil {
 		return r.Reload(ctx)
@@ -147,7 +147,7 @@ func (s *Set) registry(ctx context.Context) (*registry.Registry, error) {
 	return r, nil
 }
 
-// Close ends what plugins run in. Operations fail from then on.
+// Close stops the plugin runtime. Operations fail from then on.
 func (s *Set) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

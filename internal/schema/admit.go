@@ -13,8 +13,9 @@ import (
 // maxDigits bounds a number in characters.
 const maxDigits = 400
 
-// admit looks at the numbers of a value, and returns its weight and how deep it is nested. The library makes fractions of
-// numbers: what is not near a float64 would take all memory, or be a nil pointer.
+// admit checks the numbers of a value, and returns its weight and its depth of nesting. The library
+// converts numbers to fractions: one far outside the range of float64 would use up all memory, or
+// become a nil pointer.
 func admit(v any) (size, depth int, err error) {
 	switch v := v.(type) {
 	case map[string]any:

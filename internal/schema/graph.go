@@ -4,8 +4,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// beside are the schemas that a schema applies to the same value.
-func beside(s *jsonschema.Schema) []*jsonschema.Schema {
+// alongside are the schemas that a schema applies to the same value.
+func alongside(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := []*jsonschema.Schema{s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else}
 	if s.DynamicRef != nil {
 		all = append(all, s.DynamicRef.Ref)
@@ -35,7 +35,7 @@ func below(s *jsonschema.Schema) []*jsonschema.Schema {
 	return present(all)
 }
 
-// add adds what the library has as one of several types.
+// add adds a value that the library has as one of several types.
 func add(all []*jsonschema.Schema, child any) []*jsonschema.Schema {
 	switch child := child.(type) {
 	case *jsonschema.Schema:
@@ -61,7 +61,7 @@ func reachable(s *jsonschema.Schema) map[*jsonschema.Schema]bool {
 	found := map[*jsonschema.Schema]bool{s: true}
 	for left := []*jsonschema.Schema{s}; len(left) > 0; {
 		s, left = left[0], left[1:]
-		next := append(beside(s), below(s)...)
+		next := append(alongside(s), below(s)...)
 		for _, child := range s.Properties {
 			next = append(next, child)
 		}
@@ -75,8 +75,9 @@ func reachable(s *jsonschema.Schema) map[*jsonschema.Schema]bool {
 	return found
 }
 
-// longestChain is how many schemas at most are applied to a value within each other. Where one leads back to itself, or
-// to what only the check finds out, it is all there are: the library notices a circle when it has gone around.
+// longestChain is the maximum number of schemas that are applied to one value within each other. If
+// one refers to itself, or to a schema known only during the check, it is the number of all
+// schemas: the library notices a cycle after going around it.
 func longestChain(root *jsonschema.Schema) int {
 	all := reachable(root)
 	known := map[*jsonschema.Schema]int{} // -1: being looked at
@@ -87,7 +88,7 @@ func longestChain(root *jsonschema.Schema) int {
 		}
 		known[s] = -1
 		most := 0
-		for _, child := range beside(s) {
+		for _, child := range alongside(s) {
 			n := longest(child)
 			if n < 0 {
 				return -1

@@ -1,5 +1,6 @@
-// Package schema checks JSON against a JSON Schema of a caller. What is checked may be hostile, and so may the schema: its
-// work is counted and ends with a context, its numbers are bounded, and it refers to nothing outside of itself.
+// Package schema checks JSON against a JSON Schema of a caller. Both the value and the schema may
+// be hostile: the work is counted and ends with a context, numbers are bounded, and the schema
+// cannot refer to anything outside of it.
 package schema
 
 import (
@@ -21,7 +22,7 @@ const (
 	maxDepth    = 100
 	maxPatterns = 200_000 // instructions of all regular expressions of a schema
 	maxPattern  = 4096    // bytes of one
-	// A check may take so many steps, and more for a large value.
+	// A check can take this many steps, and more for a large value.
 	maxSteps     = 200_000
 	stepsPerItem = 64
 	// The library applies schemas within each other on the stack: so deep at most.
@@ -31,11 +32,11 @@ const (
 // Schema is a compiled JSON Schema, of draft 4 to 2020-12. Methods are safe for concurrent use.
 type Schema struct {
 	doc   any
-	chain int       // so many schemas at most are applied to a value within each other
+	chain int       // maximum number of schemas applied to a value within each other
 	idle  sync.Pool // of *compiled
 }
 
-// compiled is a schema with what counts the steps of the one check that uses it.
+// compiled is a schema with the step counter of the one check that uses it.
 type compiled struct {
 	*jsonschema.Schema
 	steps *steps
@@ -112,7 +113,7 @@ func (s *Schema) compile() (c *compiled, err error) {
 	return &compiled{sch, n}, nil
 }
 
-// here is where the schema is, as far as the library is told: nowhere that exists.
+// here is the schema's address for the library: it does not exist.
 const here = "ckptd:///schema.json"
 
 // Error says where in a value it does not fit a schema, and why.
@@ -128,8 +129,8 @@ func (e *Error) Error() string {
 	return "at " + e.Path + ": " + e.Reason
 }
 
-// Check checks a value, whose numbers are as they are written. It returns an *Error if the value does not fit or cannot be
-// checked, and what ended the context.
+// Check checks a value, whose numbers are json.Number. It returns an *Error if the value does not
+// fit or cannot be checked, or the cause if the context ended.
 func (s *Schema) Check(ctx context.Context, v any) (err error) {
 	size, depth, err := admit(v)
 	if err != nil {

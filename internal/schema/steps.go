@@ -9,8 +9,8 @@ import (
 	"github.com/ckptd/ckptd/internal/weight"
 )
 
-// steps counts what a check does. It panics with tooLong when that is too much, or when the context has ended: there is
-// no other way to stop the library.
+// steps counts the steps of a check. It panics with tooLong if there are too many, or the context
+// has ended: the library cannot be stopped in any other way.
 type steps struct {
 	ctx  context.Context
 	left int
@@ -51,15 +51,16 @@ func (c *counted) MatchString(text string) bool {
 	return c.Regexp.MatchString(text)
 }
 
-// toll is what applying a schema to a value takes, without what the schemas within it count.
+// toll is the cost of applying a schema to a value, without the schemas within it.
 type toll struct {
 	own, each  int            // for the value, for every part of it
 	properties map[string]int // for members that have a choice of values
 	unique     bool
 }
 
-// count lets every schema take its toll before it looks into a value. What a check calls first of a schema, after its
-// type and its choice of values, is its format: so a choice is counted by who applies it.
+// count makes every schema count its steps before it looks into a value. The first hook that a
+// check calls, after the type and the enum of a schema, is its format: so an enum is counted by the
+// schema that applies it.
 func (n *steps) count(s *jsonschema.Schema) {
 	t := tollOf(s)
 	format := jsonschema.Format{}
@@ -78,7 +79,7 @@ func (n *steps) count(s *jsonschema.Schema) {
 func tollOf(s *jsonschema.Schema) toll {
 	t := toll{own: 1 + len(s.Required) + len(s.DependentRequired) + len(s.DependentSchemas) + len(s.Dependencies),
 		each: 1 + len(s.PatternProperties), properties: map[string]int{}, unique: s.UniqueItems}
-	for _, child := range beside(s) {
+	for _, child := range alongside(s) {
 		t.own = weight.Plus(t.own, choice(child))
 	}
 	for _, child := range below(s) {

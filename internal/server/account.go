@@ -6,30 +6,33 @@ import (
 	"sync/atomic"
 )
 
-// A request pays for what it makes the server hold before there is room for it: for its message as that is read, for every
-// value that the engine restores for it, and for its answer before that is encoded. It does so where every request passes, in
-// front, in the guard and, through engine.Budget, in the engine, so that there is no method that does not.
+// A request pays for the memory that it uses before the memory is allocated: for its message as
+// that is read, for every value that the engine restores for it, and for its answer before that is
+// encoded. It pays where every request passes, in front, in the guard and, through engine.Budget, in
+// the engine, so that no method can skip it.
 
 const (
-	// requestShare is what a request pays at most of the budget, in eighths. So one can be as large as it wants, beside small
-	// ones, and never two: a small budget would else lock out a large state for good.
+	// requestShare is the most that one request pays of the budget, in eighths. So one request can
+	// be as large as it needs, along with small ones, but never two: otherwise a small budget would
+	// lock out a large state for good.
 	requestShare = 5
-	// callerShare is what one caller may have of the budget and of the places, in eighths. The rest is for others.
+	// callerShare is the share of the budget and of the request slots that one caller can have, in
+	// eighths. The rest is for others.
 	callerShare = 6
 )
 
-// share is what is under way for one caller.
+// share counts the requests in flight of one caller.
 type share struct {
 	requests, streams int // guarded by gate.mu
 	bytes             atomic.Int64
 }
 
-// account is what one request holds of the budget for bytes.
+// account is the share of the byte budget that one request holds.
 type account struct {
 	gate   *gate
 	limits *Limits
 	share  *share
-	copies int64 // of what the engine restores, until it is sent
+	copies int64 // of values that the engine restores, until they are sent
 
 	mu       sync.Mutex
 	held     int64
@@ -46,7 +49,7 @@ func (g *gate) newAccount(l *Limits, of *share, copies int64) *account {
 // answerCopies is how often a state is in memory while it is answered: restored, handed out, encoded.
 const answerCopies = 3
 
-// another is an account for a part of what the request does.
+// another is an account for a part of the request.
 func (a *account) another() *account { return a.gate.newAccount(a.limits, a.share, a.copies) }
 
 // take takes bytes from the budget.
@@ -122,13 +125,13 @@ func (a *account) Release(bytes int64) {
 	a.drop(bytes * a.copies)
 }
 
-// answer pays for a message of so many bytes that is to be encoded, and so is there twice, as far as it is not made of what the
-// engine restored.
+// answer pays for a message of the given size that is about to be encoded, and so exists twice,
+// except for the parts that the engine restored and that are paid for already.
 func (a *account) answer(bytes int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.add(max(0, 2*bytes-a.restored/answerCopies*(answerCopies-1)))
 }
 
-// eighths is so many eighths of n, and at least 1 of what there are few.
+// eighths is the given number of eighths of n, and at least 1 for small n.
 func eighths(n, many int64) int64 { return n - n*(8-many)/8 }

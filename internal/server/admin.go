@@ -14,7 +14,7 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// admin serves the AdminService, but for what is in tokens.go.
+// admin serves the AdminService, except for the methods in tokens.go.
 type admin struct{ *Server }
 
 func (s admin) GetRetention(ctx context.Context, req *connect.Request[ckptdv1.GetRetentionRequest]) (*connect.Response[ckptdv1.GetRetentionResponse], error) {

@@ -17,10 +17,12 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// target is what a request is about. Without a thread it is a user, without a user a tenant, without a tenant the store.
+// target is the subject of a request. Without a thread it is a user, without a user a tenant,
+// without a tenant the store.
 type target struct{ tenant, user, thread string }
 
-// authorize decides about a request by its method and message, in which it fills in what follows from the credentials.
+// authorize decides about a request by its method and message. It fills in the names that follow
+// from the credentials.
 func (s *Server) authorize(c *call, m any) (*target, error) {
 	rule := c.rule
 	if rule == nil {
@@ -84,8 +86,8 @@ func beginsWith(prefixes []string) func(string) bool {
 	}
 }
 
-// refuse tells a caller who has some right on the target that this one is missing, and everybody else what they would be
-// told if the target did not exist.
+// refuse tells a caller with some right on the target that this right is missing, and gives
+// everybody else the same answer as if the target did not exist.
 func refuse(c *access.Caller, needs access.Permission, t *target, now time.Time) error {
 	for p := access.Read; p <= access.Audit; p <<= 1 {
 		if t.tenant == "" || c.May(p, t.tenant, t.user, t.thread, now) {
@@ -95,8 +97,8 @@ func refuse(c *access.Caller, needs access.Permission, t *target, now time.Time)
 	return &denial{engine.ErrNotFound}
 }
 
-// targetOf finds what a request is about. The tenant and user that it leaves out are those that all grants of the caller
-// are for.
+// targetOf finds the target of a request. An omitted tenant or user defaults to the one that all
+// grants of the caller are for.
 func targetOf(c *call, message proto.Message, now time.Time) (*target, error) {
 	if t, ok := fullyNamed(message); ok {
 		return t, nil
@@ -152,7 +154,7 @@ func complete(m protoreflect.Message, field protoreflect.Name, value string) str
 	return value
 }
 
-// missing names what a request must name and does not.
+// missing returns the name that a request must give and does not.
 func (t *target) missing(on ckptdv1.Scope, anyUser bool) string {
 	switch on {
 	case ckptdv1.Scope_SCOPE_NOTHING, ckptdv1.Scope_SCOPE_GRANTS, ckptdv1.Scope_SCOPE_STORE, ckptdv1.Scope_SCOPE_NAMED:
@@ -183,7 +185,8 @@ func (s *Server) authorizeSave(ctx context.Context, m *ckptdv1.SaveRequest) erro
 	return err
 }
 
-// authorizeAgain decides anew about a request that goes on: the credentials may have been taken back since, or expired.
+// authorizeAgain checks a long-running request again: the credentials may have been revoked or have
+// expired since.
 func (s *Server) authorizeAgain(ctx context.Context, m any) error {
 	c := callOf(ctx)
 	caller, err := s.access.Load().Authenticate(ctx, c.credentials)

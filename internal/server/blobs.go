@@ -58,7 +58,7 @@ func (s blobs) GetBlob(ctx context.Context, req *connect.Request[ckptdv1.GetBlob
 	return err
 }
 
-// download sends what is written to it.
+// download sends the bytes written to it.
 type download struct {
 	stream *connect.ServerStream[ckptdv1.GetBlobResponse]
 }

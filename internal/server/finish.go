@@ -47,7 +47,7 @@ func (s *Server) finish(ctx context.Context, c *call, t *target, err error) erro
 	return packed
 }
 
-// logEnd logs a request by its method and caller; what it was about is nobody's business.
+// logEnd logs a request by its method and caller, without its target.
 func (s *Server) logEnd(ctx context.Context, c *call, code string, err error) {
 	level, message := slog.LevelDebug, "a request ended"
 	switch {
@@ -79,8 +79,8 @@ func (s *Server) logEnd(ctx context.Context, c *call, code string, err error) {
 	s.log.Log(ctx, level, message, attrs...)
 }
 
-// cause names what went wrong by the sentinels that an error matches, and by what a damaged record is called, which is
-// never an id. The text itself may quote names.
+// cause describes an error by the sentinels that it matches, and by the description of a damaged
+// record, which has no ids. It leaves out the text itself, which can quote names.
 func cause(err error) string {
 	if e, ok := errors.AsType[*engine.CorruptError](err); ok {
 		return engine.ErrCorrupt.Error() + ": " + e.Record
@@ -96,8 +96,8 @@ func cause(err error) string {
 	return typeName(err)
 }
 
-// record writes to the audit log. A request that is to be recorded and cannot be has happened all the same, so the
-// server says so in its log, and goes on.
+// record writes to the audit log. If that fails, the request has still happened, so the server logs
+// the failure and continues.
 func (s *Server) record(c *call, t *target, kind audit.Kind, err error) {
 	if s.audit == nil {
 		return

@@ -21,23 +21,23 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// call is what is known of a request before its message is read.
+// call has the properties of a request that are known before its message is read.
 type call struct {
 	caller      *access.Caller
 	credentials access.Credentials
 	procedure   string
-	rule        *contract.Method // nil for what is open to everybody, and what does not exist
+	rule        *contract.Method // nil for open methods and unknown ones
 	began       time.Time
 	body        *pacedBody
-	account     *account // nil for what is open to everybody
+	account     *account // nil for open methods
 	exports     bool     // states leave the store in bulk
-	about       string   // what else than its target the request is about, for the audit log
+	about       string   // other subjects of the request than its target, for the audit log
 	finished    bool     // it was counted, recorded and logged
-	// visible says which threads the caller may see of what the request is about; nil is all of them.
+	// visible reports whether the caller may see a thread within the target; nil means all of them.
 	visible func(thread string) bool
 }
 
-// method is what the call may be named in logs: callers may make up any path.
+// method is the name of the call in logs: callers can make up any path.
 func (c *call) method() string {
 	if c.rule != nil {
 		return c.procedure
@@ -45,7 +45,7 @@ func (c *call) method() string {
 	return "unknown"
 }
 
-// endless reports whether the call goes on until its caller has enough.
+// endless reports whether the call lasts until its caller ends it.
 func (c *call) endless() bool { return c.rule != nil && c.rule.GetEndless() }
 
 // audited reports whether the call goes to the audit log also when it is allowed.
@@ -61,8 +61,10 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// shownTo returns what the caller may see of a checkpoint whose headers it may. Metadata takes the right to read the thread.
-// What was stored with it is less if another thread of the user holds the same bytes, so that takes the right to read them all.
+// shownTo returns the details that the caller may see of a checkpoint, given that it may see the
+// headers. Metadata requires the right to read the thread. The number of stored bytes requires the
+// right to read all threads of the user, because it is smaller if another of them has the same
+// bytes.
 func shownTo(ctx context.Context, ref engine.Ref, text bool) wire.Shown {
 	shown := wire.Shown{Text: text}
 	if c := callOf(ctx); c != nil {
@@ -81,7 +83,8 @@ func visibleTo(ctx context.Context) func(thread string) bool {
 	return func(string) bool { return true }
 }
 
-// front turns away what cannot be a request, has no valid credentials or is beyond a limit, before its message is read.
+// front refuses malformed requests and those without valid credentials or over a limit, before
+// reading their messages.
 func (s *Server) front(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := &call{procedure: r.URL.Path, rule: s.api.Method(r.URL.Path), began: time.Now()}
@@ -98,7 +101,8 @@ func (s *Server) front(next http.Handler) http.Handler {
 	})
 }
 
-// open reports whether a method is for everybody: health and reflection tell nothing of what is stored.
+// open reports whether a method is for everybody: health and reflection reveal nothing about stored
+// data.
 func open(procedure string) bool {
 	return !strings.HasPrefix(procedure, "/"+string(contract.Package)+".")
 }
@@ -187,7 +191,7 @@ func (l *Limits) most(procedure string, rule *contract.Method) int64 {
 	return int64(l.MaxMessage)
 }
 
-// inflation is what gzip makes at most of a byte.
+// inflation is the largest ratio by which gzip can expand data.
 const inflation = 1032
 
 // compressed reports whether messages of a request may be compressed.
@@ -199,13 +203,14 @@ func compressed(r *http.Request) bool {
 	return slices.ContainsFunc(said, func(encoding string) bool { return encoding != "" && encoding != "identity" })
 }
 
-// pacedBody gives each read of a request so much time, and all of a message so much, and pays for what is read.
+// pacedBody limits the time for each read of a request and for a whole message, and pays for the
+// bytes that it reads.
 type pacedBody struct {
 	io.ReadCloser
 	account *account // nil if nothing is paid for
 	limits  *Limits
 	most    int64 // bytes of a message
-	grows   int64 // what a byte may become
+	grows   int64 // the most that one byte can expand to
 	answer  http.Header
 	control *http.ResponseController
 	until   time.Time // a message must have come
@@ -214,8 +219,8 @@ type pacedBody struct {
 	read, paid int64 // bytes of this message
 }
 
-// foresee pays for what a request says that it will have. Without a word on it, it is paid for as it comes. A message in the
-// address is there already.
+// foresee pays in advance for the length that a request declares. Without one, bytes are paid for
+// as they arrive. A message in the URL is there already.
 func (b *pacedBody) foresee(r *http.Request, a *account) error {
 	b.account, b.grows = a, 1
 	if compressed(r) {
@@ -228,9 +233,9 @@ func (b *pacedBody) foresee(r *http.Request, a *account) error {
 	return b.pay(size)
 }
 
-// pay pays for so many bytes of the message, with what was paid before.
+// pay pays for size bytes of the message in total, including those paid for before.
 func (b *pacedBody) pay(size int64) error {
-	more := min(min(size, b.most)*b.grows, b.most) - b.paid // what a header says may be any number
+	more := min(min(size, b.most)*b.grows, b.most) - b.paid // a header can declare any number
 	if b.account == nil || more <= 0 {
 		return nil
 	}
@@ -238,7 +243,7 @@ func (b *pacedBody) pay(size int64) error {
 	return b.account.take(more)
 }
 
-// decoded says that a message was read, and takes so many bytes now. Another may follow.
+// decoded notes that a message was read and takes size bytes now. Another can follow.
 func (b *pacedBody) decoded(size int64) {
 	if less := b.paid - size; less > 0 {
 		b.account.give(less)
@@ -273,7 +278,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// openPlaces is how many requests to what is open to everybody are under way at a time.
+// openPlaces is the maximum number of in-flight requests to open methods.
 const openPlaces = 64
 
 // openCalls are those. They take nothing from the budget, and none is turned away: the oldest is cut off, so that who holds all
@@ -322,5 +327,5 @@ func (w *pacedWriter) Flush() {
 
 func (w *pacedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// typeName is what may be logged of a panic: its text could quote a state.
+// typeName is the only detail of a panic that is safe to log: its text could quote a state.
 func typeName(p any) string { return fmt.Sprintf("%T", p) }

@@ -23,7 +23,7 @@ func unpackGrants(ms []*ckptdv1.Grant) []access.Grant {
 	for _, m := range ms {
 		expires := wire.UnpackTime(m.GetExpires())
 		if m.GetExpires() != nil && expires.IsZero() {
-			expires = time.Unix(0, 0) // the zero time is none, and is not what is meant
+			expires = time.Unix(0, 0) // the zero time means never, which the caller did not ask for
 		}
 		gs = append(gs, access.Grant{Role: access.Role(m.GetRole()), Tenant: m.GetTenant(), User: m.GetUser(), ThreadPrefix: m.GetThreadPrefix(), Expires: expires})
 	}

@@ -43,8 +43,8 @@ func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// payForAnswer pays for an answer before it is encoded. What has changed something is answered in any case: an error would say
-// that nothing was done.
+// payForAnswer pays for an answer before it is encoded. A request that changed something is
+// answered in any case: an error would mean that nothing was done.
 func payForAnswer(c *call, spec connect.Spec, answer any) error {
 	err := c.account.answer(int64(proto.Size(answer.(proto.Message))))
 	if spec.IdempotencyLevel != connect.IdempotencyNoSideEffects {
@@ -137,7 +137,7 @@ func (s *guardedConn) leave() {
 	}
 }
 
-// denial is a refusal that goes to the audit log. The caller is shown what it matches.
+// denial is a refusal that goes to the audit log. The caller gets the error that it wraps.
 type denial struct{ shown error }
 
 func (d *denial) Error() string { return d.shown.Error() }

@@ -16,7 +16,8 @@ import (
 // refused. A misspelt expectHead would be no condition at all.
 type strictJSON struct{ name string }
 
-// withCodecs makes handlers count what is in a message, and read JSON, under both names that it has, strictly.
+// withCodecs makes handlers count the values in a message, and read JSON strictly, under both of
+// its names.
 func withCodecs() connect.HandlerOption {
 	return connect.WithHandlerOptions(connect.WithCodec(countedProto{}), connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}))
 }

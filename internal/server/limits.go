@@ -11,7 +11,7 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// Limits bound what callers can ask of a server. Each zero value is the default that is named.
+// Limits bound what callers can ask of a server. A zero value means the default in its comment.
 type Limits struct {
 	MaxMessage           int           // bytes of a request message: 64 MiB
 	InFlight             int           // requests under way: 1,024
@@ -23,13 +23,13 @@ type Limits struct {
 	Rate                 float64       // requests a second of one caller: 0 is any number
 	Burst                int           // requests at once within Rate: as many as Rate in a second
 	RequestTimeout       time.Duration // for a request that is not a stream: 30 s
-	StallTimeout         time.Duration // for a caller that does not read, or send, what is due: 30 s
+	StallTimeout         time.Duration // for a caller that neither reads nor sends: 30 s
 	ReadTimeout          time.Duration // for a whole message of a request, however steadily it comes: 2 min
 	HeaderTimeout        time.Duration // for the headers of a request: 10 s
 	IdleTimeout          time.Duration // for a connection without requests: 3 min
 }
 
-// Validate says what is wrong with limits.
+// Validate reports invalid limits.
 func (l Limits) Validate() error { return l.complete() }
 
 func (l *Limits) complete() error {
@@ -72,8 +72,8 @@ func (l *Limits) complete() error {
 	return nil
 }
 
-// SetLimits changes the limits for what comes from now on. MaxMessage, StreamsPerConnection, HeaderTimeout and IdleTimeout
-// stay what they were when the server was made.
+// SetLimits changes the limits for new requests. MaxMessage, StreamsPerConnection, HeaderTimeout
+// and IdleTimeout cannot be changed after the server was created.
 func (s *Server) SetLimits(l Limits) error {
 	if err := l.complete(); err != nil {
 		return err
@@ -85,8 +85,8 @@ func (s *Server) SetLimits(l Limits) error {
 	return nil
 }
 
-// gate counts what is under way. Whoever finds a limit reached is turned away at once, before anything was done: the
-// requests within the limit are the queue.
+// gate counts requests in flight. A request over a limit is refused at once, before anything is
+// done: there is no other queue than the requests within the limit.
 type gate struct {
 	inFlight, bytes, streams, connections atomic.Int64
 
@@ -101,8 +101,8 @@ type callerRate struct {
 	used    time.Time
 }
 
-// retryAfter is what callers are told to wait: requests take milliseconds, so a second is long enough for a crowd to
-// spread, and short enough not to be noticed after a peak.
+// retryAfter is the wait suggested to refused callers: requests take milliseconds, so a second is
+// long enough for a crowd to spread, and short enough not to be noticed after a peak.
 const retryAfter = time.Second
 
 func overloaded(what string, after time.Duration) error {
@@ -159,7 +159,7 @@ func (g *gate) leaveStream(caller string) {
 	g.forget(caller)
 }
 
-// shareOf is what a caller has. The caller of it holds g.mu, as that of forget does.
+// shareOf returns the share of a caller. It must be called with g.mu held, like forget.
 func (g *gate) shareOf(caller string) *share {
 	if of := g.callers[caller]; of != nil {
 		return of

@@ -13,7 +13,7 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// A message of a listing is sent when it holds so many items or bytes.
+// A message of a listing is sent once it has this many items or bytes.
 const (
 	listItems = 64
 	listBytes = 256 << 10
@@ -59,16 +59,17 @@ func (l *listing[M]) flush() error {
 	return err
 }
 
-// release gives back what the items that were not sent yet took from the budget for messages.
+// release returns the budget of the items that were not sent.
 func (l *listing[M]) release() {
 	l.account.give(int64(l.size))
 	l.size = 0
 }
 
-// end sends what is left, as the end of the listing.
+// end sends the remaining items, as the end of the listing.
 func (l *listing[M]) end() error { return l.send(l.items, "") }
 
-// checkpoints sends what a sequence of checkpoints yields behind the position after, if that is not zero.
+// checkpoints sends a sequence of checkpoints, starting after the position after if that is not
+// zero.
 func sendCheckpoints(ctx context.Context, l *listing[*ckptdv1.Checkpoint], text bool, found iter.Seq2[*engine.Checkpoint, error], wanted func(*engine.Checkpoint) (bool, error)) error {
 	for cp, err := range found {
 		if err != nil {

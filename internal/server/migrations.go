@@ -42,7 +42,7 @@ func aboutSets(sets []*ckptdv1.MigrationSet) string {
 	return strings.Join(about, " ")
 }
 
-// mayHaveModules refuses modules in sets where plugins must be signed: there is no signature on a set.
+// mayHaveModules refuses modules in sets if plugins must be signed: sets cannot be signed.
 func (s migrations) mayHaveModules(ctx context.Context, files []*ckptdv1.MigrationFile) error {
 	for _, f := range files {
 		if path.Ext(f.GetPath()) != ".wasm" {

@@ -12,9 +12,9 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// A page token says where a listing goes on: a version, the fingerprint of the request, and the position of what was
-// answered last. It is opaque to callers and worth nothing to those who have no right to what it leads to, since every
-// request is authorized anew.
+// A page token is the position at which a listing continues: a version, the fingerprint of the
+// request, and the position of the last item sent. It is opaque to callers and grants nothing,
+// since every request is authorized again.
 
 const (
 	tokenVersion    = 1
@@ -38,7 +38,8 @@ func positionOf(cp *engine.Checkpoint) position {
 // pages makes and reads the page tokens of one request.
 type pages struct{ head []byte }
 
-// newPages returns the pages of a request. forget clears what may differ between the pages of a listing.
+// newPages returns the pages of a request. forget clears the fields that can differ between the
+// pages of a listing.
 func newPages[M proto.Message](request M, forget func(M)) (*pages, error) {
 	m := proto.Clone(request).(M)
 	forget(m)

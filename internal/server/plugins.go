@@ -9,8 +9,8 @@ import (
 	"github.com/ckptd/ckptd/internal/pluginset"
 )
 
-// plugins serves the PluginService. What the request names decides who may call it: a tenant's admin sees and changes only
-// what runs for that tenant and no other.
+// plugins serves the PluginService. Access depends on the names in the request: a tenant's admin
+// sees and changes only plugins that run for that tenant alone.
 type plugins struct{ *Server }
 
 // pluginAnswer makes the answer about a plugin, and notes it for the audit log.

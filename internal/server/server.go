@@ -1,5 +1,6 @@
-// Package server is the daemon: the wire API over a store, with access control, limits and an orderly end. What it knows
-// of a request flows one way: connection → credentials → admission → authorization → engine → answer.
+// Package server is the daemon: the wire API over a store, with access control, limits and an
+// orderly end. A request flows one way: connection → credentials → admission → authorization →
+// engine → answer.
 package server
 
 import (
@@ -117,7 +118,8 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// droppedNames drops what net/http says of connections: its messages quote addresses and what peers sent.
+// droppedNames drops the messages of net/http about connections: they quote addresses and data from
+// peers.
 type droppedNames struct{ slog.Handler }
 
 func (d droppedNames) Handle(ctx context.Context, r slog.Record) error {
@@ -164,7 +166,8 @@ func services() (names []string) {
 	return names
 }
 
-// recovered answers a request whose handler panicked. The process goes on: nothing of the store is held by a handler.
+// recovered answers a request whose handler panicked. The process continues: a handler holds no
+// part of the store.
 func (s *Server) recovered(ctx context.Context, spec connect.Spec, _ http.Header, p any) error {
 	err, elsewhere := p.(*panics.Error) // in a goroutine of the handler's
 	if !elsewhere {
@@ -181,7 +184,7 @@ func (s *Server) logPanic(ctx context.Context, procedure string, err error) {
 	}
 }
 
-// Serve accepts connections on a listener until the server is shut down, which is no error.
+// Serve accepts connections on a listener until the server is shut down, which is not an error.
 func (s *Server) Serve(l net.Listener, withTLS bool) error {
 	l = &listener{l, s}
 	var err error
@@ -196,11 +199,12 @@ func (s *Server) Serve(l net.Listener, withTLS bool) error {
 	return err
 }
 
-// Failed has an error as soon as the store takes no more writes: it is time to end the process and open the store anew.
+// Failed yields an error as soon as the store accepts no more writes: the process should exit and
+// reopen the store.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// Shutdown ends the server in good order: new requests and watches are turned away with SHUTTING_DOWN, what is under way
-// comes to its end and is answered. When ctx ends the rest is cut off; then its error is returned.
+// Shutdown stops the server gracefully: it refuses new requests and watches with SHUTTING_DOWN and
+// completes those in flight. When ctx ends it cuts off the rest and returns the error of ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.drainOnce.Do(func() {
 		for _, name := range append(services(), "") {
@@ -215,7 +219,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// SetAccess changes who may do what, for requests from now on and for watches under way.
+// SetAccess changes the access rules, for new requests and for open watches.
 func (s *Server) SetAccess(a *access.Authenticator) { s.access.Store(a) }
 
 // InFlight is how many requests are under way, watches aside.

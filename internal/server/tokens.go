@@ -52,8 +52,9 @@ func (s admin) ListTokens(ctx context.Context, _ *connect.Request[ckptdv1.ListTo
 	return connect.NewResponse(res), nil
 }
 
-// RevokeToken does not tell a token that the caller must not take back from one that does not exist. Whoever may take back a
-// token may take back what was made with it, which can do no more.
+// RevokeToken answers the same for a token that the caller must not revoke as for one that does not
+// exist. A caller who may revoke a token may also revoke the tokens created with it, which have no
+// more rights.
 func (s admin) RevokeToken(ctx context.Context, req *connect.Request[ckptdv1.RevokeTokenRequest]) (*connect.Response[ckptdv1.RevokeTokenResponse], error) {
 	if !issues(callOf(ctx).caller, time.Now()) {
 		return nil, &denial{wire.ErrDenied}

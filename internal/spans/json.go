@@ -5,8 +5,8 @@ import "bytes"
 // Blank reports whether JSON may have c between its tokens.
 func Blank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }
 
-// JSON returns where the value ends that begins at data[at], and opens at most so many arrays and objects within each
-// other.
+// JSON returns the end of the value that begins at data[at], with at most most arrays and objects
+// nested within each other.
 func JSON(data []byte, at, most int) (end int, err error) {
 	for depth := 0; at < len(data); {
 		switch b := data[at]; {

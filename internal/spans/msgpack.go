@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Kind is what a value in msgpack is.
+// Kind is the kind of a msgpack value.
 type Kind uint8
 
 const (
@@ -36,7 +36,7 @@ type Head struct {
 	Size int
 }
 
-// End is where a value ends that is no array and no map.
+// End is the end of a value that is not an array or a map.
 func (h Head) End() int { return h.Start + h.Size }
 
 // Bits are the bytes of a number, as the least ones of an integer.
@@ -53,8 +53,8 @@ func (h Head) Int(data []byte) int64 {
 	return int64(h.Bits(data)<<shift) >> shift
 }
 
-// forms are what the first bytes from 0xc0 to 0xdf say: the kind, how many bytes tell the length, and without those the
-// length itself.
+// forms describe the first bytes from 0xc0 to 0xdf: the kind, the number of length bytes, and
+// without those the length itself.
 var forms = [32]struct {
 	kind         Kind
 	told, length uint8

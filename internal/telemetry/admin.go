@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// AdminHandler serves the admin socket: metrics, profiles, and whether the server lives and is ready to serve, of which
-// the latter is what ready says. Profiles hold what is in memory, so whoever may open the socket may see that.
+// AdminHandler serves the admin socket: metrics, profiles, liveness, and readiness as reported by
+// ready. Profiles contain data from memory, so anyone who can open the socket can see that.
 func AdminHandler(m *Metrics, ready func() error) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", metricsPage(m))

@@ -12,13 +12,13 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// MetricsOptions describe what is measured.
+// MetricsOptions configure the metrics.
 type MetricsOptions struct {
 	Version string // of the program
 }
 
-// Metrics counts what a server does. Its methods may be called by many goroutines at once and take well under a
-// microsecond, but for Snapshot.
+// Metrics counts what a server does. Its methods are safe for concurrent use and take well under a
+// microsecond, except Snapshot.
 type Metrics struct {
 	registry *prometheus.Registry
 	process  *prometheus.Registry // memory and file handles of the process, which Snapshot asks for by themselves
@@ -31,7 +31,7 @@ type Metrics struct {
 	rejected                            *prometheus.CounterVec   // by limit
 	denied                              *prometheus.CounterVec   // by method
 
-	// What GetStatus tells of all methods and limits together.
+	// Totals over all methods and limits for GetStatus.
 	failures, rejections atomic.Uint64
 
 	inFlight, watchers, connections prometheus.Gauge
@@ -126,7 +126,7 @@ func (m *Metrics) SaveFailed() { m.saveFailed.Inc() }
 // Loaded counts a checkpoint that was loaded.
 func (m *Metrics) Loaded() { m.loaded.Inc() }
 
-// ObserveGroup counts a group of commits to the backend, which is told to call it.
+// ObserveGroup counts a group of commits; the backend calls it.
 func (m *Metrics) ObserveGroup(g backend.Group) {
 	m.groupCommits.Observe(float64(g.Commits))
 	m.groupBytes.Add(float64(g.Bytes))
@@ -146,7 +146,8 @@ func (m *Metrics) RequestDone(method, code string, took time.Duration) {
 	}
 }
 
-// Rejected counts what was turned away because a limit was reached. The limit is one of few fixed names.
+// Rejected counts a request that was refused because of a limit. The limit is one of a few fixed
+// names.
 func (m *Metrics) Rejected(limit string) {
 	m.rejected.WithLabelValues(limit).Inc()
 	m.rejections.Add(1)

@@ -10,7 +10,8 @@ import (
 
 const unknown = "unknown"
 
-// names are the values that labels and attributes may have. What a caller makes up is none of them.
+// names are the values that labels and attributes can have. Names made up by a caller are not among
+// them.
 type names struct {
 	methods map[string]string // by path
 	codes   map[string]bool

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// pluginMetrics count what plugins and the built-in rules do. Their labels are names of plugins and rules that an
-// administrator installed, never what a plugin says: a text of a plugin could hold a state.
+// pluginMetrics count the work of plugins and built-in rules. Their labels are names of plugins and
+// rules that an administrator installed, never text from a plugin, which could contain a state.
 type pluginMetrics struct {
 	calls     *prometheus.CounterVec   // by plugin, stage, outcome
 	seconds   *prometheus.HistogramVec // by plugin
@@ -42,7 +42,8 @@ func (m *Metrics) PluginCalled(plugin, stage, outcome string, fuel uint64, took 
 	m.plugins.fuel.WithLabelValues(plugin).Add(float64(fuel))
 }
 
-// PluginFound counts what a plugin found; a rule is one of the built-in redactor, "" for a plugin.
+// PluginFound counts the findings of a plugin; rule is a rule of the built-in redactor, "" for a
+// plugin.
 func (m *Metrics) PluginFound(plugin, rule string, n int) {
 	m.plugins.findings.WithLabelValues(plugin, rule).Add(float64(max(0, n)))
 }

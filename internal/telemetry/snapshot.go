@@ -14,14 +14,14 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// Store is what is asked about its cache and its files when somebody reads the metrics: an upkeep.Store.
+// Store provides metrics of its cache and its files: an upkeep.Store.
 type Store interface {
 	CacheStats() upkeep.CacheStats
 	DiskBytes(context.Context) (int64, error)
 }
 
-// ObserveStore names the store, which is made later than what counts its commits. Until then the metrics of its cache and
-// files are 0.
+// ObserveStore sets the store, which is created after the counters of its commits. Until then the
+// metrics of its cache and files are 0.
 func (m *Metrics) ObserveStore(s Store) { m.store.Store(&s) }
 
 // makeStore makes the metrics that the store is asked for.
@@ -75,7 +75,7 @@ func (m *Metrics) diskBytes() int64 {
 	return m.disk.bytes
 }
 
-// Snapshot tells what was counted so far. Version and start are for the caller to fill in.
+// Snapshot returns the current counts. The caller fills in version and start.
 func (m *Metrics) Snapshot() *ckptdv1.GetStatusResponse {
 	cache := m.cache()
 	groups := read(m.groupCommits).GetHistogram()
@@ -95,7 +95,7 @@ func (m *Metrics) Snapshot() *ckptdv1.GetStatusResponse {
 	}
 }
 
-// read returns what a metric says now.
+// read returns the current value of a metric.
 func read(m prometheus.Metric) *dto.Metric {
 	var out dto.Metric
 	if m.Write(&out) != nil {

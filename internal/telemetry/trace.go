@@ -24,22 +24,25 @@ import (
 
 // TraceOptions say where traces go, and which.
 type TraceOptions struct {
-	// Endpoint is the URL of a collector that takes OTLP over HTTP; without a path it is that of OTLP, /v1/traces. "" is
-	// what OTEL_EXPORTER_OTLP_TRACES_ENDPOINT and OTEL_EXPORTER_OTLP_ENDPOINT say. Other variables of OpenTelemetry, such
-	// as those for headers and certificates of the collector, count as well.
+	// Endpoint is the URL of a collector that takes OTLP over HTTP; without a path it is that of
+	// OTLP, /v1/traces. "" uses OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT.
+	// Other OpenTelemetry variables, such as those for headers and certificates of the collector,
+	// apply as well.
 	Endpoint string
 	// Ratio is the share of requests without a trace of their own that are traced, from 0 to 1. Those that come with one
 	// are traced if that is.
 	Ratio   float64
 	Version string       // of the program
-	Log     *slog.Logger // is told when traces do not arrive; may be nil
+	Log     *slog.Logger // is called when traces do not arrive; can be nil
 }
 
-// NewTracer makes an interceptor that traces the requests to a server, each as a child of what its traceparent names. If
-// there is no endpoint the interceptor is nil. The function returned sends what is still to be sent, until its context
-// ends. Requests never wait for the collector: what it does not take in time is dropped.
+// NewTracer makes an interceptor that traces the requests to a server, each as a child of the span
+// in its traceparent. Without an endpoint the interceptor is nil. The returned function sends the
+// remaining spans, until its context ends. Requests never wait for the collector: spans that it
+// does not accept in time are dropped.
 //
-// A span tells the method, the protocol and the RPC code, and nothing of what the request was about.
+// A span has the method, the protocol and the RPC code, and nothing about the target of the
+// request.
 func NewTracer(ctx context.Context, o TraceOptions) (connect.Interceptor, func(context.Context) error, error) {
 	endpoint, err := o.endpoint()
 	if err != nil {
@@ -89,7 +92,7 @@ func (o *TraceOptions) endpoint() (string, error) {
 	return u.String(), nil
 }
 
-// patient keeps what goes wrong with a collector from the library, which would write it to standard error.
+// patient hides errors of the collector from the library, which would write them to standard error.
 type patient struct {
 	sdktrace.SpanExporter
 	log *slog.Logger

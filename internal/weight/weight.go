@@ -1,7 +1,7 @@
 // Package weight tells how much work a value or a pattern of a caller can make, before anything is done with it.
 //
-// Values of JSON that a program built may share their parts: forty arrays, each of the one before twice, are forty
-// pieces of memory and 2^40 values to whoever walks them. A weight is that of the walk.
+// Values of JSON that a program built may share their parts: forty arrays, each of the one before
+// twice, are forty pieces of memory and 2^40 values to walk. A weight is that of the walk.
 package weight
 
 import (
@@ -11,17 +11,20 @@ import (
 	"regexp/syntax"
 )
 
-// MaxDepth is how deep a value may be nested: a little more than a JSON text may be, since documents have states within
-// them. What is deeper could take all the stack of whoever walks it, which no program survives.
+// MaxDepth is the maximum nesting of a value: a little more than that of a JSON text, since
+// documents have states within them. A deeper value could overflow the stack of a walk, which no
+// program survives.
 const MaxDepth = 10_050
 
-// Over is the weight of what is over a limit: of weights that were limited, and of sums and products too large to count.
+// Over is the weight of a value over a limit: of limited weights, and of sums and products too
+// large to count.
 const Over = math.MaxInt
 
 const (
-	// stringUnit is how many bytes of a string are one step, and about what a value takes in memory.
+	// stringUnit is the number of bytes of a string that count as one step, and about the memory of
+	// a value.
 	stringUnit = 16
-	// member is what a member of an object takes beside its value.
+	// member is the weight of a member of an object in addition to its value.
 	member = 3
 )
 
@@ -59,7 +62,7 @@ func (s *scale) add(v any, depth int) bool {
 	return true
 }
 
-// Flat is the weight of a value without what is in it.
+// Flat is the weight of a value without the values in it.
 func Flat(v any) int {
 	switch v := v.(type) {
 	case string:

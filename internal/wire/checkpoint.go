@@ -23,11 +23,12 @@ func UnpackRef(r *ckptdv1.Ref) engine.Ref {
 	return engine.Ref{Tenant: r.GetTenant(), User: r.GetUser(), Thread: r.GetThread(), Namespace: r.GetNamespace()}
 }
 
-// Shown says what of a checkpoint its message shows. The zero value is what everybody may see who may see that it is there.
+// Shown selects the details in the message of a checkpoint. The zero value has those that any
+// caller may see who may see the checkpoint at all.
 type Shown struct {
 	Text   bool // content that is UTF-8 goes as text
 	Meta   bool // metadata, which is content
-	Stored bool // the bytes that were stored, which say what other threads of the user hold
+	Stored bool // the stored bytes, which reveal the content of the user's other threads
 }
 
 // All shows all that there is.
@@ -125,7 +126,7 @@ func UnpackCheckpoint(m *ckptdv1.Checkpoint) (*engine.Checkpoint, error) {
 	return cp, nil
 }
 
-// packHook makes the message of what a checkpoint passed.
+// packHook makes the message of a hook that processed a checkpoint.
 func packHook(h *hook.Identity) *ckptdv1.Hook {
 	m := &ckptdv1.Hook{Name: toUTF8(h.Name), Digest: h.Digest[:]}
 	if h.Config != [32]byte{} {

@@ -1,4 +1,4 @@
-// Package wire turns the words of the engine into messages of the wire API and back, for the server and the client. Pack
-// functions make messages, Unpack functions take them apart; what a peer may have got wrong is engine.ErrInvalid. Byte
-// slices are shared, not copied.
+// Package wire converts the engine's types to messages of the wire API and back, for the server and
+// the client. Pack functions create messages, Unpack functions read them; invalid messages are
+// engine.ErrInvalid. Byte slices are shared, not copied.
 package wire

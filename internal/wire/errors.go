@@ -92,13 +92,13 @@ func Table() []Row {
 	}
 }
 
-// errBranchExists stands for a *engine.BranchExistsError, which has no sentinel of its own.
+// errBranchExists represents *engine.BranchExistsError, which has no sentinel.
 var errBranchExists = errors.New("branch exists")
 
 var table = Table()
 
-// PackError makes the error that a handler returns. A *connect.Error stays what it is; an error of no row is internal, and
-// its text is not for the caller.
+// PackError makes the error that a handler returns. A *connect.Error is returned unchanged; an
+// error without a row is internal, and its text is not sent to the caller.
 func PackError(err error) error {
 	if err == nil {
 		return nil
@@ -119,8 +119,8 @@ func PackError(err error) error {
 	}
 	message := toUTF8(err.Error())
 	if row.Err == engine.ErrNotFound && strings.HasSuffix(message, engine.ErrNotFound.Error()) {
-		// A thread or user that is not there must not be told from one that the caller must not see. What is missing of
-		// a thread that the caller sees is named behind that.
+		// The caller must not be able to tell a missing thread or user from one that it must not
+		// see. Of a thread that it can see, the missing part is named after this text.
 		message = engine.ErrNotFound.Error()
 	}
 	out := connect.NewError(row.Code, errors.New(message))
@@ -177,7 +177,7 @@ func PackSaveError(err error) *ckptdv1.SaveError {
 	return &ckptdv1.SaveError{Code: packed.Code().String(), Message: packed.Message(), Detail: detailIn(packed)}
 }
 
-// remoteError is an error as the server told it. It matches what it was on the server.
+// remoteError is an error with the server's text. It matches the same sentinels as on the server.
 type remoteError struct {
 	message string
 	is      error
@@ -186,8 +186,8 @@ type remoteError struct {
 func (e *remoteError) Error() string { return e.message }
 func (e *remoteError) Unwrap() error { return e.is }
 
-// UnpackError is the inverse of PackError: what it returns matches the same sentinels and types. What did not come from a
-// ckptd server is judged by its code alone.
+// UnpackError is the inverse of PackError: its result matches the same sentinels and types. Errors
+// that do not come from a ckptd server are judged by their code alone.
 func UnpackError(err error) error {
 	packed, ok := errors.AsType[*connect.Error](err)
 	if !ok {
@@ -207,7 +207,7 @@ func UnpackError(err error) error {
 		return &remoteError{packed.Message(), ErrUnauthenticated}
 	case connect.CodePermissionDenied:
 		return &remoteError{packed.Message(), ErrDenied}
-	case connect.CodeResourceExhausted: // what the RPC library refuses to read
+	case connect.CodeResourceExhausted: // too large for the RPC library
 		return &remoteError{packed.Message(), engine.ErrTooLarge}
 	case connect.CodeInvalidArgument:
 		return &remoteError{packed.Message(), engine.ErrInvalid}
@@ -268,5 +268,5 @@ func unpackDetail(message string, d *ckptdv1.ErrorDetail) error {
 	return e
 }
 
-// toUTF8 makes a text fit for a message: what the engine says may quote bytes that are not UTF-8.
+// toUTF8 makes a text valid for a message: the engine's errors can quote bytes that are not UTF-8.
 func toUTF8(s string) string { return strings.ToValidUTF8(s, "�") }

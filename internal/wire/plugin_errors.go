@@ -9,7 +9,7 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// pluginKind is what a way in which a hook fails is called on the wire.
+// pluginKind is the name on the wire of a way in which a hook fails.
 type pluginKind struct {
 	err  error
 	name string

@@ -70,15 +70,16 @@ const (
 
 // AdminServiceClient is a client for the ckptd.v1.AdminService service.
 type AdminServiceClient interface {
-	// GetRetention returns what the garbage collection removes from every lineage of a tenant.
+	// GetRetention returns the retention policy of a tenant: the checkpoints that garbage collection
+	// removes from each of its lineages.
 	GetRetention(context.Context, *connect.Request[GetRetentionRequest]) (*connect.Response[GetRetentionResponse], error)
 	// SetRetention sets it; an empty policy keeps all.
 	SetRetention(context.Context, *connect.Request[SetRetentionRequest]) (*connect.Response[SetRetentionResponse], error)
-	// CollectGarbage applies the policy, deletes expired threads, and removes what nothing reaches.
+	// CollectGarbage applies the policy, deletes expired threads, and removes unreferenced data.
 	CollectGarbage(context.Context, *connect.Request[CollectGarbageRequest]) (*connect.ServerStreamForClient[CollectGarbageResponse], error)
-	// Verify reads what is stored and reports whatever is wrong.
+	// Verify reads all stored data and reports every fault.
 	Verify(context.Context, *connect.Request[VerifyRequest]) (*connect.ServerStreamForClient[VerifyResponse], error)
-	// GetStats counts what a user has stored.
+	// GetStats counts the threads, checkpoints and bytes of a user.
 	GetStats(context.Context, *connect.Request[GetStatsRequest]) (*connect.Response[GetStatsResponse], error)
 	// ListTenants returns the tenants that have users.
 	ListTenants(context.Context, *connect.Request[ListTenantsRequest]) (*connect.ServerStreamForClient[ListTenantsResponse], error)
@@ -96,7 +97,7 @@ type AdminServiceClient interface {
 	ReadAudit(context.Context, *connect.Request[ReadAuditRequest]) (*connect.ServerStreamForClient[ReadAuditResponse], error)
 	// GetStatus tells how the server is doing.
 	GetStatus(context.Context, *connect.Request[GetStatusRequest]) (*connect.Response[GetStatusResponse], error)
-	// WhoAmI returns what the caller may do.
+	// WhoAmI returns the rights of the caller.
 	WhoAmI(context.Context, *connect.Request[WhoAmIRequest]) (*connect.Response[WhoAmIResponse], error)
 }
 
@@ -296,15 +297,16 @@ func (c *adminServiceClient) WhoAmI(ctx context.Context, req *connect.Request[Wh
 
 // AdminServiceHandler is an implementation of the ckptd.v1.AdminService service.
 type AdminServiceHandler interface {
-	// GetRetention returns what the garbage collection removes from every lineage of a tenant.
+	// GetRetention returns the retention policy of a tenant: the checkpoints that garbage collection
+	// removes from each of its lineages.
 	GetRetention(context.Context, *connect.Request[GetRetentionRequest]) (*connect.Response[GetRetentionResponse], error)
 	// SetRetention sets it; an empty policy keeps all.
 	SetRetention(context.Context, *connect.Request[SetRetentionRequest]) (*connect.Response[SetRetentionResponse], error)
-	// CollectGarbage applies the policy, deletes expired threads, and removes what nothing reaches.
+	// CollectGarbage applies the policy, deletes expired threads, and removes unreferenced data.
 	CollectGarbage(context.Context, *connect.Request[CollectGarbageRequest], *connect.ServerStream[CollectGarbageResponse]) error
-	// Verify reads what is stored and reports whatever is wrong.
+	// Verify reads all stored data and reports every fault.
 	Verify(context.Context, *connect.Request[VerifyRequest], *connect.ServerStream[VerifyResponse]) error
-	// GetStats counts what a user has stored.
+	// GetStats counts the threads, checkpoints and bytes of a user.
 	GetStats(context.Context, *connect.Request[GetStatsRequest]) (*connect.Response[GetStatsResponse], error)
 	// ListTenants returns the tenants that have users.
 	ListTenants(context.Context, *connect.Request[ListTenantsRequest], *connect.ServerStream[ListTenantsResponse]) error
@@ -322,7 +324,7 @@ type AdminServiceHandler interface {
 	ReadAudit(context.Context, *connect.Request[ReadAuditRequest], *connect.ServerStream[ReadAuditResponse]) error
 	// GetStatus tells how the server is doing.
 	GetStatus(context.Context, *connect.Request[GetStatusRequest]) (*connect.Response[GetStatusResponse], error)
-	// WhoAmI returns what the caller may do.
+	// WhoAmI returns the rights of the caller.
 	WhoAmI(context.Context, *connect.Request[WhoAmIRequest]) (*connect.Response[WhoAmIResponse], error)
 }
 

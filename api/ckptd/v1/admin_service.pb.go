@@ -265,7 +265,7 @@ type CollectGarbageRequest struct {
 	// If set, only this user.
 	User   string `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
 	DryRun bool   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Remove what was deleted from the files of the backend, too.
+	// Also remove deleted data from the files of the backend.
 	Compact bool `protobuf:"varint,4,opt,name=compact,proto3" json:"compact,omitempty"`
 	// How old blobs and parts that nothing names must be; an hour if left out, negative is none.
 	Grace         *durationpb.Duration `protobuf:"bytes,5,opt,name=grace,proto3" json:"grace,omitempty"`
@@ -594,7 +594,8 @@ func (x *VerifyRequest) GetDeep() bool {
 	return false
 }
 
-// VerifyResponse carries progress, and in the end the report. With an error behind it the report is of what was seen.
+// VerifyResponse carries progress, and in the end the report. If an error follows, the report
+// covers only the data seen so far.
 type VerifyResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Done          uint64                 `protobuf:"varint,1,opt,name=done,proto3" json:"done,omitempty"`
@@ -1320,7 +1321,7 @@ func (*CreateUserResponse) Descriptor() ([]byte, []int) {
 	return file_ckptd_v1_admin_service_proto_rawDescGZIP(), []int{19}
 }
 
-// Grant lets its holder do what the role may, where tenant, user and thread say.
+// Grant gives its holder the rights of a role, for a tenant, a user and threads.
 type Grant struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// reader, writer, approver, auditor or admin.
@@ -1404,7 +1405,7 @@ func (x *Grant) GetExpires() *timestamppb.Timestamp {
 
 type CreateTokenRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What it is for, for those who list tokens.
+	// A note for people who list tokens, such as its purpose.
 	Note          string   `protobuf:"bytes,1,opt,name=note,proto3" json:"note,omitempty"`
 	Grants        []*Grant `protobuf:"bytes,2,rep,name=grants,proto3" json:"grants,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1458,7 +1459,7 @@ func (x *CreateTokenRequest) GetGrants() []*Grant {
 type CreateTokenResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Token *Token                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// What goes behind "Authorization: Bearer". Only its hash is stored.
+	// The token itself, to be sent as "Authorization: Bearer". Only its hash is stored.
 	Secret        string `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1868,7 +1869,7 @@ type AuditEntry struct {
 	Code string `protobuf:"bytes,9,opt,name=code,proto3" json:"code,omitempty"`
 	// How often, if it came several times in a row.
 	Count uint64 `protobuf:"varint,10,opt,name=count,proto3" json:"count,omitempty"`
-	// What else it was about, such as a token.
+	// Any other subject, such as a token.
 	About         string `protobuf:"bytes,11,opt,name=about,proto3" json:"about,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2029,7 +2030,7 @@ type GetStatusResponse struct {
 	InFlight    uint64 `protobuf:"varint,7,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
 	Watchers    uint64 `protobuf:"varint,8,opt,name=watchers,proto3" json:"watchers,omitempty"`
 	Connections uint64 `protobuf:"varint,9,opt,name=connections,proto3" json:"connections,omitempty"`
-	// Bytes of the states saved, and what they were stored in.
+	// Bytes of the saved states, and the bytes stored for them.
 	StateBytes  uint64 `protobuf:"varint,10,opt,name=state_bytes,json=stateBytes,proto3" json:"state_bytes,omitempty"`
 	StoredBytes uint64 `protobuf:"varint,11,opt,name=stored_bytes,json=storedBytes,proto3" json:"stored_bytes,omitempty"`
 	CacheHits   uint64 `protobuf:"varint,12,opt,name=cache_hits,json=cacheHits,proto3" json:"cache_hits,omitempty"`

@@ -42,7 +42,7 @@ const (
 
 // BlobServiceClient is a client for the ckptd.v1.BlobService service.
 type BlobServiceClient interface {
-	// PutBlob stores what the stream carries, and answers when it is durable.
+	// PutBlob stores the content of the stream and answers once it is durable.
 	PutBlob(context.Context) *connect.ClientStreamForClient[PutBlobRequest, PutBlobResponse]
 	// GetBlob streams the content of a blob. It is complete only if the stream ends without an error.
 	GetBlob(context.Context, *connect.Request[GetBlobRequest]) (*connect.ServerStreamForClient[GetBlobResponse], error)
@@ -108,7 +108,7 @@ func (c *blobServiceClient) StatBlob(ctx context.Context, req *connect.Request[S
 
 // BlobServiceHandler is an implementation of the ckptd.v1.BlobService service.
 type BlobServiceHandler interface {
-	// PutBlob stores what the stream carries, and answers when it is durable.
+	// PutBlob stores the content of the stream and answers once it is durable.
 	PutBlob(context.Context, *connect.ClientStream[PutBlobRequest]) (*connect.Response[PutBlobResponse], error)
 	// GetBlob streams the content of a blob. It is complete only if the stream ends without an error.
 	GetBlob(context.Context, *connect.Request[GetBlobRequest], *connect.ServerStream[GetBlobResponse]) error

@@ -86,7 +86,7 @@ type CheckpointServiceClient interface {
 	List(context.Context, *connect.Request[ListRequest]) (*connect.ServerStreamForClient[ListResponse], error)
 	// GetTree returns the headers of all checkpoints of a lineage and how they hang together.
 	GetTree(context.Context, *connect.Request[GetTreeRequest]) (*connect.Response[GetTreeResponse], error)
-	// Diff tells what changed from one checkpoint to another.
+	// Diff returns the changes from one checkpoint to another.
 	Diff(context.Context, *connect.Request[DiffRequest]) (*connect.Response[DiffResponse], error)
 	// Fork makes a branch that ends at a checkpoint.
 	Fork(context.Context, *connect.Request[ForkRequest]) (*connect.Response[ForkResponse], error)
@@ -312,7 +312,7 @@ type CheckpointServiceHandler interface {
 	List(context.Context, *connect.Request[ListRequest], *connect.ServerStream[ListResponse]) error
 	// GetTree returns the headers of all checkpoints of a lineage and how they hang together.
 	GetTree(context.Context, *connect.Request[GetTreeRequest]) (*connect.Response[GetTreeResponse], error)
-	// Diff tells what changed from one checkpoint to another.
+	// Diff returns the changes from one checkpoint to another.
 	Diff(context.Context, *connect.Request[DiffRequest]) (*connect.Response[DiffResponse], error)
 	// Fork makes a branch that ends at a checkpoint.
 	Fork(context.Context, *connect.Request[ForkRequest]) (*connect.Response[ForkResponse], error)

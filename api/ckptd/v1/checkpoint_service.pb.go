@@ -354,23 +354,23 @@ type LoadRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Ref   *Ref                   `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
 	Which *Which                 `protobuf:"bytes,2,opt,name=which,proto3" json:"which,omitempty"`
-	// Only what is known about the checkpoint and its channels.
+	// Only the headers of the checkpoint and its channels.
 	HeadersOnly bool `protobuf:"varint,3,opt,name=headers_only,json=headersOnly,proto3" json:"headers_only,omitempty"`
 	// If any, only the content of these channels.
 	Channels []string `protobuf:"bytes,4,rep,name=channels,proto3" json:"channels,omitempty"`
-	// What the caller has: a channel with this content is answered without it.
+	// Content that the caller has: the answer omits the content of these channels if it is the same.
 	Have []*Have `protobuf:"bytes,5,rep,name=have,proto3" json:"have,omitempty"`
-	// Content that is UTF-8 comes as text.
+	// Return content that is UTF-8 as text.
 	Text bool `protobuf:"varint,6,opt,name=text,proto3" json:"text,omitempty"`
-	// The pending writes of the checkpoint, too.
+	// Also return the pending writes of the checkpoint.
 	Writes bool `protobuf:"varint,7,opt,name=writes,proto3" json:"writes,omitempty"`
-	// The state leaves the store for good: the audit log is to say so, and the hooks of exports run.
+	// The state leaves the store: the load is audited as an export, and export hooks run.
 	Export bool `protobuf:"varint,8,opt,name=export,proto3" json:"export,omitempty"`
-	// The version that the state is wanted in, by the migrations of its kind; 0 is as it is stored. A newer state is
-	// SCHEMA_TOO_NEW, unless down is set and every step has a way back. Nothing is written. With headers_only no step runs,
-	// and migrated says which would.
+	// The schema version to migrate the state to, in memory; 0 means as stored. A newer state is
+	// SCHEMA_TOO_NEW, unless down is set and every step has a reverse step. With headers_only no step
+	// runs, and migrated lists the steps that would.
 	Schema uint64 `protobuf:"varint,9,opt,name=schema,proto3" json:"schema,omitempty"`
-	// Ways back are allowed.
+	// Allow reverse steps.
 	Down          bool `protobuf:"varint,10,opt,name=down,proto3" json:"down,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -476,7 +476,7 @@ func (x *LoadRequest) GetDown() bool {
 	return false
 }
 
-// Have tells what content of a channel the caller has.
+// Have names the content of a channel that the caller has.
 type Have struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Channel string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
@@ -735,7 +735,7 @@ type ListRequest struct {
 	Text     bool     `protobuf:"varint,8,opt,name=text,proto3" json:"text,omitempty"`
 	// How many checkpoints to return; 0 is all.
 	PageSize uint32 `protobuf:"varint,9,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// From an earlier answer to the same request: goes on behind it.
+	// From an earlier answer to the same request: continues after it.
 	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// The states leave the store for good: the hooks of exports run.
 	Export        bool `protobuf:"varint,11,opt,name=export,proto3" json:"export,omitempty"`
@@ -1203,7 +1203,7 @@ func (x *DiffResponse) GetLabels() []*FieldDiff {
 type ChannelDiff struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Empty where there is no such channel.
+	// Empty if the checkpoint has no such channel.
 	OldType       string     `protobuf:"bytes,2,opt,name=old_type,json=oldType,proto3" json:"old_type,omitempty"`
 	NewType       string     `protobuf:"bytes,3,opt,name=new_type,json=newType,proto3" json:"new_type,omitempty"`
 	Value         *ValueDiff `protobuf:"bytes,4,opt,name=value,proto3" json:"value,omitempty"`
@@ -1275,12 +1275,12 @@ type ValueDiff struct {
 	Kind    string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
 	OldSize int64  `protobuf:"varint,2,opt,name=old_size,json=oldSize,proto3" json:"old_size,omitempty"`
 	NewSize int64  `protobuf:"varint,3,opt,name=new_size,json=newSize,proto3" json:"new_size,omitempty"`
-	// Bytes that both have in common at the beginning and, of what is left, at the end.
+	// Length of the common prefix and, in the rest, of the common suffix.
 	Prefix int64 `protobuf:"varint,4,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	Suffix int64 `protobuf:"varint,5,opt,name=suffix,proto3" json:"suffix,omitempty"`
 	// RFC 6902, if both are JSON.
 	Patch *string `protobuf:"bytes,6,opt,name=patch,proto3,oneof" json:"patch,omitempty"`
-	// Why there is no patch.
+	// The reason for a missing patch.
 	NoPatch       string `protobuf:"bytes,7,opt,name=no_patch,json=noPatch,proto3" json:"no_patch,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -71,24 +71,26 @@ type MigrationServiceClient interface {
 	InstallMigrationSets(context.Context, *connect.Request[InstallMigrationSetsRequest]) (*connect.Response[InstallMigrationSetsResponse], error)
 	// ListMigrationSets returns the sets that are installed; with a tenant those that its kinds have.
 	ListMigrationSets(context.Context, *connect.Request[ListMigrationSetsRequest]) (*connect.Response[ListMigrationSetsResponse], error)
-	// RemoveMigrationSet removes a set. What it migrated stays.
+	// RemoveMigrationSet removes a set. States that it migrated stay migrated.
 	RemoveMigrationSet(context.Context, *connect.Request[RemoveMigrationSetRequest]) (*connect.Response[RemoveMigrationSetResponse], error)
 	// GetMigrationStatus counts the heads of a tenant's threads by kind and version. It answers once, and may take its time.
 	GetMigrationStatus(context.Context, *connect.Request[GetMigrationStatusRequest]) (*connect.ServerStreamForClient[GetMigrationStatusResponse], error)
-	// PlanMigration says what a job would do. It reads no state. It answers once, and may take its time.
+	// PlanMigration returns the steps that a job would take, without reading states. It answers once,
+	// and can take long.
 	PlanMigration(context.Context, *connect.Request[PlanMigrationRequest]) (*connect.ServerStreamForClient[PlanMigrationResponse], error)
-	// StartMigrationJob begins a job, or goes on with one, and answers when that is sure to happen. What is under way just so
-	// is answered as if it had begun now.
+	// StartMigrationJob starts or resumes a job, and answers once the job is recorded. If the same
+	// job is already running, the answer is the same as if it had just started.
 	StartMigrationJob(context.Context, *connect.Request[StartMigrationJobRequest]) (*connect.Response[StartMigrationJobResponse], error)
 	// GetMigrationJob returns a job with its report.
 	GetMigrationJob(context.Context, *connect.Request[GetMigrationJobRequest]) (*connect.Response[GetMigrationJobResponse], error)
-	// ListMigrationJobs returns the jobs of a tenant, the oldest first: those that can be gone on with, undone or finished,
-	// and the newest of the others. Reports are left out.
+	// ListMigrationJobs returns the jobs of a tenant, the oldest first: those that can be resumed,
+	// undone or finished, and the newest of the others. Reports are left out.
 	ListMigrationJobs(context.Context, *connect.Request[ListMigrationJobsRequest]) (*connect.Response[ListMigrationJobsResponse], error)
 	// WatchMigrationJob returns a job now and whenever it got further, without its report; and at last, when nothing of it is
 	// under way any more, with that.
 	WatchMigrationJob(context.Context, *connect.Request[WatchMigrationJobRequest]) (*connect.ServerStreamForClient[WatchMigrationJobResponse], error)
-	// CancelMigrationJob stops what is under way of a job. What was migrated is migrated: the job can be gone on with, or undone.
+	// CancelMigrationJob stops a running job. States that it migrated stay migrated; the job can be
+	// resumed or undone.
 	CancelMigrationJob(context.Context, *connect.Request[CancelMigrationJobRequest]) (*connect.Response[CancelMigrationJobResponse], error)
 }
 
@@ -243,24 +245,26 @@ type MigrationServiceHandler interface {
 	InstallMigrationSets(context.Context, *connect.Request[InstallMigrationSetsRequest]) (*connect.Response[InstallMigrationSetsResponse], error)
 	// ListMigrationSets returns the sets that are installed; with a tenant those that its kinds have.
 	ListMigrationSets(context.Context, *connect.Request[ListMigrationSetsRequest]) (*connect.Response[ListMigrationSetsResponse], error)
-	// RemoveMigrationSet removes a set. What it migrated stays.
+	// RemoveMigrationSet removes a set. States that it migrated stay migrated.
 	RemoveMigrationSet(context.Context, *connect.Request[RemoveMigrationSetRequest]) (*connect.Response[RemoveMigrationSetResponse], error)
 	// GetMigrationStatus counts the heads of a tenant's threads by kind and version. It answers once, and may take its time.
 	GetMigrationStatus(context.Context, *connect.Request[GetMigrationStatusRequest], *connect.ServerStream[GetMigrationStatusResponse]) error
-	// PlanMigration says what a job would do. It reads no state. It answers once, and may take its time.
+	// PlanMigration returns the steps that a job would take, without reading states. It answers once,
+	// and can take long.
 	PlanMigration(context.Context, *connect.Request[PlanMigrationRequest], *connect.ServerStream[PlanMigrationResponse]) error
-	// StartMigrationJob begins a job, or goes on with one, and answers when that is sure to happen. What is under way just so
-	// is answered as if it had begun now.
+	// StartMigrationJob starts or resumes a job, and answers once the job is recorded. If the same
+	// job is already running, the answer is the same as if it had just started.
 	StartMigrationJob(context.Context, *connect.Request[StartMigrationJobRequest]) (*connect.Response[StartMigrationJobResponse], error)
 	// GetMigrationJob returns a job with its report.
 	GetMigrationJob(context.Context, *connect.Request[GetMigrationJobRequest]) (*connect.Response[GetMigrationJobResponse], error)
-	// ListMigrationJobs returns the jobs of a tenant, the oldest first: those that can be gone on with, undone or finished,
-	// and the newest of the others. Reports are left out.
+	// ListMigrationJobs returns the jobs of a tenant, the oldest first: those that can be resumed,
+	// undone or finished, and the newest of the others. Reports are left out.
 	ListMigrationJobs(context.Context, *connect.Request[ListMigrationJobsRequest]) (*connect.Response[ListMigrationJobsResponse], error)
 	// WatchMigrationJob returns a job now and whenever it got further, without its report; and at last, when nothing of it is
 	// under way any more, with that.
 	WatchMigrationJob(context.Context, *connect.Request[WatchMigrationJobRequest], *connect.ServerStream[WatchMigrationJobResponse]) error
-	// CancelMigrationJob stops what is under way of a job. What was migrated is migrated: the job can be gone on with, or undone.
+	// CancelMigrationJob stops a running job. States that it migrated stay migrated; the job can be
+	// resumed or undone.
 	CancelMigrationJob(context.Context, *connect.Request[CancelMigrationJobRequest]) (*connect.Response[CancelMigrationJobResponse], error)
 }
 

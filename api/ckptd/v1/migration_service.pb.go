@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// MigrationAction is what is done.
+// MigrationAction is the kind of work that a job does.
 type MigrationAction int32
 
 const (
@@ -30,7 +30,7 @@ const (
 	// The steps are tried, and nothing is written.
 	MigrationAction_MIGRATION_ACTION_DRY_RUN MigrationAction = 1
 	MigrationAction_MIGRATION_ACTION_RUN     MigrationAction = 2
-	// What a run did is taken back.
+	// Undo a run.
 	MigrationAction_MIGRATION_ACTION_UNDO MigrationAction = 3
 	// The originals of rewritten histories go, and the job is forgotten.
 	MigrationAction_MIGRATION_ACTION_FINISH MigrationAction = 4
@@ -566,7 +566,7 @@ func (*RemoveMigrationSetResponse) Descriptor() ([]byte, []int) {
 	return file_ckptd_v1_migration_service_proto_rawDescGZIP(), []int{8}
 }
 
-// MigrationSpec says what of a tenant is to be migrated, and to which version.
+// MigrationSpec selects states of a tenant and the version to migrate them to.
 type MigrationSpec struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Empty is every user.
@@ -663,7 +663,7 @@ type MigrationGroup struct {
 	To uint64 `protobuf:"varint,6,opt,name=to,proto3" json:"to,omitempty"`
 	// In plans: the steps that lead there, descriptions with their sources.
 	Steps []string `protobuf:"bytes,7,rep,name=steps,proto3" json:"steps,omitempty"`
-	// In plans: why there is no way.
+	// In plans: the reason if no steps lead there.
 	Error         *SaveError `protobuf:"bytes,8,opt,name=error,proto3" json:"error,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -961,7 +961,7 @@ type StartMigrationJobRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Action MigrationAction        `protobuf:"varint,2,opt,name=action,proto3,enum=ckptd.v1.MigrationAction" json:"action,omitempty"`
-	// Which job is to be gone on with, undone or finished. Empty for a new one: a run or a dry run.
+	// The job to resume, undo or finish. Empty for a new job: a run or a dry run.
 	Id string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
 	// Of a new job.
 	Spec *MigrationSpec `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
@@ -1047,9 +1047,9 @@ func (x *StartMigrationJobRequest) GetPace() *MigrationPace {
 // MigrationPace says how a job goes.
 type MigrationPace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// States at a time; 0 is what suits the processors.
+	// States migrated in parallel; 0 chooses by the number of processors.
 	Workers uint32 `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
-	// States a second at most; 0 is no limit.
+	// Maximum states per second; 0 means unlimited.
 	Throttle float64 `protobuf:"fixed64,2,opt,name=throttle,proto3" json:"throttle,omitempty"`
 	// Of a run: how many of the states may fail and are left as they are, 0 to 1. With 0 the steps are tried on all states
 	// first, and nothing is written if one fails.
@@ -1158,12 +1158,12 @@ type MigrationJob struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	Id     string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	// What was asked for last.
+	// The last action requested.
 	Action MigrationAction `protobuf:"varint,3,opt,name=action,proto3,enum=ckptd.v1.MigrationAction" json:"action,omitempty"`
 	// How far that is: running, done, failed or canceled.
 	State string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
-	// What is migrated: running, stopped, done, undoing, undone or finishing; empty for a dry run and before anything is
-	// written.
+	// State of the migration: running, stopped, done, undoing, undone or finishing; empty for a dry
+	// run and before anything is written.
 	Stage string         `protobuf:"bytes,5,opt,name=stage,proto3" json:"stage,omitempty"`
 	Spec  *MigrationSpec `protobuf:"bytes,6,opt,name=spec,proto3" json:"spec,omitempty"`
 	All   bool           `protobuf:"varint,7,opt,name=all,proto3" json:"all,omitempty"`
@@ -1177,7 +1177,7 @@ type MigrationJob struct {
 	Failed   uint64 `protobuf:"varint,13,opt,name=failed,proto3" json:"failed,omitempty"`
 	Undone   uint64 `protobuf:"varint,14,opt,name=undone,proto3" json:"undone,omitempty"`
 	Kept     uint64 `protobuf:"varint,15,opt,name=kept,proto3" json:"kept,omitempty"`
-	// States that are done of what is under way; the total is 0 while it is not known.
+	// States done by the current action; the total is 0 while it is unknown.
 	ProgressDone  uint64           `protobuf:"varint,16,opt,name=progress_done,json=progressDone,proto3" json:"progress_done,omitempty"`
 	ProgressTotal uint64           `protobuf:"varint,17,opt,name=progress_total,json=progressTotal,proto3" json:"progress_total,omitempty"`
 	Report        *MigrationReport `protobuf:"bytes,18,opt,name=report,proto3" json:"report,omitempty"`
@@ -1350,7 +1350,7 @@ func (x *MigrationJob) GetError() *SaveError {
 	return nil
 }
 
-// MigrationReport is what came of a dry run, a run or an undo.
+// MigrationReport is the result of a dry run, a run or an undo.
 type MigrationReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// That were looked at.

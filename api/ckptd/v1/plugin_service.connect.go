@@ -60,20 +60,21 @@ const (
 
 // PluginServiceClient is a client for the ckptd.v1.PluginService service.
 type PluginServiceClient interface {
-	// InstallPlugin makes a plugin, or a new version of one, part of the store. It runs only if its fixtures pass. What is
-	// installed already with the same bindings stays as it is.
+	// InstallPlugin adds a plugin, or a new version of one, to the store. Its fixtures must pass.
+	// Installing the same plugin with the same bindings again changes nothing.
 	InstallPlugin(context.Context, *connect.Request[InstallPluginRequest]) (*connect.Response[InstallPluginResponse], error)
-	// ListPlugins returns what runs, or is installed and disabled, in the order of their names.
+	// ListPlugins returns all installed plugins, enabled and disabled, sorted by name.
 	ListPlugins(context.Context, *connect.Request[ListPluginsRequest]) (*connect.Response[ListPluginsResponse], error)
 	// GetPlugin returns a plugin with its configuration.
 	GetPlugin(context.Context, *connect.Request[GetPluginRequest]) (*connect.Response[GetPluginResponse], error)
-	// SetPluginEnabled lets a plugin run, or no longer run. What it did to checkpoints stays.
+	// SetPluginEnabled enables or disables a plugin. Its changes to checkpoints stay.
 	SetPluginEnabled(context.Context, *connect.Request[SetPluginEnabledRequest]) (*connect.Response[SetPluginEnabledResponse], error)
 	// RollbackPlugin takes the version that ran before, or a certain one.
 	RollbackPlugin(context.Context, *connect.Request[RollbackPluginRequest]) (*connect.Response[RollbackPluginResponse], error)
 	// RemovePlugin removes a plugin with all its versions.
 	RemovePlugin(context.Context, *connect.Request[RemovePluginRequest]) (*connect.Response[RemovePluginResponse], error)
-	// TrustKey lets signatures made with a key count. From the first one on, only what is signed can be installed.
+	// TrustKey trusts a signing key. Once one key is trusted, only plugins signed with a trusted key
+	// can be installed.
 	TrustKey(context.Context, *connect.Request[TrustKeyRequest]) (*connect.Response[TrustKeyResponse], error)
 	// UntrustKey takes that back. Plugins that are installed stay.
 	UntrustKey(context.Context, *connect.Request[UntrustKeyRequest]) (*connect.Response[UntrustKeyResponse], error)
@@ -212,20 +213,21 @@ func (c *pluginServiceClient) ListKeys(ctx context.Context, req *connect.Request
 
 // PluginServiceHandler is an implementation of the ckptd.v1.PluginService service.
 type PluginServiceHandler interface {
-	// InstallPlugin makes a plugin, or a new version of one, part of the store. It runs only if its fixtures pass. What is
-	// installed already with the same bindings stays as it is.
+	// InstallPlugin adds a plugin, or a new version of one, to the store. Its fixtures must pass.
+	// Installing the same plugin with the same bindings again changes nothing.
 	InstallPlugin(context.Context, *connect.Request[InstallPluginRequest]) (*connect.Response[InstallPluginResponse], error)
-	// ListPlugins returns what runs, or is installed and disabled, in the order of their names.
+	// ListPlugins returns all installed plugins, enabled and disabled, sorted by name.
 	ListPlugins(context.Context, *connect.Request[ListPluginsRequest]) (*connect.Response[ListPluginsResponse], error)
 	// GetPlugin returns a plugin with its configuration.
 	GetPlugin(context.Context, *connect.Request[GetPluginRequest]) (*connect.Response[GetPluginResponse], error)
-	// SetPluginEnabled lets a plugin run, or no longer run. What it did to checkpoints stays.
+	// SetPluginEnabled enables or disables a plugin. Its changes to checkpoints stay.
 	SetPluginEnabled(context.Context, *connect.Request[SetPluginEnabledRequest]) (*connect.Response[SetPluginEnabledResponse], error)
 	// RollbackPlugin takes the version that ran before, or a certain one.
 	RollbackPlugin(context.Context, *connect.Request[RollbackPluginRequest]) (*connect.Response[RollbackPluginResponse], error)
 	// RemovePlugin removes a plugin with all its versions.
 	RemovePlugin(context.Context, *connect.Request[RemovePluginRequest]) (*connect.Response[RemovePluginResponse], error)
-	// TrustKey lets signatures made with a key count. From the first one on, only what is signed can be installed.
+	// TrustKey trusts a signing key. Once one key is trusted, only plugins signed with a trusted key
+	// can be installed.
 	TrustKey(context.Context, *connect.Request[TrustKeyRequest]) (*connect.Response[TrustKeyResponse], error)
 	// UntrustKey takes that back. Plugins that are installed stay.
 	UntrustKey(context.Context, *connect.Request[UntrustKeyRequest]) (*connect.Response[UntrustKeyResponse], error)

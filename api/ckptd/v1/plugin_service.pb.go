@@ -22,14 +22,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PluginBinding says where a plugin runs, and with what configuration.
+// PluginBinding selects the threads that a plugin runs for, and its configuration there.
 type PluginBinding struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// None is every tenant. In a request for one tenant it is that one and may be left out.
 	Tenants []string `protobuf:"bytes,1,rep,name=tenants,proto3" json:"tenants,omitempty"`
 	// None is every thread; otherwise those whose names begin with one of these.
 	ThreadPrefixes []string `protobuf:"bytes,2,rep,name=thread_prefixes,json=threadPrefixes,proto3" json:"thread_prefixes,omitempty"`
-	// Place among the plugins of a stage, the lowest first; left out, what the manifest says. The redactor is always last.
+	// Position among the plugins of a stage, lowest first; the default is in the manifest. The
+	// redactor is always last.
 	Order *int32 `protobuf:"varint,3,opt,name=order,proto3,oneof" json:"order,omitempty"`
 	// JSON that goes with the schema of the manifest; empty is the manifest's defaults. Only GetPlugin returns it.
 	Config        string `protobuf:"bytes,4,opt,name=config,proto3" json:"config,omitempty"`
@@ -106,7 +107,8 @@ type Plugin struct {
 	Description string `protobuf:"bytes,4,opt,name=description,proto3" json:"description,omitempty"`
 	// pre_save, load, export, migrate.
 	Stages []string `protobuf:"bytes,5,rep,name=stages,proto3" json:"stages,omitempty"`
-	// What it may do beyond reading and answering: redact_builtin, pseudonym, blob_put, identity.
+	// Capabilities beyond reading its input and writing its output: redact_builtin, pseudonym,
+	// blob_put, identity.
 	Capabilities []string         `protobuf:"bytes,6,rep,name=capabilities,proto3" json:"capabilities,omitempty"`
 	Bindings     []*PluginBinding `protobuf:"bytes,7,rep,name=bindings,proto3" json:"bindings,omitempty"`
 	Enabled      bool             `protobuf:"varint,8,opt,name=enabled,proto3" json:"enabled,omitempty"`
@@ -115,11 +117,11 @@ type Plugin struct {
 	// Since the daemon started.
 	Calls  uint64 `protobuf:"varint,10,opt,name=calls,proto3" json:"calls,omitempty"`
 	Errors uint64 `protobuf:"varint,11,opt,name=errors,proto3" json:"errors,omitempty"`
-	// It failed so often that it is not called for now, which rejects what needs it.
+	// Suspended after repeated failures. Requests that need it are rejected.
 	Suspended bool `protobuf:"varint,12,opt,name=suspended,proto3" json:"suspended,omitempty"`
 	// Whose it is, if it is one tenant's; empty is the whole store's.
 	Tenant string `protobuf:"bytes,13,opt,name=tenant,proto3" json:"tenant,omitempty"`
-	// Why it cannot run, which rejects what needs it; empty if it can.
+	// The reason why it cannot run; empty if it can. Requests that need it are rejected.
 	Problem       string `protobuf:"bytes,14,opt,name=problem,proto3" json:"problem,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

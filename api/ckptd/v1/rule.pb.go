@@ -22,18 +22,18 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Permission is what a role gives a right to.
+// Permission is a right that a role grants.
 type Permission int32
 
 const (
 	Permission_PERMISSION_UNSPECIFIED Permission = 0
 	// States, pending writes and blobs.
 	Permission_PERMISSION_READ Permission = 1
-	// What is known about them: headers, lists, statistics, whether they are intact.
+	// Metadata: headers, lists, statistics, and whether the data is intact.
 	Permission_PERMISSION_INSPECT Permission = 2
 	// Save, delete, prune, copy.
 	Permission_PERMISSION_WRITE Permission = 3
-	// Labels, branches and pending writes: what approving and resuming a paused run takes.
+	// Labels, branches and pending writes, as needed to approve and resume a paused run.
 	Permission_PERMISSION_ANNOTATE Permission = 4
 	// Retention, garbage collection, users, plugins, migrations.
 	Permission_PERMISSION_MANAGE Permission = 5
@@ -94,12 +94,12 @@ func (Permission) EnumDescriptor() ([]byte, []int) {
 	return file_ckptd_v1_rule_proto_rawDescGZIP(), []int{0}
 }
 
-// Scope is what a method works on.
+// Scope is the part of the store that a method works on.
 type Scope int32
 
 const (
 	Scope_SCOPE_UNSPECIFIED Scope = 0
-	// Whoever has credentials may call it.
+	// Any caller with valid credentials may call it.
 	Scope_SCOPE_NOTHING Scope = 1
 	// The thread that the request names.
 	Scope_SCOPE_THREAD Scope = 2
@@ -113,7 +113,7 @@ const (
 	Scope_SCOPE_STORE Scope = 6
 	// The thread, user or tenant that the request names, or else the whole store.
 	Scope_SCOPE_NAMED Scope = 7
-	// What the grants of a token are for: nobody gives or takes what they do not have.
+	// The scope of the token's grants: no caller can grant or revoke rights beyond its own.
 	Scope_SCOPE_GRANTS Scope = 8
 )
 
@@ -170,8 +170,8 @@ func (Scope) EnumDescriptor() ([]byte, []int) {
 	return file_ckptd_v1_rule_proto_rawDescGZIP(), []int{1}
 }
 
-// Retry says what a client may do when it has no answer. What the daemon refused before anything was done (OVERLOADED,
-// SHUTTING_DOWN) may be repeated whatever the method.
+// Retry is how a client handles a request without an answer. Requests that the daemon refused
+// before doing anything (OVERLOADED, SHUTTING_DOWN) can always be repeated.
 type Retry int32
 
 const (
@@ -182,7 +182,7 @@ const (
 	Retry_RETRY_REPEAT Retry = 2
 	// Repeat it if it has an id of the caller's; else as with RETRY_NEVER.
 	Retry_RETRY_SAME_ID Retry = 3
-	// Look first what became of it.
+	// Find out first whether the request took effect.
 	Retry_RETRY_NEVER Retry = 4
 )
 
@@ -231,11 +231,11 @@ func (Retry) EnumDescriptor() ([]byte, []int) {
 	return file_ckptd_v1_rule_proto_rawDescGZIP(), []int{2}
 }
 
-// Rule says of a method what its messages cannot: who may call it, what a client does when the answer is lost, and what
-// the daemon writes down and counts.
+// Rule describes a method beyond its messages: who may call it, how a client handles a lost answer,
+// whether the daemon audits it, and which limits it counts against.
 type Rule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The right that it takes, and on what. Only SCOPE_NOTHING takes none.
+	// The permission that it requires, and its scope. Only SCOPE_NOTHING requires none.
 	Needs Permission `protobuf:"varint,1,opt,name=needs,proto3,enum=ckptd.v1.Permission" json:"needs,omitempty"`
 	On    Scope      `protobuf:"varint,2,opt,name=on,proto3,enum=ckptd.v1.Scope" json:"on,omitempty"`
 	// The right that is enough for a request that asks for no content, and when a request asks for some: any of these.
@@ -253,13 +253,15 @@ type Rule struct {
 	Also string `protobuf:"bytes,9,opt,name=also,proto3" json:"also,omitempty"`
 	// Calls go to the audit log. Without it only those do that are denied, and exports.
 	Audited bool `protobuf:"varint,10,opt,name=audited,proto3" json:"audited,omitempty"`
-	// It goes on until its caller has enough. So it counts against --watches and not against the requests under way, those
-	// of its tenant among them, and the message that begins it has 16 KiB at most.
+	// The stream lasts until its caller ends it. So it counts against --watches and not against
+	// in-flight requests, neither in total nor per tenant, and its first message is limited to 16
+	// KiB.
 	Endless bool  `protobuf:"varint,11,opt,name=endless,proto3" json:"endless,omitempty"`
 	Retry   Retry `protobuf:"varint,12,opt,name=retry,proto3,enum=ckptd.v1.Retry" json:"retry,omitempty"`
 	// Path of the field with the id, for RETRY_SAME_ID.
 	Id string `protobuf:"bytes,13,opt,name=id,proto3" json:"id,omitempty"`
-	// Why it, or what its answer tells of, may fail, besides the reasons that are marked with answered_by.
+	// Error reasons of the method, or of the items in its answer, in addition to the reasons that are
+	// marked with answered_by.
 	Reasons       []Reason `protobuf:"varint,14,rep,packed,name=reasons,proto3,enum=ckptd.v1.Reason" json:"reasons,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -459,7 +461,8 @@ var file_ckptd_v1_rule_proto_extTypes = []protoimpl.ExtensionInfo{
 
 // Extension fields to descriptorpb.MethodOptions.
 var (
-	// What a method is. Every method has one: the daemon, the clients and docs/api.md are made from it.
+	// The rule of a method. Every method has one: the daemon, the clients and docs/api.md are
+	// generated from it.
 	//
 	// optional ckptd.v1.Rule rule = 57420;
 	E_Rule = &file_ckptd_v1_rule_proto_extTypes[0]

@@ -38,9 +38,10 @@ type ListThreadsRequest struct {
 	After string `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`
 	// Only threads whose head has it.
 	Status string `protobuf:"bytes,8,opt,name=status,proto3" json:"status,omitempty"`
-	// Those that were active last first (see ThreadInfo.active), not in order of name. Such a list costs what it shows.
+	// Most recently active threads first (see ThreadInfo.active), instead of sorted by name. The cost
+	// of such a list depends only on the number of threads it returns.
 	ByActivity bool `protobuf:"varint,9,opt,name=by_activity,json=byActivity,proto3" json:"by_activity,omitempty"`
-	// With by_activity: go on behind the thread `after`, which was listed as active then.
+	// With by_activity: continue after the thread `after`, which was listed with this activity time.
 	ActiveAt      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=active_at,json=activeAt,proto3" json:"active_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -198,7 +199,7 @@ func (x *ListThreadsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// ThreadInfo describes a thread. What it says of a head is that of the thread's own namespace.
+// ThreadInfo describes a thread. Its head is that of the thread's own namespace.
 type ThreadInfo struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Ref        *Ref                   `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -733,16 +734,16 @@ func (x *DeleteRunResponse) GetRemoved() uint64 {
 type PruneRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Ref   *Ref                   `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	// What is neither among the newest keep_last checkpoints nor younger than older_than goes.
+	// Removes checkpoints that are neither among the newest keep_last nor younger than older_than.
 	KeepLast     int64                `protobuf:"varint,2,opt,name=keep_last,json=keepLast,proto3" json:"keep_last,omitempty"`
 	OlderThan    *durationpb.Duration `protobuf:"bytes,3,opt,name=older_than,json=olderThan,proto3" json:"older_than,omitempty"`
 	KeepLabelled bool                 `protobuf:"varint,4,opt,name=keep_labelled,json=keepLabelled,proto3" json:"keep_labelled,omitempty"`
 	// Ids of checkpoints that go whatever the policy says.
 	Remove        []string `protobuf:"bytes,5,rep,name=remove,proto3" json:"remove,omitempty"`
 	AllNamespaces bool     `protobuf:"varint,6,opt,name=all_namespaces,json=allNamespaces,proto3" json:"all_namespaces,omitempty"`
-	// Nothing is left of what was removed, now or before.
+	// Erase every trace of removed checkpoints, including those removed earlier.
 	Erase bool `protobuf:"varint,7,opt,name=erase,proto3" json:"erase,omitempty"`
-	// Only report what would go.
+	// Report the checkpoints that would be removed, without removing them.
 	DryRun        bool `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -838,7 +839,7 @@ type PruneResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Removed []*PruneItem           `protobuf:"bytes,1,rep,name=removed,proto3" json:"removed,omitempty"`
 	Kept    uint64                 `protobuf:"varint,2,opt,name=kept,proto3" json:"kept,omitempty"`
-	// Records that stay hidden, because what stays is encoded against them.
+	// Records that stay, hidden, because remaining checkpoints are encoded against them.
 	Ghosts        uint64 `protobuf:"varint,3,opt,name=ghosts,proto3" json:"ghosts,omitempty"`
 	FreedBytes    int64  `protobuf:"varint,4,opt,name=freed_bytes,json=freedBytes,proto3" json:"freed_bytes,omitempty"`
 	Compacted     bool   `protobuf:"varint,5,opt,name=compacted,proto3" json:"compacted,omitempty"`
@@ -1133,7 +1134,8 @@ type WatchRequest struct {
 	Thread string `protobuf:"bytes,3,opt,name=thread,proto3" json:"thread,omitempty"`
 	// From an earlier answer: resumes behind it.
 	Cursor string `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
-	// If there is no cursor: begins with what was saved at this time or later. Without both it begins now.
+	// Without a cursor: starts with checkpoints saved at or after this time. Without both it starts
+	// now.
 	Since *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`
 	// How often a heartbeat comes while there are no events: 1 s to 10 min, 15 s if left out.
 	Heartbeat     *durationpb.Duration `protobuf:"bytes,6,opt,name=heartbeat,proto3" json:"heartbeat,omitempty"`

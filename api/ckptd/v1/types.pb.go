@@ -319,13 +319,14 @@ type Checkpoint struct {
 	// SHA-256 over all of the above but the stored form, and the hash of the parent; 32 bytes.
 	Hash []byte `protobuf:"bytes,17,opt,name=hash,proto3" json:"hash,omitempty"`
 	Cost *Cost  `protobuf:"bytes,18,opt,name=cost,proto3" json:"cost,omitempty"`
-	// The plugins and rules that what is in it passed when it was saved, in order.
+	// The plugins and rules that processed it when it was saved, in order.
 	Hooks []*Hook `protobuf:"bytes,19,rep,name=hooks,proto3" json:"hooks,omitempty"`
-	// What they used of fuel, all together.
+	// The fuel that they used, in total.
 	Fuel uint64 `protobuf:"varint,20,opt,name=fuel,proto3" json:"fuel,omitempty"`
 	// Of the thread: the agent or workflow that it is a run of. Schema versions are counted for each kind.
 	Kind string `protobuf:"bytes,21,opt,name=kind,proto3" json:"kind,omitempty"`
-	// What a load with LoadRequest.schema made of what is stored; left out if nothing. The hash is that of what is stored.
+	// The migrations that a load with LoadRequest.schema applied to the stored state, if any. The
+	// hash is still that of the stored state.
 	Migrated      *Migrated `protobuf:"bytes,22,opt,name=migrated,proto3" json:"migrated,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -657,8 +658,9 @@ type Channel struct {
 	//	*Channel_Text
 	//	*Channel_Unchanged
 	Content isChannel_Content `protobuf_oneof:"content"`
-	// In the answer to a save: hooks made something else of what the caller sent. A splice on the caller's own bytes would
-	// be refused with NEED_FULL; send the channel whole, or load what is stored.
+	// In the answer to a save: hooks changed the content that the caller sent. A splice on the
+	// caller's own bytes would be refused with NEED_FULL: send the whole channel, or load the stored
+	// content.
 	Rewritten     bool `protobuf:"varint,8,opt,name=rewritten,proto3" json:"rewritten,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -777,7 +779,7 @@ type Channel_Text struct {
 }
 
 type Channel_Unchanged struct {
-	// The content is what the caller said it has (Have).
+	// The content is the one the caller already has (Have).
 	Unchanged bool `protobuf:"varint,7,opt,name=unchanged,proto3,oneof"`
 }
 
@@ -787,7 +789,7 @@ func (*Channel_Text) isChannel_Content() {}
 
 func (*Channel_Unchanged) isChannel_Content() {}
 
-// Cost tells what a checkpoint takes on disk and what reading it takes.
+// Cost is the cost of a checkpoint: its size on disk, and the records read to restore it.
 type Cost struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes of all channels.
@@ -883,7 +885,7 @@ type Draft struct {
 	// Empty is running.
 	Status        string `protobuf:"bytes,9,opt,name=status,proto3" json:"status,omitempty"`
 	SchemaVersion uint64 `protobuf:"varint,10,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
-	// With keep, what is left out from here to blobs is kept from the parent.
+	// With keep, unset fields from here to blobs keep the parent's values.
 	RunId  string  `protobuf:"bytes,11,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Labels *Labels `protobuf:"bytes,12,opt,name=labels,proto3" json:"labels,omitempty"`
 	// JSON in UTF-8.
@@ -894,8 +896,9 @@ type Draft struct {
 	Keep     bool      `protobuf:"varint,16,opt,name=keep,proto3" json:"keep,omitempty"`
 	// A positive one lets the thread expire that long after its last save, a negative one clears that.
 	Ttl *durationpb.Duration `protobuf:"bytes,17,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// Of the thread; empty is the parent's. Another one than a parent has is INVALID. If schema_version is not the parent's,
-	// and the kind has migrations, what is kept and spliced on is the parent as a load with that schema gives it.
+	// Kind of the thread; empty means the parent's. A kind other than the parent's is INVALID. If
+	// schema_version is not the parent's, and the kind has migrations, kept channels and splices
+	// refer to the parent as a load with that schema returns it.
 	Kind          string `protobuf:"bytes,18,opt,name=kind,proto3" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1297,7 +1300,8 @@ func (*Change_Remove) isChange_Content() {}
 
 func (*Change_Splices) isChange_Content() {}
 
-// Splice replaces what stands between the first prefix and the last suffix bytes of the parent's channel.
+// Splice replaces the bytes between the first prefix and the last suffix bytes of the parent's
+// channel.
 type Splice struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Version of the parent's channel; NEED_FULL if it has another.
@@ -1711,7 +1715,7 @@ func (*Which_Branch) isWhich_Which() {}
 
 func (*Which_GreatestId) isWhich_Which() {}
 
-// Filter is a condition on checkpoints; what is left out asks for nothing.
+// Filter is a condition on checkpoints; unset fields match everything.
 type Filter struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Labels  map[string]string      `protobuf:"bytes,1,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -2036,24 +2040,25 @@ func (x *Branch) GetHeadSeq() uint64 {
 	return 0
 }
 
-// ErrorDetail goes with every error: what callers branch on, and what they need to go on.
+// ErrorDetail comes with every error: the reason, for callers to branch on, and the data they need
+// to continue.
 type ErrorDetail struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Reason Reason                 `protobuf:"varint,1,opt,name=reason,proto3,enum=ckptd.v1.Reason" json:"reason,omitempty"`
-	// CONFLICT: where the head is; both are empty if there is no checkpoint.
+	// CONFLICT: the head; both are empty if the thread has no checkpoint.
 	HeadSeq uint64 `protobuf:"varint,2,opt,name=head_seq,json=headSeq,proto3" json:"head_seq,omitempty"`
 	HeadId  string `protobuf:"bytes,3,opt,name=head_id,json=headId,proto3" json:"head_id,omitempty"`
 	// BRANCH_EXISTS: its name.
 	Branch string `protobuf:"bytes,4,opt,name=branch,proto3" json:"branch,omitempty"`
 	// NEED_FULL: the channels to be sent whole.
 	NeedFull []string `protobuf:"bytes,5,rep,name=need_full,json=needFull,proto3" json:"need_full,omitempty"`
-	// TOO_LARGE: what is over which limit, in bytes.
+	// TOO_LARGE: the item that is over its limit, its size and the limit, in bytes.
 	What string `protobuf:"bytes,6,opt,name=what,proto3" json:"what,omitempty"`
 	Size int64  `protobuf:"varint,7,opt,name=size,proto3" json:"size,omitempty"`
 	Most int64  `protobuf:"varint,8,opt,name=most,proto3" json:"most,omitempty"`
 	// OVERLOADED and SHUTTING_DOWN: when to try again. Nothing was done.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,9,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
-	// PLUGIN_…: which plugin, and what it was about.
+	// PLUGIN_…: the plugin, and the item it was processing.
 	Plugin *PluginError `protobuf:"bytes,10,opt,name=plugin,proto3" json:"plugin,omitempty"`
 	// SCHEMA_TOO_NEW, NO_MIGRATION and MIGRATION_FAILED: the way that there is not, or the step that failed.
 	Migration     *MigrationError `protobuf:"bytes,11,opt,name=migration,proto3" json:"migration,omitempty"`
@@ -2266,7 +2271,7 @@ type PluginError struct {
 	Stage string `protobuf:"bytes,3,opt,name=stage,proto3" json:"stage,omitempty"`
 	// Kind and name, such as channel messages.
 	Item string `protobuf:"bytes,4,opt,name=item,proto3" json:"item,omitempty"`
-	// What a plugin that failed returned.
+	// The code that a failed plugin returned.
 	Code          int32  `protobuf:"varint,5,opt,name=code,proto3" json:"code,omitempty"`
 	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
