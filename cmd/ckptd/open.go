@@ -80,7 +80,8 @@ func (a *app) rootKey(ctx context.Context, be backend.Backend, create bool) (roo
 	if root, err = crypto.GenerateRootKey(); err == nil {
 		err = crypto.WriteKeyFile(a.keyFile, root)
 	}
-	return root, "and its key " + a.keyFile + ": keep a copy of the key in a safe place; without it no data can be read", true, err
+	return root, fmt.Sprintf("and its key %s: back up %s and, again after every new user, %s, apart from the data; without both, nothing can be read",
+		a.keyFile, a.keyFile, a.keysDir), true, err
 }
 
 func (a *app) keystore(ctx context.Context, be backend.Backend, create bool) (crypto.Keystore, error) {
