@@ -2,8 +2,8 @@
 //
 // A Store sits on one backend. A Thread is a handle on one lineage of a user; Save adds a checkpoint to it and
 // returns when the checkpoint is as durable as the backend makes it; Load gives it back byte for byte, or fails with
-// an error that callers can branch on. Every checkpoint is immutable and names its parent, so a thread can be rewound
-// and branched at any step.
+// an error that callers can branch on. A checkpoint never changes, unless a save replaces it under its own id, and
+// names its parent, so a thread can be rewound and branched at any step.
 //
 // What a save costs follows what changed: each channel is stored as a delta against its value in an earlier
 // checkpoint, and reading any of them takes a bounded number of records and bytes (save_encode.go). Nothing that belongs to

@@ -51,7 +51,8 @@ func ParseBlobID(s string) (BlobID, error) {
 	return id, nil
 }
 
-// Checkpoint is an immutable version of a thread's state. It is the caller's.
+// Checkpoint is a version of a thread's state. It never changes, unless a save with its ID and other content replaces
+// it. The value is the caller's.
 type Checkpoint struct {
 	Ref        Ref
 	Generation uint64 // of the thread, counts its deletions; starts at 1
