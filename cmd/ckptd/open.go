@@ -40,6 +40,9 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	options := a.backend
 	options.MustExist = !create
 	be, err := badger.Open(a.data, options)
+	if errors.Is(err, backend.ErrLocked) {
+		return nil, fmt.Errorf("%w: wait for it, use another --data or, if it is ckptd serve, connect to it with --server unix:%s.sock", err, a.base)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +90,7 @@ func (a *app) rootKey(ctx context.Context, be backend.Backend, create bool) (roo
 func (a *app) keystore(ctx context.Context, be backend.Backend, create bool) (crypto.Keystore, error) {
 	k, err := crypto.OpenFileKeystore(a.keysDir, create && hasNothing(ctx, be))
 	if err != nil {
-		return nil, fmt.Errorf("opening the keystore %s: %w", a.keysDir, err)
+		return nil, err
 	}
 	return k, nil
 }
@@ -127,7 +130,8 @@ func (a *app) with(ctx context.Context, create bool, f func(store) error) error 
 	}
 	err = f(s)
 	if a.server.addr != "" && errors.Is(err, engine.ErrNotFound) {
-		err = fmt.Errorf("%w, or you cannot see it", err) // a server does not tell one from the other
+		// A server does not tell one from the other.
+		err = notSeenError{fmt.Errorf("%w, or you cannot see it (asked for tenant %q, user %q)", err, a.tenant, a.user)}
 	}
 	return errors.Join(err, s.Close())
 }
