@@ -47,7 +47,7 @@ the command reports.`,
 	f.StringVar(&o.parent, "parent", "", "parent `CHECKPOINT` (default: the head)")
 	f.StringVar(&o.branch, "branch", "", "extend branch `NAME`, creating it if needed")
 	f.Int64Var(&o.step, "step", 0, "step number `N`")
-	f.StringVar(&o.status, "status", "", "`STATUS`, such as running (the default), waiting or succeeded")
+	f.StringVar(&o.status, "status", "", "`STATUS`: any text, usually "+statusList+" (default running)")
 	f.StringVar(&o.kind, "kind", "", "`KIND` of the thread: the agent that produced it (default: the parent's)")
 	f.Uint64Var(&o.schema, "schema", 0, "schema version `N` of the state")
 	f.StringVar(&o.run, "run", "", "run `ID`")
@@ -155,6 +155,9 @@ func (a *app) save(ctx context.Context, t thread, d engine.Draft, parent string)
 		}
 	}
 	cp, err := t.Save(ctx, d)
+	if e, ok := errors.AsType[*engine.ConflictError](err); ok && d.Expect != (engine.Expect{}) {
+		return fmt.Errorf("%w: --expect %d would match it", err, e.HeadSeq)
+	}
 	if err != nil {
 		return err
 	}
