@@ -16,8 +16,8 @@ import (
 // maxKeyFile is the maximum size in bytes of a key file.
 const maxKeyFile = 16 << 10
 
-const keyFileHead = `# ckptd root key. Whoever has it can read the store; without it nobody can.
-# Keep a copy in a safe place, away from the data and its backups.
+const keyFileHead = `# ckptd root key. With it and the keystore, such as data.keys, anyone can read the data; without
+# both, nobody can. Back up both, apart from the data, and the keystore again after every new user.
 `
 
 // ReadKeyFile reads the root key from a file that WriteKeyFile wrote. Blank lines and lines that

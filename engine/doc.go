@@ -2,8 +2,9 @@
 //
 // A Store sits on one backend. A Thread is a handle on one lineage of a user. Save adds a
 // checkpoint to it and returns when the checkpoint is as durable as the backend makes it; Load
-// returns it byte for byte, or fails with an error that callers can branch on. Every checkpoint is
-// immutable and names its parent, so a thread can be rewound and branched at any step.
+// returns it byte for byte, or fails with an error that callers can branch on. A checkpoint never
+// changes, unless a save replaces it under its own id. It names its parent, so a thread can be
+// rewound and branched at any step.
 //
 // The cost of a save follows the size of the change: each channel is stored as a delta against its
 // value in an earlier checkpoint, and reading any of them takes a bounded number of records and

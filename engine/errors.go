@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"syscall"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/crypto"
@@ -107,10 +109,33 @@ func corrupt(record, reason string, err error) error {
 	return &CorruptError{Record: record, Reason: reason, Err: err}
 }
 
-// ofKeys translates an error of the keyring, which is closed with the store, into one for callers.
+// ofKeys translates an error of the keyring into one for callers: the keyring is closed with the
+// store, and a keystore that cannot be read or written is unavailable storage.
 func ofKeys(err error) error {
 	if errors.Is(err, crypto.ErrClosed) {
 		return ErrClosed
 	}
+	_, onDisk := errors.AsType[*fs.PathError](err)
+	if errno, ok := errors.AsType[syscall.Errno](err); ok && onDisk && !errors.Is(err, crypto.ErrKeystoreEntry) {
+		return &keystoreError{err, errno}
+	}
 	return err
+}
+
+// keystoreError is an input or output error of the keystore. Its text goes to the callers of a daemon, so it names no path;
+// errors.As finds the *fs.PathError that does.
+type keystoreError struct {
+	err   error
+	errno syscall.Errno
+}
+
+func (e *keystoreError) Error() string {
+	return "the keystore cannot be read or written: " + e.errno.Error()
+}
+
+func (e *keystoreError) Unwrap() []error {
+	if e.errno == syscall.ENOSPC {
+		return []error{ErrNoSpace, e.err}
+	}
+	return []error{ErrUnavailable, e.err}
 }

@@ -20,7 +20,7 @@ func (s storeUpkeep) GC(ctx context.Context, tenant string, o upkeep.GCOptions) 
 	var errs []error
 	for name, err := range s.keys.Users(ctx, tenant) {
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, ofKeys(err))
 			continue
 		}
 		names = append(names, name)

@@ -197,10 +197,10 @@ func (s *Store) eachUser(ctx context.Context, tenant string, u *user, fn func(na
 		return fn(u.name, u.Tok)
 	}
 	for name, err := range s.keys.Users(ctx, tenant) {
-		if err == nil {
-			err = fn(name, s.keys.UserToken(tenant, name))
-		}
 		if err != nil {
+			return ofKeys(err)
+		}
+		if err := fn(name, s.keys.UserToken(tenant, name)); err != nil {
 			return err
 		}
 	}

@@ -114,7 +114,7 @@ func open(ctx context.Context, b backend.Backend, o Options) (*Store, error) {
 		}
 	}
 	if s.keys, err = crypto.OpenKeyring(ctx, o.Root, o.Keystore, o.Create && fresh); err != nil {
-		return nil, fmt.Errorf("opening keystore: %w", err)
+		return nil, err
 	}
 	s.space = space.NewStore(s.keys)
 	if fresh {

@@ -22,7 +22,7 @@ func (s *Store) listNames(ctx context.Context, what string, list func() iter.Seq
 		}
 		for name, err := range list() {
 			if err != nil {
-				err = fmt.Errorf("%s: %w", what, err)
+				err = fmt.Errorf("%s: %w", what, ofKeys(err))
 			}
 			if !yield(name, err) {
 				return

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -129,6 +131,21 @@ func (a *app) thread(name string) engine.Ref {
 // note prints a message to standard error, apart from the output.
 func (a *app) note(format string, args ...any) {
 	fmt.Fprintf(a.errOut, "ckptd: "+format+"\n", args...)
+}
+
+// plainNumber says without the names of Go functions that the value of a flag is not a number.
+func plainNumber(err error) error {
+	e, invalid := errors.AsType[*pflag.InvalidValueError](err)
+	if _, number := errors.AsType[*strconv.NumError](err); !invalid || !number {
+		return err
+	}
+	want := "a number"
+	if kind := e.GetFlag().Value.Type(); strings.HasPrefix(kind, "int") {
+		want = "a whole number"
+	} else if strings.HasPrefix(kind, "uint") {
+		want = "a whole number from 0"
+	}
+	return fmt.Errorf("--%s %q is not %s, or too large", e.GetFlag().Name, e.GetValue(), want)
 }
 
 // usagef is the error of a command line that cannot be meant.

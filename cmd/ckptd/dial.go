@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -59,6 +60,9 @@ func (a *app) dial() (*client.Store, error) {
 		text, err := os.ReadFile(s.tokenFile)
 		if err != nil {
 			return nil, fmt.Errorf("reading the token: %w", err)
+		}
+		if info, err := os.Stat(s.tokenFile); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 && runtime.GOOS != "windows" {
+			a.note("token file %s is readable by others: run chmod 600 on it", s.tokenFile)
 		}
 		if o.Token = strings.TrimSpace(string(text)); o.Token == "" || strings.ContainsAny(o.Token, " \t\r\n") {
 			return nil, usagef("%s must contain one token and nothing else", s.tokenFile)

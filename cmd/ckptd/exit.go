@@ -110,6 +110,11 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
+// notSeenError is that of a server which does not have something, or does not show it.
+type notSeenError struct{ error }
+
+func (e notSeenError) Unwrap() error { return e.error }
+
 // outputError is a failure to write to standard output or an output file.
 type outputError struct{ err error }
 
@@ -124,7 +129,7 @@ var explanations = []struct {
 }{
 	{errInterrupted, exitInterrupted, "acknowledged saves are kept"},
 	{context.Canceled, exitInterrupted, ""},
-	{errNoStore, exitNotFound, "name its directory with --data, or create one with ckptd import or ckptd demo"},
+	{errNoStore, exitNotFound, "name its directory with --data, or create one with ckptd save, import, demo or serve"},
 	{errProblems, exitDamaged, "restore the named data from a copy of the store"},
 	{errExists, exitConflict, "choose another name, or delete it first"},
 	{errSocketTaken, exitLocked, "stop it, or choose another socket"},
@@ -176,7 +181,7 @@ var explanations = []struct {
 	{crypto.ErrKeyFileMode, exitKey, ""},
 	{crypto.ErrKeyFileFormat, exitKey, "use the original file that ckptd wrote"},
 	{crypto.ErrKeyUnset, exitKey, "set it, or use --key-file"},
-	{crypto.ErrWrongKey, exitKey, "name the key file of this store with --key-file"},
+	{crypto.ErrWrongKey, exitKey, "name the key file of this store with --key-file and its keystore with --keystore"},
 	{crypto.ErrNoStore, exitKey, "restore the keystore or name it with --keystore; without it no data can be read"},
 	{crypto.ErrKeyDestroyed, exitKey, "its data can never be read again"},
 	{engine.ErrKeyMissing, exitKey, "restore the newest copy of the keystore"},
@@ -184,7 +189,7 @@ var explanations = []struct {
 	{crypto.ErrKeystoreEntry, exitDamaged, "restore the keystore from an intact copy"},
 	{crypto.ErrInvalidID, exitInput, ""},
 
-	{backend.ErrLocked, exitLocked, "wait for it, use another --data or, if it is ckptd serve, connect to it with --server unix:DATA.sock"},
+	{backend.ErrLocked, exitLocked, ""},
 	{backend.ErrForeign, exitForeign, "choose another directory with --data; nothing was changed"},
 	{errWitness, exitWitness, "find out who put the directory back; remove the file of the witness to begin anew"},
 	{errSalvaged, exitDamaged, ""},
@@ -240,6 +245,12 @@ func explain(err error) (int, string) {
 	}
 	if wire.PluginUnfit(err) {
 		return exitInput, oneLine(err.Error())
+	}
+	if _, ok := errors.AsType[notSeenError](err); ok {
+		return exitNotFound, oneLine(err.Error()) + ": see your rights with ckptd whoami, or name another --tenant or --user"
+	}
+	if e, ok := errors.AsType[*engine.BranchExistsError](err); ok {
+		return exitConflict, fmt.Sprintf("%s: choose another name, or extend it with ckptd save --branch %s", oneLine(err.Error()), printable(e.Name))
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
 		return exitUnavailable, oneLine(err.Error()) + ": name the server's CA certificate with --tls-ca"

@@ -9,7 +9,7 @@ import (
 func (a *app) forkCmd() *cobra.Command {
 	var branch string
 	cmd := &cobra.Command{
-		Use:   "fork THREAD CHECKPOINT [NAME]",
+		Use:   "fork THREAD CHECKPOINT NAME",
 		Short: "Start a new branch at a checkpoint",
 		Args:  cobra.RangeArgs(2, 3),
 		RunE: func(cmd *cobra.Command, args []string) error {

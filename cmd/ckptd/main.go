@@ -69,7 +69,7 @@ func (a *app) root() *cobra.Command {
 		Long: `ckptd stores the state of an AI agent after every step, encrypted, and restores any of them: to
 resume, to rewind, to branch, or to prove the course of a run.
 
-A thread is one agent run; a checkpoint is its state after a step. A CHECKPOINT argument is one of
+A thread is one conversation or task; a checkpoint is its state after a step. A CHECKPOINT argument is one of
   head          the newest checkpoint
   NAME          the head of a branch
   ID            a checkpoint id, or its first 8 or more characters
@@ -110,6 +110,7 @@ key itself, in the form of the line in a key file. DATA in a default is the path
 	}
 	root.SetOut(a.out)
 	root.SetErr(os.Stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return plainNumber(err) })
 	root.CompletionOptions.HiddenDefaultCmd = false
 	a.flags(root.PersistentFlags())
 	root.AddCommand(a.saveCmd(), a.importCmd(), a.exportCmd(), a.threadsCmd(), a.usersCmd(), a.logCmd(), a.showCmd(), a.diffCmd(), a.forkCmd(), a.copyCmd(),

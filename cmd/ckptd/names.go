@@ -93,6 +93,9 @@ func findBase(ctx context.Context, t thread, base string) (*engine.Checkpoint, e
 	}
 	switch len(found) {
 	case 0:
+		if len(base) < leastPrefix {
+			return nil, fmt.Errorf("%w: not a branch or an id, and the beginning of an id needs at least %d characters", engine.ErrNotFound, leastPrefix)
+		}
 		return nil, engine.ErrNotFound
 	case 1:
 		return found[0], nil

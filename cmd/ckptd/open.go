@@ -41,6 +41,9 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	options := a.backend
 	options.MustExist = !create
 	be, err := badger.Open(a.data, options)
+	if errors.Is(err, backend.ErrLocked) {
+		return nil, fmt.Errorf("%w: wait for it, use another --data or, if it is ckptd serve, connect to it with --server unix:%s.sock", err, a.base)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -81,13 +84,14 @@ func (a *app) rootKey(ctx context.Context, be backend.Backend, create bool) (roo
 	if root, err = crypto.GenerateRootKey(); err == nil {
 		err = crypto.WriteKeyFile(a.keyFile, root)
 	}
-	return root, "and its key " + a.keyFile + ": keep a copy of the key in a safe place; without it no data can be read", true, err
+	return root, fmt.Sprintf("and its key %s: back up %s and, again after every new user, %s, apart from the data; without both, nothing can be read",
+		a.keyFile, a.keyFile, a.keysDir), true, err
 }
 
 func (a *app) keystore(ctx context.Context, be backend.Backend, create bool) (crypto.Keystore, error) {
 	k, err := crypto.OpenFileKeystore(a.keysDir, create && hasNothing(ctx, be))
 	if err != nil {
-		return nil, fmt.Errorf("opening the keystore %s: %w", a.keysDir, err)
+		return nil, err
 	}
 	return k, nil
 }
@@ -127,7 +131,8 @@ func (a *app) with(ctx context.Context, create bool, f func(store) error) error 
 	}
 	err = f(s)
 	if a.server.addr != "" && errors.Is(err, engine.ErrNotFound) {
-		err = fmt.Errorf("%w, or you cannot see it", err) // a server does not tell one from the other
+		// A server does not tell one from the other.
+		err = notSeenError{fmt.Errorf("%w, or you cannot see it (asked for tenant %q, user %q)", err, a.tenant, a.user)}
 	}
 	return errors.Join(err, s.Close())
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,7 +30,7 @@ decrypts only matches.`,
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&o.labels, "label", nil, "with the label `KEY=VALUE` (repeatable)")
-	f.StringVar(&o.status, "status", "", "with this `STATUS`, such as failed")
+	f.StringVar(&o.status, "status", "", "with this `STATUS`: any text, usually "+statusList)
 	f.StringVar(&o.run, "run", "", "of run `ID`")
 	f.Int64Var(&o.step, "step", 0, "of step `N`")
 	f.Int64Var(&o.minStep, "min-step", 0, "of step `N` or later")
@@ -105,5 +107,14 @@ func (a *app) query(ctx context.Context, s store, q engine.Query, tenant bool) e
 	if n == 0 && !a.json {
 		a.note("no checkpoints match")
 	}
+	if n == 0 && q.Status != "" && !slices.Contains(knownStatuses, q.Status) {
+		a.note("%q is not one of the usual statuses: %s", q.Status, statusList)
+	}
 	return nil
 }
+
+// knownStatuses are those with constants; agents can save any other.
+var knownStatuses = []string{engine.StatusRunning, engine.StatusSucceeded, engine.StatusFailed, engine.StatusInterrupted,
+	engine.StatusCancelled, engine.StatusWaiting}
+
+var statusList = strings.Join(knownStatuses[:len(knownStatuses)-1], ", ") + " or " + knownStatuses[len(knownStatuses)-1]

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,7 +25,8 @@ bytes. The channels are the whole state or, with --keep, changes to the parent's
 newest checkpoint, on any branch, unless --parent or --branch says otherwise.
 
 With --expect, the save fails with exit code 4 unless the newest checkpoint has that seq. Saving the
-same content under the same --id again changes nothing.`,
+same content under the same --id again changes nothing; other content replaces that checkpoint, which
+the command reports.`,
 		Example: `  echo '{"messages":[]}' | ckptd save support-42 state:json=- --step 1`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -41,11 +43,11 @@ same content under the same --id again changes nothing.`,
 	f := cmd.Flags()
 	f.BoolVar(&o.keep, "keep", false, "keep the parent's channels that are not given")
 	f.Uint64Var(&o.expect, "expect", 0, "save only if the head has seq `N` (0: if the thread is empty)")
-	f.StringVar(&o.id, "id", "", "checkpoint `ID` (default: a new one)")
+	f.StringVar(&o.id, "id", "", "checkpoint `ID` (default: a new one); replaces the checkpoint that has it")
 	f.StringVar(&o.parent, "parent", "", "parent `CHECKPOINT` (default: the head)")
 	f.StringVar(&o.branch, "branch", "", "extend branch `NAME`, creating it if needed")
 	f.Int64Var(&o.step, "step", 0, "step number `N`")
-	f.StringVar(&o.status, "status", "", "`STATUS`, such as running (the default), waiting or succeeded")
+	f.StringVar(&o.status, "status", "", "`STATUS`: any text, usually "+statusList+" (default running)")
 	f.StringVar(&o.kind, "kind", "", "`KIND` of the thread: the agent that produced it (default: the parent's)")
 	f.Uint64Var(&o.schema, "schema", 0, "schema version `N` of the state")
 	f.StringVar(&o.run, "run", "", "run `ID`")
@@ -144,12 +146,34 @@ func (a *app) save(ctx context.Context, t thread, d engine.Draft, parent string)
 		}
 		d.Parent = cp.ID
 	}
+	var before *engine.Checkpoint
+	if d.ID != "" {
+		var err error
+		before, err = t.Load(ctx, engine.At(d.ID), engine.LoadOptions{HeadersOnly: true})
+		if err != nil && !errors.Is(err, engine.ErrNotFound) {
+			return err
+		}
+	}
 	cp, err := t.Save(ctx, d)
+	if e, ok := errors.AsType[*engine.ConflictError](err); ok && d.Expect != (engine.Expect{}) {
+		return fmt.Errorf("%w: --expect %d would match it", err, e.HeadSeq)
+	}
 	if err != nil {
 		return err
 	}
+	v := savedView{checkpointView: viewOf(cp)}
+	if before != nil && before.Seq != cp.Seq { // a replacement gets a seq of its own
+		v.Replaced = before.Seq
+		a.note("replaced @%d, which had this id and other content", v.Replaced)
+	}
 	if a.json {
-		return a.emit(viewOf(cp))
+		return a.emit(v)
 	}
 	return a.printf("%s\n%s\n", a.headline(cp), printable(cp.ID))
+}
+
+// savedView is a saved checkpoint as --json prints it.
+type savedView struct {
+	checkpointView
+	Replaced uint64 `json:"replaced,omitempty"` // seq of the checkpoint whose id it took over
 }

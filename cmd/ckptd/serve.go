@@ -31,6 +31,9 @@ grant access. Flags override the environment (CKPTD_IN_FLIGHT for --in-flight), 
 file.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("server") {
+				return usagef("serve opens the store itself: omit --server")
+			}
 			given := flagsGiven(cmd.Flags())
 			if err := a.configure(cmd.Flags(), &o); err != nil {
 				return err

@@ -169,7 +169,7 @@ func environment(f *pflag.FlagSet) error {
 	f.VisitAll(func(flag *pflag.Flag) {
 		if value := os.Getenv(envName(flag.Name)); value != "" && !flag.Changed {
 			if err := f.Set(flag.Name, value); err != nil {
-				errs = append(errs, usagef("%s: %w", envName(flag.Name), err))
+				errs = append(errs, usagef("%s: %w", envName(flag.Name), plainNumber(err)))
 			}
 		}
 	})
@@ -238,7 +238,7 @@ func setFlag(f *pflag.FlagSet, name string, value any) error {
 		}
 		return list.Replace(texts)
 	}
-	return f.Set(name, fmt.Sprint(value))
+	return plainNumber(f.Set(name, fmt.Sprint(value)))
 }
 
 // tomlError describes the fault of a configuration, and its position, in one line.

@@ -80,6 +80,9 @@ func (r *running) listenAt(o *serveOptions) error {
 	}
 	for _, address := range o.listen {
 		l, err := net.Listen("tcp", address)
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("listening: %w: stop what listens there, or choose another address with --listen", err)
+		}
 		if err != nil {
 			return fmt.Errorf("listening: %w", err)
 		}

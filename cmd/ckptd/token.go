@@ -64,7 +64,8 @@ func (a *app) tokenCreateCmd(files *besideFiles) *cobra.Command {
 		Use:   "create --role ROLE",
 		Short: "Create a token and print it (shown only once)",
 		Long: `Create creates a token for --user of --tenant and prints only the token to standard output. The store
-keeps just its hash: save the token where only those who need it can read it.`,
+keeps just its hash: save the token where only those who need it can read it. Through --server, only an
+admin can create tokens, and only with rights that the admin has.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			scope.tenantGiven, scope.userGiven = cmd.Flags().Changed("tenant"), cmd.Flags().Changed("user")

@@ -92,5 +92,11 @@ func (a *app) witnessed(ctx context.Context, path string, s store, o upkeep.Veri
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(path, append(b, '\n'))
+	if err := durable.WriteFile(path, append(b, '\n')); err != nil {
+		return err
+	}
+	if seen == nil {
+		a.note("no earlier witness in %s: noted for the first time", path)
+	}
+	return nil
 }

@@ -51,10 +51,11 @@ func TestReadmeCalls(t *testing.T) {
 			t.Skipf("SKIPPED: there is no %s to run the calls with", tool)
 		}
 	}
-	cmd := exec.Command("sh", "-eu", "-c", block(t, readme(t), "sh", "call Save"))
+	calls := "ckptd() { " + buildCommand(t) + ` "$@"; }` + "\n" + block(t, readme(t), "sh", "call Save")
+	cmd := exec.Command("sh", "-eu", "-c", calls)
 	cmd.Dir = startDaemon(t)
 	out, err := cmd.Output()
-	if err != nil || !regexp.MustCompile(`"text": ?"hi"`).Match(out) {
+	if err != nil || !regexp.MustCompile(`(?s)"text": ?"hi".*\nhello `).Match(out) {
 		t.Errorf("the calls fail: %v\n%s", err, out)
 	}
 }

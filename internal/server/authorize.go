@@ -91,10 +91,27 @@ func beginsWith(prefixes []string) func(string) bool {
 func refuse(c *access.Caller, needs access.Permission, t *target, now time.Time) error {
 	for p := access.Read; p <= access.Audit; p <<= 1 {
 		if t.tenant == "" || c.May(p, t.tenant, t.user, t.thread, now) {
-			return &denial{fmt.Errorf("%w: missing the right to %v", wire.ErrDenied, needs)}
+			return &denial{fmt.Errorf("%w: missing the right to %v%s", wire.ErrDenied, needs, takes(needs, t))}
 		}
 	}
 	return &denial{engine.ErrNotFound}
+}
+
+// takes names the roles that have a permission, and for whom they must be granted.
+func takes(needs access.Permission, t *target) string {
+	var roles []string
+	for _, r := range access.Roles() {
+		if r.Permissions()&needs == needs {
+			roles = append(roles, string(r))
+		}
+	}
+	scope := ""
+	if t.tenant == "" {
+		scope = " for every tenant"
+	} else if t.user == "" {
+		scope = " for every user of the tenant"
+	}
+	return ", which takes the role " + strings.Join(roles, " or ") + scope
 }
 
 // targetOf finds the target of a request. An omitted tenant or user defaults to the one that all

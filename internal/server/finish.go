@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
+	"os"
+	"syscall"
 	"time"
 
 	"connectrpc.com/connect"
@@ -69,6 +72,7 @@ func (s *Server) logEnd(ctx context.Context, c *call, code string, err error) {
 	attrs := []any{"method", c.method(), "caller", caller, "code", code, "took_ms", float64(time.Since(c.began).Microseconds()) / 1000}
 	if level == slog.LevelWarn {
 		attrs = append(attrs, "error", cause(err))
+		attrs = append(attrs, fault(err)...)
 	}
 	if e, ok := errors.AsType[*access.RefusedError](err); ok {
 		attrs = append(attrs, "why", e.Why)
@@ -92,6 +96,29 @@ func cause(err error) string {
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return "the caller went away"
+	}
+	return typeName(err)
+}
+
+// fault names the file and the error of the system behind an error. The server's files are named by the operator, or by
+// tokens and digests, never by an id. A link error has two paths, the second for the same file.
+func fault(err error) []any {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return []any{"op", e.Op, "path", e.Path, "cause", systemError(e.Err)}
+	}
+	if e, ok := errors.AsType[*os.LinkError](err); ok {
+		return []any{"op", e.Op, "path", e.New, "cause", systemError(e.Err)}
+	}
+	if e, ok := errors.AsType[syscall.Errno](err); ok {
+		return []any{"cause", e.Error()}
+	}
+	return nil
+}
+
+// systemError is the text of an error of the system; any other could quote anything.
+func systemError(err error) string {
+	if e, ok := errors.AsType[syscall.Errno](err); ok {
+		return e.Error()
 	}
 	return typeName(err)
 }

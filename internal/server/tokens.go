@@ -22,6 +22,9 @@ func (s admin) WhoAmI(ctx context.Context, _ *connect.Request[ckptdv1.WhoAmIRequ
 // CreateToken gives away no more than the caller has.
 func (s admin) CreateToken(ctx context.Context, req *connect.Request[ckptdv1.CreateTokenRequest]) (*connect.Response[ckptdv1.CreateTokenResponse], error) {
 	grants, now := unpackGrants(req.Msg.GetGrants()), time.Now()
+	if !issues(callOf(ctx).caller, now) {
+		return nil, &denial{fmt.Errorf("%w: only the role admin can create tokens", wire.ErrDenied)}
+	}
 	for _, g := range grants {
 		if err := g.Validate(); err != nil {
 			return nil, err
