@@ -141,7 +141,7 @@ func (a *Authenticator) find(ctx context.Context, c Credentials) (caller *Caller
 	if caller, ok := a.peers[c.PeerUID]; ok { // UnknownUID never is
 		return caller, ""
 	}
-	return nil, "no credentials that are known"
+	return nil, "no known credentials"
 }
 
 func (a *Authenticator) bearer(ctx context.Context, header string) (*Caller, string) {
@@ -157,9 +157,9 @@ func (a *Authenticator) bearer(ctx context.Context, header string) (*Caller, str
 				return caller, ""
 			}
 		}
-		return nil, "the token is not known, or was revoked"
+		return nil, "the token is unknown or was revoked"
 	case a.jwt != nil:
 		return a.jwt.verify(ctx, secret)
 	}
-	return nil, "the token is none of ckptd's, and there is no issuer of others"
+	return nil, "the token is not from ckptd, and no other issuer is configured"
 }

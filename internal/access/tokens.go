@@ -329,17 +329,17 @@ func decodeTokens(plain []byte) ([]storedToken, error) {
 	}
 	var file tokenFile
 	if err := json.Unmarshal(plain, &file); err != nil {
-		return bad("is not what ckptd writes")
+		return bad("was not written by ckptd")
 	}
 	if file.Version > tokenFileVersion {
 		return nil, engine.ErrNewerFormat
 	}
 	if file.Version < 1 {
-		return bad("is of no version")
+		return bad("has no version")
 	}
 	again, err := json.Marshal(file)
 	if err != nil || !bytes.Equal(again, plain) {
-		return bad("is not what ckptd writes")
+		return bad("was not written by ckptd")
 	}
 	if len(file.Tokens) > maxTokens {
 		return bad("has too many tokens")
@@ -352,9 +352,9 @@ func decodeTokens(plain []byte) ([]storedToken, error) {
 		case !isHex(s.Hash, sha256.Size) || hashes[s.Hash]:
 			return bad("has hashes that are malformed or not unique")
 		case s.MadeBy != "" && (file.Version < 2 || !isCaller(s.MadeBy)):
-			return bad("has a token whose maker is malformed")
+			return bad("has a token with a malformed creator")
 		case len(s.Note) > maxNote || validate(s.Grants) != nil:
-			return bad("has a token that could not have been made")
+			return bad("has a token that ckptd could not have created")
 		}
 		hashes[s.Hash] = true
 	}

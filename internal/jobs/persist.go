@@ -76,7 +76,7 @@ func (m *Runner) resumed(id string) (times int, err error) {
 
 func (m *Runner) forgetResumed(id string) {
 	if err := os.Remove(m.besides(id, ".resumed")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		m.o.Log.Error("how often a migration job was resumed cannot be forgotten", "job", id, "error", err)
+		m.o.Log.Error("the resume count of a migration job cannot be reset", "job", id, "error", err)
 	}
 }
 

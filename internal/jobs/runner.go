@@ -97,7 +97,7 @@ func (m *Runner) Resume() error {
 				return err
 			}
 		default:
-			m.o.Log.Info("a migration job goes on", "job", job.GetId(), "action", job.GetAction().String())
+			m.o.Log.Info("resuming a migration job", "job", job.GetId(), "action", job.GetAction().String())
 			m.launch(job)
 		}
 	}
@@ -109,7 +109,7 @@ func (m *Runner) Resume() error {
 func (m *Runner) giveUp(job *ckptdv1.MigrationJob, times int) error {
 	err := fmt.Errorf("%w: the daemon stopped %d times during this job: find out why, and run it again", engine.ErrUnavailable, times)
 	job.State, job.Updated, job.Error = Failed, now(), wire.PackSaveError(err)
-	m.o.Log.Error("a migration job is given up", "job", job.GetId(), "resumed", times)
+	m.o.Log.Error("giving up on a migration job", "job", job.GetId(), "resumed", times)
 	m.forgetResumed(job.GetId())
 	return m.keep(job)
 }

@@ -1,10 +1,10 @@
-// Package mutation puts bugs into the code, to see whether its tests find them: a list of mutations, each a few texts of files
-// and what stands there instead, of which one is put in by the overlay of the go command.
+// Package mutation inserts bugs into the code, to see whether its tests find them. A mutation
+// replaces a few texts in files; the overlay of the go command applies one of a list.
 //
-// A list is a text. What precedes the first "#" tells of it. A mutation is a line "# NUMBER: what goes wrong", then files
-// ("@ FILE", from the module's root) with texts in them: lines with "-" are taken out, those with "+" put in their place.
-// A text that is not in its file any more fails the test, whether the mutation runs or not: then find what makes the bug
-// impossible now, and break that.
+// A list is a text. An introduction precedes the first "#". A mutation is a line "# NUMBER: the
+// fault", then files ("@ FILE", from the module's root) with texts in them: lines with "-" are
+// replaced by those with "+". A text that is not in its file any more fails the test, whether the
+// mutation runs or not: then find the code that prevents the bug now, and break that.
 package mutation
 
 import (

@@ -96,7 +96,7 @@ func (s *Server) front(next http.Handler) http.Handler {
 			return
 		}
 		if writeErr := s.errors.Write(w, r, s.finish(r.Context(), c, nil, err)); writeErr != nil {
-			http.Error(w, "the request is none of Connect, gRPC or gRPC-Web", http.StatusUnsupportedMediaType)
+			http.Error(w, "the request is not Connect, gRPC or gRPC-Web", http.StatusUnsupportedMediaType)
 		}
 	})
 }

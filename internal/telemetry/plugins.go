@@ -29,7 +29,7 @@ func (m *Metrics) makePlugins() {
 	p.suspended = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ckptd_plugin_suspended",
 		Help: "1 while a plugin is not called because it failed too often."}, []string{"plugin"})
 	m.registry.MustRegister(p.calls, p.seconds, p.fuel, p.findings, p.suspended)
-	p.restarts = m.counter("ckptd_plugin_restarts_total", "Processes of plugins that ended and were replaced.")
+	p.restarts = m.counter("ckptd_plugin_restarts_total", "Plugin workers that ended and were replaced.")
 }
 
 // pluginBounds begin where the calls of small plugins are, in seconds.

@@ -3,7 +3,7 @@ package wasmtest
 // ABI is the module whose functions plugins import.
 const ABI = "ckptd_v1"
 
-// What hooks return.
+// Return values of hooks.
 const (
 	Output    = 0
 	Unchanged = 1
@@ -59,7 +59,7 @@ func (p *Plugin) WriteAll(length uint32) Code {
 	return I32Const(Buffer) + LocalGet(length) + Call(p.OutputWrite) + Drop
 }
 
-// Echo is a plugin whose on_pre_save, on_load and on_export write what they read.
+// Echo is a plugin whose on_pre_save, on_load and on_export return their input.
 func Echo() []byte {
 	p := NewPlugin(-1)
 	for _, hook := range []string{"on_pre_save", "on_load", "on_export"} {
@@ -120,7 +120,7 @@ func Explode(depth int32) []byte {
 	return p.Bytes()
 }
 
-// Fill is a plugin whose on_pre_save fills a memory of so many pages n times over, in a straight line.
+// Fill is a plugin whose on_pre_save fills a memory of the given pages n times, in a straight line.
 func Fill(pages int32, n int) []byte {
 	p := NewPlugin(int64(pages))
 	p.Hook("on_pre_save", "", I32Const(pages-1)+MemoryGrow+Drop,

@@ -23,7 +23,7 @@ type Signature struct{ Params, Results Code }
 // Sig returns a signature: Sig(I32+I64, F64) takes two values and returns one.
 func Sig(params, results Code) Signature { return Signature{params, results} }
 
-// Kind is what an import or export is.
+// Kind is the kind of an import or export.
 type Kind byte
 
 // The kinds of imports and exports.
