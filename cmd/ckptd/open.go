@@ -67,8 +67,9 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	return s, nil
 }
 
-// rootKey reads the root key, from the environment if it is there. A store without data may have a new one made.
-// said tells about the key, should the store be new, and made whether the key is.
+// rootKey reads the root key, from the environment if it is there. It may create one for a store
+// without data. said describes the key, for the note about a new store; made reports whether the
+// key is new.
 func (a *app) rootKey(ctx context.Context, be backend.Backend, create bool) (root crypto.RootKey, said string, made bool, err error) {
 	if os.Getenv(keyVariable) != "" {
 		root, err = crypto.KeyFromEnv(keyVariable)
@@ -127,7 +128,7 @@ func (a *app) with(ctx context.Context, create bool, f func(store) error) error 
 	}
 	err = f(s)
 	if a.server.addr != "" && errors.Is(err, engine.ErrNotFound) {
-		err = fmt.Errorf("%w, or you cannot see it", err) // a server does not tell one from the other
+		err = fmt.Errorf("%w, or you cannot see it", err) // a server does not distinguish them
 	}
 	return errors.Join(err, s.Close())
 }

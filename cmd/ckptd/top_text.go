@@ -64,7 +64,7 @@ func topLine(v topView) string {
 		p50, p99, p999, commit, decimal(v.Group), v.InFlight, size(int64(v.StoredBytes)), percent(v.CacheHits), size(v.MemoryBytes))
 }
 
-// none stands where there is nothing to tell.
+// none is shown for a missing value.
 const none = "–"
 
 // texts are the quantiles for people.

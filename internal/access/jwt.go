@@ -45,7 +45,8 @@ type JWT struct {
 
 const (
 	maxLeeway = 30
-	// maxCachedJWTs and cachedFor bound for how many tokens, and how long, a verified signature is not verified again.
+	// maxCachedJWTs and cachedFor limit the number of tokens whose verified signatures are cached,
+	// and the time.
 	maxCachedJWTs = 4096
 	cachedFor     = 5 * time.Minute
 )
@@ -189,7 +190,8 @@ func (v *jwtVerifier) remember(hash [sha256.Size]byte, epoch int, c cachedJWT) {
 	v.cached[hash] = c
 }
 
-// callerOf makes a caller of the claims of a token with a good signature, and tells when the token is over.
+// callerOf makes a caller from the claims of a token with a valid signature, and returns the expiry
+// of the token.
 func (v *jwtVerifier) callerOf(token *oidc.IDToken, now time.Time) (caller *Caller, until time.Time, why string) {
 	var times struct {
 		NotBefore float64 `json:"nbf"`

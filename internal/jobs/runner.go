@@ -30,8 +30,7 @@ type Options struct {
 	Log   *slog.Logger                           // nil: nothing is logged
 }
 
-// Runner runs jobs. Methods are safe for concurrent use. Jobs that they return are the caller's to read, and of nobody to
-// change.
+// Runner runs jobs. Methods are safe for concurrent use. The returned jobs must not be changed.
 type Runner struct {
 	o    Options
 	life context.Context // ends with Close
@@ -288,8 +287,8 @@ func (m *Runner) Cancel(ctx context.Context, tenant, id string) (*ckptdv1.Migrat
 
 var errCanceled = errors.New("canceled")
 
-// Watch calls tell with a job, without its report, now and when it got further, and at least every so often; and at last,
-// when nothing of it is under way, with its report.
+// Watch calls tell with a job, without its report, now, whenever it progresses, and at least once
+// per interval; and once it has stopped, with its report.
 func (m *Runner) Watch(ctx context.Context, tenant, id string, atLeast time.Duration, tell func(*ckptdv1.MigrationJob) error) error {
 	for {
 		m.mu.Lock()

@@ -15,7 +15,7 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// work is a job that is under way.
+// work is a running job.
 type work struct {
 	stop  context.CancelCauseFunc
 	ended chan struct{} // closed when it is not any more

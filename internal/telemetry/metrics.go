@@ -133,7 +133,7 @@ func (m *Metrics) ObserveGroup(g backend.Group) {
 	m.commitSeconds.Observe(g.Took.Seconds())
 }
 
-// RequestBegan counts a request as under way, RequestEnded as no longer so.
+// RequestBegan counts a request as in flight until RequestEnded.
 func (m *Metrics) RequestBegan() { m.inFlight.Inc() }
 func (m *Metrics) RequestEnded() { m.inFlight.Dec() }
 

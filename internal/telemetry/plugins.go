@@ -48,7 +48,7 @@ func (m *Metrics) PluginFound(plugin, rule string, n int) {
 	m.plugins.findings.WithLabelValues(plugin, rule).Add(float64(max(0, n)))
 }
 
-// PluginSuspended tells whether a plugin failed so often that it is not called.
+// PluginSuspended records whether a plugin is suspended after repeated failures.
 func (m *Metrics) PluginSuspended(plugin string, is bool) {
 	value := 0.0
 	if is {
