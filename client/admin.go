@@ -26,7 +26,7 @@ type Token struct {
 	MadeBy   string // token:ID, peer:UID, certificate:… or jwt:…, "" for the first of a store
 }
 
-// AuditEntry is a line of the audit log of the server. Names stand in place of their pseudonyms where they are known.
+// AuditEntry is a line of the audit log of the server. Known names replace their pseudonyms.
 type AuditEntry struct {
 	Number               uint64
 	Time                 time.Time
@@ -34,7 +34,7 @@ type AuditEntry struct {
 	Tenant, User, Thread string
 	About                string // any other subject, such as a token
 	Code                 string // RPC code of the answer
-	Count                int    // how often, if it came several times in a row
+	Count                int    // count, if it was repeated several times in a row
 }
 
 func packGrants(gs []Grant) []*ckptdv1.Grant {
@@ -86,7 +86,7 @@ func (s *Store) WhoAmI(ctx context.Context) (caller string, grants []Grant, err 
 	return m.GetCaller(), unpackGrants(m.GetGrants()), err
 }
 
-// Status tells how the server is doing, in its own words.
+// Status returns statistics of the server.
 func (s *Store) Status(ctx context.Context) (*ckptdv1.GetStatusResponse, error) {
 	return call(ctx, s, s.admin.GetStatus, &ckptdv1.GetStatusRequest{})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// blobPiece is how many bytes of a blob travel in one message.
+// blobPiece is the number of bytes of a blob in one message.
 const blobPiece = 256 << 10
 
 // PutBlob stores the content of r, and returns its digest and size once it is durable. If the

@@ -8,7 +8,7 @@
 // engine.ErrAmbiguous if something may have changed, and ErrUnreachable if not. Lists and watches
 // resume where their connection broke.
 //
-// A Store and all its handles may be used by many goroutines at once.
+// A Store and all its handles are safe for concurrent use.
 package client
 
 import (
@@ -33,7 +33,8 @@ type Options struct {
 	// TLS is for https://: root certificates, and a certificate of the client's own. Nil trusts the system's roots.
 	TLS *tls.Config
 
-	// Attempts is how often a call is made at most, and a stream without hearing anything: 0 is 10, 1 repeats nothing.
+	// Attempts is the maximum number of attempts of a call, and of a stream that receives nothing:
+	// 10 by default; 1 disables retries.
 	Attempts int
 	// Backoff is the longest wait before the second attempt, and doubles with each one up to
 	// MaxBackoff. The actual wait is a random part of it, plus the time that the server asked for.

@@ -25,11 +25,12 @@ type local struct {
 
 const (
 	localBuffer = 16 << 10
-	// localIdle is how long an idle connection is kept: less than servers do, so that few are found closed.
+	// localIdle is the time that an idle connection is kept: shorter than on servers, so that few
+	// are found closed.
 	localIdle = 60 * time.Second
 )
 
-// localConn is a connection with no request under way, or one.
+// localConn is a connection with at most one request in flight.
 type localConn struct {
 	net.Conn
 	l    *local

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 )
 
-// poolSize is how many idle connections are kept: as many callers at once find one.
+// poolSize is the number of idle connections to keep, so that as many parallel callers find one.
 const poolSize = 512
 
 const dialTimeout = 5 * time.Second
@@ -25,9 +25,9 @@ type transport struct {
 	}
 }
 
-// newTransport returns a transport to any host or, if it is named, to a Unix socket. It speaks HTTP/1.1 with a connection
-// for every call under way: on one machine that is quicker than sharing one. Only with TLS, where connections are dear,
-// does it take HTTP/2 if the server offers it.
+// newTransport returns a transport to any host or, if it is named, to a Unix socket. It speaks
+// HTTP/1.1 with one connection per call in flight: on one machine that is quicker than sharing one.
+// Only with TLS, where connections are dear, does it take HTTP/2 if the server offers it.
 func newTransport(socket string, conf *tls.Config) *transport {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	rt := &http.Transport{

@@ -76,7 +76,8 @@ func (s *Store) query(ctx context.Context, req *ckptdv1.QueryRequest, q engine.Q
 	}.all(ctx, s)
 }
 
-// DeleteRun removes all checkpoints with a run id from all threads of the user, and returns how many these were.
+// DeleteRun removes all checkpoints with a run id from all threads of the user, and returns their
+// number.
 func (u *User) DeleteRun(ctx context.Context, runID string) (int, error) {
 	m, err := call(ctx, u.s, u.s.threads.DeleteRun, &ckptdv1.DeleteRunRequest{Tenant: u.tenant, User: u.name, RunId: runID})
 	return int(m.GetRemoved()), err

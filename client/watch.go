@@ -33,7 +33,7 @@ type watch struct {
 	s      *Store
 	scope  engine.WatchScope
 	cursor engine.Cursor
-	began  bool // the caller was told, or need not be
+	began  bool // the caller knows, or need not
 	seen   seen
 }
 
@@ -89,7 +89,8 @@ type lineage struct {
 	generation uint64
 }
 
-// repeatable is how long ago, in milliseconds, events were that may still be repeated, generously.
+// repeatable is the maximum age, in milliseconds, of events that may still be repeated, with a
+// generous margin.
 const repeatable = 60_000
 
 // first reports whether an event was not there before, and remembers it.

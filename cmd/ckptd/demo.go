@@ -127,7 +127,7 @@ func (c *act) saved(state, stored int64, d time.Duration) {
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// tell prints an act that is over.
+// tell prints a finished act.
 func (d *demo) tell(c *act) error {
 	d.acts++
 	c.Act = d.acts

@@ -17,7 +17,7 @@ import (
 	"github.com/ckptd/ckptd/internal/trajectory"
 )
 
-// thinking is how long the demo's agent takes over each step.
+// thinking is the time that the demo's agent takes for each step.
 const thinking = 20 * time.Millisecond
 
 // demoAgentCmd is the process that the demo kills. It saves the run step by step and reports each save that was
@@ -49,7 +49,7 @@ func (a *app) demoAgentCmd() *cobra.Command {
 	}
 }
 
-// saveRun saves the messages of a run from number i on, after head, and tells of each save.
+// saveRun saves the messages of a run from number i on, after head, and reports each save.
 func (d *demo) saveRun(ctx context.Context, t thread, run *trajectory.Run, head *engine.Checkpoint, i int, branch string,
 	tell func(i int, cp *engine.Checkpoint, took time.Duration) error) error {
 	for ; i < len(run.Messages); i++ {

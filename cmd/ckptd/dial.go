@@ -26,11 +26,11 @@ type dialer struct {
 	attempts        int  // 0: as many as a user at a terminal would wait for
 }
 
-// terminalAttempts is how often a call is tried by somebody who waits: about a second.
+// terminalAttempts is the number of attempts while a user waits: about a second.
 const terminalAttempts = 6
 
-// choose settles whether the store is behind a server: a --data on the command line stands above a server in the
-// environment.
+// choose decides between a server and a local store: --data on the command line overrides a server
+// in the environment.
 func (a *app) choose(f *pflag.FlagSet) error {
 	if !f.Changed("data") {
 		return nil
@@ -42,7 +42,7 @@ func (a *app) choose(f *pflag.FlagSet) error {
 	return nil
 }
 
-// noticeableWait is how long somebody at a terminal waits without wondering.
+// noticeableWait is the wait that a user at a terminal notices.
 const noticeableWait = time.Second
 
 // dial returns the client of the server. Nothing is sent yet.

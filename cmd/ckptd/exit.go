@@ -228,7 +228,7 @@ var explanations = []struct {
 	{fs.ErrNotExist, exitNotFound, "check the path"},
 }
 
-// explain returns the exit code of an error and the line that tells the user, "" for none.
+// explain returns the exit code of an error and the line for the user, "" for none.
 func explain(err error) (int, string) {
 	switch {
 	case err == nil:

@@ -259,7 +259,7 @@ func (im *importer) importRun(ctx context.Context, j job) error {
 	return err
 }
 
-// resume returns the head of a thread and how many checkpoints of the run it has.
+// resume returns the head of a thread and the number of checkpoints of the run in it.
 func (im *importer) resume(ctx context.Context, t thread, run *trajectory.Run) (*engine.Checkpoint, int, error) {
 	head, err := t.Load(ctx, engine.Latest)
 	if errors.Is(err, engine.ErrNotFound) {

@@ -29,8 +29,8 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal kills
-	// Without a handler, writing into a pipe that nobody reads would kill the process: commands that write to the
-	// store must come to their end.
+	// Without a handler, writing into a pipe that nobody reads would kill the process: commands
+	// that write to the store must complete.
 	signal.Ignore(syscall.SIGPIPE)
 	a := newApp()
 	cmd, err := a.root().ExecuteContextC(ctx)

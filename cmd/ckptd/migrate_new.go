@@ -140,7 +140,7 @@ type setView struct {
 	Digest string `json:"sha256"`
 }
 
-// showSet tells of a set. A tenant is that which it is installed for.
+// showSet prints a set. tenant is the one that it is installed for.
 func (a *app) showSet(tenant string, s *migrate.Set) error {
 	oldest, newest := s.Versions()
 	v := setView{tenant, s.Kind(), oldest, newest, fmt.Sprintf("%x", s.Digest())}

@@ -11,7 +11,7 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// leastPrefix is how many characters of an id name it.
+// leastPrefix is the minimum length of an id prefix.
 const leastPrefix = 8
 
 // find returns the header of the checkpoint that the command line names; "" is the head.
@@ -108,7 +108,7 @@ func withPrefix(ctx context.Context, t thread, prefix string) (found []*engine.C
 	if len(prefix) < leastPrefix {
 		return nil, nil
 	}
-	// A UUIDv7 tells when it was made, which spares a server to send the rest of the history.
+	// A UUIDv7 has its creation time, which saves a server from sending the rest of the history.
 	filters := []engine.Filter{{}}
 	if since, until, ok := timeOf(prefix); ok {
 		filters = []engine.Filter{{Since: since.Add(-clockSkew), Until: until.Add(clockSkew)}, {}}
@@ -129,7 +129,7 @@ func withPrefix(ctx context.Context, t thread, prefix string) (found []*engine.C
 	return found, nil
 }
 
-// clockSkew is how far the clocks of those who make ids may be from that of the store.
+// clockSkew is the maximum difference between the clocks of id creators and of the store.
 const clockSkew = 10 * time.Minute
 
 // timeOf returns when the UUIDs of version 7 were made that begin with prefix.

@@ -70,8 +70,9 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	return s, nil
 }
 
-// rootKey reads the root key, from the environment if it is there. A store without data may have a new one made.
-// said tells about the key, should the store be new, and made whether the key is.
+// rootKey reads the root key, from the environment if it is there. It may create one for a store
+// without data. said describes the key, for the note about a new store; made reports whether the
+// key is new.
 func (a *app) rootKey(ctx context.Context, be backend.Backend, create bool) (root crypto.RootKey, said string, made bool, err error) {
 	if os.Getenv(keyVariable) != "" {
 		root, err = crypto.KeyFromEnv(keyVariable)

@@ -22,7 +22,7 @@ import (
 	"github.com/ckptd/ckptd/plugins/scaffold"
 )
 
-// Errors of a plugin to who writes it.
+// Errors for authors of plugins.
 var (
 	errTried         = errors.New("the plugin does not work")
 	errTriedRejected = errors.New("rejected")

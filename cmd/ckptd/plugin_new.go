@@ -11,7 +11,7 @@ import (
 	"github.com/ckptd/ckptd/plugins/scaffold"
 )
 
-// writingPlugins are the commands for who writes plugins. They need neither a store nor a server.
+// writingPlugins are the commands for authors of plugins. They need neither a store nor a server.
 func (a *app) writingPlugins() []*cobra.Command {
 	return []*cobra.Command{a.pluginNewCmd(), a.pluginBuildCmd(), a.pluginTestCmd(), a.pluginRunCmd(), a.pluginInspectCmd(),
 		a.pluginKeygenCmd(), a.pluginSignCmd(), a.pluginVerifyCmd()}

@@ -42,7 +42,7 @@ func (p *progress) set(done, total int64) {
 	}
 }
 
-// step tells of another thing that is done, of a number that is not known.
+// step counts a finished item, if the total is unknown.
 func (p *progress) step(what string) {
 	if p.bar != nil {
 		p.bar.Describe(what)

@@ -102,12 +102,13 @@ func (r *running) shutdown(most time.Duration) error {
 	return err
 }
 
-// tell tells systemd how the daemon is doing, if it wants to know.
+// tell notifies systemd of the state of the daemon, if it asked for that.
 func tell(state string) {
-	daemon.SdNotify(false, state) // who does not listen misses nothing
+	daemon.SdNotify(false, state) // nothing depends on a listener
 }
 
-// keepAlive tells systemd now and then that the daemon is alive, if it wants to know, until it is stopped.
+// keepAlive notifies systemd regularly that the daemon is alive, if it asked for that, until it is
+// stopped.
 func keepAlive() (stop func()) {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil || every <= 0 {

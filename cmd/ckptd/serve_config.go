@@ -92,7 +92,7 @@ func (a *app) configure(f *pflag.FlagSet, o *serveOptions) error {
 	if err := environment(f); err != nil {
 		return err
 	}
-	o.access.OwnerIsAdmin = true // who runs the daemon can read its keys anyway
+	o.access.OwnerIsAdmin = true // the user running the daemon can read its keys anyway
 	if o.config != "" {
 		if err := readConfig(o.config, f, &o.access); err != nil {
 			return err

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// greet tells a user on the terminal what to do now.
+// greet prints the next steps for a user at a terminal.
 func (a *app) greet(r *running, o *serveOptions) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "ckptd serves %s\n", a.data)

@@ -197,7 +197,7 @@ func TestServeMigratesInWorkers(t *testing.T) {
 	if text := string(cp.Channels[0].Data); cp.SchemaVersion != 3 || text != `{"n": 0}` {
 		t.Errorf("version %d: %s", cp.SchemaVersion, text)
 	}
-	if log := s.errs.String(); !strings.Contains(log, "plugins run in processes of their own") {
+	if log := s.errs.String(); !strings.Contains(log, "plugins run in worker processes") {
 		t.Errorf("nothing was started for the step:\n%s", lastLines(log, 20))
 	}
 }

@@ -47,7 +47,7 @@ func (k *keyPair) load() error {
 		if !c.ClientCAs.AppendCertsFromPEM(pem) {
 			return fmt.Errorf("loading the client CA: %s contains no PEM certificate", k.clientCAFile)
 		}
-		c.ClientAuth = tls.VerifyClientCertIfGiven // who has none may have a token
+		c.ClientAuth = tls.VerifyClientCertIfGiven // callers without one may have a token
 	}
 	k.current.Store(c)
 	return nil

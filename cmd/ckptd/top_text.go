@@ -64,7 +64,7 @@ func topLine(v topView) string {
 		p50, p99, p999, commit, decimal(v.Group), v.InFlight, size(int64(v.StoredBytes)), percent(v.CacheHits), size(v.MemoryBytes))
 }
 
-// none stands where there is nothing to tell.
+// none is shown for a missing value.
 const none = "–"
 
 // texts are the quantiles for people.
@@ -132,7 +132,7 @@ func uptime(seconds float64) string {
 	return fmt.Sprintf("%dd %dh", s/86400, s/3600%24)
 }
 
-// sparkline draws the saves of at most width views as a curve from zero up.
+// sparkline draws the saves of the last most views as a curve from zero up.
 func sparkline(last []topView, most int) string {
 	if most < 8 {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// watchAttempts is how often a watch tries to get its server back: for about two minutes.
+// watchAttempts is the number of attempts of a watch to reconnect: for about two minutes.
 const watchAttempts = 30
 
 func (a *app) watchCmd() *cobra.Command {

@@ -2,8 +2,8 @@
 //
 // A Caller has grants; each gives a role in a scope: a tenant, a user of it, threads whose names
 // begin with a prefix. The permission and scope that a method needs are in its .proto file. An
-// Authenticator finds out who calls: by a bearer token, a JSON web token, a client certificate, or
-// the uid at the other end of a Unix socket.
+// Authenticator identifies the caller: by a bearer token, a JSON web token, a client certificate,
+// or the uid at the other end of a Unix socket.
 //
 // Whatever is not granted is refused. Nothing in this package logs, and callers are named by pseudonyms.
 package access
@@ -116,7 +116,7 @@ func (g Grant) Validate() error {
 	return nil
 }
 
-// String tells a grant to people, without its time.
+// String formats a grant for people, without its expiry.
 func (g Grant) String() string {
 	s := string(g.Role) + " of "
 	switch {
@@ -141,7 +141,7 @@ func (g Grant) reaches(tenant, user string) bool {
 	return (g.Tenant == Any || tenant != "" && g.Tenant == tenant) && (g.User == Any || user != "" && g.User == user)
 }
 
-// Caller is who calls. It does not change, and may be used by many goroutines.
+// Caller is an authenticated caller. It is immutable and safe for concurrent use.
 type Caller struct {
 	// Name goes into the audit log: token:ID, peer:UID, certificate:PSEUDONYM or jwt:PSEUDONYM. It never names a person.
 	Name   string

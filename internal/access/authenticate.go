@@ -13,29 +13,30 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// Options say who may call. The zero value knows nobody.
+// Options configure the accepted credentials. The zero value accepts none.
 type Options struct {
 	Tokens       *Tokens           `toml:"-"`
 	JWT          *JWT              `toml:"jwt"`
 	Certificates []CertificateRule `toml:"certificate"`
 	Peers        []PeerRule        `toml:"peer"`
-	// OwnerIsAdmin makes an admin of everything of who connects to the Unix socket as the user that this process runs as.
+	// OwnerIsAdmin makes the user that this process runs as an admin of everything when connecting
+	// to the Unix socket.
 	OwnerIsAdmin bool `toml:"owner-is-admin"`
 
 	Now func() time.Time `toml:"-"` // nil is time.Now
 }
 
-// PeerRule gives grants to who connects to the Unix socket as a user of the operating system. It takes the place of
-// OwnerIsAdmin for that user.
+// PeerRule gives grants to a user of the operating system who connects to the Unix socket. It
+// replaces OwnerIsAdmin for that user.
 type PeerRule struct {
 	UID    int     `toml:"uid"`
 	Grants []Grant `toml:"grant"`
 }
 
-// UnknownUID is the uid of a peer that the platform does not tell.
+// UnknownUID means that the platform does not report the uid of a peer.
 const UnknownUID = -1
 
-// maxAuthorization is how long an Authorization header may be.
+// maxAuthorization is the maximum length of an Authorization header.
 const maxAuthorization = 16 << 10
 
 // Credentials are the credentials of a request.
@@ -45,7 +46,7 @@ type Credentials struct {
 	PeerUID       int                  // from PeerUID, for Unix sockets; else UnknownUID
 }
 
-// RefusedError says that nobody is known by some credentials. It reads alike whatever is wrong with them.
+// RefusedError means that the credentials are not valid. Its text is the same for every fault.
 type RefusedError struct {
 	Why string // for the server's own log, never for the caller
 }
@@ -53,7 +54,7 @@ type RefusedError struct {
 func (e *RefusedError) Error() string { return wire.ErrUnauthenticated.Error() }
 func (e *RefusedError) Unwrap() error { return wire.ErrUnauthenticated }
 
-// Authenticator finds out who calls. It may be used by many goroutines.
+// Authenticator identifies callers. It is safe for concurrent use.
 type Authenticator struct {
 	tokens       *Tokens
 	jwt          *jwtVerifier
@@ -115,9 +116,10 @@ func (a *Authenticator) Reload() error {
 	return errors.Join(errs...)
 }
 
-// Authenticate returns who calls. Every failure is a *RefusedError, which matches wire.ErrUnauthenticated. An
-// Authorization header decides alone; without one a client certificate does, and then the uid of the peer. It blocks only
-// to ask the issuer of a JSON web token for keys, while ctx lasts.
+// Authenticate returns the caller. Every failure is a *RefusedError, which matches
+// wire.ErrUnauthenticated. An Authorization header alone decides; without one the client
+// certificate, and then the uid of the peer. It blocks only to fetch the keys of a JSON web token's
+// issuer, until ctx ends.
 func (a *Authenticator) Authenticate(ctx context.Context, c Credentials) (*Caller, error) {
 	caller, why := a.find(ctx, c)
 	if caller == nil {
@@ -141,7 +143,7 @@ func (a *Authenticator) find(ctx context.Context, c Credentials) (caller *Caller
 	if caller, ok := a.peers[c.PeerUID]; ok { // UnknownUID never is
 		return caller, ""
 	}
-	return nil, "no credentials that are known"
+	return nil, "no known credentials"
 }
 
 func (a *Authenticator) bearer(ctx context.Context, header string) (*Caller, string) {
@@ -157,9 +159,9 @@ func (a *Authenticator) bearer(ctx context.Context, header string) (*Caller, str
 				return caller, ""
 			}
 		}
-		return nil, "the token is not known, or was revoked"
+		return nil, "the token is unknown or was revoked"
 	case a.jwt != nil:
 		return a.jwt.verify(ctx, secret)
 	}
-	return nil, "the token is none of ckptd's, and there is no issuer of others"
+	return nil, "the token is not from ckptd, and no other issuer is configured"
 }

@@ -20,7 +20,7 @@ type CertificateRule struct {
 	Grants []Grant `toml:"grant"`
 }
 
-// certificateCaller is the caller that a rule makes of who has a certificate that matches.
+// certificateCaller is the caller for a certificate that matches a rule.
 type certificateCaller struct {
 	matches func(*x509.Certificate) bool
 	caller  *Caller
@@ -63,8 +63,9 @@ func (r CertificateRule) caller(store Store) (certificateCaller, error) {
 	return out, nil
 }
 
-// certified returns who has the client certificate of a connection, nil for nobody. If several rules match, the caller has
-// the grants of all and the name of the first. A certificate that expired since the handshake counts no more.
+// certified returns the caller with the client certificate of a connection, or nil. If several
+// rules match, the caller has the grants of all and the name of the first. A certificate that
+// expired since the handshake is not valid any more.
 func (a *Authenticator) certified(state *tls.ConnectionState) *Caller {
 	if len(state.VerifiedChains) == 0 || len(state.VerifiedChains[0]) == 0 {
 		return nil

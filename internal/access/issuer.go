@@ -26,7 +26,7 @@ const (
 	issuerTimeout = 10 * time.Second
 	// A token with an unknown key makes the library ask the issuer for new ones: so often at most, whatever is sent.
 	issuerEvery, issuerBurst = time.Second, 5
-	// discoverAgain is how long discovery is not tried again after it failed.
+	// discoverAgain is the wait before discovery is tried again after a failure.
 	discoverAgain = 5 * time.Second
 
 	maxKeySet  = 1 << 20 // bytes
@@ -41,7 +41,7 @@ type issuer struct {
 	now    func() time.Time
 	client *http.Client
 
-	turn   chan struct{} // holds one element while nobody discovers
+	turn   chan struct{} // has one element while no discovery is running
 	found  *oidc.IDTokenVerifier
 	failed time.Time
 }

@@ -45,7 +45,8 @@ type JWT struct {
 
 const (
 	maxLeeway = 30
-	// maxCachedJWTs and cachedFor bound for how many tokens, and how long, a verified signature is not verified again.
+	// maxCachedJWTs and cachedFor limit the number of tokens whose verified signatures are cached,
+	// and the time.
 	maxCachedJWTs = 4096
 	cachedFor     = 5 * time.Minute
 )
@@ -131,7 +132,7 @@ func (v *jwtVerifier) reload() error {
 // verify returns the bearer of a token, or why there is none.
 func (v *jwtVerifier) verify(ctx context.Context, raw string) (*Caller, string) {
 	if strings.Count(raw, ".") != 2 || strings.ContainsAny(raw, "{\"") { // RFC 7519 has no other form; the library reads JSON as well
-		return nil, "the token is no JSON web token in its compact form"
+		return nil, "the token is not a JSON web token in compact form"
 	}
 	hash, now := sha256.Sum256([]byte(raw)), v.now()
 	v.mu.Lock()
@@ -144,12 +145,12 @@ func (v *jwtVerifier) verify(ctx context.Context, raw string) (*Caller, string) 
 	if verifier == nil {
 		var err error
 		if verifier, err = v.issuer.verifier(ctx); err != nil {
-			return nil, "the issuer of JSON web tokens cannot be reached"
+			return nil, "the issuer of JSON web tokens is unreachable"
 		}
 	}
 	token, err := verifier.Verify(ctx, raw)
 	if err != nil {
-		return nil, "the JSON web token is malformed, not of this issuer and audience, or not signed by a key of it"
+		return nil, "the JSON web token is malformed, for another issuer or audience, or not signed with a key of the issuer"
 	}
 	caller, until, why := v.callerOf(token, now)
 	if caller != nil {
@@ -189,7 +190,8 @@ func (v *jwtVerifier) remember(hash [sha256.Size]byte, epoch int, c cachedJWT) {
 	v.cached[hash] = c
 }
 
-// callerOf makes a caller of the claims of a token with a good signature, and tells when the token is over.
+// callerOf makes a caller from the claims of a token with a valid signature, and returns the expiry
+// of the token.
 func (v *jwtVerifier) callerOf(token *oidc.IDToken, now time.Time) (caller *Caller, until time.Time, why string) {
 	var times struct {
 		NotBefore float64 `json:"nbf"`
@@ -197,7 +199,7 @@ func (v *jwtVerifier) callerOf(token *oidc.IDToken, now time.Time) (caller *Call
 	var raw json.RawMessage
 	var claims map[string]json.RawMessage
 	if token.Claims(&raw) != nil || !v.exact(raw) {
-		return nil, until, "the JSON web token has a claim twice, or in two spellings"
+		return nil, until, "the JSON web token has a repeated claim, or one in two spellings"
 	}
 	if token.Claims(&times) != nil || token.Claims(&claims) != nil || times.NotBefore < 0 || times.NotBefore > 1<<40 {
 		return nil, until, "the claims of the JSON web token are malformed"
@@ -214,7 +216,7 @@ func (v *jwtVerifier) callerOf(token *oidc.IDToken, now time.Time) (caller *Call
 	}
 	grants, ok := v.grants(claims, until)
 	if !ok {
-		return nil, until, "the claims of the JSON web token make no grant"
+		return nil, until, "the claims of the JSON web token give no valid grant"
 	}
 	return &Caller{Name: "jwt:" + v.store.Pseudonym("caller", "jwt", token.Issuer, token.Subject), Grants: grants}, until, ""
 }

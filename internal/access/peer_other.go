@@ -4,5 +4,5 @@ package access
 
 import "net"
 
-// PeerUID returns UnknownUID: this platform does not tell.
+// PeerUID returns UnknownUID: this platform does not report it.
 func PeerUID(net.Conn) int { return UnknownUID }

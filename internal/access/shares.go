@@ -8,8 +8,8 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// share is how many thousandths of the tokens of a store, by number and by bytes, those for a tenant, or a user of it, may be. An
-// empty tenant is all of them, an empty user all of a tenant.
+// share is the share of a store's tokens, in thousandths of their number and bytes, that a tenant
+// or a user can have. An empty tenant means all tenants, an empty user all users of the tenant.
 type share struct {
 	tenant, user string
 	thousandths  int

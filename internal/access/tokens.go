@@ -45,8 +45,9 @@ type Token struct {
 	Note    string    `json:"note,omitempty"`
 	Grants  []Grant   `json:"grants"`
 	Created time.Time `json:"created"` // to the second, in UTC
-	// MadeBy is the name of the Caller who made it, or of who made that one if it was revoked and this one kept; "" for the owner of
-	// the store, and for tokens made before that was kept.
+	// MadeBy is the name of the Caller that created it, or of that token's creator if that token
+	// was revoked and this one kept; "" for the owner of the store, and for tokens from before
+	// creators were recorded.
 	MadeBy string `json:"made_by,omitempty"`
 }
 
@@ -56,7 +57,7 @@ func (t *Token) childOf(id string) bool { return t.MadeBy == tokenCaller(id) }
 // tokenCaller is how the bearer of a token is called.
 func tokenCaller(id string) string { return "token:" + id }
 
-// Summary tells of a token by its id and roles, without names.
+// Summary describes a token by its id and roles, without names.
 func (t Token) Summary() string {
 	s := "token:" + t.ID
 	for _, g := range t.Grants {
@@ -234,8 +235,8 @@ func descent(tokens []storedToken, id string) []string {
 	return found
 }
 
-// caller returns who has a secret, nil for nobody. It is looked up by its hash, so that how long it takes tells nothing
-// about the secrets there are.
+// caller returns the caller with a secret, or nil. It looks the secret up by its hash, so that the
+// time it takes reveals nothing about existing secrets.
 func (t *Tokens) caller(secret string) *Caller {
 	if len(secret) != tokenChars {
 		return nil
@@ -329,17 +330,17 @@ func decodeTokens(plain []byte) ([]storedToken, error) {
 	}
 	var file tokenFile
 	if err := json.Unmarshal(plain, &file); err != nil {
-		return bad("is not what ckptd writes")
+		return bad("was not written by ckptd")
 	}
 	if file.Version > tokenFileVersion {
 		return nil, engine.ErrNewerFormat
 	}
 	if file.Version < 1 {
-		return bad("is of no version")
+		return bad("has no version")
 	}
 	again, err := json.Marshal(file)
 	if err != nil || !bytes.Equal(again, plain) {
-		return bad("is not what ckptd writes")
+		return bad("was not written by ckptd")
 	}
 	if len(file.Tokens) > maxTokens {
 		return bad("has too many tokens")
@@ -352,9 +353,9 @@ func decodeTokens(plain []byte) ([]storedToken, error) {
 		case !isHex(s.Hash, sha256.Size) || hashes[s.Hash]:
 			return bad("has hashes that are malformed or not unique")
 		case s.MadeBy != "" && (file.Version < 2 || !isCaller(s.MadeBy)):
-			return bad("has a token whose maker is malformed")
+			return bad("has a token with a malformed creator")
 		case len(s.Note) > maxNote || validate(s.Grants) != nil:
-			return bad("has a token that could not have been made")
+			return bad("has a token that ckptd could not have created")
 		}
 		hashes[s.Hash] = true
 	}

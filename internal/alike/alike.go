@@ -1,5 +1,5 @@
-// Package alike tells how much of two texts is the same: most of two states of an agent that follow each other is. It
-// compares words at a time, for it runs on whole states at each save.
+// Package alike measures how much of two texts is the same: most of two consecutive states of an
+// agent is. It compares whole words at a time, because it runs on whole states at each save.
 package alike
 
 import (

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// foldFor is how long a denial that comes again is only counted.
+	// foldFor is the time during which a repeated denial is only counted.
 	foldFor = time.Second
 	// maxFolds is the number of different denials that are counted separately in that time: further
 	// ones are counted without their subjects, and any beyond that in one line. It limits the lines
@@ -18,7 +18,7 @@ const (
 
 // folds counts denials that come again. The Log's mutex guards it.
 type folds struct {
-	counts map[Entry]int // of those that were written, how often they came again
+	counts map[Entry]int // repetitions of the written ones
 	timer  *time.Timer
 }
 

@@ -18,7 +18,7 @@ const (
 	Denied Kind = "denied" // a request was denied
 	Export Kind = "export" // states were read in bulk
 	Admin  Kind = "admin"  // the store, its users, tokens, plugins or this log were looked after
-	Notice Kind = "notice" // the log tells about itself
+	Notice Kind = "notice" // an entry about the log itself
 )
 
 // Entry is the content of a line of the log.
@@ -33,7 +33,7 @@ type Entry struct {
 	Tenant, User, Thread string
 	About                string // any other subject, such as a token; "" for none
 	Code                 string // of the answer
-	Count                int    // how often, at least 1
+	Count                int    // count, at least 1
 }
 
 const (

@@ -97,7 +97,7 @@ func (l *Log) open() error {
 // codeTorn is the code of a notice that a crash cut off the end of a line.
 const codeTorn = "torn"
 
-// notice writes a line in which the log tells about itself, durably.
+// notice writes a line about the log itself, durably.
 func (l *Log) notice(code string) error {
 	err := l.write(Entry{Kind: Notice, Method: "open", Caller: "ckptd", Code: code})
 	return errors.Join(err, l.file.Sync())

@@ -14,7 +14,7 @@ import (
 // ErrBroken is the error for a log that was tampered with.
 var ErrBroken = errors.New("the audit log is broken")
 
-// BrokenError tells where a log is broken. It matches ErrBroken.
+// BrokenError is the position at which a log is broken. It matches ErrBroken.
 type BrokenError struct {
 	File   int    // index of the file
 	Line   int    // in the file, from 1
@@ -36,12 +36,13 @@ type Report struct {
 	First, Last uint64 // numbers of lines, 0 if there are none
 	Hash        string // of the last line
 	Lines       int
-	Notices     int // lines that tell that a crash cut off the end of the line before
+	Notices     int // notices that a crash cut off the end of the line before
 }
 
-// Verify reads the files of a log, the oldest first, and checks that each line is unchanged and follows on the one before.
-// Files before the first one are not missed: Report.First tells where it begins. expect, if not "", is the hash of a line
-// that must be among them, so that it is noticed when the newest are gone. Problems are a *BrokenError.
+// Verify reads the files of a log, the oldest first, and checks that each line is unchanged and
+// follows on the one before. It does not require the files before the first one: Report.First is
+// the first number. expect, if not "", is the hash of a line that must be among them, which detects
+// a loss of the newest lines. Problems are a *BrokenError.
 func Verify(expect string, files ...io.Reader) (Report, error) {
 	var r Report
 	var prev line
@@ -120,7 +121,7 @@ func (l *Log) Entries() iter.Seq2[Entry, error] {
 	}
 }
 
-// snapshot opens the file for reading, and returns how long it is between two lines.
+// snapshot opens the file for reading, and returns its length up to the end of a line.
 func (l *Log) snapshot() (*os.File, int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

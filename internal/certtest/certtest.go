@@ -24,7 +24,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority returns an authority that nobody else knows.
+// NewAuthority returns a new authority.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{key: newKey(t), Pool: x509.NewCertPool()}
@@ -56,7 +56,7 @@ func (a *Authority) Issue(t testing.TB, name string, valid time.Duration) (cert,
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
 }
 
-// Pair is Issue for those who need no files.
+// Pair is Issue without files.
 func (a *Authority) Pair(t testing.TB, name string) tls.Certificate {
 	t.Helper()
 	pair, err := tls.X509KeyPair(a.Issue(t, name, time.Hour))

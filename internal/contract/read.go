@@ -44,7 +44,7 @@ func (m *Method) problem(d protoreflect.MethodDescriptor, missing []string) stri
 	needs, on, retry := m.GetNeeds(), m.GetOn(), m.GetRetry()
 	switch {
 	case on == ckptdv1.Scope_SCOPE_UNSPECIFIED:
-		return "does not say what it works on: add on: SCOPE_…"
+		return "has no scope: add on: SCOPE_…"
 	case retry == ckptdv1.Retry_RETRY_UNSPECIFIED:
 		return "does not say whether it may be repeated: add retry: RETRY_…"
 	case (needs == 0) != (on == ckptdv1.Scope_SCOPE_NOTHING):
@@ -58,7 +58,7 @@ func (m *Method) problem(d protoreflect.MethodDescriptor, missing []string) stri
 	case (retry == ckptdv1.Retry_RETRY_SAME_ID) != (m.GetId() != ""):
 		return "must have retry: RETRY_SAME_ID and id together or not at all"
 	case m.GetEndless() && !d.IsStreamingServer():
-		return "has endless: true, and the answer is no stream"
+		return "has endless: true, but the answer is not a stream"
 	case readsOnly(d) && retry != ckptdv1.Retry_RETRY_READ:
 		return "contradicts idempotency_level = NO_SIDE_EFFECTS: write retry: RETRY_READ"
 	case len(missing) > 0:

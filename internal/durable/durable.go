@@ -69,12 +69,12 @@ func target(path string) (string, error) {
 
 const maxLinks = 40
 
-// SyncPath makes the name of a directory durable, and the names of those above it: who made them, as
-// with os.MkdirAll, may have been killed since.
+// SyncPath makes the name of a directory durable, and the names of those above it: the process that
+// created them, as with os.MkdirAll, may have been killed since.
 func SyncPath(dir string) error {
 	for parent := filepath.Dir(dir); parent != dir; dir, parent = parent, filepath.Dir(parent) {
 		err := SyncDir(parent)
-		if err != nil && !errors.Is(err, fs.ErrPermission) { // who may not read it made nothing in it
+		if err != nil && !errors.Is(err, fs.ErrPermission) { // a process that cannot read it created nothing in it
 			return err
 		}
 	}

@@ -57,10 +57,10 @@ func (m *Runner) keep(job *ckptdv1.MigrationJob) error {
 	return nil
 }
 
-// mostResumed is how often a job is resumed without an end in good order in between.
+// mostResumed is the maximum number of times that a job is resumed without a clean stop in between.
 const mostResumed = 5
 
-// resumed notes that a job is resumed once more, before it is, and returns how often that makes.
+// resumed records another resumption of a job, before it happens, and returns their number.
 func (m *Runner) resumed(id string) (times int, err error) {
 	path := m.besides(id, ".resumed")
 	had, err := durable.ReadFile(path, mostResumed+1)
@@ -76,7 +76,7 @@ func (m *Runner) resumed(id string) (times int, err error) {
 
 func (m *Runner) forgetResumed(id string) {
 	if err := os.Remove(m.besides(id, ".resumed")); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		m.o.Log.Error("how often a migration job was resumed cannot be forgotten", "job", id, "error", err)
+		m.o.Log.Error("the resume count of a migration job cannot be reset", "job", id, "error", err)
 	}
 }
 

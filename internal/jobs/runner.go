@@ -30,8 +30,7 @@ type Options struct {
 	Log   *slog.Logger                           // nil: nothing is logged
 }
 
-// Runner runs jobs. Methods are safe for concurrent use. Jobs that they return are the caller's to read, and of nobody to
-// change.
+// Runner runs jobs. Methods are safe for concurrent use. The returned jobs must not be changed.
 type Runner struct {
 	o    Options
 	life context.Context // ends with Close
@@ -97,7 +96,7 @@ func (m *Runner) Resume() error {
 				return err
 			}
 		default:
-			m.o.Log.Info("a migration job goes on", "job", job.GetId(), "action", job.GetAction().String())
+			m.o.Log.Info("resuming a migration job", "job", job.GetId(), "action", job.GetAction().String())
 			m.launch(job)
 		}
 	}
@@ -109,7 +108,7 @@ func (m *Runner) Resume() error {
 func (m *Runner) giveUp(job *ckptdv1.MigrationJob, times int) error {
 	err := fmt.Errorf("%w: the daemon stopped %d times during this job: find out why, and run it again", engine.ErrUnavailable, times)
 	job.State, job.Updated, job.Error = Failed, now(), wire.PackSaveError(err)
-	m.o.Log.Error("a migration job is given up", "job", job.GetId(), "resumed", times)
+	m.o.Log.Error("giving up on a migration job", "job", job.GetId(), "resumed", times)
 	m.forgetResumed(job.GetId())
 	return m.keep(job)
 }
@@ -288,8 +287,8 @@ func (m *Runner) Cancel(ctx context.Context, tenant, id string) (*ckptdv1.Migrat
 
 var errCanceled = errors.New("canceled")
 
-// Watch calls tell with a job, without its report, now and when it got further, and at least every so often; and at last,
-// when nothing of it is under way, with its report.
+// Watch calls tell with a job, without its report, now, whenever it progresses, and at least once
+// per interval; and once it has stopped, with its report.
 func (m *Runner) Watch(ctx context.Context, tenant, id string, atLeast time.Duration, tell func(*ckptdv1.MigrationJob) error) error {
 	for {
 		m.mu.Lock()

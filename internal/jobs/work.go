@@ -15,7 +15,7 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// work is a job that is under way.
+// work is a running job.
 type work struct {
 	stop  context.CancelCauseFunc
 	ended chan struct{} // closed when it is not any more
@@ -155,7 +155,7 @@ func (m *Runner) finish(w *work, report *migration.Report, err, cause error) {
 	}
 	m.o.Log.Info("a migration job ended", attrs...)
 	if err := m.keep(job); err != nil {
-		m.o.Log.Error("what came of a migration job cannot be kept", "job", job.GetId())
+		m.o.Log.Error("the result of a migration job cannot be stored", "job", job.GetId())
 	}
 }
 

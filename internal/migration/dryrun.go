@@ -12,7 +12,7 @@ import (
 type RunOptions struct {
 	Workers      int     // states at a time; 0: as many as processors, and more where there is waiting for the disk
 	Throttle     float64 // maximum states per second; 0 means unlimited
-	MaxErrorRate float64 // of a run: how many of the states may fail, 0 to 1. See Start
+	MaxErrorRate float64 // of a run: the fraction of states that may fail, 0 to 1. See Start
 
 	// Progress, if not nil, is called with the number of states done and the total, 0 if that is
 	// unknown. It is called from one goroutine at a time.

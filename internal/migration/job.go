@@ -183,7 +183,7 @@ func (j *Jobs) read(id string, repair bool) (*journal, *history, error) {
 	return l, h, nil
 }
 
-// see takes a frame in, which stands at a place in the file.
+// see reads a frame at a position in the file.
 func (h *history) see(at int64, f *frame) error {
 	place := int64(-1)
 	switch {
@@ -241,8 +241,9 @@ func (j *Jobs) pinned(b *begin) error {
 	return nil
 }
 
-// Finish ends a job for good: the originals of rewritten histories are dropped, and the journal goes. Originals of heads are
-// ordinary checkpoints and stay. A job that is under way must be run to its end, or undone, first.
+// Finish ends a job for good: the originals of rewritten histories and the journal are removed.
+// Originals of heads are ordinary checkpoints and stay. An unfinished job must first be completed
+// or undone.
 func (j *Jobs) Finish(ctx context.Context, id string) error {
 	if !j.busy.TryLock() {
 		return wire.ErrJobBusy

@@ -26,7 +26,7 @@ type frame struct {
 	Intents  []intent  `json:"intents,omitempty"` // is about to migrate these
 	Outcomes []outcome `json:"outcomes,omitzero"` // did, and all of the last intents are done with
 	Undone   []int     `json:"undone,omitempty"`  // the frames of outcomes that were undone
-	Count    int       `json:"count,omitempty"`   // with Undone: how many heads these were
+	Count    int       `json:"count,omitempty"`   // with Undone: the number of heads
 	Left     []kept    `json:"left,omitempty"`    // with Undone: states that could not be undone
 	State    *change   `json:"state,omitempty"`
 }
@@ -165,7 +165,7 @@ func (l *journal) commit(f *frame) error {
 	return nil
 }
 
-// at returns the frame with a number, which stands at a place.
+// at returns the frame with a number, at a position.
 func (l *journal) at(n int, place int64) (*frame, error) {
 	in := io.NewSectionReader(l.file, place, 1<<62-place)
 	var length [4]byte

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// pace holds work up to a throttle, and tells of its progress.
+// pace slows work down to a throttle, and reports its progress.
 type pace struct {
 	limit    *rate.Limiter
 	progress func(done, total int)

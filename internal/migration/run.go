@@ -20,9 +20,9 @@ import (
 
 const (
 	batchSize = 128 // lineages whose intents are made durable at once
-	// leastTried is how many states are done before a rate of errors means something.
+	// leastTried is the number of states to process before the error rate is meaningful.
 	leastTried = 100
-	// mostConflicts is how often a thread is looked at again that others save to.
+	// mostConflicts is the number of retries for a thread that others save to.
 	mostConflicts = 1000
 )
 

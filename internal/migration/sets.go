@@ -45,7 +45,7 @@ type Sets struct {
 	reader  *migrate.Reader
 	problem func(error)
 
-	now atomic.Pointer[map[setName]*Installed] // all, for those who do not wait; nil: not read yet
+	now atomic.Pointer[map[setName]*Installed] // all, for readers that do not wait; nil: not read yet
 
 	mu     sync.Mutex // guards the fields below
 	sealer Sealer
@@ -78,7 +78,7 @@ func (s *Sets) For(tenant, kind string) *migrate.Set {
 		s.mu.Lock()
 		if err := s.load(context.Background()); err != nil && s.problem != nil {
 			s.problem(err)
-			s.err = nil // it was told
+			s.err = nil // it was reported
 		}
 		all = s.now.Load()
 		s.mu.Unlock()

@@ -127,7 +127,7 @@ func (r *run) undo(ctx context.Context, out outcome) (why string, err error) {
 	case gone(err):
 		return "the thread or its original is gone", nil
 	case errors.Is(err, engine.ErrInvalid):
-		return "the thread was begun anew since", nil
+		return "the thread was deleted and started again meanwhile", nil
 	}
 	return "", err
 }

@@ -16,7 +16,7 @@ type Error struct {
 
 func (e *Error) Error() string { return fmt.Sprintf("internal error: panic with a %T", e.Value) }
 
-// To recovers a panic, and hands it to failed. It must be deferred itself:
+// To recovers a panic, and passes it to failed. It must be deferred itself:
 //
 //	go func() {
 //		defer panics.To(func(err error) { ended <- err })

@@ -55,7 +55,7 @@ func (l *loader) start() (pipeline.Loader, error) {
 
 func (l *loader) startWorkers() error {
 	h, err := worker.New(worker.Options{Processes: l.o.Calls, Memory: l.o.Memory, Replaced: func(reason string) {
-		l.o.Log.Warn("a process of plugins was replaced", "reason", reason)
+		l.o.Log.Warn("a plugin worker was replaced", "reason", reason)
 		if l.o.Metrics != nil {
 			l.o.Metrics.PluginRestarted()
 		}
@@ -63,7 +63,7 @@ func (l *loader) startWorkers() error {
 	if err != nil {
 		return err
 	}
-	l.o.Log.Info("plugins run in processes of their own", "confined_by", h.Walls())
+	l.o.Log.Info("plugins run in worker processes", "confined_by", h.Walls())
 	l.end = h.Close
 	l.load = pipeline.LoaderFunc(func(ctx context.Context, s plugins.Spec) (pipeline.Plugin, error) {
 		p, err := h.Load(ctx, s)

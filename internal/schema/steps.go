@@ -43,7 +43,8 @@ type counted struct {
 	steps *steps
 }
 
-// perStep is about how many instructions of a regular expression on a byte cost as much as a step.
+// perStep is the approximate number of instructions of a regular expression on a byte that cost as
+// much as a step.
 const perStep = 64
 
 func (c *counted) MatchString(text string) bool {

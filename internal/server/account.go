@@ -41,12 +41,13 @@ type account struct {
 	closed   bool
 }
 
-// newAccount is for a request of a caller who entered.
+// newAccount is for a request that was admitted.
 func (g *gate) newAccount(l *Limits, of *share, copies int64) *account {
 	return &account{gate: g, limits: l, share: of, copies: copies}
 }
 
-// answerCopies is how often a state is in memory while it is answered: restored, handed out, encoded.
+// answerCopies is the number of copies of a state in memory while it is answered: restored, handed
+// out, encoded.
 const answerCopies = 3
 
 // another is an account for a part of the request.
@@ -59,7 +60,7 @@ func (a *account) take(bytes int64) error {
 	return a.add(bytes)
 }
 
-// add is take for who holds mu.
+// add is take with mu held.
 func (a *account) add(bytes int64) error {
 	if a.closed {
 		return context.Canceled
@@ -88,7 +89,7 @@ func (a *account) give(bytes int64) {
 	a.drop(bytes)
 }
 
-// drop is give for who holds mu.
+// drop is give with mu held.
 func (a *account) drop(bytes int64) {
 	a.held -= bytes
 	if less := a.paid - max(a.held, 0); less > 0 {

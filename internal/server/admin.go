@@ -32,10 +32,10 @@ func (s admin) SetRetention(ctx context.Context, req *connect.Request[ckptdv1.Se
 	return connect.NewResponse(&ckptdv1.SetRetentionResponse{}), nil
 }
 
-// progressEvery is how often a long operation tells how far it is.
+// progressEvery is the interval at which a long operation reports its progress.
 const progressEvery = 200 * time.Millisecond
 
-// sometimes reports whether it is time to tell the progress.
+// sometimes reports whether progress is due.
 type sometimes struct{ told time.Time }
 
 func (s *sometimes) now() bool {
@@ -73,7 +73,7 @@ func (s admin) CollectGarbage(ctx context.Context, req *connect.Request[ckptdv1.
 		return err
 	}
 	res := &ckptdv1.CollectGarbageResponse{Stage: "done", Done: uint64(report.Users), Report: wire.PackGarbage(report)}
-	return cmp.Or(stream.Send(res), err) // the error is about users who were passed over
+	return cmp.Or(stream.Send(res), err) // the error concerns users that were skipped
 }
 
 func (s admin) Verify(ctx context.Context, req *connect.Request[ckptdv1.VerifyRequest], stream *connect.ServerStream[ckptdv1.VerifyResponse]) error {

@@ -44,7 +44,8 @@ func (s *Server) save(ctx context.Context, m *ckptdv1.SaveRequest) (*ckptdv1.Che
 
 const (
 	maxBatchSaves = 1000
-	// batchWorkers is how many lineages of a batch are saved to at a time, so that they share the backend's group commits.
+	// batchWorkers is the number of lineages of a batch that are saved in parallel, so that they
+	// share the backend's group commits.
 	batchWorkers = 32
 )
 
@@ -89,7 +90,7 @@ func (s checkpoints) SaveBatch(ctx context.Context, req *connect.Request[ckptdv1
 	return connect.NewResponse(&ckptdv1.SaveBatchResponse{Results: results}), nil
 }
 
-// tenantsOf are the tenants that a batch is for. For each of them it is a request under way.
+// tenantsOf are the tenants of a batch. It counts as a request in flight for each of them.
 type tenantsOf struct {
 	*Server
 	entered map[string]error

@@ -11,9 +11,10 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// maxElements is how many fields and values a request may have. An empty one takes two bytes of a message, and a hundred
-// in memory: a message within the limit on its bytes could fill the memory, and it is decoded before it is known whose
-// it is. A batch of a thousand saves has a few thousand.
+// maxElements is the maximum number of fields and values in a request. An empty one takes two bytes
+// of a message, and a hundred in memory: a message within the limit on its bytes could fill the
+// memory, and it is decoded before its target is known. A batch of a thousand saves has a few
+// thousand.
 const maxElements = 1 << 17
 
 // countedProto is the codec of binary messages. It looks at how much there is before it makes room for it.

@@ -19,8 +19,8 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// finish counts, records and logs the end of a request, and returns its error as it goes over the wire. The target is
-// nil if the request was turned away before its message was read.
+// finish counts, records and logs the end of a request, and returns its error for the wire. The
+// target is nil if the request was refused before its message was read.
 func (s *Server) finish(ctx context.Context, c *call, t *target, err error) error {
 	c.finished = true
 	packed := wire.PackError(err)

@@ -90,13 +90,13 @@ func (s *Server) front(next http.Handler) http.Handler {
 		c := &call{procedure: r.URL.Path, rule: s.api.Method(r.URL.Path), began: time.Now()}
 		err := s.admit(w, r, c, next)
 		if err == nil {
-			if !c.finished { // its message could not be read, so nobody has looked at it
+			if !c.finished { // its message could not be read, so it was not authorized
 				s.metrics.RequestDone(c.procedure, connect.CodeInvalidArgument.String(), time.Since(c.began))
 			}
 			return
 		}
 		if writeErr := s.errors.Write(w, r, s.finish(r.Context(), c, nil, err)); writeErr != nil {
-			http.Error(w, "the request is none of Connect, gRPC or gRPC-Web", http.StatusUnsupportedMediaType)
+			http.Error(w, "the request is not Connect, gRPC or gRPC-Web", http.StatusUnsupportedMediaType)
 		}
 	})
 }
@@ -107,7 +107,7 @@ func open(procedure string) bool {
 	return !strings.HasPrefix(procedure, "/"+string(contract.Package)+".")
 }
 
-// admit serves a request, or returns why it is turned away.
+// admit serves a request, or returns the reason for refusing it.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call, next http.Handler) error {
 	if s.Draining() && !open(c.procedure) {
 		return s.shuttingDown()
@@ -180,7 +180,7 @@ const (
 	endlessMessage = 16 << 10
 )
 
-// most is how many bytes a message to a method may have.
+// most is the maximum size of a message to a method.
 func (l *Limits) most(procedure string, rule *contract.Method) int64 {
 	switch {
 	case open(procedure):
@@ -281,8 +281,9 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 // openPlaces is the maximum number of in-flight requests to open methods.
 const openPlaces = 64
 
-// openCalls are those. They take nothing from the budget, and none is turned away: the oldest is cut off, so that who holds all
-// places keeps nobody from asking how the server is.
+// openCalls are the requests to open methods. They take nothing from the budget, and none is
+// refused: instead the oldest is cut off, so that a caller that occupies all slots cannot keep
+// others from checking the server's health.
 type openCalls struct {
 	mu     sync.Mutex
 	bodies []*pacedBody // the oldest first

@@ -91,7 +91,7 @@ type guardedConn struct {
 	c       *call
 	once    sync.Once
 	target  *target
-	entered bool // counted as under way for the tenant
+	entered bool // counted as in flight for the tenant
 	refused error
 }
 

@@ -92,7 +92,7 @@ type gate struct {
 
 	mu      sync.Mutex
 	tenants map[string]int    // requests under way
-	callers map[string]*share // of those who have something under way
+	callers map[string]*share // of callers with requests in flight
 	rates   map[string]*callerRate
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/ckptd/ckptd/internal/access"
 )
 
-// listener counts connections, and learns who is at the other end of those from this machine. One beyond the limit is
-// closed at once: its caller sees that no request was made.
+// listener counts connections, and finds out the peers of local ones. A connection over the limit
+// is closed at once: its caller sees that no request was made.
 type listener struct {
 	net.Listener
 	s *Server

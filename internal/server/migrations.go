@@ -114,7 +114,7 @@ func (s migrations) ListMigrationJobs(_ context.Context, req *connect.Request[ck
 	return connect.NewResponse(&ckptdv1.ListMigrationJobsResponse{Jobs: jobs}), nil
 }
 
-// jobHeartbeat is how often a watch of a job says something even if the job does not get further.
+// jobHeartbeat is the interval of messages in the watch of a job that makes no progress.
 const jobHeartbeat = 5 * time.Second
 
 func (s migrations) WatchMigrationJob(ctx context.Context, req *connect.Request[ckptdv1.WatchMigrationJobRequest], stream *connect.ServerStream[ckptdv1.WatchMigrationJobResponse]) error {

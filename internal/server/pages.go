@@ -22,7 +22,7 @@ const (
 	maxPageToken    = 8 << 10
 )
 
-// position tells where a checkpoint or, with only a ref, a thread stands in a listing.
+// position is the place of a checkpoint or, with only a ref, a thread in a listing.
 type position struct {
 	Ref        engine.Ref
 	ID         string `json:",omitempty"`

@@ -37,7 +37,7 @@ type Options struct {
 	Access  *access.Authenticator
 	Tokens  *access.Tokens
 	Plugins *pluginset.Set // the hooks of the store; nil: none can be installed
-	// Migrator runs migration jobs; nil: there are none. Who made it closes it, after the server.
+	// Migrator runs migration jobs; nil: there are none. Its creator closes it, after the server.
 	Migrator *jobs.Runner
 	Audit    *audit.Log         // nil: denials, exports and administration are not recorded
 	Metrics  *telemetry.Metrics // nil: nothing is counted
@@ -222,7 +222,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // SetAccess changes the access rules, for new requests and for open watches.
 func (s *Server) SetAccess(a *access.Authenticator) { s.access.Store(a) }
 
-// InFlight is how many requests are under way, watches aside.
+// InFlight is the number of requests in flight, without watches.
 func (s *Server) InFlight() int { return int(s.gate.inFlight.Load()) }
 
 // Draining reports whether the server has begun to shut down.

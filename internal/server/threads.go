@@ -103,7 +103,7 @@ func (s threads) Watch(ctx context.Context, req *connect.Request[ckptdv1.WatchRe
 		}
 		if e := res.GetEvent(); e != nil {
 			if !visibleTo(ctx)(e.GetRef().GetThread()) {
-				next = cursor // the other one tells of this event
+				next = cursor // the other one sends this event
 				continue
 			}
 			beat.Reset(every)

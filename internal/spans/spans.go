@@ -1,9 +1,10 @@
-// Package spans tells where the values of JSON and msgpack are: from which byte to which. It decodes nothing, allocates
-// nothing, and keeps a count where a parser would recurse, so that no input takes more than time in proportion to its
-// length.
+// Package spans finds the byte ranges of values in JSON and msgpack. It decodes nothing, allocates
+// nothing, and counts where a parser would recurse, so that the time is linear in the length of the
+// input.
 //
-// JSON is read leniently: in arrays and objects only brackets and strings count, and brackets of one kind end those of
-// the other. Who needs to know whether it is JSON asks a parser. Msgpack is read strictly.
+// JSON is read leniently: in arrays and objects only brackets and strings count, and brackets of
+// one kind end those of the other. Use a parser to find out whether it is valid JSON. Msgpack is
+// read strictly.
 package spans
 
 import "errors"

@@ -77,9 +77,9 @@ func (m *Metrics) makeRequests() {
 	m.rejected = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ckptd_rejected_total", Help: "Requests and connections turned away, by the limit that was reached."}, []string{"limit"})
 	m.denied = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ckptd_denied_total", Help: "Requests without valid credentials or the right to make them, by method."}, []string{"method"})
 	m.registry.MustRegister(m.requests, m.rejected, m.denied)
-	m.inFlight = m.gauge("ckptd_in_flight", "Requests under way, streams included.")
-	m.watchers = m.gauge("ckptd_watchers", "Watches that are open.")
-	m.connections = m.gauge("ckptd_connections", "Connections that are open.")
+	m.inFlight = m.gauge("ckptd_in_flight", "Requests in flight, including streams.")
+	m.watchers = m.gauge("ckptd_watchers", "Open watches.")
+	m.connections = m.gauge("ckptd_connections", "Open connections.")
 }
 
 func (m *Metrics) counter(name, help string) prometheus.Counter {
@@ -133,7 +133,7 @@ func (m *Metrics) ObserveGroup(g backend.Group) {
 	m.commitSeconds.Observe(g.Took.Seconds())
 }
 
-// RequestBegan counts a request as under way, RequestEnded as no longer so.
+// RequestBegan counts a request as in flight until RequestEnded.
 func (m *Metrics) RequestBegan() { m.inFlight.Inc() }
 func (m *Metrics) RequestEnded() { m.inFlight.Dec() }
 

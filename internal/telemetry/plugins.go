@@ -29,7 +29,7 @@ func (m *Metrics) makePlugins() {
 	p.suspended = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ckptd_plugin_suspended",
 		Help: "1 while a plugin is not called because it failed too often."}, []string{"plugin"})
 	m.registry.MustRegister(p.calls, p.seconds, p.fuel, p.findings, p.suspended)
-	p.restarts = m.counter("ckptd_plugin_restarts_total", "Processes of plugins that ended and were replaced.")
+	p.restarts = m.counter("ckptd_plugin_restarts_total", "Plugin workers that ended and were replaced.")
 }
 
 // pluginBounds begin where the calls of small plugins are, in seconds.
@@ -48,7 +48,7 @@ func (m *Metrics) PluginFound(plugin, rule string, n int) {
 	m.plugins.findings.WithLabelValues(plugin, rule).Add(float64(max(0, n)))
 }
 
-// PluginSuspended tells whether a plugin failed so often that it is not called.
+// PluginSuspended records whether a plugin is suspended after repeated failures.
 func (m *Metrics) PluginSuspended(plugin string, is bool) {
 	value := 0.0
 	if is {

@@ -122,7 +122,7 @@ func latency(m prometheus.Metric) *ckptdv1.Latency {
 	return out
 }
 
-// memory is the resident memory of the process in bytes, 0 where the platform does not tell.
+// memory is the resident memory of the process in bytes, 0 if the platform does not report it.
 func (m *Metrics) memory() int64 {
 	families, err := m.process.Gather()
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package weight tells how much work a value or a pattern of a caller can make, before anything is done with it.
+// Package weight estimates the work that a value or a pattern of a caller can cause, before it is
+// used.
 //
 // Values of JSON that a program built may share their parts: forty arrays, each of the one before
 // twice, are forty pieces of memory and 2^40 values to walk. A weight is that of the walk.
@@ -28,8 +29,9 @@ const (
 	member = 3
 )
 
-// Of is how many steps a walk through v takes, Over if there are more than most or v is nested too deep. A step is
-// a value, or 16 bytes of a string; a member of an object takes a few. A number of many digits takes the square of their number.
+// Of is the number of steps of a walk through v, Over if there are more than most or v is nested
+// too deep. A step is a value, or 16 bytes of a string; a member of an object takes a few. A number
+// of many digits takes the square of their number.
 func Of(v any, most int) int {
 	s := scale{left: most}
 	if !s.add(v, 0) {
@@ -98,8 +100,9 @@ func Times(a, b int) int {
 // maxInstructions bounds a regular expression: a few bytes of one can stand for millions.
 const maxInstructions = 1 << 17
 
-// Pattern is how many instructions a regular expression has, each of which may look at every byte of a text, and how
-// many groups. One that has more than anybody needs has Over, and is not compiled to find out.
+// Pattern is the number of instructions of a regular expression, each of which may look at every
+// byte of a text, and the number of its groups. One with more than anybody needs has Over, without
+// being compiled.
 func Pattern(pattern string) (instructions, groups int, err error) {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
@@ -115,7 +118,8 @@ func Pattern(pattern string) (instructions, groups int, err error) {
 	return len(prog.Inst), prog.NumCap / 2, nil
 }
 
-// expanded is about how many instructions an expression is compiled to: no less than half of them.
+// expanded is the approximate number of instructions that an expression compiles to: at least half
+// of them.
 func expanded(re *syntax.Regexp) int {
 	n := max(1, len(re.Sub))
 	for _, sub := range re.Sub {
@@ -132,8 +136,8 @@ func expanded(re *syntax.Regexp) int {
 	return n
 }
 
-// JSON is how many values a JSON text has at most, and how many of them are objects: every value but the first stands behind a
-// bracket or a comma.
+// JSON is the maximum number of values in a JSON text, and of objects among them: every value but
+// the first follows a bracket or a comma.
 func JSON(text []byte) (values, objects int) {
 	values = 1
 	for i := 0; i < len(text); i++ {

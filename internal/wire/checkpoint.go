@@ -145,7 +145,7 @@ func unpackHook(m *ckptdv1.Hook) (hook.Identity, error) {
 	return h, nil
 }
 
-// bytesOf tells content that is empty from none.
+// bytesOf distinguishes empty content from none.
 func bytesOf(b []byte) []byte {
 	if b == nil {
 		return []byte{}

@@ -71,7 +71,7 @@ func Table() []Row {
 		{hook.ErrLimit, ckptdv1.Reason_REASON_PLUGIN_FAILED, connect.CodeFailedPrecondition},
 		{hook.ErrUnavailable, ckptdv1.Reason_REASON_PLUGIN_UNAVAILABLE, connect.CodeUnavailable},
 		{hook.ErrInvalid, ckptdv1.Reason_REASON_PLUGIN_INVALID, connect.CodeInvalidArgument},
-		{engine.ErrRejected, ckptdv1.Reason_REASON_PLUGIN_FAILED, connect.CodeFailedPrecondition}, // not told how
+		{engine.ErrRejected, ckptdv1.Reason_REASON_PLUGIN_FAILED, connect.CodeFailedPrecondition}, // no details
 		{engine.ErrNeedFull, ckptdv1.Reason_REASON_NEED_FULL, connect.CodeFailedPrecondition},
 		{errBranchExists, ckptdv1.Reason_REASON_BRANCH_EXISTS, connect.CodeAlreadyExists},
 		{engine.ErrConflict, ckptdv1.Reason_REASON_CONFLICT, connect.CodeAborted},

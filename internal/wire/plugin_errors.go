@@ -59,7 +59,7 @@ type rejection struct{ by *hook.Error }
 func (r rejection) Error() string   { return r.by.Error() }
 func (r rejection) Unwrap() []error { return []error{engine.ErrRejected, r.by} }
 
-// unpackPluginError is the inverse of packPluginError. Of a kind that is not known the reason tells enough.
+// unpackPluginError is the inverse of packPluginError. The reason is enough for an unknown kind.
 func unpackPluginError(d *ckptdv1.ErrorDetail) error {
 	m := d.GetPlugin()
 	e := &hook.Error{Plugin: m.GetPlugin(), Item: m.GetItem(), Code: m.GetCode(), Reason: m.GetReason()}

@@ -85,7 +85,7 @@ type AdminServiceClient interface {
 	ListTenants(context.Context, *connect.Request[ListTenantsRequest]) (*connect.ServerStreamForClient[ListTenantsResponse], error)
 	// ListUsers returns the users of a tenant.
 	ListUsers(context.Context, *connect.Request[ListUsersRequest]) (*connect.ServerStreamForClient[ListUsersResponse], error)
-	// CreateUser makes the keys of a user; a user who is not there yet is made by the first save as well.
+	// CreateUser creates the keys of a user. The first save also creates a missing user.
 	CreateUser(context.Context, *connect.Request[CreateUserRequest]) (*connect.Response[CreateUserResponse], error)
 	// CreateToken makes a bearer token. It is shown in this answer and never again.
 	CreateToken(context.Context, *connect.Request[CreateTokenRequest]) (*connect.Response[CreateTokenResponse], error)
@@ -95,7 +95,7 @@ type AdminServiceClient interface {
 	RevokeToken(context.Context, *connect.Request[RevokeTokenRequest]) (*connect.Response[RevokeTokenResponse], error)
 	// ReadAudit returns the audit log with the names that its tokens stand for, as far as they are there.
 	ReadAudit(context.Context, *connect.Request[ReadAuditRequest]) (*connect.ServerStreamForClient[ReadAuditResponse], error)
-	// GetStatus tells how the server is doing.
+	// GetStatus returns statistics of the server.
 	GetStatus(context.Context, *connect.Request[GetStatusRequest]) (*connect.Response[GetStatusResponse], error)
 	// WhoAmI returns the rights of the caller.
 	WhoAmI(context.Context, *connect.Request[WhoAmIRequest]) (*connect.Response[WhoAmIResponse], error)
@@ -312,7 +312,7 @@ type AdminServiceHandler interface {
 	ListTenants(context.Context, *connect.Request[ListTenantsRequest], *connect.ServerStream[ListTenantsResponse]) error
 	// ListUsers returns the users of a tenant.
 	ListUsers(context.Context, *connect.Request[ListUsersRequest], *connect.ServerStream[ListUsersResponse]) error
-	// CreateUser makes the keys of a user; a user who is not there yet is made by the first save as well.
+	// CreateUser creates the keys of a user. The first save also creates a missing user.
 	CreateUser(context.Context, *connect.Request[CreateUserRequest]) (*connect.Response[CreateUserResponse], error)
 	// CreateToken makes a bearer token. It is shown in this answer and never again.
 	CreateToken(context.Context, *connect.Request[CreateTokenRequest]) (*connect.Response[CreateTokenResponse], error)
@@ -322,7 +322,7 @@ type AdminServiceHandler interface {
 	RevokeToken(context.Context, *connect.Request[RevokeTokenRequest]) (*connect.Response[RevokeTokenResponse], error)
 	// ReadAudit returns the audit log with the names that its tokens stand for, as far as they are there.
 	ReadAudit(context.Context, *connect.Request[ReadAuditRequest], *connect.ServerStream[ReadAuditResponse]) error
-	// GetStatus tells how the server is doing.
+	// GetStatus returns statistics of the server.
 	GetStatus(context.Context, *connect.Request[GetStatusRequest]) (*connect.Response[GetStatusResponse], error)
 	// WhoAmI returns the rights of the caller.
 	WhoAmI(context.Context, *connect.Request[WhoAmIRequest]) (*connect.Response[WhoAmIResponse], error)

@@ -338,8 +338,8 @@ func (x *CollectGarbageRequest) GetGrace() *durationpb.Duration {
 	return nil
 }
 
-// CollectGarbageResponse carries progress, and in the end the report. An error behind the report is about users who were
-// passed over, because their data cannot be read.
+// CollectGarbageResponse carries progress, and in the end the report. An error after the report
+// concerns users that were skipped, because their data cannot be read.
 type CollectGarbageResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
@@ -1515,7 +1515,7 @@ type Token struct {
 	Note    string                 `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
 	Grants  []*Grant               `protobuf:"bytes,3,rep,name=grants,proto3" json:"grants,omitempty"`
 	Created *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=created,proto3" json:"created,omitempty"`
-	// Who made it: token:ID, peer:UID, certificate:… or jwt:…. Empty for the first token of a store.
+	// Its creator: token:ID, peer:UID, certificate:… or jwt:…. Empty for the first token of a store.
 	MadeBy        string `protobuf:"bytes,5,opt,name=made_by,json=madeBy,proto3" json:"made_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1852,7 +1852,7 @@ func (x *ReadAuditResponse) GetEntries() []*AuditEntry {
 	return nil
 }
 
-// AuditEntry is a line of the audit log. Names stand in place of their tokens where they are known.
+// AuditEntry is a line of the audit log. Known names replace their pseudonyms.
 type AuditEntry struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Number uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
@@ -1860,7 +1860,7 @@ type AuditEntry struct {
 	// denied, export or admin.
 	Kind   string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	Method string `protobuf:"bytes,4,opt,name=method,proto3" json:"method,omitempty"`
-	// Who called: token:ID, peer:UID, certificate:… or jwt:….
+	// The caller: token:ID, peer:UID, certificate:… or jwt:….
 	Caller string `protobuf:"bytes,5,opt,name=caller,proto3" json:"caller,omitempty"`
 	Tenant string `protobuf:"bytes,6,opt,name=tenant,proto3" json:"tenant,omitempty"`
 	User   string `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"`
@@ -2026,7 +2026,7 @@ type GetStatusResponse struct {
 	Loads    uint64                 `protobuf:"varint,4,opt,name=loads,proto3" json:"loads,omitempty"`
 	Errors   uint64                 `protobuf:"varint,5,opt,name=errors,proto3" json:"errors,omitempty"`
 	Rejected uint64                 `protobuf:"varint,6,opt,name=rejected,proto3" json:"rejected,omitempty"`
-	// Requests under way, and streams that watch.
+	// Requests in flight, and open watches.
 	InFlight    uint64 `protobuf:"varint,7,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
 	Watchers    uint64 `protobuf:"varint,8,opt,name=watchers,proto3" json:"watchers,omitempty"`
 	Connections uint64 `protobuf:"varint,9,opt,name=connections,proto3" json:"connections,omitempty"`

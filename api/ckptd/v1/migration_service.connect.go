@@ -86,8 +86,8 @@ type MigrationServiceClient interface {
 	// ListMigrationJobs returns the jobs of a tenant, the oldest first: those that can be resumed,
 	// undone or finished, and the newest of the others. Reports are left out.
 	ListMigrationJobs(context.Context, *connect.Request[ListMigrationJobsRequest]) (*connect.Response[ListMigrationJobsResponse], error)
-	// WatchMigrationJob returns a job now and whenever it got further, without its report; and at last, when nothing of it is
-	// under way any more, with that.
+	// WatchMigrationJob returns a job now and whenever it progresses, without its report; and once it
+	// has stopped, with its report.
 	WatchMigrationJob(context.Context, *connect.Request[WatchMigrationJobRequest]) (*connect.ServerStreamForClient[WatchMigrationJobResponse], error)
 	// CancelMigrationJob stops a running job. States that it migrated stay migrated; the job can be
 	// resumed or undone.
@@ -260,8 +260,8 @@ type MigrationServiceHandler interface {
 	// ListMigrationJobs returns the jobs of a tenant, the oldest first: those that can be resumed,
 	// undone or finished, and the newest of the others. Reports are left out.
 	ListMigrationJobs(context.Context, *connect.Request[ListMigrationJobsRequest]) (*connect.Response[ListMigrationJobsResponse], error)
-	// WatchMigrationJob returns a job now and whenever it got further, without its report; and at last, when nothing of it is
-	// under way any more, with that.
+	// WatchMigrationJob returns a job now and whenever it progresses, without its report; and once it
+	// has stopped, with its report.
 	WatchMigrationJob(context.Context, *connect.Request[WatchMigrationJobRequest], *connect.ServerStream[WatchMigrationJobResponse]) error
 	// CancelMigrationJob stops a running job. States that it migrated stay migrated; the job can be
 	// resumed or undone.

@@ -1051,8 +1051,8 @@ type MigrationPace struct {
 	Workers uint32 `protobuf:"varint,1,opt,name=workers,proto3" json:"workers,omitempty"`
 	// Maximum states per second; 0 means unlimited.
 	Throttle float64 `protobuf:"fixed64,2,opt,name=throttle,proto3" json:"throttle,omitempty"`
-	// Of a run: how many of the states may fail and are left as they are, 0 to 1. With 0 the steps are tried on all states
-	// first, and nothing is written if one fails.
+	// For a run: the fraction of states that may fail and be skipped, 0 to 1. With 0 the steps are
+	// tried on all states first, and nothing is written if one fails.
 	MaxErrorRate  float64 `protobuf:"fixed64,3,opt,name=max_error_rate,json=maxErrorRate,proto3" json:"max_error_rate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -957,7 +957,7 @@ type PluginKey struct {
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Ed25519, 32 bytes.
 	PublicKey []byte `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
-	// Whose it is, for those who list keys.
+	// A note for people who list keys, such as its owner.
 	Note          string                 `protobuf:"bytes,3,opt,name=note,proto3" json:"note,omitempty"`
 	Trusted       *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=trusted,proto3" json:"trusted,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -68,7 +68,7 @@ type ThreadServiceClient interface {
 	Prune(context.Context, *connect.Request[PruneRequest]) (*connect.Response[PruneResponse], error)
 	// Query finds checkpoints over the threads of a user or of a whole tenant, the newest first, headers only.
 	Query(context.Context, *connect.Request[QueryRequest]) (*connect.ServerStreamForClient[QueryResponse], error)
-	// Watch tells of every checkpoint in scope that becomes durable.
+	// Watch streams every checkpoint in scope once it is durable.
 	Watch(context.Context, *connect.Request[WatchRequest]) (*connect.ServerStreamForClient[WatchResponse], error)
 }
 
@@ -206,7 +206,7 @@ type ThreadServiceHandler interface {
 	Prune(context.Context, *connect.Request[PruneRequest]) (*connect.Response[PruneResponse], error)
 	// Query finds checkpoints over the threads of a user or of a whole tenant, the newest first, headers only.
 	Query(context.Context, *connect.Request[QueryRequest], *connect.ServerStream[QueryResponse]) error
-	// Watch tells of every checkpoint in scope that becomes durable.
+	// Watch streams every checkpoint in scope once it is durable.
 	Watch(context.Context, *connect.Request[WatchRequest], *connect.ServerStream[WatchResponse]) error
 }
 

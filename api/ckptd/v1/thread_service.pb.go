@@ -219,8 +219,8 @@ type ThreadInfo struct {
 	// Of the head.
 	Kind          string `protobuf:"bytes,13,opt,name=kind,proto3" json:"kind,omitempty"`
 	SchemaVersion uint64 `protobuf:"varint,14,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
-	// Where the thread stands in the order of activity: no checkpoint in any of its namespaces is an hour or more newer. It
-	// moves with the first save of an hour.
+	// Position of the thread in the order of activity: no checkpoint in any of its namespaces is an
+	// hour or more newer. It changes with the first save of an hour.
 	Active        *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=active,proto3" json:"active,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1269,7 +1269,7 @@ func (x *WatchResponse) GetCursor() string {
 	return ""
 }
 
-// Event tells of a checkpoint that is durable.
+// Event is a checkpoint that became durable.
 type Event struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Ref        *Ref                   `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`

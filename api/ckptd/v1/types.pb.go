@@ -310,7 +310,7 @@ type Checkpoint struct {
 	SchemaVersion uint64                 `protobuf:"varint,11,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
 	RunId         string                 `protobuf:"bytes,12,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,13,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// JSON, byte for byte as it was saved. Empty for who may not read the thread.
+	// JSON, byte for byte as it was saved. Empty if the caller may not read the thread.
 	Meta string `protobuf:"bytes,14,opt,name=meta,proto3" json:"meta,omitempty"`
 	// Blobs that this checkpoint keeps alive, in hexadecimal.
 	Blobs []string `protobuf:"bytes,15,rep,name=blobs,proto3" json:"blobs,omitempty"`
@@ -794,8 +794,8 @@ type Cost struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Bytes of all channels.
 	State int64 `protobuf:"varint,1,opt,name=state,proto3" json:"state,omitempty"`
-	// Bytes of the sealed record, and of parts newly stored with it. 0 for who may not read all threads of the user: it is less
-	// if another one holds the same bytes.
+	// Bytes of the sealed record, and of parts newly stored with it. 0 if the caller may not read all
+	// threads of the user: the number is smaller if another thread has the same bytes.
 	Stored int64 `protobuf:"varint,2,opt,name=stored,proto3" json:"stored,omitempty"`
 	// Records that a restore of all channels reads.
 	Depth int32 `protobuf:"varint,3,opt,name=depth,proto3" json:"depth,omitempty"`
@@ -2173,7 +2173,8 @@ func (x *ErrorDetail) GetMigration() *MigrationError {
 	return nil
 }
 
-// MigrationError tells from which version to which a state could not be brought. Its reason may quote the state.
+// MigrationError has the versions between which a state could not be migrated. Its reason can quote
+// the state.
 type MigrationError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -2260,7 +2261,7 @@ func (x *MigrationError) GetReason() string {
 	return ""
 }
 
-// PluginError tells which plugin or rule ended a request. It never quotes content.
+// PluginError names the plugin or rule that failed a request. It never quotes content.
 type PluginError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// rejected, failed, fuel, timeout, trap, limit, unavailable or invalid.

@@ -1,4 +1,5 @@
-// Package contracttest adds a method to the API, for tests that nothing else need be told of it.
+// Package contracttest adds a method to the API, for tests that the .proto file is the only place
+// to declare it.
 package contracttest
 
 import (
