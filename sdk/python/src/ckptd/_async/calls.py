@@ -1,0 +1,190 @@
+"""Calls with their retries, and lists that continue where their connection broke."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+from typing import TypeVar
+
+from google.protobuf.message import EncodeError, Message
+
+from ckptd._async import net
+from ckptd._async.wire import Answers, Wire
+from ckptd._cache import Cache
+from ckptd._config import Options
+from ckptd._connect import M
+from ckptd._failures import Failure
+from ckptd._ids import IdClock
+from ckptd._retry import Retry
+from ckptd._rules import METHODS, Method
+from ckptd.errors import InvalidError, UnavailableError
+
+T = TypeVar("T")
+
+
+class Caller:
+    """Makes calls. All handles of a client share one."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.wire = Wire(options)
+        self.ids = IdClock()
+        self.cache = Cache(options.cache_bytes)
+
+    def new_id(self) -> str:
+        """Return an id for a draft; with server_ids that is left to the daemon."""
+        return "" if self.options.server_ids else self.ids.next()
+
+    def tenant(self, name: str | None) -> str:
+        """Return the tenant that a caller names, or the client's."""
+        return self.options.tenant if name is None else name
+
+    def user(self, name: str | None) -> str:
+        """Return the user that a caller names, or the client's."""
+        return self.options.user if name is None else name
+
+    def close(self) -> None:
+        """End all calls."""
+        self.wire.pool.close()
+
+    async def call(self, request: Message, answer: type[M]) -> M:
+        """Make a call that has one answer."""
+        method = self._method(request, answer)
+        body = self.encode(request)
+        retry = self.retry(method, request)
+        while True:
+            retry.check()
+            try:
+                return await self.wire.unary(method, body, answer)
+            except Failure as f:
+                wait = retry.failed(f)
+            await self.pause(retry, wait)
+
+    async def stream(self, request: Message, answer: type[M]) -> Answers[M]:
+        """Make one attempt at a call that is answered by a stream."""
+        method = self._method(request, answer)
+        return await self.wire.stream(method, self.encode(request), answer)
+
+    def _method(self, request: Message, answer: type[Message]) -> Method:
+        method = METHODS.get(type(request))
+        if method is None or method.answer is not answer:
+            name = type(request).__name__
+            raise InvalidError(f"no method takes a {name} and returns a {answer.__name__}")
+        return method
+
+    def retry(self, method: Method, request: Message) -> Retry:
+        """Begin the attempts at a call."""
+        pool, o = self.wire.pool, self.options
+        may = method.retry_for(request)
+        return Retry(o.policy, may, o.address.url, lambda: pool.closed)
+
+    def encode(self, request: Message) -> bytes:
+        """Return a request as it goes on the wire."""
+        try:
+            return request.SerializeToString()
+        except (EncodeError, ValueError) as e:
+            raise InvalidError(f"the {type(request).__name__} cannot be encoded: {e}") from e
+
+    async def pause(self, retry: Retry, wait: float) -> None:
+        """Wait before the next attempt."""
+        if self.options.on_retry is not None and retry.error is not None:
+            self.options.on_retry(retry.error, wait)
+        await net.sleep(wait)
+
+    async def pages(
+        self,
+        ask: Callable[[int, str], Message],
+        answer: type[M],
+        items_of: Callable[[M], tuple[Iterable[T], str]],
+        limit: int = 0,
+    ) -> AsyncGenerator[T, None]:
+        """Yield the items of a list whose messages carry tokens.
+
+        When the connection breaks it continues behind the last message that came whole. ask makes
+        the request for so many items behind a token; a limit of 0 is none.
+        """
+        token, left = "", limit
+        request = ask(limit, token)
+        retry = self.retry(self._method(request, answer), request)
+        while True:
+            retry.check()
+            progress, answers = False, None
+            try:
+                answers = await self.stream(ask(max(left, 0), token), answer)
+                while (message := await answers.receive()) is not None:
+                    progress = True
+                    items, token = items_of(message)
+                    for item in items:
+                        yield item
+                        left -= 1
+                        if left == 0:  # never without a limit
+                            break
+                    if left == 0 or not token:
+                        await answers.finish()
+                        return
+                return
+            except Failure as f:
+                wait = retry.failed(f, progress)
+            finally:
+                if answers is not None:
+                    answers.close()
+            await self.pause(retry, wait)
+
+    async def distinct(
+        self, request: Message, answer: type[M], items_of: Callable[[M], Iterable[T]]
+    ) -> AsyncGenerator[T, None]:
+        """Yield the items of a list without tokens.
+
+        When the connection breaks it begins again, and items that came before are left out.
+        """
+        seen: set[T] = set()
+        retry = self.retry(self._method(request, answer), request)
+        while True:
+            retry.check()
+            progress, answers = False, None
+            try:
+                answers = await self.stream(request, answer)
+                while (message := await answers.receive()) is not None:
+                    for item in items_of(message):
+                        if item not in seen:
+                            progress = True
+                            seen.add(item)
+                            yield item
+                return
+            except Failure as f:
+                wait = retry.failed(f, progress)
+            finally:
+                if answers is not None:
+                    answers.close()
+            await self.pause(retry, wait)
+
+    async def last(
+        self,
+        request: Message,
+        answer: type[M],
+        done: Callable[[M], bool],
+        tell: Callable[[M], None] | None = None,
+    ) -> M:
+        """Make a call that is answered by a stream, and return the message that is the result.
+
+        The others tell how far it is. An error behind the result is one of the call.
+        """
+        retry = self.retry(self._method(request, answer), request)
+        while True:
+            retry.check()
+            answers, result = None, None
+            try:
+                answers = await self.stream(request, answer)
+                while (message := await answers.receive()) is not None:
+                    if done(message):
+                        result = message
+                    elif tell is not None:
+                        tell(message)
+                if result is None:
+                    raise UnavailableError("the daemon's report is missing")
+                return result
+            except Failure as f:
+                wait = retry.failed(f)
+            finally:
+                if answers is not None:
+                    answers.close()
+            await self.pause(retry, wait)

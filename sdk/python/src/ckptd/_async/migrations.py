@@ -1,0 +1,135 @@
+"""Migrations of states to other schema versions, by the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from ckptd import v1
+from ckptd._async.calls import Caller
+from ckptd._failures import Failure
+from ckptd._rules import METHODS
+from ckptd.errors import CkptdError, UnavailableError, from_detail
+
+
+class AsyncMigrations:
+    """Brings the states of a tenant to other schema versions. Answers are those of the API.
+
+    Sets are those of a tenant or, with "", of all tenants without one of their own, which takes a
+    right on the whole store.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def install(
+        self,
+        files: Mapping[str, bytes],
+        *,
+        tenant: str = "",
+        digests: Iterable[v1.MigrationDigest] = (),
+    ) -> list[v1.MigrationSet]:
+        """Install the sets of a directory: contents by path, such as support/0002_rename.jq."""
+        request = v1.InstallMigrationSetsRequest(tenant=tenant, digests=digests)
+        for path, data in files.items():
+            request.files.add(path=path, data=data)
+        return list((await self._caller.call(request, v1.InstallMigrationSetsResponse)).sets)
+
+    async def sets(self, tenant: str = "") -> list[v1.MigrationSet]:
+        """Return the sets that are installed, or with a tenant those that its kinds have."""
+        request = v1.ListMigrationSetsRequest(tenant=tenant)
+        return list((await self._caller.call(request, v1.ListMigrationSetsResponse)).sets)
+
+    async def remove(self, kind: str, tenant: str = "") -> None:
+        """Remove a set. What it migrated stays."""
+        request = v1.RemoveMigrationSetRequest(tenant=tenant, kind=kind)
+        await self._caller.call(request, v1.RemoveMigrationSetResponse)
+
+    async def status(
+        self, spec: v1.MigrationSpec | None = None, tenant: str | None = None
+    ) -> list[v1.MigrationGroup]:
+        """Count the heads of a tenant's threads by kind and version."""
+        request = v1.GetMigrationStatusRequest(tenant=self._caller.tenant(tenant), spec=spec)
+        answer = await self._caller.last(request, v1.GetMigrationStatusResponse, lambda _: True)
+        return list(answer.groups)
+
+    async def plan(
+        self, spec: v1.MigrationSpec | None = None, tenant: str | None = None
+    ) -> v1.PlanMigrationResponse:
+        """Tell what a job would do."""
+        request = v1.PlanMigrationRequest(tenant=self._caller.tenant(tenant), spec=spec)
+        return await self._caller.last(request, v1.PlanMigrationResponse, lambda _: True)
+
+    async def start(
+        self,
+        action: v1.MigrationAction,
+        spec: v1.MigrationSpec | None = None,
+        *,
+        id: str = "",  # noqa: A002
+        all: bool = False,  # noqa: A002
+        pace: v1.MigrationPace | None = None,
+        tenant: str | None = None,
+    ) -> v1.MigrationJob:
+        """Start a job on the daemon, or continue one. It runs whatever becomes of the caller."""
+        request = v1.StartMigrationJobRequest(
+            tenant=self._caller.tenant(tenant),
+            action=action,
+            id=id,
+            spec=spec,
+            all=all,
+            pace=pace,
+        )
+        return (await self._caller.call(request, v1.StartMigrationJobResponse)).job
+
+    async def job(self, id: str, tenant: str | None = None) -> v1.MigrationJob:  # noqa: A002
+        """Return a job with its report."""
+        request = v1.GetMigrationJobRequest(tenant=self._caller.tenant(tenant), id=id)
+        return (await self._caller.call(request, v1.GetMigrationJobResponse)).job
+
+    async def jobs(self, tenant: str | None = None) -> list[v1.MigrationJob]:
+        """Return the jobs of a tenant, the oldest first, without reports."""
+        request = v1.ListMigrationJobsRequest(tenant=self._caller.tenant(tenant))
+        return list((await self._caller.call(request, v1.ListMigrationJobsResponse)).jobs)
+
+    async def watch(
+        self,
+        id: str,  # noqa: A002
+        tenant: str | None = None,
+        *,
+        tell: Callable[[v1.MigrationJob], None] | None = None,
+    ) -> v1.MigrationJob:
+        """Wait for the end of a job, and return it with its report. tell hears how far it is.
+
+        It continues when the connection breaks or the daemon restarts.
+        """
+        request = v1.WatchMigrationJobRequest(tenant=self._caller.tenant(tenant), id=id)
+        retry = self._caller.retry(METHODS[v1.WatchMigrationJobRequest], request)
+        while True:
+            retry.check()
+            progress, answers, job = False, None, None
+            try:
+                answers = await self._caller.stream(request, v1.WatchMigrationJobResponse)
+                while (message := await answers.receive()) is not None:
+                    progress, job = True, message.job
+                    if tell is not None:
+                        tell(job)
+                if job is None or job.state == "running":
+                    raise UnavailableError("the daemon did not tell of the end of the job")
+                return job
+            except Failure as f:
+                wait = retry.failed(f, progress)
+            finally:
+                if answers is not None:
+                    answers.close()
+            await self._caller.pause(retry, wait)
+
+    async def cancel(self, id: str, tenant: str | None = None) -> v1.MigrationJob:  # noqa: A002
+        """Stop a job, and return it when it has stopped."""
+        request = v1.CancelMigrationJobRequest(tenant=self._caller.tenant(tenant), id=id)
+        return (await self._caller.call(request, v1.CancelMigrationJobResponse)).job
+
+    @staticmethod
+    def error(m: v1.MigrationJob | v1.MigrationGroup) -> CkptdError | None:
+        """Return the error with which a job or a plan ended, None if there is none."""
+        if not m.HasField("error"):
+            return None
+        return from_detail(m.error.message, m.error.detail)

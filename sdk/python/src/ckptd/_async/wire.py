@@ -1,0 +1,278 @@
+"""Connections, the pool they are kept in, and one attempt at a call."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Generic
+
+import h11
+
+from ckptd._async import net
+from ckptd._config import Options
+from ckptd._connect import STREAM, UNARY, Envelopes, M, check, decode, envelope, refusal
+from ckptd._failures import Broken, Failure
+from ckptd._http import NEED_DATA, Headers, Http
+from ckptd._rules import Method
+
+# How many idle connections are kept, and how long: less than the daemon keeps them.
+_POOL = 512
+_IDLE = 60.0
+
+
+class Connection:
+    """A connection to the daemon: one request at a time."""
+
+    def __init__(self, stream: net.Stream) -> None:
+        self.stream = stream
+        self.http = Http()
+        self.used = 0.0
+
+    async def request(self, path: str, headers: Headers, body: bytes) -> None:
+        """Send a request."""
+        size = (b"Content-Length", str(len(body)).encode())
+        head = self.http.head(path, [*headers, size])
+        parts = self.http.body(body) if body else []
+        self.http.end()
+        if len(body) < 64 << 10:
+            parts = [b"".join((head, *parts))]  # one call, and one segment where it fits
+        else:
+            parts = [head, *parts]
+        await self.stream.send(parts)
+
+    async def event(self) -> h11.Event:
+        """Return what comes next of the answer."""
+        while True:
+            event = self.http.next()
+            if event is NEED_DATA:
+                self.http.feed(await self.stream.read())
+            elif isinstance(event, h11.Event):
+                return event
+            else:
+                raise Broken("the answer has data behind its end", sent=True)
+
+    async def head(self) -> tuple[int, str]:
+        """Return the status and the content type of the answer."""
+        while True:
+            event = await self.event()
+            if isinstance(event, h11.Response):
+                types = [v for name, v in event.headers if name == b"content-type"]
+                return event.status_code, (types[0].decode("latin-1") if types else "")
+            if isinstance(event, h11.ConnectionClosed):
+                raise Broken("the connection was closed before an answer", sent=True)
+
+    async def body(self) -> bytes:
+        """Return the body of the answer."""
+        parts: list[bytes] = []
+        while True:
+            event = await self.event()
+            if isinstance(event, h11.Data):
+                parts.append(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+            else:
+                raise Broken("the answer breaks off", sent=True)
+
+
+class Pool:
+    """The connections of a client, for all its threads or tasks."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._lock = net.Lock()
+        self._idle: list[Connection] = []  # the one used last at the end
+        self._busy: set[Connection] = set()
+        self._pid = os.getpid()
+        self.closed = False
+
+    async def take(self) -> Connection:
+        """Return an idle connection that is still open, or a new one."""
+        while (conn := self._pop()) is not None:
+            fresh = time.monotonic() - conn.used < _IDLE
+            if fresh and conn.stream.usable() and conn.stream.alive():
+                break
+            conn.stream.close()
+        else:
+            conn = Connection(
+                await net.connect(self._options.address, self._options.connect_timeout)
+            )
+        with self._lock:
+            self._busy.add(conn)
+        if self.closed:  # in the meantime
+            self.drop(conn)
+            raise Broken("the client is closed", sent=False)
+        return conn
+
+    def _pop(self) -> Connection | None:
+        with self._lock:
+            if self._pid != os.getpid():  # a fork: these are the parent's
+                self._idle, self._busy, self._pid = [], set(), os.getpid()
+            return self._idle.pop() if self._idle else None
+
+    def give(self, conn: Connection) -> None:
+        """Take back a connection whose answer was read to its end."""
+        if conn.stream.cut or not conn.http.again():
+            self.drop(conn)
+            return
+        conn.stream.idle()
+        conn.used = time.monotonic()
+        with self._lock:
+            self._busy.discard(conn)
+            if not self.closed and len(self._idle) < _POOL:
+                self._idle.append(conn)
+                return
+        conn.stream.close()
+
+    def drop(self, conn: Connection) -> None:
+        """Close a connection."""
+        with self._lock:
+            self._busy.discard(conn)
+        conn.stream.close()
+
+    def close(self) -> None:
+        """Close the idle connections, and end the others under those who use them."""
+        with self._lock:
+            self.closed = True
+            idle, self._idle, busy = self._idle, [], list(self._busy)
+        for conn in idle:
+            conn.stream.close()
+        for conn in busy:
+            conn.stream.abort()
+
+
+class Wire:
+    """Makes attempts at calls."""
+
+    def __init__(self, options: Options) -> None:
+        self.pool = Pool(options)
+        self._timeout = options.timeout
+        self._stream_headers = options.headers(("Content-Type", STREAM))
+        unary = [("Content-Type", UNARY)]
+        if options.timeout is not None:  # so that the daemon gives up, too
+            unary.append(("Connect-Timeout-Ms", str(max(1, int(options.timeout * 1000)))))
+        self._unary_headers = options.headers(*unary)
+
+    async def unary(self, method: Method, body: bytes, answer: type[M]) -> M:
+        """Make an attempt at a call that has one answer."""
+        conn = await self.pool.take()
+        try:
+            conn.stream.arm(self._timeout)
+            await conn.request(method.path, self._unary_headers, body)
+            status, kind = await conn.head()
+            content = await conn.body()
+        except BaseException:
+            self.pool.drop(conn)
+            raise
+        self.pool.give(conn)
+        if status != 200:
+            raise refusal(status, kind, content)
+        check(status, kind, streams=False)
+        return decode(content, answer)
+
+    async def stream(self, method: Method, body: bytes, answer: type[M]) -> Answers[M]:
+        """Begin an attempt at a call that is answered by a stream."""
+        conn = await self.pool.take()
+        answers = Answers(self.pool, conn, answer)
+        try:
+            await conn.request(method.path, self._stream_headers, envelope(body))
+            await answers.begin()
+        except BaseException:
+            self.pool.drop(conn)
+            raise
+        return answers
+
+    async def upload(self, method: Method, answer: type[M]) -> Upload[M]:
+        """Begin an attempt at a call whose request is a stream."""
+        conn = await self.pool.take()
+        try:
+            chunked = (b"Transfer-Encoding", b"chunked")
+            head = conn.http.head(method.path, [*self._stream_headers, chunked])
+            await conn.stream.send([head])
+        except BaseException:
+            self.pool.drop(conn)
+            raise
+        return Upload(self.pool, conn, answer)
+
+
+class Answers(Generic[M]):
+    """The messages of an answer that is a stream."""
+
+    def __init__(self, pool: Pool, conn: Connection, answer: type[M]) -> None:
+        self._pool = pool
+        self._conn: Connection | None = conn
+        self._answer = answer
+        self._envelopes = Envelopes()
+
+    async def begin(self) -> None:
+        """Read the head of the answer."""
+        assert self._conn
+        status, kind = await self._conn.head()
+        if status != 200:
+            raise refusal(status, kind, await self._conn.body())
+        check(status, kind, streams=True)
+
+    async def receive(self, patience: float | None = None) -> M | None:
+        """Return the next message, None at the end.
+
+        Raises Expired if nothing comes for patience seconds.
+        """
+        while True:
+            message = self._envelopes.next()
+            if message is not None:
+                return decode(message, self._answer)
+            if self._conn is None:
+                return None
+            self._conn.stream.arm(patience)
+            event = await self._conn.event()
+            self._conn.stream.arm(None)
+            if isinstance(event, h11.Data):
+                self._envelopes.feed(event.data)
+            elif self._envelopes.ended and isinstance(event, h11.EndOfMessage):
+                conn, self._conn = self._conn, None
+                self._pool.give(conn)
+            else:
+                raise Broken("the stream breaks off", sent=True)
+
+    async def finish(self) -> None:
+        """Read to the end, which must be near, so that the connection can be used again."""
+        try:
+            await self.receive(1.0)
+        except Failure:
+            pass
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Leave the rest of the answer."""
+        if self._conn is not None:
+            conn, self._conn = self._conn, None
+            self._pool.drop(conn)
+
+
+class Upload(Generic[M]):
+    """A request that is a stream, with one answer."""
+
+    def __init__(self, pool: Pool, conn: Connection, answer: type[M]) -> None:
+        self._pool = pool
+        self._conn = conn
+        self._answers = Answers(pool, conn, answer)
+
+    async def send(self, message: bytes) -> bool:
+        """Send a message. False says that the daemon has answered or hung up already."""
+        await self._conn.stream.send([b"".join(self._conn.http.body(envelope(message)))])
+        return not self._conn.stream.cut
+
+    async def answer(self) -> M:
+        """End the request and return the answer."""
+        if not self._conn.stream.cut:
+            await self._conn.stream.send([self._conn.http.end()])
+        await self._answers.begin()
+        message = await self._answers.receive()
+        if message is None:
+            raise Broken("the answer is missing", sent=True)
+        await self._answers.finish()
+        return message
+
+    def close(self) -> None:
+        """Leave the request."""
+        self._answers.close()

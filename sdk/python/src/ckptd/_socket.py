@@ -1,0 +1,26 @@
+"""What both clients do with sockets."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from ckptd._failures import Broken
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """Have the system notice within minutes that the other end is gone, and send at once."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 9)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def refused(e: OSError) -> Broken:
+    """Return what it means that a connection could not be made."""
+    # A certificate that is not trusted now will not be in a second, and a path that is too long
+    # (which has no errno) stays so.
+    final = isinstance(e, ssl.SSLCertVerificationError)
+    final = final or (e.errno is None and not isinstance(e, TimeoutError))
+    return Broken(str(e) or "connecting takes too long", sent=False, final=final)

@@ -1,0 +1,156 @@
+"""Bytes to and from the daemon, by a socket."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+import time
+from typing import BinaryIO
+
+from ckptd._config import Address
+from ckptd._failures import Broken, Expired
+from ckptd._socket import keep_alive, refused
+
+Lock = threading.Lock
+
+# Between pieces of a large request the answer is looked for: the daemon refuses what is too large
+# before it read it.
+_PIECE = 256 << 10
+# What is read at a time: little at first, since an allocation of more takes longer than the call.
+_SMALL, _LARGE = 64 << 10, 1 << 20
+
+
+def sleep(seconds: float) -> None:
+    """Wait."""
+    time.sleep(seconds)
+
+
+def read_file(file: BinaryIO, size: int) -> bytes:
+    """Read from a file of the caller's."""
+    return file.read(size)
+
+
+def seek_file(file: BinaryIO, place: int) -> None:
+    """Go to a place in a file of the caller's."""
+    file.seek(place)
+
+
+class Stream:
+    """A connection as a stream of bytes."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._deadline: float | None = None
+        self._early = b""  # read while the request was on its way
+        self._size = _SMALL
+        self.cut = False  # not all of a request was sent
+
+    def usable(self) -> bool:
+        """Report whether the connection can be used in this thread or event loop."""
+        return True
+
+    def arm(self, seconds: float | None) -> None:
+        """Set when operations expire."""
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+
+    def idle(self) -> None:
+        """Take note that no request is under way."""
+        self._deadline = None
+        self._size = _SMALL
+
+    def alive(self) -> bool:
+        """Report whether an idle connection is still open, as far as is known here."""
+        try:
+            self._sock.settimeout(0)
+            self._sock.recv(1)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
+        except OSError:
+            return False
+        return False  # its end, or an answer that nobody asked for
+
+    def send(self, parts: list[bytes]) -> None:
+        """Send, up to the point where the daemon has answered or hung up already."""
+        try:
+            for part in parts:
+                if len(part) <= _PIECE:
+                    self._limit()
+                    self._sock.sendall(part)
+                    continue
+                view = memoryview(part)
+                for start in range(0, len(view), _PIECE):
+                    if start and self._answered():
+                        self.cut = True
+                        return
+                    self._limit()
+                    self._sock.sendall(view[start : start + _PIECE])
+        except TimeoutError:
+            raise Expired from None
+        except (OSError, ValueError):
+            self.cut = True  # an answer may be there all the same
+
+    def _answered(self) -> bool:
+        self._sock.settimeout(0)
+        try:
+            self._early += self._sock.recv(_SMALL)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return False
+        return True
+
+    def read(self) -> bytes:
+        """Return what comes next; nothing is the end of the connection."""
+        if self._early:
+            data, self._early = self._early, b""
+            return data
+        try:
+            self._limit()
+            data = self._sock.recv(self._size)
+        except TimeoutError:
+            raise Expired from None
+        except ssl.SSLEOFError:
+            return b""
+        except (OSError, ValueError) as e:
+            raise Broken(str(e), sent=True) from e
+        if len(data) == self._size:
+            self._size = _LARGE
+        return data
+
+    def _limit(self) -> None:
+        if self._deadline is None:
+            self._sock.settimeout(None)
+            return
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._sock.close()
+
+    def abort(self) -> None:
+        """End the connection under a thread that waits for it."""
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+
+
+def connect(address: Address, timeout: float) -> Stream:
+    """Connect to the daemon."""
+    sock: socket.socket | None = None
+    try:
+        if address.path:
+            sock = socket.socket(socket.AF_UNIX)
+            sock.settimeout(timeout)
+            sock.connect(address.path)
+            return Stream(sock)
+        sock = socket.create_connection((address.host, address.port), timeout)
+        keep_alive(sock)
+        if address.tls:
+            sock = address.tls.wrap_socket(sock, server_hostname=address.host)
+        return Stream(sock)
+    except OSError as e:
+        if sock:
+            sock.close()
+        raise refused(e) from e
