@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
 from ckptd import AsyncClient, Client
@@ -22,7 +22,7 @@ async def done(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
-async def each(values: Any) -> AsyncIterator[Any]:
+async def each(values: Any) -> AsyncGenerator[Any, None]:
     """Yield what a method of either client yields, and close it."""
     if hasattr(values, "__aiter__"):
         try:

@@ -9,12 +9,12 @@ import uuid
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-import ckptd._async.calls
-import ckptd._sync.calls
 import pytest
 from both import KINDS, client_of, close, done, each, listed, run
 from daemons import Daemon
 
+import ckptd._async.calls
+import ckptd._sync.calls
 from ckptd import (
     Draft,
     Edit,
@@ -360,7 +360,7 @@ def test_too_large_is_answered(kind: str, place: str, daemon: Daemon) -> None:
     """The daemon answers before it has read all, and hangs up."""
 
     async def test() -> None:
-        options = {"attempts": 2}
+        options: dict[str, Any] = {"attempts": 2}
         if place == "tcp":
             options |= {"token": daemon.token, "tls_ca": daemon.ca}
         c = client_of(kind, getattr(daemon, place), **options)

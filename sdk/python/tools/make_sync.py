@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent / "src" / "ckptd"
-CONFIG = ROOT.parent.parent / "pyproject.toml"
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE, TARGET = (ROOT / "src" / "ckptd" / name for name in ("_async", "_sync"))
 BY_HAND = {"__init__.py", "net.py"}
 NOTE = "# Made from _async by tools/make_sync.py. Change it there.\n"
 
@@ -28,36 +29,38 @@ RULES = [
 
 
 def sync(text: str) -> str:
-    """Return the sync form of an async module."""
+    """Return the sync form of an async module, not formatted."""
     for pattern, becomes in RULES:
         text = re.sub(pattern, becomes, text)
+    return NOTE + text
+
+
+def make(folder: Path) -> None:
+    """Make all modules in a folder."""
+    for source in SOURCE.glob("*.py"):
+        if source.name not in BY_HAND:
+            (folder / source.name).write_text(sync(source.read_text()))
     # Shorter lines break elsewhere, and Generator is not sorted where AsyncGenerator is.
-    return ruff(ruff(NOTE + text, "check", "--select", "I", "--fix", "--quiet"), "format")
-
-
-def ruff(text: str, *command: str) -> str:
-    """Return what ruff makes of a module."""
-    args = [sys.executable, "-m", "ruff", *command, "--config", str(CONFIG)]
-    args += ["--stdin-filename", str(ROOT / "_sync" / "x.py"), "-"]
-    done = subprocess.run(args, input=text, stdout=subprocess.PIPE, text=True, cwd=ROOT, check=True)
-    return done.stdout
+    ruff = [sys.executable, "-m", "ruff"]
+    config = ["--quiet", "--config", str(ROOT / "pyproject.toml"), str(folder)]
+    subprocess.run([*ruff, "check", "--select", "I", "--fix", *config], check=True)
+    subprocess.run([*ruff, "format", *config], check=True)
 
 
 def main() -> int:
     """Make the files, or compare them."""
     stale = 0
-    for source in sorted((ROOT / "_async").glob("*.py")):
-        if source.name in BY_HAND:
-            continue
-        target = ROOT / "_sync" / source.name
-        text = sync(source.read_text())
-        if target.exists() and target.read_text() == text:
-            continue
-        if "--check" in sys.argv:
-            print(f"{target} is not current: run tools/make_sync.py")
-            stale = 1
-        else:
-            target.write_text(text)
+    with tempfile.TemporaryDirectory() as made:
+        make(Path(made))
+        for source in sorted(Path(made).glob("*.py")):
+            target = TARGET / source.name
+            if target.exists() and target.read_text() == source.read_text():
+                continue
+            if "--check" in sys.argv:
+                print(f"{target} is not current: run tools/make_sync.py")
+                stale = 1
+            else:
+                target.write_text(source.read_text())
     return stale
 
 

@@ -69,7 +69,7 @@ class Options:
         ]
         if self.token:
             headers.append(("Authorization", f"Bearer {self.token}"))
-        return [(name.encode(), value.encode()) for name, value in headers]
+        return headers
 
 
 def env(name: str) -> str:
@@ -135,11 +135,11 @@ def _address(url: str, tls: ssl.SSLContext | None) -> Address:
             raise InvalidError(f"{url!r} is not an address: want {_FORMS}")
         return Address(url, path=path)
     parts = urlsplit(url)
+    extra = parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None
     try:
         port = parts.port
     except ValueError:
-        port = None
-    extra = parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None
+        port, extra = None, True
     if parts.scheme not in ("http", "https") or not parts.hostname or extra:
         raise InvalidError(f"{url!r} is not an address: want {_FORMS}")
     secure = parts.scheme == "https"

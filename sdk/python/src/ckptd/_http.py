@@ -7,10 +7,30 @@ from typing import Final
 import h11
 
 from ckptd._failures import Broken
+from ckptd.errors import InvalidError
 
-Headers = list[tuple[bytes, bytes]]
+Headers = list[tuple[str, str]]
 
 NEED_DATA: Final = h11.NEED_DATA
+
+# h11 is told of these for its state alone: it would check the headers of every request again,
+# which takes longer than all else that is done here, and they are the same each time.
+_SIZED = h11.Request(method="POST", target="/", headers=[("Host", "ckptd")])
+_CHUNKED = h11.Request(
+    method="POST", target="/", headers=[("Host", "ckptd"), ("Transfer-Encoding", "chunked")]
+)
+_END = h11.EndOfMessage()
+
+
+def head(path: str, headers: Headers) -> bytes:
+    """Return the head of a request without its end, checked by h11."""
+    try:
+        request = h11.Request(method="POST", target=path, headers=headers)
+        text = h11.Connection(h11.CLIENT).send(request)
+    except (h11.LocalProtocolError, UnicodeEncodeError) as e:
+        raise InvalidError(f"a header cannot be sent: {e}") from e
+    assert text is not None
+    return text.removesuffix(b"\r\n")
 
 
 class Http:
@@ -23,20 +43,26 @@ class Http:
         self._finished = False
         self._closed = False
 
-    def head(self, path: str, headers: Headers) -> bytes:
-        """Return the head of a request."""
-        request = h11.Request(method=b"POST", target=path.encode(), headers=headers)
-        return self._conn.send(request) or b""
+    def request(self, head: bytes, body: bytes) -> list[bytes]:
+        """Return a whole request, in parts that are worth a call of their own."""
+        self._conn.send(_SIZED)
+        self.end()
+        head = b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
+        return [head + body] if len(body) < 64 << 10 else [head, body]
 
-    def body(self, data: bytes) -> list[bytes]:
-        """Return a part of the body of a request as it goes on the wire."""
-        parts = self._conn.send_with_data_passthrough(h11.Data(data=data))
-        return [bytes(p) for p in parts or ()]
+    def begin(self, head: bytes) -> bytes:
+        """Return the head of a request whose body comes in chunks."""
+        self._conn.send(_CHUNKED)
+        return head + b"Transfer-Encoding: chunked\r\n\r\n"
+
+    def chunk(self, data: bytes) -> bytes:
+        """Return a part of the body of a request."""
+        return self._conn.send(h11.Data(data=data)) or b""
 
     def end(self) -> bytes:
         """Return the end of a request."""
         self._finished = True
-        return self._conn.send(h11.EndOfMessage()) or b""
+        return self._conn.send(_END) or b""
 
     def feed(self, data: bytes) -> None:
         """Add what came; nothing is the end of the connection."""
@@ -52,7 +78,9 @@ class Http:
             return self._conn.next_event()
         except h11.RemoteProtocolError as e:
             if self._closed:
-                raise Broken("the connection broke before the answer was whole", sent=True) from None
+                raise Broken(
+                    "the connection broke before the answer was whole", sent=True
+                ) from None
             raise Broken(f"the answer is not HTTP: {e}", sent=True) from None
 
     def again(self) -> bool:

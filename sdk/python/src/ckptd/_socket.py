@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 
@@ -15,6 +16,18 @@ def keep_alive(sock: socket.socket) -> None:
     for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 9)):
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def wait(sock: socket.socket | int, write: bool, timeout: float | None) -> bool:
+    """Wait until a socket can be written or read, and report whether it can."""
+    if not hasattr(select, "poll"):
+        ready = select.select([] if write else [sock], [sock] if write else [], [], timeout)
+        return any(ready)
+    poll = select.poll()
+    poll.register(sock, select.POLLOUT if write else select.POLLIN)
+    return bool(
+        poll.poll(None if timeout is None else max(1, int(timeout * 1000)) if timeout else 0)
+    )
 
 
 def refused(e: OSError) -> Broken:

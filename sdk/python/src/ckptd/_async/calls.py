@@ -59,10 +59,12 @@ class Caller:
                 wait = retry.failed(f)
             await self.pause(retry, wait)
 
-    async def stream(self, request: Message, answer: type[M]) -> Answers[M]:
+    async def stream(
+        self, request: Message, answer: type[M], patience: float | None = None
+    ) -> Answers[M]:
         """Make one attempt at a call that is answered by a stream."""
         method = self._method(request, answer)
-        return await self.wire.stream(method, self.encode(request), answer)
+        return await self.wire.stream(method, self.encode(request), answer, patience)
 
     def _method(self, request: Message, answer: type[Message]) -> Method:
         method = METHODS.get(type(request))

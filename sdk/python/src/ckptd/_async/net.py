@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from ckptd._config import Address
 from ckptd._failures import Broken, Expired
-from ckptd._socket import keep_alive, refused
+from ckptd._socket import keep_alive, refused, wait
 
 # Between pieces of a large request the answer is looked for: the daemon refuses what is too large
 # before it read it.
@@ -100,7 +100,11 @@ class Stream:
 
     def alive(self) -> bool:
         """Report whether an idle connection is still open, as far as is known here."""
-        return not self._reader.heard and not self._writer.transport.is_closing()
+        reader, transport = self._reader, self._writer.transport
+        if reader.heard or reader.at_eof() or transport.is_closing():
+            return False
+        # Its end may have come since the event loop looked last.
+        return not wait(transport.get_extra_info("socket").fileno(), False, 0)
 
     async def send(self, parts: list[bytes]) -> None:
         """Send, up to the point where the daemon has answered or hung up already."""

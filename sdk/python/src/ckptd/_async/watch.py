@@ -25,7 +25,7 @@ async def watch(
         retry.check()
         progress, answers = False, None
         try:
-            answers = await caller.stream(request, v1.WatchResponse)
+            answers = await caller.stream(request, v1.WatchResponse, 3 * heartbeat)
             while (m := await answers.receive(3 * heartbeat)) is not None:
                 progress = True
                 if m.cursor:

@@ -12,8 +12,8 @@ from ckptd._async import net
 from ckptd._config import Options
 from ckptd._connect import STREAM, UNARY, Envelopes, M, check, decode, envelope, refusal
 from ckptd._failures import Broken, Failure
-from ckptd._http import NEED_DATA, Headers, Http
-from ckptd._rules import Method
+from ckptd._http import NEED_DATA, Http, head
+from ckptd._rules import METHODS, Method
 
 # How many idle connections are kept, and how long: less than the daemon keeps them.
 _POOL = 512
@@ -27,18 +27,6 @@ class Connection:
         self.stream = stream
         self.http = Http()
         self.used = 0.0
-
-    async def request(self, path: str, headers: Headers, body: bytes) -> None:
-        """Send a request."""
-        size = (b"Content-Length", str(len(body)).encode())
-        head = self.http.head(path, [*headers, size])
-        parts = self.http.body(body) if body else []
-        self.http.end()
-        if len(body) < 64 << 10:
-            parts = [b"".join((head, *parts))]  # one call, and one segment where it fits
-        else:
-            parts = [head, *parts]
-        await self.stream.send(parts)
 
     async def event(self) -> h11.Event:
         """Return what comes next of the answer."""
@@ -146,18 +134,21 @@ class Wire:
     def __init__(self, options: Options) -> None:
         self.pool = Pool(options)
         self._timeout = options.timeout
-        self._stream_headers = options.headers(("Content-Type", STREAM))
+        stream = options.headers(("Content-Type", STREAM))
         unary = [("Content-Type", UNARY)]
         if options.timeout is not None:  # so that the daemon gives up, too
             unary.append(("Connect-Timeout-Ms", str(max(1, int(options.timeout * 1000)))))
-        self._unary_headers = options.headers(*unary)
+        self._heads = {
+            m.path: head(m.path, stream if m.streams or m.uploads else options.headers(*unary))
+            for m in METHODS.values()
+        }
 
     async def unary(self, method: Method, body: bytes, answer: type[M]) -> M:
         """Make an attempt at a call that has one answer."""
         conn = await self.pool.take()
         try:
             conn.stream.arm(self._timeout)
-            await conn.request(method.path, self._unary_headers, body)
+            await conn.stream.send(conn.http.request(self._heads[method.path], body))
             status, kind = await conn.head()
             content = await conn.body()
         except BaseException:
@@ -169,12 +160,18 @@ class Wire:
         check(status, kind, streams=False)
         return decode(content, answer)
 
-    async def stream(self, method: Method, body: bytes, answer: type[M]) -> Answers[M]:
-        """Begin an attempt at a call that is answered by a stream."""
+    async def stream(
+        self, method: Method, body: bytes, answer: type[M], patience: float | None = None
+    ) -> Answers[M]:
+        """Begin an attempt at a call that is answered by a stream.
+
+        Raises Expired if its head does not come for patience seconds.
+        """
         conn = await self.pool.take()
         answers = Answers(self.pool, conn, answer)
         try:
-            await conn.request(method.path, self._stream_headers, envelope(body))
+            conn.stream.arm(patience)
+            await conn.stream.send(conn.http.request(self._heads[method.path], envelope(body)))
             await answers.begin()
         except BaseException:
             self.pool.drop(conn)
@@ -185,9 +182,7 @@ class Wire:
         """Begin an attempt at a call whose request is a stream."""
         conn = await self.pool.take()
         try:
-            chunked = (b"Transfer-Encoding", b"chunked")
-            head = conn.http.head(method.path, [*self._stream_headers, chunked])
-            await conn.stream.send([head])
+            await conn.stream.send([conn.http.begin(self._heads[method.path])])
         except BaseException:
             self.pool.drop(conn)
             raise
@@ -259,7 +254,7 @@ class Upload(Generic[M]):
 
     async def send(self, message: bytes) -> bool:
         """Send a message. False says that the daemon has answered or hung up already."""
-        await self._conn.stream.send([b"".join(self._conn.http.body(envelope(message)))])
+        await self._conn.stream.send([self._conn.http.chunk(envelope(message))])
         return not self._conn.stream.cut
 
     async def answer(self) -> M:

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from ckptd._config import Address
 from ckptd._failures import Broken, Expired
-from ckptd._socket import keep_alive, refused
+from ckptd._socket import keep_alive, refused, wait
 
 Lock = threading.Lock
 
@@ -38,9 +38,10 @@ def seek_file(file: BinaryIO, place: int) -> None:
 
 
 class Stream:
-    """A connection as a stream of bytes."""
+    """A connection as a stream of bytes. Its socket never blocks; poll waits, where it must."""
 
     def __init__(self, sock: socket.socket) -> None:
+        sock.settimeout(0)
         self._sock = sock
         self._deadline: float | None = None
         self._early = b""  # read while the request was on its way
@@ -63,7 +64,6 @@ class Stream:
     def alive(self) -> bool:
         """Report whether an idle connection is still open, as far as is known here."""
         try:
-            self._sock.settimeout(0)
             self._sock.recv(1)
         except (BlockingIOError, ssl.SSLWantReadError):
             return True
@@ -75,24 +75,29 @@ class Stream:
         """Send, up to the point where the daemon has answered or hung up already."""
         try:
             for part in parts:
-                if len(part) <= _PIECE:
-                    self._limit()
-                    self._sock.sendall(part)
-                    continue
-                view = memoryview(part)
-                for start in range(0, len(view), _PIECE):
-                    if start and self._answered():
+                sent = 0
+                while sent < len(part):
+                    piece = memoryview(part)[sent : sent + _PIECE] if len(part) > _PIECE else part
+                    if sent and self._answered():
                         self.cut = True
                         return
-                    self._limit()
-                    self._sock.sendall(view[start : start + _PIECE])
-        except TimeoutError:
-            raise Expired from None
+                    sent += self._send(piece)
         except (OSError, ValueError):
             self.cut = True  # an answer may be there all the same
 
+    def _send(self, piece: bytes | memoryview) -> int:
+        """Send a piece, all of it."""
+        done = 0
+        while done < len(piece):
+            try:
+                done += self._sock.send(piece[done:] if done else piece)
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                self._wait(write=True)
+            except ssl.SSLWantReadError:
+                self._wait(write=False)
+        return done
+
     def _answered(self) -> bool:
-        self._sock.settimeout(0)
         try:
             self._early += self._sock.recv(_SMALL)
         except (BlockingIOError, ssl.SSLWantReadError):
@@ -105,10 +110,7 @@ class Stream:
             data, self._early = self._early, b""
             return data
         try:
-            self._limit()
-            data = self._sock.recv(self._size)
-        except TimeoutError:
-            raise Expired from None
+            data = self._receive()
         except ssl.SSLEOFError:
             return b""
         except (OSError, ValueError) as e:
@@ -117,14 +119,23 @@ class Stream:
             self._size = _LARGE
         return data
 
-    def _limit(self) -> None:
-        if self._deadline is None:
-            self._sock.settimeout(None)
-            return
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self._sock.settimeout(left)
+    def _receive(self) -> bytes:
+        if self._size == _SMALL and not isinstance(self._sock, ssl.SSLSocket):
+            self._wait(write=False)  # the answer has yet to come
+        while True:
+            try:
+                return self._sock.recv(self._size)
+            except (BlockingIOError, ssl.SSLWantReadError):
+                self._wait(write=False)
+            except ssl.SSLWantWriteError:
+                self._wait(write=True)
+
+    def _wait(self, write: bool) -> None:
+        left = None
+        if self._deadline is not None:
+            left = self._deadline - time.monotonic()
+        if (left is not None and left <= 0) or not wait(self._sock, write, left):
+            raise Expired
 
     def close(self) -> None:
         """Close the connection."""

@@ -24,7 +24,7 @@ def watch(caller: Caller, request: v1.WatchRequest, began: bool) -> Generator[Ev
         retry.check()
         progress, answers = False, None
         try:
-            answers = caller.stream(request, v1.WatchResponse)
+            answers = caller.stream(request, v1.WatchResponse, 3 * heartbeat)
             while (m := answers.receive(3 * heartbeat)) is not None:
                 progress = True
                 if m.cursor:

@@ -1,0 +1,190 @@
+"""The scripts of internal/conformance, by both clients, and by ones that are wrong on purpose."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import daemons
+import pytest
+import suite
+from both import KINDS
+
+
+@pytest.fixture(scope="session")
+def serve() -> Path:
+    return daemons.build("conformance", "./internal/conformance/serve")
+
+
+@pytest.fixture(scope="session")
+def problems(serve: Path) -> dict[str, dict[str, list[str]]]:
+    return {kind: suite.play(serve, kind, suite.names()) for kind in KINDS}
+
+
+@pytest.mark.parametrize("script", suite.names())
+def test_script(script: str, kind: str, problems: dict[str, dict[str, list[str]]]) -> None:
+    assert problems[kind][script] == []
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A wrong turn that the client could take: a text of it and another in its place."""
+
+    about: str
+    file: str
+    right: str
+    wrong: str
+    found_by: str
+
+
+MUTATIONS = [
+    Mutation(
+        "repeats what would be something else when it is done twice",
+        "_rules.py",
+        "return self.retry\n",
+        "return REPEAT\n",
+        "delete-cut",
+    ),
+    Mutation("repeats whatever fails", "_retry.py", "not verdict.again or ", "", "save-conflict"),
+    Mutation(
+        "repeats without end",
+        "_retry.py",
+        "self._tried >= self._policy.attempts",
+        "self._tried >= 99",
+        "save-cut-always",
+    ),
+    Mutation(
+        "repeats nothing whose answer was lost",
+        "_retry.py",
+        "return _Verdict(self._unanswered(lost), again=self._may != NEVER)\n\n    def _refused",
+        "return _Verdict(self._unanswered(lost))\n\n    def _refused",
+        "load-cut",
+    ),
+    Mutation(
+        "gives drafts no ids",
+        "_*/thread.py",
+        "draft = draft_of(draft).with_id(self._caller.new_id())",
+        "draft = draft_of(draft)",
+        "save-cut-before",
+    ),
+    Mutation(
+        "gives the saves of a batch no ids",
+        "_*/client.py",
+        "draft_of(draft).with_id(self._caller.new_id())",
+        "draft_of(draft)",
+        "batch-cut",
+    ),
+    Mutation(
+        "gives the whole save another id than the edits had",
+        "_*/thread.py",
+        "whole = draft_of(draft).with_id(self._caller.new_id())",
+        "whole = draft_of(draft)",
+        "session-need-full",
+    ),
+    Mutation(
+        "does not send whole what the daemon needs whole",
+        "_*/thread.py",
+        "except NeedFullError:",
+        "except ZeroDivisionError:",
+        "session-need-full",
+    ),
+    Mutation(
+        "sends whole what it could edit",
+        "_session.py",
+        "if had is None or ",
+        "if True or ",
+        "session-need-full",
+    ),
+    Mutation(
+        "ignores how long the daemon asks to wait",
+        "_retry.py",
+        "return verdict.after + ",
+        "return ",
+        "save-overloaded",
+    ),
+    Mutation(
+        "forgets that an answer is missing",
+        "_retry.py",
+        "self._doubt = self._doubt or ",
+        "self._doubt = ",
+        "save-cut-then-overloaded",
+    ),
+    Mutation(
+        "is in doubt about what only reads",
+        "_retry.py",
+        "if self._may == READ or not sent:",
+        "if not sent:",
+        "load-cut-always",
+    ),
+    Mutation(
+        "takes what a proxy answers for proof that nothing was done",
+        "_retry.py",
+        "            return _Verdict(self._unanswered(lost), again=self._may != NEVER)\n"
+        '        return _Verdict(UnreachableError(f"{self._where} is not',
+        "            return _Verdict(lost, again=self._may != NEVER)\n"
+        '        return _Verdict(UnreachableError(f"{self._where} is not',
+        "delete-proxy",
+    ),
+    Mutation(
+        "repeats a save although the disk is full",
+        "_retry.py",
+        "again = again and not isinstance(error, NoSpaceError)",
+        "pass",
+        "save-no-space",
+    ),
+    Mutation(
+        "does not find out what became of an ambiguous save",
+        "_retry.py",
+        "isinstance(error, UnavailableError | AmbiguousError)",
+        "isinstance(error, UnavailableError)",
+        "save-ambiguous",
+    ),
+    Mutation(
+        "loses the cursor of a watch",
+        "_*/watch.py",
+        "request.cursor = m.cursor",
+        "pass",
+        "watch-cut",
+    ),
+    Mutation(
+        "tells an event twice", "_*/watch.py", "if seen.first(event):", "if True:", "watch-cut"
+    ),
+    Mutation(
+        "takes the end of a watch for its end",
+        "_*/watch.py",
+        'raise Broken("the watch ended", sent=True)',
+        "return",
+        "watch-ended",
+    ),
+    Mutation(
+        "begins a list again",
+        "_*/calls.py",
+        "ask(max(left, 0), token)",
+        'ask(max(left, 0), "")',
+        "list-cut",
+    ),
+    Mutation(
+        "takes half a message for one",
+        "_connect.py",
+        "if len(self._buffer) < _HEAD.size + size:",
+        "if len(self._buffer) < _HEAD.size + 2:",
+        "watch-cut-in-event",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("number", "m"), list(enumerate(MUTATIONS)), ids=lambda v: getattr(v, "about", "")
+)
+def test_mutation_is_found(number: int, m: Mutation, serve: Path, tmp_path: Path) -> None:
+    """The core is shared, so each wrong turn is tried with one client, by turns."""
+    source = tmp_path / "src"
+    shutil.copytree(suite.SOURCE, source)
+    files = sorted((source / "ckptd").glob(m.file))
+    assert len(files) == (2 if "*" in m.file else 1)
+    for file in files:
+        text = file.read_text()
+        assert text.count(m.right) == 1, f"{file.name} has it {text.count(m.right)} times"
+        file.write_text(text.replace(m.right, m.wrong))
+    assert suite.play(serve, KINDS[number % 2], [m.found_by], source)[m.found_by]
