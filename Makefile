@@ -12,7 +12,7 @@ TOOLS      := bin/tools
 # The race detector needs cgo; the product never does.
 RACE := $(shell command -v $$(go env CC | cut -d' ' -f1) >/dev/null 2>&1 && echo -race)
 
-.PHONY: help run build generate release-api toolchains rivals test lint fuzz attack sim torture mutations bench bench-full bench-smoke table long clean FORCE
+.PHONY: help run build generate release-api toolchains rivals test test-python lint fuzz attack sim torture mutations bench bench-full bench-smoke table long clean FORCE
 .DEFAULT_GOAL := help
 
 help:
@@ -24,8 +24,9 @@ run: build ## build ckptd and serve ./data, which is made with its key and a fir
 build: ## build bin/ckptd, without cgo
 	CGO_ENABLED=0 go build -trimpath -o bin/ckptd ./cmd/ckptd
 
-generate: $(TOOLS)/buf ## make the Go code of api/ and the tables of docs/api.md from the .proto files
+generate: $(TOOLS)/buf ## make the Go and Python code of api/ and the tables of docs/api.md from the .proto files
 	cd api && ../$(TOOLS)/buf lint && ../$(TOOLS)/buf generate
+	sdk/python/generate.sh
 	go test -count=1 ./internal/contract -update
 
 release-api: $(TOOLS)/buf ## make the API as it is what later ones must be compatible with
@@ -51,6 +52,10 @@ endif
 	GODEBUG=fips140=only CGO_ENABLED=0 go test -short -timeout 10m -run 'Test(Save|Load|Blob|Verify|Fork|Migrat|Keyring|Wrap|Entry)' ./crypto ./engine
 	cd bench && CGO_ENABLED=0 go test -timeout 10m ./...
 	cd plugins/pdk && CGO_ENABLED=0 go test -timeout 10m ./...
+	sdk/python/test.sh
+
+test-python: ## test the Python package, in environments that it makes for that
+	sdk/python/test.sh
 
 lint: $(TOOLS)/staticcheck $(TOOLS)/buf ## vet, staticcheck, gofmt, tidy go.mod files, the API's definition, import directions
 	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')) && \
@@ -69,6 +74,7 @@ lint: $(TOOLS)/staticcheck $(TOOLS)/buf ## vet, staticcheck, gofmt, tidy go.mod 
 	cd api && ../$(TOOLS)/buf lint && ../$(TOOLS)/buf breaking --against released.json
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && (cd api && ../$(TOOLS)/buf generate -o "$$fresh") && \
 	  for f in api/ckptd/v1/*.go; do cmp "$$f" "$$fresh/$${f#api/}" || { echo "the code of the API is not current: make generate"; exit 1; }; done
+	sdk/python/generate.sh --check
 	go test -count=1 ./internal/lint
 
 # Tools are pinned in a module of their own, so that they never enter the product's go.mod.
