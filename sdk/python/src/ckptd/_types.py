@@ -14,6 +14,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from ckptd import v1
 from ckptd.errors import InvalidError
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
 #: Where a request names a checkpoint: a Which, or its id. None is the newest by seq.
 Place: TypeAlias = "v1.Which | str | None"
 
@@ -410,7 +412,7 @@ def pack_time(time: datetime | None) -> Timestamp | None:
 
 def unpack_time(m: Timestamp) -> datetime:
     """Read the message."""
-    return m.ToDatetime(timezone.utc)
+    return _EPOCH + timedelta(seconds=m.seconds, microseconds=m.nanos // 1000)
 
 
 def pack_duration(d: timedelta | float | None) -> Duration | None:

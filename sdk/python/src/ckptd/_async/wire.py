@@ -41,6 +41,7 @@ class Connection:
 
     async def head(self) -> tuple[int, str]:
         """Return the status and the content type of the answer."""
+        self.http.feed(await self.stream.read())  # nothing came yet: h11 need not be asked
         while True:
             event = await self.event()
             if isinstance(event, h11.Response):

@@ -42,6 +42,7 @@ class Connection:
 
     def head(self) -> tuple[int, str]:
         """Return the status and the content type of the answer."""
+        self.http.feed(self.stream.read())  # nothing came yet: h11 need not be asked
         while True:
             event = self.event()
             if isinstance(event, h11.Response):
