@@ -1,10 +1,10 @@
 # Sourced by test.sh and generate.sh: makes the environments that they run in, below bin/python.
-# What is installed there is locked by hashes; which index it comes from is up to pip.
+# Packages are locked by hashes; pip's configuration chooses the index.
 
 environments=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/bin/python
 
-# interpreter prints a Python of a version such as 3.13, and fails if there is none. A shim may be
-# there for a version that is not.
+# interpreter prints the path of a Python of a version such as 3.13, and fails if there is none. It
+# runs each candidate, because a shim can exist for a version that is not installed.
 interpreter() {
   local try
   for try in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$1".*/bin/python python3 python; do
@@ -16,7 +16,7 @@ interpreter() {
   return 1
 }
 
-# newest prints the version of the newest Python there is that the package supports.
+# newest prints the newest Python version on this machine that the package supports.
 newest() {
   local version
   for version in 3.14 3.13 3.12 3.11 3.10; do
@@ -25,8 +25,8 @@ newest() {
   return 1
 }
 
-# environment NAME VERSION LOCK makes an environment, unless it is there and current, and prints its
-# Python.
+# environment NAME VERSION LOCK makes an environment, unless there is a current one, and prints the
+# path of its Python.
 environment() {
   local dir=$environments/$1 lock=$3 python
   python=$(interpreter "$2") || return 1

@@ -1,7 +1,7 @@
 """Compares the clients with http.client of the standard library, on a Unix socket.
 
-Prints the median of each call, and its ratio to that of http.client. The three take turns, so that
-what else the machine does befalls all of them alike.
+Prints the median of each call and its ratio to http.client. The three take turns, so that other
+load on the machine affects all of them alike.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Plain(http.client.HTTPConnection):
         self.path = path
 
     def connect(self) -> None:
-        """Connect to the socket in place of a host."""
+        """Connect to the socket instead of a host."""
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.connect(self.path)
 
     def load(self, thread: str) -> bytes:
-        """Make the call that the clients make, and return the content."""
+        """Make the same call as the clients, and return the content."""
         ref = v1.Ref(tenant="default", user="local", thread=thread)
         body = v1.LoadRequest(ref=ref).SerializeToString()
         self.request("POST", PATH, body, HEADERS)

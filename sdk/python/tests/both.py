@@ -13,17 +13,17 @@ KINDS = ("sync", "async")
 
 
 def client_of(kind: str, *args: Any, **kwargs: Any) -> Any:
-    """Return a client of a kind."""
+    """Return a sync or an async client."""
     return (Client if kind == "sync" else AsyncClient)(*args, **kwargs)
 
 
 async def done(value: Any) -> Any:
-    """Return what a method of either client returns."""
+    """Return the result of a method of either client."""
     return await value if inspect.isawaitable(value) else value
 
 
 async def each(values: Any) -> AsyncGenerator[Any, None]:
-    """Yield what a method of either client yields, and close it."""
+    """Yield the items of a generator of either client, and close it."""
     if hasattr(values, "__aiter__"):
         try:
             async for value in values:
@@ -39,7 +39,7 @@ async def each(values: Any) -> AsyncGenerator[Any, None]:
 
 
 async def listed(values: Any) -> list[Any]:
-    """Return all that a method of either client yields."""
+    """Return all items of a generator of either client."""
     return [value async for value in each(values)]
 
 

@@ -32,7 +32,7 @@ def build(name: str, package: str) -> Path:
 
 @dataclass
 class Daemon:
-    """A daemon that runs, and what it takes to reach it."""
+    """A running daemon and its addresses."""
 
     process: subprocess.Popen[str]
     folder: Path

@@ -239,7 +239,7 @@ def test_admin(kind: str, daemon: Daemon) -> None:
             await done(c.admin.set_retention(policy, tenant="kept"))
             assert await done(c.admin.retention("kept")) == policy
             told: list[Any] = []
-            report = await done(c.admin.collect_garbage("default", tell=told.append))
+            report = await done(c.admin.collect_garbage("default", on_progress=told.append))
             assert report.users >= 1
             assert (await done(c.admin.verify("default", deep=True))).problems == []
             grant = v1.Grant(role="reader", tenant="default", user="extra")
@@ -303,7 +303,7 @@ def test_migrations(kind: str, daemon: Daemon) -> None:
             assert (await done(c.migrations.plan(spec, tenant))).todo == 1
             job = await done(c.migrations.start(v1.MIGRATION_ACTION_RUN, spec, tenant=tenant))
             told: list[Any] = []
-            job = await done(c.migrations.watch(job.id, tenant, tell=told.append))
+            job = await done(c.migrations.watch(job.id, tenant, on_progress=told.append))
             assert (job.state, job.report.migrated, bool(told)) == ("done", 1, True)
             assert c.migrations.error(job) is None
             assert (await done(c.migrations.job(job.id, tenant))).state == "done"

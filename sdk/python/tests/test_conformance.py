@@ -1,4 +1,4 @@
-"""The scripts of internal/conformance, by both clients, and by ones that are wrong on purpose."""
+"""The scripts of internal/conformance, with both clients and with deliberately wrong ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_script(script: str, kind: str, problems: dict[str, dict[str, list[str]]
 
 @dataclass(frozen=True)
 class Mutation:
-    """A wrong turn that the client could take: a text of it and another in its place."""
+    """A bug: a text of the client and its replacement."""
 
     about: str
     file: str
@@ -40,22 +40,22 @@ class Mutation:
 
 MUTATIONS = [
     Mutation(
-        "repeats what would be something else when it is done twice",
+        "repeats calls that are not idempotent",
         "_rules.py",
         "return self.retry\n",
         "return REPEAT\n",
         "delete-cut",
     ),
-    Mutation("repeats whatever fails", "_retry.py", "not verdict.again or ", "", "save-conflict"),
+    Mutation("repeats every failure", "_retry.py", "not verdict.again or ", "", "save-conflict"),
     Mutation(
-        "repeats without end",
+        "never stops repeating",
         "_retry.py",
         "self._tried >= self._policy.attempts",
         "self._tried >= 99",
         "save-cut-always",
     ),
     Mutation(
-        "repeats nothing whose answer was lost",
+        "never repeats a call after a lost answer",
         "_retry.py",
         "return _Verdict(self._unanswered(lost), again=self._may != NEVER)\n\n    def _refused",
         "return _Verdict(self._unanswered(lost))\n\n    def _refused",
@@ -76,49 +76,49 @@ MUTATIONS = [
         "batch-cut",
     ),
     Mutation(
-        "gives the whole save another id than the edits had",
+        "gives the whole save a different id than the edits",
         "_*/thread.py",
         "whole = draft_of(draft).with_id(self._caller.new_id())",
         "whole = draft_of(draft)",
         "session-need-full",
     ),
     Mutation(
-        "does not send whole what the daemon needs whole",
+        "ignores NEED_FULL",
         "_*/thread.py",
         "except NeedFullError:",
         "except ZeroDivisionError:",
         "session-need-full",
     ),
     Mutation(
-        "sends whole what it could edit",
+        "never sends edits",
         "_session.py",
         "if had is None or ",
         "if True or ",
         "session-need-full",
     ),
     Mutation(
-        "ignores how long the daemon asks to wait",
+        "ignores Retry-After",
         "_retry.py",
         "return verdict.after + ",
         "return ",
         "save-overloaded",
     ),
     Mutation(
-        "forgets that an answer is missing",
+        "forgets a lost answer",
         "_retry.py",
         "self._doubt = self._doubt or ",
         "self._doubt = ",
         "save-cut-then-overloaded",
     ),
     Mutation(
-        "is in doubt about what only reads",
+        "is in doubt about reads",
         "_retry.py",
         "if self._may == READ or not sent:",
         "if not sent:",
         "load-cut-always",
     ),
     Mutation(
-        "takes what a proxy answers for proof that nothing was done",
+        "takes a proxy's answer for proof that nothing was done",
         "_retry.py",
         "            return _Verdict(self._unanswered(lost), again=self._may != NEVER)\n"
         '        return _Verdict(UnreachableError(f"{self._where} is not',
@@ -134,7 +134,7 @@ MUTATIONS = [
         "save-no-space",
     ),
     Mutation(
-        "does not find out what became of an ambiguous save",
+        "does not repeat an ambiguous save",
         "_retry.py",
         "isinstance(error, UnavailableError | AmbiguousError)",
         "isinstance(error, UnavailableError)",
@@ -148,24 +148,24 @@ MUTATIONS = [
         "watch-cut",
     ),
     Mutation(
-        "tells an event twice", "_*/watch.py", "if seen.first(event):", "if True:", "watch-cut"
+        "yields an event twice", "_*/watch.py", "if seen.first(event):", "if True:", "watch-cut"
     ),
     Mutation(
-        "takes the end of a watch for its end",
+        "lets the daemon end a watch",
         "_*/watch.py",
         'raise Broken("the watch ended", sent=True)',
         "return",
         "watch-ended",
     ),
     Mutation(
-        "begins a list again",
+        "restarts a list from the beginning",
         "_*/calls.py",
         "ask(max(left, 0), token)",
         'ask(max(left, 0), "")',
         "list-cut",
     ),
     Mutation(
-        "takes half a message for one",
+        "accepts half a message",
         "_connect.py",
         "if len(self._buffer) < _HEAD.size + size:",
         "if len(self._buffer) < _HEAD.size + 2:",
@@ -178,7 +178,7 @@ MUTATIONS = [
     ("number", "m"), list(enumerate(MUTATIONS)), ids=lambda v: getattr(v, "about", "")
 )
 def test_mutation_is_found(number: int, m: Mutation, serve: Path, tmp_path: Path) -> None:
-    """The core is shared, so each wrong turn is tried with one client, by turns."""
+    """Both clients share the core, so each mutation runs with one of them, in turn."""
     source = tmp_path / "src"
     shutil.copytree(suite.SOURCE, source)
     files = sorted((source / "ckptd").glob(m.file))

@@ -1,4 +1,4 @@
-"""What connections go through: restarts, closing, threads, forks, event loops, time."""
+"""Connections: restarts, closing, reuse, forks, event loops, timeouts, strange answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_daemon_that_restarts(kind: str, program: Path, folder: Path) -> None:
-    """Idle connections are found closed before they are used: nothing is in doubt."""
+    """The client notices closed connections before it uses them, so nothing is in doubt."""
 
     async def test() -> None:
         url = f"unix://{folder}/data.sock"
@@ -101,7 +101,9 @@ def test_connections_are_reused(kind: str, daemon: daemons.Daemon) -> None:
     run(test)
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # of what the loops left open
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning"
+)  # for connections that closed loops left open
 def test_one_client_in_many_event_loops(daemon: daemons.Daemon) -> None:
     c = AsyncClient(daemon.socket)
 
@@ -156,7 +158,7 @@ def test_child_leaves_the_parents_connections_alone(daemon: daemons.Daemon) -> N
 
 
 class Deaf:
-    """A server that takes connections and does what it is told with each."""
+    """A server that hands each connection to a function."""
 
     def __init__(self, behave: Callable[[socket.socket], None]) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -255,7 +257,7 @@ def test_path_that_is_too_long_is_said_at_once(kind: str) -> None:
 
 
 def test_session_is_cheap_and_right(kind: str, daemon: daemons.Daemon) -> None:
-    """Little travels, and another writer's state is not mixed up with what is remembered."""
+    """A session sends little, and another writer's state does not corrupt its own."""
 
     async def test() -> None:
         c = client_of(kind, daemon.socket, tenant="default", user=f"sessions-{kind}")

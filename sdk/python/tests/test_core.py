@@ -1,11 +1,8 @@
-"""What has no I/O: rules, errors, ids, options, waits, the cache, sessions, events."""
+"""The parts without I/O: rules, errors, ids, options, retries, the cache, sessions, events."""
 
 from __future__ import annotations
 
 import pickle
-import re
-import subprocess
-import sys
 import uuid
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -30,11 +27,9 @@ from ckptd._session import after_load, after_save, shorten
 from ckptd._splices import apply
 from ckptd._types import draft_of
 
-ROOT = Path(__file__).resolve().parents[1]
-
 
 def test_every_method_has_its_rule() -> None:
-    assert len(METHODS) == 58 or len(METHODS) > 50
+    assert len(METHODS) > 50
     assert METHODS[v1.LoadRequest].retry_for(v1.LoadRequest()) == READ
     assert METHODS[v1.DeleteRequest].retry_for(v1.DeleteRequest()) == NEVER
     assert METHODS[v1.PutWritesRequest].retry_for(v1.PutWritesRequest()) == REPEAT
@@ -125,7 +120,7 @@ def test_options_come_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_
         with pytest.raises(errors.InvalidError):
             Client("http://h:1", **bad)
     file.write_text("")
-    with pytest.raises(errors.InvalidError, match="no token"):
+    with pytest.raises(errors.InvalidError, match="is empty"):
         Client("http://h:1")
     with pytest.raises(errors.InvalidError, match="cannot be read"):
         Client("http://h:1", token_file=tmp_path / "none")
@@ -311,20 +306,3 @@ def test_drafts_refuse_what_is_no_content() -> None:
     assert not packed.HasField("expect_head")
     assert Draft({}, expect_head=0).pack().HasField("expect_head")
     assert Channel("a", "json", 1, 2, b"[]").json() == []
-
-
-def test_sync_client_is_current() -> None:
-    made = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "make_sync.py"), "--check"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert made.returncode == 0, made.stdout + made.stderr
-
-
-def test_generated_code_runs_with_protobuf_6() -> None:
-    for file in (ROOT / "src" / "ckptd" / "v1").glob("*_pb2.py"):
-        version = re.search(r"Protobuf Python Version: (\d+)", file.read_text())
-        assert version
-        assert version[1] == "6"  # newer code does not import where protobuf is below 7

@@ -1,4 +1,4 @@
-"""Makes src/ckptd/_sync from src/ckptd/_async. With --check it only says what is not current."""
+"""Makes src/ckptd/_sync from src/ckptd/_async. With --check it only lists stale files."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ RULES = [
     (r"\b__a(enter|exit)__\b", r"__\1__"),
     (r"\baclose\b", "close"),
     (r"\b_async\b", "_sync"),
-    # What a comment says of tasks is true of threads.
-    (r"\bTasks may share it\b", "Threads may share it"),
+    (r"\bTasks can share it\b", "Threads can share it"),
     (r"\bfor one task at a time\b", "for one thread at a time"),
 ]
 
@@ -40,7 +39,7 @@ def make(folder: Path) -> None:
     for source in SOURCE.glob("*.py"):
         if source.name not in BY_HAND:
             (folder / source.name).write_text(sync(source.read_text()))
-    # Shorter lines break elsewhere, and Generator is not sorted where AsyncGenerator is.
+    # Lines get shorter, and Generator sorts differently than AsyncGenerator.
     ruff = [sys.executable, "-m", "ruff"]
     config = ["--quiet", "--config", str(ROOT / "pyproject.toml"), str(folder)]
     subprocess.run([*ruff, "check", "--select", "I", "--fix", *config], check=True)
@@ -57,7 +56,7 @@ def main() -> int:
             if target.exists() and target.read_text() == source.read_text():
                 continue
             if "--check" in sys.argv:
-                print(f"{target} is not current: run tools/make_sync.py")
+                print(f"{target} is stale: run tools/make_sync.py")
                 stale = 1
             else:
                 target.write_text(source.read_text())

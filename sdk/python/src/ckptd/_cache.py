@@ -1,4 +1,4 @@
-"""What a client remembers of channels, so that saves can send what changed."""
+"""Channel contents that a client keeps, so that saves can send edits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ckptd._types import Ref
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """The content of a channel and the version that the daemon gave it."""
+    """The content of a channel, and the version that the daemon gave it."""
 
     type: str
     version: int
@@ -19,17 +19,17 @@ class Remembered:
 
 
 class Cache:
-    """The channels used last, up to a number of bytes. Threads may share it."""
+    """The most recently used channels, bounded by their size in bytes. Thread-safe."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._lock = threading.Lock()
         self._size = 0
-        # By lineage, since a save is about all channels of one; the one used last at the end.
+        # Grouped by lineage, because a save covers one; least recently used first.
         self._lineages: OrderedDict[Ref, dict[str, Remembered]] = OrderedDict()
 
     def of(self, ref: Ref) -> dict[str, Remembered]:
-        """Return the channels of a lineage that are remembered."""
+        """Return the cached channels of a lineage."""
         with self._lock:
             if ref not in self._lineages:
                 return {}
@@ -37,7 +37,7 @@ class Cache:
             return dict(self._lineages[ref])
 
     def set(self, ref: Ref, channels: dict[str, Remembered]) -> None:
-        """Remember these channels of a lineage, and no others."""
+        """Replace the cached channels of a lineage."""
         size = sum(len(c.data) for c in channels.values())
         with self._lock:
             self._drop(ref)
@@ -54,5 +54,5 @@ class Cache:
 
     @property
     def size(self) -> int:
-        """How many bytes are remembered."""
+        """Return the number of bytes in the cache."""
         return self._size

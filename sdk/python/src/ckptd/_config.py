@@ -1,4 +1,4 @@
-"""Where the daemon is and how to talk to it: arguments first, then the environment.
+"""The options of a client, from arguments and the environment.
 
 The variables are those of the `ckptd` command: CKPTD_SERVER, CKPTD_TOKEN, CKPTD_TOKEN_FILE,
 CKPTD_TENANT, CKPTD_USER, CKPTD_TLS_CA, CKPTD_TLS_CERT and CKPTD_TLS_KEY.
@@ -44,7 +44,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of a client, complete."""
+    """The complete options of a client."""
 
     address: Address
     token: str
@@ -73,7 +73,7 @@ class Options:
 
 
 def env(name: str) -> str:
-    """Return a variable of the environment that sets an option."""
+    """Return an environment variable that sets an option."""
     return os.environ.get(f"CKPTD_{name}", "")
 
 
@@ -101,14 +101,14 @@ def options(
 ) -> Options:
     """Complete and check the options of a client."""
     if attempts < 1 or min(backoff, max_backoff, cache_bytes) < 0 or heartbeat < 1:
-        raise InvalidError("attempts and heartbeat begin at 1, and no option is negative")
+        raise InvalidError("attempts and heartbeat must be at least 1, and no option negative")
     if (timeout is not None and timeout <= 0) or connect_timeout <= 0:
-        raise InvalidError("timeouts are positive; timeout=None is no limit")
+        raise InvalidError("timeouts must be positive; timeout=None means no limit")
     tls = _tls(tls_ca or env("TLS_CA"), tls_cert or env("TLS_CERT"), tls_key or env("TLS_KEY"))
     address = _address(url or env("SERVER"), ssl_context or tls)
     secret = _token(token, token_file)
-    # Credentials for exactly one tenant and user say which; without any, the names are those that
-    # `ckptd` assumes.
+    # A token for exactly one tenant and user implies both names. Without a token, the defaults are
+    # those of the `ckptd` command.
     default_tenant, default_user = ("", "") if secret else ("default", "local")
     return Options(
         address=address,
@@ -172,7 +172,7 @@ def _tls(
 
 
 def _token(token: str | None, file: str | os.PathLike[str] | None) -> str:
-    """Return the token. A file weighs more than CKPTD_TOKEN, as with the command."""
+    """Return the token. A file takes precedence over CKPTD_TOKEN, as in the command."""
     if token is None and not file:
         file = env("TOKEN_FILE")
         token = None if file else env("TOKEN")
@@ -183,7 +183,7 @@ def _token(token: str | None, file: str | os.PathLike[str] | None) -> str:
         except OSError as e:
             raise InvalidError(f"the token file cannot be read: {e}") from e
         if not token:
-            raise InvalidError(f"{file} holds no token")
+            raise InvalidError(f"the token file {file} is empty")
     if re.search(r"[^!-~]", token):
-        raise InvalidError("a token holds no blanks and no control characters")
+        raise InvalidError("the token contains blanks or control characters")
     return token

@@ -1,7 +1,6 @@
 """The Connect protocol over HTTP/1.1 with protobuf bodies, without I/O.
 
-https://connectrpc.com/docs/protocol describes it. Nothing is compressed: near the daemon that
-costs more time than it saves.
+Messages are not compressed: close to the daemon, compressing costs more time than it saves.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _HEAD = struct.Struct(">BI")
 _COMPRESSED, _END = 1, 2
 _DETAIL = types_pb2.ErrorDetail.DESCRIPTOR.full_name
 
-# What the status of an answer means that is not of Connect: a proxy made it, or another server.
+# RPC codes for HTTP statuses of answers that are not Connect's: from a proxy or another server.
 _CODES = {
     400: "internal",
     401: "unauthenticated",
@@ -53,9 +52,9 @@ def decode(body: bytes, answer: type[M]) -> M:
 
 
 def check(status: int, content_type: str, streams: bool) -> None:
-    """Raise Foreign unless an answer with this head can be one of the daemon's.
+    """Raise Foreign unless the content type is one that the daemon uses.
 
-    The body of an answer whose status is not 200 goes to refusal instead.
+    For a status other than 200, call refusal instead.
     """
     want = STREAM if streams else UNARY
     if content_type.partition(";")[0].strip() != want:
@@ -88,18 +87,18 @@ def _error(text: dict[str, Any]) -> Refused:
 
 
 class Envelopes:
-    """Takes the messages of a stream out of their envelopes."""
+    """Extracts the messages of a stream from their envelopes."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self.ended = False  # the last envelope came
+        self.ended = False  # the last envelope has arrived
 
     def feed(self, data: bytes | bytearray) -> None:
-        """Add what came."""
+        """Add received bytes."""
         self._buffer += data
 
     def next(self) -> bytes | None:
-        """Return the next message, None if it is not complete or the stream ended.
+        """Return the next message, or None if it is incomplete or the stream has ended.
 
         Raises Refused if the stream ended with an error.
         """
@@ -111,7 +110,7 @@ class Envelopes:
         message = bytes(memoryview(self._buffer)[_HEAD.size : _HEAD.size + size])
         del self._buffer[: _HEAD.size + size]
         if flags & _COMPRESSED:
-            raise Foreign("internal", "a compressed message, which was not asked for")
+            raise Foreign("internal", "a compressed message, which the client did not ask for")
         if not flags & _END:
             return message
         self.ended = True

@@ -1,4 +1,4 @@
-"""How an attempt at a call can fail. Retry decides what that means to the caller."""
+"""The ways an attempt at a call can fail. Retry turns them into errors of the call."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Broken(Failure):
     def __init__(self, why: str, *, sent: bool, final: bool = False) -> None:
         super().__init__(why)
         self.why = why
-        self.sent = sent  # the request may have reached the daemon
-        self.final = final  # another attempt would fail in the same way
+        self.sent = sent  # possibly, the daemon has the request
+        self.final = final  # another attempt would fail the same way
 
 
 class Expired(Failure):

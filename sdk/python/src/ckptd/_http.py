@@ -1,4 +1,4 @@
-"""One connection's worth of HTTP/1.1, by h11 and without I/O."""
+"""HTTP/1.1 on one connection, by h11 and without I/O."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ Headers = list[tuple[str, str]]
 
 NEED_DATA: Final = h11.NEED_DATA
 
-# h11 is told of these for its state alone: it would check the headers of every request again,
-# which takes longer than all else that is done here, and they are the same each time.
+# These only advance h11's state. The real head of a request is checked once, by head(): checking
+# the same headers for each request would take longer than the rest of this module.
 _SIZED = h11.Request(method="POST", target="/", headers=[("Host", "ckptd")])
 _CHUNKED = h11.Request(
     method="POST", target="/", headers=[("Host", "ckptd"), ("Transfer-Encoding", "chunked")]
@@ -23,7 +23,7 @@ _END = h11.EndOfMessage()
 
 
 def head(path: str, headers: Headers) -> bytes:
-    """Return the head of a request without its end, checked by h11."""
+    """Return the head of a request up to its last header, checked by h11."""
     try:
         request = h11.Request(method="POST", target=path, headers=headers)
         text = h11.Connection(h11.CLIENT).send(request)
@@ -44,7 +44,7 @@ class Http:
         self._closed = False
 
     def request(self, head: bytes, body: bytes) -> list[bytes]:
-        """Return a whole request, in parts that are worth a call of their own."""
+        """Return a whole request: one part, or head and body if the body is large."""
         self._conn.send(_SIZED)
         self.end()
         head = b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
@@ -65,15 +65,15 @@ class Http:
         return self._conn.send(_END) or b""
 
     def feed(self, data: bytes) -> None:
-        """Add what came; nothing is the end of the connection."""
+        """Add received bytes; no bytes mean that the connection has ended."""
         self._closed = self._closed or not data
         try:
             self._conn.receive_data(data)
-        except RuntimeError as e:  # data behind the end
+        except RuntimeError as e:  # data after the end
             raise Broken(str(e), sent=True) from None
 
     def next(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        """Return what came next of the answer."""
+        """Return the next event of the answer."""
         try:
             return self._conn.next_event()
         except h11.RemoteProtocolError as e:

@@ -1,9 +1,9 @@
-"""When a call is repeated, and what its failure means to the caller. Pure logic, without I/O.
+"""Decides when to repeat a call, and which error the caller gets. Pure logic, without I/O.
 
-The rules are those of the Go client, and internal/conformance tests both. A call is repeated when
-nothing was done (no connection, OVERLOADED, SHUTTING_DOWN), and when an answer was lost and doing
-it twice is doing it once. Once an answer was lost, only an answer about the change itself settles
-whether it was made; anything else leaves AmbiguousError.
+The rules are those of the Go client, and internal/conformance tests both. A call is repeated if the
+daemon did nothing (no connection, OVERLOADED, SHUTTING_DOWN), or if its answer was lost and the
+call is idempotent. After a lost answer, only an answer about the change itself settles the outcome;
+anything else raises AmbiguousError.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ckptd.errors import (
     from_detail,
 )
 
-# What is believed of a daemon that asks to wait, in seconds.
+# The longest wait, in seconds, that a daemon can ask for.
 MAX_ASKED = 30.0
 
 
@@ -48,8 +48,8 @@ class Policy:
 @dataclass(slots=True)
 class _Verdict:
     error: CkptdError
-    again: bool = False  # another attempt may help and does no harm
-    after: float = 0.0  # what the daemon asks to wait
+    again: bool = False  # another attempt can help and does no harm
+    after: float = 0.0  # seconds that the daemon asks to wait
 
 
 class Retry:
@@ -69,8 +69,8 @@ class Retry:
         self._closed = closed
         self._rand = rand
         self._tried = 0
-        self._doubt = False  # an attempt may have made the change
-        self.error: CkptdError | None = None  # that of the last attempt
+        self._doubt = False  # an attempt possibly made the change
+        self.error: CkptdError | None = None  # of the last attempt
 
     def check(self) -> None:
         """Raise if no attempt can be made."""
@@ -78,7 +78,7 @@ class Retry:
             raise self._doubted(ClosedError("the client is closed"))
 
     def failed(self, failure: Failure, progress: bool = False) -> float:
-        """Return how long to wait before the next attempt, or raise the error of the call.
+        """Return the wait before the next attempt, or raise the error of the call.
 
         An attempt that made progress does not count.
         """
@@ -105,7 +105,7 @@ class Retry:
         return _Verdict(self._unanswered(lost), again=self._may != NEVER)
 
     def _refused(self, f: Refused) -> _Verdict:
-        """Judge an error of the daemon."""
+        """Judge an error that the daemon answered."""
         if f.detail is None:
             return self._plain(f)
         error = from_detail(f.message, f.detail)
@@ -116,7 +116,7 @@ class Retry:
         return _Verdict(error, again and self._may != NEVER)
 
     def _plain(self, f: Refused) -> _Verdict:
-        """Judge an error of the daemon that has no detail."""
+        """Judge an error that the daemon answered without a detail."""
         if f.code in ("canceled", "deadline_exceeded"):
             lost = TimedOutError(f"{self._where}: {f.message}")
             return _Verdict(self._unanswered(lost), again=self._may != NEVER)
@@ -125,14 +125,14 @@ class Retry:
         classes: dict[str, type[CkptdError]] = {
             "unauthenticated": UnauthenticatedError,
             "permission_denied": DeniedError,
-            "resource_exhausted": TooLargeError,  # a message over the limit is not even read
+            "resource_exhausted": TooLargeError,  # the daemon refuses to read the message
             "invalid_argument": InvalidError,
             "internal": InternalError,
         }
         return _Verdict(classes.get(f.code, CkptdError)(f"{f.code}: {f.message}"))
 
     def _foreign(self, f: Foreign) -> _Verdict:
-        """Judge what a proxy or another server answered."""
+        """Judge an answer from a proxy or another server."""
         if f.code == "unauthenticated":
             return _Verdict(UnauthenticatedError(f"{self._where}: {f.why}"))
         if f.code == "permission_denied":
@@ -143,15 +143,16 @@ class Retry:
         return _Verdict(UnreachableError(f"{self._where} is not a ckptd daemon: {f.why}"))
 
     def _unanswered(self, error: CkptdError, sent: bool = True) -> CkptdError:
-        """Return the error of a call that has no answer because of error."""
+        """Return the error of a call that got no answer because of error."""
         if self._may == READ or not sent:
             return error
         return AmbiguousError(f"the answer is missing: {error.message}")
 
     def _doubted(self, error: CkptdError) -> CkptdError:
-        """Return the error of the call, if error is that of its last attempt.
+        """Return the error of the call, given the error of its last attempt.
 
-        If an earlier attempt had no answer, one that says nothing was done does not settle it.
+        If an earlier attempt got no answer, an error that means "nothing was done" is about the
+        last attempt only.
         """
         nothing_done = (
             UnavailableError

@@ -1,7 +1,7 @@
-"""What the API says of its methods: the option ``ckptd.v1.rule`` that each has in its .proto file.
+"""The methods of the API with their rules: the option ``ckptd.v1.rule`` in the .proto files.
 
-A request has a message of its own, so the message tells the method. A method without a rule ends
-the import: nothing about retries is guessed.
+Each method has its own request message, so the message identifies the method. Importing fails if a
+method has no rule: the client never guesses about retries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NEVER = rule_pb2.RETRY_NEVER
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method of the API with what its rule says."""
+    """A method of the API with the parts of its rule that clients need."""
 
     name: str  # such as CheckpointService/Save
     path: str  # such as /ckptd.v1.CheckpointService/Save
@@ -68,7 +68,9 @@ def read(files: Iterable[FileDescriptor]) -> dict[type[Message], Method]:
                 extensions: Any = m.GetOptions().Extensions
                 rule: rule_pb2.Rule = extensions[rule_pb2.rule]
                 if rule.retry == rule_pb2.RETRY_UNSPECIFIED:
-                    raise TypeError(f"{name} has no rule: nobody knows whether to repeat it")
+                    raise TypeError(
+                        f"{name} has no rule, so the client cannot know when to repeat it"
+                    )
                 asked = GetMessageClass(m.input_type)
                 if asked in methods:
                     raise TypeError(f"{name} shares its request with {methods[asked].name}")

@@ -1,4 +1,4 @@
-"""Which events of a watch were there before."""
+"""Drops events that a resumed watch repeats."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from datetime import datetime, timedelta
 
 from ckptd._types import Event, Ref
 
-# How old events are that may still be repeated, generously.
+# A generous bound on the age of repeated events.
 _REPEATABLE = timedelta(minutes=1)
 
 
 class Seen:
-    """Knows the newest event of every lineage that had one lately.
+    """Remembers the newest recent event of each lineage.
 
-    A watch that is resumed may repeat events of the milliseconds before its cursor.
+    A resumed watch can repeat events from the milliseconds before its cursor.
     """
 
     def __init__(self, room: int = 1024) -> None:
         self._last: dict[tuple[Ref, int], tuple[int, datetime]] = {}
-        self._least = self._room = room  # size at which old ones are dropped
+        self._least = self._room = room  # size that triggers dropping old ones
 
     def first(self, e: Event) -> bool:
-        """Report whether an event was not there before, and remember it."""
+        """Report whether an event is new, and remember it."""
         of = (e.ref, e.generation)
         if of in self._last and e.seq <= self._last[of][0]:
             return False

@@ -1,4 +1,4 @@
-"""What a session sends and what it remembers. Pure logic, without I/O."""
+"""Turns whole contents into edits, and keeps track of the base. Pure logic, without I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Channels = dict[str, Remembered]
 
 
 def shorten(draft: Draft, have: Channels) -> Draft:
-    """Return the draft with edits in place of the contents that changed little."""
+    """Replace contents that changed little by edits."""
     changes: dict[str, Content] = {}
     for name, content in draft.channels.items():
         changes[name] = content
@@ -20,15 +20,15 @@ def shorten(draft: Draft, have: Channels) -> Draft:
         if had is None or isinstance(content, Edit) or (put := _put(content)) is None:
             continue
         found = edits(had.data, put.data)
-        # Where most of it is new, whole content spares the daemon's look at the base.
+        # If most of the content is new, an edit saves little and can meet NEED_FULL.
         if 4 * sum(len(r.data) for r in found) <= 3 * len(put.data):
-            # The type goes along: an edit without one keeps the type that the channel has.
+            # Without a type, an edit would keep the channel's type.
             changes[name] = Edit(had.version, found, put.type)
     return replace(draft, channels=changes)
 
 
 def after_save(draft: Draft, saved: Checkpoint, have: Channels) -> Channels:
-    """Return what to remember after a save of the draft with whole contents."""
+    """Return the contents to remember after a save of the whole draft."""
     have = dict(have)
     for name, content in draft.channels.items():
         put = _put(content)
@@ -40,7 +40,7 @@ def after_save(draft: Draft, saved: Checkpoint, have: Channels) -> Channels:
 
 
 def after_load(loaded: Checkpoint, have: Channels) -> Channels:
-    """Return what to remember after a load of all channels."""
+    """Return the contents to remember after a load of all channels."""
     have = dict(have)
     for name, channel in loaded.channels.items():
         _remember(have, loaded, name, channel.data)
@@ -60,13 +60,13 @@ def _put(content: Content) -> Put | None:
 def _remember(have: Channels, cp: Checkpoint, name: str, data: bytes) -> None:
     channel = cp.channels.get(name)
     if channel is None or channel.rewritten or channel.size != len(data):
-        have.pop(name, None)  # these are not the bytes that its version is of
+        have.pop(name, None)  # the version is of other bytes
     else:
         have[name] = Remembered(channel.type, channel.version, data)
 
 
 def _current(have: Channels, cp: Checkpoint) -> Channels:
-    """Drop the channels that are another's by now."""
+    """Drop contents that are not those of the checkpoint."""
     return {
         name: had
         for name, had in have.items()

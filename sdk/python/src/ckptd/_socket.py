@@ -1,4 +1,4 @@
-"""What both clients do with sockets."""
+"""Socket functions of both clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ckptd._failures import Broken
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Have the system notice within minutes that the other end is gone, and send at once."""
+    """Detect a dead peer within minutes, and send without delay."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 9)):
@@ -31,9 +31,9 @@ def wait(sock: socket.socket | int, write: bool, timeout: float | None) -> bool:
 
 
 def refused(e: OSError) -> Broken:
-    """Return what it means that a connection could not be made."""
-    # A certificate that is not trusted now will not be in a second, and a path that is too long
-    # (which has no errno) stays so.
+    """Return the failure for an error in connecting."""
+    # Retrying does not help against an untrusted certificate or a path that is too long (which has
+    # no errno).
     final = isinstance(e, ssl.SSLCertVerificationError)
     final = final or (e.errno is None and not isinstance(e, TimeoutError))
-    return Broken(str(e) or "connecting takes too long", sent=False, final=final)
+    return Broken(str(e) or "connecting took too long", sent=False, final=final)

@@ -1,20 +1,21 @@
-"""Finds what changed between two contents of a channel, without a loop over bytes.
+"""Finds the differences between two contents of a channel, without a loop over bytes.
 
-A state of an agent is mostly the state before: a message is appended, a count and a timestamp
-change. In MessagePack and Protobuf the length in front of a list changes with it, so one splice
-from the common beginning to the common end would send all that lies between.
+Successive states of an agent are mostly equal: a message is appended, a counter or a timestamp
+changes. In MessagePack and Protobuf the length in front of a list changes with each append, so a
+single splice between the common prefix and suffix would resend the whole list.
 """
 
 from __future__ import annotations
 
 from ckptd._types import Replace
 
-#: How many places of a channel change at most; beyond that one of them takes the rest.
+#: The most edits in a change; the last one then covers the rest.
 MAX_EDITS = 64
 
-# What is searched to find where the contents run together again: how long a text is taken, how far
-# ahead, and within how many bytes the other content must have it. Nearby first, since most changes
-# are small; long ones first, which are seldom elsewhere by chance.
+# How to find the place after a difference where the contents match again: the length of the
+# anchor, its distance, and the window to search in the other content. Small windows come first,
+# since most changes are small; long anchors come before short ones, since they seldom match by
+# chance.
 _NEAR, _FAR = 8 << 10, 1 << 62
 _ANCHORS = (
     (96, 0, _NEAR),
@@ -31,7 +32,7 @@ _ANCHORS = (
 
 
 def edits(was: bytes, now: bytes) -> list[Replace]:
-    """Return what makes now of was."""
+    """Return edits that turn was into now."""
     both = min(len(was), len(now))
     start = _prefix(was, 0, now, 0, both)
     if start == len(was) == len(now):
@@ -41,7 +42,7 @@ def edits(was: bytes, now: bytes) -> list[Replace]:
 
 
 def apply(was: bytes, replace: list[Replace]) -> bytes:
-    """Return what the edits make of was."""
+    """Return was with the edits applied."""
     parts: list[bytes] = []
     at = 0
     for r in replace:
@@ -54,8 +55,8 @@ class _Search:
     def __init__(self, was: bytes, was_end: int, now: bytes, now_end: int) -> None:
         self.was, self.was_end = was, was_end
         self.now, self.now_end = now, now_end
-        # Bytes to search before the rest is sent as it is. Where nothing is alike, looking for it
-        # must not take longer than sending it.
+        # Bytes to search before giving up. For contents with nothing in common, the search must not
+        # take longer than sending them.
         self.budget = 2 * (was_end + now_end) + 4096
 
     def run(self, start: int) -> list[Replace]:
@@ -76,7 +77,7 @@ class _Search:
         return found
 
     def _meet(self, i: int, j: int) -> tuple[int, int] | None:
-        """Return where the contents run together again behind i and j."""
+        """Return where the contents match again after i and j."""
         for size, ahead, within in _ANCHORS:
             best: tuple[int, int] | None = None
             a, b = i + ahead, j + ahead
@@ -105,7 +106,7 @@ class _Search:
 
 
 def _prefix(a: bytes, i: int, b: bytes, j: int, most: int) -> int:
-    """Return how many bytes are the same from i in a and j in b on."""
+    """Return the length of the common prefix of a[i:] and b[j:], at most most."""
     view, same, step = memoryview(a), 0, 64
     while same < most:
         step = min(step, most - same)
@@ -115,13 +116,13 @@ def _prefix(a: bytes, i: int, b: bytes, j: int, most: int) -> int:
         elif step == 1:
             break
         else:
-            most = same + step - 1  # the difference is within this step
+            most = same + step - 1  # they differ within this step
             step = max(1, step // 2)
     return same
 
 
 def _suffix(a: bytes, i: int, b: bytes, j: int, most: int) -> int:
-    """Return how many bytes are the same up to i in a and j in b."""
+    """Return the length of the common suffix of a[:i] and b[:j], at most most."""
     view, same, step = memoryview(a), 0, 64
     while same < most:
         step = min(step, most - same)

@@ -1,4 +1,4 @@
-"""The values of the client, and how they become messages and back."""
+"""The values of the client and their conversion to and from messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ckptd.errors import InvalidError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
-#: Where a request names a checkpoint: a Which, or its id. None is the newest by seq.
+#: Names a checkpoint: a Which, or an id. None is the newest by seq.
 Place: TypeAlias = "v1.Which | str | None"
 
 
@@ -63,7 +63,7 @@ def as_json(value: Any) -> Put:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Puts data in place of the bytes from start up to end."""
+    """Replaces the bytes from start up to end."""
 
     start: int
     end: int
@@ -72,9 +72,10 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """Changes places of the parent's channel, all of them places of the base, in order.
+    """Replaces ranges of the parent's channel, in order and without overlap.
 
-    base is the version of the parent's channel. Without a type the channel keeps its own.
+    base is the version of the parent's channel, and all ranges are offsets in it. Without a type
+    the channel keeps its own.
     """
 
     base: int
@@ -84,10 +85,10 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Drops a channel that a draft with keep would take from the parent."""
+    """Drops a channel that a draft with keep would take over from the parent."""
 
 
-#: What a draft does to a channel. Plain bytes are Put(bytes).
+#: A change of a channel. Plain bytes mean Put(bytes).
 Content: TypeAlias = "bytes | Put | Edit | Remove"
 
 
@@ -99,19 +100,19 @@ class Draft:
     """The whole state or, with keep, the changes to the parent's."""
     _: KW_ONLY
     id: str = ""
-    """Without one the client makes a UUIDv7, so that a save can be repeated."""
+    """Empty: the client makes a UUIDv7, so that it can repeat the save."""
     parent: str = ""
     """Id of the parent; empty is the head."""
     root: bool = False
     """The checkpoint has no parent."""
     allow_dangling: bool = False
-    """A parent that does not exist is accepted."""
+    """Accept a parent that does not exist."""
     branch: str = ""
-    """A named head to extend; it is made if it does not exist."""
+    """A named head to extend; created if it does not exist."""
     expect_head: int | None = None
-    """The save fails with ConflictError unless the head has this seq; 0: there is none."""
+    """Fail with ConflictError unless the head has this seq; 0 means no head."""
     generation: int = 0
-    """If not 0, it must be that of the thread, else GenerationError."""
+    """If not 0, fail with GenerationError unless the thread has it."""
     step: int = 0
     status: str = ""
     """Empty is running."""
@@ -121,13 +122,13 @@ class Draft:
     meta: str | None = None
     """JSON."""
     blobs: Sequence[str] | None = None
-    """Ids of blobs that the checkpoint keeps alive."""
+    """Ids of the blobs that the checkpoint keeps alive."""
     keep: bool = False
-    """Everything that the draft leaves out is kept from the parent."""
+    """Keep everything from the parent that the draft leaves out."""
     ttl: timedelta | None = None
-    """The thread expires this long after its last save; a negative one clears that."""
+    """Let the thread expire this long after its last save; negative: never."""
     kind: str = ""
-    """Of the thread: the agent or workflow that it is a run of."""
+    """The agent or workflow that the thread is a run of."""
 
     def pack(self) -> v1.Draft:
         """Return the message."""
@@ -199,13 +200,13 @@ class Channel:
     name: str
     type: str
     version: int
-    """Names the content for an edit."""
+    """Identifies the content as the base of an edit."""
     size: int
-    """Bytes of the content, also where it was not asked for."""
+    """Size of the content in bytes, even if it was not loaded."""
     data: bytes
-    """The content; empty where it was not asked for."""
+    """The content; empty if it was not loaded."""
     rewritten: bool = False
-    """In the answer to a save: hooks made something else of what was sent."""
+    """In the answer to a save: hooks changed the content that was sent."""
 
     def json(self) -> Any:
         """Return the content, which is JSON, as a value."""
@@ -219,13 +220,13 @@ class Channel:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A value for a channel, one of those that a task wrote."""
+    """A value that a task wrote to a channel."""
 
     channel: str
     data: bytes
     type: str = "bytes"
     index: int = 0
-    """Its place among the writes of the task; may be negative."""
+    """Its position among the writes of the task; can be negative."""
 
     def pack(self) -> v1.Write:
         """Return the message."""
@@ -273,9 +274,9 @@ class Checkpoint:
     hash: bytes
     kind: str
     writes: list[PendingWrite]
-    """The pending writes, if the load asked for them."""
+    """The pending writes, if the load requested them."""
     message: v1.Checkpoint = field(repr=False, compare=False)
-    """What the daemon said, with cost, hooks and migrated; channels come without content."""
+    """The message, which adds cost, hooks and migrated. Its channels have no content."""
 
     @classmethod
     def unpack(cls, m: v1.Checkpoint, writes: Sequence[v1.PendingWrite] = ()) -> Checkpoint:
@@ -283,7 +284,7 @@ class Checkpoint:
         channels = {c.name: Channel.unpack(c) for c in m.channels}
         for c in m.channels:
             if c.data:
-                c.ClearField("data")  # one copy is enough
+                c.ClearField("data")  # keep one copy
         return cls(
             ref=Ref.unpack(m.ref),
             generation=m.generation,
@@ -310,7 +311,7 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Tells of a checkpoint that is durable."""
+    """Reports a durable checkpoint."""
 
     ref: Ref
     generation: int
@@ -322,7 +323,7 @@ class Event:
     before: str
     """Status of the parent."""
     cursor: str
-    """Resumes a watch behind this event."""
+    """Resumes a watch after this event."""
 
     @classmethod
     def unpack(cls, m: v1.Event, cursor: str) -> Event:
@@ -342,7 +343,7 @@ class Event:
 
 @dataclass(slots=True)
 class ThreadInfo:
-    """Describes a thread. What it says of a head is that of the thread's own namespace."""
+    """Describes a thread and the head of its unnamed namespace."""
 
     ref: Ref
     generation: int
@@ -356,11 +357,11 @@ class ThreadInfo:
     run_id: str
     labels: dict[str, str]
     checkpoints: int
-    """Over all namespaces; 0 unless the list was asked to count."""
+    """In all namespaces; 0 unless the list counts."""
     kind: str
     schema_version: int
     active: datetime
-    """Where the thread stands in the order of activity, to the hour."""
+    """Time of the last activity, to the hour."""
 
     @classmethod
     def unpack(cls, m: v1.ThreadInfo) -> ThreadInfo:
@@ -391,7 +392,7 @@ class Blob:
     id: str
     size: int
     created: datetime | None = None
-    """When it was put last, to the hour; put_blob does not tell."""
+    """Time of the last put, to the hour; None from put_blob."""
 
 
 def which(place: Place) -> v1.Which:

@@ -1,6 +1,6 @@
 """Errors of the client: a class for each reason of the daemon, and a few of the client's own.
 
-Branch on the class, not on the text. The text of each error ends with what to do about it.
+Branch on the class, not on the text. Each message ends with advice.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class CkptdError(Exception):
 
     #: The reason in the words of ``ckptd.v1.Reason``, without ``REASON_``.
     reason: ClassVar[str] = ""
-    #: What to do about it.
+    #: Advice to the user.
     advice: ClassVar[str] = ""
 
-    #: What happened, without the advice.
+    #: The message without the advice.
     message: str
-    #: What the daemon said besides; empty if the error is the client's own.
+    #: Details from the daemon; empty if the error is the client's own.
     detail: types_pb2.ErrorDetail
 
     def __init__(self, message: str, detail: types_pb2.ErrorDetail | None = None) -> None:
@@ -74,13 +74,13 @@ class CkptdError(Exception):
 
 
 class InvalidError(CkptdError, ValueError):
-    """The request makes no sense."""
+    """The request is invalid; the message says why."""
 
     reason = "INVALID"
 
 
 class NotFoundError(CkptdError, LookupError):
-    """There is no such thread, checkpoint, branch or blob, or no right to see it."""
+    """No such thread, checkpoint, branch or blob, or no right to see it."""
 
     reason = "NOT_FOUND"
     advice = "check tenant, user and thread, and that the credentials reach them"
@@ -131,11 +131,11 @@ class GenerationError(CkptdError):
     """The thread was deleted in the meantime, and a late save or write was refused."""
 
     reason = "GENERATION"
-    advice = "the thread was deleted: stop this run, or begin the thread again without a generation"
+    advice = "the thread was deleted: stop this run, or start the thread over without a generation"
 
 
 class NeedFullError(CkptdError):
-    """The base of an edit is not what the parent holds."""
+    """The parent does not hold the base of an edit."""
 
     reason = "NEED_FULL"
     advice = "send these channels whole (a Session does so by itself)"
@@ -161,7 +161,7 @@ class TooLargeError(CkptdError):
 
     @property
     def what(self) -> str:
-        """What is too large; empty if the daemon refused the message as a whole."""
+        """The item that is too large; empty if it is the message itself."""
         return self.detail.what
 
     @property
@@ -191,7 +191,7 @@ class KeyDestroyedError(CkptdError):
     """The key of the data was destroyed, and the data with it."""
 
     reason = "KEY_DESTROYED"
-    advice = "the data is gone for good: begin again under another user"
+    advice = "the data cannot be recovered; use another user name to start over"
 
 
 class KeyMissingError(CkptdError):
@@ -216,10 +216,10 @@ class NoSpaceError(UnavailableError):
 
 
 class AmbiguousError(CkptdError):
-    """An answer is missing: the change was made, or it was not."""
+    """An answer was lost: it is unknown whether the change was made."""
 
     reason = "AMBIGUOUS"
-    advice = "save again with the same id to find out; look what became of anything else"
+    advice = "save again with the same id to find out; for other calls, check the state first"
 
 
 class NewerFormatError(CkptdError):
@@ -237,7 +237,7 @@ class OverloadedError(CkptdError):
 
     @property
     def retry_after(self) -> float:
-        """How long the daemon asks to wait, in seconds."""
+        """Seconds that the daemon asks to wait."""
         return self.detail.retry_after.ToTimedelta().total_seconds()
 
 
@@ -249,7 +249,7 @@ class ShuttingDownError(CkptdError):
 
     @property
     def retry_after(self) -> float:
-        """How long the daemon asks to wait, in seconds."""
+        """Seconds that the daemon asks to wait."""
         return self.detail.retry_after.ToTimedelta().total_seconds()
 
 
@@ -264,24 +264,24 @@ class UnauthenticatedError(CkptdError):
 
 
 class DeniedError(CkptdError):
-    """These credentials do not allow it."""
+    """The credentials do not allow the call."""
 
     reason = "DENIED"
-    advice = "client.admin.who_am_i() shows what they allow"
+    advice = "client.admin.who_am_i() shows the grants"
 
 
 class _PluginError(CkptdError):
     @property
     def plugin(self) -> types_pb2.PluginError:
-        """Which plugin, and what it was about. It never quotes content."""
+        """The plugin and the item it failed on. Never quotes content."""
         return self.detail.plugin
 
 
 class PluginRejectedError(_PluginError):
-    """A plugin or a rule does not want this stored."""
+    """A plugin or a rule rejects the content."""
 
     reason = "PLUGIN_REJECTED"
-    advice = "take out what must not be stored"
+    advice = "remove the content that must not be stored"
 
 
 class PluginFailedError(_PluginError):
@@ -292,7 +292,7 @@ class PluginFailedError(_PluginError):
 
 
 class PluginUnavailableError(_PluginError):
-    """A plugin that the data must pass is not there, or its process was killed."""
+    """A plugin that must run is missing, or its process was killed."""
 
     reason = "PLUGIN_UNAVAILABLE"
     advice = "`ckptd plugin list` shows the state of the plugins"
@@ -307,7 +307,7 @@ class PluginInvalidError(_PluginError):
 class _MigrationError(CkptdError):
     @property
     def migration(self) -> types_pb2.MigrationError:
-        """Which step, and from which version to which. Its reason may quote the state."""
+        """The step and its versions. Its reason can quote the state."""
         return self.detail.migration
 
 
@@ -394,7 +394,7 @@ class ClosedError(CkptdError):
 
 
 class InternalError(CkptdError):
-    """The daemon failed in a way that it should not."""
+    """A bug in the daemon."""
 
     reason = "INTERNAL"
     advice = "the daemon's log has more; please report it"
@@ -413,5 +413,5 @@ for _cls in _classes(CkptdError):
 
 
 def from_detail(message: str, detail: types_pb2.ErrorDetail) -> CkptdError:
-    """Return the error of a detail. A reason that this version does not know is a CkptdError."""
+    """Return the error for a detail; CkptdError itself for an unknown reason."""
     return BY_REASON.get(detail.reason, CkptdError)(message, detail)

@@ -1,4 +1,4 @@
-"""Looking after the store: users, tokens, retention, garbage, the audit log."""
+"""Administration: users, tokens, retention, garbage collection, the audit log."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ckptd._types import pack_duration, pack_time
 
 
 class AsyncAdmin:
-    """Looks after the store, its users and who may do what. Answers are those of the API."""
+    """Administers the store, its users and tokens. Returns messages of the API."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
     async def status(self) -> v1.GetStatusResponse:
-        """Tell how the daemon is doing."""
+        """Return counters and latencies of the daemon."""
         return await self._caller.call(v1.GetStatusRequest(), v1.GetStatusResponse)
 
     async def who_am_i(self) -> v1.WhoAmIResponse:
-        """Return who the daemon takes the caller for, and what that one may do."""
+        """Return the identity of the caller and its grants."""
         return await self._caller.call(v1.WhoAmIRequest(), v1.WhoAmIResponse)
 
     def tenants(self) -> AsyncGenerator[str, None]:
@@ -38,21 +38,21 @@ class AsyncAdmin:
         return self._caller.distinct(request, v1.ListUsersResponse, lambda m: m.users)
 
     async def create_user(self, user: str, tenant: str | None = None) -> None:
-        """Make the keys of a user unless there are some. A first save does so as well."""
+        """Create the keys of a user, as the first save does."""
         request = v1.CreateUserRequest(tenant=self._caller.tenant(tenant), user=user)
         await self._caller.call(request, v1.CreateUserResponse)
 
     async def stats(
         self, user: str | None = None, tenant: str | None = None
     ) -> v1.GetStatsResponse:
-        """Count what a user has stored."""
+        """Return statistics about the data of a user."""
         request = v1.GetStatsRequest(
             tenant=self._caller.tenant(tenant), user=self._caller.user(user)
         )
         return await self._caller.call(request, v1.GetStatsResponse)
 
     async def create_token(self, note: str, grants: Iterable[v1.Grant]) -> v1.CreateTokenResponse:
-        """Make a bearer token. The answer holds the secret, which is never shown again."""
+        """Create a bearer token. Only this answer holds the secret."""
         request = v1.CreateTokenRequest(note=note, grants=grants)
         return await self._caller.call(request, v1.CreateTokenResponse)
 
@@ -62,17 +62,17 @@ class AsyncAdmin:
         return list(answer.tokens)
 
     async def revoke_token(self, id: str, *, keep_children: bool = False) -> list[str]:  # noqa: A002
-        """Make a token invalid at once, with those made with it; return the ids of all of them."""
+        """Revoke a token and the tokens made with it, and return their ids."""
         request = v1.RevokeTokenRequest(id=id, keep_children=keep_children)
         return list((await self._caller.call(request, v1.RevokeTokenResponse)).revoked)
 
     async def retention(self, tenant: str | None = None) -> v1.RetentionPolicy:
-        """Return what the garbage collection removes from every lineage of a tenant."""
+        """Return the retention policy that garbage collection applies to a tenant."""
         request = v1.GetRetentionRequest(tenant=self._caller.tenant(tenant))
         return (await self._caller.call(request, v1.GetRetentionResponse)).policy
 
     async def set_retention(self, policy: v1.RetentionPolicy, tenant: str | None = None) -> None:
-        """Set that; an empty policy keeps all."""
+        """Set the retention policy of a tenant; an empty one keeps everything."""
         request = v1.SetRetentionRequest(tenant=self._caller.tenant(tenant), policy=policy)
         await self._caller.call(request, v1.SetRetentionResponse)
 
@@ -84,11 +84,11 @@ class AsyncAdmin:
         dry_run: bool = False,
         compact: bool = False,
         grace: timedelta | float | None = None,
-        tell: Callable[[v1.CollectGarbageResponse], None] | None = None,
+        on_progress: Callable[[v1.CollectGarbageResponse], None] | None = None,
     ) -> v1.GarbageReport:
         """Apply the policies, delete expired threads, and remove unreferenced data.
 
-        Of the whole store, or of a tenant, or of a user. tell hears how far it is.
+        In the whole store, a tenant or a user. on_progress gets the messages before the report.
         """
         request = v1.CollectGarbageRequest(
             tenant=tenant,
@@ -98,7 +98,7 @@ class AsyncAdmin:
             grace=pack_duration(grace),
         )
         answer = await self._caller.last(
-            request, v1.CollectGarbageResponse, lambda m: m.HasField("report"), tell
+            request, v1.CollectGarbageResponse, lambda m: m.HasField("report"), on_progress
         )
         return answer.report
 
@@ -109,12 +109,12 @@ class AsyncAdmin:
         thread: str = "",
         *,
         deep: bool = False,
-        tell: Callable[[v1.VerifyResponse], None] | None = None,
+        on_progress: Callable[[v1.VerifyResponse], None] | None = None,
     ) -> v1.VerifyReport:
-        """Read what is stored and report all damage; deep restores every state."""
+        """Check the stored data and report all damage; deep restores every state."""
         request = v1.VerifyRequest(tenant=tenant, user=user, thread=thread, deep=deep)
         answer = await self._caller.last(
-            request, v1.VerifyResponse, lambda m: m.HasField("report"), tell
+            request, v1.VerifyResponse, lambda m: m.HasField("report"), on_progress
         )
         return answer.report
 

@@ -1,4 +1,4 @@
-"""Calls with their retries, and lists that continue where their connection broke."""
+"""Calls with retries, and lists that resume after a broken connection."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class Caller:
         self.cache = Cache(options.cache_bytes)
 
     def new_id(self) -> str:
-        """Return an id for a draft; with server_ids that is left to the daemon."""
+        """Return an id for a draft, or none if the daemon makes them (server_ids)."""
         return "" if self.options.server_ids else self.ids.next()
 
     def tenant(self, name: str | None) -> str:
-        """Return the tenant that a caller names, or the client's."""
+        """Return the name, or the tenant of the client."""
         return self.options.tenant if name is None else name
 
     def user(self, name: str | None) -> str:
-        """Return the user that a caller names, or the client's."""
+        """Return the name, or the user of the client."""
         return self.options.user if name is None else name
 
     def close(self) -> None:
@@ -99,10 +99,10 @@ class Caller:
         items_of: Callable[[M], tuple[Iterable[T], str]],
         limit: int = 0,
     ) -> AsyncGenerator[T, None]:
-        """Yield the items of a list whose messages carry tokens.
+        """Yield the items of a list whose messages carry page tokens.
 
-        When the connection breaks it continues behind the last message that came whole. ask makes
-        the request for so many items behind a token; a limit of 0 is none.
+        After a broken connection it resumes after the last complete message. ask returns the
+        request for a number of items after a token; 0 means all.
         """
         token, left = "", limit
         request = ask(limit, token)
@@ -118,7 +118,7 @@ class Caller:
                     for item in items:
                         yield item
                         left -= 1
-                        if left == 0:  # never without a limit
+                        if left == 0:  # never, if there is no limit
                             break
                     if left == 0 or not token:
                         await answers.finish()
@@ -134,9 +134,9 @@ class Caller:
     async def distinct(
         self, request: Message, answer: type[M], items_of: Callable[[M], Iterable[T]]
     ) -> AsyncGenerator[T, None]:
-        """Yield the items of a list without tokens.
+        """Yield the items of a list without page tokens.
 
-        When the connection breaks it begins again, and items that came before are left out.
+        After a broken connection it starts over and skips the items that it has yielded.
         """
         seen: set[T] = set()
         retry = self.retry(self._method(request, answer), request)
@@ -164,11 +164,11 @@ class Caller:
         request: Message,
         answer: type[M],
         done: Callable[[M], bool],
-        tell: Callable[[M], None] | None = None,
+        on_progress: Callable[[M], None] | None = None,
     ) -> M:
-        """Make a call that is answered by a stream, and return the message that is the result.
+        """Make a call that streams progress messages, and return its result.
 
-        The others tell how far it is. An error behind the result is one of the call.
+        An error after the result is an error of the call.
         """
         retry = self.retry(self._method(request, answer), request)
         while True:
@@ -179,10 +179,10 @@ class Caller:
                 while (message := await answers.receive()) is not None:
                     if done(message):
                         result = message
-                    elif tell is not None:
-                        tell(message)
+                    elif on_progress is not None:
+                        on_progress(message)
                 if result is None:
-                    raise UnavailableError("the daemon's report is missing")
+                    raise UnavailableError("the daemon sent no report")
                 return result
             except Failure as f:
                 wait = retry.failed(f)

@@ -1,4 +1,4 @@
-"""Bytes to and from the daemon, by asyncio's streams."""
+"""Connections to the daemon, on asyncio's streams."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ckptd._config import Address
 from ckptd._failures import Broken, Expired
 from ckptd._socket import keep_alive, refused, wait
 
-# Between pieces of a large request the answer is looked for: the daemon refuses what is too large
-# before it read it.
+# The size of the pieces that a large request is sent in. The client checks for an answer between
+# them, because the daemon refuses a request that is too large before it has read all of it.
 _PIECE = 256 << 10
-# How much of an answer is taken from the socket before it is looked at.
+# The most bytes that asyncio buffers.
 _LIMIT = 1 << 20
 
 
 class Lock:
-    """Nothing runs between two awaits, so there is nothing to lock."""
+    """Does nothing: no other task runs between two awaits."""
 
     def __enter__(self) -> None:
         """Do nothing."""
@@ -50,9 +50,9 @@ async def seek_file(file: BinaryIO, place: int) -> None:
 
 
 class _Reader(asyncio.StreamReader):
-    """A reader that gives what came before the connection broke, and only then its end."""
+    """A reader that returns the bytes received before the connection broke, then its end."""
 
-    heard = False  # something came
+    heard = False  # data or the end arrived
 
     def feed_data(self, data: Any) -> None:
         self.heard = True
@@ -77,14 +77,14 @@ class Stream:
         self._writer = writer
         self._timer: asyncio.TimerHandle | None = None
         self._expired = False
-        self.cut = False  # not all of a request was sent
+        self.cut = False  # a request was not sent completely
 
     def usable(self) -> bool:
         """Report whether the connection can be used in this thread or event loop."""
         return self._loop is asyncio.get_running_loop()
 
     def arm(self, seconds: float | None) -> None:
-        """Set when operations expire."""
+        """Set the time after which operations raise Expired."""
         if self._timer:
             self._timer.cancel()
         self._timer = None if seconds is None else self._loop.call_later(seconds, self._expire)
@@ -94,20 +94,20 @@ class Stream:
         self._writer.transport.abort()
 
     def idle(self) -> None:
-        """Take note that no request is under way."""
+        """Mark the connection as idle."""
         self.arm(None)
         self._reader.heard = False
 
     def alive(self) -> bool:
-        """Report whether an idle connection is still open, as far as is known here."""
+        """Report whether an idle connection still seems to be open."""
         reader, transport = self._reader, self._writer.transport
         if reader.heard or reader.at_eof() or transport.is_closing():
             return False
-        # Its end may have come since the event loop looked last.
+        # The event loop has possibly not yet seen that the daemon closed the connection.
         return not wait(transport.get_extra_info("socket").fileno(), False, 0)
 
     async def send(self, parts: list[bytes]) -> None:
-        """Send, up to the point where the daemon has answered or hung up already."""
+        """Send the parts, unless the daemon answers or hangs up first (cut)."""
         try:
             for part in parts:
                 if len(part) <= _PIECE:
@@ -122,10 +122,10 @@ class Stream:
                     await self._writer.drain()
             await self._writer.drain()
         except OSError:
-            self.cut = True  # an answer may be there all the same
+            self.cut = True  # the daemon has possibly answered; read() finds out
 
     async def read(self) -> bytes:
-        """Return what comes next; nothing is the end of the connection."""
+        """Return the next bytes; none mean that the connection has ended."""
         data = await self._reader.read(_LIMIT)
         if self._expired:
             raise Expired
@@ -137,7 +137,7 @@ class Stream:
         self.abort()
 
     def abort(self) -> None:
-        """End the connection under a task that waits for it."""
+        """End the connection, even if a task waits for it."""
         with contextlib.suppress(RuntimeError):  # its event loop is closed
             self._writer.transport.abort()
 
@@ -164,7 +164,7 @@ async def connect(address: Address, timeout: float) -> Stream:
             if isinstance(sock, socket.socket) or hasattr(sock, "setsockopt"):
                 keep_alive(sock)
     except (asyncio.TimeoutError, TimeoutError):  # two classes in 3.10
-        raise Broken("connecting takes too long", sent=False) from None
+        raise Broken("connecting took too long", sent=False) from None
     except OSError as e:
         raise refused(e) from e
     return Stream(loop, reader, asyncio.StreamWriter(transport, protocol, reader, loop))

@@ -27,25 +27,25 @@ from ckptd.errors import InvalidError, NeedFullError
 
 
 class AsyncThread:
-    """A handle on one lineage: a thread of a user, and a namespace in it. Tasks may share it."""
+    """A handle on one lineage: a thread of a user and a namespace in it. Tasks can share it."""
 
     def __init__(self, caller: Caller, ref: Ref) -> None:
         self._caller = caller
-        #: What this is a handle on.
+        #: The lineage.
         self.ref = ref
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.ref})"
 
     def session(self) -> AsyncSession:
-        """Return a session, which saves what changed since the last save."""
+        """Return a session, which sends only the differences between states."""
         return AsyncSession(self._caller, self)
 
     async def save(self, draft: Draft | Mapping[str, Content]) -> Checkpoint:
-        """Add a checkpoint, and return it without content when it is durable.
+        """Add a checkpoint, and return it without content once it is durable.
 
-        An error means that nothing was saved, except AmbiguousError: then a save with the same id
-        finds out.
+        Any error but AmbiguousError means that nothing was saved. After AmbiguousError, a save with
+        the same id finds out.
         """
         draft = draft_of(draft).with_id(self._caller.new_id())
         request = v1.SaveRequest(ref=self.ref.pack(), draft=draft.pack())
@@ -64,10 +64,10 @@ class AsyncThread:
         export: bool = False,
         have: Mapping[str, bytes] | None = None,
     ) -> Checkpoint:
-        """Return a checkpoint with its content: of all channels, or of those named.
+        """Return a checkpoint with the content of all channels, or of the named ones.
 
         writes adds the pending writes. schema is the version to migrate the state to, and down
-        allows ways back. What the caller has already, of whatever checkpoint, does not travel.
+        allows steps back. Contents in have, from any checkpoint, are not sent again.
         """
         request = v1.LoadRequest(
             ref=self.ref.pack(),
@@ -86,7 +86,9 @@ class AsyncThread:
         for m in answer.checkpoint.channels:
             if m.unchanged:
                 if have is None or len(have.get(m.name, b"")) != m.size:
-                    raise InvalidError(f"the daemon says that the caller has channel {m.name!r}")
+                    raise InvalidError(
+                        f"the daemon left out channel {m.name!r}, which the caller lacks"
+                    )
                 cp.channels[m.name].data = have[m.name]
         return cp
 
@@ -104,8 +106,8 @@ class AsyncThread:
     ) -> AsyncGenerator[Checkpoint, None]:
         """Yield the checkpoints of the lineage, the newest first.
 
-        start and branch restrict it to a checkpoint, or the head of a branch, and the ancestors;
-        before to what was saved before a checkpoint. data brings the content, too.
+        start and branch limit it to a checkpoint, or the head of a branch, and its ancestors;
+        before limits it to checkpoints saved before an id. data adds the content.
         """
 
         def ask(left: int, token: str) -> v1.ListRequest:
@@ -131,7 +133,7 @@ class AsyncThread:
         )
 
     async def tree(self) -> v1.GetTreeResponse:
-        """Return the headers of all checkpoints and how they hang together."""
+        """Return the headers of all checkpoints and their relations."""
         return await self._caller.call(v1.GetTreeRequest(ref=self.ref.pack()), v1.GetTreeResponse)
 
     async def diff(self, old: Place, new: Place) -> v1.DiffResponse:
@@ -140,7 +142,7 @@ class AsyncThread:
         return await self._caller.call(request, v1.DiffResponse)
 
     async def fork(self, place: Place, branch: str) -> Checkpoint:
-        """Make a branch that ends at a checkpoint, and return that without content."""
+        """Create a branch at a checkpoint, and return that without content."""
         request = v1.ForkRequest(ref=self.ref.pack(), branch=branch, **{"from": which(place)})
         answer = await self._caller.call(request, v1.ForkResponse)
         return Checkpoint.unpack(answer.checkpoint)
@@ -151,12 +153,12 @@ class AsyncThread:
         return list((await self._caller.call(request, v1.ListBranchesResponse)).branches)
 
     async def set_branch(self, branch: str, place: Place) -> None:
-        """Have a branch, which need not exist, end at a checkpoint."""
+        """Move a branch to a checkpoint, or create it there."""
         request = v1.SetBranchRequest(ref=self.ref.pack(), branch=branch, to=which(place))
         await self._caller.call(request, v1.SetBranchResponse)
 
     async def delete_branch(self, branch: str) -> None:
-        """Delete a name; the checkpoints stay."""
+        """Delete a branch; its checkpoints stay."""
         request = v1.DeleteBranchRequest(ref=self.ref.pack(), branch=branch)
         await self._caller.call(request, v1.DeleteBranchResponse)
 
@@ -178,7 +180,7 @@ class AsyncThread:
     ) -> v1.PutWritesResponse:
         """Add writes of a task to a checkpoint, which need not exist yet.
 
-        A write whose index is taken replaces the one there or, with ignore_existing, is dropped.
+        A write replaces an earlier one with its index or, with ignore_existing, is dropped.
         """
         request = v1.PutWritesRequest(
             ref=self.ref.pack(),
@@ -222,9 +224,9 @@ class AsyncThread:
         erase: bool = False,
         dry_run: bool = False,
     ) -> v1.PruneResponse:
-        """Remove checkpoints: those that are neither among the newest nor young, and those named.
+        """Remove checkpoints: those neither among the newest nor young enough, and those in remove.
 
-        erase leaves nothing of what was removed on the disk; dry_run only reports.
+        erase wipes removed data from the disk, also that of earlier calls. dry_run only reports.
         """
         request = v1.PruneRequest(
             ref=self.ref.pack(),
@@ -246,12 +248,12 @@ class AsyncThread:
 
 
 class AsyncSession:
-    """Saves a thread step by step, and sends only what changed.
+    """Saves a thread step by step, and sends only the differences between states.
 
-    The client remembers the channels that were saved or loaded last, up to cache_bytes for all its
-    sessions. Whatever the parent of a draft turns out to be, the checkpoint is the one that the
-    whole contents would have made: where the daemon has another base, they are sent again whole.
-    Channels that hooks rewrote always go whole. A session is for one task at a time.
+    The client keeps the contents that were saved or loaded last, up to cache_bytes for all its
+    sessions. The result is always the checkpoint that the whole contents would have made: if the
+    daemon has another base, the session sends them whole. Channels that hooks rewrite are always
+    sent whole. A session is for one task at a time.
     """
 
     def __init__(self, caller: Caller, thread: AsyncThread) -> None:
@@ -261,7 +263,7 @@ class AsyncSession:
     async def save(self, draft: Draft | Mapping[str, Content]) -> Checkpoint:
         """Save a draft with whole contents, as Thread.save does."""
         cache, ref = self._caller.cache, self._thread.ref
-        whole = draft_of(draft).with_id(self._caller.new_id())  # both drafts are one checkpoint
+        whole = draft_of(draft).with_id(self._caller.new_id())  # the same for both attempts
         have = cache.of(ref)
         try:
             saved = await self._thread.save(shorten(whole, have))
@@ -271,7 +273,7 @@ class AsyncSession:
         return saved
 
     async def load(self, place: Place = None, *, writes: bool = False) -> Checkpoint:
-        """Load a checkpoint with all channels; what is remembered does not travel."""
+        """Load a checkpoint with all channels, without receiving known contents again."""
         cache, ref = self._caller.cache, self._thread.ref
         have = cache.of(ref)
         contents = {name: had.data for name, had in have.items()}

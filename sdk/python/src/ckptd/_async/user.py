@@ -16,12 +16,12 @@ from ckptd._failures import Failure
 from ckptd._rules import METHODS
 from ckptd._types import Blob, Checkpoint, Event, Ref, ThreadInfo, pack_time, unpack_time
 
-# How many bytes of a blob travel in one message.
+# Bytes of a blob in one message.
 _PIECE = 256 << 10
 
 
 class AsyncUser:
-    """A handle on one user of a tenant. Tasks may share it."""
+    """A handle on one user of a tenant. Tasks can share it."""
 
     def __init__(self, caller: Caller, tenant: str, name: str) -> None:
         self._caller = caller
@@ -46,10 +46,10 @@ class AsyncUser:
         active_at: datetime | None = None,
         limit: int = 0,
     ) -> AsyncGenerator[ThreadInfo, None]:
-        """Yield the threads of the user in order of name, or those active last first.
+        """Yield the threads of the user by name, or the most recently active first.
 
-        count counts the checkpoints of each, which takes long. after continues behind a thread;
-        by activity that takes active_at, its ThreadInfo.active, too.
+        count adds the number of checkpoints, which is slow. after skips the threads up to a name;
+        with by_activity, also pass that thread's ThreadInfo.active as active_at.
         """
 
         def ask(left: int, token: str) -> v1.ListThreadsRequest:
@@ -96,7 +96,7 @@ class AsyncUser:
     def query(
         self, where: v1.Filter | None = None, *, limit: int = 0
     ) -> AsyncGenerator[Checkpoint, None]:
-        """Yield the checkpoints of all threads that match, the newest first, without content."""
+        """Yield the matching checkpoints of all threads, newest first, without content."""
         request = v1.QueryRequest(tenant=self.tenant, user=self.name, filter=where)
         return query(self._caller, request, limit)
 
@@ -111,9 +111,9 @@ class AsyncUser:
         return watch(self._caller, request, began)
 
     async def put_blob(self, content: bytes | BinaryIO) -> Blob:
-        """Store bytes, or what a file holds from here to its end, when they are durable.
+        """Store bytes, or the rest of a file, and return once they are durable.
 
-        After a connection broke a file is read again, if it can go back to its start.
+        After a broken connection a seekable file is read again; for others the call fails.
         """
         file = io.BytesIO(content) if isinstance(content, bytes | bytearray) else content
         start = file.tell() if file.seekable() else None
@@ -145,9 +145,9 @@ class AsyncUser:
         return Blob(answer.id, answer.size)
 
     async def get_blob(self, id: str) -> AsyncGenerator[bytes, None]:  # noqa: A002
-        """Yield the content of a blob in pieces. It is complete if no error comes.
+        """Yield the content of a blob in pieces, and resume after a broken connection.
 
-        After a connection broke it continues where it was.
+        The content is complete only if the generator ends without an error.
         """
         request = v1.GetBlobRequest(tenant=self.tenant, user=self.name, id=id)
         retry = self._caller.retry(METHODS[v1.GetBlobRequest], request)

@@ -1,4 +1,4 @@
-"""Watches, which continue where their connection broke."""
+"""Watches, which resume after a broken connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ckptd._types import Event
 async def watch(
     caller: Caller, request: v1.WatchRequest, began: bool
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events of a watch. It has no end but an error."""
+    """Yield the events of a watch. Only an error ends it."""
     heartbeat = caller.options.heartbeat
     request.heartbeat.FromTimedelta(timedelta(seconds=heartbeat))
     retry = caller.retry(METHODS[v1.WatchRequest], request)
@@ -38,7 +38,7 @@ async def watch(
                 elif began:
                     began = False
                     yield event
-            raise Broken("the watch ended", sent=True)  # it has no end
+            raise Broken("the watch ended", sent=True)  # a watch has no regular end
         except Failure as f:
             wait = retry.failed(f, progress)
         finally:

@@ -1,4 +1,4 @@
-"""Connections, the pool they are kept in, and one attempt at a call."""
+"""Connections, their pool, and single attempts at calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ckptd._failures import Broken, Failure
 from ckptd._http import NEED_DATA, Http, head
 from ckptd._rules import METHODS, Method
 
-# How many idle connections are kept, and how long: less than the daemon keeps them.
+# The most idle connections, and their longest idle time in seconds: less than the daemon's.
 _POOL = 512
 _IDLE = 60.0
 
@@ -29,7 +29,7 @@ class Connection:
         self.used = 0.0
 
     async def event(self) -> h11.Event:
-        """Return what comes next of the answer."""
+        """Return the next event of the answer."""
         while True:
             event = self.http.next()
             if event is NEED_DATA:
@@ -41,7 +41,7 @@ class Connection:
 
     async def head(self) -> tuple[int, str]:
         """Return the status and the content type of the answer."""
-        self.http.feed(await self.stream.read())  # nothing came yet: h11 need not be asked
+        self.http.feed(await self.stream.read())  # skips a look at h11's empty buffer
         while True:
             event = await self.event()
             if isinstance(event, h11.Response):
@@ -64,12 +64,12 @@ class Connection:
 
 
 class Pool:
-    """The connections of a client, for all its threads or tasks."""
+    """The connections of a client. Thread-safe."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
         self._lock = net.Lock()
-        self._idle: list[Connection] = []  # the one used last at the end
+        self._idle: list[Connection] = []  # most recently used last
         self._busy: set[Connection] = set()
         self._pid = os.getpid()
         self.closed = False
@@ -87,19 +87,19 @@ class Pool:
             )
         with self._lock:
             self._busy.add(conn)
-        if self.closed:  # in the meantime
+        if self.closed:  # while connecting
             self.drop(conn)
             raise Broken("the client is closed", sent=False)
         return conn
 
     def _pop(self) -> Connection | None:
         with self._lock:
-            if self._pid != os.getpid():  # a fork: these are the parent's
+            if self._pid != os.getpid():  # after a fork these belong to the parent
                 self._idle, self._busy, self._pid = [], set(), os.getpid()
             return self._idle.pop() if self._idle else None
 
     def give(self, conn: Connection) -> None:
-        """Take back a connection whose answer was read to its end."""
+        """Return a connection to the pool after its answer was read completely."""
         if conn.stream.cut or not conn.http.again():
             self.drop(conn)
             return
@@ -119,7 +119,7 @@ class Pool:
         conn.stream.close()
 
     def close(self) -> None:
-        """Close the idle connections, and end the others under those who use them."""
+        """Close all connections, including those in use."""
         with self._lock:
             self.closed = True
             idle, self._idle, busy = self._idle, [], list(self._busy)
@@ -137,7 +137,7 @@ class Wire:
         self._timeout = options.timeout
         stream = options.headers(("Content-Type", STREAM))
         unary = [("Content-Type", UNARY)]
-        if options.timeout is not None:  # so that the daemon gives up, too
+        if options.timeout is not None:  # the daemon stops working on it, too
             unary.append(("Connect-Timeout-Ms", str(max(1, int(options.timeout * 1000)))))
         self._heads = {
             m.path: head(m.path, stream if m.streams or m.uploads else options.headers(*unary))
@@ -145,7 +145,7 @@ class Wire:
         }
 
     async def unary(self, method: Method, body: bytes, answer: type[M]) -> M:
-        """Make an attempt at a call that has one answer."""
+        """Make an attempt at a call with a single answer."""
         conn = await self.pool.take()
         try:
             conn.stream.arm(self._timeout)
@@ -164,9 +164,9 @@ class Wire:
     async def stream(
         self, method: Method, body: bytes, answer: type[M], patience: float | None = None
     ) -> Answers[M]:
-        """Begin an attempt at a call that is answered by a stream.
+        """Start an attempt at a call whose answer is a stream.
 
-        Raises Expired if its head does not come for patience seconds.
+        Raises Expired if the head of the answer takes longer than patience seconds.
         """
         conn = await self.pool.take()
         answers = Answers(self.pool, conn, answer)
@@ -180,7 +180,7 @@ class Wire:
         return answers
 
     async def upload(self, method: Method, answer: type[M]) -> Upload[M]:
-        """Begin an attempt at a call whose request is a stream."""
+        """Start an attempt at a call whose request is a stream."""
         conn = await self.pool.take()
         try:
             await conn.stream.send([conn.http.begin(self._heads[method.path])])
@@ -191,7 +191,7 @@ class Wire:
 
 
 class Answers(Generic[M]):
-    """The messages of an answer that is a stream."""
+    """The messages of a streamed answer."""
 
     def __init__(self, pool: Pool, conn: Connection, answer: type[M]) -> None:
         self._pool = pool
@@ -208,9 +208,9 @@ class Answers(Generic[M]):
         check(status, kind, streams=True)
 
     async def receive(self, patience: float | None = None) -> M | None:
-        """Return the next message, None at the end.
+        """Return the next message, or None at the end.
 
-        Raises Expired if nothing comes for patience seconds.
+        Raises Expired after patience seconds of silence.
         """
         while True:
             message = self._envelopes.next()
@@ -230,7 +230,7 @@ class Answers(Generic[M]):
                 raise Broken("the stream breaks off", sent=True)
 
     async def finish(self) -> None:
-        """Read to the end, which must be near, so that the connection can be used again."""
+        """Read to the end, which must be near, so that the connection can be reused."""
         try:
             await self.receive(1.0)
         except Failure:
@@ -239,14 +239,14 @@ class Answers(Generic[M]):
             self.close()
 
     def close(self) -> None:
-        """Leave the rest of the answer."""
+        """Abandon the rest of the answer."""
         if self._conn is not None:
             conn, self._conn = self._conn, None
             self._pool.drop(conn)
 
 
 class Upload(Generic[M]):
-    """A request that is a stream, with one answer."""
+    """A streamed request with a single answer."""
 
     def __init__(self, pool: Pool, conn: Connection, answer: type[M]) -> None:
         self._pool = pool
@@ -254,7 +254,7 @@ class Upload(Generic[M]):
         self._answers = Answers(pool, conn, answer)
 
     async def send(self, message: bytes) -> bool:
-        """Send a message. False says that the daemon has answered or hung up already."""
+        """Send a message. Returns False if the daemon has already answered or hung up."""
         await self._conn.stream.send([self._conn.http.chunk(envelope(message))])
         return not self._conn.stream.cut
 
@@ -270,5 +270,5 @@ class Upload(Generic[M]):
         return message
 
     def close(self) -> None:
-        """Leave the request."""
+        """Abandon the request."""
         self._answers.close()

@@ -1,5 +1,5 @@
 # Made from _async by tools/make_sync.py. Change it there.
-"""Looking after the store: users, tokens, retention, garbage, the audit log."""
+"""Administration: users, tokens, retention, garbage collection, the audit log."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ckptd._types import pack_duration, pack_time
 
 
 class Admin:
-    """Looks after the store, its users and who may do what. Answers are those of the API."""
+    """Administers the store, its users and tokens. Returns messages of the API."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
     def status(self) -> v1.GetStatusResponse:
-        """Tell how the daemon is doing."""
+        """Return counters and latencies of the daemon."""
         return self._caller.call(v1.GetStatusRequest(), v1.GetStatusResponse)
 
     def who_am_i(self) -> v1.WhoAmIResponse:
-        """Return who the daemon takes the caller for, and what that one may do."""
+        """Return the identity of the caller and its grants."""
         return self._caller.call(v1.WhoAmIRequest(), v1.WhoAmIResponse)
 
     def tenants(self) -> Generator[str, None, None]:
@@ -39,19 +39,19 @@ class Admin:
         return self._caller.distinct(request, v1.ListUsersResponse, lambda m: m.users)
 
     def create_user(self, user: str, tenant: str | None = None) -> None:
-        """Make the keys of a user unless there are some. A first save does so as well."""
+        """Create the keys of a user, as the first save does."""
         request = v1.CreateUserRequest(tenant=self._caller.tenant(tenant), user=user)
         self._caller.call(request, v1.CreateUserResponse)
 
     def stats(self, user: str | None = None, tenant: str | None = None) -> v1.GetStatsResponse:
-        """Count what a user has stored."""
+        """Return statistics about the data of a user."""
         request = v1.GetStatsRequest(
             tenant=self._caller.tenant(tenant), user=self._caller.user(user)
         )
         return self._caller.call(request, v1.GetStatsResponse)
 
     def create_token(self, note: str, grants: Iterable[v1.Grant]) -> v1.CreateTokenResponse:
-        """Make a bearer token. The answer holds the secret, which is never shown again."""
+        """Create a bearer token. Only this answer holds the secret."""
         request = v1.CreateTokenRequest(note=note, grants=grants)
         return self._caller.call(request, v1.CreateTokenResponse)
 
@@ -61,17 +61,17 @@ class Admin:
         return list(answer.tokens)
 
     def revoke_token(self, id: str, *, keep_children: bool = False) -> list[str]:  # noqa: A002
-        """Make a token invalid at once, with those made with it; return the ids of all of them."""
+        """Revoke a token and the tokens made with it, and return their ids."""
         request = v1.RevokeTokenRequest(id=id, keep_children=keep_children)
         return list((self._caller.call(request, v1.RevokeTokenResponse)).revoked)
 
     def retention(self, tenant: str | None = None) -> v1.RetentionPolicy:
-        """Return what the garbage collection removes from every lineage of a tenant."""
+        """Return the retention policy that garbage collection applies to a tenant."""
         request = v1.GetRetentionRequest(tenant=self._caller.tenant(tenant))
         return (self._caller.call(request, v1.GetRetentionResponse)).policy
 
     def set_retention(self, policy: v1.RetentionPolicy, tenant: str | None = None) -> None:
-        """Set that; an empty policy keeps all."""
+        """Set the retention policy of a tenant; an empty one keeps everything."""
         request = v1.SetRetentionRequest(tenant=self._caller.tenant(tenant), policy=policy)
         self._caller.call(request, v1.SetRetentionResponse)
 
@@ -83,11 +83,11 @@ class Admin:
         dry_run: bool = False,
         compact: bool = False,
         grace: timedelta | float | None = None,
-        tell: Callable[[v1.CollectGarbageResponse], None] | None = None,
+        on_progress: Callable[[v1.CollectGarbageResponse], None] | None = None,
     ) -> v1.GarbageReport:
         """Apply the policies, delete expired threads, and remove unreferenced data.
 
-        Of the whole store, or of a tenant, or of a user. tell hears how far it is.
+        In the whole store, a tenant or a user. on_progress gets the messages before the report.
         """
         request = v1.CollectGarbageRequest(
             tenant=tenant,
@@ -97,7 +97,7 @@ class Admin:
             grace=pack_duration(grace),
         )
         answer = self._caller.last(
-            request, v1.CollectGarbageResponse, lambda m: m.HasField("report"), tell
+            request, v1.CollectGarbageResponse, lambda m: m.HasField("report"), on_progress
         )
         return answer.report
 
@@ -108,11 +108,13 @@ class Admin:
         thread: str = "",
         *,
         deep: bool = False,
-        tell: Callable[[v1.VerifyResponse], None] | None = None,
+        on_progress: Callable[[v1.VerifyResponse], None] | None = None,
     ) -> v1.VerifyReport:
-        """Read what is stored and report all damage; deep restores every state."""
+        """Check the stored data and report all damage; deep restores every state."""
         request = v1.VerifyRequest(tenant=tenant, user=user, thread=thread, deep=deep)
-        answer = self._caller.last(request, v1.VerifyResponse, lambda m: m.HasField("report"), tell)
+        answer = self._caller.last(
+            request, v1.VerifyResponse, lambda m: m.HasField("report"), on_progress
+        )
         return answer.report
 
     def read_audit(self, since: datetime | None = None) -> Generator[v1.AuditEntry, None, None]:

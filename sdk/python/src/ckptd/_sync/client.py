@@ -31,27 +31,27 @@ Self = TypeVar("Self", bound="Client")
 class Client:
     """A client of the daemon at unix:///path/to/socket, http://host:port or https://host:port.
 
-    What is not given comes from the environment, as for the `ckptd` command: CKPTD_SERVER,
+    Arguments default to the environment variables of the `ckptd` command: CKPTD_SERVER,
     CKPTD_TOKEN, CKPTD_TOKEN_FILE, CKPTD_TENANT, CKPTD_USER, CKPTD_TLS_CA, CKPTD_TLS_CERT and
-    CKPTD_TLS_KEY. Without a token, tenant and user are "default" and "local", as the command
-    assumes; with one they may be left out where it is for exactly one tenant and user.
+    CKPTD_TLS_KEY. Without a token, tenant and user default to "default" and "local", as for the
+    command. With one they default to the token's own, if it has exactly one of each.
 
-    A call is repeated, after a wait with jitter, when nothing was done (no connection, a daemon
-    that is overloaded or shutting down), and when an answer was lost and doing it twice is doing it
-    once: reads, and saves, which carry an id for that. Where the answer is lost for good the error
-    is AmbiguousError if something may have changed, and UnreachableError if not. Lists and watches
-    continue where their connection broke.
+    The client repeats a call, after a wait with jitter, if the daemon did nothing (no connection,
+    overloaded, shutting down), or if the answer was lost and the call is idempotent: reads, and
+    saves, which carry an id for that. If the answer stays lost, it raises AmbiguousError for calls
+    that change something and UnreachableError for the others. Lists and watches resume after a
+    broken connection.
 
-    One client has one pool of connections for all threads, tasks and event loops; nothing is sent
-    before the first call.
+    A client has one pool of connections for all threads, tasks and event loops. It connects with
+    the first call.
 
-    Options: attempts is how often a call is made at most, and a stream without hearing anything.
-    backoff is the longest wait before the second attempt, in seconds; it doubles up to max_backoff.
-    timeout bounds each attempt of a call that has one answer. A watch without a sign of life for
-    three heartbeats begins again. on_retry hears why and how long before each wait. export says of
-    every load that the state leaves the store, for the audit log. server_ids leaves ids of drafts
-    to the daemon; such a save is not repeated when its answer is lost. cache_bytes bounds what
-    sessions remember.
+    Options: attempts is the most attempts at a call, or at a stream without progress. backoff is
+    the longest wait before the second attempt, in seconds; it doubles up to max_backoff. timeout
+    bounds each attempt at a call with a single answer; None means no bound. A watch reconnects after
+    three heartbeats of silence. on_retry gets the error and the length of each wait. export marks
+    every load as an export in the audit log. server_ids lets the daemon make the ids of drafts;
+    saves without an id are not repeated after a lost answer. cache_bytes bounds the contents that
+    sessions keep.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class Client:
                 cache_bytes=cache_bytes,
             )
         )
-        #: Looks after the store, its users and who may do what.
+        #: Users, tokens, retention, garbage collection, the audit log.
         self.admin = Admin(self._caller)
-        #: Says which plugins run.
+        #: The plugins of the daemon.
         self.plugins = Plugins(self._caller)
-        #: Brings states to other schema versions.
+        #: Migrations of states to other schema versions.
         self.migrations = Migrations(self._caller)
 
     def __enter__(self: Self) -> Self:
@@ -119,14 +119,14 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections. Calls under way, lists and watches end with ClosedError."""
+        """Close all connections. Calls, lists and watches in progress raise ClosedError."""
         self._caller.close()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._caller.options.address.url!r})"
 
     def user(self, name: str | None = None, *, tenant: str | None = None) -> User:
-        """Return the handle of a user, that of the client if none is named."""
+        """Return a handle on a user, by default the user of the client."""
         return User(self._caller, self._caller.tenant(tenant), self._caller.user(name))
 
     def thread(
@@ -137,7 +137,7 @@ class Client:
         user: str | None = None,
         tenant: str | None = None,
     ) -> Thread:
-        """Return the handle of a thread, or of a namespace in it."""
+        """Return a handle on a thread, or on a namespace in it."""
         ref = Ref(self._caller.tenant(tenant), self._caller.user(user), name, namespace)
         return Thread(self._caller, ref)
 
@@ -146,8 +146,8 @@ class Client:
     ) -> list[Checkpoint | CkptdError]:
         """Save to several lineages in one call, and return a checkpoint or an error for each.
 
-        Each succeeds or fails by itself; those to one lineage are made in their order. A save that
-        the daemon was too busy for is not repeated by itself.
+        Each save succeeds or fails on its own; saves to the same lineage keep their order. A save
+        refused because the daemon is overloaded is not repeated.
         """
         request = v1.SaveBatchRequest()
         for thread, draft in saves:
@@ -166,7 +166,7 @@ class Client:
     def query_tenant(
         self, where: v1.Filter | None = None, *, tenant: str | None = None, limit: int = 0
     ) -> Generator[Checkpoint, None, None]:
-        """Yield the checkpoints of all users of a tenant that match, without content."""
+        """Yield the matching checkpoints of all users of a tenant, without content."""
         request = v1.QueryRequest(
             tenant=self._caller.tenant(tenant), whole_tenant=True, filter=where
         )
@@ -180,13 +180,12 @@ class Client:
         since: datetime | None = None,
         began: bool = False,
     ) -> Generator[Event, None, None]:
-        """Yield an event for every checkpoint of a tenant that becomes durable, and wait for more.
+        """Yield an event for each checkpoint of a tenant as it becomes durable, without end.
 
-        It begins behind a cursor, or with what was saved since a time, or now; with began the first
-        event has no id and says that nothing is missed from here on. When the connection breaks it
-        continues behind the last event; none is missed and none comes twice. It ends with
-        UnreachableError after too many attempts, and Event.cursor resumes it then. Users and
-        threads have a watch of their own.
+        The watch starts after a cursor, at a time, or now. With began, the first event has no id
+        and means that no later checkpoint will be missed. After a broken connection the watch
+        resumes after the last event, without gaps or duplicates. After too many attempts it raises
+        UnreachableError; Event.cursor resumes it. User and Thread have watches of their own.
         """
         request = v1.WatchRequest(
             tenant=self._caller.tenant(tenant), cursor=cursor, since=pack_time(since)
@@ -194,5 +193,5 @@ class Client:
         return watch(self._caller, request, began)
 
     def call(self, request: Message, answer: type[M]) -> M:
-        """Make a call of the API that has one answer, with the retries of its rule."""
+        """Call a method of the API with a single answer; its rule governs retries."""
         return self._caller.call(request, answer)

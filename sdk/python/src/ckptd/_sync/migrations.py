@@ -13,10 +13,10 @@ from ckptd.errors import CkptdError, UnavailableError, from_detail
 
 
 class Migrations:
-    """Brings the states of a tenant to other schema versions. Answers are those of the API.
+    """Migrates the states of a tenant to other schema versions. Returns messages of the API.
 
-    Sets are those of a tenant or, with "", of all tenants without one of their own, which takes a
-    right on the whole store.
+    A set belongs to a tenant. With tenant "" it applies to all tenants without a set of their own,
+    and installing it needs a right on the whole store.
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -36,12 +36,12 @@ class Migrations:
         return list((self._caller.call(request, v1.InstallMigrationSetsResponse)).sets)
 
     def sets(self, tenant: str = "") -> list[v1.MigrationSet]:
-        """Return the sets that are installed, or with a tenant those that its kinds have."""
+        """Return all installed sets, or the sets that apply to a tenant."""
         request = v1.ListMigrationSetsRequest(tenant=tenant)
         return list((self._caller.call(request, v1.ListMigrationSetsResponse)).sets)
 
     def remove(self, kind: str, tenant: str = "") -> None:
-        """Remove a set. What it migrated stays."""
+        """Remove a set. Migrated states stay as they are."""
         request = v1.RemoveMigrationSetRequest(tenant=tenant, kind=kind)
         self._caller.call(request, v1.RemoveMigrationSetResponse)
 
@@ -56,7 +56,7 @@ class Migrations:
     def plan(
         self, spec: v1.MigrationSpec | None = None, tenant: str | None = None
     ) -> v1.PlanMigrationResponse:
-        """Tell what a job would do."""
+        """Return the plan of a job without running it."""
         request = v1.PlanMigrationRequest(tenant=self._caller.tenant(tenant), spec=spec)
         return self._caller.last(request, v1.PlanMigrationResponse, lambda _: True)
 
@@ -70,7 +70,7 @@ class Migrations:
         pace: v1.MigrationPace | None = None,
         tenant: str | None = None,
     ) -> v1.MigrationJob:
-        """Start a job on the daemon, or continue one. It runs whatever becomes of the caller."""
+        """Start or continue a job on the daemon. It does not depend on the caller."""
         request = v1.StartMigrationJobRequest(
             tenant=self._caller.tenant(tenant),
             action=action,
@@ -96,11 +96,12 @@ class Migrations:
         id: str,  # noqa: A002
         tenant: str | None = None,
         *,
-        tell: Callable[[v1.MigrationJob], None] | None = None,
+        on_progress: Callable[[v1.MigrationJob], None] | None = None,
     ) -> v1.MigrationJob:
-        """Wait for the end of a job, and return it with its report. tell hears how far it is.
+        """Wait for the end of a job, and return it with its report.
 
-        It continues when the connection breaks or the daemon restarts.
+        on_progress gets the job whenever it advances. The wait survives a broken connection and a
+        restart of the daemon.
         """
         request = v1.WatchMigrationJobRequest(tenant=self._caller.tenant(tenant), id=id)
         retry = self._caller.retry(METHODS[v1.WatchMigrationJobRequest], request)
@@ -111,10 +112,10 @@ class Migrations:
                 answers = self._caller.stream(request, v1.WatchMigrationJobResponse)
                 while (message := answers.receive()) is not None:
                     progress, job = True, message.job
-                    if tell is not None:
-                        tell(job)
+                    if on_progress is not None:
+                        on_progress(job)
                 if job is None or job.state == "running":
-                    raise UnavailableError("the daemon did not tell of the end of the job")
+                    raise UnavailableError("the stream ended before the job did")
                 return job
             except Failure as f:
                 wait = retry.failed(f, progress)
@@ -130,7 +131,7 @@ class Migrations:
 
     @staticmethod
     def error(m: v1.MigrationJob | v1.MigrationGroup) -> CkptdError | None:
-        """Return the error with which a job or a plan ended, None if there is none."""
+        """Return the error of a job or of a group in a plan, or None."""
         if not m.HasField("error"):
             return None
         return from_detail(m.error.message, m.error.detail)

@@ -1,4 +1,4 @@
-"""Bytes to and from the daemon, by a socket."""
+"""Connections to the daemon, on sockets."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ckptd._socket import keep_alive, refused, wait
 
 Lock = threading.Lock
 
-# Between pieces of a large request the answer is looked for: the daemon refuses what is too large
-# before it read it.
+# The size of the pieces that a large request is sent in. The client checks for an answer between
+# them, because the daemon refuses a request that is too large before it has read all of it.
 _PIECE = 256 << 10
-# What is read at a time: little at first, since an allocation of more takes longer than the call.
+# Sizes of a read. Small answers are the rule, and allocating a large buffer for each costs time.
 _SMALL, _LARGE = 64 << 10, 1 << 20
 
 
@@ -38,7 +38,7 @@ def seek_file(file: BinaryIO, place: int) -> None:
 
 
 class Stream:
-    """A connection as a stream of bytes. Its socket never blocks; poll waits, where it must."""
+    """A connection as a stream of bytes, on a non-blocking socket."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(0)
@@ -46,33 +46,33 @@ class Stream:
         self._deadline: float | None = None
         self._early = b""  # read while the request was on its way
         self._size = _SMALL
-        self.cut = False  # not all of a request was sent
+        self.cut = False  # a request was not sent completely
 
     def usable(self) -> bool:
         """Report whether the connection can be used in this thread or event loop."""
         return True
 
     def arm(self, seconds: float | None) -> None:
-        """Set when operations expire."""
+        """Set the time after which operations raise Expired."""
         self._deadline = None if seconds is None else time.monotonic() + seconds
 
     def idle(self) -> None:
-        """Take note that no request is under way."""
+        """Mark the connection as idle."""
         self._deadline = None
         self._size = _SMALL
 
     def alive(self) -> bool:
-        """Report whether an idle connection is still open, as far as is known here."""
+        """Report whether an idle connection still seems to be open."""
         try:
             self._sock.recv(1)
         except (BlockingIOError, ssl.SSLWantReadError):
             return True
         except OSError:
             return False
-        return False  # its end, or an answer that nobody asked for
+        return False  # closed, or unexpected data
 
     def send(self, parts: list[bytes]) -> None:
-        """Send, up to the point where the daemon has answered or hung up already."""
+        """Send the parts, unless the daemon answers or hangs up first (cut)."""
         try:
             for part in parts:
                 sent = 0
@@ -83,7 +83,7 @@ class Stream:
                         return
                     sent += self._send(piece)
         except (OSError, ValueError):
-            self.cut = True  # an answer may be there all the same
+            self.cut = True  # the daemon has possibly answered; read() finds out
 
     def _send(self, piece: bytes | memoryview) -> int:
         """Send a piece, all of it."""
@@ -105,7 +105,7 @@ class Stream:
         return True
 
     def read(self) -> bytes:
-        """Return what comes next; nothing is the end of the connection."""
+        """Return the next bytes; none mean that the connection has ended."""
         if self._early:
             data, self._early = self._early, b""
             return data
@@ -121,7 +121,7 @@ class Stream:
 
     def _receive(self) -> bytes:
         if self._size == _SMALL and not isinstance(self._sock, ssl.SSLSocket):
-            self._wait(write=False)  # the answer has yet to come
+            self._wait(write=False)  # the answer has not arrived yet
         while True:
             try:
                 return self._sock.recv(self._size)
@@ -142,7 +142,7 @@ class Stream:
         self._sock.close()
 
     def abort(self) -> None:
-        """End the connection under a thread that waits for it."""
+        """End the connection, even if a thread waits for it."""
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 

@@ -10,9 +10,10 @@ from ckptd._sync.calls import Caller
 
 
 class Plugins:
-    """Says which plugins run. With a tenant a method is about what runs for that tenant alone.
+    """Manages plugins. Returns messages of the API.
 
-    Without one it is about the whole store, and takes a right on it. Answers are those of the API.
+    With a tenant, a method concerns the plugins of that tenant alone. Without one it concerns the
+    whole store, and needs a right on it.
     """
 
     def __init__(self, caller: Caller) -> None:
@@ -40,7 +41,7 @@ class Plugins:
         return (self._caller.call(request, v1.InstallPluginResponse)).plugin
 
     def list(self, tenant: str = "") -> list[v1.Plugin]:
-        """Return the plugins that are installed, or with a tenant those that run for it."""
+        """Return all installed plugins, or those that run for a tenant."""
         request = v1.ListPluginsRequest(tenant=tenant)
         return [*(self._caller.call(request, v1.ListPluginsResponse)).plugins]
 
@@ -50,12 +51,12 @@ class Plugins:
         return (self._caller.call(request, v1.GetPluginResponse)).plugin
 
     def set_enabled(self, name: str, enabled: bool, tenant: str = "") -> v1.Plugin:
-        """Start or stop a plugin. What it did to checkpoints stays."""
+        """Enable or disable a plugin. Saved checkpoints stay as they are."""
         request = v1.SetPluginEnabledRequest(tenant=tenant, name=name, enabled=enabled)
         return (self._caller.call(request, v1.SetPluginEnabledResponse)).plugin
 
     def rollback(self, name: str, version: str = "", tenant: str = "") -> v1.Plugin:
-        """Take the version that ran before, or a certain one."""
+        """Return to the previous version of a plugin, or to the one given."""
         request = v1.RollbackPluginRequest(tenant=tenant, name=name, version=version)
         return (self._caller.call(request, v1.RollbackPluginResponse)).plugin
 
@@ -73,7 +74,7 @@ class Plugins:
         return (self._caller.call(request, v1.TrustKeyResponse)).key
 
     def untrust_key(self, id: str) -> None:  # noqa: A002
-        """Take that back; installed plugins stay."""
+        """Stop accepting the signatures of a key; installed plugins stay."""
         self._caller.call(v1.UntrustKeyRequest(id=id), v1.UntrustKeyResponse)
 
     def keys(self) -> tuple[v1.PluginKey, ...]:

@@ -17,12 +17,12 @@ from ckptd._sync.thread import Thread
 from ckptd._sync.watch import watch
 from ckptd._types import Blob, Checkpoint, Event, Ref, ThreadInfo, pack_time, unpack_time
 
-# How many bytes of a blob travel in one message.
+# Bytes of a blob in one message.
 _PIECE = 256 << 10
 
 
 class User:
-    """A handle on one user of a tenant. Threads may share it."""
+    """A handle on one user of a tenant. Threads can share it."""
 
     def __init__(self, caller: Caller, tenant: str, name: str) -> None:
         self._caller = caller
@@ -47,10 +47,10 @@ class User:
         active_at: datetime | None = None,
         limit: int = 0,
     ) -> Generator[ThreadInfo, None, None]:
-        """Yield the threads of the user in order of name, or those active last first.
+        """Yield the threads of the user by name, or the most recently active first.
 
-        count counts the checkpoints of each, which takes long. after continues behind a thread;
-        by activity that takes active_at, its ThreadInfo.active, too.
+        count adds the number of checkpoints, which is slow. after skips the threads up to a name;
+        with by_activity, also pass that thread's ThreadInfo.active as active_at.
         """
 
         def ask(left: int, token: str) -> v1.ListThreadsRequest:
@@ -97,7 +97,7 @@ class User:
     def query(
         self, where: v1.Filter | None = None, *, limit: int = 0
     ) -> Generator[Checkpoint, None, None]:
-        """Yield the checkpoints of all threads that match, the newest first, without content."""
+        """Yield the matching checkpoints of all threads, newest first, without content."""
         request = v1.QueryRequest(tenant=self.tenant, user=self.name, filter=where)
         return query(self._caller, request, limit)
 
@@ -112,9 +112,9 @@ class User:
         return watch(self._caller, request, began)
 
     def put_blob(self, content: bytes | BinaryIO) -> Blob:
-        """Store bytes, or what a file holds from here to its end, when they are durable.
+        """Store bytes, or the rest of a file, and return once they are durable.
 
-        After a connection broke a file is read again, if it can go back to its start.
+        After a broken connection a seekable file is read again; for others the call fails.
         """
         file = io.BytesIO(content) if isinstance(content, bytes | bytearray) else content
         start = file.tell() if file.seekable() else None
@@ -146,9 +146,9 @@ class User:
         return Blob(answer.id, answer.size)
 
     def get_blob(self, id: str) -> Generator[bytes, None, None]:  # noqa: A002
-        """Yield the content of a blob in pieces. It is complete if no error comes.
+        """Yield the content of a blob in pieces, and resume after a broken connection.
 
-        After a connection broke it continues where it was.
+        The content is complete only if the generator ends without an error.
         """
         request = v1.GetBlobRequest(tenant=self.tenant, user=self.name, id=id)
         retry = self._caller.retry(METHODS[v1.GetBlobRequest], request)

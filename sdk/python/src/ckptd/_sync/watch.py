@@ -1,5 +1,5 @@
 # Made from _async by tools/make_sync.py. Change it there.
-"""Watches, which continue where their connection broke."""
+"""Watches, which resume after a broken connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ckptd._types import Event
 
 
 def watch(caller: Caller, request: v1.WatchRequest, began: bool) -> Generator[Event, None, None]:
-    """Yield the events of a watch. It has no end but an error."""
+    """Yield the events of a watch. Only an error ends it."""
     heartbeat = caller.options.heartbeat
     request.heartbeat.FromTimedelta(timedelta(seconds=heartbeat))
     retry = caller.retry(METHODS[v1.WatchRequest], request)
@@ -37,7 +37,7 @@ def watch(caller: Caller, request: v1.WatchRequest, began: bool) -> Generator[Ev
                 elif began:
                     began = False
                     yield event
-            raise Broken("the watch ended", sent=True)  # it has no end
+            raise Broken("the watch ended", sent=True)  # a watch has no regular end
         except Failure as f:
             wait = retry.failed(f, progress)
         finally:
