@@ -392,7 +392,7 @@ def test_many_at_once(kind: str, daemon: Daemon) -> None:
                     assert loaded.channels["s"].data == state
 
             await asyncio.gather(*(one(n) for n in range(16)))
-            assert len(c._caller.wire.pool._idle) <= 16
+            assert len(c._caller.wire.pool.idle()) <= 16
             assert not c._caller.wire.pool._busy
 
     run(test)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import shutil
@@ -17,8 +18,10 @@ from typing import Any
 import daemons
 import pytest
 from both import client_of, close, done, run
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from ckptd import AsyncClient, Client, Draft, errors
+from ckptd import AsyncClient, AsyncThread, Client, Draft, errors
 
 
 @pytest.fixture
@@ -85,7 +88,7 @@ def test_connections_are_reused(kind: str, daemon: daemons.Daemon) -> None:
             pool = c._caller.wire.pool
             t = c.thread("reused")
             await done(t.save({"s": b"1"}))
-            first = list(pool._idle)
+            first = pool.idle()
             for _ in range(3):
                 await done(t.save({"s": b"1"}))
                 with pytest.raises(errors.NotFoundError):
@@ -94,7 +97,7 @@ def test_connections_are_reused(kind: str, daemon: daemons.Daemon) -> None:
                     assert list(t.history(limit=1))
                 else:
                     assert [cp async for cp in t.history(limit=1)]
-            assert pool._idle == first
+            assert pool.idle() == first
             assert len(first) == 1
             await close(c)
 
@@ -121,6 +124,45 @@ def test_one_client_in_many_event_loops(daemon: daemons.Daemon) -> None:
     gc.collect()
 
 
+def test_one_client_in_event_loops_of_several_threads(daemon: daemons.Daemon) -> None:
+    c = AsyncClient(daemon.socket)
+    begun = threading.Barrier(4)
+
+    async def work(name: str) -> None:
+        t = c.thread(name)
+        for step in range(20):
+            await asyncio.gather(t.save({"s": b"%d" % step}), c.thread(name + "-2").save({}))
+            if step == 0:
+                await asyncio.to_thread(begun.wait, 20)
+            await t.load()
+        await asyncio.to_thread(begun.wait, 20)
+        if name == "loop-0":
+            await c.aclose()
+        else:
+            with pytest.raises(errors.ClosedError):
+                await until_closed(t)
+        await asyncio.sleep(0.05)  # for the connections that loop-0 closes here
+
+    async def until_closed(t: AsyncThread) -> None:
+        while True:
+            await t.load()
+
+    failures: list[BaseException] = []
+
+    def run_loop(name: str) -> None:
+        try:
+            asyncio.run(work(name))
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=run_loop, args=(f"loop-{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert failures == []
+
+
 def test_cancelled_call_takes_its_connection_along(daemon: daemons.Daemon) -> None:
     async def test() -> None:
         async with AsyncClient(daemon.socket) as c:
@@ -142,18 +184,18 @@ def test_cancelled_call_takes_its_connection_along(daemon: daemons.Daemon) -> No
 def test_child_leaves_the_parents_connections_alone(daemon: daemons.Daemon) -> None:
     c = Client(daemon.socket)
     c.thread("fork").save({"s": b"1"})
-    theirs = c._caller.wire.pool._idle[0]
+    theirs = c._caller.wire.pool.idle()[0]
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
             ok = c.thread("fork").load().channels["s"].data == b"1"
-            code = 0 if ok and theirs not in c._caller.wire.pool._idle else 2
+            code = 0 if ok and theirs not in c._caller.wire.pool.idle() else 2
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert c.thread("fork").load().channels["s"].data == b"1"
-    assert c._caller.wire.pool._idle == [theirs]
+    assert c._caller.wire.pool.idle() == [theirs]
     c.close()
 
 
@@ -291,3 +333,47 @@ def test_session_is_cheap_and_right(kind: str, daemon: daemons.Daemon) -> None:
         await close(c)
 
     run(test)
+
+
+states = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "change", "new", "same", "other writer", "load", "branch"]),
+        st.integers(0, 5000),
+        st.binary(max_size=300),
+    ),
+    max_size=12,
+)
+
+
+@given(steps=states)
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_sessions_save_what_they_are_given(
+    daemon: daemons.Daemon, steps: list[tuple[str, int, bytes]]
+) -> None:
+    """Whatever happens between its saves, the daemon holds the states of a session."""
+    with Client(daemon.socket, cache_bytes=20_000) as c:
+        t = c.thread(f"property-{os.urandom(8).hex()}")
+        session, state = t.session(), bytes(range(256)) * 20
+        for what, place, data in steps:
+            draft = Draft({"state": state, "constant": b"x" * 1000})
+            match what:
+                case "append":
+                    state += data
+                case "change":
+                    state = state[:place] + data + state[place + 7 :]
+                case "new":
+                    state = data * 20
+                case "other writer":
+                    t.save({"state": data})
+                case "load":
+                    with contextlib.suppress(errors.NotFoundError):
+                        session.load()
+                case "branch":
+                    draft.branch = f"b{place % 3}"
+            draft.channels = {**draft.channels, "state": state}
+            saved = session.save(draft)
+            loaded = t.load(saved.id)
+            assert loaded.channels["state"].data == state
+            assert loaded.channels["constant"].data == b"x" * 1000

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -133,6 +134,8 @@ def _address(url: str, tls: ssl.SSLContext | None) -> Address:
         path = url.removeprefix("unix:").removeprefix("//")
         if not path:
             raise InvalidError(f"{url!r} is not an address: want {_FORMS}")
+        if not hasattr(socket, "AF_UNIX"):
+            raise InvalidError(f"{url}: Python has no Unix sockets on this system; use http://")
         return Address(url, path=path)
     parts = urlsplit(url)
     extra = parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None

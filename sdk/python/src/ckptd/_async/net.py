@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from types import TracebackType
 from typing import Any, BinaryIO
 
 from ckptd._config import Address
@@ -19,19 +18,14 @@ _PIECE = 256 << 10
 _LIMIT = 1 << 20
 
 
-class Lock:
-    """Does nothing: no other task runs between two awaits."""
+def place() -> object:
+    """Return the key of the connections that can be used here: those of this event loop."""
+    return asyncio.get_running_loop()
 
-    def __enter__(self) -> None:
-        """Do nothing."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Do nothing."""
+def gone(place: object) -> bool:
+    """Report whether connections with this key can never be used again."""
+    return isinstance(place, asyncio.AbstractEventLoop) and place.is_closed()
 
 
 async def sleep(seconds: float) -> None:
@@ -78,10 +72,6 @@ class Stream:
         self._timer: asyncio.TimerHandle | None = None
         self._expired = False
         self.cut = False  # a request was not sent completely
-
-    def usable(self) -> bool:
-        """Report whether the connection can be used in this thread or event loop."""
-        return self._loop is asyncio.get_running_loop()
 
     def arm(self, seconds: float | None) -> None:
         """Set the time after which operations raise Expired."""
@@ -139,7 +129,17 @@ class Stream:
     def abort(self) -> None:
         """End the connection, even if a task waits for it."""
         with contextlib.suppress(RuntimeError):  # its event loop is closed
-            self._writer.transport.abort()
+            if self._loop is _running():
+                self._writer.transport.abort()
+            else:
+                self._loop.call_soon_threadsafe(self.abort)
+
+
+def _running() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 async def connect(address: Address, timeout: float) -> Stream:

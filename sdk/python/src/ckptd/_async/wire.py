@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from typing import Generic
 
@@ -68,8 +69,9 @@ class Pool:
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._lock = net.Lock()
-        self._idle: list[Connection] = []  # most recently used last
+        self._lock = threading.Lock()
+        # By the place they belong to, such as an event loop; most recently used last.
+        self._idle: dict[object, list[Connection]] = {}
         self._busy: set[Connection] = set()
         self._pid = os.getpid()
         self.closed = False
@@ -77,8 +79,7 @@ class Pool:
     async def take(self) -> Connection:
         """Return an idle connection that is still open, or a new one."""
         while (conn := self._pop()) is not None:
-            fresh = time.monotonic() - conn.used < _IDLE
-            if fresh and conn.stream.usable() and conn.stream.alive():
+            if time.monotonic() - conn.used < _IDLE and conn.stream.alive():
                 break
             conn.stream.close()
         else:
@@ -95,8 +96,9 @@ class Pool:
     def _pop(self) -> Connection | None:
         with self._lock:
             if self._pid != os.getpid():  # after a fork these belong to the parent
-                self._idle, self._busy, self._pid = [], set(), os.getpid()
-            return self._idle.pop() if self._idle else None
+                self._idle, self._busy, self._pid = {}, set(), os.getpid()
+            here = self._idle.get(net.place())
+            return here.pop() if here else None
 
     def give(self, conn: Connection) -> None:
         """Return a connection to the pool after its answer was read completely."""
@@ -107,10 +109,24 @@ class Pool:
         conn.used = time.monotonic()
         with self._lock:
             self._busy.discard(conn)
-            if not self.closed and len(self._idle) < _POOL:
-                self._idle.append(conn)
+            here = self._here()
+            if not self.closed and len(here) < _POOL:
+                here.append(conn)
                 return
         conn.stream.close()
+
+    def _here(self) -> list[Connection]:
+        """Return the idle connections that can be used here."""
+        place = net.place()
+        if place not in self._idle:
+            self._idle = {p: conns for p, conns in self._idle.items() if not net.gone(p)}
+            self._idle[place] = []
+        return self._idle[place]
+
+    def idle(self) -> list[Connection]:
+        """Return all idle connections."""
+        with self._lock:
+            return [conn for conns in self._idle.values() for conn in conns]
 
     def drop(self, conn: Connection) -> None:
         """Close a connection."""
@@ -120,9 +136,10 @@ class Pool:
 
     def close(self) -> None:
         """Close all connections, including those in use."""
+        idle = self.idle()
         with self._lock:
             self.closed = True
-            idle, self._idle, busy = self._idle, [], list(self._busy)
+            self._idle, busy = {}, list(self._busy)
         for conn in idle:
             conn.stream.close()
         for conn in busy:

@@ -47,7 +47,7 @@ class Client:
 
     Options: attempts is the most attempts at a call, or at a stream without progress. backoff is
     the longest wait before the second attempt, in seconds; it doubles up to max_backoff. timeout
-    bounds each attempt at a call with a single answer; None means no bound. A watch reconnects after
+    bounds each attempt at a call with a single answer; None is no bound. A watch reconnects after
     three heartbeats of silence. on_retry gets the error and the length of each wait. export marks
     every load as an export in the audit log. server_ids lets the daemon make the ids of drafts;
     saves without an id are not repeated after a lost answer. cache_bytes bounds the contents that

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-import threading
 import time
 from typing import BinaryIO
 
@@ -13,13 +12,21 @@ from ckptd._config import Address
 from ckptd._failures import Broken, Expired
 from ckptd._socket import keep_alive, refused, wait
 
-Lock = threading.Lock
-
 # The size of the pieces that a large request is sent in. The client checks for an answer between
 # them, because the daemon refuses a request that is too large before it has read all of it.
 _PIECE = 256 << 10
 # Sizes of a read. Small answers are the rule, and allocating a large buffer for each costs time.
 _SMALL, _LARGE = 64 << 10, 1 << 20
+
+
+def place() -> object:
+    """Return the key of the connections that can be used here: all of them."""
+    return None
+
+
+def gone(place: object) -> bool:
+    """Report whether connections with this key can never be used again."""
+    return False
 
 
 def sleep(seconds: float) -> None:
@@ -47,10 +54,6 @@ class Stream:
         self._early = b""  # read while the request was on its way
         self._size = _SMALL
         self.cut = False  # a request was not sent completely
-
-    def usable(self) -> bool:
-        """Report whether the connection can be used in this thread or event loop."""
-        return True
 
     def arm(self, seconds: float | None) -> None:
         """Set the time after which operations raise Expired."""
