@@ -7,6 +7,11 @@ from pathlib import Path
 import daemons
 import pytest
 from both import KINDS
+from hypothesis import settings
+
+if os.environ.get("CI"):  # the same examples each time
+    settings.register_profile("ci", derandomize=True)
+    settings.load_profile("ci")
 
 
 @pytest.fixture(autouse=True)

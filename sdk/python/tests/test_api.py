@@ -7,11 +7,13 @@ import contextlib
 import io
 import uuid
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 from both import KINDS, client_of, close, done, each, listed, run
-from daemons import Daemon
+from daemons import Daemon, serve
 
 import ckptd._async.calls
 import ckptd._sync.calls
@@ -353,6 +355,32 @@ def test_over_tls_with_a_token(kind: str, daemon: Daemon) -> None:
         await close(stranger)
 
     run(test)
+
+
+def test_with_a_certificate(kind: str, program: Path, tmp_path: Path) -> None:
+    people = trustme.CA()
+    person = people.issue_cert("agent-7.example", common_name="agent-7")
+    people.cert_pem.write_to_path(str(tmp_path / "people.pem"))
+    person.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "me.pem"))
+    config = tmp_path / "ckptd.toml"
+    config.write_text("""[[certificate]]
+common-name = "agent-7"
+[[certificate.grant]]
+role = "writer"
+tenant = "acme"
+user = "alice"
+""")
+
+    async def test(d: Daemon) -> None:
+        me = tmp_path / "me.pem"
+        c = client_of(kind, d.tcp, tls_ca=d.ca, tls_cert=me, tls_key=me)
+        assert (await done(c.admin.who_am_i())).caller.startswith("certificate:")
+        assert (await done(c.thread("t").save({}))).ref.user == "alice"
+        await close(c)
+
+    flags = ("--config", str(config), "--client-ca", str(tmp_path / "people.pem"))
+    with serve(program, *flags, tls=True) as d:
+        run(test, d)
 
 
 @pytest.mark.parametrize("place", ["socket", "tcp"])

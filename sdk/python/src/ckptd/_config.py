@@ -105,12 +105,13 @@ def options(
         raise InvalidError("attempts and heartbeat must be at least 1, and no option negative")
     if (timeout is not None and timeout <= 0) or connect_timeout <= 0:
         raise InvalidError("timeouts must be positive; timeout=None means no limit")
-    tls = _tls(tls_ca or env("TLS_CA"), tls_cert or env("TLS_CERT"), tls_key or env("TLS_KEY"))
+    cert = tls_cert or env("TLS_CERT")
+    tls = _tls(tls_ca or env("TLS_CA"), cert, tls_key or env("TLS_KEY"))
     address = _address(url or env("SERVER"), ssl_context or tls)
     secret = _token(token, token_file)
-    # A token for exactly one tenant and user implies both names. Without a token, the defaults are
-    # those of the `ckptd` command.
-    default_tenant, default_user = ("", "") if secret else ("default", "local")
+    # Credentials for exactly one tenant and user imply both names. Without any, as for the owner of
+    # a socket, the defaults are those of the `ckptd` command.
+    default_tenant, default_user = ("", "") if secret or cert else ("default", "local")
     return Options(
         address=address,
         token=secret,

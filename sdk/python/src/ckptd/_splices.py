@@ -55,9 +55,9 @@ class _Search:
     def __init__(self, was: bytes, was_end: int, now: bytes, now_end: int) -> None:
         self.was, self.was_end = was, was_end
         self.now, self.now_end = now, now_end
-        # Bytes to search before giving up. For contents with nothing in common, the search must not
-        # take longer than sending them.
-        self.budget = 2 * (was_end + now_end) + 4096
+        # Bytes to search before giving up. For large contents with nothing in common, the search
+        # must not take longer than sending them; for small ones it is quick in any case.
+        self.budget = 2 * (was_end + now_end) + (256 << 10)
 
     def run(self, start: int) -> list[Replace]:
         was, now = self.was, self.now

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable
-from typing import TypeVar
+from types import TracebackType
+from typing import Generic, TypeVar
 
 from google.protobuf.message import EncodeError, Message
 
@@ -12,7 +13,7 @@ from ckptd._async.wire import Answers, Wire
 from ckptd._cache import Cache
 from ckptd._config import Options
 from ckptd._connect import M
-from ckptd._failures import Failure
+from ckptd._failures import Broken, Failure
 from ckptd._ids import IdClock
 from ckptd._retry import Retry
 from ckptd._rules import METHODS, Method
@@ -48,7 +49,7 @@ class Caller:
 
     async def call(self, request: Message, answer: type[M]) -> M:
         """Make a call that has one answer."""
-        method = self._method(request, answer)
+        method = self.method(request, answer)
         body = self.encode(request)
         retry = self.retry(method, request)
         while True:
@@ -59,14 +60,8 @@ class Caller:
                 wait = retry.failed(f)
             await self.pause(retry, wait)
 
-    async def stream(
-        self, request: Message, answer: type[M], patience: float | None = None
-    ) -> Answers[M]:
-        """Make one attempt at a call that is answered by a stream."""
-        method = self._method(request, answer)
-        return await self.wire.stream(method, self.encode(request), answer, patience)
-
-    def _method(self, request: Message, answer: type[Message]) -> Method:
+    def method(self, request: Message, answer: type[Message]) -> Method:
+        """Return the method of a request."""
         method = METHODS.get(type(request))
         if method is None or method.answer is not answer:
             name = type(request).__name__
@@ -92,6 +87,17 @@ class Caller:
             self.options.on_retry(retry.error, wait)
         await net.sleep(wait)
 
+    def resumed(
+        self,
+        ask: Callable[[], Message],
+        answer: type[M],
+        *,
+        patience: float | None = None,
+        endless: bool = False,
+    ) -> Resumed[M]:
+        """Return the messages of a streamed answer. ask returns the request of each attempt."""
+        return Resumed(self, ask, answer, patience, endless)
+
     async def pages(
         self,
         ask: Callable[[int, str], Message],
@@ -105,31 +111,18 @@ class Caller:
         request for a number of items after a token; 0 means all.
         """
         token, left = "", limit
-        request = ask(limit, token)
-        retry = self.retry(self._method(request, answer), request)
-        while True:
-            retry.check()
-            progress, answers = False, None
-            try:
-                answers = await self.stream(ask(max(left, 0), token), answer)
-                while (message := await answers.receive()) is not None:
-                    progress = True
-                    items, token = items_of(message)
-                    for item in items:
-                        yield item
-                        left -= 1
-                        if left == 0:  # never, if there is no limit
-                            break
-                    if left == 0 or not token:
-                        await answers.finish()
-                        return
-                return
-            except Failure as f:
-                wait = retry.failed(f, progress)
-            finally:
-                if answers is not None:
-                    answers.close()
-            await self.pause(retry, wait)
+        with self.resumed(lambda: ask(max(left, 0), token), answer) as stream:
+            while (message := await stream.next()) is not None:
+                stream.progress = True
+                items, token = items_of(message)
+                for item in items:
+                    yield item
+                    left -= 1
+                    if left == 0:  # never, if there is no limit
+                        break
+                if left == 0 or not token:
+                    await stream.finish()
+                    return
 
     async def distinct(
         self, request: Message, answer: type[M], items_of: Callable[[M], Iterable[T]]
@@ -139,25 +132,13 @@ class Caller:
         After a broken connection it starts over and skips the items that it has yielded.
         """
         seen: set[T] = set()
-        retry = self.retry(self._method(request, answer), request)
-        while True:
-            retry.check()
-            progress, answers = False, None
-            try:
-                answers = await self.stream(request, answer)
-                while (message := await answers.receive()) is not None:
-                    for item in items_of(message):
-                        if item not in seen:
-                            progress = True
-                            seen.add(item)
-                            yield item
-                return
-            except Failure as f:
-                wait = retry.failed(f, progress)
-            finally:
-                if answers is not None:
-                    answers.close()
-            await self.pause(retry, wait)
+        with self.resumed(lambda: request, answer) as stream:
+            while (message := await stream.next()) is not None:
+                for item in items_of(message):
+                    if item not in seen:
+                        stream.progress = True
+                        seen.add(item)
+                        yield item
 
     async def last(
         self,
@@ -170,23 +151,79 @@ class Caller:
 
         An error after the result is an error of the call.
         """
-        retry = self.retry(self._method(request, answer), request)
+        result: M | None = None
+        with self.resumed(lambda: request, answer) as stream:
+            while (message := await stream.next()) is not None:
+                if done(message):
+                    result = message
+                elif on_progress is not None:
+                    on_progress(message)
+        if result is None:
+            raise UnavailableError("the daemon sent no report")
+        return result
+
+
+class Resumed(Generic[M]):
+    """The messages of a streamed answer, over all attempts at it."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        ask: Callable[[], Message],
+        answer: type[M],
+        patience: float | None,
+        endless: bool,
+    ) -> None:
+        request = ask()
+        self._caller = caller
+        self._ask = ask
+        self._answer = answer
+        self._patience = patience  # seconds of silence before another attempt
+        self._endless = endless  # the daemon does not end it
+        self._method = caller.method(request, answer)
+        self._retry = caller.retry(self._method, request)
+        self._answers: Answers[M] | None = None
+        #: Set by the consumer: the current attempt got further, so it does not count.
+        self.progress = False
+
+    async def next(self) -> M | None:
+        """Return the next message, or None at the end."""
         while True:
-            retry.check()
-            answers, result = None, None
+            self._retry.check()
             try:
-                answers = await self.stream(request, answer)
-                while (message := await answers.receive()) is not None:
-                    if done(message):
-                        result = message
-                    elif on_progress is not None:
-                        on_progress(message)
-                if result is None:
-                    raise UnavailableError("the daemon sent no report")
-                return result
+                if self._answers is None:
+                    self.progress = False
+                    body = self._caller.encode(self._ask())
+                    self._answers = await self._caller.wire.stream(
+                        self._method, body, self._answer, self._patience
+                    )
+                message = await self._answers.receive(self._patience)
+                if message is None and self._endless:
+                    raise Broken("the stream ended", sent=True)
+                return message
             except Failure as f:
-                wait = retry.failed(f)
-            finally:
-                if answers is not None:
-                    answers.close()
-            await self.pause(retry, wait)
+                self.close()
+                wait = self._retry.failed(f, self.progress)
+            await self._caller.pause(self._retry, wait)
+
+    async def finish(self) -> None:
+        """Read to the end, which must be near, so that the connection can be reused."""
+        if self._answers is not None:
+            await self._answers.finish()
+
+    def close(self) -> None:
+        """Abandon the rest of the answer."""
+        if self._answers is not None:
+            self._answers.close()
+            self._answers = None
+
+    def __enter__(self) -> Resumed[M]:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

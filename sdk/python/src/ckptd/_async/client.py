@@ -32,8 +32,8 @@ class AsyncClient:
 
     Arguments default to the environment variables of the `ckptd` command: CKPTD_SERVER,
     CKPTD_TOKEN, CKPTD_TOKEN_FILE, CKPTD_TENANT, CKPTD_USER, CKPTD_TLS_CA, CKPTD_TLS_CERT and
-    CKPTD_TLS_KEY. Without a token, tenant and user default to "default" and "local", as for the
-    command. With one they default to the token's own, if it has exactly one of each.
+    CKPTD_TLS_KEY. With a token or a certificate, tenant and user default to its own, if it is for
+    exactly one of each. Without, they default to "default" and "local", as for the command.
 
     The client repeats a call, after a wait with jitter, if the daemon did nothing (no connection,
     overloaded, shutting down), or if the answer was lost and the call is idempotent: reads, and

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ckptd import v1
 from ckptd._async.calls import Caller
-from ckptd._failures import Failure
-from ckptd._rules import METHODS
 from ckptd.errors import CkptdError, UnavailableError, from_detail
 
 
@@ -103,25 +101,15 @@ class AsyncMigrations:
         restart of the daemon.
         """
         request = v1.WatchMigrationJobRequest(tenant=self._caller.tenant(tenant), id=id)
-        retry = self._caller.retry(METHODS[v1.WatchMigrationJobRequest], request)
-        while True:
-            retry.check()
-            progress, answers, job = False, None, None
-            try:
-                answers = await self._caller.stream(request, v1.WatchMigrationJobResponse)
-                while (message := await answers.receive()) is not None:
-                    progress, job = True, message.job
-                    if on_progress is not None:
-                        on_progress(job)
-                if job is None or job.state == "running":
-                    raise UnavailableError("the stream ended before the job did")
-                return job
-            except Failure as f:
-                wait = retry.failed(f, progress)
-            finally:
-                if answers is not None:
-                    answers.close()
-            await self._caller.pause(retry, wait)
+        job: v1.MigrationJob | None = None
+        with self._caller.resumed(lambda: request, v1.WatchMigrationJobResponse) as stream:
+            while (message := await stream.next()) is not None:
+                stream.progress, job = True, message.job
+                if on_progress is not None:
+                    on_progress(job)
+        if job is None or job.state == "running":
+            raise UnavailableError("the stream ended before the job did")
+        return job
 
     async def cancel(self, id: str, tenant: str | None = None) -> v1.MigrationJob:  # noqa: A002
         """Stop a job, and return it when it has stopped."""

@@ -7,8 +7,6 @@ from datetime import timedelta
 
 from ckptd import v1
 from ckptd._async.calls import Caller
-from ckptd._failures import Broken, Failure
-from ckptd._rules import METHODS
 from ckptd._seen import Seen
 from ckptd._types import Event
 
@@ -19,29 +17,19 @@ async def watch(
     """Yield the events of a watch. Only an error ends it."""
     heartbeat = caller.options.heartbeat
     request.heartbeat.FromTimedelta(timedelta(seconds=heartbeat))
-    retry = caller.retry(METHODS[v1.WatchRequest], request)
-    seen = Seen()
-    while True:
-        retry.check()
-        progress, answers = False, None
-        try:
-            answers = await caller.stream(request, v1.WatchResponse, 3 * heartbeat)
-            while (m := await answers.receive(3 * heartbeat)) is not None:
-                progress = True
-                if m.cursor:
-                    request.cursor = m.cursor
-                    request.ClearField("since")
-                event = Event.unpack(m.event, request.cursor)
-                if m.HasField("event"):
-                    if seen.first(event):
-                        yield event
-                elif began:
-                    began = False
+    patience, seen = 3 * heartbeat, Seen()
+    with caller.resumed(
+        lambda: request, v1.WatchResponse, patience=patience, endless=True
+    ) as stream:
+        while (m := await stream.next()) is not None:
+            stream.progress = True
+            if m.cursor:
+                request.cursor = m.cursor
+                request.ClearField("since")
+            event = Event.unpack(m.event, request.cursor)
+            if m.HasField("event"):
+                if seen.first(event):
                     yield event
-            raise Broken("the watch ended", sent=True)  # a watch has no regular end
-        except Failure as f:
-            wait = retry.failed(f, progress)
-        finally:
-            if answers is not None:
-                answers.close()
-        await caller.pause(retry, wait)
+            elif began:
+                began = False
+                yield event

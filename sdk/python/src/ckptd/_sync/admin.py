@@ -7,8 +7,6 @@ from collections.abc import Callable, Generator, Iterable
 from datetime import datetime, timedelta
 
 from ckptd import v1
-from ckptd._failures import Failure
-from ckptd._rules import METHODS
 from ckptd._sync.calls import Caller
 from ckptd._types import pack_duration, pack_time
 
@@ -120,22 +118,10 @@ class Admin:
     def read_audit(self, since: datetime | None = None) -> Generator[v1.AuditEntry, None, None]:
         """Yield the entries of the audit log since a time, the oldest first."""
         request = v1.ReadAuditRequest(since=pack_time(since))
-        retry = self._caller.retry(METHODS[v1.ReadAuditRequest], request)
         last = 0
-        while True:
-            retry.check()
-            progress, answers = False, None
-            try:
-                answers = self._caller.stream(request, v1.ReadAuditResponse)
-                while (message := answers.receive()) is not None:
-                    for entry in message.entries:
-                        if entry.number > last:
-                            progress, last = True, entry.number
-                            yield entry
-                return
-            except Failure as f:
-                wait = retry.failed(f, progress)
-            finally:
-                if answers is not None:
-                    answers.close()
-            self._caller.pause(retry, wait)
+        with self._caller.resumed(lambda: request, v1.ReadAuditResponse) as stream:
+            while (message := stream.next()) is not None:
+                for entry in message.entries:
+                    if entry.number > last:
+                        stream.progress, last = True, entry.number
+                        yield entry

@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from ckptd import v1
-from ckptd._failures import Failure
-from ckptd._rules import METHODS
 from ckptd._sync.calls import Caller
 from ckptd.errors import CkptdError, UnavailableError, from_detail
 
@@ -104,25 +102,15 @@ class Migrations:
         restart of the daemon.
         """
         request = v1.WatchMigrationJobRequest(tenant=self._caller.tenant(tenant), id=id)
-        retry = self._caller.retry(METHODS[v1.WatchMigrationJobRequest], request)
-        while True:
-            retry.check()
-            progress, answers, job = False, None, None
-            try:
-                answers = self._caller.stream(request, v1.WatchMigrationJobResponse)
-                while (message := answers.receive()) is not None:
-                    progress, job = True, message.job
-                    if on_progress is not None:
-                        on_progress(job)
-                if job is None or job.state == "running":
-                    raise UnavailableError("the stream ended before the job did")
-                return job
-            except Failure as f:
-                wait = retry.failed(f, progress)
-            finally:
-                if answers is not None:
-                    answers.close()
-            self._caller.pause(retry, wait)
+        job: v1.MigrationJob | None = None
+        with self._caller.resumed(lambda: request, v1.WatchMigrationJobResponse) as stream:
+            while (message := stream.next()) is not None:
+                stream.progress, job = True, message.job
+                if on_progress is not None:
+                    on_progress(job)
+        if job is None or job.state == "running":
+            raise UnavailableError("the stream ended before the job did")
+        return job
 
     def cancel(self, id: str, tenant: str | None = None) -> v1.MigrationJob:  # noqa: A002
         """Stop a job, and return it when it has stopped."""

@@ -151,26 +151,21 @@ class User:
         The content is complete only if the generator ends without an error.
         """
         request = v1.GetBlobRequest(tenant=self.tenant, user=self.name, id=id)
-        retry = self._caller.retry(METHODS[v1.GetBlobRequest], request)
-        had = 0
-        while True:
-            retry.check()
-            progress, answers, skip = False, None, had
-            try:
-                answers = self._caller.stream(request, v1.GetBlobResponse)
-                while (message := answers.receive()) is not None:
-                    data = message.data[skip:]
-                    skip -= min(skip, len(message.data))
-                    if data:
-                        progress, had = True, had + len(data)
-                        yield data
-                return
-            except Failure as f:
-                wait = retry.failed(f, progress)
-            finally:
-                if answers is not None:
-                    answers.close()
-            self._caller.pause(retry, wait)
+        had = skip = 0
+
+        def ask() -> v1.GetBlobRequest:
+            nonlocal skip
+            skip = had  # each attempt begins with the first byte
+            return request
+
+        with self._caller.resumed(ask, v1.GetBlobResponse) as stream:
+            while (message := stream.next()) is not None:
+                data = message.data[skip:]
+                skip -= min(skip, len(message.data))
+                if data:
+                    stream.progress = True
+                    had += len(data)
+                    yield data
 
     def read_blob(self, id: str) -> bytes:  # noqa: A002
         """Return the content of a blob."""
