@@ -293,6 +293,18 @@ def test_events_come_once_and_old_ones_are_forgotten() -> None:
     assert len(seen._last) < 30
 
 
+def test_raw_calls() -> None:
+    with Client("http://127.0.0.1:1", attempts=1) as c:
+        with pytest.raises(errors.InvalidError, match="streams"):
+            c.call(v1.WatchRequest(), v1.WatchResponse)
+        with pytest.raises(errors.InvalidError, match="no method"):
+            c.call(v1.LoadRequest(), v1.SaveResponse)
+        with pytest.raises(errors.InvalidError, match="no method"):
+            c.call(v1.Ref(), v1.SaveResponse)
+        with pytest.raises(errors.UnreachableError):
+            c.call(v1.WhoAmIRequest(), v1.WhoAmIResponse)
+
+
 def test_drafts_refuse_what_is_no_content() -> None:
     with pytest.raises(errors.InvalidError, match="as_json"):
         draft_of({"a": {"not": "bytes"}}).pack()  # type: ignore[dict-item]

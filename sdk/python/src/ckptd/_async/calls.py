@@ -48,8 +48,10 @@ class Caller:
         self.wire.pool.close()
 
     async def call(self, request: Message, answer: type[M]) -> M:
-        """Make a call that has one answer."""
+        """Make a call with a single answer."""
         method = self.method(request, answer)
+        if method.streams or method.uploads:
+            raise InvalidError(f"{method.name} streams: use the handle that has it")
         body = self.encode(request)
         retry = self.retry(method, request)
         while True:
@@ -69,7 +71,7 @@ class Caller:
         return method
 
     def retry(self, method: Method, request: Message) -> Retry:
-        """Begin the attempts at a call."""
+        """Start the attempts at a call."""
         pool, o = self.wire.pool, self.options
         may = method.retry_for(request)
         return Retry(o.policy, may, o.address.url, lambda: pool.closed)
