@@ -12,7 +12,7 @@ TOOLS      := bin/tools
 # The race detector needs cgo; the product never does.
 RACE := $(shell command -v $$(go env CC | cut -d' ' -f1) >/dev/null 2>&1 && echo -race)
 
-.PHONY: help run build generate release-api toolchains rivals test lint fuzz attack sim torture mutations bench bench-full bench-smoke table long clean FORCE
+.PHONY: help run build generate release-api toolchains rivals test test-python lint fuzz attack sim torture mutations bench bench-full bench-smoke table long clean FORCE
 .DEFAULT_GOAL := help
 
 help:
@@ -24,8 +24,9 @@ run: build ## build ckptd and serve ./data, which is made with its key and a fir
 build: ## build bin/ckptd, without cgo
 	CGO_ENABLED=0 go build -trimpath -o bin/ckptd ./cmd/ckptd
 
-generate: $(TOOLS)/buf ## make the Go code of api/, the tables of docs/api.md, and the lists of help texts and errors
+generate: $(TOOLS)/buf ## make the Go and Python code of api/, the tables of docs/api.md, and the lists of help texts and errors
 	cd api && ../$(TOOLS)/buf lint && ../$(TOOLS)/buf generate
+	sdk/python/generate.sh
 	go test -count=1 ./internal/contract -update
 	go test -count=1 ./cmd/ckptd -run TestHelpTexts -update
 	go test -count=1 ./internal/lint -run TestErrorTexts -update
@@ -53,6 +54,9 @@ endif
 	GODEBUG=fips140=only CGO_ENABLED=0 go test -short -timeout 10m -run 'Test(Save|Load|Blob|Verify|Fork|Migrat|Keyring|Wrap|Entry)' ./crypto ./engine
 	cd bench && CGO_ENABLED=0 go test -timeout 10m ./...
 	cd plugins/pdk && CGO_ENABLED=0 go test -timeout 10m ./...
+
+test-python: ## test the Python package, in environments that it makes for that
+	sdk/python/test.sh
 
 lint: $(TOOLS)/staticcheck $(TOOLS)/buf ## vet, also for macOS and Windows, staticcheck, gofmt, tidy go.mod files, the API's definition, import directions
 	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')) && \

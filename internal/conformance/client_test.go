@@ -65,7 +65,7 @@ func TestServe(t *testing.T) {
 	toClient, toServer := pipe(), pipe()
 	problems := make(chan int, 1)
 	go func() {
-		n, err := Serve(toServer, toClient, io.Discard)
+		n, err := Serve(toServer, toClient, io.Discard, nil)
 		if err != nil {
 			t.Error(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 )
 
 // Task is a script for a client to play, at the address of the server that replays its exchanges.
@@ -15,16 +16,19 @@ type Task struct {
 	Script
 }
 
-// Serve runs all scripts with a client that is another program. It writes each as a line of JSON, a
-// Task, and reads a line with the results of its calls. It writes each fault to log as a line, and
-// returns their number.
-func Serve(in io.Reader, out, log io.Writer) (problems int, err error) {
+// Serve runs the scripts whose names match run, all if it is nil, with a client that is another
+// program. It writes each as a line of JSON, a Task, and reads a line with the results of its calls.
+// It writes a line to log for each problem, and returns their number.
+func Serve(in io.Reader, out, log io.Writer, run *regexp.Regexp) (problems int, err error) {
 	scripts, err := Scripts()
 	if err != nil {
 		return 0, err
 	}
 	results, tasks := json.NewDecoder(in), json.NewEncoder(out)
 	for _, s := range scripts {
+		if run != nil && !run.MatchString(s.Name) {
+			continue
+		}
 		got, replay, err := serve(s, results, tasks)
 		if err != nil {
 			return problems, fmt.Errorf("%s: %w", s.Name, err)
