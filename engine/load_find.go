@@ -213,7 +213,7 @@ func (l *storedLineage) findEntry(ctx context.Context, head uint64, id string) (
 			return none, nil, err
 		}
 		if e.ID != id {
-			return none, nil, corrupt(space.Describe(entry.Key), "names another id", nil)
+			return none, nil, corrupt(space.Describe(entry.Key), "is for another id", nil)
 		}
 		return *e, nil, nil
 	}

@@ -67,7 +67,7 @@ func (u *user) openActivity(e backend.Entry) (th activeThread, tok crypto.Token,
 	}
 	th.id, err = unseal(u, space.Activity, e.Key, e.Value)
 	if err == nil && u.ThreadToken(th.id) != tok {
-		err = corrupt(space.Describe(e.Key), "names another thread", nil)
+		err = corrupt(space.Describe(e.Key), "is for another thread", nil)
 	}
 	return th, tok, err
 }

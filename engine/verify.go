@@ -137,7 +137,7 @@ func (u *verifiedUser) list(ctx context.Context) error {
 			ref.Thread = rec.ID
 			switch {
 			case u.ThreadToken(rec.ID) != tok:
-				err = corrupt(space.Describe(e.Key), "names another thread", nil)
+				err = corrupt(space.Describe(e.Key), "is for another thread", nil)
 			case rec.Epoch == 0 || rec.Generation == 0 || rec.Generation > rec.Epoch:
 				err = corrupt(space.Describe(e.Key), fmt.Sprintf("has generation %d in epoch %d", rec.Generation, rec.Epoch), nil)
 			}
@@ -258,7 +258,7 @@ func (u *verifiedUser) namespaces(ctx context.Context, t *storedThread) ([]strin
 		copy(tok[:], space.Tail(e.Key))
 		delete(used, tok)
 		if err == nil && t.Namespace(name).NS != tok {
-			err = corrupt(space.Describe(e.Key), "names another namespace", nil)
+			err = corrupt(space.Describe(e.Key), "is for another namespace", nil)
 		}
 		if err != nil {
 			return u.v.problem(ref, err)

@@ -373,7 +373,7 @@ func (l *lineage) tasksNow(ctx context.Context, checkpoint string) (tasks []*cod
 	err = l.s.eachWrites(ctx, l, l.WritesOf(checkpoint), func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {
 		y.add(e.Key, w, ledger)
 		if y.id != checkpoint {
-			return corrupt(space.Describe(e.Key), "names another checkpoint", nil)
+			return corrupt(space.Describe(e.Key), "is for another checkpoint", nil)
 		}
 		if w != nil {
 			tasks = append(tasks, w)
