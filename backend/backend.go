@@ -1,10 +1,10 @@
-// Package backend is the contract between the engine and an ordered key-value store: five methods, a handful of
-// errors, and nothing of any particular store. Drivers live in the packages below it; backendtest holds the suite
-// that every driver must pass.
+// Package backend is the contract between the engine and an ordered key-value store: five methods,
+// a handful of errors, and nothing of any particular store. Drivers live in the packages below it;
+// backendtest holds the suite that every driver must pass.
 //
-// A backend stores opaque values (they arrive sealed) under keys ordered as byte strings. Every key carries a
-// version: a short string that the writer chose when it wrote the key. Conditions compare versions, so a writer can
-// condition its next batch on its last write without reading it back.
+// A backend stores opaque values (they arrive sealed) under keys ordered as byte strings. Every key
+// carries a version: a short string that the writer chose when it wrote the key. Conditions compare
+// versions, so a writer can condition its next batch on its last write without reading it back.
 //
 // All methods may be called by many goroutines at once.
 package backend
@@ -31,15 +31,18 @@ var (
 	ErrAmbiguous = errors.New("backend: outcome unknown")
 	// ErrTooLarge: a batch, key, version or value is over the portable floor. Nothing was applied.
 	ErrTooLarge = errors.New("backend: over the size limit")
-	// ErrUnavailable: the store cannot serve the call now, or has stopped for good. Nothing was applied, unless the
-	// error is ErrAmbiguous as well: then it stopped in the middle of this commit.
+	// ErrUnavailable: the store cannot serve the call now, or has stopped for good. Nothing was
+	// applied, unless the error is ErrAmbiguous as well: then it stopped in the middle of this
+	// commit.
 	ErrUnavailable = errors.New("backend: unavailable")
-	// ErrInvalid: the batch, keys or range are malformed (an empty key or version, a key written or conditioned
-	// twice, an absent condition on a key that the batch does not write, a negative limit). Nothing was applied.
+	// ErrInvalid: the batch, keys or range are malformed (an empty key or version, a key written or
+	// conditioned twice, an absent condition on a key that the batch does not write, a negative
+	// limit). Nothing was applied.
 	ErrInvalid = errors.New("backend: malformed request")
 	// ErrCorrupt: the store found its own files damaged.
 	ErrCorrupt = errors.New("backend: store is damaged")
-	// ErrNoSpace: the device has too little room to accept the batch. Nothing was applied. It wraps ErrUnavailable.
+	// ErrNoSpace: the device has too little room to accept the batch. Nothing was applied. It wraps
+	// ErrUnavailable.
 	ErrNoSpace = &noSpaceError{}
 	// ErrClosed: the backend was closed.
 	ErrClosed = errors.New("store is closed")
@@ -52,13 +55,15 @@ var (
 	// ErrOlderFormat: the store was written by an older version of the driver, in a form that is
 	// not read any more.
 	ErrOlderFormat = errors.New("backend: written by an older version")
-	// ErrLostCommits: commits that were acknowledged are missing, or may be. Nothing was changed. It wraps ErrCorrupt.
+	// ErrLostCommits: commits that were acknowledged are missing, or may be. Nothing was changed.
+	// It wraps ErrCorrupt.
 	ErrLostCommits error = &corruptError{"backend: acknowledged commits are missing"}
 	// ErrNoLog: the store's log is missing. Nothing was changed. It wraps ErrCorrupt.
 	ErrNoLog error = &corruptError{"backend: the log is missing"}
 	// ErrForeignLog: the log belongs to another store. Nothing was changed. It wraps ErrCorrupt.
 	ErrForeignLog error = &corruptError{"backend: the log is that of another store"}
-	// ErrNewerLog: the store's log was written by a newer version. Nothing was changed. It wraps ErrNewerFormat.
+	// ErrNewerLog: the store's log was written by a newer version. Nothing was changed. It wraps
+	// ErrNewerFormat.
 	ErrNewerLog = fmt.Errorf("%w: its log", ErrNewerFormat)
 	// ErrReadOnly: the location cannot be written.
 	ErrReadOnly = errors.New("backend: location is read-only")
@@ -80,26 +85,28 @@ type Backend interface {
 	// backend is open.
 	Caps() Caps
 
-	// Get reads keys from one snapshot, any number of them. The result has one Entry per key, in the order asked;
-	// the Entry of an absent key has an empty Version. Entry.Key is the slice passed in; values belong to the
-	// caller.
+	// Get reads keys from one snapshot, any number of them. The result has one Entry per key, in
+	// the order asked; the Entry of an absent key has an empty Version. Entry.Key is the slice
+	// passed in; values belong to the caller.
 	Get(ctx context.Context, keys ...[]byte) ([]Entry, error)
 
-	// Scan reads one page of a range, in order, from one snapshot. next is nil at the end of the range; otherwise
-	// it is the Start (forward) or End (reverse) of the Range that continues it. Every page but an empty range's
-	// holds at least one entry. Entries and next belong to the caller.
+	// Scan reads one page of a range, in order, from one snapshot. next is nil at the end of the
+	// range; otherwise it is the Start (forward) or End (reverse) of the Range that continues it.
+	// Every page but an empty range's holds at least one entry. Entries and next belong to the
+	// caller.
 	Scan(ctx context.Context, r Range) (entries []Entry, next []byte, err error)
 
-	// Commit applies a batch, all or nothing, in the order of arrival, and returns when it is as durable as
-	// Caps says. The batch must not change until Commit returns; the driver keeps none of it. A batch without
-	// mutations only checks its conditions. Batch.Validate says which batches are refused before anything else.
+	// Commit applies a batch, all or nothing, in the order of arrival, and returns when it is as
+	// durable as Caps says. The batch must not change until Commit returns; the driver keeps none
+	// of it. A batch without mutations only checks its conditions. Batch.Validate says which
+	// batches are refused before anything else.
 	//
-	// A context that ends before the batch was accepted gives the context's error and applies nothing. Once
-	// accepted, Commit waits for the outcome.
+	// A context that ends before the batch was accepted gives the context's error and applies
+	// nothing. Once accepted, Commit waits for the outcome.
 	Commit(ctx context.Context, b Batch) error
 
-	// Close waits for accepted commits and for reads in progress, and releases the store. Calls after it,
-	// another Close among them, return ErrClosed.
+	// Close waits for accepted commits and for reads in progress, and releases the store. Calls
+	// after it, another Close among them, return ErrClosed.
 	Close() error
 }
 
@@ -110,8 +117,8 @@ type Caps struct {
 	Exclusive bool   // no other process can write while this one has the store open
 }
 
-// MakingRoom marks a context as that of work that makes room: deleting, pruning, collecting. A driver may keep some back for the
-// commits that such work needs on a full device.
+// MakingRoom marks a context as that of work that makes room: deleting, pruning, collecting. A
+// driver may keep some back for the commits that such work needs on a full device.
 func MakingRoom(ctx context.Context) context.Context {
 	return context.WithValue(ctx, makingRoom{}, true)
 }
@@ -121,7 +128,8 @@ func MakesRoom(ctx context.Context) bool { return ctx.Value(makingRoom{}) != nil
 
 type makingRoom struct{}
 
-// Compactor is implemented by backends that can remove deleted and overwritten values from their files on request.
+// Compactor is implemented by backends that can remove deleted and overwritten values from their
+// files on request.
 type Compactor interface {
 	// Compact returns when no superseded or deleted value is left in the backend's files.
 	Compact(ctx context.Context) error
@@ -133,14 +141,15 @@ type Sizer interface {
 	DiskBytes(ctx context.Context) (int64, error)
 }
 
-// Positioner is implemented by backends that can say how far they have come, so that one that was put back is noticed.
+// Positioner is implemented by backends that can say how far they have come, so that one that was
+// put back is noticed.
 type Positioner interface {
 	// Position is that of the newest commit that is durable.
 	Position(ctx context.Context) (Position, error)
 }
 
-// Position tells how far a store has come. A store that goes on from another past than it had has a new incarnation, or another hash
-// at the same number.
+// Position tells how far a store has come. A store that goes on from another past than it had has a
+// new incarnation, or another hash at the same number.
 type Position struct {
 	Store       [16]byte // the place that the backend is in
 	Incarnation [16]byte
@@ -162,8 +171,8 @@ type Entry struct {
 	Version    string // never empty for a key that exists
 }
 
-// Range is a page request over Start <= key < End, in either direction. An empty Start begins at the first key, an
-// empty End ends after the last.
+// Range is a page request over Start <= key < End, in either direction. An empty Start begins at
+// the first key, an empty End ends after the last.
 type Range struct {
 	Start, End []byte
 	Reverse    bool // greatest key first
@@ -181,16 +190,16 @@ type Batch struct {
 }
 
 // Mut writes or deletes a key. Later conditions compare with Version: chosen by the writer, at most
-// MaxVersion bytes, not empty unless Delete is set, when it and Value are ignored. Deleting an absent key is not an
-// error. An empty Value is a value: the key exists.
+// MaxVersion bytes, not empty unless Delete is set, when it and Value are ignored. Deleting an
+// absent key is not an error. An empty Value is a value: the key exists.
 type Mut struct {
 	Key, Value []byte
 	Version    string
 	Delete     bool
 }
 
-// Cond requires a key to exist with a version, or, with an empty version, to be absent. An absent condition is only
-// allowed on a key that the same batch writes.
+// Cond requires a key to exist with a version, or, with an empty version, to be absent. An absent
+// condition is only allowed on a key that the same batch writes.
 type Cond struct {
 	Key     []byte
 	Version string

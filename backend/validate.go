@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Validate reports whether every driver accepts the batch: ErrTooLarge when it is over the portable floor, ErrInvalid
-// when it is malformed. Drivers call it first in Commit, so that all refuse the same batches. It does not allocate
-// for a batch it accepts.
+// Validate reports whether every driver accepts the batch: ErrTooLarge when it is over the portable
+// floor, ErrInvalid when it is malformed. Drivers call it first in Commit, so that all refuse the
+// same batches. It does not allocate for a batch it accepts.
 func (b Batch) Validate() error {
 	if len(b.Muts) > MaxBatchKeys || len(b.Conds) > MaxBatchKeys {
 		return fmt.Errorf("%w: a batch names at most %d keys", ErrTooLarge, MaxBatchKeys)
@@ -95,7 +95,8 @@ func ValidateKeys(keys ...[]byte) error {
 	return nil
 }
 
-// Validate reports ErrInvalid for a range that no driver accepts. An empty range (Start at or after End) is fine.
+// Validate reports ErrInvalid for a range that no driver accepts. An empty range (Start at or after
+// End) is fine.
 func (r Range) Validate() error {
 	if r.Limit < 0 || r.Bytes < 0 {
 		return fmt.Errorf("%w: a negative limit", ErrInvalid)

@@ -73,8 +73,8 @@ func (s *Store) Tokens(ctx context.Context) ([]Token, error) {
 	return ts, err
 }
 
-// RevokeToken makes a token invalid at once, and with it those that were made with it, unless they are to be kept. The ids of
-// all of them are returned.
+// RevokeToken makes a token invalid at once, and with it those that were made with it, unless they
+// are to be kept. The ids of all of them are returned.
 func (s *Store) RevokeToken(ctx context.Context, id string, keepChildren bool) (revoked []string, err error) {
 	m, err := call(ctx, s, s.admin.RevokeToken, &ckptdv1.RevokeTokenRequest{Id: id, KeepChildren: keepChildren})
 	return m.GetRevoked(), err
@@ -91,7 +91,8 @@ func (s *Store) Status(ctx context.Context) (*ckptdv1.GetStatusResponse, error) 
 	return call(ctx, s, s.admin.GetStatus, &ckptdv1.GetStatusRequest{})
 }
 
-// ReadAudit yields the entries of the audit log since a time, the oldest first. After an error it ends.
+// ReadAudit yields the entries of the audit log since a time, the oldest first. After an error it
+// ends.
 func (s *Store) ReadAudit(ctx context.Context, since time.Time) iter.Seq2[AuditEntry, error] {
 	return func(yield func(AuditEntry, error) bool) {
 		req, last := &ckptdv1.ReadAuditRequest{Since: wire.PackTime(since)}, uint64(0)

@@ -28,9 +28,11 @@ import (
 
 // Options configure Dial. The zero value works.
 type Options struct {
-	// Token is a bearer token. Over http:// everyone on the way can read it, so that is for the loopback interface.
+	// Token is a bearer token. Over http:// everyone on the way can read it, so that is for the
+	// loopback interface.
 	Token string
-	// TLS is for https://: root certificates, and a certificate of the client's own. Nil trusts the system's roots.
+	// TLS is for https://: root certificates, and a certificate of the client's own. Nil trusts the
+	// system's roots.
 	TLS *tls.Config
 
 	// Attempts is the maximum number of attempts of a call, and of a stream that receives nothing:
@@ -54,8 +56,8 @@ type Options struct {
 	// Export says with every load that the state leaves the store, for the audit log of the server.
 	Export bool
 
-	// EngineIDs leaves the ids of drafts without one to the engine. Such a save is not repeated when its answer is lost,
-	// which is engine.ErrAmbiguous then. Otherwise they get a UUIDv7 here.
+	// EngineIDs leaves the ids of drafts without one to the engine. Such a save is not repeated
+	// when its answer is lost, which is engine.ErrAmbiguous then. Otherwise they get a UUIDv7 here.
 	EngineIDs bool
 }
 
@@ -79,7 +81,8 @@ func (o Options) complete() (Options, error) {
 	return o, nil
 }
 
-// Store is a store behind a server. Its methods are those of engine.Store, and some that only a server has.
+// Store is a store behind a server. Its methods are those of engine.Store, and some that only a
+// server has.
 type Store struct {
 	addr    string
 	api     *contract.Table
@@ -97,7 +100,8 @@ type Store struct {
 	migrate ckptdv1.MigrationServiceClient
 }
 
-// Dial returns the store behind a server at unix:PATH, http://HOST:PORT or https://HOST:PORT. Nothing is sent yet.
+// Dial returns the store behind a server at unix:PATH, http://HOST:PORT or https://HOST:PORT.
+// Nothing is sent yet.
 func Dial(addr string, o Options) (*Store, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -130,8 +134,8 @@ func Dial(addr string, o Options) (*Store, error) {
 // Addr returns the address that was dialled.
 func (s *Store) Addr() string { return s.addr }
 
-// Close ends lists and watches and closes idle connections; operations after it return engine.ErrClosed. The store of the
-// server stays open.
+// Close ends lists and watches and closes idle connections; operations after it return
+// engine.ErrClosed. The store of the server stays open.
 func (s *Store) Close() error {
 	s.end()
 	s.http.rt.CloseIdleConnections()

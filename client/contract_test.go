@@ -16,8 +16,8 @@ import (
 	"github.com/ckptd/ckptd/internal/contract/contracttest"
 )
 
-// TestContractOfAnotherMethod calls a method that the client does not know. Whether a call without an answer is repeated,
-// and left in doubt, comes from its rule.
+// TestContractOfAnotherMethod calls a method that the client does not know. Whether a call without
+// an answer is repeated, and left in doubt, comes from its rule.
 func TestContractOfAnotherMethod(t *testing.T) {
 	const rule = "needs: PERMISSION_READ on: SCOPE_THREAD "
 	for _, tt := range []struct {

@@ -33,7 +33,8 @@ var (
 	ErrJobRefused = wire.ErrJobRefused // states would fail; nothing was written
 )
 
-// ErrUnreachable says that the server gave no answer and that nothing was changed. It matches engine.ErrUnavailable.
+// ErrUnreachable says that the server gave no answer and that nothing was changed. It matches
+// engine.ErrUnavailable.
 var ErrUnreachable error = unreachable{}
 
 type unreachable struct{}

@@ -9,7 +9,8 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// An agent saves its state after every step and sends only what changed. After a crash it goes on from the newest one.
+// An agent saves its state after every step and sends only what changed. After a crash it goes on
+// from the newest one.
 func Example() {
 	ctx := context.Background()
 	store, err := client.Dial("unix:data.sock", client.Options{})
@@ -35,7 +36,8 @@ func Example() {
 	fmt.Printf("step %d: %s\n", newest.Step, newest.Channels[0].Data)
 }
 
-// A watch goes on by itself when its connection breaks; the cursor of an event goes on in another process.
+// A watch goes on by itself when its connection breaks; the cursor of an event goes on in another
+// process.
 func ExampleStore_Watch() {
 	store, err := client.Dial("unix:data.sock", client.Options{})
 	if err != nil {

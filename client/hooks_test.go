@@ -45,7 +45,8 @@ func (m *masking) Run(_ context.Context, c *hook.Call) error {
 	return nil
 }
 
-// A session whose appends hold secrets goes on as if nothing was, and what is stored is what hooks make of the whole.
+// A session whose appends hold secrets goes on as if nothing was, and what is stored is what hooks
+// make of the whole.
 func TestSessionOfSecrets(t *testing.T) {
 	ctx := t.Context()
 	rng := rand.New(rand.NewPCG(7, 8))

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// idClock makes UUIDs of version 7, each greater than all before it: 48 bits of milliseconds, 12 of the part of one, and
-// 62 random ones.
+// idClock makes UUIDs of version 7, each greater than all before it: 48 bits of milliseconds, 12 of
+// the part of one, and 62 random ones.
 type idClock struct{ last atomic.Uint64 }
 
 func (c *idClock) next(now time.Time) string {

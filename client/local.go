@@ -99,7 +99,8 @@ func (l *local) CloseIdleConnections() {
 	l.idle = nil
 }
 
-// roundTrip makes a request. The connection is its own until the body of the answer was read to its end, or closed.
+// roundTrip makes a request. The connection is its own until the body of the answer was read to its
+// end, or closed.
 func (c *localConn) roundTrip(req *http.Request) (*http.Response, error) {
 	ctx := req.Context()
 	stop := func() bool { return true }

@@ -14,8 +14,8 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// TestClosedIdleConnection saves, lets the server close the idle connection, and saves again in a way that is never
-// repeated: the closed connection must be noticed before the request is on it.
+// TestClosedIdleConnection saves, lets the server close the idle connection, and saves again in a
+// way that is never repeated: the closed connection must be noticed before the request is on it.
 func TestClosedIdleConnection(t *testing.T) {
 	w := newWorld(t, Options{EngineIDs: true, Attempts: 1})
 	for i := range 20 {
@@ -29,7 +29,8 @@ func TestClosedIdleConnection(t *testing.T) {
 	}
 }
 
-// TestLocalRequests makes requests on a socket by themselves and compares what comes with what an http.Transport gets.
+// TestLocalRequests makes requests on a socket by themselves and compares what comes with what an
+// http.Transport gets.
 func TestLocalRequests(t *testing.T) {
 	w := newWorld(t, Options{})
 	w.http.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +81,8 @@ func TestLocalRequests(t *testing.T) {
 	}
 }
 
-// TestLocalIsCancelled ends the context of a request before its answer, and of one whose answer has begun.
+// TestLocalIsCancelled ends the context of a request before its answer, and of one whose answer has
+// begun.
 func TestLocalIsCancelled(t *testing.T) {
 	w := newWorld(t, Options{})
 	begun := make(chan struct{})

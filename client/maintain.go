@@ -26,7 +26,8 @@ func (s *Store) SetRetention(ctx context.Context, tenant string, p upkeep.Retent
 	return err
 }
 
-// GC collects the garbage of a tenant. Users whose data cannot be read are skipped, and reported in the error.
+// GC collects the garbage of a tenant. Users whose data cannot be read are skipped, and reported in
+// the error.
 func (s *Store) GC(ctx context.Context, tenant string, o upkeep.GCOptions) (*upkeep.GCReport, error) {
 	return s.collect(ctx, tenant, "", o)
 }
@@ -93,7 +94,8 @@ func (s *Store) Tenants(ctx context.Context) iter.Seq2[string, error] {
 	return names(ctx, s, s.admin.ListTenants, &ckptdv1.ListTenantsRequest{}, (*ckptdv1.ListTenantsResponse).GetTenants)
 }
 
-// Users yields the users of a tenant that have keys, in no particular order. After an error it ends.
+// Users yields the users of a tenant that have keys, in no particular order. After an error it
+// ends.
 func (s *Store) Users(ctx context.Context, tenant string) iter.Seq2[string, error] {
 	return names(ctx, s, s.admin.ListUsers, &ckptdv1.ListUsersRequest{Tenant: tenant}, (*ckptdv1.ListUsersResponse).GetUsers)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// retry makes attempts at a request until one succeeds or another would not help. An attempt that got somewhere does not
-// count.
+// retry makes attempts at a request until one succeeds or another would not help. An attempt that
+// got somewhere does not count.
 func (s *Store) retry(ctx context.Context, request any, attempt func(context.Context) (progress bool, err error)) error {
 	may := s.mayRepeat(request)
 	doubt := false // an attempt may have done it
@@ -108,8 +108,8 @@ func call[Req, Res any](ctx context.Context, s *Store,
 	return answer, err
 }
 
-// receive makes one attempt at a call that is answered by a stream, and hands over its messages one by one until there
-// are no more or each returns an error.
+// receive makes one attempt at a call that is answered by a stream, and hands over its messages one
+// by one until there are no more or each returns an error.
 func receive[Req, Res any](ctx context.Context, s *Store,
 	open func(context.Context, *connect.Request[Req]) (*connect.ServerStreamForClient[Res], error), m *Req, each func(*Res) error) error {
 	ctx, cancel := context.WithCancel(ctx)

@@ -95,7 +95,8 @@ func (s *Session) remember(cp *engine.Checkpoint, name string, data []byte) {
 	s.have[name] = ch
 }
 
-// forget drops the channels that are another's by now: those that were kept from a parent with another content.
+// forget drops the channels that are another's by now: those that were kept from a parent with
+// another content.
 func (s *Session) forget(cp *engine.Checkpoint) {
 	for name, had := range s.have {
 		if ch, ok := cp.Channel(name); !ok || ch.Version != had.Version {

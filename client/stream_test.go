@@ -86,7 +86,8 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// A watch whose connections break again and again has each event once, in the order of each lineage.
+// A watch whose connections break again and again has each event once, in the order of each
+// lineage.
 func TestWatchGoesOn(t *testing.T) { overBoth(t, Options{Attempts: 50}, checkWatchGoesOn) }
 
 func checkWatchGoesOn(t *testing.T, w *world) {

@@ -15,7 +15,8 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// Thread is a handle on one lineage: a thread of a user and a namespace in it. Its methods are those of engine.Thread.
+// Thread is a handle on one lineage: a thread of a user and a namespace in it. Its methods are
+// those of engine.Thread.
 type Thread struct {
 	s   *Store
 	ref engine.Ref
@@ -24,8 +25,9 @@ type Thread struct {
 // Ref returns the lineage that t is a handle of.
 func (t *Thread) Ref() engine.Ref { return t.ref }
 
-// Save adds a checkpoint to the lineage and returns it, without data, when it is durable. An error means that nothing was
-// saved, except for one that matches engine.ErrAmbiguous: then a save with the same id finds out.
+// Save adds a checkpoint to the lineage and returns it, without data, when it is durable. An error
+// means that nothing was saved, except for one that matches engine.ErrAmbiguous: then a save with
+// the same id finds out.
 func (t *Thread) Save(ctx context.Context, d engine.Draft) (*engine.Checkpoint, error) {
 	t.s.identify(&d)
 	m, err := call(ctx, t.s, t.s.cps.Save, &ckptdv1.SaveRequest{Ref: wire.PackRef(t.ref), Draft: wire.PackDraft(&d)})
@@ -149,7 +151,8 @@ func (t *Thread) DeleteBranch(ctx context.Context, name string) error {
 	return err
 }
 
-// SetLabels changes labels of a checkpoint: those that labels names are set or, with the value "", removed.
+// SetLabels changes labels of a checkpoint: those that labels names are set or, with the value "",
+// removed.
 func (t *Thread) SetLabels(ctx context.Context, w engine.Which, labels map[string]string) (*engine.Checkpoint, error) {
 	m, err := call(ctx, t.s, t.s.cps.SetLabels, &ckptdv1.SetLabelsRequest{Ref: wire.PackRef(t.ref), Which: wire.PackWhich(w), Labels: labels})
 	if err != nil {
@@ -181,7 +184,8 @@ func (t *Thread) Namespaces(ctx context.Context) ([]string, error) {
 	return m.GetNamespaces(), err
 }
 
-// Copy copies the thread with all its namespaces to a thread of the same user that does not exist yet.
+// Copy copies the thread with all its namespaces to a thread of the same user that does not exist
+// yet.
 func (t *Thread) Copy(ctx context.Context, dst engine.Ref) error {
 	if dst.Tenant != t.ref.Tenant || dst.User != t.ref.User {
 		return fmt.Errorf("%w: a thread can only be copied within one user", engine.ErrInvalid)

@@ -73,7 +73,8 @@ type connError struct {
 func (e *connError) Error() string { return e.err.Error() }
 func (e *connError) Unwrap() error { return e.err }
 
-// connFailed marks an error. It never lets io.EOF through, which the layers above take for a proper end.
+// connFailed marks an error. It never lets io.EOF through, which the layers above take for a proper
+// end.
 func connFailed(err error) error {
 	if _, ok := errors.AsType[*connError](err); ok {
 		return err
@@ -85,7 +86,8 @@ func connFailed(err error) error {
 	return &connError{err, !refused}
 }
 
-// Do makes a request, as a part of the trace that the context is in. Redirections are not followed: they would carry the token along.
+// Do makes a request, as a part of the trace that the context is in. Redirections are not followed:
+// they would carry the token along.
 func (t *transport) Do(req *http.Request) (*http.Response, error) {
 	propagation.TraceContext{}.Inject(req.Context(), propagation.HeaderCarrier(req.Header))
 	res, err := t.rt.RoundTrip(req)

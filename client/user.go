@@ -51,7 +51,8 @@ func (u *User) Latest(ctx context.Context, opts ...engine.LoadOptions) (*engine.
 	return wire.UnpackCheckpoint(m.GetCheckpoint())
 }
 
-// Query yields the checkpoints of the user's threads that match, newest first, headers only. After an error it ends.
+// Query yields the checkpoints of the user's threads that match, newest first, headers only. After
+// an error it ends.
 func (u *User) Query(ctx context.Context, q engine.Query) iter.Seq2[*engine.Checkpoint, error] {
 	return u.s.query(ctx, &ckptdv1.QueryRequest{Tenant: u.tenant, User: u.name}, q)
 }

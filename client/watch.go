@@ -77,8 +77,8 @@ func (w *watch) pass(m *ckptdv1.WatchResponse, yield func(engine.Event, error) b
 	return !w.seen.first(e) || yield(e, nil)
 }
 
-// seen knows the newest event of every lineage that had one lately. A watch that is resumed may repeat events of the
-// milliseconds before its cursor.
+// seen knows the newest event of every lineage that had one lately. A watch that is resumed may
+// repeat events of the milliseconds before its cursor.
 type seen struct {
 	last map[lineage]engine.Event
 	room int // size at which old ones are dropped

@@ -32,7 +32,8 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// world is a store behind as much of a server as the tests of the client need, on a Unix socket, and a client of it.
+// world is a store behind as much of a server as the tests of the client need, on a Unix socket,
+// and a client of it.
 type world struct {
 	*Store
 	t      testing.TB

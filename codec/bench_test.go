@@ -22,7 +22,8 @@ func words(rng *rand.Rand, n int) string {
 	return b.String()
 }
 
-// message makes a JSON message of exactly n bytes, n ≥ 64, with the comma in front that it has in an array.
+// message makes a JSON message of exactly n bytes, n ≥ 64, with the comma in front that it has in
+// an array.
 func message(rng *rand.Rand, n int) []byte {
 	m := fmt.Appendf(nil, `,{"role":%q,"name":null,"content":`, []string{"assistant", "user", "tool"}[rng.IntN(3)])
 	text, _ := json.Marshal(words(rng, n/4))

@@ -23,7 +23,8 @@ func newLineage(t *testing.T, seed uint64, first []byte) *lineage {
 	return &lineage{t: t, rng: newRand(seed), d: NewDiffer(testZstd), values: [][]byte{first}, deltas: make([]Delta, 1), base: make([]int, 1)}
 }
 
-// step changes the newest value, and encodes it against it or, to consolidate, against an older one.
+// step changes the newest value, and encodes it against it or, to consolidate, against an older
+// one.
 func (l *lineage) step() {
 	last := len(l.values) - 1
 	value := l.values[last]

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// fuzzDecoder feeds bytes to a decoder: they must be refused as malformed, or encode to the same bytes again. Samples
-// and vectors are the seeds.
+// fuzzDecoder feeds bytes to a decoder: they must be refused as malformed, or encode to the same
+// bytes again. Samples and vectors are the seeds.
 func fuzzDecoder(f *testing.F, name string, def params) {
 	n := 0
 	add := func(decoder string, b []byte, p params) {
@@ -50,7 +50,8 @@ func FuzzSmallBranch(f *testing.F)    { fuzzDecoder(f, "branch", params{}) }
 func FuzzSmallName(f *testing.F)      { fuzzDecoder(f, "name", params{}) }
 func FuzzSmallWrites(f *testing.F)    { fuzzDecoder(f, "writes", params{}) }
 
-// FuzzDeltaRoundTrip encodes an insert with an index of base that was made before base changed at one place.
+// FuzzDeltaRoundTrip encodes an insert with an index of base that was made before base changed at
+// one place.
 func FuzzDeltaRoundTrip(f *testing.F) {
 	rng := newRand(60)
 	base := []byte("[" + sampleText[1:] + "]")

@@ -290,7 +290,8 @@ func TestPayloadsAreClipped(t *testing.T) {
 	}
 }
 
-// CheckRecord agrees with ParseRecord on all good records, with its memory full of others, and without allocating.
+// CheckRecord agrees with ParseRecord on all good records, with its memory full of others, and
+// without allocating.
 func TestCheckRecord(t *testing.T) {
 	rng := newRand(23)
 	var enc []byte

@@ -330,8 +330,8 @@ func TestLongNumbersAreRefused(t *testing.T) {
 	}
 }
 
-// TestHugeNumbersAreRefused puts numbers near the ends of the integer types in every place of every sample: no decoder
-// may panic, allocate by them, or take them for small ones.
+// TestHugeNumbersAreRefused puts numbers near the ends of the integer types in every place of every
+// sample: no decoder may panic, allocate by them, or take them for small ones.
 func TestHugeNumbersAreRefused(t *testing.T) {
 	for _, s := range samples() {
 		for i := range s.enc {

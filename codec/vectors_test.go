@@ -47,7 +47,8 @@ func loadVectors(tb testing.TB) []vector {
 	return all
 }
 
-// parseVectors reads one file: vectors apart by blank lines, each of header lines and then lines of hex.
+// parseVectors reads one file: vectors apart by blank lines, each of header lines and then lines of
+// hex.
 func parseVectors(file, text string) ([]vector, error) {
 	var all []vector
 	fresh := true

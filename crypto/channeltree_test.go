@@ -63,7 +63,8 @@ func TestChannelTree(t *testing.T) {
 	}
 }
 
-// TestChannelTreeTellsApart shows that a channel that moves to another number, comes, goes or changes gives another root.
+// TestChannelTreeTellsApart shows that a channel that moves to another number, comes, goes or
+// changes gives another root.
 func TestChannelTreeTellsApart(t *testing.T) {
 	a, b := [32]byte{1}, [32]byte{2}
 	seen := map[[32]byte]string{}

@@ -109,7 +109,8 @@ func TestFileKeystorePutIsDurable(t *testing.T) {
 	}
 }
 
-// A name that a killed process may have left in the page cache only is made durable before its entry is used, once.
+// A name that a killed process may have left in the page cache only is made durable before its
+// entry is used, once.
 func TestFileKeystoreGetIsDurable(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "keys")
 	mustPut(t, openFiles(t, dir, true), "t/user", "", "new")

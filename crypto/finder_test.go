@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A finder finds every chunk of a value, in any order and in between other bytes, and nothing that is not there.
+// A finder finds every chunk of a value, in any order and in between other bytes, and nothing that
+// is not there.
 func TestFinderFindsChunks(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 3))
 	var f Finder
@@ -35,7 +36,8 @@ func TestFinderFindsChunks(t *testing.T) {
 	}
 }
 
-// Where a value has the same chunk at several places, the one behind the last that was found is meant.
+// Where a value has the same chunk at several places, the one behind the last that was found is
+// meant.
 func TestFinderGoesOn(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	same, a, b := randomBytes(r, chunkMax), randomBytes(r, 3*chunkMax), randomBytes(r, 3*chunkMax)

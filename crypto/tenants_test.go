@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Every tenant with a user is listed once, and one whose only entry is damaged is an error that does not end the list.
+// Every tenant with a user is listed once, and one whose only entry is damaged is an error that
+// does not end the list.
 func TestTenants(t *testing.T) {
 	ks := NewMemKeystore()
 	root, err := GenerateRootKey()

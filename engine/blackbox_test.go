@@ -21,7 +21,8 @@ type keepsOpen struct{ backend.Backend }
 
 func (keepsOpen) Close() error { return nil }
 
-// withKeys adds keys to options, with which one store after the other can be opened on the same data.
+// withKeys adds keys to options, with which one store after the other can be opened on the same
+// data.
 func withKeys(t testing.TB, o Options) Options {
 	t.Helper()
 	root, err := crypto.GenerateRootKey()

@@ -106,7 +106,8 @@ func TestLargeBasesArePaidFor(t *testing.T) {
 	}
 }
 
-// TestBlobsArePaidFor: a blob takes room for a piece of it, however little has come of it, and for all of a text that passes hooks.
+// TestBlobsArePaidFor: a blob takes room for a piece of it, however little has come of it, and for
+// all of a text that passes hooks.
 func TestBlobsArePaidFor(t *testing.T) {
 	for _, hooked := range []bool{false, true} {
 		f, h := newHookFixture(t)

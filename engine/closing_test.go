@@ -48,7 +48,8 @@ func TestCloseBesideSaves(t *testing.T) {
 	}
 }
 
-// saveUntilClosed saves from many goroutines, and closes the store when so many saves were acknowledged. It adds these to all.
+// saveUntilClosed saves from many goroutines, and closes the store when so many saves were
+// acknowledged. It adds these to all.
 func saveUntilClosed(t *testing.T, s *Store, round int, all map[spot]string) {
 	const writers, threads = 8, 3
 	before := 30 + 37*round%200

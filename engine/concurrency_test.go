@@ -15,7 +15,8 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// gated hands each commit that comes while it is closed to the test, which decides on its outcome: nil lets it through.
+// gated hands each commit that comes while it is closed to the test, which decides on its outcome:
+// nil lets it through.
 type gated struct {
 	backend.Backend
 	closed  atomic.Bool
@@ -62,7 +63,8 @@ func (f *fixture) second() *Store {
 
 const racers = 32
 
-// Of all that save on condition of one head exactly one succeeds, and the others are told of a head that is durable.
+// Of all that save on condition of one head exactly one succeeds, and the others are told of a head
+// that is durable.
 func TestConcurrentExpectHead(t *testing.T) {
 	for _, cache := range []int64{0, -1} {
 		t.Run(fmt.Sprint("cache ", cache), func(t *testing.T) { raceForHead(t, cache) })
@@ -178,7 +180,8 @@ func raceToAppend(t *testing.T, cache int64) {
 	}
 }
 
-// recorder delays commits and remembers which checkpoints are durable, by the number of their records.
+// recorder delays commits and remembers which checkpoints are durable, by the number of their
+// records.
 type recorder struct {
 	backend.Backend
 	durable atomic.Uint64 // greatest seq of a record that is durable
@@ -196,7 +199,8 @@ func (r *recorder) Commit(ctx context.Context, b backend.Batch) error {
 	return err
 }
 
-// A load never shows a checkpoint that is not durable, while saves of the same lineage are under way.
+// A load never shows a checkpoint that is not durable, while saves of the same lineage are under
+// way.
 func TestConcurrentLoadsSeeDurableOnly(t *testing.T) {
 	const saves = 60
 	ctx := context.Background()

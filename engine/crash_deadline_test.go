@@ -20,8 +20,8 @@ const (
 	hotKills   = 4 // of a store, before the next begins with an empty thread
 )
 
-// saveHotUntilKilled saves to one thread from all writers, some of which give up all the time, and reports each
-// acknowledged checkpoint on a line of standard output.
+// saveHotUntilKilled saves to one thread from all writers, some of which give up all the time, and
+// reports each acknowledged checkpoint on a line of standard output.
 func saveHotUntilKilled(dir, cycle string) error {
 	s, err := disk(dir).open(nil)
 	if err != nil {
@@ -81,8 +81,9 @@ func anotherRound(t *testing.T) func() bool {
 	return func() bool { return time.Now().Before(until) }
 }
 
-// TestCrashUnderDeadlines kills a process whose writers share a thread, and of whom some run out of time at any point of
-// a save. After each kill every checkpoint that was acknowledged is there, byte for byte, and the store is sound.
+// TestCrashUnderDeadlines kills a process whose writers share a thread, and of whom some run out of
+// time at any point of a save. After each kill every checkpoint that was acknowledged is there,
+// byte for byte, and the store is sound.
 func TestCrashUnderDeadlines(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	total, kills := 0, 0

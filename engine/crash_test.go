@@ -88,7 +88,8 @@ type known struct {
 	splice Version // of the channel "log"
 }
 
-// crasher saves from many goroutines and reports each acknowledged checkpoint on a line of standard output.
+// crasher saves from many goroutines and reports each acknowledged checkpoint on a line of standard
+// output.
 type crasher struct {
 	s     *Store
 	cycle string
@@ -164,7 +165,8 @@ func (c *crasher) step(r *rand.Rand, id string) error {
 	return err
 }
 
-// continueFrom drafts a child of base: a splice, the whole state, some channels, or one with many bytes.
+// continueFrom drafts a child of base: a splice, the whole state, some channels, or one with many
+// bytes.
 func (c *crasher) continueFrom(r *rand.Rand, base *known, d *Draft, state map[string][]byte) {
 	maps.Copy(state, base.state)
 	log := base.state["log"]
@@ -233,8 +235,8 @@ func stateSum(state map[string][]byte) []byte {
 	return h.Sum(nil)
 }
 
-// eager acknowledges commits when they are in memory, and makes them on disk a while later: the negative control of the
-// crash test.
+// eager acknowledges commits when they are in memory, and makes them on disk a while later: the
+// negative control of the crash test.
 type eager struct {
 	backend.Backend // in memory
 	disk            backend.Backend
@@ -402,8 +404,8 @@ func TestCrash(t *testing.T) {
 	t.Logf("%d cycles, %d checkpoints acknowledged", cycles, len(acked))
 }
 
-// TestCrashFindsEarlyAcknowledgements is the negative control: with a driver that acknowledges too early, the check finds
-// losses.
+// TestCrashFindsEarlyAcknowledgements is the negative control: with a driver that acknowledges too
+// early, the check finds losses.
 func TestCrashFindsEarlyAcknowledgements(t *testing.T) {
 	dir := disk(t.TempDir())
 	for cycle := range 3 {

@@ -51,7 +51,8 @@ func TestClockGoesBackAndForth(t *testing.T) {
 	checkDeep(t, s)
 }
 
-// A splice may keep all of a value, or nothing, or change it at either end, and a value may be empty.
+// A splice may keep all of a value, or nothing, or change it at either end, and a value may be
+// empty.
 func TestSplicesAtTheEndsOfAValue(t *testing.T) {
 	be := mem.Open()
 	o := withKeys(t, Options{})
@@ -90,7 +91,8 @@ func TestSplicesAtTheEndsOfAValue(t *testing.T) {
 	checkDeep(t, s)
 }
 
-// The greatest record that there may be, by its channels, labels and metadata together, can be read, kept and thinned out.
+// The greatest record that there may be, by its channels, labels and metadata together, can be
+// read, kept and thinned out.
 func TestGreatestRecord(t *testing.T) {
 	be := mem.Open()
 	o := withKeys(t, Options{})

@@ -26,8 +26,8 @@ type keepOpen struct{ backend.Backend }
 
 func (keepOpen) Close() error { return nil }
 
-// runsAlone skips a long test where the race detector looks on: in one goroutine there is nothing for it to see, and it takes
-// ten times as long. make test runs this package without it as well.
+// runsAlone skips a long test where the race detector looks on: in one goroutine there is nothing
+// for it to see, and it takes ten times as long. make test runs this package without it as well.
 func runsAlone(t *testing.T) {
 	t.Helper()
 	if raceEnabled {
@@ -132,7 +132,8 @@ func TestSaveLoad(t *testing.T) {
 	}
 }
 
-// A keystore that was restored from before a user existed must not make that user new keys over old data.
+// A keystore that was restored from before a user existed must not make that user new keys over old
+// data.
 func TestOldKeystoreIsNoticed(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

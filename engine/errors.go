@@ -122,8 +122,8 @@ func ofKeys(err error) error {
 	return err
 }
 
-// keystoreError is an input or output error of the keystore. Its text goes to the callers of a daemon, so it names no path;
-// errors.As finds the *fs.PathError that does.
+// keystoreError is an input or output error of the keystore. Its text goes to the callers of a
+// daemon, so it names no path; errors.As finds the *fs.PathError that does.
 type keystoreError struct {
 	err   error
 	errno syscall.Errno

@@ -179,9 +179,10 @@ func checkLine(t testing.TB, s *Store, ref Ref) map[string]bool {
 	return ids
 }
 
-// TestStaleThreadIsNotTakenForANewOne plays the two ways in which a save that waited for the lineage knows less than the
-// backend has: the save that made the thread was applied though its outcome is unknown, and the thread expired
-// meanwhile. Neither may start the lineage at seq 1 again, over the record that is there.
+// TestStaleThreadIsNotTakenForANewOne plays the two ways in which a save that waited for the
+// lineage knows less than the backend has: the save that made the thread was applied though its
+// outcome is unknown, and the thread expired meanwhile. Neither may start the lineage at seq 1
+// again, over the record that is there.
 func TestStaleThreadIsNotTakenForANewOne(t *testing.T) {
 	ctx := context.Background()
 	x := Draft{Channels: []Change{{Name: "x", Data: []byte("state")}}}

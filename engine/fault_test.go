@@ -15,7 +15,8 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// Every operation is run with the k-th of its backend calls failing, for every k, in each of these ways.
+// Every operation is run with the k-th of its backend calls failing, for every k, in each of these
+// ways.
 var faultPlans = []struct {
 	name string
 	plan backendtest.Plan
@@ -200,17 +201,19 @@ type faultOp struct {
 	run func(ctx context.Context, b *bed) error
 	// reads says that it writes nothing.
 	reads bool
-	// again reports whether err is a proper answer when the operation is repeated after it took effect, perhaps without
-	// the caller knowing. Nil: only success is.
+	// again reports whether err is a proper answer when the operation is repeated after it took
+	// effect, perhaps without the caller knowing. Nil: only success is.
 	again func(err error) bool
 	// replaces reports whether it changes a checkpoint if, and only if, it takes effect. Nil: none.
 	replaces func(w *faultWorld, at spot) bool
-	// changes reports whether it may take away, add or change a checkpoint even if it fails. Nil: none.
+	// changes reports whether it may take away, add or change a checkpoint even if it fails. Nil:
+	// none.
 	changes func(at spot) bool
 }
 
-// TestFaultSweep fails the k-th backend call of every operation for every k. The error surfaces, nothing that was
-// there is harmed, nothing that failed for certain is there, and the operation succeeds when it is repeated.
+// TestFaultSweep fails the k-th backend call of every operation for every k. The error surfaces,
+// nothing that was there is harmed, nothing that failed for certain is there, and the operation
+// succeeds when it is repeated.
 func TestFaultSweep(t *testing.T) { sweepAll(t, faultOps) }
 
 func sweepAll(t *testing.T, ops []faultOp) {

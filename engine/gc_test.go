@@ -333,7 +333,8 @@ func TestSweepSparesWhatIsNamed(t *testing.T) {
 	}
 }
 
-// Saves, forks, prunes, copies and collections at once: every save that was acknowledged last is there.
+// Saves, forks, prunes, copies and collections at once: every save that was acknowledged last is
+// there.
 func TestMaintenanceBesideSaves(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{CacheBytes: 1 << 18})

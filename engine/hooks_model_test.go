@@ -15,8 +15,8 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// careless is a caller that keeps its own bytes, splices with whatever version it was told last, and looks at nothing
-// but errors.
+// careless is a caller that keeps its own bytes, splices with whatever version it was told last,
+// and looks at nothing but errors.
 type careless struct {
 	t        *testing.T
 	f        *fixture

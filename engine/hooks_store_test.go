@@ -82,8 +82,8 @@ func TestHooksComposeWithDeltas(t *testing.T) {
 	if full > 20 {
 		t.Errorf("%d of 240 saves stored a full value", full)
 	}
-	// The caller's lines are not those that are stored, so those with secrets are looked at again; a caller that loads
-	// has only new ones.
+	// The caller's lines are not those that are stored, so those with secrets are looked at again;
+	// a caller that loads has only new ones.
 	scanned[1] = 0
 	cp, err := fixtures[1].Thread(ref).Load(context.Background(), Latest)
 	if err != nil {
@@ -168,7 +168,8 @@ func TestVerifyCoversHooks(t *testing.T) {
 	}
 }
 
-// BenchmarkSaveHooks is a save of 1 kB more on 100 kB, without hooks and with one that changes nothing.
+// BenchmarkSaveHooks is a save of 1 kB more on 100 kB, without hooks and with one that changes
+// nothing.
 func BenchmarkSaveHooks(b *testing.B) {
 	for _, name := range []string{"none", "identity"} {
 		b.Run(name, func(b *testing.B) {

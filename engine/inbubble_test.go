@@ -6,7 +6,8 @@ import (
 	"testing/synctest"
 )
 
-// inBubble runs a test in a bubble of synctest. There the clock stands still, by which the FIPS module gathers entropy.
+// inBubble runs a test in a bubble of synctest. There the clock stands still, by which the FIPS
+// module gathers entropy.
 func inBubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	if fips140.Enabled() {

@@ -61,8 +61,8 @@ func savingDraft(set func(d *Draft, name string)) func(*Store, string) error {
 	}
 }
 
-// Names that are empty where they must not be, too long, or not UTF-8 are refused, whatever they are of, and nothing is
-// written. The longest allowed ones are kept as they are.
+// Names that are empty where they must not be, too long, or not UTF-8 are refused, whatever they
+// are of, and nothing is written. The longest allowed ones are kept as they are.
 func TestNames(t *testing.T) {
 	for what, field := range namedFields {
 		t.Run(what, func(t *testing.T) {
@@ -171,7 +171,8 @@ func TestBadDrafts(t *testing.T) {
 	}
 }
 
-// The key, the keystore and the data must belong together. If they do not, that is said and nothing is changed.
+// The key, the keystore and the data must belong together. If they do not, that is said and nothing
+// is changed.
 func TestWrongKeys(t *testing.T) {
 	ctx := context.Background()
 	f, other := newFixture(t, Options{}), newFixture(t, Options{})
@@ -337,7 +338,8 @@ func TestClosedStore(t *testing.T) {
 	}
 }
 
-// An operation whose context has ended does nothing and says so, whether it has to read anything or not.
+// An operation whose context has ended does nothing and says so, whether it has to read anything or
+// not.
 func TestEndedContext(t *testing.T) {
 	for _, warm := range []bool{false, true} {
 		f := newCallFixture(t)

@@ -125,7 +125,8 @@ func (c *counting) Get(ctx context.Context, keys ...[]byte) ([]backend.Entry, er
 	return c.Backend.Get(ctx, keys...)
 }
 
-// TestFreshIDReadsNothing saves under growing UUIDs: after the first of a lineage nothing is looked up.
+// TestFreshIDReadsNothing saves under growing UUIDs: after the first of a lineage nothing is looked
+// up.
 func TestFreshIDReadsNothing(t *testing.T) {
 	f := newFixture(t, Options{})
 	c := &counting{Backend: f.Store.be}

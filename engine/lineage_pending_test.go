@@ -29,7 +29,8 @@ func (b *failingBackend) Commit(ctx context.Context, batch backend.Batch) error 
 	return b.Backend.Commit(context.WithoutCancel(ctx), batch)
 }
 
-// Writes that come while the first save of their thread is under way are all kept, also those of one task.
+// Writes that come while the first save of their thread is under way are all kept, also those of
+// one task.
 func TestWritesBesideTheFirstSaveAreAllKept(t *testing.T) {
 	const writers = 4
 	inBubble(t, func(t *testing.T) {
@@ -86,7 +87,8 @@ func TestBranchThatIsMovedTwiceIsThereWhenBothSaySo(t *testing.T) {
 	})
 }
 
-// Lineages of one thread that all change its record at once come in each other's way, and all get there.
+// Lineages of one thread that all change its record at once come in each other's way, and all get
+// there.
 func TestManyLineagesChangeTheRecordOfTheirThreadAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		s := openOn(t, slowly(time.Second))

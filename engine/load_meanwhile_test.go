@@ -93,7 +93,8 @@ func TestSaveFailsWhileOthersArePending(t *testing.T) {
 	}
 }
 
-// The time to live of a draft counts while an earlier save, which writes the thread record too, is not durable yet.
+// The time to live of a draft counts while an earlier save, which writes the thread record too, is
+// not durable yet.
 func TestTTLWhileThreadBegins(t *testing.T) {
 	const commit = time.Second
 	inBubble(t, func(t *testing.T) {
@@ -149,7 +150,8 @@ func (b *closesAtRead) Scan(ctx context.Context, r backend.Range) ([]backend.Ent
 	return b.Backend.Scan(ctx, r)
 }
 
-// An operation that meets a store which is closed meanwhile says so, wherever it is, and never that data is damaged.
+// An operation that meets a store which is closed meanwhile says so, wherever it is, and never that
+// data is damaged.
 func TestClosedMeanwhile(t *testing.T) {
 	for _, c := range append(waitingCalls(nil), call{name: "Save", do: func(ctx context.Context, th *Thread, _ *Checkpoint) error {
 		_, err := th.Save(ctx, Draft{ID: "new", Keep: true, Labels: map[string]string{"a": "b"}})

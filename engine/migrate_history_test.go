@@ -18,7 +18,8 @@ import (
 	"github.com/ckptd/ckptd/hook"
 )
 
-// storied makes a thread of version 1 with all that a history can have, in two namespaces, which it returns.
+// storied makes a thread of version 1 with all that a history can have, in two namespaces, which it
+// returns.
 func storied(t testing.TB, f *fixture) []Ref {
 	t.Helper()
 	ctx := context.Background()
@@ -292,7 +293,8 @@ func TestMigrateHistoryRefuses(t *testing.T) {
 	}
 }
 
-// Every commit fails once: the thread is wholly the old one or wholly the new one, in all its namespaces.
+// Every commit fails once: the thread is wholly the old one or wholly the new one, in all its
+// namespaces.
 func TestMigrateHistoryFaults(t *testing.T) {
 	runsAlone(t)
 	f := newFixture(t, Options{Migrations: only(supportSet(t))})

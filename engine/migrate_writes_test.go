@@ -61,7 +61,8 @@ func TestMigrateHeadFindsOldWrites(t *testing.T) {
 	}
 }
 
-// Pending writes that were put back on the disk do not move along with a head, where they would be as good as any.
+// Pending writes that were put back on the disk do not move along with a head, where they would be
+// as good as any.
 func TestMigrateHeadRefusesOldWrites(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{Migrations: only(supportSet(t))})

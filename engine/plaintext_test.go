@@ -27,7 +27,8 @@ type markers struct {
 	words []string
 }
 
-// coreLen is how many bytes at the beginning of a marker are searched for: a token's place has room for them.
+// coreLen is how many bytes at the beginning of a marker are searched for: a token's place has room
+// for them.
 const coreLen = 12
 
 // plant returns a new marker for a place. It looks like an id, so it is valid anywhere.
@@ -55,7 +56,8 @@ func (m *markers) needles() map[string]string {
 	return all
 }
 
-// search looks for markers in every file of directories, and in all that can be decompressed in them.
+// search looks for markers in every file of directories, and in all that can be decompressed in
+// them.
 func (m *markers) search(t testing.TB, dirs ...string) (found []string) {
 	t.Helper()
 	needles := m.needles()

@@ -25,8 +25,9 @@ func numbered(parent string, i int) Draft {
 	return d
 }
 
-// An erasing prune encodes a checkpoint whose ancestors are all gone on the one that was written before it, which may be a
-// migrated head. That is undone all the same, and takes nothing from the other.
+// An erasing prune encodes a checkpoint whose ancestors are all gone on the one that was written
+// before it, which may be a migrated head. That is undone all the same, and takes nothing from the
+// other.
 func TestUndoHeadKeepsWhatOthersStandOn(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{Migrations: only(supportSet(t))})
@@ -91,7 +92,8 @@ func TestUndoHeadOfAnotherCheckpoint(t *testing.T) {
 	}
 }
 
-// A ghost does not keep the blobs of the checkpoint that it was, so a save on it looks whether they are there.
+// A ghost does not keep the blobs of the checkpoint that it was, so a save on it looks whether they
+// are there.
 func TestSaveOnGhostLooksForBlobs(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})
@@ -124,8 +126,8 @@ func TestSaveOnGhostLooksForBlobs(t *testing.T) {
 	mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 }
 
-// However many branches end at a checkpoint, it can be replaced, labelled, migrated, undone, pruned and copied, and they
-// go with it.
+// However many branches end at a checkpoint, it can be replaced, labelled, migrated, undone, pruned
+// and copied, and they go with it.
 func TestManyBranchesAtOneCheckpoint(t *testing.T) {
 	const branches = 3 * backend.MaxBatchKeys
 	ctx := context.Background()

@@ -121,7 +121,8 @@ func (c *compactor) Compact(context.Context) error {
 	return c.err
 }
 
-// An erasing prune, and a GC that is asked to, compact the backend last of all, and do not report success without.
+// An erasing prune, and a GC that is asked to, compact the backend last of all, and do not report
+// success without.
 func TestEraseCompacts(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

@@ -18,8 +18,8 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// saveMany saves n checkpoints in a line, each appending to one channel, which starts over now and then, and some
-// setting another.
+// saveMany saves n checkpoints in a line, each appending to one channel, which starts over now and
+// then, and some setting another.
 func saveMany(t testing.TB, f *fixture, ref Ref, n int) []*Checkpoint {
 	t.Helper()
 	var out []*Checkpoint
@@ -261,7 +261,8 @@ func TestSaveAgainAfterPrune(t *testing.T) {
 	}
 }
 
-// A checkpoint whose parent leaves no record is found by all its terms, whatever it shared with the parent.
+// A checkpoint whose parent leaves no record is found by all its terms, whatever it shared with the
+// parent.
 func TestPruneMovesIndexEntries(t *testing.T) {
 	ctx := context.Background()
 	r := rand.New(rand.NewPCG(7, 8))
@@ -311,7 +312,8 @@ func TestGhostsInPart(t *testing.T) {
 	}
 	mustPrune(t, f, ref, upkeep.PruneOptions{KeepLast: 1})
 
-	// Now one with attributes of its own, so that nothing of 4 is needed and 5 is a ghost with no b.
+	// Now one with attributes of its own, so that nothing of 4 is needed and 5 is a ghost with no
+	// b.
 	mustSave(t, f, ref, Draft{ID: "4", Root: true, Channels: []Change{{Name: "b", Data: words(r, 3000)}}})
 	fifth := unlike(r, Draft{ID: "5", Keep: true, Labels: map[string]string{"l": "v"}})
 	mustSave(t, f, ref, fifth)

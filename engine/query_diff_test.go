@@ -29,8 +29,8 @@ func decode(t testing.TB, b []byte) (v any) {
 	return v
 }
 
-// wantPatch applies a patch with another library and compares the values. That library takes only objects and arrays,
-// so the values are put into one.
+// wantPatch applies a patch with another library and compares the values. That library takes only
+// objects and arrays, so the values are put into one.
 func wantPatch(t testing.TB, old, now, patch []byte) {
 	t.Helper()
 	var ops []map[string]json.RawMessage

@@ -74,8 +74,8 @@ func collectIDs(t testing.TB, seq iter.Seq2[*Checkpoint, error]) []string {
 	return ids
 }
 
-// "All agents that failed at step 5 in the last 24 hours": found over all users of the tenant, newest first, and nothing
-// is read of the threads that did not fail.
+// "All agents that failed at step 5 in the last 24 hours": found over all users of the tenant,
+// newest first, and nothing is read of the threads that did not fail.
 func TestQueryFailedAtStepInTheLastDay(t *testing.T) {
 	ctx := context.Background()
 	clock := &testClock{ms: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC).UnixMilli()}
@@ -143,7 +143,8 @@ func TestQueryFailedAtStepInTheLastDay(t *testing.T) {
 	}
 }
 
-// Of several terms the rarest is followed, and a term with more entries than a page holds is read to its end.
+// Of several terms the rarest is followed, and a term with more entries than a page holds is read
+// to its end.
 func TestQueryFollowsTheRarestTerm(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

@@ -109,7 +109,8 @@ func TestTree(t *testing.T) {
 	wantTree(t, th, "1<-(20) root", "20<1(30 4)", "30<20()[a b] head", "4<20() head", "5<7(6)", "6<5() head", "7<-(5) root")
 }
 
-// Parents can go in a circle by id, since any checkpoint can be saved again on another parent. The tree does not.
+// Parents can go in a circle by id, since any checkpoint can be saved again on another parent. The
+// tree does not.
 func TestTreeCircle(t *testing.T) {
 	f := newFixture(t, Options{})
 	th := f.Thread(testRef("t"))

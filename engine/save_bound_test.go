@@ -57,7 +57,8 @@ type restoreCost struct {
 	most    int64 // that these may be
 }
 
-// loadCold loads a checkpoint from a fresh store, and asserts that it reads no more than docs/format.md §17 allows.
+// loadCold loads a checkpoint from a fresh store, and asserts that it reads no more than
+// docs/format.md §17 allows.
 func loadCold(t *testing.T, f *fixture, ref Ref, id string) (*Checkpoint, restoreCost) {
 	t.Helper()
 	ctx := context.Background()
@@ -150,7 +151,8 @@ func (w *walk) save(d Draft, state map[string][]byte) {
 	w.states[cp.ID], w.ids, w.head = state, append(w.ids, cp.ID), cp.ID
 }
 
-// step saves once: mostly some messages more, also statuses, labels, and channels that come and go, and sometimes a fork.
+// step saves once: mostly some messages more, also statuses, labels, and channels that come and go,
+// and sometimes a fork.
 func (w *walk) step() {
 	w.t.Helper()
 	d := Draft{Keep: true, Step: int64(len(w.ids))}

@@ -36,7 +36,8 @@ func mutate(r *rand.Rand, old []byte) []byte {
 	return next
 }
 
-// mutateOnce changes a value mostly by appending, also by editing, moving, deleting, summarising, and starting over.
+// mutateOnce changes a value mostly by appending, also by editing, moving, deleting, summarising,
+// and starting over.
 func mutateOnce(r *rand.Rand, old []byte) []byte {
 	at := r.IntN(len(old) + 1)
 	switch r.IntN(12) {
@@ -73,7 +74,8 @@ func mutateOnce(r *rand.Rand, old []byte) []byte {
 	return append(append(append([]byte{}, old[:n]...), words(r, r.IntN(900))...), ']')
 }
 
-// Random histories with branches load byte for byte, and cost a reader no more than the bound, whatever happened.
+// Random histories with branches load byte for byte, and cost a reader no more than the bound,
+// whatever happened.
 func TestChainsAreBoundedAndExact(t *testing.T) {
 	runsAlone(t)
 	seeds := 6

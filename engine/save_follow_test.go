@@ -92,7 +92,8 @@ func TestBytesFollowTheChanges(t *testing.T) {
 	}
 }
 
-// BenchmarkFollow saves 1,000 whole states that get a message of 1 kB each. The median is that of the last 200 saves.
+// BenchmarkFollow saves 1,000 whole states that get a message of 1 kB each. The median is that of
+// the last 200 saves.
 func BenchmarkFollow(b *testing.B) {
 	for g := range growing {
 		b.Run(growing[g].name, func(b *testing.B) {

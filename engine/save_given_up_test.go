@@ -11,7 +11,8 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// endingAfter ends a context right after so many commits. A call that was given up may still commit when the next one begins.
+// endingAfter ends a context right after so many commits. A call that was given up may still commit
+// when the next one begins.
 type endingAfter struct {
 	backend.Backend
 	mu      sync.Mutex
@@ -37,7 +38,8 @@ func (e *endingAfter) set(commits int, end context.CancelFunc) (left int) {
 	return left
 }
 
-// givenUp runs do with a context that ends after so many commits. It reports whether that many came.
+// givenUp runs do with a context that ends after so many commits. It reports whether that many
+// came.
 func (f *fixture) givenUp(commits int, do func(context.Context)) bool {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()

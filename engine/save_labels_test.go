@@ -101,7 +101,8 @@ func setLabels(t *testing.T, ids string) {
 	}
 }
 
-// wantPlaces checks that every way to see the checkpoints of a line shows them where they were saved first.
+// wantPlaces checks that every way to see the checkpoints of a line shows them where they were
+// saved first.
 func wantPlaces(t *testing.T, th *Thread, cps []*Checkpoint) {
 	t.Helper()
 	ctx := context.Background()
@@ -349,7 +350,8 @@ func TestSetLabelsAndQuery(t *testing.T) {
 	find("env", "prod", third.ID, fourth.ID)
 }
 
-// An id that is given away again after its checkpoint was pruned names another checkpoint, in another place.
+// An id that is given away again after its checkpoint was pruned names another checkpoint, in
+// another place.
 func TestIDOfPrunedCheckpoint(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

@@ -130,7 +130,8 @@ func storedAnew(t *testing.T, f *fixture, cp *Checkpoint, d *Draft) (n int) {
 	return n - len(d.Channels)
 }
 
-// As many channels as there may be, with the longest names, can be changed, removed and added again within bounds.
+// As many channels as there may be, with the longest names, can be changed, removed and added again
+// within bounds.
 func TestAsManyChannelsAsThereMayBe(t *testing.T) {
 	runsAlone(t)
 	channels := campaign(1500, codec.MaxChannels)

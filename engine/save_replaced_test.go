@@ -145,8 +145,9 @@ func TestReplacedMeanwhileIsThere(t *testing.T) {
 	}
 }
 
-// replaceBeforeEachRead calls do again and again: the n-th time a checkpoint, which is the newest or not, is replaced before
-// the n-th read. Where it was erased, nothing is left of the first record with its id.
+// replaceBeforeEachRead calls do again and again: the n-th time a checkpoint, which is the newest
+// or not, is replaced before the n-th read. Where it was erased, nothing is left of the first
+// record with its id.
 func replaceBeforeEachRead(t *testing.T, cold, erased, newest bool, do func(context.Context, *Store, *Thread) error) {
 	for n := 1; n < 100; n++ {
 		be := &interrupted{Backend: mem.Open()}
@@ -209,7 +210,8 @@ func mustSave(t *testing.T, th *Thread, d Draft) *Checkpoint {
 	return cp
 }
 
-// The newest checkpoint of a run is of that run, though it may be replaced by one of another run before each read.
+// The newest checkpoint of a run is of that run, though it may be replaced by one of another run
+// before each read.
 func TestNewestOfARunIsOfTheRun(t *testing.T) {
 	for n := 1; ; n++ {
 		b := &interrupted{Backend: mem.Open(), left: n}

@@ -68,7 +68,8 @@ func entriesAt(t *testing.T, f *fixture, ref Ref, seq uint64) int {
 	return len(r.rec.Entries)
 }
 
-// Channels that come, go and change in any order leave a table that restores, and a hash that does not tell how it was stored.
+// Channels that come, go and change in any order leave a table that restores, and a hash that does
+// not tell how it was stored.
 func TestTablesOfManyChannels(t *testing.T) {
 	ctx := context.Background()
 	f := newFixture(t, Options{})

@@ -217,7 +217,8 @@ func holdsOne(cp *Checkpoint, states []map[string]string) bool {
 	return slices.ContainsFunc(states, func(s map[string]string) bool { return s != nil && maps.Equal(got, s) })
 }
 
-// checkAll checks all that is known when nothing is under way any more. It returns how many checkpoints are there for certain.
+// checkAll checks all that is known when nothing is under way any more. It returns how many
+// checkpoints are there for certain.
 func (m *storm) checkAll() (n int) {
 	ctx := context.Background()
 	for _, ps := range m.points {

@@ -374,7 +374,8 @@ func (b *batchCounter) Commit(ctx context.Context, batch backend.Batch) error {
 	return b.Backend.Commit(ctx, batch)
 }
 
-// The first save of an hour moves the activity entry, which takes the thread record with it; others write their record alone.
+// The first save of an hour moves the activity entry, which takes the thread record with it; others
+// write their record alone.
 func TestActivityIsWrittenOnceAnHour(t *testing.T) {
 	clock := &testClock{ms: 1_700_000_000_000}
 	f := newFixture(t, Options{Now: clock.now})

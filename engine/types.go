@@ -54,8 +54,8 @@ func ParseBlobID(s string) (BlobID, error) {
 	return id, nil
 }
 
-// Checkpoint is a version of a thread's state. It never changes, unless a save with its ID and other
-// content replaces it. The value belongs to the caller that got it.
+// Checkpoint is a version of a thread's state. It never changes, unless a save with its ID and
+// other content replaces it. The value belongs to the caller that got it.
 type Checkpoint struct {
 	Ref        Ref
 	Generation uint64 // of the thread: its number of deletions plus 1

@@ -173,8 +173,8 @@ func (w *world) deleteRun() {
 	}
 }
 
-// adoptBranches takes over where branches end whose head is gone: how far back its ancestors are known is up to the
-// store, but it must be one of the checkpoints that are left.
+// adoptBranches takes over where branches end whose head is gone: how far back its ancestors are
+// known is up to the store, but it must be one of the checkpoints that are left.
 func (w *world) adoptBranches(ref Ref, m *modelLine) {
 	got, err := w.f.Thread(ref).Branches(context.Background())
 	w.fatal(err)

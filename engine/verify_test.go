@@ -130,7 +130,8 @@ func (b *breaker) put(muts ...backend.Mut) {
 	}
 }
 
-// damaged runs change, which damages the store, looks for a problem that says so, and undoes the damage.
+// damaged runs change, which damages the store, looks for a problem that says so, and undoes the
+// damage.
 func (b *breaker) damaged(name, want string, change func()) {
 	b.t.Helper()
 	b.t.Run(name, func(t *testing.T) {
@@ -165,7 +166,8 @@ func (b *breaker) damaged(name, want string, change func()) {
 	})
 }
 
-// One bit of any value, wherever it is, does not go unnoticed; nor does a value in the place of another.
+// One bit of any value, wherever it is, does not go unnoticed; nor does a value in the place of
+// another.
 func TestVerifyNoticesBitFlipsAndSwaps(t *testing.T) {
 	ctx := context.Background()
 	b := newBreaker(t)

@@ -46,8 +46,8 @@ func (b *slowBackend) accept() bool {
 	return !b.closed
 }
 
-// Close waits for the commits under way, as every backend does. A call that gave up leaves one, and no goroutine may outlive
-// its bubble.
+// Close waits for the commits under way, as every backend does. A call that gave up leaves one, and
+// no goroutine may outlive its bubble.
 func (b *slowBackend) Close() error {
 	b.mu.Lock()
 	b.closed = true

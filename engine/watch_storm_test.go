@@ -15,7 +15,8 @@ import (
 	. "github.com/ckptd/ckptd/engine"
 )
 
-// unreliable fails some commits while it is armed: for certain, or with an outcome that is not known.
+// unreliable fails some commits while it is armed: for certain, or with an outcome that is not
+// known.
 type unreliable struct {
 	backend.Backend
 	armed atomic.Bool

@@ -163,8 +163,8 @@ func take(t *testing.T, s *Store, scope WatchScope, from Cursor, n int) (events 
 	return events
 }
 
-// A thread's cursor resumes exactly behind its event, also in another process, also within one millisecond, and across
-// a deletion.
+// A thread's cursor resumes exactly behind its event, also in another process, also within one
+// millisecond, and across a deletion.
 func TestWatchResumesAThread(t *testing.T) {
 	clock := &testClock{ms: 1000}
 	f := newFixture(t, Options{Now: clock.now})
@@ -221,8 +221,8 @@ func TestWatchResumesAThread(t *testing.T) {
 	w.end()
 }
 
-// However many lineages were saved to in one millisecond, a watch that breaks off after each event gets on, and repeats
-// nothing once the millisecond is over.
+// However many lineages were saved to in one millisecond, a watch that breaks off after each event
+// gets on, and repeats nothing once the millisecond is over.
 func TestWatchGetsOnWithinAMillisecond(t *testing.T) {
 	clock := &testClock{ms: 1000}
 	f := newFixture(t, Options{Now: clock.now})
@@ -414,7 +414,8 @@ func TestWatchSaveDuringCatchUp(t *testing.T) {
 	}
 }
 
-// Whatever is saved, and however often the watch breaks off, every checkpoint comes, in order within its lineage.
+// Whatever is saved, and however often the watch breaks off, every checkpoint comes, in order
+// within its lineage.
 func TestWatchMissesNothing(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.hub.size = 64
@@ -667,8 +668,9 @@ func TestWatchTellsThatItBegan(t *testing.T) {
 	w.end()
 }
 
-// TestIdleWatchIsLeftAlone saves far more to other threads than the hub remembers while a watch waits for its own: it is
-// not woken, and then gets its event from the hub, without a look into storage.
+// TestIdleWatchIsLeftAlone saves far more to other threads than the hub remembers while a watch
+// waits for its own: it is not woken, and then gets its event from the hub, without a look into
+// storage.
 func TestIdleWatchIsLeftAlone(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.hub.size = 8
@@ -690,7 +692,8 @@ func TestIdleWatchIsLeftAlone(t *testing.T) {
 	}
 }
 
-// waiting waits until the one watch of a scope waits at the hub. One that falls behind comes back as another waiter.
+// waiting waits until the one watch of a scope waits at the hub. One that falls behind comes back
+// as another waiter.
 func waiting(f *fixture, scope WatchScope) *waiter {
 	scope.Began = false
 	for {

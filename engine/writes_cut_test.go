@@ -138,7 +138,8 @@ func TestWritesOfAHiddenCheckpoint(t *testing.T) {
 func TestVerifyFindsWritesBehindDamagedOnes(t *testing.T) {
 	b, o := keepsOpen{mem.Open()}, withKeys(t, Options{})
 	s := open(t, b, o)
-	// Which checkpoint's writes stand first on the disk is up to the keys, and is so in both threads.
+	// Which checkpoint's writes stand first on the disk is up to the keys, and is so in both
+	// threads.
 	for _, c := range []struct{ thread, damaged, back string }{{"a", "one", "two"}, {"b", "two", "one"}} {
 		th := s.Thread(refOf(c.thread))
 		before := steal(t, b, space.KindWrites)
@@ -185,7 +186,8 @@ func (b shared) Caps() backend.Caps {
 	return c
 }
 
-// A save names the writes of its parent that another store on the same backend has put since the parent was saved here.
+// A save names the writes of its parent that another store on the same backend has put since the
+// parent was saved here.
 func TestSaveNamesTheWritesOfAnotherStore(t *testing.T) {
 	b, o := keepsOpen{shared{mem.Open()}}, withKeys(t, Options{})
 	th := open(t, b, o).Thread(refOf("asks"))

@@ -82,9 +82,9 @@ func approve(t *testing.T, th *Thread, checkpoint, task, value string) {
 	}
 }
 
-// TestWritesAreNotRolledBack puts pending writes of the disk back as they were once, removes them, or adds removed ones
-// again. Reading them and verifying finds it; once another checkpoint was saved on theirs, verifying also finds it when all
-// of them go back together with their ledger.
+// TestWritesAreNotRolledBack puts pending writes of the disk back as they were once, removes them,
+// or adds removed ones again. Reading them and verifying finds it; once another checkpoint was
+// saved on theirs, verifying also finds it when all of them go back together with their ledger.
 func TestWritesAreNotRolledBack(t *testing.T) {
 	ctx := context.Background()
 	for _, c := range []struct {

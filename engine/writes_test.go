@@ -103,7 +103,8 @@ func (h *hooked) Commit(ctx context.Context, b backend.Batch) error {
 	return h.Backend.Commit(ctx, b)
 }
 
-// Writes that come between reading and writing those of a task are not lost, nor is a thread that begins meanwhile.
+// Writes that come between reading and writing those of a task are not lost, nor is a thread that
+// begins meanwhile.
 func TestWritesBetween(t *testing.T) {
 	f := newFixture(t, Options{})
 	h := &hooked{Backend: f.be}

@@ -11,7 +11,8 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// testCounter increments one key from many goroutines, each increment conditioned on the version that it read.
+// testCounter increments one key from many goroutines, each increment conditioned on the version
+// that it read.
 func testCounter(s *store) {
 	const workers, each = 16, 25
 	s.commit(muts(put("counter", "0", "0")))
@@ -177,8 +178,8 @@ func testCloseWaits(s *store) {
 	}
 }
 
-// closeWhileWriting commits key "w-i" for rising i from each writer w, closes the store in the middle, and returns
-// how many of all were acknowledged.
+// closeWhileWriting commits key "w-i" for rising i from each writer w, closes the store in the
+// middle, and returns how many of all were acknowledged.
 func (s *store) closeWhileWriting() int64 {
 	var acked atomic.Int64
 	started := make(chan struct{})

@@ -29,8 +29,8 @@ type Plan struct {
 	Apply bool  // the failing commit is applied nevertheless: with ErrAmbiguous, the lost acknowledgement
 }
 
-// Fault wraps a backend and fails its calls by plan. Its zero plan fails none. It may be used by many goroutines; with
-// them, which call comes to be the k-th is up to the scheduler.
+// Fault wraps a backend and fails its calls by plan. Its zero plan fails none. It may be used by
+// many goroutines; with them, which call comes to be the k-th is up to the scheduler.
 type Fault struct {
 	inner backend.Backend
 
@@ -46,7 +46,8 @@ func NewFault(inner backend.Backend) *Fault {
 	return &Fault{inner: inner, calls: map[Op]int{}}
 }
 
-// Backend returns the backend to hand to the code under test. It is a Compactor if, and only if, the inner one is.
+// Backend returns the backend to hand to the code under test. It is a Compactor if, and only if,
+// the inner one is.
 func (f *Fault) Backend() backend.Backend {
 	if c, ok := f.inner.(backend.Compactor); ok {
 		return faultyCompactor{faulty{f}, c}
@@ -82,14 +83,16 @@ func (f *Fault) Calls(ops Op) int {
 	return n
 }
 
-// Fired returns how many calls were failed since Arm. A sweep over After ends when a run leaves it at 0.
+// Fired returns how many calls were failed since Arm. A sweep over After ends when a run leaves it
+// at 0.
 func (f *Fault) Fired() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.fired
 }
 
-// step counts a call and returns the error it must fail with, and whether it is applied all the same.
+// step counts a call and returns the error it must fail with, and whether it is applied all the
+// same.
 func (f *Fault) step(op Op) (apply bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

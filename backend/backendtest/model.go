@@ -12,8 +12,8 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// Reopen checks that a durable driver keeps what it acknowledged over Close. open opens the store in dir, creating
-// it the first time.
+// Reopen checks that a durable driver keeps what it acknowledged over Close. open opens the store
+// in dir, creating it the first time.
 func Reopen(t *testing.T, open func(t *testing.T, dir string) backend.Backend) {
 	t.Run("Model", func(t *testing.T) {
 		dir := t.TempDir()

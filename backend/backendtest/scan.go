@@ -9,7 +9,8 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// scanKeys are in order, and hold what sorts wrongly when a driver escapes, terminates or interprets keys.
+// scanKeys are in order, and hold what sorts wrongly when a driver escapes, terminates or
+// interprets keys.
 var scanKeys = []string{
 	"\x00", "\x00\x00", "\x00\x01", "\x00\xff", "!badger!", "A", "a", "a\x00", "a\x00b", "aa", "ab", "b", "b\xff",
 	"b\xff\x00", "b\xff\xff", "é", "\xff", "\xff\x00", "\xff\xff", "\xff\xff\xff",
@@ -80,7 +81,8 @@ func testScanPages(s *store) {
 	}
 }
 
-// checkPages follows a range page by page: each as long as the limits allow, next where the following one starts.
+// checkPages follows a range page by page: each as long as the limits allow, next where the
+// following one starts.
 func (s *store) checkPages(r backend.Range) {
 	s.Helper()
 	first, want := r, within(scanKeys, r)

@@ -1,5 +1,5 @@
-// Package backendtest holds the conformance suite that every backend driver passes, and a wrapper that makes a
-// backend fail on demand. It is test support: nothing that ships imports it.
+// Package backendtest holds the conformance suite that every backend driver passes, and a wrapper
+// that makes a backend fail on demand. It is test support: nothing that ships imports it.
 package backendtest
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// Run checks a driver against every sentence of the backend contract. open returns a new, empty backend each time;
-// Run closes it.
+// Run checks a driver against every sentence of the backend contract. open returns a new, empty
+// backend each time; Run closes it.
 func Run(t *testing.T, open func(t *testing.T) backend.Backend) {
 	for _, c := range []struct {
 		name string
@@ -199,8 +199,8 @@ func testGet(s *store) {
 	}
 }
 
-// Keys that differ in their last bytes only are asked for in any order, with gaps of all sizes, twice, deleted, overwritten,
-// and missing.
+// Keys that differ in their last bytes only are asked for in any order, with gaps of all sizes,
+// twice, deleted, overwritten, and missing.
 func testGetNeighbours(s *store) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	key := func(i int) string { return "lineage-" + string([]byte{byte(i >> 8), byte(i)}) }

@@ -1,35 +1,40 @@
-// Package badger is the backend on a local directory, built on the Badger key-value store. It is the only package
-// that knows Badger: none of its types, errors or versions leave it.
+// Package badger is the backend on a local directory, built on the Badger key-value store. It is
+// the only package that knows Badger: none of its types, errors or versions leave it.
 //
 // # Durability
 //
-// Commit returns after the batch was written to the driver's own log (package commitlog), the log was synced, and Badger
-// has it in memory. Commits that arrive while another is being synced share the next frame, transaction and sync, so the
-// rate grows with the number of writers. Nobody waits for company: a commit that finds the store idle starts at once.
+// Commit returns after the batch was written to the driver's own log (package commitlog), the log
+// was synced, and Badger has it in memory. Commits that arrive while another is being synced share
+// the next frame, transaction and sync, so the rate grows with the number of writers. Nobody waits
+// for company: a commit that finds the store idle starts at once.
 //
-// The log is the truth about commits that are not in Badger's tables yet. Open reads it before Badger opens, and decides
-// which commits count: opening.go. docs/format.md §20 has the rules.
+// The log is the truth about commits that are not in Badger's tables yet. Open reads it before
+// Badger opens, and decides which commits count: opening.go. docs/format.md §20 has the rules.
 //
-// After an error in writing or syncing the store fails stop: the commits of that group return an error that is both
-// backend.ErrAmbiguous and backend.ErrUnavailable, and every later call returns backend.ErrUnavailable until the store
-// is opened again. Reads stop as well, because they would see commits that were not synced. Close then leaves the
-// directory as a crash does, and locked until the process ends.
+// After an error in writing or syncing the store fails stop: the commits of that group return an
+// error that is both backend.ErrAmbiguous and backend.ErrUnavailable, and every later call returns
+// backend.ErrUnavailable until the store is opened again. Reads stop as well, because they would
+// see commits that were not synced. Close then leaves the directory as a crash does, and locked
+// until the process ends.
 //
-// A process that is killed may leave a transaction that it had not synced. Open makes it durable before anybody sees it.
+// A process that is killed may leave a transaction that it had not synced. Open makes it durable
+// before anybody sees it.
 //
-// A nearly full disk refuses commits with backend.ErrNoSpace, early, because Badger writes through memory maps and
-// running out of space in one kills the process. The space that must stay free is computed from the data that has yet to
-// be flushed and compacted. Deleting needs a commit too, so below that limit a file in the directory, the ballast, is
-// given up for commits that make room (backend.MakingRoom) and for Compact; it takes Options.MinFree and a quarter of a
-// memory table. Other commits resume when there is room again for it and for them, and then it comes back. One case
-// remains: other programs fill the device, by more than Options.MinFree, in the seconds that a flush or compaction takes.
-// Then nothing acknowledged is lost, but the process dies: a fault in a memory map leaves no time to free anything.
+// A nearly full disk refuses commits with backend.ErrNoSpace, early, because Badger writes through
+// memory maps and running out of space in one kills the process. The space that must stay free is
+// computed from the data that has yet to be flushed and compacted. Deleting needs a commit too, so
+// below that limit a file in the directory, the ballast, is given up for commits that make room
+// (backend.MakingRoom) and for Compact; it takes Options.MinFree and a quarter of a memory table.
+// Other commits resume when there is room again for it and for them, and then it comes back. One
+// case remains: other programs fill the device, by more than Options.MinFree, in the seconds that a
+// flush or compaction takes. Then nothing acknowledged is lost, but the process dies: a fault in a
+// memory map leaves no time to free anything.
 //
 // # Directory
 //
-// The file CKPTD in the directory says whose it is and in which format. A directory without it is never written to
-// unless it is empty. One process at a time has the directory open. Values up to the portable floor stay out of
-// Badger's value log, whose sync errors it only logs.
+// The file CKPTD in the directory says whose it is and in which format. A directory without it is
+// never written to unless it is empty. One process at a time has the directory open. Values up to
+// the portable floor stay out of Badger's value log, whose sync errors it only logs.
 package badger
 
 import (
@@ -53,9 +58,9 @@ type Options struct {
 	// MustExist refuses to create a store where there is none; the error is fs.ErrNotExist.
 	MustExist bool
 
-	// MemTableSize is how many bytes of writes are gathered in memory before they become a table; 0 means 64 MiB, the
-	// least is 8 MiB. The store holds about 1.3 times as much of address space for each of up to three of them; small
-	// hosts do well with 16 MiB.
+	// MemTableSize is how many bytes of writes are gathered in memory before they become a table; 0
+	// means 64 MiB, the least is 8 MiB. The store holds about 1.3 times as much of address space
+	// for each of up to three of them; small hosts do well with 16 MiB.
 	MemTableSize int64
 
 	// MinFree is how many bytes must stay free on the device, in addition to those that the store
@@ -63,15 +68,16 @@ type Options struct {
 	// device. 0 means 16 MiB.
 	MinFree int64
 
-	// Log receives Badger's messages, nil drops them. They name files and sizes, never keys or values.
+	// Log receives Badger's messages, nil drops them. They name files and sizes, never keys or
+	// values.
 	Log *slog.Logger
 
 	// LogFiles, if not nil, wraps the file system of the commit log, so that tests can make it
 	// fail.
 	LogFiles func(commitlog.FS) commitlog.FS
 
-	// Observe, if not nil, is told of every group that was committed, before its commits return. One call follows the
-	// other, and every commit waits for them: it must not block.
+	// Observe, if not nil, is told of every group that was committed, before its commits return.
+	// One call follows the other, and every commit waits for them: it must not block.
 	Observe func(backend.Group)
 }
 
@@ -82,7 +88,8 @@ const (
 	memTables       = 2 // waiting to be flushed, in addition to the one being written
 	blockCache      = 8 << 20
 
-	// magic is written into Badger's MANIFEST, so that neither opens the other's store: ckptd, format 1.
+	// magic is written into Badger's MANIFEST, so that neither opens the other's store: ckptd,
+	// format 1.
 	magic = 0xCD01
 )
 
@@ -104,11 +111,12 @@ type Store struct {
 	ending <-chan error          // of a Badger that is being closed and that nobody waits for
 }
 
-// Open opens the store in dir, creating it in a directory that is missing or empty unless Options.MustExist is set.
+// Open opens the store in dir, creating it in a directory that is missing or empty unless
+// Options.MustExist is set.
 //
-// Errors: backend.ErrForeign (dir holds something else; nothing in it was touched), ErrNewerFormat, ErrLocked,
-// ErrReadOnly, ErrNoSpace, ErrCorrupt, ErrUnavailable (out of file handles or memory, a failing device), and
-// fs.ErrNotExist with MustExist.
+// Errors: backend.ErrForeign (dir holds something else; nothing in it was touched), ErrNewerFormat,
+// ErrLocked, ErrReadOnly, ErrNoSpace, ErrCorrupt, ErrUnavailable (out of file handles or memory, a
+// failing device), and fs.ErrNotExist with MustExist.
 func Open(dir string, opts Options) (*Store, error) {
 	s, err := newStore(dir, opts)
 	if err != nil {
@@ -180,16 +188,18 @@ func (s *Store) settings() badgerdb.Options {
 	o.NumMemtables = memTables
 	o.NumCompactors = 2
 
-	// Values are ciphertext, but half of a small record's overhead is its key, which Badger shortens only against the
-	// first of a block. 5,000 records of 300 bytes under keys of 63: 66 bytes of overhead without compression, 22
-	// with Snappy, 16 with zstd, which costs more time and memory than those 6 bytes are worth. A read then unpacks
-	// a block, and the cache keeps those in use.
+	// Values are ciphertext, but half of a small record's overhead is its key, which Badger
+	// shortens only against the first of a block. 5,000 records of 300 bytes under keys of 63: 66
+	// bytes of overhead without compression, 22 with Snappy, 16 with zstd, which costs more time
+	// and memory than those 6 bytes are worth. A read then unpacks a block, and the cache keeps
+	// those in use.
 	o.Compression = options.Snappy
 	o.BlockSize = 16 << 10
 	o.BlockCacheSize = blockCache
 	o.IndexCacheSize = 0 // indexes are read from the mapped tables
 
-	// No value is as long as this, so none goes to the value log, which then only has to be as small as it can.
+	// No value is as long as this, so none goes to the value log, which then only has to be as
+	// small as it can.
 	o.ValueThreshold = backend.MaxBatchBytes
 	o.ValueLogFileSize = 2 * backend.MaxBatchBytes
 	return o
@@ -211,8 +221,8 @@ func (s *Store) Caps() backend.Caps {
 	return backend.Caps{Name: "badger", Durable: true, Exclusive: true}
 }
 
-// enter admits a call until leave; it fails when the store was closed or has stopped, or the context has ended.
-// While Compact runs it waits.
+// enter admits a call until leave; it fails when the store was closed or has stopped, or the
+// context has ended. While Compact runs it waits.
 func (s *Store) enter(ctx context.Context) error {
 	s.use.RLock()
 	err := s.usable()

@@ -18,7 +18,8 @@ const (
 	ballastShare = 4 // of a memory table, that the ballast has beyond the margin for other writers
 )
 
-// ballast is a file that takes room, and is removed when there is none left, so that what makes room can be written.
+// ballast is a file that takes room, and is removed when there is none left, so that what makes
+// room can be written.
 type ballast struct {
 	dir  string
 	size int64

@@ -15,8 +15,8 @@ import (
 	"github.com/ckptd/ckptd/backend/badger"
 )
 
-// BenchmarkCommit compares durable writes of 1 kB under a new key: through this driver, with the condition that the
-// key is absent and without, and through a plain Badger Update with SyncWrites.
+// BenchmarkCommit compares durable writes of 1 kB under a new key: through this driver, with the
+// condition that the key is absent and without, and through a plain Badger Update with SyncWrites.
 func BenchmarkCommit(b *testing.B) {
 	for _, writers := range []int{1, 16, 64, 256} {
 		for _, absent := range []bool{false, true} {
@@ -53,7 +53,8 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
-// bench runs b.N writes from many goroutines, each with keys like the engine's: 63 bytes, rising within a thread.
+// bench runs b.N writes from many goroutines, each with keys like the engine's: 63 bytes, rising
+// within a thread.
 func bench(b *testing.B, writers int, write func(key, value []byte) error) {
 	value := make([]byte, 1000)
 	for i := range value {

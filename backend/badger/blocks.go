@@ -13,17 +13,20 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// Badger opens a table only if its index and its last block are whole, and ends at a damaged one. Here each block is read by itself.
+// Badger opens a table only if its index and its last block are whole, and ends at a damaged one.
+// Here each block is read by itself.
 //
-// A table is its blocks, then the index, which says where they are. Behind a block that is unpacked, and behind the index, come a
-// checksum and its length; before these a block has the places of its entries and their number, and the index its length.
+// A table is its blocks, then the index, which says where they are. Behind a block that is
+// unpacked, and behind the index, come a checksum and its length; before these a block has the
+// places of its entries and their number, and the index its length.
 
 const (
 	wordSize  = 4
 	mostBlock = 16 * backend.MaxBatchBytes // bytes; one that damage makes longer would take all memory
 )
 
-// eachBlock calls f with every block of a table that is whole, and says how many are not. The error is that of a table without an index.
+// eachBlock calls f with every block of a table that is whole, and says how many are not. The error
+// is that of a table without an index.
 func eachBlock(b []byte, f func(block []byte) error) (bad, blocks int, err error) {
 	b, sum, err := cutChecksum(b)
 	if err != nil {

@@ -34,8 +34,8 @@ type claim struct {
 	id          commitlog.ID // of the directory
 }
 
-// claimDir makes sure that dir is a store of this driver, making it one if it is empty and create is set, and locks
-// it. It changes nothing in a directory that is not ours.
+// claimDir makes sure that dir is a store of this driver, making it one if it is empty and create
+// is set, and locks it. It changes nothing in a directory that is not ours.
 func claimDir(dir string, create bool) (*claim, error) {
 	if create {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -178,8 +178,9 @@ func checkEmpty(dir string) error {
 	return nil
 }
 
-// writeMarker creates the marker whole and durably, in a directory whose name is durable before. If another process was
-// faster its marker stays: a link, unlike a rename, does not replace a file, which may be locked.
+// writeMarker creates the marker whole and durably, in a directory whose name is durable before. If
+// another process was faster its marker stays: a link, unlike a rename, does not replace a file,
+// which may be locked.
 func writeMarker(dir string) error {
 	if err := durable.SyncPath(dir); err != nil {
 		return err
@@ -217,8 +218,9 @@ func removeTemps(dir string) {
 	}
 }
 
-// removeUnborn removes logs without a byte, which a process leaves that was killed between creating one and giving it its
-// size. Nothing was ever written to them, but Badger takes them for damage the first time it sees them.
+// removeUnborn removes logs without a byte, which a process leaves that was killed between creating
+// one and giving it its size. Nothing was ever written to them, but Badger takes them for damage
+// the first time it sees them.
 func removeUnborn(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -242,7 +244,8 @@ func removeUnborn(dir string) error {
 	return durable.SyncDir(dir)
 }
 
-// checkFiles refuses a store whose MANIFEST is gone. Badger would start an empty one and delete the tables.
+// checkFiles refuses a store whose MANIFEST is gone. Badger would start an empty one and delete the
+// tables.
 func checkFiles(dir string, find place) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

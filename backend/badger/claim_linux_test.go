@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watchOpens tells, when asked, whether a folder itself was opened, as it is to sync the names in it.
+// watchOpens tells, when asked, whether a folder itself was opened, as it is to sync the names in
+// it.
 func watchOpens(t *testing.T, dir string) (opened func() bool) {
 	t.Helper()
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
@@ -38,8 +39,8 @@ func watchOpens(t *testing.T, dir string) (opened func() bool) {
 	}
 }
 
-// A new store is there after a power loss: the names of its folder and of those above it are synced, also where a
-// process made them that was killed before it could do that.
+// A new store is there after a power loss: the names of its folder and of those above it are
+// synced, also where a process made them that was killed before it could do that.
 func TestNewStoreHasADurableName(t *testing.T) {
 	for name, made := range map[string]string{"nothing there": ".", "made before": "a/store"} {
 		t.Run(name, func(t *testing.T) {

@@ -76,8 +76,8 @@ func (s *Store) eraseLog() error {
 	return dirError(s.logs.Reset(s.logs.Last()))
 }
 
-// flatten flushes memory and compacts level 0 and all that lies above the last level. The store is open again
-// afterwards, unless it fails.
+// flatten flushes memory and compacts level 0 and all that lies above the last level. The store is
+// open again afterwards, unless it fails.
 func (s *Store) flatten() error {
 	for _, compactOnClose := range []bool{true, false} {
 		if err := s.stopBadger(); err != nil {
@@ -101,8 +101,8 @@ func (s *Store) flattenLevels() (err error) {
 	return nil
 }
 
-// touchSuperseded writes every key again that has a deleted or an older version in a table, and reports whether there
-// was one. When the context ends it stops between two transactions.
+// touchSuperseded writes every key again that has a deleted or an older version in a table, and
+// reports whether there was one. When the context ends it stops between two transactions.
 func (s *Store) touchSuperseded(ctx context.Context) (found bool, err error) {
 	defer guard("compacting", &err)()
 	var after []byte
@@ -121,7 +121,8 @@ func (s *Store) touchSuperseded(ctx context.Context) (found bool, err error) {
 	}
 }
 
-// touchAgain writes keys again, past the log: it changes no value, and nothing is lost if a crash takes it back.
+// touchAgain writes keys again, past the log: it changes no value, and nothing is lost if a crash
+// takes it back.
 func (s *Store) touchAgain(keys [][]byte) (last []byte, err error) {
 	txn := s.db.NewTransaction(true)
 	defer txn.Discard()
@@ -157,8 +158,8 @@ func (s *Store) superseded(after []byte) ([][]byte, error) {
 	return keys, nil
 }
 
-// touch writes keys as they are, or deletes them once more, until the transaction is full. It returns the last one
-// that it took.
+// touch writes keys as they are, or deletes them once more, until the transaction is full. It
+// returns the last one that it took.
 func touch(txn *badgerdb.Txn, keys [][]byte) (last []byte, err error) {
 	for _, key := range keys {
 		item, err := txn.Get(key)

@@ -69,7 +69,8 @@ func newestMemory(t *testing.T, dir string) (newest int) {
 	return newest
 }
 
-// overwriteWithReader leaves two versions of keys in the last level, of which the older one is of no use any more.
+// overwriteWithReader leaves two versions of keys in the last level, of which the older one is of
+// no use any more.
 func overwriteWithReader(t *testing.T, s *Store, keys, size int) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -108,7 +109,8 @@ func (h onMessage) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A compaction closes Badger and cannot open it again, and its caller gives up meanwhile. Every call after that says so.
+// A compaction closes Badger and cannot open it again, and its caller gives up meanwhile. Every
+// call after that says so.
 func TestCompactionFailsWhileItIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	dir := t.TempDir()

@@ -31,7 +31,8 @@ func found(t *testing.T, dir, marker string) (in []string) {
 	return in
 }
 
-// TestCompactRemoves writes values, supersedes them in every way and place, compacts, and searches the directory.
+// TestCompactRemoves writes values, supersedes them in every way and place, compacts, and searches
+// the directory.
 func TestCompactRemoves(t *testing.T) {
 	supersede := map[string]func(t *testing.T, s backend.Backend, key string){
 		"delete": func(t *testing.T, s backend.Backend, key string) {

@@ -21,8 +21,9 @@ import (
 
 const crashWriters = 64
 
-// writeUntilKilled commits from many goroutines and reports each acknowledged batch on a line of standard output.
-// A batch is a pair of keys. Arguments: the directory, a number that is new in each cycle, and whether to compact meanwhile.
+// writeUntilKilled commits from many goroutines and reports each acknowledged batch on a line of
+// standard output. A batch is a pair of keys. Arguments: the directory, a number that is new in
+// each cycle, and whether to compact meanwhile.
 func writeUntilKilled(args []string) error {
 	s, err := badger.Open(args[0], small)
 	if err != nil {
@@ -56,15 +57,16 @@ func writeUntilKilled(args []string) error {
 	return nil
 }
 
-// crashPair is the batch of a name. Its values fill the memory table in a cycle or two, so that kills hit flushes too.
+// crashPair is the batch of a name. Its values fill the memory table in a cycle or two, so that
+// kills hit flushes too.
 func crashPair(name string) (left, right backend.Mut) {
 	value := strings.Repeat(name, 30)
 	return put("left-"+name, value), put("right-"+name, value)
 }
 
-// TestCrash kills a writing process again and again, and some that open the store after it, and must find every batch that was
-// acknowledged, each whole.
-// CKPTD_CRASH_CYCLES sets how often, for campaigns.
+// TestCrash kills a writing process again and again, and some that open the store after it, and
+// must find every batch that was acknowledged, each whole. CKPTD_CRASH_CYCLES sets how often, for
+// campaigns.
 func TestCrash(t *testing.T) {
 	cycles := 20
 	if v := os.Getenv("CKPTD_CRASH_CYCLES"); v != "" {
@@ -146,8 +148,9 @@ func interruptOpening(t *testing.T, dir string, after time.Duration) {
 	}
 }
 
-// checkCrashed opens the store and looks for lost and half batches. It returns how many are there that were never
-// acknowledged, and expects them from then on: a batch that was seen once must stay.
+// checkCrashed opens the store and looks for lost and half batches. It returns how many are there
+// that were never acknowledged, and expects them from then on: a batch that was seen once must
+// stay.
 func checkCrashed(t *testing.T, dir string, acked map[string]bool) (unacked int) {
 	t.Helper()
 	s, err := badger.Open(dir, small)

@@ -87,10 +87,12 @@ func (l *Loss) Since() time.Time {
 	return time.UnixMilli(l.After.Time).UTC()
 }
 
-// Diagnose looks at a directory and changes nothing in it. While it does so nobody can open the store.
+// Diagnose looks at a directory and changes nothing in it. While it does so nobody can open the
+// store.
 //
-// Its errors are those of a directory of which nothing can be said: fs.ErrNotExist, backend.ErrForeign, ErrLocked, ErrNewerFormat,
-// ErrNewerLog, ErrOlderFormat and, where a file cannot be read, what the system says.
+// Its errors are those of a directory of which nothing can be said: fs.ErrNotExist,
+// backend.ErrForeign, ErrLocked, ErrNewerFormat, ErrNewerLog, ErrOlderFormat and, where a file
+// cannot be read, what the system says.
 func Diagnose(dir string, opts Options) (*Diagnosis, error) {
 	d, err := diagnose(dir, opts)
 	if err != nil {
@@ -118,7 +120,8 @@ func diagnose(dir string, opts Options) (*Diagnosis, error) {
 	return d, d.count(o)
 }
 
-// look begins to look at a directory whose marker may be damaged. Nobody opens the store until release.
+// look begins to look at a directory whose marker may be damaged. Nobody opens the store until
+// release.
 func look(dir string, opts Options) (o *opening, d *Diagnosis, release func(), err error) {
 	d = &Diagnosis{Format: formatVersion}
 	if d.Store, err = d.identify(dir); err != nil {
@@ -255,8 +258,8 @@ func (p *Part) add(paths []string) {
 	}
 }
 
-// Repair opens a store and closes it, so that all that can be mended from a second copy is, and says what that was. Other than Open
-// it writes the marker anew from what the log says.
+// Repair opens a store and closes it, so that all that can be mended from a second copy is, and
+// says what that was. Other than Open it writes the marker anew from what the log says.
 func Repair(dir string, opts Options) (mended []string, err error) {
 	d, err := Diagnose(dir, opts)
 	if err != nil {
@@ -295,8 +298,9 @@ type Accepted struct {
 	Now      commitlog.Position // from which it goes on, in a new incarnation
 }
 
-// AcceptLoss goes on without commits that are missing, from the last group that there is with all before it. All that there was is kept
-// beside the directory. Errors: backend.ErrInvalid (nothing is missing), and those of Open, such as for a damaged table.
+// AcceptLoss goes on without commits that are missing, from the last group that there is with all
+// before it. All that there was is kept beside the directory. Errors: backend.ErrInvalid (nothing
+// is missing), and those of Open, such as for a damaged table.
 func AcceptLoss(dir string, opts Options) (*Accepted, error) {
 	a, err := acceptLoss(dir, opts)
 	if err != nil {
@@ -339,7 +343,8 @@ func acceptLoss(dir string, opts Options) (a *Accepted, err error) {
 	return a, nil
 }
 
-// checkRegistry reports whether Badger's KEYREGISTRY can be read. It holds no keys, since Badger encrypts nothing here.
+// checkRegistry reports whether Badger's KEYREGISTRY can be read. It holds no keys, since Badger
+// encrypts nothing here.
 func checkRegistry(find place) (damaged bool, err error) {
 	path := find(badgerdb.KeyRegistryFileName)
 	if _, err := os.Stat(path); err != nil {

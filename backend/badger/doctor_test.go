@@ -254,7 +254,8 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// A loss that is accepted ends the incarnation, and nothing else is lost. What there was is beside the directory.
+// A loss that is accepted ends the incarnation, and nothing else is lost. What there was is beside
+// the directory.
 func TestAcceptLoss(t *testing.T) {
 	base, segment, want := crashed(t)
 	other, _, _ := crashed(t)

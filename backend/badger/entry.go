@@ -10,8 +10,9 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// The keys of the backend are stored behind one byte. It keeps them clear of the prefix that Badger has for itself,
-// leaves room for the driver's own (position.go), and is free in tables, where neighbours share their prefix.
+// The keys of the backend are stored behind one byte. It keeps them clear of the prefix that Badger
+// has for itself, leaves room for the driver's own (position.go), and is free in tables, where
+// neighbours share their prefix.
 const dataSpace = 0x01
 
 func appendName(to, key []byte) []byte {
@@ -25,8 +26,8 @@ func fillName(name, key []byte) {
 	copy(name[1:], key)
 }
 
-// split takes a stored value apart: the version comes first, and its length is the entry's user byte. Both results
-// share memory with stored.
+// split takes a stored value apart: the version comes first, and its length is the entry's user
+// byte. Both results share memory with stored.
 func split(versionLen byte, stored []byte) (version, value []byte, err error) {
 	n := int(versionLen)
 	if n == 0 || n > backend.MaxVersion || n > len(stored) {
@@ -35,9 +36,9 @@ func split(versionLen byte, stored []byte) (version, value []byte, err error) {
 	return stored[:n], stored[n:], nil
 }
 
-// guard turns a panic of Badger, which is how it reports much of the damage that it finds, into ErrCorrupt; and so it
-// does with a fault in reading a mapped file that is shorter than it was or that the device cannot read. Use it as
-// defer guard(…)().
+// guard turns a panic of Badger, which is how it reports much of the damage that it finds, into
+// ErrCorrupt; and so it does with a fault in reading a mapped file that is shorter than it was or
+// that the device cannot read. Use it as defer guard(…)().
 func guard(doing string, err *error) func() {
 	before := debug.SetPanicOnFault(true)
 	return func() {

@@ -39,8 +39,9 @@ func image(t *testing.T, dir string, files *faultfs.FS) string {
 	return left
 }
 
-// After a write or a sync of the log that failed nothing is acknowledged or read, and closing the store leaves the directory as it
-// is. Earlier acknowledged commits are there when it is opened again. Other failures stop nothing.
+// After a write or a sync of the log that failed nothing is acknowledged or read, and closing the
+// store leaves the directory as it is. Earlier acknowledged commits are there when it is opened
+// again. Other failures stop nothing.
 func TestLogFails(t *testing.T) {
 	value := strings.Repeat("value", 40_000) // five fill a segment
 	for _, op := range []string{"write", "sync", "create", "preallocate", "sync names"} {
@@ -84,7 +85,8 @@ func TestLogFails(t *testing.T) {
 	}
 }
 
-// failOnce has the n-th operation of a kind fail, and tells when that was on a segment. (The anchor's are no commit's.)
+// failOnce has the n-th operation of a kind fail, and tells when that was on a segment. (The
+// anchor's are no commit's.)
 func failOnce(files *faultfs.FS, op string, nth int) (hit *atomic.Bool) {
 	hit = &atomic.Bool{}
 	files.FailWith(func(o, name string) error {
@@ -123,7 +125,8 @@ func checkStopped(t *testing.T, s *Store, refused string) {
 	s.closed = false // for the caller to close it again
 }
 
-// A full device refuses the group that needs a new segment, and the store goes on when there is room.
+// A full device refuses the group that needs a new segment, and the store goes on when there is
+// room.
 func TestSegmentWithoutRoom(t *testing.T) {
 	files := faultfs.New()
 	s := openOn(t, t.TempDir(), files)
@@ -163,8 +166,9 @@ func TestSegmentWithoutRoom(t *testing.T) {
 	}
 }
 
-// Power is lost again and again, with a group on its way. Of the log's pages that were not synced any subset stays, and of Badger's
-// memory file, which nobody syncs, all, nothing, or any subset. Nothing that was acknowledged is lost.
+// Power is lost again and again, with a group on its way. Of the log's pages that were not synced
+// any subset stays, and of Badger's memory file, which nobody syncs, all, nothing, or any subset.
+// Nothing that was acknowledged is lost.
 func TestPowerLoss(t *testing.T) {
 	runs := 6
 	if testing.Short() {
@@ -202,7 +206,8 @@ func TestPowerLoss(t *testing.T) {
 	}
 }
 
-// commitAll commits some values from several goroutines, with so much of them that a table is flushed, or not.
+// commitAll commits some values from several goroutines, with so much of them that a table is
+// flushed, or not.
 func commitAll(t *testing.T, s *Store, rnd *rand.Rand, want oracle, much bool) {
 	t.Helper()
 	size, count := 1+rnd.IntN(5_000), 1+rnd.IntN(60)
@@ -295,8 +300,8 @@ func TestLogStaysSmall(t *testing.T) {
 	}
 }
 
-// Badger cannot flush, tries for ever, and only logs it. The store stops before Badger lets a commit wait for ever, and nothing is
-// lost.
+// Badger cannot flush, tries for ever, and only logs it. The store stops before Badger lets a
+// commit wait for ever, and nothing is lost.
 func TestBadgerCannotFlush(t *testing.T) {
 	s := openSmall(t)
 	takeNames(t, s.dir)

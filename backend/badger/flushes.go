@@ -14,8 +14,9 @@ import (
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// flushes knows which groups are only in Badger's memory, and so which segments of the log must stay. It holds for one opening of
-// Badger, since the numbers of memory files begin again in the next.
+// flushes knows which groups are only in Badger's memory, and so which segments of the log must
+// stay. It holds for one opening of Badger, since the numbers of memory files begin again in the
+// next.
 type flushes struct {
 	dir     string
 	trouble atomic.Bool // Badger has logged an error: its tables since then cannot be relied on
@@ -103,8 +104,8 @@ func eachMemory(dir string, f func(number int)) error {
 	return nil
 }
 
-// wrote notes the group that Badger took last. Badger puts all of a transaction into one file, and begins the next one before a
-// transaction that does not fit.
+// wrote notes the group that Badger took last. Badger puts all of a transaction into one file, and
+// begins the next one before a transaction that does not fit.
 func (f *flushes) wrote(n uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +127,8 @@ func (f *flushes) wrote(n uint64) error {
 	return nil
 }
 
-// inTables says up to which n all groups are in tables, and makes the names of these durable, which Badger does not.
+// inTables says up to which n all groups are in tables, and makes the names of these durable, which
+// Badger does not.
 func (f *flushes) inTables() (uint64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -79,8 +79,9 @@ func fill(e *backend.Entry, item *badgerdb.Item) error {
 	return err
 }
 
-// A look-up searches every level and unpacks a block; a step of an iterator costs a tenth of that. So many keys that are
-// the same but for their last bytes, such as the records of a path, are walked to.
+// A look-up searches every level and unpacks a block; a step of an iterator costs a tenth of that.
+// So many keys that are the same but for their last bytes, such as the records of a path, are
+// walked to.
 const (
 	worthWalking = 8
 	lastBytes    = 2

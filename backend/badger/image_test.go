@@ -17,8 +17,8 @@ import (
 	"github.com/ckptd/ckptd/backend/commitlog"
 )
 
-// killed is a copy of a store as a process leaves it that is killed now: in memory, and not on the device. It is made anew when
-// Badger compacts tables meanwhile. Nothing may be flushed.
+// killed is a copy of a store as a process leaves it that is killed now: in memory, and not on the
+// device. It is made anew when Badger compacts tables meanwhile. Nothing may be flushed.
 func killed(t *testing.T, dir string) string {
 	t.Helper()
 	for {
@@ -142,8 +142,9 @@ func (o oracle) reopen(t *testing.T, dir string, may ...string) {
 	}
 }
 
-// crashed is the directory of a store that was killed, with some values in a table, and some in the log and in a memory file,
-// among these new ones of keys that are in the table. All that is in the log is in one segment.
+// crashed is the directory of a store that was killed, with some values in a table, and some in the
+// log and in a memory file, among these new ones of keys that are in the table. All that is in the
+// log is in one segment.
 func crashed(t *testing.T) (dir, segment string, o oracle) {
 	t.Helper()
 	s := openSmall(t)

@@ -61,7 +61,8 @@ func TestFailStop(t *testing.T) {
 	}
 }
 
-// In a group that fails, a conflict is still a conflict, and everything else is told that it failed.
+// In a group that fails, a conflict is still a conflict, and everything else is told that it
+// failed.
 func TestFailStopInAGroup(t *testing.T) {
 	s := openSmall(t)
 	group := &request{next: &request{err: backend.ErrConflict, next: &request{}}}
@@ -119,7 +120,8 @@ func TestGroupsFitTransactions(t *testing.T) {
 	}
 }
 
-// The largest transaction that the committer builds must pass Badger, with keys of a byte as with large values.
+// The largest transaction that the committer builds must pass Badger, with keys of a byte as with
+// large values.
 func TestLimitIsBelowBadgers(t *testing.T) {
 	for _, size := range []int{0, 100, 16000} {
 		s := openSmall(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// While a store is being opened its tables are kept under second names, with copies of the MANIFEST and the KEYREGISTRY, since Badger
-// removes tables that its MANIFEST does not name.
+// While a store is being opened its tables are kept under second names, with copies of the MANIFEST
+// and the KEYREGISTRY, since Badger removes tables that its MANIFEST does not name.
 const (
 	keptDir = "kept"
 	keptNew = "kept.new" // the same, while it is being filled

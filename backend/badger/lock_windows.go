@@ -15,8 +15,8 @@ const (
 	locksDirs = false
 )
 
-// lock takes the file for this process, or says that another has it. Closing the file unlocks it. What is locked is a byte far behind
-// its end, since nobody else could read one that is locked.
+// lock takes the file for this process, or says that another has it. Closing the file unlocks it.
+// What is locked is a byte far behind its end, since nobody else could read one that is locked.
 func lock(f *os.File) error { return lockFile(f, windows.LOCKFILE_EXCLUSIVE_LOCK) }
 
 // lockShared keeps others from lock while this process has the file open.

@@ -16,7 +16,8 @@ import (
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// withoutLog refuses a store whose log is none of it, or goes on without one where that was accepted.
+// withoutLog refuses a store whose log is none of it, or goes on without one where that was
+// accepted.
 func (o *opening) withoutLog(class error, why string) error {
 	o.logGone = true
 	o.lost = &Loss{Why: plain(class) + ": " + why}
@@ -44,7 +45,8 @@ func (o *opening) lack(beyond uint64) error {
 		backend.ErrLostCommits, o.lost))
 }
 
-// checkUnnamed makes sure that what is lost is not in a table that the MANIFEST fails to name: Badger would remove it.
+// checkUnnamed makes sure that what is lost is not in a table that the MANIFEST fails to name:
+// Badger would remove it.
 func (o *opening) checkUnnamed() error {
 	paths, err := filesIn(o.s.dir, ".sst")
 	if err != nil {
@@ -95,7 +97,8 @@ func emptyDir(dir string) error {
 	return dirError(err)
 }
 
-// incarnationOfMemory takes the incarnation from the memory files of a store that has neither a log nor tables.
+// incarnationOfMemory takes the incarnation from the memory files of a store that has neither a log
+// nor tables.
 func (o *opening) incarnationOfMemory() error {
 	paths, err := memoryFiles(o.s.dir)
 	if err != nil {

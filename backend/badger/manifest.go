@@ -21,8 +21,9 @@ const (
 	manifestEntry = 8 // length and checksum of the changes that follow
 )
 
-// checkManifest refuses a MANIFEST that Badger would read only a part of. Badger takes a length that is too great for an end cut
-// off by a crash, and then removes the tables that the rest names. Here it must be a part of an entry and nothing else.
+// checkManifest refuses a MANIFEST that Badger would read only a part of. Badger takes a length
+// that is too great for an end cut off by a crash, and then removes the tables that the rest names.
+// Here it must be a part of an entry and nothing else.
 func checkManifest(b []byte) error {
 	if len(b) < manifestHead {
 		return fmt.Errorf("%w: the MANIFEST has %d bytes", backend.ErrCorrupt, len(b))

@@ -30,7 +30,8 @@ const (
 	asideSuffix  = ".memory"
 )
 
-// memoryFiles are the paths of the memory files of the last unclean end: set aside, or in the directory.
+// memoryFiles are the paths of the memory files of the last unclean end: set aside, or in the
+// directory.
 func memoryFiles(dir string) (paths []string, err error) {
 	paths, err = filesIn(filepath.Join(dir, asideDir), asideSuffix)
 	if _, missing := os.Lstat(filepath.Join(dir, asideDir)); missing == nil || err != nil {

@@ -58,7 +58,8 @@ func openAndReport(args []string) error {
 	return nil
 }
 
-// writeAndClose commits 100 entries, says so, and closes when its input ends. It succeeds if that is ErrNoSpace.
+// writeAndClose commits 100 entries, says so, and closes when its input ends. It succeeds if that
+// is ErrNoSpace.
 func writeAndClose(args []string) error {
 	s, err := badger.Open(args[0], small)
 	if err != nil {
@@ -306,8 +307,8 @@ func TestOpenReadOnlyDirectory(t *testing.T) {
 	}
 }
 
-// makeReadOnly takes the right to write from a directory: by its mode, or, for root, who needs no rights, with the
-// attribute of the file system.
+// makeReadOnly takes the right to write from a directory: by its mode, or, for root, who needs no
+// rights, with the attribute of the file system.
 func makeReadOnly(t *testing.T, dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -323,7 +324,8 @@ func makeReadOnly(t *testing.T, dir string) {
 	t.Cleanup(func() { exec.Command("chattr", "-i", dir).Run() })
 }
 
-// A table with a flipped bit or cut short is noticed when the store is opened, without taking the process down.
+// A table with a flipped bit or cut short is noticed when the store is opened, without taking the
+// process down.
 func TestOpenDamagedTable(t *testing.T) {
 	dir := written(t)
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))
@@ -351,8 +353,8 @@ func TestOpenDamagedTable(t *testing.T) {
 	}
 }
 
-// expectCorrupt opens the store with a table replaced. What is packed can read the same with a bit flipped (a copy from
-// further back); then everything must be there.
+// expectCorrupt opens the store with a table replaced. What is packed can read the same with a bit
+// flipped (a copy from further back); then everything must be there.
 func expectCorrupt(t *testing.T, dir, table, text, what string) {
 	t.Helper()
 	write(t, table, text)

@@ -74,7 +74,8 @@ func (s *Store) openFiles() error {
 	return nil
 }
 
-// look reads everything and changes nothing, but that it brings tables back which an opening lost that was cut short.
+// look reads everything and changes nothing, but that it brings tables back which an opening lost
+// that was cut short.
 func (o *opening) look() (err error) {
 	dir := o.s.dir
 	if err := o.openLog(); err != nil {
@@ -131,7 +132,8 @@ func (o *opening) lookAtTables() (err error) {
 	return err
 }
 
-// bringBack restores tables that an opening lost which was cut short, after an error about those that are there.
+// bringBack restores tables that an opening lost which was cut short, after an error about those
+// that are there.
 func (o *opening) bringBack(why error) error {
 	dir := o.s.dir
 	if o.dry {
@@ -203,7 +205,8 @@ func badgersFile(dir string) (string, error) {
 	return "", nil
 }
 
-// checkIncarnation makes sure that log and tables are of one life. The tables say of which, then the anchor, then a segment.
+// checkIncarnation makes sure that log and tables are of one life. The tables say of which, then
+// the anchor, then a segment.
 func (o *opening) checkIncarnation() error {
 	anchor, whole := o.anchor()
 	switch {
@@ -237,7 +240,8 @@ func (o *opening) anchor() (p commitlog.Position, whole bool) {
 	return o.s.logs.Anchor()
 }
 
-// start sets memory files aside, starts Badger, and applies the groups, which are in tables when it returns.
+// start sets memory files aside, starts Badger, and applies the groups, which are in tables when it
+// returns.
 func (o *opening) start() error {
 	s := o.s
 	if o.fresh {

@@ -18,8 +18,9 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// One bit is flipped in a file of a store that was killed. In the log, a memory file, or the anchor, that costs nothing; in any
-// other file it may have the store refused, and never gives a wrong, an old or a missing value.
+// One bit is flipped in a file of a store that was killed. In the log, a memory file, or the
+// anchor, that costs nothing; in any other file it may have the store refused, and never gives a
+// wrong, an old or a missing value.
 func TestFlippedBits(t *testing.T) {
 	base, _, want := crashed(t)
 	rnd := rand.New(rand.NewPCG(11, 12))
@@ -84,8 +85,8 @@ func damageError(err error) bool {
 	return false
 }
 
-// Frames of the log are damaged in turn. Each comes from the memory file, and a warning says so; and the store goes on
-// as if nothing had been.
+// Frames of the log are damaged in turn. Each comes from the memory file, and a warning says so;
+// and the store goes on as if nothing had been.
 func TestLogIsRepairedFromMemory(t *testing.T) {
 	base, segment, want := crashed(t)
 	content, err := os.ReadFile(filepath.Join(base, segment))
@@ -268,7 +269,8 @@ func zeroFrom(t *testing.T, path string, at int) {
 	}
 }
 
-// A log that is another store's, or a newer program's, or gone, is told apart, and nothing is changed.
+// A log that is another store's, or a newer program's, or gone, is told apart, and nothing is
+// changed.
 func TestLogIsRefused(t *testing.T) {
 	base, segment, _ := crashed(t)
 	other, _, _ := crashed(t)
@@ -314,7 +316,8 @@ func TestLogIsRefused(t *testing.T) {
 	}
 }
 
-// Two copies of a store go on for themselves. The log of one does not fit the tables of the other, although its numbers do.
+// Two copies of a store go on for themselves. The log of one does not fit the tables of the other,
+// although its numbers do.
 func TestLogOfADivergedCopy(t *testing.T) {
 	base, _, _ := crashed(t)
 	var dirs [2]string
@@ -367,7 +370,8 @@ func TestKeptTables(t *testing.T) {
 	want.reopen(t, base)
 }
 
-// Badger takes a MANIFEST that is damaged in a length for one that was cut off, and goes on without the rest.
+// Badger takes a MANIFEST that is damaged in a length for one that was cut off, and goes on without
+// the rest.
 func TestDamagedManifest(t *testing.T) {
 	base, _, _ := crashed(t)
 	b, err := os.ReadFile(filepath.Join(base, "MANIFEST"))

@@ -10,8 +10,8 @@ import (
 	"github.com/ckptd/ckptd/backend/commitlog"
 )
 
-// apply writes groups to Badger, in order and without their conditions, many to a transaction. The store then is at last, which is the
-// position of the last group, unless a loss was accepted.
+// apply writes groups to Badger, in order and without their conditions, many to a transaction. The
+// store then is at last, which is the position of the last group, unless a loss was accepted.
 func (s *Store) apply(groups []group, last commitlog.Position) (err error) {
 	defer guard("replaying the log", &err)()
 	r := s.logs.Reader()

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// A process is killed after it wrote a transaction to its log and before it synced it. The next one shows it, so by then it
-// is durable, and in a table: a log whose sync failed looks like one that was synced.
+// A process is killed after it wrote a transaction to its log and before it synced it. The next one
+// shows it, so by then it is durable, and in a table: a log whose sync failed looks like one that
+// was synced.
 func TestReplayIsDurableBeforeItIsSeen(t *testing.T) {
 	const replayed = "written and not synced"
 	old := openSmall(t)
@@ -32,7 +33,8 @@ func TestReplayIsDurableBeforeItIsSeen(t *testing.T) {
 	}
 }
 
-// The same holds for the list of tables, whose end may be in memory alone: tables that it does not name are removed.
+// The same holds for the list of tables, whose end may be in memory alone: tables that it does not
+// name are removed.
 func TestManifestIsDurableBeforeItIsUsed(t *testing.T) {
 	old := openSmall(t)
 	write(t, old, "a", "1")

@@ -16,7 +16,8 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// spread is a closed store whose one table has many blocks, and an oracle of it. Keys that were deleted are not in it.
+// spread is a closed store whose one table has many blocks, and an oracle of it. Keys that were
+// deleted are not in it.
 func spread(t *testing.T) (dir string, o oracle) {
 	t.Helper()
 	s := openSmall(t)
@@ -135,7 +136,8 @@ func TestSalvage(t *testing.T) {
 	}
 }
 
-// TestSalvageKeepsToItself: what stands beside the new directory is nobody's to remove, whatever its name.
+// TestSalvageKeepsToItself: what stands beside the new directory is nobody's to remove, whatever
+// its name.
 func TestSalvageKeepsToItself(t *testing.T) {
 	dir, _, want := crashed(t)
 	place := t.TempDir()

@@ -113,7 +113,8 @@ func (sc *scanner) full() bool {
 	return len(sc.entries) >= sc.r.Limit || sc.r.Bytes > 0 && sc.bytes >= sc.r.Bytes
 }
 
-// next is where the following page begins: at the key that did not fit, or, in reverse, below the last that did.
+// next is where the following page begins: at the key that did not fit, or, in reverse, below the
+// last that did.
 func (sc *scanner) next() []byte {
 	if sc.r.Reverse {
 		return bytes.Clone(sc.entries[len(sc.entries)-1].Key)

@@ -22,15 +22,16 @@ import (
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// The MANIFEST is a log itself: each entry leads from one set of tables to the next. If a table that it
-// names is missing or damaged, the store is as it was after an earlier entry, provided that
+// The MANIFEST is a log itself: each entry leads from one set of tables to the next. If a table
+// that it names is missing or damaged, the store is as it was after an earlier entry, provided that
 //
 //   - all tables of that set are there and whole, so that they hold every group up to theirs, and
 //   - the log and the memory files have every group after that, up to the last one that is known of.
 //
-// So it does not matter why the table is missing: because a power loss took its name, which Badger does
-// not sync, or because Badger removed it after it failed to sync the entry. A set before a compaction
-// has lost its tables to that compaction, and one from which the log does not continue is refused.
+// So it does not matter why the table is missing: because a power loss took its name, which Badger
+// does not sync, or because Badger removed it after it failed to sync the entry. A set before a
+// compaction has lost its tables to that compaction, and one from which the log does not continue
+// is refused.
 
 // shortenings is how many earlier sets are tried.
 const shortenings = 16

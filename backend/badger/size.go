@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// DiskBytes implements backend.Sizer: the blocks that the files in the directory take. Logs are mapped at their full
-// length but count with their written part, where the file system has holes.
+// DiskBytes implements backend.Sizer: the blocks that the files in the directory take. Logs are
+// mapped at their full length but count with their written part, where the file system has holes.
 func (s *Store) DiskBytes(ctx context.Context) (int64, error) {
 	s.use.RLock()
 	defer s.use.RUnlock()

@@ -11,19 +11,21 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// space keeps writes from starting that could not be finished. Badger writes logs and tables through memory maps, in
-// the background too, and a map that finds no block kills the process. So before each group the device must have
-// room for the group and for everything that Badger may do by itself afterwards:
+// space keeps writes from starting that could not be finished. Badger writes logs and tables
+// through memory maps, in the background too, and a map that finds no block kills the process. So
+// before each group the device must have room for the group and for everything that Badger may do
+// by itself afterwards:
 //
 //   - flush memory to tables, at most as much as was written since the store was opened;
 //   - compact level 0, with those tables, into the level below, which rewrites all of both before it removes them;
 //   - compact single tables of lower levels with those they overlap.
 //
-// A memory file is removed when its table is written, so the flush needs no room on top of the compaction's. A segment of the
-// commit log has its blocks before anything is written to it.
+// A memory file is removed when its table is written, so the flush needs no room on top of the
+// compaction's. A segment of the commit log has its blocks before anything is written to it.
 //
-// Before that is so, the ballast is given up: a file in the directory that only takes room. It is given up for commits that make room,
-// and comes back when there is room for it again. Until then ordinary commits are refused, or they would take the room of the ballast.
+// Before that is so, the ballast is given up: a file in the directory that only takes room. It is
+// given up for commits that make room, and comes back when there is room for it again. Until then
+// ordinary commits are refused, or they would take the room of the ballast.
 //
 // It is used by the leader of the committer alone, and by Open and Compact while there is none.
 type space struct {
@@ -80,7 +82,8 @@ func (sp *space) admit(db *badgerdb.DB, size int, makesRoom bool) error {
 	return nil
 }
 
-// room accepts that a segment of the log is allocated. Other than the rest it may be called by any goroutine.
+// room accepts that a segment of the log is allocated. Other than the rest it may be called by any
+// goroutine.
 func (sp *space) room(bytes int64) error { return sp.require(bytes + sp.need.Load()) }
 
 // require checks that this many bytes can be written with the margin left over.

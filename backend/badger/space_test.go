@@ -54,8 +54,8 @@ func eat(t *testing.T, device, name string, leave int64) {
 
 var tight = badger.Options{MemTableSize: 8 << 20, MinFree: 4 << 20}
 
-// TestDiskFull fills a device through the store. It must be told ErrNoSpace, never be killed by a fault in a memory
-// map, keep what it has, and go on when there is room.
+// TestDiskFull fills a device through the store. It must be told ErrNoSpace, never be killed by a
+// fault in a memory map, keep what it has, and go on when there is room.
 func TestDiskFull(t *testing.T) {
 	device := tmpfs(t, "128m")
 	dir := filepath.Join(device, "store")
@@ -69,7 +69,8 @@ func TestDiskFull(t *testing.T) {
 		if total == 0 && round == 0 {
 			t.Fatal("not one commit was accepted")
 		}
-		// Nor does a device that others fill up entirely kill it once it is idle: it just stays closed to writes.
+		// Nor does a device that others fill up entirely kill it once it is idle: it just stays
+		// closed to writes.
 		settle(t, dir)
 		eat(t, device, "rest", 0)
 		for range 100 {
@@ -134,8 +135,8 @@ func fillDevice(t *testing.T, s *badger.Store, round int) (accepted int) {
 	return accepted
 }
 
-// What makes room goes on where there is none, by what the ballast took; other commits do not, until there is room for them and for the
-// ballast, which is back then.
+// What makes room goes on where there is none, by what the ballast took; other commits do not,
+// until there is room for them and for the ballast, which is back then.
 func TestBallast(t *testing.T) {
 	device := tmpfs(t, "128m")
 	dir := filepath.Join(device, "store")
@@ -194,7 +195,8 @@ func TestBallast(t *testing.T) {
 	}
 }
 
-// settle waits until flushes and compactions are done; Badger starts the latter up to a second after opening.
+// settle waits until flushes and compactions are done; Badger starts the latter up to a second
+// after opening.
 func settle(t *testing.T, dir string) {
 	t.Helper()
 	last, since := "", time.Now()

@@ -14,14 +14,16 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// unsynced is how many pages of the segment that the store writes to are not on the device, and the segment's name.
+// unsynced is how many pages of the segment that the store writes to are not on the device, and the
+// segment's name.
 func unsynced(t *testing.T, s *Store) (pages uint64, segment string) {
 	t.Helper()
 	stat, _ := pagesOf(t, s.dir, filepath.Join(logDir, s.logs.Segment()))
 	return stat.Dirty + stat.Writeback, s.logs.Segment()
 }
 
-// pagesOf is what the kernel has in memory of the files in a store's directory that match a pattern, and their names.
+// pagesOf is what the kernel has in memory of the files in a store's directory that match a
+// pattern, and their names.
 func pagesOf(t *testing.T, dir, pattern string) (sum unix.Cachestat_t, names []string) {
 	t.Helper()
 	var fs unix.Statfs_t
@@ -61,8 +63,8 @@ func pagesOf(t *testing.T, dir, pattern string) (sum unix.Cachestat_t, names []s
 	return sum, names
 }
 
-// A kill does not show what a power loss would, so the kernel is asked: when a commit returns, nothing of the log is left
-// to be written, and so also after segments were exchanged.
+// A kill does not show what a power loss would, so the kernel is asked: when a commit returns,
+// nothing of the log is left to be written, and so also after segments were exchanged.
 func TestCommitsAreOnTheDevice(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 { // the second time on a store that is there

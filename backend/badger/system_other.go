@@ -7,7 +7,8 @@ import (
 	"os"
 )
 
-// Elsewhere a directory that cannot be written fails when it is written to, and a full disk is not seen coming.
+// Elsewhere a directory that cannot be written fails when it is written to, and a full disk is not
+// seen coming.
 
 func checkWritable(string) error { return nil }
 

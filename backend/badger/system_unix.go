@@ -13,7 +13,8 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// checkWritable asks the kernel, whose answer holds for root too on a read-only mount or an immutable directory.
+// checkWritable asks the kernel, whose answer holds for root too on a read-only mount or an
+// immutable directory.
 func checkWritable(dir string) error {
 	if err := unix.Access(dir, unix.W_OK); err != nil {
 		return &os.PathError{Op: "writing to", Path: dir, Err: err}

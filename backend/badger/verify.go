@@ -35,9 +35,10 @@ type checked struct {
 	err     error
 }
 
-// verifyTables checks the MANIFEST, and every block of every table, before Badger opens them. Badger can check tables
-// itself, but it does it on goroutines of its own, where damage mostly is a panic or a log.Fatal that ends the process
-// (a flipped bit in a packed block, a table cut short), or a table that it leaves out with a word in the log.
+// verifyTables checks the MANIFEST, and every block of every table, before Badger opens them.
+// Badger can check tables itself, but it does it on goroutines of its own, where damage mostly is a
+// panic or a log.Fatal that ends the process (a flipped bit in a packed block, a table cut short),
+// or a table that it leaves out with a word in the log.
 func verifyTables(find place, o badgerdb.Options) (t tables, err error) {
 	defer guard("checking the tables", &err)()
 	f, err := os.Open(find(badgerdb.ManifestFilename))
@@ -79,7 +80,8 @@ func (t *tables) verifyAll(find place, named map[uint64]badgerdb.TableManifest, 
 	return err
 }
 
-// compactionDue is the size of level 0, and of the first level below it that has tables, if level 0 has many.
+// compactionDue is the size of level 0, and of the first level below it that has tables, if level 0
+// has many.
 func compactionDue(find place, named map[uint64]badgerdb.TableManifest, many int) (due int64, err error) {
 	inLevelZero, below := 0, uint8(math.MaxUint8)
 	for _, t := range named {

@@ -13,7 +13,8 @@ import (
 // pace is the least time between two writes of the anchor: each competes with the syncs of commits.
 const pace = 20 * time.Millisecond
 
-// anchor is the file that says up to which group commits were acknowledged, and the goroutine that writes it.
+// anchor is the file that says up to which group commits were acknowledged, and the goroutine that
+// writes it.
 type anchor struct {
 	store ID
 	file  File

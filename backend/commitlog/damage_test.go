@@ -10,7 +10,8 @@ import (
 	"github.com/ckptd/ckptd/backend/commitlog/faultfs"
 )
 
-// A bit that is flipped anywhere costs one frame at most, and never without a sign: a later frame, a doubt, or the anchor.
+// A bit that is flipped anywhere costs one frame at most, and never without a sign: a later frame,
+// a doubt, or the anchor.
 func TestEveryFlippedBit(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(8, 8))
 	s := create(t)

@@ -150,7 +150,8 @@ func digest(label string, b []byte) (sum [hashSize]byte) {
 	return sum
 }
 
-// whole checks the digest, and then the version: one flipped bit is damage, and not a newer version.
+// whole checks the digest, and then the version: one flipped bit is damage, and not a newer
+// version.
 func whole(label string, b, sum []byte) error {
 	if want := digest(label, b); !bytes.Equal(want[:], sum) {
 		return fmt.Errorf("%w: wrong digest", ErrMalformed)

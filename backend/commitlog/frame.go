@@ -6,7 +6,8 @@ import (
 	"math"
 )
 
-// Frame gathers the mutations of a group. The zero Frame is empty. Its memory is used again after Reset.
+// Frame gathers the mutations of a group. The zero Frame is empty. Its memory is used again after
+// Reset.
 type Frame struct {
 	buf []byte // a segment's header, the frame's, the mutations
 	pos Position
@@ -27,8 +28,8 @@ func (f *Frame) Reset(room, keep int) {
 // Len is how many bytes the mutations take.
 func (f *Frame) Len() int { return max(0, len(f.buf)-mutationsAt) }
 
-// Put adds a key that is written, under a user byte that is not 0. It returns where the caller puts key and value, of
-// the lengths given, before the next call.
+// Put adds a key that is written, under a user byte that is not 0. It returns where the caller puts
+// key and value, of the lengths given, before the next call.
 func (f *Frame) Put(user byte, key, value int) (k, v []byte) {
 	f.grow(1 + 2*binary.MaxVarintLen32 + key + value)
 	f.buf = append(f.buf, user)
@@ -61,8 +62,8 @@ func (f *Frame) take(length int) []byte {
 	return f.buf[start : start+length : start+length]
 }
 
-// pad appends zeros up to the end of the page of a segment, for a frame that is written at a place in it. A page that is written
-// whole need not be read before.
+// pad appends zeros up to the end of the page of a segment, for a frame that is written at a place
+// in it. A page that is written whole need not be read before.
 func (f *Frame) pad(at, size int64) {
 	end := min((at+blocks(f.Len())+page-1)/page*page, size)
 	f.buf = append(f.buf, zeros[:end-at-frameHead-int64(f.Len())]...)

@@ -30,8 +30,9 @@ type File interface {
 	io.WriterAt
 	io.Closer
 	Size() (int64, error)
-	// Preallocate gives a new file a size, reads as zeros, and has its blocks, durably. Where written is set they are written,
-	// so that writing over them changes no metadata: that is quicker to sync, and costs the writing.
+	// Preallocate gives a new file a size, reads as zeros, and has its blocks, durably. Where
+	// written is set they are written, so that writing over them changes no metadata: that is
+	// quicker to sync, and costs the writing.
 	Preallocate(size int64, written bool) error
 	// Sync makes the content durable. It fails for a file that was removed.
 	Sync() error

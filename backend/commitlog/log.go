@@ -1,8 +1,9 @@
-// Package commitlog is the log in front of Badger: frames in preallocated segments, an anchor, and a scan that finds the
-// whole frames after a crash. docs/format.md §20 has the format, docs/design.md the reasons.
+// Package commitlog is the log in front of Badger: frames in preallocated segments, an anchor, and
+// a scan that finds the whole frames after a crash. docs/format.md §20 has the format,
+// docs/design.md the reasons.
 //
-// A Log is opened (Open, which changes nothing), looked at (Anchor, Scan, Read), and then begun at a position (Begin), from
-// which on frames are appended:
+// A Log is opened (Open, which changes nothing), looked at (Anchor, Scan, Read), and then begun at
+// a position (Begin), from which on frames are appended:
 //
 //	pos, err := log.Prepare(frame, time) // an error here leaves the log as it was
 //	err = log.Write(frame)               // an error here and from Sync stops it for good
@@ -98,8 +99,8 @@ func Create(fs FS, store, incarnation ID) error {
 	return fs.Sync()
 }
 
-// Open reads the anchor and the headers of a log, and changes nothing. Errors: ErrMissing, ErrNewer, ErrForeign, and those
-// of the file system.
+// Open reads the anchor and the headers of a log, and changes nothing. Errors: ErrMissing,
+// ErrNewer, ErrForeign, and those of the file system.
 func Open(files FS, o Options) (*Log, error) {
 	l := &Log{fs: files, opts: o}
 	l.prepared.L = &l.mu
@@ -128,7 +129,8 @@ func Open(files FS, o Options) (*Log, error) {
 	return l, nil
 }
 
-// header reads the header of a segment. It is ErrMalformed for one that is damaged or was not begun.
+// header reads the header of a segment. It is ErrMalformed for one that is damaged or was not
+// begun.
 func (l *Log) header(s *segment) (h header, err error) {
 	f, err := l.fs.Open(segmentName(s.number))
 	if err != nil {
@@ -219,7 +221,8 @@ func (l *Log) clear() error {
 	return l.fs.Sync()
 }
 
-// Prepare finds a place for a frame and seals it as the next one. After an error the log is as it was.
+// Prepare finds a place for a frame and seals it as the next one. After an error the log is as it
+// was.
 func (l *Log) Prepare(f *Frame, time int64) (Position, error) {
 	if err := l.broken(); err != nil {
 		return Position{}, err

@@ -46,7 +46,8 @@ func create(t *testing.T) *session {
 	return open(t, files, commitlog.Position{Incarnation: life}, nil)
 }
 
-// open opens a log behind a position that everything up to is safe, checks the groups behind it, and goes on.
+// open opens a log behind a position that everything up to is safe, checks the groups behind it,
+// and goes on.
 func open(t *testing.T, files *faultfs.FS, at commitlog.Position, groups [][]commitlog.Mutation) *session {
 	t.Helper()
 	s := &session{t: t, fs: files, start: at.N, groups: slices.Clone(groups)}
@@ -361,7 +362,8 @@ func TestResetAfterFailures(t *testing.T) {
 	}
 }
 
-// A loss that is accepted begins another incarnation, behind a smaller n; nothing of the first one counts.
+// A loss that is accepted begins another incarnation, behind a smaller n; nothing of the first one
+// counts.
 func TestResetToAnotherIncarnation(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(7, 7))
 	s := create(t)

@@ -40,8 +40,8 @@ func (l *Log) prepareAhead() {
 	go l.prepare(l.at < largeFrames*l.frames)
 }
 
-// largeFrames is the size from which on the sync of a frame takes so long that it may change metadata too. Then the first writing of
-// a segment is that of its frames.
+// largeFrames is the size from which on the sync of a frame takes so long that it may change
+// metadata too. Then the first writing of a segment is that of its frames.
 const largeFrames = 16 << 10
 
 func (l *Log) prepare(written bool) {
@@ -84,8 +84,8 @@ func (l *Log) make(size int64, written bool) (*segment, error) {
 	return s, nil
 }
 
-// reusable takes the oldest segment off the list whose groups are safe and that is not too small, if there is one. It removes those
-// that are too small.
+// reusable takes the oldest segment off the list whose groups are safe and that is not too small,
+// if there is one. It removes those that are too small.
 func (l *Log) reusable(size int64) (found *segment, err error) {
 	l.mu.Lock()
 	some := len(l.old) > 0

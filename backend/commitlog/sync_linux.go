@@ -6,8 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncData makes the content of a file durable. Nothing in one that was removed is. Whether it is there is asked by its name:
-// to look at the file itself makes the next write note a new time, which takes the sync 15 µs (Linux 6.18, ext4).
+// syncData makes the content of a file durable. Nothing in one that was removed is. Whether it is
+// there is asked by its name: to look at the file itself makes the next write note a new time,
+// which takes the sync 15 µs (Linux 6.18, ext4).
 func syncData(f *os.File) error {
 	err := unix.Access(f.Name(), unix.F_OK)
 	for again := err == nil; again; again = err == unix.EINTR {

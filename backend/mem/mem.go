@@ -1,5 +1,5 @@
-// Package mem is a backend in memory: for tests, and as the reading of the contract that other drivers are compared
-// with. It keeps nothing after Close and is never durable.
+// Package mem is a backend in memory: for tests, and as the reading of the contract that other
+// drivers are compared with. It keeps nothing after Close and is never durable.
 package mem
 
 import (

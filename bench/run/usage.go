@@ -94,7 +94,8 @@ func procField(pid int, file, name string) float64 {
 	return 0
 }
 
-// stat returns the fields of /proc/PID/stat after the name of the program: the first is the state, the second the parent.
+// stat returns the fields of /proc/PID/stat after the name of the program: the first is the state,
+// the second the parent.
 func stat(pid int) []string {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

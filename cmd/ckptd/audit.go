@@ -218,7 +218,8 @@ func auditNames(ctx context.Context, s *engine.Store) (map[string]string, error)
 	return names, nil
 }
 
-// namedEntries yields the entries of a file, with names in place of pseudonyms where they are known.
+// namedEntries yields the entries of a file, with names in place of pseudonyms where they are
+// known.
 func namedEntries(path string, names map[string]string) iter.Seq2[client.AuditEntry, error] {
 	name := func(pseudonym string) string {
 		if n, ok := names[pseudonym]; ok {

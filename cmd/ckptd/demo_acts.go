@@ -20,8 +20,8 @@ import (
 // thinking is the time that the demo's agent takes for each step.
 const thinking = 20 * time.Millisecond
 
-// demoAgentCmd is the process that the demo kills. It saves the run step by step and reports each save that was
-// acknowledged on standard output.
+// demoAgentCmd is the process that the demo kills. It saves the run step by step and reports each
+// save that was acknowledged on standard output.
 func (a *app) demoAgentCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:    "demo-agent [FILE]",
@@ -70,8 +70,8 @@ func (d *demo) saveRun(ctx context.Context, t thread, run *trajectory.Run, head 
 	return nil
 }
 
-// saveAndDie lets an agent work in a process of its own, kills it half way, and returns the last step that was
-// acknowledged to it.
+// saveAndDie lets an agent work in a process of its own, kills it half way, and returns the last
+// step that was acknowledged to it.
 func (d *demo) saveAndDie(ctx context.Context) (int, error) {
 	c := &act{Name: "Save every step, and be killed"}
 	self, err := os.Executable()

@@ -18,8 +18,9 @@ import (
 	"github.com/ckptd/ckptd/internal/access"
 )
 
-// TestConfigurationExample checks deploy/ckptd.toml: it is valid as it is and with all that it has commented out, has
-// every flag of ckptd serve, and says of those commented out what their default is.
+// TestConfigurationExample checks deploy/ckptd.toml: it is valid as it is and with all that it has
+// commented out, has every flag of ckptd serve, and says of those commented out what their default
+// is.
 func TestConfigurationExample(t *testing.T) {
 	text := document(t, "deploy/ckptd.toml")
 	defaults := serveFlags(t)
@@ -194,7 +195,8 @@ func unit(t *testing.T, path string) map[string]map[string][]string {
 	return sections
 }
 
-// TestDockerfile checks that what the image sets are flags of ckptd serve, and that the folders it needs are there.
+// TestDockerfile checks that what the image sets are flags of ckptd serve, and that the folders it
+// needs are there.
 func TestDockerfile(t *testing.T) {
 	text := document(t, "deploy/Dockerfile")
 	known := serveFlags(t)
@@ -251,8 +253,8 @@ type container struct {
 	VolumeMounts                                []struct{ Name, MountPath string } `yaml:"volumeMounts"`
 }
 
-// TestKubernetes checks that the example is YAML, that its command lines and its configuration are valid, and that its
-// volumes exist.
+// TestKubernetes checks that the example is YAML, that its command lines and its configuration are
+// valid, and that its volumes exist.
 func TestKubernetes(t *testing.T) {
 	kinds := map[string]manifest{}
 	for d := yaml.NewDecoder(strings.NewReader(document(t, "deploy/kubernetes.yaml"))); ; {

@@ -15,7 +15,8 @@ import (
 	"github.com/ckptd/ckptd/internal/access"
 )
 
-// tokenVariable is the environment variable that holds a token itself: on a command line all could read it.
+// tokenVariable is the environment variable that holds a token itself: on a command line all could
+// read it.
 const tokenVariable = "CKPTD_TOKEN"
 
 // dialer is how to reach a server.

@@ -23,7 +23,8 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// TestExamplesOfTheAPI runs the examples of docs/api.md in one shell, in their order, and compares the answers.
+// TestExamplesOfTheAPI runs the examples of docs/api.md in one shell, in their order, and compares
+// the answers.
 func TestExamplesOfTheAPI(t *testing.T) {
 	bash := need(t, "bash")
 	for _, tool := range []string{"curl", "od", "dd", "sed", "openssl", "base64"} {
@@ -201,7 +202,8 @@ func steady(v any) any {
 	return v
 }
 
-// elided stands in a documented answer for a value, for the other members of an object, and for the rest of a list.
+// elided stands in a documented answer for a value, for the other members of an object, and for the
+// rest of a list.
 const elided = "…"
 
 // keptAs returns an answer with what its documentation leaves out replaced as there.

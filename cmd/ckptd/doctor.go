@@ -154,7 +154,8 @@ func (a *app) diagnose() error {
 	return err
 }
 
-// diagnosedError is that of a store that would not be opened. What is wrong was said, and what to do.
+// diagnosedError is that of a store that would not be opened. What is wrong was said, and what to
+// do.
 type diagnosedError struct {
 	dir string
 	why error

@@ -7,7 +7,8 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// Each way in which a directory can be wrong has an exit code of its own, when it is opened and when it is looked at.
+// Each way in which a directory can be wrong has an exit code of its own, when it is opened and
+// when it is looked at.
 func TestExitCodesOfDirectories(t *testing.T) {
 	seen := map[int]error{}
 	for _, is := range []error{backend.ErrLocked, backend.ErrForeign, backend.ErrCorrupt, backend.ErrLostCommits, backend.ErrForeignLog,

@@ -15,7 +15,8 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// On a full device states can be loaded, threads deleted and pruned, and garbage collected; then saving goes on.
+// On a full device states can be loaded, threads deleted and pruned, and garbage collected; then
+// saving goes on.
 func TestFullDevice(t *testing.T) {
 	device := t.TempDir()
 	if err := syscall.Mount("ckptd-test", device, "tmpfs", 0, "size=96m"); err != nil {

@@ -303,7 +303,8 @@ const (
 	maxMeta         = 1 << 20 // the limit of the engine for metadata
 )
 
-// draft is checkpoint i of a run, on the one before it: nil for the first. Only the first hands over everything.
+// draft is checkpoint i of a run, on the one before it: nil for the first. Only the first hands
+// over everything.
 func (im *importer) draft(run *trajectory.Run, i int, head *engine.Checkpoint) engine.Draft {
 	d := engine.Draft{Step: int64(i), Status: engine.StatusRunning, Kind: im.kind, SchemaVersion: im.schema}
 	if i >= len(run.Messages)-1 {

@@ -21,8 +21,8 @@ import (
 	"github.com/ckptd/ckptd/internal/trajectory"
 )
 
-// The 200 real runs go in through the command and come out again: every checkpoint byte for byte, the whole as the
-// same file.
+// The 200 real runs go in through the command and come out again: every checkpoint byte for byte,
+// the whole as the same file.
 func TestImportOfRealRuns(t *testing.T) {
 	path, err := filepath.Abs(filepath.Join("..", "..", "..", "shared", "data", "tau-bench", "gpt-4o-airline.json"))
 	if err != nil {
@@ -156,7 +156,8 @@ func allocated(t *testing.T, dir string) (sum int64) {
 	return sum
 }
 
-// An import that is killed goes on where it stopped; nothing that a reader could see of it is wrong.
+// An import that is killed goes on where it stopped; nothing that a reader could see of it is
+// wrong.
 func TestImportGoesOnAfterKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

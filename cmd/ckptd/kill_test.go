@@ -22,8 +22,8 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// The daemon is killed again and again while 64 clients save and one watches. All of them go on by themselves: each save
-// is there once, each event comes once.
+// The daemon is killed again and again while 64 clients save and one watches. All of them go on by
+// themselves: each save is there once, each event comes once.
 func TestKilledDaemon(t *testing.T) {
 	const agents, kills = 64, 5
 	t.Parallel()
@@ -102,7 +102,8 @@ func agentRef(i int) engine.Ref {
 	return engine.Ref{Tenant: "acme", User: fmt.Sprint("u", i%4), Thread: fmt.Sprint("t", i)}
 }
 
-// saveSteps is an agent whose state grows with each step, until it is enough. It returns what was acknowledged.
+// saveSteps is an agent whose state grows with each step, until it is enough. It returns what was
+// acknowledged.
 func saveSteps(ctx context.Context, t *testing.T, th *client.Thread, enough <-chan bool) (cps []*engine.Checkpoint) {
 	session := th.Session()
 	state := []byte("start")
@@ -126,7 +127,8 @@ func saveSteps(ctx context.Context, t *testing.T, th *client.Thread, enough <-ch
 	}
 }
 
-// watchAll says when it has begun, and wants as many events as there are in total, those of each thread in order.
+// watchAll says when it has begun, and wants as many events as there are in total, those of each
+// thread in order.
 func watchAll(ctx context.Context, t *testing.T, c *client.Store, began chan<- bool, total *atomic.Int64) {
 	last, n := map[string]uint64{}, int64(0)
 	for e, err := range c.Watch(ctx, engine.WatchScope{Tenant: "acme", Began: true}, "") {

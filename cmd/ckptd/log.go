@@ -115,14 +115,15 @@ func (a *app) logLine(cp *engine.Checkpoint, heads []string) string {
 	return line
 }
 
-// graph draws the lines between checkpoints, of which none comes after its parent. Each lane leads to the parent of a
-// checkpoint that was drawn.
+// graph draws the lines between checkpoints, of which none comes after its parent. Each lane leads
+// to the parent of a checkpoint that was drawn.
 type graph struct {
 	known map[string]bool // ids of the checkpoints that are drawn
 	lanes []string
 }
 
-// rows returns the rows for a checkpoint. The last is its own; those before join the lanes that lead to it.
+// rows returns the rows for a checkpoint. The last is its own; those before join the lanes that
+// lead to it.
 func (g *graph) rows(id, parent string) []string {
 	at := slices.Index(g.lanes, id)
 	if at < 0 {

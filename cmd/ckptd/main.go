@@ -1,6 +1,6 @@
-// Command ckptd is the command line of the checkpoint store: it imports agent runs, shows, rewinds and branches their
-// histories, and looks after the store. Every command is in a file of its own name; all of them reach the store
-// through open.go and end with an exit code of exit.go.
+// Command ckptd is the command line of the checkpoint store: it imports agent runs, shows, rewinds
+// and branches their histories, and looks after the store. Every command is in a file of its own
+// name; all of them reach the store through open.go and end with an exit code of exit.go.
 package main
 
 import (

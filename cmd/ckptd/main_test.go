@@ -46,8 +46,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// cmdCode runs ckptd and wants an exit code: code 3 show nothing. What it prints on standard error must be one line of
-// a kind that is fit for users.
+// cmdCode runs ckptd and wants an exit code: code 3 show nothing. What it prints on standard error
+// must be one line of a kind that is fit for users.
 func cmdCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: code N ARG...")
@@ -123,7 +123,8 @@ func cmdModule(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), modules[args[1]], 0o600))
 }
 
-// cmdWaitFor waits until a file exists, such as the socket of a server that was started: wait-for FILE.
+// cmdWaitFor waits until a file exists, such as the socket of a server that was started: wait-for
+// FILE.
 func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: wait-for FILE")

@@ -22,8 +22,9 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
-// A run and an undo are killed at random points again and again, and go on: every thread is of the old version or of the new one
-// meanwhile, and in the end all are what they were. CKPTD_CRASH_CYCLES says how many kills there are, 10 if it is not set.
+// A run and an undo are killed at random points again and again, and go on: every thread is of the
+// old version or of the new one meanwhile, and in the end all are what they were.
+// CKPTD_CRASH_CYCLES says how many kills there are, 10 if it is not set.
 func TestKilledMigration(t *testing.T) {
 	cycles := 10
 	if text := os.Getenv("CKPTD_CRASH_CYCLES"); text != "" {
@@ -139,7 +140,8 @@ func headsOfAll(t *testing.T, data string) map[string]string {
 	return all
 }
 
-// checkHeads checks that every thread is as it was or migrated, and returns 1 if some are the one and some the other.
+// checkHeads checks that every thread is as it was or migrated, and returns 1 if some are the one
+// and some the other.
 func checkHeads(t *testing.T, before, now map[string]string) int {
 	t.Helper()
 	migrated := 0

@@ -86,7 +86,8 @@ func (a *app) newMigration(dir, kind, name string) error {
 	return nil
 }
 
-// nextVersion is the version after those that the files of a folder lead to; the first step leads to 2.
+// nextVersion is the version after those that the files of a folder lead to; the first step leads
+// to 2.
 func nextVersion(folder string) (uint64, error) {
 	entries, err := os.ReadDir(folder)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

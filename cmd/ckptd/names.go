@@ -103,7 +103,8 @@ func findBase(ctx context.Context, t thread, base string) (*engine.Checkpoint, e
 	return nil, usagef("%d ids begin with it, such as those of @%d and @%d: give more characters", len(found), found[0].Seq, found[1].Seq)
 }
 
-// withPrefix returns the checkpoints whose ids begin with prefix, if that is long enough to name one.
+// withPrefix returns the checkpoints whose ids begin with prefix, if that is long enough to name
+// one.
 func withPrefix(ctx context.Context, t thread, prefix string) (found []*engine.Checkpoint, err error) {
 	if len(prefix) < leastPrefix {
 		return nil, nil

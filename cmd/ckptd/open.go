@@ -37,7 +37,8 @@ func (a *app) open(ctx context.Context, create bool) (*engine.Store, error) {
 	if err := a.migrations.open(ctx, a.base, func(err error) { a.note("%s", oneLine(err.Error())) }); err != nil {
 		return nil, err
 	}
-	// The backend comes first: it knows whose the directory is, and locks it against others that would make keys.
+	// The backend comes first: it knows whose the directory is, and locks it against others that
+	// would make keys.
 	options := a.backend
 	options.MustExist = !create
 	be, err := badger.Open(a.data, options)
@@ -97,7 +98,8 @@ func (a *app) keystore(ctx context.Context, be backend.Backend, create bool) (cr
 	return k, nil
 }
 
-// hasNothing reports whether the backend is empty for sure, as when the store is just being made or a crash left it so.
+// hasNothing reports whether the backend is empty for sure, as when the store is just being made or
+// a crash left it so.
 func hasNothing(ctx context.Context, be backend.Backend) bool {
 	first, _, err := be.Scan(ctx, backend.Range{Limit: 1, KeysOnly: true})
 	return err == nil && len(first) == 0
@@ -124,7 +126,8 @@ func missingOrEmpty(dir string) (bool, error) {
 	return false, err
 }
 
-// with opens the store of the data directory or, if there is a server, that behind it, calls f, and closes the store.
+// with opens the store of the data directory or, if there is a server, that behind it, calls f, and
+// closes the store.
 func (a *app) with(ctx context.Context, create bool, f func(store) error) error {
 	s, err := a.reach(ctx, create)
 	if err != nil {

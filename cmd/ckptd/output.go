@@ -171,7 +171,8 @@ type hookView struct {
 	Config string `json:"config,omitempty"`
 }
 
-// channelView is a channel as --json prints it: the data of a json channel as they are, others in base64.
+// channelView is a channel as --json prints it: the data of a json channel as they are, others in
+// base64.
 type channelView struct {
 	Name string          `json:"name"`
 	Type string          `json:"type"`

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestOutputStaysWhatItIs: of what is no regular file, a command that writes there makes none. As root, one made
-// /dev/null a file.
+// TestOutputStaysWhatItIs: of what is no regular file, a command that writes there makes none. As
+// root, one made /dev/null a file.
 func TestOutputStaysWhatItIs(t *testing.T) {
 	dir := t.TempDir()
 	file, link, dangling, pipe := filepath.Join(dir, "file"), filepath.Join(dir, "link"), filepath.Join(dir, "dangling"), filepath.Join(dir, "pipe")

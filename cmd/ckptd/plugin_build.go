@@ -152,7 +152,8 @@ func pinned(dir string, text []byte, module string) (*bundle.Bundle, error) {
 	return bundle.Open(dir)
 }
 
-// withSum sets sha256 in a manifest and leaves the rest as its author wrote it: where it is already, or after wasm.
+// withSum sets sha256 in a manifest and leaves the rest as its author wrote it: where it is
+// already, or after wasm.
 func withSum(manifest []byte, sum string) []byte {
 	line := []byte(fmt.Sprintf("sha256 = %q\n", sum))
 	top := manifest

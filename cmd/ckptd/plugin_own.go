@@ -20,7 +20,8 @@ type installedPlugins struct {
 	log    string // audit log
 }
 
-// with calls f with the plugins of the server, if there is one, or of the store, which create makes if there is none.
+// with calls f with the plugins of the server, if there is one, or of the store, which create makes
+// if there is none.
 func (p *installedPlugins) with(ctx context.Context, create bool, f func(pluginKeeper) error) error {
 	if p.a.server.addr != "" {
 		c, err := p.a.dial()

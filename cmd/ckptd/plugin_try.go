@@ -143,7 +143,8 @@ func readable(text []byte) []string {
 	return strings.Split(string(text), "\n")
 }
 
-// mostLines is how much lineDiff compares line by line: it takes memory and time of the square of that.
+// mostLines is how much lineDiff compares line by line: it takes memory and time of the square of
+// that.
 const mostLines = 2000
 
 // lineDiff returns the changes from want to got: lines that begin with "- ", "+ ", or "  " where

@@ -45,7 +45,8 @@ file.`,
 	return cmd
 }
 
-// serve runs the daemon until a signal ends it. given are the flags of the command line, for when it reads the rest again.
+// serve runs the daemon until a signal ends it. given are the flags of the command line, for when
+// it reads the rest again.
 func (a *app) serve(ctx context.Context, o *serveOptions, given map[string][]string, fixed fixedFlags) (err error) {
 	r, err := a.start(ctx, o)
 	if err != nil {

@@ -41,8 +41,8 @@ const (
 	attackFor    = time.Second
 )
 
-// attacked is a daemon with a large state, and callers who have a token: one for the state, one for nothing of it, and one of
-// another tenant, who calls all the time and is honest.
+// attacked is a daemon with a large state, and callers who have a token: one for the state, one for
+// nothing of it, and one of another tenant, who calls all the time and is honest.
 type attacked struct {
 	*served
 	reader, writer, stranger, honest string
@@ -86,7 +86,8 @@ func (d *attacked) admin() ckptdv1.AdminServiceClient {
 	return ckptdv1.NewAdminServiceClient(c, "http://ckptd")
 }
 
-// raw opens a connection of its own and writes a request, whole or not. It is closed when the attack is over.
+// raw opens a connection of its own and writes a request, whole or not. It is closed when the
+// attack is over.
 func (d *attacked) raw(ctx context.Context, network, request string, body []byte) (net.Conn, error) {
 	at := d.path("s")
 	if network == "tcp" {
@@ -221,7 +222,8 @@ func (d *attacked) answered(ctx context.Context, request string, body []byte) {
 	io.Copy(io.Discard, c)
 }
 
-// holdStreams opens streams of one HTTP/2 connection after the other, and sends nothing but the beginning of a message.
+// holdStreams opens streams of one HTTP/2 connection after the other, and sends nothing but the
+// beginning of a message.
 func (d *attacked) holdStreams(ctx context.Context, network, procedure, token string, n int) {
 	at, protocols := d.path("s"), new(http.Protocols)
 	if network == "tcp" {
@@ -253,7 +255,8 @@ func (d *attacked) holdStreams(ctx context.Context, network, procedure, token st
 	})
 }
 
-// honestly saves, loads and asks for the health until ctx ends. It returns how long each call took; each of them succeeds.
+// honestly saves, loads and asks for the health until ctx ends. It returns how long each call took;
+// each of them succeeds.
 func (d *attacked) honestly(ctx context.Context, during string) (took []time.Duration) {
 	c := d.client(client.Options{Token: d.honest})
 	thread := c.Thread(engine.Ref{Tenant: "honest", User: "alice", Thread: "t"})
@@ -299,8 +302,9 @@ func (d *attacked) healthy(c *http.Client) error {
 	return err
 }
 
-// TestServeAttacks takes a daemon with a small budget under every attack that has worked once, beside a caller who wants little.
-// It stays alive, its memory is bounded, and each honest call is answered.
+// TestServeAttacks takes a daemon with a small budget under every attack that has worked once,
+// beside a caller who wants little. It stays alive, its memory is bounded, and each honest call is
+// answered.
 func TestServeAttacks(t *testing.T) {
 	d := newAttacked(t)
 	d.kill() // what saving took is not the attacks'

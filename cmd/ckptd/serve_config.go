@@ -176,7 +176,8 @@ func environment(f *pflag.FlagSet) error {
 	return errors.Join(errs...)
 }
 
-// readConfig sets the flags that neither the command line nor the environment names, and fills the tables.
+// readConfig sets the flags that neither the command line nor the environment names, and fills the
+// tables.
 func readConfig(path string, f *pflag.FlagSet, tables *access.Options) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

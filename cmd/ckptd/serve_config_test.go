@@ -69,7 +69,8 @@ func TestServeEveryFlagInTheFile(t *testing.T) {
 	}
 }
 
-// TestServePrecedence says the same thing in several places: the command line outweighs the environment, and that the file.
+// TestServePrecedence says the same thing in several places: the command line outweighs the
+// environment, and that the file.
 func TestServePrecedence(t *testing.T) {
 	t.Setenv("CKPTD_IN_FLIGHT", "2")
 	t.Setenv("CKPTD_BURST", "2")

@@ -40,8 +40,8 @@ type step struct {
 	hash  [32]byte
 }
 
-// saver is a client with a thread of its own, which it saves to step by step. It chooses the ids, so it can repeat what it
-// has heard nothing of.
+// saver is a client with a thread of its own, which it saves to step by step. It chooses the ids,
+// so it can repeat what it has heard nothing of.
 type saver struct {
 	thread *client.Thread
 	name   string
@@ -165,8 +165,9 @@ func (c *crash) saving(t *testing.T, stop <-chan struct{}) (wait func()) {
 	return wg.Wait
 }
 
-// TestServeCrash kills the daemon again and again under clients that save. Whatever was acknowledged is there after each
-// restart, byte for byte, and a repeated save answers as the first did. In the end there is nothing else.
+// TestServeCrash kills the daemon again and again under clients that save. Whatever was
+// acknowledged is there after each restart, byte for byte, and a repeated save answers as the first
+// did. In the end there is nothing else.
 func TestServeCrash(t *testing.T) {
 	t.Parallel()
 	c := newCrash(t, false)
@@ -238,8 +239,8 @@ func (c *crash) nothingElse(t *testing.T) {
 	t.Logf("%d saves acknowledged", total)
 }
 
-// TestServeCrashFindsEarlyAcknowledgements is the negative control: clients that take a save for acknowledged when it is
-// sent are found to miss some after a kill.
+// TestServeCrashFindsEarlyAcknowledgements is the negative control: clients that take a save for
+// acknowledged when it is sent are found to miss some after a kill.
 func TestServeCrashFindsEarlyAcknowledgements(t *testing.T) {
 	t.Parallel()
 	for range 5 {

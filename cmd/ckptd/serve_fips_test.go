@@ -13,8 +13,8 @@ import (
 	"github.com/ckptd/ckptd/internal/certtest"
 )
 
-// TestServeWithFIPSOnly makes a store, saves and loads over TLS and after a restart, where whatever FIPS 140-3 does not
-// approve fails.
+// TestServeWithFIPSOnly makes a store, saves and loads over TLS and after a restart, where whatever
+// FIPS 140-3 does not approve fails.
 func TestServeWithFIPSOnly(t *testing.T) {
 	t.Parallel()
 	authority := certtest.NewAuthority(t)

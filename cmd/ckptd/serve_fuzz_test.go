@@ -187,11 +187,12 @@ func (d *served) throw(request []byte) (answer []byte, err error) {
 	return answer, nil
 }
 
-// fuzzLeft is what the daemon may hold more after it was fuzzed than before: the cache and the tables that were empty.
+// fuzzLeft is what the daemon may hold more after it was fuzzed than before: the cache and the
+// tables that were empty.
 const fuzzLeft = 32 << 20
 
-// TestServeFuzz sends valid requests to all methods, most of them with something wrong, for as long as it is told. The daemon is
-// alive then, holds no more than before, and has what it acknowledged.
+// TestServeFuzz sends valid requests to all methods, most of them with something wrong, for as long
+// as it is told. The daemon is alive then, holds no more than before, and has what it acknowledged.
 func TestServeFuzz(t *testing.T) {
 	d := newServed(t, "--in-flight-bytes", attackBudget, "--cache", "16MiB", "--stall-timeout", "1s")
 	d.start()

@@ -25,8 +25,9 @@ const (
 	loadThreads = 16
 	loadState   = 256 << 10 / slower // bytes: a save of a splice of so much is dear to the daemon and cheap to its clients
 	loadSplice  = 1 << 10
-	// loadMemory bounds the daemon's memory under overload: 1,024 requests under way, each of which holds such a state and
-	// what is made of it, beside the caches, as large again for the garbage collector.
+	// loadMemory bounds the daemon's memory under overload: 1,024 requests under way, each of which
+	// holds such a state and what is made of it, beside the caches, as large again for the garbage
+	// collector.
 	loadMemory = 1 << 30
 )
 
@@ -62,7 +63,8 @@ func newLoad(t *testing.T, args ...string) *load {
 	return l
 }
 
-// draft is save number n: a fork of the first checkpoint of its thread, so that all of them can be made at once.
+// draft is save number n: a fork of the first checkpoint of its thread, so that all of them can be
+// made at once.
 func (l *load) draft(n int) (engine.Ref, engine.Draft) {
 	base := l.base[n%loadThreads]
 	insert := bytes.Repeat(fmt.Appendf(nil, "%07d ", n), loadSplice/8)
@@ -109,8 +111,8 @@ func (l *load) capacity(c *client.Store, long time.Duration) float64 {
 	return float64(l.next.Load()-first) / time.Since(began).Seconds()
 }
 
-// offer lets so many saves a second arrive, whatever becomes of those before them, and returns when no more come. The
-// function it returns waits for the answers.
+// offer lets so many saves a second arrive, whatever becomes of those before them, and returns when
+// no more come. The function it returns waits for the answers.
 func (l *load) offer(c *client.Store, rate float64, long time.Duration) (wait func()) {
 	var wg sync.WaitGroup
 	var under atomic.Int64
@@ -150,8 +152,9 @@ func loadTime() time.Duration {
 	return 2 * time.Second
 }
 
-// TestServeOverload offers ten times as many saves as the daemon can make. Those it makes are there, those it refuses have
-// changed nothing, its memory is bounded, and it is itself again at once when the load is over.
+// TestServeOverload offers ten times as many saves as the daemon can make. Those it makes are
+// there, those it refuses have changed nothing, its memory is bounded, and it is itself again at
+// once when the load is over.
 func TestServeOverload(t *testing.T) {
 	l := newLoad(t, "--in-flight", fmt.Sprint(1024/slower))
 	c := l.client(client.Options{Attempts: 1})
@@ -198,7 +201,8 @@ func TestServeOverload(t *testing.T) {
 	l.stop()
 }
 
-// memoryCourse looks at the memory every second. The function it returns ends that, and returns what was seen, in MiB.
+// memoryCourse looks at the memory every second. The function it returns ends that, and returns
+// what was seen, in MiB.
 func (l *load) memoryCourse() func() []int64 {
 	var seen []int64
 	stop, done := make(chan struct{}), make(chan struct{})

@@ -19,7 +19,8 @@ import (
 	"github.com/ckptd/ckptd/internal/wasmtest"
 )
 
-// migratedServer is a daemon with threads of version 1, and migrations to version 2 that were installed through it.
+// migratedServer is a daemon with threads of version 1, and migrations to version 2 that were
+// installed through it.
 type migratedServer struct {
 	*served
 	c       *client.Store
@@ -82,8 +83,8 @@ func (s *migratedServer) versions() (migrated int) {
 	return migrated
 }
 
-// killed starts a job, kills the daemon in the middle, and returns the job when it is at its end all the same. Somebody
-// watches it all the time.
+// killed starts a job, kills the daemon in the middle, and returns the job when it is at its end
+// all the same. Somebody watches it all the time.
 func (s *migratedServer) killed(req *ckptdv1.StartMigrationJobRequest) *ckptdv1.MigrationJob {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
@@ -118,8 +119,8 @@ func (s *migratedServer) killed(req *ckptdv1.StartMigrationJobRequest) *ckptdv1.
 	return end
 }
 
-// TestServeMigrationKilled kills the daemon in the middle of a run and of its undo. Both go on by themselves, and in the end
-// every thread is migrated, and then what it was.
+// TestServeMigrationKilled kills the daemon in the middle of a run and of its undo. Both go on by
+// themselves, and in the end every thread is migrated, and then what it was.
 func TestServeMigrationKilled(t *testing.T) {
 	t.Parallel()
 	s := newMigratedServer(t, 400)
@@ -182,7 +183,8 @@ func TestServeMigrateCommands(t *testing.T) {
 	}
 }
 
-// TestServeMigratesInWorkers: a step in WebAssembly runs where the plugins of the daemon run, not in the daemon.
+// TestServeMigratesInWorkers: a step in WebAssembly runs where the plugins of the daemon run, not
+// in the daemon.
 func TestServeMigratesInWorkers(t *testing.T) {
 	t.Parallel()
 	s := newMigratedServer(t, 1)

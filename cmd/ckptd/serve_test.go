@@ -27,7 +27,8 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// served is a ckptd serve in a process of its own, that can be started again and again on one store.
+// served is a ckptd serve in a process of its own, that can be started again and again on one
+// store.
 type served struct {
 	t    *testing.T
 	dir  string
@@ -184,7 +185,8 @@ func (d *served) client(o client.Options) *client.Store {
 	return c
 }
 
-// run runs another command on the store of the daemon, which must not run, and returns what it prints.
+// run runs another command on the store of the daemon, which must not run, and returns what it
+// prints.
 func (d *served) run(args ...string) string {
 	d.t.Helper()
 	cmd := exec.Command(commandPath(d.t), append([]string{"--data", d.path("data")}, args...)...)
@@ -196,7 +198,8 @@ func (d *served) run(args ...string) string {
 	return string(out)
 }
 
-// memory returns the resident memory of the process now, and at its most, in bytes; 0 where the system does not tell.
+// memory returns the resident memory of the process now, and at its most, in bytes; 0 where the
+// system does not tell.
 func (d *served) memory() (now, most int64) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
 	if err != nil {
@@ -232,8 +235,9 @@ func textDraft(text string) engine.Draft {
 	return engine.Draft{Channels: []engine.Change{{Name: "state", Data: []byte(text)}}}
 }
 
-// TestServeShutdown ends the daemon while clients save: each save that is made is answered. A request that crosses the end
-// of its connection on the way is not made, though its client cannot know that.
+// TestServeShutdown ends the daemon while clients save: each save that is made is answered. A
+// request that crosses the end of its connection on the way is not made, though its client cannot
+// know that.
 func TestServeShutdown(t *testing.T) {
 	t.Parallel()
 	d := newServed(t)
@@ -273,7 +277,8 @@ func TestServeShutdown(t *testing.T) {
 	}
 }
 
-// TestServeSecondSignal ends the daemon while an upload does not go on: it waits for that, unless it is told again.
+// TestServeSecondSignal ends the daemon while an upload does not go on: it waits for that, unless
+// it is told again.
 func TestServeSecondSignal(t *testing.T) {
 	t.Parallel()
 	d := newServed(t)
@@ -337,7 +342,8 @@ func TestServeSockets(t *testing.T) {
 	}
 }
 
-// TestServeReload changes what can be changed while the daemon runs, and then spoils the configuration.
+// TestServeReload changes what can be changed while the daemon runs, and then spoils the
+// configuration.
 func TestServeReload(t *testing.T) {
 	t.Parallel()
 	d := newServed(t)
@@ -374,7 +380,8 @@ func TestServeReload(t *testing.T) {
 	d.hangup(reloaded)
 	must(t, saves())
 
-	// Tokens that were put back from a copy: one made since is unknown, one taken back since is known.
+	// Tokens that were put back from a copy: one made since is unknown, one taken back since is
+	// known.
 	made, kept, err := owner.CreateToken(t.Context(), "kept", client.Grant{Role: "reader", Tenant: "acme", User: "*"})
 	must(t, err)
 	copied, err := os.ReadFile(d.path("data.tokens"))
@@ -407,7 +414,8 @@ func TestServeReload(t *testing.T) {
 	d.stop()
 }
 
-// TestServeSystemd starts the daemon as systemd does: with sockets that are open already, and a place to tell how it is.
+// TestServeSystemd starts the daemon as systemd does: with sockets that are open already, and a
+// place to tell how it is.
 func TestServeSystemd(t *testing.T) {
 	t.Parallel()
 	d := newServed(t)

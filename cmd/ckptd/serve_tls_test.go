@@ -26,8 +26,9 @@ func (d *served) address() string {
 	return m[1]
 }
 
-// TestServeTLS calls over TLS: with tokens, with client certificates of an authority that is accepted, of another one, and
-// with none; and with certificates that are renewed while the daemon runs.
+// TestServeTLS calls over TLS: with tokens, with client certificates of an authority that is
+// accepted, of another one, and with none; and with certificates that are renewed while the daemon
+// runs.
 func TestServeTLS(t *testing.T) {
 	t.Parallel()
 	servers, people, strangers := certtest.NewAuthority(t), certtest.NewAuthority(t), certtest.NewAuthority(t)
@@ -120,8 +121,9 @@ user = "user-1"
 	d.stop()
 }
 
-// turnedAway reports whether a connection came to its end in the handshake. With TLS 1.3 a client has sent its request
-// already when the server refuses its certificate, so it may take the answer for lost.
+// turnedAway reports whether a connection came to its end in the handshake. With TLS 1.3 a client
+// has sent its request already when the server refuses its certificate, so it may take the answer
+// for lost.
 func turnedAway(err error) bool {
 	return errors.Is(err, client.ErrUnreachable) || errors.Is(err, engine.ErrAmbiguous)
 }

@@ -49,8 +49,8 @@ func makeThreads(t *testing.T, c *client.Store, n int) {
 	}
 }
 
-// watcher watches until it is stopped, and has what it heard, as the daemon tells it: the client would pass over an event
-// that comes twice.
+// watcher watches until it is stopped, and has what it heard, as the daemon tells it: the client
+// would pass over an event that comes twice.
 type watcher struct {
 	began chan struct{}
 	mu    sync.Mutex
@@ -130,8 +130,8 @@ func TestServeIdleWatchers(t *testing.T) {
 	d.stop()
 }
 
-// TestServeEventsReachAll saves while many watch, some the thread, some its user, some the tenant: each hears of each save
-// once, in order.
+// TestServeEventsReachAll saves while many watch, some the thread, some its user, some the tenant:
+// each hears of each save once, in order.
 func TestServeEventsReachAll(t *testing.T) {
 	t.Parallel()
 	const saves, each = 100, 20
@@ -184,8 +184,8 @@ func TestServeEventsReachAll(t *testing.T) {
 	d.stop()
 }
 
-// TestServeConnectsAndDisconnects lets clients come and go, watchers and others, in good order and not. Nothing of them
-// stays.
+// TestServeConnectsAndDisconnects lets clients come and go, watchers and others, in good order and
+// not. Nothing of them stays.
 func TestServeConnectsAndDisconnects(t *testing.T) {
 	n := sized(2000, 100_000)
 	d := newServed(t)

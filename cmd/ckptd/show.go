@@ -51,7 +51,8 @@ type showOptions struct {
 	raw, header, down   bool
 }
 
-// checkpoint returns the one name for the checkpoint that the command line gives in one of four ways.
+// checkpoint returns the one name for the checkpoint that the command line gives in one of four
+// ways.
 func (o *showOptions) checkpoint(args []string) (string, error) {
 	names := args
 	if o.at != "" {
@@ -151,7 +152,8 @@ func (a *app) showHeader(cp *engine.Checkpoint) error {
 	return nil
 }
 
-// showChannel prints a channel: JSON indented, other text as it is, anything else as a dump of its beginning.
+// showChannel prints a channel: JSON indented, other text as it is, anything else as a dump of its
+// beginning.
 func (a *app) showChannel(ch engine.Channel, headerOnly bool) error {
 	title := fmt.Sprintf("%s (%s, %s", printable(ch.Name), printable(ch.Type), size(ch.Size))
 	if ch.Rewritten {

@@ -137,7 +137,8 @@ func (a *app) topPrint(v topView, whole bool) (err error) {
 	return wroteOut(a.out.Flush()) // somebody waits for it
 }
 
-// topScreen draws on the terminal until q or Ctrl-C is pressed. A server that does not answer is asked on.
+// topScreen draws on the terminal until q or Ctrl-C is pressed. A server that does not answer is
+// asked on.
 func (a *app) topScreen(ctx context.Context, first topSample, answers <-chan answer) error {
 	s, err := openScreen(a.out)
 	if err != nil {

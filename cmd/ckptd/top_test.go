@@ -240,7 +240,8 @@ func topApp() (*app, *bytes.Buffer) {
 	return &app{out: bufio.NewWriter(&b)}, &b
 }
 
-// burst is a server that saves ten times between the first two looks and then no more, and fails after so many answers.
+// burst is a server that saves ten times between the first two looks and then no more, and fails
+// after so many answers.
 func burst(answers int) asker {
 	n := 0
 	started := timestamppb.Now()

@@ -43,7 +43,8 @@ type topView struct {
 	Goroutines  uint64   `json:"goroutines"`
 }
 
-// topLatency has quantiles in milliseconds. One that is above all bounds of the histogram is given as the last bound.
+// topLatency has quantiles in milliseconds. One that is above all bounds of the histogram is given
+// as the last bound.
 type topLatency struct {
 	P50  float64 `json:"p50_ms"`
 	P99  float64 `json:"p99_ms"`
@@ -112,7 +113,8 @@ func latencyBetween(old, now *ckptdv1.Latency) *topLatency {
 	return &topLatency{at(0.5), at(0.99), at(0.999), bounds[len(bounds)-1]}
 }
 
-// quantile is the value that rank values of a histogram do not exceed, taking those within a bucket to be spread evenly.
+// quantile is the value that rank values of a histogram do not exceed, taking those within a bucket
+// to be spread evenly.
 func quantile(bounds, counts []float64, rank float64) float64 {
 	lower := 0.0
 	for i, upper := range bounds {

@@ -63,7 +63,8 @@ each event has a cursor; --cursor resumes after it without missing an event.`,
 	return cmd
 }
 
-// knock makes sure that the server, if there is one, is there and lets us in, before it is waited for with patience.
+// knock makes sure that the server, if there is one, is there and lets us in, before it is waited
+// for with patience.
 func (a *app) knock(ctx context.Context) error {
 	if a.server.addr == "" {
 		return nil

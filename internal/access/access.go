@@ -5,7 +5,8 @@
 // Authenticator identifies the caller: by a bearer token, a JSON web token, a client certificate,
 // or the uid at the other end of a Unix socket.
 //
-// Whatever is not granted is refused. Nothing in this package logs, and callers are named by pseudonyms.
+// Whatever is not granted is refused. Nothing in this package logs, and callers are named by
+// pseudonyms.
 package access
 
 import (
@@ -79,7 +80,8 @@ func (r Role) Permissions() Permission {
 	return 0
 }
 
-// Any is the tenant or user of a grant for every tenant or user. In a grant it never means one that is called so.
+// Any is the tenant or user of a grant for every tenant or user. In a grant it never means one that
+// is called so.
 const Any = "*"
 
 // Grant gives a role in a scope.
@@ -136,20 +138,22 @@ func (g Grant) String() string {
 // live reports whether the grant has not expired.
 func (g Grant) live(now time.Time) bool { return g.Expires.IsZero() || now.Before(g.Expires) }
 
-// reaches reports whether the grant, whatever its thread prefix, is for a user; "" is all users, or all tenants.
+// reaches reports whether the grant, whatever its thread prefix, is for a user; "" is all users, or
+// all tenants.
 func (g Grant) reaches(tenant, user string) bool {
 	return (g.Tenant == Any || tenant != "" && g.Tenant == tenant) && (g.User == Any || user != "" && g.User == user)
 }
 
 // Caller is an authenticated caller. It is immutable and safe for concurrent use.
 type Caller struct {
-	// Name goes into the audit log: token:ID, peer:UID, certificate:PSEUDONYM or jwt:PSEUDONYM. It never names a person.
+	// Name goes into the audit log: token:ID, peer:UID, certificate:PSEUDONYM or jwt:PSEUDONYM. It
+	// never names a person.
 	Name   string
 	Grants []Grant
 }
 
-// May reports whether the caller has the permission for a thread. An empty thread asks for the user with all threads, an
-// empty user for the whole tenant, and an empty tenant for the whole store.
+// May reports whether the caller has the permission for a thread. An empty thread asks for the user
+// with all threads, an empty user for the whole tenant, and an empty tenant for the whole store.
 func (c *Caller) May(p Permission, tenant, user, thread string, now time.Time) bool {
 	for i := range c.Grants {
 		g := &c.Grants[i]

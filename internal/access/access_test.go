@@ -194,7 +194,8 @@ func TestMayGive(t *testing.T) {
 	}
 }
 
-// Nobody can give what they may not do themselves: of random grants, whatever the given one allows, the own one does.
+// Nobody can give what they may not do themselves: of random grants, whatever the given one allows,
+// the own one does.
 func TestGivingGivesNoMore(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	pick := func(from ...string) string { return from[rng.IntN(len(from))] }

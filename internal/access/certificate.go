@@ -9,8 +9,8 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// CertificateRule gives grants to the holder of a client certificate that the server has verified. Exactly one of the
-// names is set, and must be equal to the one in the certificate.
+// CertificateRule gives grants to the holder of a client certificate that the server has verified.
+// Exactly one of the names is set, and must be equal to the one in the certificate.
 type CertificateRule struct {
 	CommonName string `toml:"common-name"` // of the subject
 	DNS        string `toml:"dns"`         // these are alternative names of it

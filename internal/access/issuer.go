@@ -24,7 +24,8 @@ import (
 
 const (
 	issuerTimeout = 10 * time.Second
-	// A token with an unknown key makes the library ask the issuer for new ones: so often at most, whatever is sent.
+	// A token with an unknown key makes the library ask the issuer for new ones: so often at most,
+	// whatever is sent.
 	issuerEvery, issuerBurst = time.Second, 5
 	// discoverAgain is the wait before discovery is tried again after a failure.
 	discoverAgain = 5 * time.Second
@@ -34,7 +35,8 @@ const (
 	minRSABits = 2048
 )
 
-// issuer finds the keys of an issuer when they are needed first, so that a server starts without it.
+// issuer finds the keys of an issuer when they are needed first, so that a server starts without
+// it.
 type issuer struct {
 	url    string
 	config *oidc.Config

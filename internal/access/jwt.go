@@ -21,19 +21,21 @@ import (
 // JWT selects the issuer whose JSON web tokens are accepted, and the claims with the rights of the
 // bearer.
 type JWT struct {
-	// Issuer must be the iss claim. Its keys are found by OpenID Connect discovery, or read from KeyFile, a JSON web key set.
+	// Issuer must be the iss claim. Its keys are found by OpenID Connect discovery, or read from
+	// KeyFile, a JSON web key set.
 	Issuer  string `toml:"issuer"`
 	KeyFile string `toml:"key-file"`
 	// Audience must be among the aud claim.
 	Audience string `toml:"audience"`
-	// Algorithms are the only ones that may have signed: of RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512
-	// and EdDSA; RS256, ES256 and EdDSA if left out.
+	// Algorithms are the only ones that may have signed: of RS256, RS384, RS512, PS256, PS384,
+	// PS512, ES256, ES384, ES512 and EdDSA; RS256, ES256 and EdDSA if left out.
 	Algorithms []string `toml:"algorithms"`
 	// LeewaySeconds, 0 to 30, is how far the issuer's clock may be off.
 	LeewaySeconds int `toml:"leeway-seconds"`
 
-	// The claims that make a grant: the role (a text, or a list in which other texts are passed over), the tenant, the
-	// user, and a prefix of threads, which may be missing. Left out they are "role", "tenant", "sub" and "threads".
+	// The claims that make a grant: the role (a text, or a list in which other texts are passed
+	// over), the tenant, the user, and a prefix of threads, which may be missing. Left out they are
+	// "role", "tenant", "sub" and "threads".
 	RoleClaim    string `toml:"role-claim"`
 	TenantClaim  string `toml:"tenant-claim"`
 	UserClaim    string `toml:"user-claim"`
@@ -221,8 +223,9 @@ func (v *jwtVerifier) callerOf(token *oidc.IDToken, now time.Time) (caller *Call
 	return &Caller{Name: "jwt:" + v.store.Pseudonym("caller", "jwt", token.Issuer, token.Subject), Grants: grants}, until, ""
 }
 
-// exact reports whether the claims that count are there once, in their own spelling. The decoder of the library takes the
-// last of several, and one in other letters for the same: an issuer that lets people add claims would let them replace those.
+// exact reports whether the claims that count are there once, in their own spelling. The decoder of
+// the library takes the last of several, and one in other letters for the same: an issuer that lets
+// people add claims would let them replace those.
 func (v *jwtVerifier) exact(claims []byte) bool {
 	counts := []string{"iss", "aud", "sub", "exp", "nbf", "iat", v.o.RoleClaim, v.o.TenantClaim, v.o.UserClaim, v.o.ThreadsClaim}
 	d := jsontext.NewDecoder(bytes.NewReader(claims)) // which refuses names that come twice

@@ -89,7 +89,8 @@ func writeFile(t testing.TB, path string, b []byte) {
 	}
 }
 
-// withKeys returns an authenticator for tokens signed with the keys of a set, and the file that the set is in.
+// withKeys returns an authenticator for tokens signed with the keys of a set, and the file that the
+// set is in.
 func withKeys(t testing.TB, set []byte, change func(*JWT), clock func() time.Time) (*Authenticator, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "jwks.json")
@@ -130,7 +131,8 @@ func TestJWT(t *testing.T) {
 		}
 	}
 
-	// An algorithm that was not asked for is refused, whatever the key; so is a key taken for a secret.
+	// An algorithm that was not asked for is refused, whatever the key; so is a key taken for a
+	// secret.
 	refused(t, a, "RS512", bearer(sign(t, jose.RS512, rsaKey, "", claims())))
 	refused(t, a, "PS256", bearer(sign(t, jose.PS256, rsaKey, "", claims())))
 	refused(t, a, "HS256", bearer(sign(t, jose.HS256, []byte(edPublic), "", claims())))
@@ -420,8 +422,9 @@ func TestJWTDiscovery(t *testing.T) {
 	}
 	refused(t, a, "an algorithm that only the issuer offers", bearer(sign(t, jose.HS256, make([]byte, 32), "key0", claims("iss", f.URL))))
 
-	// The issuer's next key is found by itself. The library joins requests for keys, and an answer can still be joined for
-	// a moment after it was given: a token that comes just then is judged by the keys of before, and passes when it comes again.
+	// The issuer's next key is found by itself. The library joins requests for keys, and an answer
+	// can still be joined for a moment after it was given: a token that comes just then is judged
+	// by the keys of before, and passes when it comes again.
 	f.set(keySet(t, first.Public(), second.Public()), false)
 	next := sign(t, jose.ES256, second, "key1", claims("iss", f.URL))
 	_, err := a.Authenticate(t.Context(), bearer(next))
@@ -455,7 +458,8 @@ func TestTrustworthy(t *testing.T) {
 	}
 }
 
-// TestJWTClaimsAreExact: a claim that comes twice, or once more in other letters, must not stand in for the one that counts.
+// TestJWTClaimsAreExact: a claim that comes twice, or once more in other letters, must not stand in
+// for the one that counts.
 func TestJWTClaimsAreExact(t *testing.T) {
 	key := newECDSA(t)
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, nil)
@@ -488,7 +492,8 @@ func TestJWTClaimsAreExact(t *testing.T) {
 		refused(t, a, "before: "+other, of(with(other)))
 		refused(t, a, "after: "+other, of(after(other)))
 	}
-	// What the library reads is one issuer, audience and end; what the issuer says of its own is another.
+	// What the library reads is one issuer, audience and end; what the issuer says of its own is
+	// another.
 	for claim, own := range map[string]any{"iss": "https://evil.example", "aud": "other", "exp": 1} {
 		body, err := json.Marshal(claims(claim, own))
 		if err != nil {

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PeerUID returns the uid of the process that made a connection to a Unix socket, as it was then, or UnknownUID.
+// PeerUID returns the uid of the process that made a connection to a Unix socket, as it was then,
+// or UnknownUID.
 func PeerUID(conn net.Conn) int {
 	uid := UnknownUID
 	control(conn, func(fd uintptr) {

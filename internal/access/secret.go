@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// The secret of a token is TokenPrefix, 32 random bytes as 43 digits of base 62, and the CRC-32 of all that as 6 digits
-// more (docs/format.md §19). The prefix and the check let scanners for leaked secrets know one when they see it.
+// The secret of a token is TokenPrefix, 32 random bytes as 43 digits of base 62, and the CRC-32 of
+// all that as 6 digits more (docs/format.md §19). The prefix and the check let scanners for leaked
+// secrets know one when they see it.
 const (
 	TokenPrefix = "ckptd_"
 
@@ -32,7 +33,8 @@ func formatSecret(random []byte) string {
 	return s + checkOf(s)
 }
 
-// WellFormed reports whether a text may be the secret of a token: one that is mistyped or cut off is not.
+// WellFormed reports whether a text may be the secret of a token: one that is mistyped or cut off
+// is not.
 func WellFormed(secret string) bool {
 	if len(secret) != tokenChars || !strings.HasPrefix(secret, TokenPrefix) {
 		return false

@@ -21,7 +21,8 @@ func mustIssue(t *testing.T, tokens *Tokens, maker *Caller, g Grant) (Token, *Ca
 	return made, tokens.caller(secret)
 }
 
-// TestRevokeTakesChildren: who had a token that was revoked must not go on with others that were made with it.
+// TestRevokeTakesChildren: who had a token that was revoked must not go on with others that were
+// made with it.
 func TestRevokeTakesChildren(t *testing.T) {
 	path, store := filepath.Join(t.TempDir(), "tokens"), openStore(t)
 	for _, keep := range []bool{false, true} {
@@ -62,8 +63,8 @@ func TestRevokeTakesChildren(t *testing.T) {
 	}
 }
 
-// TestKeptChildrenStayRevocable: who revokes a token in the middle and keeps its children does not take them out of the hand of
-// the one above.
+// TestKeptChildrenStayRevocable: who revokes a token in the middle and keeps its children does not
+// take them out of the hand of the one above.
 func TestKeptChildrenStayRevocable(t *testing.T) {
 	path, store := filepath.Join(t.TempDir(), "tokens"), openStore(t)
 	tokens := openTokens(t, path, store)
@@ -125,7 +126,8 @@ func TestSharesOfTokens(t *testing.T) {
 	try("the store's", admin("*", "*"), "globex", "bob", true)
 }
 
-// A token that was revoked while a request of its bearer was under way makes no other: that would outlive it.
+// A token that was revoked while a request of its bearer was under way makes no other: that would
+// outlive it.
 func TestRevokedTokenMakesNoOther(t *testing.T) {
 	tokens := openTokens(t, filepath.Join(t.TempDir(), "tokens"), openStore(t))
 	grant := Grant{Role: Admin, Tenant: "acme", User: "*"}

@@ -68,8 +68,9 @@ func (t Token) Summary() string {
 	return s
 }
 
-// Tokens are the bearer tokens of a store. They are kept in a file, sealed under the keys of the store (docs/format.md
-// §19), and of each only the SHA-256 of its secret. Methods are safe for concurrent use; the file must have no other writer.
+// Tokens are the bearer tokens of a store. They are kept in a file, sealed under the keys of the
+// store (docs/format.md §19), and of each only the SHA-256 of its secret. Methods are safe for
+// concurrent use; the file must have no other writer.
 type Tokens struct {
 	path  string
 	store Store
@@ -90,7 +91,8 @@ type tokenSet struct {
 	byHash map[[sha256.Size]byte]*Caller
 }
 
-// OpenTokens reads the tokens of a store. A file that is not there has none, and is made with the first.
+// OpenTokens reads the tokens of a store. A file that is not there has none, and is made with the
+// first.
 func OpenTokens(path string, store Store) (*Tokens, error) {
 	t := &Tokens{path: path, store: store}
 	set, err := t.read()
@@ -164,7 +166,8 @@ func (t *Tokens) Issue(maker *Caller, note string, grants []Grant, now time.Time
 	if len(old) >= maxTokens {
 		return Token{}, "", fmt.Errorf("%w: there are already %d tokens: revoke some", engine.ErrInvalid, len(old))
 	}
-	// It may have been revoked since the request was let in, and those that it made are gone with it.
+	// It may have been revoked since the request was let in, and those that it made are gone with
+	// it.
 	if by := strings.HasPrefix(maker.Name, "token:"); by && !slices.ContainsFunc(old, func(s storedToken) bool { return tokenCaller(s.ID) == maker.Name }) {
 		return Token{}, "", &RefusedError{Why: "the token was revoked while it was creating another"}
 	}
@@ -192,10 +195,10 @@ func (t *Tokens) Issue(maker *Caller, note string, grants []Grant, now time.Time
 	return made, secret, nil
 }
 
-// Revoke makes a token invalid at once, and with it those that were made with it and with those, unless they are to be kept:
-// then its children are those of its maker, with which they can be revoked.
-// It returns the ids of all of them, the token's own first, when that is durable: with an error other than engine.ErrNotFound
-// they may be valid again after a restart.
+// Revoke makes a token invalid at once, and with it those that were made with it and with those,
+// unless they are to be kept: then its children are those of its maker, with which they can be
+// revoked. It returns the ids of all of them, the token's own first, when that is durable: with an
+// error other than engine.ErrNotFound they may be valid again after a restart.
 func (t *Tokens) Revoke(id string, keepChildren bool) ([]string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -299,7 +299,8 @@ func TestDenialsFold(t *testing.T) {
 	})
 }
 
-// However a flood varies, it writes a bounded number of lines a second, and every denial is counted.
+// However a flood varies, it writes a bounded number of lines a second, and every denial is
+// counted.
 func TestFloodIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "log")

@@ -22,8 +22,9 @@ type folds struct {
 	timer  *time.Timer
 }
 
-// repeats reports whether a denial has been written a moment ago, and counts it then. Else it may make *e the denial that
-// it is to be counted as from now on, and sees that later is called when the time is over.
+// repeats reports whether a denial has been written a moment ago, and counts it then. Else it may
+// make *e the denial that it is to be counted as from now on, and sees that later is called when
+// the time is over.
 func (f *folds) repeats(e *Entry, later func()) bool {
 	for _, limit := range []int{maxFolds, 2 * maxFolds, 2*maxFolds + 1} {
 		if _, ok := f.counts[*e]; ok {

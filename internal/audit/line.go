@@ -66,7 +66,8 @@ type spelling struct {
 	Prev   string `json:"prev"`
 }
 
-// encode spells an entry behind the line whose hash is prev, and returns it with its line feed and its hash.
+// encode spells an entry behind the line whose hash is prev, and returns it with its line feed and
+// its hash.
 func encode(e Entry, prev [sha256.Size]byte) ([]byte, [sha256.Size]byte, error) {
 	if err := e.check(); err != nil {
 		return nil, prev, err
@@ -135,7 +136,8 @@ func (e Entry) check() error {
 	return nil
 }
 
-// tame makes a text plain: at most maxText printable characters of ASCII, none of which JSON has to escape.
+// tame makes a text plain: at most maxText printable characters of ASCII, none of which JSON has to
+// escape.
 func tame(s string) string {
 	b := []byte(s[:min(len(s), maxText)])
 	for i, c := range b {

@@ -1,4 +1,5 @@
-// Package audit keeps a log of denials, exports and administration that cannot be changed unnoticed.
+// Package audit keeps a log of denials, exports and administration that cannot be changed
+// unnoticed.
 //
 // A log is a file of JSON lines, each with the hash of the one before it (docs/format.md §19).
 // Verify finds a line that was changed, removed, inserted or moved. It cannot find by itself that
@@ -19,7 +20,8 @@ import (
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// Log is an open log. Methods are safe for concurrent use; one process at a time may have a log open.
+// Log is an open log. Methods are safe for concurrent use; one process at a time may have a log
+// open.
 type Log struct {
 	path string
 
@@ -139,9 +141,10 @@ func moveAside(f *os.File, from, to int64, path string) error {
 	return errors.Join(err, aside.Close())
 }
 
-// Append adds an entry, whose Number, Time and Count it sets. One of administration or export is durable when it returns;
-// a denial is written, but one that comes again within a second is only counted, and written with its count when the
-// second is over. Texts that are not plain are made so; a name in place of a pseudonym is an error.
+// Append adds an entry, whose Number, Time and Count it sets. One of administration or export is
+// durable when it returns; a denial is written, but one that comes again within a second is only
+// counted, and written with its count when the second is over. Texts that are not plain are made
+// so; a name in place of a pseudonym is an error.
 func (l *Log) Append(e Entry) error {
 	e.Method, e.Caller, e.Code, e.Count = tame(e.Method), tame(e.Caller), tame(e.Code), 1
 	number, err := l.append(e)

@@ -88,7 +88,8 @@ func Verify(expect string, files ...io.Reader) (Report, error) {
 	return r, nil
 }
 
-// Read yields the entries of a file. It checks each line by itself, and no chain. After an error it ends.
+// Read yields the entries of a file. It checks each line by itself, and no chain. After an error it
+// ends.
 func Read(r io.Reader) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		at := 0

@@ -60,8 +60,8 @@ func TestVerifyFindsEveryFlip(t *testing.T) {
 	}
 }
 
-// Whatever is done to whole lines is found, but for those at the ends: for the oldest the report tells where it begins,
-// for the newest the last hash must be known.
+// Whatever is done to whole lines is found, but for those at the ends: for the oldest the report
+// tells where it begins, for the newest the last hash must be known.
 func TestVerifyFindsMovedLines(t *testing.T) {
 	whole := logOf(t, 8)
 	lines := bytes.SplitAfter(whole, []byte("\n"))[:8]

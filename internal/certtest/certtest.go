@@ -39,8 +39,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue returns a certificate and its key as PEM: one for clients and for a server on this machine, valid from an hour ago
-// for as long as is said.
+// Issue returns a certificate and its key as PEM: one for clients and for a server on this machine,
+// valid from an hour ago for as long as is said.
 func (a *Authority) Issue(t testing.TB, name string, valid time.Duration) (cert, key []byte) {
 	t.Helper()
 	k := newKey(t)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// mutations are wrong turns that a client could take. Each is a text of the Go client, and the same with a turn that is
-// taken where WRONG is true.
+// mutations are wrong turns that a client could take. Each is a text of the Go client, and the same
+// with a turn that is taken where WRONG is true.
 var mutations = []struct{ name, file, right, wrong string }{
 	{"repeats what would be something else when it is done twice", "errors.go",
 		"return method.RetryFor(m)", "if WRONG { return ckptdv1.Retry_RETRY_REPEAT }; return method.RetryFor(m)"},
@@ -39,8 +39,8 @@ var mutations = []struct{ name, file, right, wrong string }{
 		"if errors.Is(err, engine.ErrNeedFull) {", "if errors.Is(err, engine.ErrNeedFull) && !WRONG {"},
 }
 
-// TestMutationsOfTheClient takes each wrong turn: the scripts must notice. They are all in one program, which is told by
-// the environment which of them to take.
+// TestMutationsOfTheClient takes each wrong turn: the scripts must notice. They are all in one
+// program, which is told by the environment which of them to take.
 func TestMutationsOfTheClient(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: it builds the client once more")

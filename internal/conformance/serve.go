@@ -17,8 +17,8 @@ type Task struct {
 }
 
 // Serve runs the scripts whose names match run, all if it is nil, with a client that is another
-// program. It writes each as a line of JSON, a Task, and reads a line with the results of its calls.
-// It writes a line to log for each problem, and returns their number.
+// program. It writes each as a line of JSON, a Task, and reads a line with the results of its
+// calls. It writes a line to log for each problem, and returns their number.
 func Serve(in io.Reader, out, log io.Writer, run *regexp.Regexp) (problems int, err error) {
 	scripts, err := Scripts()
 	if err != nil {

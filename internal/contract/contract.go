@@ -36,7 +36,8 @@ type Table struct {
 	byInput     map[protoreflect.MessageDescriptor]*Method
 }
 
-// API is the table of the API as this program was built with it. A method without a rule ends the program at its start.
+// API is the table of the API as this program was built with it. A method without a rule ends the
+// program at its start.
 var API = must(Read(Services()...))
 
 func must(t *Table, err error) *Table {
@@ -64,8 +65,8 @@ func Services() []protoreflect.ServiceDescriptor {
 // Package is the package of the API.
 var Package = ckptdv1.File_ckptd_v1_types_proto.Package()
 
-// Read makes the table of all methods of some services. A method whose rule is missing, or cannot be meant, is an error
-// that says what to write.
+// Read makes the table of all methods of some services. A method whose rule is missing, or cannot
+// be meant, is an error that says what to write.
 func Read(services ...protoreflect.ServiceDescriptor) (*Table, error) {
 	t := &Table{byProcedure: map[string]*Method{}, byInput: map[protoreflect.MessageDescriptor]*Method{}}
 	for _, service := range services {
@@ -87,10 +88,12 @@ func Read(services ...protoreflect.ServiceDescriptor) (*Table, error) {
 // Methods returns all methods.
 func (t *Table) Methods() []*Method { return t.methods }
 
-// Method returns the method of a procedure, such as /ckptd.v1.CheckpointService/Save, nil if there is none.
+// Method returns the method of a procedure, such as /ckptd.v1.CheckpointService/Save, nil if there
+// is none.
 func (t *Table) Method(procedure string) *Method { return t.byProcedure[procedure] }
 
-// Asked returns the method that a request is for: each has a message of its own. It is nil if there is none.
+// Asked returns the method that a request is for: each has a message of its own. It is nil if there
+// is none.
 func (t *Table) Asked(request proto.Message) *Method {
 	return t.byInput[request.ProtoReflect().Descriptor()]
 }

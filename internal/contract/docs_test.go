@@ -38,7 +38,8 @@ func TestTablesOfTheAPI(t *testing.T) {
 	}
 }
 
-// fillIn writes the tables into a document: one for the methods of each service, and the reasons that all may answer.
+// fillIn writes the tables into a document: one for the methods of each service, and the reasons
+// that all may answer.
 func fillIn(text string, t *Table, services []protoreflect.ServiceDescriptor) (string, error) {
 	text, err := between(text, "reasons", commonReasons())
 	for _, service := range services {

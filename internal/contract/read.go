@@ -72,7 +72,8 @@ func readsOnly(d protoreflect.MethodDescriptor) bool {
 	return options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS
 }
 
-// allReasons are those that the rule names, and those that methods like this one may answer without that.
+// allReasons are those that the rule names, and those that methods like this one may answer without
+// that.
 func (m *Method) allReasons() []ckptdv1.Reason {
 	all := slices.Clone(m.GetReasons())
 	values := ckptdv1.Reason(0).Descriptor().Values()

@@ -14,7 +14,8 @@ var ErrNotRegular = errors.New("is not a regular file")
 // ErrTooLarge is of a file that is larger than it may be.
 var ErrTooLarge = errors.New("is too large")
 
-// Open opens a regular file, as os.OpenFile does. It does not wait for anybody at the other end of a pipe.
+// Open opens a regular file, as os.OpenFile does. It does not wait for anybody at the other end of
+// a pipe.
 func Open(path string, flag int) (*os.File, error) {
 	f, err := os.OpenFile(path, flag|nonblock, 0)
 	if err != nil {

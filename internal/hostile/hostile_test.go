@@ -93,7 +93,8 @@ func draft(step int64) engine.Draft {
 		Channels: []engine.Change{{Name: "messages", Type: "json", Data: fmt.Appendf(nil, `["hello","step %d"]`, step)}}}
 }
 
-// bind makes a module what all that comes in passes, before the redactor. The one before it is closed.
+// bind makes a module what all that comes in passes, before the redactor. The one before it is
+// closed.
 func (b *bed) bind(module []byte) { b.bindWith(module, 100_000_000, "20s") }
 
 func (b *bed) bindWith(module []byte, fuel uint64, call string) {
@@ -221,8 +222,8 @@ func failing() map[string]struct {
 	}
 }
 
-// A plugin that fails leaves everything as it was, byte for byte, by whatever way something was to come in; and what comes
-// after it, with a sound one, is stored.
+// A plugin that fails leaves everything as it was, byte for byte, by whatever way something was to
+// come in; and what comes after it, with a sound one, is stored.
 func TestNothingIsStored(t *testing.T) {
 	for mode, loader := range loaders(t) {
 		for name, f := range failing() {
@@ -253,7 +254,8 @@ func TestNothingIsStored(t *testing.T) {
 	}
 }
 
-// fails asserts that an error is of a kind, and names what failed, and nothing of what was to be stored.
+// fails asserts that an error is of a kind, and names what failed, and nothing of what was to be
+// stored.
 func (b *bed) fails(way string, err, kind error) {
 	b.t.Helper()
 	var e *hook.Error

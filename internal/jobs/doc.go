@@ -3,5 +3,6 @@
 // starts (docs/format.md §19), so that the job continues when the daemon restarts, even after a
 // kill: runs and undos resume from the journals of package migration, dry runs start over.
 //
-// Jobs carry the names and perhaps parts of the states of those that they belong to; nothing of that is logged.
+// Jobs carry the names and perhaps parts of the states of those that they belong to; nothing of
+// that is logged.
 package jobs

@@ -33,7 +33,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// newRunner returns a runner over a store with so many threads of version 1, which a set brings to version 2.
+// newRunner returns a runner over a store with so many threads of version 1, which a set brings to
+// version 2.
 func newRunner(t *testing.T, threads int) *Runner { return newRunnerWith(t, threads, new(atomic.Bool)) }
 
 // newRunnerWith is newRunner whose store panics when it looks for a set while broken.
@@ -71,8 +72,8 @@ func (r *Runner) await(t *testing.T, id string) (job *ckptdv1.MigrationJob) {
 	return job
 }
 
-// A tenant has one job under way: what asks for the same gets that, and another one has to wait. One that is canceled goes on
-// where it was.
+// A tenant has one job under way: what asks for the same gets that, and another one has to wait.
+// One that is canceled goes on where it was.
 func TestOneAtATime(t *testing.T) {
 	r := newRunner(t, 60)
 	slow := &ckptdv1.StartMigrationJobRequest{Tenant: "acme", Action: run, Pace: &ckptdv1.MigrationPace{Throttle: 10}}
@@ -151,8 +152,8 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// A job that panics fails, and neither the process nor the other jobs notice. It is not gone on with at the next start, where
-// it would panic again.
+// A job that panics fails, and neither the process nor the other jobs notice. It is not gone on
+// with at the next start, where it would panic again.
 func TestPanickedJobIsNotResumed(t *testing.T) {
 	var broken atomic.Bool
 	r := newRunnerWith(t, 3, &broken)
@@ -180,7 +181,8 @@ func TestPanickedJobIsNotResumed(t *testing.T) {
 	}
 }
 
-// TestResumedForALimitedTime: a job that ends the process is not resumed for ever. It can be asked for again.
+// TestResumedForALimitedTime: a job that ends the process is not resumed for ever. It can be asked
+// for again.
 func TestResumedForALimitedTime(t *testing.T) {
 	r := newRunner(t, 2)
 	job, err := r.next(&ckptdv1.StartMigrationJobRequest{Tenant: "acme", Action: run})

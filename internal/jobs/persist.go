@@ -205,7 +205,8 @@ func (m *Runner) freeID() (string, error) {
 // refused or finished jobs.
 const mostForgettable = 20
 
-// forgetOld removes the oldest of these, so that there is room for another one. The caller holds m.mu.
+// forgetOld removes the oldest of these, so that there is room for another one. The caller holds
+// m.mu.
 func (m *Runner) forgetOld(tenant string) error {
 	kept, err := m.keptJobs()
 	if err != nil {

@@ -108,7 +108,8 @@ func count(n uint64) int { return int(min(n, math.MaxInt)) }
 // text makes a text fit for a message.
 func text(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// UnpackSet makes of a message a set that knows its versions and their names. Its steps refuse to run.
+// UnpackSet makes of a message a set that knows its versions and their names. Its steps refuse to
+// run.
 func UnpackSet(m *ckptdv1.MigrationSet) (migration.Installed, error) {
 	in := migration.Installed{Tenant: m.GetTenant(), Kind: m.GetKind(), Installed: m.GetInstalled().AsTime()}
 	if len(m.GetDigest()) != len(in.Digest) || m.GetNewest()-m.GetOldest() > maxSteps {

@@ -63,7 +63,8 @@ func filesOf(files []*ckptdv1.MigrationFile) (fs.FS, error) {
 	return zip.NewReader(bytes.NewReader(packed.Bytes()), int64(packed.Len()))
 }
 
-// InstalledSets returns the sets that are installed; with a tenant its own, and those of all that it has none of its own for.
+// InstalledSets returns the sets that are installed; with a tenant its own, and those of all that
+// it has none of its own for.
 func (m *Runner) InstalledSets(ctx context.Context, tenant string) ([]*ckptdv1.MigrationSet, error) {
 	if m.o.Dir == "" {
 		return nil, nil

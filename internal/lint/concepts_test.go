@@ -12,8 +12,9 @@ import (
 
 const concepts = "docs/concepts.md"
 
-// TestConceptsVocabulary keeps the vocabulary small: 20 words for an agent's author, 40 with those for an operator. No word
-// is defined twice, also not among the words of the code in docs/design.md.
+// TestConceptsVocabulary keeps the vocabulary small: 20 words for an agent's author, 40 with those
+// for an operator. No word is defined twice, also not among the words of the code in
+// docs/design.md.
 func TestConceptsVocabulary(t *testing.T) {
 	text := document(t, concepts)
 	author := definedIn(section(t, text, "Words for an agent's author"))
@@ -33,7 +34,8 @@ func TestConceptsVocabulary(t *testing.T) {
 	}
 }
 
-// TestConceptsFiles checks that every file that the page names exists, and that a step's functions are in its file.
+// TestConceptsFiles checks that every file that the page names exists, and that a step's functions
+// are in its file.
 func TestConceptsFiles(t *testing.T) {
 	text := document(t, concepts)
 	files := regexp.MustCompile("`([a-z0-9_/]+\\.go)`").FindAllStringSubmatch(text, -1)
@@ -82,7 +84,8 @@ func TestConceptsPackages(t *testing.T) {
 	}
 }
 
-// packages are the folders of the module with Go files, without those of other modules and of test data.
+// packages are the folders of the module with Go files, without those of other modules and of test
+// data.
 func packages(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// serving are the folders whose code a daemon runs for its callers. A panic in a goroutine there that does not recover would
-// end the daemon for all of them.
+// serving are the folders whose code a daemon runs for its callers. A panic in a goroutine there
+// that does not recover would end the daemon for all of them.
 var serving = []string{"backend", "codec", "crypto", "engine", "internal/access", "internal/audit", "internal/pluginset", "internal/jobs",
 	"internal/migration", "internal/server", "internal/telemetry", "internal/wire", "migrate", "plugins", "cmd/ckptd"}
 
@@ -30,7 +30,8 @@ var apart = map[string]string{
 	"cmd/ckptd/serve_start.go":          "net/http, which recovers for each connection",
 }
 
-// Every goroutine that serves a caller recovers: it begins with a deferred panics.To, or calls a function that does.
+// Every goroutine that serves a caller recovers: it begins with a deferred panics.To, or calls a
+// function that does.
 func TestGoroutinesRecover(t *testing.T) {
 	var starts int
 	used := map[string]bool{}
@@ -63,7 +64,8 @@ func TestGoroutinesRecover(t *testing.T) {
 	}
 }
 
-// unrecovered looks at the files of a folder: how many goroutines they start, and which of these do not recover.
+// unrecovered looks at the files of a folder: how many goroutines they start, and which of these do
+// not recover.
 func unrecovered(dir string, used map[string]bool) (starts int, problems []string, err error) {
 	names, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	if err != nil {
@@ -121,7 +123,8 @@ type start struct {
 	runs ast.Expr
 }
 
-// started finds go statements, and calls of methods Go with one function, as those of sync.WaitGroup and errgroup.Group.
+// started finds go statements, and calls of methods Go with one function, as those of
+// sync.WaitGroup and errgroup.Group.
 func started(file *ast.File) (all []start) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -167,8 +170,8 @@ func onlyCalls(body *ast.BlockStmt, recovering map[string]bool) bool {
 	return runsRecovered(call.Fun, recovering)
 }
 
-// recovers reports whether a function recovers whatever comes: among its first statements, which do no more than defer, is a
-// deferred panics.To.
+// recovers reports whether a function recovers whatever comes: among its first statements, which do
+// no more than defer, is a deferred panics.To.
 func recovers(body *ast.BlockStmt) bool {
 	for _, stmt := range body.List {
 		d, ok := stmt.(*ast.DeferStmt)

@@ -25,8 +25,8 @@ func TestImportDirections(t *testing.T) {
 	}
 }
 
-// readModule reads the imports of every Go file of the module at dir, so that a file which is not built on this
-// machine counts too. Modules within it are none of its business.
+// readModule reads the imports of every Go file of the module at dir, so that a file which is not
+// built on this machine counts too. Modules within it are none of its business.
 func readModule(dir string) ([]pkg, error) {
 	pkgs := map[string]*pkg{}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// A sync.Mutex is for memory alone: who waits for one cannot stop with a context, and a reader of a busy thread would wait for
-// whatever its holder waits for. What is held across calls of the backend is a lock of engine/lock.go.
+// A sync.Mutex is for memory alone: who waits for one cannot stop with a context, and a reader of a
+// busy thread would wait for whatever its holder waits for. What is held across calls of the
+// backend is a lock of engine/lock.go.
 func TestEngineLocks(t *testing.T) {
 	names, err := filepath.Glob(root + "/engine/*.go")
 	if err != nil {
@@ -104,7 +105,8 @@ func checkBlock(list []ast.Stmt, report func(ast.Node, string, ...any)) (taken i
 	return taken
 }
 
-// checkHeld reports what statements wait for until they give a mutex up. It returns whether they did.
+// checkHeld reports what statements wait for until they give a mutex up. It returns whether they
+// did.
 func checkHeld(mutex string, list []ast.Stmt, report func(ast.Node, string, ...any)) (given bool) {
 	for _, stmt := range list {
 		if name, ok := lockCall(stmt, "Unlock"); ok && name == mutex {
@@ -166,7 +168,8 @@ func lockCall(stmt ast.Stmt, method string) (of string, ok bool) {
 	return exprString(sel.X), true
 }
 
-// exprString is a name, a selection or the function of a call as it is written; "" for other expressions.
+// exprString is a name, a selection or the function of a call as it is written; "" for other
+// expressions.
 func exprString(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestReadmeExample builds the example of the README as a package of this module, runs it in an empty folder, and
-// compares what it prints with what the README says.
+// TestReadmeExample builds the example of the README as a package of this module, runs it in an
+// empty folder, and compares what it prints with what the README says.
 func TestReadmeExample(t *testing.T) {
 	program, output := example(t)
 	if out := runProgram(t, program, t.TempDir()); out != output {
@@ -21,7 +21,8 @@ func TestReadmeExample(t *testing.T) {
 	}
 }
 
-// TestReadmeClientExample runs the same program with the store of a daemon, as the README says it can be.
+// TestReadmeClientExample runs the same program with the store of a daemon, as the README says it
+// can be.
 func TestReadmeClientExample(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("SKIPPED: who owns a socket is not known here")

@@ -20,12 +20,12 @@ type pkg struct {
 // call is where a method is called.
 type call struct{ place, within string }
 
-// sealer is the function, of the one package of the engine that seals, that reads what it sealed as readers do, before anything
-// is committed.
+// sealer is the function, of the one package of the engine that seals, that reads what it sealed as
+// readers do, before anything is committed.
 const sealing, sealer = "engine/internal/space", "AppendSealed"
 
-// owners are the packages that alone may import a heavy dependency. Those that are required must do so, or the rule
-// has lost its object.
+// owners are the packages that alone may import a heavy dependency. Those that are required must do
+// so, or the rule has lost its object.
 var owners = []struct {
 	dep, owner string
 	required   bool

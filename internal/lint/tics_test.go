@@ -16,12 +16,12 @@ import (
 // A tic is a turn of phrase that this project's text once used everywhere and that a native writer
 // rarely needs. The rule is simple, so some of what it counts is good English: limits are not zero.
 //
-// Counted are comments and string literals of Go files and .proto files, without tests and generated
-// code, and Markdown files, without CHANGELOG.md. "what" does not count in a question, nor in "what
-// to"; "is no" does not count in "is no longer".
+// Counted are comments and string literals of Go files and .proto files, without tests and
+// generated code, and Markdown files, without CHANGELOG.md. "what" does not count in a question,
+// nor in "what to"; "is no" does not count in "is no longer".
 //
-// At commit f0fe854, before the texts were rewritten, the counts were 2,550 "what", 202 "is no", 101
-// "anew", 97 "beside" and 7 "let … no longer". The goal is a tenth of that.
+// At commit f0fe854, before the texts were rewritten, the counts were 2,550 "what", 202 "is no",
+// 101 "anew", 97 "beside" and 7 "let … no longer". The goal is a tenth of that.
 var tics = []struct {
 	name    string
 	pattern *regexp.Regexp

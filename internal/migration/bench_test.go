@@ -16,9 +16,9 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// BenchmarkDryRun tries three jq steps on the newest states of many threads, about 20 kB each: 2,000 of them, or as many as
-// CKPTD_THREADS says. The store is made in CKPTD_BENCH_DIR, if that is set, and used again from there, by ckptd --data DIR/data
-// --user bench too.
+// BenchmarkDryRun tries three jq steps on the newest states of many threads, about 20 kB each:
+// 2,000 of them, or as many as CKPTD_THREADS says. The store is made in CKPTD_BENCH_DIR, if that is
+// set, and used again from there, by ckptd --data DIR/data --user bench too.
 func BenchmarkDryRun(b *testing.B) {
 	threads, err := strconv.Atoi(cmp.Or(os.Getenv("CKPTD_THREADS"), "2000"))
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// A journal that ends anywhere has the frames that are whole, and goes on behind them. A change before its end is damage.
+// A journal that ends anywhere has the frames that are whole, and goes on behind them. A change
+// before its end is damage.
 func TestTornJournal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, threeSteps)

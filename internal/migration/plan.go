@@ -12,7 +12,8 @@ import (
 	"github.com/ckptd/ckptd/migrate"
 )
 
-// Jobs migrates the states of a store. Methods are safe for concurrent use; of the jobs, one runs at a time.
+// Jobs migrates the states of a store. Methods are safe for concurrent use; of the jobs, one runs
+// at a time.
 type Jobs struct {
 	store *engine.Store
 	dir   string
@@ -35,8 +36,8 @@ type Spec struct {
 	Rewrite bool   `json:"rewrite,omitempty"` // whole histories, in place of new checkpoints on the heads
 }
 
-// Group is the heads of a kind that have the same version. A head is the newest checkpoint of a thread, or of a namespace in
-// one, or one in which a branch ends.
+// Group is the heads of a kind that have the same version. A head is the newest checkpoint of a
+// thread, or of a namespace in one, or one in which a branch ends.
 type Group struct {
 	Kind    string
 	Version uint64
@@ -142,7 +143,8 @@ func (j *Jobs) check(spec Spec) error {
 	return nil
 }
 
-// way returns the version that a state is to have, and the steps that lead there. A kind without migrations stays as it is.
+// way returns the version that a state is to have, and the steps that lead there. A kind without
+// migrations stays as it is.
 func (j *Jobs) way(spec Spec, kind string, version uint64) (uint64, []*migrate.Step, error) {
 	set := j.sets(spec.Tenant, kind)
 	if kind == "" || set == nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// A job may rewrite whole histories: its outcomes are threads then, and the engine keeps the original of each until the job is
-// undone or finished.
+// A job may rewrite whole histories: its outcomes are threads then, and the engine keeps the
+// original of each until the job is undone or finished.
 
-// lookForHistories finds the threads that are to be rewritten: all of the kinds, since an old checkpoint may be behind a new
-// head; but for those that were rewritten already.
+// lookForHistories finds the threads that are to be rewritten: all of the kinds, since an old
+// checkpoint may be behind a new head; but for those that were rewritten already.
 func (r *run) lookForHistories(ctx context.Context, spec Spec, hand func(intent) error) error {
 	return r.eachThread(ctx, spec.Scope, func(info engine.ThreadInfo) error {
 		in := intent{User: info.Ref.User, Thread: info.Ref.Thread}

@@ -81,7 +81,8 @@ type run struct {
 	pace  *pace
 }
 
-// all migrates all that is in scope and is not of its version yet. Threads are looked for while others are migrated.
+// all migrates all that is in scope and is not of its version yet. Threads are looked for while
+// others are migrated.
 func (r *run) all(ctx context.Context) error {
 	spec := r.begin.Spec
 	ctx, stop := context.WithCancelCause(ctx)
@@ -266,7 +267,8 @@ func (r *run) heads(ctx context.Context, t *engine.Thread, heads []head, in inte
 	return nil
 }
 
-// permanent reports whether a state cannot be migrated, whenever one tries: that says nothing of other states.
+// permanent reports whether a state cannot be migrated, whenever one tries: that says nothing of
+// other states.
 func permanent(err error) bool {
 	if errors.Is(err, engine.ErrAmbiguous) {
 		return false // it may have been migrated, whatever the context ended for
@@ -314,7 +316,8 @@ func (r *run) settle(ctx context.Context, h *history) error {
 // migratedSince finds the heads of a lineage that were migrated after an intent said so.
 func (r *run) migratedSince(ctx context.Context, in intent) (out []outcome, err error) {
 	t := r.store.Thread(in.ref(r.begin.Spec.Tenant))
-	// A save whose context ended may be on its way still. Latest waits for it, and History does not.
+	// A save whose context ended may be on its way still. Latest waits for it, and History does
+	// not.
 	if _, err := t.Load(ctx, engine.Latest, engine.LoadOptions{HeadersOnly: true}); err != nil {
 		return nil, err
 	}

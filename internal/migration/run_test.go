@@ -141,7 +141,8 @@ func TestRunAndUndo(t *testing.T) {
 	}
 }
 
-// Whatever a run and an undo are interrupted at, they go on, and every head is of the old or the new version meanwhile.
+// Whatever a run and an undo are interrupted at, they go on, and every head is of the old or the
+// new version meanwhile.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -183,8 +184,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// tear loses the last frame of a journal, or part of it, as if it had not come to the disk; never that before the last outcomes:
-// each frame is durable before the next is begun.
+// tear loses the last frame of a journal, or part of it, as if it had not come to the disk; never
+// that before the last outcomes: each frame is durable before the next is begun.
 func (w *world) tear(id string, rng *rand.Rand) {
 	w.Helper()
 	var last int64
@@ -205,7 +206,8 @@ func (w *world) tear(id string, rng *rand.Rand) {
 	}
 }
 
-// Agents save while their threads are migrated: no save is lost, and the migrated state never takes the place of a newer one.
+// Agents save while their threads are migrated: no save is lost, and the migrated state never takes
+// the place of a newer one.
 func TestRunAmongSaves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, threeSteps)
@@ -339,7 +341,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// With a rate of errors, what fails is left as it is, and too much of it stops the job, which can go on with a mended step.
+// With a rate of errors, what fails is left as it is, and too much of it stops the job, which can
+// go on with a mended step.
 func TestErrorRate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, fstest.MapFS{"support/0002_x.jq": {Data: []byte(`.channels.state.attempts |= if . == "7" then error("seven") else tonumber end`)}})

@@ -123,9 +123,10 @@ func (s *Sets) Known(ctx context.Context) ([]Installed, error) {
 	return all, nil
 }
 
-// Install installs the sets of a directory, as migrate.Reader.Read describes it, each in place of one of its kind: for a tenant
-// or, with "", for all that have none of their own. All of them are read, and their fixtures run, before any is installed.
-// A set whose digest is asked for and is another one is migrate.ErrInvalid.
+// Install installs the sets of a directory, as migrate.Reader.Read describes it, each in place of
+// one of its kind: for a tenant or, with "", for all that have none of their own. All of them are
+// read, and their fixtures run, before any is installed. A set whose digest is asked for and is
+// another one is migrate.ErrInvalid.
 func (s *Sets) Install(ctx context.Context, tenant string, fsys fs.FS, digests map[string][32]byte) ([]Installed, error) {
 	registry, err := s.reader.Read(ctx, fsys)
 	if err != nil {

@@ -23,8 +23,8 @@ import (
 	"github.com/ckptd/ckptd/plugins/pipeline"
 )
 
-// The 200 real runs of tau-bench, saved message by message as version 1, are migrated to version 4 by jq, Go and WebAssembly
-// steps: the results are the same, and an undo restores all exactly.
+// The 200 real runs of tau-bench, saved message by message as version 1, are migrated to version 4
+// by jq, Go and WebAssembly steps: the results are the same, and an undo restores all exactly.
 func TestRealRunsInThreeLanguages(t *testing.T) {
 	path, err := filepath.Abs(filepath.Join("..", "..", "..", "shared", "data", "tau-bench", "gpt-4o-airline.json"))
 	if err != nil {

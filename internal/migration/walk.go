@@ -20,7 +20,8 @@ type Scope struct {
 	Kind   string `json:"kind,omitempty"` // "" is every kind
 }
 
-// lineage is a lineage with its heads, oldest first: its newest checkpoint and those in which branches end.
+// lineage is a lineage with its heads, oldest first: its newest checkpoint and those in which
+// branches end.
 type lineage struct {
 	ref   engine.Ref
 	heads []head
@@ -134,7 +135,8 @@ func (j *Jobs) lineagesOf(ctx context.Context, info *engine.ThreadInfo, f func(*
 	return nil
 }
 
-// headsOf returns the heads of a lineage, oldest first. One that has nothing but pending writes is engine.ErrNotFound.
+// headsOf returns the heads of a lineage, oldest first. One that has nothing but pending writes is
+// engine.ErrNotFound.
 func headsOf(ctx context.Context, t *engine.Thread) ([]head, error) {
 	headers := engine.LoadOptions{HeadersOnly: true}
 	latest, err := t.Load(ctx, engine.Latest, headers)
@@ -182,7 +184,8 @@ func andThose(ctx context.Context, t *engine.Thread, heads []head, seqs []uint64
 	return heads, nil
 }
 
-// unlessGone is the error of reading a thread, with its name; none if it went meanwhile, or has nothing but pending writes.
+// unlessGone is the error of reading a thread, with its name; none if it went meanwhile, or has
+// nothing but pending writes.
 func unlessGone(ref engine.Ref, err error) error {
 	if gone(err) {
 		return nil

@@ -8,7 +8,8 @@ import (
 	"runtime/debug"
 )
 
-// Error is a panic that was recovered. Its text has no more of the value than its type: the value could quote a state.
+// Error is a panic that was recovered. Its text has no more of the value than its type: the value
+// could quote a state.
 type Error struct {
 	Value any
 	Stack string

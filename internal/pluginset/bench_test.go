@@ -16,8 +16,9 @@ import (
 	"github.com/ckptd/ckptd/plugins/examples"
 )
 
-// BenchmarkSave: durable saves of a state of 100 kB whose last 10 kB change, with what is installed, in turns; what each
-// adds to a save without hooks is the median of the differences of the turns' p50.
+// BenchmarkSave: durable saves of a state of 100 kB whose last 10 kB change, with what is
+// installed, in turns; what each adds to a save without hooks is the median of the differences of
+// the turns' p50.
 func BenchmarkSave(b *testing.B) {
 	const turn = 25
 	var built examples.Builder

@@ -61,8 +61,8 @@ func unpackInstall(m *ckptdv1.InstallPluginRequest) (registry.Install, error) {
 	return in, nil
 }
 
-// Plugins returns the plugins that are installed, without their configurations; with a tenant those that run for it, also
-// such of the whole store, but nothing of other tenants.
+// Plugins returns the plugins that are installed, without their configurations; with a tenant those
+// that run for it, also such of the whole store, but nothing of other tenants.
 func (s *Set) Plugins(ctx context.Context, tenant string) ([]*ckptdv1.Plugin, error) {
 	if s.none.Load() {
 		return nil, nil

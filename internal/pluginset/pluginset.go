@@ -1,8 +1,9 @@
 // Package pluginset manages the plugins of a store, with the types of the wire API: for the server,
 // and for commands that have opened the store themselves. It is the store's hook.Hooks.
 //
-// A store without a directory of plugins has no hooks, and nothing of plugins is started for it. If there is one, whatever
-// cannot be read of it fails every operation that hooks could concern: nothing comes in that did not pass them.
+// A store without a directory of plugins has no hooks, and nothing of plugins is started for it. If
+// there is one, whatever cannot be read of it fails every operation that hooks could concern:
+// nothing comes in that did not pass them.
 package pluginset
 
 import (

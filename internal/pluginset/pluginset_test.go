@@ -96,7 +96,8 @@ func TestNothingInstalled(t *testing.T) {
 	}
 }
 
-// What is installed runs at once, is there again after a restart, and a chain that was begun goes on as it was.
+// What is installed runs at once, is there again after a restart, and a chain that was begun goes
+// on as it was.
 func TestInstalled(t *testing.T) {
 	ctx := t.Context()
 	m := telemetry.NewMetrics(telemetry.MetricsOptions{})

@@ -22,7 +22,8 @@ func alongside(s *jsonschema.Schema) []*jsonschema.Schema {
 	return present(all)
 }
 
-// below are the schemas that a schema applies to parts of the value, without those of named members.
+// below are the schemas that a schema applies to parts of the value, without those of named
+// members.
 func below(s *jsonschema.Schema) []*jsonschema.Schema {
 	all := []*jsonschema.Schema{s.PropertyNames, s.UnevaluatedProperties, s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema}
 	all = append(all, s.PrefixItems...)

@@ -43,7 +43,8 @@ func TestCheckNamesThePlace(t *testing.T) {
 	}
 }
 
-// TestNumbersOutOfRange: the library takes fractions of numbers, which are nil or take all memory if they are too large.
+// TestNumbersOutOfRange: the library takes fractions of numbers, which are nil or take all memory
+// if they are too large.
 func TestNumbersOutOfRange(t *testing.T) {
 	for _, number := range []string{"1e4000000", "-1e4000000", "1e-4000000", "1e300000", "1e99999999999999999999", "0.1e-9999", strings.Repeat("9", 500)} {
 		for _, keyword := range []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "const"} {
@@ -105,7 +106,8 @@ var hostile = map[string]struct{ schema, value string }{
 	"chain by depth":    {chained(3000), nested(9000)},
 }
 
-// chained is a schema in which many schemas are applied to one value within each other, and then to the next.
+// chained is a schema in which many schemas are applied to one value within each other, and then to
+// the next.
 func chained(n int) string {
 	var b strings.Builder
 	for i := range n {

@@ -50,8 +50,8 @@ func TestBombs(t *testing.T) {
 	b.intact(t)
 }
 
-// TestInflatedBytesCount holds saves under way, each of which came in little and takes much memory: it is the memory that is
-// bounded.
+// TestInflatedBytesCount holds saves under way, each of which came in little and takes much memory:
+// it is the memory that is bounded.
 func TestInflatedBytesCount(t *testing.T) {
 	const size, budget, callers = 1 << 20, 8 << 20, 64
 	for _, d := range []dialect{inGzip, inGRPC} {
@@ -113,8 +113,8 @@ func TestInflatedBytesCount(t *testing.T) {
 	}
 }
 
-// TestManyWithoutLength makes requests at the same time that do not say how long they are, as gRPC does: it is no reason to
-// count each as the largest there can be.
+// TestManyWithoutLength makes requests at the same time that do not say how long they are, as gRPC
+// does: it is no reason to count each as the largest there can be.
 func TestManyWithoutLength(t *testing.T) {
 	const callers = 200
 	b, slow := newSlowBed(t, Limits{})
@@ -242,7 +242,8 @@ func FuzzWire(f *testing.F) {
 	})
 }
 
-// TestTooManyElements sends requests that are short and would be large in memory. They are refused before that.
+// TestTooManyElements sends requests that are short and would be large in memory. They are refused
+// before that.
 func TestTooManyElements(t *testing.T) {
 	b := newBed(t, Limits{})
 	post := func(contentType string, body []byte) string {

@@ -8,8 +8,8 @@ import (
 
 // A request pays for the memory that it uses before the memory is allocated: for its message as
 // that is read, for every value that the engine restores for it, and for its answer before that is
-// encoded. It pays where every request passes, in front, in the guard and, through engine.Budget, in
-// the engine, so that no method can skip it.
+// encoded. It pays where every request passes, in front, in the guard and, through engine.Budget,
+// in the engine, so that no method can skip it.
 
 const (
 	// requestShare is the most that one request pays of the budget, in eighths. So one request can

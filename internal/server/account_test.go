@@ -24,7 +24,8 @@ import (
 	"github.com/ckptd/ckptd/internal/access"
 )
 
-// fill lets other callers hold all but so many bytes of the budget, until the function that it returns is called.
+// fill lets other callers hold all but so many bytes of the budget, until the function that it
+// returns is called.
 func (b *bed) fill(free int64) (empty func()) {
 	b.t.Helper()
 	l := b.Server.limits.Load()
@@ -83,8 +84,8 @@ func TestEveryMethodPays(t *testing.T) {
 	b.settled()
 }
 
-// TestWhatIsRestoredIsPaidFor asks in little for much, in every way that there is, when the budget has no room for it: it is
-// refused, and served as soon as there is.
+// TestWhatIsRestoredIsPaidFor asks in little for much, in every way that there is, when the budget
+// has no room for it: it is refused, and served as soon as there is.
 func TestWhatIsRestoredIsPaidFor(t *testing.T) {
 	const size = 1 << 20
 	b := newBed(t, Limits{InFlightBytes: 32 * size, MaxMessage: 4 * size})
@@ -179,8 +180,8 @@ func orElse(err error, other func() error) error {
 	return other()
 }
 
-// TestCompressedAddress puts a message that inflates to megabytes into the address of a request, where it is no body: it is paid
-// for all the same.
+// TestCompressedAddress puts a message that inflates to megabytes into the address of a request,
+// where it is no body: it is paid for all the same.
 func TestCompressedAddress(t *testing.T) {
 	const size = 2 << 20
 	b := newBed(t, Limits{InFlightBytes: 16 << 20, MaxMessage: 4 << 20})
@@ -206,7 +207,8 @@ func TestCompressedAddress(t *testing.T) {
 	}
 }
 
-// TestWatchKeepsNothing begins watches with more than they need: nothing of it stays, for as long as they last.
+// TestWatchKeepsNothing begins watches with more than they need: nothing of it stays, for as long
+// as they last.
 func TestWatchKeepsNothing(t *testing.T) {
 	b := newBed(t, Limits{})
 	unknown := func(size int) *ckptdv1.WatchRequest {
@@ -235,8 +237,9 @@ func TestWatchKeepsNothing(t *testing.T) {
 	}
 }
 
-// TestOpenServicesTakeNothing holds far more calls of what is open to everybody than there are places, half of them compressed and
-// none ever finished: everybody else is served, and so is who asks how the server is.
+// TestOpenServicesTakeNothing holds far more calls of what is open to everybody than there are
+// places, half of them compressed and none ever finished: everybody else is served, and so is who
+// asks how the server is.
 func TestOpenServicesTakeNothing(t *testing.T) {
 	b := newBed(t, Limits{InFlight: 4, InFlightBytes: 1 << 20})
 	for i := range 3 * openPlaces {
@@ -265,7 +268,8 @@ func TestOpenServicesTakeNothing(t *testing.T) {
 	}
 }
 
-// dribble posts a body in pieces, each well within the time that a caller may stall, and returns how it ended: "" if well.
+// dribble posts a body in pieces, each well within the time that a caller may stall, and returns
+// how it ended: "" if well.
 func (b *bed) dribble(procedure, kind string, pieces [][]byte, pause time.Duration) string {
 	b.t.Helper()
 	c, err := net.Dial("unix", b.socket)
@@ -291,8 +295,8 @@ func (b *bed) dribble(procedure, kind string, pieces [][]byte, pause time.Durati
 	return fmt.Sprintf("%s %v %s", res.Status, err, answer)
 }
 
-// TestSlowMessage sends a message byte by byte: it comes too late, however steadily. An upload goes on for as long as its messages
-// come.
+// TestSlowMessage sends a message byte by byte: it comes too late, however steadily. An upload goes
+// on for as long as its messages come.
 func TestSlowMessage(t *testing.T) {
 	b := newBed(t, Limits{ReadTimeout: 500 * time.Millisecond})
 	save, err := proto.Marshal(&ckptdv1.SaveRequest{Ref: ref("t"), Draft: draft(strings.Repeat("x", 200))})
@@ -317,8 +321,8 @@ func TestSlowMessage(t *testing.T) {
 	b.settled()
 }
 
-// TestLargeStateBesideSmallOnes loads a state that takes more than the whole budget, beside what others do, who are served too.
-// Another one of its kind has to wait.
+// TestLargeStateBesideSmallOnes loads a state that takes more than the whole budget, beside what
+// others do, who are served too. Another one of its kind has to wait.
 func TestLargeStateBesideSmallOnes(t *testing.T) {
 	b := newBed(t, Limits{InFlightBytes: 1 << 20, MaxMessage: 2 << 20})
 	c := b.checkpoints("")
@@ -372,8 +376,8 @@ func TestOneCallerLeavesRoom(t *testing.T) {
 	wg.Wait()
 }
 
-// TestBatchesCountForTheirTenants sends batches for a tenant that is at its limit: their saves are refused, and those for others
-// in them are not.
+// TestBatchesCountForTheirTenants sends batches for a tenant that is at its limit: their saves are
+// refused, and those for others in them are not.
 func TestBatchesCountForTheirTenants(t *testing.T) {
 	b, slow := newSlowBed(t, Limits{InFlightPerTenant: 1})
 	c := b.checkpoints("")

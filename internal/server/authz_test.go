@@ -59,7 +59,8 @@ func (m *matrix) prepare(x place, request proto.Message) {
 	}
 }
 
-// preparePlugins makes the plugin that a request is about, with a version to roll back to, or the key.
+// preparePlugins makes the plugin that a request is about, with a version to roll back to, or the
+// key.
 func (m *matrix) preparePlugins(request proto.Message) {
 	tenant := ""
 	switch r := request.(type) {
@@ -148,8 +149,8 @@ func (m *matrix) client(token string) *http.Client {
 	return m.clients[token]
 }
 
-// TestAuthorization asks everything of everybody: every method × role × grant and place of the table, and besides with a
-// token that has expired and without any.
+// TestAuthorization asks everything of everybody: every method × role × grant and place of the
+// table, and besides with a token that has expired and without any.
 func TestAuthorization(t *testing.T) {
 	m := newMatrix(t)
 	mine, other, bob, umbrella := place{"acme", "alice", "mine-1"}, place{"acme", "alice", "other-1"}, place{"acme", "bob", "mine-1"}, place{"umbrella", "alice", "mine-1"}
@@ -293,7 +294,8 @@ func (m *matrix) raw(token string, method protoreflect.MethodDescriptor, request
 	return rawAnswer{res.StatusCode, headers.String(), string(answer)}
 }
 
-// code returns the RPC code of an answer, "" for success. That of a batch is the code of its first save.
+// code returns the RPC code of an answer, "" for success. That of a batch is the code of its first
+// save.
 func (a rawAnswer) code(t testing.TB) string {
 	t.Helper()
 	type failure struct{ Code string }
@@ -318,8 +320,9 @@ func (a rawAnswer) code(t testing.TB) string {
 	return m.Code + m.Error.Code
 }
 
-// TestWhatIsDeniedLooksMissing compares answers byte by byte: who has no right to a thread, user or tenant cannot tell
-// whether it exists, and who may read is told of a missing one of their own in the same words.
+// TestWhatIsDeniedLooksMissing compares answers byte by byte: who has no right to a thread, user or
+// tenant cannot tell whether it exists, and who may read is told of a missing one of their own in
+// the same words.
 func TestWhatIsDeniedLooksMissing(t *testing.T) {
 	m := newMatrix(t)
 	there, nobody := place{"acme", "bob", "mine-1"}, place{"acme", "nobody", "mine-1"}

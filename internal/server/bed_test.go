@@ -185,7 +185,8 @@ func (b *bed) verify() {
 	}
 }
 
-// httpClient is a client with a connection pool of its own, which calls as the owner of the socket, or with a token.
+// httpClient is a client with a connection pool of its own, which calls as the owner of the socket,
+// or with a token.
 func (b *bed) httpClient(token string) *http.Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", b.socket)

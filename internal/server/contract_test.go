@@ -94,8 +94,8 @@ func (x *touched) audited() string {
 	return string(bytes.TrimSpace(log))
 }
 
-// TestContractOfAnotherMethod serves a method that nobody knows: who may call it, what is recorded and what it counts
-// against come from its rule.
+// TestContractOfAnotherMethod serves a method that nobody knows: who may call it, what is recorded
+// and what it counts against come from its rule.
 func TestContractOfAnotherMethod(t *testing.T) {
 	x := serveAnother(t, `needs: PERMISSION_WRITE on: SCOPE_THREAD also: "other" without_content: PERMISSION_INSPECT
 		content: {unset: "brief"} exports: {set: "brief"} retry: RETRY_NEVER`, Limits{InFlightPerTenant: 1})

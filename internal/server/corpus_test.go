@@ -37,7 +37,8 @@ type example struct {
 	messages  []proto.Message
 }
 
-// exampleNames are what the examples name and carry: tests that look for them afterwards choose odd ones.
+// exampleNames are what the examples name and carry: tests that look for them afterwards choose odd
+// ones.
 type exampleNames struct {
 	tenant, user, thread, namespace, id, run, branch, channel, state, label, value, meta, status, task, note string
 
@@ -49,7 +50,8 @@ func plainNames() exampleNames {
 		state: `["hello"]`, label: "kind", value: "test", meta: `{"source":"loop"}`, status: "paused", task: "task-1", note: "for tests"}
 }
 
-// examples has at least one call of every method, in an order in which nearly all succeed on an empty store.
+// examples has at least one call of every method, in an order in which nearly all succeed on an
+// empty store.
 func examples(n exampleNames) []example {
 	at := func(thread, namespace string) *ckptdv1.Ref {
 		return &ckptdv1.Ref{Tenant: n.tenant, User: n.user, Thread: thread, Namespace: namespace}
@@ -169,7 +171,8 @@ func plugin(name, description string, module []byte) *bundle.Bundle {
 	return b
 }
 
-// begun makes the first save of the examples, and returns the names with what it told. It can be made again.
+// begun makes the first save of the examples, and returns the names with what it told. It can be
+// made again.
 func begun(t testing.TB, c ckptdv1.CheckpointServiceClient, n exampleNames) exampleNames {
 	t.Helper()
 	for _, e := range examples(n) {
@@ -308,7 +311,8 @@ func (d dialect) request(ctx context.Context, procedure string, body []byte) (*h
 	return r, nil
 }
 
-// outcome is how a call ended: with an RPC code, "ok" among them, or "http 415" where the server did not get as far.
+// outcome is how a call ended: with an RPC code, "ok" among them, or "http 415" where the server
+// did not get as far.
 type outcome struct {
 	code, message string
 	answer        []byte // the first message, as it came

@@ -14,8 +14,8 @@ import (
 	"github.com/ckptd/ckptd/internal/certtest"
 )
 
-// TestCurl works with the server as one does by hand: over the socket and over TLS, with POST and, where nothing changes,
-// with GET.
+// TestCurl works with the server as one does by hand: over the socket and over TLS, with POST and,
+// where nothing changes, with GET.
 func TestCurl(t *testing.T) {
 	path, err := exec.LookPath("curl")
 	if err != nil {

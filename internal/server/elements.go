@@ -17,7 +17,8 @@ import (
 // thousand.
 const maxElements = 1 << 17
 
-// countedProto is the codec of binary messages. It looks at how much there is before it makes room for it.
+// countedProto is the codec of binary messages. It looks at how much there is before it makes room
+// for it.
 type countedProto struct{}
 
 func (countedProto) Name() string { return "proto" }

@@ -100,8 +100,9 @@ func cause(err error) string {
 	return typeName(err)
 }
 
-// fault names the file and the error of the system behind an error. The server's files are named by the operator, or by
-// tokens and digests, never by an id. A link error has two paths, the second for the same file.
+// fault names the file and the error of the system behind an error. The server's files are named by
+// the operator, or by tokens and digests, never by an id. A link error has two paths, the second
+// for the same file.
 func fault(err error) []any {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		return []any{"op", e.Op, "path", e.Path, "cause", systemError(e.Err)}

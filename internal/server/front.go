@@ -113,8 +113,9 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, c *call, next htt
 		return s.shuttingDown()
 	}
 	l := s.limits.Load()
-	// The time to send a request and to take its answer is bounded piece by piece, so that a large one has the time it
-	// needs and a caller that stalls does not hold its place; that for a message of a request also in sum.
+	// The time to send a request and to take its answer is bounded piece by piece, so that a large
+	// one has the time it needs and a caller that stalls does not hold its place; that for a
+	// message of a request also in sum.
 	control := http.NewResponseController(w)
 	c.body = &pacedBody{ReadCloser: r.Body, limits: l, most: l.most(c.procedure, c.rule), answer: w.Header(), control: control, until: c.began.Add(l.ReadTimeout)}
 	if open(c.procedure) {
@@ -174,9 +175,11 @@ func tooLarge(size, most int64) error {
 }
 
 const (
-	// openMessage bounds the messages to services that are open to everybody: they carry a name, and answers quote it.
+	// openMessage bounds the messages to services that are open to everybody: they carry a name,
+	// and answers quote it.
 	openMessage = 4 << 10
-	// endlessMessage bounds those that begin a watch: they carry names and a cursor, and are there as long as the watch.
+	// endlessMessage bounds those that begin a watch: they carry names and a cursor, and are there
+	// as long as the watch.
 	endlessMessage = 16 << 10
 )
 

@@ -33,8 +33,8 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// fuzzBed is a server that is asked for anything. Whatever that is, it answers soon with an error that it means, allocates
-// little, loses nothing that it acknowledged, and what it stores is sound.
+// fuzzBed is a server that is asked for anything. Whatever that is, it answers soon with an error
+// that it means, allocates little, loses nothing that it acknowledged, and what it stores is sound.
 type fuzzBed struct {
 	*bed
 	client   *http.Client
@@ -47,7 +47,8 @@ type fuzzBed struct {
 
 const fuzzMessage = 1 << 20 // the limit of a message
 
-// fuzzAllocs bounds what one request may allocate: a message several times over, and what goes on beside it.
+// fuzzAllocs bounds what one request may allocate: a message several times over, and what goes on
+// beside it.
 const fuzzAllocs = 64 << 20
 
 func newFuzzBed(t testing.TB) *fuzzBed {
@@ -228,8 +229,8 @@ func TestDamagedRequests(t *testing.T) {
 	t.Log(codes)
 }
 
-// rounds is how often a test of random requests goes over all of them: in campaigns so often that CKPTD_LONG requests come
-// together.
+// rounds is how often a test of random requests goes over all of them: in campaigns so often that
+// CKPTD_LONG requests come together.
 func rounds(t *testing.T, usual int) int {
 	if v := os.Getenv("CKPTD_LONG"); v != "" {
 		n, err := strconv.Atoi(v)
@@ -272,8 +273,9 @@ func damaged(r *rand.Rand, body, other []byte) []byte {
 	return body
 }
 
-// TestExtremeRequests sends well-formed requests with values that nobody would expect: numbers at their ends, texts that are
-// long or odd, lists and maps with thousands of entries, times out of range, splices whose lengths lie.
+// TestExtremeRequests sends well-formed requests with values that nobody would expect: numbers at
+// their ends, texts that are long or odd, lists and maps with thousands of entries, times out of
+// range, splices whose lengths lie.
 func TestExtremeRequests(t *testing.T) {
 	b := newFuzzBed(t)
 	r := rand.New(rand.NewPCG(5, 6))
@@ -314,8 +316,8 @@ func TestExtremeRequests(t *testing.T) {
 	}
 }
 
-// TestLyingSplices saves splices that keep more than there is, up to the ends of the numbers, where they add up to little
-// again. Those that keep what there is are saved as they say.
+// TestLyingSplices saves splices that keep more than there is, up to the ends of the numbers, where
+// they add up to little again. Those that keep what there is are saved as they say.
 func TestLyingSplices(t *testing.T) {
 	b := newFuzzBed(t)
 	const base = "0123456789"
@@ -445,8 +447,8 @@ func FuzzHeaders(f *testing.F) {
 	})
 }
 
-// FuzzPageTokens goes on with listings where no token of the server's leads: with any text, and with a token that is whole
-// but for the position in it.
+// FuzzPageTokens goes on with listings where no token of the server's leads: with any text, and
+// with a token that is whole but for the position in it.
 func FuzzPageTokens(f *testing.F) {
 	b := newFuzzBed(f)
 	listings := []proto.Message{
@@ -515,8 +517,8 @@ func FuzzCursors(f *testing.F) {
 	})
 }
 
-// TestTimesOutOfRange stores times that no calendar has, where it is allowed, and reads them back as JSON, which has no words
-// for them.
+// TestTimesOutOfRange stores times that no calendar has, where it is allowed, and reads them back
+// as JSON, which has no words for them.
 func TestTimesOutOfRange(t *testing.T) {
 	b := newFuzzBed(t)
 	in := func(d dialect, procedure string, m proto.Message) *outcome {

@@ -23,7 +23,8 @@ func (g *getCounter) Get(ctx context.Context, keys ...[]byte) ([]backend.Entry, 
 	return g.Backend.Get(ctx, keys...)
 }
 
-// TestOneLoadALoad counts what the daemon reads for a load, which it also has to pay for: no more than the engine does.
+// TestOneLoadALoad counts what the daemon reads for a load, which it also has to pay for: no more
+// than the engine does.
 func TestOneLoadALoad(t *testing.T) {
 	b := newBed(t, Limits{InFlightBytes: 64 << 20})
 	b.stop()

@@ -32,7 +32,8 @@ import (
 	"github.com/ckptd/ckptd/internal/certtest"
 )
 
-// viaGRPC runs a test with the stock client of gRPC: over the Unix socket, as its owner, and over TLS, with a token.
+// viaGRPC runs a test with the stock client of gRPC: over the Unix socket, as its owner, and over
+// TLS, with a token.
 func viaGRPC(t *testing.T, test func(t *testing.T, b *bed, c *grpc.ClientConn)) {
 	t.Run("socket", func(t *testing.T) {
 		b := newBed(t, Limits{})
@@ -208,7 +209,8 @@ func TestGRPCManyAtOnce(t *testing.T) {
 	})
 }
 
-// TestGRPCHealth asks whether the server serves: without credentials, as orchestrators do, and while it shuts down.
+// TestGRPCHealth asks whether the server serves: without credentials, as orchestrators do, and
+// while it shuts down.
 func TestGRPCHealth(t *testing.T) {
 	b := newBed(t, Limits{})
 	c := healthpb.NewHealthClient(dialGRPC(t, "unix:"+b.socket, grpc.WithTransportCredentials(insecure.NewCredentials())))
@@ -252,7 +254,8 @@ func TestGRPCReflection(t *testing.T) {
 	must(t, stream.CloseSend())
 }
 
-// TestGRPCKeepalive pings as clients do who want to know whether the server is there, also while nothing is under way.
+// TestGRPCKeepalive pings as clients do who want to know whether the server is there, also while
+// nothing is under way.
 func TestGRPCKeepalive(t *testing.T) {
 	b := newBed(t, Limits{})
 	conn, err := net.Dial("unix", b.socket)

@@ -11,8 +11,8 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// guard stands before every handler: no request reaches one that its caller may not make. It fills in the tenant and user
-// that a request leaves out, and packs the error of the answer.
+// guard stands before every handler: no request reaches one that its caller may not make. It fills
+// in the tenant and user that a request leaves out, and packs the error of the answer.
 type guard struct{ *Server }
 
 func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
@@ -53,7 +53,8 @@ func payForAnswer(c *call, spec connect.Spec, answer any) error {
 	return err
 }
 
-// forTenant calls f if the tenant has not reached its limit. It gives the place back even if f panics.
+// forTenant calls f if the tenant has not reached its limit. It gives the place back even if f
+// panics.
 func (g *guard) forTenant(tenant string, f func() error) error {
 	if tenant == "" {
 		return f()

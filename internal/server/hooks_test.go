@@ -39,8 +39,9 @@ func (h *troubled) Run(_ context.Context, c *hook.Call) error {
 	return e
 }
 
-// TestNothingTellingOfHooks lets hooks fail in every way and with words that no hook should use: a plugin was written by
-// anyone. The caller is told; logs, metrics, traces and the audit log have which plugin and how, and nothing of the state.
+// TestNothingTellingOfHooks lets hooks fail in every way and with words that no hook should use: a
+// plugin was written by anyone. The caller is told; logs, metrics, traces and the audit log have
+// which plugin and how, and nothing of the state.
 func TestNothingTellingOfHooks(t *testing.T) {
 	b, s, _ := newWatchedBed(t)
 	m := markers{}
@@ -121,7 +122,8 @@ func (explosive) Run(_ context.Context, c *hook.Call) error {
 	return nil
 }
 
-// A save of a batch that panics, in a goroutine of its own, ends neither the process nor the other saves.
+// A save of a batch that panics, in a goroutine of its own, ends neither the process nor the other
+// saves.
 func TestPanicInABatch(t *testing.T) {
 	b := newBed(t, Limits{})
 	b.stop()

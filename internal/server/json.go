@@ -12,8 +12,8 @@ import (
 	"github.com/ckptd/ckptd/internal/weight"
 )
 
-// strictJSON reads JSON like the codec of the RPC library, but for members that the message does not have: those are
-// refused. A misspelt expectHead would be no condition at all.
+// strictJSON reads JSON like the codec of the RPC library, but for members that the message does
+// not have: those are refused. A misspelt expectHead would be no condition at all.
 type strictJSON struct{ name string }
 
 // withCodecs makes handlers count the values in a message, and read JSON strictly, under both of

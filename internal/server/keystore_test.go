@@ -15,8 +15,8 @@ import (
 	"github.com/ckptd/ckptd/crypto"
 )
 
-// TestKeystoreFails moves the keystore away while the server runs. Saves for new users are unavailable until it is back; the
-// caller learns why and not where, the log has both, and no id.
+// TestKeystoreFails moves the keystore away while the server runs. Saves for new users are
+// unavailable until it is back; the caller learns why and not where, the log has both, and no id.
 func TestKeystoreFails(t *testing.T) {
 	b := newBed(t, Limits{})
 	b.stop()

@@ -192,7 +192,8 @@ func (g *gate) leaveTenant(tenant string) {
 	}
 }
 
-// maxRates bounds the callers whose rate is remembered; those idle longest are forgotten, which gives them their burst.
+// maxRates bounds the callers whose rate is remembered; those idle longest are forgotten, which
+// gives them their burst.
 const maxRates = 10_000
 
 // paced admits a request of a caller within the rate.
@@ -224,7 +225,8 @@ func (g *gate) paced(l *Limits, caller string) error {
 	return nil
 }
 
-// forgetIdle forgets the callers that have not been seen for a while, or all if everybody was. The caller holds g.mu.
+// forgetIdle forgets the callers that have not been seen for a while, or all if everybody was. The
+// caller holds g.mu.
 func (g *gate) forgetIdle(now time.Time) {
 	for caller, r := range g.rates {
 		if now.Sub(r.used) > 10*time.Second {

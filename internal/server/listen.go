@@ -60,7 +60,8 @@ func (s *Server) connContext(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// peerUID is the uid of the process at the other end of the connection of a request, -1 if that is not known.
+// peerUID is the uid of the process at the other end of the connection of a request, -1 if that is
+// not known.
 func peerUID(ctx context.Context) int {
 	if uid, ok := ctx.Value(peerKey{}).(int); ok {
 		return uid

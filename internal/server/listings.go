@@ -149,7 +149,8 @@ func (s threads) Query(ctx context.Context, req *connect.Request[ckptdv1.QueryRe
 	})
 }
 
-// comesAfter reports whether a query, whose results go back in time, yields cp behind the position at.
+// comesAfter reports whether a query, whose results go back in time, yields cp behind the position
+// at.
 func comesAfter(cp *engine.Checkpoint, at position) bool {
 	if t := cp.Time.UnixMilli(); t != at.Time {
 		return t < at.Time

@@ -26,7 +26,8 @@ func drain[M any, T any](t *testing.T, stream *connect.ServerStreamForClient[M],
 	return all, last
 }
 
-// pagesOf reads a listing page by page and checks that the pages together are the whole, each item once and in order.
+// pagesOf reads a listing page by page and checks that the pages together are the whole, each item
+// once and in order.
 func pagesOf[T any](t *testing.T, name func(T) string, read func(size uint32, token string) ([]T, string)) []string {
 	t.Helper()
 	names := func(items []T) (out []string) {
@@ -183,8 +184,8 @@ func TestListThreadsPages(t *testing.T) {
 	}
 }
 
-// TestEveryOperationIsReachable names the method that serves each operation of the engine, so that a new one is not
-// forgotten.
+// TestEveryOperationIsReachable names the method that serves each operation of the engine, so that
+// a new one is not forgotten.
 func TestEveryOperationIsReachable(t *testing.T) {
 	reached := map[reflect.Type]map[string]string{
 		reflect.TypeFor[*engine.Thread](): {"Save": "Save", "Load": "Load", "History": "List", "Tree": "GetTree", "Diff": "Diff", "Fork": "Fork",

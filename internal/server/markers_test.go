@@ -176,8 +176,8 @@ func (f *faultyReads) Scan(ctx context.Context, r backend.Range) ([]backend.Entr
 	return f.Backend.Scan(ctx, r)
 }
 
-// TestNothingTelling makes every call in every way, with markers wherever a caller can put a text, and looks for them in
-// logs, metrics, traces and the audit log.
+// TestNothingTelling makes every call in every way, with markers wherever a caller can put a text,
+// and looks for them in logs, metrics, traces and the audit log.
 func TestNothingTelling(t *testing.T) {
 	b, s, reads := newWatchedBed(t)
 	m := markers{}
@@ -316,7 +316,8 @@ type strangers struct {
 	jwt        string
 }
 
-// strangers lets the bed know callers by certificates and by JSON web tokens, whose names are markers.
+// strangers lets the bed know callers by certificates and by JSON web tokens, whose names are
+// markers.
 func (b *bed) strangers(t *testing.T, m markers) *strangers {
 	t.Helper()
 	authority := certtest.NewAuthority(t)

@@ -14,7 +14,8 @@ import (
 	"github.com/ckptd/ckptd/internal/panics"
 )
 
-// migrations serves the MigrationService. Jobs and sets are of the tenant that a request names: those of others are not there.
+// migrations serves the MigrationService. Jobs and sets are of the tenant that a request names:
+// those of others are not there.
 type migrations struct{ *Server }
 
 func (s migrations) InstallMigrationSets(ctx context.Context, req *connect.Request[ckptdv1.InstallMigrationSetsRequest]) (*connect.Response[ckptdv1.InstallMigrationSetsResponse], error) {

@@ -51,8 +51,8 @@ const (
 	finish = ckptdv1.MigrationAction_MIGRATION_ACTION_FINISH
 )
 
-// A state that a step fails on is found by a dry run, keeps a run from beginning, and is told with its place; nobody's state
-// is written, and none gets into the audit log.
+// A state that a step fails on is found by a dry run, keeps a run from beginning, and is told with
+// its place; nobody's state is written, and none gets into the audit log.
 func TestMigrationThatFails(t *testing.T) {
 	b := newBed(t, Limits{})
 	c := b.migrations("")

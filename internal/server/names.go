@@ -7,7 +7,8 @@ import (
 	"github.com/ckptd/ckptd/engine"
 )
 
-// auditNames are the names that the pseudonyms of the audit log stand for, as far as they are still there.
+// auditNames are the names that the pseudonyms of the audit log stand for, as far as they are still
+// there.
 type auditNames map[string]string
 
 // of returns the name of a pseudonym, or that itself.

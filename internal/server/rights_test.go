@@ -10,11 +10,13 @@ import (
 	"github.com/ckptd/ckptd/internal/access"
 )
 
-// right is a request of the matrix and who may make it. ask makes the request for a place; n is another number each time.
+// right is a request of the matrix and who may make it. ask makes the request for a place; n is
+// another number each time.
 //
-// Each word has a letter for the reader, the approver, the writer, the auditor and the admin, in this order:
-// + it is done; d permission_denied, which a caller is told who has some right there; n not_found, which is what others
-// are told, as if nothing were there. The words are for a grant and a place:
+// Each word has a letter for the reader, the approver, the writer, the auditor and the admin, in
+// this order: + it is done; d permission_denied, which a caller is told who has some right there; n
+// not_found, which is what others are told, as if nothing were there. The words are for a grant and
+// a place:
 type right struct {
 	name string
 	ask  func(x place, n int) proto.Message
@@ -280,7 +282,8 @@ func migrationRights() []right {
 	}
 }
 
-// blobOf stands for the id of the blob of a user, which the server of a test gives. It is not known for every user.
+// blobOf stands for the id of the blob of a user, which the server of a test gives. It is not known
+// for every user.
 func blobOf(x place) string { return "BLOB " + x.tenant + " " + x.user }
 
 var roles = []access.Role{access.Reader, access.Approver, access.Writer, access.Auditor, access.Admin}

@@ -209,7 +209,8 @@ func newSlowBed(t *testing.T, l Limits) (*bed, *slowBackend) {
 	return b, slow
 }
 
-// TestInFlight fills the server and is turned away, with nothing done and a word on when to come again.
+// TestInFlight fills the server and is turned away, with nothing done and a word on when to come
+// again.
 func TestInFlight(t *testing.T) {
 	for name, tt := range map[string]struct {
 		limits Limits
@@ -265,7 +266,8 @@ func TestMessageSize(t *testing.T) {
 	mustSave(t, c, ref("t"), draft(strings.Repeat("x", 5000)))
 }
 
-// TestShutdownFinishes begins to shut down while a save is under way: that one is answered, and new ones are turned away.
+// TestShutdownFinishes begins to shut down while a save is under way: that one is answered, and new
+// ones are turned away.
 func TestShutdownFinishes(t *testing.T) {
 	b, slow := newSlowBed(t, Limits{})
 	c := b.checkpoints("")
@@ -391,8 +393,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestBytesUnderWay fills the budget for messages with one that does not come to its end: another is turned away, whether
-// it says how long it is or not.
+// TestBytesUnderWay fills the budget for messages with one that does not come to its end: another
+// is turned away, whether it says how long it is or not.
 func TestBytesUnderWay(t *testing.T) {
 	b := newBed(t, Limits{InFlightBytes: 10_000, MaxMessage: 9000})
 	half, err := net.Dial("unix", b.socket)
@@ -425,8 +427,8 @@ func TestBytesUnderWay(t *testing.T) {
 	}
 }
 
-// TestAnswersAreWithinTheBudget loads a large state while another answer fills the budget for messages: it is turned away,
-// and everything is given back.
+// TestAnswersAreWithinTheBudget loads a large state while another answer fills the budget for
+// messages: it is turned away, and everything is given back.
 func TestAnswersAreWithinTheBudget(t *testing.T) {
 	b := newBed(t, Limits{InFlightBytes: 8 << 20})
 	c := b.checkpoints("")

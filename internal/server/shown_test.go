@@ -82,8 +82,8 @@ func msg[M any](r *connect.Response[M]) proto.Message {
 	return any(r.Msg).(proto.Message)
 }
 
-// Metadata is content, which who may only inspect does not see. What was stored tells what other threads of the user hold:
-// only who may read them all sees that.
+// Metadata is content, which who may only inspect does not see. What was stored tells what other
+// threads of the user hold: only who may read them all sees that.
 func TestHeadersShowNoContent(t *testing.T) {
 	b := newBed(t, Limits{})
 	everything := b.token(access.Grant{Role: access.Admin, Tenant: "acme", User: "alice"})

@@ -24,8 +24,8 @@ func (f *fullBackend) Commit(ctx context.Context, b backend.Batch) error {
 	return f.Backend.Commit(ctx, b)
 }
 
-// TestDiskFull saves while there is no room: that is told, nothing is changed, what is there can be read, and the server goes
-// on when there is room again.
+// TestDiskFull saves while there is no room: that is told, nothing is changed, what is there can be
+// read, and the server goes on when there is room again.
 func TestDiskFull(t *testing.T) {
 	b := newBed(t, Limits{})
 	b.stop()

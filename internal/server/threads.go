@@ -63,8 +63,8 @@ const (
 	defaultHeartbeat = 15 * time.Second
 )
 
-// Watch sends an answer without an event at once, when nothing can be missed any more, and then events and heartbeats. The
-// right to it is looked at before each of them.
+// Watch sends an answer without an event at once, when nothing can be missed any more, and then
+// events and heartbeats. The right to it is looked at before each of them.
 func (s threads) Watch(ctx context.Context, req *connect.Request[ckptdv1.WatchRequest], stream *connect.ServerStream[ckptdv1.WatchResponse]) error {
 	m := req.Msg
 	from := engine.Cursor(m.GetCursor())
@@ -116,8 +116,8 @@ func (s threads) Watch(ctx context.Context, req *connect.Request[ckptdv1.WatchRe
 	}
 }
 
-// pump runs a watch until ctx ends. A slow reader of events holds up nobody: the watch falls behind, and catches up from
-// storage.
+// pump runs a watch until ctx ends. A slow reader of events holds up nobody: the watch falls
+// behind, and catches up from storage.
 func (s *Server) pump(ctx context.Context, scope engine.WatchScope, from engine.Cursor) (<-chan engine.Event, <-chan error) {
 	events, ended := make(chan engine.Event), make(chan error, 1)
 	go func() {

@@ -33,8 +33,8 @@ func JSON(data []byte, at, most int) (end int, err error) {
 	return 0, ErrNone
 }
 
-// StringEnd returns the place of the quote that ends the string whose text begins at data[at], and whether the text has
-// escapes; -1 if nothing ends it.
+// StringEnd returns the place of the quote that ends the string whose text begins at data[at], and
+// whether the text has escapes; -1 if nothing ends it.
 func StringEnd(data []byte, at int) (quote int, escaped bool) {
 	for at < len(data) {
 		if at += plain(data[at:]); at >= len(data) {
@@ -49,9 +49,9 @@ func StringEnd(data []byte, at int) (quote int, escaped bool) {
 	return -1, false
 }
 
-// plain returns how many bytes come before the first quote or backslash. The first ones, which are all there are in most
-// strings, are looked at one by one. The rest is looked at in windows: looking for a quote to the end of the string at
-// each escape would take the square of its length.
+// plain returns how many bytes come before the first quote or backslash. The first ones, which are
+// all there are in most strings, are looked at one by one. The rest is looked at in windows:
+// looking for a quote to the end of the string at each escape would take the square of its length.
 func plain(data []byte) int {
 	const near, window = 24, 512
 	for i, b := range data[:min(len(data), near)] {
@@ -75,7 +75,8 @@ func plain(data []byte) int {
 	return len(data)
 }
 
-// LiteralEnd returns where the number or word ends that begins at data[at], which is at if there is none.
+// LiteralEnd returns where the number or word ends that begins at data[at], which is at if there is
+// none.
 func LiteralEnd(data []byte, at int) int {
 	for at < len(data) && literal(data[at]) {
 		at++

@@ -27,12 +27,12 @@ type Head struct {
 	Kind Kind
 	Code byte // of an extension
 
-	// Start is where the content begins: the bytes of a string, binary value, extension or number, the byte that a bool or
-	// a small number is, and the first element or key.
+	// Start is where the content begins: the bytes of a string, binary value, extension or number,
+	// the byte that a bool or a small number is, and the first element or key.
 	Start int
 
-	// Size is of the content in bytes, all of which are there. Of an array it is how many elements follow, of a map how
-	// many pairs, whether they are there or not.
+	// Size is of the content in bytes, all of which are there. Of an array it is how many elements
+	// follow, of a map how many pairs, whether they are there or not.
 	Size int
 }
 
@@ -71,7 +71,8 @@ var forms = [32]struct {
 	{Map, 2, 0}, {Map, 4, 0},
 }
 
-// Msgpack reads how the value at data[at] begins. Not ok: it is cut off, or begins with 0xc1, which begins none.
+// Msgpack reads how the value at data[at] begins. Not ok: it is cut off, or begins with 0xc1, which
+// begins none.
 func Msgpack(data []byte, at int) (h Head, ok bool) {
 	if at >= len(data) {
 		return Head{}, false
@@ -133,7 +134,8 @@ func MsgpackEnd(data []byte, at int) (end int, err error) {
 	return at, nil
 }
 
-// AppendHead appends the shortest header of a string, binary value, extension, array or map of size n.
+// AppendHead appends the shortest header of a string, binary value, extension, array or map of size
+// n.
 func AppendHead(dst []byte, kind Kind, n int, code byte) []byte {
 	sized := func(b8, b16, b32 byte) []byte {
 		switch {

@@ -11,8 +11,8 @@ import (
 // sizes are those at which a header takes another form.
 var sizes = []int{0, 1, 2, 3, 4, 8, 15, 16, 17, 31, 32, 255, 256, 65535, 65536}
 
-// reference reads a value as the table of the specification has it, calling itself for what is in it: its end, -1 if it
-// has none.
+// reference reads a value as the table of the specification has it, calling itself for what is in
+// it: its end, -1 if it has none.
 func reference(data []byte, at int) (end int) {
 	number := func(n int) int { // of n bytes, behind the first
 		if at+1+n > len(data) {

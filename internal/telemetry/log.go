@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// NewLogger makes a logger that writes a line for every record, with the id of the trace that its context belongs to. The
-// level is debug, info, warn or error, the format json or text.
+// NewLogger makes a logger that writes a line for every record, with the id of the trace that its
+// context belongs to. The level is debug, info, warn or error, the format json or text.
 func NewLogger(w io.Writer, level, format string) (*slog.Logger, error) {
 	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
 	least, ok := levels[level]

@@ -100,7 +100,8 @@ func (m *Metrics) histogram(name, help string, bounds []float64) prometheus.Hist
 	return h
 }
 
-// latencyBounds are six a decade from 50 µs to 10 s, in seconds: a quantile read off them is within a fifth of the truth.
+// latencyBounds are six a decade from 50 µs to 10 s, in seconds: a quantile read off them is within
+// a fifth of the truth.
 func latencyBounds() (bounds []float64) {
 	for decade := 10; decade <= 1_000_000; decade *= 10 { // microseconds
 		for _, tenths := range []int{10, 15, 20, 30, 50, 70} {
@@ -137,7 +138,8 @@ func (m *Metrics) ObserveGroup(g backend.Group) {
 func (m *Metrics) RequestBegan() { m.inFlight.Inc() }
 func (m *Metrics) RequestEnded() { m.inFlight.Dec() }
 
-// RequestDone counts a request that was answered. The method is its path, the code an RPC code or "ok".
+// RequestDone counts a request that was answered. The method is its path, the code an RPC code or
+// "ok".
 func (m *Metrics) RequestDone(method, code string, took time.Duration) {
 	code = m.names.code(code)
 	m.requests.WithLabelValues(m.names.method(method), code).Observe(took.Seconds())

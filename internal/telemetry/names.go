@@ -44,7 +44,8 @@ func (n *names) code(code string) string {
 	return unknown
 }
 
-// ownFault reports whether an RPC code says that something is wrong with the server, and not with the request.
+// ownFault reports whether an RPC code says that something is wrong with the server, and not with
+// the request.
 func ownFault(code string) bool {
 	switch code {
 	case "unknown", "deadline_exceeded", "unimplemented", "internal", "unavailable", "data_loss":

@@ -35,7 +35,8 @@ func (m *Metrics) makePlugins() {
 // pluginBounds begin where the calls of small plugins are, in seconds.
 func pluginBounds() []float64 { return append([]float64{2e-6, 5e-6, 1e-5, 2e-5}, latencyBounds()...) }
 
-// PluginCalled counts a call of a plugin, which is named as NAME@VERSION. The outcome is ok or the kind of an error.
+// PluginCalled counts a call of a plugin, which is named as NAME@VERSION. The outcome is ok or the
+// kind of an error.
 func (m *Metrics) PluginCalled(plugin, stage, outcome string, fuel uint64, took time.Duration) {
 	m.plugins.calls.WithLabelValues(outcome, plugin, stage).Inc()
 	m.plugins.seconds.WithLabelValues(plugin).Observe(took.Seconds())

@@ -108,7 +108,8 @@ func count(c prometheus.Counter) uint64 { return uint64(read(c).GetCounter().Get
 
 func level(g prometheus.Gauge) uint64 { return uint64(max(0, read(g).GetGauge().GetValue())) }
 
-// latency turns a histogram, whose buckets each count all that are below their bound, into one whose buckets do not.
+// latency turns a histogram, whose buckets each count all that are below their bound, into one
+// whose buckets do not.
 func latency(m prometheus.Metric) *ckptdv1.Latency {
 	h := read(m).GetHistogram()
 	out := &ckptdv1.Latency{}

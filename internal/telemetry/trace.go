@@ -29,8 +29,8 @@ type TraceOptions struct {
 	// Other OpenTelemetry variables, such as those for headers and certificates of the collector,
 	// apply as well.
 	Endpoint string
-	// Ratio is the share of requests without a trace of their own that are traced, from 0 to 1. Those that come with one
-	// are traced if that is.
+	// Ratio is the share of requests without a trace of their own that are traced, from 0 to 1.
+	// Those that come with one are traced if that is.
 	Ratio   float64
 	Version string       // of the program
 	Log     *slog.Logger // is called when traces do not arrive; can be nil
@@ -147,8 +147,8 @@ func (t *tracer) WrapStreamingClient(next connect.StreamingClientFunc) connect.S
 	return next
 }
 
-// begin starts the span of a request. Of a trace that comes with it only the ids and flags count: its state is text that
-// others made up.
+// begin starts the span of a request. Of a trace that comes with it only the ids and flags count:
+// its state is text that others made up.
 func (t *tracer) begin(ctx context.Context, spec connect.Spec, peer connect.Peer, header http.Header) (context.Context, trace.Span) {
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(header))
 	if sc := trace.SpanContextFromContext(ctx); sc.IsRemote() {

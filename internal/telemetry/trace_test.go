@@ -199,7 +199,8 @@ func TestTraces(t *testing.T) {
 	}
 }
 
-// Whether a request is traced is decided by who began the trace, and by the ratio only where nobody did.
+// Whether a request is traced is decided by who began the trace, and by the ratio only where nobody
+// did.
 func TestTraceRatio(t *testing.T) {
 	r := newReceiver(t)
 	client, stop := serve(t, TraceOptions{Endpoint: r.URL, Ratio: 0})

@@ -13,8 +13,8 @@ import (
 	"github.com/ckptd/ckptd/backend"
 )
 
-// batches is the model of writers to a backend, each with keys of its own. A batch writes some of them and deletes others, all or
-// nothing; the value of a key follows from the number of its batch.
+// batches is the model of writers to a backend, each with keys of its own. A batch writes some of
+// them and deletes others, all or nothing; the value of a key follows from the number of its batch.
 type batches struct {
 	mu    sync.Mutex
 	count uint64

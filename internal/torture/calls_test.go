@@ -42,8 +42,8 @@ type callsWorld struct {
 	state    []byte
 }
 
-// subjectName is the thread that operations change, secondName one whose history can still be migrated, and
-// thirdName one whose can be restored.
+// subjectName is the thread that operations change, secondName one whose history can still be
+// migrated, and thirdName one whose can be restored.
 const subjectName, secondName, thirdName = "thread-00", "second-0", "third-0"
 
 func one[T any](seq iter.Seq2[T, error]) error {
@@ -57,7 +57,8 @@ func one[T any](seq iter.Seq2[T, error]) error {
 
 func second[T any](_ T, err error) error { return err }
 
-// calls are the operations of the engine, by the method: each of those that take a context is here (TestEveryOperationIsTortured).
+// calls are the operations of the engine, by the method: each of those that take a context is here
+// (TestEveryOperationIsTortured).
 var calls = map[string]func(ctx context.Context, s *subject) error{
 	"Store.GC": func(ctx context.Context, s *subject) error {
 		return second(s.Upkeep().GC(ctx, tenant, upkeep.GCOptions{Grace: -1}))
@@ -185,8 +186,9 @@ var (
 	errDoubt = fmt.Errorf("the torture says so: %w", backend.ErrAmbiguous)
 )
 
-// callsRound has the k-th call of the backend fail in every operation, in each way, for every k until none does. The error surfaces,
-// the store verifies clean when it is opened again, and other threads are as they were.
+// callsRound has the k-th call of the backend fail in every operation, in each way, for every k
+// until none does. The error surfaces, the store verifies clean when it is opened again, and other
+// threads are as they were.
 func callsRound(r *round) {
 	w := newCallsWorld(r)
 	for _, name := range slices.Sorted(maps.Keys(calls)) {
@@ -234,7 +236,8 @@ func newCallsWorld(r *round) *callsWorld {
 	return w
 }
 
-// populate makes the subject: a line of checkpoints with a branch, pending writes, a blob, a migrated head, and a history kept.
+// populate makes the subject: a line of checkpoints with a branch, pending writes, a blob, a
+// migrated head, and a history kept.
 func (w *callsWorld) populate(r *round, s *engine.Store) {
 	ctx := context.Background()
 	th, user := s.Thread(refOf(subjectName)), s.User(tenant, "user-0")

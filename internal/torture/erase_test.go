@@ -144,7 +144,8 @@ const needleSize = 16
 // remains are the recorded values: those that are left and those that are not.
 type remains struct{ stored, gone []*needle }
 
-// split makes needles of the recorded values. Short ones, which may come about by chance, are left out.
+// split makes needles of the recorded values. Short ones, which may come about by chance, are left
+// out.
 func (b *recorder) split(r *round) (all remains) {
 	now, err := entries(r.Context(), b)
 	r.must(err)

@@ -17,8 +17,9 @@ import (
 // logCalls are those of the log to its files that can fail.
 var logCalls = []string{"write", "sync", "create", "preallocate", "rename", "remove", "sync names"}
 
-// failRound has the n-th call of a kind fail, for every n until none does, and then takes the power. After a write or a sync that
-// failed nothing is acknowledged; whatever failed, nothing that was is lost.
+// failRound has the n-th call of a kind fail, for every n until none does, and then takes the
+// power. After a write or a sync that failed nothing is acknowledged; whatever failed, nothing that
+// was is lost.
 func failRound(r *round) {
 	for _, op := range logCalls {
 		for n := 1; failOnce(r, op, n); n++ {

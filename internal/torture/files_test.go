@@ -70,7 +70,8 @@ func (r *round) putLogBack(im *image, at place) (what string) {
 	return "the whole log put back as it was before"
 }
 
-// both is the kind of damage to the log and to the memory files at once: nothing may be left to repair from, but it is seen.
+// both is the kind of damage to the log and to the memory files at once: nothing may be left to
+// repair from, but it is seen.
 const both = "log and .mem"
 
 // putBackBoth is the way to hurt both that leaves an older log, which looks whole.

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// flipRound flips single bits in copies of a store, in files of every kind. In the log and in Badger's memory files all is repaired;
-// elsewhere each answer is right, or an error.
+// flipRound flips single bits in copies of a store, in files of every kind. In the log and in
+// Badger's memory files all is repaired; elsewhere each answer is right, or an error.
 func flipRound(r *round) {
 	r.damage(func(im *image, at place) (kind, what string) {
 		path := pick(r, at)
@@ -21,7 +21,8 @@ func flipRound(r *round) {
 	})
 }
 
-// damage makes a store and asks for the verdict on copies of it that hurt has changed. A round is 50 of them.
+// damage makes a store and asks for the verdict on copies of it that hurt has changed. A round is
+// 50 of them.
 func (r *round) damage(hurt func(im *image, at place) (kind, what string)) {
 	closed := r.seed%2 == 0
 	im := r.fill(closed)

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fullRound has a store run out of space on a small file system, by itself or because others fill it, and gives it more: nothing
-// acknowledged is lost, and commits go on. Now and then the process is killed while there is none, and the store is opened then.
+// fullRound has a store run out of space on a small file system, by itself or because others fill
+// it, and gives it more: nothing acknowledged is lost, and commits go on. Now and then the process
+// is killed while there is none, and the store is opened then.
 func fullRound(r *round) {
 	disk := filepath.Join(r.dir, "disk")
 	r.must(os.Mkdir(disk, 0o700))
@@ -105,7 +106,8 @@ func (f *full) killed(c *child) {
 	c.Wait()
 }
 
-// ended judges the end of a child that nobody killed. Others may fill the device faster than a store can look.
+// ended judges the end of a child that nobody killed. Others may fill the device faster than a
+// store can look.
 func (f *full) ended(c *child, crowded bool, refused int) string {
 	text := c.complaint()
 	if !crowded || text == "" {

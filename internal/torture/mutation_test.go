@@ -22,8 +22,8 @@ const always = "1"
 // brokenEnv is set where the code is broken on purpose.
 const brokenEnv = "TORTURE_BROKEN"
 
-// TestMutations puts bugs into the log, and wants the rows that it names to find each: one bug, or those that TORTURE_MUTATIONS
-// names by number, with "all" for all of them.
+// TestMutations puts bugs into the log, and wants the rows that it names to find each: one bug, or
+// those that TORTURE_MUTATIONS names by number, with "all" for all of them.
 func TestMutations(t *testing.T) {
 	names := strings.Fields(os.Getenv("TORTURE_MUTATIONS"))
 	if len(names) == 0 {

@@ -89,7 +89,8 @@ func (p place) kindOf(path string) string {
 	return name // CKPTD, MANIFEST, KEYREGISTRY
 }
 
-// hasLog says that there is a commit log in front of Badger: the driver before it cannot repair anything.
+// hasLog says that there is a commit log in front of Badger: the driver before it cannot repair
+// anything.
 func (p place) hasLog() bool {
 	b, err := os.ReadFile(p.path("data", "CKPTD"))
 	return err == nil && strings.HasPrefix(string(b), "ckptd badger 2")

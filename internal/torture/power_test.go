@@ -14,10 +14,11 @@ import (
 	"github.com/ckptd/ckptd/backend/commitlog/faultfs"
 )
 
-// powerRound takes the power from a store at work, at calls of the log to its files: of the pages that were not synced any subset
-// is lost or torn. Badger's memory files are never synced: all of their pages may be lost. Its tables, and the lines of its
-// MANIFEST, stand from their sync on, so they are taken as they are. The image is opened, and in the midst of that the power goes
-// once more.
+// powerRound takes the power from a store at work, at calls of the log to its files: of the pages
+// that were not synced any subset is lost or torn. Badger's memory files are never synced: all of
+// their pages may be lost. Its tables, and the lines of its MANIFEST, stand from their sync on, so
+// they are taken as they are. The image is opened, and in the midst of that the power goes once
+// more.
 func powerRound(r *round) {
 	c := &cut{r: r, base: r.dir, want: newBatches(), most: min(r.units, 10), every: 2 + r.rnd.IntN(100)}
 	long := r.seed%3 == 0 // so that Badger flushes while it is at work
@@ -83,7 +84,8 @@ type powerless struct {
 	at   string
 }
 
-// call is told of every call of the log that changes something, before it is done. No other one is done meanwhile.
+// call is told of every call of the log that changes something, before it is done. No other one is
+// done meanwhile.
 func (c *cut) call(op, name string) error {
 	if op == "create" || op == "rename" { // before which the names may have been synced
 		c.named.Store(tablesOf(c.dir))

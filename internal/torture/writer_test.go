@@ -91,7 +91,8 @@ func (w *writer) end(err error) error {
 	return w.tell(line{Acked: w.name})
 }
 
-// save saves behind the newest checkpoint, or another one, on a branch or none: the whole state, or a part of it.
+// save saves behind the newest checkpoint, or another one, on a branch or none: the whole state, or
+// a part of it.
 func (w *writer) save(ctx context.Context) error {
 	w.upkeep.RLock()
 	defer w.upkeep.RUnlock()

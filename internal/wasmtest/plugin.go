@@ -38,7 +38,8 @@ func NewPlugin(maximum int64) *Plugin {
 	return p
 }
 
-// Hook adds an exported function ()->i32, such as "on_pre_save" or "ckptd_configure", and returns its index.
+// Hook adds an exported function ()->i32, such as "on_pre_save" or "ckptd_configure", and returns
+// its index.
 func (p *Plugin) Hook(name string, locals Code, body ...Code) uint32 {
 	return p.Func(name, Sig("", I32), locals, body...)
 }

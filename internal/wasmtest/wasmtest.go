@@ -148,7 +148,8 @@ func (m *Module) Table(minimum, maximum int64) uint32 {
 	return uint32(len(m.tables) - 1)
 }
 
-// Global adds a global with an initial value, which is an expression without its end, and returns its index.
+// Global adds a global with an initial value, which is an expression without its end, and returns
+// its index.
 func (m *Module) Global(t Code, mutable bool, init Code) uint32 {
 	mut := Code("\x00")
 	if mutable {

@@ -24,7 +24,8 @@ var (
 	ErrDenied          = errors.New("not permitted")
 )
 
-// RetryError says that nothing was done, and when to try again. It matches Err, which is ErrOverloaded or ErrShuttingDown.
+// RetryError says that nothing was done, and when to try again. It matches Err, which is
+// ErrOverloaded or ErrShuttingDown.
 type RetryError struct {
 	Err   error
 	What  string // is at its limit; "" for a server that shuts down

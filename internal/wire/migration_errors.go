@@ -28,7 +28,8 @@ func packMigrationError(err error) *ckptdv1.MigrationError {
 	return nil
 }
 
-// unpackMigrationError is the inverse of packMigrationError, for the reasons of the table that may have such a message.
+// unpackMigrationError is the inverse of packMigrationError, for the reasons of the table that may
+// have such a message.
 func unpackMigrationError(d *ckptdv1.ErrorDetail) error {
 	var is error
 	for _, row := range table {

@@ -21,7 +21,8 @@ func pluginKinds() []pluginKind {
 		{hook.ErrLimit, "limit"}, {hook.ErrUnavailable, "unavailable"}, {hook.ErrInvalid, "invalid"}}
 }
 
-// PluginKind names the way in which a hook failed, such as timeout; "" for an error that is none of a hook's.
+// PluginKind names the way in which a hook failed, such as timeout; "" for an error that is none of
+// a hook's.
 func PluginKind(err error) string {
 	for _, k := range pluginKinds() {
 		if errors.Is(err, k.err) {
@@ -31,7 +32,8 @@ func PluginKind(err error) string {
 	return ""
 }
 
-// PluginUnfit reports whether an error is about a plugin that cannot be installed as it is, and not about one at work.
+// PluginUnfit reports whether an error is about a plugin that cannot be installed as it is, and not
+// about one at work.
 func PluginUnfit(err error) bool {
 	e, ok := errors.AsType[*hook.Error](err)
 	return ok && e.Stage == 0 && !errors.Is(err, engine.ErrRejected) && e.Kind != hook.ErrRejected && e.Kind != hook.ErrUnavailable

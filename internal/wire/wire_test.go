@@ -95,7 +95,8 @@ func (m maker) draft() engine.Draft {
 	return d
 }
 
-// TestDraft sends random drafts both ways. What is nil and what is empty arrives as such: it decides what is kept.
+// TestDraft sends random drafts both ways. What is nil and what is empty arrives as such: it
+// decides what is kept.
 func TestDraft(t *testing.T) {
 	m := maker{rand.New(rand.NewPCG(1, 2))}
 	sameBytes := cmp.Comparer(func(a, b engine.Change) bool {
@@ -146,8 +147,8 @@ func (m maker) checkpoint() *engine.Checkpoint {
 	return cp
 }
 
-// TestCheckpoint sends random checkpoints both ways, with content as bytes and as text. Content that is empty is told
-// from none.
+// TestCheckpoint sends random checkpoints both ways, with content as bytes and as text. Content
+// that is empty is told from none.
 func TestCheckpoint(t *testing.T) {
 	m := maker{rand.New(rand.NewPCG(3, 4))}
 	for i := range 2000 {

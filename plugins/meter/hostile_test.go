@@ -220,8 +220,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// Every prefix of a module is refused, but for those that end with the header, the types or the imports, which are
-// modules themselves.
+// Every prefix of a module is refused, but for those that end with the header, the types or the
+// imports, which are modules themselves.
 func TestTruncated(t *testing.T) {
 	bin := wt.Upper()
 	whole := map[int]bool{8: true}

@@ -97,7 +97,8 @@ func (m *module) emit() *Module {
 	return res
 }
 
-// typesAndImports appends the first two sections, with the types of the helpers and the refill function.
+// typesAndImports appends the first two sections, with the types of the helpers and the refill
+// function.
 func (m *module) typesAndImports(out []byte) []byte {
 	types := section{len(m.types), append([]byte(nil), m.rawTypes...)}
 	types.body = append(types.body, addedTypes...)

@@ -11,9 +11,9 @@ import (
 // that isn't replaced stays unchanged, including unpaired surrogates.
 
 // utf16Order returns the byte order of UTF-16 text, or nil if data isn't UTF-16, and the length of
-// the byte order mark. Data without that mark counts as UTF-16 if isText is set, which means that it
-// is known to be text, and half of the bytes at even positions, or at odd ones, are NUL while few
-// others are.
+// the byte order mark. Data without that mark counts as UTF-16 if isText is set, which means that
+// it is known to be text, and half of the bytes at even positions, or at odd ones, are NUL while
+// few others are.
 func utf16Order(data []byte, isText bool) (order binary.ByteOrder, bom int) {
 	switch {
 	case len(data) < 4 || len(data)%2 != 0:

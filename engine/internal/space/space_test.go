@@ -46,8 +46,8 @@ func in(r backend.Range, key []byte) bool {
 	return bytes.Compare(r.Start, key) <= 0 && bytes.Compare(key, r.End) < 0
 }
 
-// TestRanges: of all keys of two users, two threads, two epochs and two namespaces, a range holds those that it says, and no
-// other.
+// TestRanges: of all keys of two users, two threads, two epochs and two namespaces, a range holds
+// those that it says, and no other.
 func TestRanges(t *testing.T) {
 	type place struct {
 		user, thread, epoch, namespace int // -1: it is of none
@@ -206,7 +206,8 @@ func TestPlaceSaysNoNames(t *testing.T) {
 	}
 }
 
-// TestOpen: a value opens at its own key, as its own kind, with its owner's keys, and in no other way.
+// TestOpen: a value opens at its own key, as its own kind, with its owner's keys, and in no other
+// way.
 func TestOpen(t *testing.T) {
 	u := newUser(t, "alice")
 	l, other := newLineage(t, u, "t", 1, ""), newLineage(t, u, "u", 1, "")

@@ -1,6 +1,6 @@
-// Serve runs the conformance suite with a client that is another program: it writes tasks to standard output and reads
-// results from standard input, a line of JSON each. With -run it runs only the scripts whose names
-// match. The README of internal/conformance has an example.
+// Serve runs the conformance suite with a client that is another program: it writes tasks to
+// standard output and reads results from standard input, a line of JSON each. With -run it runs
+// only the scripts whose names match. The README of internal/conformance has an example.
 package main
 
 import (

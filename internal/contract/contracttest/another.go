@@ -16,8 +16,9 @@ import (
 // Procedure is that of the method.
 const Procedure = "/ckptd.v1.ThreadService/Touch"
 
-// Another returns the ThreadService with the method Touch besides its own, whose rule is in the text format of protobuf;
-// "" is none. Its request has the fields ref, other, id and brief. If it is endless its answer is a stream.
+// Another returns the ThreadService with the method Touch besides its own, whose rule is in the
+// text format of protobuf; "" is none. Its request has the fields ref, other, id and brief. If it
+// is endless its answer is a stream.
 func Another(rule string) (protoreflect.ServiceDescriptor, error) {
 	options, r := &descriptorpb.MethodOptions{}, &ckptdv1.Rule{}
 	if rule != "" {
