@@ -18,7 +18,7 @@ import (
 // Query selects checkpoints across threads. The zero value selects all.
 type Query struct {
 	Filter
-	Limit int // at most this many; 0 is no limit
+	Limit int // at most this many; 0: no limit
 }
 
 // terms returns the index terms that all checkpoints matching f have.

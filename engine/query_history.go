@@ -17,7 +17,7 @@ import (
 // only.
 type HistoryOptions struct {
 	Before string // only checkpoints saved before the one with this id
-	Limit  int    // at most this many; 0 is no limit
+	Limit  int    // at most this many; 0: no limit
 
 	// From, if set, selects that checkpoint and its ancestors; Branch the head's.
 	From   string

@@ -30,7 +30,7 @@ func activeSince(since, now int64) int64 {
 	return since
 }
 
-// moveActivity adds the mutations that move the activity entry of the thread; 0 is no entry.
+// moveActivity adds the mutations that move the activity entry of the thread; 0 means none.
 func (t *thread) moveActivity(muts []backend.Mut, from, to int64) ([]backend.Mut, error) {
 	if from == to {
 		return muts, nil

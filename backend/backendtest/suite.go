@@ -293,7 +293,7 @@ func testConditions(s *store) {
 	s.commit(backend.Batch{Conds: []backend.Cond{absent("a")}, Muts: []backend.Mut{put("a", "new", "v2")}})
 	s.commit(backend.Batch{Conds: []backend.Cond{absent("y")}, Muts: []backend.Mut{del("y")}})
 	s.commit(muts(put("empty", "", "v1")))
-	conflict("an empty value is no absence",
+	conflict("an empty value is not an absent one",
 		backend.Batch{Conds: []backend.Cond{absent("empty")}, Muts: []backend.Mut{put("empty", "", "v2")}})
 }
 

@@ -36,7 +36,7 @@ type Diagnosis struct {
 	Anchor              commitlog.Position
 	AnchorWhole         bool
 	Interrupted         bool // an opening was cut short
-	Unfinished          bool // the log ends with what is no whole group: one that was under way, and not acknowledged
+	Unfinished          bool // the log ends with a part of a group, which was in progress and not acknowledged
 
 	Outcome Outcome
 	Stands  commitlog.Position // the last group that there is with all before it

@@ -51,7 +51,7 @@ func salvage(dir, to string, opts Options) (*Salvaged, error) {
 	o.s.opts.LogFiles = func(commitlog.FS) commitlog.FS { return readable{readOnlyLog(dir), v.missing} }
 	o.dry, o.accept = true, true
 	why := o.look()
-	for _, cannot := range []error{backend.ErrNewerFormat, backend.ErrReadOnly} { // which is no damage
+	for _, cannot := range []error{backend.ErrNewerFormat, backend.ErrReadOnly} { // neither is damage
 		if errors.Is(why, cannot) {
 			return nil, why
 		}

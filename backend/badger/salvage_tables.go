@@ -135,7 +135,7 @@ func eachEntryOf(path string, f func(key []byte, value y.ValueStruct) error) (ba
 		}
 		return 0, 0, err
 	}
-	var failed error // of f, which is no damage
+	var failed error // of f, not damage
 	defer func() {
 		if failed != nil {
 			err = failed

@@ -196,7 +196,7 @@ func (a *app) diagnosed(v diagnosisView) error {
 		a.printf("  an opening was cut short, and would begin again\n")
 	}
 	if v.Unfinished {
-		a.printf("  the log ends with what is no whole group: it was under way, and nobody was told that it is saved\n")
+		a.printf("  the log ends with a part of a group: it was in progress, and never acknowledged\n")
 	}
 	for _, s := range v.Repairs {
 		a.printf("  %s %s\n", a.paint.with("33", "to repair:"), printable(s))
@@ -267,7 +267,7 @@ func (a *app) acceptLoss(yes bool) error {
 		return err
 	}
 	if d.Err != nil && d.Lost == nil {
-		return fmt.Errorf("this is no loss of commits: %w", d.Err)
+		return fmt.Errorf("this is not a loss of commits: %w", d.Err)
 	}
 	if d.Lost == nil {
 		return fmt.Errorf("%w in %s: there is nothing to accept", errUndamaged, a.data)

@@ -17,7 +17,7 @@ func migrate(in *pdk.Input, from, to uint64) ([]byte, error) {
 	var doc map[string]json.RawMessage
 	var channels map[string]json.RawMessage
 	if json.Unmarshal(in.Payload, &doc) != nil || json.Unmarshal(doc["channels"], &channels) != nil {
-		return nil, pdk.Fail(1, "this is no state")
+		return nil, pdk.Fail(1, "this is not a state")
 	}
 	switch to {
 	case 2:
@@ -26,7 +26,7 @@ func migrate(in *pdk.Input, from, to uint64) ([]byte, error) {
 	case 3:
 		var turns []json.RawMessage
 		if json.Unmarshal(channels["history"], &turns) != nil {
-			return nil, pdk.Fail(2, "the history is no array")
+			return nil, pdk.Fail(2, "the history is not an array")
 		}
 		channels["history"] = join(map[string]json.RawMessage{"turns": channels["history"], "count": join(len(turns))})
 	case 4:
