@@ -74,7 +74,7 @@ func (e *ConflictError) Is(target error) bool { return target == ErrConflict }
 type NeedFullError struct{ Channels []string }
 
 func (e *NeedFullError) Error() string {
-	return fmt.Sprintf("base of the splice is not the parent's version: send channels %q in full", e.Channels)
+	return fmt.Sprintf("base of the splice is not the parent's version: send channels %q whole", e.Channels)
 }
 func (e *NeedFullError) Is(target error) bool { return target == ErrNeedFull }
 

@@ -132,7 +132,7 @@ func TestBadSplices(t *testing.T) {
 		`channel "a" has 10 bytes, but the last splice ends at 11`:                    {Base: base, Splices: []Splice{{2, 4, nil}, {10, 11, nil}}},
 		`channel "a" is 1005 bytes, over the limit of 1000`:                           {Base: base, Splices: []Splice{{2, 2, large}}},
 		`channel "a" is 1990 bytes, over the limit of 1000`:                           {Base: base, Splices: []Splice{{2, 2, large}, {3, 3, large}}},
-		`base of the splice is not the parent's version: send channels ["a"] in full`: {Base: base + 1, Splices: []Splice{{2, 2, nil}}},
+		`base of the splice is not the parent's version: send channels ["a"] whole`: {Base: base + 1, Splices: []Splice{{2, 2, nil}}},
 		`channel "a" has 10 bytes, but the splice keeps 9 and 2`:                      {Base: base, Prefix: 9, Suffix: 2},
 		`channel "a": prefix and suffix need a base and must not be negative`:         {Base: base, Prefix: -1},
 	} {

@@ -40,7 +40,7 @@ func ReadFile(path string, most int64) ([]byte, error) {
 	defer f.Close()
 	b, err := io.ReadAll(io.LimitReader(f, most+1))
 	if err == nil && int64(len(b)) > most {
-		return nil, fmt.Errorf("%s %w: it may have %d bytes", path, ErrTooLarge, most)
+		return nil, fmt.Errorf("%s %w: the limit is %d bytes", path, ErrTooLarge, most)
 	}
 	return b, err
 }

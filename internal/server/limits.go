@@ -61,7 +61,7 @@ func (l *Limits) complete() error {
 		}
 	}
 	if l.InFlightBytes < 0 || l.InFlightPerTenant < 0 || l.Rate < 0 {
-		return fmt.Errorf("a limit on requests under way or their rate is negative")
+		return fmt.Errorf("a limit on in-flight requests or their rate is negative")
 	}
 	if l.InFlightBytes == 0 {
 		l.InFlightBytes = 512 << 20
