@@ -17,7 +17,7 @@ func (a *app) diffCmd() *cobra.Command {
 	var full bool
 	cmd := &cobra.Command{
 		Use:   "diff THREAD [FROM [TO]]",
-		Short: "Show what changed between two checkpoints",
+		Short: "Show the changes between two checkpoints",
 		Long: `Diff shows the changes from one checkpoint to another by channel and, within JSON, by path, as JSON
 Patch operations (RFC 6902). TO defaults to the head, FROM to the checkpoint before TO.`,
 		Args: cobra.RangeArgs(1, 3),

@@ -221,7 +221,7 @@ var explanations = []struct {
 	{engine.ErrNotFound, exitNotFound, "see ckptd threads and ckptd log"},
 	{engine.ErrClosed, exitBusy, ""},
 	{engine.ErrUnavailable, exitUnavailable, "check the device and try again"},
-	{engine.ErrAmbiguous, exitUnavailable, "run the command again; it skips what was saved"},
+	{engine.ErrAmbiguous, exitUnavailable, "run the command again; it skips saved checkpoints"},
 	{fs.ErrPermission, exitUnavailable, "check the file permissions"},
 	{syscall.ENOSPC, exitUnavailable, "free space on the device"},
 	{syscall.EROFS, exitUnavailable, ""},

@@ -11,7 +11,7 @@ import (
 	"github.com/ckptd/ckptd/internal/wire"
 )
 
-// Limits bound what callers can ask of a server. A zero value means the default in its comment.
+// Limits bound the requests of callers. A zero value means the default in its comment.
 type Limits struct {
 	MaxMessage           int           // bytes of a request message: 64 MiB
 	InFlight             int           // requests under way: 1,024
@@ -86,7 +86,7 @@ func (s *Server) SetLimits(l Limits) error {
 }
 
 // gate counts requests in flight. A request over a limit is refused at once, before anything is
-// done: there is no other queue than the requests within the limit.
+// done: the requests within the limit are the only queue.
 type gate struct {
 	inFlight, bytes, streams, connections atomic.Int64
 

@@ -17,8 +17,8 @@ type MetricsOptions struct {
 	Version string // of the program
 }
 
-// Metrics counts what a server does. Its methods are safe for concurrent use and take well under a
-// microsecond, except Snapshot.
+// Metrics counts the work of a server. Its methods are safe for concurrent use and take well under
+// a microsecond, except Snapshot.
 type Metrics struct {
 	registry *prometheus.Registry
 	process  *prometheus.Registry // memory and file handles of the process, which Snapshot asks for by themselves

@@ -126,6 +126,10 @@ func (m *batches) compare(b backend.Backend) (problems []string) {
 	}
 	found := map[string]uint64{}
 	for key, e := range all {
+		if len(key) != len(keyOf(0, 0)) {
+			problems = append(problems, fmt.Sprintf("there is a key %q of no writer", key))
+			continue
+		}
 		if found[key] = 0; len(e.Value) >= 8 {
 			found[key] = binary.BigEndian.Uint64(e.Value)
 		}

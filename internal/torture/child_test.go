@@ -77,7 +77,8 @@ type line struct {
 	Batch    *batch            `json:",omitempty"` // begins
 	Done     *batch            `json:",omitempty"` // was acknowledged
 	NoSpace  *batch            `json:",omitempty"` // was refused for want of space
-	Broken   string            `json:",omitempty"` // the error of a batch that failed otherwise
+	Refused  *batch            `json:",omitempty"` // was not applied, for another reason
+	Broken   string            `json:",omitempty"` // the error of a batch with an unknown outcome
 	WentOn   bool              `json:",omitempty"` // something was acknowledged after that
 }
 

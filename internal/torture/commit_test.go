@@ -86,6 +86,9 @@ func commitOne(b backend.Backend, m *batches, rnd *rand.Rand, w int) bool {
 		}
 		tell(l)
 		time.Sleep(5 * time.Millisecond)
+	case !errors.Is(err, backend.ErrAmbiguous): // nothing was applied, and the next one may be
+		m.drop(w)
+		tell(line{Refused: &batch{Writer: w}})
 	default:
 		tell(line{Broken: err.Error(), Batch: &batch{Writer: w}})
 		return false
@@ -110,6 +113,8 @@ func (m *batches) take(l line) {
 		delete(m.begun, l.Done.Writer)
 	case l.NoSpace != nil:
 		delete(m.begun, l.NoSpace.Writer)
+	case l.Refused != nil:
+		delete(m.begun, l.Refused.Writer)
 	case l.Batch != nil && l.Broken == "":
 		m.begun[l.Batch.Writer] = l.Batch.Effect
 	}
