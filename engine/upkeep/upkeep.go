@@ -26,11 +26,12 @@ type Store interface {
 
 	// Verify reads what is stored and reports whatever is not as docs/format.md says: records,
 	// chains, hash links, ids, branches, index and activity entries, parts, blobs and pending writes.
-	// It may run beside everything else; what is saved meanwhile may be left out. It holds up prunes
-	// and deletions of a thread while it reads it, and saves of a lineage only to make sure of a
-	// problem that it found there. It needs about 300 bytes of memory for each record of the longest
-	// lineage and 50 for each part of a user. An error means that it could not come to its end; the
-	// report is then of what it saw.
+	// In the whole store it also looks for data of users whose keys are not in the keystore, which is
+	// one problem for all of them. It may run beside everything else; what is saved meanwhile may be
+	// left out. It holds up prunes and deletions of a thread while it reads it, and saves of a lineage
+	// only to make sure of a problem that it found there. It needs about 300 bytes of memory for each
+	// record of the longest lineage and 50 for each part of a user. An error means that it could not
+	// come to its end; the report is then of what it saw.
 	Verify(ctx context.Context, o VerifyOptions) (*VerifyReport, error)
 
 	// Stats reads the headers of all checkpoints of a user and the keys of the tenant's index, so it
