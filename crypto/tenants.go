@@ -2,6 +2,7 @@ package crypto
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -36,6 +37,35 @@ func (k *Keyring) Tenants(ctx context.Context) iter.Seq2[string, error] {
 				err = fmt.Errorf("listing tenants: %w", err)
 			}
 			if !yield(tenant, err) {
+				return
+			}
+		}
+	}
+}
+
+// UserTokens returns the tokens of all users with an entry, destroyed ones included, in no
+// particular order. It opens no entry, so damaged ones are among them. An error of the keystore
+// ends the sequence.
+func (k *Keyring) UserTokens(ctx context.Context) iter.Seq2[Token, error] {
+	return func(yield func(Token, error) bool) {
+		if k.domain.closed.Load() {
+			yield(Token{}, ErrClosed)
+			return
+		}
+		for name, err := range k.ks.List(ctx, "") {
+			if err != nil {
+				yield(Token{}, fmt.Errorf("listing users: %w", err))
+				return
+			}
+			var token Token
+			_, user, _ := strings.Cut(name, "/")
+			if len(user) != hex.EncodedLen(len(token)) {
+				continue // the entry of the store
+			}
+			if _, err := hex.Decode(token[:], []byte(user)); err != nil {
+				continue
+			}
+			if !yield(token, nil) {
 				return
 			}
 		}

@@ -50,11 +50,29 @@ func TestTenants(t *testing.T) {
 	if got, errs := list(); !slices.Equal(got, []string{"acme", "globex"}) || errs != 1 {
 		t.Errorf("with a damaged entry: tenants %q, %d errors", got, errs)
 	}
+	tokens := map[Token]bool{}
+	for token, err := range k.UserTokens(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens[token] = true
+	}
+	if len(tokens) != 4 || !tokens[k.UserToken("initech", "carol")] {
+		t.Errorf("tokens of users %v, want 4, one of them that of the damaged entry", tokens)
+	}
 	for range k.Tenants(t.Context()) {
+		break
+	}
+	for range k.UserTokens(t.Context()) {
 		break
 	}
 	k.Close()
 	for _, err := range k.Tenants(t.Context()) {
+		if err != ErrClosed {
+			t.Errorf("closed: %v", err)
+		}
+	}
+	for _, err := range k.UserTokens(t.Context()) {
 		if err != ErrClosed {
 			t.Errorf("closed: %v", err)
 		}

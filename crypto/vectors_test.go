@@ -241,7 +241,8 @@ func TestEnvelopeVectors(t *testing.T) {
 	}
 }
 
-// A user replaced by the marker is refused, with create or without, and not listed.
+// A user replaced by the marker is refused, with create or without, and not listed. The token is
+// listed, since the keys are not missing.
 func TestDestroyedUser(t *testing.T) {
 	ring, _ := vectorRing(t)
 	for _, create := range []bool{false, true} {
@@ -260,5 +261,17 @@ func TestDestroyedUser(t *testing.T) {
 	}
 	if len(users) != 1 || users[0] != "alice@example.org" {
 		t.Errorf("users %q", users)
+	}
+	tokens := map[Token]bool{}
+	for token, err := range ring.UserTokens(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		tokens[token] = true
+	}
+	for _, user := range []string{"alice@example.org", "bob"} {
+		if !tokens[ring.UserToken("acme", user)] {
+			t.Errorf("the token of %s is not listed", user)
+		}
 	}
 }

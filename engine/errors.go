@@ -18,7 +18,7 @@ var (
 	ErrTooLarge     = errors.New("over the limit")
 	ErrCorrupt      = errors.New("stored data is damaged")
 	ErrKeyDestroyed = crypto.ErrKeyDestroyed
-	ErrKeyMissing   = errors.New("keys are missing")
+	ErrKeyMissing   = errors.New("keys are missing") // the user has data, and the keystore no keys to read it
 	ErrUnavailable  = backend.ErrUnavailable
 	ErrNoSpace      = error(backend.ErrNoSpace)
 	ErrAmbiguous    = backend.ErrAmbiguous

@@ -123,18 +123,18 @@ func TestBadSplices(t *testing.T) {
 	base := cp.Channels[0].Version
 	large := bytes.Repeat([]byte("x"), 995)
 	for want, c := range map[string]Change{
-		`channel "a": splices need a base`:                                            {Splices: []Splice{}},
-		`channel "a": splices exclude data, prefix and suffix`:                        {Base: base, Prefix: 1, Splices: []Splice{}},
-		`channel "a": 1025 splices, at most 1024 are allowed`:                         {Base: base, Splices: make([]Splice, MaxSplices+1)},
-		`channel "a": splice 1 is from -1 to 0, but the one before it ends at 0`:      {Base: base, Splices: []Splice{{-1, 0, nil}}},
-		`channel "a": splice 1 is from 5 to 4, but the one before it ends at 0`:       {Base: base, Splices: []Splice{{5, 4, nil}}},
-		`channel "a": splice 2 is from 3 to 5, but the one before it ends at 4`:       {Base: base, Splices: []Splice{{2, 4, nil}, {3, 5, nil}}},
-		`channel "a" has 10 bytes, but the last splice ends at 11`:                    {Base: base, Splices: []Splice{{2, 4, nil}, {10, 11, nil}}},
-		`channel "a" is 1005 bytes, over the limit of 1000`:                           {Base: base, Splices: []Splice{{2, 2, large}}},
-		`channel "a" is 1990 bytes, over the limit of 1000`:                           {Base: base, Splices: []Splice{{2, 2, large}, {3, 3, large}}},
+		`channel "a": splices need a base`:                                          {Splices: []Splice{}},
+		`channel "a": splices exclude data, prefix and suffix`:                      {Base: base, Prefix: 1, Splices: []Splice{}},
+		`channel "a": 1025 splices, at most 1024 are allowed`:                       {Base: base, Splices: make([]Splice, MaxSplices+1)},
+		`channel "a": splice 1 is from -1 to 0, but the one before it ends at 0`:    {Base: base, Splices: []Splice{{-1, 0, nil}}},
+		`channel "a": splice 1 is from 5 to 4, but the one before it ends at 0`:     {Base: base, Splices: []Splice{{5, 4, nil}}},
+		`channel "a": splice 2 is from 3 to 5, but the one before it ends at 4`:     {Base: base, Splices: []Splice{{2, 4, nil}, {3, 5, nil}}},
+		`channel "a" has 10 bytes, but the last splice ends at 11`:                  {Base: base, Splices: []Splice{{2, 4, nil}, {10, 11, nil}}},
+		`channel "a" is 1005 bytes, over the limit of 1000`:                         {Base: base, Splices: []Splice{{2, 2, large}}},
+		`channel "a" is 1990 bytes, over the limit of 1000`:                         {Base: base, Splices: []Splice{{2, 2, large}, {3, 3, large}}},
 		`base of the splice is not the parent's version: send channels ["a"] whole`: {Base: base + 1, Splices: []Splice{{2, 2, nil}}},
-		`channel "a" has 10 bytes, but the splice keeps 9 and 2`:                      {Base: base, Prefix: 9, Suffix: 2},
-		`channel "a": prefix and suffix need a base and must not be negative`:         {Base: base, Prefix: -1},
+		`channel "a" has 10 bytes, but the splice keeps 9 and 2`:                    {Base: base, Prefix: 9, Suffix: 2},
+		`channel "a": prefix and suffix need a base and must not be negative`:       {Base: base, Prefix: -1},
 	} {
 		c.Name = "a"
 		_, err := th.Save(ctx, Draft{Keep: true, Channels: []Change{c}})

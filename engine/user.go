@@ -54,7 +54,8 @@ type guard struct {
 	naming inFlight
 }
 
-// user returns the user; without create, a user who never wrote is ErrNotFound.
+// user returns the user. Without create, a user who never wrote is ErrNotFound. One with data but
+// without keys is ErrKeyMissing either way.
 func (s *Store) user(ctx context.Context, name userName, create bool) (*user, error) {
 	if s.isClosed() {
 		return nil, ErrClosed
@@ -63,11 +64,13 @@ func (s *Store) user(ctx context.Context, name userName, create bool) (*user, er
 		return u, nil
 	}
 	keys, err := s.keys.User(ctx, name.tenant, name.name, false)
-	if errors.Is(err, crypto.ErrNotFound) && create {
-		if err := s.checkNew(ctx, name); err != nil {
+	if errors.Is(err, crypto.ErrNotFound) {
+		if err := s.checkNoData(ctx, name); err != nil {
 			return nil, err
 		}
-		keys, err = s.keys.User(ctx, name.tenant, name.name, true)
+		if create {
+			keys, err = s.keys.User(ctx, name.tenant, name.name, true)
+		}
 	}
 	if errors.Is(err, crypto.ErrNotFound) {
 		return nil, fmt.Errorf("user %q of tenant %q: %w", name.name, name.tenant, ErrNotFound)
@@ -109,14 +112,15 @@ func (s *Store) forgetGuard(name userName) {
 	}
 }
 
-// checkNew refuses to make keys for a user who has data: the keystore is then older than the
-// backend, and new keys would silently make that data unreadable.
-func (s *Store) checkNew(ctx context.Context, name userName) error {
+// checkNoData returns ErrKeyMissing for a user without keys who has data. The keystore is then
+// older than the backend, or lost the entry: a read that finds nothing would hide the data, and new
+// keys would make it unreadable.
+func (s *Store) checkNoData(ctx context.Context, name userName) error {
 	r := s.space.OfUser(name.tenant, name.name)
 	r.KeysOnly, r.Limit = true, 1
 	have, _, err := s.be.Scan(ctx, r)
 	if err != nil {
-		return fmt.Errorf("looking for data of a new user: %w", err)
+		return fmt.Errorf("looking for data of a user without keys: %w", err)
 	}
 	if len(have) > 0 {
 		// Somebody else may just have made the keys, and then written the data.

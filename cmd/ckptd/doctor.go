@@ -192,6 +192,7 @@ func (a *app) diagnosed(v diagnosisView) error {
 		anchor = placeText(v.Anchor)
 	}
 	a.printf("  %-8s%s\n", "anchor", anchor)
+	a.printf("  %-8s%s\n", "keys", "not examined; ckptd verify checks that the keystore has the keys of every user")
 	if v.Interrupted {
 		a.printf("  an opening was cut short, and would begin again\n")
 	}

@@ -17,8 +17,8 @@ func (a *app) verifyCmd() *cobra.Command {
 		Use:   "verify [THREAD]",
 		Short: "Verify the store or one thread: chains, hashes, counts, indexes",
 		Long: `Verify checks the whole store, with all tenants and users, or one thread. With --deep it also restores
-every state and compares it with the commitment from when it was saved. It exits with code 5 if it
-finds problems.
+every state and compares it with the commitment from when it was saved. Without THREAD it reports data
+of users whose keys are not in the keystore, too. It exits with code 5 if it finds problems.
 
 With --witness it compares how far the store has come with what FILE saw last, and notes it there if all is well: a
 directory that was put back is exit code 21, as long as it has not gone beyond where it was. Keep FILE away from the

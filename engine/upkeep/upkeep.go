@@ -26,11 +26,12 @@ type Store interface {
 
 	// Verify reads the stored data and reports all deviations from docs/format.md: in records,
 	// deltas, hash links, ids, branches, index and activity entries, parts, blobs and pending
-	// writes. It can run alongside everything else, and may leave out data saved in the meantime.
-	// Prunes and deletions of a thread wait while Verify reads it; saves of a lineage wait only
-	// while Verify confirms a problem in it. It needs about 300 bytes of memory for each record of
-	// the longest lineage and 50 for each part of a user. An error means that Verify did not
-	// finish; the report then covers what it read.
+	// writes. For the whole store it also looks for data of users whose keys are not in the
+	// keystore, and reports all of them as one problem. It can run alongside everything else, and
+	// may leave out data saved in the meantime. Prunes and deletions of a thread wait while Verify
+	// reads it; saves of a lineage wait only while Verify confirms a problem in it. It needs about
+	// 300 bytes of memory for each record of the longest lineage and 50 for each part of a user. An
+	// error means that Verify did not finish; the report then covers what it read.
 	Verify(ctx context.Context, o VerifyOptions) (*VerifyReport, error)
 
 	// Stats reads the headers of all checkpoints of a user and the keys of the tenant's index, so

@@ -36,9 +36,6 @@ func filesRound(r *round) {
 			r.must(os.Remove(path))
 			r.count("removed", 1)
 			what = rel + " removed"
-			if kind == "keystore" && filepath.Dir(filepath.Dir(filepath.Dir(path))) == at.path("keys") {
-				kind = removedKeys
-			}
 		default:
 			r.must(copyFile(path, older))
 			r.count("put back", 1)

@@ -35,8 +35,7 @@ func (r *round) damage(hurt func(im *image, at place) (kind, what string)) {
 	for range min(r.units, 50) {
 		at := r.copy(im.place)
 		kind, what := hurt(im, at)
-		keystore := kind == "keystore" || kind == removedKeys
-		v := p.ask(question{Place: at, Want: im.want, Engine: keystore, GoOn: r.rnd.IntN(4) == 0})
+		v := p.ask(question{Place: at, Want: im.want, Engine: kind == "keystore", GoOn: r.rnd.IntN(4) == 0})
 		r.judge(im, kind, what, v)
 		if r.Failed() {
 			return // the copy stays
@@ -53,9 +52,6 @@ func (r *round) copy(p place) place {
 	return to
 }
 
-// removedKeys is the kind of damage that removes the keys of a user.
-const removedKeys = "keys of a user"
-
 // judge counts a verdict, or reports it. One flipped bit in the log, and any damage to a memory
 // file, must be repaired.
 func (r *round) judge(im *image, kind, what string, v *verdict) {
@@ -67,10 +63,8 @@ func (r *round) judge(im *image, kind, what string, v *verdict) {
 		r.did(im.how, kind+", read")
 	case len(v.Problems) == 0:
 		r.did(im.how, kind+", refused")
-	case !im.hasLog() && kind != "keystore" && kind != removedKeys:
+	case !im.hasLog() && kind != "keystore":
 		r.did("judged only with the log: " + kind) // the driver before it has no second copy, and believes its MANIFEST
-	case kind == removedKeys:
-		r.did(kind + ", not found") // as docs/threat-model.md has it: reads find nothing of a user without keys
 	default:
 		r.problem("%s, %s: %s", im.how, what, strings.Join(v.Problems, "; "))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/crypto"
 	"github.com/ckptd/ckptd/engine"
+	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
 // question asks a probe for the content of a place.
@@ -171,7 +172,20 @@ func (v *verdict) readThrough(ctx context.Context, p place, b backend.Backend, w
 	case err != nil:
 		v.refused("listing", err)
 	case len(all) != len(want):
-		v.add("%d of %d threads are listed", len(all), len(want))
+		v.unlisted(ctx, s, len(all), len(want))
+	}
+}
+
+// unlisted judges a list without some threads. Users are listed from the keystore: verify must find
+// the data of those that it lacks.
+func (v *verdict) unlisted(ctx context.Context, s *engine.Store, got, want int) {
+	switch rep, err := s.Upkeep().Verify(ctx, upkeep.VerifyOptions{}); {
+	case err != nil:
+		v.refused("verifying", err)
+	case rep.Clean():
+		v.add("%d of %d threads are listed, and verify finds no problem", got, want)
+	default:
+		v.refused("verifying", rep.Problems[0].Err)
 	}
 }
 

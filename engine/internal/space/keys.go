@@ -1,6 +1,7 @@
 package space
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -68,6 +69,30 @@ func IsRecord(key []byte) bool { return len(key) == recordLen && KindOf(key) == 
 
 // IsIndex reports whether a key is of an index entry, whole or not.
 func IsIndex(key []byte) bool { return len(key) >= PrefixLen && KindOf(key) == KindIndex }
+
+// UserOf returns the user whose scope a key is in; not ok means that it is in the scope of a tenant
+// or of the store, or too short to be a key.
+func UserOf(key []byte) (user crypto.Token, ok bool) {
+	if len(key) < PrefixLen || KindOf(key) < KindThread {
+		return user, false
+	}
+	return crypto.Token(key), true
+}
+
+// AfterScope returns the first key that can follow the scope of a key, or the key itself if it is
+// too short to be one; nil if none can.
+func AfterScope(key []byte) []byte {
+	if len(key) < PrefixLen {
+		return append(bytes.Clone(key), 0)
+	}
+	end := bytes.Clone(key[:scopeLen])
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i]++; end[i] != 0 {
+			return end[:i+1]
+		}
+	}
+	return nil
+}
 
 // PartOf and BlobOf return the digest in the key of a part or a blob; not ok means that it is
 // another kind of key.
