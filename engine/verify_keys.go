@@ -23,7 +23,7 @@ func (v *verifier) usersWithoutKeys(ctx context.Context) error {
 	if n > 1 {
 		of = fmt.Sprintf("%d users", n)
 	}
-	return v.problem(Ref{}, corrupt("data of "+of, "the keystore has no keys of theirs; was it restored from an old copy?", ErrKeyMissing))
+	return v.problem(Ref{}, corrupt("data of "+of, "no keys in the keystore; was it restored from an old copy?", ErrKeyMissing))
 }
 
 // countWithoutKeys counts the users with data who have no entry in the keystore. It reads one key
