@@ -87,7 +87,7 @@ type powerless struct {
 // call is told of every call of the log that changes something, before it is done. No other one is
 // done meanwhile.
 func (c *cut) call(op, name string) error {
-	if op == "create" || op == "rename" { // before which the names may have been synced
+	if op == "create" || op == "rename" || op == "remove" { // the names may have been synced before
 		c.named.Store(tablesOf(c.dir))
 	}
 	if len(c.images) < c.most && c.r.rnd.IntN(c.every) == 0 {
