@@ -214,7 +214,7 @@ func (c *committer) admit(size int, makesRoom bool) error {
 			return err
 		}
 		if waiting > memTables {
-			c.store.stop(errors.New("Badger cannot write its memory to tables"))
+			c.store.stop(errors.New("cannot write Badger's memory to tables"))
 			return c.store.usable()
 		}
 	}

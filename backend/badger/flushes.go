@@ -63,7 +63,7 @@ func (f *flushes) await(done <-chan error) (err error, ended bool) {
 
 // flushError turns Badger's log message about a failed flush into an error.
 func flushError(message string) error {
-	err := fmt.Errorf("Badger cannot write to its tables: %s", firstLine(message))
+	err := fmt.Errorf("cannot write to Badger's tables: %s", firstLine(message))
 	if class := dirError(err); errors.Is(class, backend.ErrNoSpace) {
 		return class
 	}

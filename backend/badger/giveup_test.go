@@ -117,7 +117,7 @@ func TestOpenGivesUp(t *testing.T) {
 	o := least
 	o.Log = slog.New(onMessage{slog.DiscardHandler, "All ", opened}) // "tables opened", Badger's message then
 	s, err := Open(base, o)
-	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "Badger cannot write to its tables") || strings.Contains(err.Error(), "\n") {
+	if !errors.Is(err, backend.ErrUnavailable) || !strings.Contains(err.Error(), "cannot write to Badger's tables") || strings.Contains(err.Error(), "\n") {
 		t.Fatalf("%v, want ErrUnavailable", err)
 	}
 	if s != nil || !once {
