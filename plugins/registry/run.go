@@ -59,7 +59,7 @@ func checkBindings(in *Install, name string) ([]binding, error) {
 				return nil, invalidf(name, "a tenant or thread prefix is not UTF-8 of 1 to %d bytes: omit it to match all", maxName)
 			}
 			if text == "*" { // grants use it for every tenant; here it would match nobody
-				return nil, invalidf(name, `a binding names the tenant or thread prefix "*", which is not a wildcard here: leave it out for all`)
+				return nil, invalidf(name, `a binding names the tenant or thread prefix "*", which is not a wildcard here: omit it to match all`)
 			}
 		}
 		if len(b.Tenants) > maxNames || len(b.Prefixes) > maxNames {
