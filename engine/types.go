@@ -144,7 +144,7 @@ type Draft struct {
 	ID string
 
 	// Parent is the id of the parent; "" is the head: that of Branch if Branch is named and exists,
-	// else that of the lineage. A parent that is not the head starts a fork. Root asks for none.
+	// else that of the lineage. A parent that is not the head starts another line. Root asks for none.
 	Parent string
 	Root   bool
 	// AllowDangling accepts a Parent that does not exist, which is otherwise ErrUnknownParent.

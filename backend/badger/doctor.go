@@ -16,18 +16,18 @@ import (
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// Outcome is what Open would do with a directory.
+// Outcome is the effect that Open would have on a directory.
 type Outcome string
 
-// What Open would do.
+// Outcomes of Open.
 const (
-	OpensClean   Outcome = "open"   // all is in tables
-	OpensReplays Outcome = "replay" // and have Badger write groups of the log to tables first
-	OpensRepairs Outcome = "repair" // and mend what is damaged, from a second copy
-	OpensNot     Outcome = "refuse" // and change nothing
+	OpensClean   Outcome = "open"   // all groups are in tables
+	OpensReplays Outcome = "replay" // and writes groups of the log to tables first
+	OpensRepairs Outcome = "repair" // and repairs damage from a second copy
+	OpensNot     Outcome = "refuse" // it changes nothing
 )
 
-// Diagnosis is what stands in a directory, and what Open would do with it.
+// Diagnosis describes the content of a directory, and the effect of opening it.
 type Diagnosis struct {
 	Store  commitlog.ID // of the directory
 	Format int
@@ -39,11 +39,11 @@ type Diagnosis struct {
 	Unfinished          bool // the log ends with a part of a group, which was in progress and not acknowledged
 
 	Outcome Outcome
-	Stands  commitlog.Position // the last group that there is with all before it
+	Stands  commitlog.Position // the last group before the first gap
 	Replay  int                // groups that are not in tables
-	Repairs []string           // what Open would mend
-	Damage  []string           // what it would not, and why it refuses
-	Lost    *Loss              // what of the acknowledged commits is missing, nil if nothing is
+	Repairs []string           // damage that Open would repair
+	Damage  []string           // damage that it would not, and why it refuses
+	Lost    *Loss              // the acknowledged commits that are missing; nil if none are
 	Err     error              // of Open, nil unless it would refuse
 
 	markerLost bool
@@ -56,14 +56,14 @@ type Part struct {
 	Group uint64 // the last that was found there
 }
 
-// Loss is what is missing of acknowledged commits.
+// Loss describes acknowledged commits that are missing.
 type Loss struct {
-	Groups uint64             // how many; 0: nobody can say
-	After  commitlog.Position // the last group that there is
+	Groups uint64             // how many; 0: unknown
+	After  commitlog.Position // the last group before them
 	Why    string
 }
 
-// String says it in a line.
+// String describes the loss in a line.
 func (l *Loss) String() string {
 	if l.Groups == 0 {
 		return l.Why
@@ -79,7 +79,7 @@ func (l *Loss) String() string {
 	return fmt.Sprintf("%s since %s, from number %d on: %s", groups, since, l.After.N+1, l.Why)
 }
 
-// Since is when the last group was made that there is; zero: there is none.
+// Since returns the time of the last group before the loss; zero if there is none.
 func (l *Loss) Since() time.Time {
 	if l.After.N == 0 {
 		return time.Time{}
@@ -87,12 +87,11 @@ func (l *Loss) Since() time.Time {
 	return time.UnixMilli(l.After.Time).UTC()
 }
 
-// Diagnose looks at a directory and changes nothing in it. While it does so nobody can open the
-// store.
+// Diagnose examines a directory and changes nothing in it. Meanwhile nobody can open the store.
 //
-// Its errors are those of a directory of which nothing can be said: fs.ErrNotExist,
-// backend.ErrForeign, ErrLocked, ErrNewerFormat, ErrNewerLog, ErrOlderFormat and, where a file
-// cannot be read, what the system says.
+// It fails only if it cannot examine the directory: fs.ErrNotExist, backend.ErrForeign, ErrLocked,
+// ErrNewerFormat, ErrNewerLog, ErrOlderFormat, or the error of the system for a file that cannot be
+// read.
 func Diagnose(dir string, opts Options) (*Diagnosis, error) {
 	d, err := diagnose(dir, opts)
 	if err != nil {
@@ -160,7 +159,7 @@ func (d *Diagnosis) identify(dir string) (commitlog.ID, error) {
 	}
 	if of, ok := commitlog.StoreOf(readOnlyLog(dir)); ok {
 		d.markerLost = true
-		d.Repairs = append(d.Repairs, "the file "+markerName+" is damaged or missing, and the log says what it said")
+		d.Repairs = append(d.Repairs, "the file "+markerName+" is damaged or missing, and can be restored from the log")
 		return of, nil
 	}
 	if err == nil {
@@ -172,7 +171,7 @@ func (d *Diagnosis) identify(dir string) (commitlog.ID, error) {
 	return id, err
 }
 
-// settle says what was found in the words of the diagnosis.
+// settle fills in the findings.
 func (d *Diagnosis) settle(o *opening) {
 	d.Lost, d.Stands, d.Replay = o.lost, o.last, len(o.groups)
 	for _, why := range o.puts {
@@ -215,7 +214,7 @@ func plain(err error) string {
 	return strings.NewReplacer(backend.ErrCorrupt.Error()+": ", "", "backend: ", "").Replace(text(err))
 }
 
-// count says how much there is of what, and how far it goes.
+// count fills in the sizes of the parts, and the last group of each.
 func (d *Diagnosis) count(o *opening) error {
 	dir := o.s.dir
 	tables, err := filesIn(dir, ".sst")
@@ -258,8 +257,8 @@ func (p *Part) add(paths []string) {
 	}
 }
 
-// Repair opens a store and closes it, so that all that can be mended from a second copy is, and
-// says what that was. Other than Open it writes the marker anew from what the log says.
+// Repair opens a store and closes it, which repairs all damage that has a second copy, and lists
+// that damage. Unlike Open, it also restores the marker, from the log.
 func Repair(dir string, opts Options) (mended []string, err error) {
 	d, err := Diagnose(dir, opts)
 	if err != nil {
@@ -291,20 +290,20 @@ func repairMarker(dir string, id commitlog.ID) error {
 	return dirError(durable.WriteFile(filepath.Join(dir, markerName), []byte(marker(id))))
 }
 
-// Accepted is what became of a store whose loss was accepted.
+// Accepted describes a store whose loss was accepted.
 type Accepted struct {
 	Lost     *Loss
-	Evidence string             // the folder with all that there was
-	Now      commitlog.Position // from which it goes on, in a new incarnation
+	Evidence string             // the folder with the old files
+	Now      commitlog.Position // from which the store continues, in a new incarnation
 }
 
-// AcceptLoss goes on without commits that are missing, from the last group that there is with all
-// before it. All that there was is kept beside the directory. Errors: backend.ErrInvalid (nothing
-// is missing), and those of Open, such as for a damaged table.
+// AcceptLoss continues a store without the commits that are missing, after the last group before the
+// first gap. The old files are kept next to the directory. Errors: backend.ErrInvalid (nothing is
+// missing), and those of Open, such as for a damaged table.
 func AcceptLoss(dir string, opts Options) (*Accepted, error) {
 	a, err := acceptLoss(dir, opts)
 	if err != nil {
-		return nil, fmt.Errorf("going on without what is lost in %s: %w", dir, err)
+		return nil, fmt.Errorf("accepting the loss in %s: %w", dir, err)
 	}
 	return a, nil
 }
@@ -334,11 +333,11 @@ func acceptLoss(dir string, opts Options) (a *Accepted, err error) {
 	}
 	o.newIncarnation()
 	if err := o.start(); err != nil {
-		return nil, fmt.Errorf("%w; as it was, it is in %s", errors.Join(err, s.stopBadger(), s.abandon()), a.Evidence)
+		return nil, fmt.Errorf("%w; the old files are in %s", errors.Join(err, s.stopBadger(), s.abandon()), a.Evidence)
 	}
 	a.Now = o.last
 	if err := s.Close(); err != nil {
-		return nil, fmt.Errorf("%w; as it was, it is in %s", err, a.Evidence)
+		return nil, fmt.Errorf("%w; the old files are in %s", err, a.Evidence)
 	}
 	return a, nil
 }

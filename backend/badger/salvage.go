@@ -16,19 +16,18 @@ import (
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// Salvaged is what became of a damaged store in a new one.
+// Salvaged is the report on a salvage.
 type Salvaged struct {
 	Tables  int      // that were read
 	Groups  int      // of commits that came from the log and from memory files
-	Missing []string // what could not be read
-	Lost    *Loss    // what of the acknowledged commits is missing at the end
+	Missing []string // the parts that could not be read
+	Lost    *Loss    // the acknowledged commits that are missing at the end; nil if none are
 }
 
-// Salvage reads all that can be read in a directory, in which it changes nothing, and writes it to
-// a new store in a directory that must be missing or empty. Damage costs a block of a table, or a
-// group of the log: where that had the newest version of a key, an older one or none is left, and a
-// deleted one may be back. So what is salvaged is to be verified by whoever can tell what belongs
-// together.
+// Salvage reads everything readable in a directory, in which it changes nothing, and writes it to a
+// new store in a directory that must be missing or empty. Damage costs a block of a table, or a
+// group of the log. If the newest version of a key was there, the new store has an older one or
+// none, and a deleted key can be back. So the caller must verify the new store.
 func Salvage(dir, to string, opts Options) (*Salvaged, error) {
 	r, err := salvage(dir, to, opts)
 	if err != nil {
@@ -168,7 +167,7 @@ func (v *salvager) fill(settings badgerdb.Options) (err error) {
 		err = fmt.Errorf("%w: %s", backend.ErrUnavailable, text(flushed))
 	}
 	if err = errors.Join(err, v.db.Close()); err == nil && v.to.flushes.trouble.Load() {
-		err = fmt.Errorf("%w: Badger failed to write what was salvaged to tables", backend.ErrUnavailable)
+		err = fmt.Errorf("%w: Badger failed to write the salvaged data to tables", backend.ErrUnavailable)
 	}
 	return err
 }

@@ -45,9 +45,9 @@ func (v *salvager) copyUnnamed(groups map[uint64]group) (took bool, err error) {
 	}
 	switch {
 	case v.noManifest:
-		v.missing("the MANIFEST cannot be read: all tables that there are were taken, and what was deleted may be back")
+		v.missing("the MANIFEST cannot be read: all tables in the directory were used, so deleted data can be back")
 	case beyond != "":
-		v.missing("the MANIFEST does not name %s: all tables that there are were taken, and what was deleted may be back", beyond)
+		v.missing("the MANIFEST does not name %s: all tables in the directory were used, so deleted data can be back", beyond)
 	default:
 		return false, nil
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	// errSalvaged: what was salvaged is not all that there was.
+	// errSalvaged: the salvaged store lacks something.
 	errSalvaged = errors.New("something is missing or damaged")
 	// errUndamaged: there is no loss to accept.
 	errUndamaged = errors.New("no commits are missing")
@@ -29,15 +29,15 @@ func (a *app) doctorCmd() *cobra.Command {
 	var salvage string
 	cmd := &cobra.Command{
 		Use:   "doctor [DIR]",
-		Short: "Look at a store's directory, repair it, or save what is left",
-		Long: `Doctor tells what stands in the directory of a store (DIR or --data), what is damaged, and what opening it would do. It
-changes nothing, needs no keys, and leaves a store alone that is in use. A store that would not be opened is the exit
-code that opening it has. What it does on request:
+		Short: "Diagnose and repair the directory of a store",
+		Long: `Doctor examines the directory of a store (DIR or --data). It reports the content, the damage, and the effect of
+opening the store. It changes nothing, needs no keys, and does not touch a store in use. If the store would not
+open, the exit code is that of opening it. On request, doctor also acts:
 
-  --repair          mend what has a second copy. Opening does most of that by itself
-  --accept-loss     go on without commits that are missing; the directory as it was is kept beside it, as DIR.lost-TIME
-  --salvage NEWDIR  write all that can be read to a new store, verify every checkpoint in it, and list what is missing.
-                    DIR is not changed. It takes the keys of DIR, which are those of NEWDIR, too`,
+  --repair          repair damage that has a second copy; opening the store repairs most of it, too
+  --accept-loss     continue without missing commits; the old directory is kept next to it, as DIR.lost-TIME
+  --salvage NEWDIR  write everything readable to a new store, verify every checkpoint in it, and list the
+                    missing data; DIR is not changed, and NEWDIR has the keys of DIR`,
 		Args: cobra.MaximumNArgs(1),
 		PersistentPreRunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -47,10 +47,10 @@ code that opening it has. What it does on request:
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.server.addr != "" {
-				return usagef("doctor works on a directory: leave out --server")
+				return usagef("doctor works on a directory: omit --server")
 			}
 			if repair && acceptLoss || (repair || acceptLoss) && salvage != "" {
-				return usagef("say one of --repair, --accept-loss and --salvage")
+				return usagef("choose one of --repair, --accept-loss and --salvage")
 			}
 			switch {
 			case repair:
@@ -64,10 +64,10 @@ code that opening it has. What it does on request:
 		},
 	}
 	f := cmd.Flags()
-	f.BoolVar(&repair, "repair", false, "mend what has a second copy")
-	f.BoolVar(&acceptLoss, "accept-loss", false, "go on without the commits that are missing")
-	f.StringVar(&salvage, "salvage", "", "write all that can be read to a new store in `NEWDIR`")
-	f.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	f.BoolVar(&repair, "repair", false, "repair damage that has a second copy")
+	f.BoolVar(&acceptLoss, "accept-loss", false, "continue without the missing commits")
+	f.StringVar(&salvage, "salvage", "", "write everything readable to a new store in `NEWDIR`")
+	f.BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
 
@@ -102,7 +102,7 @@ type placeView struct {
 }
 
 type lostView struct {
-	Groups uint64     `json:"groups"` // 0: nobody can say
+	Groups uint64     `json:"groups"` // 0: unknown
 	From   uint64     `json:"from,omitempty"`
 	Since  *time.Time `json:"since,omitempty"`
 	Why    string     `json:"why"`
@@ -154,7 +154,7 @@ func (a *app) diagnose() error {
 	return err
 }
 
-// diagnosedError is that of a store that would not be opened. What is wrong was said, and what to
+// diagnosedError is the error for a store that would not open. What is wrong was said, and what to
 // do.
 type diagnosedError struct {
 	dir string
@@ -162,7 +162,7 @@ type diagnosedError struct {
 }
 
 func (e diagnosedError) Error() string {
-	return fmt.Sprintf("%s would not be opened: %v", e.dir, e.class())
+	return fmt.Sprintf("%s would not open: %v", e.dir, e.class())
 }
 
 // class is the kind of the error, without what was said of the files.
@@ -194,7 +194,7 @@ func (a *app) diagnosed(v diagnosisView) error {
 	a.printf("  %-8s%s\n", "anchor", anchor)
 	a.printf("  %-8s%s\n", "keys", "not examined; ckptd verify checks that the keystore has the keys of every user")
 	if v.Interrupted {
-		a.printf("  an opening was cut short, and would begin again\n")
+		a.printf("  an opening was interrupted, and would start again\n")
 	}
 	if v.Unfinished {
 		a.printf("  the log ends with a part of a group: it was in progress, and never acknowledged\n")
@@ -215,49 +215,49 @@ func placeText(g *placeView) string {
 	return fmt.Sprintf("group %d of %s", g.Group, g.Time.Format(time.RFC3339))
 }
 
-// verdict says what opening would do, and what is lost.
+// verdict states the effect of opening the store, and the loss.
 func verdict(v diagnosisView) string {
 	switch badger.Outcome(v.Opening) {
 	case badger.OpensNot:
 		switch {
 		case v.Lost == nil && len(v.Repairs) > 0 && len(v.Damage) == 0:
-			return "it would not be opened; ckptd doctor --repair mends it, and nothing is lost"
+			return "the store would not open; ckptd doctor --repair repairs it, and nothing is lost"
 		case v.Lost == nil:
-			return "it would not be opened; put it back from a copy, or see what is left with ckptd doctor --salvage NEWDIR"
+			return "the store would not open; restore a copy, or save the readable data with ckptd doctor --salvage NEWDIR"
 		case v.Lost.Groups == 0:
-			return fmt.Sprintf("it would not be opened, and nobody can say what is lost behind %s; put it back from a copy, "+
-				"or go on from there with ckptd doctor --accept-loss", placeText(v.Stands))
+			return fmt.Sprintf("the store would not open, and the loss after %s is unknown; restore a copy, "+
+				"or continue from there with ckptd doctor --accept-loss", placeText(v.Stands))
 		}
-		return fmt.Sprintf("it would not be opened: %s lost behind %s; put it back from a copy, "+
-			"or go on without with ckptd doctor --accept-loss", plural(int(v.Lost.Groups), "group of commits is", "groups of commits are"), placeText(v.Stands))
+		return fmt.Sprintf("the store would not open: %s lost after %s; restore a copy, "+
+			"or continue without them with ckptd doctor --accept-loss", plural(int(v.Lost.Groups), "group of commits is", "groups of commits are"), placeText(v.Stands))
 	case badger.OpensRepairs:
-		return fmt.Sprintf("opening it repairs that; nothing is lost, up to %s", placeText(v.Stands))
+		return fmt.Sprintf("opening the store repairs that; nothing is lost, up to %s", placeText(v.Stands))
 	case badger.OpensReplays:
-		return fmt.Sprintf("it was not closed: opening it has %s of the log written to tables; nothing is lost, up to %s",
+		return fmt.Sprintf("the store was not closed: opening it writes %s of the log to tables; nothing is lost, up to %s",
 			count(v.Replay, "group"), placeText(v.Stands))
 	}
 	if v.Stands.Group == 0 {
-		return "opening it changes nothing; all is there"
+		return "the store opens without changes; nothing is missing"
 	}
-	return "opening it changes nothing; all is there, up to " + placeText(v.Stands)
+	return "the store opens without changes; nothing is missing, up to " + placeText(v.Stands)
 }
 
 func (a *app) repair() error {
-	mended, err := badger.Repair(a.data, a.backend)
+	repaired, err := badger.Repair(a.data, a.backend)
 	if err != nil {
 		return err
 	}
 	if a.json {
 		return a.emit(struct {
 			Directory string   `json:"directory"`
-			Mended    []string `json:"mended"`
-		}{a.data, append([]string{}, mended...)})
+			Repaired  []string `json:"repaired"`
+		}{a.data, append([]string{}, repaired...)})
 	}
-	for _, m := range mended {
-		a.printf("mended: %s\n", printable(m))
+	for _, m := range repaired {
+		a.printf("repaired: %s\n", printable(m))
 	}
-	if len(mended) == 0 {
-		a.printf("there was nothing to mend\n")
+	if len(repaired) == 0 {
+		a.printf("nothing needed repair\n")
 	}
 	return nil
 }
@@ -273,11 +273,11 @@ func (a *app) acceptLoss(yes bool) error {
 	if d.Lost == nil {
 		return fmt.Errorf("%w in %s: there is nothing to accept", errUndamaged, a.data)
 	}
-	what := "go on without all that came behind " + placeText(placeOf(d.Stands.N, d.Stands.Time))
+	loss := "continue without everything after " + placeText(placeOf(d.Stands.N, d.Stands.Time))
 	if d.Lost.Groups > 0 {
-		what = "go on without " + d.Lost.String()
+		loss = "continue without " + d.Lost.String()
 	}
-	if err := a.confirm(yes, what); err != nil {
+	if err := a.confirm(yes, loss); err != nil {
 		return err
 	}
 	r, err := badger.AcceptLoss(a.data, a.backend)
@@ -293,8 +293,8 @@ func (a *app) acceptLoss(yes bool) error {
 			Group       uint64    `json:"group"`
 		}{a.data, lossOf(r.Lost), r.Evidence, hex.EncodeToString(r.Now.Incarnation[:]), r.Now.N})
 	}
-	a.printf("given up: %s\n", printable(r.Lost.String()))
-	return a.printf("%s goes on behind %s; as it was, it is in %s\n", printable(a.data), placeText(placeOf(r.Now.N, r.Now.Time)), printable(r.Evidence))
+	a.printf("lost: %s\n", printable(r.Lost.String()))
+	return a.printf("%s continues after %s; the old files are in %s\n", printable(a.data), placeText(placeOf(r.Now.N, r.Now.Time)), printable(r.Evidence))
 }
 
 // salvageView is the report as --json prints it.
@@ -314,7 +314,7 @@ func (a *app) salvage(ctx context.Context, to string) error {
 	} else if !fresh {
 		return fmt.Errorf("%s %w", to, errExists)
 	}
-	// Keys first: without them nobody can tell what belongs together.
+	// Keys first: without them nothing can be verified.
 	o := engine.Options{CacheBytes: a.cacheBytes, Migrations: a.migrations.find}
 	var err error
 	if o.Root, _, _, err = a.rootKey(ctx, nil, false); err == nil {
@@ -359,13 +359,13 @@ func (a *app) verifySalvaged(ctx context.Context, dir string, o engine.Options) 
 	s, err := engine.Open(ctx, be, o)
 	if err != nil {
 		err = errors.Join(err, be.Close())
-		if ctx.Err() == nil { // so it is of no use
+		if ctx.Err() == nil { // so it is useless
 			err = errors.Join(err, os.RemoveAll(dir))
 		}
 		if errors.Is(err, engine.ErrCorrupt) {
-			err = fmt.Errorf("%w, so that nothing of it can be opened: %v", errSalvaged, err)
+			err = fmt.Errorf("%w, so the salvaged store does not open: %v", errSalvaged, err)
 		}
-		return v, fmt.Errorf("opening what was salvaged: %w", err)
+		return v, fmt.Errorf("opening the salvaged store: %w", err)
 	}
 	bar := newProgress(-1, "verifying", false)
 	start := time.Now()
@@ -384,6 +384,6 @@ func (a *app) salvaged(v salvageView) error {
 	if err := a.verified(v.Verified); err != nil {
 		return err
 	}
-	return a.printf("salvaged to %s; it has the keys of %s: name them with --key-file %s and --keystore %s, or move it to %s\n",
+	return a.printf("salvaged to %s, which has the keys of %s: name them with --key-file %s and --keystore %s, or move it to %s\n",
 		printable(v.Directory), printable(a.data), printable(a.keyFile), printable(a.keysDir), printable(a.data))
 }

@@ -77,7 +77,7 @@ var exitCodes = []struct {
 	{exitForeignLog, "the log in the store directory belongs to another store; nothing was changed"},
 	{exitNoLog, "the store directory has no log; nothing was changed"},
 	{exitNewerLog, "the store's log was written by a newer version; nothing was changed"},
-	{exitWitness, "verify --witness: the store is not where it was seen last, or beyond"},
+	{exitWitness, "verify --witness: the store is behind the witness, or has a different past"},
 	{exitInterrupted, "interrupted by a signal; acknowledged saves are kept"},
 	{exitPipe, "the reader of the output closed it"},
 }
@@ -191,7 +191,7 @@ var explanations = []struct {
 
 	{backend.ErrLocked, exitLocked, ""},
 	{backend.ErrForeign, exitForeign, "choose another directory with --data; nothing was changed"},
-	{errWitness, exitWitness, "find out who put the directory back; remove the file of the witness to begin anew"},
+	{errWitness, exitWitness, "find out who replaced the directory; to start over, remove the file of the witness"},
 	{errSalvaged, exitDamaged, ""},
 	{errUndamaged, exitInput, ""},
 	{backend.ErrLostCommits, exitLost, doctorAdvice},

@@ -20,9 +20,10 @@ func (a *app) verifyCmd() *cobra.Command {
 every state and compares it with the commitment from when it was saved. Without THREAD it reports data
 of users whose keys are not in the keystore, too. It exits with code 5 if it finds problems.
 
-With --witness it compares how far the store has come with what FILE saw last, and notes it there if all is well: a
-directory that was put back is exit code 21, as long as it has not gone beyond where it was. Keep FILE away from the
-directory and from its copies. It needs the directory itself, so it does not work through --server.`,
+With --witness it compares the progress of the store with the last one recorded in FILE, and updates FILE
+if all is well. A directory that was replaced by an older copy is exit code 21, unless it has gone beyond
+its old position since. Keep FILE away from the directory and its copies. This needs the directory itself,
+so it does not work through --server.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := upkeep.VerifyOptions{Deep: deep}
@@ -30,10 +31,10 @@ directory and from its copies. It needs the directory itself, so it does not wor
 				o.Tenant, o.User, o.Thread = a.tenant, a.user, args[0]
 			}
 			if witness != "" && a.server.addr != "" {
-				return usagef("--witness wants the directory of the store: leave out --server")
+				return usagef("--witness needs the directory of the store: omit --server")
 			}
 			if witness != "" && inside(witness, a.data) {
-				return usagef("--witness %s: it is in %s, and would be put back with it", witness, a.data)
+				return usagef("--witness %s: the file is in %s, and a copy put in its place would replace it", witness, a.data)
 			}
 			return a.with(cmd.Context(), false, func(s store) error {
 				if witness != "" {
@@ -45,7 +46,7 @@ directory and from its copies. It needs the directory itself, so it does not wor
 		ValidArgsFunction: a.completeThreads,
 	}
 	cmd.Flags().BoolVar(&deep, "deep", false, "restore every state and compare it with its commitment")
-	cmd.Flags().StringVar(&witness, "witness", "", "`FILE` to compare with how far the store has come, and to note it in")
+	cmd.Flags().StringVar(&witness, "witness", "", "compare the progress of the store with `FILE`, and update FILE")
 	return cmd
 }
 

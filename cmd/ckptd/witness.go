@@ -16,12 +16,12 @@ import (
 	"github.com/ckptd/ckptd/internal/durable"
 )
 
-// errWitness: a store is not where its witness saw it.
-var errWitness = errors.New("the directory was put back, or is another past of the store")
+// errWitness: the progress of a store contradicts its witness.
+var errWitness = errors.New("the directory was replaced by an older copy, or by one with a different past")
 
 const mostWitness = 64 << 10 // bytes of a file
 
-// witness is how far a store had come when it was verified last, as the file of --witness has it.
+// witness is the progress of a store when it was last verified, as stored in the file of --witness.
 type witness struct {
 	Version     int       `json:"ckptd_witness"` // 1
 	Store       string    `json:"store"`
@@ -35,7 +35,7 @@ func witnessOf(p backend.Position) witness {
 	return witness{1, hex.EncodeToString(p.Store[:]), hex.EncodeToString(p.Incarnation[:]), p.N, p.Time, hex.EncodeToString(p.Hash[:])}
 }
 
-// readWitness reads what was seen last, nil if the file is not there.
+// readWitness reads the last witness, nil if there is no file.
 func readWitness(path string) (*witness, error) {
 	b, err := durable.ReadFile(path, mostWitness)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,12 +48,12 @@ func readWitness(path string) (*witness, error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&w); err != nil || w.Version != 1 || len(bytes.TrimSpace(b[d.InputOffset():])) > 0 {
-		return nil, fmt.Errorf("%w: %s is not a file that verify --witness wrote", engine.ErrInvalid, path)
+		return nil, fmt.Errorf("%w: %s was not written by verify --witness", engine.ErrInvalid, path)
 	}
 	return &w, nil
 }
 
-// accepts says whether a store that was seen at w may be at now.
+// accepts reports whether a store can have gone from w to now.
 func (w *witness) accepts(path string, now witness) error {
 	was := fmt.Sprintf("%s saw group %d of %s", path, w.Group, w.Time.Format(time.RFC3339))
 	switch {
@@ -62,16 +62,16 @@ func (w *witness) accepts(path string, now witness) error {
 	case w.Group == 0: // of an empty store
 		return nil
 	case w.Incarnation != now.Incarnation:
-		return fmt.Errorf("%w: %s, and since then the store was begun anew behind a loss, at group %d", errWitness, was, now.Group)
+		return fmt.Errorf("%w: %s, and a loss was accepted since then, at group %d", errWitness, was, now.Group)
 	case now.Group < w.Group:
 		return fmt.Errorf("%w: %s, and the store is at group %d of %s", errWitness, was, now.Group, now.Time.Format(time.RFC3339))
 	case now.Group == w.Group && now.Hash != w.Hash:
-		return fmt.Errorf("%w: %s, and the store has other commits there", errWitness, was)
+		return fmt.Errorf("%w: %s, but the store has other commits there", errWitness, was)
 	}
 	return nil
 }
 
-// witnessed verifies a store between comparing where it is with what was seen last, and noting it.
+// witnessed compares a store with its witness, verifies it, and then updates the witness.
 func (a *app) witnessed(ctx context.Context, path string, s store, o upkeep.VerifyOptions) error {
 	p, err := a.positioner.Position(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (a *app) witnessed(ctx context.Context, path string, s store, o upkeep.Veri
 		return err
 	}
 	if seen == nil {
-		a.note("no earlier witness in %s: noted for the first time", path)
+		a.note("there was no witness in %s: it was created", path)
 	}
 	return nil
 }
