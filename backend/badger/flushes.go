@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/internal/durable"
@@ -24,15 +25,34 @@ type flushes struct {
 	failures chan string // the errors of flushes and compactions that failed, as far as there is room
 	gaveUp   error       // why nobody waits for Badger any more; used by one caller of await at a time
 
-	mu     sync.Mutex
-	newest int            // number of the file that Badger writes to
-	ends   []memoryExtent // the oldest first
-	safe   uint64         // n up to which all groups are in tables whose names are durable
+	mu         sync.Mutex
+	compaction time.Time      // when the last compaction failed that counted
+	newest     int            // number of the file that Badger writes to
+	ends       []memoryExtent // the oldest first
+	safe       uint64         // n up to which all groups are in tables whose names are durable
 }
 
 // giveUpAfter is how many flushes or compactions must fail while somebody waits for Badger before
 // the wait ends. Badger repeats a flush that failed after a second, for ever.
 const giveUpAfter = 5
+
+// compactionsApart is the least time between two failed compactions that count. Badger repeats one
+// up to forty times a second, and a fault that passes sooner must not stop the store.
+const compactionsApart = time.Second
+
+// compactionFailed notes that a compaction failed, unless one did just before.
+func (f *flushes) compactionFailed(message string) {
+	f.mu.Lock()
+	now := time.Now()
+	counts := now.Sub(f.compaction) >= compactionsApart
+	if counts {
+		f.compaction = now
+	}
+	f.mu.Unlock()
+	if counts {
+		f.failedOnce(message)
+	}
+}
 
 // failedOnce notes that a flush or a compaction failed.
 func (f *flushes) failedOnce(message string) {

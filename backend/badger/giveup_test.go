@@ -1,14 +1,15 @@
 package badger
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ckptd/ckptd/backend"
@@ -140,36 +141,89 @@ func TestAwait(t *testing.T) {
 		{"error flushing memtable to disk: no space left on device, %v", backend.ErrNoSpace},
 		{"[Compactor: %d] LOG Compact FAILED with error", backend.ErrUnavailable},
 	} {
-		f := flushes{failures: make(chan string, giveUpAfter)}
-		l := logger{nil, &f}
-		say := l.Errorf
-		if strings.HasPrefix(tt.message, "[") {
-			say = l.Warningf
-		}
-		for range 100 { // before anybody waits
-			say(tt.message, 1)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			f, say := failing(tt.message)
+			for range 100 { // before anybody waits
+				say()
+			}
+			done := make(chan error, 1)
+			done <- nil
+			if err, ended := f.await(done); err != nil || !ended {
+				t.Errorf("%v, %v", err, ended)
+			}
+			stop := repeat(say)
+			defer stop()
+			if err, ended := f.await(done); !errors.Is(err, tt.want) || ended {
+				t.Errorf("%v, %v, want %v", err, ended, tt.want)
+			}
+		})
+	}
+}
+
+// Compactions that fail for some seconds, many times in each, do not end a wait in which Badger
+// goes on.
+func TestAwaitOutlastsFailedCompactions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, say := failing("[Compactor: %d] LOG Compact FAILED with error")
+		stop := repeat(say)
+		defer stop()
 		done := make(chan error, 1)
-		done <- nil
+		time.AfterFunc(3*time.Second, func() { done <- nil })
 		if err, ended := f.await(done); err != nil || !ended {
 			t.Errorf("%v, %v", err, ended)
 		}
-		stop, failing := make(chan bool), sync.WaitGroup{}
-		failing.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				case <-time.After(time.Millisecond):
-					say(tt.message, 1)
-				}
+	})
+}
+
+// failing is a message of Badger's, as a function that logs it.
+func failing(message string) (f *flushes, say func()) {
+	f = &flushes{failures: make(chan string, giveUpAfter)}
+	l := logger{nil, f}
+	if strings.HasPrefix(message, "[") {
+		return f, func() { l.Warningf(message, 1) }
+	}
+	return f, func() { l.Errorf(message, 1) }
+}
+
+// repeat says it every millisecond until stop.
+func repeat(say func()) (stop func()) {
+	quit, ended := make(chan bool), make(chan bool)
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-quit:
+				return
+			case <-time.After(time.Millisecond):
+				say()
 			}
-		})
-		err, ended := f.await(done)
-		close(stop)
-		failing.Wait()
-		if !errors.Is(err, tt.want) || ended {
-			t.Errorf("%v, %v, want %v", err, ended, tt.want)
+		}
+	}()
+	return func() { close(quit); <-ended }
+}
+
+// The message of a failed compaction has its error, and not its plan, which has keys.
+func TestFailedCompactionNamesNoKeys(t *testing.T) {
+	var said string
+	f := flushes{failures: make(chan string, giveUpAfter)}
+	l := logger{slog.New(onText{slog.DiscardHandler, &said}), &f}
+	l.Warningf("[Compactor: %d] LOG Compact FAILED with error: %+v: %+v", 1, errors.New("why"), struct{ left []byte }{[]byte("secret")})
+	for _, text := range []string{said, <-f.failures} {
+		if !strings.HasSuffix(text, "FAILED with error: why") {
+			t.Errorf("%q", text)
 		}
 	}
+}
+
+// onText keeps the last message.
+type onText struct {
+	slog.Handler
+	last *string
+}
+
+func (h onText) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h onText) Handle(_ context.Context, r slog.Record) error {
+	*h.last = r.Message
+	return nil
 }

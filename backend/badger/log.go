@@ -27,7 +27,10 @@ func (l logger) Warningf(format string, args ...any) {
 		l.flushes.trouble.Store(true)
 	}
 	if strings.Contains(format, "Compact FAILED") {
-		l.flushes.failedOnce(fmt.Sprintf(format, args...))
+		if short, has := strings.CutSuffix(format, ": %+v"); has && len(args) > 2 { // the plan, which has keys
+			format, args = short, args[:2]
+		}
+		l.flushes.compactionFailed(fmt.Sprintf(format, args...))
 	}
 	l.log(slog.LevelWarn, format, args)
 }

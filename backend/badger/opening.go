@@ -144,8 +144,11 @@ func (o *opening) bringBack(why error) error {
 		return o.lookAtTables()
 	}
 	restored, failed := putBack(dir, o.s.commits.space.room)
-	if failed != nil || !restored {
-		return errors.Join(why, failed)
+	if failed != nil {
+		return fmt.Errorf("%w; putting back the copies in %s failed: %w", why, keptDir, failed)
+	}
+	if !restored {
+		return why
 	}
 	o.puts = append(o.puts, text(why))
 	return o.lookAtTables()

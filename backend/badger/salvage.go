@@ -2,12 +2,15 @@ package badger
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	badgerdb "github.com/dgraph-io/badger/v4"
 
@@ -68,8 +71,10 @@ func salvage(dir, to string, opts Options) (*Salvaged, error) {
 // salvageTarget is where a new store goes, behind links. It must be missing or empty, and can be
 // neither in the old one, nor a mount point, which the finished store could not replace.
 func salvageTarget(dir, to string) (string, error) {
-	if names, err := os.ReadDir(to); len(names) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", errors.Join(err, fmt.Errorf("%w: %s is not empty", backend.ErrInvalid, to))
+	if names, err := os.ReadDir(to); len(names) > 0 {
+		return "", fmt.Errorf("%w: %s is not empty", backend.ErrInvalid, to)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%w: cannot tell whether %s is empty: %v", backend.ErrInvalid, to, err)
 	}
 	path, err := filepath.Abs(to)
 	if err != nil {
@@ -149,14 +154,21 @@ func (v *salvager) write(to string, opts Options) (err error) {
 	if v.to, err = Open(to, opts); err != nil {
 		return err
 	}
-	settings := v.to.settings()
+	settings, incarnation := v.to.settings(), v.to.logs.Last().Incarnation
 	if err := v.to.Close(); err != nil {
 		return err
 	}
-	return v.fill(settings)
+	if err := v.fill(settings, incarnation); err != nil {
+		return err
+	}
+	s, err := Open(to, opts) // which has the anchor say that there is a group
+	if err != nil {
+		return err
+	}
+	return s.Close()
 }
 
-func (v *salvager) fill(settings badgerdb.Options) (err error) {
+func (v *salvager) fill(settings badgerdb.Options, incarnation commitlog.ID) (err error) {
 	defer guard("salvaging", &err)()
 	if v.db, err = badgerdb.OpenManaged(settings); err != nil {
 		return openError(err)
@@ -166,10 +178,30 @@ func (v *salvager) fill(settings badgerdb.Options) (err error) {
 	if flushed := v.batch.Flush(); err == nil && flushed != nil {
 		err = fmt.Errorf("%w: %s", backend.ErrUnavailable, text(flushed))
 	}
+	if err == nil {
+		err = v.seal(incarnation)
+	}
 	if err = errors.Join(err, v.db.Close()); err == nil && v.to.flushes.trouble.Load() {
 		err = fmt.Errorf("%w: Badger failed to write the salvaged data to tables", backend.ErrUnavailable)
 	}
 	return err
+}
+
+// seal makes all that was salvaged the first group of the new store. No log has that group, so the
+// store never opens with a part of its tables: earlier sets of them have no position.
+func (v *salvager) seal(incarnation commitlog.ID) error {
+	p := commitlog.Position{Incarnation: incarnation, N: 1, Time: time.Now().UnixMilli()}
+	rand.Read(p.Hash[:])
+	txn := v.db.NewTransactionAt(math.MaxUint64, true)
+	defer txn.Discard()
+	err := txn.Set(positionName, appendPosition(nil, p))
+	if err == nil {
+		err = txn.CommitAt(v.newest+1, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: writing: %s", backend.ErrUnavailable, text(err))
+	}
+	return nil
 }
 
 func (v *salvager) copyAll() error {

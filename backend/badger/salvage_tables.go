@@ -38,7 +38,7 @@ func (v *salvager) copyUnnamed(groups map[uint64]group) (took bool, err error) {
 	}
 	beyond := ""
 	for _, name := range names {
-		pos, whole := v.peek(name)
+		pos, whole := peek(filepath.Join(v.s.dir, name))
 		if pos.N > end || pos.N > 0 && v.at > 0 && pos.Incarnation != v.pos.Incarnation || !whole {
 			beyond = name
 		}
@@ -77,9 +77,9 @@ func (v *salvager) unnamed() (names []string, err error) {
 }
 
 // peek finds the newest position in a table, and says whether all of it can be read.
-func (v *salvager) peek(name string) (pos commitlog.Position, whole bool) {
+func peek(path string) (pos commitlog.Position, whole bool) {
 	var at uint64
-	bad, _, err := eachEntryOf(filepath.Join(v.s.dir, name), func(key []byte, value y.ValueStruct) error {
+	bad, _, err := eachEntryOf(path, func(key []byte, value y.ValueStruct) error {
 		if p, ts, ok := positionEntry(key, value); ok && ts > at {
 			pos, at = p, ts
 		}

@@ -50,8 +50,11 @@ func (o *opening) shorten(why error) error {
 	for _, set := range slices.Backward(sets) {
 		*o = tried
 		o.tables = tables{checked: tried.tables.checked}
-		if set.end == len(content) || o.tables.verifyAll(o.find, set.tables, o.s.settings()) != nil || !o.reachesAll() {
+		if set.end == len(content) || o.tables.verifyAll(o.find, set.tables, o.s.settings()) != nil {
 			continue
+		}
+		if len(set.tables) > 0 && o.tables.written == 0 || !o.reachesAll() {
+			continue // tables without a position have data that was in no log
 		}
 		o.manifest = content[:set.end]
 		o.notes = append(o.notes, fmt.Sprintf("%s; tables up to group %d are whole, and the log has the groups after that", text(why), o.tables.pos.N))
@@ -62,21 +65,22 @@ func (o *opening) shorten(why error) error {
 }
 
 // reachesAll says whether groups follow from the tables, without a gap, to the last that is known
-// of.
+// of. Tables that are left out say how far they go, even damaged ones, if that part can be read.
 func (o *opening) reachesAll() bool {
 	if o.settle() != nil || o.refused != nil || o.lost != nil {
 		return false
 	}
 	paths, err := filesIn(o.s.dir, ".sst")
-	if err != nil {
+	kept, err2 := filesIn(filepath.Join(o.s.dir, keptDir), ".sst") // a dry run does not put them back
+	if err != nil || err2 != nil {
 		return false
 	}
-	for _, path := range paths {
-		t := tables{checked: o.tables.checked}
-		if t.verify(path, options.Snappy, o.s.settings().BlockSize) != nil {
+	for _, path := range append(paths, kept...) {
+		if slices.Contains(o.tables.names, filepath.Base(path)) {
 			continue
 		}
-		if t.written > 0 && (t.pos.N > o.last.N || t.pos.Incarnation != o.last.Incarnation) {
+		pos, _ := peek(path)
+		if pos.N > o.last.N || pos.N > 0 && pos.Incarnation != o.last.Incarnation {
 			return false
 		}
 	}
@@ -113,6 +117,7 @@ func tableSets(content []byte, find place) (sets []tableSet) {
 		return is
 	}
 	now, missing := map[uint64]badgerdb.TableManifest{}, 0
+	removed := map[uint64]bool{}
 	sets = append(sets, tableSet{nil, manifestHead})
 	for at := manifestHead; ; {
 		changes, next, ok := manifestChanges(content, at)
@@ -123,12 +128,16 @@ func tableSets(content []byte, find place) (sets []tableSet) {
 			_, named := now[c.Id]
 			switch {
 			case c.Op == pb.ManifestChange_CREATE && !named:
+				if removed[c.Id] { // the file of that name is another one now
+					sets = slices.DeleteFunc(sets, func(s tableSet) bool { _, has := s.tables[c.Id]; return has })
+				}
 				now[c.Id] = badgerdb.TableManifest{Level: uint8(c.Level), KeyID: c.KeyId, Compression: options.CompressionType(c.Compression)}
 				if !isThere(c.Id) {
 					missing++
 				}
 			case c.Op == pb.ManifestChange_DELETE && named:
 				delete(now, c.Id)
+				removed[c.Id] = true
 				if !isThere(c.Id) {
 					missing--
 				}
