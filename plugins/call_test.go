@@ -224,11 +224,11 @@ func TestNoPlace(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	impatient := load(t, h, plugins.Spec{Binary: Echo(), Limits: plugins.Limits{Call: 10 * time.Millisecond}})
 	_, err := impatient.Call(context.Background(), preSave("x"))
-	wantError(t, err, hook.ErrUnavailable, "too many calls")
+	wantError(t, err, hook.ErrUnavailable, "too many calls in progress")
 	gone, cancelGone := context.WithTimeout(context.Background(), 5*time.Millisecond)
 	defer cancelGone()
 	_, err = spin.Call(gone, preSave("x"))
-	if wantError(t, err, hook.ErrUnavailable, "too many calls"); !errors.Is(err, context.DeadlineExceeded) {
+	if wantError(t, err, hook.ErrUnavailable, "too many calls in progress"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v does not wrap the error of the context", err)
 	}
 	cancel()

@@ -237,7 +237,7 @@ func TestWorldOfAGuest(t *testing.T) {
 	_, err = call(onLoad("exit"))
 	wantError(t, err, hook.ErrTrap, "exited with the code 0")
 	_, err = call(onLoad("oom"))
-	wantError(t, err, hook.ErrLimit, "more memory")
+	wantError(t, err, hook.ErrLimit, "bytes of memory")
 	r, err = call(onLoad("panic sesame"))
 	wantError(t, err, hook.ErrTrap)
 	if strings.Contains(err.Error(), "sesame") || !strings.Contains(fmt.Sprint(r.Logs), "sesame") {

@@ -105,7 +105,7 @@ func (p *Plugin) Call(ctx context.Context, c *Call) (*Result, error) {
 	}
 	defer p.calls.Done()
 	if err := p.host.slots.acquire(ctx, p.limits.Call); err != nil {
-		return &Result{}, because(p.failCall(c, hook.ErrUnavailable, "no place among the calls under way"), err)
+		return &Result{}, because(p.failCall(c, hook.ErrUnavailable, "too many calls in progress"), err)
 	}
 	defer p.host.slots.release()
 	if err := ctx.Err(); err != nil {

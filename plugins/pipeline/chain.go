@@ -234,7 +234,7 @@ func kindOf(err error) error {
 // fail adds the hook and the item to an error. It discards an error that isn't from package hook,
 // and the text of an error that a plugin itself reported.
 func (r *chainRun) fail(l *link, it *hook.Item, err error) error {
-	out := hook.Error{Kind: hook.ErrFailed, Reason: "it could not be run"}
+	out := hook.Error{Kind: hook.ErrFailed, Reason: "it could not run"}
 	if e, ok := errors.AsType[*hook.Error](err); ok {
 		out = *e
 	}

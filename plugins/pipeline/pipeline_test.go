@@ -206,7 +206,7 @@ func TestFailures(t *testing.T) {
 		{&hook.Error{Kind: hook.ErrFailed, Code: 16, Reason: "alice's secret"}, hook.ErrFailed, "bad@1.0.0: plugin reported an error in pre_save of channel c: code 16"},
 		{&hook.Error{Kind: hook.ErrRejected, Reason: "alice's secret"}, hook.ErrRejected, "bad@1.0.0: rejected by a hook in pre_save of channel c"},
 		{&hook.Error{Kind: hook.ErrTrap, Reason: "unreachable"}, hook.ErrTrap, "bad@1.0.0: plugin trapped in pre_save of channel c: unreachable"},
-		{errors.New("alice's secret"), hook.ErrFailed, "bad@1.0.0: plugin reported an error in pre_save of channel c: it could not be run"},
+		{errors.New("alice's secret"), hook.ErrFailed, "bad@1.0.0: plugin reported an error in pre_save of channel c: it could not run"},
 	} {
 		p := pipelineOf(bound(t, "bad", preSave, failing(tt.err)), redactor(t))
 		call := callOf(channel("c", "[]"))

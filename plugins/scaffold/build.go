@@ -17,7 +17,7 @@ import (
 var (
 	// ErrToolchain reports a program that is not installed. The text names it and says what to
 	// install.
-	ErrToolchain = errors.New("the toolchain is not complete")
+	ErrToolchain = errors.New("the toolchain is incomplete")
 	// ErrBuild reports that the toolchain rejected the source. Its messages went to Build's output.
 	ErrBuild = errors.New("the build failed")
 	// ErrNoProject reports a directory without source in a supported language.
