@@ -92,11 +92,13 @@ func (s *Store) judge(ctx context.Context, may ckptdv1.Retry, err error) failure
 	if wait, ok := errors.AsType[*wire.RetryError](err); ok {
 		return failure{err, true, min(max(wait.After, 0), maxAsked)}
 	}
-	if errors.Is(err, context.Canceled) { // by the server: the caller's context has not ended
+	switch { // by the server: the caller's context has not ended
+	case errors.Is(err, context.Canceled):
 		return failure{err: s.unanswered(may, false, fmt.Errorf("%s: the server canceled the request", s.addr)), again: may != never}
+	case errors.Is(err, context.DeadlineExceeded):
+		return failure{err: s.unanswered(may, false, fmt.Errorf("%s: the request took longer than the server allows: %w", s.addr, err)), again: may != never}
 	}
-	again := errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrNoSpace) || errors.Is(err, engine.ErrAmbiguous) ||
-		errors.Is(err, context.DeadlineExceeded)
+	again := errors.Is(err, engine.ErrUnavailable) && !errors.Is(err, engine.ErrNoSpace) || errors.Is(err, engine.ErrAmbiguous)
 	return failure{err: err, again: again && may != never}
 }
 

@@ -148,12 +148,17 @@ func (e *Error) text() ([]byte, error) {
 		Type  string `json:"type"`
 		Value string `json:"value"`
 	}
-	return json.Marshal(map[string]any{"code": e.Code, "message": e.Message,
-		"details": []detail{{string(d.ProtoReflect().Descriptor().FullName()), base64.RawStdEncoding.EncodeToString(value)}}})
+	details := []detail{}
+	if len(e.Detail) > 0 { // the daemon has none for an ended context
+		details = append(details, detail{string(d.ProtoReflect().Descriptor().FullName()), base64.RawStdEncoding.EncodeToString(value)})
+	}
+	return json.Marshal(map[string]any{"code": e.Code, "message": e.Message, "details": details})
 }
 
 func (e *Error) status() int {
 	switch e.Code {
+	case "deadline_exceeded":
+		return http.StatusGatewayTimeout
 	case "resource_exhausted":
 		return http.StatusTooManyRequests
 	case "unavailable":

@@ -72,7 +72,7 @@ type Exchange struct {
 type Error struct {
 	Code    string          `json:"code"`
 	Message string          `json:"message"`
-	Detail  json.RawMessage `json:"detail"` // a ckptd.v1.ErrorDetail
+	Detail  json.RawMessage `json:"detail"` // a ckptd.v1.ErrorDetail, or nothing
 }
 
 //go:embed scripts/*.json
