@@ -56,6 +56,8 @@ test_npm() {
   local name path
   npm_cli "$tmp/npm"
   npm_program "$goos" "$goarch" "$tmp/npm"
+  npm_program "$goos" "$goarch" "$tmp/again"
+  for path in "$tmp"/again/*; do same "$path" "$tmp/npm/$(basename "$path")"; done
   ls "$tmp/npm" | tr '\n' ' '
   mkdir "$tmp/project"
   echo '{"private": true}' > "$tmp/project/package.json"
@@ -72,7 +74,7 @@ test_npm() {
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-mkdir "$tmp/npm"
+mkdir "$tmp/npm" "$tmp/again"
 goos=$(go env GOOS) goarch=$(go env GOARCH)
 ./program.sh "$goos" "$goarch" "$tmp/ckptd"
 version=$("$tmp/ckptd" --version)
