@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"strings"
@@ -88,8 +89,8 @@ func TestServeCompressLocal(t *testing.T) {
 		d.start()
 		_, err := d.client(client.Options{}).Thread(threadOf(1)).Save(t.Context(), textDraft(strings.Repeat("state ", 1000)))
 		must(t, err)
-		c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true, Dial: func(_, _ string) (net.Conn, error) {
-			return net.Dial("unix", d.path("s"))
+		c := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", d.path("s"))
 		}}}
 		body := `{"ref":{"tenant":"acme","user":"` + threadOf(1).User + `","thread":"` + threadOf(1).Thread + `"}}`
 		r, err := http.NewRequest(http.MethodPost, "http://ckptd/ckptd.v1.CheckpointService/Load", strings.NewReader(body))

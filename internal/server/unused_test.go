@@ -44,7 +44,7 @@ func TestUnused(t *testing.T) {
 				test.use(s)
 				time.Sleep(after - 1)
 				wantUnused(t, done, false)
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				wantUnused(t, done, true)
 				s.unused.opened() // a connection that came too late
 				s.unused.closed()
