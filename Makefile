@@ -12,7 +12,7 @@ TOOLS      := bin/tools
 # The race detector needs cgo; the product never does.
 RACE := $(shell command -v $$(go env CC | cut -d' ' -f1) >/dev/null 2>&1 && echo -race)
 
-.PHONY: help run build generate release-api toolchains rivals test test-python lint fuzz attack sim torture mutations bench bench-full bench-smoke table long clean FORCE
+.PHONY: help run build generate release-api toolchains rivals test test-python test-packages dist lint fuzz attack sim torture mutations bench bench-full bench-smoke table long clean FORCE
 .DEFAULT_GOAL := help
 
 help:
@@ -57,6 +57,12 @@ endif
 
 test-python: ## test the Python package, in environments that it makes for that
 	sdk/python/test.sh
+
+test-packages: ## build the packages with the program for this machine, install them from files and use them
+	packaging/test.sh
+
+dist: ## make the Python and npm packages for all systems in dist, with SHA256SUMS; nothing is published
+	packaging/dist.sh
 
 lint: $(TOOLS)/staticcheck $(TOOLS)/buf ## vet, also for macOS and Windows, staticcheck, gofmt, tidy go.mod files, the API's definition, import directions
 	@files=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')) && \
@@ -159,4 +165,4 @@ long: ## the tests as campaigns: CKPTD_LONG operations, CKPTD_CRASH_CYCLES kills
 	go test -count=1 -timeout $(LONGTIME) ./...
 
 clean: ## remove what make built; stores stay
-	rm -rf bin bench/out
+	rm -rf bin bench/out dist

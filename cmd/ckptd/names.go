@@ -93,6 +93,11 @@ func findBase(ctx context.Context, t thread, base string) (*engine.Checkpoint, e
 	}
 	switch len(found) {
 	case 0:
+		if n, err := strconv.ParseUint(base, 10, 31); err == nil && n > 0 {
+			if _, err := t.Load(ctx, engine.AtSeq(n), header); err == nil {
+				return nil, fmt.Errorf("%w: not a branch or an id, did you mean @%d", engine.ErrNotFound, n)
+			}
+		}
 		if len(base) < leastPrefix {
 			return nil, fmt.Errorf("%w: not a branch or an id, and the beginning of an id needs at least %d characters", engine.ErrNotFound, leastPrefix)
 		}

@@ -154,6 +154,11 @@ func (a *app) save(ctx context.Context, t thread, d engine.Draft, parent string)
 			return err
 		}
 	}
+	newBranch := false
+	if d.Branch != "" {
+		_, err := t.Load(ctx, engine.HeadOf(d.Branch), engine.LoadOptions{HeadersOnly: true})
+		newBranch = errors.Is(err, engine.ErrNotFound)
+	}
 	cp, err := t.Save(ctx, d)
 	if e, ok := errors.AsType[*engine.ConflictError](err); ok && d.Expect != (engine.Expect{}) {
 		return fmt.Errorf("%w: --expect %d would match it", err, e.HeadSeq)
@@ -165,6 +170,9 @@ func (a *app) save(ctx context.Context, t thread, d engine.Draft, parent string)
 	if before != nil && before.Seq != cp.Seq { // a replacement gets a seq of its own
 		v.Replaced = before.Seq
 		a.note("replaced @%d, which had this id and other content", v.Replaced)
+	}
+	if newBranch { // which a mistyped name makes, too
+		a.note("created branch %s", printable(d.Branch))
 	}
 	if a.json {
 		return a.emit(v)

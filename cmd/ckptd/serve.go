@@ -23,8 +23,9 @@ It speaks Connect (JSON with curl), gRPC and gRPC-Web. If there is no store, it 
 key and a first token for --user of --tenant.
 
 SIGTERM and SIGINT stop the server after it has answered in-flight requests; a second signal stops it
-at once. SIGHUP reloads the configuration, tokens, certificates and key sets, and reopens the audit
-log. Sockets passed by systemd replace --listen and --socket.
+at once. With --until-unused 30s it also stops, with exit code 0, once no connection to the API has
+been open for 30 s, counted from its start. SIGHUP reloads the configuration, tokens, certificates
+and key sets, and reopens the audit log. Sockets passed by systemd replace --listen and --socket.
 
 The configuration file is TOML. Its keys are the flag names; the tables peer, certificate and jwt
 grant access. Flags override the environment (CKPTD_IN_FLIGHT for --in-flight), which overrides the
@@ -64,6 +65,10 @@ func (a *app) serve(ctx context.Context, o *serveOptions, given map[string][]str
 	r.log.Info("serving", "version", buildVersion(), "pid", os.Getpid())
 	tell(daemon.SdNotifyReady)
 	defer keepAlive()()
+	var unused <-chan struct{}
+	if o.untilUnused > 0 {
+		unused = r.server.Unused(o.untilUnused)
+	}
 	for {
 		select {
 		case <-hangup:
@@ -79,14 +84,21 @@ func (a *app) serve(ctx context.Context, o *serveOptions, given map[string][]str
 		case err := <-r.server.Failed():
 			r.log.Error("a write failed, and the store has stopped: ending")
 			return errors.Join(err, r.shutdown(time.Second))
+		case <-unused:
+			return r.end(o.drain, "no connection has been open for "+o.untilUnused.String())
 		case <-ctx.Done():
-			tell(daemon.SdNotifyStopping)
-			r.log.Info("shutting down", "in_flight", r.server.InFlight(), "at_most", o.drain.String())
-			err := r.shutdown(o.drain)
-			r.log.Info("stopped")
-			return err
+			return r.end(o.drain, "a signal")
 		}
 	}
+}
+
+// end stops serving in an orderly way, and logs the reason.
+func (r *running) end(drain time.Duration, reason string) error {
+	tell(daemon.SdNotifyStopping)
+	r.log.Info("shutting down", "reason", reason, "in_flight", r.server.InFlight(), "at_most", drain.String())
+	err := r.shutdown(drain)
+	r.log.Info("stopped")
+	return err
 }
 
 // shutdown waits for in-flight requests, unless that takes too long or a second signal arrives.

@@ -37,6 +37,8 @@ type serveOptions struct {
 	otlp        string
 	traceRatio  float64
 	drain       time.Duration
+	untilUnused time.Duration
+	compress    bool // also answers to callers on this machine
 
 	maxMessage, inFlightBytes string
 	limits                    server.Limits
@@ -65,6 +67,8 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.otlp, "otlp", "", "`URL` of an OpenTelemetry collector to send traces to (OTLP over HTTP)")
 	f.Float64Var(&o.traceRatio, "trace-ratio", 1, "fraction of the requests to trace that have no trace of their own (0 to 1)")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long to wait for in-flight requests at shutdown")
+	f.DurationVar(&o.untilUnused, "until-unused", 0, "stop once no connection has been open for this long (0: never)")
+	f.BoolVar(&o.compress, "compress-local", false, "also compress answers on Unix sockets and loopback addresses, for callers that accept it")
 
 	f.StringVar(&o.maxMessage, "max-message", "64MiB", "maximum request message `size`")
 	f.StringVar(&o.inFlightBytes, "in-flight-bytes", "512MiB", "maximum total `size` of in-flight requests")
@@ -135,6 +139,9 @@ func (o *serveOptions) complete(base string) error {
 	o.listen = slices.DeleteFunc(o.listen, func(l string) bool { return l == "none" || l == "" })
 	if o.traceRatio < 0 || o.traceRatio > 1 {
 		return usagef("--trace-ratio %v is not between 0 and 1", o.traceRatio)
+	}
+	if o.untilUnused < 0 {
+		return usagef("--until-unused %v is negative", o.untilUnused)
 	}
 	for _, s := range []struct {
 		name, value string

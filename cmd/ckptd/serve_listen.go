@@ -56,9 +56,9 @@ func (r *running) listen(o *serveOptions) (err error) {
 		r.admin = append(r.admin, &http.Server{Handler: telemetry.AdminHandler(r.metrics, r.ready), ReadHeaderTimeout: 10 * time.Second})
 	}
 	if o.metrics != "" {
-		l, err := net.Listen("tcp", o.metrics)
+		l, err := listenTCP(o.metrics)
 		if err != nil {
-			return fmt.Errorf("listening for metrics: %w", err)
+			return fmt.Errorf("metrics: %w", err)
 		}
 		r.adminOn = append(r.adminOn, l)
 		r.admin = append(r.admin, &http.Server{Handler: telemetry.MetricsHandler(r.metrics), ReadHeaderTimeout: 10 * time.Second})
@@ -79,12 +79,9 @@ func (r *running) listenAt(o *serveOptions) error {
 		r.listeners = append(r.listeners, listening{l, false})
 	}
 	for _, address := range o.listen {
-		l, err := net.Listen("tcp", address)
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("listening: %w: stop what listens there, or choose another address with --listen", err)
-		}
+		l, err := listenTCP(address)
 		if err != nil {
-			return fmt.Errorf("listening: %w", err)
+			return err
 		}
 		r.listeners = append(r.listeners, listening{l, r.keys != nil})
 		if err := r.private(l, o); err != nil {
@@ -92,6 +89,18 @@ func (r *running) listenAt(o *serveOptions) error {
 		}
 	}
 	return nil
+}
+
+// listenTCP listens on a TCP address.
+func listenTCP(address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("listening on %s: %w", address, errAddressTaken)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listening: %w", err)
+	}
+	return l, nil
 }
 
 // maxPassed limits the number of sockets that the environment can announce.
@@ -139,4 +148,7 @@ func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	return l, nil
 }
 
-var errSocketTaken = errors.New("another server is listening there")
+var (
+	errSocketTaken  = errors.New("another server is listening there")
+	errAddressTaken = errors.New("the address is in use")
+)

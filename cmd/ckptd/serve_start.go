@@ -126,7 +126,7 @@ func (r *running) makeServer(o *serveOptions) error {
 		return fmt.Errorf("reading the access rules: %w", err)
 	}
 	so := server.Options{Store: r.store, Access: who, Tokens: r.tokens, Plugins: r.plugins, Migrator: r.migrator, Audit: r.audit, Metrics: r.metrics, Trace: r.trace, Log: r.log,
-		Limits: o.limits, Version: buildVersion()}
+		Limits: o.limits, Version: buildVersion(), CompressLocal: o.compress}
 	if r.keys != nil {
 		so.TLS = r.keys.config()
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"net/http"
+	"net/netip"
 	"sync"
 
 	"github.com/ckptd/ckptd/internal/access"
@@ -28,6 +30,7 @@ func (l *listener) Accept() (net.Conn, error) {
 			c.Close()
 			continue
 		}
+		l.s.unused.opened()
 		l.s.metrics.ConnectionOpened()
 		return &conn{Conn: c, s: l.s, peer: access.PeerUID(c)}, nil
 	}
@@ -44,6 +47,7 @@ func (c *conn) Close() error {
 	c.once.Do(func() {
 		c.s.gate.connections.Add(-1)
 		c.s.metrics.ConnectionClosed()
+		c.s.unused.closed()
 	})
 	return c.Conn.Close()
 }
@@ -67,4 +71,13 @@ func peerUID(ctx context.Context) int {
 		return uid
 	}
 	return -1
+}
+
+// local reports whether a request came over a Unix socket or a loopback address.
+func local(r *http.Request) bool {
+	if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && at.Network() == "unix" {
+		return true
+	}
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
 }

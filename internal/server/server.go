@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"runtime/debug"
@@ -46,6 +47,8 @@ type Options struct {
 	Limits   Limits
 	Version  string
 	TLS      *tls.Config // for listeners that want TLS
+	// CompressLocal also compresses answers to callers on this machine that accept it.
+	CompressLocal bool
 }
 
 // Server serves a store until it is shut down. It does not close the store.
@@ -65,6 +68,7 @@ type Server struct {
 	limits atomic.Pointer[Limits]
 	gate   gate
 	open   openCalls
+	unused unused
 	health *grpchealth.StaticChecker
 	errors *connect.ErrorWriter
 	http   *http.Server
@@ -101,8 +105,9 @@ func New(o Options) (*Server, error) {
 	s.gate.callers = map[string]*share{}
 	s.gate.rates = map[string]*callerRate{}
 	l := s.limits.Load()
+	s.health = grpchealth.NewStaticChecker(services()...)
 	s.http = &http.Server{
-		Handler:           s.front(s.routes(o.Trace, l)),
+		Handler:           s.front(s.handler(&o, l)),
 		TLSConfig:         o.TLS,
 		ConnContext:       s.connContext,
 		ReadHeaderTimeout: l.HeaderTimeout,
@@ -130,7 +135,27 @@ func (d droppedNames) Handle(ctx context.Context, r slog.Record) error {
 // compressFrom is the size in bytes from which answers are compressed for callers that accept it.
 const compressFrom = 1 << 10
 
-func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
+// handler serves all methods. It does not compress answers to callers on this machine: gzip takes
+// some 25 ms for 1 MB, which a socket moves in less than 1 ms, and most HTTP libraries accept gzip
+// unasked.
+func (s *Server) handler(o *Options, l *Limits) http.Handler {
+	far := s.routes(o.Trace, l, compressFrom)
+	if o.CompressLocal {
+		return far
+	}
+	near := s.routes(o.Trace, l, math.MaxInt)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if local(r) {
+			near.ServeHTTP(w, r)
+		} else {
+			far.ServeHTTP(w, r)
+		}
+	})
+}
+
+// routes serves all methods, and compresses answers of at least compressFrom bytes for callers that
+// accept it.
+func (s *Server) routes(trace connect.Interceptor, l *Limits, compressFrom int) http.Handler {
 	interceptors := []connect.Interceptor{&guard{s}}
 	if trace != nil {
 		interceptors = append([]connect.Interceptor{trace}, interceptors...)
@@ -149,7 +174,6 @@ func (s *Server) routes(trace connect.Interceptor, l *Limits) http.Handler {
 	mux.Handle(ckptdv1.NewAdminServiceHandler(admin{s}, options...))
 	mux.Handle(ckptdv1.NewPluginServiceHandler(plugins{s}, options...))
 	mux.Handle(ckptdv1.NewMigrationServiceHandler(migrations{s}, options...))
-	s.health = grpchealth.NewStaticChecker(names...)
 	small := connect.WithHandlerOptions(connect.WithReadMaxBytes(openMessage), connect.WithCodec(countedProto{}))
 	mux.Handle(grpchealth.NewHandler(s.health, small))
 	reflector := grpcreflect.NewStaticReflector(append(names, grpchealth.HealthV1ServiceName)...)

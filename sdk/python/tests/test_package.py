@@ -23,6 +23,7 @@ def test_wheel(tmp_path: Path) -> None:
     assert {n for n in names if n.startswith("ckptd/")} == sources | {"ckptd/py.typed"}
     assert "Requires-Python: >=3.10" in metadata
     assert sorted(re.findall("Requires-Dist: (.*)", metadata)) == [
+        "ckptd-bin==0.1.0; extra == 'bin'",
         "h11<1,>=0.16",
         "protobuf<8,>=6.30",
     ]
