@@ -172,3 +172,23 @@ func TestFlushedTableAfterAcceptedLoss(t *testing.T) {
 		t.Errorf("%s, %v, %s", d.Outcome, d.Err, strings.Join(d.Repairs, "; "))
 	}
 }
+
+// A salvaged store is cleanly closed, so its tables and its anchor are all there is. A flipped bit
+// in the anchor leaves no older position, from which an empty store would do.
+func TestSalvagedAnchor(t *testing.T) {
+	base, _, _ := crashed(t)
+	to := filepath.Join(t.TempDir(), "new")
+	if _, err := Salvage(base, to, least); err != nil {
+		t.Fatal(err)
+	}
+	for slot := range 2 {
+		expectRefused(t, damaged(t, to, func(dir string) (err error) {
+			flip(t, filepath.Join(dir, logDir, "anchor"), slot*4096+30, 1)
+			tables, _ := filepath.Glob(filepath.Join(dir, "*.sst"))
+			for _, path := range tables {
+				err = errors.Join(err, os.Remove(path))
+			}
+			return err
+		}))
+	}
+}
