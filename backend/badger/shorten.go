@@ -65,7 +65,7 @@ func (o *opening) shorten(why error) error {
 }
 
 // reachesAll says whether groups follow from the tables, without a gap, to the last that is known
-// of. Tables that are left out say how far they go, even damaged ones, if that part can be read.
+// of, also from tables that are left out.
 func (o *opening) reachesAll() bool {
 	if o.settle() != nil || o.refused != nil || o.lost != nil {
 		return false
@@ -75,16 +75,8 @@ func (o *opening) reachesAll() bool {
 	if err != nil || err2 != nil {
 		return false
 	}
-	for _, path := range append(paths, kept...) {
-		if slices.Contains(o.tables.names, filepath.Base(path)) {
-			continue
-		}
-		pos, _ := peek(path)
-		if pos.N > o.last.N || pos.N > 0 && pos.Incarnation != o.last.Incarnation {
-			return false
-		}
-	}
-	return true
+	name, _ := o.goesFurther(append(paths, kept...))
+	return name == ""
 }
 
 // writeShortened replaces the MANIFEST with the part of it that is right.
