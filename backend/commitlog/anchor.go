@@ -90,7 +90,9 @@ func (a *anchor) begin(files FS, store ID, p Position) (err error) {
 		err = a.say(p)
 	}
 	if err != nil {
-		return errors.Join(err, a.file.Close())
+		a.file.Close()
+		a.file = nil // or close would write to it
+		return err
 	}
 	a.wake = make(chan struct{}, 1)
 	a.start()

@@ -362,6 +362,35 @@ func TestAnchorWithoutSegments(t *testing.T) {
 	}
 }
 
+// A log that could not be begun is closed without another error, and writes nothing then.
+func TestCloseAfterBeginFailed(t *testing.T) {
+	s := create(t)
+	must(t, s.commit(random(rand.New(rand.NewPCG(9, 9)), 100)))
+	at := s.log.Last()
+	files := commitlog.Dir(t.TempDir())
+	must(t, s.fs.Killed().Save(string(files)))
+	l, err := commitlog.Open(failingSync{files}, options(&session{}))
+	must(t, err)
+	if err := l.Begin(at); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("%v, want EIO", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Errorf("closing: %v", err)
+	}
+}
+
+// failingSync is a directory whose files cannot be synced.
+type failingSync struct{ commitlog.FS }
+
+func (f failingSync) Open(name string) (commitlog.File, error) {
+	file, err := f.FS.Open(name)
+	return unsynced{file}, err
+}
+
+type unsynced struct{ commitlog.File }
+
+func (unsynced) Sync() error { return syscall.EIO }
+
 // Segments that could not be prepared for another use keep what is in them, and a reset removes
 // them, too.
 func TestResetAfterFailures(t *testing.T) {
