@@ -49,20 +49,22 @@ func (o *opening) shorten(why error) error {
 		return why // which is about that
 	}
 	tried := *o
-	mended := withoutTorn(content)
-	torn := mended != nil
-	if torn {
-		content = mended
+	torn := len(content) // where an entry was left out
+	if mended := withoutTorn(content); mended != nil {
+		content, torn = mended, entriesEnd(content, manifestHead)
 	}
 	sets := tableSets(content, o.find)
 	for _, set := range slices.Backward(sets) {
 		*o = tried
 		o.tables = tables{checked: tried.tables.checked}
-		if set.end == len(content) && !torn || o.tables.verifyAll(o.find, set.tables, o.s.settings()) != nil {
+		if set.end == len(content) && set.end <= torn || o.tables.verifyAll(o.find, set.tables, o.s.settings()) != nil {
 			continue
 		}
-		if len(set.tables) > 0 && o.tables.written == 0 || !o.reachesAll() || torn && !o.knowsTables(content) {
+		if len(set.tables) > 0 && o.tables.written == 0 || !o.reachesAll() {
 			continue // tables without a position have data that was in no log
+		}
+		if set.end > torn && !o.knowsTables(content) {
+			continue
 		}
 		o.manifest = content[:set.end]
 		o.notes = append(o.notes, fmt.Sprintf("%s; tables up to group %d are whole, and the log has the groups after that", text(why), o.tables.pos.N))
