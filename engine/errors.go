@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"syscall"
 
 	"github.com/ckptd/ckptd/backend"
@@ -116,6 +117,9 @@ func ofKeys(err error) error {
 		return ErrClosed
 	}
 	_, onDisk := errors.AsType[*fs.PathError](err)
+	if _, link := errors.AsType[*os.LinkError](err); link {
+		onDisk = true
+	}
 	if errno, ok := errors.AsType[syscall.Errno](err); ok && onDisk && !errors.Is(err, crypto.ErrKeystoreEntry) {
 		return &keystoreError{err, errno}
 	}
@@ -123,7 +127,7 @@ func ofKeys(err error) error {
 }
 
 // keystoreError is an input or output error of the keystore. Its text goes to the callers of a
-// daemon, so it names no path; errors.As finds the *fs.PathError that does.
+// daemon, so it names no path; errors.As finds the *fs.PathError or *os.LinkError that does.
 type keystoreError struct {
 	err   error
 	errno syscall.Errno

@@ -124,8 +124,12 @@ func (s *Store) checkNoData(ctx context.Context, name userName) error {
 	}
 	if len(have) > 0 {
 		// Somebody else may just have made the keys, and then written the data.
-		if _, err := s.keys.User(ctx, name.tenant, name.name, false); !errors.Is(err, crypto.ErrNotFound) {
-			return err
+		_, err := s.keys.User(ctx, name.tenant, name.name, false)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, crypto.ErrNotFound) {
+			return fmt.Errorf("reading keys of user %q: %w", name.name, ofKeys(err))
 		}
 		return fmt.Errorf("user %q has data, but no keys in the keystore; was the keystore restored from an old copy? %w", name.name, ErrKeyMissing)
 	}

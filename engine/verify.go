@@ -306,12 +306,12 @@ func problemIn(ref Ref, err *CorruptError) upkeep.Problem {
 	return upkeep.Problem{Tenant: ref.Tenant, User: ref.User, Thread: ref.Thread, Namespace: ref.Namespace, Err: err}
 }
 
-// keystoreProblem lists a damaged entry of the keystore.
+// keystoreProblem lists a damaged entry of the keystore. Any other error ends the verification.
 func (v *verifier) keystoreProblem(ref Ref, err error) error {
 	if errors.Is(err, crypto.ErrKeystoreEntry) || errors.Is(err, crypto.ErrNewerFormat) {
 		err = corrupt("entry of the keystore", "cannot be read", err)
 	}
-	return v.problem(ref, err)
+	return v.problem(ref, ofKeys(err))
 }
 
 // tenant verifies the data of a tenant.

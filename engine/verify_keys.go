@@ -12,10 +12,22 @@ import (
 // usersWithoutKeys reports the data of users who have no entry in the keystore. All lists of users
 // come from the keystore, so nothing else in a verification reads that data.
 func (v *verifier) usersWithoutKeys(ctx context.Context) error {
-	n, err := v.s.countWithoutKeys(ctx)
+	// A user's entry is made before the data and never removed, so the keystore is listed after the
+	// data.
+	without, err := v.s.usersWithData(ctx)
 	if err != nil {
-		return v.keystoreProblem(Ref{}, err)
+		return v.problem(Ref{}, err)
 	}
+	if len(without) == 0 {
+		return nil
+	}
+	for user, err := range v.s.keys.UserTokens(ctx) {
+		if err != nil {
+			return v.keystoreProblem(Ref{}, err)
+		}
+		delete(without, user)
+	}
+	n := len(without)
 	if n == 0 {
 		return nil
 	}
@@ -26,35 +38,23 @@ func (v *verifier) usersWithoutKeys(ctx context.Context) error {
 	return v.problem(Ref{}, corrupt("data of "+of, "no keys in the keystore; was it restored from an old copy?", ErrKeyMissing))
 }
 
-// countWithoutKeys counts the users with data who have no entry in the keystore. It reads one key
-// of each scope. A user's entry is made before the data and never removed, so the keystore must be
-// listed after the data.
-func (s *Store) countWithoutKeys(ctx context.Context) (int, error) {
-	without := map[crypto.Token]bool{}
+// usersWithData finds the users with data. It reads one key of each scope.
+func (s *Store) usersWithData(ctx context.Context) (map[crypto.Token]bool, error) {
+	users := map[crypto.Token]bool{}
 	for r := (backend.Range{KeysOnly: true, Limit: 1}); ; {
 		page, _, err := s.be.Scan(ctx, r)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		if len(page) == 0 {
-			break
+			return users, nil
 		}
 		key := page[0].Key
 		if user, ok := space.UserOf(key); ok {
-			without[user] = true
+			users[user] = true
 		}
 		if r.Start = space.AfterScope(key); r.Start == nil {
-			break
+			return users, nil
 		}
 	}
-	if len(without) == 0 {
-		return 0, nil
-	}
-	for user, err := range s.keys.UserTokens(ctx) {
-		if err != nil {
-			return 0, err
-		}
-		delete(without, user)
-	}
-	return len(without), nil
 }

@@ -208,6 +208,7 @@ func (s *Store) settings() badgerdb.Options {
 // start opens Badger, which has all groups up to safe in tables.
 func (s *Store) start(o badgerdb.Options, safe uint64) (err error) {
 	defer guard("opening", &err)()
+	s.flushes.trouble.Store(false) // before Badger's compactions can fail
 	db, err := badgerdb.Open(o)
 	if err != nil {
 		return openError(err)

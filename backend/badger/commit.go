@@ -60,7 +60,7 @@ const (
 func (c *committer) init(s *Store) {
 	c.store = s
 	c.space.dir, c.space.minFree = s.dir, s.opts.MinFree
-	c.limit = int(s.opts.MemTableSize*15/100) - positionRoom
+	c.limit = int(min(s.opts.MemTableSize*15/100-positionRoom, commitlog.MaxFrame))
 	c.taken = make(chan error, 1)
 	c.tell = func(err error) { c.taken <- err }
 	c.pool.New = func() any { return &request{turn: make(chan bool, 1)} }

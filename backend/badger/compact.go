@@ -20,7 +20,8 @@ const (
 // Compact implements backend.Compactor: afterwards the files of the directory hold no deleted or
 // overwritten value. It cannot erase the blocks of removed files on the device. It costs about as
 // much as reading and writing the whole store once; other calls wait meanwhile. A failure of Badger
-// in it stops the store.
+// in it stops the store. Once Badger has logged an error it is refused with ErrUnavailable, until
+// the store is opened again.
 //
 // Badger has no call for this. Closing it writes memory to level 0 and removes the logs; opened
 // again, with no reader in the past, it can compact level 0 away and drop superseded versions, in
@@ -34,6 +35,9 @@ func (s *Store) Compact(ctx context.Context) error {
 	}
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if err := s.untroubled(); err != nil {
+		return fmt.Errorf("compacting: %w", err)
 	}
 	if err := s.commits.space.admitCompaction(s.db); err != nil {
 		return fmt.Errorf("compacting: %w", err)
@@ -63,12 +67,20 @@ func (s *Store) compact(ctx context.Context) error {
 	return fmt.Errorf("%w: superseded values are left after %d passes", backend.ErrUnavailable, compactPasses)
 }
 
-// eraseLog removes every segment of the log. All groups must be in tables, and no error of Badger's
-// since it was opened may make that doubtful: the MANIFEST may name a table that Badger removed
-// again.
-func (s *Store) eraseLog() error {
+// untroubled returns an error if Badger has logged one since it was opened. The MANIFEST can then
+// name a table that Badger removed again, or lack one behind an entry that was written in part.
+// Badger believes the MANIFEST when it opens, so only Open may start it, with the log at hand.
+func (s *Store) untroubled() error {
 	if s.flushes.trouble.Load() {
-		return fmt.Errorf("%w: Badger logged an error, so the commit log was not erased", backend.ErrUnavailable)
+		return fmt.Errorf("%w: Badger logged an error, so the commit log was kept: open the store again", backend.ErrUnavailable)
+	}
+	return nil
+}
+
+// eraseLog removes every segment of the log. All groups must be in tables.
+func (s *Store) eraseLog() error {
+	if err := s.untroubled(); err != nil {
+		return err
 	}
 	if err := durable.SyncDir(s.dir); err != nil {
 		return dirError(err)
@@ -81,6 +93,9 @@ func (s *Store) eraseLog() error {
 func (s *Store) flatten() error {
 	for _, compactOnClose := range []bool{true, false} {
 		if err := s.stopBadger(); err != nil {
+			return err
+		}
+		if err := s.untroubled(); err != nil { // since the check before, or while Badger closed
 			return err
 		}
 		o := s.settings()

@@ -105,7 +105,6 @@ func (f *flushes) begin(dir string, safe uint64) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.dir, f.newest, f.ends, f.safe = dir, newest, nil, safe
-	f.trouble.Store(false)
 	return nil
 }
 

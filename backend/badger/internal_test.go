@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/commitlog"
 )
 
 func openSmall(t *testing.T) *Store {
@@ -116,6 +117,19 @@ func TestGroupsFitTransactions(t *testing.T) {
 		})
 		if err != nil || len(entries) != backend.MaxBatchKeys {
 			t.Errorf("batch %d has %d keys, %v", i, len(entries), err)
+		}
+	}
+}
+
+// Nor is a group larger than a frame of the log.
+func TestLimitIsBelowAFrame(t *testing.T) {
+	for _, size := range []int64{leastMemTable, defaultMemTable, 2 << 30} {
+		s, err := newStore(t.TempDir(), Options{MemTableSize: size})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.commits.limit > commitlog.MaxFrame {
+			t.Errorf("groups of %d bytes where a memory table has %d", s.commits.limit, size)
 		}
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/dgraph-io/badger/v4/options"
-
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/backend/commitlog"
 	"github.com/ckptd/ckptd/internal/durable"
@@ -52,16 +50,26 @@ func (o *opening) checkUnnamed() error {
 	if err != nil {
 		return err
 	}
-	for _, path := range paths {
-		var t tables
-		if slices.Contains(o.tables.names, filepath.Base(path)) || t.verify(path, options.Snappy, o.s.settings().BlockSize) != nil {
-			continue
-		}
-		if t.written > 0 && (t.pos.N > o.tables.pos.N || t.pos.Incarnation != o.tables.pos.Incarnation) {
-			return fmt.Errorf("%w: the MANIFEST does not name %s, which has groups up to %d", backend.ErrCorrupt, filepath.Base(path), t.pos.N)
-		}
+	if name, pos := o.goesFurther(paths); name != "" {
+		return fmt.Errorf("%w: the MANIFEST does not name %s, which has groups up to %d", backend.ErrCorrupt, name, pos.N)
 	}
 	return nil
+}
+
+// goesFurther finds a table that is not used and has groups beyond the last one that counts, or of
+// another life of the store; "" if there is none. Damaged tables count, if the part of them that
+// says it can be read.
+func (o *opening) goesFurther(paths []string) (name string, pos commitlog.Position) {
+	for _, path := range paths {
+		name = filepath.Base(path)
+		if slices.Contains(o.tables.names, name) {
+			continue
+		}
+		if pos, _ = peek(path); pos.N > o.last.N || pos.N > 0 && pos.Incarnation != o.last.Incarnation {
+			return name, pos
+		}
+	}
+	return "", pos
 }
 
 // newIncarnation has the store go on, from what stands, as one that is not what it was.

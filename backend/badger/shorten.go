@@ -32,6 +32,9 @@ import (
 // does not sync, or because Badger removed it after it failed to sync the entry. A set before a
 // compaction has lost its tables to that compaction, and one from which the log does not continue
 // is refused.
+//
+// An entry that was written in part, in the middle of the MANIFEST, is left out: Badger goes on
+// behind it.
 
 // shortenings is how many earlier sets are tried.
 const shortenings = 16
@@ -46,15 +49,22 @@ func (o *opening) shorten(why error) error {
 		return why // which is about that
 	}
 	tried := *o
+	torn := len(content) // where an entry was left out
+	if mended := withoutTorn(content); mended != nil {
+		content, torn = mended, entriesEnd(content, manifestHead)
+	}
 	sets := tableSets(content, o.find)
 	for _, set := range slices.Backward(sets) {
 		*o = tried
 		o.tables = tables{checked: tried.tables.checked}
-		if set.end == len(content) || o.tables.verifyAll(o.find, set.tables, o.s.settings()) != nil {
+		if set.end == len(content) && set.end <= torn || o.tables.verifyAll(o.find, set.tables, o.s.settings()) != nil {
 			continue
 		}
 		if len(set.tables) > 0 && o.tables.written == 0 || !o.reachesAll() {
 			continue // tables without a position have data that was in no log
+		}
+		if set.end > torn && !o.knowsTables(content) {
+			continue
 		}
 		o.manifest = content[:set.end]
 		o.notes = append(o.notes, fmt.Sprintf("%s; tables up to group %d are whole, and the log has the groups after that", text(why), o.tables.pos.N))
@@ -65,7 +75,7 @@ func (o *opening) shorten(why error) error {
 }
 
 // reachesAll says whether groups follow from the tables, without a gap, to the last that is known
-// of. Tables that are left out say how far they go, even damaged ones, if that part can be read.
+// of, also from tables that are left out.
 func (o *opening) reachesAll() bool {
 	if o.settle() != nil || o.refused != nil || o.lost != nil {
 		return false
@@ -75,16 +85,8 @@ func (o *opening) reachesAll() bool {
 	if err != nil || err2 != nil {
 		return false
 	}
-	for _, path := range append(paths, kept...) {
-		if slices.Contains(o.tables.names, filepath.Base(path)) {
-			continue
-		}
-		pos, _ := peek(path)
-		if pos.N > o.last.N || pos.N > 0 && pos.Incarnation != o.last.Incarnation {
-			return false
-		}
-	}
-	return true
+	name, _ := o.goesFurther(append(paths, kept...))
+	return name == ""
 }
 
 // writeShortened replaces the MANIFEST with the part of it that is right.
@@ -151,6 +153,70 @@ func tableSets(content []byte, find place) (sets []tableSet) {
 				sets = sets[1:]
 			}
 		}
+	}
+}
+
+// withoutTorn is a MANIFEST without an entry that was written in part, as on a full device, and that
+// whole ones follow up to the end; nil if there is none. Badger never acted on that entry: it does so
+// once an entry is written and synced. A damaged entry is not taken for one: either its length or
+// its checksum shows that all of it is there.
+func withoutTorn(content []byte) []byte {
+	if !bytes.HasPrefix(content, manifestHeader) {
+		return nil
+	}
+	at := entriesEnd(content, manifestHead)
+	if len(content)-at < manifestEntry {
+		return nil
+	}
+	sum := binary.BigEndian.Uint32(content[at+4:])
+	end := at + manifestEntry + int(binary.BigEndian.Uint32(content[at:]))
+	for next := at + 1; next < min(max(end, at+manifestEntry), len(content)); next++ {
+		if changes, _, ok := manifestChanges(content, next); !ok || len(changes) == 0 || entriesEnd(content, next) < len(content) {
+			continue
+		}
+		if next >= at+manifestEntry && checkCutOff(content[at+manifestEntry:next], sum) != nil {
+			return nil
+		}
+		return slices.Concat(content[:at], content[next:])
+	}
+	return nil
+}
+
+// knowsTables makes sure that no table in the directory was named by what was left out of a
+// MANIFEST, in case that was more than an entry that Badger never acted on. A table that no entry
+// names is one that Badger was about to name, with groups that the log has.
+func (o *opening) knowsTables(content []byte) bool {
+	known := map[string]bool{}
+	for at := manifestHead; ; {
+		changes, next, ok := manifestChanges(content, at)
+		if !ok {
+			break
+		}
+		for _, c := range changes {
+			known[table.IDToFilename(c.Id)] = true
+		}
+		at = next
+	}
+	paths, err := filesIn(o.s.dir, ".sst")
+	for _, path := range paths {
+		if known[filepath.Base(path)] {
+			continue
+		}
+		if pos, _ := peek(path); pos.N <= o.tables.pos.N {
+			return false
+		}
+	}
+	return err == nil
+}
+
+// entriesEnd is where the whole entries of a MANIFEST end that begin at an offset.
+func entriesEnd(content []byte, at int) int {
+	for {
+		_, next, ok := manifestChanges(content, at)
+		if !ok {
+			return at
+		}
+		at = next
 	}
 }
 

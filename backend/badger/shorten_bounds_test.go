@@ -1,6 +1,7 @@
 package badger
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,6 +130,74 @@ func TestTableNumberGivenAgain(t *testing.T) {
 	}
 }
 
+// An entry that was written in part is left out, however much of it there is, and a flipped bit
+// makes no entry look like that.
+func TestTornManifestEntry(t *testing.T) {
+	create := func(ids ...uint64) (changes []*pb.ManifestChange) {
+		for _, id := range ids {
+			changes = append(changes, &pb.ManifestChange{Id: id, Op: pb.ManifestChange_CREATE})
+		}
+		return changes
+	}
+	before := appendManifest(t, appendManifest(t, slices.Clone(manifestHeader)), create(1)...)
+	entry := appendManifest(t, nil, create(2, 3, 4, 5, 6)...)
+	after := appendManifest(t, appendManifest(t, nil, create(7)...), create(8, 9, 10, 11, 12, 13, 14, 15)...)
+	for n := 1; n < len(entry); n++ {
+		if got := withoutTorn(slices.Concat(before, entry[:n], after)); !bytes.Equal(got, slices.Concat(before, after)) {
+			t.Errorf("%d of %d bytes: %x", n, len(entry), got)
+		}
+	}
+	whole := slices.Concat(before, entry, after)
+	if got := withoutTorn(whole); got != nil {
+		t.Errorf("nothing is torn: %x", got)
+	}
+	for at := manifestHead; at < len(whole); at++ {
+		for bit := range 8 {
+			b := slices.Clone(whole)
+			b[at] ^= 1 << bit
+			if got := withoutTorn(b); got != nil {
+				t.Errorf("bit %d of byte %d: %x", bit, at, got)
+			}
+		}
+	}
+	for n := len(before); n < len(whole); n++ {
+		if got := withoutTorn(whole[:n]); got != nil {
+			t.Errorf("cut after %d bytes: %x", n, got)
+		}
+	}
+}
+
+// Damage makes an entry look as if it had been written in part. The table that it named is there, and
+// no log has its groups, so the store is not opened without it.
+func TestTornEntryOfATable(t *testing.T) {
+	dir, before, _ := twoTables(t)
+	s, err := Open(dir, least)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, s, "third", "value")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "MANIFEST")
+	whole, err := os.ReadFile(path)
+	if err != nil || !bytes.HasPrefix(whole, before) {
+		t.Fatal(err)
+	}
+	_, second, ok := manifestChanges(whole, len(before))
+	if !ok || second == len(whole) {
+		t.Fatal("no two tables were flushed since")
+	}
+	torn := slices.Concat(whole[:len(before)+10], whole[second:])
+	if withoutTorn(torn) == nil {
+		t.Fatal("it does not look like that")
+	}
+	if err := os.WriteFile(path, torn, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expectRefused(t, dir)
+}
+
 func appendManifest(t *testing.T, to []byte, changes ...*pb.ManifestChange) []byte {
 	t.Helper()
 	b, err := proto.Marshal(&pb.ManifestChangeSet{Changes: changes})
@@ -170,5 +240,25 @@ func TestFlushedTableAfterAcceptedLoss(t *testing.T) {
 	d, err := Diagnose(dir, least)
 	if err != nil || d.Outcome != OpensRepairs {
 		t.Errorf("%s, %v, %s", d.Outcome, d.Err, strings.Join(d.Repairs, "; "))
+	}
+}
+
+// A salvaged store is cleanly closed, so its tables and its anchor are all there is. A flipped bit
+// in the anchor leaves no older position, from which an empty store would do.
+func TestSalvagedAnchor(t *testing.T) {
+	base, _, _ := crashed(t)
+	to := filepath.Join(t.TempDir(), "new")
+	if _, err := Salvage(base, to, least); err != nil {
+		t.Fatal(err)
+	}
+	for slot := range 2 {
+		expectRefused(t, damaged(t, to, func(dir string) (err error) {
+			flip(t, filepath.Join(dir, logDir, "anchor"), slot*4096+30, 1)
+			tables, _ := filepath.Glob(filepath.Join(dir, "*.sst"))
+			for _, path := range tables {
+				err = errors.Join(err, os.Remove(path))
+			}
+			return err
+		}))
 	}
 }

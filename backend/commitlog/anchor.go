@@ -20,7 +20,7 @@ type anchor struct {
 	file  File
 	last  Position // that it says, or said when it was read
 	whole bool     // it could be read
-	slots int      // that are whole
+	both  bool     // both slots say it
 	slot  int64    // the one to write next
 
 	mu     sync.Mutex
@@ -46,6 +46,7 @@ func (a *anchor) read(files FS, store ID) error {
 	if err != nil {
 		return err
 	}
+	slots := 0
 	for slot := int64(0); slot < 2; slot++ {
 		if int64(len(b)) < (slot+1)*slotSize {
 			break
@@ -60,7 +61,9 @@ func (a *anchor) read(files FS, store ID) error {
 		if of != store {
 			return fmt.Errorf("%s: %w", anchorName, ErrForeign)
 		}
-		a.slots++
+		if slots++; slots == 2 {
+			a.both = p == a.last
+		}
 		if !a.whole || p.N > a.last.N {
 			a.last, a.whole, a.slot = p, true, 1-slot
 		}
@@ -81,34 +84,30 @@ func (a *anchor) begin(files FS, store ID, p Position) (err error) {
 	}
 	size, err := a.file.Size()
 	if err == nil && size < 2*slotSize { // it was cut short
-		err, a.slots = a.file.Preallocate(2*slotSize, true), 0
+		err, a.whole, a.both = a.file.Preallocate(2*slotSize, true), false, false
 	}
 	if err == nil {
 		err = a.say(p)
 	}
 	if err != nil {
-		return errors.Join(err, a.file.Close())
+		a.file.Close()
+		a.file = nil // or close would write to it
+		return err
 	}
 	a.wake = make(chan struct{}, 1)
 	a.start()
 	return nil
 }
 
-// say writes p to the anchor, durably: to both slots if p is behind the old position, or in another
-// incarnation.
+// say writes p to both slots, durably. The log has no frames then, so that a slot that is damaged
+// later must not leave an older position: nothing else would tell that groups are missing.
 func (a *anchor) say(p Position) error {
-	slots := 1
-	if a.whole && (p.Incarnation != a.last.Incarnation || p.N < a.last.N) {
-		slots = 2
-	} else if a.slots == 2 && p == a.last {
-		slots = 0
-	}
-	for range slots {
+	for !a.both || p != a.last {
 		if err := a.write(p); err != nil {
 			return err
 		}
 	}
-	a.slots, a.wanted = 2, p
+	a.wanted = p
 	return nil
 }
 
@@ -125,6 +124,7 @@ func (a *anchor) write(p Position) error {
 	if err := a.file.Sync(); err != nil {
 		return fmt.Errorf("syncing the anchor: %w", err)
 	}
+	a.both = a.whole && p == a.last
 	a.last, a.whole, a.slot = p, true, 1-a.slot
 	return nil
 }

@@ -335,6 +335,62 @@ func TestReset(t *testing.T) {
 	}
 }
 
+// Without segments both slots of the anchor name the last group: one that is damaged leaves no
+// older position, which nothing else would contradict.
+func TestAnchorWithoutSegments(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(8, 8))
+	for _, end := range []string{"reset", "begin"} {
+		s := create(t)
+		for range 5 {
+			must(t, s.commit(random(rnd, 100)))
+		}
+		at := s.log.Last()
+		if end == "reset" {
+			must(t, s.log.Reset(at))
+		} else {
+			open(t, s.fs, commitlog.Position{Incarnation: life}, s.groups)
+		}
+		for slot := range 2 {
+			files := s.fs.Killed()
+			files.Bytes("anchor")[slot*4096+20] ^= 1
+			l, err := commitlog.Open(files, options(&session{}))
+			must(t, err)
+			if p, ok := l.Anchor(); !ok || p != at {
+				t.Errorf("%s: slot %d is damaged, and the anchor is at %d, want %d", end, slot, p.N, at.N)
+			}
+		}
+	}
+}
+
+// A log that could not be begun is closed without another error, and writes nothing then.
+func TestCloseAfterBeginFailed(t *testing.T) {
+	s := create(t)
+	must(t, s.commit(random(rand.New(rand.NewPCG(9, 9)), 100)))
+	at := s.log.Last()
+	files := commitlog.Dir(t.TempDir())
+	must(t, s.fs.Killed().Save(string(files)))
+	l, err := commitlog.Open(failingSync{files}, options(&session{}))
+	must(t, err)
+	if err := l.Begin(at); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("%v, want EIO", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Errorf("closing: %v", err)
+	}
+}
+
+// failingSync is a directory whose files cannot be synced.
+type failingSync struct{ commitlog.FS }
+
+func (f failingSync) Open(name string) (commitlog.File, error) {
+	file, err := f.FS.Open(name)
+	return unsynced{file}, err
+}
+
+type unsynced struct{ commitlog.File }
+
+func (unsynced) Sync() error { return syscall.EIO }
+
 // Segments that could not be prepared for another use keep what is in them, and a reset removes
 // them, too.
 func TestResetAfterFailures(t *testing.T) {
