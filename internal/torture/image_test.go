@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/ckptd/ckptd/backend"
+	"github.com/ckptd/ckptd/backend/badger"
+	"github.com/ckptd/ckptd/backend/commitlog"
 	"github.com/ckptd/ckptd/engine"
 )
 
@@ -73,12 +76,37 @@ func (j *job) fill() error {
 		if j.Close {
 			return s.Close()
 		}
+		if err := j.Place.awaitAnchor(ctx, b); err != nil {
+			return err
+		}
 	}
 	if err := tell(line{Ready: true}); err != nil {
 		return err
 	}
 	_, err := stdin.ReadString('\n') // to be killed
 	return err
+}
+
+// awaitAnchor waits until the anchor names the last group. It follows by 20 ms or more, and a loss
+// of the groups in between from both copies is not detected.
+func (p place) awaitAnchor(ctx context.Context, b *badger.Store) error {
+	last, err := b.Position(ctx)
+	if err != nil {
+		return err
+	}
+	files := commitlog.ReadOnly(p.path("data", "log"))
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		id, _ := commitlog.StoreOf(files)
+		log, err := commitlog.Open(files, commitlog.Options{Store: id})
+		if err == nil {
+			if at, ok := log.Anchor(); ok && at.N == last.N {
+				return nil
+			}
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the anchor does not follow: %v", err)
+		}
+	}
 }
 
 // fill makes an image in the directory of the round.
