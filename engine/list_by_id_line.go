@@ -349,20 +349,22 @@ func (l *storedLineage) lastMade(ctx context.Context, below string) (uint64, err
 	if newest.rec != nil && madeBound(newest) <= below || below == anyID {
 		return newest.seq, nil
 	}
-	from, to := uint64(1), newest.seq // the first one with a greater bound is in from..to
-	for from < to {
+	first, to := newest.seq, newest.seq // the first one known to have a greater bound
+	for from := uint64(1); from < to; {
 		mid := from + (to-from)/2
 		r, err := l.recordFrom(ctx, mid)
-		if err != nil {
+		switch {
+		case err != nil:
 			return 0, err
-		}
-		if r == nil || r.seq >= to || madeBound(r) > below {
+		case r == nil || r.seq >= to:
 			to = mid
-		} else {
+		case madeBound(r) > below:
+			first, to = r.seq, mid
+		default:
 			from = r.seq + 1
 		}
 	}
-	return from, nil
+	return first, nil
 }
 
 // recordFrom reads the first record from seq on, no stub; nil if there is none.
