@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"container/heap"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -305,6 +306,9 @@ func (m *listing) read(ctx context.Context, c *idLine, id string) (e *Entry, err
 func (m *listing) readAt(ctx context.Context, rs *restorer, l *lineage, id string, seq uint64, meta *contain.Object) (*Entry, error) {
 	defer rs.reserved.release()
 	r, err := l.currentAt(ctx, seq)
+	if errors.Is(err, ErrNotFound) { // removed, or replaced and then removed: the id has an entry now
+		r, err = l.find(ctx, At(id))
+	}
 	if err != nil {
 		return nil, err
 	}

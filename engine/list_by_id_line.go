@@ -20,6 +20,7 @@ type idLine struct {
 
 	chosen, named, made idSource
 	seq                 uint64      // of made: the records to read are below; 0: find the first
+	head                uint64      // of the lineage, when named was read
 	below               string      // ids still to come are smaller
 	room                reservation // for the ids that were read ahead
 
@@ -221,6 +222,11 @@ func (l *storedLineage) foundID(entry backend.Entry) (f foundID, err error) {
 
 // readNamed reads the entries of all ids in no order, and keeps the next ones.
 func (c *idLine) readNamed(ctx context.Context, l *lineage) error {
+	now, err := l.durableNow(ctx)
+	if err != nil {
+		return err
+	}
+	c.head = now.head
 	s := &c.named
 	s.page = max(moreIDs*s.page, firstIDs)
 	var ids []foundID
@@ -236,7 +242,7 @@ func (c *idLine) readNamed(ctx context.Context, l *lineage) error {
 	r := l.NamedIDs()
 	r.Limit = idPage
 	most := 0
-	err := l.s.scan(ctx, r, func(entry backend.Entry) error {
+	err = l.s.scan(ctx, r, func(entry backend.Entry) error {
 		f, err := l.foundID(entry)
 		if err != nil || f.id >= s.below {
 			return err
@@ -262,6 +268,16 @@ func (c *idLine) readNamed(ctx context.Context, l *lineage) error {
 // readMade reads the records with the next ids that the engine made.
 func (c *idLine) readMade(ctx context.Context, l *lineage) error {
 	s := &c.made
+	now, err := l.durableNow(ctx)
+	if err != nil {
+		return err
+	}
+	if now.head != c.head { // ids that the engine made may have got entries since, and lost their records
+		c.named = idSource{below: min(c.below, s.below), page: c.named.page} // greater ones are new
+		if err := c.readNamed(ctx, l); err != nil {
+			return err
+		}
+	}
 	if c.seq == 0 {
 		seq, err := l.lastMade(ctx, s.below)
 		if err != nil || seq == 0 {

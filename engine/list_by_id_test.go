@@ -22,6 +22,7 @@ type idWorld struct {
 	r     *rand.Rand
 	clock *testClock
 	ids   []string // that were chosen
+	stays bool     // the store is not opened again
 }
 
 func newIDWorld(t *testing.T, seed uint64) *idWorld {
@@ -112,7 +113,7 @@ func (w *idWorld) step() {
 	case n < 98:
 		_, err := w.f.Upkeep().GC(ctx, "acme", upkeep.GCOptions{})
 		fail(err)
-	default:
+	case !w.stays:
 		w.f.reopen()
 	}
 }
