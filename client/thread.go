@@ -96,7 +96,7 @@ func (t *Thread) History(ctx context.Context, o engine.HistoryOptions) iter.Seq2
 		limit: o.Limit,
 		open:  t.s.cps.List,
 		ask: func(left uint32, token string) *ckptdv1.ListRequest {
-			return &ckptdv1.ListRequest{Ref: wire.PackRef(t.ref), From: o.From, Branch: o.Branch, Before: o.Before, Filter: wire.PackFilter(&o.Filter),
+			return &ckptdv1.ListRequest{Ref: wire.PackRef(t.ref), From: o.From, Branch: o.Branch, Before: o.Before, ById: o.ByID, Filter: wire.PackFilter(&o.Filter),
 				Data: o.Data && (o.Channels == nil || len(o.Channels) > 0), Channels: o.Channels, Export: o.Export || t.s.o.Export, PageSize: left, PageToken: token}
 		},
 		unpack: func(m *ckptdv1.ListResponse) ([]*engine.Checkpoint, string, error) {

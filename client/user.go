@@ -51,6 +51,25 @@ func (u *User) Latest(ctx context.Context, opts ...engine.LoadOptions) (*engine.
 	return wire.UnpackCheckpoint(m.GetCheckpoint())
 }
 
+// ListByID yields checkpoints of the user's threads, the greatest id first. After an error it ends.
+// Of the options, After and Visible have no effect: the daemon leaves out the threads that the
+// caller cannot see.
+func (u *User) ListByID(ctx context.Context, o engine.ListByIDOptions) iter.Seq2[*engine.Entry, error] {
+	return pages[ckptdv1.ListByIDRequest, ckptdv1.ListByIDResponse, *engine.Entry]{
+		limit: o.Limit,
+		open:  u.s.cps.ListByID,
+		ask: func(left uint32, token string) *ckptdv1.ListByIDRequest {
+			req := wire.PackListByID(u.tenant, u.name, &o)
+			req.PageSize, req.PageToken = left, token
+			return req
+		},
+		unpack: func(m *ckptdv1.ListByIDResponse) ([]*engine.Entry, string, error) {
+			entries, err := eachOf(m.GetEntries(), wire.UnpackEntry)
+			return entries, m.GetNextPageToken(), err
+		},
+	}.all(ctx, u.s)
+}
+
 // Query yields the checkpoints of the user's threads that match, newest first, headers only. After
 // an error it ends.
 func (u *User) Query(ctx context.Context, q engine.Query) iter.Seq2[*engine.Checkpoint, error] {

@@ -1,6 +1,9 @@
 package engine
 
-import "context"
+import (
+	"context"
+	"sync/atomic"
+)
 
 // A Budget bounds the memory that the calls of many callers take together: a call reserves memory
 // for the values that it restores or returns before it allocates them. Methods must be safe for
@@ -53,6 +56,44 @@ func reserve(ctx context.Context, bytes int64) error {
 		return room.Reserve(bytes)
 	}
 	return nil
+}
+
+// tab is the part of a budget that a part of a call reserves.
+type tab struct {
+	Budget
+	bytes atomic.Int64
+}
+
+// withTab returns a context with a tab on its budget, if it has one.
+func withTab(ctx context.Context) (*tab, context.Context) {
+	budget, _ := ctx.Value(budgetKey{}).(Budget)
+	if budget == nil {
+		return &tab{}, ctx
+	}
+	t := &tab{Budget: budget}
+	return t, WithBudget(ctx, t)
+}
+
+// Reserve implements Budget.
+func (t *tab) Reserve(bytes int64) error {
+	err := t.Budget.Reserve(bytes)
+	if err == nil {
+		t.bytes.Add(bytes)
+	}
+	return err
+}
+
+// Release implements Budget.
+func (t *tab) Release(bytes int64) {
+	t.bytes.Add(-bytes)
+	t.Budget.Release(bytes)
+}
+
+// close releases the rest.
+func (t *tab) close() {
+	if t.Budget != nil {
+		t.Budget.Release(t.bytes.Swap(0))
+	}
 }
 
 // reserve reserves memory for a copy of the values of t that wants names.

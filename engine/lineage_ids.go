@@ -26,7 +26,14 @@ func (l *storedLineage) makeID(seq uint64, ms int64) (id [16]byte) {
 	binary.BigEndian.PutUint64(b[n+4:], seq)
 	binary.BigEndian.PutUint64(b[n+12:], uint64(ms))
 	sum := sha256.Sum256(b[:])
-	tag := binary.BigEndian.Uint64(sum[:]) >> 30
+	return idOf(seq, ms, binary.BigEndian.Uint64(sum[:])>>(64-idTagBits))
+}
+
+// idTagBits is the length of the tag in an id made by the engine, its last part.
+const idTagBits = 34
+
+// idOf is the id with a seq, a time and a tag.
+func idOf(seq uint64, ms int64, tag uint64) (id [16]byte) {
 	hi := uint64(ms)<<16 | 7<<12 | seq>>28&0xfff
 	lo := 2<<62 | seq&(1<<28-1)<<34 | tag
 	binary.BigEndian.PutUint64(id[:], hi)

@@ -72,6 +72,7 @@ func (t threadUpkeep) prune(ctx context.Context, o *upkeep.PruneOptions) (*upkee
 type pruneRule struct {
 	policy   bool
 	last     int
+	byID     bool  // last is counted by id
 	since    int64 // Unix milliseconds
 	labelled bool
 	remove   []string // ids
@@ -79,7 +80,7 @@ type pruneRule struct {
 }
 
 func pruneRuleOf(o *upkeep.PruneOptions, now time.Time) *pruneRule {
-	k := &pruneRule{policy: o.KeepLast > 0 || o.OlderThan > 0, last: o.KeepLast, labelled: o.KeepLabelled, remove: o.Remove}
+	k := &pruneRule{policy: o.KeepLast > 0 || o.OlderThan > 0, last: o.KeepLast, byID: o.ByID, labelled: o.KeepLabelled, remove: o.Remove}
 	if k.since = now.UnixMilli() + 1; o.OlderThan > 0 {
 		k.since = now.Add(-o.OlderThan).UnixMilli()
 	}
@@ -154,7 +155,12 @@ func (n *lineagePruning) choose(k *pruneRule) error {
 	if k == nil {
 		return nil
 	}
-	slices.SortStableFunc(line, func(a, b *row) int { return cmp.Compare(b.origin, a.origin) })
+	slices.SortStableFunc(line, func(a, b *row) int {
+		if k.byID {
+			return cmp.Compare(b.id, a.id)
+		}
+		return cmp.Compare(b.origin, a.origin)
+	})
 	heads, headOf := map[uint64]bool{}, n.headAfter()
 	for _, seq := range n.branches {
 		heads[headOf(seq)] = true

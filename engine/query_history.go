@@ -16,8 +16,12 @@ import (
 // HistoryOptions select checkpoints of a lineage. The zero value selects all, newest first, headers
 // only.
 type HistoryOptions struct {
-	Before string // only checkpoints saved before the one with this id
+	Before string // only checkpoints saved before the one with this id, or with ByID those with smaller ids
 	Limit  int    // at most this many; 0: no limit
+
+	// ByID orders by id, bytewise, the greatest first, as in ListByID; Before then is any text. It
+	// cannot be combined with From or Branch.
+	ByID bool
 
 	// From, if set, selects that checkpoint and its ancestors; Branch the head's.
 	From   string
@@ -68,6 +72,12 @@ const historyBytes = 4 << 20
 // thread is deleted in the meantime, History ends with ErrGeneration. After an error it ends.
 func (t *Thread) History(ctx context.Context, o HistoryOptions) iter.Seq2[*Checkpoint, error] {
 	return func(yield func(*Checkpoint, error) bool) {
+		if o.ByID {
+			if err := t.historyByID(ctx, &o, yield); err != nil && err != errStop {
+				yield(nil, fmt.Errorf("reading history: %w", err))
+			}
+			return
+		}
 		h := history{t: t, o: &o, left: o.Limit, most: historyPage}
 		for h.seq != 1 {
 			page, err := h.page(ctx)

@@ -113,7 +113,7 @@ key itself, in the form of the line in a key file. DATA in a default is the path
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return plainNumber(err) })
 	root.CompletionOptions.HiddenDefaultCmd = false
 	a.flags(root.PersistentFlags())
-	root.AddCommand(a.saveCmd(), a.importCmd(), a.exportCmd(), a.threadsCmd(), a.usersCmd(), a.logCmd(), a.showCmd(), a.diffCmd(), a.forkCmd(), a.copyCmd(),
+	root.AddCommand(a.saveCmd(), a.importCmd(), a.exportCmd(), a.threadsCmd(), a.usersCmd(), a.logCmd(), a.listCmd(), a.showCmd(), a.diffCmd(), a.forkCmd(), a.copyCmd(),
 		a.branchCmd(), a.labelCmd(), a.queryCmd(), a.watchCmd(), a.blobCmd(), a.deleteCmd(), a.pruneCmd(), a.retentionCmd(), a.gcCmd(), a.verifyCmd(), a.doctorCmd(), a.statsCmd(),
 		a.serveCmd(), a.tokenCmd(), a.auditCmd(), a.topCmd(), a.demoCmd(), a.demoAgentCmd(), a.newPluginCommand(), a.redactCmd(), a.migrateCmd(), a.versionCmd(), a.whoamiCmd(), exitCodesTopic())
 	return root

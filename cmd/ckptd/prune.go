@@ -45,6 +45,7 @@ the remaining checkpoints and leaves no trace of the removed ones in the files.`
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "all threads of the user")
 	f.IntVar(&o.KeepLast, "keep-last", 0, "keep the newest `N` checkpoints")
+	f.BoolVar(&o.ByID, "by-id", false, "the newest checkpoints are those with the greatest ids, instead of the latest saves")
 	f.StringVar(&olderThan, "older-than", "", "remove only checkpoints older than `AGE`: 90m, 24h, 30d, 2w")
 	f.BoolVar(&o.KeepLabelled, "keep-labelled", false, "keep labelled checkpoints")
 	f.BoolVar(&o.DryRun, "dry-run", false, "list what would be removed, without removing it")

@@ -59,6 +59,7 @@ type threadKeeper interface {
 type user interface {
 	Threads(context.Context, engine.ThreadOptions) iter.Seq2[engine.ThreadInfo, error]
 	Query(context.Context, engine.Query) iter.Seq2[*engine.Checkpoint, error]
+	ListByID(context.Context, engine.ListByIDOptions) iter.Seq2[*engine.Entry, error]
 	PutBlob(context.Context, io.Reader) (engine.BlobID, int64, error)
 	GetBlob(context.Context, engine.BlobID, io.Writer) (int64, error)
 	StatBlob(context.Context, engine.BlobID) (engine.BlobInfo, error)

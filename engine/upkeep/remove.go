@@ -58,6 +58,9 @@ type PruneOptions struct {
 	// KeepLast nor younger than OlderThan. 0 protects none; if both are 0 there is no policy.
 	KeepLast  int
 	OlderThan time.Duration
+	// ByID counts KeepLast by id: the newest checkpoint, which is never removed, is that with the
+	// greatest id, bytewise, instead of the latest save.
+	ByID bool
 	// KeepLabelled protects checkpoints with labels from the policy.
 	KeepLabelled bool
 

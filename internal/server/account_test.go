@@ -120,6 +120,15 @@ func TestWhatIsRestoredIsPaidFor(t *testing.T) {
 			}
 			return orElse(err, stream.Err)
 		},
+		"list by id": func(c ckptdv1.CheckpointServiceClient) error {
+			return listByID(t, c, &ckptdv1.ListByIDRequest{Tenant: "acme", User: "alice", Data: true})
+		},
+		"list by id with writes": func(c ckptdv1.CheckpointServiceClient) error {
+			return listByID(t, c, &ckptdv1.ListByIDRequest{Tenant: "acme", User: "alice", Id: first.GetId(), Writes: true})
+		},
+		"list by metadata": func(c ckptdv1.CheckpointServiceClient) error {
+			return listByID(t, c, &ckptdv1.ListByIDRequest{Tenant: "acme", User: "alice", Meta: "{}"})
+		},
 		"tree": func(c ckptdv1.CheckpointServiceClient) error {
 			_, err := c.GetTree(t.Context(), connect.NewRequest(&ckptdv1.GetTreeRequest{Ref: ref("t")}))
 			return err
@@ -171,6 +180,13 @@ func TestWhatIsRestoredIsPaidFor(t *testing.T) {
 			b.settled()
 		}
 	}
+}
+
+func listByID(t *testing.T, c ckptdv1.CheckpointServiceClient, req *ckptdv1.ListByIDRequest) error {
+	stream, err := c.ListByID(t.Context(), connect.NewRequest(req))
+	for err == nil && stream.Receive() {
+	}
+	return orElse(err, stream.Err)
 }
 
 func orElse(err error, other func() error) error {

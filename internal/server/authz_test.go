@@ -401,6 +401,9 @@ func TestListingsLeaveOut(t *testing.T) {
 		{"threads", some, "ListThreads", &ckptdv1.ListThreadsRequest{Tenant: "acme", User: "alice"}, 1},
 		{"threads, by prefix", some, "ListThreads", &ckptdv1.ListThreadsRequest{Tenant: "acme", User: "alice", Prefix: "other"}, 0},
 		{"query", some, "Query", &ckptdv1.QueryRequest{Tenant: "acme", User: "alice"}, 1},
+		{"list by id", some, "ListByID", &ckptdv1.ListByIDRequest{Tenant: "acme", User: "alice"}, 1},
+		{"list by id, another's content", access.Grant{Role: access.Reader, Tenant: "acme", User: "alice", ThreadPrefix: "mine-"}, "ListByID",
+			&ckptdv1.ListByIDRequest{Tenant: "acme", User: "alice", Data: true, Writes: true, Meta: "{}"}, 0}, // none has metadata
 		{"query of a tenant", every, "Query", &ckptdv1.QueryRequest{Tenant: "acme", WholeTenant: true}, 2},
 	} {
 		got := m.raw(m.bed.token(tt.grant), method(t, tt.method), tt.request)

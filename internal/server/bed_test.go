@@ -219,10 +219,10 @@ func (b *bed) threads(token string) ckptdv1.ThreadServiceClient {
 	return ckptdv1.NewThreadServiceClient(b.httpClient(token), baseURL)
 }
 
-// token makes a token with a grant.
-func (b *bed) token(g access.Grant) string {
+// token makes a token with grants.
+func (b *bed) token(gs ...access.Grant) string {
 	b.t.Helper()
-	_, secret, err := b.tokens.Create("", []access.Grant{g}, time.Now())
+	_, secret, err := b.tokens.Create("", gs, time.Now())
 	must(b.t, err)
 	return secret
 }

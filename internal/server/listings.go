@@ -100,7 +100,7 @@ func (s checkpoints) List(ctx context.Context, req *connect.Request[ckptdv1.List
 		return err
 	}
 	o := engine.HistoryOptions{Before: m.GetBefore(), From: m.GetFrom(), Branch: m.GetBranch(), Filter: wire.UnpackFilter(m.GetFilter()), Data: m.GetData(),
-		Export: m.GetExport()}
+		Export: m.GetExport(), ByID: m.GetById()}
 	if len(m.GetChannels()) > 0 {
 		o.Channels = m.GetChannels()
 	}
@@ -117,6 +117,37 @@ func (s checkpoints) List(ctx context.Context, req *connect.Request[ckptdv1.List
 		}
 		return true, nil
 	})
+}
+
+func (s checkpoints) ListByID(ctx context.Context, req *connect.Request[ckptdv1.ListByIDRequest], stream *connect.ServerStream[ckptdv1.ListByIDResponse]) error {
+	m := req.Msg
+	pages, err := newPages(m, func(m *ckptdv1.ListByIDRequest) { m.PageToken, m.PageSize = "", 0 })
+	if err != nil {
+		return err
+	}
+	after, err := pages.parse(m.GetPageToken())
+	if err != nil {
+		return err
+	}
+	o := wire.UnpackListByID(m)
+	o.Visible = visibleTo(ctx)
+	if after.ID != "" {
+		o.Before, o.After = after.ID, &after.Ref
+	}
+	l := &listing[*ckptdv1.Entry]{account: callOf(ctx).account, pages: pages, left: m.GetPageSize(), send: func(items []*ckptdv1.Entry, token string) error {
+		return stream.Send(&ckptdv1.ListByIDResponse{Entries: items, NextPageToken: token})
+	}}
+	defer l.release()
+	for e, err := range s.store.User(m.GetTenant(), m.GetUser()).ListByID(ctx, o) {
+		if err != nil {
+			return err
+		}
+		cp := e.Checkpoint
+		if last, err := l.add(wire.PackEntry(e, shownTo(ctx, cp.Ref, m.GetText())), position{Ref: cp.Ref, ID: cp.ID}); last || err != nil {
+			return err
+		}
+	}
+	return l.end()
 }
 
 func (s threads) Query(ctx context.Context, req *connect.Request[ckptdv1.QueryRequest], stream *connect.ServerStream[ckptdv1.QueryResponse]) error {

@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -194,7 +196,7 @@ func TestEveryOperationIsReachable(t *testing.T) {
 		reflect.TypeFor[upkeep.Thread[*engine.Checkpoint]](): {"Prune": "Prune",
 			"MigrateHead": "StartMigrationJob", "UndoHead": "StartMigrationJob", "MigrateHistory": "StartMigrationJob", "RestoreHistory": "StartMigrationJob",
 			"DropHistory": "StartMigrationJob", "KeepsHistory": "StartMigrationJob"},
-		reflect.TypeFor[*engine.User](): {"Latest": "LoadNewest", "Threads": "ListThreads", "Query": "Query", "PutBlob": "PutBlob",
+		reflect.TypeFor[*engine.User](): {"Latest": "LoadNewest", "Threads": "ListThreads", "Query": "Query", "ListByID": "ListByID", "PutBlob": "PutBlob",
 			"GetBlob": "GetBlob", "StatBlob": "StatBlob", "Upkeep": ""},
 		reflect.TypeFor[upkeep.User]():   {"DeleteRun": "DeleteRun", "GC": "CollectGarbage", "Create": "CreateUser"},
 		reflect.TypeFor[*engine.Store](): {"QueryTenant": "Query", "Watch": "Watch", "Thread": "", "User": "", "Close": "", "Upkeep": ""},
@@ -213,4 +215,105 @@ func TestEveryOperationIsReachable(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestListByIDPages lists ids of all sorts over threads and namespaces, of which some are the same.
+func TestListByIDPages(t *testing.T) {
+	b := newBed(t, Limits{})
+	c := b.checkpoints("")
+	var want []string
+	for i := range 120 {
+		r, d := ref(fmt.Sprint("t", i%3)), draft(fmt.Sprint(i))
+		r.Namespace = []string{"", "a"}[i%2]
+		d.Id = []string{"", fmt.Sprint("id", i/12), fmt.Sprintf("1f0%05x-0000-6000-8000-%012x", i*7919%120, 0)}[i/3%3]
+		if i%4 == 0 {
+			d.Meta = new(string)
+			*d.Meta = fmt.Sprintf(`{"n":%d,"of":"%s"}`, i%8, r.GetThread())
+		}
+		cp := mustSave(t, c, r, d)
+		want = append(want, cp.GetId()+" "+r.GetThread()+" "+r.GetNamespace())
+		_, err := c.PutWrites(t.Context(), connect.NewRequest(&ckptdv1.PutWritesRequest{Ref: r, CheckpointId: cp.GetId(), Task: "task",
+			Writes: []*ckptdv1.Write{{Channel: "w", Content: &ckptdv1.Write_Text{Text: cp.GetId()}}}}))
+		must(t, err)
+	}
+	slices.SortFunc(want, func(a, b string) int {
+		idA, restA, _ := strings.Cut(a, " ")
+		idB, restB, _ := strings.Cut(b, " ")
+		return cmp.Or(strings.Compare(idB, idA), strings.Compare(restA, restB))
+	})
+	want = slices.Compact(want) // those saved again
+	at := func(e *ckptdv1.Entry) string {
+		cp := e.GetCheckpoint()
+		return cp.GetId() + " " + cp.GetRef().GetThread() + " " + cp.GetRef().GetNamespace()
+	}
+	list := func(token string, q *ckptdv1.ListByIDRequest) func(uint32, string) ([]*ckptdv1.Entry, string) {
+		return func(size uint32, page string) ([]*ckptdv1.Entry, string) {
+			q.PageSize, q.PageToken = size, page
+			stream, err := b.checkpoints(token).ListByID(t.Context(), connect.NewRequest(q))
+			return drain(t, stream, err, (*ckptdv1.ListByIDResponse).GetEntries, (*ckptdv1.ListByIDResponse).GetNextPageToken)
+		}
+	}
+	if got := pagesOf(t, at, list("", &ckptdv1.ListByIDRequest{Tenant: "acme", User: "alice"})); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	whole := &ckptdv1.ListByIDRequest{Tenant: "acme", User: "alice", Thread: "t1", Data: true, Writes: true, Text: true}
+	entries, _ := list("", whole)(0, "")
+	for _, e := range entries {
+		cp := e.GetCheckpoint()
+		if cp.GetChannels()[0].GetText() == "" || len(e.GetWrites()) != 1 || e.GetWrites()[0].GetWrite().GetText() != cp.GetId() {
+			t.Errorf("an entry is %v", e)
+		}
+	}
+	_, token := list("", whole)(5, "")
+	for _, other := range []*ckptdv1.ListByIDRequest{{Tenant: "acme", User: "alice", Thread: "t2", Data: true, Writes: true, Text: true},
+		{Tenant: "acme", User: "alice", Thread: "t1"}} {
+		other.PageToken = token
+		stream, err := c.ListByID(t.Context(), connect.NewRequest(other))
+		must(t, err)
+		for stream.Receive() {
+			t.Errorf("another list's token: %v", stream.Msg())
+		}
+		wantCode(t, stream.Err(), connect.CodeInvalidArgument, ckptdv1.Reason_REASON_INVALID)
+	}
+	for _, meta := range []string{"[]", "1", "{", `{"a":"` + strings.Repeat("x", 64<<10) + `"}`} {
+		stream, err := c.ListByID(t.Context(), connect.NewRequest(&ckptdv1.ListByIDRequest{Tenant: "acme", User: "alice", Meta: meta}))
+		must(t, err)
+		for stream.Receive() {
+		}
+		if stream.Err() == nil {
+			t.Errorf("metadata %.20q: accepted", meta)
+		}
+	}
+	b.settled()
+}
+
+// TestMetadataIsNoOracle filters by metadata that the caller may read in one thread only, though it
+// may list all.
+func TestMetadataIsNoOracle(t *testing.T) {
+	b := newBed(t, Limits{})
+	for _, thread := range []string{"mine-1", "other"} {
+		d := draft("x")
+		d.Meta = new(string)
+		*d.Meta = `{"secret":"s"}`
+		mustSave(t, b.checkpoints(""), ref(thread), d)
+	}
+	token := b.token(access.Grant{Role: access.Reader, Tenant: "acme", User: "alice", ThreadPrefix: "mine-"},
+		access.Grant{Role: access.Auditor, Tenant: "acme", User: "alice"})
+	for meta, want := range map[string]int{"": 2, `{"secret":"s"}`: 1, `{"secret":"t"}`: 0} {
+		stream, err := b.checkpoints(token).ListByID(t.Context(), connect.NewRequest(&ckptdv1.ListByIDRequest{Tenant: "acme", User: "alice", Meta: meta}))
+		got, _ := drain(t, stream, err, (*ckptdv1.ListByIDResponse).GetEntries, (*ckptdv1.ListByIDResponse).GetNextPageToken)
+		if len(got) != want {
+			t.Errorf("%q: %v, want %d", meta, got, want)
+		}
+		for _, e := range got {
+			if cp := e.GetCheckpoint(); cp.GetRef().GetThread() == "other" && cp.GetMeta() != "" {
+				t.Errorf("%q: the metadata of another's thread is shown: %v", meta, cp)
+			}
+		}
+	}
+	stream, err := b.checkpoints(token).ListByID(t.Context(), connect.NewRequest(&ckptdv1.ListByIDRequest{Tenant: "acme", User: "alice", Thread: "other", Meta: "{}"}))
+	must(t, err)
+	for stream.Receive() {
+	}
+	wantCode(t, stream.Err(), connect.CodePermissionDenied, ckptdv1.Reason_REASON_DENIED)
 }

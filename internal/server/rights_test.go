@@ -76,6 +76,24 @@ func checkpointRights(seq func(uint64) *ckptdv1.Which) []right {
 			all, all, none, none, none, all, all},
 		{"List with data", func(x place, _ int) proto.Message { return &ckptdv1.ListRequest{Ref: x.ref(), Data: true} },
 			"+++d+", "+++d+", none, none, none, "+++d+", "+++d+"},
+		{"ListByID", func(x place, _ int) proto.Message {
+			return &ckptdv1.ListByIDRequest{Tenant: x.tenant, User: x.user, Thread: x.thread}
+		},
+			all, all, none, none, none, all, all},
+		{"ListByID of a user", func(x place, _ int) proto.Message { return &ckptdv1.ListByIDRequest{Tenant: x.tenant, User: x.user} },
+			all, all, all, none, none, all, all},
+		{"ListByID with data", func(x place, _ int) proto.Message {
+			return &ckptdv1.ListByIDRequest{Tenant: x.tenant, User: x.user, Thread: x.thread, Data: true}
+		},
+			"+++d+", "+++d+", none, none, none, "+++d+", "+++d+"},
+		{"ListByID with writes", func(x place, _ int) proto.Message {
+			return &ckptdv1.ListByIDRequest{Tenant: x.tenant, User: x.user, Thread: x.thread, Writes: true}
+		},
+			"+++d+", "+++d+", none, none, none, "+++d+", "+++d+"},
+		{"ListByID by metadata", func(x place, _ int) proto.Message {
+			return &ckptdv1.ListByIDRequest{Tenant: x.tenant, User: x.user, Thread: x.thread, Meta: "{}"}
+		},
+			"+++d+", "+++d+", none, none, none, "+++d+", "+++d+"},
 		{"GetTree", func(x place, _ int) proto.Message { return &ckptdv1.GetTreeRequest{Ref: x.ref()} },
 			all, all, none, none, none, all, all},
 		{"Diff", func(x place, _ int) proto.Message {

@@ -247,6 +247,36 @@ func UnpackFilter(m *ckptdv1.Filter) engine.Filter {
 		Since: UnpackTime(m.GetSince()), Until: UnpackTime(m.GetUntil())}
 }
 
+// PackListByID makes the request of a list by id, without the options Limit, After and Visible.
+func PackListByID(tenant, user string, o *engine.ListByIDOptions) *ckptdv1.ListByIDRequest {
+	return &ckptdv1.ListByIDRequest{Tenant: tenant, User: user, Thread: o.Thread, Namespace: o.Namespace, Id: o.ID, Before: o.Before, Meta: string(o.Meta),
+		Filter: PackFilter(&o.Filter), Data: o.Data && (o.Channels == nil || len(o.Channels) > 0), Channels: o.Channels, Writes: o.Writes}
+}
+
+// UnpackListByID returns the options in a request.
+func UnpackListByID(m *ckptdv1.ListByIDRequest) engine.ListByIDOptions {
+	o := engine.ListByIDOptions{Thread: m.GetThread(), Namespace: m.Namespace, ID: m.GetId(), Before: m.GetBefore(), Filter: UnpackFilter(m.GetFilter()),
+		Data: m.GetData(), Writes: m.GetWrites()}
+	if m.GetMeta() != "" {
+		o.Meta = []byte(m.GetMeta())
+	}
+	if len(m.GetChannels()) > 0 {
+		o.Channels = m.GetChannels()
+	}
+	return o
+}
+
+// PackEntry makes the message of an entry of a list by id.
+func PackEntry(e *engine.Entry, shown Shown) *ckptdv1.Entry {
+	return &ckptdv1.Entry{Checkpoint: PackCheckpoint(e.Checkpoint, shown), Writes: PackWrites(e.Writes, shown.Text)}
+}
+
+// UnpackEntry is the inverse of PackEntry.
+func UnpackEntry(m *ckptdv1.Entry) (*engine.Entry, error) {
+	cp, err := UnpackCheckpoint(m.GetCheckpoint())
+	return &engine.Entry{Checkpoint: cp, Writes: UnpackWrites(m.GetWrites())}, err
+}
+
 // PackWrites makes the messages of pending writes. With text, content that is UTF-8 goes as text.
 func PackWrites(ws []engine.PendingWrite, text bool) []*ckptdv1.PendingWrite {
 	var ms []*ckptdv1.PendingWrite

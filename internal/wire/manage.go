@@ -168,13 +168,13 @@ func UnpackThreadInfo(m *ckptdv1.ThreadInfo) engine.ThreadInfo {
 // PackPrune makes the message of prune options.
 func PackPrune(ref engine.Ref, o *upkeep.PruneOptions) *ckptdv1.PruneRequest {
 	return &ckptdv1.PruneRequest{Ref: PackRef(ref), KeepLast: int64(o.KeepLast), OlderThan: packDuration(o.OlderThan), KeepLabelled: o.KeepLabelled,
-		Remove: o.Remove, AllNamespaces: o.AllNamespaces, Erase: o.Erase, DryRun: o.DryRun}
+		Remove: o.Remove, AllNamespaces: o.AllNamespaces, Erase: o.Erase, DryRun: o.DryRun, ById: o.ByID}
 }
 
 // UnpackPrune is the inverse of PackPrune.
 func UnpackPrune(m *ckptdv1.PruneRequest) upkeep.PruneOptions {
 	return upkeep.PruneOptions{KeepLast: int(m.GetKeepLast()), OlderThan: m.GetOlderThan().AsDuration(), KeepLabelled: m.GetKeepLabelled(),
-		Remove: m.GetRemove(), AllNamespaces: m.GetAllNamespaces(), Erase: m.GetErase(), DryRun: m.GetDryRun()}
+		Remove: m.GetRemove(), AllNamespaces: m.GetAllNamespaces(), Erase: m.GetErase(), DryRun: m.GetDryRun(), ByID: m.GetById()}
 }
 
 // PackPruneReport makes the message of a prune report.

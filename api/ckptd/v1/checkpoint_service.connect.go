@@ -44,6 +44,9 @@ const (
 	CheckpointServiceLoadNewestProcedure = "/ckptd.v1.CheckpointService/LoadNewest"
 	// CheckpointServiceListProcedure is the fully-qualified name of the CheckpointService's List RPC.
 	CheckpointServiceListProcedure = "/ckptd.v1.CheckpointService/List"
+	// CheckpointServiceListByIDProcedure is the fully-qualified name of the CheckpointService's
+	// ListByID RPC.
+	CheckpointServiceListByIDProcedure = "/ckptd.v1.CheckpointService/ListByID"
 	// CheckpointServiceGetTreeProcedure is the fully-qualified name of the CheckpointService's GetTree
 	// RPC.
 	CheckpointServiceGetTreeProcedure = "/ckptd.v1.CheckpointService/GetTree"
@@ -84,6 +87,9 @@ type CheckpointServiceClient interface {
 	LoadNewest(context.Context, *connect.Request[LoadNewestRequest]) (*connect.Response[LoadNewestResponse], error)
 	// List returns the checkpoints of a lineage, the newest first.
 	List(context.Context, *connect.Request[ListRequest]) (*connect.ServerStreamForClient[ListResponse], error)
+	// ListByID returns checkpoints of a namespace, of a thread or of all threads of a user, with their
+	// pending writes, the greatest id first.
+	ListByID(context.Context, *connect.Request[ListByIDRequest]) (*connect.ServerStreamForClient[ListByIDResponse], error)
 	// GetTree returns the headers of all checkpoints of a lineage and how they hang together.
 	GetTree(context.Context, *connect.Request[GetTreeRequest]) (*connect.Response[GetTreeResponse], error)
 	// Diff returns the changes from one checkpoint to another.
@@ -145,6 +151,13 @@ func NewCheckpointServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			httpClient,
 			baseURL+CheckpointServiceListProcedure,
 			connect.WithSchema(checkpointServiceMethods.ByName("List")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listByID: connect.NewClient[ListByIDRequest, ListByIDResponse](
+			httpClient,
+			baseURL+CheckpointServiceListByIDProcedure,
+			connect.WithSchema(checkpointServiceMethods.ByName("ListByID")),
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
@@ -216,6 +229,7 @@ type checkpointServiceClient struct {
 	load         *connect.Client[LoadRequest, LoadResponse]
 	loadNewest   *connect.Client[LoadNewestRequest, LoadNewestResponse]
 	list         *connect.Client[ListRequest, ListResponse]
+	listByID     *connect.Client[ListByIDRequest, ListByIDResponse]
 	getTree      *connect.Client[GetTreeRequest, GetTreeResponse]
 	diff         *connect.Client[DiffRequest, DiffResponse]
 	fork         *connect.Client[ForkRequest, ForkResponse]
@@ -250,6 +264,11 @@ func (c *checkpointServiceClient) LoadNewest(ctx context.Context, req *connect.R
 // List calls ckptd.v1.CheckpointService.List.
 func (c *checkpointServiceClient) List(ctx context.Context, req *connect.Request[ListRequest]) (*connect.ServerStreamForClient[ListResponse], error) {
 	return c.list.CallServerStream(ctx, req)
+}
+
+// ListByID calls ckptd.v1.CheckpointService.ListByID.
+func (c *checkpointServiceClient) ListByID(ctx context.Context, req *connect.Request[ListByIDRequest]) (*connect.ServerStreamForClient[ListByIDResponse], error) {
+	return c.listByID.CallServerStream(ctx, req)
 }
 
 // GetTree calls ckptd.v1.CheckpointService.GetTree.
@@ -310,6 +329,9 @@ type CheckpointServiceHandler interface {
 	LoadNewest(context.Context, *connect.Request[LoadNewestRequest]) (*connect.Response[LoadNewestResponse], error)
 	// List returns the checkpoints of a lineage, the newest first.
 	List(context.Context, *connect.Request[ListRequest], *connect.ServerStream[ListResponse]) error
+	// ListByID returns checkpoints of a namespace, of a thread or of all threads of a user, with their
+	// pending writes, the greatest id first.
+	ListByID(context.Context, *connect.Request[ListByIDRequest], *connect.ServerStream[ListByIDResponse]) error
 	// GetTree returns the headers of all checkpoints of a lineage and how they hang together.
 	GetTree(context.Context, *connect.Request[GetTreeRequest]) (*connect.Response[GetTreeResponse], error)
 	// Diff returns the changes from one checkpoint to another.
@@ -367,6 +389,13 @@ func NewCheckpointServiceHandler(svc CheckpointServiceHandler, opts ...connect.H
 		CheckpointServiceListProcedure,
 		svc.List,
 		connect.WithSchema(checkpointServiceMethods.ByName("List")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	checkpointServiceListByIDHandler := connect.NewServerStreamHandler(
+		CheckpointServiceListByIDProcedure,
+		svc.ListByID,
+		connect.WithSchema(checkpointServiceMethods.ByName("ListByID")),
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
@@ -440,6 +469,8 @@ func NewCheckpointServiceHandler(svc CheckpointServiceHandler, opts ...connect.H
 			checkpointServiceLoadNewestHandler.ServeHTTP(w, r)
 		case CheckpointServiceListProcedure:
 			checkpointServiceListHandler.ServeHTTP(w, r)
+		case CheckpointServiceListByIDProcedure:
+			checkpointServiceListByIDHandler.ServeHTTP(w, r)
 		case CheckpointServiceGetTreeProcedure:
 			checkpointServiceGetTreeHandler.ServeHTTP(w, r)
 		case CheckpointServiceDiffProcedure:
@@ -485,6 +516,10 @@ func (UnimplementedCheckpointServiceHandler) LoadNewest(context.Context, *connec
 
 func (UnimplementedCheckpointServiceHandler) List(context.Context, *connect.Request[ListRequest], *connect.ServerStream[ListResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("ckptd.v1.CheckpointService.List is not implemented"))
+}
+
+func (UnimplementedCheckpointServiceHandler) ListByID(context.Context, *connect.Request[ListByIDRequest], *connect.ServerStream[ListByIDResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("ckptd.v1.CheckpointService.ListByID is not implemented"))
 }
 
 func (UnimplementedCheckpointServiceHandler) GetTree(context.Context, *connect.Request[GetTreeRequest]) (*connect.Response[GetTreeResponse], error) {

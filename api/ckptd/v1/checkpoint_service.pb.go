@@ -726,7 +726,7 @@ type ListRequest struct {
 	From string `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
 	// If set, only the head of that branch and its ancestors.
 	Branch string `protobuf:"bytes,3,opt,name=branch,proto3" json:"branch,omitempty"`
-	// Only checkpoints saved before the one with this id.
+	// Only checkpoints saved before the one with this id; with by_id, only those with smaller ids.
 	Before string  `protobuf:"bytes,4,opt,name=before,proto3" json:"before,omitempty"`
 	Filter *Filter `protobuf:"bytes,5,opt,name=filter,proto3" json:"filter,omitempty"`
 	// The content of the channels, too: of those named, or of all.
@@ -738,7 +738,10 @@ type ListRequest struct {
 	// From an earlier answer to the same request: continues after it.
 	PageToken string `protobuf:"bytes,10,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	// The states leave the store for good: the hooks of exports run.
-	Export        bool `protobuf:"varint,11,opt,name=export,proto3" json:"export,omitempty"`
+	Export bool `protobuf:"varint,11,opt,name=export,proto3" json:"export,omitempty"`
+	// The greatest id first, bytewise, instead of the newest save. `before` can be any text then. Not
+	// with from or branch.
+	ById          bool `protobuf:"varint,12,opt,name=by_id,json=byId,proto3" json:"by_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -850,6 +853,13 @@ func (x *ListRequest) GetExport() bool {
 	return false
 }
 
+func (x *ListRequest) GetById() bool {
+	if x != nil {
+		return x.ById
+	}
+	return false
+}
+
 type ListResponse struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Checkpoints []*Checkpoint          `protobuf:"bytes,1,rep,name=checkpoints,proto3" json:"checkpoints,omitempty"`
@@ -903,6 +913,271 @@ func (x *ListResponse) GetNextPageToken() string {
 	return ""
 }
 
+type ListByIDRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Tenant string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	User   string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	// Without a thread, all of the user.
+	Thread string `protobuf:"bytes,3,opt,name=thread,proto3" json:"thread,omitempty"`
+	// If left out, all namespaces; empty is the thread's own.
+	Namespace *string `protobuf:"bytes,4,opt,name=namespace,proto3,oneof" json:"namespace,omitempty"`
+	// Only checkpoints with this id, of which each namespace has at most one.
+	Id string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
+	// Only checkpoints with smaller ids. It can be any text.
+	Before string `protobuf:"bytes,6,opt,name=before,proto3" json:"before,omitempty"`
+	// JSON object: only checkpoints whose metadata contains it, as PostgreSQL's jsonb @> defines it.
+	Meta   string  `protobuf:"bytes,7,opt,name=meta,proto3" json:"meta,omitempty"`
+	Filter *Filter `protobuf:"bytes,8,opt,name=filter,proto3" json:"filter,omitempty"`
+	// Also return the content of the channels: of those named, or of all.
+	Data     bool     `protobuf:"varint,9,opt,name=data,proto3" json:"data,omitempty"`
+	Channels []string `protobuf:"bytes,10,rep,name=channels,proto3" json:"channels,omitempty"`
+	// Also return the pending writes.
+	Writes bool `protobuf:"varint,11,opt,name=writes,proto3" json:"writes,omitempty"`
+	// Return content that is UTF-8 as text.
+	Text bool `protobuf:"varint,12,opt,name=text,proto3" json:"text,omitempty"`
+	// How many checkpoints to return; 0 is all.
+	PageSize uint32 `protobuf:"varint,13,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// From an earlier answer to the same request: continues after it.
+	PageToken     string `protobuf:"bytes,14,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListByIDRequest) Reset() {
+	*x = ListByIDRequest{}
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListByIDRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListByIDRequest) ProtoMessage() {}
+
+func (x *ListByIDRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListByIDRequest.ProtoReflect.Descriptor instead.
+func (*ListByIDRequest) Descriptor() ([]byte, []int) {
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListByIDRequest) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ListByIDRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ListByIDRequest) GetThread() string {
+	if x != nil {
+		return x.Thread
+	}
+	return ""
+}
+
+func (x *ListByIDRequest) GetNamespace() string {
+	if x != nil && x.Namespace != nil {
+		return *x.Namespace
+	}
+	return ""
+}
+
+func (x *ListByIDRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ListByIDRequest) GetBefore() string {
+	if x != nil {
+		return x.Before
+	}
+	return ""
+}
+
+func (x *ListByIDRequest) GetMeta() string {
+	if x != nil {
+		return x.Meta
+	}
+	return ""
+}
+
+func (x *ListByIDRequest) GetFilter() *Filter {
+	if x != nil {
+		return x.Filter
+	}
+	return nil
+}
+
+func (x *ListByIDRequest) GetData() bool {
+	if x != nil {
+		return x.Data
+	}
+	return false
+}
+
+func (x *ListByIDRequest) GetChannels() []string {
+	if x != nil {
+		return x.Channels
+	}
+	return nil
+}
+
+func (x *ListByIDRequest) GetWrites() bool {
+	if x != nil {
+		return x.Writes
+	}
+	return false
+}
+
+func (x *ListByIDRequest) GetText() bool {
+	if x != nil {
+		return x.Text
+	}
+	return false
+}
+
+func (x *ListByIDRequest) GetPageSize() uint32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListByIDRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+type ListByIDResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Entries []*Entry               `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
+	// Resumes after the last of these entries; empty if there are no more.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListByIDResponse) Reset() {
+	*x = ListByIDResponse{}
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListByIDResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListByIDResponse) ProtoMessage() {}
+
+func (x *ListByIDResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListByIDResponse.ProtoReflect.Descriptor instead.
+func (*ListByIDResponse) Descriptor() ([]byte, []int) {
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListByIDResponse) GetEntries() []*Entry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *ListByIDResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// Entry is a checkpoint with its pending writes.
+type Entry struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoint *Checkpoint            `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// In the order of ListWrites; empty unless the request asked for them.
+	Writes        []*PendingWrite `protobuf:"bytes,2,rep,name=writes,proto3" json:"writes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Entry) Reset() {
+	*x = Entry{}
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Entry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Entry) ProtoMessage() {}
+
+func (x *Entry) ProtoReflect() protoreflect.Message {
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Entry.ProtoReflect.Descriptor instead.
+func (*Entry) Descriptor() ([]byte, []int) {
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Entry) GetCheckpoint() *Checkpoint {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+func (x *Entry) GetWrites() []*PendingWrite {
+	if x != nil {
+		return x.Writes
+	}
+	return nil
+}
+
 type GetTreeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ref           *Ref                   `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -912,7 +1187,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[13]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +1199,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[13]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1212,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{13}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetTreeRequest) GetRef() *Ref {
@@ -958,7 +1233,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[14]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1245,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[14]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1258,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{14}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetTreeResponse) GetNodes() []*Node {
@@ -1012,7 +1287,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[15]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1299,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[15]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1312,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{15}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Node) GetCheckpoint() *Checkpoint {
@@ -1065,7 +1340,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[16]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1352,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[16]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1365,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{16}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DiffRequest) GetRef() *Ref {
@@ -1130,7 +1405,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[17]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1142,7 +1417,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[17]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1155,7 +1430,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{17}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *DiffResponse) GetFrom() *Checkpoint {
@@ -1213,7 +1488,7 @@ type ChannelDiff struct {
 
 func (x *ChannelDiff) Reset() {
 	*x = ChannelDiff{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[18]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1225,7 +1500,7 @@ func (x *ChannelDiff) String() string {
 func (*ChannelDiff) ProtoMessage() {}
 
 func (x *ChannelDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[18]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1238,7 +1513,7 @@ func (x *ChannelDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelDiff.ProtoReflect.Descriptor instead.
 func (*ChannelDiff) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{18}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ChannelDiff) GetName() string {
@@ -1288,7 +1563,7 @@ type ValueDiff struct {
 
 func (x *ValueDiff) Reset() {
 	*x = ValueDiff{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[19]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1575,7 @@ func (x *ValueDiff) String() string {
 func (*ValueDiff) ProtoMessage() {}
 
 func (x *ValueDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[19]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1588,7 @@ func (x *ValueDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueDiff.ProtoReflect.Descriptor instead.
 func (*ValueDiff) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{19}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ValueDiff) GetKind() string {
@@ -1377,7 +1652,7 @@ type FieldDiff struct {
 
 func (x *FieldDiff) Reset() {
 	*x = FieldDiff{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[20]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1664,7 @@ func (x *FieldDiff) String() string {
 func (*FieldDiff) ProtoMessage() {}
 
 func (x *FieldDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[20]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1677,7 @@ func (x *FieldDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldDiff.ProtoReflect.Descriptor instead.
 func (*FieldDiff) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{20}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FieldDiff) GetName() string {
@@ -1444,7 +1719,7 @@ type ForkRequest struct {
 
 func (x *ForkRequest) Reset() {
 	*x = ForkRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[21]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1456,7 +1731,7 @@ func (x *ForkRequest) String() string {
 func (*ForkRequest) ProtoMessage() {}
 
 func (x *ForkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[21]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1469,7 +1744,7 @@ func (x *ForkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRequest.ProtoReflect.Descriptor instead.
 func (*ForkRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{21}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ForkRequest) GetRef() *Ref {
@@ -1503,7 +1778,7 @@ type ForkResponse struct {
 
 func (x *ForkResponse) Reset() {
 	*x = ForkResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[22]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1790,7 @@ func (x *ForkResponse) String() string {
 func (*ForkResponse) ProtoMessage() {}
 
 func (x *ForkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[22]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1803,7 @@ func (x *ForkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkResponse.ProtoReflect.Descriptor instead.
 func (*ForkResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{22}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ForkResponse) GetCheckpoint() *Checkpoint {
@@ -1547,7 +1822,7 @@ type ListBranchesRequest struct {
 
 func (x *ListBranchesRequest) Reset() {
 	*x = ListBranchesRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[23]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1834,7 @@ func (x *ListBranchesRequest) String() string {
 func (*ListBranchesRequest) ProtoMessage() {}
 
 func (x *ListBranchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[23]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1847,7 @@ func (x *ListBranchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBranchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBranchesRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{23}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListBranchesRequest) GetRef() *Ref {
@@ -1591,7 +1866,7 @@ type ListBranchesResponse struct {
 
 func (x *ListBranchesResponse) Reset() {
 	*x = ListBranchesResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[24]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1878,7 @@ func (x *ListBranchesResponse) String() string {
 func (*ListBranchesResponse) ProtoMessage() {}
 
 func (x *ListBranchesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[24]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1891,7 @@ func (x *ListBranchesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBranchesResponse.ProtoReflect.Descriptor instead.
 func (*ListBranchesResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{24}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListBranchesResponse) GetBranches() []*Branch {
@@ -1637,7 +1912,7 @@ type SetBranchRequest struct {
 
 func (x *SetBranchRequest) Reset() {
 	*x = SetBranchRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[25]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1649,7 +1924,7 @@ func (x *SetBranchRequest) String() string {
 func (*SetBranchRequest) ProtoMessage() {}
 
 func (x *SetBranchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[25]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1662,7 +1937,7 @@ func (x *SetBranchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBranchRequest.ProtoReflect.Descriptor instead.
 func (*SetBranchRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{25}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetBranchRequest) GetRef() *Ref {
@@ -1694,7 +1969,7 @@ type SetBranchResponse struct {
 
 func (x *SetBranchResponse) Reset() {
 	*x = SetBranchResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[26]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1981,7 @@ func (x *SetBranchResponse) String() string {
 func (*SetBranchResponse) ProtoMessage() {}
 
 func (x *SetBranchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[26]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1994,7 @@ func (x *SetBranchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBranchResponse.ProtoReflect.Descriptor instead.
 func (*SetBranchResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{26}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{29}
 }
 
 type DeleteBranchRequest struct {
@@ -1732,7 +2007,7 @@ type DeleteBranchRequest struct {
 
 func (x *DeleteBranchRequest) Reset() {
 	*x = DeleteBranchRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[27]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1744,7 +2019,7 @@ func (x *DeleteBranchRequest) String() string {
 func (*DeleteBranchRequest) ProtoMessage() {}
 
 func (x *DeleteBranchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[27]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1757,7 +2032,7 @@ func (x *DeleteBranchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBranchRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBranchRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{27}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteBranchRequest) GetRef() *Ref {
@@ -1782,7 +2057,7 @@ type DeleteBranchResponse struct {
 
 func (x *DeleteBranchResponse) Reset() {
 	*x = DeleteBranchResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[28]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1794,7 +2069,7 @@ func (x *DeleteBranchResponse) String() string {
 func (*DeleteBranchResponse) ProtoMessage() {}
 
 func (x *DeleteBranchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[28]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1807,7 +2082,7 @@ func (x *DeleteBranchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBranchResponse.ProtoReflect.Descriptor instead.
 func (*DeleteBranchResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{28}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{31}
 }
 
 type SetLabelsRequest struct {
@@ -1822,7 +2097,7 @@ type SetLabelsRequest struct {
 
 func (x *SetLabelsRequest) Reset() {
 	*x = SetLabelsRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[29]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +2109,7 @@ func (x *SetLabelsRequest) String() string {
 func (*SetLabelsRequest) ProtoMessage() {}
 
 func (x *SetLabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[29]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +2122,7 @@ func (x *SetLabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLabelsRequest.ProtoReflect.Descriptor instead.
 func (*SetLabelsRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{29}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetLabelsRequest) GetRef() *Ref {
@@ -1880,7 +2155,7 @@ type SetLabelsResponse struct {
 
 func (x *SetLabelsResponse) Reset() {
 	*x = SetLabelsResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[30]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +2167,7 @@ func (x *SetLabelsResponse) String() string {
 func (*SetLabelsResponse) ProtoMessage() {}
 
 func (x *SetLabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[30]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +2180,7 @@ func (x *SetLabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLabelsResponse.ProtoReflect.Descriptor instead.
 func (*SetLabelsResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{30}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetLabelsResponse) GetCheckpoint() *Checkpoint {
@@ -1932,7 +2207,7 @@ type PutWritesRequest struct {
 
 func (x *PutWritesRequest) Reset() {
 	*x = PutWritesRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[31]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +2219,7 @@ func (x *PutWritesRequest) String() string {
 func (*PutWritesRequest) ProtoMessage() {}
 
 func (x *PutWritesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[31]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +2232,7 @@ func (x *PutWritesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutWritesRequest.ProtoReflect.Descriptor instead.
 func (*PutWritesRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{31}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PutWritesRequest) GetRef() *Ref {
@@ -2017,7 +2292,7 @@ type PutWritesResponse struct {
 
 func (x *PutWritesResponse) Reset() {
 	*x = PutWritesResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[32]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2304,7 @@ func (x *PutWritesResponse) String() string {
 func (*PutWritesResponse) ProtoMessage() {}
 
 func (x *PutWritesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[32]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2317,7 @@ func (x *PutWritesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutWritesResponse.ProtoReflect.Descriptor instead.
 func (*PutWritesResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{32}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{35}
 }
 
 type ListWritesRequest struct {
@@ -2056,7 +2331,7 @@ type ListWritesRequest struct {
 
 func (x *ListWritesRequest) Reset() {
 	*x = ListWritesRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[33]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2343,7 @@ func (x *ListWritesRequest) String() string {
 func (*ListWritesRequest) ProtoMessage() {}
 
 func (x *ListWritesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[33]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2356,7 @@ func (x *ListWritesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWritesRequest.ProtoReflect.Descriptor instead.
 func (*ListWritesRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{33}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListWritesRequest) GetRef() *Ref {
@@ -2114,7 +2389,7 @@ type ListWritesResponse struct {
 
 func (x *ListWritesResponse) Reset() {
 	*x = ListWritesResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[34]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2401,7 @@ func (x *ListWritesResponse) String() string {
 func (*ListWritesResponse) ProtoMessage() {}
 
 func (x *ListWritesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[34]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2414,7 @@ func (x *ListWritesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWritesResponse.ProtoReflect.Descriptor instead.
 func (*ListWritesResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{34}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListWritesResponse) GetWrites() []*PendingWrite {
@@ -2207,7 +2482,7 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\x12LoadNewestResponse\x124\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x14.ckptd.v1.CheckpointR\n" +
-	"checkpoint\"\xb4\x02\n" +
+	"checkpoint\"\xc9\x02\n" +
 	"\vListRequest\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\tR\x04from\x12\x16\n" +
@@ -2221,10 +2496,38 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\n" +
 	"page_token\x18\n" +
 	" \x01(\tR\tpageToken\x12\x16\n" +
-	"\x06export\x18\v \x01(\bR\x06export\"n\n" +
+	"\x06export\x18\v \x01(\bR\x06export\x12\x13\n" +
+	"\x05by_id\x18\f \x01(\bR\x04byId\"n\n" +
 	"\fListResponse\x126\n" +
 	"\vcheckpoints\x18\x01 \x03(\v2\x14.ckptd.v1.CheckpointR\vcheckpoints\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"1\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x84\x03\n" +
+	"\x0fListByIDRequest\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
+	"\x06thread\x18\x03 \x01(\tR\x06thread\x12!\n" +
+	"\tnamespace\x18\x04 \x01(\tH\x00R\tnamespace\x88\x01\x01\x12\x0e\n" +
+	"\x02id\x18\x05 \x01(\tR\x02id\x12\x16\n" +
+	"\x06before\x18\x06 \x01(\tR\x06before\x12\x12\n" +
+	"\x04meta\x18\a \x01(\tR\x04meta\x12(\n" +
+	"\x06filter\x18\b \x01(\v2\x10.ckptd.v1.FilterR\x06filter\x12\x12\n" +
+	"\x04data\x18\t \x01(\bR\x04data\x12\x1a\n" +
+	"\bchannels\x18\n" +
+	" \x03(\tR\bchannels\x12\x16\n" +
+	"\x06writes\x18\v \x01(\bR\x06writes\x12\x12\n" +
+	"\x04text\x18\f \x01(\bR\x04text\x12\x1b\n" +
+	"\tpage_size\x18\r \x01(\rR\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x0e \x01(\tR\tpageTokenB\f\n" +
+	"\n" +
+	"_namespace\"e\n" +
+	"\x10ListByIDResponse\x12)\n" +
+	"\aentries\x18\x01 \x03(\v2\x0f.ckptd.v1.EntryR\aentries\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"m\n" +
+	"\x05Entry\x124\n" +
+	"\n" +
+	"checkpoint\x18\x01 \x01(\v2\x14.ckptd.v1.CheckpointR\n" +
+	"checkpoint\x12.\n" +
+	"\x06writes\x18\x02 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes\"1\n" +
 	"\x0eGetTreeRequest\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\"e\n" +
 	"\x0fGetTreeResponse\x12$\n" +
@@ -2314,8 +2617,7 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\rcheckpoint_id\x18\x02 \x01(\tR\fcheckpointId\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\bR\x04text\"D\n" +
 	"\x12ListWritesResponse\x12.\n" +
-	"\x06writes\x18\x01 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes2\xaf\n" +
-	"\n" +
+	"\x06writes\x18\x01 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes2\xa4\v\n" +
 	"\x11CheckpointService\x12X\n" +
 	"\x04Save\x12\x15.ckptd.v1.SaveRequest\x1a\x16.ckptd.v1.SaveResponse\"!\xe2\x84\x1c\x1d\b\x03\x10\x02`\x03j\bdraft.idr\v\x03\x05\x06\a\b\x15\x16\x17\x19\x1a\x1b\x12o\n" +
 	"\tSaveBatch\x12\x1a.ckptd.v1.SaveBatchRequest\x1a\x1b.ckptd.v1.SaveBatchResponse\")\xe2\x84\x1c%\b\x03\x10\x02@\x01`\x03j\x0esaves.draft.idr\v\x03\x05\x06\a\b\x15\x16\x17\x19\x1a\x1b\x12\x80\x01\n" +
@@ -2326,7 +2628,11 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"LoadNewest\x12\x1b.ckptd.v1.LoadNewestRequest\x1a\x1c.ckptd.v1.LoadNewestResponse\"'\xe2\x84\x1c \b\x01\x10\x04\x18\x02\"\x0e\x12\fheaders_only`\x01r\x06\x15\x16\x17\x19\x1a\x1b\x90\x02\x01\x12^\n" +
 	"\x04List\x12\x15.ckptd.v1.ListRequest\x1a\x16.ckptd.v1.ListResponse\"%\xe2\x84\x1c\x1e\b\x01\x10\x02\x18\x02\"\x06\n" +
 	"\x04data*\x06\n" +
-	"\x04data`\x01r\x04\x06\x15\x16\x17\x90\x02\x010\x01\x12R\n" +
+	"\x04data`\x01r\x04\x06\x15\x16\x17\x90\x02\x010\x01\x12s\n" +
+	"\bListByID\x12\x19.ckptd.v1.ListByIDRequest\x1a\x1a.ckptd.v1.ListByIDResponse\".\xe2\x84\x1c'\b\x01\x10\x03\x18\x02\"\x06\n" +
+	"\x04data\"\b\n" +
+	"\x06writes\"\x06\n" +
+	"\x04meta`\x01r\x03\x15\x16\x17\x90\x02\x010\x01\x12R\n" +
 	"\aGetTree\x12\x18.ckptd.v1.GetTreeRequest\x1a\x19.ckptd.v1.GetTreeResponse\"\x12\xe2\x84\x1c\v\b\x02\x10\x02`\x01r\x03\x15\x16\x17\x90\x02\x01\x12I\n" +
 	"\x04Diff\x12\x15.ckptd.v1.DiffRequest\x1a\x16.ckptd.v1.DiffResponse\"\x12\xe2\x84\x1c\v\b\x01\x10\x02`\x01r\x03\x15\x16\x17\x90\x02\x01\x12D\n" +
 	"\x04Fork\x12\x15.ckptd.v1.ForkRequest\x1a\x16.ckptd.v1.ForkResponse\"\r\xe2\x84\x1c\t\b\x04\x10\x02`\x04r\x01\x04\x12\\\n" +
@@ -2352,7 +2658,7 @@ func file_ckptd_v1_checkpoint_service_proto_rawDescGZIP() []byte {
 	return file_ckptd_v1_checkpoint_service_proto_rawDescData
 }
 
-var file_ckptd_v1_checkpoint_service_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_ckptd_v1_checkpoint_service_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_ckptd_v1_checkpoint_service_proto_goTypes = []any{
 	(*SaveRequest)(nil),          // 0: ckptd.v1.SaveRequest
 	(*SaveResponse)(nil),         // 1: ckptd.v1.SaveResponse
@@ -2367,120 +2673,129 @@ var file_ckptd_v1_checkpoint_service_proto_goTypes = []any{
 	(*LoadNewestResponse)(nil),   // 10: ckptd.v1.LoadNewestResponse
 	(*ListRequest)(nil),          // 11: ckptd.v1.ListRequest
 	(*ListResponse)(nil),         // 12: ckptd.v1.ListResponse
-	(*GetTreeRequest)(nil),       // 13: ckptd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),      // 14: ckptd.v1.GetTreeResponse
-	(*Node)(nil),                 // 15: ckptd.v1.Node
-	(*DiffRequest)(nil),          // 16: ckptd.v1.DiffRequest
-	(*DiffResponse)(nil),         // 17: ckptd.v1.DiffResponse
-	(*ChannelDiff)(nil),          // 18: ckptd.v1.ChannelDiff
-	(*ValueDiff)(nil),            // 19: ckptd.v1.ValueDiff
-	(*FieldDiff)(nil),            // 20: ckptd.v1.FieldDiff
-	(*ForkRequest)(nil),          // 21: ckptd.v1.ForkRequest
-	(*ForkResponse)(nil),         // 22: ckptd.v1.ForkResponse
-	(*ListBranchesRequest)(nil),  // 23: ckptd.v1.ListBranchesRequest
-	(*ListBranchesResponse)(nil), // 24: ckptd.v1.ListBranchesResponse
-	(*SetBranchRequest)(nil),     // 25: ckptd.v1.SetBranchRequest
-	(*SetBranchResponse)(nil),    // 26: ckptd.v1.SetBranchResponse
-	(*DeleteBranchRequest)(nil),  // 27: ckptd.v1.DeleteBranchRequest
-	(*DeleteBranchResponse)(nil), // 28: ckptd.v1.DeleteBranchResponse
-	(*SetLabelsRequest)(nil),     // 29: ckptd.v1.SetLabelsRequest
-	(*SetLabelsResponse)(nil),    // 30: ckptd.v1.SetLabelsResponse
-	(*PutWritesRequest)(nil),     // 31: ckptd.v1.PutWritesRequest
-	(*PutWritesResponse)(nil),    // 32: ckptd.v1.PutWritesResponse
-	(*ListWritesRequest)(nil),    // 33: ckptd.v1.ListWritesRequest
-	(*ListWritesResponse)(nil),   // 34: ckptd.v1.ListWritesResponse
-	nil,                          // 35: ckptd.v1.SetLabelsRequest.LabelsEntry
-	(*Ref)(nil),                  // 36: ckptd.v1.Ref
-	(*Draft)(nil),                // 37: ckptd.v1.Draft
-	(*Checkpoint)(nil),           // 38: ckptd.v1.Checkpoint
-	(*ErrorDetail)(nil),          // 39: ckptd.v1.ErrorDetail
-	(*Which)(nil),                // 40: ckptd.v1.Which
-	(*PendingWrite)(nil),         // 41: ckptd.v1.PendingWrite
-	(*Filter)(nil),               // 42: ckptd.v1.Filter
-	(*Branch)(nil),               // 43: ckptd.v1.Branch
-	(*Write)(nil),                // 44: ckptd.v1.Write
+	(*ListByIDRequest)(nil),      // 13: ckptd.v1.ListByIDRequest
+	(*ListByIDResponse)(nil),     // 14: ckptd.v1.ListByIDResponse
+	(*Entry)(nil),                // 15: ckptd.v1.Entry
+	(*GetTreeRequest)(nil),       // 16: ckptd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),      // 17: ckptd.v1.GetTreeResponse
+	(*Node)(nil),                 // 18: ckptd.v1.Node
+	(*DiffRequest)(nil),          // 19: ckptd.v1.DiffRequest
+	(*DiffResponse)(nil),         // 20: ckptd.v1.DiffResponse
+	(*ChannelDiff)(nil),          // 21: ckptd.v1.ChannelDiff
+	(*ValueDiff)(nil),            // 22: ckptd.v1.ValueDiff
+	(*FieldDiff)(nil),            // 23: ckptd.v1.FieldDiff
+	(*ForkRequest)(nil),          // 24: ckptd.v1.ForkRequest
+	(*ForkResponse)(nil),         // 25: ckptd.v1.ForkResponse
+	(*ListBranchesRequest)(nil),  // 26: ckptd.v1.ListBranchesRequest
+	(*ListBranchesResponse)(nil), // 27: ckptd.v1.ListBranchesResponse
+	(*SetBranchRequest)(nil),     // 28: ckptd.v1.SetBranchRequest
+	(*SetBranchResponse)(nil),    // 29: ckptd.v1.SetBranchResponse
+	(*DeleteBranchRequest)(nil),  // 30: ckptd.v1.DeleteBranchRequest
+	(*DeleteBranchResponse)(nil), // 31: ckptd.v1.DeleteBranchResponse
+	(*SetLabelsRequest)(nil),     // 32: ckptd.v1.SetLabelsRequest
+	(*SetLabelsResponse)(nil),    // 33: ckptd.v1.SetLabelsResponse
+	(*PutWritesRequest)(nil),     // 34: ckptd.v1.PutWritesRequest
+	(*PutWritesResponse)(nil),    // 35: ckptd.v1.PutWritesResponse
+	(*ListWritesRequest)(nil),    // 36: ckptd.v1.ListWritesRequest
+	(*ListWritesResponse)(nil),   // 37: ckptd.v1.ListWritesResponse
+	nil,                          // 38: ckptd.v1.SetLabelsRequest.LabelsEntry
+	(*Ref)(nil),                  // 39: ckptd.v1.Ref
+	(*Draft)(nil),                // 40: ckptd.v1.Draft
+	(*Checkpoint)(nil),           // 41: ckptd.v1.Checkpoint
+	(*ErrorDetail)(nil),          // 42: ckptd.v1.ErrorDetail
+	(*Which)(nil),                // 43: ckptd.v1.Which
+	(*PendingWrite)(nil),         // 44: ckptd.v1.PendingWrite
+	(*Filter)(nil),               // 45: ckptd.v1.Filter
+	(*Branch)(nil),               // 46: ckptd.v1.Branch
+	(*Write)(nil),                // 47: ckptd.v1.Write
 }
 var file_ckptd_v1_checkpoint_service_proto_depIdxs = []int32{
-	36, // 0: ckptd.v1.SaveRequest.ref:type_name -> ckptd.v1.Ref
-	37, // 1: ckptd.v1.SaveRequest.draft:type_name -> ckptd.v1.Draft
-	38, // 2: ckptd.v1.SaveResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	39, // 0: ckptd.v1.SaveRequest.ref:type_name -> ckptd.v1.Ref
+	40, // 1: ckptd.v1.SaveRequest.draft:type_name -> ckptd.v1.Draft
+	41, // 2: ckptd.v1.SaveResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
 	0,  // 3: ckptd.v1.SaveBatchRequest.saves:type_name -> ckptd.v1.SaveRequest
 	4,  // 4: ckptd.v1.SaveBatchResponse.results:type_name -> ckptd.v1.SaveResult
-	38, // 5: ckptd.v1.SaveResult.checkpoint:type_name -> ckptd.v1.Checkpoint
+	41, // 5: ckptd.v1.SaveResult.checkpoint:type_name -> ckptd.v1.Checkpoint
 	5,  // 6: ckptd.v1.SaveResult.error:type_name -> ckptd.v1.SaveError
-	39, // 7: ckptd.v1.SaveError.detail:type_name -> ckptd.v1.ErrorDetail
-	36, // 8: ckptd.v1.LoadRequest.ref:type_name -> ckptd.v1.Ref
-	40, // 9: ckptd.v1.LoadRequest.which:type_name -> ckptd.v1.Which
+	42, // 7: ckptd.v1.SaveError.detail:type_name -> ckptd.v1.ErrorDetail
+	39, // 8: ckptd.v1.LoadRequest.ref:type_name -> ckptd.v1.Ref
+	43, // 9: ckptd.v1.LoadRequest.which:type_name -> ckptd.v1.Which
 	7,  // 10: ckptd.v1.LoadRequest.have:type_name -> ckptd.v1.Have
-	38, // 11: ckptd.v1.LoadResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
-	41, // 12: ckptd.v1.LoadResponse.writes:type_name -> ckptd.v1.PendingWrite
-	38, // 13: ckptd.v1.LoadNewestResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
-	36, // 14: ckptd.v1.ListRequest.ref:type_name -> ckptd.v1.Ref
-	42, // 15: ckptd.v1.ListRequest.filter:type_name -> ckptd.v1.Filter
-	38, // 16: ckptd.v1.ListResponse.checkpoints:type_name -> ckptd.v1.Checkpoint
-	36, // 17: ckptd.v1.GetTreeRequest.ref:type_name -> ckptd.v1.Ref
-	15, // 18: ckptd.v1.GetTreeResponse.nodes:type_name -> ckptd.v1.Node
-	43, // 19: ckptd.v1.GetTreeResponse.branches:type_name -> ckptd.v1.Branch
-	38, // 20: ckptd.v1.Node.checkpoint:type_name -> ckptd.v1.Checkpoint
-	36, // 21: ckptd.v1.DiffRequest.ref:type_name -> ckptd.v1.Ref
-	40, // 22: ckptd.v1.DiffRequest.from:type_name -> ckptd.v1.Which
-	40, // 23: ckptd.v1.DiffRequest.to:type_name -> ckptd.v1.Which
-	38, // 24: ckptd.v1.DiffResponse.from:type_name -> ckptd.v1.Checkpoint
-	38, // 25: ckptd.v1.DiffResponse.to:type_name -> ckptd.v1.Checkpoint
-	18, // 26: ckptd.v1.DiffResponse.channels:type_name -> ckptd.v1.ChannelDiff
-	19, // 27: ckptd.v1.DiffResponse.meta:type_name -> ckptd.v1.ValueDiff
-	20, // 28: ckptd.v1.DiffResponse.fields:type_name -> ckptd.v1.FieldDiff
-	20, // 29: ckptd.v1.DiffResponse.labels:type_name -> ckptd.v1.FieldDiff
-	19, // 30: ckptd.v1.ChannelDiff.value:type_name -> ckptd.v1.ValueDiff
-	36, // 31: ckptd.v1.ForkRequest.ref:type_name -> ckptd.v1.Ref
-	40, // 32: ckptd.v1.ForkRequest.from:type_name -> ckptd.v1.Which
-	38, // 33: ckptd.v1.ForkResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
-	36, // 34: ckptd.v1.ListBranchesRequest.ref:type_name -> ckptd.v1.Ref
-	43, // 35: ckptd.v1.ListBranchesResponse.branches:type_name -> ckptd.v1.Branch
-	36, // 36: ckptd.v1.SetBranchRequest.ref:type_name -> ckptd.v1.Ref
-	40, // 37: ckptd.v1.SetBranchRequest.to:type_name -> ckptd.v1.Which
-	36, // 38: ckptd.v1.DeleteBranchRequest.ref:type_name -> ckptd.v1.Ref
-	36, // 39: ckptd.v1.SetLabelsRequest.ref:type_name -> ckptd.v1.Ref
-	40, // 40: ckptd.v1.SetLabelsRequest.which:type_name -> ckptd.v1.Which
-	35, // 41: ckptd.v1.SetLabelsRequest.labels:type_name -> ckptd.v1.SetLabelsRequest.LabelsEntry
-	38, // 42: ckptd.v1.SetLabelsResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
-	36, // 43: ckptd.v1.PutWritesRequest.ref:type_name -> ckptd.v1.Ref
-	44, // 44: ckptd.v1.PutWritesRequest.writes:type_name -> ckptd.v1.Write
-	36, // 45: ckptd.v1.ListWritesRequest.ref:type_name -> ckptd.v1.Ref
-	41, // 46: ckptd.v1.ListWritesResponse.writes:type_name -> ckptd.v1.PendingWrite
-	0,  // 47: ckptd.v1.CheckpointService.Save:input_type -> ckptd.v1.SaveRequest
-	2,  // 48: ckptd.v1.CheckpointService.SaveBatch:input_type -> ckptd.v1.SaveBatchRequest
-	6,  // 49: ckptd.v1.CheckpointService.Load:input_type -> ckptd.v1.LoadRequest
-	9,  // 50: ckptd.v1.CheckpointService.LoadNewest:input_type -> ckptd.v1.LoadNewestRequest
-	11, // 51: ckptd.v1.CheckpointService.List:input_type -> ckptd.v1.ListRequest
-	13, // 52: ckptd.v1.CheckpointService.GetTree:input_type -> ckptd.v1.GetTreeRequest
-	16, // 53: ckptd.v1.CheckpointService.Diff:input_type -> ckptd.v1.DiffRequest
-	21, // 54: ckptd.v1.CheckpointService.Fork:input_type -> ckptd.v1.ForkRequest
-	23, // 55: ckptd.v1.CheckpointService.ListBranches:input_type -> ckptd.v1.ListBranchesRequest
-	25, // 56: ckptd.v1.CheckpointService.SetBranch:input_type -> ckptd.v1.SetBranchRequest
-	27, // 57: ckptd.v1.CheckpointService.DeleteBranch:input_type -> ckptd.v1.DeleteBranchRequest
-	29, // 58: ckptd.v1.CheckpointService.SetLabels:input_type -> ckptd.v1.SetLabelsRequest
-	31, // 59: ckptd.v1.CheckpointService.PutWrites:input_type -> ckptd.v1.PutWritesRequest
-	33, // 60: ckptd.v1.CheckpointService.ListWrites:input_type -> ckptd.v1.ListWritesRequest
-	1,  // 61: ckptd.v1.CheckpointService.Save:output_type -> ckptd.v1.SaveResponse
-	3,  // 62: ckptd.v1.CheckpointService.SaveBatch:output_type -> ckptd.v1.SaveBatchResponse
-	8,  // 63: ckptd.v1.CheckpointService.Load:output_type -> ckptd.v1.LoadResponse
-	10, // 64: ckptd.v1.CheckpointService.LoadNewest:output_type -> ckptd.v1.LoadNewestResponse
-	12, // 65: ckptd.v1.CheckpointService.List:output_type -> ckptd.v1.ListResponse
-	14, // 66: ckptd.v1.CheckpointService.GetTree:output_type -> ckptd.v1.GetTreeResponse
-	17, // 67: ckptd.v1.CheckpointService.Diff:output_type -> ckptd.v1.DiffResponse
-	22, // 68: ckptd.v1.CheckpointService.Fork:output_type -> ckptd.v1.ForkResponse
-	24, // 69: ckptd.v1.CheckpointService.ListBranches:output_type -> ckptd.v1.ListBranchesResponse
-	26, // 70: ckptd.v1.CheckpointService.SetBranch:output_type -> ckptd.v1.SetBranchResponse
-	28, // 71: ckptd.v1.CheckpointService.DeleteBranch:output_type -> ckptd.v1.DeleteBranchResponse
-	30, // 72: ckptd.v1.CheckpointService.SetLabels:output_type -> ckptd.v1.SetLabelsResponse
-	32, // 73: ckptd.v1.CheckpointService.PutWrites:output_type -> ckptd.v1.PutWritesResponse
-	34, // 74: ckptd.v1.CheckpointService.ListWrites:output_type -> ckptd.v1.ListWritesResponse
-	61, // [61:75] is the sub-list for method output_type
-	47, // [47:61] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	41, // 11: ckptd.v1.LoadResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	44, // 12: ckptd.v1.LoadResponse.writes:type_name -> ckptd.v1.PendingWrite
+	41, // 13: ckptd.v1.LoadNewestResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	39, // 14: ckptd.v1.ListRequest.ref:type_name -> ckptd.v1.Ref
+	45, // 15: ckptd.v1.ListRequest.filter:type_name -> ckptd.v1.Filter
+	41, // 16: ckptd.v1.ListResponse.checkpoints:type_name -> ckptd.v1.Checkpoint
+	45, // 17: ckptd.v1.ListByIDRequest.filter:type_name -> ckptd.v1.Filter
+	15, // 18: ckptd.v1.ListByIDResponse.entries:type_name -> ckptd.v1.Entry
+	41, // 19: ckptd.v1.Entry.checkpoint:type_name -> ckptd.v1.Checkpoint
+	44, // 20: ckptd.v1.Entry.writes:type_name -> ckptd.v1.PendingWrite
+	39, // 21: ckptd.v1.GetTreeRequest.ref:type_name -> ckptd.v1.Ref
+	18, // 22: ckptd.v1.GetTreeResponse.nodes:type_name -> ckptd.v1.Node
+	46, // 23: ckptd.v1.GetTreeResponse.branches:type_name -> ckptd.v1.Branch
+	41, // 24: ckptd.v1.Node.checkpoint:type_name -> ckptd.v1.Checkpoint
+	39, // 25: ckptd.v1.DiffRequest.ref:type_name -> ckptd.v1.Ref
+	43, // 26: ckptd.v1.DiffRequest.from:type_name -> ckptd.v1.Which
+	43, // 27: ckptd.v1.DiffRequest.to:type_name -> ckptd.v1.Which
+	41, // 28: ckptd.v1.DiffResponse.from:type_name -> ckptd.v1.Checkpoint
+	41, // 29: ckptd.v1.DiffResponse.to:type_name -> ckptd.v1.Checkpoint
+	21, // 30: ckptd.v1.DiffResponse.channels:type_name -> ckptd.v1.ChannelDiff
+	22, // 31: ckptd.v1.DiffResponse.meta:type_name -> ckptd.v1.ValueDiff
+	23, // 32: ckptd.v1.DiffResponse.fields:type_name -> ckptd.v1.FieldDiff
+	23, // 33: ckptd.v1.DiffResponse.labels:type_name -> ckptd.v1.FieldDiff
+	22, // 34: ckptd.v1.ChannelDiff.value:type_name -> ckptd.v1.ValueDiff
+	39, // 35: ckptd.v1.ForkRequest.ref:type_name -> ckptd.v1.Ref
+	43, // 36: ckptd.v1.ForkRequest.from:type_name -> ckptd.v1.Which
+	41, // 37: ckptd.v1.ForkResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	39, // 38: ckptd.v1.ListBranchesRequest.ref:type_name -> ckptd.v1.Ref
+	46, // 39: ckptd.v1.ListBranchesResponse.branches:type_name -> ckptd.v1.Branch
+	39, // 40: ckptd.v1.SetBranchRequest.ref:type_name -> ckptd.v1.Ref
+	43, // 41: ckptd.v1.SetBranchRequest.to:type_name -> ckptd.v1.Which
+	39, // 42: ckptd.v1.DeleteBranchRequest.ref:type_name -> ckptd.v1.Ref
+	39, // 43: ckptd.v1.SetLabelsRequest.ref:type_name -> ckptd.v1.Ref
+	43, // 44: ckptd.v1.SetLabelsRequest.which:type_name -> ckptd.v1.Which
+	38, // 45: ckptd.v1.SetLabelsRequest.labels:type_name -> ckptd.v1.SetLabelsRequest.LabelsEntry
+	41, // 46: ckptd.v1.SetLabelsResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	39, // 47: ckptd.v1.PutWritesRequest.ref:type_name -> ckptd.v1.Ref
+	47, // 48: ckptd.v1.PutWritesRequest.writes:type_name -> ckptd.v1.Write
+	39, // 49: ckptd.v1.ListWritesRequest.ref:type_name -> ckptd.v1.Ref
+	44, // 50: ckptd.v1.ListWritesResponse.writes:type_name -> ckptd.v1.PendingWrite
+	0,  // 51: ckptd.v1.CheckpointService.Save:input_type -> ckptd.v1.SaveRequest
+	2,  // 52: ckptd.v1.CheckpointService.SaveBatch:input_type -> ckptd.v1.SaveBatchRequest
+	6,  // 53: ckptd.v1.CheckpointService.Load:input_type -> ckptd.v1.LoadRequest
+	9,  // 54: ckptd.v1.CheckpointService.LoadNewest:input_type -> ckptd.v1.LoadNewestRequest
+	11, // 55: ckptd.v1.CheckpointService.List:input_type -> ckptd.v1.ListRequest
+	13, // 56: ckptd.v1.CheckpointService.ListByID:input_type -> ckptd.v1.ListByIDRequest
+	16, // 57: ckptd.v1.CheckpointService.GetTree:input_type -> ckptd.v1.GetTreeRequest
+	19, // 58: ckptd.v1.CheckpointService.Diff:input_type -> ckptd.v1.DiffRequest
+	24, // 59: ckptd.v1.CheckpointService.Fork:input_type -> ckptd.v1.ForkRequest
+	26, // 60: ckptd.v1.CheckpointService.ListBranches:input_type -> ckptd.v1.ListBranchesRequest
+	28, // 61: ckptd.v1.CheckpointService.SetBranch:input_type -> ckptd.v1.SetBranchRequest
+	30, // 62: ckptd.v1.CheckpointService.DeleteBranch:input_type -> ckptd.v1.DeleteBranchRequest
+	32, // 63: ckptd.v1.CheckpointService.SetLabels:input_type -> ckptd.v1.SetLabelsRequest
+	34, // 64: ckptd.v1.CheckpointService.PutWrites:input_type -> ckptd.v1.PutWritesRequest
+	36, // 65: ckptd.v1.CheckpointService.ListWrites:input_type -> ckptd.v1.ListWritesRequest
+	1,  // 66: ckptd.v1.CheckpointService.Save:output_type -> ckptd.v1.SaveResponse
+	3,  // 67: ckptd.v1.CheckpointService.SaveBatch:output_type -> ckptd.v1.SaveBatchResponse
+	8,  // 68: ckptd.v1.CheckpointService.Load:output_type -> ckptd.v1.LoadResponse
+	10, // 69: ckptd.v1.CheckpointService.LoadNewest:output_type -> ckptd.v1.LoadNewestResponse
+	12, // 70: ckptd.v1.CheckpointService.List:output_type -> ckptd.v1.ListResponse
+	14, // 71: ckptd.v1.CheckpointService.ListByID:output_type -> ckptd.v1.ListByIDResponse
+	17, // 72: ckptd.v1.CheckpointService.GetTree:output_type -> ckptd.v1.GetTreeResponse
+	20, // 73: ckptd.v1.CheckpointService.Diff:output_type -> ckptd.v1.DiffResponse
+	25, // 74: ckptd.v1.CheckpointService.Fork:output_type -> ckptd.v1.ForkResponse
+	27, // 75: ckptd.v1.CheckpointService.ListBranches:output_type -> ckptd.v1.ListBranchesResponse
+	29, // 76: ckptd.v1.CheckpointService.SetBranch:output_type -> ckptd.v1.SetBranchResponse
+	31, // 77: ckptd.v1.CheckpointService.DeleteBranch:output_type -> ckptd.v1.DeleteBranchResponse
+	33, // 78: ckptd.v1.CheckpointService.SetLabels:output_type -> ckptd.v1.SetLabelsResponse
+	35, // 79: ckptd.v1.CheckpointService.PutWrites:output_type -> ckptd.v1.PutWritesResponse
+	37, // 80: ckptd.v1.CheckpointService.ListWrites:output_type -> ckptd.v1.ListWritesResponse
+	66, // [66:81] is the sub-list for method output_type
+	51, // [51:66] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_ckptd_v1_checkpoint_service_proto_init() }
@@ -2494,14 +2809,15 @@ func file_ckptd_v1_checkpoint_service_proto_init() {
 		(*SaveResult_Checkpoint)(nil),
 		(*SaveResult_Error)(nil),
 	}
-	file_ckptd_v1_checkpoint_service_proto_msgTypes[19].OneofWrappers = []any{}
+	file_ckptd_v1_checkpoint_service_proto_msgTypes[13].OneofWrappers = []any{}
+	file_ckptd_v1_checkpoint_service_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ckptd_v1_checkpoint_service_proto_rawDesc), len(file_ckptd_v1_checkpoint_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   36,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -744,7 +744,9 @@ type PruneRequest struct {
 	// Erase every trace of removed checkpoints, including those removed earlier.
 	Erase bool `protobuf:"varint,7,opt,name=erase,proto3" json:"erase,omitempty"`
 	// Report the checkpoints that would be removed, without removing them.
-	DryRun        bool `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	DryRun bool `protobuf:"varint,8,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// The newest checkpoints are those with the greatest ids, bytewise, instead of the latest saves.
+	ById          bool `protobuf:"varint,9,opt,name=by_id,json=byId,proto3" json:"by_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -831,6 +833,13 @@ func (x *PruneRequest) GetErase() bool {
 func (x *PruneRequest) GetDryRun() bool {
 	if x != nil {
 		return x.DryRun
+	}
+	return false
+}
+
+func (x *PruneRequest) GetById() bool {
+	if x != nil {
+		return x.ById
 	}
 	return false
 }
@@ -1437,7 +1446,7 @@ const file_ckptd_v1_thread_service_proto_rawDesc = "" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x15\n" +
 	"\x06run_id\x18\x03 \x01(\tR\x05runId\"-\n" +
 	"\x11DeleteRunResponse\x12\x18\n" +
-	"\aremoved\x18\x01 \x01(\x04R\aremoved\"\x99\x02\n" +
+	"\aremoved\x18\x01 \x01(\x04R\aremoved\"\xae\x02\n" +
 	"\fPruneRequest\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12\x1b\n" +
 	"\tkeep_last\x18\x02 \x01(\x03R\bkeepLast\x128\n" +
@@ -1447,7 +1456,8 @@ const file_ckptd_v1_thread_service_proto_rawDesc = "" +
 	"\x06remove\x18\x05 \x03(\tR\x06remove\x12%\n" +
 	"\x0eall_namespaces\x18\x06 \x01(\bR\rallNamespaces\x12\x14\n" +
 	"\x05erase\x18\a \x01(\bR\x05erase\x12\x17\n" +
-	"\adry_run\x18\b \x01(\bR\x06dryRun\"\xa9\x01\n" +
+	"\adry_run\x18\b \x01(\bR\x06dryRun\x12\x13\n" +
+	"\x05by_id\x18\t \x01(\bR\x04byId\"\xa9\x01\n" +
 	"\rPruneResponse\x12-\n" +
 	"\aremoved\x18\x01 \x03(\v2\x13.ckptd.v1.PruneItemR\aremoved\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\x04R\x04kept\x12\x16\n" +

@@ -182,3 +182,48 @@ func ParseUUID(s string) (id [16]byte, ok bool) {
 	}
 	return [16]byte(b), true
 }
+
+// leastUUID is the smallest UUID whose canonical form is not smaller, bytewise, than a text; not ok
+// means that all are smaller.
+func leastUUID(text string) (id [16]byte, ok bool) {
+	const form = "00000000-0000-0000-0000-000000000000"
+	digits := make([]byte, 0, 32)
+	for i := 0; i < len(text); i++ {
+		if i == len(form) { // the id that text begins with is smaller
+			return leastAbove(digits)
+		}
+		switch c := text[i]; {
+		case form[i] == '-' && c == '-':
+		case form[i] == '-' && c > '-', form[i] == '0' && c > 'f':
+			return leastAbove(digits)
+		case form[i] == '-', c < '0':
+			return padded(digits), true
+		case c > '9' && c < 'a':
+			return padded(append(digits, 10)), true
+		case c <= '9':
+			digits = append(digits, c-'0')
+		default:
+			digits = append(digits, c-'a'+10)
+		}
+	}
+	return padded(digits), true
+}
+
+// leastAbove is the smallest UUID above all that begin with some digits.
+func leastAbove(digits []byte) (id [16]byte, ok bool) {
+	for i := len(digits) - 1; i >= 0; i-- {
+		if digits[i] < 15 {
+			digits[i]++
+			return padded(digits[:i+1]), true
+		}
+	}
+	return id, false
+}
+
+// padded is the smallest UUID that begins with some digits.
+func padded(digits []byte) (id [16]byte) {
+	for i, d := range digits {
+		id[i/2] |= d << (4 * (1 - i%2))
+	}
+	return id
+}

@@ -8,6 +8,7 @@
 package space
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -255,6 +256,18 @@ func (l *Lineage) RecordKey(seq uint64) []byte {
 func (l *Lineage) IDs() backend.Range { return Under(l.prefix(KindID)) }
 
 func (l *Lineage) ChosenIDs() backend.Range { return Under(append(l.prefix(KindID), formUUID)) }
+
+// ChosenIDsBelow is the range of ChosenIDs with smaller ids, bytewise, than any text.
+func (l *Lineage) ChosenIDsBelow(text string) backend.Range {
+	r := l.ChosenIDs()
+	if least, ok := leastUUID(text); ok {
+		r.End = append(bytes.Clone(r.Start), least[:]...)
+	}
+	return r
+}
+
+// NamedIDs is the range of the id entries that are not in ChosenIDs. They are in no order.
+func (l *Lineage) NamedIDs() backend.Range { return Under(append(l.prefix(KindID), formToken)) }
 
 // ChosenID is the UUID in a key of ChosenIDs.
 func ChosenID(key []byte) [16]byte { return [16]byte(key[len(key)-16:]) }

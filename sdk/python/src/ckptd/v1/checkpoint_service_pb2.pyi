@@ -117,7 +117,7 @@ class LoadNewestResponse(_message.Message):
     def __init__(self, checkpoint: _Optional[_Union[_types_pb2.Checkpoint, _Mapping]] = ...) -> None: ...
 
 class ListRequest(_message.Message):
-    __slots__ = ("ref", "branch", "before", "filter", "data", "channels", "text", "page_size", "page_token", "export")
+    __slots__ = ("ref", "branch", "before", "filter", "data", "channels", "text", "page_size", "page_token", "export", "by_id")
     REF_FIELD_NUMBER: _ClassVar[int]
     FROM_FIELD_NUMBER: _ClassVar[int]
     BRANCH_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +129,7 @@ class ListRequest(_message.Message):
     PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
     PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
     EXPORT_FIELD_NUMBER: _ClassVar[int]
+    BY_ID_FIELD_NUMBER: _ClassVar[int]
     ref: _types_pb2.Ref
     branch: str
     before: str
@@ -139,7 +140,8 @@ class ListRequest(_message.Message):
     page_size: int
     page_token: str
     export: bool
-    def __init__(self, ref: _Optional[_Union[_types_pb2.Ref, _Mapping]] = ..., branch: _Optional[str] = ..., before: _Optional[str] = ..., filter: _Optional[_Union[_types_pb2.Filter, _Mapping]] = ..., data: bool = ..., channels: _Optional[_Iterable[str]] = ..., text: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., export: bool = ..., **kwargs) -> None: ...
+    by_id: bool
+    def __init__(self, ref: _Optional[_Union[_types_pb2.Ref, _Mapping]] = ..., branch: _Optional[str] = ..., before: _Optional[str] = ..., filter: _Optional[_Union[_types_pb2.Filter, _Mapping]] = ..., data: bool = ..., channels: _Optional[_Iterable[str]] = ..., text: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ..., export: bool = ..., by_id: bool = ..., **kwargs) -> None: ...
 
 class ListResponse(_message.Message):
     __slots__ = ("checkpoints", "next_page_token")
@@ -148,6 +150,54 @@ class ListResponse(_message.Message):
     checkpoints: _containers.RepeatedCompositeFieldContainer[_types_pb2.Checkpoint]
     next_page_token: str
     def __init__(self, checkpoints: _Optional[_Iterable[_Union[_types_pb2.Checkpoint, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class ListByIDRequest(_message.Message):
+    __slots__ = ("tenant", "user", "thread", "namespace", "id", "before", "meta", "filter", "data", "channels", "writes", "text", "page_size", "page_token")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    THREAD_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    META_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    PAGE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    user: str
+    thread: str
+    namespace: str
+    id: str
+    before: str
+    meta: str
+    filter: _types_pb2.Filter
+    data: bool
+    channels: _containers.RepeatedScalarFieldContainer[str]
+    writes: bool
+    text: bool
+    page_size: int
+    page_token: str
+    def __init__(self, tenant: _Optional[str] = ..., user: _Optional[str] = ..., thread: _Optional[str] = ..., namespace: _Optional[str] = ..., id: _Optional[str] = ..., before: _Optional[str] = ..., meta: _Optional[str] = ..., filter: _Optional[_Union[_types_pb2.Filter, _Mapping]] = ..., data: bool = ..., channels: _Optional[_Iterable[str]] = ..., writes: bool = ..., text: bool = ..., page_size: _Optional[int] = ..., page_token: _Optional[str] = ...) -> None: ...
+
+class ListByIDResponse(_message.Message):
+    __slots__ = ("entries", "next_page_token")
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[Entry]
+    next_page_token: str
+    def __init__(self, entries: _Optional[_Iterable[_Union[Entry, _Mapping]]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
+
+class Entry(_message.Message):
+    __slots__ = ("checkpoint", "writes")
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    checkpoint: _types_pb2.Checkpoint
+    writes: _containers.RepeatedCompositeFieldContainer[_types_pb2.PendingWrite]
+    def __init__(self, checkpoint: _Optional[_Union[_types_pb2.Checkpoint, _Mapping]] = ..., writes: _Optional[_Iterable[_Union[_types_pb2.PendingWrite, _Mapping]]] = ...) -> None: ...
 
 class GetTreeRequest(_message.Message):
     __slots__ = ("ref",)

@@ -136,7 +136,7 @@ class DeleteRunResponse(_message.Message):
     def __init__(self, removed: _Optional[int] = ...) -> None: ...
 
 class PruneRequest(_message.Message):
-    __slots__ = ("ref", "keep_last", "older_than", "keep_labelled", "remove", "all_namespaces", "erase", "dry_run")
+    __slots__ = ("ref", "keep_last", "older_than", "keep_labelled", "remove", "all_namespaces", "erase", "dry_run", "by_id")
     REF_FIELD_NUMBER: _ClassVar[int]
     KEEP_LAST_FIELD_NUMBER: _ClassVar[int]
     OLDER_THAN_FIELD_NUMBER: _ClassVar[int]
@@ -145,6 +145,7 @@ class PruneRequest(_message.Message):
     ALL_NAMESPACES_FIELD_NUMBER: _ClassVar[int]
     ERASE_FIELD_NUMBER: _ClassVar[int]
     DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    BY_ID_FIELD_NUMBER: _ClassVar[int]
     ref: _types_pb2.Ref
     keep_last: int
     older_than: _duration_pb2.Duration
@@ -153,7 +154,8 @@ class PruneRequest(_message.Message):
     all_namespaces: bool
     erase: bool
     dry_run: bool
-    def __init__(self, ref: _Optional[_Union[_types_pb2.Ref, _Mapping]] = ..., keep_last: _Optional[int] = ..., older_than: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., keep_labelled: bool = ..., remove: _Optional[_Iterable[str]] = ..., all_namespaces: bool = ..., erase: bool = ..., dry_run: bool = ...) -> None: ...
+    by_id: bool
+    def __init__(self, ref: _Optional[_Union[_types_pb2.Ref, _Mapping]] = ..., keep_last: _Optional[int] = ..., older_than: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., keep_labelled: bool = ..., remove: _Optional[_Iterable[str]] = ..., all_namespaces: bool = ..., erase: bool = ..., dry_run: bool = ..., by_id: bool = ...) -> None: ...
 
 class PruneResponse(_message.Message):
     __slots__ = ("removed", "kept", "ghosts", "freed_bytes", "compacted")
