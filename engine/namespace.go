@@ -112,7 +112,8 @@ func (s *Store) deleteNamespace(ctx context.Context, ref Ref) (uint64, error) {
 		return 0, err
 	}
 	defer l.unlockThread()
-	if _, there := l.th.record(); !there {
+	was, there := l.th.record()
+	if !there {
 		return 0, ErrNotFound
 	}
 	n, err := l.namespace(ctx)
@@ -133,6 +134,9 @@ func (s *Store) deleteNamespace(ctx context.Context, ref Ref) (uint64, error) {
 		}
 		if !used {
 			thread, err := l.th.remove(ctx)
+			if thread == 0 {
+				return 0, err
+			}
 			return generationOf(thread, 0), err
 		}
 	}
@@ -142,6 +146,9 @@ func (s *Store) deleteNamespace(ctx context.Context, ref Ref) (uint64, error) {
 	}
 	err = l.th.cut(ctx, []*codec.Namespace{n}, last)
 	rec, _ := l.th.record()
+	if rec.Cuts == was.Cuts {
+		return 0, err
+	}
 	return generationOf(rec.Generation, rec.Cuts), err
 }
 
@@ -192,7 +199,10 @@ func (t *thread) cut(ctx context.Context, dead []*codec.Namespace, last int64) e
 	if err != nil {
 		return err
 	}
-	return t.finishCut(ctx)
+	if err := t.finishCut(ctx); err != nil {
+		return fmt.Errorf("removing records of deleted namespaces: %w", err)
+	}
+	return nil
 }
 
 // forgetNamespaces drops deleted namespaces from memory. The caller holds mu for writing.
