@@ -59,11 +59,7 @@ func (s *Store) lockThread(ctx context.Context, ref Ref, create bool) (*lineage,
 		s.unrefLineage(l)
 		return nil, err
 	}
-	err = l.th.load(ctx)
-	if err == nil {
-		err = l.th.finishCut(ctx)
-	}
-	if err == nil {
+	if err = l.th.loadWhole(ctx); err == nil {
 		err = l.learnLife(ctx)
 	}
 	if err != nil {

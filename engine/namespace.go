@@ -261,6 +261,20 @@ func (t *thread) finishCut(ctx context.Context) error {
 	return t.replace(ctx, rec)
 }
 
+// loadWhole is load and, if a deletion of namespaces is unfinished, its completion. Another store on
+// the same backend can have completed it. The caller holds mu for writing.
+func (t *thread) loadWhole(ctx context.Context) (err error) {
+	for range 2 {
+		if err = t.load(ctx); err == nil {
+			err = t.finishCut(ctx)
+		}
+		if !errors.Is(err, backend.ErrConflict) {
+			break
+		}
+	}
+	return err
+}
+
 // deletedNamespaces lists the namespaces that are deleted but still have a record. It skips damaged
 // records.
 func (t *storedThread) deletedNamespaces(ctx context.Context) (names []string, err error) {

@@ -42,11 +42,11 @@ type storm struct {
 	saved  atomic.Int64
 
 	mu       sync.Mutex
-	points   map[Ref][]*point  // acknowledged, and not known to be removed
-	unknown  []*point          // saves whose outcome is not known: they are there as a whole, or not at all
-	refused  []*point          // saves that failed for certain
-	deleting map[Ref]int    // deletions under way, by thread and namespace
-	least    map[Ref]uint64 // earlier generations were deleted, by thread and namespace
+	points   map[Ref][]*point // acknowledged, and not known to be removed
+	unknown  []*point         // saves whose outcome is not known: they are there as a whole, or not at all
+	refused  []*point         // saves that failed for certain
+	deleting map[Ref]int      // deletions under way, by thread and namespace
+	least    map[Ref]uint64   // earlier generations were deleted, by thread and namespace
 	outcomes map[string]int
 }
 
