@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -610,4 +611,102 @@ func TestExhaustedLives(t *testing.T) {
 	if generation := mustDelete(t, f, testRef("t")); generation != 2 {
 		t.Errorf("generation %d", generation)
 	}
+}
+
+// TestSavesBesideDeletionsOfTheirNamespace: a save that names a generation is in that life, whole, or
+// refused, and nothing of a deleted life is left.
+func TestSavesBesideDeletionsOfTheirNamespace(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	sub := nsRef("t", "sub")
+	mustSave(t, f, testRef("t"), Draft{})
+	var mu sync.Mutex
+	acked := map[uint64]int{} // saves, by generation
+	var wg sync.WaitGroup
+	for w := range 6 {
+		wg.Go(func() {
+			named := uint64(0)
+			for i := range 60 {
+				cp, err := f.Thread(sub).Save(ctx, Draft{ID: fmt.Sprint(w, "-", i), Generation: named, CalledFrom: "a"})
+				switch {
+				case errors.Is(err, ErrGeneration):
+					named = 0
+					continue
+				case err != nil:
+					t.Error(err)
+					return
+				case named != 0 && cp.Generation != named:
+					t.Errorf("saved in generation %#x, want %#x", cp.Generation, named)
+				}
+				named = cp.Generation
+				mu.Lock()
+				acked[named]++
+				mu.Unlock()
+			}
+		})
+	}
+	for range 20 {
+		_, err := f.Thread(sub).Delete(ctx)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	for range 2 {
+		n, generation := 0, uint64(0)
+		for cp, err := range f.Thread(sub).History(ctx, HistoryOptions{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, generation = n+1, cp.Generation
+		}
+		if n != acked[generation] {
+			t.Errorf("%d checkpoints, %d were acknowledged in generation %#x", n, acked[generation], generation)
+		}
+		mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
+		f.reopen()
+	}
+}
+
+// TestHistoryIsNotKeptPastADeletion: the epoch that a migration kept does not bring a deleted
+// namespace back.
+func TestHistoryIsNotKeptPastADeletion(t *testing.T) {
+	ctx := context.Background()
+	f := newFixture(t, Options{})
+	for _, prune := range []bool{false, true} {
+		thread := fmt.Sprint("t", prune)
+		for i := range 3 {
+			mustSave(t, f, testRef(thread), Draft{ID: fmt.Sprint("c", i)})
+		}
+		mustSave(t, f, nsRef(thread, "sub"), Draft{CalledFrom: "c0"})
+		err := f.Store.withExclusive(ctx, testRef(thread), func(l *lineage) error {
+			p, err := l.th.newPruning(ctx, func(string) *pruneRule { return nil }, true)
+			if err != nil {
+				return err
+			}
+			rec, _ := l.th.record()
+			rec.Kept = rec.Epoch
+			err = p.rewrite(ctx, l.th, rec)
+			p.forgetAll()
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if prune {
+			_, err = f.Thread(testRef(thread)).Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 1})
+		} else {
+			_, err = f.Thread(nsRef(thread, "sub")).Delete(ctx)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if keeps, err := f.Thread(testRef(thread)).Upkeep().KeepsHistory(ctx); err != nil || keeps {
+			t.Errorf("prune %v: it keeps the history, %v", prune, err)
+		}
+		if left := namespaceKeys(t, f, nsRef(thread, "sub")); len(left) != 0 {
+			t.Errorf("prune %v: keys %v", prune, left)
+		}
+	}
+	mustBeClean(t, f.Store, upkeep.VerifyOptions{Deep: true})
 }

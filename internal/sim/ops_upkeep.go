@@ -220,6 +220,16 @@ func (a *erase) check(f *facts) {
 
 func makeDelete(g *gen) action { return &erase{call: call{ref: g.ref()}} }
 
+// makeDeleteNamespace makes nothing if it does not meet a named namespace.
+func makeDeleteNamespace(g *gen) action {
+	for range 4 {
+		if ref := g.ref(); ref.Namespace != "" {
+			return &erase{call: call{ref: ref}}
+		}
+	}
+	return nil
+}
+
 func makeDeleteRun(g *gen) action {
 	return &erase{call: call{ref: engine.Ref{Tenant: tenant, User: user, Thread: "-"}}, byRun: g.run()}
 }
