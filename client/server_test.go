@@ -275,6 +275,8 @@ func TestChangesThroughTheServer(t *testing.T) {
 	if _, err := c.Thread(sub).Save(ctx, engine.Draft{Generation: 1<<32 + 1}); !errors.Is(err, engine.ErrGeneration) {
 		t.Errorf("a late save to a namespace: %v", err)
 	}
+	_, err = c.Thread(sub).Save(ctx, engine.Draft{Generation: generation})
+	check("save to a new life of the namespace", err)
 	_, err = rt.Load(ctx, engine.Latest)
 	check("the thread of a deleted namespace", err)
 	n, err := ru.DeleteRun(ctx, "r")
