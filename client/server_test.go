@@ -268,11 +268,22 @@ func TestChangesThroughTheServer(t *testing.T) {
 	}
 	_, err = ru.GC(ctx, upkeep.GCOptions{DryRun: true})
 	check("gc of a user", err)
+	generation, err := c.Thread(sub).Delete(ctx)
+	if check("delete a namespace", err); generation != 1<<32+2 {
+		t.Errorf("generation %#x", generation)
+	}
+	if _, err := c.Thread(sub).Save(ctx, engine.Draft{Generation: 1<<32 + 1}); !errors.Is(err, engine.ErrGeneration) {
+		t.Errorf("a late save to a namespace: %v", err)
+	}
+	_, err = c.Thread(sub).Save(ctx, engine.Draft{Generation: generation})
+	check("save to a new life of the namespace", err)
+	_, err = rt.Load(ctx, engine.Latest)
+	check("the thread of a deleted namespace", err)
 	n, err := ru.DeleteRun(ctx, "r")
 	if check("delete a run", err); n == 0 {
 		t.Error("a run of no checkpoints")
 	}
-	generation, err := rt.Delete(ctx)
+	generation, err = rt.Delete(ctx)
 	if check("delete", err); generation != 2 {
 		t.Errorf("generation %d", generation)
 	}

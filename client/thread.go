@@ -194,7 +194,9 @@ func (t *Thread) Copy(ctx context.Context, dst engine.Ref) error {
 	return err
 }
 
-// Delete deletes the thread with all its namespaces, and returns its new generation.
+// Delete deletes the namespace of t or, if that is the unnamed one, the thread with all its
+// namespaces, and returns the new generation. A thread that holds nothing but the namespace is
+// deleted with it.
 func (t *Thread) Delete(ctx context.Context) (uint64, error) {
 	m, err := call(ctx, t.s, t.s.threads.Delete, &ckptdv1.DeleteRequest{Ref: wire.PackRef(t.ref)})
 	return m.GetGeneration(), err

@@ -47,6 +47,7 @@ func FuzzSmallRetention(f *testing.F) { fuzzDecoder(f, "retention", params{}) }
 func FuzzSmallThread(f *testing.F)    { fuzzDecoder(f, "thread", params{}) }
 func FuzzSmallID(f *testing.F)        { fuzzDecoder(f, "id", params{}) }
 func FuzzSmallBranch(f *testing.F)    { fuzzDecoder(f, "branch", params{}) }
+func FuzzSmallNamespace(f *testing.F) { fuzzDecoder(f, "namespace", params{}) }
 func FuzzSmallName(f *testing.F)      { fuzzDecoder(f, "name", params{}) }
 func FuzzSmallWrites(f *testing.F)    { fuzzDecoder(f, "writes", params{}) }
 

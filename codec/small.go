@@ -152,13 +152,23 @@ type Thread struct {
 	Used uint64 // an epoch greater than Epoch that was in use before; 0: none
 
 	Active int64 // Unix milliseconds in its activity entry, 0: it has none
+
+	Cuts    uint64 // deletions of namespaces since the thread began
+	LastCut int64  // Unix milliseconds of the last of them
+	Cutting bool   // it is unfinished
 }
+
+// MaxCuts bounds the deletions of namespaces in a thread: the number of a life, plus 1, takes 32
+// bits of a generation.
+const MaxCuts = 1<<32 - 2
 
 const (
 	flagDeleted = 1
 	flagKept    = 2
 	flagUsed    = 4
 	flagActive  = 8
+	flagCuts    = 16
+	flagCutting = 32
 )
 
 func AppendThread(dst []byte, t *Thread) []byte {
@@ -174,6 +184,12 @@ func AppendThread(dst []byte, t *Thread) []byte {
 	if t.Active != 0 {
 		flags |= flagActive
 	}
+	if t.Cuts != 0 {
+		flags |= flagCuts
+	}
+	if t.Cutting {
+		flags |= flagCutting
+	}
 	dst = append(dst, flags)
 	for _, v := range [...]int64{t.Created, t.TTL, t.Expires} {
 		dst = binary.AppendUvarint(dst, uint64(v))
@@ -183,6 +199,9 @@ func AppendThread(dst []byte, t *Thread) []byte {
 			dst = binary.AppendUvarint(dst, v)
 		}
 	}
+	if t.Cuts != 0 {
+		dst = binary.AppendUvarint(binary.AppendUvarint(dst, t.Cuts), uint64(t.LastCut))
+	}
 	return dst
 }
 
@@ -191,7 +210,8 @@ func ParseThread(b []byte) (*Thread, error) {
 	r.version()
 	t := &Thread{ID: r.nonEmpty("thread id"), Epoch: r.count("epoch", 1<<32-1), Generation: r.uvarint()}
 	flags := r.byte()
-	if flags > flagDeleted|flagKept|flagUsed|flagActive || flags&flagDeleted != 0 && flags&(flagKept|flagActive) != 0 {
+	const all = flagDeleted | flagKept | flagUsed | flagActive | flagCuts | flagCutting
+	if flags > all || flags&flagDeleted != 0 && flags&^(flagDeleted|flagUsed) != 0 || flags&(flagCuts|flagCutting) == flagCutting {
 		r.fail("flags are %#x", flags)
 	}
 	t.Deleted = flags&flagDeleted != 0
@@ -210,6 +230,12 @@ func ParseThread(b []byte) (*Thread, error) {
 		if t.Active = r.millis("activity"); t.Active == 0 {
 			r.fail("active since 0")
 		}
+	}
+	if flags&flagCuts != 0 {
+		if t.Cuts = r.count("deletions of namespaces", MaxCuts); t.Cuts == 0 {
+			r.fail("0 deletions of namespaces")
+		}
+		t.LastCut, t.Cutting = r.millis("deletion"), flags&flagCutting != 0
 	}
 	return finish(&r, t)
 }
@@ -362,7 +388,63 @@ func ParseWritesLedger(b []byte) (*WritesLedger, error) {
 	return finish(&r, l)
 }
 
-// AppendName appends the record of a namespace.
+// Namespace is the record of a namespace.
+type Namespace struct {
+	Name       string
+	Life       uint64 // the thread's Cuts when it began
+	CalledFrom string // id of the checkpoint that it hangs on; "": none
+	Deleted    bool   // its records are being removed
+}
+
+const (
+	flagLife   = 2
+	flagCalled = 4
+)
+
+func AppendNamespace(dst []byte, n *Namespace) []byte {
+	flags := boolByte(n.Deleted)
+	if n.Life != 0 {
+		flags |= flagLife
+	}
+	if n.CalledFrom != "" {
+		flags |= flagCalled
+	}
+	if flags == 0 {
+		return AppendName(dst, n.Name)
+	}
+	dst = append(appendString(append(dst, extendedVersion), n.Name), flags)
+	if n.Life != 0 {
+		dst = binary.AppendUvarint(dst, n.Life)
+	}
+	if n.CalledFrom != "" {
+		dst = appendString(dst, n.CalledFrom)
+	}
+	return dst
+}
+
+func ParseNamespace(b []byte) (*Namespace, error) {
+	r := reader{b: b}
+	version := r.versions(recordVersion, extendedVersion)
+	n := &Namespace{Name: r.nonEmpty("name")}
+	if version == extendedVersion {
+		flags := r.byte()
+		if flags == 0 || flags > flagDeleted|flagLife|flagCalled {
+			r.fail("flags are %#x", flags)
+		}
+		n.Deleted = flags&flagDeleted != 0
+		if flags&flagLife != 0 {
+			if n.Life = r.count("life", MaxCuts); n.Life == 0 {
+				r.fail("life 0")
+			}
+		}
+		if flags&flagCalled != 0 {
+			n.CalledFrom = r.nonEmpty("checkpoint id")
+		}
+	}
+	return finish(&r, n)
+}
+
+// AppendName appends a name: the record of an activity entry.
 func AppendName(dst []byte, name string) []byte {
 	return appendString(append(dst, recordVersion), name)
 }

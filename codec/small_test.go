@@ -85,10 +85,15 @@ func TestSmallRecordsRoundTrip(t *testing.T) {
 		checkRoundTrip(t, i, AppendStoreInfo(nil, i), ParseStoreInfo)
 		p := &Retention{rng.Uint64(), rng.Uint64N(MaxTime + 1), rng.IntN(2) == 0}
 		checkRoundTrip(t, p, AppendRetention(nil, p), ParseRetention)
-		th := &Thread{randomString(rng), rng.Uint64N(1 << 32), rng.Uint64(), rng.IntN(2) == 0, rng.Int64N(MaxTime + 1), rng.Int64N(MaxTime + 1), rng.Int64N(MaxTime + 1), 0, 0, 0}
+		th := &Thread{randomString(rng), rng.Uint64N(1 << 32), rng.Uint64(), rng.IntN(2) == 0, rng.Int64N(MaxTime + 1), rng.Int64N(MaxTime + 1), rng.Int64N(MaxTime + 1), 0, 0, 0, 0, 0, false}
 		if !th.Deleted && rng.IntN(2) == 0 {
 			th.Kept, th.Active = rng.Uint64N(max(th.Epoch, 1)), rng.Int64N(MaxTime+1)
 		}
+		if !th.Deleted && rng.IntN(2) == 0 {
+			th.Cuts, th.LastCut, th.Cutting = 1+rng.Uint64N(MaxCuts), rng.Int64N(MaxTime+1), rng.IntN(2) == 0
+		}
+		ns := &Namespace{randomString(rng), rng.Uint64N(2) * rng.Uint64N(MaxCuts+1), []string{"", randomString(rng)}[rng.IntN(2)], rng.IntN(2) == 0}
+		checkRoundTrip(t, ns, AppendNamespace(nil, ns), ParseNamespace)
 		if rng.IntN(2) == 0 && th.Epoch < 1<<32-1 {
 			th.Used = th.Epoch + 1
 		}
@@ -223,7 +228,7 @@ func TestUnknownVersionsAndFlagsAreRefused(t *testing.T) {
 		case "stub", "part", "blob", "index": // have no version
 		default:
 			next := byte(2)
-			if s.decoder == "attrs" || s.decoder == "id" {
+			if s.decoder == "attrs" || s.decoder == "id" || s.decoder == "namespace" {
 				next = 3
 			}
 			for _, v := range []byte{0, next, 0x81, 0xff} {

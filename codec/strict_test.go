@@ -48,6 +48,7 @@ var decoders = map[string]again{
 	"blob":      inverse(ParseBlob, AppendBlob),
 	"store":     inverse(ParseStoreInfo, AppendStoreInfo),
 	"retention": inverse(ParseRetention, AppendRetention),
+	"namespace": inverse(ParseNamespace, AppendNamespace),
 	"thread":    inverse(ParseThread, AppendThread),
 	"id":        inverse(ParseIDEntry, AppendIDEntry),
 	"branch":    inverse(ParseBranch, AppendBranch),
@@ -207,10 +208,19 @@ func smallSamples() []sample {
 	add("store", "store", AppendStoreInfo(nil, &StoreInfo{[16]byte(rep(5, 16)), 1_700_000_000_000}))
 	add("retention", "labelled", AppendRetention(nil, &Retention{10, 86_400_000, true}))
 	add("thread", "plain", AppendThread(nil, &Thread{ID: "t"}))
-	add("thread", "deleted", AppendThread(nil, &Thread{"support-42", 1<<32 - 1, 300, true, 1_700_000_000_000, 1000, 1_700_000_001_000, 0, 0, 0}))
+	add("thread", "deleted", AppendThread(nil, &Thread{"support-42", 1<<32 - 1, 300, true, 1_700_000_000_000, 1000, 1_700_000_001_000, 0, 0, 0, 0, 0, false}))
 	add("thread", "kept epoch", AppendThread(nil, &Thread{ID: "t", Epoch: 3, Generation: 1, Kept: 2}))
 	add("thread", "kept and used epochs", AppendThread(nil, &Thread{ID: "t", Epoch: 3, Generation: 1, Kept: 1, Used: 300}))
 	add("thread", "active", AppendThread(nil, &Thread{ID: "t", Epoch: 3, Generation: 1, Used: 300, Active: 1_700_000_000_000}))
+	cut := Thread{ID: "t", Epoch: 3, Generation: 1, Active: 1_700_000_000_000, Cuts: 300, LastCut: 1_700_000_000_000}
+	add("thread", "namespaces deleted", AppendThread(nil, &cut))
+	cut.Cuts, cut.Cutting = MaxCuts, true
+	add("thread", "namespaces being deleted", AppendThread(nil, &cut))
+	add("namespace", "plain", AppendNamespace(nil, &Namespace{Name: "planner"}))
+	add("namespace", "called", AppendNamespace(nil, &Namespace{Name: "planner", CalledFrom: "c-1"}))
+	add("namespace", "deleted", AppendNamespace(nil, &Namespace{Name: "planner", Deleted: true}))
+	add("namespace", "second life", AppendNamespace(nil, &Namespace{Name: "planner", Life: 1}))
+	add("namespace", "all", AppendNamespace(nil, &Namespace{"planner", MaxCuts, "c-1", true}))
 	add("id", "id", AppendIDEntry(nil, &IDEntry{MaxSeq, "step-1", 0}))
 	add("id", "what was submitted", AppendIDEntry(nil, &IDEntry{300, "a", 1<<63 | 2}))
 	add("branch", "branch", AppendBranch(nil, &Branch{"main", 1}))

@@ -11,12 +11,23 @@ import (
 	"github.com/ckptd/ckptd/engine/internal/space"
 )
 
-// Delete deletes the thread with all its namespaces, and returns its new generation: from then on a
-// draft that names the old generation is refused, and one that names none starts the thread again.
-// The deletion is durable before the records are removed; GC collects any that a crash leaves. GC
-// also collects blobs and parts.
+// Delete deletes the namespace of t or, if that is the unnamed one, the thread with all its
+// namespaces. It returns the new generation: from then on a draft that names an old one is refused,
+// and one that names none starts the namespace or the thread again. A thread that holds nothing but
+// the namespace is deleted with it.
+//
+// The deletion is durable before the records are removed. The next operation on the thread, or GC,
+// removes any that a crash leaves. GC also collects blobs and parts.
 func (t *Thread) Delete(ctx context.Context) (uint64, error) {
-	generation, err := t.s.deleteThread(backend.MakingRoom(ctx), t.ref, false)
+	ctx = backend.MakingRoom(ctx)
+	if t.ref.Namespace != "" {
+		generation, err := t.s.deleteNamespace(ctx, t.ref)
+		if err != nil {
+			return generation, fmt.Errorf("deleting namespace: %w", err)
+		}
+		return generation, nil
+	}
+	generation, err := t.s.deleteThread(ctx, t.ref, false)
 	if err != nil {
 		return generation, fmt.Errorf("deleting thread: %w", err)
 	}
@@ -48,7 +59,10 @@ func (s *Store) lockThread(ctx context.Context, ref Ref, create bool) (*lineage,
 		s.unrefLineage(l)
 		return nil, err
 	}
-	if err := l.th.load(ctx); err != nil {
+	if err = l.th.loadWhole(ctx); err == nil {
+		err = l.learnLife(ctx)
+	}
+	if err != nil {
 		l.unlockThread()
 		return nil, err
 	}
@@ -74,6 +88,7 @@ func (t *thread) remove(ctx context.Context) (uint64, error) {
 	rec, _ := t.record()
 	kept := rec.Kept
 	rec.Deleted, rec.Epoch, rec.Generation, rec.Kept, rec.Used, rec.Active = true, uint64(epoch), rec.Generation+1, 0, 0, 0
+	rec.Cuts, rec.LastCut = 0, 0
 	if err := t.replace(ctx, rec); err != nil {
 		return 0, err
 	}
@@ -104,14 +119,15 @@ func (t *thread) nextEpoch(ctx context.Context) (uint32, error) {
 	return used + 1, nil
 }
 
-// replace writes the thread record and takes it over. The caller holds mu for writing.
-func (t *thread) replace(ctx context.Context, rec codec.Thread) error {
+// replace writes the thread record, with more in the same batch, and takes it over. The caller
+// holds mu for writing.
+func (t *thread) replace(ctx context.Context, rec codec.Thread, more ...backend.Mut) error {
 	was, _ := t.record()
 	muts, cond, err := t.recordMuts(was.Active, &rec, t.version) // unchanged while mu is held
 	if err != nil {
 		return err
 	}
-	err = t.u.s.commit(ctx, muts, []backend.Cond{cond})
+	err = t.u.s.commit(ctx, append(muts, more...), []backend.Cond{cond})
 	t.recMu.Lock()
 	defer t.recMu.Unlock()
 	t.changes++
@@ -132,17 +148,21 @@ func (t *storedThread) purge(ctx context.Context) error {
 	if err != nil && !errors.Is(err, ErrCorrupt) {
 		return err
 	}
-	for _, name := range names {
-		v, err := t.lineage(name).inventory(ctx)
+	out := &batcher{s: t.u.s}
+	for _, n := range names {
+		v, err := t.lineage(n.Name).inventory(ctx)
 		if errors.Is(err, ErrCorrupt) {
 			continue
 		}
 		if err == nil {
-			err = v.unindex(ctx)
+			err = v.unindex(ctx, out)
 		}
 		if err != nil {
 			return err
 		}
+	}
+	if err := out.flush(ctx); err != nil {
+		return err
 	}
 	return t.u.s.purge(ctx, t.All())
 }

@@ -43,7 +43,7 @@ var (
 var (
 	ErrConflict      = errors.New("head has moved")
 	ErrUnknownParent = errors.New("unknown parent")
-	ErrGeneration    = errors.New("thread was deleted in the meantime")
+	ErrGeneration    = errors.New("thread or namespace was deleted in the meantime")
 	ErrNeedFull      = errors.New("base of the splice is not the parent's version")
 	ErrExhausted     = errors.New("lineage is full")
 )

@@ -57,7 +57,7 @@ func newFaultWorld(t *testing.T) *faultWorld {
 	}
 	sub := testRef("chat")
 	sub.Namespace = "sub"
-	mustSave(t, w.f, sub, Draft{Channels: changes(map[string][]byte{"x": w.big})})
+	mustSave(t, w.f, sub, Draft{CalledFrom: "c0", Channels: changes(map[string][]byte{"x": w.big})})
 	mustSave(t, w.f, testRef("other"), Draft{ID: "o1", Channels: changes(map[string][]byte{"x": []byte("1")}), TTL: time.Hour})
 	tree := testRef("tree")
 	mustSave(t, w.f, tree, Draft{ID: "root", Channels: changes(map[string][]byte{"x": words(r, 3000)})})
@@ -110,6 +110,10 @@ func (w *faultWorld) with(name string, data []byte) map[string][]byte {
 func conflicts(err error) bool { return errors.Is(err, ErrConflict) }
 
 func missing(err error) bool { return errors.Is(err, ErrNotFound) }
+
+func inNamespace(name string) func(spot) bool {
+	return func(at spot) bool { return at.ref.Namespace == name }
+}
 
 func inThread(names ...string) func(spot) bool {
 	return func(at spot) bool {
@@ -299,6 +303,24 @@ var faultOps = []faultOp{
 			err = fmt.Errorf("generation %d", generation)
 		}
 		return err
+	}},
+	{name: "delete a namespace", again: missing, changes: inNamespace("sub"), run: func(ctx context.Context, b *bed) error {
+		generation, err := b.Thread(nsRef("chat", "sub")).Delete(ctx)
+		if err == nil && generation != 1<<32+2 {
+			err = fmt.Errorf("generation %#x", generation)
+		}
+		return err
+	}},
+	{name: "delete a namespace and save afresh", changes: inNamespace("sub"), run: func(ctx context.Context, b *bed) error {
+		generation, err := b.Thread(nsRef("chat", "sub")).Delete(ctx)
+		if errors.Is(err, ErrNotFound) {
+			generation, err = 1<<32+2, nil
+		}
+		if err != nil {
+			return err
+		}
+		s := map[string][]byte{"x": []byte("afresh")}
+		return b.save(ctx, nsRef("chat", "sub"), Draft{ID: "c3", Generation: generation, Channels: changes(s)}, s)
 	}},
 	{name: "delete and save afresh", changes: inThread("chat"), run: func(ctx context.Context, b *bed) error {
 		generation, err := b.Thread(testRef("chat")).Delete(ctx)

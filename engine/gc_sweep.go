@@ -114,8 +114,8 @@ func (sw *sweeper) markThread(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		for _, name := range names {
-			if err := sw.markLineage(ctx, at.lineage(name)); err != nil {
+		for _, n := range names {
+			if err := sw.markLineage(ctx, at.lineage(n.Name)); err != nil {
 				return err
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -35,10 +36,11 @@ type lineage struct {
 	th   *thread
 	refs int // operations under way; guarded by Store.mu
 
+	life atomic.Pointer[namespaceLife] // nil: the namespace has not begun, or its life is not known
+
 	mu           lock
 	opened       bool
 	openEpoch    uint32 // of the thread, when opened
-	generation   uint64
 	heads               // pending ones included
 	lastIssued   uint64 // the greatest seq ever issued in the epoch, also to saves that failed
 	lastTime     int64
@@ -46,6 +48,7 @@ type lineage struct {
 	states       map[uint64]*checkpointState
 	measures     measures
 	branches     map[string]*branchState
+	called       calledFrom
 	ledgers      map[string]*ledgerState // the pending ones, by checkpoint
 	writes       writesKnown
 	threadChange *pending   // the newest pending change that writes the thread record
@@ -104,19 +107,30 @@ func newLineage(th *thread, namespace string) *lineage {
 // rlockThread returns the lineage with its thread locked for reading and loaded. runlockThread ends
 // it.
 func (s *Store) rlockThread(ctx context.Context, ref Ref, create bool) (*lineage, error) {
-	l, err := s.refLineage(ctx, ref, create)
-	if err != nil {
-		return nil, err
-	}
-	if err := l.th.mu.rLock(ctx); err != nil {
-		s.unrefLineage(l)
-		return nil, err
-	}
-	if err := l.th.load(ctx); err != nil {
+	for {
+		l, err := s.refLineage(ctx, ref, create)
+		if err != nil {
+			return nil, err
+		}
+		if err := l.th.mu.rLock(ctx); err != nil {
+			s.unrefLineage(l)
+			return nil, err
+		}
+		err = l.th.load(ctx)
+		rec, _ := l.th.record()
+		if err == nil && !rec.Cutting {
+			if err = l.learnLife(ctx); err == nil {
+				return l, nil
+			}
+		}
 		l.runlockThread()
-		return nil, err
+		if err == nil { // only after a crash or a failure
+			err = s.withExclusive(ctx, ref, func(*lineage) error { return nil })
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	return l, nil
 }
 
 func (l *lineage) runlockThread() {
@@ -229,11 +243,14 @@ func (l *lineage) openLatest(ctx context.Context) (latest *record, err error) {
 	if l.openEpoch != l.th.Epoch {
 		l.lastIssued = 0
 	}
-	l.openEpoch, l.generation, l.heads, l.lastTime = l.th.Epoch, rec.Generation, heads{}, 0
+	l.openEpoch, l.heads, l.lastTime = l.th.Epoch, heads{}, 0
 	if stored {
 		if latest, err = l.readHeads(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if l.head == 0 && rec.Cuts != 0 { // an earlier life can have had the same seqs
+		l.lastTime = rec.LastCut + 1
 	}
 	l.durable.set(l.openEpoch, l.heads)
 	l.opened = true
@@ -317,7 +334,7 @@ func (l *lineage) forget() {
 	clear(l.ledgers)
 	l.measures.forget()
 	l.durable.forget()
-	l.opened, l.greatest, l.writes = false, nil, writesUnknown
+	l.opened, l.greatest, l.writes, l.called = false, nil, writesUnknown, calledFrom{}
 }
 
 // record is a stored checkpoint or a stub.

@@ -28,6 +28,7 @@ type pending struct {
 	event      Event
 	state      *checkpointState
 	moved      []movedBranch
+	calledFrom string // the id in the record of the namespace as muts write it; "": they write none
 	// ledger is the ledger of the pending writes of ledgerOf as muts write it; writesKey is the key
 	// of the writes of a task in muts.
 	ledgerOf  string
@@ -152,6 +153,9 @@ func (l *lineage) publish(p *pending) {
 	}
 	for _, b := range p.moved {
 		l.branches[b.name] = &branchState{head: b.head, version: b.version, by: p}
+	}
+	if p.calledFrom != "" {
+		l.called = calledFrom{p.calledFrom, true}
 	}
 	if p.ledgerOf != "" {
 		l.putLedger(p)

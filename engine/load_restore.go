@@ -18,7 +18,7 @@ import (
 // most of them. It needs no lock but the thread's: the meaning of a record does not change.
 type restorer struct {
 	l          *storedLineage
-	generation uint64    // of the thread
+	generation uint64    // of the lineage
 	measures   *measures // that are known; nil: none
 	records    map[uint64]*record
 	parts      map[codec.PartID][]byte
@@ -35,7 +35,7 @@ func (l *storedLineage) restorer() *restorer {
 // loaded.
 func (l *lineage) restorer() *restorer {
 	rs := l.storedLineage.restorer()
-	rs.generation, rs.measures = l.th.generation(), &l.measures
+	rs.generation, rs.measures = l.generation(), &l.measures
 	return rs
 }
 

@@ -211,9 +211,9 @@ func (t *storedThread) outline(ctx context.Context) (map[string]*outline, error)
 		return nil, err
 	}
 	out := map[string]*outline{}
-	for _, name := range names {
-		l, o := t.lineage(name), &outline{branches: map[string]uint64{}, writes: map[string][]byte{}}
-		out[name] = o
+	for _, n := range names {
+		l, o := t.lineage(n.Name), &outline{branches: map[string]uint64{}, writes: map[string][]byte{}}
+		out[n.Name] = o
 		newest := l.RecordsFrom(1, endSeq)
 		newest.Reverse, newest.Limit, newest.KeysOnly = true, 1, true
 		page, _, err := l.s.be.Scan(ctx, newest)

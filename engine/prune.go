@@ -97,50 +97,132 @@ type pruning struct {
 // lineagePruning is a prune of one lineage.
 type lineagePruning struct {
 	*inventory
+	space    *codec.Namespace  // its record; empty for the unnamed one
+	gone     bool              // the namespace is removed with all in it
 	branches map[string]uint64 // the seqs that their records name
 	children map[uint64][]*row // retained or hidden records, by a parent that is removed
 }
 
 // newPruning decides about the checkpoints of the namespaces for which keep returns a rule; in the
-// others it retains all. With all set, ghosts are removed too, because the retained checkpoints
-// will be encoded again. The caller holds t.mu.
+// others it retains all. A namespace that hangs on a removed checkpoint of the unnamed one goes with
+// it. With all set, ghosts are removed too, because the retained checkpoints will be encoded again.
+// The caller holds t.mu.
 func (t *thread) newPruning(ctx context.Context, keep func(namespace string) *pruneRule, all bool) (*pruning, error) {
-	names, err := t.namespaces(ctx)
+	spaces, err := t.namespaces(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &pruning{th: t}
-	at := t.in(t.Epoch)
-	for _, name := range names {
-		k := keep(name)
-		if k == nil && !all {
+	p, callees := &pruning{th: t}, map[string]*lineagePruning{}
+	for i, space := range spaces {
+		k, n := keep(space.Name), callees[space.Name]
+		if k == nil && !all && (n == nil || !n.gone) {
 			continue
 		}
-		n := &lineagePruning{branches: map[string]uint64{}, children: map[uint64][]*row{}}
-		if n.inventory, err = at.lineage(name).inventory(ctx); err != nil {
+		if n == nil {
+			if n, err = t.openPruning(ctx, space); err != nil {
+				return nil, err
+			}
+		}
+		if p.lineages = append(p.lineages, n); n.gone {
+			continue
+		}
+		if err := n.choose(k); err != nil {
 			return nil, err
 		}
-		err = n.l.eachBranch(ctx, func(b *codec.Branch) error {
-			n.branches[b.Name] = b.Head
-			return nil
-		})
-		if err == nil {
-			err = n.choose(k)
+		if i == 0 && k != nil {
+			if callees, err = n.callees(ctx, t, k, spaces[1:]); err != nil {
+				return nil, err
+			}
 		}
+		n.settle(all)
+	}
+	return p, nil
+}
+
+// openPruning reads a lineage for a prune.
+func (t *thread) openPruning(ctx context.Context, space *codec.Namespace) (*lineagePruning, error) {
+	v, err := t.in(t.Epoch).lineage(space.Name).inventory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	n := &lineagePruning{inventory: v, space: space, branches: map[string]uint64{}, children: map[uint64][]*row{}}
+	return n, n.l.eachBranch(ctx, func(b *codec.Branch) error {
+		n.branches[b.Name] = b.Head
+		return nil
+	})
+}
+
+// settle decides about the records that others need, once it is decided which checkpoints to
+// retain.
+func (n *lineagePruning) settle(all bool) {
+	if !all {
+		n.hideBases()
+	}
+	for r := range n.newestFirst {
+		if parent := n.rows[r.parent]; r.remains() && parent != nil && !parent.remains() {
+			n.children[r.parent] = append(n.children[r.parent], r)
+		}
+	}
+}
+
+// callees finds the namespaces that hang on checkpoints of n, the unnamed namespace, that are to be
+// removed, and decides whether they go with them. A pin in a namespace retains the checkpoint that
+// it hangs on. The end of a run leaves namespaces with checkpoints of other runs.
+func (n *lineagePruning) callees(ctx context.Context, t *thread, k *pruneRule, spaces []*codec.Namespace) (map[string]*lineagePruning, error) {
+	callers := map[string]*row{}
+	for r := range n.newestFirst {
+		if r.visible() && r.verdict != retained {
+			callers[r.id] = r
+		}
+	}
+	found := map[string]*lineagePruning{}
+	for _, space := range spaces {
+		caller := callers[space.CalledFrom]
+		if caller == nil {
+			continue
+		}
+		c, err := t.openPruning(ctx, space)
 		if err != nil {
 			return nil, err
 		}
-		if !all {
-			n.hideBases()
+		found[space.Name] = c
+		if k.run != "" || !c.any(func(r *row) bool { _, pinned := r.attrs.Labels[LabelPin]; return pinned }) {
+			continue
 		}
-		for r := range n.newestFirst {
-			if parent := n.rows[r.parent]; r.remains() && parent != nil && !parent.remains() {
-				n.children[r.parent] = append(n.children[r.parent], r)
-			}
+		if slices.Contains(k.remove, caller.id) {
+			return nil, fmt.Errorf("%w: checkpoint %q cannot be removed: a checkpoint in namespace %q, which it called, is pinned", ErrInvalid, caller.id, space.Name)
 		}
-		p.lineages = append(p.lineages, n)
+		caller.verdict = retained
 	}
-	return p, nil
+	for _, c := range found {
+		others := k.run != "" && c.any(func(r *row) bool { return r.attrs.RunID != k.run })
+		c.gone = callers[c.space.CalledFrom].verdict != retained && !others
+	}
+	return found, nil
+}
+
+// any reports whether is holds for a checkpoint of the lineage.
+func (n *lineagePruning) any(is func(*row) bool) bool {
+	for r := range n.newestFirst {
+		if r.visible() && is(r) {
+			return true
+		}
+	}
+	return false
+}
+
+// goneNamespaces are the namespaces that are removed, and the time of their newest checkpoint.
+func (p *pruning) goneNamespaces() (gone []*codec.Namespace, last int64) {
+	for _, n := range p.lineages {
+		if !n.gone {
+			continue
+		}
+		gone = append(gone, n.space)
+		for _, r := range n.rows {
+			last = max(last, r.time)
+		}
+	}
+	return gone, last
 }
 
 // choose decides which checkpoints to retain.
@@ -214,6 +296,9 @@ func (p *pruning) checkFound(ids []string) error {
 func (p *pruning) report() *upkeep.PruneReport {
 	rep := &upkeep.PruneReport{}
 	for _, n := range p.lineages {
+		if n.gone {
+			rep.Namespaces = append(rep.Namespaces, n.space.Name)
+		}
 		for r := range n.newestFirst {
 			if r.stub != nil {
 				continue
@@ -232,5 +317,6 @@ func (p *pruning) report() *upkeep.PruneReport {
 			}
 		}
 	}
+	slices.Sort(rep.Namespaces)
 	return rep
 }

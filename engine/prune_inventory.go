@@ -162,8 +162,7 @@ func (r *row) base(number uint64) uint64 {
 }
 
 // unindex removes the index entries of all records.
-func (v *inventory) unindex(ctx context.Context) error {
-	out := batcher{s: v.l.s}
+func (v *inventory) unindex(ctx context.Context, out *batcher) error {
 	for r := range v.newestFirst {
 		if r.stub != nil {
 			continue
@@ -174,7 +173,7 @@ func (v *inventory) unindex(ctx context.Context) error {
 			}
 		}
 	}
-	return out.flush(ctx)
+	return nil
 }
 
 // batcher collects mutations into batches. Mutations added together are committed together, and

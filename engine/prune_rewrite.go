@@ -66,6 +66,7 @@ func (t *Thread) copy(ctx context.Context, dst Ref) error {
 		return err
 	}
 	rec.Deleted, rec.Created, rec.TTL, rec.Expires, rec.Kept, rec.Active = false, now, source.TTL, 0, 0, source.Active
+	rec.Cuts, rec.LastCut = source.Cuts, source.LastCut // namespaces keep their lives
 	if rec.TTL > 0 {
 		rec.Expires = expiry(now, rec.TTL)
 	}
@@ -93,6 +94,12 @@ func (p *pruning) erase(ctx context.Context) error {
 	rec, _ := p.th.record()
 	kept := rec.Kept
 	rec.Kept = 0
+	if dead, last := p.goneNamespaces(); len(dead) > 0 {
+		var err error
+		if rec, err = p.th.counted(rec, last); err != nil {
+			return err
+		}
+	}
 	if err := p.rewrite(ctx, p.th, rec); err != nil {
 		return err
 	}
@@ -157,6 +164,9 @@ func (p *pruning) rewrite(ctx context.Context, to *thread, rec codec.Thread) err
 	w := u.s.newSaving()
 	defer u.s.putSaving(w)
 	for _, n := range p.lineages {
+		if n.gone {
+			continue
+		}
 		c := &lineageCopy{lineagePruning: n, to: to.in(epoch).lineage(n.l.ref.Namespace), from: n.l.restorer(), w: w, out: batcher{s: u.s},
 			history: p.history}
 		if err := c.run(ctx); err != nil {
@@ -208,8 +218,8 @@ func (c *lineageCopy) run(ctx context.Context) error {
 // copyRest copies everything but records, starting with the name of the namespace, by which GC
 // finds the leftovers of a failed rewrite.
 func (c *lineageCopy) copyRest(ctx context.Context) error {
-	if name := c.to.ref.Namespace; name != "" {
-		if err := putInto(ctx, c, space.Namespaces, c.to.NamespaceKey(c.to.NS), name, space.Once); err != nil {
+	if c.space.Name != "" {
+		if err := putInto(ctx, c, space.Namespaces, c.to.NamespaceKey(c.to.NS), c.space, space.Once); err != nil {
 			return err
 		}
 	}

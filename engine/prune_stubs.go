@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -78,7 +79,17 @@ func (n *lineagePruning) makeStub(ctx context.Context, r *row) (*codec.Stub, err
 // apply removes all records that do not remain. Dependents are removed before their bases, so the
 // store is valid after every batch.
 func (p *pruning) apply(ctx context.Context) error {
+	// Namespaces go before the checkpoints that they hang on: after a crash the next prune finds the
+	// rest.
+	if dead, last := p.goneNamespaces(); len(dead) > 0 {
+		if err := p.th.cut(ctx, dead, last); err != nil {
+			return fmt.Errorf("removing namespaces: %w", err)
+		}
+	}
 	for _, n := range p.lineages {
+		if n.gone {
+			continue
+		}
 		err := n.apply(ctx)
 		n.forget(err != nil)
 		if err != nil {
@@ -246,6 +257,10 @@ func (n *lineagePruning) nearest(seq uint64) uint64 {
 // memory of a removed record could be loaded, and saved on. The caller holds the thread's mu for
 // writing.
 func (n *lineagePruning) forget(all bool) {
+	if n.gone {
+		n.l.s.forgetLineage(n.l.ref)
+		return
+	}
 	l := n.l.s.refInMemory(n.l.ref)
 	if l == nil {
 		return

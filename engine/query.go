@@ -210,10 +210,10 @@ func (s *Store) eachUser(ctx context.Context, tenant string, u *user, fn func(na
 // walk finds the matches in a lineage with seqs from from on. It reads them newest first, and stops
 // at Since.
 func (m *querying) walk(ctx context.Context, l *lineage, q *Query, from uint64) error {
-	rec, there := l.th.record()
-	if !there {
+	if _, there := l.th.record(); !there {
 		return nil
 	}
+	generation := l.generation()
 	m.refs = append(m.refs, l.ref)
 	rs, top := l.restorer(), from-1
 	see := func(r *record) error {
@@ -231,7 +231,7 @@ func (m *querying) walk(ctx context.Context, l *lineage, q *Query, from uint64) 
 		if err != nil || !q.describes(meta) {
 			return err
 		}
-		return m.add(ctx, position{r.rec.Time, r.seq, rec.Generation, len(m.refs) - 1})
+		return m.add(ctx, position{r.rec.Time, r.seq, generation, len(m.refs) - 1})
 	}
 	err := l.eachRecord(ctx, from, endSeq, true, func(r *record) error {
 		top = max(top, r.seq)
@@ -282,7 +282,7 @@ func (m *querying) yieldSince(ctx context.Context, since int64) error {
 // ErrNotFound.
 func (m *querying) read(ctx context.Context, p position) (cp *Checkpoint, err error) {
 	err = m.s.withLineage(ctx, m.refs[p.ref], func(l *lineage) (err error) {
-		if rec, there := l.th.record(); !there || rec.Generation != p.generation {
+		if _, there := l.th.record(); !there || l.generation() != p.generation {
 			return ErrNotFound
 		}
 		r, err := l.currentAt(ctx, p.seq)

@@ -137,7 +137,7 @@ func (h *history) page(ctx context.Context) ([]*Checkpoint, error) {
 			return nil, err
 		}
 	}
-	if rec, there := l.th.record(); !there || rec.Generation != h.generation {
+	if _, there := l.th.record(); !there || l.generation() != h.generation {
 		return nil, ErrGeneration
 	}
 	if h.rs == nil || h.rs.l != &l.storedLineage || h.epoch != l.th.Epoch { // no lock was held since the last page
@@ -198,7 +198,7 @@ func (h *history) begin(ctx context.Context, l *lineage) error {
 	if err != nil {
 		return err
 	}
-	h.generation = l.th.generation()
+	h.generation = l.generation()
 	h.seq, h.top = endSeq, now.head
 	switch {
 	case h.o.From != "":

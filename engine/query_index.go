@@ -152,8 +152,11 @@ func (u *user) namespaceOf(ctx context.Context, g *entryGroup, thread string) (f
 		if err != nil || got[0].Version == "" || l.th.Epoch != g.Epoch {
 			return err
 		}
-		found = ref
-		found.Namespace, err = l.th.openNamespace(got[0])
+		n, err := l.th.openNamespace(got[0])
+		if err == nil {
+			found = ref
+			found.Namespace = n.Name
+		}
 		return err
 	})
 	return found, err

@@ -202,13 +202,17 @@ func (t *Thread) Namespaces(ctx context.Context) ([]string, error) {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
 	defer l.runlockThread()
-	names, err := l.th.namespaces(ctx)
+	all, err := l.th.namespaces(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
 	used, err := l.th.usesUnnamed(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	names := make([]string, len(all))
+	for i, n := range all {
+		names[i] = n.Name
 	}
 	slices.Sort(names) // the unnamed one comes first
 	if !used {

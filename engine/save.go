@@ -223,8 +223,11 @@ func (w *saving) resolve(ctx context.Context, d *Draft) (g resolvedDraft, err er
 	if err != nil {
 		return g, err
 	}
-	if d.Generation != 0 && d.Generation != l.generation {
-		return g, fmt.Errorf("%w: the draft is for generation %d, but the thread has %d", ErrGeneration, d.Generation, l.generation)
+	if err := l.checkGeneration("draft is", d.Generation); err != nil {
+		return g, err
+	}
+	if err := l.checkCalled(ctx, d.CalledFrom); err != nil {
+		return g, err
 	}
 	if d.ID != "" {
 		fresh, err := l.isFresh(ctx, d.ID)
@@ -301,7 +304,7 @@ func (w *saving) existing(ctx context.Context, d *Draft) (old *checkpointState, 
 	if d.Root && old.rec.parent != "" || d.Parent != "" && d.Parent != old.rec.parent {
 		return old, false, nil
 	}
-	t := &checkpointState{l: &l.storedLineage, generation: l.generation, meta: noAttrs}
+	t := &checkpointState{l: &l.storedLineage, generation: l.generation(), meta: noAttrs}
 	if old.rec.parentSeq != 0 {
 		t, err = l.restorer().stateAt(ctx, old.rec.parentSeq)
 		if err == nil && t.pruned() { // then the draft made old if it changes nothing about it
@@ -391,7 +394,7 @@ func (l *lineage) parentOf(ctx context.Context, d *Draft, old *checkpointState) 
 // empty. latest is the record of the latest checkpoint, if it was just read.
 func (l *lineage) parentState(ctx context.Context, seq uint64, latest *record) (t *checkpointState, err error) {
 	if seq == 0 {
-		return &checkpointState{l: &l.storedLineage, generation: l.generation, meta: noAttrs}, nil
+		return &checkpointState{l: &l.storedLineage, generation: l.generation(), meta: noAttrs}, nil
 	}
 	if t := l.states[seq]; t != nil {
 		l.s.cache.hits.Add(1)

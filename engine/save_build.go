@@ -181,7 +181,7 @@ func (w *saving) build(ctx context.Context, t *checkpointState, meta *codec.Attr
 			l.measures.note(seq, c)
 		}
 	}
-	p.event = Event{Ref: l.ref, Generation: l.generation, ID: id, Seq: seq, Time: h.time, Step: h.step, Status: h.status, Before: beforeStatus, began: w.began, counted: w.counted}
+	p.event = Event{Ref: l.ref, Generation: l.generation(), ID: id, Seq: seq, Time: h.time, Step: h.step, Status: h.status, Before: beforeStatus, began: w.began, counted: w.counted}
 	return p, nil
 }
 
@@ -247,10 +247,8 @@ func (w *saving) addRelated(ctx context.Context, p *pending, d, given *Draft, ol
 			return err
 		}
 	}
-	if p.seq == 1 && l.ref.Namespace != "" {
-		if err := addSealed(l, p, space.Namespaces, l.NamespaceKey(l.NS), l.ref.Namespace, space.Once); err != nil {
-			return err
-		}
+	if err := l.addNamespace(p, d.CalledFrom); err != nil {
+		return err
 	}
 	if w.transfer != nil {
 		err := w.transfer.addTo(ctx, l, p)

@@ -13,7 +13,7 @@ func (t *Thread) checkDraft(d *Draft) error {
 		return err
 	}
 	for _, name := range [...]struct{ what, value string }{{"id", d.ID}, {"parent", d.Parent}, {"branch", d.Branch},
-		{"status", d.Status}, {"run id", d.RunID}, {"kind", d.Kind}} {
+		{"status", d.Status}, {"run id", d.RunID}, {"kind", d.Kind}, {"id of the calling checkpoint", d.CalledFrom}} {
 		if err := checkName(name.what, name.value, true); err != nil {
 			return err
 		}
@@ -26,6 +26,9 @@ func (t *Thread) checkDraft(d *Draft) error {
 		if err := errors.Join(checkName("label", k, false), checkName("value of a label", v, true)); err != nil {
 			return err
 		}
+	}
+	if d.CalledFrom != "" && t.ref.Namespace == "" {
+		return fmt.Errorf("%w: CalledFrom needs a namespace: the unnamed one hangs on no checkpoint", ErrInvalid)
 	}
 	if d.Root && d.Parent != "" {
 		return fmt.Errorf("%w: Root and Parent exclude each other", ErrInvalid)

@@ -234,8 +234,12 @@ func (in *hookRun) run(ctx context.Context, chain hook.Chain) error {
 
 // hookNames are the strings of a draft that are stored unchanged.
 func (t *Thread) hookNames(d *Draft) []hook.Name {
-	return []hook.Name{{What: "thread", Text: t.ref.Thread}, {What: "namespace", Text: t.ref.Namespace}, {What: "id", Text: d.ID}, {What: "branch", Text: d.Branch},
+	names := []hook.Name{{What: "thread", Text: t.ref.Thread}, {What: "namespace", Text: t.ref.Namespace}, {What: "id", Text: d.ID}, {What: "branch", Text: d.Branch},
 		{What: "kind", Text: d.Kind}, {What: "status", Text: d.Status}, {What: "run id", Text: d.RunID}}
+	if d.CalledFrom != "" {
+		names = append(names, hook.Name{What: "id of the calling checkpoint", Text: d.CalledFrom})
+	}
+	return names
 }
 
 // item is the channel as the hooks get it.

@@ -48,17 +48,19 @@ func (u *user) liveThreads(ctx context.Context) ([]string, error) {
 
 // namespaces lists the namespaces of the thread's epoch: first the unnamed one, even if it is
 // empty, then the others in the order of tokens. The caller holds t.mu, and the thread is loaded.
-func (t *storedThread) namespaces(ctx context.Context) ([]string, error) {
-	names := []string{""}
+func (t *storedThread) namespaces(ctx context.Context) ([]*codec.Namespace, error) {
+	all := []*codec.Namespace{{}}
 	err := t.u.s.scan(ctx, t.Namespaces(), func(e backend.Entry) error {
-		name, err := t.openNamespace(e)
-		names = append(names, name)
+		n, err := t.openNamespace(e)
+		if err == nil {
+			all = append(all, n)
+		}
 		return err
 	})
-	return names, err
+	return all, err
 }
 
-func (t *storedThread) openNamespace(e backend.Entry) (string, error) {
+func (t *storedThread) openNamespace(e backend.Entry) (*codec.Namespace, error) {
 	return unseal(t, space.Namespaces, e.Key, e.Value)
 }
 
@@ -68,7 +70,7 @@ func (t *storedThread) openNamespace(e backend.Entry) (string, error) {
 // the thread.
 func (s *Store) eachLineage(ctx context.Context, thread Ref, fn func(*lineage) error) error {
 	thread.Namespace = ""
-	var names []string
+	var names []*codec.Namespace
 	var generation uint64
 	err := s.withLineage(ctx, thread, func(l *lineage) error {
 		rec, stored, err := l.th.stored(ctx)
@@ -82,8 +84,8 @@ func (s *Store) eachLineage(ctx context.Context, thread Ref, fn func(*lineage) e
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		thread.Namespace = name
+	for _, n := range names {
+		thread.Namespace = n.Name
 		err := s.withLineage(ctx, thread, func(l *lineage) error {
 			rec, stored, err := l.th.stored(ctx)
 			if err == nil && (!stored || rec.Generation != generation) {

@@ -118,8 +118,8 @@ func TestSealRefusesWhatReadersRefuse(t *testing.T) {
 		"ledger, no changes": at(func() error { return trySeal(s, space.Ledgers, key, &codec.WritesLedger{Checkpoint: "x"}) }),
 		"index, before 1970": at(func() error { return trySeal(s, space.Index, key, codec.IndexEntry{Time: -1}) }),
 		"index, after 10889": at(func() error { return trySeal(s, space.Index, key, codec.IndexEntry{Time: codec.MaxTime + 1}) }),
-		"namespace, no name": at(func() error { return trySeal(s, space.Namespaces, key, "") }),
-		"namespace, long":    at(func() error { return trySeal(s, space.Namespaces, key, long) }),
+		"namespace, no name": at(func() error { return trySeal(s, space.Namespaces, key, &codec.Namespace{}) }),
+		"namespace, long":    at(func() error { return trySeal(s, space.Namespaces, key, &codec.Namespace{Name: long}) }),
 	} {
 		if err := try(); err == nil {
 			t.Errorf("%s: was sealed", name)

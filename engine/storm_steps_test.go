@@ -238,21 +238,24 @@ func (w *stormWorker) collect(ctx context.Context, th *Thread) {
 	w.outcome(ctx, "gc", err)
 }
 
-// delete deletes a thread. It runs to its end: otherwise the generation of later saves would be
-// unknown.
+// delete deletes a thread or a namespace. It runs to its end: otherwise the generation of later
+// saves would be unknown.
 func (w *stormWorker) delete(_ context.Context, th *Thread) {
-	thread := th.Ref().Thread
+	of := th.Ref()
 	w.mu.Lock()
-	w.deleting[thread]++
+	w.deleting[of]++
 	w.mu.Unlock()
 	gen, err := th.Delete(context.Background())
 	w.outcome(context.Background(), "delete", err, ErrNotFound)
 	w.mu.Lock()
-	w.deleting[thread]--
-	w.least[thread] = max(w.least[thread], gen)
+	w.deleting[of]--
+	w.least[of] = max(w.least[of], gen)
+	if thread := wholeThread(of); gen>>32 != 0 { // it may have been all that the thread held
+		w.least[thread] = max(w.least[thread], gen>>32)
+	}
 	var refs []Ref
 	for ref := range w.points {
-		if ref.Thread == thread {
+		if ref.Thread == of.Thread {
 			refs = append(refs, ref)
 		}
 	}

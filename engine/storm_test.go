@@ -42,11 +42,11 @@ type storm struct {
 	saved  atomic.Int64
 
 	mu       sync.Mutex
-	points   map[Ref][]*point  // acknowledged, and not known to be removed
-	unknown  []*point          // saves whose outcome is not known: they are there as a whole, or not at all
-	refused  []*point          // saves that failed for certain
-	deleting map[string]int    // deletions under way, by thread
-	least    map[string]uint64 // earlier generations were deleted, by thread
+	points   map[Ref][]*point // acknowledged, and not known to be removed
+	unknown  []*point         // saves whose outcome is not known: they are there as a whole, or not at all
+	refused  []*point         // saves that failed for certain
+	deleting map[Ref]int      // deletions under way, by thread and namespace
+	least    map[Ref]uint64   // earlier generations were deleted, by thread and namespace
 	outcomes map[string]int
 }
 
@@ -87,7 +87,7 @@ func TestAcknowledgedIsThereBesideEverything(t *testing.T) {
 
 func runStorm(t *testing.T, be backend.Backend, seed uint64, steps int) {
 	o := withKeys(t, Options{CacheBytes: 4 << 20})
-	m := &storm{t: t, s: open(t, keepsOpen{be}, o), points: map[Ref][]*point{}, deleting: map[string]int{}, least: map[string]uint64{}, outcomes: map[string]int{}}
+	m := &storm{t: t, s: open(t, keepsOpen{be}, o), points: map[Ref][]*point{}, deleting: map[Ref]int{}, least: map[Ref]uint64{}, outcomes: map[string]int{}}
 	var wg sync.WaitGroup
 	for n := range stormWorkers {
 		w := &stormWorker{storm: m, r: rand.New(rand.NewPCG(seed, uint64(n))), n: n}
@@ -158,7 +158,22 @@ func (m *storm) there(p *point) bool {
 }
 
 func (m *storm) mustBe(p *point) bool {
-	return !p.gone && m.deleting[p.ref.Thread] == 0 && p.gen >= m.least[p.ref.Thread]
+	return !p.gone && m.deleting[p.ref] == 0 && m.deleting[wholeThread(p.ref)] == 0 && !m.deleted(p)
+}
+
+// deleted reports whether the thread or the namespace of a checkpoint was deleted after it was
+// saved.
+func (m *storm) deleted(p *point) bool {
+	thread := p.gen
+	if thread>>32 != 0 {
+		thread >>= 32
+	}
+	return p.gen < m.least[p.ref] || thread < m.least[wholeThread(p.ref)]
+}
+
+func wholeThread(ref Ref) Ref {
+	ref.Namespace = ""
+	return ref
 }
 
 // claim says that a checkpoint may be gone from now on. It reports whether this is the first claim.
@@ -186,7 +201,7 @@ func (m *storm) unclaim(ps []*point) bool {
 func (m *storm) dropGone(of Ref) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.points[of] = slices.DeleteFunc(m.points[of], func(p *point) bool { return p.gone || p.gen < m.least[p.ref.Thread] })
+	m.points[of] = slices.DeleteFunc(m.points[of], func(p *point) bool { return p.gone || m.deleted(p) })
 }
 
 // check loads a checkpoint and compares.

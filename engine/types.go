@@ -58,7 +58,7 @@ func ParseBlobID(s string) (BlobID, error) {
 // other content replaces it. The value belongs to the caller that got it.
 type Checkpoint struct {
 	Ref        Ref
-	Generation uint64 // of the thread: its number of deletions plus 1
+	Generation uint64 // of the lineage
 
 	ID        string
 	Parent    string // id of the parent, "" for a root
@@ -156,8 +156,14 @@ type Draft struct {
 	// Expect makes the save conditional on the lineage's head; see ExpectHead. The zero value
 	// appends.
 	Expect Expect
-	// Generation, if not 0, must be the thread's, else the save gets ErrGeneration.
+	// Generation, if not 0, must be that of the lineage, or that of the thread for any of its
+	// namespaces, else the save gets ErrGeneration.
 	Generation uint64
+	// CalledFrom is the id of a checkpoint of the thread, in the unnamed namespace, that this other
+	// namespace hangs on: a prune that removes the checkpoint removes the namespace. There need not be
+	// such a checkpoint yet. "" leaves it as it is. A namespace hangs on the first one that is named;
+	// another one is ErrInvalid.
+	CalledFrom string
 
 	Step   int64
 	Status string // "" is StatusRunning

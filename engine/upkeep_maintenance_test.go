@@ -142,7 +142,7 @@ func (w *world) delete() {
 func (w *world) drop(ref Ref) {
 	_, err := w.f.Thread(ref).Delete(context.Background())
 	w.fatal(err)
-	maps.DeleteFunc(w.lines, func(at Ref, _ *modelLine) bool { return at.Thread == ref.Thread })
+	maps.DeleteFunc(w.lines, func(at Ref, _ *modelLine) bool { return at == ref || at.Thread == ref.Thread && ref.Namespace == "" })
 }
 
 func (w *world) deleteRun() {

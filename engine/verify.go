@@ -193,7 +193,8 @@ func (u *verifiedUser) thread(ctx context.Context, id string) error {
 	ref := Ref{Tenant: u.tenant, User: u.name, Thread: id}
 	var names []string
 	err := u.s.withLineage(ctx, ref, func(l *lineage) (err error) {
-		names, err = u.namespaces(ctx, &l.th.storedThread)
+		rec, _ := l.th.record()
+		names, err = u.namespaces(ctx, &l.th.storedThread, &rec)
 		return err
 	})
 	if err != nil {
@@ -217,7 +218,7 @@ func (u *verifiedUser) kept(ctx context.Context, th *thread) error {
 		return nil
 	}
 	at := th.in(uint32(rec.Kept))
-	names, err := u.namespaces(ctx, at)
+	names, err := u.namespaces(ctx, at, &rec)
 	if err != nil {
 		return err
 	}
@@ -230,8 +231,9 @@ func (u *verifiedUser) kept(ctx context.Context, th *thread) error {
 	return nil
 }
 
-// namespaces lists the recorded namespaces, and looks for records in others.
-func (u *verifiedUser) namespaces(ctx context.Context, t *storedThread) ([]string, error) {
+// namespaces lists the recorded namespaces, and looks for records in others. rec is the record of
+// the thread, none of whose deletions of namespaces is unfinished.
+func (u *verifiedUser) namespaces(ctx context.Context, t *storedThread, rec *codec.Thread) ([]string, error) {
 	ref, used := Ref{Tenant: u.tenant, User: u.name, Thread: t.id}, map[crypto.Token]bool{}
 	r := t.Records() // before the namespaces are read: both are written in one batch
 	r.KeysOnly, r.Limit = true, 1
@@ -256,17 +258,23 @@ func (u *verifiedUser) namespaces(ctx context.Context, t *storedThread) ([]strin
 	names := []string{""}
 	delete(used, space.None)
 	err := u.s.scan(ctx, t.Namespaces(), func(e backend.Entry) error {
-		name, err := t.openNamespace(e)
+		n, err := t.openNamespace(e)
 		tok := crypto.Token{}
 		copy(tok[:], space.Tail(e.Key))
 		delete(used, tok)
-		if err == nil && t.Namespace(name).NS != tok {
+		switch {
+		case err != nil:
+		case t.Namespace(n.Name).NS != tok:
 			err = corrupt(space.Describe(e.Key), "is for another namespace", nil)
+		case n.Deleted:
+			err = corrupt(space.Describe(e.Key), "is deleted, but the thread record says that no deletion is unfinished", nil)
+		case n.Life > rec.Cuts:
+			err = corrupt(space.Describe(e.Key), fmt.Sprintf("began after %d deletions of namespaces, but the thread counts %d", n.Life, rec.Cuts), nil)
 		}
 		if err != nil {
 			return u.v.problem(ref, err)
 		}
-		names = append(names, name)
+		names = append(names, n.Name)
 		return nil
 	})
 	if err != nil {

@@ -297,8 +297,12 @@ func (w *watcher) deliver(e *Event, low int64, upto lineageDigest, yield func(Ev
 	return yield(*e, nil)
 }
 
-// digestOf is a pseudonym of a lineage.
+// digestOf is a pseudonym of a lineage. In the first life of a namespace it is made of the
+// generation of the thread: cursors of earlier versions hold these.
 func (s *Store) digestOf(ref Ref, generation uint64) (p lineageDigest) {
+	if thread := threadOf(generation); generation == generationOf(thread, 0) {
+		generation = thread
+	}
 	tok := s.keys.IndexToken(ref.Tenant, "watch", fmt.Sprintf("%d %q %q %q", generation, ref.User, ref.Thread, ref.Namespace))
 	copy(p[:], tok[:])
 	return p
@@ -384,7 +388,8 @@ func (w *watcher) collect(ctx context.Context, l *lineage, b *backlog) error {
 	if !stored || err != nil {
 		return err
 	}
-	of := w.s.digestOf(l.ref, rec.Generation)
+	generation := l.generation()
+	of := w.s.digestOf(l.ref, generation)
 	low := w.low
 	if bytes.Compare(of[:], w.upto[:]) < 0 {
 		low++
@@ -397,7 +402,7 @@ func (w *watcher) collect(ctx context.Context, l *lineage, b *backlog) error {
 		case r.rec.Time < max(low, rec.Created): // older ones were copied from another thread
 			return errStop
 		case r.visible():
-			b.found = append(b.found, position{r.rec.Time, r.seq, rec.Generation, len(b.refs) - 1})
+			b.found = append(b.found, position{r.rec.Time, r.seq, generation, len(b.refs) - 1})
 		}
 		return nil
 	})
@@ -407,8 +412,8 @@ func (w *watcher) collect(ctx context.Context, l *lineage, b *backlog) error {
 func (w *watcher) event(ctx context.Context, ref Ref, p position) (e *Event, err error) {
 	err = w.s.withLineage(ctx, ref, func(l *lineage) error {
 		// An expired thread may have a save under way that extends its life.
-		rec, stored, err := l.th.stored(ctx)
-		if err == nil && (!stored || rec.Generation != p.generation) {
+		_, stored, err := l.th.stored(ctx)
+		if err == nil && (!stored || l.generation() != p.generation) {
 			err = ErrNotFound
 		}
 		if err != nil {

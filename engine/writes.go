@@ -86,9 +86,9 @@ func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMod
 		return err
 	}
 	var h changeLocks
-	if rec, _ := l.th.record(); generation != 0 && generation != rec.Generation {
+	if err := l.checkGeneration("writes are", generation); err != nil {
 		l.releaseLocks(h)
-		return fmt.Errorf("%w: the writes name generation %d, the thread has %d", ErrGeneration, generation, rec.Generation)
+		return err
 	}
 	if err := l.u.sweep.rLock(ctx); err != nil {
 		l.releaseLocks(h)
@@ -161,7 +161,7 @@ func (l *lineage) mergeWrites(ctx context.Context, add *codec.Writes, mode Write
 		return nil, err
 	}
 	if is.newSpace {
-		if err := addSealed(l, p, space.Namespaces, l.NamespaceKey(l.NS), l.ref.Namespace, space.Once); err != nil {
+		if err := l.putNamespace(p, ""); err != nil {
 			return nil, err
 		}
 	}
@@ -210,7 +210,7 @@ func (l *lineage) writesAt(ctx context.Context, key []byte, checkpoint string) (
 		return is, corrupt(space.Describe(key), "pending writes without a ledger", nil)
 	}
 	is.conds = []backend.Cond{{Key: key, Version: got[0].Version}, {Key: keys[1], Version: version}}
-	is.newSpace = len(got) > 2 && got[2].Version == ""
+	is.newSpace = len(got) > 2 && got[2].Version == "" && l.head == 0 // else a pending save writes it
 	return is, nil
 }
 

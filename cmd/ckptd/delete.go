@@ -17,9 +17,10 @@ func (a *app) deleteCmd() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "delete THREAD...",
-		Short: "Delete threads, or all checkpoints of a run",
-		Long: `Delete deletes threads with all their checkpoints, branches and namespaces. On a terminal it asks
-for confirmation; elsewhere it requires --yes.`,
+		Short: "Delete threads, a namespace of them, or all checkpoints of a run",
+		Long: `Delete deletes threads with all their checkpoints, branches and namespaces or, with --namespace, only
+that namespace of each thread. A thread that holds nothing else is deleted with it. On a terminal
+delete asks for confirmation; elsewhere it requires --yes.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if given := cmd.Flags().Changed("run"); given == (len(args) > 0) || given && run == "" {
 				return usagef("nothing to delete: name threads, or a run with --run")
@@ -41,7 +42,8 @@ for confirmation; elsewhere it requires --yes.`,
 // deletion is the result of delete in JSON.
 type deletion struct {
 	Thread     string `json:"thread,omitempty"`
-	Generation uint64 `json:"generation,omitempty"` // of the thread that could be begun with this name now
+	Namespace  string `json:"namespace,omitempty"`
+	Generation uint64 `json:"generation,omitempty"` // of the thread or namespace that could be begun with this name now
 	Run        string `json:"run,omitempty"`
 	Removed    int    `json:"removed,omitempty"`
 }
@@ -57,7 +59,11 @@ func (a *app) deleteThreads(ctx context.Context, s store, names []string, yes bo
 			a.note("thread %s: %s", printable(name), a.headline(head))
 		}
 	}
-	if err := a.confirm(yes, "delete "+count(len(names), "thread")+" for good"); err != nil {
+	what := count(len(names), "thread")
+	if a.namespace != "" {
+		what = fmt.Sprintf("namespace %s of %s", printable(a.namespace), what)
+	}
+	if err := a.confirm(yes, "delete "+what+" for good"); err != nil {
 		return err
 	}
 	for _, name := range names {
@@ -65,9 +71,12 @@ func (a *app) deleteThreads(ctx context.Context, s store, names []string, yes bo
 		if err != nil {
 			return err
 		}
-		if a.json {
-			err = a.emit(deletion{Thread: name, Generation: generation})
-		} else {
+		switch {
+		case a.json:
+			err = a.emit(deletion{Thread: name, Namespace: a.namespace, Generation: generation})
+		case a.namespace != "":
+			err = a.printf("deleted namespace %s of thread %s\n", printable(a.namespace), printable(name))
+		default:
 			err = a.printf("deleted thread %s\n", printable(name))
 		}
 		if err != nil {

@@ -61,12 +61,14 @@ type pruneView struct {
 	Kept       int             `json:"kept"`
 	Ghosts     int             `json:"ghosts"`
 	FreedBytes int64           `json:"freed_bytes"`
+	Namespaces []string        `json:"namespaces,omitempty"` // removed with the checkpoints that they hung on
 }
 
 type pruneItemView struct {
-	ID    string `json:"id"`
-	Seq   uint64 `json:"seq"`
-	Bytes int64  `json:"bytes"`
+	Namespace string `json:"namespace,omitempty"`
+	ID        string `json:"id"`
+	Seq       uint64 `json:"seq"`
+	Bytes     int64  `json:"bytes"`
 }
 
 func (a *app) prune(ctx context.Context, s store, names []string, all bool, o upkeep.PruneOptions) error {
@@ -96,9 +98,9 @@ func (a *app) prune(ctx context.Context, s store, names []string, all bool, o up
 
 func (a *app) pruned(name string, r *upkeep.PruneReport, dryRun bool) error {
 	if a.json {
-		v := pruneView{Thread: name, DryRun: dryRun, Removed: []pruneItemView{}, Kept: r.Kept, Ghosts: r.Ghosts, FreedBytes: r.FreedBytes}
+		v := pruneView{Thread: name, DryRun: dryRun, Removed: []pruneItemView{}, Kept: r.Kept, Ghosts: r.Ghosts, FreedBytes: r.FreedBytes, Namespaces: r.Namespaces}
 		for _, item := range r.Removed {
-			v.Removed = append(v.Removed, pruneItemView{item.ID, item.Seq, item.Bytes})
+			v.Removed = append(v.Removed, pruneItemView{item.Namespace, item.ID, item.Seq, item.Bytes})
 		}
 		return a.emit(v)
 	}
@@ -112,6 +114,9 @@ func (a *app) pruned(name string, r *upkeep.PruneReport, dryRun bool) error {
 	line := fmt.Sprintf("%s: %s %s, %s freed, %d kept", printable(name), did, count(len(r.Removed), "checkpoint"), size(r.FreedBytes), r.Kept)
 	if r.Compacted {
 		line += "; erased from the files"
+	}
+	if n := len(r.Namespaces); n > 0 {
+		line += fmt.Sprintf("; %s %s with them", did, count(n, "namespace"))
 	}
 	if r.Ghosts > 0 {
 		line += fmt.Sprintf("; %d kept on disk, hidden, as a base for others", r.Ghosts)

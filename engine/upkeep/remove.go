@@ -53,6 +53,9 @@ type RetentionPolicy struct {
 
 // PruneOptions select the checkpoints to remove. At least one of KeepLast, OlderThan and Remove
 // must be set.
+//
+// A namespace goes with the checkpoint that it hangs on (engine.Draft.CalledFrom), if the unnamed
+// namespace is pruned. If a checkpoint in it has the label engine.LabelPin, both stay.
 type PruneOptions struct {
 	// KeepLast and OlderThan are a policy: remove checkpoints that are neither among the newest
 	// KeepLast nor younger than OlderThan. 0 protects none; if both are 0 there is no policy.
@@ -81,7 +84,8 @@ type PruneOptions struct {
 
 // PruneReport describes what a prune removed or, in a dry run, would remove.
 type PruneReport struct {
-	Removed    []PruneItem // newest first in each namespace
+	Removed    []PruneItem // newest first in each namespace, those of Namespaces included
+	Namespaces []string    // removed with the checkpoints that they hang on, in order
 	Kept       int         // checkpoints that stay
 	Ghosts     int         // records hidden instead of removed, because others are encoded against them
 	FreedBytes int64       // of deleted records; GC collects parts that are now unreferenced

@@ -112,8 +112,8 @@ func (s checkpoints) List(ctx context.Context, req *connect.Request[ckptdv1.List
 	}}
 	defer l.release()
 	return sendCheckpoints(ctx, l, m.GetText(), s.thread(m).History(ctx, o), func(cp *engine.Checkpoint) (bool, error) {
-		if after.Generation != 0 && cp.Generation != after.Generation {
-			return false, engine.ErrGeneration // the thread was deleted since, and is another one now
+		if after.Generation != 0 && !engine.Admits(after.Generation, cp.Generation) {
+			return false, engine.ErrGeneration // the thread or the namespace was deleted since, and is another one now
 		}
 		return true, nil
 	})

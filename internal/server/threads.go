@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"connectrpc.com/connect"
@@ -33,6 +34,9 @@ func (s threads) Copy(ctx context.Context, req *connect.Request[ckptdv1.CopyRequ
 }
 
 func (s threads) Delete(ctx context.Context, req *connect.Request[ckptdv1.DeleteRequest]) (*connect.Response[ckptdv1.DeleteResponse], error) {
+	if ref := wire.UnpackRef(req.Msg.GetRef()); ref.Namespace != "" {
+		callOf(ctx).about = "namespace:" + s.store.Upkeep().Pseudonym("audit", ref.Tenant, ref.User, ref.Thread, ref.Namespace)
+	}
 	generation, err := s.thread(req.Msg).Delete(ctx)
 	if err != nil {
 		return nil, err
@@ -52,6 +56,9 @@ func (s threads) Prune(ctx context.Context, req *connect.Request[ckptdv1.PruneRe
 	report, err := s.thread(req.Msg).Upkeep().Prune(ctx, wire.UnpackPrune(req.Msg))
 	if err != nil {
 		return nil, err
+	}
+	if n := len(report.Namespaces); n > 0 && !req.Msg.GetDryRun() {
+		callOf(ctx).about = fmt.Sprintf("%d namespaces", n)
 	}
 	return connect.NewResponse(wire.PackPruneReport(report)), nil
 }

@@ -115,7 +115,7 @@ func (f *facts) nextKept(thread string, life *life) {
 				continue
 			}
 			for _, r := range l.revs {
-				if r.gen != life.gen { // a new generation began in this round
+				if threadOf(r.gen) != life.gen || l.newest() != r.gen { // a new generation began in this round
 					continue
 				}
 				if all := f.contents(ref, r); len(all) > 0 {

@@ -134,10 +134,10 @@ func makeCollect(g *gen) action {
 	return a
 }
 
-// erase deletes a thread, or everything of a run.
+// erase deletes a thread, a namespace of it, or everything of a run.
 type erase struct {
 	call
-	byRun string // "": the thread
+	byRun string // "": the thread or the namespace
 	gen   uint64
 	n     int
 }
@@ -173,8 +173,32 @@ func (a *erase) effect(f *facts) {
 	}
 	f.scramble(&a.call, a.ref.Thread)
 	f.began[a.ref.Thread] = append(f.began[a.ref.Thread], &a.call)
-	takes := func(ref engine.Ref, r *rev) bool { return ref.Thread == a.ref.Thread && (a.gen == 0 || r.gen < a.gen) }
+	takes := func(ref engine.Ref, r *rev) bool {
+		switch {
+		case ref.Thread != a.ref.Thread:
+			return false
+		case a.ref.Namespace == "":
+			return a.gen == 0 || threadOf(r.gen) < a.gen
+		}
+		return ref == a.ref && (a.gen == 0 || r.gen < a.gen)
+	}
 	f.remove(&a.call, takes, takes)
+}
+
+// threadOf returns the generation of the thread in that of a lineage.
+func threadOf(gen uint64) uint64 {
+	if gen>>32 == 0 {
+		return gen
+	}
+	return gen >> 32
+}
+
+// inThread returns the generation that a lineage of a generation has in another one of its thread.
+func inThread(thread, gen uint64) uint64 {
+	if gen>>32 == 0 {
+		return thread
+	}
+	return thread<<32 | gen&(1<<32-1)
 }
 
 // threads returns the names of all known threads.
@@ -195,6 +219,16 @@ func (a *erase) check(f *facts) {
 }
 
 func makeDelete(g *gen) action { return &erase{call: call{ref: g.ref()}} }
+
+// makeDeleteNamespace makes nothing if it does not meet a named namespace.
+func makeDeleteNamespace(g *gen) action {
+	for range 4 {
+		if ref := g.ref(); ref.Namespace != "" {
+			return &erase{call: call{ref: ref}}
+		}
+	}
+	return nil
+}
 
 func makeDeleteRun(g *gen) action {
 	return &erase{call: call{ref: engine.Ref{Tenant: tenant, User: user, Thread: "-"}}, byRun: g.run()}
@@ -258,7 +292,7 @@ func (a *copying) check(f *facts) {
 		to := a.dst
 		to.Namespace = ref.Namespace
 		for _, r := range l.revs {
-			if r.next == nil && f.always(c.as(ref), r) && len(f.line(to).ids[idKey{1, r.id}]) == 0 && !f.goneSince(c, to, r) {
+			if r.next == nil && f.always(c.as(ref), r) && len(f.line(to).ids[idKey{inThread(1, r.gen), r.id}]) == 0 && !f.goneSince(c, to, r) {
 				f.problem(c, "%v, which existed throughout, is not in the copy", r)
 				return
 			}

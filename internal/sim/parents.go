@@ -175,10 +175,29 @@ func (f *facts) untouched(c *call, r *rev) bool {
 		f.before(c.ref, old) == nil && f.quietHistory(c.ref) && !f.doubtsID(c, r.id)
 }
 
-// generationCertain reports whether a thread certainly had this generation throughout a call.
+// generationCertain reports whether a lineage certainly had this generation throughout a call.
 func (f *facts) generationCertain(c *call, gen uint64) bool {
 	life := f.m.lives[c.ref.Thread]
-	return life != nil && life.there && life.gen == gen && f.followed(c.ref.Thread, c.res)
+	if life == nil || !life.there || life.gen != threadOf(gen) || !f.followed(c.ref.Thread, c.res) {
+		return false
+	}
+	if c.ref.Namespace == "" {
+		return true
+	}
+	for _, r := range f.line(c.ref).revs {
+		if r.gen == gen && f.always(c, r) {
+			return true
+		}
+	}
+	return false
+}
+
+// newest is the greatest generation that is known of the lineage.
+func (l *lineFacts) newest() (gen uint64) {
+	for _, r := range l.revs {
+		gen = max(gen, r.gen)
+	}
+	return gen
 }
 
 // splices reports whether the parent certainly has everything that a draft splices.

@@ -21,6 +21,7 @@ func kinds() []*kind {
 		{"gc", 3, makeCollect},
 		{"shed", 1, makeShed},
 		{"delete", 1, makeDelete},
+		{"delete namespace", 1, makeDeleteNamespace},
 		{"delete run", 1, makeDeleteRun},
 		{"copy", 2, makeCopy},
 		{"migrate head", 6, makeHeadMigration},

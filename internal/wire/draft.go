@@ -15,6 +15,7 @@ func PackDraft(d *engine.Draft) *ckptdv1.Draft {
 	m := &ckptdv1.Draft{
 		Id: d.ID, Parent: d.Parent, Root: d.Root, AllowDangling: d.AllowDangling, Branch: d.Branch, Generation: d.Generation,
 		Step: d.Step, Status: d.Status, SchemaVersion: d.SchemaVersion, RunId: d.RunID, Keep: d.Keep, Kind: d.Kind,
+		CalledFrom: d.CalledFrom,
 	}
 	if seq, ok := d.Expect.Head(); ok {
 		m.ExpectHead = &seq
@@ -75,6 +76,7 @@ func UnpackDraft(m *ckptdv1.Draft) (engine.Draft, error) {
 		ID: m.GetId(), Parent: m.GetParent(), Root: m.GetRoot(), AllowDangling: m.GetAllowDangling(), Branch: m.GetBranch(),
 		Generation: m.GetGeneration(), Step: m.GetStep(), Status: m.GetStatus(), SchemaVersion: m.GetSchemaVersion(),
 		RunID: m.GetRunId(), Keep: m.GetKeep(), TTL: m.GetTtl().AsDuration(), Kind: m.GetKind(),
+		CalledFrom: m.GetCalledFrom(),
 	}
 	if m == nil {
 		return d, nil

@@ -179,7 +179,8 @@ func UnpackPrune(m *ckptdv1.PruneRequest) upkeep.PruneOptions {
 
 // PackPruneReport makes the message of a prune report.
 func PackPruneReport(r *upkeep.PruneReport) *ckptdv1.PruneResponse {
-	m := &ckptdv1.PruneResponse{Kept: uint64(r.Kept), Ghosts: uint64(r.Ghosts), FreedBytes: r.FreedBytes, Compacted: r.Compacted}
+	m := &ckptdv1.PruneResponse{Kept: uint64(r.Kept), Ghosts: uint64(r.Ghosts), FreedBytes: r.FreedBytes, Compacted: r.Compacted,
+		Namespaces: r.Namespaces}
 	for _, i := range r.Removed {
 		m.Removed = append(m.Removed, &ckptdv1.PruneItem{Namespace: i.Namespace, Id: i.ID, Seq: i.Seq, Bytes: i.Bytes, Ghost: i.Ghost})
 	}
@@ -188,7 +189,8 @@ func PackPruneReport(r *upkeep.PruneReport) *ckptdv1.PruneResponse {
 
 // UnpackPruneReport is the inverse of PackPruneReport.
 func UnpackPruneReport(m *ckptdv1.PruneResponse) *upkeep.PruneReport {
-	r := &upkeep.PruneReport{Kept: count(m.GetKept()), Ghosts: count(m.GetGhosts()), FreedBytes: m.GetFreedBytes(), Compacted: m.GetCompacted()}
+	r := &upkeep.PruneReport{Kept: count(m.GetKept()), Ghosts: count(m.GetGhosts()), FreedBytes: m.GetFreedBytes(), Compacted: m.GetCompacted(),
+		Namespaces: m.GetNamespaces()}
 	for _, i := range m.GetRemoved() {
 		r.Removed = append(r.Removed, upkeep.PruneItem{Namespace: i.GetNamespace(), ID: i.GetId(), Seq: i.GetSeq(), Bytes: i.GetBytes(), Ghost: i.GetGhost()})
 	}

@@ -69,7 +69,7 @@ func (m maker) blobs() []engine.BlobID {
 
 func (m maker) draft() engine.Draft {
 	d := engine.Draft{ID: m.text(), Parent: m.text(), Root: m.IntN(2) == 0, AllowDangling: m.IntN(2) == 0, Branch: m.text(), Generation: m.Uint64(),
-		Step: m.Int64() - m.Int64(), Status: m.text(), SchemaVersion: m.Uint64(), RunID: m.text(), Keep: m.IntN(2) == 0, Kind: m.text(), TTL: time.Duration(m.Int64N(1e12) - 5e11)}
+		Step: m.Int64() - m.Int64(), Status: m.text(), SchemaVersion: m.Uint64(), RunID: m.text(), Keep: m.IntN(2) == 0, Kind: m.text(), CalledFrom: m.text(), TTL: time.Duration(m.Int64N(1e12) - 5e11)}
 	if m.IntN(2) == 0 {
 		d.Expect = engine.ExpectHead(uint64(m.IntN(3)))
 	}

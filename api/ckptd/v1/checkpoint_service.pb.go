@@ -2199,7 +2199,7 @@ type PutWritesRequest struct {
 	Writes       []*Write               `protobuf:"bytes,5,rep,name=writes,proto3" json:"writes,omitempty"`
 	// A write whose index is taken is dropped; else it replaces the one that is there.
 	IgnoreExisting bool `protobuf:"varint,6,opt,name=ignore_existing,json=ignoreExisting,proto3" json:"ignore_existing,omitempty"`
-	// If not 0, it must be that of the thread.
+	// As in Draft.
 	Generation    uint64 `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

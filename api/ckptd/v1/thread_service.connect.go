@@ -60,7 +60,8 @@ type ThreadServiceClient interface {
 	ListNamespaces(context.Context, *connect.Request[ListNamespacesRequest]) (*connect.Response[ListNamespacesResponse], error)
 	// Copy copies a thread to one of the same user that does not exist yet.
 	Copy(context.Context, *connect.Request[CopyRequest]) (*connect.Response[CopyResponse], error)
-	// Delete deletes a thread with all its namespaces.
+	// Delete deletes a thread with all its namespaces or, if the reference has a namespace, only that
+	// namespace. A thread that holds nothing else is deleted with it.
 	Delete(context.Context, *connect.Request[DeleteRequest]) (*connect.Response[DeleteResponse], error)
 	// DeleteRun removes all checkpoints of a run from all threads of a user.
 	DeleteRun(context.Context, *connect.Request[DeleteRunRequest]) (*connect.Response[DeleteRunResponse], error)
@@ -198,7 +199,8 @@ type ThreadServiceHandler interface {
 	ListNamespaces(context.Context, *connect.Request[ListNamespacesRequest]) (*connect.Response[ListNamespacesResponse], error)
 	// Copy copies a thread to one of the same user that does not exist yet.
 	Copy(context.Context, *connect.Request[CopyRequest]) (*connect.Response[CopyResponse], error)
-	// Delete deletes a thread with all its namespaces.
+	// Delete deletes a thread with all its namespaces or, if the reference has a namespace, only that
+	// namespace. A thread that holds nothing else is deleted with it.
 	Delete(context.Context, *connect.Request[DeleteRequest]) (*connect.Response[DeleteResponse], error)
 	// DeleteRun removes all checkpoints of a run from all threads of a user.
 	DeleteRun(context.Context, *connect.Request[DeleteRunRequest]) (*connect.Response[DeleteRunResponse], error)

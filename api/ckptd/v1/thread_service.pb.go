@@ -584,7 +584,7 @@ func (x *DeleteRequest) GetRef() *Ref {
 
 type DeleteResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Generation that a thread begun with this name would have.
+	// Generation that a thread or a namespace begun with this name would have.
 	Generation    uint64 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -849,9 +849,12 @@ type PruneResponse struct {
 	Removed []*PruneItem           `protobuf:"bytes,1,rep,name=removed,proto3" json:"removed,omitempty"`
 	Kept    uint64                 `protobuf:"varint,2,opt,name=kept,proto3" json:"kept,omitempty"`
 	// Records that stay, hidden, because remaining checkpoints are encoded against them.
-	Ghosts        uint64 `protobuf:"varint,3,opt,name=ghosts,proto3" json:"ghosts,omitempty"`
-	FreedBytes    int64  `protobuf:"varint,4,opt,name=freed_bytes,json=freedBytes,proto3" json:"freed_bytes,omitempty"`
-	Compacted     bool   `protobuf:"varint,5,opt,name=compacted,proto3" json:"compacted,omitempty"`
+	Ghosts     uint64 `protobuf:"varint,3,opt,name=ghosts,proto3" json:"ghosts,omitempty"`
+	FreedBytes int64  `protobuf:"varint,4,opt,name=freed_bytes,json=freedBytes,proto3" json:"freed_bytes,omitempty"`
+	Compacted  bool   `protobuf:"varint,5,opt,name=compacted,proto3" json:"compacted,omitempty"`
+	// Namespaces that were removed with the checkpoints that they hung on. Their checkpoints are among
+	// the removed ones.
+	Namespaces    []string `protobuf:"bytes,6,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -919,6 +922,13 @@ func (x *PruneResponse) GetCompacted() bool {
 		return x.Compacted
 	}
 	return false
+}
+
+func (x *PruneResponse) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
 }
 
 type PruneItem struct {
@@ -1457,14 +1467,17 @@ const file_ckptd_v1_thread_service_proto_rawDesc = "" +
 	"\x0eall_namespaces\x18\x06 \x01(\bR\rallNamespaces\x12\x14\n" +
 	"\x05erase\x18\a \x01(\bR\x05erase\x12\x17\n" +
 	"\adry_run\x18\b \x01(\bR\x06dryRun\x12\x13\n" +
-	"\x05by_id\x18\t \x01(\bR\x04byId\"\xa9\x01\n" +
+	"\x05by_id\x18\t \x01(\bR\x04byId\"\xc9\x01\n" +
 	"\rPruneResponse\x12-\n" +
 	"\aremoved\x18\x01 \x03(\v2\x13.ckptd.v1.PruneItemR\aremoved\x12\x12\n" +
 	"\x04kept\x18\x02 \x01(\x04R\x04kept\x12\x16\n" +
 	"\x06ghosts\x18\x03 \x01(\x04R\x06ghosts\x12\x1f\n" +
 	"\vfreed_bytes\x18\x04 \x01(\x03R\n" +
 	"freedBytes\x12\x1c\n" +
-	"\tcompacted\x18\x05 \x01(\bR\tcompacted\"w\n" +
+	"\tcompacted\x18\x05 \x01(\bR\tcompacted\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\x06 \x03(\tR\n" +
+	"namespaces\"w\n" +
 	"\tPruneItem\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x10\n" +

@@ -292,7 +292,8 @@ func (x *Ref) GetNamespace() string {
 type Checkpoint struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Ref   *Ref                   `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
-	// Generation of the thread: counts its deletions, from 1.
+	// Generation of the lineage. That of the unnamed namespace is the thread's and counts its deletions,
+	// from 1. That of another namespace is the thread's times 2^32, plus the number of its life.
 	Generation uint64 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	Id         string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
 	// Id of the parent; empty for a root.
@@ -879,7 +880,8 @@ type Draft struct {
 	Branch string `protobuf:"bytes,5,opt,name=branch,proto3" json:"branch,omitempty"`
 	// The save fails with CONFLICT unless the newest checkpoint of the lineage has this seq; 0: there must be none.
 	ExpectHead *uint64 `protobuf:"varint,6,opt,name=expect_head,json=expectHead,proto3,oneof" json:"expect_head,omitempty"`
-	// If not 0, it must be that of the thread.
+	// If not 0, it must be that of the lineage. In a namespace, that of the thread is accepted as well:
+	// then the save is refused only if the thread was deleted since.
 	Generation uint64 `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`
 	Step       int64  `protobuf:"varint,8,opt,name=step,proto3" json:"step,omitempty"`
 	// Empty is running.
@@ -899,7 +901,11 @@ type Draft struct {
 	// Kind of the thread; empty means the parent's. A kind other than the parent's is INVALID. If
 	// schema_version is not the parent's, and the kind has migrations, kept channels and splices
 	// refer to the parent as a load with that schema returns it.
-	Kind          string `protobuf:"bytes,18,opt,name=kind,proto3" json:"kind,omitempty"`
+	Kind string `protobuf:"bytes,18,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Id of the checkpoint of the thread, in the unnamed namespace, that this other namespace hangs
+	// on: a prune that removes the checkpoint removes the namespace. The checkpoint need not exist yet.
+	// Empty leaves it as it is. Once one was named, another one is INVALID.
+	CalledFrom    string `protobuf:"bytes,21,opt,name=called_from,json=calledFrom,proto3" json:"called_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1056,6 +1062,13 @@ func (x *Draft) GetTtl() *durationpb.Duration {
 func (x *Draft) GetKind() string {
 	if x != nil {
 		return x.Kind
+	}
+	return ""
+}
+
+func (x *Draft) GetCalledFrom() string {
+	if x != nil {
+		return x.CalledFrom
 	}
 	return ""
 }
@@ -2433,7 +2446,7 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x05state\x18\x01 \x01(\x03R\x05state\x12\x16\n" +
 	"\x06stored\x18\x02 \x01(\x03R\x06stored\x12\x14\n" +
 	"\x05depth\x18\x03 \x01(\x05R\x05depth\x12\x12\n" +
-	"\x04full\x18\x04 \x01(\bR\x04full\"\xb8\x04\n" +
+	"\x04full\x18\x04 \x01(\bR\x04full\"\xd9\x04\n" +
 	"\x05Draft\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x12\n" +
@@ -2456,7 +2469,9 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\bchannels\x18\x0f \x03(\v2\x10.ckptd.v1.ChangeR\bchannels\x12\x12\n" +
 	"\x04keep\x18\x10 \x01(\bR\x04keep\x12+\n" +
 	"\x03ttl\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x12\n" +
-	"\x04kind\x18\x12 \x01(\tR\x04kindB\x0e\n" +
+	"\x04kind\x18\x12 \x01(\tR\x04kind\x12\x1f\n" +
+	"\vcalled_from\x18\x15 \x01(\tR\n" +
+	"calledFromB\x0e\n" +
 	"\f_expect_headB\a\n" +
 	"\x05_meta\"y\n" +
 	"\x06Labels\x124\n" +

@@ -128,7 +128,7 @@ class UnknownParentError(CkptdError):
 
 
 class GenerationError(CkptdError):
-    """The thread was deleted in the meantime, and a late save or write was refused."""
+    """The thread or namespace was deleted in the meantime, and a late save or write was refused."""
 
     reason = "GENERATION"
     advice = "the thread was deleted: stop this run, or start the thread over without a generation"

@@ -158,18 +158,20 @@ class PruneRequest(_message.Message):
     def __init__(self, ref: _Optional[_Union[_types_pb2.Ref, _Mapping]] = ..., keep_last: _Optional[int] = ..., older_than: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., keep_labelled: bool = ..., remove: _Optional[_Iterable[str]] = ..., all_namespaces: bool = ..., erase: bool = ..., dry_run: bool = ..., by_id: bool = ...) -> None: ...
 
 class PruneResponse(_message.Message):
-    __slots__ = ("removed", "kept", "ghosts", "freed_bytes", "compacted")
+    __slots__ = ("removed", "kept", "ghosts", "freed_bytes", "compacted", "namespaces")
     REMOVED_FIELD_NUMBER: _ClassVar[int]
     KEPT_FIELD_NUMBER: _ClassVar[int]
     GHOSTS_FIELD_NUMBER: _ClassVar[int]
     FREED_BYTES_FIELD_NUMBER: _ClassVar[int]
     COMPACTED_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACES_FIELD_NUMBER: _ClassVar[int]
     removed: _containers.RepeatedCompositeFieldContainer[PruneItem]
     kept: int
     ghosts: int
     freed_bytes: int
     compacted: bool
-    def __init__(self, removed: _Optional[_Iterable[_Union[PruneItem, _Mapping]]] = ..., kept: _Optional[int] = ..., ghosts: _Optional[int] = ..., freed_bytes: _Optional[int] = ..., compacted: bool = ...) -> None: ...
+    namespaces: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, removed: _Optional[_Iterable[_Union[PruneItem, _Mapping]]] = ..., kept: _Optional[int] = ..., ghosts: _Optional[int] = ..., freed_bytes: _Optional[int] = ..., compacted: bool = ..., namespaces: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PruneItem(_message.Message):
     __slots__ = ("namespace", "id", "seq", "bytes", "ghost")

@@ -211,7 +211,7 @@ class Cost(_message.Message):
     def __init__(self, state: _Optional[int] = ..., stored: _Optional[int] = ..., depth: _Optional[int] = ..., full: bool = ...) -> None: ...
 
 class Draft(_message.Message):
-    __slots__ = ("id", "parent", "root", "allow_dangling", "branch", "expect_head", "generation", "step", "status", "schema_version", "run_id", "labels", "meta", "blobs", "channels", "keep", "ttl", "kind")
+    __slots__ = ("id", "parent", "root", "allow_dangling", "branch", "expect_head", "generation", "step", "status", "schema_version", "run_id", "labels", "meta", "blobs", "channels", "keep", "ttl", "kind", "called_from")
     ID_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
@@ -230,6 +230,7 @@ class Draft(_message.Message):
     KEEP_FIELD_NUMBER: _ClassVar[int]
     TTL_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    CALLED_FROM_FIELD_NUMBER: _ClassVar[int]
     id: str
     parent: str
     root: bool
@@ -248,7 +249,8 @@ class Draft(_message.Message):
     keep: bool
     ttl: _duration_pb2.Duration
     kind: str
-    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., root: bool = ..., allow_dangling: bool = ..., branch: _Optional[str] = ..., expect_head: _Optional[int] = ..., generation: _Optional[int] = ..., step: _Optional[int] = ..., status: _Optional[str] = ..., schema_version: _Optional[int] = ..., run_id: _Optional[str] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., meta: _Optional[str] = ..., blobs: _Optional[_Union[Blobs, _Mapping]] = ..., channels: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., keep: bool = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., kind: _Optional[str] = ...) -> None: ...
+    called_from: str
+    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., root: bool = ..., allow_dangling: bool = ..., branch: _Optional[str] = ..., expect_head: _Optional[int] = ..., generation: _Optional[int] = ..., step: _Optional[int] = ..., status: _Optional[str] = ..., schema_version: _Optional[int] = ..., run_id: _Optional[str] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., meta: _Optional[str] = ..., blobs: _Optional[_Union[Blobs, _Mapping]] = ..., channels: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., keep: bool = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., kind: _Optional[str] = ..., called_from: _Optional[str] = ...) -> None: ...
 
 class Labels(_message.Message):
     __slots__ = ("labels",)
