@@ -235,8 +235,19 @@ func TestChangesThroughTheServer(t *testing.T) {
 		t.Errorf("branches %v", bs)
 	}
 	ws := []engine.Write{{Index: -1, Channel: "a", Type: "json", Data: []byte("1")}, {Index: 2, Channel: "b", Data: []byte{}}}
-	check("writes", rt.PutWrites(ctx, cp.ID, "task", "path", engine.Upsert, ws, 0))
-	check("writes again", rt.PutWrites(ctx, cp.ID, "task", "path", engine.Ignore, []engine.Write{{Index: 2, Channel: "z"}}, 1))
+	generation, err := rt.PutWrites(ctx, cp.ID, "task", "path", engine.Upsert, ws, 0)
+	if check("writes", err); generation != 1 {
+		t.Errorf("the writes are of generation %d", generation)
+	}
+	_, err = rt.PutWrites(ctx, cp.ID, "task", "path", engine.Ignore, []engine.Write{{Index: 2, Channel: "z"}}, 1)
+	check("writes again", err)
+	withHead := engine.LoadOptions{Head: true}
+	rl, err := rt.Load(ctx, engine.AtSeq(1), withHead)
+	ll, wantErr := lt.Load(ctx, engine.AtSeq(1), withHead)
+	same(t, "load with the head", rl, err, ll, wantErr)
+	if rl.Head == nil || rl.Head.Seq == 1 {
+		t.Errorf("the head is %+v", rl.Head)
+	}
 	rw, err := rt.Writes(ctx, cp.ID)
 	lw, wantErr := lt.Writes(ctx, cp.ID)
 	same(t, "writes", rw, err, lw, wantErr)
@@ -272,7 +283,7 @@ func TestChangesThroughTheServer(t *testing.T) {
 	if check("delete a run", err); n == 0 {
 		t.Error("a run of no checkpoints")
 	}
-	generation, err := rt.Delete(ctx)
+	generation, err = rt.Delete(ctx)
 	if check("delete", err); generation != 2 {
 		t.Errorf("generation %d", generation)
 	}

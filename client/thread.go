@@ -74,6 +74,9 @@ func (t *Thread) LoadHave(ctx context.Context, w engine.Which, have []engine.Cha
 	if err != nil {
 		return nil, err
 	}
+	if len(opts) > 0 && opts[0].Head {
+		cp.Head = &engine.Head{Seq: m.GetHeadSeq(), ID: m.GetHeadId()}
+	}
 	for i, ch := range m.GetCheckpoint().GetChannels() {
 		if ch.GetUnchanged() {
 			at := slices.IndexFunc(have, func(h engine.Channel) bool { return h.Name == ch.GetName() && int64(len(h.Data)) == ch.GetSize() })
@@ -161,18 +164,20 @@ func (t *Thread) SetLabels(ctx context.Context, w engine.Which, labels map[strin
 	return wire.UnpackCheckpoint(m.GetCheckpoint())
 }
 
-// PutWrites adds writes of a task to a checkpoint, in order, and returns when they are durable.
-func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath string, mode engine.WriteMode, ws []engine.Write, generation uint64) error {
+// PutWrites adds writes of a task to a checkpoint, in order, and returns the generation of the thread
+// when they are durable.
+func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath string, mode engine.WriteMode, ws []engine.Write, generation uint64) (uint64, error) {
 	req := &ckptdv1.PutWritesRequest{Ref: wire.PackRef(t.ref), CheckpointId: checkpointID, Task: taskID, Path: taskPath,
 		IgnoreExisting: mode == engine.Ignore, Generation: generation}
 	for i := range ws {
 		req.Writes = append(req.Writes, wire.PackWrite(&ws[i], false))
 	}
-	_, err := call(ctx, t.s, t.s.cps.PutWrites, req)
-	return err
+	m, err := call(ctx, t.s, t.s.cps.PutWrites, req)
+	return m.GetGeneration(), err
 }
 
-// Writes returns the pending writes of a checkpoint, in order of task id, then of index.
+// Writes returns the pending writes of a checkpoint, in order of task path, then of task id, then of
+// index.
 func (t *Thread) Writes(ctx context.Context, checkpointID string) ([]engine.PendingWrite, error) {
 	m, err := call(ctx, t.s, t.s.cps.ListWrites, &ckptdv1.ListWritesRequest{Ref: wire.PackRef(t.ref), CheckpointId: checkpointID})
 	return wire.UnpackWrites(m.GetWrites()), err

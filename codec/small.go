@@ -312,7 +312,7 @@ func AppendWrites(dst []byte, w *Writes) []byte {
 func ParseWrites(b []byte) (*Writes, error) {
 	r := reader{b: b}
 	r.version()
-	w := &Writes{Checkpoint: r.nonEmpty("checkpoint id"), Task: r.str("task"), Path: r.str("task path")}
+	w := &Writes{Checkpoint: r.nonEmpty("checkpoint id"), Task: r.str("task"), Path: r.longStr("task path")}
 	for i := range r.count("writes", MaxWrites) {
 		v := Write{Index: r.svarint(), Channel: r.str("channel"), Type: r.str("type"), Size: r.count("size", MaxChannel)}
 		v.Payload, v.PartBytes, v.Parts = r.payload(nil, r.bool())
@@ -362,16 +362,27 @@ func ParseWritesLedger(b []byte) (*WritesLedger, error) {
 	return finish(&r, l)
 }
 
-// AppendName appends the record of a namespace.
+// AppendName appends the record of a namespace, or an activity entry with the id of its thread.
 func AppendName(dst []byte, name string) []byte {
 	return appendString(append(dst, recordVersion), name)
 }
 
-// ParseName is the inverse of AppendName.
+// ParseName is the inverse of AppendName for the id of a thread.
 func ParseName(b []byte) (string, error) {
 	r := reader{b: b}
 	r.version()
 	s := r.nonEmpty("name")
+	return finish(&r, s)
+}
+
+// ParseNamespace is the inverse of AppendName for a namespace.
+func ParseNamespace(b []byte) (string, error) {
+	r := reader{b: b}
+	r.version()
+	s := r.longStr("namespace")
+	if s == "" {
+		r.fail("namespace is empty")
+	}
 	return finish(&r, s)
 }
 

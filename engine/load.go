@@ -57,7 +57,42 @@ type wanting func(cp *Checkpoint) func(name string) bool
 // loadAndUnlock loads and then unlocks the thread, also if load panics.
 func (l *lineage) loadAndUnlock(ctx context.Context, w Which, o *LoadOptions, want wanting) (*Checkpoint, error) {
 	defer l.runlockThread()
-	return l.load(ctx, w, o, want)
+	if !o.Head {
+		return l.load(ctx, w, o, want)
+	}
+	at, err := l.durableNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cp, err := l.load(ctx, w, o, want)
+	if err != nil {
+		return nil, err
+	}
+	cp.Head = &Head{cp.Seq, cp.ID}
+	if w.by == ByNewest || cp.Seq == at.latest {
+		return cp, nil
+	}
+	if cp.Head.Seq, cp.Head.ID = at.latest, l.cachedID(at.latest); cp.Head.ID == "" {
+		r, err := l.findAt(ctx, at, Latest)
+		if err != nil {
+			return nil, err
+		}
+		cp.Head = &Head{r.seq, l.recordID(r)}
+	}
+	return cp, nil
+}
+
+// cachedID is the id of the checkpoint at seq if its state is in memory and the lineage is not
+// locked, else "".
+func (l *lineage) cachedID(seq uint64) string {
+	if !l.mu.tryLock() {
+		return ""
+	}
+	defer l.mu.unlock()
+	if t := l.states[seq]; t != nil && t.seq == seq && l.openEpoch == l.th.Epoch {
+		return t.id
+	}
+	return ""
 }
 
 func (l *lineage) load(ctx context.Context, w Which, o *LoadOptions, want wanting) (*Checkpoint, error) {

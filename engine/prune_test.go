@@ -388,7 +388,7 @@ func TestPruneDropsPendingWritesAndEntries(t *testing.T) {
 func putWrites(t testing.TB, f *fixture, ref Ref, id, task string, data []byte) {
 	t.Helper()
 	w := []Write{{Channel: "out", Type: "bytes", Data: data}}
-	if err := f.Thread(ref).PutWrites(context.Background(), id, task, "", Upsert, w, 0); err != nil {
+	if _, err := f.Thread(ref).PutWrites(context.Background(), id, task, "", Upsert, w, 0); err != nil {
 		t.Fatal(err)
 	}
 }

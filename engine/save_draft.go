@@ -27,6 +27,9 @@ func (t *Thread) checkDraft(d *Draft) error {
 			return err
 		}
 	}
+	if d.NoRun && d.RunID != "" {
+		return fmt.Errorf("%w: NoRun and RunID exclude each other", ErrInvalid)
+	}
 	if d.Root && d.Parent != "" {
 		return fmt.Errorf("%w: Root and Parent exclude each other", ErrInvalid)
 	}

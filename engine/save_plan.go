@@ -35,7 +35,7 @@ func (w *saving) plan(ctx context.Context, t *checkpointState, d *Draft, hooks [
 	if t.meta.Kind != "" && next.Kind != t.meta.Kind {
 		return nil, fmt.Errorf("%w: the thread has kind %q, but the draft has kind %q", ErrInvalid, t.meta.Kind, d.Kind)
 	}
-	if d.Keep && d.RunID == "" {
+	if d.Keep && d.RunID == "" && !d.NoRun {
 		next.RunID = t.meta.RunID
 	}
 	if d.Keep && d.Labels == nil {

@@ -119,7 +119,7 @@ func TestSealRefusesWhatReadersRefuse(t *testing.T) {
 		"index, before 1970": at(func() error { return trySeal(s, space.Index, key, codec.IndexEntry{Time: -1}) }),
 		"index, after 10889": at(func() error { return trySeal(s, space.Index, key, codec.IndexEntry{Time: codec.MaxTime + 1}) }),
 		"namespace, no name": at(func() error { return trySeal(s, space.Namespaces, key, "") }),
-		"namespace, long":    at(func() error { return trySeal(s, space.Namespaces, key, long) }),
+		"namespace, long":    at(func() error { return trySeal(s, space.Namespaces, key, strings.Repeat("x", codec.MaxLongName+1)) }),
 	} {
 		if err := try(); err == nil {
 			t.Errorf("%s: was sealed", name)

@@ -209,7 +209,7 @@ func (st *bubble) run(g int) {
 		case k < 78:
 			task := fmt.Sprint("task", g)
 			w := []Write{{Index: int64(n), Channel: "c", Data: fmt.Append(nil, n)}}
-			if err := th.PutWrites(ctx, "target", task, "", Upsert, w, 0); err == nil {
+			if _, err := th.PutWrites(ctx, "target", task, "", Upsert, w, 0); err == nil {
 				st.mu.Lock()
 				st.puts[fmt.Sprintf("%s %d", task, n)] = ref
 				st.mu.Unlock()

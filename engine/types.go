@@ -16,9 +16,13 @@ type Ref struct {
 	Namespace            string
 }
 
-// MaxName is the maximum length in bytes of a name: of a tenant, user, thread, namespace, channel,
-// branch, label or status.
-const MaxName = codec.MaxName
+// MaxName is the maximum length in bytes of a name: of a tenant, user, thread, channel, branch, label
+// or status. MaxLongName is that of a namespace and of the path of a task, which grow with the depth
+// of nested graphs.
+const (
+	MaxName     = codec.MaxName
+	MaxLongName = codec.MaxLongName
+)
 
 // Well-known statuses. Any UTF-8 string of at most MaxName bytes is a status.
 const (
@@ -91,9 +95,18 @@ type Checkpoint struct {
 	// Cost is the cost of storing and reading this checkpoint; set by saves and loads.
 	Cost Cost
 
+	// Head is the newest checkpoint of the lineage (LoadOptions.Head); nil if the load did not ask.
+	Head *Head
+
 	// Migrated describes the migration that a load ran on the stored state (LoadOptions.Schema);
 	// nil if it ran none. Hash is that of the stored state.
 	Migrated *Migrated
+}
+
+// Head names the newest checkpoint of a lineage.
+type Head struct {
+	Seq uint64
+	ID  string
 }
 
 // Migrated names the stored version, the version asked for, and the steps.
@@ -173,8 +186,10 @@ type Draft struct {
 
 	// RunID, Labels, Meta and Blobs describe the checkpoint. With Keep, those that are "" or nil
 	// are the parent's (an empty, non-nil value clears). Blobs that hooks store are added; a later
-	// draft without Keep has to name them again if its state still refers to them.
+	// draft without Keep has to name them again if its state still refers to them. With NoRun the
+	// checkpoint belongs to no run, whatever the parent's is.
 	RunID  string
+	NoRun  bool
 	Labels map[string]string
 	Meta   []byte
 	Blobs  []BlobID
@@ -282,6 +297,9 @@ type LoadOptions struct {
 	// Export says that the state leaves the store as a file or a stream: then the export hooks run,
 	// too, after the load hooks.
 	Export bool
+	// Head asks for Checkpoint.Head, for a save on this checkpoint that expects nothing newer. It is the
+	// durable head from before the checkpoint was read, so a save in between is a conflict.
+	Head bool
 
 	// Schema is the schema version to return the state in, by the migrations of its kind; 0 is the
 	// stored version. The whole state is read and migrated, in memory, even if Channels asks for

@@ -14,10 +14,13 @@ import (
 func PackDraft(d *engine.Draft) *ckptdv1.Draft {
 	m := &ckptdv1.Draft{
 		Id: d.ID, Parent: d.Parent, Root: d.Root, AllowDangling: d.AllowDangling, Branch: d.Branch, Generation: d.Generation,
-		Step: d.Step, Status: d.Status, SchemaVersion: d.SchemaVersion, RunId: d.RunID, Keep: d.Keep, Kind: d.Kind,
+		Step: d.Step, Status: d.Status, SchemaVersion: d.SchemaVersion, Keep: d.Keep, Kind: d.Kind,
 	}
 	if seq, ok := d.Expect.Head(); ok {
 		m.ExpectHead = &seq
+	}
+	if d.RunID != "" || d.NoRun {
+		m.RunId = &d.RunID
 	}
 	if d.Labels != nil {
 		m.Labels = &ckptdv1.Labels{Labels: d.Labels}
@@ -79,6 +82,7 @@ func UnpackDraft(m *ckptdv1.Draft) (engine.Draft, error) {
 	if m == nil {
 		return d, nil
 	}
+	d.NoRun = m.RunId != nil && m.GetRunId() == ""
 	if m.ExpectHead != nil {
 		d.Expect = engine.ExpectHead(m.GetExpectHead())
 	}

@@ -531,9 +531,14 @@ func (x *Have) GetSha256() []byte {
 }
 
 type LoadResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Checkpoint    *Checkpoint            `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	Writes        []*PendingWrite        `protobuf:"bytes,2,rep,name=writes,proto3" json:"writes,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoint *Checkpoint            `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// In order of path, then of task, then of index.
+	Writes []*PendingWrite `protobuf:"bytes,2,rep,name=writes,proto3" json:"writes,omitempty"`
+	// The newest checkpoint of the lineage, for Draft.expect_head: of the time of this load, or
+	// shortly before.
+	HeadSeq       uint64 `protobuf:"varint,4,opt,name=head_seq,json=headSeq,proto3" json:"head_seq,omitempty"`
+	HeadId        string `protobuf:"bytes,5,opt,name=head_id,json=headId,proto3" json:"head_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -580,6 +585,20 @@ func (x *LoadResponse) GetWrites() []*PendingWrite {
 		return x.Writes
 	}
 	return nil
+}
+
+func (x *LoadResponse) GetHeadSeq() uint64 {
+	if x != nil {
+		return x.HeadSeq
+	}
+	return 0
+}
+
+func (x *LoadResponse) GetHeadId() string {
+	if x != nil {
+		return x.HeadId
+	}
+	return ""
 }
 
 type LoadNewestRequest struct {
@@ -2010,7 +2029,9 @@ func (x *PutWritesRequest) GetGeneration() uint64 {
 }
 
 type PutWritesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Generation of the thread: with it, later writes and saves are refused once the thread was deleted.
+	Generation    uint64 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2043,6 +2064,13 @@ func (x *PutWritesResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PutWritesResponse.ProtoReflect.Descriptor instead.
 func (*PutWritesResponse) Descriptor() ([]byte, []int) {
 	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *PutWritesResponse) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
 }
 
 type ListWritesRequest struct {
@@ -2106,8 +2134,9 @@ func (x *ListWritesRequest) GetText() bool {
 }
 
 type ListWritesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Writes        []*PendingWrite        `protobuf:"bytes,1,rep,name=writes,proto3" json:"writes,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In order of path, then of task, then of index.
+	Writes        []*PendingWrite `protobuf:"bytes,1,rep,name=writes,proto3" json:"writes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2190,12 +2219,14 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	" \x01(\bR\x04down\"8\n" +
 	"\x04Have\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\tR\achannel\x12\x16\n" +
-	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"t\n" +
+	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\xa8\x01\n" +
 	"\fLoadResponse\x124\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x14.ckptd.v1.CheckpointR\n" +
 	"checkpoint\x12.\n" +
-	"\x06writes\x18\x02 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes\"\xbe\x01\n" +
+	"\x06writes\x18\x02 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes\x12\x19\n" +
+	"\bhead_seq\x18\x04 \x01(\x04R\aheadSeq\x12\x17\n" +
+	"\ahead_id\x18\x05 \x01(\tR\x06headId\"\xbe\x01\n" +
 	"\x11LoadNewestRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12!\n" +
@@ -2307,8 +2338,11 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\x0fignore_existing\x18\x06 \x01(\bR\x0eignoreExisting\x12\x1e\n" +
 	"\n" +
 	"generation\x18\a \x01(\x04R\n" +
-	"generation\"\x13\n" +
-	"\x11PutWritesResponse\"m\n" +
+	"generation\"3\n" +
+	"\x11PutWritesResponse\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\"m\n" +
 	"\x11ListWritesRequest\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12#\n" +
 	"\rcheckpoint_id\x18\x02 \x01(\tR\fcheckpointId\x12\x12\n" +

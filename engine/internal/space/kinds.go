@@ -50,7 +50,7 @@ var (
 
 	IDs        = ofThread("id entry", KindID, codec.AppendIDEntry, codec.ParseIDEntry, same)
 	Branches   = ofThread("branch", KindBranch, codec.AppendBranch, codec.ParseBranch, same)
-	Namespaces = ofThread("namespace", KindNamespace, codec.AppendName, codec.ParseName, equal)
+	Namespaces = ofThread("namespace", KindNamespace, codec.AppendName, codec.ParseNamespace, equal)
 	Writes     = ofThread("pending writes", KindWrites, codec.AppendWrites, codec.ParseWrites, (*codec.Writes).Equal)
 	Ledgers    = ofThread("pending writes", TypeLedger, codec.AppendWritesLedger, codec.ParseWritesLedger, same)
 

@@ -85,12 +85,16 @@ class Have(_message.Message):
     def __init__(self, channel: _Optional[str] = ..., sha256: _Optional[bytes] = ...) -> None: ...
 
 class LoadResponse(_message.Message):
-    __slots__ = ("checkpoint", "writes")
+    __slots__ = ("checkpoint", "writes", "head_seq", "head_id")
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     WRITES_FIELD_NUMBER: _ClassVar[int]
+    HEAD_SEQ_FIELD_NUMBER: _ClassVar[int]
+    HEAD_ID_FIELD_NUMBER: _ClassVar[int]
     checkpoint: _types_pb2.Checkpoint
     writes: _containers.RepeatedCompositeFieldContainer[_types_pb2.PendingWrite]
-    def __init__(self, checkpoint: _Optional[_Union[_types_pb2.Checkpoint, _Mapping]] = ..., writes: _Optional[_Iterable[_Union[_types_pb2.PendingWrite, _Mapping]]] = ...) -> None: ...
+    head_seq: int
+    head_id: str
+    def __init__(self, checkpoint: _Optional[_Union[_types_pb2.Checkpoint, _Mapping]] = ..., writes: _Optional[_Iterable[_Union[_types_pb2.PendingWrite, _Mapping]]] = ..., head_seq: _Optional[int] = ..., head_id: _Optional[str] = ...) -> None: ...
 
 class LoadNewestRequest(_message.Message):
     __slots__ = ("tenant", "user", "headers_only", "channels", "text", "schema", "down")
@@ -332,8 +336,10 @@ class PutWritesRequest(_message.Message):
     def __init__(self, ref: _Optional[_Union[_types_pb2.Ref, _Mapping]] = ..., checkpoint_id: _Optional[str] = ..., task: _Optional[str] = ..., path: _Optional[str] = ..., writes: _Optional[_Iterable[_Union[_types_pb2.Write, _Mapping]]] = ..., ignore_existing: bool = ..., generation: _Optional[int] = ...) -> None: ...
 
 class PutWritesResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("generation",)
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    def __init__(self, generation: _Optional[int] = ...) -> None: ...
 
 class ListWritesRequest(_message.Message):
     __slots__ = ("ref", "checkpoint_id", "text")
