@@ -279,9 +279,31 @@ func TestChangesThroughTheServer(t *testing.T) {
 	}
 	_, err = ru.GC(ctx, upkeep.GCOptions{DryRun: true})
 	check("gc of a user", err)
-	n, err := ru.DeleteRun(ctx, "r")
+	dl := c.Thread(engine.Ref{Tenant: ref.Tenant, User: ref.User, Thread: "delta"})
+	ds := st.Thread(dl.Ref())
+	_, err = dl.Save(ctx, engine.Draft{ID: "d1", RunID: "r", Channels: []engine.Change{{Name: "log", Data: []byte("base")}}})
+	check("save a base", err)
+	_, err = dl.PutWrites(ctx, "d1", "task", "", engine.Upsert, []engine.Write{{Channel: "log", Data: []byte("one")}}, 0)
+	check("writes to a delta channel", err)
+	saved, err := dl.Save(ctx, engine.Draft{ID: "d2", Delta: []string{"log"}})
+	if check("save a delta channel", err); !slices.Equal(saved.Delta, []string{"log"}) {
+		t.Errorf("delta channels %v", saved.Delta)
+	}
+	_, err = dl.Prune(ctx, upkeep.PruneOptions{KeepLast: 1})
+	check("prune a delta channel", err)
+	histories := engine.LoadOptions{History: []string{"log", "none"}}
+	rl, err = dl.Load(ctx, engine.Latest, histories)
+	ll, wantErr = ds.Load(ctx, engine.Latest, histories)
+	same(t, "histories", rl, err, ll, wantErr)
+	if h := rl.Histories; len(h) != 2 || h[0].BaseID != "d1" || len(h[0].Writes) != 1 || h[1].Base != nil {
+		t.Errorf("histories %+v", h)
+	}
+	n, lost, err := ru.DeleteRun(ctx, "r")
 	if check("delete a run", err); n == 0 {
 		t.Error("a run of no checkpoints")
+	}
+	if len(lost) != 1 || lost[0].Thread != "delta" || lost[0].ID != "d2" {
+		t.Errorf("lost histories %+v", lost)
 	}
 	generation, err = rt.Delete(ctx)
 	if check("delete", err); generation != 2 {

@@ -60,6 +60,7 @@ func (t *Thread) LoadHave(ctx context.Context, w engine.Which, have []engine.Cha
 	if len(opts) > 0 {
 		o := &opts[0]
 		req.HeadersOnly, req.Channels = packLoad(o)
+		req.History = o.History
 		req.Schema, req.Down, req.Export = o.Schema, o.Down, req.Export || o.Export
 	}
 	for i := range have {
@@ -74,6 +75,7 @@ func (t *Thread) LoadHave(ctx context.Context, w engine.Which, have []engine.Cha
 	if err != nil {
 		return nil, err
 	}
+	cp.Histories = wire.UnpackHistories(m.GetHistories())
 	if len(opts) > 0 && opts[0].Head {
 		cp.Head = &engine.Head{Seq: m.GetHeadSeq(), ID: m.GetHeadId()}
 	}

@@ -195,6 +195,7 @@ func finish[T any](r *reader, v T) (T, error) {
 const (
 	recordVersion   = 1
 	extendedVersion = 2 // of attributes with hooks or a kind, and of id entries with a fingerprint
+	deltaVersion    = 3 // of attributes with delta channels
 )
 
 func appendBytes(dst, p []byte) []byte {

@@ -73,7 +73,7 @@ var upkeepOps = []faultOp{
 		return b.Thread(testRef("tree")).Copy(ctx, testRef("copy"))
 	}},
 	{name: "delete a run", changes: inThread("chat"), run: func(ctx context.Context, b *bed) error {
-		_, err := b.User("acme", "alice").Upkeep().DeleteRun(ctx, "run")
+		_, _, err := b.User("acme", "alice").Upkeep().DeleteRun(ctx, "run")
 		return err
 	}},
 	{name: "collect garbage", run: func(ctx context.Context, b *bed) error {

@@ -297,7 +297,7 @@ func storeCalls(s *Store) map[string]func(ctx context.Context) error {
 		"Latest":      func(ctx context.Context) error { _, err := u.Latest(ctx); return err },
 		"Query":       func(ctx context.Context) error { return firstError(u.Query(ctx, Query{})) },
 		"QueryTenant": func(ctx context.Context) error { return firstError(s.QueryTenant(ctx, "acme", Query{})) },
-		"DeleteRun":   func(ctx context.Context) error { _, err := u.Upkeep().DeleteRun(ctx, "run"); return err },
+		"DeleteRun":   func(ctx context.Context) error { _, _, err := u.Upkeep().DeleteRun(ctx, "run"); return err },
 		"PutBlob":     func(ctx context.Context) error { _, _, err := u.PutBlob(ctx, strings.NewReader("blob")); return err },
 		"GetBlob":     func(ctx context.Context) error { _, err := u.GetBlob(ctx, BlobID{1}, io.Discard); return err },
 		"StatBlob":    func(ctx context.Context) error { _, err := u.StatBlob(ctx, BlobID{1}); return err },

@@ -98,6 +98,7 @@ type lineagePruning struct {
 	*inventory
 	branches map[string]uint64 // the seqs that their records name
 	children map[uint64][]*row // retained or hidden records, by a parent that is removed
+	lost     []upkeep.LostHistory
 }
 
 // newPruning decides about the checkpoints of the namespaces for which keep returns a rule; in the
@@ -129,6 +130,7 @@ func (t *thread) newPruning(ctx context.Context, keep func(namespace string) *pr
 		if err != nil {
 			return nil, err
 		}
+		n.keepHistories(k)
 		if !all {
 			n.hideBases()
 		}
@@ -183,7 +185,7 @@ func (n *lineagePruning) choose(k *pruneRule) error {
 func (n *lineagePruning) hideBases() {
 	needs := newDependencies()
 	for r := range n.newestFirst {
-		if r.stub == nil && needs.of(r, r.verdict == retained).asBase && r.verdict != retained {
+		if r.stub == nil && needs.of(r, r.verdict == retained).asBase && r.verdict == removed {
 			r.verdict = hidden
 		}
 	}

@@ -38,6 +38,9 @@ func (t *Thread) checkDraft(d *Draft) error {
 			return err
 		}
 	}
+	if err := checkDelta(d.Delta); err != nil {
+		return err
+	}
 	if name, twice := givenTwice(d.Channels); twice {
 		return fmt.Errorf("%w: channel %q is given twice", ErrInvalid, name)
 	}
@@ -58,6 +61,19 @@ func (t *Thread) checkChange(c *Change) error {
 		return err
 	}
 	return t.s.checkSize(c.Name, c.given())
+}
+
+// checkDelta checks the names of delta channels.
+func checkDelta(names []string) error {
+	if len(names) > codec.MaxChannels {
+		return fmt.Errorf("%w: %d delta channels, at most %d are allowed", ErrInvalid, len(names), codec.MaxChannels)
+	}
+	for _, name := range names {
+		if err := checkName("delta channel", name, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // givenTwice finds a channel with two changes.

@@ -58,6 +58,14 @@ func fingerprint(buf []byte, key *[32]byte, d *Draft, whole func(*Change) [32]by
 		w = append(w, blobs[i][:]...)
 	}
 	w.changes(d.Channels, whole)
+	if len(d.Delta) > 0 {
+		names := slices.Sorted(slices.Values(d.Delta))
+		names = slices.Compact(names)
+		w.number(uint64(len(names)))
+		for _, name := range names {
+			w.text(name)
+		}
+	}
 	sum := sha256.Sum256(w)
 	return w, max(1, binary.BigEndian.Uint64(sum[:]))
 }

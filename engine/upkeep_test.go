@@ -97,7 +97,7 @@ func (u *chores) step(i int) (what string, err error) {
 	case n < 86:
 		return "drop history", th.Upkeep().DropHistory(ctx)
 	case n < 88:
-		_, err = alice.Upkeep().DeleteRun(ctx, u.run())
+		_, _, err = alice.Upkeep().DeleteRun(ctx, u.run())
 		return "delete run", err
 	case n < 91:
 		_, err = alice.Upkeep().GC(ctx, upkeep.GCOptions{Grace: -1})

@@ -340,11 +340,20 @@ func (l *lineage) readWrites(ctx context.Context, checkpoint string) (out []Pend
 	if err != nil {
 		return nil, err
 	}
+	return l.restoreWrites(ctx, checkpoint, tasks, func(string) bool { return true })
+}
+
+// restoreWrites returns the writes of tasks to the wanted channels, in order. The caller holds
+// u.sweep for reading.
+func (l *lineage) restoreWrites(ctx context.Context, checkpoint string, tasks []*codec.Writes, want func(channel string) bool) (out []PendingWrite, err error) {
 	slices.SortFunc(tasks, func(a, b *codec.Writes) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Task, b.Task)) })
 	for _, w := range tasks {
 		parts := map[codec.PartID][]byte{}
 		for i := range w.Writes {
 			v := &w.Writes[i]
+			if !want(v.Channel) {
+				continue
+			}
 			if err := reserve(ctx, int64(v.Size)); err != nil {
 				return nil, err
 			}

@@ -189,7 +189,7 @@ func TestKeepWithoutRun(t *testing.T) {
 		t.Errorf("no run, and a run: %v", err)
 	}
 	save(t, th, Draft{ID: "c", Parent: "a", Keep: true, NoRun: true})
-	if n, err := f.User("acme", "alice").Upkeep().DeleteRun(ctx, "run"); n != 2 || err != nil {
+	if n, _, err := f.User("acme", "alice").Upkeep().DeleteRun(ctx, "run"); n != 2 || err != nil {
 		t.Errorf("removed %d, %v", n, err)
 	}
 	if _, err := th.Load(ctx, At("c")); err != nil {

@@ -128,7 +128,10 @@ var calls = map[string]func(ctx context.Context, s *subject) error{
 	},
 	"Thread.Writes":  func(ctx context.Context, s *subject) error { return second(s.th.Writes(ctx, s.w.ids[3])) },
 	"User.Create":    func(ctx context.Context, s *subject) error { return s.User(tenant, "brand new").Upkeep().Create(ctx) },
-	"User.DeleteRun": func(ctx context.Context, s *subject) error { return second(s.user.Upkeep().DeleteRun(ctx, "run")) },
+	"User.DeleteRun": func(ctx context.Context, s *subject) error {
+		_, _, err := s.user.Upkeep().DeleteRun(ctx, "run")
+		return err
+	},
 	"User.GC": func(ctx context.Context, s *subject) error {
 		return second(s.user.Upkeep().GC(ctx, upkeep.GCOptions{Grace: -1}))
 	},

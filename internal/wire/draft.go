@@ -19,6 +19,7 @@ func PackDraft(d *engine.Draft) *ckptdv1.Draft {
 	if seq, ok := d.Expect.Head(); ok {
 		m.ExpectHead = &seq
 	}
+	m.Delta = d.Delta
 	if d.RunID != "" || d.NoRun {
 		m.RunId = &d.RunID
 	}
@@ -77,7 +78,7 @@ func UnpackDraft(m *ckptdv1.Draft) (engine.Draft, error) {
 	d := engine.Draft{
 		ID: m.GetId(), Parent: m.GetParent(), Root: m.GetRoot(), AllowDangling: m.GetAllowDangling(), Branch: m.GetBranch(),
 		Generation: m.GetGeneration(), Step: m.GetStep(), Status: m.GetStatus(), SchemaVersion: m.GetSchemaVersion(),
-		RunID: m.GetRunId(), Keep: m.GetKeep(), TTL: m.GetTtl().AsDuration(), Kind: m.GetKind(),
+		RunID: m.GetRunId(), Keep: m.GetKeep(), TTL: m.GetTtl().AsDuration(), Kind: m.GetKind(), Delta: m.GetDelta(),
 	}
 	if m == nil {
 		return d, nil

@@ -371,7 +371,10 @@ type LoadRequest struct {
 	// runs, and migrated lists the steps that would.
 	Schema uint64 `protobuf:"varint,9,opt,name=schema,proto3" json:"schema,omitempty"`
 	// Allow reverse steps.
-	Down          bool `protobuf:"varint,10,opt,name=down,proto3" json:"down,omitempty"`
+	Down bool `protobuf:"varint,10,opt,name=down,proto3" json:"down,omitempty"`
+	// Channels whose histories to return: the value at the nearest ancestor that has the channel, and
+	// the pending writes to it since. This needs read, also with headers_only.
+	History       []string `protobuf:"bytes,11,rep,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -476,6 +479,13 @@ func (x *LoadRequest) GetDown() bool {
 	return false
 }
 
+func (x *LoadRequest) GetHistory() []string {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
 // Have names the content of a channel that the caller has.
 type Have struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -535,6 +545,8 @@ type LoadResponse struct {
 	Checkpoint *Checkpoint            `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	// In order of path, then of task, then of index.
 	Writes []*PendingWrite `protobuf:"bytes,2,rep,name=writes,proto3" json:"writes,omitempty"`
+	// One for each channel of LoadRequest.history, in the same order.
+	Histories []*ChannelHistory `protobuf:"bytes,3,rep,name=histories,proto3" json:"histories,omitempty"`
 	// The newest checkpoint of the lineage, for Draft.expect_head: of the time of this load, or
 	// shortly before.
 	HeadSeq       uint64 `protobuf:"varint,4,opt,name=head_seq,json=headSeq,proto3" json:"head_seq,omitempty"`
@@ -587,6 +599,13 @@ func (x *LoadResponse) GetWrites() []*PendingWrite {
 	return nil
 }
 
+func (x *LoadResponse) GetHistories() []*ChannelHistory {
+	if x != nil {
+		return x.Histories
+	}
+	return nil
+}
+
 func (x *LoadResponse) GetHeadSeq() uint64 {
 	if x != nil {
 		return x.HeadSeq
@@ -599,6 +618,141 @@ func (x *LoadResponse) GetHeadId() string {
 		return x.HeadId
 	}
 	return ""
+}
+
+// ChannelHistory is the state of a channel before a checkpoint, as stored: schema does not apply.
+type ChannelHistory struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Channel string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
+	// The nearest ancestor that has the channel, and its value there; empty if none has it.
+	BaseId string   `protobuf:"bytes,2,opt,name=base_id,json=baseId,proto3" json:"base_id,omitempty"`
+	Base   *Channel `protobuf:"bytes,3,opt,name=base,proto3" json:"base,omitempty"`
+	// The writes to the channel from that ancestor, or the first one, to the parent; the oldest first.
+	Writes []*HistoryWrites `protobuf:"bytes,4,rep,name=writes,proto3" json:"writes,omitempty"`
+	// An ancestor that may hold a part was removed, by DeleteRun or before a draft named the channel in
+	// delta: the history begins after it.
+	Lost          bool `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChannelHistory) Reset() {
+	*x = ChannelHistory{}
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChannelHistory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChannelHistory) ProtoMessage() {}
+
+func (x *ChannelHistory) ProtoReflect() protoreflect.Message {
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChannelHistory.ProtoReflect.Descriptor instead.
+func (*ChannelHistory) Descriptor() ([]byte, []int) {
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ChannelHistory) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *ChannelHistory) GetBaseId() string {
+	if x != nil {
+		return x.BaseId
+	}
+	return ""
+}
+
+func (x *ChannelHistory) GetBase() *Channel {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+func (x *ChannelHistory) GetWrites() []*HistoryWrites {
+	if x != nil {
+		return x.Writes
+	}
+	return nil
+}
+
+func (x *ChannelHistory) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
+// HistoryWrites are the pending writes of an ancestor to a channel.
+type HistoryWrites struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	CheckpointId string                 `protobuf:"bytes,1,opt,name=checkpoint_id,json=checkpointId,proto3" json:"checkpoint_id,omitempty"`
+	// In order of path, then of task, then of index.
+	Writes        []*PendingWrite `protobuf:"bytes,2,rep,name=writes,proto3" json:"writes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryWrites) Reset() {
+	*x = HistoryWrites{}
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryWrites) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryWrites) ProtoMessage() {}
+
+func (x *HistoryWrites) ProtoReflect() protoreflect.Message {
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryWrites.ProtoReflect.Descriptor instead.
+func (*HistoryWrites) Descriptor() ([]byte, []int) {
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *HistoryWrites) GetCheckpointId() string {
+	if x != nil {
+		return x.CheckpointId
+	}
+	return ""
+}
+
+func (x *HistoryWrites) GetWrites() []*PendingWrite {
+	if x != nil {
+		return x.Writes
+	}
+	return nil
 }
 
 type LoadNewestRequest struct {
@@ -617,7 +771,7 @@ type LoadNewestRequest struct {
 
 func (x *LoadNewestRequest) Reset() {
 	*x = LoadNewestRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[9]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -629,7 +783,7 @@ func (x *LoadNewestRequest) String() string {
 func (*LoadNewestRequest) ProtoMessage() {}
 
 func (x *LoadNewestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[9]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -642,7 +796,7 @@ func (x *LoadNewestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadNewestRequest.ProtoReflect.Descriptor instead.
 func (*LoadNewestRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{9}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LoadNewestRequest) GetTenant() string {
@@ -703,7 +857,7 @@ type LoadNewestResponse struct {
 
 func (x *LoadNewestResponse) Reset() {
 	*x = LoadNewestResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[10]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -715,7 +869,7 @@ func (x *LoadNewestResponse) String() string {
 func (*LoadNewestResponse) ProtoMessage() {}
 
 func (x *LoadNewestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[10]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -728,7 +882,7 @@ func (x *LoadNewestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadNewestResponse.ProtoReflect.Descriptor instead.
 func (*LoadNewestResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{10}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LoadNewestResponse) GetCheckpoint() *Checkpoint {
@@ -764,7 +918,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[11]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +930,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[11]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +943,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{11}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListRequest) GetRef() *Ref {
@@ -880,7 +1034,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[12]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -892,7 +1046,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[12]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -905,7 +1059,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{12}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListResponse) GetCheckpoints() []*Checkpoint {
@@ -931,7 +1085,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[13]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +1097,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[13]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +1110,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{13}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetTreeRequest) GetRef() *Ref {
@@ -977,7 +1131,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[14]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -989,7 +1143,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[14]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1002,7 +1156,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{14}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetTreeResponse) GetNodes() []*Node {
@@ -1031,7 +1185,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[15]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1043,7 +1197,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[15]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1056,7 +1210,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{15}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Node) GetCheckpoint() *Checkpoint {
@@ -1084,7 +1238,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[16]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1096,7 +1250,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[16]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1109,7 +1263,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{16}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DiffRequest) GetRef() *Ref {
@@ -1149,7 +1303,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[17]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1161,7 +1315,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[17]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1174,7 +1328,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{17}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DiffResponse) GetFrom() *Checkpoint {
@@ -1232,7 +1386,7 @@ type ChannelDiff struct {
 
 func (x *ChannelDiff) Reset() {
 	*x = ChannelDiff{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[18]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1244,7 +1398,7 @@ func (x *ChannelDiff) String() string {
 func (*ChannelDiff) ProtoMessage() {}
 
 func (x *ChannelDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[18]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1257,7 +1411,7 @@ func (x *ChannelDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelDiff.ProtoReflect.Descriptor instead.
 func (*ChannelDiff) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{18}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ChannelDiff) GetName() string {
@@ -1307,7 +1461,7 @@ type ValueDiff struct {
 
 func (x *ValueDiff) Reset() {
 	*x = ValueDiff{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[19]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1473,7 @@ func (x *ValueDiff) String() string {
 func (*ValueDiff) ProtoMessage() {}
 
 func (x *ValueDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[19]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1486,7 @@ func (x *ValueDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueDiff.ProtoReflect.Descriptor instead.
 func (*ValueDiff) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{19}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ValueDiff) GetKind() string {
@@ -1396,7 +1550,7 @@ type FieldDiff struct {
 
 func (x *FieldDiff) Reset() {
 	*x = FieldDiff{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[20]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1562,7 @@ func (x *FieldDiff) String() string {
 func (*FieldDiff) ProtoMessage() {}
 
 func (x *FieldDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[20]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1575,7 @@ func (x *FieldDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldDiff.ProtoReflect.Descriptor instead.
 func (*FieldDiff) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{20}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *FieldDiff) GetName() string {
@@ -1463,7 +1617,7 @@ type ForkRequest struct {
 
 func (x *ForkRequest) Reset() {
 	*x = ForkRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[21]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1629,7 @@ func (x *ForkRequest) String() string {
 func (*ForkRequest) ProtoMessage() {}
 
 func (x *ForkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[21]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1642,7 @@ func (x *ForkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRequest.ProtoReflect.Descriptor instead.
 func (*ForkRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{21}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ForkRequest) GetRef() *Ref {
@@ -1522,7 +1676,7 @@ type ForkResponse struct {
 
 func (x *ForkResponse) Reset() {
 	*x = ForkResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[22]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1534,7 +1688,7 @@ func (x *ForkResponse) String() string {
 func (*ForkResponse) ProtoMessage() {}
 
 func (x *ForkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[22]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1547,7 +1701,7 @@ func (x *ForkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkResponse.ProtoReflect.Descriptor instead.
 func (*ForkResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{22}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ForkResponse) GetCheckpoint() *Checkpoint {
@@ -1566,7 +1720,7 @@ type ListBranchesRequest struct {
 
 func (x *ListBranchesRequest) Reset() {
 	*x = ListBranchesRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[23]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1732,7 @@ func (x *ListBranchesRequest) String() string {
 func (*ListBranchesRequest) ProtoMessage() {}
 
 func (x *ListBranchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[23]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1745,7 @@ func (x *ListBranchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBranchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBranchesRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{23}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListBranchesRequest) GetRef() *Ref {
@@ -1610,7 +1764,7 @@ type ListBranchesResponse struct {
 
 func (x *ListBranchesResponse) Reset() {
 	*x = ListBranchesResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[24]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1776,7 @@ func (x *ListBranchesResponse) String() string {
 func (*ListBranchesResponse) ProtoMessage() {}
 
 func (x *ListBranchesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[24]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1789,7 @@ func (x *ListBranchesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBranchesResponse.ProtoReflect.Descriptor instead.
 func (*ListBranchesResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{24}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListBranchesResponse) GetBranches() []*Branch {
@@ -1656,7 +1810,7 @@ type SetBranchRequest struct {
 
 func (x *SetBranchRequest) Reset() {
 	*x = SetBranchRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[25]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1822,7 @@ func (x *SetBranchRequest) String() string {
 func (*SetBranchRequest) ProtoMessage() {}
 
 func (x *SetBranchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[25]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1835,7 @@ func (x *SetBranchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBranchRequest.ProtoReflect.Descriptor instead.
 func (*SetBranchRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{25}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetBranchRequest) GetRef() *Ref {
@@ -1713,7 +1867,7 @@ type SetBranchResponse struct {
 
 func (x *SetBranchResponse) Reset() {
 	*x = SetBranchResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[26]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1725,7 +1879,7 @@ func (x *SetBranchResponse) String() string {
 func (*SetBranchResponse) ProtoMessage() {}
 
 func (x *SetBranchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[26]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1738,7 +1892,7 @@ func (x *SetBranchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBranchResponse.ProtoReflect.Descriptor instead.
 func (*SetBranchResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{26}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{28}
 }
 
 type DeleteBranchRequest struct {
@@ -1751,7 +1905,7 @@ type DeleteBranchRequest struct {
 
 func (x *DeleteBranchRequest) Reset() {
 	*x = DeleteBranchRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[27]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1917,7 @@ func (x *DeleteBranchRequest) String() string {
 func (*DeleteBranchRequest) ProtoMessage() {}
 
 func (x *DeleteBranchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[27]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1930,7 @@ func (x *DeleteBranchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBranchRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBranchRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{27}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeleteBranchRequest) GetRef() *Ref {
@@ -1801,7 +1955,7 @@ type DeleteBranchResponse struct {
 
 func (x *DeleteBranchResponse) Reset() {
 	*x = DeleteBranchResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[28]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1967,7 @@ func (x *DeleteBranchResponse) String() string {
 func (*DeleteBranchResponse) ProtoMessage() {}
 
 func (x *DeleteBranchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[28]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1826,7 +1980,7 @@ func (x *DeleteBranchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBranchResponse.ProtoReflect.Descriptor instead.
 func (*DeleteBranchResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{28}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{30}
 }
 
 type SetLabelsRequest struct {
@@ -1841,7 +1995,7 @@ type SetLabelsRequest struct {
 
 func (x *SetLabelsRequest) Reset() {
 	*x = SetLabelsRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[29]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +2007,7 @@ func (x *SetLabelsRequest) String() string {
 func (*SetLabelsRequest) ProtoMessage() {}
 
 func (x *SetLabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[29]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +2020,7 @@ func (x *SetLabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLabelsRequest.ProtoReflect.Descriptor instead.
 func (*SetLabelsRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{29}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetLabelsRequest) GetRef() *Ref {
@@ -1899,7 +2053,7 @@ type SetLabelsResponse struct {
 
 func (x *SetLabelsResponse) Reset() {
 	*x = SetLabelsResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[30]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +2065,7 @@ func (x *SetLabelsResponse) String() string {
 func (*SetLabelsResponse) ProtoMessage() {}
 
 func (x *SetLabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[30]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +2078,7 @@ func (x *SetLabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLabelsResponse.ProtoReflect.Descriptor instead.
 func (*SetLabelsResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{30}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetLabelsResponse) GetCheckpoint() *Checkpoint {
@@ -1951,7 +2105,7 @@ type PutWritesRequest struct {
 
 func (x *PutWritesRequest) Reset() {
 	*x = PutWritesRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[31]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2117,7 @@ func (x *PutWritesRequest) String() string {
 func (*PutWritesRequest) ProtoMessage() {}
 
 func (x *PutWritesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[31]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2130,7 @@ func (x *PutWritesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutWritesRequest.ProtoReflect.Descriptor instead.
 func (*PutWritesRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{31}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *PutWritesRequest) GetRef() *Ref {
@@ -2038,7 +2192,7 @@ type PutWritesResponse struct {
 
 func (x *PutWritesResponse) Reset() {
 	*x = PutWritesResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[32]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2204,7 @@ func (x *PutWritesResponse) String() string {
 func (*PutWritesResponse) ProtoMessage() {}
 
 func (x *PutWritesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[32]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2217,7 @@ func (x *PutWritesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutWritesResponse.ProtoReflect.Descriptor instead.
 func (*PutWritesResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{32}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *PutWritesResponse) GetGeneration() uint64 {
@@ -2084,7 +2238,7 @@ type ListWritesRequest struct {
 
 func (x *ListWritesRequest) Reset() {
 	*x = ListWritesRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[33]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2096,7 +2250,7 @@ func (x *ListWritesRequest) String() string {
 func (*ListWritesRequest) ProtoMessage() {}
 
 func (x *ListWritesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[33]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2109,7 +2263,7 @@ func (x *ListWritesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWritesRequest.ProtoReflect.Descriptor instead.
 func (*ListWritesRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{33}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListWritesRequest) GetRef() *Ref {
@@ -2143,7 +2297,7 @@ type ListWritesResponse struct {
 
 func (x *ListWritesResponse) Reset() {
 	*x = ListWritesResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[34]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2155,7 +2309,7 @@ func (x *ListWritesResponse) String() string {
 func (*ListWritesResponse) ProtoMessage() {}
 
 func (x *ListWritesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[34]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,7 +2322,7 @@ func (x *ListWritesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWritesResponse.ProtoReflect.Descriptor instead.
 func (*ListWritesResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{34}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListWritesResponse) GetWrites() []*PendingWrite {
@@ -2204,7 +2358,7 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\tSaveError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12-\n" +
-	"\x06detail\x18\x03 \x01(\v2\x15.ckptd.v1.ErrorDetailR\x06detail\"\xa8\x02\n" +
+	"\x06detail\x18\x03 \x01(\v2\x15.ckptd.v1.ErrorDetailR\x06detail\"\xc2\x02\n" +
 	"\vLoadRequest\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12%\n" +
 	"\x05which\x18\x02 \x01(\v2\x0f.ckptd.v1.WhichR\x05which\x12!\n" +
@@ -2216,17 +2370,28 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\x06export\x18\b \x01(\bR\x06export\x12\x16\n" +
 	"\x06schema\x18\t \x01(\x04R\x06schema\x12\x12\n" +
 	"\x04down\x18\n" +
-	" \x01(\bR\x04down\"8\n" +
+	" \x01(\bR\x04down\x12\x18\n" +
+	"\ahistory\x18\v \x03(\tR\ahistory\"8\n" +
 	"\x04Have\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\tR\achannel\x12\x16\n" +
-	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\xa8\x01\n" +
+	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\xe0\x01\n" +
 	"\fLoadResponse\x124\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x14.ckptd.v1.CheckpointR\n" +
 	"checkpoint\x12.\n" +
-	"\x06writes\x18\x02 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes\x12\x19\n" +
+	"\x06writes\x18\x02 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes\x126\n" +
+	"\thistories\x18\x03 \x03(\v2\x18.ckptd.v1.ChannelHistoryR\thistories\x12\x19\n" +
 	"\bhead_seq\x18\x04 \x01(\x04R\aheadSeq\x12\x17\n" +
-	"\ahead_id\x18\x05 \x01(\tR\x06headId\"\xbe\x01\n" +
+	"\ahead_id\x18\x05 \x01(\tR\x06headId\"\xaf\x01\n" +
+	"\x0eChannelHistory\x12\x18\n" +
+	"\achannel\x18\x01 \x01(\tR\achannel\x12\x17\n" +
+	"\abase_id\x18\x02 \x01(\tR\x06baseId\x12%\n" +
+	"\x04base\x18\x03 \x01(\v2\x11.ckptd.v1.ChannelR\x04base\x12/\n" +
+	"\x06writes\x18\x04 \x03(\v2\x17.ckptd.v1.HistoryWritesR\x06writes\x12\x12\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\"d\n" +
+	"\rHistoryWrites\x12#\n" +
+	"\rcheckpoint_id\x18\x01 \x01(\tR\fcheckpointId\x12.\n" +
+	"\x06writes\x18\x02 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes\"\xbe\x01\n" +
 	"\x11LoadNewestRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12!\n" +
@@ -2348,13 +2513,14 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\rcheckpoint_id\x18\x02 \x01(\tR\fcheckpointId\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\bR\x04text\"D\n" +
 	"\x12ListWritesResponse\x12.\n" +
-	"\x06writes\x18\x01 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes2\xaf\n" +
+	"\x06writes\x18\x01 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes2\xba\n" +
 	"\n" +
 	"\x11CheckpointService\x12X\n" +
 	"\x04Save\x12\x15.ckptd.v1.SaveRequest\x1a\x16.ckptd.v1.SaveResponse\"!\xe2\x84\x1c\x1d\b\x03\x10\x02`\x03j\bdraft.idr\v\x03\x05\x06\a\b\x15\x16\x17\x19\x1a\x1b\x12o\n" +
-	"\tSaveBatch\x12\x1a.ckptd.v1.SaveBatchRequest\x1a\x1b.ckptd.v1.SaveBatchResponse\")\xe2\x84\x1c%\b\x03\x10\x02@\x01`\x03j\x0esaves.draft.idr\v\x03\x05\x06\a\b\x15\x16\x17\x19\x1a\x1b\x12\x80\x01\n" +
-	"\x04Load\x12\x15.ckptd.v1.LoadRequest\x1a\x16.ckptd.v1.LoadResponse\"I\xe2\x84\x1cB\b\x01\x10\x02\x18\x02\"\x0e\x12\fheaders_only\"\b\n" +
-	"\x06writes*\x16\n" +
+	"\tSaveBatch\x12\x1a.ckptd.v1.SaveBatchRequest\x1a\x1b.ckptd.v1.SaveBatchResponse\")\xe2\x84\x1c%\b\x03\x10\x02@\x01`\x03j\x0esaves.draft.idr\v\x03\x05\x06\a\b\x15\x16\x17\x19\x1a\x1b\x12\x8b\x01\n" +
+	"\x04Load\x12\x15.ckptd.v1.LoadRequest\x1a\x16.ckptd.v1.LoadResponse\"T\xe2\x84\x1cM\b\x01\x10\x02\x18\x02\"\x0e\x12\fheaders_only\"\b\n" +
+	"\x06writes\"\t\n" +
+	"\ahistory*\x16\n" +
 	"\x06export\x12\fheaders_only`\x01r\x06\x15\x16\x17\x19\x1a\x1b\x90\x02\x01\x12p\n" +
 	"\n" +
 	"LoadNewest\x12\x1b.ckptd.v1.LoadNewestRequest\x1a\x1c.ckptd.v1.LoadNewestResponse\"'\xe2\x84\x1c \b\x01\x10\x04\x18\x02\"\x0e\x12\fheaders_only`\x01r\x06\x15\x16\x17\x19\x1a\x1b\x90\x02\x01\x12^\n" +
@@ -2386,7 +2552,7 @@ func file_ckptd_v1_checkpoint_service_proto_rawDescGZIP() []byte {
 	return file_ckptd_v1_checkpoint_service_proto_rawDescData
 }
 
-var file_ckptd_v1_checkpoint_service_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_ckptd_v1_checkpoint_service_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_ckptd_v1_checkpoint_service_proto_goTypes = []any{
 	(*SaveRequest)(nil),          // 0: ckptd.v1.SaveRequest
 	(*SaveResponse)(nil),         // 1: ckptd.v1.SaveResponse
@@ -2397,124 +2563,131 @@ var file_ckptd_v1_checkpoint_service_proto_goTypes = []any{
 	(*LoadRequest)(nil),          // 6: ckptd.v1.LoadRequest
 	(*Have)(nil),                 // 7: ckptd.v1.Have
 	(*LoadResponse)(nil),         // 8: ckptd.v1.LoadResponse
-	(*LoadNewestRequest)(nil),    // 9: ckptd.v1.LoadNewestRequest
-	(*LoadNewestResponse)(nil),   // 10: ckptd.v1.LoadNewestResponse
-	(*ListRequest)(nil),          // 11: ckptd.v1.ListRequest
-	(*ListResponse)(nil),         // 12: ckptd.v1.ListResponse
-	(*GetTreeRequest)(nil),       // 13: ckptd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),      // 14: ckptd.v1.GetTreeResponse
-	(*Node)(nil),                 // 15: ckptd.v1.Node
-	(*DiffRequest)(nil),          // 16: ckptd.v1.DiffRequest
-	(*DiffResponse)(nil),         // 17: ckptd.v1.DiffResponse
-	(*ChannelDiff)(nil),          // 18: ckptd.v1.ChannelDiff
-	(*ValueDiff)(nil),            // 19: ckptd.v1.ValueDiff
-	(*FieldDiff)(nil),            // 20: ckptd.v1.FieldDiff
-	(*ForkRequest)(nil),          // 21: ckptd.v1.ForkRequest
-	(*ForkResponse)(nil),         // 22: ckptd.v1.ForkResponse
-	(*ListBranchesRequest)(nil),  // 23: ckptd.v1.ListBranchesRequest
-	(*ListBranchesResponse)(nil), // 24: ckptd.v1.ListBranchesResponse
-	(*SetBranchRequest)(nil),     // 25: ckptd.v1.SetBranchRequest
-	(*SetBranchResponse)(nil),    // 26: ckptd.v1.SetBranchResponse
-	(*DeleteBranchRequest)(nil),  // 27: ckptd.v1.DeleteBranchRequest
-	(*DeleteBranchResponse)(nil), // 28: ckptd.v1.DeleteBranchResponse
-	(*SetLabelsRequest)(nil),     // 29: ckptd.v1.SetLabelsRequest
-	(*SetLabelsResponse)(nil),    // 30: ckptd.v1.SetLabelsResponse
-	(*PutWritesRequest)(nil),     // 31: ckptd.v1.PutWritesRequest
-	(*PutWritesResponse)(nil),    // 32: ckptd.v1.PutWritesResponse
-	(*ListWritesRequest)(nil),    // 33: ckptd.v1.ListWritesRequest
-	(*ListWritesResponse)(nil),   // 34: ckptd.v1.ListWritesResponse
-	nil,                          // 35: ckptd.v1.SetLabelsRequest.LabelsEntry
-	(*Ref)(nil),                  // 36: ckptd.v1.Ref
-	(*Draft)(nil),                // 37: ckptd.v1.Draft
-	(*Checkpoint)(nil),           // 38: ckptd.v1.Checkpoint
-	(*ErrorDetail)(nil),          // 39: ckptd.v1.ErrorDetail
-	(*Which)(nil),                // 40: ckptd.v1.Which
-	(*PendingWrite)(nil),         // 41: ckptd.v1.PendingWrite
-	(*Filter)(nil),               // 42: ckptd.v1.Filter
-	(*Branch)(nil),               // 43: ckptd.v1.Branch
-	(*Write)(nil),                // 44: ckptd.v1.Write
+	(*ChannelHistory)(nil),       // 9: ckptd.v1.ChannelHistory
+	(*HistoryWrites)(nil),        // 10: ckptd.v1.HistoryWrites
+	(*LoadNewestRequest)(nil),    // 11: ckptd.v1.LoadNewestRequest
+	(*LoadNewestResponse)(nil),   // 12: ckptd.v1.LoadNewestResponse
+	(*ListRequest)(nil),          // 13: ckptd.v1.ListRequest
+	(*ListResponse)(nil),         // 14: ckptd.v1.ListResponse
+	(*GetTreeRequest)(nil),       // 15: ckptd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),      // 16: ckptd.v1.GetTreeResponse
+	(*Node)(nil),                 // 17: ckptd.v1.Node
+	(*DiffRequest)(nil),          // 18: ckptd.v1.DiffRequest
+	(*DiffResponse)(nil),         // 19: ckptd.v1.DiffResponse
+	(*ChannelDiff)(nil),          // 20: ckptd.v1.ChannelDiff
+	(*ValueDiff)(nil),            // 21: ckptd.v1.ValueDiff
+	(*FieldDiff)(nil),            // 22: ckptd.v1.FieldDiff
+	(*ForkRequest)(nil),          // 23: ckptd.v1.ForkRequest
+	(*ForkResponse)(nil),         // 24: ckptd.v1.ForkResponse
+	(*ListBranchesRequest)(nil),  // 25: ckptd.v1.ListBranchesRequest
+	(*ListBranchesResponse)(nil), // 26: ckptd.v1.ListBranchesResponse
+	(*SetBranchRequest)(nil),     // 27: ckptd.v1.SetBranchRequest
+	(*SetBranchResponse)(nil),    // 28: ckptd.v1.SetBranchResponse
+	(*DeleteBranchRequest)(nil),  // 29: ckptd.v1.DeleteBranchRequest
+	(*DeleteBranchResponse)(nil), // 30: ckptd.v1.DeleteBranchResponse
+	(*SetLabelsRequest)(nil),     // 31: ckptd.v1.SetLabelsRequest
+	(*SetLabelsResponse)(nil),    // 32: ckptd.v1.SetLabelsResponse
+	(*PutWritesRequest)(nil),     // 33: ckptd.v1.PutWritesRequest
+	(*PutWritesResponse)(nil),    // 34: ckptd.v1.PutWritesResponse
+	(*ListWritesRequest)(nil),    // 35: ckptd.v1.ListWritesRequest
+	(*ListWritesResponse)(nil),   // 36: ckptd.v1.ListWritesResponse
+	nil,                          // 37: ckptd.v1.SetLabelsRequest.LabelsEntry
+	(*Ref)(nil),                  // 38: ckptd.v1.Ref
+	(*Draft)(nil),                // 39: ckptd.v1.Draft
+	(*Checkpoint)(nil),           // 40: ckptd.v1.Checkpoint
+	(*ErrorDetail)(nil),          // 41: ckptd.v1.ErrorDetail
+	(*Which)(nil),                // 42: ckptd.v1.Which
+	(*PendingWrite)(nil),         // 43: ckptd.v1.PendingWrite
+	(*Channel)(nil),              // 44: ckptd.v1.Channel
+	(*Filter)(nil),               // 45: ckptd.v1.Filter
+	(*Branch)(nil),               // 46: ckptd.v1.Branch
+	(*Write)(nil),                // 47: ckptd.v1.Write
 }
 var file_ckptd_v1_checkpoint_service_proto_depIdxs = []int32{
-	36, // 0: ckptd.v1.SaveRequest.ref:type_name -> ckptd.v1.Ref
-	37, // 1: ckptd.v1.SaveRequest.draft:type_name -> ckptd.v1.Draft
-	38, // 2: ckptd.v1.SaveResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	38, // 0: ckptd.v1.SaveRequest.ref:type_name -> ckptd.v1.Ref
+	39, // 1: ckptd.v1.SaveRequest.draft:type_name -> ckptd.v1.Draft
+	40, // 2: ckptd.v1.SaveResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
 	0,  // 3: ckptd.v1.SaveBatchRequest.saves:type_name -> ckptd.v1.SaveRequest
 	4,  // 4: ckptd.v1.SaveBatchResponse.results:type_name -> ckptd.v1.SaveResult
-	38, // 5: ckptd.v1.SaveResult.checkpoint:type_name -> ckptd.v1.Checkpoint
+	40, // 5: ckptd.v1.SaveResult.checkpoint:type_name -> ckptd.v1.Checkpoint
 	5,  // 6: ckptd.v1.SaveResult.error:type_name -> ckptd.v1.SaveError
-	39, // 7: ckptd.v1.SaveError.detail:type_name -> ckptd.v1.ErrorDetail
-	36, // 8: ckptd.v1.LoadRequest.ref:type_name -> ckptd.v1.Ref
-	40, // 9: ckptd.v1.LoadRequest.which:type_name -> ckptd.v1.Which
+	41, // 7: ckptd.v1.SaveError.detail:type_name -> ckptd.v1.ErrorDetail
+	38, // 8: ckptd.v1.LoadRequest.ref:type_name -> ckptd.v1.Ref
+	42, // 9: ckptd.v1.LoadRequest.which:type_name -> ckptd.v1.Which
 	7,  // 10: ckptd.v1.LoadRequest.have:type_name -> ckptd.v1.Have
-	38, // 11: ckptd.v1.LoadResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
-	41, // 12: ckptd.v1.LoadResponse.writes:type_name -> ckptd.v1.PendingWrite
-	38, // 13: ckptd.v1.LoadNewestResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
-	36, // 14: ckptd.v1.ListRequest.ref:type_name -> ckptd.v1.Ref
-	42, // 15: ckptd.v1.ListRequest.filter:type_name -> ckptd.v1.Filter
-	38, // 16: ckptd.v1.ListResponse.checkpoints:type_name -> ckptd.v1.Checkpoint
-	36, // 17: ckptd.v1.GetTreeRequest.ref:type_name -> ckptd.v1.Ref
-	15, // 18: ckptd.v1.GetTreeResponse.nodes:type_name -> ckptd.v1.Node
-	43, // 19: ckptd.v1.GetTreeResponse.branches:type_name -> ckptd.v1.Branch
-	38, // 20: ckptd.v1.Node.checkpoint:type_name -> ckptd.v1.Checkpoint
-	36, // 21: ckptd.v1.DiffRequest.ref:type_name -> ckptd.v1.Ref
-	40, // 22: ckptd.v1.DiffRequest.from:type_name -> ckptd.v1.Which
-	40, // 23: ckptd.v1.DiffRequest.to:type_name -> ckptd.v1.Which
-	38, // 24: ckptd.v1.DiffResponse.from:type_name -> ckptd.v1.Checkpoint
-	38, // 25: ckptd.v1.DiffResponse.to:type_name -> ckptd.v1.Checkpoint
-	18, // 26: ckptd.v1.DiffResponse.channels:type_name -> ckptd.v1.ChannelDiff
-	19, // 27: ckptd.v1.DiffResponse.meta:type_name -> ckptd.v1.ValueDiff
-	20, // 28: ckptd.v1.DiffResponse.fields:type_name -> ckptd.v1.FieldDiff
-	20, // 29: ckptd.v1.DiffResponse.labels:type_name -> ckptd.v1.FieldDiff
-	19, // 30: ckptd.v1.ChannelDiff.value:type_name -> ckptd.v1.ValueDiff
-	36, // 31: ckptd.v1.ForkRequest.ref:type_name -> ckptd.v1.Ref
-	40, // 32: ckptd.v1.ForkRequest.from:type_name -> ckptd.v1.Which
-	38, // 33: ckptd.v1.ForkResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
-	36, // 34: ckptd.v1.ListBranchesRequest.ref:type_name -> ckptd.v1.Ref
-	43, // 35: ckptd.v1.ListBranchesResponse.branches:type_name -> ckptd.v1.Branch
-	36, // 36: ckptd.v1.SetBranchRequest.ref:type_name -> ckptd.v1.Ref
-	40, // 37: ckptd.v1.SetBranchRequest.to:type_name -> ckptd.v1.Which
-	36, // 38: ckptd.v1.DeleteBranchRequest.ref:type_name -> ckptd.v1.Ref
-	36, // 39: ckptd.v1.SetLabelsRequest.ref:type_name -> ckptd.v1.Ref
-	40, // 40: ckptd.v1.SetLabelsRequest.which:type_name -> ckptd.v1.Which
-	35, // 41: ckptd.v1.SetLabelsRequest.labels:type_name -> ckptd.v1.SetLabelsRequest.LabelsEntry
-	38, // 42: ckptd.v1.SetLabelsResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
-	36, // 43: ckptd.v1.PutWritesRequest.ref:type_name -> ckptd.v1.Ref
-	44, // 44: ckptd.v1.PutWritesRequest.writes:type_name -> ckptd.v1.Write
-	36, // 45: ckptd.v1.ListWritesRequest.ref:type_name -> ckptd.v1.Ref
-	41, // 46: ckptd.v1.ListWritesResponse.writes:type_name -> ckptd.v1.PendingWrite
-	0,  // 47: ckptd.v1.CheckpointService.Save:input_type -> ckptd.v1.SaveRequest
-	2,  // 48: ckptd.v1.CheckpointService.SaveBatch:input_type -> ckptd.v1.SaveBatchRequest
-	6,  // 49: ckptd.v1.CheckpointService.Load:input_type -> ckptd.v1.LoadRequest
-	9,  // 50: ckptd.v1.CheckpointService.LoadNewest:input_type -> ckptd.v1.LoadNewestRequest
-	11, // 51: ckptd.v1.CheckpointService.List:input_type -> ckptd.v1.ListRequest
-	13, // 52: ckptd.v1.CheckpointService.GetTree:input_type -> ckptd.v1.GetTreeRequest
-	16, // 53: ckptd.v1.CheckpointService.Diff:input_type -> ckptd.v1.DiffRequest
-	21, // 54: ckptd.v1.CheckpointService.Fork:input_type -> ckptd.v1.ForkRequest
-	23, // 55: ckptd.v1.CheckpointService.ListBranches:input_type -> ckptd.v1.ListBranchesRequest
-	25, // 56: ckptd.v1.CheckpointService.SetBranch:input_type -> ckptd.v1.SetBranchRequest
-	27, // 57: ckptd.v1.CheckpointService.DeleteBranch:input_type -> ckptd.v1.DeleteBranchRequest
-	29, // 58: ckptd.v1.CheckpointService.SetLabels:input_type -> ckptd.v1.SetLabelsRequest
-	31, // 59: ckptd.v1.CheckpointService.PutWrites:input_type -> ckptd.v1.PutWritesRequest
-	33, // 60: ckptd.v1.CheckpointService.ListWrites:input_type -> ckptd.v1.ListWritesRequest
-	1,  // 61: ckptd.v1.CheckpointService.Save:output_type -> ckptd.v1.SaveResponse
-	3,  // 62: ckptd.v1.CheckpointService.SaveBatch:output_type -> ckptd.v1.SaveBatchResponse
-	8,  // 63: ckptd.v1.CheckpointService.Load:output_type -> ckptd.v1.LoadResponse
-	10, // 64: ckptd.v1.CheckpointService.LoadNewest:output_type -> ckptd.v1.LoadNewestResponse
-	12, // 65: ckptd.v1.CheckpointService.List:output_type -> ckptd.v1.ListResponse
-	14, // 66: ckptd.v1.CheckpointService.GetTree:output_type -> ckptd.v1.GetTreeResponse
-	17, // 67: ckptd.v1.CheckpointService.Diff:output_type -> ckptd.v1.DiffResponse
-	22, // 68: ckptd.v1.CheckpointService.Fork:output_type -> ckptd.v1.ForkResponse
-	24, // 69: ckptd.v1.CheckpointService.ListBranches:output_type -> ckptd.v1.ListBranchesResponse
-	26, // 70: ckptd.v1.CheckpointService.SetBranch:output_type -> ckptd.v1.SetBranchResponse
-	28, // 71: ckptd.v1.CheckpointService.DeleteBranch:output_type -> ckptd.v1.DeleteBranchResponse
-	30, // 72: ckptd.v1.CheckpointService.SetLabels:output_type -> ckptd.v1.SetLabelsResponse
-	32, // 73: ckptd.v1.CheckpointService.PutWrites:output_type -> ckptd.v1.PutWritesResponse
-	34, // 74: ckptd.v1.CheckpointService.ListWrites:output_type -> ckptd.v1.ListWritesResponse
-	61, // [61:75] is the sub-list for method output_type
-	47, // [47:61] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	40, // 11: ckptd.v1.LoadResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	43, // 12: ckptd.v1.LoadResponse.writes:type_name -> ckptd.v1.PendingWrite
+	9,  // 13: ckptd.v1.LoadResponse.histories:type_name -> ckptd.v1.ChannelHistory
+	44, // 14: ckptd.v1.ChannelHistory.base:type_name -> ckptd.v1.Channel
+	10, // 15: ckptd.v1.ChannelHistory.writes:type_name -> ckptd.v1.HistoryWrites
+	43, // 16: ckptd.v1.HistoryWrites.writes:type_name -> ckptd.v1.PendingWrite
+	40, // 17: ckptd.v1.LoadNewestResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	38, // 18: ckptd.v1.ListRequest.ref:type_name -> ckptd.v1.Ref
+	45, // 19: ckptd.v1.ListRequest.filter:type_name -> ckptd.v1.Filter
+	40, // 20: ckptd.v1.ListResponse.checkpoints:type_name -> ckptd.v1.Checkpoint
+	38, // 21: ckptd.v1.GetTreeRequest.ref:type_name -> ckptd.v1.Ref
+	17, // 22: ckptd.v1.GetTreeResponse.nodes:type_name -> ckptd.v1.Node
+	46, // 23: ckptd.v1.GetTreeResponse.branches:type_name -> ckptd.v1.Branch
+	40, // 24: ckptd.v1.Node.checkpoint:type_name -> ckptd.v1.Checkpoint
+	38, // 25: ckptd.v1.DiffRequest.ref:type_name -> ckptd.v1.Ref
+	42, // 26: ckptd.v1.DiffRequest.from:type_name -> ckptd.v1.Which
+	42, // 27: ckptd.v1.DiffRequest.to:type_name -> ckptd.v1.Which
+	40, // 28: ckptd.v1.DiffResponse.from:type_name -> ckptd.v1.Checkpoint
+	40, // 29: ckptd.v1.DiffResponse.to:type_name -> ckptd.v1.Checkpoint
+	20, // 30: ckptd.v1.DiffResponse.channels:type_name -> ckptd.v1.ChannelDiff
+	21, // 31: ckptd.v1.DiffResponse.meta:type_name -> ckptd.v1.ValueDiff
+	22, // 32: ckptd.v1.DiffResponse.fields:type_name -> ckptd.v1.FieldDiff
+	22, // 33: ckptd.v1.DiffResponse.labels:type_name -> ckptd.v1.FieldDiff
+	21, // 34: ckptd.v1.ChannelDiff.value:type_name -> ckptd.v1.ValueDiff
+	38, // 35: ckptd.v1.ForkRequest.ref:type_name -> ckptd.v1.Ref
+	42, // 36: ckptd.v1.ForkRequest.from:type_name -> ckptd.v1.Which
+	40, // 37: ckptd.v1.ForkResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	38, // 38: ckptd.v1.ListBranchesRequest.ref:type_name -> ckptd.v1.Ref
+	46, // 39: ckptd.v1.ListBranchesResponse.branches:type_name -> ckptd.v1.Branch
+	38, // 40: ckptd.v1.SetBranchRequest.ref:type_name -> ckptd.v1.Ref
+	42, // 41: ckptd.v1.SetBranchRequest.to:type_name -> ckptd.v1.Which
+	38, // 42: ckptd.v1.DeleteBranchRequest.ref:type_name -> ckptd.v1.Ref
+	38, // 43: ckptd.v1.SetLabelsRequest.ref:type_name -> ckptd.v1.Ref
+	42, // 44: ckptd.v1.SetLabelsRequest.which:type_name -> ckptd.v1.Which
+	37, // 45: ckptd.v1.SetLabelsRequest.labels:type_name -> ckptd.v1.SetLabelsRequest.LabelsEntry
+	40, // 46: ckptd.v1.SetLabelsResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	38, // 47: ckptd.v1.PutWritesRequest.ref:type_name -> ckptd.v1.Ref
+	47, // 48: ckptd.v1.PutWritesRequest.writes:type_name -> ckptd.v1.Write
+	38, // 49: ckptd.v1.ListWritesRequest.ref:type_name -> ckptd.v1.Ref
+	43, // 50: ckptd.v1.ListWritesResponse.writes:type_name -> ckptd.v1.PendingWrite
+	0,  // 51: ckptd.v1.CheckpointService.Save:input_type -> ckptd.v1.SaveRequest
+	2,  // 52: ckptd.v1.CheckpointService.SaveBatch:input_type -> ckptd.v1.SaveBatchRequest
+	6,  // 53: ckptd.v1.CheckpointService.Load:input_type -> ckptd.v1.LoadRequest
+	11, // 54: ckptd.v1.CheckpointService.LoadNewest:input_type -> ckptd.v1.LoadNewestRequest
+	13, // 55: ckptd.v1.CheckpointService.List:input_type -> ckptd.v1.ListRequest
+	15, // 56: ckptd.v1.CheckpointService.GetTree:input_type -> ckptd.v1.GetTreeRequest
+	18, // 57: ckptd.v1.CheckpointService.Diff:input_type -> ckptd.v1.DiffRequest
+	23, // 58: ckptd.v1.CheckpointService.Fork:input_type -> ckptd.v1.ForkRequest
+	25, // 59: ckptd.v1.CheckpointService.ListBranches:input_type -> ckptd.v1.ListBranchesRequest
+	27, // 60: ckptd.v1.CheckpointService.SetBranch:input_type -> ckptd.v1.SetBranchRequest
+	29, // 61: ckptd.v1.CheckpointService.DeleteBranch:input_type -> ckptd.v1.DeleteBranchRequest
+	31, // 62: ckptd.v1.CheckpointService.SetLabels:input_type -> ckptd.v1.SetLabelsRequest
+	33, // 63: ckptd.v1.CheckpointService.PutWrites:input_type -> ckptd.v1.PutWritesRequest
+	35, // 64: ckptd.v1.CheckpointService.ListWrites:input_type -> ckptd.v1.ListWritesRequest
+	1,  // 65: ckptd.v1.CheckpointService.Save:output_type -> ckptd.v1.SaveResponse
+	3,  // 66: ckptd.v1.CheckpointService.SaveBatch:output_type -> ckptd.v1.SaveBatchResponse
+	8,  // 67: ckptd.v1.CheckpointService.Load:output_type -> ckptd.v1.LoadResponse
+	12, // 68: ckptd.v1.CheckpointService.LoadNewest:output_type -> ckptd.v1.LoadNewestResponse
+	14, // 69: ckptd.v1.CheckpointService.List:output_type -> ckptd.v1.ListResponse
+	16, // 70: ckptd.v1.CheckpointService.GetTree:output_type -> ckptd.v1.GetTreeResponse
+	19, // 71: ckptd.v1.CheckpointService.Diff:output_type -> ckptd.v1.DiffResponse
+	24, // 72: ckptd.v1.CheckpointService.Fork:output_type -> ckptd.v1.ForkResponse
+	26, // 73: ckptd.v1.CheckpointService.ListBranches:output_type -> ckptd.v1.ListBranchesResponse
+	28, // 74: ckptd.v1.CheckpointService.SetBranch:output_type -> ckptd.v1.SetBranchResponse
+	30, // 75: ckptd.v1.CheckpointService.DeleteBranch:output_type -> ckptd.v1.DeleteBranchResponse
+	32, // 76: ckptd.v1.CheckpointService.SetLabels:output_type -> ckptd.v1.SetLabelsResponse
+	34, // 77: ckptd.v1.CheckpointService.PutWrites:output_type -> ckptd.v1.PutWritesResponse
+	36, // 78: ckptd.v1.CheckpointService.ListWrites:output_type -> ckptd.v1.ListWritesResponse
+	65, // [65:79] is the sub-list for method output_type
+	51, // [51:65] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_ckptd_v1_checkpoint_service_proto_init() }
@@ -2528,14 +2701,14 @@ func file_ckptd_v1_checkpoint_service_proto_init() {
 		(*SaveResult_Checkpoint)(nil),
 		(*SaveResult_Error)(nil),
 	}
-	file_ckptd_v1_checkpoint_service_proto_msgTypes[19].OneofWrappers = []any{}
+	file_ckptd_v1_checkpoint_service_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ckptd_v1_checkpoint_service_proto_rawDesc), len(file_ckptd_v1_checkpoint_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

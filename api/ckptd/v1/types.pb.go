@@ -327,7 +327,9 @@ type Checkpoint struct {
 	Kind string `protobuf:"bytes,21,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The migrations that a load with LoadRequest.schema applied to the stored state, if any. The
 	// hash is still that of the stored state.
-	Migrated      *Migrated `protobuf:"bytes,22,opt,name=migrated,proto3" json:"migrated,omitempty"`
+	Migrated *Migrated `protobuf:"bytes,22,opt,name=migrated,proto3" json:"migrated,omitempty"`
+	// Its delta channels (Draft.delta), in order of name.
+	Delta         []string `protobuf:"bytes,24,rep,name=delta,proto3" json:"delta,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -512,6 +514,13 @@ func (x *Checkpoint) GetKind() string {
 func (x *Checkpoint) GetMigrated() *Migrated {
 	if x != nil {
 		return x.Migrated
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetDelta() []string {
+	if x != nil {
+		return x.Delta
 	}
 	return nil
 }
@@ -900,7 +909,11 @@ type Draft struct {
 	// Kind of the thread; empty means the parent's. A kind other than the parent's is INVALID. If
 	// schema_version is not the parent's, and the kind has migrations, kept channels and splices
 	// refer to the parent as a load with that schema returns it.
-	Kind          string `protobuf:"bytes,18,opt,name=kind,proto3" json:"kind,omitempty"`
+	Kind string `protobuf:"bytes,18,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Delta channels: those without a value here, whose state lies in pending writes of ancestors
+	// since the nearest one that has the channel. Prune keeps these ancestors, hidden, for
+	// LoadRequest.history. With keep, the parent's stay, except those that channels sets or removes.
+	Delta         []string `protobuf:"bytes,19,rep,name=delta,proto3" json:"delta,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1059,6 +1072,13 @@ func (x *Draft) GetKind() string {
 		return x.Kind
 	}
 	return ""
+}
+
+func (x *Draft) GetDelta() []string {
+	if x != nil {
+		return x.Delta
+	}
+	return nil
 }
 
 type Labels struct {
@@ -2380,7 +2400,7 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
 	"\x06thread\x18\x03 \x01(\tR\x06thread\x12\x1c\n" +
-	"\tnamespace\x18\x04 \x01(\tR\tnamespace\"\xdc\x05\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\"\xf2\x05\n" +
 	"\n" +
 	"Checkpoint\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12\x1e\n" +
@@ -2408,7 +2428,8 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x05hooks\x18\x13 \x03(\v2\x0e.ckptd.v1.HookR\x05hooks\x12\x12\n" +
 	"\x04fuel\x18\x14 \x01(\x04R\x04fuel\x12\x12\n" +
 	"\x04kind\x18\x15 \x01(\tR\x04kind\x12.\n" +
-	"\bmigrated\x18\x16 \x01(\v2\x12.ckptd.v1.MigratedR\bmigrated\x1a9\n" +
+	"\bmigrated\x18\x16 \x01(\v2\x12.ckptd.v1.MigratedR\bmigrated\x12\x14\n" +
+	"\x05delta\x18\x18 \x03(\tR\x05delta\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"D\n" +
@@ -2434,7 +2455,7 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x05state\x18\x01 \x01(\x03R\x05state\x12\x16\n" +
 	"\x06stored\x18\x02 \x01(\x03R\x06stored\x12\x14\n" +
 	"\x05depth\x18\x03 \x01(\x05R\x05depth\x12\x12\n" +
-	"\x04full\x18\x04 \x01(\bR\x04full\"\xc8\x04\n" +
+	"\x04full\x18\x04 \x01(\bR\x04full\"\xde\x04\n" +
 	"\x05Draft\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x12\n" +
@@ -2457,7 +2478,8 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\bchannels\x18\x0f \x03(\v2\x10.ckptd.v1.ChangeR\bchannels\x12\x12\n" +
 	"\x04keep\x18\x10 \x01(\bR\x04keep\x12+\n" +
 	"\x03ttl\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x12\n" +
-	"\x04kind\x18\x12 \x01(\tR\x04kindB\x0e\n" +
+	"\x04kind\x18\x12 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05delta\x18\x13 \x03(\tR\x05deltaB\x0e\n" +
 	"\f_expect_headB\t\n" +
 	"\a_run_idB\a\n" +
 	"\x05_meta\"y\n" +
