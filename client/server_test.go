@@ -235,8 +235,19 @@ func TestChangesThroughTheServer(t *testing.T) {
 		t.Errorf("branches %v", bs)
 	}
 	ws := []engine.Write{{Index: -1, Channel: "a", Type: "json", Data: []byte("1")}, {Index: 2, Channel: "b", Data: []byte{}}}
-	check("writes", rt.PutWrites(ctx, cp.ID, "task", "path", engine.Upsert, ws, 0))
-	check("writes again", rt.PutWrites(ctx, cp.ID, "task", "path", engine.Ignore, []engine.Write{{Index: 2, Channel: "z"}}, 1))
+	generation, err := rt.PutWrites(ctx, cp.ID, "task", "path", engine.Upsert, ws, 0)
+	if check("writes", err); generation != 1 {
+		t.Errorf("the writes are of generation %d", generation)
+	}
+	_, err = rt.PutWrites(ctx, cp.ID, "task", "path", engine.Ignore, []engine.Write{{Index: 2, Channel: "z"}}, 1)
+	check("writes again", err)
+	withHead := engine.LoadOptions{Head: true}
+	rl, err := rt.Load(ctx, engine.AtSeq(1), withHead)
+	ll, wantErr := lt.Load(ctx, engine.AtSeq(1), withHead)
+	same(t, "load with the head", rl, err, ll, wantErr)
+	if rl.Head == nil || rl.Head.Seq == 1 {
+		t.Errorf("the head is %+v", rl.Head)
+	}
 	rw, err := rt.Writes(ctx, cp.ID)
 	lw, wantErr := lt.Writes(ctx, cp.ID)
 	same(t, "writes", rw, err, lw, wantErr)
@@ -268,7 +279,7 @@ func TestChangesThroughTheServer(t *testing.T) {
 	}
 	_, err = ru.GC(ctx, upkeep.GCOptions{DryRun: true})
 	check("gc of a user", err)
-	generation, err := c.Thread(sub).Delete(ctx)
+	generation, err = c.Thread(sub).Delete(ctx)
 	if check("delete a namespace", err); generation != 1<<32+2 {
 		t.Errorf("generation %#x", generation)
 	}
@@ -279,9 +290,31 @@ func TestChangesThroughTheServer(t *testing.T) {
 	check("save to a new life of the namespace", err)
 	_, err = rt.Load(ctx, engine.Latest)
 	check("the thread of a deleted namespace", err)
-	n, err := ru.DeleteRun(ctx, "r")
+	dl := c.Thread(engine.Ref{Tenant: ref.Tenant, User: ref.User, Thread: "delta"})
+	ds := st.Thread(dl.Ref())
+	_, err = dl.Save(ctx, engine.Draft{ID: "d1", RunID: "r", Channels: []engine.Change{{Name: "log", Data: []byte("base")}}})
+	check("save a base", err)
+	_, err = dl.PutWrites(ctx, "d1", "task", "", engine.Upsert, []engine.Write{{Channel: "log", Data: []byte("one")}}, 0)
+	check("writes to a delta channel", err)
+	saved, err := dl.Save(ctx, engine.Draft{ID: "d2", Delta: []string{"log"}})
+	if check("save a delta channel", err); !slices.Equal(saved.Delta, []string{"log"}) {
+		t.Errorf("delta channels %v", saved.Delta)
+	}
+	_, err = dl.Prune(ctx, upkeep.PruneOptions{KeepLast: 1})
+	check("prune a delta channel", err)
+	histories := engine.LoadOptions{History: []string{"log", "none"}}
+	rl, err = dl.Load(ctx, engine.Latest, histories)
+	ll, wantErr = ds.Load(ctx, engine.Latest, histories)
+	same(t, "histories", rl, err, ll, wantErr)
+	if h := rl.Histories; len(h) != 2 || h[0].BaseID != "d1" || len(h[0].Writes) != 1 || h[1].Base != nil {
+		t.Errorf("histories %+v", h)
+	}
+	n, lost, err := ru.DeleteRun(ctx, "r")
 	if check("delete a run", err); n == 0 {
 		t.Error("a run of no checkpoints")
+	}
+	if len(lost) != 1 || lost[0].Thread != "delta" || lost[0].ID != "d2" {
+		t.Errorf("lost histories %+v", lost)
 	}
 	generation, err = rt.Delete(ctx)
 	if check("delete", err); generation != 2 {

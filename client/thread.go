@@ -60,6 +60,7 @@ func (t *Thread) LoadHave(ctx context.Context, w engine.Which, have []engine.Cha
 	if len(opts) > 0 {
 		o := &opts[0]
 		req.HeadersOnly, req.Channels = packLoad(o)
+		req.History = o.History
 		req.Schema, req.Down, req.Export = o.Schema, o.Down, req.Export || o.Export
 	}
 	for i := range have {
@@ -73,6 +74,10 @@ func (t *Thread) LoadHave(ctx context.Context, w engine.Which, have []engine.Cha
 	cp, err := wire.UnpackCheckpoint(m.GetCheckpoint())
 	if err != nil {
 		return nil, err
+	}
+	cp.Histories = wire.UnpackHistories(m.GetHistories())
+	if len(opts) > 0 && opts[0].Head {
+		cp.Head = &engine.Head{Seq: m.GetHeadSeq(), ID: m.GetHeadId()}
 	}
 	for i, ch := range m.GetCheckpoint().GetChannels() {
 		if ch.GetUnchanged() {
@@ -161,18 +166,20 @@ func (t *Thread) SetLabels(ctx context.Context, w engine.Which, labels map[strin
 	return wire.UnpackCheckpoint(m.GetCheckpoint())
 }
 
-// PutWrites adds writes of a task to a checkpoint, in order, and returns when they are durable.
-func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath string, mode engine.WriteMode, ws []engine.Write, generation uint64) error {
+// PutWrites adds writes of a task to a checkpoint, in order, and returns the generation of the thread
+// when they are durable.
+func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath string, mode engine.WriteMode, ws []engine.Write, generation uint64) (uint64, error) {
 	req := &ckptdv1.PutWritesRequest{Ref: wire.PackRef(t.ref), CheckpointId: checkpointID, Task: taskID, Path: taskPath,
 		IgnoreExisting: mode == engine.Ignore, Generation: generation}
 	for i := range ws {
 		req.Writes = append(req.Writes, wire.PackWrite(&ws[i], false))
 	}
-	_, err := call(ctx, t.s, t.s.cps.PutWrites, req)
-	return err
+	m, err := call(ctx, t.s, t.s.cps.PutWrites, req)
+	return m.GetGeneration(), err
 }
 
-// Writes returns the pending writes of a checkpoint, in order of task id, then of index.
+// Writes returns the pending writes of a checkpoint, in order of task path, then of task id, then of
+// index.
 func (t *Thread) Writes(ctx context.Context, checkpointID string) ([]engine.PendingWrite, error) {
 	m, err := call(ctx, t.s, t.s.cps.ListWrites, &ckptdv1.ListWritesRequest{Ref: wire.PackRef(t.ref), CheckpointId: checkpointID})
 	return wire.UnpackWrites(m.GetWrites()), err

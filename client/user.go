@@ -97,10 +97,10 @@ func (s *Store) query(ctx context.Context, req *ckptdv1.QueryRequest, q engine.Q
 }
 
 // DeleteRun removes all checkpoints with a run id from all threads of the user, and returns their
-// number.
-func (u *User) DeleteRun(ctx context.Context, runID string) (int, error) {
+// number and the remaining checkpoints whose histories it cut off.
+func (u *User) DeleteRun(ctx context.Context, runID string) (int, []upkeep.LostHistory, error) {
 	m, err := call(ctx, u.s, u.s.threads.DeleteRun, &ckptdv1.DeleteRunRequest{Tenant: u.tenant, User: u.name, RunId: runID})
-	return int(m.GetRemoved()), err
+	return int(m.GetRemoved()), wire.UnpackLost(m.GetLost()), err
 }
 
 // GC collects the garbage of the user.

@@ -32,6 +32,7 @@ type Attrs struct {
 	Channels []ChannelInfo // numbers increasing
 	Hooks    []Hook        // in the order in which they run
 	Kind     string        // of the thread
+	Delta    []string      // channels whose state lies in pending writes of ancestors, increasing
 }
 
 // extended reports whether a needs version 2 of the encoding.
@@ -44,6 +45,9 @@ func AppendAttrs(dst []byte, a *Attrs) []byte {
 	version := byte(recordVersion)
 	if a.extended() {
 		version = extendedVersion
+	}
+	if len(a.Delta) > 0 {
+		version = deltaVersion
 	}
 	dst = appendString(append(dst, version), a.RunID)
 	dst = binary.AppendUvarint(dst, uint64(len(a.Labels)))
@@ -63,8 +67,14 @@ func AppendAttrs(dst []byte, a *Attrs) []byte {
 		dst = binary.AppendUvarint(dst, c.Number)
 		dst = appendString(appendString(dst, c.Name), c.Type)
 	}
-	if version == extendedVersion {
+	if version >= extendedVersion {
 		dst = appendString(appendHooks(dst, a), a.Kind)
+	}
+	if version == deltaVersion {
+		dst = binary.AppendUvarint(dst, uint64(len(a.Delta)))
+		for _, name := range a.Delta {
+			dst = appendString(dst, name)
+		}
 	}
 	return dst
 }
@@ -94,7 +104,7 @@ func appendHooks(dst []byte, a *Attrs) []byte {
 // ParseAttrs decodes b. Meta aliases it.
 func ParseAttrs(b []byte) (*Attrs, error) {
 	r := reader{b: b}
-	version := r.versions(recordVersion, extendedVersion)
+	version := r.versions(recordVersion, deltaVersion)
 	a := &Attrs{RunID: r.str("run id")}
 	last := ""
 	for i := range r.count("labels", MaxLabels) {
@@ -125,11 +135,14 @@ func ParseAttrs(b []byte) (*Attrs, error) {
 	}
 	a.Branch = r.str("branch")
 	r.channels(a)
-	if version == extendedVersion {
+	if version >= extendedVersion {
 		r.hooks(a)
-		if a.Kind = r.str("kind"); !a.extended() {
+		if a.Kind = r.str("kind"); version == extendedVersion && !a.extended() {
 			r.fail("version 2 without anything that needs it")
 		}
+	}
+	if version == deltaVersion {
+		r.deltaChannels(a)
 	}
 	return finish(&r, a)
 }
@@ -146,6 +159,23 @@ func (r *reader) channels(a *Attrs) {
 		}
 		names[c.Name] = true
 		a.Channels = append(a.Channels, c)
+	}
+}
+
+func (r *reader) deltaChannels(a *Attrs) {
+	n := r.count("delta channels", MaxChannels)
+	if n == 0 {
+		r.fail("version 3 without delta channels")
+	}
+	for i := range n {
+		name := r.nonEmpty("delta channel")
+		if i > 0 && name <= a.Delta[i-1] {
+			r.fail("delta channels out of order")
+		}
+		if r.err != nil {
+			return
+		}
+		a.Delta = append(a.Delta, name)
 	}
 }
 

@@ -54,11 +54,14 @@ type Entry struct {
 
 // Record is a checkpoint record without its seq, which is in its key.
 type Record struct {
-	Ghost  bool
-	Time   int64 // Unix milliseconds
-	Step   int64
-	Status string
-	Schema uint64
+	Ghost    bool
+	Holds    bool  // a ghost that keeps its pending writes for the histories of others
+	Abridged bool  // a ghost without the channels that no history needs
+	Took     bool  // it took over the pending writes of its parent
+	Time     int64 // Unix milliseconds
+	Step     int64
+	Status   string
+	Schema   uint64
 
 	ID   string   // the caller's, "" for an id of the engine's
 	UUID [16]byte // the engine's, if stored in full, else zero
@@ -122,7 +125,10 @@ const (
 	flagWrites   = 0x20
 	flagGhost    = 0x40
 	flagFuel     = 0x80
-	flagsKnown   = 0xff
+	flagTook     = 0x100
+	flagHolds    = 0x200
+	flagAbridged = 0x400
+	flagsKnown   = 0x7ff
 )
 
 var statusCodes = [...]string{1: "running", 2: "succeeded", 3: "failed", 4: "interrupted", 5: "cancelled", 6: "waiting"}
@@ -135,6 +141,7 @@ func (rec *Record) flags() (f uint64) {
 		{rec.ID != "", flagCallerID}, {rec.UUID != [16]byte{}, flagUUID}, {rec.ParentDist != 0, flagParent},
 		{rec.ParentID != "", flagDangling}, {rec.Replaced != 0, flagReplaced},
 		{rec.Writes.Changes != 0, flagWrites}, {rec.Ghost, flagGhost}, {rec.Fuel != 0, flagFuel},
+		{rec.Took, flagTook}, {rec.Holds, flagHolds}, {rec.Abridged, flagAbridged},
 	} {
 		if b.on {
 			f |= b.bit
@@ -239,10 +246,11 @@ func (rec *Record) parse(b []byte, seq uint64) error {
 	r := reader{b: b}
 	f := r.uvarint()
 	if f&^flagsKnown != 0 || f&(flagCallerID|flagUUID) == flagCallerID|flagUUID || f&(flagParent|flagDangling) == flagParent|flagDangling ||
-		f&(flagParent|flagWrites) == flagWrites {
+		f&(flagParent|flagWrites) == flagWrites || f&(flagParent|flagTook) == flagTook ||
+		f&flagGhost == 0 && f&(flagHolds|flagAbridged) != 0 {
 		r.fail("unknown flags %#x", f)
 	}
-	*rec = Record{Ghost: f&flagGhost != 0, Time: r.time(), Step: r.svarint(),
+	*rec = Record{Ghost: f&flagGhost != 0, Holds: f&flagHolds != 0, Abridged: f&flagAbridged != 0, Took: f&flagTook != 0, Time: r.time(), Step: r.svarint(),
 		Status: r.status(rec.Status), Schema: r.uvarint(), ID: rec.ID, ParentID: rec.ParentID, Entries: rec.Entries}
 	rec.ID = r.present(f&flagCallerID != 0, "id", rec.ID)
 	if f&flagUUID != 0 {
@@ -324,7 +332,7 @@ func (rec *Record) equal(o *Record) bool {
 			return false
 		}
 	}
-	return rec.Ghost == o.Ghost && rec.Time == o.Time && rec.Step == o.Step && rec.Status == o.Status && rec.Schema == o.Schema &&
+	return rec.Ghost == o.Ghost && rec.Holds == o.Holds && rec.Abridged == o.Abridged && rec.Took == o.Took && rec.Time == o.Time && rec.Step == o.Step && rec.Status == o.Status && rec.Schema == o.Schema &&
 		rec.ID == o.ID && rec.UUID == o.UUID &&
 		rec.ParentDist == o.ParentDist && rec.ParentID == o.ParentID && rec.ParentHash == o.ParentHash && rec.Replaced == o.Replaced &&
 		rec.Writes == o.Writes && rec.Fuel == o.Fuel

@@ -122,6 +122,8 @@ func randomRecord(rng *rand.Rand, seq uint64) *Record {
 	if seq > 1 && rng.IntN(3) == 0 {
 		rec.Replaced = 1 + rng.Uint64N(seq-1)
 	}
+	rec.Took = rec.ParentDist != 0 && rng.IntN(4) == 0
+	rec.Holds, rec.Abridged = rec.Ghost && rng.IntN(3) == 0, rec.Ghost && rng.IntN(3) == 0
 	if rec.ParentDist != 0 && rng.IntN(2) == 0 {
 		rec.Writes = Ledger{1 + rng.Uint64()>>(1+rng.IntN(63)), randomHash(rng)}
 	}

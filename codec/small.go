@@ -338,7 +338,7 @@ func AppendWrites(dst []byte, w *Writes) []byte {
 func ParseWrites(b []byte) (*Writes, error) {
 	r := reader{b: b}
 	r.version()
-	w := &Writes{Checkpoint: r.nonEmpty("checkpoint id"), Task: r.str("task"), Path: r.str("task path")}
+	w := &Writes{Checkpoint: r.nonEmpty("checkpoint id"), Task: r.str("task"), Path: r.longStr("task path")}
 	for i := range r.count("writes", MaxWrites) {
 		v := Write{Index: r.svarint(), Channel: r.str("channel"), Type: r.str("type"), Size: r.count("size", MaxChannel)}
 		v.Payload, v.PartBytes, v.Parts = r.payload(nil, r.bool())
@@ -425,7 +425,10 @@ func AppendNamespace(dst []byte, n *Namespace) []byte {
 func ParseNamespace(b []byte) (*Namespace, error) {
 	r := reader{b: b}
 	version := r.versions(recordVersion, extendedVersion)
-	n := &Namespace{Name: r.nonEmpty("name")}
+	n := &Namespace{Name: r.longStr("namespace")}
+	if n.Name == "" {
+		r.fail("namespace is empty")
+	}
 	if version == extendedVersion {
 		flags := r.byte()
 		if flags == 0 || flags > flagDeleted|flagLife|flagCalled {
@@ -449,7 +452,7 @@ func AppendName(dst []byte, name string) []byte {
 	return appendString(append(dst, recordVersion), name)
 }
 
-// ParseName is the inverse of AppendName.
+// ParseName is the inverse of AppendName for the id of a thread.
 func ParseName(b []byte) (string, error) {
 	r := reader{b: b}
 	r.version()

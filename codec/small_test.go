@@ -142,6 +142,11 @@ func TestAttrsRefuse(t *testing.T) {
 		"too many blobs":      {Blobs: make([][32]byte, MaxBlobs+1)},
 		"long branch":         {Branch: long},
 		"long kind":           {Kind: long},
+		"long delta channel":  {Delta: []string{long}},
+		"no delta channel":    {Delta: []string{""}},
+		"delta channels fall": {Delta: []string{"b", "a"}},
+		"delta channel twice": {Delta: []string{"a", "a"}},
+		"many delta channels": {Delta: make([]string, MaxChannels+1)},
 		"channel number 0":    {Channels: []ChannelInfo{{Number: 0, Name: "a"}}},
 		"channels fall":       {Channels: []ChannelInfo{{Number: 2, Name: "a"}, {Number: 1, Name: "b"}}},
 		"channel twice":       {Channels: []ChannelInfo{{Number: 2, Name: "a"}, {Number: 2, Name: "b"}}},
@@ -228,7 +233,10 @@ func TestUnknownVersionsAndFlagsAreRefused(t *testing.T) {
 		case "stub", "part", "blob", "index": // have no version
 		default:
 			next := byte(2)
-			if s.decoder == "attrs" || s.decoder == "id" || s.decoder == "namespace" {
+			switch s.decoder {
+			case "attrs":
+				next = 4
+			case "id", "namespace":
 				next = 3
 			}
 			for _, v := range []byte{0, next, 0x81, 0xff} {

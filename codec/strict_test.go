@@ -195,6 +195,7 @@ func smallSamples() []sample {
 		Channels: []ChannelInfo{{Number: 1, Name: "messages", Rewritten: true}, {Number: 2, Name: "plan"}, {Number: 300, Name: "files", Rewritten: true}},
 		Hooks:    []Hook{{"mail@1.0.0", hash32(3), hash32(4)}, {"redact", hash32(5), hash32(0)}},
 	}))
+	add("attrs", "delta channels", AppendAttrs(nil, &Attrs{Delta: []string{"a", "b"}}))
 	add("attrs", "a kind", AppendAttrs(nil, &Attrs{Kind: "support"}))
 	add("attrs", "a rewritten channel of hooks that are gone", AppendAttrs(nil, &Attrs{Channels: []ChannelInfo{{Number: 7, Name: "a", Rewritten: true}}}))
 	out = append(out, sample{"stub", "one record", params{seq: 1}, AppendStub(nil, &Stub{1, 0, hash32(9), "s"})})

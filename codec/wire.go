@@ -26,6 +26,7 @@ func malformed(format string, args ...any) error {
 // Limits of docs/format.md §15.
 const (
 	MaxName     = 256
+	MaxLongName = 1 << 10 // of a namespace and the path of a task
 	MaxMeta     = 1 << 20
 	MaxLabels   = 256
 	MaxBlobs    = 256
@@ -119,11 +120,26 @@ func (r *reader) strLike(what, have string) string {
 	return s
 }
 
+// longStr reads a string that CheckLongName accepts.
+func (r *reader) longStr(what string) string {
+	s := string(r.bytes(what, MaxLongName))
+	if err := CheckLongName(s); err != nil {
+		r.fail("%s %v", what, err)
+		return ""
+	}
+	return s
+}
+
 // CheckName returns an error if a record cannot hold a string: an id, a name, a label or its value,
 // a status, a type.
-func CheckName(s string) error {
-	if len(s) > MaxName {
-		return fmt.Errorf("is %d bytes, at most %d are allowed", len(s), MaxName)
+func CheckName(s string) error { return checkString(s, MaxName) }
+
+// CheckLongName is CheckName for a namespace and the path of a task.
+func CheckLongName(s string) error { return checkString(s, MaxLongName) }
+
+func checkString(s string, most int) error {
+	if len(s) > most {
+		return fmt.Errorf("is %d bytes, at most %d are allowed", len(s), most)
 	}
 	if !utf8.ValidString(s) {
 		return errors.New("is not UTF-8")
@@ -179,6 +195,7 @@ func finish[T any](r *reader, v T) (T, error) {
 const (
 	recordVersion   = 1
 	extendedVersion = 2 // of attributes with hooks or a kind, and of id entries with a fingerprint
+	deltaVersion    = 3 // of attributes with delta channels
 )
 
 func appendBytes(dst, p []byte) []byte {

@@ -31,7 +31,8 @@ func TestClockOutOfRange(t *testing.T) {
 			"first save":  func() error { _, err := fresh.Save(ctx, Draft{}); return err },
 			"labels":      func() error { _, err := old.SetLabels(ctx, Latest, map[string]string{"k": "v"}); return err },
 			"writes": func() error {
-				return f.Thread(testRef("writes")).PutWrites(ctx, "a", "task", "", Upsert, []Write{{Channel: "m"}}, 0)
+				_, err := f.Thread(testRef("writes")).PutWrites(ctx, "a", "task", "", Upsert, []Write{{Channel: "m"}}, 0)
+				return err
 			},
 			"blob": func() error { _, _, err := u.PutBlob(ctx, strings.NewReader("blob")); return err },
 			"copy": func() error { return old.Copy(ctx, testRef("copy")) },

@@ -47,7 +47,7 @@ func newDamageWorld(t *testing.T) *damageWorld {
 		cps = append(cps, mustSave(t, w.f, testRef("t"), d))
 	}
 	cps = append(cps, mustSave(t, w.f, testRef("t"), Draft{ID: "c3", Keep: true, Step: 9}))
-	if err := th.PutWrites(t.Context(), "c5", "task", "", Upsert, []Write{{Channel: "log", Data: words(r, 300)}}, 0); err != nil {
+	if _, err := th.PutWrites(t.Context(), "c5", "task", "", Upsert, []Write{{Channel: "log", Data: words(r, 300)}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	sub := testRef("t")

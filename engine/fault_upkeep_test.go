@@ -13,11 +13,12 @@ import (
 // upkeepOps are the operations in the sweep that neither save nor load checkpoints.
 var upkeepOps = []faultOp{
 	{name: "put writes", run: func(ctx context.Context, b *bed) error {
-		return b.Thread(testRef("chat")).PutWrites(ctx, "c9", "task", "path", Upsert, []Write{{Channel: "x", Data: []byte("small")}, {Index: 1, Channel: "x", Data: b.w.big}}, 0)
+		_, err := b.Thread(testRef("chat")).PutWrites(ctx, "c9", "task", "path", Upsert, []Write{{Channel: "x", Data: []byte("small")}, {Index: 1, Channel: "x", Data: b.w.big}}, 0)
+		return err
 	}},
 	{name: "put writes to a new thread", run: func(ctx context.Context, b *bed) error {
 		th := b.Thread(testRef("writes first"))
-		if err := th.PutWrites(ctx, "to come", "task", "", Ignore, []Write{{Channel: "x", Data: []byte("early")}}, 0); err != nil {
+		if _, err := th.PutWrites(ctx, "to come", "task", "", Ignore, []Write{{Channel: "x", Data: []byte("early")}}, 0); err != nil {
 			return err
 		}
 		ws, err := th.Writes(ctx, "to come")
@@ -72,7 +73,7 @@ var upkeepOps = []faultOp{
 		return b.Thread(testRef("tree")).Copy(ctx, testRef("copy"))
 	}},
 	{name: "delete a run", changes: inThread("chat"), run: func(ctx context.Context, b *bed) error {
-		_, err := b.User("acme", "alice").Upkeep().DeleteRun(ctx, "run")
+		_, _, err := b.User("acme", "alice").Upkeep().DeleteRun(ctx, "run")
 		return err
 	}},
 	{name: "collect garbage", run: func(ctx context.Context, b *bed) error {

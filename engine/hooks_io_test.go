@@ -28,7 +28,10 @@ func TestHooksOfWrites(t *testing.T) {
 		return run(ctx, call)
 	}
 	h.set(hook.PreSave, c)
-	put := func(ws ...Write) error { return th.PutWrites(ctx, "cp", "task", "p", Upsert, ws, 0) }
+	put := func(ws ...Write) error {
+		_, err := th.PutWrites(ctx, "cp", "task", "p", Upsert, ws, 0)
+		return err
+	}
 	for range 2 {
 		if err := put(Write{Channel: "a", Type: "json", Data: []byte(`"sk-1"`)}, Write{Index: 1, Channel: "b", Data: []byte("drop")}, Write{Index: 2, Data: []byte("b"), Channel: "b"}); err != nil {
 			t.Fatal(err)
@@ -73,7 +76,7 @@ func TestHooksSeeNames(t *testing.T) {
 	ref := testRef("thread-1")
 	ref.Namespace = "namespace-1"
 	mustSave(t, f, ref, Draft{ID: "id-1", Branch: "branch-1", Kind: "kind-1", Status: "status-1", RunID: "run-1", Channels: []Change{{Name: "a", Data: []byte("a")}}})
-	if err := f.Thread(ref).PutWrites(ctx, "id-2", "task-1", "path-1", Upsert, []Write{{Channel: "a", Data: []byte("w")}}, 0); err != nil {
+	if _, err := f.Thread(ref).PutWrites(ctx, "id-2", "task-1", "path-1", Upsert, []Write{{Channel: "a", Data: []byte("w")}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"thread-1", "namespace-1", "id-1", "branch-1", "kind-1", "status-1", "run-1", "id-2", "task-1", "path-1"} {

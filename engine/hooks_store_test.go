@@ -221,7 +221,7 @@ func saveSecrets(t *testing.T, s *Store) {
 		_, err = th.Save(ctx, Draft{Keep: true, Channels: []Change{{Name: "a", Data: fmt.Appendf(nil, "%d sk-5ec2e7 %d", i, i)}}})
 	}
 	if err == nil {
-		err = th.PutWrites(ctx, "a", "t", "", Upsert, []Write{{Channel: "a", Data: []byte("sk-5ec2e7")}, {Index: 1, Channel: "a", Data: []byte(big)}}, 0)
+		_, err = th.PutWrites(ctx, "a", "t", "", Upsert, []Write{{Channel: "a", Data: []byte("sk-5ec2e7")}, {Index: 1, Channel: "a", Data: []byte(big)}}, 0)
 	}
 	if err == nil {
 		_, err = th.SetLabels(ctx, At("a"), map[string]string{"m": "sk-5ec2e7"})

@@ -36,8 +36,10 @@ func (e *edges) near(most int) int {
 }
 
 // name is a name for calls that use names, at most as long as names may be, or longer.
-func (e *edges) name(what string) string {
-	n := e.near(codec.MaxName)
+func (e *edges) name(what string) string { return e.nameUpTo(what, codec.MaxName) }
+
+func (e *edges) nameUpTo(what string, most int) string {
+	n := e.near(most)
 	if n < 3 {
 		return fmt.Sprint(what, n)
 	}
@@ -153,7 +155,7 @@ func TestWritesAtTheirLimits(t *testing.T) {
 	th := f.Thread(testRef("t"))
 	for i := range 100 {
 		e.over = false
-		id, task, path := fmt.Sprint("cp", i), e.name("task"), e.name("path")
+		id, task, path := fmt.Sprint("cp", i), e.name("task"), e.nameUpTo("path", codec.MaxLongName)
 		var ws []Write
 		if n := e.near(codec.MaxWrites); n > 10 {
 			for i := range n {
@@ -164,7 +166,7 @@ func TestWritesAtTheirLimits(t *testing.T) {
 				ws = append(ws, Write{Index: e.integer(), Channel: e.name("c"), Type: e.name("t"), Data: noise(e.Rand, e.near(edgeChannel))})
 			}
 		}
-		err := th.PutWrites(ctx, id, task, path, Upsert, ws, 0)
+		_, err := th.PutWrites(ctx, id, task, path, Upsert, ws, 0)
 		if e.over != (err != nil) || err != nil && !allowed(err) {
 			t.Fatalf("round %d: something is over its limit: %v; the answer is %v", i, e.over, err)
 		}

@@ -47,7 +47,7 @@ func TestWritesBesideTheFirstSaveAreAllKept(t *testing.T) {
 		for i := range writers {
 			wg.Go(func() {
 				w := []Write{{Index: int64(i), Channel: "c", Data: fmt.Append(nil, "write ", i)}}
-				if err := th.PutWrites(t.Context(), "first", "task", "", Upsert, w, 0); err != nil {
+				if _, err := th.PutWrites(t.Context(), "first", "task", "", Upsert, w, 0); err != nil {
 					t.Error(err)
 				}
 			})

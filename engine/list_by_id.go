@@ -176,11 +176,10 @@ func (m *listing) addThread(ctx context.Context, ref Ref) error {
 
 // add adds a lineage if it has checkpoints to list.
 func (m *listing) add(ctx context.Context, l *lineage) error {
-	rec, there := l.th.record()
-	if !there {
+	if _, there := l.th.record(); !there {
 		return nil
 	}
-	c := &idLine{ref: l.ref, generation: rec.Generation}
+	c := &idLine{ref: l.ref, generation: l.generation()}
 	if err := c.begin(ctx, l, &m.o); err != nil || c.done() {
 		c.room.release()
 		return err
@@ -230,10 +229,10 @@ func (m *listing) yieldAll(ctx context.Context, yield func(*Entry, error) bool) 
 	return nil
 }
 
-// withLine calls fn with a lineage of the list, unless its thread was deleted in the meantime.
+// withLine calls fn with a lineage of the list, unless it was deleted in the meantime.
 func (m *listing) withLine(ctx context.Context, c *idLine, fn func(context.Context, *lineage) error) error {
 	read := func(l *lineage) error {
-		if rec, there := l.th.record(); there && rec.Generation == c.generation {
+		if _, there := l.th.record(); there && l.generation() == c.generation {
 			return fn(ctx, l)
 		}
 		if m.oneThread {

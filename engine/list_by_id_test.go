@@ -91,11 +91,13 @@ func (w *idWorld) step() {
 		if err == nil {
 			w.ids = append(w.ids, cp.ID) // saved again by its id, or in another lineage
 			if w.r.IntN(3) == 0 {
-				fail(th.PutWrites(ctx, cp.ID, fmt.Sprint(w.r.IntN(3)), "", Upsert, []Write{{Channel: "w", Data: words(w.r, 50)}}, 0))
+				_, err := th.PutWrites(ctx, cp.ID, fmt.Sprint(w.r.IntN(3)), "", Upsert, []Write{{Channel: "w", Data: words(w.r, 50)}}, 0)
+				fail(err)
 			}
 		}
 	case n < 78:
-		fail(th.PutWrites(ctx, cmp.Or(w.id(), "-"), "task", "", Upsert, []Write{{Channel: "w", Data: []byte("w")}}, 0))
+		_, err := th.PutWrites(ctx, cmp.Or(w.id(), "-"), "task", "", Upsert, []Write{{Channel: "w", Data: []byte("w")}}, 0)
+		fail(err)
 	case n < 88:
 		o := upkeep.PruneOptions{KeepLast: 1 + w.r.IntN(8), ByID: w.r.IntN(2) == 0, AllNamespaces: w.r.IntN(2) == 0, Erase: w.r.IntN(4) == 0}
 		_, err := th.Upkeep().Prune(ctx, o)
@@ -108,7 +110,7 @@ func (w *idWorld) step() {
 		to.Thread, to.Namespace, ref.Namespace = fmt.Sprint("t", w.r.IntN(4)), "", ""
 		fail(w.f.Thread(ref).Copy(ctx, to))
 	case n < 97:
-		_, err := w.f.User("acme", "alice").Upkeep().DeleteRun(ctx, fmt.Sprint("r", w.r.IntN(3)))
+		_, _, err := w.f.User("acme", "alice").Upkeep().DeleteRun(ctx, fmt.Sprint("r", w.r.IntN(3)))
 		fail(err)
 	case n < 98:
 		_, err := w.f.Upkeep().GC(ctx, "acme", upkeep.GCOptions{})

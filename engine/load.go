@@ -17,6 +17,9 @@ func (t *Thread) Load(ctx context.Context, w Which, opts ...LoadOptions) (*Check
 	if len(opts) > 0 {
 		o = opts[0]
 	}
+	if err := o.checkHistories(); err != nil {
+		return nil, fmt.Errorf("loading: %w", err)
+	}
 	l, err := t.s.rlockThread(ctx, t.ref, false)
 	if err != nil {
 		return nil, fmt.Errorf("loading: %w", err)
@@ -26,7 +29,15 @@ func (t *Thread) Load(ctx context.Context, w Which, opts ...LoadOptions) (*Check
 	if o.Schema != 0 {
 		want = z.want
 	}
-	cp, err := l.loadAndUnlock(ctx, w, &o, want)
+	g := loading{w: w, o: &o, want: want}
+	err = g.readAndUnlock(ctx, l)
+	if err == errOvertaken {
+		err = t.s.withExclusive(ctx, t.ref, func(l *lineage) error { return g.read(ctx, l) })
+	}
+	cp := g.cp
+	if err == nil && o.History != nil {
+		cp.Histories, err = t.histories(ctx, &o, g.found, g.lost)
+	}
 	if err == nil && o.Schema != 0 {
 		err = z.finish(ctx, cp)
 	}
@@ -54,10 +65,69 @@ func (o *LoadOptions) want(*Checkpoint) func(name string) bool {
 // nil is none.
 type wanting func(cp *Checkpoint) func(name string) bool
 
-// loadAndUnlock loads and then unlocks the thread, also if load panics.
-func (l *lineage) loadAndUnlock(ctx context.Context, w Which, o *LoadOptions, want wanting) (*Checkpoint, error) {
+// loading is a load and its outcome, before hooks and migrations.
+type loading struct {
+	w     Which
+	o     *LoadOptions
+	want  wanting
+	cp    *Checkpoint
+	found []*ancestor
+	lost  []string
+}
+
+// readAndUnlock reads and then unlocks the thread, also if read panics.
+func (g *loading) readAndUnlock(ctx context.Context, l *lineage) error {
 	defer l.runlockThread()
-	return l.load(ctx, w, o, want)
+	return g.read(ctx, l)
+}
+
+func (g *loading) read(ctx context.Context, l *lineage) (err error) {
+	if g.o.Head {
+		g.cp, err = l.loadWithHead(ctx, g.w, g.o, g.want)
+	} else {
+		g.cp, err = l.load(ctx, g.w, g.o, g.want)
+	}
+	if err == nil && len(g.o.History) > 0 {
+		g.found, g.lost, err = l.ancestors(ctx, g.cp.Seq, g.o.History)
+	}
+	return err
+}
+
+// loadWithHead is load that also names the head of the lineage.
+func (l *lineage) loadWithHead(ctx context.Context, w Which, o *LoadOptions, want wanting) (*Checkpoint, error) {
+	at, err := l.durableNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cp, err := l.load(ctx, w, o, want)
+	if err != nil {
+		return nil, err
+	}
+	cp.Head = &Head{cp.Seq, cp.ID}
+	if w.by == ByNewest || cp.Seq == at.latest {
+		return cp, nil
+	}
+	if cp.Head.Seq, cp.Head.ID = at.latest, l.cachedID(at.latest); cp.Head.ID == "" {
+		r, err := l.findAt(ctx, at, Latest)
+		if err != nil {
+			return nil, err
+		}
+		cp.Head = &Head{r.seq, l.recordID(r)}
+	}
+	return cp, nil
+}
+
+// cachedID is the id of the checkpoint at seq if its state is in memory and the lineage is not
+// locked, else "".
+func (l *lineage) cachedID(seq uint64) string {
+	if !l.mu.tryLock() {
+		return ""
+	}
+	defer l.mu.unlock()
+	if t := l.states[seq]; t != nil && t.seq == seq && l.openEpoch == l.th.Epoch {
+		return t.id
+	}
+	return ""
 }
 
 func (l *lineage) load(ctx context.Context, w Which, o *LoadOptions, want wanting) (*Checkpoint, error) {

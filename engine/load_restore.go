@@ -404,7 +404,7 @@ func sameNumbers(a *codec.Attrs, rec *codec.Record) error {
 func (rs *restorer) header(ctx context.Context, r *record) (header, error) {
 	rec := r.rec
 	h := header{parent: rec.ParentID, dangling: rec.ParentID, parentHash: rec.ParentHash, time: rec.Time, step: rec.Step,
-		status: rec.Status, schema: rec.Schema, origin: r.seq - rec.Replaced, own: rec.ID == "", ghost: rec.Ghost, fuel: rec.Fuel, writes: rec.Writes}
+		status: rec.Status, schema: rec.Schema, origin: r.seq - rec.Replaced, own: rec.ID == "", ghost: rec.Ghost, took: rec.Took, fuel: rec.Fuel, writes: rec.Writes}
 	if rec.ParentDist == 0 {
 		return h, nil
 	}

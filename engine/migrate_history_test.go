@@ -239,7 +239,7 @@ func TestKeptHistoryIsDropped(t *testing.T) {
 			return err
 		},
 		"run": func(th *Thread) error {
-			_, err := th.s.User("acme", "alice").Upkeep().DeleteRun(ctx, "run0")
+			_, _, err := th.s.User("acme", "alice").Upkeep().DeleteRun(ctx, "run0")
 			return err
 		},
 		"delete": func(th *Thread) error { _, err := th.Delete(ctx); return err },

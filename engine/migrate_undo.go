@@ -89,6 +89,9 @@ func (l *storedLineage) hashAt(ctx context.Context, r *record) (id string, hash 
 	if r.stub != nil {
 		return r.stub.ID, r.stub.Hash, nil
 	}
+	if r.rec.Abridged {
+		return l.recordID(r), noHash, nil
+	}
 	cp, err := l.restorer().checkpoint(ctx, r, nil)
 	if r.rec.Ghost && errors.Is(err, errGone) {
 		return l.recordID(r), noHash, nil

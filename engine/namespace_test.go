@@ -34,7 +34,7 @@ func mustDelete(t *testing.T, f *fixture, ref Ref) uint64 {
 func mustWrite(t *testing.T, f *fixture, ref Ref, id string) {
 	t.Helper()
 	w := []Write{{Channel: "c", Data: []byte("w")}}
-	if err := f.Thread(ref).PutWrites(context.Background(), id, "task", "", Upsert, w, 0); err != nil {
+	if _, err := f.Thread(ref).PutWrites(context.Background(), id, "task", "", Upsert, w, 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -146,7 +146,7 @@ func TestGenerationsOfANamespace(t *testing.T) {
 					if _, err := f.Thread(sub).Save(ctx, Draft{Generation: old}); !errors.Is(err, ErrGeneration) {
 						t.Errorf("a save for generation %#x: %v", old, err)
 					}
-					if err := f.Thread(sub).PutWrites(ctx, "c", "late", "", Upsert, w, old); !errors.Is(err, ErrGeneration) {
+					if _, err := f.Thread(sub).PutWrites(ctx, "c", "late", "", Upsert, w, old); !errors.Is(err, ErrGeneration) {
 						t.Errorf("writes for generation %#x: %v", old, err)
 					}
 				}
@@ -155,7 +155,7 @@ func TestGenerationsOfANamespace(t *testing.T) {
 					if err != nil || cp.Generation != generation {
 						t.Fatalf("a save for generation %#x: %v, %v", now, cp, err)
 					}
-					if err := f.Thread(sub).PutWrites(ctx, cp.ID, "task", "", Upsert, w, now); err != nil {
+					if _, err := f.Thread(sub).PutWrites(ctx, cp.ID, "task", "", Upsert, w, now); err != nil {
 						t.Fatalf("writes for generation %#x: %v", now, err)
 					}
 				}
@@ -444,7 +444,7 @@ func TestDeleteRunAndCalledNamespaces(t *testing.T) {
 		mustSave(t, f, nsRef("t", c.ns), Draft{CalledFrom: "a", RunID: c.run})
 	}
 	mustSave(t, f, testRef("t"), Draft{ID: "b", RunID: "two"})
-	if n, err := f.User("acme", "alice").Upkeep().DeleteRun(ctx, "one"); err != nil || n != 3 {
+	if n, _, err := f.User("acme", "alice").Upkeep().DeleteRun(ctx, "one"); err != nil || n != 3 {
 		t.Errorf("%d, %v", n, err)
 	}
 	if names, err := f.Thread(testRef("t")).Namespaces(ctx); err != nil || !slices.Equal(names, []string{"", "y"}) {

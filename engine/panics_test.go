@@ -38,7 +38,8 @@ func TestPanicsLeaveNothingLocked(t *testing.T) {
 	th := f.Thread(testRef("t"))
 	first := save(t, th, Draft{Step: 1, Channels: []Change{jsonChannel("c", "1")}})
 	second := save(t, th, Draft{Step: 2, Channels: []Change{jsonChannel("c", "2")}})
-	must(t, th.PutWrites(t.Context(), first.ID, "task", "", Upsert, []Write{{Channel: "c", Type: "json", Data: []byte("1")}}, 0))
+	_, err := th.PutWrites(t.Context(), first.ID, "task", "", Upsert, []Write{{Channel: "c", Type: "json", Data: []byte("1")}}, 0)
+	must(t, err)
 	ways := map[string]func() error{
 		"load": func() error { _, err := th.Load(t.Context(), At(first.ID)); return err },
 		"tree": func() error { _, err := th.Tree(t.Context()); return err },
@@ -56,7 +57,8 @@ func TestPanicsLeaveNothingLocked(t *testing.T) {
 		},
 		"writes": func() error { _, err := th.Writes(t.Context(), first.ID); return err },
 		"put": func() error {
-			return th.PutWrites(t.Context(), first.ID, "task", "", Upsert, []Write{{Channel: "c", Type: "json", Data: []byte("2")}}, 0)
+			_, err := th.PutWrites(t.Context(), first.ID, "task", "", Upsert, []Write{{Channel: "c", Type: "json", Data: []byte("2")}}, 0)
+			return err
 		},
 		"prune":  func() error { _, err := th.Upkeep().Prune(t.Context(), upkeep.PruneOptions{KeepLast: 1}); return err },
 		"delete": func() error { _, err := th.Delete(t.Context()); return err },

@@ -209,7 +209,7 @@ func (m *markers) plantRest(t *testing.T, s *Store, ref Ref, text, random func(s
 	th, u := s.Thread(ref), s.User(ref.Tenant, ref.User)
 	writes := []Write{{Channel: m.plant("write-channel"), Type: m.plant("write-type"), Data: text("write", 200)},
 		{Index: 1, Channel: "x", Data: text("write-long", 90<<10)}, {Index: 2, Channel: "x", Data: random("write-noise", 90<<10)}}
-	err := th.PutWrites(ctx, m.plant("write-checkpoint"), m.plant("task"), m.plant("path"), Upsert, writes, 0)
+	_, err := th.PutWrites(ctx, m.plant("write-checkpoint"), m.plant("task"), m.plant("path"), Upsert, writes, 0)
 	for _, blob := range [][]byte{[]byte(m.plant("tiny-blob")), text("blob", 600<<10), random("noise-blob", 600<<10)} {
 		if err == nil {
 			_, _, err = u.PutBlob(ctx, bytes.NewReader(blob))

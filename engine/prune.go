@@ -101,6 +101,7 @@ type lineagePruning struct {
 	gone     bool              // the namespace is removed with all in it
 	branches map[string]uint64 // the seqs that their records name
 	children map[uint64][]*row // retained or hidden records, by a parent that is removed
+	lost     []upkeep.LostHistory
 }
 
 // newPruning decides about the checkpoints of the namespaces for which keep returns a rule; in the
@@ -129,6 +130,7 @@ func (t *thread) newPruning(ctx context.Context, keep func(namespace string) *pr
 		if err := n.choose(k); err != nil {
 			return nil, err
 		}
+		n.keepHistories(k)
 		if i == 0 && k != nil {
 			if callees, err = n.callees(ctx, t, k, spaces[1:]); err != nil {
 				return nil, err
@@ -194,6 +196,7 @@ func (n *lineagePruning) callees(ctx context.Context, t *thread, k *pruneRule, s
 		}
 		caller.verdict = retained
 	}
+	n.keepHistories(k) // those of pinned callers, too
 	for _, c := range found {
 		others := k.run != "" && c.any(func(r *row) bool { return r.attrs.RunID != k.run })
 		c.gone = callers[c.space.CalledFrom].verdict != retained && !others
@@ -271,7 +274,7 @@ func (n *lineagePruning) choose(k *pruneRule) error {
 func (n *lineagePruning) hideBases() {
 	needs := newDependencies()
 	for r := range n.newestFirst {
-		if r.stub == nil && needs.of(r, r.verdict == retained).asBase && r.verdict != retained {
+		if r.stub == nil && needs.of(r, r.verdict == retained).asBase && r.verdict == removed {
 			r.verdict = hidden
 		}
 	}

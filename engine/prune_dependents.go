@@ -50,6 +50,9 @@ func (n *dependencies) of(r *row, stays bool) dependents {
 	} else if by.asBase {
 		numbers = append(numbers, 0)
 	}
+	if !stays {
+		numbers = append(numbers, r.held...)
+	}
 	for _, number := range numbers {
 		if base := r.base(number); base != 0 && !slices.Contains(n.bases[base], number) {
 			n.bases[base] = append(n.bases[base], number)

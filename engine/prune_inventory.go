@@ -25,14 +25,18 @@ type row struct {
 	stub *codec.Stub // nil for a record; the following fields are of a record
 
 	ghost      bool
+	holds      bool   // an ancestor, which keeps its pending writes
+	dangling   string // the parent's id if that checkpoint did not exist
 	idKey      []byte // key of the id's entry, nil if it has none
 	origin     uint64 // place in line
 	parent     uint64 // 0: none
 	parentHash [32]byte
 	time, step int64
 	status     string
-	attrs      *codec.Attrs // without Meta and Channels; shared
+	attrs      *codec.Attrs // without Meta; shared
 	bases      []channelBase
+
+	held []uint64 // channels that must restore though it is no checkpoint; nil if it is not an ancestor
 
 	verdict verdict
 }
@@ -45,7 +49,7 @@ type verdict uint8
 
 const (
 	removed  verdict = iota // it is deleted
-	hidden                  // it becomes or stays a ghost, as a base of others
+	hidden                  // it becomes or stays a ghost, as a base or an ancestor of others
 	retained                // it remains a checkpoint
 )
 
@@ -98,6 +102,7 @@ func (v *inventory) newestFirst(yield func(*row) bool) {
 func (l *storedLineage) inventory(ctx context.Context) (*inventory, error) {
 	v := &inventory{l: l, rows: map[uint64]*row{}}
 	attrs := map[uint64]*codec.Attrs{} // by the record that holds them
+	var table []codec.ChannelInfo      // of the record before; most have the same
 	rs := l.restorer()
 	err := l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
 		v.head = r.seq
@@ -121,7 +126,10 @@ func (l *storedLineage) inventory(ctx context.Context) (*inventory, error) {
 		if err != nil {
 			return err
 		}
-		w.attrs = &codec.Attrs{RunID: a.RunID, Labels: a.Labels, Blobs: a.Blobs}
+		if !sameTable(table, a.Channels) {
+			table = a.Channels
+		}
+		w.attrs = &codec.Attrs{RunID: a.RunID, Labels: a.Labels, Blobs: a.Blobs, Kind: a.Kind, Delta: a.Delta, Channels: table}
 		attrs[holder] = w.attrs
 		return nil
 	})
@@ -131,6 +139,7 @@ func (l *storedLineage) inventory(ctx context.Context) (*inventory, error) {
 func (w *row) fill(l *storedLineage, r *record) {
 	rec := r.rec
 	w.id, w.ghost, w.origin = l.recordID(r), rec.Ghost, r.origin()
+	w.holds, w.dangling = rec.Holds, rec.ParentID
 	switch {
 	case rec.Ghost:
 	case rec.ID != "":
@@ -149,6 +158,11 @@ func (w *row) fill(l *storedLineage, r *record) {
 			s.base = e.Path[0].Last
 		}
 		w.bases = append(w.bases, s)
+	}
+	if w.holds { // a prune finds out which of them are needed
+		for _, s := range w.bases {
+			w.held = append(w.held, s.number)
+		}
 	}
 }
 

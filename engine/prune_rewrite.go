@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/ckptd/ckptd/backend"
@@ -204,7 +205,7 @@ func (c *lineageCopy) run(ctx context.Context) error {
 		return err
 	}
 	err := c.l.eachRecord(ctx, 1, endSeq, false, func(r *record) error {
-		if r.rec == nil || c.rows[r.seq].verdict != retained {
+		if r.rec == nil || c.rows[r.seq].verdict == removed {
 			return nil
 		}
 		return c.copyRecord(ctx, r)
@@ -257,18 +258,28 @@ func putInto[T any](ctx context.Context, c *lineageCopy, k *space.Kind[T], key [
 	return c.out.add(ctx, mut)
 }
 
-// copyWrites copies the pending writes of retained checkpoints.
+// copyWrites copies the pending writes of retained checkpoints and of ancestors.
 func (c *lineageCopy) copyWrites(ctx context.Context) error {
-	gone := map[string]bool{}
+	to := map[string]string{} // names that change or, if "", are dropped, by the start of their keys
 	for r := range c.newestFirst {
-		if r.visible() && r.verdict != retained {
-			gone[r.id] = true
+		switch {
+		case r.stub != nil || r.verdict == retained || !r.visible() && !r.holds:
+		case r.verdict == hidden:
+			to[string(c.l.WritesPrefix(r.writesName()))] = space.Held(r.seq)
+		default:
+			to[string(c.l.WritesPrefix(r.writesName()))] = ""
 		}
 	}
 	return c.l.s.eachWrites(ctx, c.l, c.l.Writes(), func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {
 		key := c.to.Moved(e.Key)
+		name, changes := to[string(space.SameWrites(e.Key))]
+		if changes && name != "" && ledger != nil {
+			key = c.to.LedgerKey(name)
+		} else if changes && name != "" {
+			key = c.to.WritesKey(name, w.Task)
+		}
 		switch {
-		case ledger != nil && gone[ledger.Checkpoint], w != nil && gone[w.Checkpoint]:
+		case changes && name == "":
 			return nil
 		case ledger != nil:
 			return putInto(ctx, c, space.Ledgers, key, ledger, e.Version)
@@ -292,9 +303,12 @@ func (c *lineageCopy) copyRecord(ctx context.Context, r *record) error {
 	c.state = nil // until it is whole again
 	root := t.seq == 0
 	rec := *r.rec
-	if c.history == nil {
+	switch {
+	case row.verdict == hidden:
+		err = c.changeAncestor(ctx, t, r)
+	case c.history == nil:
 		err = c.change(ctx, t, r)
-	} else {
+	default:
 		err = c.migrate(ctx, t, r, &rec)
 	}
 	if err != nil {
@@ -305,7 +319,7 @@ func (c *lineageCopy) copyRecord(ctx context.Context, r *record) error {
 	}
 	p := &pending{seq: r.seq, state: t}
 	u := c.to.u
-	u.naming.noteBlobs(t.meta.Blobs)
+	u.naming.noteBlobs(t.meta.Blobs) // of an ancestor none
 	if err := u.sweep.rLock(ctx); err != nil {
 		return err
 	}
@@ -314,7 +328,8 @@ func (c *lineageCopy) copyRecord(ctx context.Context, r *record) error {
 	if err != nil {
 		return err
 	}
-	rec.Ghost = false
+	rec.Ghost = row.verdict == hidden
+	rec.Holds, rec.Abridged = rec.Ghost, rec.Ghost
 	rec.Entries = c.w.table(t)
 	if rec.ID == "" {
 		rec.UUID, _ = space.ParseUUID(row.id)
@@ -337,7 +352,7 @@ func (c *lineageCopy) copyRecord(ctx context.Context, r *record) error {
 
 // copyEntries adds the entries of the checkpoint's id and index terms.
 func (c *lineageCopy) copyEntries(ctx context.Context, r *row) error {
-	if r.idKey != nil {
+	if r.idKey != nil && r.verdict == retained {
 		key := c.to.Moved(r.idKey)
 		id := &codec.IDEntry{Seq: r.seq, ID: r.id}
 		if got, err := c.l.s.be.Get(ctx, r.idKey); err != nil {
@@ -350,7 +365,7 @@ func (c *lineageCopy) copyEntries(ctx context.Context, r *row) error {
 		}
 	}
 	parent := c.rows[r.parent]
-	if parent != nil && parent.verdict != retained {
+	if parent != nil && parent.verdict == removed {
 		parent = nil
 	}
 	for _, t := range r.terms(parent) {
@@ -416,6 +431,43 @@ func (c *lineageCopy) change(ctx context.Context, t *checkpointState, r *record)
 			return corrupt(space.Describe(c.l.RecordKey(r.seq)), fmt.Sprintf("channel %d differs from its commitment", number), nil)
 		}
 	}
+	return nil
+}
+
+// changeAncestor is change for an ancestor, of which only what its histories need is copied: they may
+// outlive the rest by far, which was pruned.
+func (c *lineageCopy) changeAncestor(ctx context.Context, t *checkpointState, r *record) error {
+	row := c.rows[r.seq]
+	was, err := c.from.meta(ctx, r)
+	if err != nil {
+		return err
+	}
+	meta := &codec.Attrs{RunID: was.RunID, Kind: was.Kind, Delta: was.Delta}
+	for _, info := range was.Channels {
+		if slices.Contains(row.held, info.Number) {
+			meta.Channels = append(meta.Channels, info)
+		}
+	}
+	c.w.coded, c.w.payload = c.w.coded[:0], c.w.payload[:0]
+	t.setTable(meta)
+	t.meta = meta
+	if err := c.w.rewrite(t, &t.attrs, codec.AppendAttrs(nil, meta)); err != nil {
+		return err
+	}
+	for i := range t.chans {
+		s := &t.chans[i]
+		got, err := c.from.channels(ctx, r, func(number uint64) bool { return number == s.number })
+		if err != nil {
+			return err
+		}
+		if len(s.path) > 0 && s.commit == got[0].commit {
+			continue
+		}
+		if err := c.w.rewrite(t, s, got[0].value); err != nil {
+			return err
+		}
+	}
+	row.attrs = meta // for the index terms of its children
 	return nil
 }
 

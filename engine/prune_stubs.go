@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/ckptd/ckptd/backend"
 	"github.com/ckptd/ckptd/codec"
@@ -109,10 +110,16 @@ func (n *lineagePruning) apply(ctx context.Context) error {
 		return err
 	}
 	for r := range n.newestFirst {
-		if r.verdict == hidden && !r.ghost {
-			if err := n.makeGhost(ctx, out, r); err != nil {
-				return err
-			}
+		var err error
+		switch {
+		case r.verdict != hidden || r.stub != nil:
+		case r.held != nil && !r.holds:
+			err = n.makeAncestor(ctx, out, r)
+		case !r.ghost || r.releases():
+			err = n.makeGhost(ctx, out, r)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	for i := range runs {
@@ -134,9 +141,18 @@ func (n *lineagePruning) makeGhost(ctx context.Context, out *batcher, r *row) er
 	if err != nil {
 		return err
 	}
+	if r.releases() {
+		rec.rec.Holds = false // nobody else has this record
+	}
 	mut, err := n.l.ghostMut(rec)
 	if err != nil {
 		return err
+	}
+	if r.releases() {
+		if err := out.add(ctx, mut); err != nil {
+			return err
+		}
+		return n.dropHeld(ctx, out, r)
 	}
 	muts, err := n.l.dropWrites(ctx, out, r.id)
 	if err != nil {
@@ -146,6 +162,80 @@ func (n *lineagePruning) makeGhost(ctx context.Context, out *batcher, r *row) er
 		muts = append(muts, backend.Mut{Key: r.idKey, Delete: true})
 	}
 	return out.add(ctx, muts...)
+}
+
+// makeAncestor hides the checkpoint r and moves its pending writes from its id to its seq. That is one
+// batch unless the writes are too many. Then they are copied first, and those of the id, which is
+// free afterwards, are deleted last.
+func (n *lineagePruning) makeAncestor(ctx context.Context, out *batcher, r *row) error {
+	rec, err := n.l.readRecord(ctx, r.seq)
+	if err != nil {
+		return err
+	}
+	if rec == nil || rec.rec == nil {
+		return corrupt(space.Describe(n.l.RecordKey(r.seq)), "missing", nil)
+	}
+	held := *rec
+	copied := *rec.rec
+	copied.Holds = true
+	held.rec = &copied
+	mut, err := n.l.ghostMut(&held)
+	if err != nil {
+		return err
+	}
+	hide := []backend.Mut{mut}
+	if r.idKey != nil {
+		hide = append(hide, backend.Mut{Key: r.idKey, Delete: true})
+	}
+	if err := n.dropHeld(ctx, out, r); err != nil { // of an interrupted prune
+		return err
+	}
+	var put, drop []backend.Mut
+	size := 0
+	err = n.l.s.eachWrites(ctx, n.l, n.l.WritesOf(r.id), func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {
+		key := n.l.LedgerKey(space.Held(r.seq))
+		m, err := backend.Mut{}, error(nil)
+		if ledger != nil {
+			m, err = sealMut(n.l, space.Ledgers, key, ledger, e.Version)
+		} else {
+			for i := range w.Writes {
+				n.l.u.naming.noteParts(w.Writes[i].Parts)
+			}
+			m, err = sealMut(n.l, space.Writes, n.l.WritesKey(space.Held(r.seq), w.Task), w, e.Version)
+		}
+		if err != nil {
+			return err
+		}
+		put, drop = append(put, m), append(drop, backend.Mut{Key: e.Key, Delete: true})
+		if size += mutSize(&m); len(put) == backend.MaxBatchKeys/4 || size > backend.MaxBatchBytes/4 {
+			err, put, size = out.add(ctx, put...), nil, 0
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(drop) == len(put) { // all in one batch
+		return out.add(ctx, slices.Concat(put, hide, drop)...)
+	}
+	if err := out.add(ctx, append(put, hide...)...); err != nil {
+		return err
+	}
+	for _, m := range drop {
+		if err := out.add(ctx, m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropHeld deletes the pending writes of an ancestor that is none any more.
+func (n *lineagePruning) dropHeld(ctx context.Context, out *batcher, r *row) error {
+	held := n.l.WritesOf(space.Held(r.seq))
+	held.KeysOnly = true
+	return n.l.s.scan(ctx, held, func(e backend.Entry) error {
+		return out.add(ctx, backend.Mut{Key: e.Key, Delete: true})
+	})
 }
 
 // replaceByStub deletes the record or stub r and extends the stub of its range over it. The newer
@@ -188,6 +278,11 @@ func (n *lineagePruning) replaceByStub(ctx context.Context, out *batcher, in *st
 	}
 	if err := out.add(ctx, muts...); err != nil {
 		return err
+	}
+	if r.holds {
+		if err := n.dropHeld(ctx, out, r); err != nil {
+			return err
+		}
 	}
 	for _, t := range r.indexedTerms(n.rows[r.parent]) {
 		if err := out.add(ctx, backend.Mut{Key: n.l.indexKey(t, r.seq), Delete: true}); err != nil {

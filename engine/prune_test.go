@@ -388,7 +388,7 @@ func TestPruneDropsPendingWritesAndEntries(t *testing.T) {
 func putWrites(t testing.TB, f *fixture, ref Ref, id, task string, data []byte) {
 	t.Helper()
 	w := []Write{{Channel: "out", Type: "bytes", Data: data}}
-	if err := f.Thread(ref).PutWrites(context.Background(), id, task, "", Upsert, w, 0); err != nil {
+	if _, err := f.Thread(ref).PutWrites(context.Background(), id, task, "", Upsert, w, 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -406,7 +406,7 @@ func TestDeleteRun(t *testing.T) {
 	mustSave(t, f, b, Draft{RunID: "two"})
 	mustSave(t, f, c, Draft{RunID: "three"})
 	newest := mustSave(t, f, a, Draft{Root: true, RunID: "four"})
-	n, err := u.Upkeep().DeleteRun(ctx, "two")
+	n, _, err := u.Upkeep().DeleteRun(ctx, "two")
 	if err != nil || n != 4 {
 		t.Fatalf("removed %d, %v", n, err)
 	}
@@ -429,14 +429,14 @@ func TestDeleteRun(t *testing.T) {
 	if _, ids := listThreads(t, u, ThreadOptions{}); !slices.Equal(ids, []string{"a", "c"}) {
 		t.Errorf("threads are %v", ids)
 	}
-	if n, err := u.Upkeep().DeleteRun(ctx, "one"); n != 2 || err != nil { // next kept the run id
+	if n, _, err := u.Upkeep().DeleteRun(ctx, "one"); n != 2 || err != nil { // next kept the run id
 		t.Errorf("removed %d, %v", n, err)
 	}
 	if cp := mustSave(t, f, a, Draft{}); cp.Seq != 7 || cp.Parent != newest.ID {
 		t.Errorf("after the newest went: %+v", cp)
 	}
 	for _, run := range []string{"two", "none"} {
-		if n, err := u.Upkeep().DeleteRun(ctx, run); n != 0 || err != nil {
+		if n, _, err := u.Upkeep().DeleteRun(ctx, run); n != 0 || err != nil {
 			t.Errorf("again: %d, %v", n, err)
 		}
 	}

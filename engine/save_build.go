@@ -128,6 +128,8 @@ func (w *saving) build(ctx context.Context, t *checkpointState, meta *codec.Attr
 		if w.transfer == nil { // else they move to the new checkpoint
 			h.writes, rec.Writes = t.ledger, t.ledger
 		}
+		rec.Took = w.transfer != nil || old != nil && old.rec.took && old.rec.parentSeq == t.seq
+		h.took = rec.Took
 	}
 	h.time = max(w.began, l.lastTime, t.rec.time)
 	rec.Time = h.time

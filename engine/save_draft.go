@@ -30,6 +30,9 @@ func (t *Thread) checkDraft(d *Draft) error {
 	if d.CalledFrom != "" && t.ref.Namespace == "" {
 		return fmt.Errorf("%w: CalledFrom needs a namespace: the unnamed one hangs on no checkpoint", ErrInvalid)
 	}
+	if d.NoRun && d.RunID != "" {
+		return fmt.Errorf("%w: NoRun and RunID exclude each other", ErrInvalid)
+	}
 	if d.Root && d.Parent != "" {
 		return fmt.Errorf("%w: Root and Parent exclude each other", ErrInvalid)
 	}
@@ -37,6 +40,9 @@ func (t *Thread) checkDraft(d *Draft) error {
 		if err := t.checkChange(&d.Channels[i]); err != nil {
 			return err
 		}
+	}
+	if err := checkDelta(d.Delta); err != nil {
+		return err
 	}
 	if name, twice := givenTwice(d.Channels); twice {
 		return fmt.Errorf("%w: channel %q is given twice", ErrInvalid, name)
@@ -58,6 +64,19 @@ func (t *Thread) checkChange(c *Change) error {
 		return err
 	}
 	return t.s.checkSize(c.Name, c.given())
+}
+
+// checkDelta checks the names of delta channels.
+func checkDelta(names []string) error {
+	if len(names) > codec.MaxChannels {
+		return fmt.Errorf("%w: %d delta channels, at most %d are allowed", ErrInvalid, len(names), codec.MaxChannels)
+	}
+	for _, name := range names {
+		if err := checkName("delta channel", name, false); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // givenTwice finds a channel with two changes.

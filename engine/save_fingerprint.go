@@ -26,7 +26,11 @@ func fingerprint(buf []byte, key *[32]byte, d *Draft, whole func(*Change) [32]by
 	w.number(uint64(d.Step))
 	w.text(d.status())
 	w.number(d.SchemaVersion)
-	w.text(d.RunID)
+	if d.Keep && d.NoRun {
+		w.number(noRun)
+	} else {
+		w.text(d.RunID)
+	}
 	w.text(d.Branch)
 	w.text(d.Kind)
 	w.flag(d.Root)
@@ -54,6 +58,14 @@ func fingerprint(buf []byte, key *[32]byte, d *Draft, whole func(*Change) [32]by
 		w = append(w, blobs[i][:]...)
 	}
 	w.changes(d.Channels, whole)
+	if len(d.Delta) > 0 {
+		names := slices.Sorted(slices.Values(d.Delta))
+		names = slices.Compact(names)
+		w.number(uint64(len(names)))
+		for _, name := range names {
+			w.text(name)
+		}
+	}
 	sum := sha256.Sum256(w)
 	return w, max(1, binary.BigEndian.Uint64(sum[:]))
 }
@@ -98,6 +110,9 @@ func (u *user) fingerprint(d *Draft) uint64 {
 	_, mark := fingerprint(nil, &u.CommitKey, d, func(c *Change) [32]byte { return crypto.Commit(&u.CommitKey, c.Data) })
 	return mark
 }
+
+// noRun replaces the run id in the fingerprint of a draft that keeps all but the parent's run.
+const noRun = math.MaxUint64
 
 // noPrefix replaces the prefix of a splice in the fingerprint if there is a list of splices.
 const noPrefix = math.MaxUint64

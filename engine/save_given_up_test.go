@@ -59,7 +59,7 @@ func TestNothingStandsOnWhatACallRemovedThatWasGivenUp(t *testing.T) {
 	ref := testRef("t")
 	for name, remove := range map[string]func(context.Context, *fixture) error{
 		"DeleteRun": func(ctx context.Context, f *fixture) error {
-			_, err := f.User("acme", "alice").Upkeep().DeleteRun(ctx, "run")
+			_, _, err := f.User("acme", "alice").Upkeep().DeleteRun(ctx, "run")
 			return err
 		},
 		"Prune": func(ctx context.Context, f *fixture) error {

@@ -201,7 +201,7 @@ func (d *Draft) amend(by *Draft) {
 // draft returns the draft that would save t again, without its labels. It shares the values of t.
 func (t *checkpointState) draft() *Draft {
 	d := &Draft{ID: t.id, Step: t.rec.step, Status: t.rec.status, SchemaVersion: t.rec.schema, Branch: t.meta.Branch, Kind: t.meta.Kind,
-		RunID: t.meta.RunID, Meta: t.meta.Meta}
+		RunID: t.meta.RunID, Meta: t.meta.Meta, Delta: t.meta.Delta}
 	for _, id := range t.meta.Blobs {
 		d.Blobs = append(d.Blobs, id)
 	}

@@ -35,7 +35,10 @@ func (w *saving) plan(ctx context.Context, t *checkpointState, d *Draft, hooks [
 	if t.meta.Kind != "" && next.Kind != t.meta.Kind {
 		return nil, fmt.Errorf("%w: the thread has kind %q, but the draft has kind %q", ErrInvalid, t.meta.Kind, d.Kind)
 	}
-	if d.Keep && d.RunID == "" {
+	if next.Delta = d.deltaChannels(t.meta.Delta); len(next.Delta) > codec.MaxChannels {
+		return nil, fmt.Errorf("%w: %d delta channels, at most %d are allowed", ErrInvalid, len(next.Delta), codec.MaxChannels)
+	}
+	if d.Keep && d.RunID == "" && !d.NoRun {
 		next.RunID = t.meta.RunID
 	}
 	if d.Keep && d.Labels == nil {
@@ -60,6 +63,24 @@ func (w *saving) plan(ctx context.Context, t *checkpointState, d *Draft, hooks [
 	}
 	next.Labels, next.Meta = maps.Clone(next.Labels), bytes.Clone(next.Meta)
 	return &next, nil
+}
+
+// deltaChannels are the delta channels of the checkpoint that d makes on a parent with some: sorted,
+// without those that d sets or removes.
+func (d *Draft) deltaChannels(parent []string) []string {
+	if len(d.Delta) == 0 && (!d.Keep || len(parent) == 0) {
+		return nil
+	}
+	names := slices.Clone(d.Delta)
+	if d.Keep {
+		for _, name := range parent {
+			if !slices.ContainsFunc(d.Channels, func(c Change) bool { return c.Name == name }) {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // planChannel finds the bytes that a change changes in the parent's value. Not ok means that the
@@ -207,7 +228,7 @@ func (w *saving) newTable(t *checkpointState, keep bool) []codec.ChannelInfo {
 }
 
 func sameAttrs(a, b *codec.Attrs) bool {
-	return a.RunID == b.RunID && a.Branch == b.Branch && a.Kind == b.Kind && maps.Equal(a.Labels, b.Labels) && bytes.Equal(a.Meta, b.Meta) &&
+	return a.RunID == b.RunID && a.Branch == b.Branch && a.Kind == b.Kind && slices.Equal(a.Delta, b.Delta) && maps.Equal(a.Labels, b.Labels) && bytes.Equal(a.Meta, b.Meta) &&
 		slices.Equal(a.Blobs, b.Blobs) && sameTable(a.Channels, b.Channels) && slices.Equal(a.Hooks, b.Hooks)
 }
 

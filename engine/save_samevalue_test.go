@@ -39,7 +39,7 @@ func TestSameValueInSeveralPlaces(t *testing.T) {
 			for i := range 3 {
 				ws = append(ws, Write{Index: int64(i), Channel: "w", Data: value})
 			}
-			if err := th.PutWrites(t.Context(), "root", "task", "", Upsert, ws, 0); err != nil {
+			if _, err := th.PutWrites(t.Context(), "root", "task", "", Upsert, ws, 0); err != nil {
 				t.Fatal(err)
 			}
 			to := refOf("copy")

@@ -59,6 +59,7 @@ type header struct {
 	origin     uint64 // seq of the first checkpoint with this id, which decides its order
 	own        bool   // the id is of the engine's own
 	ghost      bool   // it was pruned or replaced
+	took       bool   // it took over its parent's pending writes
 	fuel       uint64
 	writes     codec.Ledger // of the parent's pending writes at the time of the save
 }
@@ -281,7 +282,11 @@ func (rs *restorer) stateOf(ctx context.Context, r *record) (*checkpointState, e
 	if r.stub != nil {
 		return &checkpointState{l: rs.l, generation: rs.generation, seq: r.seq, id: r.stub.ID, meta: noAttrs}, nil
 	}
-	t, err := rs.state(ctx, r)
+	var t *checkpointState
+	err := errGone
+	if !r.rec.Abridged { // else its hash is another one
+		t, err = rs.state(ctx, r)
+	}
 	if r.rec.Ghost && errors.Is(err, errGone) { // a prune left only values that others need
 		return &checkpointState{l: rs.l, generation: rs.generation, seq: r.seq, id: rs.l.recordID(r), meta: noAttrs}, nil
 	}
@@ -329,6 +334,7 @@ func newCheckpoint(ref Ref, generation, seq uint64, id string, h *header, meta *
 		Ref: ref, Generation: generation, ID: id, Seq: seq, Parent: h.parent, ParentSeq: h.parentSeq,
 		Branch: meta.Branch, Time: time.UnixMilli(h.time).UTC(), Step: h.step, Status: h.status, Kind: meta.Kind, SchemaVersion: h.schema,
 		RunID: meta.RunID, Labels: maps.Clone(meta.Labels), Meta: bytes.Clone(meta.Meta), Hooks: identities(meta.Hooks), Fuel: h.fuel,
+		Delta: slices.Clone(meta.Delta),
 	}
 	for _, b := range meta.Blobs {
 		cp.Blobs = append(cp.Blobs, BlobID(b))

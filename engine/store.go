@@ -254,6 +254,14 @@ func checkName(what, name string, emptyAllowed bool) error {
 	return nil
 }
 
+// checkLongName checks a namespace or the path of a task, which may be empty.
+func checkLongName(what, name string) error {
+	if err := codec.CheckLongName(name); err != nil {
+		return fmt.Errorf("%w: %s %w", ErrInvalid, what, err)
+	}
+	return nil
+}
+
 // Compare orders refs by tenant, user, thread and namespace, bytewise.
 func (r Ref) Compare(o Ref) int {
 	return cmp.Or(cmp.Compare(r.Tenant, o.Tenant), cmp.Compare(r.User, o.User), cmp.Compare(r.Thread, o.Thread),
@@ -262,5 +270,5 @@ func (r Ref) Compare(o Ref) int {
 
 func (r Ref) check() error {
 	return errors.Join(checkName("tenant", r.Tenant, false), checkName("user", r.User, false),
-		checkName("thread", r.Thread, false), checkName("namespace", r.Namespace, true))
+		checkName("thread", r.Thread, false), checkLongName("namespace", r.Namespace))
 }

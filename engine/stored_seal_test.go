@@ -119,7 +119,9 @@ func TestSealRefusesWhatReadersRefuse(t *testing.T) {
 		"index, before 1970": at(func() error { return trySeal(s, space.Index, key, codec.IndexEntry{Time: -1}) }),
 		"index, after 10889": at(func() error { return trySeal(s, space.Index, key, codec.IndexEntry{Time: codec.MaxTime + 1}) }),
 		"namespace, no name": at(func() error { return trySeal(s, space.Namespaces, key, &codec.Namespace{}) }),
-		"namespace, long":    at(func() error { return trySeal(s, space.Namespaces, key, &codec.Namespace{Name: long}) }),
+		"namespace, long": at(func() error {
+			return trySeal(s, space.Namespaces, key, &codec.Namespace{Name: strings.Repeat("x", codec.MaxLongName+1)})
+		}),
 	} {
 		if err := try(); err == nil {
 			t.Errorf("%s: was sealed", name)

@@ -209,7 +209,7 @@ func (st *bubble) run(g int) {
 		case k < 78:
 			task := fmt.Sprint("task", g)
 			w := []Write{{Index: int64(n), Channel: "c", Data: fmt.Append(nil, n)}}
-			if err := th.PutWrites(ctx, "target", task, "", Upsert, w, 0); err == nil {
+			if _, err := th.PutWrites(ctx, "target", task, "", Upsert, w, 0); err == nil {
 				st.mu.Lock()
 				st.puts[fmt.Sprintf("%s %d", task, n)] = ref
 				st.mu.Unlock()
@@ -226,7 +226,7 @@ func (st *bubble) run(g int) {
 			_, err := th.Upkeep().Prune(ctx, upkeep.PruneOptions{Remove: []string{"none"}, OlderThan: time.Hour, Erase: r.IntN(2) == 0})
 			st.tolerate(nil, err)
 		case k < 94:
-			_, err := st.s.User("acme", "alice").Upkeep().DeleteRun(ctx, "doomed")
+			_, _, err := st.s.User("acme", "alice").Upkeep().DeleteRun(ctx, "doomed")
 			st.tolerate(nil, err)
 		case k < 96:
 			_, err := st.s.User("acme", "alice").Upkeep().GC(ctx, upkeep.GCOptions{Grace: -1})

@@ -193,7 +193,7 @@ func (w *stormWorker) putWrites(ctx context.Context, th *Thread) {
 	}
 	task := fmt.Sprint("task", w.n)
 	put := Write{Index: int64(w.r.IntN(3)), Channel: "c", Data: randomText(w.r, w.r.IntN(100))}
-	err := th.PutWrites(ctx, p.id, task, "", Upsert, []Write{put}, 0)
+	_, err := th.PutWrites(ctx, p.id, task, "", Upsert, []Write{put}, 0)
 	w.outcome(ctx, "put writes", err)
 	if err != nil {
 		return

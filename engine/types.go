@@ -16,9 +16,13 @@ type Ref struct {
 	Namespace            string
 }
 
-// MaxName is the maximum length in bytes of a name: of a tenant, user, thread, namespace, channel,
-// branch, label or status.
-const MaxName = codec.MaxName
+// MaxName is the maximum length in bytes of a name: of a tenant, user, thread, channel, branch, label
+// or status. MaxLongName is that of a namespace and of the path of a task, which grow with the depth
+// of nested graphs.
+const (
+	MaxName     = codec.MaxName
+	MaxLongName = codec.MaxLongName
+)
 
 // Well-known statuses. Any UTF-8 string of at most MaxName bytes is a status.
 const (
@@ -81,8 +85,13 @@ type Checkpoint struct {
 	Hooks []hook.Identity
 	Fuel  uint64
 
+	Delta []string // delta channels (Draft.Delta), in order of name
+
 	// Channels in order of name. Data is nil unless the load asked for it.
 	Channels []Channel
+
+	// Histories are those that LoadOptions.History asked for, in its order.
+	Histories []ChannelHistory
 
 	// Hash covers all of the above (by commitments to the channels' bytes) and the hash of the
 	// parent.
@@ -91,9 +100,38 @@ type Checkpoint struct {
 	// Cost is the cost of storing and reading this checkpoint; set by saves and loads.
 	Cost Cost
 
+	// Head is the newest checkpoint of the lineage (LoadOptions.Head); nil if the load did not ask.
+	Head *Head
+
 	// Migrated describes the migration that a load ran on the stored state (LoadOptions.Schema);
 	// nil if it ran none. Hash is that of the stored state.
 	Migrated *Migrated
+}
+
+// ChannelHistory is the state of a channel before a checkpoint: its value in the nearest ancestor
+// that has it, and the pending writes to it from that ancestor (included) to the checkpoint
+// (excluded). Values and writes are as stored, whatever LoadOptions.Schema is.
+type ChannelHistory struct {
+	Channel string
+	BaseID  string           // the ancestor with the value; "" if none has one
+	Base    *Channel         // its value, nil if none has one
+	Writes  []AncestorWrites // oldest first
+	// Lost says that an ancestor that may hold a part was removed, by DeleteRun or before the channel was
+	// named as a delta channel: the history begins after it.
+	Lost bool
+}
+
+// AncestorWrites are the pending writes of an ancestor to one channel, in order of task path, task id
+// and index.
+type AncestorWrites struct {
+	CheckpointID string
+	Writes       []PendingWrite
+}
+
+// Head names the newest checkpoint of a lineage.
+type Head struct {
+	Seq uint64
+	ID  string
 }
 
 // Migrated names the stored version, the version asked for, and the steps.
@@ -179,11 +217,19 @@ type Draft struct {
 
 	// RunID, Labels, Meta and Blobs describe the checkpoint. With Keep, those that are "" or nil
 	// are the parent's (an empty, non-nil value clears). Blobs that hooks store are added; a later
-	// draft without Keep has to name them again if its state still refers to them.
+	// draft without Keep has to name them again if its state still refers to them. With NoRun the
+	// checkpoint belongs to no run, whatever the parent's is.
 	RunID  string
+	NoRun  bool
 	Labels map[string]string
 	Meta   []byte
 	Blobs  []BlobID
+
+	// Delta names channels without a value whose state lies in pending writes of ancestors: in those to
+	// the channel since the nearest ancestor that has it. Pruning keeps these ancestors, hidden, for
+	// LoadOptions.History. With Keep, the parent's delta channels stay delta channels, unless Channels
+	// sets or removes them.
+	Delta []string
 
 	// Channels are the whole state or, with Keep, the changes to the parent's.
 	Channels []Change
@@ -288,6 +334,11 @@ type LoadOptions struct {
 	// Export says that the state leaves the store as a file or a stream: then the export hooks run,
 	// too, after the load hooks.
 	Export bool
+	// History names channels whose histories Checkpoint.Histories returns.
+	History []string
+	// Head asks for Checkpoint.Head, for a save on this checkpoint that expects nothing newer. It is the
+	// durable head from before the checkpoint was read, so a save in between is a conflict.
+	Head bool
 
 	// Schema is the schema version to return the state in, by the migrations of its kind; 0 is the
 	// stored version. The whole state is read and migrated, in memory, even if Channels asks for

@@ -53,7 +53,10 @@ func TestMaintenanceIsCutShort(t *testing.T) {
 	}{
 		{"prune", func(f *fixture) error { _, err := f.Thread(ref).Upkeep().Prune(ctx, prune); return err }, func(w *world) { w.pruneModel(ref, prune) }},
 		{"erase", func(f *fixture) error { _, err := f.Thread(ref).Upkeep().Prune(ctx, erase); return err }, func(w *world) { w.pruneModel(ref, prune) }},
-		{"delete run", func(f *fixture) error { _, err := f.User("acme", "alice").Upkeep().DeleteRun(ctx, "run1"); return err }, func(w *world) {
+		{"delete run", func(f *fixture) error {
+			_, _, err := f.User("acme", "alice").Upkeep().DeleteRun(ctx, "run1")
+			return err
+		}, func(w *world) {
 			for _, m := range w.lines {
 				m.remove(func(_ int, p *modelPoint) bool { return p.run == "run1" })
 			}

@@ -162,7 +162,7 @@ func (w *world) deleteRun() {
 		removed += m.remove(func(_ int, p *modelPoint) bool { return p.run == run })
 		left[ref.Thread] += len(m.line)
 	}
-	n, err := w.f.User("acme", "alice").Upkeep().DeleteRun(ctx, run)
+	n, _, err := w.f.User("acme", "alice").Upkeep().DeleteRun(ctx, run)
 	w.fatal(err)
 	if n != removed {
 		w.t.Fatalf("deleting run %q removed %d, want %d", run, n, removed)

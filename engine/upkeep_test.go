@@ -97,7 +97,7 @@ func (u *chores) step(i int) (what string, err error) {
 	case n < 86:
 		return "drop history", th.Upkeep().DropHistory(ctx)
 	case n < 88:
-		_, err = alice.Upkeep().DeleteRun(ctx, u.run())
+		_, _, err = alice.Upkeep().DeleteRun(ctx, u.run())
 		return "delete run", err
 	case n < 91:
 		_, err = alice.Upkeep().GC(ctx, upkeep.GCOptions{Grace: -1})
@@ -114,7 +114,8 @@ func (u *chores) step(i int) (what string, err error) {
 		return "fork " + id, err
 	case n < 98:
 		w := []Write{{Index: u.r.Int64N(3), Channel: "c", Data: words(u.r, 50)}}
-		return "write", th.PutWrites(ctx, id, "task", "", Upsert, w, 0)
+		_, err := th.PutWrites(ctx, id, "task", "", Upsert, w, 0)
+		return "write", err
 	}
 	u.f.reopen()
 	return "reopen", nil

@@ -27,6 +27,7 @@ type lineageCheck struct {
 	counts  upkeep.VerifyReport
 	hashBuf []byte
 	claims  map[uint64]ledgerClaim // by place in line
+	heldAt  map[string]uint64      // ancestors, by the start of the keys of their writes
 	numbers []uint64               // of the channels of a record, scratch
 	commits [][32]byte
 	tree    crypto.ChannelTree
@@ -37,6 +38,7 @@ type checked struct {
 	broken bool // it cannot be read
 	stub   bool
 	ghost  bool
+	holds  bool      // an ancestor
 	origin uint64    // its place in line
 	hash   *[32]byte // nil: not known
 	time   int64
@@ -146,6 +148,7 @@ func (c *lineageCheck) record(ctx context.Context, e backend.Entry) error {
 		return nil
 	}
 	row.ghost, row.time, row.status = r.rec.Ghost, r.rec.Time, r.rec.Status
+	row.holds = r.rec.Holds
 	row.origin = seq - r.rec.Replaced
 	if row.ghost {
 		c.counts.Ghosts++
@@ -230,7 +233,7 @@ func (c *lineageCheck) entries(ctx context.Context, row *checked, r *record, key
 		}
 		c.numbers, c.commits = append(c.numbers, number), append(c.commits, commit)
 	}
-	if whole {
+	if whole && !r.rec.Abridged {
 		h := header{dangling: r.rec.ParentID, parentHash: r.rec.ParentHash, time: r.rec.Time, step: r.rec.Step,
 			status: r.rec.Status, schema: r.rec.Schema, fuel: r.rec.Fuel, writes: r.rec.Writes}
 		var sum [32]byte

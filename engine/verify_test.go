@@ -67,7 +67,7 @@ func newBreaker(t *testing.T) *breaker {
 	}
 	mustSave(t, b.fixture, ref, Draft{Blobs: []BlobID{blob}})
 	for i, data := range [][]byte{[]byte("small"), incompressible(r, 100<<10)} {
-		err := b.Thread(ref).PutWrites(context.Background(), "mine", fmt.Sprint("task", i), "", Upsert, []Write{{Channel: "c", Type: "bytes", Data: data}}, 0)
+		_, err := b.Thread(ref).PutWrites(context.Background(), "mine", fmt.Sprint("task", i), "", Upsert, []Write{{Channel: "c", Type: "bytes", Data: data}}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

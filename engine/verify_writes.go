@@ -45,8 +45,14 @@ func (c *lineageCheck) noteClaim(ctx context.Context, r *record) error {
 // currentClaims returns, by id, the claims about records that still are checkpoints.
 func (c *lineageCheck) currentClaims() map[string]ledgerClaim {
 	now := map[string]ledgerClaim{}
-	for _, row := range c.rows {
-		if o, ok := c.claims[row.origin]; ok && !row.broken && !row.stub && !row.ghost {
+	for seq, row := range c.rows {
+		o, ok := c.claims[row.origin]
+		switch {
+		case !ok || row.broken || row.stub:
+		case row.holds:
+			o.id = space.Held(seq)
+			now[o.id] = o
+		case !row.ghost:
 			now[o.id] = o
 		}
 	}
@@ -57,6 +63,12 @@ func (c *lineageCheck) currentClaims() map[string]ledgerClaim {
 // ledgers with the claims.
 func (c *lineageCheck) writes(ctx context.Context) error {
 	y, owed := tally{u: c.l.u}, c.currentClaims()
+	c.heldAt = map[string]uint64{}
+	for seq, row := range c.rows {
+		if row.holds {
+			c.heldAt[string(c.l.WritesPrefix(space.Held(seq)))] = seq
+		}
+	}
 	broken := false
 	err := c.l.s.scan(ctx, c.l.Writes(), func(e backend.Entry) error {
 		if y.key != nil && !bytes.HasPrefix(e.Key, space.SameWrites(y.key)) {
@@ -94,14 +106,21 @@ func (c *lineageCheck) checkLedger(ctx context.Context, y *tally, all map[string
 	if y.key == nil {
 		return nil
 	}
-	owed := all[y.id]
-	delete(all, y.id)
+	name := y.id
+	seq, held := c.heldAt[string(space.SameWrites(y.key))]
+	if held {
+		name = space.Held(seq)
+	}
+	owed := all[name]
+	delete(all, name)
 	if broken {
 		of := space.SameWrites(y.key)
 		maps.DeleteFunc(all, func(id string, _ ledgerClaim) bool { return bytes.Equal(space.SameWrites(c.l.LedgerKey(id)), of) })
 		return nil
 	}
-	if err := y.err(); err != nil {
+	if err := y.err(); err != nil && held {
+		return c.note(err)
+	} else if err != nil {
 		return c.note(c.l.forgiveWrites(ctx, c.next-1, y.id, err))
 	}
 	if is := y.ledger.Ledger; is.Changes < owed.ledger.Changes || is.Changes == owed.ledger.Changes && is != owed.ledger {
@@ -129,7 +148,13 @@ func (l *storedLineage) forgiveWrites(ctx context.Context, head uint64, checkpoi
 // task checks the writes of one task.
 func (c *lineageCheck) task(ctx context.Context, key []byte, w *codec.Writes) error {
 	if !bytes.Equal(key, c.l.WritesKey(w.Checkpoint, w.Task)) {
-		c.damaged(key, "is for another task")
+		switch seq, held := c.heldAt[string(space.SameWrites(key))]; {
+		case held && bytes.Equal(key, c.l.WritesKey(space.Held(seq), w.Task)):
+		case c.leftHeld(key, w.Task):
+			return nil
+		default:
+			c.damaged(key, "is for another task")
+		}
 	}
 	c.counts.Writes += len(w.Writes)
 	for i := range w.Writes {
@@ -138,6 +163,17 @@ func (c *lineageCheck) task(ctx context.Context, key []byte, w *codec.Writes) er
 		}
 	}
 	return nil
+}
+
+// leftHeld reports whether an interrupted prune left the writes of a task, for an ancestor that it did
+// not make or had removed.
+func (c *lineageCheck) leftHeld(key []byte, task string) bool {
+	for seq := uint64(1); seq < c.next; seq++ {
+		if bytes.Equal(key, c.l.WritesKey(space.Held(seq), task)) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *lineageCheck) write(ctx context.Context, key []byte, w *codec.Write) error {

@@ -141,7 +141,8 @@ func waitingCalls(s *Store) []call {
 			return err
 		}},
 		{"PutWrites", 2, func(ctx context.Context, th *Thread, first *Checkpoint) error {
-			return th.PutWrites(ctx, first.ID, "task", "", Upsert, []Write{{Channel: "c", Data: []byte("x")}}, 0)
+			_, err := th.PutWrites(ctx, first.ID, "task", "", Upsert, []Write{{Channel: "c", Data: []byte("x")}}, 0)
+			return err
 		}},
 	}
 }

@@ -37,34 +37,37 @@ type PendingWrite struct {
 // and the namespace's records.
 const maxWrites = backend.MaxBatchBytes - 16<<10
 
-// PutWrites adds writes of a task to a checkpoint, in order, and returns when they are durable. The
-// checkpoint need not exist yet, nor the thread: the writes start it, and a later Delete deletes
-// them too. The path of the task is that of its first writes or, with Upsert, of its last. If
-// generation is not 0 it must be the thread's, or the error is ErrGeneration; with 0, writes to a
-// deleted thread start it again. Putting the same writes again changes nothing, so repeat the call
-// after ErrAmbiguous.
+// PutWrites adds writes of a task to a checkpoint, in order, and returns the generation of the thread
+// when they are durable. The checkpoint need not exist yet, nor the thread: the writes start it, and
+// a later Delete deletes them too. The path of the task is that of its first writes or, with Upsert,
+// of its last. If generation is not 0 it must be the thread's, or the error is ErrGeneration; with 0,
+// writes to a deleted thread start it again. Putting the same writes again changes nothing, so repeat
+// the call after ErrAmbiguous.
 //
 // A task can have at most codec.MaxWrites writes for a checkpoint. The engine keeps nothing of ws.
-func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath string, mode WriteMode, ws []Write, generation uint64) error {
+func (t *Thread) PutWrites(ctx context.Context, checkpointID, taskID, taskPath string, mode WriteMode, ws []Write, generation uint64) (uint64, error) {
 	if err := t.checkWrites(checkpointID, taskID, taskPath, mode, ws); err != nil {
-		return fmt.Errorf("putting writes: %w", err)
+		return 0, fmt.Errorf("putting writes: %w", err)
 	}
 	ws, err := t.runWriteHooks(ctx, checkpointID, taskID, taskPath, ws)
 	if err != nil {
-		return fmt.Errorf("putting writes: %w", err)
+		return 0, fmt.Errorf("putting writes: %w", err)
 	}
 	add := codec.Writes{Checkpoint: checkpointID, Task: taskID, Path: taskPath}
 	a := attempt{t: t}
-	_, err = a.run(ctx, func() (*Checkpoint, error) { return nil, t.putWrites(ctx, &add, mode, ws, generation) })
+	_, err = a.run(ctx, func() (_ *Checkpoint, err error) {
+		generation, err = t.putWrites(ctx, &add, mode, ws, generation)
+		return nil, err
+	})
 	if err != nil {
-		return fmt.Errorf("putting writes: %w", err)
+		return 0, fmt.Errorf("putting writes: %w", err)
 	}
-	return nil
+	return generation, nil
 }
 
 func (t *Thread) checkWrites(checkpoint, task, path string, mode WriteMode, ws []Write) error {
 	errs := []error{t.ref.check(), checkName("checkpoint id", checkpoint, false), checkName("task id", task, false),
-		checkName("task path", path, true)}
+		checkLongName("task path", path)}
 	if mode > Ignore {
 		errs = append(errs, fmt.Errorf("%w: write mode %d", ErrInvalid, mode))
 	}
@@ -80,19 +83,22 @@ func (t *Thread) checkWrites(checkpoint, task, path string, mode WriteMode, ws [
 	return nil
 }
 
-func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMode, ws []Write, generation uint64) error {
+// putWrites is one try of PutWrites. It returns the generation that it found, or the one that the
+// caller asked for if it failed.
+func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMode, ws []Write, generation uint64) (uint64, error) {
 	l, err := t.s.rlockLive(ctx, t.ref)
 	if err != nil {
-		return err
+		return generation, err
 	}
 	var h changeLocks
 	if err := l.checkGeneration("writes are", generation); err != nil {
 		l.releaseLocks(h)
-		return err
+		return generation, err
 	}
+	has := l.generation()
 	if err := l.u.sweep.rLock(ctx); err != nil {
 		l.releaseLocks(h)
-		return err
+		return generation, err
 	}
 	h.sweep = true
 	passed := false
@@ -105,11 +111,17 @@ func (t *Thread) putWrites(ctx context.Context, add *codec.Writes, mode WriteMod
 	if add.Writes, err = l.s.codeWrites(mode, ws); err == nil {
 		err = l.spillWrites(ctx, add.Writes)
 	}
-	if err != nil || len(ws) == 0 {
-		return err
+	if err != nil {
+		return generation, err
+	}
+	if len(ws) == 0 {
+		return has, nil
 	}
 	passed = true
-	return l.change(ctx, h, func() (*pending, error) { return l.mergeWrites(ctx, add, mode) })
+	if err := l.change(ctx, h, func() (*pending, error) { return l.mergeWrites(ctx, add, mode) }); err != nil {
+		return generation, err
+	}
+	return has, nil
 }
 
 // mergeWrites makes the batch that adds writes to those of the task; nil if that changes nothing.
@@ -288,8 +300,8 @@ func addSealed[T any](of space.Owner, p *pending, k *space.Kind[T], key []byte, 
 	return nil
 }
 
-// Writes returns the pending writes of a checkpoint, which need not exist, in order of task id,
-// then of index. If the thread does not exist, that is ErrNotFound.
+// Writes returns the pending writes of a checkpoint, which need not exist, in order of task path,
+// then of task id, then of index. If the thread does not exist, that is ErrNotFound.
 func (t *Thread) Writes(ctx context.Context, checkpointID string) ([]PendingWrite, error) {
 	out, err := t.writes(ctx, checkpointID)
 	if err == nil {
@@ -328,11 +340,20 @@ func (l *lineage) readWrites(ctx context.Context, checkpoint string) (out []Pend
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(tasks, func(a, b *codec.Writes) int { return cmp.Compare(a.Task, b.Task) })
+	return l.restoreWrites(ctx, checkpoint, tasks, func(string) bool { return true })
+}
+
+// restoreWrites returns the writes of tasks to the wanted channels, in order. The caller holds
+// u.sweep for reading.
+func (l *lineage) restoreWrites(ctx context.Context, checkpoint string, tasks []*codec.Writes, want func(channel string) bool) (out []PendingWrite, err error) {
+	slices.SortFunc(tasks, func(a, b *codec.Writes) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Task, b.Task)) })
 	for _, w := range tasks {
 		parts := map[codec.PartID][]byte{}
 		for i := range w.Writes {
 			v := &w.Writes[i]
+			if !want(v.Channel) {
+				continue
+			}
 			if err := reserve(ctx, int64(v.Size)); err != nil {
 				return nil, err
 			}

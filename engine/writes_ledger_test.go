@@ -76,7 +76,7 @@ func isAny([]byte) bool        { return true }
 // approve puts the writes of an approval.
 func approve(t *testing.T, th *Thread, checkpoint, task, value string) {
 	t.Helper()
-	err := th.PutWrites(context.Background(), checkpoint, task, "", Upsert, []Write{{Channel: "approved", Data: []byte(value)}}, 0)
+	_, err := th.PutWrites(context.Background(), checkpoint, task, "", Upsert, []Write{{Channel: "approved", Data: []byte(value)}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func TestWritesOfManyTasks(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(task), 3))
 			for i := range rounds {
 				data := bytes.Repeat([]byte{byte(i)}, r.IntN(100))
-				if err := th.PutWrites(ctx, cp.ID, fmt.Sprint("task-", task%(tasks-2)), "", Upsert, []Write{{Index: int64(r.IntN(3)), Channel: "c", Data: data}}, 0); err != nil {
+				if _, err := th.PutWrites(ctx, cp.ID, fmt.Sprint("task-", task%(tasks-2)), "", Upsert, []Write{{Index: int64(r.IntN(3)), Channel: "c", Data: data}}, 0); err != nil {
 					t.Error(err)
 				}
 			}

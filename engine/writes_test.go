@@ -20,7 +20,7 @@ import (
 
 func put(t *testing.T, th *Thread, checkpoint, task string, mode WriteMode, ws ...Write) {
 	t.Helper()
-	if err := th.PutWrites(context.Background(), checkpoint, task, "path/"+task, mode, ws, 0); err != nil {
+	if _, err := th.PutWrites(context.Background(), checkpoint, task, "path/"+task, mode, ws, 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -89,6 +89,114 @@ func TestWritesOrder(t *testing.T) {
 	wantWrites(t, th, "c", want...)
 }
 
+// Tasks come in the order of their paths, whatever their ids; tasks with one path in that of their
+// ids.
+func TestWritesOrderByPath(t *testing.T) {
+	f := newFixture(t, Options{})
+	th := f.Thread(testRef("t"))
+	for _, p := range []struct{ task, path string }{{"a", "~pull, 2"}, {"c", "~pull, 1"}, {"b", "~pull, 1"}, {"d", ""}, {"e", "~pull, 10"}} {
+		if _, err := th.PutWrites(t.Context(), "cp", p.task, p.path, Upsert, []Write{wr(1, "x", "1"), wr(-1, "x", "0")}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ws, err := th.Writes(t.Context(), "cp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, w := range ws {
+		got += fmt.Sprint(w.Task, w.Index, " ")
+	}
+	if want := "d-1 d1 b-1 b1 c-1 c1 e-1 e1 a-1 a1 "; got != want {
+		t.Errorf("the order is %s, want %s", got, want)
+	}
+}
+
+// Writes name the generation of the thread, so that later ones can be refused.
+func TestPutWritesGeneration(t *testing.T) {
+	ctx := t.Context()
+	f := newFixture(t, Options{})
+	th := f.Thread(testRef("t"))
+	for want := range uint64(3) {
+		for _, ws := range [][]Write{{wr(0, "x", "1")}, {wr(0, "x", "1")}, nil} { // new, repeated, none
+			if got, err := th.PutWrites(ctx, "cp", "task", "", Upsert, ws, 0); got != want+1 || err != nil {
+				t.Fatalf("generation %d, %v, want %d", got, err, want+1)
+			}
+		}
+		if _, err := th.Delete(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := th.PutWrites(ctx, "cp", "task", "", Upsert, []Write{wr(0, "x", "late")}, want+1); !errors.Is(err, ErrGeneration) || got != 0 {
+			t.Fatalf("late writes: %d, %v", got, err)
+		}
+	}
+}
+
+// A load with Head names the durable head, whichever checkpoint it returns.
+func TestLoadHead(t *testing.T) {
+	ctx := t.Context()
+	f := newFixture(t, Options{})
+	th := f.Thread(testRef("t"))
+	save(t, th, Draft{ID: "a"})
+	save(t, th, Draft{ID: "b"})
+	check := func(want Head) {
+		t.Helper()
+		for _, w := range []Which{Latest, At("a"), AtSeq(2), LatestByID(), Before("b")} {
+			for _, headers := range []bool{true, false} {
+				cp, err := th.Load(ctx, w, LoadOptions{Head: true, HeadersOnly: headers})
+				if err != nil || cp.Head == nil || *cp.Head != want {
+					t.Fatalf("%+v: %+v, %v, want %+v", w, cp, err, want)
+				}
+			}
+		}
+	}
+	check(Head{2, "b"})
+	f.reopen()
+	th = f.Thread(testRef("t"))
+	check(Head{2, "b"})
+	if _, err := th.SetLabels(ctx, At("a"), map[string]string{"k": "v"}); err != nil { // seq 3, but not newest
+		t.Fatal(err)
+	}
+	cp, err := th.Load(ctx, At("a"), LoadOptions{Head: true})
+	if err != nil || cp.Seq != 3 || *cp.Head != (Head{2, "b"}) {
+		t.Fatalf("%+v, %v", cp, err)
+	}
+	save(t, th, Draft{Parent: "a", Expect: ExpectHead(cp.Head.Seq)})
+	if cp, err = th.Load(ctx, At("a")); err != nil || cp.Head != nil {
+		t.Errorf("a load that did not ask has the head %+v, %v", cp.Head, err)
+	}
+}
+
+// A draft that keeps its parent can leave the parent's run.
+func TestKeepWithoutRun(t *testing.T) {
+	ctx := t.Context()
+	f := newFixture(t, Options{})
+	th := f.Thread(testRef("t"))
+	save(t, th, Draft{ID: "a", RunID: "run"})
+	d := Draft{ID: "b", Keep: true, NoRun: true}
+	b := save(t, th, d)
+	if b.RunID != "" {
+		t.Fatalf("saved with run %q", b.RunID)
+	}
+	if again := save(t, th, d); again.Seq != b.Seq {
+		t.Error("the same draft replaces it")
+	}
+	d.Parent, d.NoRun = "a", false
+	if again := save(t, th, d); again.RunID != "run" {
+		t.Errorf("another draft under this id is taken for the first: run %q", again.RunID)
+	}
+	if _, err := th.Save(ctx, Draft{Keep: true, NoRun: true, RunID: "x"}); !errors.Is(err, ErrInvalid) {
+		t.Errorf("no run, and a run: %v", err)
+	}
+	save(t, th, Draft{ID: "c", Parent: "a", Keep: true, NoRun: true})
+	if n, _, err := f.User("acme", "alice").Upkeep().DeleteRun(ctx, "run"); n != 2 || err != nil {
+		t.Errorf("removed %d, %v", n, err)
+	}
+	if _, err := th.Load(ctx, At("c")); err != nil {
+		t.Errorf("the checkpoint without a run: %v", err)
+	}
+}
+
 // hooked calls before once, ahead of the next commit.
 type hooked struct {
 	backend.Backend
@@ -131,7 +239,7 @@ func TestWritesPath(t *testing.T) {
 		mode       WriteMode
 		path, want string
 	}{{Ignore, "one", "one"}, {Ignore, "two", "one"}, {Upsert, "three", "three"}, {Upsert, "", ""}} {
-		if err := th.PutWrites(ctx, "c", "t", step.path, step.mode, []Write{wr(0, "x", "1")}, 0); err != nil {
+		if _, err := th.PutWrites(ctx, "c", "t", step.path, step.mode, []Write{wr(0, "x", "1")}, 0); err != nil {
 			t.Fatal(err)
 		}
 		ws, err := th.Writes(ctx, "c")
@@ -150,7 +258,7 @@ func TestWritesAndDelete(t *testing.T) {
 	if _, err := th.Writes(ctx, "c"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("writes of nothing: %v", err)
 	}
-	if err := th.PutWrites(ctx, "c", "a", "path/a", Upsert, []Write{wr(0, "x", "old")}, 2); !errors.Is(err, ErrGeneration) {
+	if _, err := th.PutWrites(ctx, "c", "a", "path/a", Upsert, []Write{wr(0, "x", "old")}, 2); !errors.Is(err, ErrGeneration) {
 		t.Errorf("writes of a generation to come: %v", err)
 	}
 	put(t, th, "c", "a", Upsert, wr(0, "x", "old"))
@@ -164,13 +272,13 @@ func TestWritesAndDelete(t *testing.T) {
 	if _, err := th.Writes(ctx, "c"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("deleted writes are read: %v", err)
 	}
-	if err := th.PutWrites(ctx, "c", "b", "path/b", Upsert, []Write{wr(0, "x", "late")}, 1); !errors.Is(err, ErrGeneration) {
+	if _, err := th.PutWrites(ctx, "c", "b", "path/b", Upsert, []Write{wr(0, "x", "late")}, 1); !errors.Is(err, ErrGeneration) {
 		t.Errorf("writes of a deleted generation: %v", err)
 	}
 	if _, err := th.Writes(ctx, "c"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("refused writes began the thread: %v", err)
 	}
-	if err := th.PutWrites(ctx, "c", "b", "path/b", Upsert, []Write{wr(0, "x", "new")}, gen); err != nil {
+	if _, err := th.PutWrites(ctx, "c", "b", "path/b", Upsert, []Write{wr(0, "x", "new")}, gen); err != nil {
 		t.Fatal(err)
 	}
 	wantWrites(t, th, "c", "b:0:x=new")
@@ -213,7 +321,7 @@ func TestWritesLarge(t *testing.T) {
 			w := Write{Index: int64(5*(3-round) + i), Channel: "c", Data: noise(n)}
 			ws, want[w.Index] = append(ws, w), w.Data
 		}
-		if err := th.PutWrites(ctx, "c", "t", "", Upsert, ws, 0); err != nil {
+		if _, err := th.PutWrites(ctx, "c", "t", "", Upsert, ws, 0); err != nil {
 			t.Fatal(err)
 		}
 		f.reopen()
@@ -242,7 +350,7 @@ func TestWritesBadInput(t *testing.T) {
 		ws                     []Write
 	}{
 		{"", "t", "", Upsert, ok}, {long, "t", "", Upsert, ok}, {"\xff", "t", "", Upsert, ok},
-		{"c", "", "", Upsert, ok}, {"c", long, "", Upsert, ok}, {"c", "t", long, Upsert, ok}, {"c", "t", "\xff", Upsert, ok},
+		{"c", "", "", Upsert, ok}, {"c", long, "", Upsert, ok}, {"c", "t", strings.Repeat("x", 1025), Upsert, ok}, {"c", "t", "\xff", Upsert, ok},
 		{"c", "t", "", 2, ok}, {"c", "t", "", Upsert, []Write{wr(0, "", "1")}}, {"c", "t", "", Upsert, []Write{wr(0, long, "1")}},
 		{"c", "t", "", Upsert, []Write{{Channel: "x", Type: long}}}, {"c", "t", "", Upsert, make([]Write, codec.MaxWrites+1)},
 	} {
@@ -251,18 +359,18 @@ func TestWritesBadInput(t *testing.T) {
 				args.ws[j] = wr(int64(j), "x", "1")
 			}
 		}
-		if err := th.PutWrites(ctx, args.checkpoint, args.task, args.path, args.mode, args.ws, 0); !errors.Is(err, ErrInvalid) {
+		if _, err := th.PutWrites(ctx, args.checkpoint, args.task, args.path, args.mode, args.ws, 0); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
-	if err := th.PutWrites(ctx, "c", "t", "", Upsert, []Write{{Channel: "x", Data: make([]byte, 1<<20+1)}}, 0); !errors.Is(err, ErrTooLarge) {
+	if _, err := th.PutWrites(ctx, "c", "t", "", Upsert, []Write{{Channel: "x", Data: make([]byte, 1<<20+1)}}, 0); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a write over the limit: %v", err)
 	}
 	wide := make([]Write, codec.MaxWrites)
 	for i := range wide {
 		wide[i] = Write{Index: int64(i), Channel: long[:256], Type: "json", Data: []byte("1")}
 	}
-	if err := th.PutWrites(ctx, "c", "t", "", Upsert, wide, 0); !errors.Is(err, ErrTooLarge) {
+	if _, err := th.PutWrites(ctx, "c", "t", "", Upsert, wide, 0); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("writes over the record's limit: %v", err)
 	}
 	if _, err := th.Writes(ctx, ""); !errors.Is(err, ErrInvalid) {
@@ -274,10 +382,10 @@ func TestWritesBadInput(t *testing.T) {
 	for i := range wide {
 		wide[i].Channel = "x"
 	}
-	if err := th.PutWrites(ctx, "c", "t", "", Upsert, wide, 0); err != nil {
+	if _, err := th.PutWrites(ctx, "c", "t", "", Upsert, wide, 0); err != nil {
 		t.Errorf("as many writes as are allowed: %v", err)
 	}
-	if err := th.PutWrites(ctx, "c", "t", "", Upsert, []Write{wr(codec.MaxWrites, "x", "1")}, 0); !errors.Is(err, ErrInvalid) {
+	if _, err := th.PutWrites(ctx, "c", "t", "", Upsert, []Write{wr(codec.MaxWrites, "x", "1")}, 0); !errors.Is(err, ErrInvalid) {
 		t.Errorf("one more: %v", err)
 	}
 	if ws, err := th.Writes(ctx, "c"); err != nil || len(ws) != codec.MaxWrites {
@@ -298,7 +406,7 @@ func TestWritesRace(t *testing.T) {
 				ref.Namespace = "sub"
 			}
 			for i := range each {
-				err := f.Thread(ref).PutWrites(ctx, "c", "task", "", Upsert, []Write{wr(int64(g*each+i), "x", fmt.Sprint(g, i))}, 0)
+				_, err := f.Thread(ref).PutWrites(ctx, "c", "task", "", Upsert, []Write{wr(int64(g*each+i), "x", fmt.Sprint(g, i))}, 0)
 				if err != nil {
 					t.Error(err)
 				}
@@ -343,7 +451,7 @@ func TestWritesFaults(t *testing.T) {
 				saveLine(t, f.Thread(testRef("other")), 1) // the user exists
 			}
 			fault.Arm(backendtest.Plan{Ops: backendtest.OpAny, After: k, Err: backend.ErrUnavailable})
-			err := f.Thread(ref).PutWrites(ctx, "c", "a", "path/a", Upsert, []Write{wr(0, "x", large), wr(1, "y", "1")}, 0)
+			_, err := f.Thread(ref).PutWrites(ctx, "c", "a", "path/a", Upsert, []Write{wr(0, "x", large), wr(1, "y", "1")}, 0)
 			var ws []PendingWrite
 			var rerr error
 			if fault.Fired() == 0 {
@@ -385,7 +493,7 @@ func TestWritesAmbiguous(t *testing.T) {
 	for i := range 3 {
 		fault.Arm(backendtest.Plan{Ops: backendtest.OpCommit, Err: backend.ErrAmbiguous, Apply: i != 1})
 		ws := []Write{wr(int64(i), "x", fmt.Sprint(i))}
-		if err := th.PutWrites(ctx, "c", "a", "path/a", Upsert, ws, 0); !errors.Is(err, ErrAmbiguous) {
+		if _, err := th.PutWrites(ctx, "c", "a", "path/a", Upsert, ws, 0); !errors.Is(err, ErrAmbiguous) {
 			t.Errorf("%d: %v", i, err)
 		}
 		fault.Disarm()

@@ -90,11 +90,14 @@ func (a *app) deleteRun(ctx context.Context, s store, run string, yes bool) erro
 	if err := a.confirm(yes, fmt.Sprintf("delete all checkpoints of run %q for good", run)); err != nil {
 		return err
 	}
-	n, err := s.User(a.tenant, a.user).DeleteRun(ctx, run)
+	n, lost, err := s.User(a.tenant, a.user).DeleteRun(ctx, run)
 	if err != nil {
 		return err
 	}
-	if n == 0 {
+	for _, l := range lost {
+		a.note("thread %s: checkpoint %s lost the history of %s", printable(l.Thread), printable(l.ID), printable(strings.Join(l.Channels, ", ")))
+	}
+	if n == 0 && len(lost) == 0 {
 		return fmt.Errorf("checkpoints of run %q: %w", run, engine.ErrNotFound)
 	}
 	if a.json {

@@ -145,6 +145,7 @@ type checkpointView struct {
 	SchemaVersion uint64            `json:"schema_version"`
 	Migrated      *migratedView     `json:"migrated,omitempty"`
 	RunID         string            `json:"run_id,omitempty"`
+	Delta         []string          `json:"delta,omitempty"`
 	Labels        map[string]string `json:"labels,omitempty"`
 	Meta          json.RawMessage   `json:"meta,omitempty"`
 	Blobs         []string          `json:"blobs,omitempty"`
@@ -186,7 +187,7 @@ type channelView struct {
 func viewOf(cp *engine.Checkpoint) checkpointView {
 	v := checkpointView{Tenant: cp.Ref.Tenant, User: cp.Ref.User, Thread: cp.Ref.Thread, Namespace: cp.Ref.Namespace,
 		ID: cp.ID, Seq: cp.Seq, Parent: cp.Parent, ParentSeq: cp.ParentSeq, Branch: cp.Branch, Time: cp.Time.UTC(), Step: cp.Step,
-		Status: cp.Status, Kind: cp.Kind, SchemaVersion: cp.SchemaVersion, RunID: cp.RunID, Labels: cp.Labels, Hash: fmt.Sprintf("%x", cp.Hash),
+		Status: cp.Status, Kind: cp.Kind, SchemaVersion: cp.SchemaVersion, RunID: cp.RunID, Delta: cp.Delta, Labels: cp.Labels, Hash: fmt.Sprintf("%x", cp.Hash),
 		Channels: []channelView{}, StateBytes: cp.Cost.State, StoredBytes: cp.Cost.Stored, Depth: cp.Cost.Depth}
 	if json.Valid(cp.Meta) {
 		v.Meta = cp.Meta

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -129,6 +130,7 @@ func (a *app) showHeader(cp *engine.Checkpoint) error {
 	}
 	line("branch", printable(cp.Branch))
 	line("run", printable(cp.RunID))
+	line("delta", printable(strings.Join(cp.Delta, ", ")))
 	line("kind", printable(cp.Kind))
 	if cp.SchemaVersion > 0 {
 		line("schema", fmt.Sprint(cp.SchemaVersion))

@@ -67,7 +67,7 @@ type user interface {
 }
 
 type userKeeper interface {
-	DeleteRun(ctx context.Context, run string) (int, error)
+	DeleteRun(ctx context.Context, run string) (int, []upkeep.LostHistory, error)
 }
 
 type embedded struct {

@@ -77,9 +77,18 @@ type User interface {
 
 	// DeleteRun removes all checkpoints with a run id from all threads of the user, including heads
 	// and pinned ones, and returns their number. Branches that ended there then end at an ancestor;
-	// a thread without checkpoints is deleted. Each thread is handled by itself: after an error, a
-	// new call continues.
-	DeleteRun(ctx context.Context, runID string) (int, error)
+	// a thread without checkpoints is deleted. It also removes ancestors that histories of remaining
+	// checkpoints need, and returns these, newest first. Each thread is handled by itself: after an
+	// error, a new call continues.
+	DeleteRun(ctx context.Context, runID string) (removed int, lost []LostHistory, err error)
+}
+
+// LostHistory names a remaining checkpoint, and those of its delta channels (engine.Draft.Delta) whose
+// history DeleteRun cut off: what is left begins after the checkpoints of the run.
+type LostHistory struct {
+	Thread, Namespace string
+	ID                string
+	Channels          []string // in order
 }
 
 // Thread administers one lineage or, where a method says so, its whole thread. Checkpoint is

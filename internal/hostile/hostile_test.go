@@ -175,7 +175,8 @@ func (b *bed) ways() map[string]func() error {
 			return err
 		},
 		"writes": func() error {
-			return b.thread().PutWrites(ctx, b.head.ID, "task", "", engine.WriteMode(0), []engine.Write{{Channel: "messages", Type: "json", Data: []byte(`"w"`)}}, 0)
+			_, err := b.thread().PutWrites(ctx, b.head.ID, "task", "", engine.WriteMode(0), []engine.Write{{Channel: "messages", Type: "json", Data: []byte(`"w"`)}}, 0)
+			return err
 		},
 		"labels": func() error {
 			_, err := b.thread().SetLabels(ctx, engine.At(b.head.ID), map[string]string{"who": "alice"})

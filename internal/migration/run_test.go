@@ -80,7 +80,7 @@ func (w *world) settle(threads int) {
 			w.save(r, engine.Draft{Step: 4, Parent: first.ID})
 		case 3: // pending writes, and a branch at the newest
 			cp := w.save(r, engine.Draft{Step: 3, Branch: "main", ID: fmt.Sprintf("00000000-0000-7000-8000-%012x", i)})
-			if err := w.store.Thread(r).PutWrites(w.Context(), cp.ID, "task", "", engine.Upsert, []engine.Write{{Channel: "c", Data: []byte("w")}}, 0); err != nil {
+			if _, err := w.store.Thread(r).PutWrites(w.Context(), cp.ID, "task", "", engine.Upsert, []engine.Write{{Channel: "c", Data: []byte("w")}}, 0); err != nil {
 				w.Fatal(err)
 			}
 		}

@@ -145,7 +145,7 @@ func (s checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.Load
 	}
 	thread := s.store.Thread(wire.UnpackRef(m.GetRef()))
 	o := loadOptions(m)
-	o.Export = m.GetExport()
+	o.Export, o.Head, o.History = m.GetExport(), true, m.GetHistory()
 	cp, err := thread.Load(ctx, wire.UnpackWhich(m.GetWhich()), o)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,8 @@ func (s checkpoints) Load(ctx context.Context, req *connect.Request[ckptdv1.Load
 			cp.Channels[i].Data, unchanged[i] = nil, true
 		}
 	}
-	res := &ckptdv1.LoadResponse{Checkpoint: wire.PackCheckpoint(cp, shownTo(ctx, cp.Ref, m.GetText()))}
+	res := &ckptdv1.LoadResponse{Checkpoint: wire.PackCheckpoint(cp, shownTo(ctx, cp.Ref, m.GetText())), HeadSeq: cp.Head.Seq, HeadId: cp.Head.ID,
+		Histories: wire.PackHistories(cp.Histories, m.GetText())}
 	for i, same := range unchanged {
 		if same {
 			res.Checkpoint.Channels[i].Content = &ckptdv1.Channel_Unchanged{Unchanged: true}
@@ -261,10 +262,11 @@ func (s checkpoints) PutWrites(ctx context.Context, req *connect.Request[ckptdv1
 	if m.GetIgnoreExisting() {
 		mode = engine.Ignore
 	}
-	if err := s.thread(m).PutWrites(ctx, m.GetCheckpointId(), m.GetTask(), m.GetPath(), mode, ws, m.GetGeneration()); err != nil {
+	generation, err := s.thread(m).PutWrites(ctx, m.GetCheckpointId(), m.GetTask(), m.GetPath(), mode, ws, m.GetGeneration())
+	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&ckptdv1.PutWritesResponse{}), nil
+	return connect.NewResponse(&ckptdv1.PutWritesResponse{Generation: generation}), nil
 }
 
 func (s checkpoints) ListWrites(ctx context.Context, req *connect.Request[ckptdv1.ListWritesRequest]) (*connect.Response[ckptdv1.ListWritesResponse], error) {

@@ -45,11 +45,11 @@ func (s threads) Delete(ctx context.Context, req *connect.Request[ckptdv1.Delete
 }
 
 func (s threads) DeleteRun(ctx context.Context, req *connect.Request[ckptdv1.DeleteRunRequest]) (*connect.Response[ckptdv1.DeleteRunResponse], error) {
-	n, err := s.store.User(req.Msg.GetTenant(), req.Msg.GetUser()).Upkeep().DeleteRun(ctx, req.Msg.GetRunId())
+	n, lost, err := s.store.User(req.Msg.GetTenant(), req.Msg.GetUser()).Upkeep().DeleteRun(ctx, req.Msg.GetRunId())
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&ckptdv1.DeleteRunResponse{Removed: uint64(n)}), nil
+	return connect.NewResponse(&ckptdv1.DeleteRunResponse{Removed: uint64(n), Lost: wire.PackLost(req.Msg.GetTenant(), req.Msg.GetUser(), lost)}), nil
 }
 
 func (s threads) Prune(ctx context.Context, req *connect.Request[ckptdv1.PruneRequest]) (*connect.Response[ckptdv1.PruneResponse], error) {

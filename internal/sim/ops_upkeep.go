@@ -146,7 +146,7 @@ func (a *erase) String() string { return a.byRun }
 
 func (a *erase) run(ctx context.Context, s *engine.Store) (err error) {
 	if a.byRun != "" {
-		a.n, err = s.User(tenant, user).Upkeep().DeleteRun(ctx, a.byRun)
+		a.n, _, err = s.User(tenant, user).Upkeep().DeleteRun(ctx, a.byRun)
 		return err
 	}
 	a.gen, err = s.Thread(a.ref).Delete(ctx)

@@ -21,7 +21,8 @@ func (a *putWrites) String() string {
 }
 
 func (a *putWrites) run(ctx context.Context, s *engine.Store) error {
-	return s.Thread(a.ref).PutWrites(ctx, a.checkpoint, a.task, "", a.mode, a.writes, 0)
+	_, err := s.Thread(a.ref).PutWrites(ctx, a.checkpoint, a.task, "", a.mode, a.writes, 0)
+	return err
 }
 
 func (a *putWrites) effect(f *facts) {

@@ -104,7 +104,8 @@ var calls = map[string]func(ctx context.Context, s *subject) error{
 		return second(s.th.Upkeep().Prune(ctx, upkeep.PruneOptions{KeepLast: 2, Erase: true}))
 	},
 	"Thread.PutWrites": func(ctx context.Context, s *subject) error {
-		return s.th.PutWrites(ctx, s.w.ids[0], "task", "", engine.Upsert, []engine.Write{{Channel: "log", Data: s.w.state}}, 0)
+		_, err := s.th.PutWrites(ctx, s.w.ids[0], "task", "", engine.Upsert, []engine.Write{{Channel: "log", Data: s.w.state}}, 0)
+		return err
 	},
 	"Thread.RestoreHistory": func(ctx context.Context, s *subject) error {
 		return s.Thread(refOf(thirdName)).Upkeep().RestoreHistory(ctx)
@@ -125,9 +126,12 @@ var calls = map[string]func(ctx context.Context, s *subject) error{
 	"Thread.UndoHead": func(ctx context.Context, s *subject) error {
 		return s.th.Upkeep().UndoHead(ctx, s.w.undo.Old.Seq, s.w.undo.New.Seq, s.w.undo.New.Hash)
 	},
-	"Thread.Writes":  func(ctx context.Context, s *subject) error { return second(s.th.Writes(ctx, s.w.ids[3])) },
-	"User.Create":    func(ctx context.Context, s *subject) error { return s.User(tenant, "brand new").Upkeep().Create(ctx) },
-	"User.DeleteRun": func(ctx context.Context, s *subject) error { return second(s.user.Upkeep().DeleteRun(ctx, "run")) },
+	"Thread.Writes": func(ctx context.Context, s *subject) error { return second(s.th.Writes(ctx, s.w.ids[3])) },
+	"User.Create":   func(ctx context.Context, s *subject) error { return s.User(tenant, "brand new").Upkeep().Create(ctx) },
+	"User.DeleteRun": func(ctx context.Context, s *subject) error {
+		_, _, err := s.user.Upkeep().DeleteRun(ctx, "run")
+		return err
+	},
 	"User.GC": func(ctx context.Context, s *subject) error {
 		return second(s.user.Upkeep().GC(ctx, upkeep.GCOptions{Grace: -1}))
 	},
@@ -269,7 +273,8 @@ func (w *callsWorld) populate(r *round, s *engine.Store) {
 	r.must(err)
 	w.undo, err = th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 3})
 	r.must(err)
-	r.must(th.PutWrites(ctx, w.ids[3], "task", "", engine.Upsert, []engine.Write{{Channel: "log", Data: []byte("early")}}, 0))
+	_, err = th.PutWrites(ctx, w.ids[3], "task", "", engine.Upsert, []engine.Write{{Channel: "log", Data: []byte("early")}}, 0)
+	r.must(err)
 }
 
 func must[T any](v T, err error) func(r *round) T {

@@ -51,7 +51,7 @@ func PackCheckpoint(cp *engine.Checkpoint, shown Shown) *ckptdv1.Checkpoint {
 	for i := range cp.Hooks {
 		m.Hooks = append(m.Hooks, packHook(&cp.Hooks[i]))
 	}
-	m.Fuel, m.Kind = cp.Fuel, cp.Kind
+	m.Fuel, m.Kind, m.Delta = cp.Fuel, cp.Kind, cp.Delta
 	if w := cp.Migrated; w != nil {
 		m.Migrated = &ckptdv1.Migrated{From: w.From, To: w.To}
 		for _, step := range w.Steps {
@@ -109,21 +109,60 @@ func UnpackCheckpoint(m *ckptdv1.Checkpoint) (*engine.Checkpoint, error) {
 		}
 		cp.Hooks = append(cp.Hooks, identity)
 	}
-	cp.Fuel, cp.Kind = m.GetFuel(), m.GetKind()
+	cp.Fuel, cp.Kind, cp.Delta = m.GetFuel(), m.GetKind(), m.GetDelta()
 	if w := m.GetMigrated(); w != nil {
 		cp.Migrated = &engine.Migrated{From: w.GetFrom(), To: w.GetTo(), Steps: w.GetSteps()}
 	}
 	for _, ch := range m.GetChannels() {
-		c := engine.Channel{Name: ch.GetName(), Type: ch.GetType(), Version: engine.Version(ch.GetVersion()), Size: ch.GetSize(), Rewritten: ch.GetRewritten()}
-		switch content := ch.GetContent().(type) {
-		case *ckptdv1.Channel_Data:
-			c.Data = bytesOf(content.Data)
-		case *ckptdv1.Channel_Text:
-			c.Data = []byte(content.Text)
-		}
-		cp.Channels = append(cp.Channels, c)
+		cp.Channels = append(cp.Channels, unpackChannel(ch))
 	}
 	return cp, nil
+}
+
+func unpackChannel(m *ckptdv1.Channel) engine.Channel {
+	c := engine.Channel{Name: m.GetName(), Type: m.GetType(), Version: engine.Version(m.GetVersion()), Size: m.GetSize(), Rewritten: m.GetRewritten()}
+	switch content := m.GetContent().(type) {
+	case *ckptdv1.Channel_Data:
+		c.Data = bytesOf(content.Data)
+	case *ckptdv1.Channel_Text:
+		c.Data = []byte(content.Text)
+	}
+	return c
+}
+
+// PackHistories makes the messages of histories. With text, content that is UTF-8 goes as text.
+func PackHistories(hs []engine.ChannelHistory, text bool) []*ckptdv1.ChannelHistory {
+	var ms []*ckptdv1.ChannelHistory
+	for i := range hs {
+		h := &hs[i]
+		m := &ckptdv1.ChannelHistory{Channel: h.Channel, BaseId: h.BaseID, Lost: h.Lost}
+		if h.Base != nil {
+			m.Base = &ckptdv1.Channel{}
+			packChannel(m.Base, h.Base, text)
+		}
+		for _, w := range h.Writes {
+			m.Writes = append(m.Writes, &ckptdv1.HistoryWrites{CheckpointId: w.CheckpointID, Writes: PackWrites(w.Writes, text)})
+		}
+		ms = append(ms, m)
+	}
+	return ms
+}
+
+// UnpackHistories is the inverse of PackHistories.
+func UnpackHistories(ms []*ckptdv1.ChannelHistory) []engine.ChannelHistory {
+	var hs []engine.ChannelHistory
+	for _, m := range ms {
+		h := engine.ChannelHistory{Channel: m.GetChannel(), BaseID: m.GetBaseId(), Lost: m.GetLost()}
+		if m.GetBase() != nil {
+			base := unpackChannel(m.GetBase())
+			h.Base = &base
+		}
+		for _, w := range m.GetWrites() {
+			h.Writes = append(h.Writes, engine.AncestorWrites{CheckpointID: w.GetCheckpointId(), Writes: UnpackWrites(w.GetWrites())})
+		}
+		hs = append(hs, h)
+	}
+	return hs
 }
 
 // packHook makes the message of a hook that processed a checkpoint.

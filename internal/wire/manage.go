@@ -13,6 +13,25 @@ import (
 	"github.com/ckptd/ckptd/engine/upkeep"
 )
 
+// PackLost makes the messages of histories that a user lost.
+func PackLost(tenant, user string, lost []upkeep.LostHistory) []*ckptdv1.LostHistory {
+	var ms []*ckptdv1.LostHistory
+	for _, l := range lost {
+		ref := &ckptdv1.Ref{Tenant: tenant, User: user, Thread: l.Thread, Namespace: l.Namespace}
+		ms = append(ms, &ckptdv1.LostHistory{Ref: ref, Id: l.ID, Channels: l.Channels})
+	}
+	return ms
+}
+
+// UnpackLost is the inverse of PackLost.
+func UnpackLost(ms []*ckptdv1.LostHistory) []upkeep.LostHistory {
+	var lost []upkeep.LostHistory
+	for _, m := range ms {
+		lost = append(lost, upkeep.LostHistory{Thread: m.GetRef().GetThread(), Namespace: m.GetRef().GetNamespace(), ID: m.GetId(), Channels: m.GetChannels()})
+	}
+	return lost
+}
+
 // packDuration makes the message of a duration; none for 0.
 func packDuration(d time.Duration) *durationpb.Duration {
 	if d == 0 {

@@ -371,7 +371,10 @@ type LoadRequest struct {
 	// runs, and migrated lists the steps that would.
 	Schema uint64 `protobuf:"varint,9,opt,name=schema,proto3" json:"schema,omitempty"`
 	// Allow reverse steps.
-	Down          bool `protobuf:"varint,10,opt,name=down,proto3" json:"down,omitempty"`
+	Down bool `protobuf:"varint,10,opt,name=down,proto3" json:"down,omitempty"`
+	// Channels whose histories to return: the value at the nearest ancestor that has the channel, and
+	// the pending writes to it since. This needs read, also with headers_only.
+	History       []string `protobuf:"bytes,11,rep,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -476,6 +479,13 @@ func (x *LoadRequest) GetDown() bool {
 	return false
 }
 
+func (x *LoadRequest) GetHistory() []string {
+	if x != nil {
+		return x.History
+	}
+	return nil
+}
+
 // Have names the content of a channel that the caller has.
 type Have struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -531,9 +541,16 @@ func (x *Have) GetSha256() []byte {
 }
 
 type LoadResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Checkpoint    *Checkpoint            `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	Writes        []*PendingWrite        `protobuf:"bytes,2,rep,name=writes,proto3" json:"writes,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Checkpoint *Checkpoint            `protobuf:"bytes,1,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// In order of path, then of task, then of index.
+	Writes []*PendingWrite `protobuf:"bytes,2,rep,name=writes,proto3" json:"writes,omitempty"`
+	// One for each channel of LoadRequest.history, in the same order.
+	Histories []*ChannelHistory `protobuf:"bytes,3,rep,name=histories,proto3" json:"histories,omitempty"`
+	// The newest checkpoint of the lineage, for Draft.expect_head: of the time of this load, or
+	// shortly before.
+	HeadSeq       uint64 `protobuf:"varint,4,opt,name=head_seq,json=headSeq,proto3" json:"head_seq,omitempty"`
+	HeadId        string `protobuf:"bytes,5,opt,name=head_id,json=headId,proto3" json:"head_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -582,6 +599,162 @@ func (x *LoadResponse) GetWrites() []*PendingWrite {
 	return nil
 }
 
+func (x *LoadResponse) GetHistories() []*ChannelHistory {
+	if x != nil {
+		return x.Histories
+	}
+	return nil
+}
+
+func (x *LoadResponse) GetHeadSeq() uint64 {
+	if x != nil {
+		return x.HeadSeq
+	}
+	return 0
+}
+
+func (x *LoadResponse) GetHeadId() string {
+	if x != nil {
+		return x.HeadId
+	}
+	return ""
+}
+
+// ChannelHistory is the state of a channel before a checkpoint, as stored: schema does not apply.
+type ChannelHistory struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Channel string                 `protobuf:"bytes,1,opt,name=channel,proto3" json:"channel,omitempty"`
+	// The nearest ancestor that has the channel, and its value there; empty if none has it.
+	BaseId string   `protobuf:"bytes,2,opt,name=base_id,json=baseId,proto3" json:"base_id,omitempty"`
+	Base   *Channel `protobuf:"bytes,3,opt,name=base,proto3" json:"base,omitempty"`
+	// The writes to the channel from that ancestor, or the first one, to the parent; the oldest first.
+	Writes []*HistoryWrites `protobuf:"bytes,4,rep,name=writes,proto3" json:"writes,omitempty"`
+	// An ancestor that may hold a part was removed, by DeleteRun or before a draft named the channel in
+	// delta: the history begins after it.
+	Lost          bool `protobuf:"varint,5,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChannelHistory) Reset() {
+	*x = ChannelHistory{}
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChannelHistory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChannelHistory) ProtoMessage() {}
+
+func (x *ChannelHistory) ProtoReflect() protoreflect.Message {
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChannelHistory.ProtoReflect.Descriptor instead.
+func (*ChannelHistory) Descriptor() ([]byte, []int) {
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ChannelHistory) GetChannel() string {
+	if x != nil {
+		return x.Channel
+	}
+	return ""
+}
+
+func (x *ChannelHistory) GetBaseId() string {
+	if x != nil {
+		return x.BaseId
+	}
+	return ""
+}
+
+func (x *ChannelHistory) GetBase() *Channel {
+	if x != nil {
+		return x.Base
+	}
+	return nil
+}
+
+func (x *ChannelHistory) GetWrites() []*HistoryWrites {
+	if x != nil {
+		return x.Writes
+	}
+	return nil
+}
+
+func (x *ChannelHistory) GetLost() bool {
+	if x != nil {
+		return x.Lost
+	}
+	return false
+}
+
+// HistoryWrites are the pending writes of an ancestor to a channel.
+type HistoryWrites struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	CheckpointId string                 `protobuf:"bytes,1,opt,name=checkpoint_id,json=checkpointId,proto3" json:"checkpoint_id,omitempty"`
+	// In order of path, then of task, then of index.
+	Writes        []*PendingWrite `protobuf:"bytes,2,rep,name=writes,proto3" json:"writes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HistoryWrites) Reset() {
+	*x = HistoryWrites{}
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HistoryWrites) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HistoryWrites) ProtoMessage() {}
+
+func (x *HistoryWrites) ProtoReflect() protoreflect.Message {
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HistoryWrites.ProtoReflect.Descriptor instead.
+func (*HistoryWrites) Descriptor() ([]byte, []int) {
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *HistoryWrites) GetCheckpointId() string {
+	if x != nil {
+		return x.CheckpointId
+	}
+	return ""
+}
+
+func (x *HistoryWrites) GetWrites() []*PendingWrite {
+	if x != nil {
+		return x.Writes
+	}
+	return nil
+}
+
 type LoadNewestRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Tenant      string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
@@ -598,7 +771,7 @@ type LoadNewestRequest struct {
 
 func (x *LoadNewestRequest) Reset() {
 	*x = LoadNewestRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[9]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -610,7 +783,7 @@ func (x *LoadNewestRequest) String() string {
 func (*LoadNewestRequest) ProtoMessage() {}
 
 func (x *LoadNewestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[9]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -623,7 +796,7 @@ func (x *LoadNewestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadNewestRequest.ProtoReflect.Descriptor instead.
 func (*LoadNewestRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{9}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LoadNewestRequest) GetTenant() string {
@@ -684,7 +857,7 @@ type LoadNewestResponse struct {
 
 func (x *LoadNewestResponse) Reset() {
 	*x = LoadNewestResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[10]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -696,7 +869,7 @@ func (x *LoadNewestResponse) String() string {
 func (*LoadNewestResponse) ProtoMessage() {}
 
 func (x *LoadNewestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[10]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -709,7 +882,7 @@ func (x *LoadNewestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadNewestResponse.ProtoReflect.Descriptor instead.
 func (*LoadNewestResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{10}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LoadNewestResponse) GetCheckpoint() *Checkpoint {
@@ -748,7 +921,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[11]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +933,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[11]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -773,7 +946,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{11}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListRequest) GetRef() *Ref {
@@ -871,7 +1044,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[12]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +1056,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[12]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +1069,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{12}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListResponse) GetCheckpoints() []*Checkpoint {
@@ -945,7 +1118,7 @@ type ListByIDRequest struct {
 
 func (x *ListByIDRequest) Reset() {
 	*x = ListByIDRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[13]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -957,7 +1130,7 @@ func (x *ListByIDRequest) String() string {
 func (*ListByIDRequest) ProtoMessage() {}
 
 func (x *ListByIDRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[13]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -970,7 +1143,7 @@ func (x *ListByIDRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListByIDRequest.ProtoReflect.Descriptor instead.
 func (*ListByIDRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{13}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListByIDRequest) GetTenant() string {
@@ -1082,7 +1255,7 @@ type ListByIDResponse struct {
 
 func (x *ListByIDResponse) Reset() {
 	*x = ListByIDResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[14]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1094,7 +1267,7 @@ func (x *ListByIDResponse) String() string {
 func (*ListByIDResponse) ProtoMessage() {}
 
 func (x *ListByIDResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[14]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1107,7 +1280,7 @@ func (x *ListByIDResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListByIDResponse.ProtoReflect.Descriptor instead.
 func (*ListByIDResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{14}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListByIDResponse) GetEntries() []*Entry {
@@ -1136,7 +1309,7 @@ type Entry struct {
 
 func (x *Entry) Reset() {
 	*x = Entry{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[15]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1148,7 +1321,7 @@ func (x *Entry) String() string {
 func (*Entry) ProtoMessage() {}
 
 func (x *Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[15]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1161,7 +1334,7 @@ func (x *Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entry.ProtoReflect.Descriptor instead.
 func (*Entry) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{15}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Entry) GetCheckpoint() *Checkpoint {
@@ -1187,7 +1360,7 @@ type GetTreeRequest struct {
 
 func (x *GetTreeRequest) Reset() {
 	*x = GetTreeRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[16]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1199,7 +1372,7 @@ func (x *GetTreeRequest) String() string {
 func (*GetTreeRequest) ProtoMessage() {}
 
 func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[16]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1212,7 +1385,7 @@ func (x *GetTreeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeRequest.ProtoReflect.Descriptor instead.
 func (*GetTreeRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{16}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetTreeRequest) GetRef() *Ref {
@@ -1233,7 +1406,7 @@ type GetTreeResponse struct {
 
 func (x *GetTreeResponse) Reset() {
 	*x = GetTreeResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[17]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1418,7 @@ func (x *GetTreeResponse) String() string {
 func (*GetTreeResponse) ProtoMessage() {}
 
 func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[17]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1431,7 @@ func (x *GetTreeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTreeResponse.ProtoReflect.Descriptor instead.
 func (*GetTreeResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{17}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetTreeResponse) GetNodes() []*Node {
@@ -1287,7 +1460,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[18]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1472,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[18]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1485,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{18}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Node) GetCheckpoint() *Checkpoint {
@@ -1340,7 +1513,7 @@ type DiffRequest struct {
 
 func (x *DiffRequest) Reset() {
 	*x = DiffRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[19]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1525,7 @@ func (x *DiffRequest) String() string {
 func (*DiffRequest) ProtoMessage() {}
 
 func (x *DiffRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[19]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1538,7 @@ func (x *DiffRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRequest.ProtoReflect.Descriptor instead.
 func (*DiffRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{19}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DiffRequest) GetRef() *Ref {
@@ -1405,7 +1578,7 @@ type DiffResponse struct {
 
 func (x *DiffResponse) Reset() {
 	*x = DiffResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[20]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1590,7 @@ func (x *DiffResponse) String() string {
 func (*DiffResponse) ProtoMessage() {}
 
 func (x *DiffResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[20]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1603,7 @@ func (x *DiffResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffResponse.ProtoReflect.Descriptor instead.
 func (*DiffResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{20}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DiffResponse) GetFrom() *Checkpoint {
@@ -1488,7 +1661,7 @@ type ChannelDiff struct {
 
 func (x *ChannelDiff) Reset() {
 	*x = ChannelDiff{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[21]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1673,7 @@ func (x *ChannelDiff) String() string {
 func (*ChannelDiff) ProtoMessage() {}
 
 func (x *ChannelDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[21]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1686,7 @@ func (x *ChannelDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChannelDiff.ProtoReflect.Descriptor instead.
 func (*ChannelDiff) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{21}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ChannelDiff) GetName() string {
@@ -1563,7 +1736,7 @@ type ValueDiff struct {
 
 func (x *ValueDiff) Reset() {
 	*x = ValueDiff{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[22]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1748,7 @@ func (x *ValueDiff) String() string {
 func (*ValueDiff) ProtoMessage() {}
 
 func (x *ValueDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[22]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1761,7 @@ func (x *ValueDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ValueDiff.ProtoReflect.Descriptor instead.
 func (*ValueDiff) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{22}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ValueDiff) GetKind() string {
@@ -1652,7 +1825,7 @@ type FieldDiff struct {
 
 func (x *FieldDiff) Reset() {
 	*x = FieldDiff{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[23]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1664,7 +1837,7 @@ func (x *FieldDiff) String() string {
 func (*FieldDiff) ProtoMessage() {}
 
 func (x *FieldDiff) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[23]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1677,7 +1850,7 @@ func (x *FieldDiff) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FieldDiff.ProtoReflect.Descriptor instead.
 func (*FieldDiff) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{23}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FieldDiff) GetName() string {
@@ -1719,7 +1892,7 @@ type ForkRequest struct {
 
 func (x *ForkRequest) Reset() {
 	*x = ForkRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[24]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1731,7 +1904,7 @@ func (x *ForkRequest) String() string {
 func (*ForkRequest) ProtoMessage() {}
 
 func (x *ForkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[24]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1744,7 +1917,7 @@ func (x *ForkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkRequest.ProtoReflect.Descriptor instead.
 func (*ForkRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{24}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ForkRequest) GetRef() *Ref {
@@ -1778,7 +1951,7 @@ type ForkResponse struct {
 
 func (x *ForkResponse) Reset() {
 	*x = ForkResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[25]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1790,7 +1963,7 @@ func (x *ForkResponse) String() string {
 func (*ForkResponse) ProtoMessage() {}
 
 func (x *ForkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[25]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1803,7 +1976,7 @@ func (x *ForkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkResponse.ProtoReflect.Descriptor instead.
 func (*ForkResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{25}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ForkResponse) GetCheckpoint() *Checkpoint {
@@ -1822,7 +1995,7 @@ type ListBranchesRequest struct {
 
 func (x *ListBranchesRequest) Reset() {
 	*x = ListBranchesRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[26]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1834,7 +2007,7 @@ func (x *ListBranchesRequest) String() string {
 func (*ListBranchesRequest) ProtoMessage() {}
 
 func (x *ListBranchesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[26]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1847,7 +2020,7 @@ func (x *ListBranchesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBranchesRequest.ProtoReflect.Descriptor instead.
 func (*ListBranchesRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{26}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListBranchesRequest) GetRef() *Ref {
@@ -1866,7 +2039,7 @@ type ListBranchesResponse struct {
 
 func (x *ListBranchesResponse) Reset() {
 	*x = ListBranchesResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[27]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2051,7 @@ func (x *ListBranchesResponse) String() string {
 func (*ListBranchesResponse) ProtoMessage() {}
 
 func (x *ListBranchesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[27]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2064,7 @@ func (x *ListBranchesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListBranchesResponse.ProtoReflect.Descriptor instead.
 func (*ListBranchesResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{27}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListBranchesResponse) GetBranches() []*Branch {
@@ -1912,7 +2085,7 @@ type SetBranchRequest struct {
 
 func (x *SetBranchRequest) Reset() {
 	*x = SetBranchRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[28]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +2097,7 @@ func (x *SetBranchRequest) String() string {
 func (*SetBranchRequest) ProtoMessage() {}
 
 func (x *SetBranchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[28]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2110,7 @@ func (x *SetBranchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBranchRequest.ProtoReflect.Descriptor instead.
 func (*SetBranchRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{28}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetBranchRequest) GetRef() *Ref {
@@ -1969,7 +2142,7 @@ type SetBranchResponse struct {
 
 func (x *SetBranchResponse) Reset() {
 	*x = SetBranchResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[29]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2154,7 @@ func (x *SetBranchResponse) String() string {
 func (*SetBranchResponse) ProtoMessage() {}
 
 func (x *SetBranchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[29]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2167,7 @@ func (x *SetBranchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBranchResponse.ProtoReflect.Descriptor instead.
 func (*SetBranchResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{29}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{31}
 }
 
 type DeleteBranchRequest struct {
@@ -2007,7 +2180,7 @@ type DeleteBranchRequest struct {
 
 func (x *DeleteBranchRequest) Reset() {
 	*x = DeleteBranchRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[30]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2019,7 +2192,7 @@ func (x *DeleteBranchRequest) String() string {
 func (*DeleteBranchRequest) ProtoMessage() {}
 
 func (x *DeleteBranchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[30]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2205,7 @@ func (x *DeleteBranchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBranchRequest.ProtoReflect.Descriptor instead.
 func (*DeleteBranchRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{30}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *DeleteBranchRequest) GetRef() *Ref {
@@ -2057,7 +2230,7 @@ type DeleteBranchResponse struct {
 
 func (x *DeleteBranchResponse) Reset() {
 	*x = DeleteBranchResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[31]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2242,7 @@ func (x *DeleteBranchResponse) String() string {
 func (*DeleteBranchResponse) ProtoMessage() {}
 
 func (x *DeleteBranchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[31]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2255,7 @@ func (x *DeleteBranchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteBranchResponse.ProtoReflect.Descriptor instead.
 func (*DeleteBranchResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{31}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{33}
 }
 
 type SetLabelsRequest struct {
@@ -2097,7 +2270,7 @@ type SetLabelsRequest struct {
 
 func (x *SetLabelsRequest) Reset() {
 	*x = SetLabelsRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[32]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2109,7 +2282,7 @@ func (x *SetLabelsRequest) String() string {
 func (*SetLabelsRequest) ProtoMessage() {}
 
 func (x *SetLabelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[32]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2122,7 +2295,7 @@ func (x *SetLabelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLabelsRequest.ProtoReflect.Descriptor instead.
 func (*SetLabelsRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{32}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetLabelsRequest) GetRef() *Ref {
@@ -2155,7 +2328,7 @@ type SetLabelsResponse struct {
 
 func (x *SetLabelsResponse) Reset() {
 	*x = SetLabelsResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[33]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2167,7 +2340,7 @@ func (x *SetLabelsResponse) String() string {
 func (*SetLabelsResponse) ProtoMessage() {}
 
 func (x *SetLabelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[33]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2180,7 +2353,7 @@ func (x *SetLabelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLabelsResponse.ProtoReflect.Descriptor instead.
 func (*SetLabelsResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{33}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetLabelsResponse) GetCheckpoint() *Checkpoint {
@@ -2207,7 +2380,7 @@ type PutWritesRequest struct {
 
 func (x *PutWritesRequest) Reset() {
 	*x = PutWritesRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[34]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2219,7 +2392,7 @@ func (x *PutWritesRequest) String() string {
 func (*PutWritesRequest) ProtoMessage() {}
 
 func (x *PutWritesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[34]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2232,7 +2405,7 @@ func (x *PutWritesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutWritesRequest.ProtoReflect.Descriptor instead.
 func (*PutWritesRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{34}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *PutWritesRequest) GetRef() *Ref {
@@ -2285,14 +2458,16 @@ func (x *PutWritesRequest) GetGeneration() uint64 {
 }
 
 type PutWritesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Generation of the thread: with it, later writes and saves are refused once the thread was deleted.
+	Generation    uint64 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PutWritesResponse) Reset() {
 	*x = PutWritesResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[35]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2479,7 @@ func (x *PutWritesResponse) String() string {
 func (*PutWritesResponse) ProtoMessage() {}
 
 func (x *PutWritesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[35]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2492,14 @@ func (x *PutWritesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutWritesResponse.ProtoReflect.Descriptor instead.
 func (*PutWritesResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{35}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *PutWritesResponse) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
 }
 
 type ListWritesRequest struct {
@@ -2331,7 +2513,7 @@ type ListWritesRequest struct {
 
 func (x *ListWritesRequest) Reset() {
 	*x = ListWritesRequest{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[36]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2343,7 +2525,7 @@ func (x *ListWritesRequest) String() string {
 func (*ListWritesRequest) ProtoMessage() {}
 
 func (x *ListWritesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[36]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2356,7 +2538,7 @@ func (x *ListWritesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWritesRequest.ProtoReflect.Descriptor instead.
 func (*ListWritesRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{36}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListWritesRequest) GetRef() *Ref {
@@ -2381,15 +2563,16 @@ func (x *ListWritesRequest) GetText() bool {
 }
 
 type ListWritesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Writes        []*PendingWrite        `protobuf:"bytes,1,rep,name=writes,proto3" json:"writes,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In order of path, then of task, then of index.
+	Writes        []*PendingWrite `protobuf:"bytes,1,rep,name=writes,proto3" json:"writes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListWritesResponse) Reset() {
 	*x = ListWritesResponse{}
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[37]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2401,7 +2584,7 @@ func (x *ListWritesResponse) String() string {
 func (*ListWritesResponse) ProtoMessage() {}
 
 func (x *ListWritesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[37]
+	mi := &file_ckptd_v1_checkpoint_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2414,7 +2597,7 @@ func (x *ListWritesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWritesResponse.ProtoReflect.Descriptor instead.
 func (*ListWritesResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{37}
+	return file_ckptd_v1_checkpoint_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListWritesResponse) GetWrites() []*PendingWrite {
@@ -2450,7 +2633,7 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\tSaveError\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x12-\n" +
-	"\x06detail\x18\x03 \x01(\v2\x15.ckptd.v1.ErrorDetailR\x06detail\"\xa8\x02\n" +
+	"\x06detail\x18\x03 \x01(\v2\x15.ckptd.v1.ErrorDetailR\x06detail\"\xc2\x02\n" +
 	"\vLoadRequest\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12%\n" +
 	"\x05which\x18\x02 \x01(\v2\x0f.ckptd.v1.WhichR\x05which\x12!\n" +
@@ -2462,14 +2645,27 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\x06export\x18\b \x01(\bR\x06export\x12\x16\n" +
 	"\x06schema\x18\t \x01(\x04R\x06schema\x12\x12\n" +
 	"\x04down\x18\n" +
-	" \x01(\bR\x04down\"8\n" +
+	" \x01(\bR\x04down\x12\x18\n" +
+	"\ahistory\x18\v \x03(\tR\ahistory\"8\n" +
 	"\x04Have\x12\x18\n" +
 	"\achannel\x18\x01 \x01(\tR\achannel\x12\x16\n" +
-	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"t\n" +
+	"\x06sha256\x18\x02 \x01(\fR\x06sha256\"\xe0\x01\n" +
 	"\fLoadResponse\x124\n" +
 	"\n" +
 	"checkpoint\x18\x01 \x01(\v2\x14.ckptd.v1.CheckpointR\n" +
 	"checkpoint\x12.\n" +
+	"\x06writes\x18\x02 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes\x126\n" +
+	"\thistories\x18\x03 \x03(\v2\x18.ckptd.v1.ChannelHistoryR\thistories\x12\x19\n" +
+	"\bhead_seq\x18\x04 \x01(\x04R\aheadSeq\x12\x17\n" +
+	"\ahead_id\x18\x05 \x01(\tR\x06headId\"\xaf\x01\n" +
+	"\x0eChannelHistory\x12\x18\n" +
+	"\achannel\x18\x01 \x01(\tR\achannel\x12\x17\n" +
+	"\abase_id\x18\x02 \x01(\tR\x06baseId\x12%\n" +
+	"\x04base\x18\x03 \x01(\v2\x11.ckptd.v1.ChannelR\x04base\x12/\n" +
+	"\x06writes\x18\x04 \x03(\v2\x17.ckptd.v1.HistoryWritesR\x06writes\x12\x12\n" +
+	"\x04lost\x18\x05 \x01(\bR\x04lost\"d\n" +
+	"\rHistoryWrites\x12#\n" +
+	"\rcheckpoint_id\x18\x01 \x01(\tR\fcheckpointId\x12.\n" +
 	"\x06writes\x18\x02 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes\"\xbe\x01\n" +
 	"\x11LoadNewestRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
@@ -2610,19 +2806,23 @@ const file_ckptd_v1_checkpoint_service_proto_rawDesc = "" +
 	"\x0fignore_existing\x18\x06 \x01(\bR\x0eignoreExisting\x12\x1e\n" +
 	"\n" +
 	"generation\x18\a \x01(\x04R\n" +
-	"generation\"\x13\n" +
-	"\x11PutWritesResponse\"m\n" +
+	"generation\"3\n" +
+	"\x11PutWritesResponse\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\"m\n" +
 	"\x11ListWritesRequest\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12#\n" +
 	"\rcheckpoint_id\x18\x02 \x01(\tR\fcheckpointId\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\bR\x04text\"D\n" +
 	"\x12ListWritesResponse\x12.\n" +
-	"\x06writes\x18\x01 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes2\xa4\v\n" +
+	"\x06writes\x18\x01 \x03(\v2\x16.ckptd.v1.PendingWriteR\x06writes2\xaf\v\n" +
 	"\x11CheckpointService\x12X\n" +
 	"\x04Save\x12\x15.ckptd.v1.SaveRequest\x1a\x16.ckptd.v1.SaveResponse\"!\xe2\x84\x1c\x1d\b\x03\x10\x02`\x03j\bdraft.idr\v\x03\x05\x06\a\b\x15\x16\x17\x19\x1a\x1b\x12o\n" +
-	"\tSaveBatch\x12\x1a.ckptd.v1.SaveBatchRequest\x1a\x1b.ckptd.v1.SaveBatchResponse\")\xe2\x84\x1c%\b\x03\x10\x02@\x01`\x03j\x0esaves.draft.idr\v\x03\x05\x06\a\b\x15\x16\x17\x19\x1a\x1b\x12\x80\x01\n" +
-	"\x04Load\x12\x15.ckptd.v1.LoadRequest\x1a\x16.ckptd.v1.LoadResponse\"I\xe2\x84\x1cB\b\x01\x10\x02\x18\x02\"\x0e\x12\fheaders_only\"\b\n" +
-	"\x06writes*\x16\n" +
+	"\tSaveBatch\x12\x1a.ckptd.v1.SaveBatchRequest\x1a\x1b.ckptd.v1.SaveBatchResponse\")\xe2\x84\x1c%\b\x03\x10\x02@\x01`\x03j\x0esaves.draft.idr\v\x03\x05\x06\a\b\x15\x16\x17\x19\x1a\x1b\x12\x8b\x01\n" +
+	"\x04Load\x12\x15.ckptd.v1.LoadRequest\x1a\x16.ckptd.v1.LoadResponse\"T\xe2\x84\x1cM\b\x01\x10\x02\x18\x02\"\x0e\x12\fheaders_only\"\b\n" +
+	"\x06writes\"\t\n" +
+	"\ahistory*\x16\n" +
 	"\x06export\x12\fheaders_only`\x01r\x06\x15\x16\x17\x19\x1a\x1b\x90\x02\x01\x12p\n" +
 	"\n" +
 	"LoadNewest\x12\x1b.ckptd.v1.LoadNewestRequest\x1a\x1c.ckptd.v1.LoadNewestResponse\"'\xe2\x84\x1c \b\x01\x10\x04\x18\x02\"\x0e\x12\fheaders_only`\x01r\x06\x15\x16\x17\x19\x1a\x1b\x90\x02\x01\x12^\n" +
@@ -2658,7 +2858,7 @@ func file_ckptd_v1_checkpoint_service_proto_rawDescGZIP() []byte {
 	return file_ckptd_v1_checkpoint_service_proto_rawDescData
 }
 
-var file_ckptd_v1_checkpoint_service_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_ckptd_v1_checkpoint_service_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_ckptd_v1_checkpoint_service_proto_goTypes = []any{
 	(*SaveRequest)(nil),          // 0: ckptd.v1.SaveRequest
 	(*SaveResponse)(nil),         // 1: ckptd.v1.SaveResponse
@@ -2669,133 +2869,140 @@ var file_ckptd_v1_checkpoint_service_proto_goTypes = []any{
 	(*LoadRequest)(nil),          // 6: ckptd.v1.LoadRequest
 	(*Have)(nil),                 // 7: ckptd.v1.Have
 	(*LoadResponse)(nil),         // 8: ckptd.v1.LoadResponse
-	(*LoadNewestRequest)(nil),    // 9: ckptd.v1.LoadNewestRequest
-	(*LoadNewestResponse)(nil),   // 10: ckptd.v1.LoadNewestResponse
-	(*ListRequest)(nil),          // 11: ckptd.v1.ListRequest
-	(*ListResponse)(nil),         // 12: ckptd.v1.ListResponse
-	(*ListByIDRequest)(nil),      // 13: ckptd.v1.ListByIDRequest
-	(*ListByIDResponse)(nil),     // 14: ckptd.v1.ListByIDResponse
-	(*Entry)(nil),                // 15: ckptd.v1.Entry
-	(*GetTreeRequest)(nil),       // 16: ckptd.v1.GetTreeRequest
-	(*GetTreeResponse)(nil),      // 17: ckptd.v1.GetTreeResponse
-	(*Node)(nil),                 // 18: ckptd.v1.Node
-	(*DiffRequest)(nil),          // 19: ckptd.v1.DiffRequest
-	(*DiffResponse)(nil),         // 20: ckptd.v1.DiffResponse
-	(*ChannelDiff)(nil),          // 21: ckptd.v1.ChannelDiff
-	(*ValueDiff)(nil),            // 22: ckptd.v1.ValueDiff
-	(*FieldDiff)(nil),            // 23: ckptd.v1.FieldDiff
-	(*ForkRequest)(nil),          // 24: ckptd.v1.ForkRequest
-	(*ForkResponse)(nil),         // 25: ckptd.v1.ForkResponse
-	(*ListBranchesRequest)(nil),  // 26: ckptd.v1.ListBranchesRequest
-	(*ListBranchesResponse)(nil), // 27: ckptd.v1.ListBranchesResponse
-	(*SetBranchRequest)(nil),     // 28: ckptd.v1.SetBranchRequest
-	(*SetBranchResponse)(nil),    // 29: ckptd.v1.SetBranchResponse
-	(*DeleteBranchRequest)(nil),  // 30: ckptd.v1.DeleteBranchRequest
-	(*DeleteBranchResponse)(nil), // 31: ckptd.v1.DeleteBranchResponse
-	(*SetLabelsRequest)(nil),     // 32: ckptd.v1.SetLabelsRequest
-	(*SetLabelsResponse)(nil),    // 33: ckptd.v1.SetLabelsResponse
-	(*PutWritesRequest)(nil),     // 34: ckptd.v1.PutWritesRequest
-	(*PutWritesResponse)(nil),    // 35: ckptd.v1.PutWritesResponse
-	(*ListWritesRequest)(nil),    // 36: ckptd.v1.ListWritesRequest
-	(*ListWritesResponse)(nil),   // 37: ckptd.v1.ListWritesResponse
-	nil,                          // 38: ckptd.v1.SetLabelsRequest.LabelsEntry
-	(*Ref)(nil),                  // 39: ckptd.v1.Ref
-	(*Draft)(nil),                // 40: ckptd.v1.Draft
-	(*Checkpoint)(nil),           // 41: ckptd.v1.Checkpoint
-	(*ErrorDetail)(nil),          // 42: ckptd.v1.ErrorDetail
-	(*Which)(nil),                // 43: ckptd.v1.Which
-	(*PendingWrite)(nil),         // 44: ckptd.v1.PendingWrite
-	(*Filter)(nil),               // 45: ckptd.v1.Filter
-	(*Branch)(nil),               // 46: ckptd.v1.Branch
-	(*Write)(nil),                // 47: ckptd.v1.Write
+	(*ChannelHistory)(nil),       // 9: ckptd.v1.ChannelHistory
+	(*HistoryWrites)(nil),        // 10: ckptd.v1.HistoryWrites
+	(*LoadNewestRequest)(nil),    // 11: ckptd.v1.LoadNewestRequest
+	(*LoadNewestResponse)(nil),   // 12: ckptd.v1.LoadNewestResponse
+	(*ListRequest)(nil),          // 13: ckptd.v1.ListRequest
+	(*ListResponse)(nil),         // 14: ckptd.v1.ListResponse
+	(*ListByIDRequest)(nil),      // 15: ckptd.v1.ListByIDRequest
+	(*ListByIDResponse)(nil),     // 16: ckptd.v1.ListByIDResponse
+	(*Entry)(nil),                // 17: ckptd.v1.Entry
+	(*GetTreeRequest)(nil),       // 18: ckptd.v1.GetTreeRequest
+	(*GetTreeResponse)(nil),      // 19: ckptd.v1.GetTreeResponse
+	(*Node)(nil),                 // 20: ckptd.v1.Node
+	(*DiffRequest)(nil),          // 21: ckptd.v1.DiffRequest
+	(*DiffResponse)(nil),         // 22: ckptd.v1.DiffResponse
+	(*ChannelDiff)(nil),          // 23: ckptd.v1.ChannelDiff
+	(*ValueDiff)(nil),            // 24: ckptd.v1.ValueDiff
+	(*FieldDiff)(nil),            // 25: ckptd.v1.FieldDiff
+	(*ForkRequest)(nil),          // 26: ckptd.v1.ForkRequest
+	(*ForkResponse)(nil),         // 27: ckptd.v1.ForkResponse
+	(*ListBranchesRequest)(nil),  // 28: ckptd.v1.ListBranchesRequest
+	(*ListBranchesResponse)(nil), // 29: ckptd.v1.ListBranchesResponse
+	(*SetBranchRequest)(nil),     // 30: ckptd.v1.SetBranchRequest
+	(*SetBranchResponse)(nil),    // 31: ckptd.v1.SetBranchResponse
+	(*DeleteBranchRequest)(nil),  // 32: ckptd.v1.DeleteBranchRequest
+	(*DeleteBranchResponse)(nil), // 33: ckptd.v1.DeleteBranchResponse
+	(*SetLabelsRequest)(nil),     // 34: ckptd.v1.SetLabelsRequest
+	(*SetLabelsResponse)(nil),    // 35: ckptd.v1.SetLabelsResponse
+	(*PutWritesRequest)(nil),     // 36: ckptd.v1.PutWritesRequest
+	(*PutWritesResponse)(nil),    // 37: ckptd.v1.PutWritesResponse
+	(*ListWritesRequest)(nil),    // 38: ckptd.v1.ListWritesRequest
+	(*ListWritesResponse)(nil),   // 39: ckptd.v1.ListWritesResponse
+	nil,                          // 40: ckptd.v1.SetLabelsRequest.LabelsEntry
+	(*Ref)(nil),                  // 41: ckptd.v1.Ref
+	(*Draft)(nil),                // 42: ckptd.v1.Draft
+	(*Checkpoint)(nil),           // 43: ckptd.v1.Checkpoint
+	(*ErrorDetail)(nil),          // 44: ckptd.v1.ErrorDetail
+	(*Which)(nil),                // 45: ckptd.v1.Which
+	(*PendingWrite)(nil),         // 46: ckptd.v1.PendingWrite
+	(*Channel)(nil),              // 47: ckptd.v1.Channel
+	(*Filter)(nil),               // 48: ckptd.v1.Filter
+	(*Branch)(nil),               // 49: ckptd.v1.Branch
+	(*Write)(nil),                // 50: ckptd.v1.Write
 }
 var file_ckptd_v1_checkpoint_service_proto_depIdxs = []int32{
-	39, // 0: ckptd.v1.SaveRequest.ref:type_name -> ckptd.v1.Ref
-	40, // 1: ckptd.v1.SaveRequest.draft:type_name -> ckptd.v1.Draft
-	41, // 2: ckptd.v1.SaveResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	41, // 0: ckptd.v1.SaveRequest.ref:type_name -> ckptd.v1.Ref
+	42, // 1: ckptd.v1.SaveRequest.draft:type_name -> ckptd.v1.Draft
+	43, // 2: ckptd.v1.SaveResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
 	0,  // 3: ckptd.v1.SaveBatchRequest.saves:type_name -> ckptd.v1.SaveRequest
 	4,  // 4: ckptd.v1.SaveBatchResponse.results:type_name -> ckptd.v1.SaveResult
-	41, // 5: ckptd.v1.SaveResult.checkpoint:type_name -> ckptd.v1.Checkpoint
+	43, // 5: ckptd.v1.SaveResult.checkpoint:type_name -> ckptd.v1.Checkpoint
 	5,  // 6: ckptd.v1.SaveResult.error:type_name -> ckptd.v1.SaveError
-	42, // 7: ckptd.v1.SaveError.detail:type_name -> ckptd.v1.ErrorDetail
-	39, // 8: ckptd.v1.LoadRequest.ref:type_name -> ckptd.v1.Ref
-	43, // 9: ckptd.v1.LoadRequest.which:type_name -> ckptd.v1.Which
+	44, // 7: ckptd.v1.SaveError.detail:type_name -> ckptd.v1.ErrorDetail
+	41, // 8: ckptd.v1.LoadRequest.ref:type_name -> ckptd.v1.Ref
+	45, // 9: ckptd.v1.LoadRequest.which:type_name -> ckptd.v1.Which
 	7,  // 10: ckptd.v1.LoadRequest.have:type_name -> ckptd.v1.Have
-	41, // 11: ckptd.v1.LoadResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
-	44, // 12: ckptd.v1.LoadResponse.writes:type_name -> ckptd.v1.PendingWrite
-	41, // 13: ckptd.v1.LoadNewestResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
-	39, // 14: ckptd.v1.ListRequest.ref:type_name -> ckptd.v1.Ref
-	45, // 15: ckptd.v1.ListRequest.filter:type_name -> ckptd.v1.Filter
-	41, // 16: ckptd.v1.ListResponse.checkpoints:type_name -> ckptd.v1.Checkpoint
-	45, // 17: ckptd.v1.ListByIDRequest.filter:type_name -> ckptd.v1.Filter
-	15, // 18: ckptd.v1.ListByIDResponse.entries:type_name -> ckptd.v1.Entry
-	41, // 19: ckptd.v1.Entry.checkpoint:type_name -> ckptd.v1.Checkpoint
-	44, // 20: ckptd.v1.Entry.writes:type_name -> ckptd.v1.PendingWrite
-	39, // 21: ckptd.v1.GetTreeRequest.ref:type_name -> ckptd.v1.Ref
-	18, // 22: ckptd.v1.GetTreeResponse.nodes:type_name -> ckptd.v1.Node
-	46, // 23: ckptd.v1.GetTreeResponse.branches:type_name -> ckptd.v1.Branch
-	41, // 24: ckptd.v1.Node.checkpoint:type_name -> ckptd.v1.Checkpoint
-	39, // 25: ckptd.v1.DiffRequest.ref:type_name -> ckptd.v1.Ref
-	43, // 26: ckptd.v1.DiffRequest.from:type_name -> ckptd.v1.Which
-	43, // 27: ckptd.v1.DiffRequest.to:type_name -> ckptd.v1.Which
-	41, // 28: ckptd.v1.DiffResponse.from:type_name -> ckptd.v1.Checkpoint
-	41, // 29: ckptd.v1.DiffResponse.to:type_name -> ckptd.v1.Checkpoint
-	21, // 30: ckptd.v1.DiffResponse.channels:type_name -> ckptd.v1.ChannelDiff
-	22, // 31: ckptd.v1.DiffResponse.meta:type_name -> ckptd.v1.ValueDiff
-	23, // 32: ckptd.v1.DiffResponse.fields:type_name -> ckptd.v1.FieldDiff
-	23, // 33: ckptd.v1.DiffResponse.labels:type_name -> ckptd.v1.FieldDiff
-	22, // 34: ckptd.v1.ChannelDiff.value:type_name -> ckptd.v1.ValueDiff
-	39, // 35: ckptd.v1.ForkRequest.ref:type_name -> ckptd.v1.Ref
-	43, // 36: ckptd.v1.ForkRequest.from:type_name -> ckptd.v1.Which
-	41, // 37: ckptd.v1.ForkResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
-	39, // 38: ckptd.v1.ListBranchesRequest.ref:type_name -> ckptd.v1.Ref
-	46, // 39: ckptd.v1.ListBranchesResponse.branches:type_name -> ckptd.v1.Branch
-	39, // 40: ckptd.v1.SetBranchRequest.ref:type_name -> ckptd.v1.Ref
-	43, // 41: ckptd.v1.SetBranchRequest.to:type_name -> ckptd.v1.Which
-	39, // 42: ckptd.v1.DeleteBranchRequest.ref:type_name -> ckptd.v1.Ref
-	39, // 43: ckptd.v1.SetLabelsRequest.ref:type_name -> ckptd.v1.Ref
-	43, // 44: ckptd.v1.SetLabelsRequest.which:type_name -> ckptd.v1.Which
-	38, // 45: ckptd.v1.SetLabelsRequest.labels:type_name -> ckptd.v1.SetLabelsRequest.LabelsEntry
-	41, // 46: ckptd.v1.SetLabelsResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
-	39, // 47: ckptd.v1.PutWritesRequest.ref:type_name -> ckptd.v1.Ref
-	47, // 48: ckptd.v1.PutWritesRequest.writes:type_name -> ckptd.v1.Write
-	39, // 49: ckptd.v1.ListWritesRequest.ref:type_name -> ckptd.v1.Ref
-	44, // 50: ckptd.v1.ListWritesResponse.writes:type_name -> ckptd.v1.PendingWrite
-	0,  // 51: ckptd.v1.CheckpointService.Save:input_type -> ckptd.v1.SaveRequest
-	2,  // 52: ckptd.v1.CheckpointService.SaveBatch:input_type -> ckptd.v1.SaveBatchRequest
-	6,  // 53: ckptd.v1.CheckpointService.Load:input_type -> ckptd.v1.LoadRequest
-	9,  // 54: ckptd.v1.CheckpointService.LoadNewest:input_type -> ckptd.v1.LoadNewestRequest
-	11, // 55: ckptd.v1.CheckpointService.List:input_type -> ckptd.v1.ListRequest
-	13, // 56: ckptd.v1.CheckpointService.ListByID:input_type -> ckptd.v1.ListByIDRequest
-	16, // 57: ckptd.v1.CheckpointService.GetTree:input_type -> ckptd.v1.GetTreeRequest
-	19, // 58: ckptd.v1.CheckpointService.Diff:input_type -> ckptd.v1.DiffRequest
-	24, // 59: ckptd.v1.CheckpointService.Fork:input_type -> ckptd.v1.ForkRequest
-	26, // 60: ckptd.v1.CheckpointService.ListBranches:input_type -> ckptd.v1.ListBranchesRequest
-	28, // 61: ckptd.v1.CheckpointService.SetBranch:input_type -> ckptd.v1.SetBranchRequest
-	30, // 62: ckptd.v1.CheckpointService.DeleteBranch:input_type -> ckptd.v1.DeleteBranchRequest
-	32, // 63: ckptd.v1.CheckpointService.SetLabels:input_type -> ckptd.v1.SetLabelsRequest
-	34, // 64: ckptd.v1.CheckpointService.PutWrites:input_type -> ckptd.v1.PutWritesRequest
-	36, // 65: ckptd.v1.CheckpointService.ListWrites:input_type -> ckptd.v1.ListWritesRequest
-	1,  // 66: ckptd.v1.CheckpointService.Save:output_type -> ckptd.v1.SaveResponse
-	3,  // 67: ckptd.v1.CheckpointService.SaveBatch:output_type -> ckptd.v1.SaveBatchResponse
-	8,  // 68: ckptd.v1.CheckpointService.Load:output_type -> ckptd.v1.LoadResponse
-	10, // 69: ckptd.v1.CheckpointService.LoadNewest:output_type -> ckptd.v1.LoadNewestResponse
-	12, // 70: ckptd.v1.CheckpointService.List:output_type -> ckptd.v1.ListResponse
-	14, // 71: ckptd.v1.CheckpointService.ListByID:output_type -> ckptd.v1.ListByIDResponse
-	17, // 72: ckptd.v1.CheckpointService.GetTree:output_type -> ckptd.v1.GetTreeResponse
-	20, // 73: ckptd.v1.CheckpointService.Diff:output_type -> ckptd.v1.DiffResponse
-	25, // 74: ckptd.v1.CheckpointService.Fork:output_type -> ckptd.v1.ForkResponse
-	27, // 75: ckptd.v1.CheckpointService.ListBranches:output_type -> ckptd.v1.ListBranchesResponse
-	29, // 76: ckptd.v1.CheckpointService.SetBranch:output_type -> ckptd.v1.SetBranchResponse
-	31, // 77: ckptd.v1.CheckpointService.DeleteBranch:output_type -> ckptd.v1.DeleteBranchResponse
-	33, // 78: ckptd.v1.CheckpointService.SetLabels:output_type -> ckptd.v1.SetLabelsResponse
-	35, // 79: ckptd.v1.CheckpointService.PutWrites:output_type -> ckptd.v1.PutWritesResponse
-	37, // 80: ckptd.v1.CheckpointService.ListWrites:output_type -> ckptd.v1.ListWritesResponse
-	66, // [66:81] is the sub-list for method output_type
-	51, // [51:66] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	43, // 11: ckptd.v1.LoadResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	46, // 12: ckptd.v1.LoadResponse.writes:type_name -> ckptd.v1.PendingWrite
+	9,  // 13: ckptd.v1.LoadResponse.histories:type_name -> ckptd.v1.ChannelHistory
+	47, // 14: ckptd.v1.ChannelHistory.base:type_name -> ckptd.v1.Channel
+	10, // 15: ckptd.v1.ChannelHistory.writes:type_name -> ckptd.v1.HistoryWrites
+	46, // 16: ckptd.v1.HistoryWrites.writes:type_name -> ckptd.v1.PendingWrite
+	43, // 17: ckptd.v1.LoadNewestResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	41, // 18: ckptd.v1.ListRequest.ref:type_name -> ckptd.v1.Ref
+	48, // 19: ckptd.v1.ListRequest.filter:type_name -> ckptd.v1.Filter
+	43, // 20: ckptd.v1.ListResponse.checkpoints:type_name -> ckptd.v1.Checkpoint
+	48, // 21: ckptd.v1.ListByIDRequest.filter:type_name -> ckptd.v1.Filter
+	17, // 22: ckptd.v1.ListByIDResponse.entries:type_name -> ckptd.v1.Entry
+	43, // 23: ckptd.v1.Entry.checkpoint:type_name -> ckptd.v1.Checkpoint
+	46, // 24: ckptd.v1.Entry.writes:type_name -> ckptd.v1.PendingWrite
+	41, // 25: ckptd.v1.GetTreeRequest.ref:type_name -> ckptd.v1.Ref
+	20, // 26: ckptd.v1.GetTreeResponse.nodes:type_name -> ckptd.v1.Node
+	49, // 27: ckptd.v1.GetTreeResponse.branches:type_name -> ckptd.v1.Branch
+	43, // 28: ckptd.v1.Node.checkpoint:type_name -> ckptd.v1.Checkpoint
+	41, // 29: ckptd.v1.DiffRequest.ref:type_name -> ckptd.v1.Ref
+	45, // 30: ckptd.v1.DiffRequest.from:type_name -> ckptd.v1.Which
+	45, // 31: ckptd.v1.DiffRequest.to:type_name -> ckptd.v1.Which
+	43, // 32: ckptd.v1.DiffResponse.from:type_name -> ckptd.v1.Checkpoint
+	43, // 33: ckptd.v1.DiffResponse.to:type_name -> ckptd.v1.Checkpoint
+	23, // 34: ckptd.v1.DiffResponse.channels:type_name -> ckptd.v1.ChannelDiff
+	24, // 35: ckptd.v1.DiffResponse.meta:type_name -> ckptd.v1.ValueDiff
+	25, // 36: ckptd.v1.DiffResponse.fields:type_name -> ckptd.v1.FieldDiff
+	25, // 37: ckptd.v1.DiffResponse.labels:type_name -> ckptd.v1.FieldDiff
+	24, // 38: ckptd.v1.ChannelDiff.value:type_name -> ckptd.v1.ValueDiff
+	41, // 39: ckptd.v1.ForkRequest.ref:type_name -> ckptd.v1.Ref
+	45, // 40: ckptd.v1.ForkRequest.from:type_name -> ckptd.v1.Which
+	43, // 41: ckptd.v1.ForkResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	41, // 42: ckptd.v1.ListBranchesRequest.ref:type_name -> ckptd.v1.Ref
+	49, // 43: ckptd.v1.ListBranchesResponse.branches:type_name -> ckptd.v1.Branch
+	41, // 44: ckptd.v1.SetBranchRequest.ref:type_name -> ckptd.v1.Ref
+	45, // 45: ckptd.v1.SetBranchRequest.to:type_name -> ckptd.v1.Which
+	41, // 46: ckptd.v1.DeleteBranchRequest.ref:type_name -> ckptd.v1.Ref
+	41, // 47: ckptd.v1.SetLabelsRequest.ref:type_name -> ckptd.v1.Ref
+	45, // 48: ckptd.v1.SetLabelsRequest.which:type_name -> ckptd.v1.Which
+	40, // 49: ckptd.v1.SetLabelsRequest.labels:type_name -> ckptd.v1.SetLabelsRequest.LabelsEntry
+	43, // 50: ckptd.v1.SetLabelsResponse.checkpoint:type_name -> ckptd.v1.Checkpoint
+	41, // 51: ckptd.v1.PutWritesRequest.ref:type_name -> ckptd.v1.Ref
+	50, // 52: ckptd.v1.PutWritesRequest.writes:type_name -> ckptd.v1.Write
+	41, // 53: ckptd.v1.ListWritesRequest.ref:type_name -> ckptd.v1.Ref
+	46, // 54: ckptd.v1.ListWritesResponse.writes:type_name -> ckptd.v1.PendingWrite
+	0,  // 55: ckptd.v1.CheckpointService.Save:input_type -> ckptd.v1.SaveRequest
+	2,  // 56: ckptd.v1.CheckpointService.SaveBatch:input_type -> ckptd.v1.SaveBatchRequest
+	6,  // 57: ckptd.v1.CheckpointService.Load:input_type -> ckptd.v1.LoadRequest
+	11, // 58: ckptd.v1.CheckpointService.LoadNewest:input_type -> ckptd.v1.LoadNewestRequest
+	13, // 59: ckptd.v1.CheckpointService.List:input_type -> ckptd.v1.ListRequest
+	15, // 60: ckptd.v1.CheckpointService.ListByID:input_type -> ckptd.v1.ListByIDRequest
+	18, // 61: ckptd.v1.CheckpointService.GetTree:input_type -> ckptd.v1.GetTreeRequest
+	21, // 62: ckptd.v1.CheckpointService.Diff:input_type -> ckptd.v1.DiffRequest
+	26, // 63: ckptd.v1.CheckpointService.Fork:input_type -> ckptd.v1.ForkRequest
+	28, // 64: ckptd.v1.CheckpointService.ListBranches:input_type -> ckptd.v1.ListBranchesRequest
+	30, // 65: ckptd.v1.CheckpointService.SetBranch:input_type -> ckptd.v1.SetBranchRequest
+	32, // 66: ckptd.v1.CheckpointService.DeleteBranch:input_type -> ckptd.v1.DeleteBranchRequest
+	34, // 67: ckptd.v1.CheckpointService.SetLabels:input_type -> ckptd.v1.SetLabelsRequest
+	36, // 68: ckptd.v1.CheckpointService.PutWrites:input_type -> ckptd.v1.PutWritesRequest
+	38, // 69: ckptd.v1.CheckpointService.ListWrites:input_type -> ckptd.v1.ListWritesRequest
+	1,  // 70: ckptd.v1.CheckpointService.Save:output_type -> ckptd.v1.SaveResponse
+	3,  // 71: ckptd.v1.CheckpointService.SaveBatch:output_type -> ckptd.v1.SaveBatchResponse
+	8,  // 72: ckptd.v1.CheckpointService.Load:output_type -> ckptd.v1.LoadResponse
+	12, // 73: ckptd.v1.CheckpointService.LoadNewest:output_type -> ckptd.v1.LoadNewestResponse
+	14, // 74: ckptd.v1.CheckpointService.List:output_type -> ckptd.v1.ListResponse
+	16, // 75: ckptd.v1.CheckpointService.ListByID:output_type -> ckptd.v1.ListByIDResponse
+	19, // 76: ckptd.v1.CheckpointService.GetTree:output_type -> ckptd.v1.GetTreeResponse
+	22, // 77: ckptd.v1.CheckpointService.Diff:output_type -> ckptd.v1.DiffResponse
+	27, // 78: ckptd.v1.CheckpointService.Fork:output_type -> ckptd.v1.ForkResponse
+	29, // 79: ckptd.v1.CheckpointService.ListBranches:output_type -> ckptd.v1.ListBranchesResponse
+	31, // 80: ckptd.v1.CheckpointService.SetBranch:output_type -> ckptd.v1.SetBranchResponse
+	33, // 81: ckptd.v1.CheckpointService.DeleteBranch:output_type -> ckptd.v1.DeleteBranchResponse
+	35, // 82: ckptd.v1.CheckpointService.SetLabels:output_type -> ckptd.v1.SetLabelsResponse
+	37, // 83: ckptd.v1.CheckpointService.PutWrites:output_type -> ckptd.v1.PutWritesResponse
+	39, // 84: ckptd.v1.CheckpointService.ListWrites:output_type -> ckptd.v1.ListWritesResponse
+	70, // [70:85] is the sub-list for method output_type
+	55, // [55:70] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_ckptd_v1_checkpoint_service_proto_init() }
@@ -2809,15 +3016,15 @@ func file_ckptd_v1_checkpoint_service_proto_init() {
 		(*SaveResult_Checkpoint)(nil),
 		(*SaveResult_Error)(nil),
 	}
-	file_ckptd_v1_checkpoint_service_proto_msgTypes[13].OneofWrappers = []any{}
-	file_ckptd_v1_checkpoint_service_proto_msgTypes[22].OneofWrappers = []any{}
+	file_ckptd_v1_checkpoint_service_proto_msgTypes[15].OneofWrappers = []any{}
+	file_ckptd_v1_checkpoint_service_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ckptd_v1_checkpoint_service_proto_rawDesc), len(file_ckptd_v1_checkpoint_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   39,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -688,8 +688,10 @@ func (x *DeleteRunRequest) GetRunId() string {
 }
 
 type DeleteRunResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Removed       uint64                 `protobuf:"varint,1,opt,name=removed,proto3" json:"removed,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Removed uint64                 `protobuf:"varint,1,opt,name=removed,proto3" json:"removed,omitempty"`
+	// Remaining checkpoints whose histories (LoadRequest.history) were cut off.
+	Lost          []*LostHistory `protobuf:"bytes,2,rep,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -731,6 +733,74 @@ func (x *DeleteRunResponse) GetRemoved() uint64 {
 	return 0
 }
 
+func (x *DeleteRunResponse) GetLost() []*LostHistory {
+	if x != nil {
+		return x.Lost
+	}
+	return nil
+}
+
+// LostHistory is a checkpoint that lost a part of the histories of some of its delta channels.
+type LostHistory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ref           *Ref                   `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Channels      []string               `protobuf:"bytes,3,rep,name=channels,proto3" json:"channels,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LostHistory) Reset() {
+	*x = LostHistory{}
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LostHistory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LostHistory) ProtoMessage() {}
+
+func (x *LostHistory) ProtoReflect() protoreflect.Message {
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LostHistory.ProtoReflect.Descriptor instead.
+func (*LostHistory) Descriptor() ([]byte, []int) {
+	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *LostHistory) GetRef() *Ref {
+	if x != nil {
+		return x.Ref
+	}
+	return nil
+}
+
+func (x *LostHistory) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *LostHistory) GetChannels() []string {
+	if x != nil {
+		return x.Channels
+	}
+	return nil
+}
+
 type PruneRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Ref   *Ref                   `protobuf:"bytes,1,opt,name=ref,proto3" json:"ref,omitempty"`
@@ -753,7 +823,7 @@ type PruneRequest struct {
 
 func (x *PruneRequest) Reset() {
 	*x = PruneRequest{}
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[11]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -765,7 +835,7 @@ func (x *PruneRequest) String() string {
 func (*PruneRequest) ProtoMessage() {}
 
 func (x *PruneRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[11]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -778,7 +848,7 @@ func (x *PruneRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneRequest.ProtoReflect.Descriptor instead.
 func (*PruneRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{11}
+	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *PruneRequest) GetRef() *Ref {
@@ -861,7 +931,7 @@ type PruneResponse struct {
 
 func (x *PruneResponse) Reset() {
 	*x = PruneResponse{}
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[12]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +943,7 @@ func (x *PruneResponse) String() string {
 func (*PruneResponse) ProtoMessage() {}
 
 func (x *PruneResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[12]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +956,7 @@ func (x *PruneResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneResponse.ProtoReflect.Descriptor instead.
 func (*PruneResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{12}
+	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PruneResponse) GetRemoved() []*PruneItem {
@@ -944,7 +1014,7 @@ type PruneItem struct {
 
 func (x *PruneItem) Reset() {
 	*x = PruneItem{}
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[13]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -956,7 +1026,7 @@ func (x *PruneItem) String() string {
 func (*PruneItem) ProtoMessage() {}
 
 func (x *PruneItem) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[13]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -969,7 +1039,7 @@ func (x *PruneItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PruneItem.ProtoReflect.Descriptor instead.
 func (*PruneItem) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{13}
+	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PruneItem) GetNamespace() string {
@@ -1023,7 +1093,7 @@ type QueryRequest struct {
 
 func (x *QueryRequest) Reset() {
 	*x = QueryRequest{}
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[14]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1105,7 @@ func (x *QueryRequest) String() string {
 func (*QueryRequest) ProtoMessage() {}
 
 func (x *QueryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[14]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1118,7 @@ func (x *QueryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryRequest.ProtoReflect.Descriptor instead.
 func (*QueryRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{14}
+	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *QueryRequest) GetTenant() string {
@@ -1103,7 +1173,7 @@ type QueryResponse struct {
 
 func (x *QueryResponse) Reset() {
 	*x = QueryResponse{}
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[15]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1115,7 +1185,7 @@ func (x *QueryResponse) String() string {
 func (*QueryResponse) ProtoMessage() {}
 
 func (x *QueryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[15]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1128,7 +1198,7 @@ func (x *QueryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueryResponse.ProtoReflect.Descriptor instead.
 func (*QueryResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{15}
+	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *QueryResponse) GetCheckpoints() []*Checkpoint {
@@ -1164,7 +1234,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[16]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1176,7 +1246,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[16]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1189,7 +1259,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{16}
+	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchRequest) GetTenant() string {
@@ -1246,7 +1316,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[17]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1328,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[17]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1341,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{17}
+	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchResponse) GetEvent() *Event {
@@ -1306,7 +1376,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[18]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1388,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_ckptd_v1_thread_service_proto_msgTypes[18]
+	mi := &file_ckptd_v1_thread_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1401,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{18}
+	return file_ckptd_v1_thread_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Event) GetRef() *Ref {
@@ -1454,9 +1524,14 @@ const file_ckptd_v1_thread_service_proto_rawDesc = "" +
 	"\x10DeleteRunRequest\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x15\n" +
-	"\x06run_id\x18\x03 \x01(\tR\x05runId\"-\n" +
+	"\x06run_id\x18\x03 \x01(\tR\x05runId\"X\n" +
 	"\x11DeleteRunResponse\x12\x18\n" +
-	"\aremoved\x18\x01 \x01(\x04R\aremoved\"\xae\x02\n" +
+	"\aremoved\x18\x01 \x01(\x04R\aremoved\x12)\n" +
+	"\x04lost\x18\x02 \x03(\v2\x15.ckptd.v1.LostHistoryR\x04lost\"Z\n" +
+	"\vLostHistory\x12\x1f\n" +
+	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1a\n" +
+	"\bchannels\x18\x03 \x03(\tR\bchannels\"\xae\x02\n" +
 	"\fPruneRequest\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12\x1b\n" +
 	"\tkeep_last\x18\x02 \x01(\x03R\bkeepLast\x128\n" +
@@ -1539,7 +1614,7 @@ func file_ckptd_v1_thread_service_proto_rawDescGZIP() []byte {
 	return file_ckptd_v1_thread_service_proto_rawDescData
 }
 
-var file_ckptd_v1_thread_service_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_ckptd_v1_thread_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_ckptd_v1_thread_service_proto_goTypes = []any{
 	(*ListThreadsRequest)(nil),     // 0: ckptd.v1.ListThreadsRequest
 	(*ListThreadsResponse)(nil),    // 1: ckptd.v1.ListThreadsResponse
@@ -1552,64 +1627,67 @@ var file_ckptd_v1_thread_service_proto_goTypes = []any{
 	(*DeleteResponse)(nil),         // 8: ckptd.v1.DeleteResponse
 	(*DeleteRunRequest)(nil),       // 9: ckptd.v1.DeleteRunRequest
 	(*DeleteRunResponse)(nil),      // 10: ckptd.v1.DeleteRunResponse
-	(*PruneRequest)(nil),           // 11: ckptd.v1.PruneRequest
-	(*PruneResponse)(nil),          // 12: ckptd.v1.PruneResponse
-	(*PruneItem)(nil),              // 13: ckptd.v1.PruneItem
-	(*QueryRequest)(nil),           // 14: ckptd.v1.QueryRequest
-	(*QueryResponse)(nil),          // 15: ckptd.v1.QueryResponse
-	(*WatchRequest)(nil),           // 16: ckptd.v1.WatchRequest
-	(*WatchResponse)(nil),          // 17: ckptd.v1.WatchResponse
-	(*Event)(nil),                  // 18: ckptd.v1.Event
-	nil,                            // 19: ckptd.v1.ThreadInfo.LabelsEntry
-	(*timestamppb.Timestamp)(nil),  // 20: google.protobuf.Timestamp
-	(*Ref)(nil),                    // 21: ckptd.v1.Ref
-	(*durationpb.Duration)(nil),    // 22: google.protobuf.Duration
-	(*Filter)(nil),                 // 23: ckptd.v1.Filter
-	(*Checkpoint)(nil),             // 24: ckptd.v1.Checkpoint
+	(*LostHistory)(nil),            // 11: ckptd.v1.LostHistory
+	(*PruneRequest)(nil),           // 12: ckptd.v1.PruneRequest
+	(*PruneResponse)(nil),          // 13: ckptd.v1.PruneResponse
+	(*PruneItem)(nil),              // 14: ckptd.v1.PruneItem
+	(*QueryRequest)(nil),           // 15: ckptd.v1.QueryRequest
+	(*QueryResponse)(nil),          // 16: ckptd.v1.QueryResponse
+	(*WatchRequest)(nil),           // 17: ckptd.v1.WatchRequest
+	(*WatchResponse)(nil),          // 18: ckptd.v1.WatchResponse
+	(*Event)(nil),                  // 19: ckptd.v1.Event
+	nil,                            // 20: ckptd.v1.ThreadInfo.LabelsEntry
+	(*timestamppb.Timestamp)(nil),  // 21: google.protobuf.Timestamp
+	(*Ref)(nil),                    // 22: ckptd.v1.Ref
+	(*durationpb.Duration)(nil),    // 23: google.protobuf.Duration
+	(*Filter)(nil),                 // 24: ckptd.v1.Filter
+	(*Checkpoint)(nil),             // 25: ckptd.v1.Checkpoint
 }
 var file_ckptd_v1_thread_service_proto_depIdxs = []int32{
-	20, // 0: ckptd.v1.ListThreadsRequest.active_at:type_name -> google.protobuf.Timestamp
+	21, // 0: ckptd.v1.ListThreadsRequest.active_at:type_name -> google.protobuf.Timestamp
 	2,  // 1: ckptd.v1.ListThreadsResponse.threads:type_name -> ckptd.v1.ThreadInfo
-	21, // 2: ckptd.v1.ThreadInfo.ref:type_name -> ckptd.v1.Ref
-	20, // 3: ckptd.v1.ThreadInfo.created:type_name -> google.protobuf.Timestamp
-	20, // 4: ckptd.v1.ThreadInfo.expires:type_name -> google.protobuf.Timestamp
-	20, // 5: ckptd.v1.ThreadInfo.updated:type_name -> google.protobuf.Timestamp
-	19, // 6: ckptd.v1.ThreadInfo.labels:type_name -> ckptd.v1.ThreadInfo.LabelsEntry
-	20, // 7: ckptd.v1.ThreadInfo.active:type_name -> google.protobuf.Timestamp
-	21, // 8: ckptd.v1.ListNamespacesRequest.ref:type_name -> ckptd.v1.Ref
-	21, // 9: ckptd.v1.CopyRequest.ref:type_name -> ckptd.v1.Ref
-	21, // 10: ckptd.v1.DeleteRequest.ref:type_name -> ckptd.v1.Ref
-	21, // 11: ckptd.v1.PruneRequest.ref:type_name -> ckptd.v1.Ref
-	22, // 12: ckptd.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
-	13, // 13: ckptd.v1.PruneResponse.removed:type_name -> ckptd.v1.PruneItem
-	23, // 14: ckptd.v1.QueryRequest.filter:type_name -> ckptd.v1.Filter
-	24, // 15: ckptd.v1.QueryResponse.checkpoints:type_name -> ckptd.v1.Checkpoint
-	20, // 16: ckptd.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
-	22, // 17: ckptd.v1.WatchRequest.heartbeat:type_name -> google.protobuf.Duration
-	18, // 18: ckptd.v1.WatchResponse.event:type_name -> ckptd.v1.Event
-	21, // 19: ckptd.v1.Event.ref:type_name -> ckptd.v1.Ref
-	20, // 20: ckptd.v1.Event.time:type_name -> google.protobuf.Timestamp
-	0,  // 21: ckptd.v1.ThreadService.ListThreads:input_type -> ckptd.v1.ListThreadsRequest
-	3,  // 22: ckptd.v1.ThreadService.ListNamespaces:input_type -> ckptd.v1.ListNamespacesRequest
-	5,  // 23: ckptd.v1.ThreadService.Copy:input_type -> ckptd.v1.CopyRequest
-	7,  // 24: ckptd.v1.ThreadService.Delete:input_type -> ckptd.v1.DeleteRequest
-	9,  // 25: ckptd.v1.ThreadService.DeleteRun:input_type -> ckptd.v1.DeleteRunRequest
-	11, // 26: ckptd.v1.ThreadService.Prune:input_type -> ckptd.v1.PruneRequest
-	14, // 27: ckptd.v1.ThreadService.Query:input_type -> ckptd.v1.QueryRequest
-	16, // 28: ckptd.v1.ThreadService.Watch:input_type -> ckptd.v1.WatchRequest
-	1,  // 29: ckptd.v1.ThreadService.ListThreads:output_type -> ckptd.v1.ListThreadsResponse
-	4,  // 30: ckptd.v1.ThreadService.ListNamespaces:output_type -> ckptd.v1.ListNamespacesResponse
-	6,  // 31: ckptd.v1.ThreadService.Copy:output_type -> ckptd.v1.CopyResponse
-	8,  // 32: ckptd.v1.ThreadService.Delete:output_type -> ckptd.v1.DeleteResponse
-	10, // 33: ckptd.v1.ThreadService.DeleteRun:output_type -> ckptd.v1.DeleteRunResponse
-	12, // 34: ckptd.v1.ThreadService.Prune:output_type -> ckptd.v1.PruneResponse
-	15, // 35: ckptd.v1.ThreadService.Query:output_type -> ckptd.v1.QueryResponse
-	17, // 36: ckptd.v1.ThreadService.Watch:output_type -> ckptd.v1.WatchResponse
-	29, // [29:37] is the sub-list for method output_type
-	21, // [21:29] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	22, // 2: ckptd.v1.ThreadInfo.ref:type_name -> ckptd.v1.Ref
+	21, // 3: ckptd.v1.ThreadInfo.created:type_name -> google.protobuf.Timestamp
+	21, // 4: ckptd.v1.ThreadInfo.expires:type_name -> google.protobuf.Timestamp
+	21, // 5: ckptd.v1.ThreadInfo.updated:type_name -> google.protobuf.Timestamp
+	20, // 6: ckptd.v1.ThreadInfo.labels:type_name -> ckptd.v1.ThreadInfo.LabelsEntry
+	21, // 7: ckptd.v1.ThreadInfo.active:type_name -> google.protobuf.Timestamp
+	22, // 8: ckptd.v1.ListNamespacesRequest.ref:type_name -> ckptd.v1.Ref
+	22, // 9: ckptd.v1.CopyRequest.ref:type_name -> ckptd.v1.Ref
+	22, // 10: ckptd.v1.DeleteRequest.ref:type_name -> ckptd.v1.Ref
+	11, // 11: ckptd.v1.DeleteRunResponse.lost:type_name -> ckptd.v1.LostHistory
+	22, // 12: ckptd.v1.LostHistory.ref:type_name -> ckptd.v1.Ref
+	22, // 13: ckptd.v1.PruneRequest.ref:type_name -> ckptd.v1.Ref
+	23, // 14: ckptd.v1.PruneRequest.older_than:type_name -> google.protobuf.Duration
+	14, // 15: ckptd.v1.PruneResponse.removed:type_name -> ckptd.v1.PruneItem
+	24, // 16: ckptd.v1.QueryRequest.filter:type_name -> ckptd.v1.Filter
+	25, // 17: ckptd.v1.QueryResponse.checkpoints:type_name -> ckptd.v1.Checkpoint
+	21, // 18: ckptd.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
+	23, // 19: ckptd.v1.WatchRequest.heartbeat:type_name -> google.protobuf.Duration
+	19, // 20: ckptd.v1.WatchResponse.event:type_name -> ckptd.v1.Event
+	22, // 21: ckptd.v1.Event.ref:type_name -> ckptd.v1.Ref
+	21, // 22: ckptd.v1.Event.time:type_name -> google.protobuf.Timestamp
+	0,  // 23: ckptd.v1.ThreadService.ListThreads:input_type -> ckptd.v1.ListThreadsRequest
+	3,  // 24: ckptd.v1.ThreadService.ListNamespaces:input_type -> ckptd.v1.ListNamespacesRequest
+	5,  // 25: ckptd.v1.ThreadService.Copy:input_type -> ckptd.v1.CopyRequest
+	7,  // 26: ckptd.v1.ThreadService.Delete:input_type -> ckptd.v1.DeleteRequest
+	9,  // 27: ckptd.v1.ThreadService.DeleteRun:input_type -> ckptd.v1.DeleteRunRequest
+	12, // 28: ckptd.v1.ThreadService.Prune:input_type -> ckptd.v1.PruneRequest
+	15, // 29: ckptd.v1.ThreadService.Query:input_type -> ckptd.v1.QueryRequest
+	17, // 30: ckptd.v1.ThreadService.Watch:input_type -> ckptd.v1.WatchRequest
+	1,  // 31: ckptd.v1.ThreadService.ListThreads:output_type -> ckptd.v1.ListThreadsResponse
+	4,  // 32: ckptd.v1.ThreadService.ListNamespaces:output_type -> ckptd.v1.ListNamespacesResponse
+	6,  // 33: ckptd.v1.ThreadService.Copy:output_type -> ckptd.v1.CopyResponse
+	8,  // 34: ckptd.v1.ThreadService.Delete:output_type -> ckptd.v1.DeleteResponse
+	10, // 35: ckptd.v1.ThreadService.DeleteRun:output_type -> ckptd.v1.DeleteRunResponse
+	13, // 36: ckptd.v1.ThreadService.Prune:output_type -> ckptd.v1.PruneResponse
+	16, // 37: ckptd.v1.ThreadService.Query:output_type -> ckptd.v1.QueryResponse
+	18, // 38: ckptd.v1.ThreadService.Watch:output_type -> ckptd.v1.WatchResponse
+	31, // [31:39] is the sub-list for method output_type
+	23, // [23:31] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_ckptd_v1_thread_service_proto_init() }
@@ -1625,7 +1703,7 @@ func file_ckptd_v1_thread_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_ckptd_v1_thread_service_proto_rawDesc), len(file_ckptd_v1_thread_service_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

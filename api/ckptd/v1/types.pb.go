@@ -328,7 +328,9 @@ type Checkpoint struct {
 	Kind string `protobuf:"bytes,21,opt,name=kind,proto3" json:"kind,omitempty"`
 	// The migrations that a load with LoadRequest.schema applied to the stored state, if any. The
 	// hash is still that of the stored state.
-	Migrated      *Migrated `protobuf:"bytes,22,opt,name=migrated,proto3" json:"migrated,omitempty"`
+	Migrated *Migrated `protobuf:"bytes,22,opt,name=migrated,proto3" json:"migrated,omitempty"`
+	// Its delta channels (Draft.delta), in order of name.
+	Delta         []string `protobuf:"bytes,24,rep,name=delta,proto3" json:"delta,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -513,6 +515,13 @@ func (x *Checkpoint) GetKind() string {
 func (x *Checkpoint) GetMigrated() *Migrated {
 	if x != nil {
 		return x.Migrated
+	}
+	return nil
+}
+
+func (x *Checkpoint) GetDelta() []string {
+	if x != nil {
+		return x.Delta
 	}
 	return nil
 }
@@ -888,7 +897,8 @@ type Draft struct {
 	Status        string `protobuf:"bytes,9,opt,name=status,proto3" json:"status,omitempty"`
 	SchemaVersion uint64 `protobuf:"varint,10,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
 	// With keep, unset fields from here to blobs keep the parent's values.
-	RunId  string  `protobuf:"bytes,11,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// Set and empty, the checkpoint belongs to no run.
+	RunId  *string `protobuf:"bytes,11,opt,name=run_id,json=runId,proto3,oneof" json:"run_id,omitempty"`
 	Labels *Labels `protobuf:"bytes,12,opt,name=labels,proto3" json:"labels,omitempty"`
 	// JSON in UTF-8.
 	Meta  *string `protobuf:"bytes,13,opt,name=meta,proto3,oneof" json:"meta,omitempty"`
@@ -902,6 +912,10 @@ type Draft struct {
 	// schema_version is not the parent's, and the kind has migrations, kept channels and splices
 	// refer to the parent as a load with that schema returns it.
 	Kind string `protobuf:"bytes,18,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Delta channels: those without a value here, whose state lies in pending writes of ancestors
+	// since the nearest one that has the channel. Prune keeps these ancestors, hidden, for
+	// LoadRequest.history. With keep, the parent's stay, except those that channels sets or removes.
+	Delta []string `protobuf:"bytes,19,rep,name=delta,proto3" json:"delta,omitempty"`
 	// Id of the checkpoint of the thread, in the unnamed namespace, that this other namespace hangs
 	// on: a prune that removes the checkpoint removes the namespace. The checkpoint need not exist yet.
 	// Empty leaves it as it is. Once one was named, another one is INVALID.
@@ -1011,8 +1025,8 @@ func (x *Draft) GetSchemaVersion() uint64 {
 }
 
 func (x *Draft) GetRunId() string {
-	if x != nil {
-		return x.RunId
+	if x != nil && x.RunId != nil {
+		return *x.RunId
 	}
 	return ""
 }
@@ -1064,6 +1078,13 @@ func (x *Draft) GetKind() string {
 		return x.Kind
 	}
 	return ""
+}
+
+func (x *Draft) GetDelta() []string {
+	if x != nil {
+		return x.Delta
+	}
+	return nil
 }
 
 func (x *Draft) GetCalledFrom() string {
@@ -2392,7 +2413,7 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
 	"\x06thread\x18\x03 \x01(\tR\x06thread\x12\x1c\n" +
-	"\tnamespace\x18\x04 \x01(\tR\tnamespace\"\xdc\x05\n" +
+	"\tnamespace\x18\x04 \x01(\tR\tnamespace\"\xf2\x05\n" +
 	"\n" +
 	"Checkpoint\x12\x1f\n" +
 	"\x03ref\x18\x01 \x01(\v2\r.ckptd.v1.RefR\x03ref\x12\x1e\n" +
@@ -2420,7 +2441,8 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x05hooks\x18\x13 \x03(\v2\x0e.ckptd.v1.HookR\x05hooks\x12\x12\n" +
 	"\x04fuel\x18\x14 \x01(\x04R\x04fuel\x12\x12\n" +
 	"\x04kind\x18\x15 \x01(\tR\x04kind\x12.\n" +
-	"\bmigrated\x18\x16 \x01(\v2\x12.ckptd.v1.MigratedR\bmigrated\x1a9\n" +
+	"\bmigrated\x18\x16 \x01(\v2\x12.ckptd.v1.MigratedR\bmigrated\x12\x14\n" +
+	"\x05delta\x18\x18 \x03(\tR\x05delta\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"D\n" +
@@ -2446,7 +2468,7 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x05state\x18\x01 \x01(\x03R\x05state\x12\x16\n" +
 	"\x06stored\x18\x02 \x01(\x03R\x06stored\x12\x14\n" +
 	"\x05depth\x18\x03 \x01(\x05R\x05depth\x12\x12\n" +
-	"\x04full\x18\x04 \x01(\bR\x04full\"\xd9\x04\n" +
+	"\x04full\x18\x04 \x01(\bR\x04full\"\xff\x04\n" +
 	"\x05Draft\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x12\n" +
@@ -2461,18 +2483,20 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x04step\x18\b \x01(\x03R\x04step\x12\x16\n" +
 	"\x06status\x18\t \x01(\tR\x06status\x12%\n" +
 	"\x0eschema_version\x18\n" +
-	" \x01(\x04R\rschemaVersion\x12\x15\n" +
-	"\x06run_id\x18\v \x01(\tR\x05runId\x12(\n" +
+	" \x01(\x04R\rschemaVersion\x12\x1a\n" +
+	"\x06run_id\x18\v \x01(\tH\x01R\x05runId\x88\x01\x01\x12(\n" +
 	"\x06labels\x18\f \x01(\v2\x10.ckptd.v1.LabelsR\x06labels\x12\x17\n" +
-	"\x04meta\x18\r \x01(\tH\x01R\x04meta\x88\x01\x01\x12%\n" +
+	"\x04meta\x18\r \x01(\tH\x02R\x04meta\x88\x01\x01\x12%\n" +
 	"\x05blobs\x18\x0e \x01(\v2\x0f.ckptd.v1.BlobsR\x05blobs\x12,\n" +
 	"\bchannels\x18\x0f \x03(\v2\x10.ckptd.v1.ChangeR\bchannels\x12\x12\n" +
 	"\x04keep\x18\x10 \x01(\bR\x04keep\x12+\n" +
 	"\x03ttl\x18\x11 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x12\n" +
-	"\x04kind\x18\x12 \x01(\tR\x04kind\x12\x1f\n" +
+	"\x04kind\x18\x12 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05delta\x18\x13 \x03(\tR\x05delta\x12\x1f\n" +
 	"\vcalled_from\x18\x15 \x01(\tR\n" +
 	"calledFromB\x0e\n" +
-	"\f_expect_headB\a\n" +
+	"\f_expect_headB\t\n" +
+	"\a_run_idB\a\n" +
 	"\x05_meta\"y\n" +
 	"\x06Labels\x124\n" +
 	"\x06labels\x18\x01 \x03(\v2\x1c.ckptd.v1.Labels.LabelsEntryR\x06labels\x1a9\n" +

@@ -304,6 +304,15 @@ func (l *Lineage) writesOf(checkpoint string) []byte {
 	return append(l.prefix(KindWrites), tok[:]...)
 }
 
+// WritesPrefix begins the keys of the pending writes of a checkpoint and of their ledger.
+func (l *Lineage) WritesPrefix(checkpoint string) []byte { return l.writesOf(checkpoint) }
+
+// Held is the name under which an ancestor at seq keeps its pending writes, in place of its id. No id
+// is like it, since it is not UTF-8.
+func Held(seq uint64) string {
+	return string(binary.BigEndian.AppendUint64([]byte{0xff}, seq))
+}
+
 // WritesKey is the key of the pending writes of a task.
 func (l *Lineage) WritesKey(checkpoint, task string) []byte {
 	tok := l.Keys.BlindToken("task", task)

@@ -117,7 +117,8 @@ class Draft:
     status: str = ""
     """Empty is running."""
     schema_version: int = 0
-    run_id: str = ""
+    run_id: str | None = None
+    """None is the parent's with keep; "" is no run."""
     labels: Mapping[str, str] | None = None
     meta: str | None = None
     """JSON."""

@@ -53,7 +53,7 @@ class SaveError(_message.Message):
     def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., detail: _Optional[_Union[_types_pb2.ErrorDetail, _Mapping]] = ...) -> None: ...
 
 class LoadRequest(_message.Message):
-    __slots__ = ("ref", "which", "headers_only", "channels", "have", "text", "writes", "export", "schema", "down")
+    __slots__ = ("ref", "which", "headers_only", "channels", "have", "text", "writes", "export", "schema", "down", "history")
     REF_FIELD_NUMBER: _ClassVar[int]
     WHICH_FIELD_NUMBER: _ClassVar[int]
     HEADERS_ONLY_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +64,7 @@ class LoadRequest(_message.Message):
     EXPORT_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     DOWN_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
     ref: _types_pb2.Ref
     which: _types_pb2.Which
     headers_only: bool
@@ -74,7 +75,8 @@ class LoadRequest(_message.Message):
     export: bool
     schema: int
     down: bool
-    def __init__(self, ref: _Optional[_Union[_types_pb2.Ref, _Mapping]] = ..., which: _Optional[_Union[_types_pb2.Which, _Mapping]] = ..., headers_only: bool = ..., channels: _Optional[_Iterable[str]] = ..., have: _Optional[_Iterable[_Union[Have, _Mapping]]] = ..., text: bool = ..., writes: bool = ..., export: bool = ..., schema: _Optional[int] = ..., down: bool = ...) -> None: ...
+    history: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ref: _Optional[_Union[_types_pb2.Ref, _Mapping]] = ..., which: _Optional[_Union[_types_pb2.Which, _Mapping]] = ..., headers_only: bool = ..., channels: _Optional[_Iterable[str]] = ..., have: _Optional[_Iterable[_Union[Have, _Mapping]]] = ..., text: bool = ..., writes: bool = ..., export: bool = ..., schema: _Optional[int] = ..., down: bool = ..., history: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Have(_message.Message):
     __slots__ = ("channel", "sha256")
@@ -85,12 +87,40 @@ class Have(_message.Message):
     def __init__(self, channel: _Optional[str] = ..., sha256: _Optional[bytes] = ...) -> None: ...
 
 class LoadResponse(_message.Message):
-    __slots__ = ("checkpoint", "writes")
+    __slots__ = ("checkpoint", "writes", "histories", "head_seq", "head_id")
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
     WRITES_FIELD_NUMBER: _ClassVar[int]
+    HISTORIES_FIELD_NUMBER: _ClassVar[int]
+    HEAD_SEQ_FIELD_NUMBER: _ClassVar[int]
+    HEAD_ID_FIELD_NUMBER: _ClassVar[int]
     checkpoint: _types_pb2.Checkpoint
     writes: _containers.RepeatedCompositeFieldContainer[_types_pb2.PendingWrite]
-    def __init__(self, checkpoint: _Optional[_Union[_types_pb2.Checkpoint, _Mapping]] = ..., writes: _Optional[_Iterable[_Union[_types_pb2.PendingWrite, _Mapping]]] = ...) -> None: ...
+    histories: _containers.RepeatedCompositeFieldContainer[ChannelHistory]
+    head_seq: int
+    head_id: str
+    def __init__(self, checkpoint: _Optional[_Union[_types_pb2.Checkpoint, _Mapping]] = ..., writes: _Optional[_Iterable[_Union[_types_pb2.PendingWrite, _Mapping]]] = ..., histories: _Optional[_Iterable[_Union[ChannelHistory, _Mapping]]] = ..., head_seq: _Optional[int] = ..., head_id: _Optional[str] = ...) -> None: ...
+
+class ChannelHistory(_message.Message):
+    __slots__ = ("channel", "base_id", "base", "writes", "lost")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    BASE_ID_FIELD_NUMBER: _ClassVar[int]
+    BASE_FIELD_NUMBER: _ClassVar[int]
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
+    channel: str
+    base_id: str
+    base: _types_pb2.Channel
+    writes: _containers.RepeatedCompositeFieldContainer[HistoryWrites]
+    lost: bool
+    def __init__(self, channel: _Optional[str] = ..., base_id: _Optional[str] = ..., base: _Optional[_Union[_types_pb2.Channel, _Mapping]] = ..., writes: _Optional[_Iterable[_Union[HistoryWrites, _Mapping]]] = ..., lost: bool = ...) -> None: ...
+
+class HistoryWrites(_message.Message):
+    __slots__ = ("checkpoint_id", "writes")
+    CHECKPOINT_ID_FIELD_NUMBER: _ClassVar[int]
+    WRITES_FIELD_NUMBER: _ClassVar[int]
+    checkpoint_id: str
+    writes: _containers.RepeatedCompositeFieldContainer[_types_pb2.PendingWrite]
+    def __init__(self, checkpoint_id: _Optional[str] = ..., writes: _Optional[_Iterable[_Union[_types_pb2.PendingWrite, _Mapping]]] = ...) -> None: ...
 
 class LoadNewestRequest(_message.Message):
     __slots__ = ("tenant", "user", "headers_only", "channels", "text", "schema", "down")
@@ -382,8 +412,10 @@ class PutWritesRequest(_message.Message):
     def __init__(self, ref: _Optional[_Union[_types_pb2.Ref, _Mapping]] = ..., checkpoint_id: _Optional[str] = ..., task: _Optional[str] = ..., path: _Optional[str] = ..., writes: _Optional[_Iterable[_Union[_types_pb2.Write, _Mapping]]] = ..., ignore_existing: bool = ..., generation: _Optional[int] = ...) -> None: ...
 
 class PutWritesResponse(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("generation",)
+    GENERATION_FIELD_NUMBER: _ClassVar[int]
+    generation: int
+    def __init__(self, generation: _Optional[int] = ...) -> None: ...
 
 class ListWritesRequest(_message.Message):
     __slots__ = ("ref", "checkpoint_id", "text")

@@ -130,10 +130,22 @@ class DeleteRunRequest(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., user: _Optional[str] = ..., run_id: _Optional[str] = ...) -> None: ...
 
 class DeleteRunResponse(_message.Message):
-    __slots__ = ("removed",)
+    __slots__ = ("removed", "lost")
     REMOVED_FIELD_NUMBER: _ClassVar[int]
+    LOST_FIELD_NUMBER: _ClassVar[int]
     removed: int
-    def __init__(self, removed: _Optional[int] = ...) -> None: ...
+    lost: _containers.RepeatedCompositeFieldContainer[LostHistory]
+    def __init__(self, removed: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[LostHistory, _Mapping]]] = ...) -> None: ...
+
+class LostHistory(_message.Message):
+    __slots__ = ("ref", "id", "channels")
+    REF_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    ref: _types_pb2.Ref
+    id: str
+    channels: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ref: _Optional[_Union[_types_pb2.Ref, _Mapping]] = ..., id: _Optional[str] = ..., channels: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PruneRequest(_message.Message):
     __slots__ = ("ref", "keep_last", "older_than", "keep_labelled", "remove", "all_namespaces", "erase", "dry_run", "by_id")

@@ -105,7 +105,7 @@ class Ref(_message.Message):
     def __init__(self, tenant: _Optional[str] = ..., user: _Optional[str] = ..., thread: _Optional[str] = ..., namespace: _Optional[str] = ...) -> None: ...
 
 class Checkpoint(_message.Message):
-    __slots__ = ("ref", "generation", "id", "parent", "seq", "parent_seq", "branch", "time", "step", "status", "schema_version", "run_id", "labels", "meta", "blobs", "channels", "hash", "cost", "hooks", "fuel", "kind", "migrated")
+    __slots__ = ("ref", "generation", "id", "parent", "seq", "parent_seq", "branch", "time", "step", "status", "schema_version", "run_id", "labels", "meta", "blobs", "channels", "hash", "cost", "hooks", "fuel", "kind", "migrated", "delta")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -135,6 +135,7 @@ class Checkpoint(_message.Message):
     FUEL_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     MIGRATED_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
     ref: Ref
     generation: int
     id: str
@@ -157,7 +158,8 @@ class Checkpoint(_message.Message):
     fuel: int
     kind: str
     migrated: Migrated
-    def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., generation: _Optional[int] = ..., id: _Optional[str] = ..., parent: _Optional[str] = ..., seq: _Optional[int] = ..., parent_seq: _Optional[int] = ..., branch: _Optional[str] = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., step: _Optional[int] = ..., status: _Optional[str] = ..., schema_version: _Optional[int] = ..., run_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., meta: _Optional[str] = ..., blobs: _Optional[_Iterable[str]] = ..., channels: _Optional[_Iterable[_Union[Channel, _Mapping]]] = ..., hash: _Optional[bytes] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., hooks: _Optional[_Iterable[_Union[Hook, _Mapping]]] = ..., fuel: _Optional[int] = ..., kind: _Optional[str] = ..., migrated: _Optional[_Union[Migrated, _Mapping]] = ...) -> None: ...
+    delta: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, ref: _Optional[_Union[Ref, _Mapping]] = ..., generation: _Optional[int] = ..., id: _Optional[str] = ..., parent: _Optional[str] = ..., seq: _Optional[int] = ..., parent_seq: _Optional[int] = ..., branch: _Optional[str] = ..., time: _Optional[_Union[_timestamp_pb2.Timestamp, _Mapping]] = ..., step: _Optional[int] = ..., status: _Optional[str] = ..., schema_version: _Optional[int] = ..., run_id: _Optional[str] = ..., labels: _Optional[_Mapping[str, str]] = ..., meta: _Optional[str] = ..., blobs: _Optional[_Iterable[str]] = ..., channels: _Optional[_Iterable[_Union[Channel, _Mapping]]] = ..., hash: _Optional[bytes] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., hooks: _Optional[_Iterable[_Union[Hook, _Mapping]]] = ..., fuel: _Optional[int] = ..., kind: _Optional[str] = ..., migrated: _Optional[_Union[Migrated, _Mapping]] = ..., delta: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Migrated(_message.Message):
     __slots__ = ("to", "steps")
@@ -211,7 +213,7 @@ class Cost(_message.Message):
     def __init__(self, state: _Optional[int] = ..., stored: _Optional[int] = ..., depth: _Optional[int] = ..., full: bool = ...) -> None: ...
 
 class Draft(_message.Message):
-    __slots__ = ("id", "parent", "root", "allow_dangling", "branch", "expect_head", "generation", "step", "status", "schema_version", "run_id", "labels", "meta", "blobs", "channels", "keep", "ttl", "kind", "called_from")
+    __slots__ = ("id", "parent", "root", "allow_dangling", "branch", "expect_head", "generation", "step", "status", "schema_version", "run_id", "labels", "meta", "blobs", "channels", "keep", "ttl", "kind", "delta", "called_from")
     ID_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
@@ -230,6 +232,7 @@ class Draft(_message.Message):
     KEEP_FIELD_NUMBER: _ClassVar[int]
     TTL_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
     CALLED_FROM_FIELD_NUMBER: _ClassVar[int]
     id: str
     parent: str
@@ -249,8 +252,9 @@ class Draft(_message.Message):
     keep: bool
     ttl: _duration_pb2.Duration
     kind: str
+    delta: _containers.RepeatedScalarFieldContainer[str]
     called_from: str
-    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., root: bool = ..., allow_dangling: bool = ..., branch: _Optional[str] = ..., expect_head: _Optional[int] = ..., generation: _Optional[int] = ..., step: _Optional[int] = ..., status: _Optional[str] = ..., schema_version: _Optional[int] = ..., run_id: _Optional[str] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., meta: _Optional[str] = ..., blobs: _Optional[_Union[Blobs, _Mapping]] = ..., channels: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., keep: bool = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., kind: _Optional[str] = ..., called_from: _Optional[str] = ...) -> None: ...
+    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., root: bool = ..., allow_dangling: bool = ..., branch: _Optional[str] = ..., expect_head: _Optional[int] = ..., generation: _Optional[int] = ..., step: _Optional[int] = ..., status: _Optional[str] = ..., schema_version: _Optional[int] = ..., run_id: _Optional[str] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., meta: _Optional[str] = ..., blobs: _Optional[_Union[Blobs, _Mapping]] = ..., channels: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., keep: bool = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., kind: _Optional[str] = ..., delta: _Optional[_Iterable[str]] = ..., called_from: _Optional[str] = ...) -> None: ...
 
 class Labels(_message.Message):
     __slots__ = ("labels",)
