@@ -171,9 +171,7 @@ func TestHistoriesOutlivePrunes(t *testing.T) {
 				what := fmt.Sprint("step ", step)
 				switch k := r.IntN(16); {
 				case k < 9 || len(left) == 0:
-					id := d.save(t, r, th, left, len(left) == 0)
-					left = append([]string{id}, left...)
-					d.put(t, r, th, id)
+					d.put(t, r, th, d.save(t, r, th, left, len(left) == 0))
 				case k == 9:
 					d.put(t, r, th, left[r.IntN(len(left))])
 				case k < 12:
@@ -189,7 +187,7 @@ func TestHistoriesOutlivePrunes(t *testing.T) {
 					if err := th.Copy(ctx, to); err != nil {
 						t.Fatal(err)
 					}
-					ref, th = to, f.Thread(to)
+					ref = to
 				case k == 14:
 					if _, err := th.Fork(ctx, At(left[r.IntN(len(left))]), what); err != nil {
 						t.Fatal(err)

@@ -36,7 +36,7 @@ type row struct {
 	attrs      *codec.Attrs // without Meta; shared
 	bases      []channelBase
 
-	held []uint64 // channels that must restore though it is no checkpoint; nil if it is not an ancestor
+	held []uint64 // channels that must restore even as a ghost; nil if it is not an ancestor
 
 	verdict verdict
 }

@@ -89,7 +89,10 @@ var calls = map[string]func(ctx context.Context, s *subject) error{
 		return one(s.th.History(ctx, engine.HistoryOptions{Data: true}))
 	},
 	"Thread.KeepsHistory": func(ctx context.Context, s *subject) error { return second(s.th.Upkeep().KeepsHistory(ctx)) },
-	"Thread.Load":         func(ctx context.Context, s *subject) error { return second(s.th.Load(ctx, engine.At(s.w.ids[2]))) },
+	"Thread.Load histories": func(ctx context.Context, s *subject) error {
+		return second(s.th.Load(ctx, engine.Latest, engine.LoadOptions{History: []string{"log"}}))
+	},
+	"Thread.Load": func(ctx context.Context, s *subject) error { return second(s.th.Load(ctx, engine.At(s.w.ids[2]))) },
 	"Thread.MigrateHead": func(ctx context.Context, s *subject) error {
 		return second(s.th.Upkeep().MigrateHead(ctx, upkeep.HeadMigration{To: 3}))
 	},
@@ -137,6 +140,9 @@ var calls = map[string]func(ctx context.Context, s *subject) error{
 	},
 	"User.GetBlob": func(ctx context.Context, s *subject) error { return second(s.user.GetBlob(ctx, s.w.blob, io.Discard)) },
 	"User.Latest":  func(ctx context.Context, s *subject) error { return second(s.user.Latest(ctx)) },
+	"User.ListByID": func(ctx context.Context, s *subject) error {
+		return one(s.user.ListByID(ctx, engine.ListByIDOptions{Data: true, Writes: true}))
+	},
 	"User.PutBlob": func(ctx context.Context, s *subject) error {
 		_, _, err := s.user.PutBlob(ctx, bytes.NewReader(bytes.Repeat(s.w.state, 400)))
 		return err
