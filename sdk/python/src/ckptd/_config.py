@@ -11,7 +11,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -125,6 +125,16 @@ def options(
         export=export,
         server_ids=server_ids,
         cache_bytes=cache_bytes,
+    )
+
+
+def authorized(options: Options, token: str, tenant: str | None, user: str | None) -> Options:
+    """Return the options with another token."""
+    return replace(
+        options,
+        token=_token(token, None),
+        tenant=tenant if tenant is not None else env("TENANT"),
+        user=user if user is not None else env("USER"),
     )
 
 

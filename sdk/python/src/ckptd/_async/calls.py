@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from google.protobuf.message import EncodeError, Message
 
 from ckptd._async import net
-from ckptd._async.wire import Answers, Wire
+from ckptd._async.wire import Answers, Pool, Wire
 from ckptd._cache import Cache
 from ckptd._config import Options
 from ckptd._connect import M
@@ -25,9 +25,9 @@ T = TypeVar("T")
 class Caller:
     """Makes calls. All handles of a client share one."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, pool: Pool | None = None) -> None:
         self.options = options
-        self.wire = Wire(options)
+        self.wire = Wire(options, pool)
         self.ids = IdClock()
         self.cache = Cache(options.cache_bytes)
 

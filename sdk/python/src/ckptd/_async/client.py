@@ -19,7 +19,8 @@ from ckptd._async.plugins import AsyncPlugins
 from ckptd._async.thread import AsyncThread
 from ckptd._async.user import AsyncUser, query
 from ckptd._async.watch import watch
-from ckptd._config import options
+from ckptd._async.wire import Pool
+from ckptd._config import Options, authorized, options
 from ckptd._connect import M
 from ckptd._types import Checkpoint, Content, Draft, Event, Ref, draft_of, pack_time
 from ckptd.errors import AmbiguousError, CkptdError, from_detail
@@ -76,7 +77,7 @@ class AsyncClient:
         server_ids: bool = False,
         cache_bytes: int = 64 << 20,
     ) -> None:
-        self._caller = Caller(
+        self._begin(
             options(
                 url,
                 token=token,
@@ -99,6 +100,9 @@ class AsyncClient:
                 cache_bytes=cache_bytes,
             )
         )
+
+    def _begin(self, options: Options, pool: Pool | None = None) -> None:
+        self._caller = Caller(options, pool)
         #: Users, tokens, retention, garbage collection, the audit log.
         self.admin = AsyncAdmin(self._caller)
         #: The plugins of the daemon.
@@ -123,6 +127,18 @@ class AsyncClient:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._caller.options.address.url!r})"
+
+    def with_token(
+        self: Self, token: str, *, tenant: str | None = None, user: str | None = None
+    ) -> Self:
+        """Return a client with another token and the same options, which shares the connections.
+
+        Closing either client closes them. Tenant and user default to those of the token.
+        """
+        new = type(self).__new__(type(self))
+        caller = self._caller
+        new._begin(authorized(caller.options, token, tenant, user), caller.wire.pool)
+        return new
 
     def user(self, name: str | None = None, *, tenant: str | None = None) -> AsyncUser:
         """Return a handle on a user, by default the user of the client."""

@@ -149,8 +149,8 @@ class Pool:
 class Wire:
     """Makes attempts at calls."""
 
-    def __init__(self, options: Options) -> None:
-        self.pool = Pool(options)
+    def __init__(self, options: Options, pool: Pool | None = None) -> None:
+        self.pool = pool or Pool(options)
         self._timeout = options.timeout
         stream = options.headers(("Content-Type", STREAM))
         unary = [("Content-Type", UNARY)]

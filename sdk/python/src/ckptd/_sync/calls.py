@@ -17,7 +17,7 @@ from ckptd._ids import IdClock
 from ckptd._retry import Retry
 from ckptd._rules import METHODS, Method
 from ckptd._sync import net
-from ckptd._sync.wire import Answers, Wire
+from ckptd._sync.wire import Answers, Pool, Wire
 from ckptd.errors import InvalidError, UnavailableError
 
 T = TypeVar("T")
@@ -26,9 +26,9 @@ T = TypeVar("T")
 class Caller:
     """Makes calls. All handles of a client share one."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, pool: Pool | None = None) -> None:
         self.options = options
-        self.wire = Wire(options)
+        self.wire = Wire(options, pool)
         self.ids = IdClock()
         self.cache = Cache(options.cache_bytes)
 

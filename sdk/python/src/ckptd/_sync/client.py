@@ -13,7 +13,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from ckptd import v1
-from ckptd._config import options
+from ckptd._config import Options, authorized, options
 from ckptd._connect import M
 from ckptd._sync.admin import Admin
 from ckptd._sync.calls import Caller
@@ -22,6 +22,7 @@ from ckptd._sync.plugins import Plugins
 from ckptd._sync.thread import Thread
 from ckptd._sync.user import User, query
 from ckptd._sync.watch import watch
+from ckptd._sync.wire import Pool
 from ckptd._types import Checkpoint, Content, Draft, Event, Ref, draft_of, pack_time
 from ckptd.errors import AmbiguousError, CkptdError, from_detail
 
@@ -77,7 +78,7 @@ class Client:
         server_ids: bool = False,
         cache_bytes: int = 64 << 20,
     ) -> None:
-        self._caller = Caller(
+        self._begin(
             options(
                 url,
                 token=token,
@@ -100,6 +101,9 @@ class Client:
                 cache_bytes=cache_bytes,
             )
         )
+
+    def _begin(self, options: Options, pool: Pool | None = None) -> None:
+        self._caller = Caller(options, pool)
         #: Users, tokens, retention, garbage collection, the audit log.
         self.admin = Admin(self._caller)
         #: The plugins of the daemon.
@@ -124,6 +128,18 @@ class Client:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._caller.options.address.url!r})"
+
+    def with_token(
+        self: Self, token: str, *, tenant: str | None = None, user: str | None = None
+    ) -> Self:
+        """Return a client with another token and the same options, which shares the connections.
+
+        Closing either client closes them. Tenant and user default to those of the token.
+        """
+        new = type(self).__new__(type(self))
+        caller = self._caller
+        new._begin(authorized(caller.options, token, tenant, user), caller.wire.pool)
+        return new
 
     def user(self, name: str | None = None, *, tenant: str | None = None) -> User:
         """Return a handle on a user, by default the user of the client."""

@@ -1,0 +1,233 @@
+"""The saver's methods, without I/O."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    DeltaChannelHistory,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from ckptd import AsyncClient, Client, v1
+from ckptd.errors import InvalidError, NeedFullError, NotFoundError
+from ckptd.langgraph._memory import Lineage, Memory
+from ckptd.langgraph._states import (
+    TENANT,
+    TOKEN,
+    USER,
+    Address,
+    changes,
+    metadata_of,
+    pack_writes,
+    read,
+    saved_parts,
+    to_json,
+    whole,
+)
+from ckptd.langgraph._steps import Steps
+
+_log = logging.getLogger("ckptd.langgraph")
+
+AnyClient = Client | AsyncClient
+
+
+class Calls:
+    """Makes the requests of a saver, and reads the answers."""
+
+    def __init__(
+        self,
+        serde: SerializerProtocol,
+        memory: Memory,
+        *,
+        kind: str,
+        schema_version: int,
+        down: bool,
+        strict: bool,
+    ) -> None:
+        self.serde = serde
+        self.memory = memory
+        self._kind = kind
+        self._schema = schema_version
+        self._down = down
+        self._strict = strict
+
+    def get_tuple(self, client: AnyClient, config: RunnableConfig) -> Steps[CheckpointTuple | None]:
+        """Load a checkpoint with its writes."""
+        at = Address(config)
+        lineage, ref = place(client, at)
+        request = v1.LoadRequest(
+            ref=ref, which=which(at), writes=True, schema=self._schema, down=self._down
+        )
+        try:
+            answer: v1.LoadResponse = yield request
+        except NotFoundError:
+            return None
+        cp = answer.checkpoint
+        found, parts = read(self.serde, cp, answer.writes, at.owner)
+        self.memory.remember(lineage, cp.id, parts)
+        self.memory.learn(lineage, cp.id, generation=cp.generation)
+        return found
+
+    def list(self, client, config, filter, before, limit, threads):
+        found = []
+        if config is not None:
+            threads = [str(config["configurable"]["thread_id"])]
+        conf = (config or {}).get("configurable") or {}
+        for thread in threads:
+            try:
+                names = (yield v1.ListNamespacesRequest(ref=ref_of(client, thread))).namespaces
+            except NotFoundError:
+                continue
+            for ns in names:
+                if conf.get("checkpoint_ns", ns) != ns:
+                    continue
+                tree = yield v1.GetTreeRequest(ref=ref_of(client, thread, ns))
+                for node in tree.nodes:
+                    id = node.checkpoint.id
+                    if conf.get("checkpoint_id", id) != id:
+                        continue
+                    if before and id >= before["configurable"]["checkpoint_id"]:
+                        continue
+                    one = yield from self.get_tuple(client, {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": id}})
+                    if all(one.metadata.get(k) == v for k, v in (filter or {}).items()):
+                        found.append(one)
+        found.sort(key=lambda t: t.config["configurable"]["checkpoint_id"], reverse=True)
+        return found[:limit]
+
+    def history(
+        self, client: AnyClient, config: RunnableConfig, channels: Sequence[str]
+    ) -> Steps[Mapping[str, DeltaChannelHistory]]:
+        """Load the state of delta channels."""
+        raise NotImplementedError
+        yield
+
+    def put(
+        self,
+        client: AnyClient,
+        config: RunnableConfig,
+        checkpoint: Checkpoint,
+        metadata: CheckpointMetadata,
+    ) -> Steps[RunnableConfig]:
+        """Save a checkpoint."""
+        at = Address(config)
+        lineage, ref = place(client, at)
+        found, parts = changes(self.serde, checkpoint, self.memory.parts(lineage, at.id))
+        request = v1.SaveRequest(ref=ref)
+        self._draft(request.draft, at, checkpoint, metadata_of(config, metadata))
+        known = self.memory.known(lineage, at.id)
+        if at.id:
+            request.draft.generation = known.generation
+            # Writes of its tasks can come before the answer.
+            self.memory.learn(lineage, checkpoint["id"], generation=known.generation)
+        if self._strict:
+            request.draft.expect_head = known.head or 0
+        request.draft.channels.extend(found)
+        try:
+            answer: v1.SaveResponse = yield request
+        except NeedFullError:
+            del request.draft.channels[:]
+            request.draft.channels.extend(whole(found, parts))
+            answer = yield request
+        saved = answer.checkpoint
+        self.memory.remember(lineage, saved.id, saved_parts(parts, saved))
+        self.memory.learn(lineage, saved.id, generation=saved.generation, head=saved.seq)
+        return at.config(saved.id)
+
+    def _draft(
+        self, draft: v1.Draft, at: Address, checkpoint: Checkpoint, metadata: dict[str, Any]
+    ) -> None:
+        draft.id = checkpoint["id"]
+        draft.parent = at.id
+        draft.root = not at.id
+        draft.allow_dangling = True  # pruned, or saved later
+        draft.step = int(metadata.get("step") or 0)
+        draft.run_id = str(metadata.get("run_id") or "")
+        draft.meta = to_json(metadata, "the metadata")
+        draft.kind = self._kind
+        draft.schema_version = self._schema
+
+    def put_writes(
+        self,
+        client: AnyClient,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str,
+    ) -> Steps[None]:
+        """Save the writes of a task."""
+        at = Address(config)
+        lineage, ref = place(client, at)
+        packed, ignore = pack_writes(self.serde, writes)
+        yield v1.PutWritesRequest(
+            ref=ref,
+            checkpoint_id=at.id,
+            task=task_id,
+            path=task_path,
+            writes=packed,
+            ignore_existing=ignore,
+            generation=self.memory.known(lineage, at.id).generation,
+        )
+
+    def delete_threads(self, client: AnyClient, threads: Sequence[str]) -> Steps[None]:
+        """Delete threads."""
+        for thread in threads:
+            try:
+                yield v1.DeleteRequest(ref=ref_of(client, str(thread)))
+            except NotFoundError:
+                continue
+
+    def delete_for_runs(self, client: AnyClient, runs: Sequence[str]) -> Steps[None]:
+        """Delete the checkpoints of runs."""
+        ref = ref_of(client, "")
+        for run_id in runs:
+            yield v1.DeleteRunRequest(tenant=ref.tenant, user=ref.user, run_id=str(run_id))
+
+    def copy_thread(self, client: AnyClient, source: str, target: str) -> Steps[None]:
+        """Copy a thread."""
+        try:
+            yield v1.CopyRequest(ref=ref_of(client, str(source)), to=str(target))
+        except NotFoundError:
+            return
+
+    def prune(self, client: AnyClient, threads: Sequence[str], strategy: str) -> Steps[None]:
+        """Prune threads."""
+        if strategy == "delete":
+            yield from self.delete_threads(client, threads)
+            return
+        if strategy != "keep_latest":
+            raise InvalidError(f"strategy {strategy!r} does not exist: keep_latest or delete")
+        for thread in threads:
+            try:
+                yield v1.PruneRequest(
+                    ref=ref_of(client, str(thread)), keep_last=1, all_namespaces=True
+                )
+            except NotFoundError:
+                continue
+
+
+def place(client: AnyClient, at: Address) -> tuple[Lineage, v1.Ref]:
+    """Return the lineage of an address and its message."""
+    ref = ref_of(client, at.thread, at.namespace, at.owner)
+    return Lineage(at.owner.get(TOKEN, ""), ref.tenant, ref.user, at.thread, at.namespace), ref
+
+
+def ref_of(
+    client: AnyClient, thread: str, namespace: str = "", owner: Mapping[str, str] | None = None
+) -> v1.Ref:
+    """Return the message that names a lineage."""
+    owner = owner or {}
+    return client.thread(
+        thread, namespace=namespace, user=owner.get(USER), tenant=owner.get(TENANT)
+    ).ref.pack()
+
+
+def which(at: Address) -> v1.Which:
+    """Return the message that names the checkpoint, or the one with the greatest id."""
+    return v1.Which(id=at.id) if at.id else v1.Which(greatest_id=True)
