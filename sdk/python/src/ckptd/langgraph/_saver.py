@@ -129,7 +129,7 @@ class CkptdSaver(BaseCheckpointSaver[str]):
     def get_next_version(self, current: str | None, channel: None) -> str:
         """Return the version after one: a number, and a random part to tell forks apart."""
         number = 0 if current is None else int(str(current).partition(".")[0])
-        return f"{number + 1:032}.{random.random():016}"
+        return f"{number + 1:032}.{random.getrandbits(32):08x}"
 
     # Reading.
 
