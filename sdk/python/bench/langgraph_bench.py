@@ -36,6 +36,7 @@ class Timed(JsonPlusSerializer):
     taken = 0.0
 
     def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        """Serialize a value."""
         start = time.perf_counter()
         try:
             return self.dump(obj)
@@ -43,6 +44,7 @@ class Timed(JsonPlusSerializer):
             self.taken += time.perf_counter() - start
 
     def dump(self, obj: Any) -> tuple[str, bytes]:
+        """Serialize a value, untimed."""
         return super().dumps_typed(obj)
 
 
@@ -50,6 +52,7 @@ class Json(Timed):
     """Serializes to JSON, like LangGraph in JavaScript."""
 
     def dump(self, obj: Any) -> tuple[str, bytes]:
+        """Serialize a value, untimed."""
         return "json", json.dumps(obj, separators=(",", ":")).encode()
 
 
@@ -61,6 +64,7 @@ class Notes(BaseModel):
 
 
 def text(r: random.Random, size: int = 1000) -> str:
+    """Return a text."""
     return "".join(r.choices(string.ascii_letters + " ", k=size))
 
 
@@ -99,15 +103,15 @@ def put_all(saver: BaseCheckpointSaver[Any], values: Iterator[Any], steps: int) 
         state = {"messages": next(values)}
         new = {name: saver.get_next_version(versions.get(name), None) for name in state}
         versions = {"__start__": "1", **new}
-        checkpoint = empty_checkpoint()
-        checkpoint.update(
-            v=4,
-            id=str(uuid6(clock_seq=step)),
-            channel_values=state,
-            channel_versions=dict(versions),
-            versions_seen={"__input__": {}, "model": dict(seen)},
-            updated_channels=sorted(new),
-        )
+        checkpoint: Any = {
+            **empty_checkpoint(),
+            "v": 4,
+            "id": str(uuid6(clock_seq=step)),
+            "channel_values": state,
+            "channel_versions": dict(versions),
+            "versions_seen": {"__input__": {}, "model": dict(seen)},
+            "updated_channels": sorted(new),
+        }
         seen = versions
         before = getattr(serde, "taken", 0.0)
         start = time.perf_counter()
@@ -137,10 +141,12 @@ def count_sent(saver: CkptdSaver) -> list[int]:
 
 
 def size_of(folder: Path) -> int:
-    return sum(p.stat().st_blocks * 512 for p in folder.rglob("*") if p.is_file())
+    """Return the bytes that files allocate, without the daemon's reserve for a full disk."""
+    return sum(p.stat().st_blocks * 512 for p in folder.rglob("*") if p.name != "ballast")
 
 
 def row(name: str, took: list[float], serde: Timed, more: str = "") -> None:
+    """Print a row."""
     first, last = (statistics.median(part) * 1000 for part in (took[:20], took[-20:]))
     dumps = serde.taken / len(took) * 1000
     print(

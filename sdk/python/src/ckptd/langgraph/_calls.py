@@ -95,7 +95,16 @@ class Calls:
                         continue
                     if before and id >= before["configurable"]["checkpoint_id"]:
                         continue
-                    one = yield from self.get_tuple(client, {"configurable": {"thread_id": thread, "checkpoint_ns": ns, "checkpoint_id": id}})
+                    one = yield from self.get_tuple(
+                        client,
+                        {
+                            "configurable": {
+                                "thread_id": thread,
+                                "checkpoint_ns": ns,
+                                "checkpoint_id": id,
+                            }
+                        },
+                    )
                     if all(one.metadata.get(k) == v for k, v in (filter or {}).items()):
                         found.append(one)
         found.sort(key=lambda t: t.config["configurable"]["checkpoint_id"], reverse=True)

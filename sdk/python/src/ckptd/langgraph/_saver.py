@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import random
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -20,6 +21,7 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from ckptd import AsyncClient, Client
+from ckptd._local import LocalDaemon
 from ckptd.langgraph._calls import Calls
 from ckptd.langgraph._clients import Clients
 from ckptd.langgraph._memory import Memory
@@ -78,6 +80,25 @@ class CkptdSaver(BaseCheckpointSaver[str]):
     def from_conn_string(cls: type[Self], conn_string: str, **options: Any) -> Self:
         """Return a saver for unix:///path/to/socket, http://host:port or https://host:port."""
         return cls(conn_string, **options)
+
+    @classmethod
+    def local(
+        cls: type[Self],
+        data: str | os.PathLike[str] = "./data",
+        *,
+        program: str | os.PathLike[str] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Return a saver for a store on this machine, and start its daemon unless one runs.
+
+        All processes that use the store share the daemon, and 30 seconds after the last one is gone
+        it ends. The program is the argument, else CKPTD_BIN, else that of the package ckptd-bin,
+        else `ckptd` in PATH.
+        """
+        daemon = LocalDaemon(data, program=program)
+        daemon.start()
+        options = {"token": "", **options, "on_retry": daemon.restarter(options.get("on_retry"))}
+        return cls(daemon.url, **options)
 
     def with_allowlist(self: Self, extra_allowlist: Any) -> Self:
         """Return a saver that also loads these types, with the same connections and memory."""
