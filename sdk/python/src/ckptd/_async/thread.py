@@ -101,13 +101,15 @@ class AsyncThread:
         where: v1.Filter | None = None,
         data: bool = False,
         channels: Sequence[str] | None = None,
+        by_id: bool = False,
         limit: int = 0,
         export: bool = False,
     ) -> AsyncGenerator[Checkpoint, None]:
         """Yield the checkpoints of the lineage, the newest first.
 
         start and branch limit it to a checkpoint, or the head of a branch, and its ancestors;
-        before limits it to checkpoints saved before an id. data adds the content.
+        before limits it to checkpoints saved before an id. data adds the content. With by_id the
+        greatest id comes first, and before, which can be any text, limits it to smaller ids.
         """
 
         def ask(left: int, token: str) -> v1.ListRequest:
@@ -118,6 +120,7 @@ class AsyncThread:
                 filter=where,
                 data=data and (channels is None or bool(channels)),
                 channels=channels,
+                by_id=by_id,
                 export=export or self._caller.options.export,
                 page_size=left,
                 page_token=token,
@@ -221,11 +224,13 @@ class AsyncThread:
         keep_labelled: bool = False,
         remove: Sequence[str] = (),
         all_namespaces: bool = False,
+        by_id: bool = False,
         erase: bool = False,
         dry_run: bool = False,
     ) -> v1.PruneResponse:
         """Remove checkpoints: those neither among the newest nor young enough, and those in remove.
 
+        With by_id, the newest are those with the greatest ids instead of those saved last.
         erase wipes removed data from the disk, also that of earlier calls. dry_run only reports.
         """
         request = v1.PruneRequest(
@@ -235,6 +240,7 @@ class AsyncThread:
             keep_labelled=keep_labelled,
             remove=remove,
             all_namespaces=all_namespaces,
+            by_id=by_id,
             erase=erase,
             dry_run=dry_run,
         )

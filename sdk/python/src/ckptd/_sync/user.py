@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from datetime import datetime
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from ckptd import v1
 from ckptd._failures import Failure
@@ -16,6 +16,8 @@ from ckptd._sync.calls import Caller
 from ckptd._sync.thread import Thread
 from ckptd._sync.watch import watch
 from ckptd._types import Blob, Checkpoint, Event, Ref, ThreadInfo, pack_time, unpack_time
+
+T = TypeVar("T")
 
 # Bytes of a blob in one message.
 _PIECE = 256 << 10
@@ -101,6 +103,44 @@ class User:
         request = v1.QueryRequest(tenant=self.tenant, user=self.name, filter=where)
         return query(self._caller, request, limit)
 
+    def list_by_id(
+        self,
+        thread: str = "",
+        *,
+        namespace: str | None = None,
+        id: str = "",  # noqa: A002
+        before: str = "",
+        meta: str = "",
+        where: v1.Filter | None = None,
+        data: bool = False,
+        channels: Sequence[str] | None = None,
+        writes: bool = False,
+        limit: int = 0,
+    ) -> Generator[Checkpoint, None, None]:
+        """Yield checkpoints of a namespace, a thread, or all threads, the greatest id first.
+
+        Without a thread, the list is over all threads; without a namespace, over all of them. id
+        limits it to that id, and before to smaller ones. meta is a JSON object that the metadata
+        must contain, as PostgreSQL's @> defines it. data adds the content, writes the pending
+        writes.
+        """
+        request = v1.ListByIDRequest(
+            tenant=self.tenant,
+            user=self.name,
+            thread=thread,
+            namespace=namespace,
+            id=id,
+            before=before,
+            meta=meta,
+            filter=where,
+            data=data and (channels is None or bool(channels)),
+            channels=channels,
+            writes=writes,
+        )
+        return by_id(
+            self._caller, request, limit, lambda e: Checkpoint.unpack(e.checkpoint, e.writes)
+        )
+
     def delete_run(self, run_id: str) -> v1.DeleteRunResponse:
         """Remove all checkpoints of a run from all threads."""
         request = v1.DeleteRunRequest(tenant=self.tenant, user=self.name, run_id=run_id)
@@ -179,6 +219,28 @@ class User:
         request = v1.StatBlobRequest(tenant=self.tenant, user=self.name, id=id)
         m = self._caller.call(request, v1.StatBlobResponse)
         return Blob(m.id, m.size, unpack_time(m.created))
+
+
+def by_id(
+    caller: Caller,
+    request: v1.ListByIDRequest,
+    limit: int,
+    unpack: Callable[[v1.Entry], T],
+) -> Generator[T, None, None]:
+    """Yield the entries of a list by id."""
+
+    def ask(left: int, token: str) -> v1.ListByIDRequest:
+        page = v1.ListByIDRequest()
+        page.CopyFrom(request)
+        page.page_size, page.page_token = left, token
+        return page
+
+    return caller.pages(
+        ask,
+        v1.ListByIDResponse,
+        lambda m: ([unpack(e) for e in m.entries], m.next_page_token),
+        limit,
+    )
 
 
 def query(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -25,6 +25,7 @@ from ckptd.langgraph._states import (
     Address,
     changes,
     metadata_of,
+    owner,
     pack_writes,
     read,
     saved_parts,
@@ -75,40 +76,29 @@ class Calls:
         self.memory.learn(lineage, cp.id, generation=cp.generation)
         return found
 
-    def list(self, client, config, filter, before, limit, threads):
-        found = []
-        if config is not None:
-            threads = [str(config["configurable"]["thread_id"])]
+    def list(
+        self,
+        client: AnyClient,
+        config: RunnableConfig | None,
+        where: Mapping[str, Any] | None,
+        before: RunnableConfig | None,
+    ) -> tuple[v1.ListByIDRequest, Callable[[v1.Entry], CheckpointTuple]]:
+        """Return the request of a list, and the function that reads its entries."""
         conf = (config or {}).get("configurable") or {}
-        for thread in threads:
-            try:
-                names = (yield v1.ListNamespacesRequest(ref=ref_of(client, thread))).namespaces
-            except NotFoundError:
-                continue
-            for ns in names:
-                if conf.get("checkpoint_ns", ns) != ns:
-                    continue
-                tree = yield v1.GetTreeRequest(ref=ref_of(client, thread, ns))
-                for node in tree.nodes:
-                    id = node.checkpoint.id
-                    if conf.get("checkpoint_id", id) != id:
-                        continue
-                    if before and id >= before["configurable"]["checkpoint_id"]:
-                        continue
-                    one = yield from self.get_tuple(
-                        client,
-                        {
-                            "configurable": {
-                                "thread_id": thread,
-                                "checkpoint_ns": ns,
-                                "checkpoint_id": id,
-                            }
-                        },
-                    )
-                    if all(one.metadata.get(k) == v for k, v in (filter or {}).items()):
-                        found.append(one)
-        found.sort(key=lambda t: t.config["configurable"]["checkpoint_id"], reverse=True)
-        return found[:limit]
+        whose = owner(config)
+        ref = ref_of(client, str(conf.get("thread_id", "")), whose=whose)
+        request = v1.ListByIDRequest(
+            tenant=ref.tenant,
+            user=ref.user,
+            thread=ref.thread,
+            namespace=conf.get("checkpoint_ns"),
+            id=str(conf.get("checkpoint_id") or ""),
+            before=str(before["configurable"].get("checkpoint_id") or "") if before else "",
+            meta=to_json(where, "the filter") if where else "",
+            data=True,
+            writes=True,
+        )
+        return request, lambda e: read(self.serde, e.checkpoint, e.writes, whose)[0]
 
     def history(
         self, client: AnyClient, config: RunnableConfig, channels: Sequence[str]
@@ -215,7 +205,7 @@ class Calls:
         for thread in threads:
             try:
                 yield v1.PruneRequest(
-                    ref=ref_of(client, str(thread)), keep_last=1, all_namespaces=True
+                    ref=ref_of(client, str(thread)), keep_last=1, by_id=True, all_namespaces=True
                 )
             except NotFoundError:
                 continue
@@ -228,12 +218,12 @@ def place(client: AnyClient, at: Address) -> tuple[Lineage, v1.Ref]:
 
 
 def ref_of(
-    client: AnyClient, thread: str, namespace: str = "", owner: Mapping[str, str] | None = None
+    client: AnyClient, thread: str, namespace: str = "", whose: Mapping[str, str] | None = None
 ) -> v1.Ref:
     """Return the message that names a lineage."""
-    owner = owner or {}
+    whose = whose or {}
     return client.thread(
-        thread, namespace=namespace, user=owner.get(USER), tenant=owner.get(TENANT)
+        thread, namespace=namespace, user=whose.get(USER), tenant=whose.get(TENANT)
     ).ref.pack()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import random
@@ -21,7 +22,9 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from ckptd import AsyncClient, Client
+from ckptd._async.user import by_id as _async_by_id
 from ckptd._local import LocalDaemon
+from ckptd._sync.user import by_id as _sync_by_id
 from ckptd.langgraph._calls import Calls
 from ckptd.langgraph._clients import Clients
 from ckptd.langgraph._memory import Memory
@@ -281,9 +284,11 @@ class CkptdSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Yield checkpoints, the greatest id first: of a namespace, a thread, or all threads."""
+        if limit == 0:
+            return
         client = self._client(config)
-        threads = None if config else [t.ref.thread for t in client.user().threads()]
-        yield from run(self._calls.list(client, config, filter, before, limit, threads), client)
+        request, unpack = self._calls.list(client, config, filter, before)
+        yield from _sync_by_id(client._caller, request, limit or 0, unpack)
 
     async def alist(
         self,
@@ -294,8 +299,11 @@ class CkptdSaver(BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
         """Yield checkpoints, the greatest id first: of a namespace, a thread, or all threads."""
+        if limit == 0:
+            return
         client = self._async_client(config)
-        threads = None if config else [t.ref.thread async for t in client.user().threads()]
-        steps = self._calls.list(client, config, filter, before, limit, threads)
-        for found in await arun(steps, client):
-            yield found
+        request, unpack = self._calls.list(client, config, filter, before)
+        found = _async_by_id(client._caller, request, limit or 0, unpack)
+        async with contextlib.aclosing(found):
+            async for one in found:
+                yield one
