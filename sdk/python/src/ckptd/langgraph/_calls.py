@@ -73,7 +73,10 @@ class Calls:
         cp = answer.checkpoint
         found, parts = read(self.serde, cp, answer.writes, at.owner)
         self.memory.remember(lineage, cp.id, parts)
-        self.memory.learn(lineage, cp.id, generation=cp.generation)
+        self.memory.learn(lineage, cp.id, generation=cp.generation, head=answer.head_seq)
+        if cp.parent and self.memory.known(lineage, cp.parent).head is None:
+            # A copy of this checkpoint is put with its parent.
+            self.memory.learn(lineage, cp.parent, generation=cp.generation, head=answer.head_seq)
         return found
 
     def list(
@@ -126,7 +129,11 @@ class Calls:
             # Writes of its tasks can come before the answer.
             self.memory.learn(lineage, checkpoint["id"], generation=known.generation)
         if self._strict:
-            request.draft.expect_head = known.head or 0
+            head = known.head
+            if at.id and head is None:  # neither loaded nor saved here
+                at_head: v1.LoadResponse = yield v1.LoadRequest(ref=ref, headers_only=True)
+                head = at_head.head_seq if at_head.head_id == at.id else 0
+            request.draft.expect_head = head or 0
         request.draft.channels.extend(found)
         try:
             answer: v1.SaveResponse = yield request
@@ -164,7 +171,7 @@ class Calls:
         at = Address(config)
         lineage, ref = place(client, at)
         packed, ignore = pack_writes(self.serde, writes)
-        yield v1.PutWritesRequest(
+        answer: v1.PutWritesResponse = yield v1.PutWritesRequest(
             ref=ref,
             checkpoint_id=at.id,
             task=task_id,
@@ -173,6 +180,7 @@ class Calls:
             ignore_existing=ignore,
             generation=self.memory.known(lineage, at.id).generation,
         )
+        self.memory.learn(lineage, at.id, generation=answer.generation)
 
     def delete_threads(self, client: AnyClient, threads: Sequence[str]) -> Steps[None]:
         """Delete threads."""
