@@ -24,10 +24,12 @@ from ckptd.langgraph._states import (
     USER,
     Address,
     changes,
+    delta_of,
     metadata_of,
     owner,
     pack_writes,
     read,
+    read_history,
     saved_parts,
     to_json,
     whole,
@@ -63,8 +65,15 @@ class Calls:
         """Load a checkpoint with its writes."""
         at = Address(config)
         lineage, ref = place(client, at)
+        # The runtime asks for the histories of delta channels next.
+        deltas = self.memory.deltas(lineage)
         request = v1.LoadRequest(
-            ref=ref, which=which(at), writes=True, schema=self._schema, down=self._down
+            ref=ref,
+            which=which(at),
+            writes=True,
+            schema=self._schema,
+            down=self._down,
+            history=deltas,
         )
         try:
             answer: v1.LoadResponse = yield request
@@ -73,6 +82,9 @@ class Calls:
         cp = answer.checkpoint
         found, parts = read(self.serde, cp, answer.writes, at.owner)
         self.memory.remember(lineage, cp.id, parts)
+        self.memory.learn_deltas(lineage, delta_of(found.checkpoint, found.metadata))
+        if deltas:
+            self.memory.keep_histories(lineage, cp.id, answer.histories)
         self.memory.learn(lineage, cp.id, generation=cp.generation, head=answer.head_seq)
         if cp.parent and self.memory.known(lineage, cp.parent).head is None:
             # A copy of this checkpoint is put with its parent.
@@ -107,8 +119,30 @@ class Calls:
         self, client: AnyClient, config: RunnableConfig, channels: Sequence[str]
     ) -> Steps[Mapping[str, DeltaChannelHistory]]:
         """Load the state of delta channels."""
-        raise NotImplementedError
-        yield
+        if not channels:
+            return {}
+        at = Address(config)
+        lineage, ref = place(client, at)
+        self.memory.learn_deltas(lineage, tuple(channels))
+        kept = self.memory.take_histories(lineage, at.id)
+        histories = {h.channel: h for h in kept or ()}
+        if not all(name in histories for name in channels):
+            try:
+                answer: v1.LoadResponse = yield v1.LoadRequest(
+                    ref=ref, which=which(at), headers_only=True, history=channels
+                )
+            except NotFoundError:
+                return {name: {"writes": []} for name in channels}
+            histories = {h.channel: h for h in answer.histories}
+        for name in channels:
+            if histories[name].lost:
+                _log.warning(
+                    "thread %s: the state of channel %s is incomplete, because the checkpoints of "
+                    "a run that it builds on were deleted",
+                    at.thread,
+                    name,
+                )
+        return {name: read_history(self.serde, histories[name]) for name in channels}
 
     def put(
         self,
@@ -123,6 +157,7 @@ class Calls:
         found, parts = changes(self.serde, checkpoint, self.memory.parts(lineage, at.id))
         request = v1.SaveRequest(ref=ref)
         self._draft(request.draft, at, checkpoint, metadata_of(config, metadata))
+        self.memory.learn_deltas(lineage, tuple(request.draft.delta))
         known = self.memory.known(lineage, at.id)
         if at.id:
             request.draft.generation = known.generation
@@ -158,6 +193,11 @@ class Calls:
         draft.meta = to_json(metadata, "the metadata")
         draft.kind = self._kind
         draft.schema_version = self._schema
+        draft.delta.extend(delta_of(checkpoint, metadata))
+        if not at.id and ":" in at.namespace:
+            # Each call of a subgraph has a namespace with the id of its task; a subgraph that keeps
+            # its state from call to call has none. The parents name the caller's checkpoint.
+            draft.called_from = str((metadata.get("parents") or {}).get("") or "")
 
     def put_writes(
         self,
@@ -194,7 +234,17 @@ class Calls:
         """Delete the checkpoints of runs."""
         ref = ref_of(client, "")
         for run_id in runs:
-            yield v1.DeleteRunRequest(tenant=ref.tenant, user=ref.user, run_id=str(run_id))
+            answer: v1.DeleteRunResponse = yield v1.DeleteRunRequest(
+                tenant=ref.tenant, user=ref.user, run_id=str(run_id)
+            )
+            for lost in answer.lost:
+                _log.warning(
+                    "checkpoint %s of thread %s lost the state of delta channels %s with run %s",
+                    lost.id,
+                    lost.ref.thread,
+                    ", ".join(lost.channels),
+                    run_id,
+                )
 
     def copy_thread(self, client: AnyClient, source: str, target: str) -> Steps[None]:
         """Copy a thread."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # How many states of a lineage are kept: time travel loads the one to continue and the newest one.
 _STATES = 2
 # The bytes of memory that a channel takes besides its content, roughly.
 _OVERHEAD = 256
+# How many histories of delta channels wait for the call that asks for them.
+_HISTORIES = 8
 # How many checkpoints are known by generation and head.
 _KNOWN = 8192
 
@@ -60,6 +63,9 @@ class Memory:
         # Least recently used lineage first, and in it the oldest state.
         self._states: OrderedDict[Lineage, OrderedDict[str, Parts]] = OrderedDict()
         self._known: OrderedDict[tuple[Lineage, str], Known] = OrderedDict()
+        self._deltas: OrderedDict[Lineage, Sequence[str]] = OrderedDict()
+        self._usual_deltas: Sequence[str] = ()
+        self._histories: OrderedDict[tuple[Lineage, str], Any] = OrderedDict()
 
     def parts(self, of: Lineage, id: str) -> Parts:  # noqa: A002
         """Return the channels of a checkpoint that are in memory."""
@@ -115,6 +121,41 @@ class Memory:
             self._known[of, id] = known
             if len(self._known) > _KNOWN:
                 self._known.popitem(last=False)
+
+    def deltas(self, of: Lineage) -> Sequence[str]:
+        """Return the delta channels of a lineage or, if it is not known, those of another one.
+
+        Most savers have one graph.
+        """
+        with self._lock:
+            return self._deltas.get(of, self._usual_deltas)
+
+    def learn_deltas(self, of: Lineage, channels: Sequence[str]) -> None:
+        """Remember the delta channels of a lineage; once known, they do not become fewer."""
+        with self._lock:
+            if not channels and of in self._deltas:
+                return
+            if channels:
+                self._usual_deltas = channels
+            self._deltas.pop(of, None)
+            self._deltas[of] = channels
+            if len(self._deltas) > _KNOWN:
+                self._deltas.popitem(last=False)
+
+    def keep_histories(self, of: Lineage, id: str, histories: Any) -> None:  # noqa: A002
+        """Keep histories that came with a checkpoint for the call that asks for them."""
+        if sum(h.ByteSize() for h in histories) > self._most:
+            return
+        with self._lock:
+            self._histories.pop((of, id), None)
+            self._histories[of, id] = histories
+            if len(self._histories) > _HISTORIES:
+                self._histories.popitem(last=False)
+
+    def take_histories(self, of: Lineage, id: str) -> Any:  # noqa: A002
+        """Return these histories once; None if there are none."""
+        with self._lock:
+            return self._histories.pop((of, id), None)
 
     @property
     def size(self) -> int:

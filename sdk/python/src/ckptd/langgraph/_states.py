@@ -18,6 +18,7 @@ from langgraph.checkpoint.base import (
     Checkpoint,
     CheckpointMetadata,
     CheckpointTuple,
+    DeltaChannelHistory,
     get_serializable_checkpoint_metadata,
 )
 from langgraph.checkpoint.base import PendingWrite as GraphWrite
@@ -235,6 +236,15 @@ def read(
 def read_writes(serde: SerializerProtocol, writes: Iterable[v1.PendingWrite]) -> list[GraphWrite]:
     """Return pending writes as LangGraph's."""
     return [(w.task, w.write.channel, loads(serde, w.write.type, w.write.data)) for w in writes]
+
+
+def read_history(serde: SerializerProtocol, history: v1.ChannelHistory) -> DeltaChannelHistory:
+    """Return the history of a delta channel as LangGraph's."""
+    writes = [w for at in history.writes for w in read_writes(serde, at.writes)]
+    found: DeltaChannelHistory = {"writes": writes}
+    if history.base_id:
+        found["seed"] = loads(serde, history.base.type, history.base.data)
+    return found
 
 
 def pack_writes(
