@@ -29,7 +29,7 @@ else
   echo "sdk/python/test.sh: there is no Python 3.10 or newer: the tests of the Python package are SKIPPED"
 fi
 if [ -n "$last" ]; then
-  "$last" -m ruff format --quiet --check src tests tools bench
-  "$last" -m ruff check --quiet src tests tools bench
+  "$last" -m ruff format --quiet --check src tests tools bench examples
+  "$last" -m ruff check --quiet src tests tools bench examples
   "$last" -m mypy
 fi

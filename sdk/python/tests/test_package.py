@@ -25,6 +25,7 @@ def test_wheel(tmp_path: Path) -> None:
     assert sorted(re.findall("Requires-Dist: (.*)", metadata)) == [
         "ckptd-bin==0.1.0; extra == 'bin'",
         "h11<1,>=0.16",
+        "langgraph-checkpoint<5,>=4.3; extra == 'langgraph'",
         "protobuf<8,>=6.30",
     ]
     # It runs from the wheel.

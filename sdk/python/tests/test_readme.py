@@ -19,7 +19,7 @@ from ckptd._async import admin, migrations, plugins
 
 README = (Path(__file__).resolve().parents[1] / "README.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-PRINTS = ["parcel?']", "On its way.']", "{'to': 'Oslo'}\n[2, 1]", ""]
+PRINTS = ["parcel?']", "On its way.']", "{'to': 'Oslo'}\n[2, 1]", "", "42"]
 
 
 @pytest.mark.parametrize(("example", "prints"), [*zip(EXAMPLES, PRINTS, strict=True)])
