@@ -19,7 +19,9 @@ from langgraph.graph import END, START, StateGraph
 
 from ckptd.langgraph import CkptdSaver
 
-TOOLS = 10
+# How often the test kills it; 50 is the whole test.
+KILLS = int(os.environ.get("AGENT_KILLS", "8"))
+TOOLS = 4 * KILLS
 
 
 class State(TypedDict):
@@ -79,7 +81,7 @@ def resume(url: str, thread: str, log: str, pause: float = 0.01) -> None:
     with Logged(url) as saver:
         saver.log = log
         graph = agent(saver, log, pause)
-        at: Any = {"configurable": {"thread_id": thread}, "recursion_limit": 100}
+        at: Any = {"configurable": {"thread_id": thread}, "recursion_limit": 3 * TOOLS}
         begun = graph.get_state(at).created_at is not None
         graph.invoke(None if begun else {"messages": ["question"]}, at)
 

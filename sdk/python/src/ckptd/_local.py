@@ -34,7 +34,7 @@ def find_program(program: str | os.PathLike[str] | None = None) -> str:
     """
     for given, name in ((program, "the argument program"), (env("BIN"), "CKPTD_BIN")):
         if given:
-            found = shutil.which(given)
+            found = shutil.which(os.fspath(given))
             if found is None:
                 raise InvalidError(f"{name} is {os.fspath(given)!r}, which is not a program")
             return found
