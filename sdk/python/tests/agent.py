@@ -1,7 +1,7 @@
 """An agent with a fake model, which is killed at random points and resumed in another process.
 
-Run as `python agent.py SOCKET THREAD LOG KILLS SEED`. Each tool that runs and each acknowledged
-result is a line in the log.
+Run as `python agent.py SOCKET THREAD LOG KILLS SEED DURABILITY`. Each tool that runs, and each
+acknowledged result, is a line in the log.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict, cast
 
 from langgraph.graph import END, START, StateGraph
+from langgraph.types import Durability
 
 from ckptd.langgraph import CkptdSaver
 
@@ -76,23 +77,25 @@ class Logged(CkptdSaver):
                 write(self.log, f"ack {value[0].removeprefix('result ')}")
 
 
-def resume(url: str, thread: str, log: str, pause: float = 0.01) -> None:
+def resume(
+    url: str, thread: str, log: str, pause: float = 0.01, durability: Durability = "sync"
+) -> None:
     """Begin the run, or continue it where it stopped."""
     with Logged(url) as saver:
         saver.log = log
         graph = agent(saver, log, pause)
         at: Any = {"configurable": {"thread_id": thread}, "recursion_limit": 3 * TOOLS}
         begun = graph.get_state(at).created_at is not None
-        graph.invoke(None if begun else {"messages": ["question"]}, at)
+        graph.invoke(None if begun else {"messages": ["question"]}, at, durability=durability)
 
 
 def main() -> None:
-    url, thread, log, kills, seed = sys.argv[1:]
+    url, thread, log, kills, seed, durability = sys.argv[1:]
     r = random.Random(int(seed))
     for left in reversed(range(int(kills) + 1)):
         child = os.fork()
         if child == 0:
-            resume(url, thread, log)
+            resume(url, thread, log, durability=cast("Durability", durability))
             os._exit(0)
         if left:
             time.sleep(r.uniform(0.01, 0.15))
