@@ -290,7 +290,22 @@ def test_a_thread_deleted_during_a_run_stays_deleted(daemon: Daemon, kind: str) 
                 await gone(both, at)
                 await both.call("put_writes", new, [("a", 1)], "task")
                 assert await both.values(config(thread)) == {"a": 9}
-            # Also a run that began with writes.
+            # Also the first save of a subgraph.
+            at = await both.put(config(), {"a": 1})
+            conf = at["configurable"]
+            inner = config(
+                conf["thread_id"],
+                checkpoint_ns=f"sub:{uuid4()}",
+                checkpoint_map={"": conf["checkpoint_id"]},
+            )
+            await Both(other, kind).call("delete_thread", conf["thread_id"])
+            with pytest.raises(GenerationError):
+                await both.put(inner, {"a": 1})
+            inner["configurable"]["checkpoint_id"] = new_id()
+            with pytest.raises(GenerationError):
+                await both.call("put_writes", inner, [("a", 1)], "task")
+            assert await both.list({"configurable": {"thread_id": conf["thread_id"]}}) == []
+            # And a run that began with writes.
             at = config("", checkpoint_id=new_id())
             await both.call("put_writes", at, [("a", 1)], "task")
             await Both(other, kind).call("delete_thread", at["configurable"]["thread_id"])
@@ -318,7 +333,7 @@ def test_strict(daemon: Daemon, kind: str) -> None:
             assert caught.value.head_id == second["configurable"]["checkpoint_id"]
             await b.values(at)
             third = await b.put(second, {"n": 3}, {"n": "3"})
-            # Time travel is no conflict, but a save in the meantime is.
+            # Time travel does not conflict, but a save in the meantime does.
             await a.values(first)
             with_id = await a.call("get_tuple", first)
             fork = await a.put(with_id.config, {"n": 4}, {"n": "4"})

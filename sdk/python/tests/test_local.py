@@ -22,7 +22,7 @@ from ckptd.langgraph import CkptdSaver
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    # Too long for a socket beside it, which is one more thing to test.
+    # Too long for a socket next to it, so that this is tested, too.
     folder = tmp_path / ("long" * 25)
     folder.mkdir()
     return folder / "data"
@@ -44,7 +44,7 @@ def test_finds_the_program(program: Path, tmp_path: Path, monkeypatch: pytest.Mo
         find_program(tmp_path / "none")
 
 
-def test_socket_beside_the_data_if_it_fits(tmp_path: Path) -> None:
+def test_socket_is_next_to_the_data_if_it_fits(tmp_path: Path) -> None:
     assert socket_path(Path("/tmp/x/data")) == Path("/tmp/x/data.sock")
     long = socket_path(tmp_path / ("x" * 120) / "data")
     assert len(os.fsencode(long)) <= 103

@@ -52,7 +52,7 @@ def find_program(program: str | os.PathLike[str] | None = None) -> str:
 
 
 def socket_path(data: Path) -> Path:
-    """Return the path of the socket for a store: beside it or, if that is too long, a short one."""
+    """Return the path of the socket: next to the store or, if that is too long, a short one."""
     path = data.with_name(data.name + ".sock")
     if len(os.fsencode(path)) <= _LONGEST:
         return path

@@ -158,17 +158,16 @@ class Calls:
         request = v1.SaveRequest(ref=ref)
         self._draft(request.draft, at, checkpoint, metadata_of(config, metadata))
         self.memory.learn_deltas(lineage, tuple(request.draft.delta))
-        known = self.memory.known(lineage, at.id)
-        if at.id:
-            request.draft.generation = known.generation
-            # Writes of its tasks can come before the answer.
-            self.memory.learn(lineage, checkpoint["id"], generation=known.generation)
+        generation = self._generation(lineage, at, config)
+        request.draft.generation = generation
+        if generation:  # writes of its tasks can come before the answer
+            self.memory.learn(lineage, checkpoint["id"], generation=generation)
         if self._strict:
-            head = known.head
-            if at.id and head is None:  # neither loaded nor saved here
-                at_head: v1.LoadResponse = yield v1.LoadRequest(ref=ref, headers_only=True)
-                head = at_head.head_seq if at_head.head_id == at.id else 0
-            request.draft.expect_head = head or 0
+            head = self.memory.known(lineage, at.id).head if at.id else 0
+            if head is None:  # neither loaded nor saved here
+                newest: v1.LoadResponse = yield v1.LoadRequest(ref=ref, headers_only=True)
+                head = newest.head_seq if newest.head_id == at.id else 0
+            request.draft.expect_head = head
         request.draft.channels.extend(found)
         try:
             answer: v1.SaveResponse = yield request
@@ -180,6 +179,16 @@ class Calls:
         self.memory.remember(lineage, saved.id, saved_parts(parts, saved))
         self.memory.learn(lineage, saved.id, generation=saved.generation, head=saved.seq)
         return at.config(saved.id)
+
+    def _generation(self, lineage: Lineage, at: Address, config: RunnableConfig) -> int:
+        """Return the generation of the run that saves; 0 if it is not known."""
+        if at.id and (found := self.memory.known(lineage, at.id).generation):
+            return found
+        # The first save of a subgraph's call: that of the caller.
+        caller = (config["configurable"].get("checkpoint_map") or {}).get("")
+        if not at.namespace or not caller:
+            return 0
+        return self.memory.known(lineage._replace(namespace=""), caller).generation
 
     def _draft(
         self, draft: v1.Draft, at: Address, checkpoint: Checkpoint, metadata: dict[str, Any]
@@ -218,7 +227,7 @@ class Calls:
             path=task_path,
             writes=packed,
             ignore_existing=ignore,
-            generation=self.memory.known(lineage, at.id).generation,
+            generation=self._generation(lineage, at, config),
         )
         self.memory.learn(lineage, at.id, generation=answer.generation)
 

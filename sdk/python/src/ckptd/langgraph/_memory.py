@@ -1,4 +1,4 @@
-"""What a saver remembers between calls, bounded. Pure logic, without I/O."""
+"""The memory of a saver between calls, bounded. Pure logic, without I/O."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 # How many states of a lineage are kept: time travel loads the one to continue and the newest one.
 _STATES = 2
-# The bytes of memory that a channel takes besides its content, roughly.
+# Roughly the bytes of memory that a channel takes in addition to its content.
 _OVERHEAD = 256
 # How many histories of delta channels wait for the call that asks for them.
 _HISTORIES = 8
