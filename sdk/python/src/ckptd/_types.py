@@ -128,6 +128,10 @@ class Draft:
     """Keep everything from the parent that the draft leaves out."""
     ttl: timedelta | None = None
     """Let the thread expire this long after its last save; negative: never."""
+    delta: Sequence[str] = ()
+    """Channels without a value here, whose state is in pending writes of ancestors."""
+    called_from: str = ""
+    """Id of the checkpoint in the unnamed namespace that this namespace hangs on."""
     kind: str = ""
     """The agent or workflow that the thread is a run of."""
 
@@ -147,6 +151,8 @@ class Draft:
             run_id=self.run_id,
             meta=self.meta,
             keep=self.keep,
+            delta=self.delta,
+            called_from=self.called_from,
             kind=self.kind,
         )
         if self.labels is not None:
@@ -278,6 +284,8 @@ class Checkpoint:
     """The pending writes, if the load requested them."""
     message: v1.Checkpoint = field(repr=False, compare=False)
     """The message, which adds cost, hooks and migrated. Its channels have no content."""
+    histories: list[v1.ChannelHistory] = field(default_factory=list, repr=False)
+    """The histories of delta channels, if the load requested them."""
 
     @classmethod
     def unpack(cls, m: v1.Checkpoint, writes: Sequence[v1.PendingWrite] = ()) -> Checkpoint:

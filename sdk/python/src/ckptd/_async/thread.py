@@ -63,11 +63,13 @@ class AsyncThread:
         down: bool = False,
         export: bool = False,
         have: Mapping[str, bytes] | None = None,
+        history: Sequence[str] = (),
     ) -> Checkpoint:
         """Return a checkpoint with the content of all channels, or of the named ones.
 
         writes adds the pending writes. schema is the version to migrate the state to, and down
-        allows steps back. Contents in have, from any checkpoint, are not sent again.
+        allows steps back. Contents in have, from any checkpoint, are not sent again. history names
+        channels to return the last value of, with the pending writes to them since.
         """
         request = v1.LoadRequest(
             ref=self.ref.pack(),
@@ -78,11 +80,13 @@ class AsyncThread:
             schema=schema,
             down=down,
             export=export or self._caller.options.export,
+            history=history,
         )
         for name, data in (have or {}).items():
             request.have.add(channel=name, sha256=hashlib.sha256(data).digest())
         answer = await self._caller.call(request, v1.LoadResponse)
         cp = Checkpoint.unpack(answer.checkpoint, answer.writes)
+        cp.histories = list(answer.histories)
         for m in answer.checkpoint.channels:
             if m.unchanged:
                 if have is None or len(have.get(m.name, b"")) != m.size:
@@ -212,7 +216,10 @@ class AsyncThread:
         await self._caller.call(v1.CopyRequest(ref=self.ref.pack(), to=to), v1.CopyResponse)
 
     async def delete(self) -> int:
-        """Delete the thread with all namespaces, and return its new generation."""
+        """Delete the thread with all namespaces, and return its new generation.
+
+        If the handle names a namespace, only that is deleted.
+        """
         request = v1.DeleteRequest(ref=self.ref.pack())
         return (await self._caller.call(request, v1.DeleteResponse)).generation
 
