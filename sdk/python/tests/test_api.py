@@ -320,6 +320,52 @@ def test_migrations(kind: str, daemon: Daemon) -> None:
     run(test)
 
 
+def test_delta_channels_and_namespaces(kind: str, daemon: Daemon) -> None:
+    async def test() -> None:
+        async with client(kind, daemon) as c:
+            t = c.thread(f"delta-{kind}")
+            first = await done(t.save(Draft({"log": b"base"}, run_id="run")))
+            await done(t.put_writes(first.id, "task", [Write("log", b"1")]))
+            second = await done(t.save(Draft({}, delta=["log"], keep=True)))
+            assert second.run_id == "run"
+            third = await done(t.save(Draft({"n": b"1"}, delta=["log"], run_id="")))
+            assert third.run_id == ""
+            loaded = await done(t.load(history=["log"]))
+            (history,) = loaded.histories
+            assert history.channel == "log"
+            sub = c.thread(f"delta-{kind}", namespace="sub")
+            await done(sub.save(Draft({}, called_from=first.id)))
+            other = c.thread(f"delta-{kind}", namespace="other")
+            await done(other.save({}))
+            await done(other.delete())
+            assert await done(t.namespaces()) == ["", "sub"]
+            pruned = await done(t.prune(keep_last=1))
+            assert list(pruned.namespaces) == ["sub"]
+            assert (await done(t.load(history=["log"]))).histories[0] == history
+
+    run(test)
+
+
+def test_lists_by_id(kind: str, daemon: Daemon) -> None:
+    async def test() -> None:
+        async with client(kind, daemon) as c:
+            t = c.thread(f"by-id-{kind}")
+            for id in ("b", "c", "a"):  # noqa: A001
+                await done(t.save(Draft({"n": id.encode()}, id=id, meta=f'{{"id": "{id}"}}')))
+            ids = ["c", "b", "a"]
+            assert [cp.id for cp in await listed(t.history(by_id=True))] == ids
+            found = await listed(c.user().list_by_id(t.ref.thread, namespace="", data=True))
+            assert [cp.channels["n"].data.decode() for cp in found] == ids
+            found = await listed(c.user().list_by_id(t.ref.thread, before="bb", limit=1))
+            assert [cp.id for cp in found] == ["b"]
+            found = await listed(c.user().list_by_id(t.ref.thread, meta='{"id": "a"}'))
+            assert [cp.id for cp in found] == ["a"]
+            await done(t.prune(keep_last=1, by_id=True))
+            assert [cp.id for cp in await listed(t.history())] == ["c"]
+
+    run(test)
+
+
 def test_every_method_was_called() -> None:
     if not called["sync"]:
         pytest.skip("SKIPPED: the other tests of this file did not run")
@@ -422,51 +468,5 @@ def test_many_at_once(kind: str, daemon: Daemon) -> None:
             await asyncio.gather(*(one(n) for n in range(16)))
             assert len(c._caller.wire.pool.idle()) <= 16
             assert not c._caller.wire.pool._busy
-
-    run(test)
-
-
-def test_delta_channels_and_namespaces(kind: str, daemon: Daemon) -> None:
-    async def test() -> None:
-        async with client(kind, daemon) as c:
-            t = c.thread(f"delta-{kind}")
-            first = await done(t.save(Draft({"log": b"base"}, run_id="run")))
-            await done(t.put_writes(first.id, "task", [Write("log", b"1")]))
-            second = await done(t.save(Draft({}, delta=["log"], keep=True)))
-            assert second.run_id == "run"
-            third = await done(t.save(Draft({"n": b"1"}, delta=["log"], run_id="")))
-            assert third.run_id == ""
-            loaded = await done(t.load(history=["log"]))
-            (history,) = loaded.histories
-            assert history.channel == "log"
-            sub = c.thread(f"delta-{kind}", namespace="sub")
-            await done(sub.save(Draft({}, called_from=first.id)))
-            other = c.thread(f"delta-{kind}", namespace="other")
-            await done(other.save({}))
-            await done(other.delete())
-            assert await done(t.namespaces()) == ["", "sub"]
-            pruned = await done(t.prune(keep_last=1))
-            assert list(pruned.namespaces) == ["sub"]
-            assert (await done(t.load(history=["log"]))).histories[0] == history
-
-    run(test)
-
-
-def test_lists_by_id(kind: str, daemon: Daemon) -> None:
-    async def test() -> None:
-        async with client(kind, daemon) as c:
-            t = c.thread(f"by-id-{kind}")
-            for id in ("b", "c", "a"):  # noqa: A001
-                await done(t.save(Draft({"n": id.encode()}, id=id, meta=f'{{"id": "{id}"}}')))
-            ids = ["c", "b", "a"]
-            assert [cp.id for cp in await listed(t.history(by_id=True))] == ids
-            found = await listed(c.user().list_by_id(t.ref.thread, namespace="", data=True))
-            assert [cp.channels["n"].data.decode() for cp in found] == ids
-            found = await listed(c.user().list_by_id(t.ref.thread, before="bb", limit=1))
-            assert [cp.id for cp in found] == ["b"]
-            found = await listed(c.user().list_by_id(t.ref.thread, meta='{"id": "a"}'))
-            assert [cp.id for cp in found] == ["a"]
-            await done(t.prune(keep_last=1, by_id=True))
-            assert [cp.id for cp in await listed(t.history())] == ["c"]
 
     run(test)
