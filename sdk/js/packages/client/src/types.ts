@@ -204,7 +204,12 @@ export function packWrite(w: Write): MessageInitShape<typeof WriteSchema> {
 export interface PendingWrite {
   readonly task: string;
   readonly path: string;
-  readonly write: Required<Write>;
+  readonly write: {
+    readonly channel: string;
+    readonly data: Uint8Array;
+    readonly type: string;
+    readonly index: number;
+  };
 }
 
 /** Reads the message. */

@@ -1,0 +1,5 @@
+// LangGraph's checkpoints in ckptd.
+
+export { LocalDaemonError, type LocalOptions } from "./local.js";
+export { CkptdSaver, type PruneStrategy, type SaverOptions } from "./saver.js";
+export { BODY } from "./states.js";
