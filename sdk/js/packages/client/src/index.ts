@@ -39,6 +39,7 @@ export {
   User,
   type BlobContent,
   type LatestOptions,
+  type ListOptions,
   type ThreadsOptions,
 } from "./user.js";
 export type { WatchOptions } from "./watch.js";

@@ -154,7 +154,8 @@ export class Thread {
       }
       filled.set(m.name, new Channel(m.name, m.type, m.version, data.length, data, m.rewritten));
     }
-    return { ...cp, channels: filled };
+    const head = { seq: Number(answer.headSeq), id: answer.headId };
+    return { ...cp, channels: filled, head };
   }
 
   /** Yields the checkpoints of the lineage, the newest first. */
@@ -217,14 +218,17 @@ export class Thread {
     return unpackCheckpoint(present(answer.checkpoint));
   }
 
-  /** Adds pending writes of a task to a checkpoint, which need not exist yet. */
+  /**
+   * Adds pending writes of a task to a checkpoint, which need not exist yet, and returns the
+   * generation of the lineage.
+   */
   async putWrites(
     checkpointId: string,
     task: string,
     writes: readonly Write[],
     o: WritesOptions = {},
-  ): Promise<void> {
-    await this.caller.call(checkpoints.putWrites, {
+  ): Promise<number> {
+    const answer = await this.caller.call(checkpoints.putWrites, {
       ref: this.ref,
       checkpointId,
       task,
@@ -233,6 +237,7 @@ export class Thread {
       ignoreExisting: o.ignoreExisting ?? false,
       generation: BigInt(o.generation ?? 0),
     });
+    return Number(answer.generation);
   }
 
   /** Returns the pending writes of a checkpoint. */

@@ -89,6 +89,7 @@ export interface Draft {
   /** Empty is running. */
   readonly status?: string | undefined;
   readonly schemaVersion?: number | undefined;
+  /** With keep, undefined keeps the parent's, and empty means no run. */
   readonly runId?: string | undefined;
   readonly labels?: Readonly<Record<string, string>> | undefined;
   /** JSON. */
@@ -115,12 +116,12 @@ export function packDraft(d: Draft, id: string): MessageInitShape<typeof DraftSc
     step: BigInt(d.step ?? 0),
     status: d.status ?? "",
     schemaVersion: BigInt(d.schemaVersion ?? 0),
-    runId: d.runId ?? "",
     keep: d.keep ?? false,
     kind: d.kind ?? "",
     channels: packChannels(d.channels),
   };
   if (d.expectHead !== undefined) draft.expectHead = BigInt(d.expectHead);
+  if (d.runId !== undefined) draft.runId = d.runId;
   if (d.meta !== undefined) draft.meta = d.meta;
   if (d.labels !== undefined) draft.labels = { labels: { ...d.labels } };
   if (d.blobs !== undefined) draft.blobs = { ids: [...d.blobs] };
@@ -243,6 +244,8 @@ export interface Checkpoint {
   readonly kind: string;
   /** The pending writes, if the load requested them. */
   readonly writes: readonly PendingWrite[];
+  /** From a load: the durable head of the lineage. */
+  readonly head: { readonly seq: number; readonly id: string } | undefined;
   /** The message, which adds cost, hooks and migrated. */
   readonly message: CheckpointMessage;
 }
@@ -280,6 +283,7 @@ export function unpackCheckpoint(
     hash: m.hash,
     kind: m.kind,
     writes: writes.map(unpackWrite),
+    head: undefined,
     message: m,
   };
 }

@@ -53,6 +53,27 @@ export interface LatestOptions {
   readonly down?: boolean | undefined;
 }
 
+/** Options of User.list. */
+export interface ListOptions {
+  /** Only this thread. */
+  readonly thread?: string | undefined;
+  /** Only this namespace; empty is the thread's own. */
+  readonly namespace?: string | undefined;
+  /** Only checkpoints with this id, of which each namespace has at most one. */
+  readonly id?: string | undefined;
+  /** Only checkpoints with smaller ids. */
+  readonly before?: string | undefined;
+  /** Only checkpoints whose metadata contains this JSON object. */
+  readonly meta?: string | undefined;
+  readonly where?: MessageInitShape<typeof FilterSchema> | undefined;
+  /** Add the content of all channels, or of the named ones. */
+  readonly data?: boolean | undefined;
+  readonly channels?: readonly string[] | undefined;
+  /** Add the pending writes. */
+  readonly writes?: boolean | undefined;
+  readonly limit?: number | undefined;
+}
+
 /** The content of a blob: bytes, or a function that starts reading it from the beginning. */
 export type BlobContent = Uint8Array | (() => AsyncIterable<Uint8Array> | Iterable<Uint8Array>);
 
@@ -87,6 +108,30 @@ export class User {
         pageToken: token,
       }),
       (m) => [m.threads.map(unpackThread), m.nextPageToken],
+      o.limit,
+    );
+  }
+
+  /** Yields checkpoints over threads and namespaces, the greatest id first. */
+  list(o: ListOptions = {}): AsyncGenerator<Checkpoint, void, undefined> {
+    return this.caller.pages(
+      CheckpointService.method.listByID,
+      (left, token) => ({
+        tenant: this.tenant,
+        user: this.name,
+        thread: o.thread ?? "",
+        ...(o.namespace !== undefined && { namespace: o.namespace }),
+        id: o.id ?? "",
+        before: o.before ?? "",
+        meta: o.meta ?? "",
+        ...(o.where && { filter: o.where }),
+        data: (o.data ?? false) && o.channels?.length !== 0,
+        channels: [...(o.channels ?? [])],
+        writes: o.writes ?? false,
+        pageSize: left,
+        pageToken: token,
+      }),
+      (m) => [m.entries.map((e) => unpackCheckpoint(present(e.checkpoint), e.writes)), m.nextPageToken],
       o.limit,
     );
   }

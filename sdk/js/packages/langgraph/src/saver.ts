@@ -219,10 +219,11 @@ export class CkptdSaver extends BaseCheckpointSaver {
     }
     const { thread, key } = this.lineage(at);
     const packed = await writesOf(this.serde, writes);
-    await thread.putWrites(at.id, taskId, packed.writes, {
+    const generation = await thread.putWrites(at.id, taskId, packed.writes, {
       ignoreExisting: packed.ignoreExisting,
       generation: this.memory.known(key, at.id).generation,
     });
+    this.memory.learn(key, at.id, { generation });
   }
 
   /** Yields checkpoints, the greatest id first: of a namespace, a thread, or all threads. */
@@ -230,38 +231,22 @@ export class CkptdSaver extends BaseCheckpointSaver {
     config: RunnableConfig,
     options: CheckpointListOptions = {},
   ): AsyncGenerator<CheckpointTuple> {
+    const { limit, filter, before } = options;
+    if (limit !== undefined && limit <= 0) return;
     const owner = ownerOf(config);
-    const conf = config.configurable ?? {};
-    const { limit, filter } = options;
-    const before = options.before && addressOf(options.before)?.id;
-    let left = limit ?? Infinity;
-    const client = this.clientOf(owner);
-    const user = client.user(owner[USER], owner[TENANT]);
-    const names: string[] = [];
-    if (conf["thread_id"] !== undefined) names.push(String(conf["thread_id"]));
-    else for await (const t of user.threads()) names.push(t.ref.thread);
-    for (const name of names) {
-      let spaces: string[] = [];
-      try {
-        spaces = await user.thread(name).namespaces();
-      } catch (e) {
-        if (!(e instanceof NotFoundError)) throw e;
-      }
-      for (const ns of spaces) {
-        if (conf["checkpoint_ns"] !== undefined && conf["checkpoint_ns"] !== ns) continue;
-        const thread = user.thread(name, ns);
-        const all: Stored[] = [];
-        for await (const cp of thread.history({ data: true })) all.push(cp);
-        all.sort((a, b) => (a.id < b.id ? 1 : -1));
-        for (const cp of all) {
-          if (before && cp.id >= before) continue;
-          const meta = JSON.parse(cp.meta) as Record<string, unknown>;
-          if (Object.entries(filter ?? {}).some(([k, v]) => meta[k] !== v)) continue;
-          if (left-- <= 0) return;
-          yield await this.tuple({ ...cp, writes: await thread.writes(cp.id) }, owner);
-        }
-      }
-    }
+    const { thread_id: thread, checkpoint_ns: namespace } = config.configurable ?? {};
+    const [, meta] = await metadataSerde.dumpsTyped(filter ?? {});
+    const found = this.clientOf(owner).user(owner[USER], owner[TENANT]).list({
+      thread: thread as string | undefined,
+      namespace: namespace as string | undefined,
+      id: addressOf(config)?.id,
+      before: before && addressOf(before)?.id,
+      meta: filter && Buffer.from(meta).toString("utf8"),
+      data: true,
+      writes: true,
+      limit,
+    });
+    for await (const stored of found) yield await this.tuple(stored, owner);
   }
 
   /** Deletes a thread with all its namespaces. Runs that still save to it fail. */
@@ -298,7 +283,8 @@ export class CkptdSaver extends BaseCheckpointSaver {
     const key = keyOf(ref.thread, ref.namespace, owner);
     const { checkpoint, parts } = await read(this.serde, stored);
     this.memory.remember(key, id, parts);
-    this.memory.learn(key, id, { generation: stored.generation });
+    const { generation, head } = stored;
+    this.memory.learn(key, id, { generation, ...(head && { head: head.seq }) });
     if (checkpoint.v < 4 && parent !== "") await this.addSends(checkpoint, stored, owner);
     const tuple: CheckpointTuple = {
       config: configOf(ref.thread, ref.namespace, id, owner),
