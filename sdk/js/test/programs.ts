@@ -44,6 +44,7 @@ export async function serve(options: { tls?: boolean; flags?: string[] } = {}): 
     flags.push("--cert", join(folder, "cert.pem"), "--cert-key", join(folder, "key.pem"));
   }
   let running = await start(program, folder, flags);
+  let restarts = Promise.resolve();
   return {
     folder,
     socket: `unix://${folder}/data.sock`,
@@ -54,14 +55,32 @@ export async function serve(options: { tls?: boolean; flags?: string[] } = {}): 
       await end(running.process, "SIGTERM");
       rmSync(folder, { recursive: true, force: true });
     },
-    async restart() {
-      await end(running.process, "SIGKILL");
-      running = await start(program, folder, flags);
+    restart() {
+      restarts = restarts.then(async () => {
+        await end(running.process, "SIGKILL");
+        running = await start(program, folder, flags);
+      });
+      return restarts;
     },
   };
 }
 
 async function start(
+  program: string,
+  folder: string,
+  flags: string[],
+): Promise<{ process: ChildProcess; tcp: string }> {
+  for (let attempt = 1; ; attempt++) {
+    try {
+      return await startOnce(program, folder, flags);
+    } catch (e) {
+      if (attempt === 10) throw e; // the one that was killed can still hold the store
+      await new Promise((done) => setTimeout(done, 50 * attempt));
+    }
+  }
+}
+
+function startOnce(
   program: string,
   folder: string,
   flags: string[],
@@ -73,7 +92,7 @@ async function start(
     detached: true,
   });
   let said = "";
-  return await new Promise((done, fail) => {
+  return new Promise((done, fail) => {
     child.stderr.on("data", (data: Buffer) => (said += data.toString()));
     child.stdout.on("data", (data: Buffer) => {
       said += data.toString();

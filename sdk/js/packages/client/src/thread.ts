@@ -57,8 +57,10 @@ export interface HistoryOptions {
   readonly start?: string | undefined;
   /** Only the head of this branch and its ancestors. */
   readonly branch?: string | undefined;
-  /** Only checkpoints saved before this id. */
+  /** Only checkpoints saved before this id or, with byId, with smaller ids. */
   readonly before?: string | undefined;
+  /** The greatest id first, instead of the newest save. */
+  readonly byId?: boolean | undefined;
   readonly where?: MessageInitShape<typeof FilterSchema> | undefined;
   /** Add the content of all channels, or of the named ones. */
   readonly data?: boolean | undefined;
@@ -79,6 +81,8 @@ export interface WritesOptions {
 /** Options of Thread.prune. */
 export interface PruneOptions {
   readonly keepLast?: number | undefined;
+  /** keepLast keeps the greatest ids, instead of the newest saves. */
+  readonly byId?: boolean | undefined;
   /** Milliseconds. */
   readonly olderThan?: number | undefined;
   readonly keepLabelled?: boolean | undefined;
@@ -167,6 +171,7 @@ export class Thread {
         from: o.start ?? "",
         branch: o.branch ?? "",
         before: o.before ?? "",
+        byId: o.byId ?? false,
         ...(o.where && { filter: o.where }),
         data: (o.data ?? false) && o.channels?.length !== 0,
         channels: [...(o.channels ?? [])],
@@ -266,6 +271,7 @@ export class Thread {
     return this.caller.call(threads.prune, {
       ref: this.ref,
       keepLast: BigInt(o.keepLast ?? 0),
+      byId: o.byId ?? false,
       ...(o.olderThan !== undefined && { olderThan: durationFromMs(o.olderThan) }),
       keepLabelled: o.keepLabelled ?? false,
       remove: [...(o.remove ?? [])],

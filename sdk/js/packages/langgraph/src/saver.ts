@@ -274,7 +274,7 @@ export class CkptdSaver extends BaseCheckpointSaver {
   ): Promise<void> {
     for (const id of threadIds) {
       if (options.strategy === "delete") await this.deleteThread(id);
-      else await found(this.client.thread(id).prune({ keepLast: 1, allNamespaces: true }));
+      else await found(this.client.thread(id).prune({ keepLast: 1, byId: true, allNamespaces: true }));
     }
   }
 
