@@ -2,8 +2,7 @@
 
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { accessSync, closeSync, constants, mkdirSync, openSync, readFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { accessSync, closeSync, constants, lstatSync, mkdirSync, openSync, readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir, userInfo } from "node:os";
 import { delimiter, dirname, join, resolve } from "node:path";
@@ -46,30 +45,42 @@ export class Daemon {
 
   /** Connects to the daemon, or starts it. */
   async start(): Promise<void> {
-    if (await answers(this.socket)) return;
-    mkdirSync(dirname(this.folder), { recursive: true });
-    mkdirSync(dirname(this.socket), { recursive: true, mode: 0o700 });
-    const program = findProgram(this.options.bin);
+    const end = Date.now() + START_AT_MOST;
+    while (!(await answers(this.socket))) {
+      const program = await findProgram(this.options.bin);
+      mkdirSync(dirname(this.folder), { recursive: true });
+      ownFolder(this.socket, this.folder);
+      const why = await this.run(program, end);
+      if (why !== undefined) {
+        throw new LocalDaemonError(`${program} does not serve ${this.folder}: ${why}`);
+      }
+    }
+  }
+
+  /**
+   * Starts the program, and waits until the socket answers. It returns the reason if none will. If
+   * another process was faster, that one's daemon answers soon, or has just ended.
+   */
+  private async run(program: string, end: number): Promise<string | undefined> {
     const log = `${this.folder}.log`;
     const out = openSync(log, "a", 0o600);
     const args = ["serve", "--data", this.folder, "--socket", this.socket, "--listen", "none"];
     args.push("--admin-socket", "none", "--until-unused", this.options.untilUnused ?? "30s");
     const child = spawn(program, args, { detached: true, stdio: ["ignore", out, out] });
-    let ended: string | undefined;
-    child.once("error", (e) => (ended = e.message));
-    child.once("exit", (code) => {
-      if (code !== TAKEN) ended = `it ended with exit code ${code}: ${lastLine(log)}`;
-    });
-    child.unref();
     closeSync(out);
-    const end = Date.now() + START_AT_MOST;
+    child.unref();
+    let failed: string | undefined;
+    child.once("error", (e) => (failed = e.message));
     while (!(await answers(this.socket))) {
-      if (ended === undefined && Date.now() > end) ended = "it does not answer";
-      if (ended !== undefined) {
-        throw new LocalDaemonError(`${program} does not serve ${this.folder}: ${ended}`);
+      if (failed !== undefined) return failed;
+      if (Date.now() > end) return `it does not answer; its log is ${log}`;
+      await new Promise((done) => setTimeout(done, child.exitCode === TAKEN ? 50 : 5));
+      if (child.exitCode === TAKEN) return undefined;
+      if (child.exitCode !== null) {
+        return `it ended with exit code ${child.exitCode}: ${lastLine(log)}`;
       }
-      await new Promise((done) => setTimeout(done, 5));
     }
+    return undefined;
   }
 
   /** Starts the daemon in the background if it is gone. */
@@ -80,7 +91,18 @@ export class Daemon {
   }
 }
 
-/** Returns the path of the socket: beside the store, or a short one if that is too long. */
+/** Makes the folder of a socket outside the store's, which must be the user's own. */
+function ownFolder(socket: string, store: string): void {
+  const folder = dirname(socket);
+  if (folder === dirname(store)) return;
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const { uid, mode } = lstatSync(folder);
+  if (uid !== userInfo().uid || (mode & 0o077) !== 0) {
+    throw new LocalDaemonError(`others can use ${folder}, so no socket can be there: remove it`);
+  }
+}
+
+/** Returns the path of the socket: next to the store, or a short one if that is too long. */
 function socketOf(folder: string): string {
   const path = `${folder}.sock`;
   if (Buffer.byteLength(path) <= LONGEST) return path;
@@ -99,11 +121,28 @@ function answers(socket: string): Promise<boolean> {
   });
 }
 
-function findProgram(bin: string | undefined): string {
+/** Returns the program: named by the caller, of the package @ckptd/cli, or in PATH. */
+async function findProgram(bin: string | undefined): Promise<string> {
   const named = bin ?? process.env["CKPTD_BIN"];
   if (named !== undefined && named !== "") return named;
-  const packaged = packagedProgram();
-  if (packaged !== undefined) return packaged;
+  const found = (await packaged()) ?? inPath();
+  if (found !== undefined) return found;
+  throw new LocalDaemonError(
+    "the program ckptd was not found; install @ckptd/cli, set CKPTD_BIN, or pass bin",
+  );
+}
+
+async function packaged(): Promise<string | undefined> {
+  const name = "@ckptd/cli"; // optional, so the compiler must not look for it
+  try {
+    const cli = (await import(name)) as { program(): string };
+    return cli.program();
+  } catch {
+    return undefined;
+  }
+}
+
+function inPath(): string | undefined {
   const name = process.platform === "win32" ? "ckptd.exe" : "ckptd";
   for (const folder of (process.env["PATH"] ?? "").split(delimiter)) {
     const path = join(folder, name);
@@ -114,20 +153,7 @@ function findProgram(bin: string | undefined): string {
       continue;
     }
   }
-  throw new LocalDaemonError(
-    "the program ckptd was not found; install @ckptd/cli, set CKPTD_BIN, or pass bin",
-  );
-}
-
-/** Returns the program of the package @ckptd/cli, which exports its path. */
-function packagedProgram(): string | undefined {
-  const require = createRequire(import.meta.url);
-  try {
-    const cli = require("@ckptd/cli") as { path?: unknown };
-    return typeof cli.path === "string" ? cli.path : undefined;
-  } catch {
-    return undefined;
-  }
+  return undefined;
 }
 
 function lastLine(log: string): string {
