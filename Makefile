@@ -12,7 +12,7 @@ TOOLS      := bin/tools
 # The race detector needs cgo; the product never does.
 RACE := $(shell command -v $$(go env CC | cut -d' ' -f1) >/dev/null 2>&1 && echo -race)
 
-.PHONY: help run build generate release-api toolchains rivals test test-python test-packages dist lint fuzz attack sim torture mutations bench bench-full bench-smoke table long clean FORCE
+.PHONY: help run build generate release-api toolchains rivals test test-python test-js test-packages dist lint fuzz attack sim torture mutations bench bench-full bench-smoke table long clean FORCE
 .DEFAULT_GOAL := help
 
 help:
@@ -24,9 +24,10 @@ run: build ## build ckptd and serve ./data, which is made with its key and a fir
 build: ## build bin/ckptd, without cgo
 	CGO_ENABLED=0 go build -trimpath -o bin/ckptd ./cmd/ckptd
 
-generate: $(TOOLS)/buf ## make the Go and Python code of api/, the tables of docs/api.md, and the lists of help texts and errors
+generate: $(TOOLS)/buf ## make the Go, Python and JavaScript code of api/, the tables of docs/api.md, and the lists of help texts and errors
 	cd api && ../$(TOOLS)/buf lint && ../$(TOOLS)/buf generate
 	sdk/python/generate.sh
+	sdk/js/generate.sh
 	go test -count=1 ./internal/contract -update
 	go test -count=1 ./cmd/ckptd -run TestHelpTexts -update
 	go test -count=1 ./internal/lint -run TestErrorTexts -update
@@ -57,6 +58,9 @@ endif
 
 test-python: ## test the Python package, in environments that it makes for that
 	sdk/python/test.sh
+
+test-js: ## test the JavaScript packages, with the packages that they need from npm
+	sdk/js/test.sh
 
 test-packages: ## build the packages with the program for this machine, install them from files and use them
 	packaging/test.sh
