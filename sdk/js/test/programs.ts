@@ -48,7 +48,9 @@ export async function serve(options: { tls?: boolean; flags?: string[] } = {}): 
   return {
     folder,
     socket: `unix://${folder}/data.sock`,
-    tcp: running.tcp,
+    get tcp() {
+      return running.tcp; // another port after a restart
+    },
     ca,
     token: readFileSync(join(folder, "data.token"), "utf8").trim(),
     async stop() {

@@ -117,6 +117,11 @@ function addressOf(url: string): Address {
   if (url.startsWith("unix:")) {
     const path = url.replace(/^unix:(\/\/)?/, "");
     if (path === "") throw wrong;
+    // Node.js would cut it.
+    const longest = process.platform === "linux" ? 107 : 103;
+    if (process.platform !== "win32" && Buffer.byteLength(path) > longest) {
+      throw new InvalidError(`the path of a socket has at most ${longest} bytes: ${path}`);
+    }
     return { url, path, secure: false };
   }
   let parts: URL;

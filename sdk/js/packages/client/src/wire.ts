@@ -163,9 +163,8 @@ function exchange(request: http.ClientRequest, options: Options): Exchange {
   return { request, head, failure, arm, disarm };
 }
 
-// Another attempt does not help against an untrusted certificate or a path that is too long.
+// Another attempt does not help against an untrusted certificate.
 function isFinal(e: Error & { code?: string; syscall?: string }): boolean {
-  if (e.code === "EINVAL" || e.code === "ENAMETOOLONG") return true;
   return e.syscall === undefined && e.code !== undefined && /CERT|SIGNED|SIGNATURE|^ERR_TLS/.test(e.code);
 }
 
