@@ -17,6 +17,7 @@ export {
 export {
   asJson,
   Channel,
+  type ChannelHistory,
   Edit,
   packDraft,
   Put,

@@ -19,6 +19,7 @@ import {
   packDraft,
   packWrite,
   unpackCheckpoint,
+  unpackHistory,
   unpackWrite,
   whichOf,
   type Channels,
@@ -47,6 +48,8 @@ export interface LoadOptions {
   /** Allow steps back. */
   readonly down?: boolean | undefined;
   readonly export?: boolean | undefined;
+  /** Add the histories of these delta channels. */
+  readonly history?: readonly string[] | undefined;
   /** Contents, from any checkpoint, that need not be sent again. */
   readonly have?: ReadonlyMap<string, Uint8Array> | undefined;
 }
@@ -144,6 +147,7 @@ export class Thread {
       down: o.down ?? false,
       export: o.export ?? this.caller.options.export,
       have,
+      history: [...(o.history ?? [])],
     });
   }
 
@@ -159,7 +163,7 @@ export class Thread {
       filled.set(m.name, new Channel(m.name, m.type, m.version, data.length, data, m.rewritten));
     }
     const head = { seq: Number(answer.headSeq), id: answer.headId };
-    return { ...cp, channels: filled, head };
+    return { ...cp, channels: filled, head, histories: answer.histories.map(unpackHistory) };
   }
 
   /** Yields the checkpoints of the lineage, the newest first. */

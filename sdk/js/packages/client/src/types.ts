@@ -6,6 +6,7 @@ import { InvalidError } from "./errors.js";
 import {
   WhichSchema,
   type ChangeSchema,
+  type Channel as ChannelMessage,
   type Checkpoint as CheckpointMessage,
   type DraftSchema,
   type PendingWrite as PendingWriteMessage,
@@ -17,6 +18,7 @@ import type {
   Event as EventMessage,
   ThreadInfo as ThreadInfoMessage,
 } from "./gen/ckptd/v1/thread_service_pb.js";
+import type { ChannelHistory as ChannelHistoryMessage } from "./gen/ckptd/v1/checkpoint_service_pb.js";
 import type { Replace } from "./splices.js";
 
 /** Names a lineage: a thread of a user of a tenant, and a namespace in the thread. */
@@ -98,6 +100,8 @@ export interface Draft {
   readonly blobs?: readonly string[] | undefined;
   /** Keep everything from the parent that the draft leaves out. */
   readonly keep?: boolean | undefined;
+  /** Channels without a value here, whose state lies in pending writes of ancestors. */
+  readonly delta?: readonly string[] | undefined;
   /** Let the thread expire this many milliseconds after its last save; negative: never. */
   readonly ttl?: number | undefined;
   /** The agent or workflow that the thread is a run of. */
@@ -119,6 +123,7 @@ export function packDraft(d: Draft, id: string): MessageInitShape<typeof DraftSc
     keep: d.keep ?? false,
     kind: d.kind ?? "",
     channels: packChannels(d.channels),
+    delta: [...(d.delta ?? [])],
   };
   if (d.expectHead !== undefined) draft.expectHead = BigInt(d.expectHead);
   if (d.runId !== undefined) draft.runId = d.runId;
@@ -246,8 +251,30 @@ export interface Checkpoint {
   readonly writes: readonly PendingWrite[];
   /** From a load: the durable head of the lineage. */
   readonly head: { readonly seq: number; readonly id: string } | undefined;
+  /** From a load: the histories that it requested, in the same order. */
+  readonly histories: readonly ChannelHistory[];
   /** The message, which adds cost, hooks and migrated. */
   readonly message: CheckpointMessage;
+}
+
+/** The state of a delta channel: a value, and the writes since. */
+export interface ChannelHistory {
+  readonly channel: string;
+  /** The nearest ancestor that has the channel; empty if none has it. */
+  readonly baseId: string;
+  /** The channel there. */
+  readonly base: Channel | undefined;
+  /** The writes to the channel, the oldest first, from that ancestor to the parent. */
+  readonly writes: readonly PendingWrite[];
+  /** An ancestor that can hold a part was removed: the history begins after it. */
+  readonly lost: boolean;
+}
+
+/** Reads the message. */
+export function unpackHistory(m: ChannelHistoryMessage): ChannelHistory {
+  const { channel, baseId, base, lost } = m;
+  const writes = m.writes.flatMap((w) => w.writes.map(unpackWrite));
+  return { channel, baseId, base: base && unpackChannel(base), writes, lost };
 }
 
 const NONE = new Uint8Array();
@@ -258,11 +285,7 @@ export function unpackCheckpoint(
   writes: readonly PendingWriteMessage[] = [],
 ): Checkpoint {
   const channels = new Map<string, Channel>();
-  for (const c of m.channels) {
-    const data = c.content.case === "data" ? c.content.value : NONE;
-    const size = Number(c.size);
-    channels.set(c.name, new Channel(c.name, c.type, c.version, size, data, c.rewritten));
-  }
+  for (const c of m.channels) channels.set(c.name, unpackChannel(c));
   return {
     ref: unpackRef(m.ref),
     generation: Number(m.generation),
@@ -284,8 +307,14 @@ export function unpackCheckpoint(
     kind: m.kind,
     writes: writes.map(unpackWrite),
     head: undefined,
+    histories: [],
     message: m,
   };
+}
+
+function unpackChannel(m: ChannelMessage): Channel {
+  const data = m.content.case === "data" ? m.content.value : NONE;
+  return new Channel(m.name, m.type, m.version, Number(m.size), data, m.rewritten);
 }
 
 /** Reads the message. */

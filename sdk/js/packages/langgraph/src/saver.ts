@@ -11,6 +11,7 @@ import {
   type CheckpointListOptions,
   type CheckpointMetadata,
   type CheckpointTuple,
+  type DeltaChannelHistory,
   type PendingWrite,
   type SerializerProtocol,
 } from "@langchain/langgraph-checkpoint";
@@ -22,6 +23,7 @@ import {
   type Checkpoint as Stored,
   type ClientOptions,
   type Draft,
+  type Place,
   type Thread,
 } from "@ckptd/client";
 import { Daemon, type LocalOptions } from "./local.js";
@@ -30,6 +32,7 @@ import {
   addressOf,
   changesOf,
   configOf,
+  deltaOf,
   ownerOf,
   partsOf,
   read,
@@ -63,6 +66,12 @@ export interface SaverOptions extends ClientOptions {
 
 /** What prune keeps: the latest checkpoint of each namespace, or nothing. */
 export type PruneStrategy = "keep_latest" | "delete";
+
+/** A checkpoint that lost a part of the history of these delta channels. */
+export interface LostHistory {
+  readonly config: RunnableConfig;
+  readonly channels: readonly string[];
+}
 
 // How many tokens have a client of their own at a time.
 const TOKENS = 64;
@@ -140,14 +149,45 @@ export class CkptdSaver extends BaseCheckpointSaver {
     const at = addressOf(config);
     if (at === undefined) return undefined;
     const { thread } = this.lineage(at);
-    const which =
-      at.id === "" ? ({ which: { case: "greatestId", value: true } } as const) : at.id;
     const { schemaVersion = 0, down = false } = this.options;
     try {
-      const stored = await thread.load(which, { writes: true, schema: schemaVersion, down });
+      const stored = await thread.load(whichOf(at), { writes: true, schema: schemaVersion, down });
       return await this.tuple(stored, at.owner);
     } catch (e) {
       if (e instanceof NotFoundError) return undefined;
+      throw e;
+    }
+  }
+
+  /** Returns the last stored value of each channel before a checkpoint, and the writes since. */
+  override async getDeltaChannelHistory(options: {
+    config: RunnableConfig;
+    channels: string[];
+  }): Promise<Record<string, DeltaChannelHistory>> {
+    const result: Record<string, DeltaChannelHistory> = {};
+    for (const channel of options.channels) result[channel] = { writes: [] };
+    const at = addressOf(options.config);
+    if (at === undefined || options.channels.length === 0) return result;
+    const histories = await this.histories(at, options.channels);
+    for (const { channel, base, writes, lost } of histories) {
+      const entry: DeltaChannelHistory = { writes: await readWrites(this.serde, writes) };
+      if (base !== undefined) entry.seed = await this.serde.loadsTyped(base.type, base.data);
+      if (lost) {
+        const where = `thread ${at.thread}: channel ${channel}`;
+        process.emitWarning(`${where} lost a part of its history, because a run was deleted`);
+      }
+      result[channel] = entry;
+    }
+    return result;
+  }
+
+  private async histories(at: Address, channels: string[]): Promise<Stored["histories"]> {
+    try {
+      const history = [...new Set(channels)];
+      const { thread } = this.lineage(at);
+      return (await thread.load(whichOf(at), { headersOnly: true, history })).histories;
+    } catch (e) {
+      if (e instanceof NotFoundError) return [];
       throw e;
     }
   }
@@ -168,7 +208,7 @@ export class CkptdSaver extends BaseCheckpointSaver {
       // memory, the value can be its own.
       return at.id !== "" && (had === undefined || had.has(name));
     });
-    const draft = await this.draft(config, at, key, checkpoint.id, metadata);
+    const draft = await this.draft(config, at, key, checkpoint, metadata);
     let saved: Stored;
     try {
       saved = await thread.save({ ...draft, channels: changesOf(parts, had ?? NONE) });
@@ -185,10 +225,11 @@ export class CkptdSaver extends BaseCheckpointSaver {
     config: RunnableConfig,
     at: Address,
     key: string,
-    id: string,
+    checkpoint: Checkpoint,
     metadata: CheckpointMetadata,
   ): Promise<Omit<Draft, "channels">> {
     const [, meta] = await metadataSerde.dumpsTyped(metadata);
+    const { id } = checkpoint;
     const known = this.memory.known(key, at.id);
     // Writes of its tasks can come before the answer.
     if (at.id !== "") this.memory.learn(key, id, { generation: known.generation });
@@ -202,6 +243,7 @@ export class CkptdSaver extends BaseCheckpointSaver {
       step: typeof metadata.step === "number" ? metadata.step : 0,
       runId: runOf(config, metadata),
       meta: Buffer.from(meta).toString("utf8"),
+      delta: deltaOf(checkpoint, metadata),
       kind: this.options.kind,
       schemaVersion: this.options.schemaVersion,
     };
@@ -254,9 +296,20 @@ export class CkptdSaver extends BaseCheckpointSaver {
     await found(this.client.thread(threadId).delete());
   }
 
-  /** Deletes the checkpoints of runs, with their writes, from all threads. */
-  async deleteForRuns(runIds: readonly string[]): Promise<void> {
-    for (const id of runIds) await this.client.user().deleteRun(id);
+  /**
+   * Deletes the checkpoints of runs, with their writes, from all threads, and returns the checkpoints
+   * of other runs that lost a part of the history of delta channels.
+   */
+  async deleteForRuns(runIds: readonly string[]): Promise<LostHistory[]> {
+    const lost: LostHistory[] = [];
+    for (const id of runIds) {
+      const answer = await this.client.user().deleteRun(id);
+      for (const { ref, id: checkpoint, channels } of answer.lost) {
+        const config = configOf(ref?.thread ?? "", ref?.namespace ?? "", checkpoint, {});
+        lost.push({ config, channels });
+      }
+    }
+    return lost;
   }
 
   /** Copies a thread with all its namespaces. ConflictError if the target exists. */
@@ -331,6 +384,11 @@ export class CkptdSaver extends BaseCheckpointSaver {
     }
     return client;
   }
+}
+
+/** Returns the place of the checkpoint: the one with the id, or with the greatest id. */
+function whichOf(at: Address): Place {
+  return at.id === "" ? { which: { case: "greatestId", value: true } } : at.id;
 }
 
 function keyOf(thread: string, namespace: string, owner: Owner): string {

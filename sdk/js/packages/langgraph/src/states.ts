@@ -88,6 +88,15 @@ export function bodyOf(checkpoint: Checkpoint): Uint8Array {
   return new Uint8Array(Buffer.from(JSON.stringify(rest)));
 }
 
+/**
+ * Returns the channels whose state lies in the writes of ancestors. LangGraph counts the updates of
+ * each delta channel since its last snapshot.
+ */
+export function deltaOf(checkpoint: Checkpoint, metadata: CheckpointMetadata): string[] {
+  const counters = Object.keys(metadata.counters_since_delta_snapshot ?? {});
+  return counters.filter((name) => !(name in checkpoint.channel_values));
+}
+
 /** Returns the run that a checkpoint belongs to, or "". */
 export function runOf(config: RunnableConfig, metadata: CheckpointMetadata): string {
   const from = [metadata, config.configurable, config.metadata] as (Record<string, unknown> | undefined)[];

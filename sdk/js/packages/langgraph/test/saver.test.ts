@@ -1,10 +1,13 @@
 // The properties of the saver that LangGraph's validation suite does not test.
 
+import type { RunnableConfig } from "@langchain/core/runnables";
 import {
+  DeltaSnapshot,
   emptyCheckpoint,
   uuid6,
   type Checkpoint,
   type CheckpointMetadata,
+  type DeltaChannelHistory,
 } from "@langchain/langgraph-checkpoint";
 import { BODY, CkptdSaver, type SaverOptions } from "@ckptd/langgraph";
 import {
@@ -251,6 +254,64 @@ test("prune keeps the greatest id", async () => {
   expect((await saver.getTuple(config))?.checkpoint.id).toBe(newer.id);
   await saver.prune([threadOf(config), "unknown"], { strategy: "delete" });
   expect(await saver.getTuple(config)).toBeUndefined();
+});
+
+describe("delta channels", () => {
+  const updates = 100;
+
+  async function grown(saver: CkptdSaver, run?: string): Promise<RunnableConfig> {
+    let config: RunnableConfig = newThread();
+    for (let step = 0; step <= updates; step++) {
+      const snapshot = step === 0 ? { log: new DeltaSnapshot([0]) } : {};
+      const cp = checkpointOf(snapshot, { log: step + 1 });
+      const counters = { counters_since_delta_snapshot: { log: [step, step] } };
+      const runId = step === 5 && run !== undefined ? { run_id: run } : {};
+      const meta = { ...META, ...counters, ...runId } as CheckpointMetadata;
+      config = await saver.put(config, cp, meta, { log: step + 1 });
+      if (step < updates) await saver.putWrites(config, [["log", [step + 1]]], `task-${step}`);
+    }
+    return config;
+  }
+
+  async function stateOf(config: RunnableConfig): Promise<{ seed: unknown; writes: unknown[] }> {
+    const saver = saverOf();
+    let found: Record<string, DeltaChannelHistory> = {};
+    const { calls } = await counted(async () => {
+      found = await saver.getDeltaChannelHistory({ config, channels: ["log"] });
+    });
+    expect(calls).toEqual(["CheckpointService/Load"]);
+    return { seed: found["log"]?.seed, writes: found["log"]?.writes.map((w) => w[2]) ?? [] };
+  }
+
+  test("stay the same when pruned, copied and forked", async () => {
+    const saver = saverOf();
+    const config = await grown(saver);
+    const before = await stateOf(config);
+    expect(before.writes).toEqual(Array.from({ length: updates }, (_, i) => [i + 1]));
+    expect(before.seed).toMatchObject({ value: [0] });
+    const copy = `${threadOf(config)}-copy`;
+    await saver.prune([threadOf(config)]);
+    const left = [];
+    for await (const t of saver.list({ configurable: { thread_id: threadOf(config) } })) left.push(t);
+    expect(left).toHaveLength(1);
+    expect(await stateOf(config)).toEqual(before);
+    await saver.copyThread(threadOf(config), copy);
+    expect(await stateOf({ configurable: { thread_id: copy } })).toEqual(before);
+    const meta = { ...META, counters_since_delta_snapshot: { log: [101, 101] } } as CheckpointMetadata;
+    const fork = await saver.put(config, checkpointOf({}, { log: 200 }), meta, { log: 200 });
+    expect(await stateOf(fork)).toEqual(before);
+  });
+
+  test("a deleted run takes its part, and says so", async () => {
+    const saver = saverOf();
+    const config = await grown(saver, "run-delta");
+    const lost = await saver.deleteForRuns(["run-delta"]);
+    expect(lost.some((l) => l.config.configurable?.["checkpoint_id"] === config.configurable?.["checkpoint_id"])).toBe(true);
+    expect(lost[0]?.channels).toEqual(["log"]);
+    const warned = new Promise((done) => process.once("warning", (w) => done(w.message)));
+    await stateOf(config);
+    expect(await warned).toMatch(/channel log lost a part of its history/);
+  });
 });
 
 test("runs can be deleted", async () => {
