@@ -265,7 +265,10 @@ export class Thread {
     await this.caller.call(threads.copy, { ref: this.ref, to });
   }
 
-  /** Deletes the thread with all namespaces, and returns its new generation. */
+  /**
+   * Deletes the thread with all namespaces or, on the handle of a namespace, that namespace. Returns
+   * the new generation.
+   */
   async delete(): Promise<number> {
     return Number((await this.caller.call(threads.delete, { ref: this.ref })).generation);
   }

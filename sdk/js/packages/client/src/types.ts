@@ -100,6 +100,8 @@ export interface Draft {
   readonly blobs?: readonly string[] | undefined;
   /** Keep everything from the parent that the draft leaves out. */
   readonly keep?: boolean | undefined;
+  /** Id of the checkpoint in the unnamed namespace that this namespace hangs on. */
+  readonly calledFrom?: string | undefined;
   /** Channels without a value here, whose state lies in pending writes of ancestors. */
   readonly delta?: readonly string[] | undefined;
   /** Let the thread expire this many milliseconds after its last save; negative: never. */
@@ -124,6 +126,7 @@ export function packDraft(d: Draft, id: string): MessageInitShape<typeof DraftSc
     kind: d.kind ?? "",
     channels: packChannels(d.channels),
     delta: [...(d.delta ?? [])],
+    calledFrom: d.calledFrom ?? "",
   };
   if (d.expectHead !== undefined) draft.expectHead = BigInt(d.expectHead);
   if (d.runId !== undefined) draft.runId = d.runId;

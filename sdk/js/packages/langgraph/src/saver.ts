@@ -30,6 +30,7 @@ import { Daemon, type LocalOptions } from "./local.js";
 import { Memory, type Parts } from "./memory.js";
 import {
   addressOf,
+  calledFrom,
   changesOf,
   configOf,
   deltaOf,
@@ -244,6 +245,7 @@ export class CkptdSaver extends BaseCheckpointSaver {
       runId: runOf(config, metadata),
       meta: Buffer.from(meta).toString("utf8"),
       delta: deltaOf(checkpoint, metadata),
+      calledFrom: calledFrom(at, metadata),
       kind: this.options.kind,
       schemaVersion: this.options.schemaVersion,
     };

@@ -97,6 +97,16 @@ export function deltaOf(checkpoint: Checkpoint, metadata: CheckpointMetadata): s
   return counters.filter((name) => !(name in checkpoint.channel_values));
 }
 
+/**
+ * Returns the id of the thread's checkpoint that a namespace hangs on, for its first save. Each call
+ * of a subgraph has a namespace with the id of its task; a subgraph that keeps its state from call to
+ * call has none.
+ */
+export function calledFrom(at: Address, metadata: CheckpointMetadata): string {
+  if (at.id !== "" || !at.namespace.includes(":")) return "";
+  return metadata.parents?.[""] ?? "";
+}
+
 /** Returns the run that a checkpoint belongs to, or "". */
 export function runOf(config: RunnableConfig, metadata: CheckpointMetadata): string {
   const from = [metadata, config.configurable, config.metadata] as (Record<string, unknown> | undefined)[];

@@ -72,6 +72,32 @@ test("subgraphs nested 8 deep", async () => {
   expect(Math.max(...names.map((n) => n.length))).toBeGreaterThan(256);
 });
 
+test("prune removes the namespaces of old subgraph calls", async () => {
+  const calls = 40;
+  const inner = new StateGraph(State)
+    .addNode("work", () => ({ log: ["call"] }))
+    .addEdge(START, "work")
+    .compile();
+  const saver = saverOf();
+  const graph = new StateGraph(State)
+    .addNode("call", async (_, config) => {
+      await inner.invoke({ log: [] }, config);
+      return { log: ["called"] };
+    })
+    .addConditionalEdges("call", ({ log }) => (log.length < calls ? "call" : END))
+    .addEdge(START, "call")
+    .compile({ checkpointer: saver });
+  const config = { configurable: { thread_id: "calls" }, recursionLimit: 2 * calls };
+  const done = await graph.invoke({ log: [] }, config);
+  const client = new Client(daemon.socket);
+  const names = (): Promise<string[]> => client.thread("calls").namespaces();
+  expect(await names()).toHaveLength(calls + 1);
+  await saver.prune(["calls"]);
+  expect(await names()).toEqual([""]);
+  expect((await graph.getState(config)).values).toEqual(done);
+  client.close();
+});
+
 test("parallel tasks, and one of them fails", async () => {
   let fail = true;
   const graph = new StateGraph(State)
