@@ -14,6 +14,8 @@ const IDLE = 60_000;
 // The size of the pieces that a large request is sent in. The client looks for an answer between
 // them, because the daemon refuses a request that is too large before it has read all of it.
 const PIECE = 256 << 10;
+// Up to this size, a body is sent as a string: Node.js joins it with the head, and writes both at once.
+const SMALL = 64 << 10;
 
 /** An attempt in progress. */
 interface Exchange {
@@ -73,7 +75,7 @@ export class Wire {
     const x = this.begin(path, this.unaryHeaders, body.length);
     x.arm(this.options.timeout);
     try {
-      if (body.length <= PIECE) x.request.end(body);
+      if (body.length <= SMALL) x.request.end(latin1(body), "latin1");
       else await sendPieces(x, body);
       const res = await x.head;
       const content = await whole(x, res);
@@ -192,6 +194,10 @@ function drained(request: http.ClientRequest): Promise<void> {
   });
 }
 
+function latin1(body: Uint8Array): string {
+  return Buffer.from(body.buffer, body.byteOffset, body.byteLength).toString("latin1");
+}
+
 /** Returns the whole body of an answer. */
 function whole(x: Exchange, res: http.IncomingMessage): Promise<Uint8Array> {
   return new Promise((resolve, reject) => {
@@ -202,7 +208,9 @@ function whole(x: Exchange, res: http.IncomingMessage): Promise<Uint8Array> {
       resolve(plain(parts.length === 1 && first !== undefined ? first : Buffer.concat(parts)));
     });
     res.on("error", (e) => reject(x.failure(e)));
-    res.on("close", () => reject(x.failure(new Error("the answer breaks off"))));
+    res.on("close", () => {
+      if (!res.readableEnded) reject(x.failure(new Error("the answer breaks off")));
+    });
   });
 }
 
