@@ -5,7 +5,7 @@
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_ckptd_v1_rule } from "./rule_pb.js";
-import type { Branch, Checkpoint, Draft, ErrorDetail, Filter, PendingWrite, Ref, Which, Write } from "./types_pb.js";
+import type { Branch, Channel, Checkpoint, Draft, ErrorDetail, Filter, PendingWrite, Ref, Which, Write } from "./types_pb.js";
 import { file_ckptd_v1_types } from "./types_pb.js";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -13,7 +13,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ckptd/v1/checkpoint_service.proto.
  */
 export const file_ckptd_v1_checkpoint_service: GenFile = /*@__PURE__*/
-  fileDesc("CiFja3B0ZC92MS9jaGVja3BvaW50X3NlcnZpY2UucHJvdG8SCGNrcHRkLnYxIkkKC1NhdmVSZXF1ZXN0EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZhIeCgVkcmFmdBgCIAEoCzIPLmNrcHRkLnYxLkRyYWZ0IjgKDFNhdmVSZXNwb25zZRIoCgpjaGVja3BvaW50GAEgASgLMhQuY2twdGQudjEuQ2hlY2twb2ludCI4ChBTYXZlQmF0Y2hSZXF1ZXN0EiQKBXNhdmVzGAEgAygLMhUuY2twdGQudjEuU2F2ZVJlcXVlc3QiOgoRU2F2ZUJhdGNoUmVzcG9uc2USJQoHcmVzdWx0cxgBIAMoCzIULmNrcHRkLnYxLlNhdmVSZXN1bHQiaAoKU2F2ZVJlc3VsdBIqCgpjaGVja3BvaW50GAEgASgLMhQuY2twdGQudjEuQ2hlY2twb2ludEgAEiQKBWVycm9yGAIgASgLMhMuY2twdGQudjEuU2F2ZUVycm9ySABCCAoGcmVzdWx0IlEKCVNhdmVFcnJvchIMCgRjb2RlGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSJQoGZGV0YWlsGAMgASgLMhUuY2twdGQudjEuRXJyb3JEZXRhaWwi2wEKC0xvYWRSZXF1ZXN0EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZhIeCgV3aGljaBgCIAEoCzIPLmNrcHRkLnYxLldoaWNoEhQKDGhlYWRlcnNfb25seRgDIAEoCBIQCghjaGFubmVscxgEIAMoCRIcCgRoYXZlGAUgAygLMg4uY2twdGQudjEuSGF2ZRIMCgR0ZXh0GAYgASgIEg4KBndyaXRlcxgHIAEoCBIOCgZleHBvcnQYCCABKAgSDgoGc2NoZW1hGAkgASgEEgwKBGRvd24YCiABKAgiJwoESGF2ZRIPCgdjaGFubmVsGAEgASgJEg4KBnNoYTI1NhgCIAEoDCJgCgxMb2FkUmVzcG9uc2USKAoKY2hlY2twb2ludBgBIAEoCzIULmNrcHRkLnYxLkNoZWNrcG9pbnQSJgoGd3JpdGVzGAIgAygLMhYuY2twdGQudjEuUGVuZGluZ1dyaXRlIoUBChFMb2FkTmV3ZXN0UmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSDAoEdXNlchgCIAEoCRIUCgxoZWFkZXJzX29ubHkYAyABKAgSEAoIY2hhbm5lbHMYBCADKAkSDAoEdGV4dBgFIAEoCBIOCgZzY2hlbWEYBiABKAQSDAoEZG93bhgHIAEoCCI+ChJMb2FkTmV3ZXN0UmVzcG9uc2USKAoKY2hlY2twb2ludBgBIAEoCzIULmNrcHRkLnYxLkNoZWNrcG9pbnQi3gEKC0xpc3RSZXF1ZXN0EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZhIMCgRmcm9tGAIgASgJEg4KBmJyYW5jaBgDIAEoCRIOCgZiZWZvcmUYBCABKAkSIAoGZmlsdGVyGAUgASgLMhAuY2twdGQudjEuRmlsdGVyEgwKBGRhdGEYBiABKAgSEAoIY2hhbm5lbHMYByADKAkSDAoEdGV4dBgIIAEoCBIRCglwYWdlX3NpemUYCSABKA0SEgoKcGFnZV90b2tlbhgKIAEoCRIOCgZleHBvcnQYCyABKAgiUgoMTGlzdFJlc3BvbnNlEikKC2NoZWNrcG9pbnRzGAEgAygLMhQuY2twdGQudjEuQ2hlY2twb2ludBIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkiLAoOR2V0VHJlZVJlcXVlc3QSGgoDcmVmGAEgASgLMg0uY2twdGQudjEuUmVmIlQKD0dldFRyZWVSZXNwb25zZRIdCgVub2RlcxgBIAMoCzIOLmNrcHRkLnYxLk5vZGUSIgoIYnJhbmNoZXMYAiADKAsyEC5ja3B0ZC52MS5CcmFuY2giRAoETm9kZRIoCgpjaGVja3BvaW50GAEgASgLMhQuY2twdGQudjEuQ2hlY2twb2ludBISCgpwYXJlbnRfc2VxGAIgASgEImUKC0RpZmZSZXF1ZXN0EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZhIdCgRmcm9tGAIgASgLMg8uY2twdGQudjEuV2hpY2gSGwoCdG8YAyABKAsyDy5ja3B0ZC52MS5XaGljaCLqAQoMRGlmZlJlc3BvbnNlEiIKBGZyb20YASABKAsyFC5ja3B0ZC52MS5DaGVja3BvaW50EiAKAnRvGAIgASgLMhQuY2twdGQudjEuQ2hlY2twb2ludBInCghjaGFubmVscxgDIAMoCzIVLmNrcHRkLnYxLkNoYW5uZWxEaWZmEiEKBG1ldGEYBCABKAsyEy5ja3B0ZC52MS5WYWx1ZURpZmYSIwoGZmllbGRzGAUgAygLMhMuY2twdGQudjEuRmllbGREaWZmEiMKBmxhYmVscxgGIAMoCzITLmNrcHRkLnYxLkZpZWxkRGlmZiJjCgtDaGFubmVsRGlmZhIMCgRuYW1lGAEgASgJEhAKCG9sZF90eXBlGAIgASgJEhAKCG5ld190eXBlGAMgASgJEiIKBXZhbHVlGAQgASgLMhMuY2twdGQudjEuVmFsdWVEaWZmIo0BCglWYWx1ZURpZmYSDAoEa2luZBgBIAEoCRIQCghvbGRfc2l6ZRgCIAEoAxIQCghuZXdfc2l6ZRgDIAEoAxIOCgZwcmVmaXgYBCABKAMSDgoGc3VmZml4GAUgASgDEhIKBXBhdGNoGAYgASgJSACIAQESEAoIbm9fcGF0Y2gYByABKAlCCAoGX3BhdGNoIkEKCUZpZWxkRGlmZhIMCgRuYW1lGAEgASgJEgwKBGtpbmQYAiABKAkSCwoDb2xkGAMgASgJEgsKA25ldxgEIAEoCSJYCgtGb3JrUmVxdWVzdBIaCgNyZWYYASABKAsyDS5ja3B0ZC52MS5SZWYSHQoEZnJvbRgCIAEoCzIPLmNrcHRkLnYxLldoaWNoEg4KBmJyYW5jaBgDIAEoCSI4CgxGb3JrUmVzcG9uc2USKAoKY2hlY2twb2ludBgBIAEoCzIULmNrcHRkLnYxLkNoZWNrcG9pbnQiMQoTTGlzdEJyYW5jaGVzUmVxdWVzdBIaCgNyZWYYASABKAsyDS5ja3B0ZC52MS5SZWYiOgoUTGlzdEJyYW5jaGVzUmVzcG9uc2USIgoIYnJhbmNoZXMYASADKAsyEC5ja3B0ZC52MS5CcmFuY2giWwoQU2V0QnJhbmNoUmVxdWVzdBIaCgNyZWYYASABKAsyDS5ja3B0ZC52MS5SZWYSDgoGYnJhbmNoGAIgASgJEhsKAnRvGAMgASgLMg8uY2twdGQudjEuV2hpY2giEwoRU2V0QnJhbmNoUmVzcG9uc2UiQQoTRGVsZXRlQnJhbmNoUmVxdWVzdBIaCgNyZWYYASABKAsyDS5ja3B0ZC52MS5SZWYSDgoGYnJhbmNoGAIgASgJIhYKFERlbGV0ZUJyYW5jaFJlc3BvbnNlIrUBChBTZXRMYWJlbHNSZXF1ZXN0EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZhIeCgV3aGljaBgCIAEoCzIPLmNrcHRkLnYxLldoaWNoEjYKBmxhYmVscxgDIAMoCzImLmNrcHRkLnYxLlNldExhYmVsc1JlcXVlc3QuTGFiZWxzRW50cnkaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASI9ChFTZXRMYWJlbHNSZXNwb25zZRIoCgpjaGVja3BvaW50GAEgASgLMhQuY2twdGQudjEuQ2hlY2twb2ludCKvAQoQUHV0V3JpdGVzUmVxdWVzdBIaCgNyZWYYASABKAsyDS5ja3B0ZC52MS5SZWYSFQoNY2hlY2twb2ludF9pZBgCIAEoCRIMCgR0YXNrGAMgASgJEgwKBHBhdGgYBCABKAkSHwoGd3JpdGVzGAUgAygLMg8uY2twdGQudjEuV3JpdGUSFwoPaWdub3JlX2V4aXN0aW5nGAYgASgIEhIKCmdlbmVyYXRpb24YByABKAQiEwoRUHV0V3JpdGVzUmVzcG9uc2UiVAoRTGlzdFdyaXRlc1JlcXVlc3QSGgoDcmVmGAEgASgLMg0uY2twdGQudjEuUmVmEhUKDWNoZWNrcG9pbnRfaWQYAiABKAkSDAoEdGV4dBgDIAEoCCI8ChJMaXN0V3JpdGVzUmVzcG9uc2USJgoGd3JpdGVzGAEgAygLMhYuY2twdGQudjEuUGVuZGluZ1dyaXRlMq8KChFDaGVja3BvaW50U2VydmljZRJYCgRTYXZlEhUuY2twdGQudjEuU2F2ZVJlcXVlc3QaFi5ja3B0ZC52MS5TYXZlUmVzcG9uc2UiIeKEHB0IAxACYANqCGRyYWZ0LmlkcgsDBQYHCBUWFxkaGxJvCglTYXZlQmF0Y2gSGi5ja3B0ZC52MS5TYXZlQmF0Y2hSZXF1ZXN0GhsuY2twdGQudjEuU2F2ZUJhdGNoUmVzcG9uc2UiKeKEHCUIAxACQAFgA2oOc2F2ZXMuZHJhZnQuaWRyCwMFBgcIFRYXGRobEoABCgRMb2FkEhUuY2twdGQudjEuTG9hZFJlcXVlc3QaFi5ja3B0ZC52MS5Mb2FkUmVzcG9uc2UiSZACAeKEHEIIARACGAIiDhIMaGVhZGVyc19vbmx5IggKBndyaXRlcyoWCgZleHBvcnQSDGhlYWRlcnNfb25seWABcgYVFhcZGhsScAoKTG9hZE5ld2VzdBIbLmNrcHRkLnYxLkxvYWROZXdlc3RSZXF1ZXN0GhwuY2twdGQudjEuTG9hZE5ld2VzdFJlc3BvbnNlIieQAgHihBwgCAEQBBgCIg4SDGhlYWRlcnNfb25seWABcgYVFhcZGhsSXgoETGlzdBIVLmNrcHRkLnYxLkxpc3RSZXF1ZXN0GhYuY2twdGQudjEuTGlzdFJlc3BvbnNlIiWQAgHihBweCAEQAhgCIgYKBGRhdGEqBgoEZGF0YWABcgQGFRYXMAESUgoHR2V0VHJlZRIYLmNrcHRkLnYxLkdldFRyZWVSZXF1ZXN0GhkuY2twdGQudjEuR2V0VHJlZVJlc3BvbnNlIhKQAgHihBwLCAIQAmABcgMVFhcSSQoERGlmZhIVLmNrcHRkLnYxLkRpZmZSZXF1ZXN0GhYuY2twdGQudjEuRGlmZlJlc3BvbnNlIhKQAgHihBwLCAEQAmABcgMVFhcSRAoERm9yaxIVLmNrcHRkLnYxLkZvcmtSZXF1ZXN0GhYuY2twdGQudjEuRm9ya1Jlc3BvbnNlIg3ihBwJCAQQAmAEcgEEElwKDExpc3RCcmFuY2hlcxIdLmNrcHRkLnYxLkxpc3RCcmFuY2hlc1JlcXVlc3QaHi5ja3B0ZC52MS5MaXN0QnJhbmNoZXNSZXNwb25zZSINkAIB4oQcBggCEAJgARJQCglTZXRCcmFuY2gSGi5ja3B0ZC52MS5TZXRCcmFuY2hSZXF1ZXN0GhsuY2twdGQudjEuU2V0QnJhbmNoUmVzcG9uc2UiCuKEHAYIBBACYAISWQoMRGVsZXRlQnJhbmNoEh0uY2twdGQudjEuRGVsZXRlQnJhbmNoUmVxdWVzdBoeLmNrcHRkLnYxLkRlbGV0ZUJyYW5jaFJlc3BvbnNlIgrihBwGCAQQAmAEElUKCVNldExhYmVscxIaLmNrcHRkLnYxLlNldExhYmVsc1JlcXVlc3QaGy5ja3B0ZC52MS5TZXRMYWJlbHNSZXNwb25zZSIP4oQcCwgEEAJgAnIDFRYXElYKCVB1dFdyaXRlcxIaLmNrcHRkLnYxLlB1dFdyaXRlc1JlcXVlc3QaGy5ja3B0ZC52MS5QdXRXcml0ZXNSZXNwb25zZSIQ4oQcDAgEEAJgAnIEBhUWFxJbCgpMaXN0V3JpdGVzEhsuY2twdGQudjEuTGlzdFdyaXRlc1JlcXVlc3QaHC5ja3B0ZC52MS5MaXN0V3JpdGVzUmVzcG9uc2UiEpACAeKEHAsIARACYAFyAxUWF0ItWitnaXRodWIuY29tL2NrcHRkL2NrcHRkL2FwaS9ja3B0ZC92MTtja3B0ZHYxYgZwcm90bzM", [file_ckptd_v1_rule, file_ckptd_v1_types]);
+  fileDesc("CiFja3B0ZC92MS9jaGVja3BvaW50X3NlcnZpY2UucHJvdG8SCGNrcHRkLnYxIkkKC1NhdmVSZXF1ZXN0EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZhIeCgVkcmFmdBgCIAEoCzIPLmNrcHRkLnYxLkRyYWZ0IjgKDFNhdmVSZXNwb25zZRIoCgpjaGVja3BvaW50GAEgASgLMhQuY2twdGQudjEuQ2hlY2twb2ludCI4ChBTYXZlQmF0Y2hSZXF1ZXN0EiQKBXNhdmVzGAEgAygLMhUuY2twdGQudjEuU2F2ZVJlcXVlc3QiOgoRU2F2ZUJhdGNoUmVzcG9uc2USJQoHcmVzdWx0cxgBIAMoCzIULmNrcHRkLnYxLlNhdmVSZXN1bHQiaAoKU2F2ZVJlc3VsdBIqCgpjaGVja3BvaW50GAEgASgLMhQuY2twdGQudjEuQ2hlY2twb2ludEgAEiQKBWVycm9yGAIgASgLMhMuY2twdGQudjEuU2F2ZUVycm9ySABCCAoGcmVzdWx0IlEKCVNhdmVFcnJvchIMCgRjb2RlGAEgASgJEg8KB21lc3NhZ2UYAiABKAkSJQoGZGV0YWlsGAMgASgLMhUuY2twdGQudjEuRXJyb3JEZXRhaWwi7AEKC0xvYWRSZXF1ZXN0EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZhIeCgV3aGljaBgCIAEoCzIPLmNrcHRkLnYxLldoaWNoEhQKDGhlYWRlcnNfb25seRgDIAEoCBIQCghjaGFubmVscxgEIAMoCRIcCgRoYXZlGAUgAygLMg4uY2twdGQudjEuSGF2ZRIMCgR0ZXh0GAYgASgIEg4KBndyaXRlcxgHIAEoCBIOCgZleHBvcnQYCCABKAgSDgoGc2NoZW1hGAkgASgEEgwKBGRvd24YCiABKAgSDwoHaGlzdG9yeRgLIAMoCSInCgRIYXZlEg8KB2NoYW5uZWwYASABKAkSDgoGc2hhMjU2GAIgASgMIrABCgxMb2FkUmVzcG9uc2USKAoKY2hlY2twb2ludBgBIAEoCzIULmNrcHRkLnYxLkNoZWNrcG9pbnQSJgoGd3JpdGVzGAIgAygLMhYuY2twdGQudjEuUGVuZGluZ1dyaXRlEisKCWhpc3RvcmllcxgDIAMoCzIYLmNrcHRkLnYxLkNoYW5uZWxIaXN0b3J5EhAKCGhlYWRfc2VxGAQgASgEEg8KB2hlYWRfaWQYBSABKAkiigEKDkNoYW5uZWxIaXN0b3J5Eg8KB2NoYW5uZWwYASABKAkSDwoHYmFzZV9pZBgCIAEoCRIfCgRiYXNlGAMgASgLMhEuY2twdGQudjEuQ2hhbm5lbBInCgZ3cml0ZXMYBCADKAsyFy5ja3B0ZC52MS5IaXN0b3J5V3JpdGVzEgwKBGxvc3QYBSABKAgiTgoNSGlzdG9yeVdyaXRlcxIVCg1jaGVja3BvaW50X2lkGAEgASgJEiYKBndyaXRlcxgCIAMoCzIWLmNrcHRkLnYxLlBlbmRpbmdXcml0ZSKFAQoRTG9hZE5ld2VzdFJlcXVlc3QSDgoGdGVuYW50GAEgASgJEgwKBHVzZXIYAiABKAkSFAoMaGVhZGVyc19vbmx5GAMgASgIEhAKCGNoYW5uZWxzGAQgAygJEgwKBHRleHQYBSABKAgSDgoGc2NoZW1hGAYgASgEEgwKBGRvd24YByABKAgiPgoSTG9hZE5ld2VzdFJlc3BvbnNlEigKCmNoZWNrcG9pbnQYASABKAsyFC5ja3B0ZC52MS5DaGVja3BvaW50Iu0BCgtMaXN0UmVxdWVzdBIaCgNyZWYYASABKAsyDS5ja3B0ZC52MS5SZWYSDAoEZnJvbRgCIAEoCRIOCgZicmFuY2gYAyABKAkSDgoGYmVmb3JlGAQgASgJEiAKBmZpbHRlchgFIAEoCzIQLmNrcHRkLnYxLkZpbHRlchIMCgRkYXRhGAYgASgIEhAKCGNoYW5uZWxzGAcgAygJEgwKBHRleHQYCCABKAgSEQoJcGFnZV9zaXplGAkgASgNEhIKCnBhZ2VfdG9rZW4YCiABKAkSDgoGZXhwb3J0GAsgASgIEg0KBWJ5X2lkGAwgASgIIlIKDExpc3RSZXNwb25zZRIpCgtjaGVja3BvaW50cxgBIAMoCzIULmNrcHRkLnYxLkNoZWNrcG9pbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIpYCCg9MaXN0QnlJRFJlcXVlc3QSDgoGdGVuYW50GAEgASgJEgwKBHVzZXIYAiABKAkSDgoGdGhyZWFkGAMgASgJEhYKCW5hbWVzcGFjZRgEIAEoCUgAiAEBEgoKAmlkGAUgASgJEg4KBmJlZm9yZRgGIAEoCRIMCgRtZXRhGAcgASgJEiAKBmZpbHRlchgIIAEoCzIQLmNrcHRkLnYxLkZpbHRlchIMCgRkYXRhGAkgASgIEhAKCGNoYW5uZWxzGAogAygJEg4KBndyaXRlcxgLIAEoCBIMCgR0ZXh0GAwgASgIEhEKCXBhZ2Vfc2l6ZRgNIAEoDRISCgpwYWdlX3Rva2VuGA4gASgJQgwKCl9uYW1lc3BhY2UiTQoQTGlzdEJ5SURSZXNwb25zZRIgCgdlbnRyaWVzGAEgAygLMg8uY2twdGQudjEuRW50cnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIlkKBUVudHJ5EigKCmNoZWNrcG9pbnQYASABKAsyFC5ja3B0ZC52MS5DaGVja3BvaW50EiYKBndyaXRlcxgCIAMoCzIWLmNrcHRkLnYxLlBlbmRpbmdXcml0ZSIsCg5HZXRUcmVlUmVxdWVzdBIaCgNyZWYYASABKAsyDS5ja3B0ZC52MS5SZWYiVAoPR2V0VHJlZVJlc3BvbnNlEh0KBW5vZGVzGAEgAygLMg4uY2twdGQudjEuTm9kZRIiCghicmFuY2hlcxgCIAMoCzIQLmNrcHRkLnYxLkJyYW5jaCJECgROb2RlEigKCmNoZWNrcG9pbnQYASABKAsyFC5ja3B0ZC52MS5DaGVja3BvaW50EhIKCnBhcmVudF9zZXEYAiABKAQiZQoLRGlmZlJlcXVlc3QSGgoDcmVmGAEgASgLMg0uY2twdGQudjEuUmVmEh0KBGZyb20YAiABKAsyDy5ja3B0ZC52MS5XaGljaBIbCgJ0bxgDIAEoCzIPLmNrcHRkLnYxLldoaWNoIuoBCgxEaWZmUmVzcG9uc2USIgoEZnJvbRgBIAEoCzIULmNrcHRkLnYxLkNoZWNrcG9pbnQSIAoCdG8YAiABKAsyFC5ja3B0ZC52MS5DaGVja3BvaW50EicKCGNoYW5uZWxzGAMgAygLMhUuY2twdGQudjEuQ2hhbm5lbERpZmYSIQoEbWV0YRgEIAEoCzITLmNrcHRkLnYxLlZhbHVlRGlmZhIjCgZmaWVsZHMYBSADKAsyEy5ja3B0ZC52MS5GaWVsZERpZmYSIwoGbGFiZWxzGAYgAygLMhMuY2twdGQudjEuRmllbGREaWZmImMKC0NoYW5uZWxEaWZmEgwKBG5hbWUYASABKAkSEAoIb2xkX3R5cGUYAiABKAkSEAoIbmV3X3R5cGUYAyABKAkSIgoFdmFsdWUYBCABKAsyEy5ja3B0ZC52MS5WYWx1ZURpZmYijQEKCVZhbHVlRGlmZhIMCgRraW5kGAEgASgJEhAKCG9sZF9zaXplGAIgASgDEhAKCG5ld19zaXplGAMgASgDEg4KBnByZWZpeBgEIAEoAxIOCgZzdWZmaXgYBSABKAMSEgoFcGF0Y2gYBiABKAlIAIgBARIQCghub19wYXRjaBgHIAEoCUIICgZfcGF0Y2giQQoJRmllbGREaWZmEgwKBG5hbWUYASABKAkSDAoEa2luZBgCIAEoCRILCgNvbGQYAyABKAkSCwoDbmV3GAQgASgJIlgKC0ZvcmtSZXF1ZXN0EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZhIdCgRmcm9tGAIgASgLMg8uY2twdGQudjEuV2hpY2gSDgoGYnJhbmNoGAMgASgJIjgKDEZvcmtSZXNwb25zZRIoCgpjaGVja3BvaW50GAEgASgLMhQuY2twdGQudjEuQ2hlY2twb2ludCIxChNMaXN0QnJhbmNoZXNSZXF1ZXN0EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZiI6ChRMaXN0QnJhbmNoZXNSZXNwb25zZRIiCghicmFuY2hlcxgBIAMoCzIQLmNrcHRkLnYxLkJyYW5jaCJbChBTZXRCcmFuY2hSZXF1ZXN0EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZhIOCgZicmFuY2gYAiABKAkSGwoCdG8YAyABKAsyDy5ja3B0ZC52MS5XaGljaCITChFTZXRCcmFuY2hSZXNwb25zZSJBChNEZWxldGVCcmFuY2hSZXF1ZXN0EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZhIOCgZicmFuY2gYAiABKAkiFgoURGVsZXRlQnJhbmNoUmVzcG9uc2UitQEKEFNldExhYmVsc1JlcXVlc3QSGgoDcmVmGAEgASgLMg0uY2twdGQudjEuUmVmEh4KBXdoaWNoGAIgASgLMg8uY2twdGQudjEuV2hpY2gSNgoGbGFiZWxzGAMgAygLMiYuY2twdGQudjEuU2V0TGFiZWxzUmVxdWVzdC5MYWJlbHNFbnRyeRotCgtMYWJlbHNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIj0KEVNldExhYmVsc1Jlc3BvbnNlEigKCmNoZWNrcG9pbnQYASABKAsyFC5ja3B0ZC52MS5DaGVja3BvaW50Iq8BChBQdXRXcml0ZXNSZXF1ZXN0EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZhIVCg1jaGVja3BvaW50X2lkGAIgASgJEgwKBHRhc2sYAyABKAkSDAoEcGF0aBgEIAEoCRIfCgZ3cml0ZXMYBSADKAsyDy5ja3B0ZC52MS5Xcml0ZRIXCg9pZ25vcmVfZXhpc3RpbmcYBiABKAgSEgoKZ2VuZXJhdGlvbhgHIAEoBCInChFQdXRXcml0ZXNSZXNwb25zZRISCgpnZW5lcmF0aW9uGAEgASgEIlQKEUxpc3RXcml0ZXNSZXF1ZXN0EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZhIVCg1jaGVja3BvaW50X2lkGAIgASgJEgwKBHRleHQYAyABKAgiPAoSTGlzdFdyaXRlc1Jlc3BvbnNlEiYKBndyaXRlcxgBIAMoCzIWLmNrcHRkLnYxLlBlbmRpbmdXcml0ZTKvCwoRQ2hlY2twb2ludFNlcnZpY2USWAoEU2F2ZRIVLmNrcHRkLnYxLlNhdmVSZXF1ZXN0GhYuY2twdGQudjEuU2F2ZVJlc3BvbnNlIiHihBwdCAMQAmADaghkcmFmdC5pZHILAwUGBwgVFhcZGhsSbwoJU2F2ZUJhdGNoEhouY2twdGQudjEuU2F2ZUJhdGNoUmVxdWVzdBobLmNrcHRkLnYxLlNhdmVCYXRjaFJlc3BvbnNlIinihBwlCAMQAkABYANqDnNhdmVzLmRyYWZ0LmlkcgsDBQYHCBUWFxkaGxKLAQoETG9hZBIVLmNrcHRkLnYxLkxvYWRSZXF1ZXN0GhYuY2twdGQudjEuTG9hZFJlc3BvbnNlIlSQAgHihBxNCAEQAhgCIg4SDGhlYWRlcnNfb25seSIICgZ3cml0ZXMiCQoHaGlzdG9yeSoWCgZleHBvcnQSDGhlYWRlcnNfb25seWABcgYVFhcZGhsScAoKTG9hZE5ld2VzdBIbLmNrcHRkLnYxLkxvYWROZXdlc3RSZXF1ZXN0GhwuY2twdGQudjEuTG9hZE5ld2VzdFJlc3BvbnNlIieQAgHihBwgCAEQBBgCIg4SDGhlYWRlcnNfb25seWABcgYVFhcZGhsSXgoETGlzdBIVLmNrcHRkLnYxLkxpc3RSZXF1ZXN0GhYuY2twdGQudjEuTGlzdFJlc3BvbnNlIiWQAgHihBweCAEQAhgCIgYKBGRhdGEqBgoEZGF0YWABcgQGFRYXMAEScwoITGlzdEJ5SUQSGS5ja3B0ZC52MS5MaXN0QnlJRFJlcXVlc3QaGi5ja3B0ZC52MS5MaXN0QnlJRFJlc3BvbnNlIi6QAgHihBwnCAEQAxgCIgYKBGRhdGEiCAoGd3JpdGVzIgYKBG1ldGFgAXIDFRYXMAESUgoHR2V0VHJlZRIYLmNrcHRkLnYxLkdldFRyZWVSZXF1ZXN0GhkuY2twdGQudjEuR2V0VHJlZVJlc3BvbnNlIhKQAgHihBwLCAIQAmABcgMVFhcSSQoERGlmZhIVLmNrcHRkLnYxLkRpZmZSZXF1ZXN0GhYuY2twdGQudjEuRGlmZlJlc3BvbnNlIhKQAgHihBwLCAEQAmABcgMVFhcSRAoERm9yaxIVLmNrcHRkLnYxLkZvcmtSZXF1ZXN0GhYuY2twdGQudjEuRm9ya1Jlc3BvbnNlIg3ihBwJCAQQAmAEcgEEElwKDExpc3RCcmFuY2hlcxIdLmNrcHRkLnYxLkxpc3RCcmFuY2hlc1JlcXVlc3QaHi5ja3B0ZC52MS5MaXN0QnJhbmNoZXNSZXNwb25zZSINkAIB4oQcBggCEAJgARJQCglTZXRCcmFuY2gSGi5ja3B0ZC52MS5TZXRCcmFuY2hSZXF1ZXN0GhsuY2twdGQudjEuU2V0QnJhbmNoUmVzcG9uc2UiCuKEHAYIBBACYAISWQoMRGVsZXRlQnJhbmNoEh0uY2twdGQudjEuRGVsZXRlQnJhbmNoUmVxdWVzdBoeLmNrcHRkLnYxLkRlbGV0ZUJyYW5jaFJlc3BvbnNlIgrihBwGCAQQAmAEElUKCVNldExhYmVscxIaLmNrcHRkLnYxLlNldExhYmVsc1JlcXVlc3QaGy5ja3B0ZC52MS5TZXRMYWJlbHNSZXNwb25zZSIP4oQcCwgEEAJgAnIDFRYXElYKCVB1dFdyaXRlcxIaLmNrcHRkLnYxLlB1dFdyaXRlc1JlcXVlc3QaGy5ja3B0ZC52MS5QdXRXcml0ZXNSZXNwb25zZSIQ4oQcDAgEEAJgAnIEBhUWFxJbCgpMaXN0V3JpdGVzEhsuY2twdGQudjEuTGlzdFdyaXRlc1JlcXVlc3QaHC5ja3B0ZC52MS5MaXN0V3JpdGVzUmVzcG9uc2UiEpACAeKEHAsIARACYAFyAxUWF0ItWitnaXRodWIuY29tL2NrcHRkL2NrcHRkL2FwaS9ja3B0ZC92MTtja3B0ZHYxYgZwcm90bzM", [file_ckptd_v1_rule, file_ckptd_v1_types]);
 
 /**
  * @generated from message ckptd.v1.SaveRequest
@@ -221,6 +221,14 @@ export type LoadRequest = Message<"ckptd.v1.LoadRequest"> & {
    * @generated from field: bool down = 10;
    */
   down: boolean;
+
+  /**
+   * Channels whose histories to return: the value at the nearest ancestor that has the channel, and
+   * the pending writes to it since. This needs read, also with headers_only.
+   *
+   * @generated from field: repeated string history = 11;
+   */
+  history: string[];
 };
 
 /**
@@ -266,9 +274,31 @@ export type LoadResponse = Message<"ckptd.v1.LoadResponse"> & {
   checkpoint?: Checkpoint | undefined;
 
   /**
+   * In order of path, then of task, then of index.
+   *
    * @generated from field: repeated ckptd.v1.PendingWrite writes = 2;
    */
   writes: PendingWrite[];
+
+  /**
+   * One for each channel of LoadRequest.history, in the same order.
+   *
+   * @generated from field: repeated ckptd.v1.ChannelHistory histories = 3;
+   */
+  histories: ChannelHistory[];
+
+  /**
+   * The newest checkpoint of the lineage, for Draft.expect_head: of the time of this load, or
+   * shortly before.
+   *
+   * @generated from field: uint64 head_seq = 4;
+   */
+  headSeq: bigint;
+
+  /**
+   * @generated from field: string head_id = 5;
+   */
+  headId: string;
 };
 
 /**
@@ -277,6 +307,78 @@ export type LoadResponse = Message<"ckptd.v1.LoadResponse"> & {
  */
 export const LoadResponseSchema: GenMessage<LoadResponse> = /*@__PURE__*/
   messageDesc(file_ckptd_v1_checkpoint_service, 8);
+
+/**
+ * ChannelHistory is the state of a channel before a checkpoint, as stored: schema does not apply.
+ *
+ * @generated from message ckptd.v1.ChannelHistory
+ */
+export type ChannelHistory = Message<"ckptd.v1.ChannelHistory"> & {
+  /**
+   * @generated from field: string channel = 1;
+   */
+  channel: string;
+
+  /**
+   * The nearest ancestor that has the channel, and its value there; empty if none has it.
+   *
+   * @generated from field: string base_id = 2;
+   */
+  baseId: string;
+
+  /**
+   * @generated from field: ckptd.v1.Channel base = 3;
+   */
+  base?: Channel | undefined;
+
+  /**
+   * The writes to the channel from that ancestor, or the first one, to the parent; the oldest first.
+   *
+   * @generated from field: repeated ckptd.v1.HistoryWrites writes = 4;
+   */
+  writes: HistoryWrites[];
+
+  /**
+   * An ancestor that may hold a part was removed, by DeleteRun or before a draft named the channel in
+   * delta: the history begins after it.
+   *
+   * @generated from field: bool lost = 5;
+   */
+  lost: boolean;
+};
+
+/**
+ * Describes the message ckptd.v1.ChannelHistory.
+ * Use `create(ChannelHistorySchema)` to create a new message.
+ */
+export const ChannelHistorySchema: GenMessage<ChannelHistory> = /*@__PURE__*/
+  messageDesc(file_ckptd_v1_checkpoint_service, 9);
+
+/**
+ * HistoryWrites are the pending writes of an ancestor to a channel.
+ *
+ * @generated from message ckptd.v1.HistoryWrites
+ */
+export type HistoryWrites = Message<"ckptd.v1.HistoryWrites"> & {
+  /**
+   * @generated from field: string checkpoint_id = 1;
+   */
+  checkpointId: string;
+
+  /**
+   * In order of path, then of task, then of index.
+   *
+   * @generated from field: repeated ckptd.v1.PendingWrite writes = 2;
+   */
+  writes: PendingWrite[];
+};
+
+/**
+ * Describes the message ckptd.v1.HistoryWrites.
+ * Use `create(HistoryWritesSchema)` to create a new message.
+ */
+export const HistoryWritesSchema: GenMessage<HistoryWrites> = /*@__PURE__*/
+  messageDesc(file_ckptd_v1_checkpoint_service, 10);
 
 /**
  * @generated from message ckptd.v1.LoadNewestRequest
@@ -325,7 +427,7 @@ export type LoadNewestRequest = Message<"ckptd.v1.LoadNewestRequest"> & {
  * Use `create(LoadNewestRequestSchema)` to create a new message.
  */
 export const LoadNewestRequestSchema: GenMessage<LoadNewestRequest> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 9);
+  messageDesc(file_ckptd_v1_checkpoint_service, 11);
 
 /**
  * @generated from message ckptd.v1.LoadNewestResponse
@@ -342,7 +444,7 @@ export type LoadNewestResponse = Message<"ckptd.v1.LoadNewestResponse"> & {
  * Use `create(LoadNewestResponseSchema)` to create a new message.
  */
 export const LoadNewestResponseSchema: GenMessage<LoadNewestResponse> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 10);
+  messageDesc(file_ckptd_v1_checkpoint_service, 12);
 
 /**
  * @generated from message ckptd.v1.ListRequest
@@ -368,7 +470,7 @@ export type ListRequest = Message<"ckptd.v1.ListRequest"> & {
   branch: string;
 
   /**
-   * Only checkpoints saved before the one with this id.
+   * Only checkpoints saved before the one with this id; with by_id, only those with smaller ids.
    *
    * @generated from field: string before = 4;
    */
@@ -416,6 +518,14 @@ export type ListRequest = Message<"ckptd.v1.ListRequest"> & {
    * @generated from field: bool export = 11;
    */
   export: boolean;
+
+  /**
+   * The greatest id first, bytewise, instead of the newest save. `before` can be any text then. Not
+   * with from or branch.
+   *
+   * @generated from field: bool by_id = 12;
+   */
+  byId: boolean;
 };
 
 /**
@@ -423,7 +533,7 @@ export type ListRequest = Message<"ckptd.v1.ListRequest"> & {
  * Use `create(ListRequestSchema)` to create a new message.
  */
 export const ListRequestSchema: GenMessage<ListRequest> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 11);
+  messageDesc(file_ckptd_v1_checkpoint_service, 13);
 
 /**
  * @generated from message ckptd.v1.ListResponse
@@ -447,7 +557,159 @@ export type ListResponse = Message<"ckptd.v1.ListResponse"> & {
  * Use `create(ListResponseSchema)` to create a new message.
  */
 export const ListResponseSchema: GenMessage<ListResponse> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 12);
+  messageDesc(file_ckptd_v1_checkpoint_service, 14);
+
+/**
+ * @generated from message ckptd.v1.ListByIDRequest
+ */
+export type ListByIDRequest = Message<"ckptd.v1.ListByIDRequest"> & {
+  /**
+   * @generated from field: string tenant = 1;
+   */
+  tenant: string;
+
+  /**
+   * @generated from field: string user = 2;
+   */
+  user: string;
+
+  /**
+   * Without a thread, all of the user.
+   *
+   * @generated from field: string thread = 3;
+   */
+  thread: string;
+
+  /**
+   * If left out, all namespaces; empty is the thread's own.
+   *
+   * @generated from field: optional string namespace = 4;
+   */
+  namespace?: string | undefined;
+
+  /**
+   * Only checkpoints with this id, of which each namespace has at most one.
+   *
+   * @generated from field: string id = 5;
+   */
+  id: string;
+
+  /**
+   * Only checkpoints with smaller ids. It can be any text.
+   *
+   * @generated from field: string before = 6;
+   */
+  before: string;
+
+  /**
+   * JSON object: only checkpoints whose metadata contains it, as PostgreSQL's jsonb @> defines it.
+   *
+   * @generated from field: string meta = 7;
+   */
+  meta: string;
+
+  /**
+   * @generated from field: ckptd.v1.Filter filter = 8;
+   */
+  filter?: Filter | undefined;
+
+  /**
+   * Also return the content of the channels: of those named, or of all.
+   *
+   * @generated from field: bool data = 9;
+   */
+  data: boolean;
+
+  /**
+   * @generated from field: repeated string channels = 10;
+   */
+  channels: string[];
+
+  /**
+   * Also return the pending writes.
+   *
+   * @generated from field: bool writes = 11;
+   */
+  writes: boolean;
+
+  /**
+   * Return content that is UTF-8 as text.
+   *
+   * @generated from field: bool text = 12;
+   */
+  text: boolean;
+
+  /**
+   * How many checkpoints to return; 0 is all.
+   *
+   * @generated from field: uint32 page_size = 13;
+   */
+  pageSize: number;
+
+  /**
+   * From an earlier answer to the same request: continues after it.
+   *
+   * @generated from field: string page_token = 14;
+   */
+  pageToken: string;
+};
+
+/**
+ * Describes the message ckptd.v1.ListByIDRequest.
+ * Use `create(ListByIDRequestSchema)` to create a new message.
+ */
+export const ListByIDRequestSchema: GenMessage<ListByIDRequest> = /*@__PURE__*/
+  messageDesc(file_ckptd_v1_checkpoint_service, 15);
+
+/**
+ * @generated from message ckptd.v1.ListByIDResponse
+ */
+export type ListByIDResponse = Message<"ckptd.v1.ListByIDResponse"> & {
+  /**
+   * @generated from field: repeated ckptd.v1.Entry entries = 1;
+   */
+  entries: Entry[];
+
+  /**
+   * Resumes after the last of these entries; empty if there are no more.
+   *
+   * @generated from field: string next_page_token = 2;
+   */
+  nextPageToken: string;
+};
+
+/**
+ * Describes the message ckptd.v1.ListByIDResponse.
+ * Use `create(ListByIDResponseSchema)` to create a new message.
+ */
+export const ListByIDResponseSchema: GenMessage<ListByIDResponse> = /*@__PURE__*/
+  messageDesc(file_ckptd_v1_checkpoint_service, 16);
+
+/**
+ * Entry is a checkpoint with its pending writes.
+ *
+ * @generated from message ckptd.v1.Entry
+ */
+export type Entry = Message<"ckptd.v1.Entry"> & {
+  /**
+   * @generated from field: ckptd.v1.Checkpoint checkpoint = 1;
+   */
+  checkpoint?: Checkpoint | undefined;
+
+  /**
+   * In the order of ListWrites; empty unless the request asked for them.
+   *
+   * @generated from field: repeated ckptd.v1.PendingWrite writes = 2;
+   */
+  writes: PendingWrite[];
+};
+
+/**
+ * Describes the message ckptd.v1.Entry.
+ * Use `create(EntrySchema)` to create a new message.
+ */
+export const EntrySchema: GenMessage<Entry> = /*@__PURE__*/
+  messageDesc(file_ckptd_v1_checkpoint_service, 17);
 
 /**
  * @generated from message ckptd.v1.GetTreeRequest
@@ -464,7 +726,7 @@ export type GetTreeRequest = Message<"ckptd.v1.GetTreeRequest"> & {
  * Use `create(GetTreeRequestSchema)` to create a new message.
  */
 export const GetTreeRequestSchema: GenMessage<GetTreeRequest> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 13);
+  messageDesc(file_ckptd_v1_checkpoint_service, 18);
 
 /**
  * @generated from message ckptd.v1.GetTreeResponse
@@ -488,7 +750,7 @@ export type GetTreeResponse = Message<"ckptd.v1.GetTreeResponse"> & {
  * Use `create(GetTreeResponseSchema)` to create a new message.
  */
 export const GetTreeResponseSchema: GenMessage<GetTreeResponse> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 14);
+  messageDesc(file_ckptd_v1_checkpoint_service, 19);
 
 /**
  * Node is a checkpoint in the tree of its lineage.
@@ -514,7 +776,7 @@ export type Node = Message<"ckptd.v1.Node"> & {
  * Use `create(NodeSchema)` to create a new message.
  */
 export const NodeSchema: GenMessage<Node> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 15);
+  messageDesc(file_ckptd_v1_checkpoint_service, 20);
 
 /**
  * @generated from message ckptd.v1.DiffRequest
@@ -541,7 +803,7 @@ export type DiffRequest = Message<"ckptd.v1.DiffRequest"> & {
  * Use `create(DiffRequestSchema)` to create a new message.
  */
 export const DiffRequestSchema: GenMessage<DiffRequest> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 16);
+  messageDesc(file_ckptd_v1_checkpoint_service, 21);
 
 /**
  * @generated from message ckptd.v1.DiffResponse
@@ -587,7 +849,7 @@ export type DiffResponse = Message<"ckptd.v1.DiffResponse"> & {
  * Use `create(DiffResponseSchema)` to create a new message.
  */
 export const DiffResponseSchema: GenMessage<DiffResponse> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 17);
+  messageDesc(file_ckptd_v1_checkpoint_service, 22);
 
 /**
  * @generated from message ckptd.v1.ChannelDiff
@@ -621,7 +883,7 @@ export type ChannelDiff = Message<"ckptd.v1.ChannelDiff"> & {
  * Use `create(ChannelDiffSchema)` to create a new message.
  */
 export const ChannelDiffSchema: GenMessage<ChannelDiff> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 18);
+  messageDesc(file_ckptd_v1_checkpoint_service, 23);
 
 /**
  * @generated from message ckptd.v1.ValueDiff
@@ -676,7 +938,7 @@ export type ValueDiff = Message<"ckptd.v1.ValueDiff"> & {
  * Use `create(ValueDiffSchema)` to create a new message.
  */
 export const ValueDiffSchema: GenMessage<ValueDiff> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 19);
+  messageDesc(file_ckptd_v1_checkpoint_service, 24);
 
 /**
  * @generated from message ckptd.v1.FieldDiff
@@ -708,7 +970,7 @@ export type FieldDiff = Message<"ckptd.v1.FieldDiff"> & {
  * Use `create(FieldDiffSchema)` to create a new message.
  */
 export const FieldDiffSchema: GenMessage<FieldDiff> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 20);
+  messageDesc(file_ckptd_v1_checkpoint_service, 25);
 
 /**
  * @generated from message ckptd.v1.ForkRequest
@@ -735,7 +997,7 @@ export type ForkRequest = Message<"ckptd.v1.ForkRequest"> & {
  * Use `create(ForkRequestSchema)` to create a new message.
  */
 export const ForkRequestSchema: GenMessage<ForkRequest> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 21);
+  messageDesc(file_ckptd_v1_checkpoint_service, 26);
 
 /**
  * @generated from message ckptd.v1.ForkResponse
@@ -754,7 +1016,7 @@ export type ForkResponse = Message<"ckptd.v1.ForkResponse"> & {
  * Use `create(ForkResponseSchema)` to create a new message.
  */
 export const ForkResponseSchema: GenMessage<ForkResponse> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 22);
+  messageDesc(file_ckptd_v1_checkpoint_service, 27);
 
 /**
  * @generated from message ckptd.v1.ListBranchesRequest
@@ -771,7 +1033,7 @@ export type ListBranchesRequest = Message<"ckptd.v1.ListBranchesRequest"> & {
  * Use `create(ListBranchesRequestSchema)` to create a new message.
  */
 export const ListBranchesRequestSchema: GenMessage<ListBranchesRequest> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 23);
+  messageDesc(file_ckptd_v1_checkpoint_service, 28);
 
 /**
  * @generated from message ckptd.v1.ListBranchesResponse
@@ -788,7 +1050,7 @@ export type ListBranchesResponse = Message<"ckptd.v1.ListBranchesResponse"> & {
  * Use `create(ListBranchesResponseSchema)` to create a new message.
  */
 export const ListBranchesResponseSchema: GenMessage<ListBranchesResponse> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 24);
+  messageDesc(file_ckptd_v1_checkpoint_service, 29);
 
 /**
  * @generated from message ckptd.v1.SetBranchRequest
@@ -815,7 +1077,7 @@ export type SetBranchRequest = Message<"ckptd.v1.SetBranchRequest"> & {
  * Use `create(SetBranchRequestSchema)` to create a new message.
  */
 export const SetBranchRequestSchema: GenMessage<SetBranchRequest> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 25);
+  messageDesc(file_ckptd_v1_checkpoint_service, 30);
 
 /**
  * @generated from message ckptd.v1.SetBranchResponse
@@ -828,7 +1090,7 @@ export type SetBranchResponse = Message<"ckptd.v1.SetBranchResponse"> & {
  * Use `create(SetBranchResponseSchema)` to create a new message.
  */
 export const SetBranchResponseSchema: GenMessage<SetBranchResponse> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 26);
+  messageDesc(file_ckptd_v1_checkpoint_service, 31);
 
 /**
  * @generated from message ckptd.v1.DeleteBranchRequest
@@ -850,7 +1112,7 @@ export type DeleteBranchRequest = Message<"ckptd.v1.DeleteBranchRequest"> & {
  * Use `create(DeleteBranchRequestSchema)` to create a new message.
  */
 export const DeleteBranchRequestSchema: GenMessage<DeleteBranchRequest> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 27);
+  messageDesc(file_ckptd_v1_checkpoint_service, 32);
 
 /**
  * @generated from message ckptd.v1.DeleteBranchResponse
@@ -863,7 +1125,7 @@ export type DeleteBranchResponse = Message<"ckptd.v1.DeleteBranchResponse"> & {
  * Use `create(DeleteBranchResponseSchema)` to create a new message.
  */
 export const DeleteBranchResponseSchema: GenMessage<DeleteBranchResponse> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 28);
+  messageDesc(file_ckptd_v1_checkpoint_service, 33);
 
 /**
  * @generated from message ckptd.v1.SetLabelsRequest
@@ -892,7 +1154,7 @@ export type SetLabelsRequest = Message<"ckptd.v1.SetLabelsRequest"> & {
  * Use `create(SetLabelsRequestSchema)` to create a new message.
  */
 export const SetLabelsRequestSchema: GenMessage<SetLabelsRequest> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 29);
+  messageDesc(file_ckptd_v1_checkpoint_service, 34);
 
 /**
  * @generated from message ckptd.v1.SetLabelsResponse
@@ -909,7 +1171,7 @@ export type SetLabelsResponse = Message<"ckptd.v1.SetLabelsResponse"> & {
  * Use `create(SetLabelsResponseSchema)` to create a new message.
  */
 export const SetLabelsResponseSchema: GenMessage<SetLabelsResponse> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 30);
+  messageDesc(file_ckptd_v1_checkpoint_service, 35);
 
 /**
  * @generated from message ckptd.v1.PutWritesRequest
@@ -948,7 +1210,7 @@ export type PutWritesRequest = Message<"ckptd.v1.PutWritesRequest"> & {
   ignoreExisting: boolean;
 
   /**
-   * If not 0, it must be that of the thread.
+   * As in Draft.
    *
    * @generated from field: uint64 generation = 7;
    */
@@ -960,12 +1222,18 @@ export type PutWritesRequest = Message<"ckptd.v1.PutWritesRequest"> & {
  * Use `create(PutWritesRequestSchema)` to create a new message.
  */
 export const PutWritesRequestSchema: GenMessage<PutWritesRequest> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 31);
+  messageDesc(file_ckptd_v1_checkpoint_service, 36);
 
 /**
  * @generated from message ckptd.v1.PutWritesResponse
  */
 export type PutWritesResponse = Message<"ckptd.v1.PutWritesResponse"> & {
+  /**
+   * Generation of the thread: with it, later writes and saves are refused once the thread was deleted.
+   *
+   * @generated from field: uint64 generation = 1;
+   */
+  generation: bigint;
 };
 
 /**
@@ -973,7 +1241,7 @@ export type PutWritesResponse = Message<"ckptd.v1.PutWritesResponse"> & {
  * Use `create(PutWritesResponseSchema)` to create a new message.
  */
 export const PutWritesResponseSchema: GenMessage<PutWritesResponse> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 32);
+  messageDesc(file_ckptd_v1_checkpoint_service, 37);
 
 /**
  * @generated from message ckptd.v1.ListWritesRequest
@@ -1000,13 +1268,15 @@ export type ListWritesRequest = Message<"ckptd.v1.ListWritesRequest"> & {
  * Use `create(ListWritesRequestSchema)` to create a new message.
  */
 export const ListWritesRequestSchema: GenMessage<ListWritesRequest> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 33);
+  messageDesc(file_ckptd_v1_checkpoint_service, 38);
 
 /**
  * @generated from message ckptd.v1.ListWritesResponse
  */
 export type ListWritesResponse = Message<"ckptd.v1.ListWritesResponse"> & {
   /**
+   * In order of path, then of task, then of index.
+   *
    * @generated from field: repeated ckptd.v1.PendingWrite writes = 1;
    */
   writes: PendingWrite[];
@@ -1017,7 +1287,7 @@ export type ListWritesResponse = Message<"ckptd.v1.ListWritesResponse"> & {
  * Use `create(ListWritesResponseSchema)` to create a new message.
  */
 export const ListWritesResponseSchema: GenMessage<ListWritesResponse> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_checkpoint_service, 34);
+  messageDesc(file_ckptd_v1_checkpoint_service, 39);
 
 /**
  * CheckpointService saves and reads the checkpoints of a lineage.
@@ -1075,6 +1345,17 @@ export const CheckpointService: GenService<{
     methodKind: "server_streaming";
     input: typeof ListRequestSchema;
     output: typeof ListResponseSchema;
+  },
+  /**
+   * ListByID returns checkpoints of a namespace, of a thread or of all threads of a user, with their
+   * pending writes, the greatest id first.
+   *
+   * @generated from rpc ckptd.v1.CheckpointService.ListByID
+   */
+  listByID: {
+    methodKind: "server_streaming";
+    input: typeof ListByIDRequestSchema;
+    output: typeof ListByIDResponseSchema;
   },
   /**
    * GetTree returns the headers of all checkpoints of a lineage and how they hang together.

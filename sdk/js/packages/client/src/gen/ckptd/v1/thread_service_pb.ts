@@ -15,7 +15,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file ckptd/v1/thread_service.proto.
  */
 export const file_ckptd_v1_thread_service: GenFile = /*@__PURE__*/
-  fileDesc("Ch1ja3B0ZC92MS90aHJlYWRfc2VydmljZS5wcm90bxIIY2twdGQudjEi2wEKEkxpc3RUaHJlYWRzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSDAoEdXNlchgCIAEoCRIOCgZwcmVmaXgYAyABKAkSDQoFY291bnQYBCABKAgSEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkSDQoFYWZ0ZXIYByABKAkSDgoGc3RhdHVzGAggASgJEhMKC2J5X2FjdGl2aXR5GAkgASgIEi0KCWFjdGl2ZV9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVQoTTGlzdFRocmVhZHNSZXNwb25zZRIlCgd0aHJlYWRzGAEgAygLMhQuY2twdGQudjEuVGhyZWFkSW5mbxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAki3AMKClRocmVhZEluZm8SGgoDcmVmGAEgASgLMg0uY2twdGQudjEuUmVmEhIKCmdlbmVyYXRpb24YAiABKAQSKwoHY3JlYXRlZBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHZXhwaXJlcxgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHdXBkYXRlZBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHaGVhZF9pZBgGIAEoCRIQCghoZWFkX3NlcRgHIAEoBBIMCgRzdGVwGAggASgDEg4KBnN0YXR1cxgJIAEoCRIOCgZydW5faWQYCiABKAkSMAoGbGFiZWxzGAsgAygLMiAuY2twdGQudjEuVGhyZWFkSW5mby5MYWJlbHNFbnRyeRITCgtjaGVja3BvaW50cxgMIAEoBBIMCgRraW5kGA0gASgJEhYKDnNjaGVtYV92ZXJzaW9uGA4gASgEEioKBmFjdGl2ZRgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIzChVMaXN0TmFtZXNwYWNlc1JlcXVlc3QSGgoDcmVmGAEgASgLMg0uY2twdGQudjEuUmVmIiwKFkxpc3ROYW1lc3BhY2VzUmVzcG9uc2USEgoKbmFtZXNwYWNlcxgBIAMoCSI1CgtDb3B5UmVxdWVzdBIaCgNyZWYYASABKAsyDS5ja3B0ZC52MS5SZWYSCgoCdG8YAiABKAkiDgoMQ29weVJlc3BvbnNlIisKDURlbGV0ZVJlcXVlc3QSGgoDcmVmGAEgASgLMg0uY2twdGQudjEuUmVmIiQKDkRlbGV0ZVJlc3BvbnNlEhIKCmdlbmVyYXRpb24YASABKAQiQAoQRGVsZXRlUnVuUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSDAoEdXNlchgCIAEoCRIOCgZydW5faWQYAyABKAkiJAoRRGVsZXRlUnVuUmVzcG9uc2USDwoHcmVtb3ZlZBgBIAEoBCLLAQoMUHJ1bmVSZXF1ZXN0EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZhIRCglrZWVwX2xhc3QYAiABKAMSLQoKb2xkZXJfdGhhbhgDIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg1rZWVwX2xhYmVsbGVkGAQgASgIEg4KBnJlbW92ZRgFIAMoCRIWCg5hbGxfbmFtZXNwYWNlcxgGIAEoCBINCgVlcmFzZRgHIAEoCBIPCgdkcnlfcnVuGAggASgIInsKDVBydW5lUmVzcG9uc2USJAoHcmVtb3ZlZBgBIAMoCzITLmNrcHRkLnYxLlBydW5lSXRlbRIMCgRrZXB0GAIgASgEEg4KBmdob3N0cxgDIAEoBBITCgtmcmVlZF9ieXRlcxgEIAEoAxIRCgljb21wYWN0ZWQYBSABKAgiVQoJUHJ1bmVJdGVtEhEKCW5hbWVzcGFjZRgBIAEoCRIKCgJpZBgCIAEoCRILCgNzZXEYAyABKAQSDQoFYnl0ZXMYBCABKAMSDQoFZ2hvc3QYBSABKAgiiwEKDFF1ZXJ5UmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSDAoEdXNlchgCIAEoCRIUCgx3aG9sZV90ZW5hbnQYAyABKAgSIAoGZmlsdGVyGAQgASgLMhAuY2twdGQudjEuRmlsdGVyEhEKCXBhZ2Vfc2l6ZRgFIAEoDRISCgpwYWdlX3Rva2VuGAYgASgJIlMKDVF1ZXJ5UmVzcG9uc2USKQoLY2hlY2twb2ludHMYASADKAsyFC5ja3B0ZC52MS5DaGVja3BvaW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSKlAQoMV2F0Y2hSZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRIMCgR1c2VyGAIgASgJEg4KBnRocmVhZBgDIAEoCRIOCgZjdXJzb3IYBCABKAkSKQoFc2luY2UYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiwKCWhlYXJ0YmVhdBgGIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI/Cg1XYXRjaFJlc3BvbnNlEh4KBWV2ZW50GAEgASgLMg8uY2twdGQudjEuRXZlbnQSDgoGY3Vyc29yGAIgASgJIqgBCgVFdmVudBIaCgNyZWYYASABKAsyDS5ja3B0ZC52MS5SZWYSEgoKZ2VuZXJhdGlvbhgCIAEoBBIKCgJpZBgDIAEoCRILCgNzZXEYBCABKAQSKAoEdGltZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDAoEc3RlcBgGIAEoAxIOCgZzdGF0dXMYByABKAkSDgoGYmVmb3JlGAggASgJMsoFCg1UaHJlYWRTZXJ2aWNlEmAKC0xpc3RUaHJlYWRzEhwuY2twdGQudjEuTGlzdFRocmVhZHNSZXF1ZXN0Gh0uY2twdGQudjEuTGlzdFRocmVhZHNSZXNwb25zZSISkAIB4oQcCwgCEANgAXIDFRYXMAESYgoOTGlzdE5hbWVzcGFjZXMSHy5ja3B0ZC52MS5MaXN0TmFtZXNwYWNlc1JlcXVlc3QaIC5ja3B0ZC52MS5MaXN0TmFtZXNwYWNlc1Jlc3BvbnNlIg2QAgHihBwGCAIQAmABEkwKBENvcHkSFS5ja3B0ZC52MS5Db3B5UmVxdWVzdBoWLmNrcHRkLnYxLkNvcHlSZXNwb25zZSIV4oQcEQgDEAJKAnRvYARyBQMIFRYXEkwKBkRlbGV0ZRIXLmNrcHRkLnYxLkRlbGV0ZVJlcXVlc3QaGC5ja3B0ZC52MS5EZWxldGVSZXNwb25zZSIP4oQcCwgDEAJQAWAEcgEIElUKCURlbGV0ZVJ1bhIaLmNrcHRkLnYxLkRlbGV0ZVJ1blJlcXVlc3QaGy5ja3B0ZC52MS5EZWxldGVSdW5SZXNwb25zZSIP4oQcCwgDEARQAWAEcgEIEkkKBVBydW5lEhYuY2twdGQudjEuUHJ1bmVSZXF1ZXN0GhcuY2twdGQudjEuUHJ1bmVSZXNwb25zZSIP4oQcCwgDEAJQAWAEcgEIEl4KBVF1ZXJ5EhYuY2twdGQudjEuUXVlcnlSZXF1ZXN0GhcuY2twdGQudjEuUXVlcnlSZXNwb25zZSIikAIB4oQcGwgCEAMyDgoMd2hvbGVfdGVuYW50YAFyAxUWFzABElUKBVdhdGNoEhYuY2twdGQudjEuV2F0Y2hSZXF1ZXN0GhcuY2twdGQudjEuV2F0Y2hSZXNwb25zZSIZkAIB4oQcEggCEAM6CBIGdGhyZWFkWAFgATABQi1aK2dpdGh1Yi5jb20vY2twdGQvY2twdGQvYXBpL2NrcHRkL3YxO2NrcHRkdjFiBnByb3RvMw", [file_ckptd_v1_rule, file_ckptd_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
+  fileDesc("Ch1ja3B0ZC92MS90aHJlYWRfc2VydmljZS5wcm90bxIIY2twdGQudjEi2wEKEkxpc3RUaHJlYWRzUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSDAoEdXNlchgCIAEoCRIOCgZwcmVmaXgYAyABKAkSDQoFY291bnQYBCABKAgSEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkSDQoFYWZ0ZXIYByABKAkSDgoGc3RhdHVzGAggASgJEhMKC2J5X2FjdGl2aXR5GAkgASgIEi0KCWFjdGl2ZV9hdBgKIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiVQoTTGlzdFRocmVhZHNSZXNwb25zZRIlCgd0aHJlYWRzGAEgAygLMhQuY2twdGQudjEuVGhyZWFkSW5mbxIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAki3AMKClRocmVhZEluZm8SGgoDcmVmGAEgASgLMg0uY2twdGQudjEuUmVmEhIKCmdlbmVyYXRpb24YAiABKAQSKwoHY3JlYXRlZBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHZXhwaXJlcxgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKwoHdXBkYXRlZBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDwoHaGVhZF9pZBgGIAEoCRIQCghoZWFkX3NlcRgHIAEoBBIMCgRzdGVwGAggASgDEg4KBnN0YXR1cxgJIAEoCRIOCgZydW5faWQYCiABKAkSMAoGbGFiZWxzGAsgAygLMiAuY2twdGQudjEuVGhyZWFkSW5mby5MYWJlbHNFbnRyeRITCgtjaGVja3BvaW50cxgMIAEoBBIMCgRraW5kGA0gASgJEhYKDnNjaGVtYV92ZXJzaW9uGA4gASgEEioKBmFjdGl2ZRgPIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASIzChVMaXN0TmFtZXNwYWNlc1JlcXVlc3QSGgoDcmVmGAEgASgLMg0uY2twdGQudjEuUmVmIiwKFkxpc3ROYW1lc3BhY2VzUmVzcG9uc2USEgoKbmFtZXNwYWNlcxgBIAMoCSI1CgtDb3B5UmVxdWVzdBIaCgNyZWYYASABKAsyDS5ja3B0ZC52MS5SZWYSCgoCdG8YAiABKAkiDgoMQ29weVJlc3BvbnNlIisKDURlbGV0ZVJlcXVlc3QSGgoDcmVmGAEgASgLMg0uY2twdGQudjEuUmVmIiQKDkRlbGV0ZVJlc3BvbnNlEhIKCmdlbmVyYXRpb24YASABKAQiQAoQRGVsZXRlUnVuUmVxdWVzdBIOCgZ0ZW5hbnQYASABKAkSDAoEdXNlchgCIAEoCRIOCgZydW5faWQYAyABKAkiSQoRRGVsZXRlUnVuUmVzcG9uc2USDwoHcmVtb3ZlZBgBIAEoBBIjCgRsb3N0GAIgAygLMhUuY2twdGQudjEuTG9zdEhpc3RvcnkiRwoLTG9zdEhpc3RvcnkSGgoDcmVmGAEgASgLMg0uY2twdGQudjEuUmVmEgoKAmlkGAIgASgJEhAKCGNoYW5uZWxzGAMgAygJItoBCgxQcnVuZVJlcXVlc3QSGgoDcmVmGAEgASgLMg0uY2twdGQudjEuUmVmEhEKCWtlZXBfbGFzdBgCIAEoAxItCgpvbGRlcl90aGFuGAMgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhUKDWtlZXBfbGFiZWxsZWQYBCABKAgSDgoGcmVtb3ZlGAUgAygJEhYKDmFsbF9uYW1lc3BhY2VzGAYgASgIEg0KBWVyYXNlGAcgASgIEg8KB2RyeV9ydW4YCCABKAgSDQoFYnlfaWQYCSABKAgijwEKDVBydW5lUmVzcG9uc2USJAoHcmVtb3ZlZBgBIAMoCzITLmNrcHRkLnYxLlBydW5lSXRlbRIMCgRrZXB0GAIgASgEEg4KBmdob3N0cxgDIAEoBBITCgtmcmVlZF9ieXRlcxgEIAEoAxIRCgljb21wYWN0ZWQYBSABKAgSEgoKbmFtZXNwYWNlcxgGIAMoCSJVCglQcnVuZUl0ZW0SEQoJbmFtZXNwYWNlGAEgASgJEgoKAmlkGAIgASgJEgsKA3NlcRgDIAEoBBINCgVieXRlcxgEIAEoAxINCgVnaG9zdBgFIAEoCCKLAQoMUXVlcnlSZXF1ZXN0Eg4KBnRlbmFudBgBIAEoCRIMCgR1c2VyGAIgASgJEhQKDHdob2xlX3RlbmFudBgDIAEoCBIgCgZmaWx0ZXIYBCABKAsyEC5ja3B0ZC52MS5GaWx0ZXISEQoJcGFnZV9zaXplGAUgASgNEhIKCnBhZ2VfdG9rZW4YBiABKAkiUwoNUXVlcnlSZXNwb25zZRIpCgtjaGVja3BvaW50cxgBIAMoCzIULmNrcHRkLnYxLkNoZWNrcG9pbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIqUBCgxXYXRjaFJlcXVlc3QSDgoGdGVuYW50GAEgASgJEgwKBHVzZXIYAiABKAkSDgoGdGhyZWFkGAMgASgJEg4KBmN1cnNvchgEIAEoCRIpCgVzaW5jZRgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASLAoJaGVhcnRiZWF0GAYgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIj8KDVdhdGNoUmVzcG9uc2USHgoFZXZlbnQYASABKAsyDy5ja3B0ZC52MS5FdmVudBIOCgZjdXJzb3IYAiABKAkiqAEKBUV2ZW50EhoKA3JlZhgBIAEoCzINLmNrcHRkLnYxLlJlZhISCgpnZW5lcmF0aW9uGAIgASgEEgoKAmlkGAMgASgJEgsKA3NlcRgEIAEoBBIoCgR0aW1lGAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIMCgRzdGVwGAYgASgDEg4KBnN0YXR1cxgHIAEoCRIOCgZiZWZvcmUYCCABKAkyygUKDVRocmVhZFNlcnZpY2USYAoLTGlzdFRocmVhZHMSHC5ja3B0ZC52MS5MaXN0VGhyZWFkc1JlcXVlc3QaHS5ja3B0ZC52MS5MaXN0VGhyZWFkc1Jlc3BvbnNlIhKQAgHihBwLCAIQA2ABcgMVFhcwARJiCg5MaXN0TmFtZXNwYWNlcxIfLmNrcHRkLnYxLkxpc3ROYW1lc3BhY2VzUmVxdWVzdBogLmNrcHRkLnYxLkxpc3ROYW1lc3BhY2VzUmVzcG9uc2UiDZACAeKEHAYIAhACYAESTAoEQ29weRIVLmNrcHRkLnYxLkNvcHlSZXF1ZXN0GhYuY2twdGQudjEuQ29weVJlc3BvbnNlIhXihBwRCAMQAkoCdG9gBHIFAwgVFhcSTAoGRGVsZXRlEhcuY2twdGQudjEuRGVsZXRlUmVxdWVzdBoYLmNrcHRkLnYxLkRlbGV0ZVJlc3BvbnNlIg/ihBwLCAMQAlABYARyAQgSVQoJRGVsZXRlUnVuEhouY2twdGQudjEuRGVsZXRlUnVuUmVxdWVzdBobLmNrcHRkLnYxLkRlbGV0ZVJ1blJlc3BvbnNlIg/ihBwLCAMQBFABYARyAQgSSQoFUHJ1bmUSFi5ja3B0ZC52MS5QcnVuZVJlcXVlc3QaFy5ja3B0ZC52MS5QcnVuZVJlc3BvbnNlIg/ihBwLCAMQAlABYARyAQgSXgoFUXVlcnkSFi5ja3B0ZC52MS5RdWVyeVJlcXVlc3QaFy5ja3B0ZC52MS5RdWVyeVJlc3BvbnNlIiKQAgHihBwbCAIQAzIOCgx3aG9sZV90ZW5hbnRgAXIDFRYXMAESVQoFV2F0Y2gSFi5ja3B0ZC52MS5XYXRjaFJlcXVlc3QaFy5ja3B0ZC52MS5XYXRjaFJlc3BvbnNlIhmQAgHihBwSCAIQAzoIEgZ0aHJlYWRYAWABMAFCLVorZ2l0aHViLmNvbS9ja3B0ZC9ja3B0ZC9hcGkvY2twdGQvdjE7Y2twdGR2MWIGcHJvdG8z", [file_ckptd_v1_rule, file_ckptd_v1_types, file_google_protobuf_duration, file_google_protobuf_timestamp]);
 
 /**
  * @generated from message ckptd.v1.ListThreadsRequest
@@ -307,7 +307,7 @@ export const DeleteRequestSchema: GenMessage<DeleteRequest> = /*@__PURE__*/
  */
 export type DeleteResponse = Message<"ckptd.v1.DeleteResponse"> & {
   /**
-   * Generation that a thread begun with this name would have.
+   * Generation that a thread or a namespace begun with this name would have.
    *
    * @generated from field: uint64 generation = 1;
    */
@@ -356,6 +356,13 @@ export type DeleteRunResponse = Message<"ckptd.v1.DeleteRunResponse"> & {
    * @generated from field: uint64 removed = 1;
    */
   removed: bigint;
+
+  /**
+   * Remaining checkpoints whose histories (LoadRequest.history) were cut off.
+   *
+   * @generated from field: repeated ckptd.v1.LostHistory lost = 2;
+   */
+  lost: LostHistory[];
 };
 
 /**
@@ -364,6 +371,35 @@ export type DeleteRunResponse = Message<"ckptd.v1.DeleteRunResponse"> & {
  */
 export const DeleteRunResponseSchema: GenMessage<DeleteRunResponse> = /*@__PURE__*/
   messageDesc(file_ckptd_v1_thread_service, 10);
+
+/**
+ * LostHistory is a checkpoint that lost a part of the histories of some of its delta channels.
+ *
+ * @generated from message ckptd.v1.LostHistory
+ */
+export type LostHistory = Message<"ckptd.v1.LostHistory"> & {
+  /**
+   * @generated from field: ckptd.v1.Ref ref = 1;
+   */
+  ref?: Ref | undefined;
+
+  /**
+   * @generated from field: string id = 2;
+   */
+  id: string;
+
+  /**
+   * @generated from field: repeated string channels = 3;
+   */
+  channels: string[];
+};
+
+/**
+ * Describes the message ckptd.v1.LostHistory.
+ * Use `create(LostHistorySchema)` to create a new message.
+ */
+export const LostHistorySchema: GenMessage<LostHistory> = /*@__PURE__*/
+  messageDesc(file_ckptd_v1_thread_service, 11);
 
 /**
  * @generated from message ckptd.v1.PruneRequest
@@ -416,6 +452,13 @@ export type PruneRequest = Message<"ckptd.v1.PruneRequest"> & {
    * @generated from field: bool dry_run = 8;
    */
   dryRun: boolean;
+
+  /**
+   * The newest checkpoints are those with the greatest ids, bytewise, instead of the latest saves.
+   *
+   * @generated from field: bool by_id = 9;
+   */
+  byId: boolean;
 };
 
 /**
@@ -423,7 +466,7 @@ export type PruneRequest = Message<"ckptd.v1.PruneRequest"> & {
  * Use `create(PruneRequestSchema)` to create a new message.
  */
 export const PruneRequestSchema: GenMessage<PruneRequest> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_thread_service, 11);
+  messageDesc(file_ckptd_v1_thread_service, 12);
 
 /**
  * @generated from message ckptd.v1.PruneResponse
@@ -455,6 +498,14 @@ export type PruneResponse = Message<"ckptd.v1.PruneResponse"> & {
    * @generated from field: bool compacted = 5;
    */
   compacted: boolean;
+
+  /**
+   * Namespaces that were removed with the checkpoints that they hung on. Their checkpoints are among
+   * the removed ones.
+   *
+   * @generated from field: repeated string namespaces = 6;
+   */
+  namespaces: string[];
 };
 
 /**
@@ -462,7 +513,7 @@ export type PruneResponse = Message<"ckptd.v1.PruneResponse"> & {
  * Use `create(PruneResponseSchema)` to create a new message.
  */
 export const PruneResponseSchema: GenMessage<PruneResponse> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_thread_service, 12);
+  messageDesc(file_ckptd_v1_thread_service, 13);
 
 /**
  * @generated from message ckptd.v1.PruneItem
@@ -499,7 +550,7 @@ export type PruneItem = Message<"ckptd.v1.PruneItem"> & {
  * Use `create(PruneItemSchema)` to create a new message.
  */
 export const PruneItemSchema: GenMessage<PruneItem> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_thread_service, 13);
+  messageDesc(file_ckptd_v1_thread_service, 14);
 
 /**
  * @generated from message ckptd.v1.QueryRequest
@@ -545,7 +596,7 @@ export type QueryRequest = Message<"ckptd.v1.QueryRequest"> & {
  * Use `create(QueryRequestSchema)` to create a new message.
  */
 export const QueryRequestSchema: GenMessage<QueryRequest> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_thread_service, 14);
+  messageDesc(file_ckptd_v1_thread_service, 15);
 
 /**
  * @generated from message ckptd.v1.QueryResponse
@@ -567,7 +618,7 @@ export type QueryResponse = Message<"ckptd.v1.QueryResponse"> & {
  * Use `create(QueryResponseSchema)` to create a new message.
  */
 export const QueryResponseSchema: GenMessage<QueryResponse> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_thread_service, 15);
+  messageDesc(file_ckptd_v1_thread_service, 16);
 
 /**
  * @generated from message ckptd.v1.WatchRequest
@@ -618,7 +669,7 @@ export type WatchRequest = Message<"ckptd.v1.WatchRequest"> & {
  * Use `create(WatchRequestSchema)` to create a new message.
  */
 export const WatchRequestSchema: GenMessage<WatchRequest> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_thread_service, 16);
+  messageDesc(file_ckptd_v1_thread_service, 17);
 
 /**
  * @generated from message ckptd.v1.WatchResponse
@@ -644,7 +695,7 @@ export type WatchResponse = Message<"ckptd.v1.WatchResponse"> & {
  * Use `create(WatchResponseSchema)` to create a new message.
  */
 export const WatchResponseSchema: GenMessage<WatchResponse> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_thread_service, 17);
+  messageDesc(file_ckptd_v1_thread_service, 18);
 
 /**
  * Event is a checkpoint that became durable.
@@ -700,7 +751,7 @@ export type Event = Message<"ckptd.v1.Event"> & {
  * Use `create(EventSchema)` to create a new message.
  */
 export const EventSchema: GenMessage<Event> = /*@__PURE__*/
-  messageDesc(file_ckptd_v1_thread_service, 18);
+  messageDesc(file_ckptd_v1_thread_service, 19);
 
 /**
  * ThreadService works on whole threads, and over the threads of a user or a tenant.
@@ -739,7 +790,8 @@ export const ThreadService: GenService<{
     output: typeof CopyResponseSchema;
   },
   /**
-   * Delete deletes a thread with all its namespaces.
+   * Delete deletes a thread with all its namespaces or, if the reference has a namespace, only that
+   * namespace. A thread that holds nothing else is deleted with it.
    *
    * @generated from rpc ckptd.v1.ThreadService.Delete
    */
