@@ -59,7 +59,7 @@ func examples(n exampleNames) []example {
 	here := at(n.thread, "")
 	which := &ckptdv1.Which{Which: &ckptdv1.Which_Id{Id: n.id}}
 	filter := &ckptdv1.Filter{Labels: map[string]string{n.label: n.value}, Status: n.status, RunId: n.run, MinStep: proto.Int64(-3), Since: timestamppb.New(time.Unix(1, 0))}
-	whole := &ckptdv1.Draft{Id: n.id, Step: 3, Status: n.status, SchemaVersion: 2, RunId: proto.String(n.run), Branch: n.branch, ExpectHead: proto.Uint64(0),
+	whole := &ckptdv1.Draft{Id: n.id, Step: 3, Status: n.status, SchemaVersion: 2, RunId: n.run, Branch: n.branch, ExpectHead: proto.Uint64(0),
 		Kind: n.value, Labels: &ckptdv1.Labels{Labels: map[string]string{n.label: n.value}}, Meta: proto.String(n.meta), Ttl: durationpb.New(time.Hour), Blobs: &ckptdv1.Blobs{},
 		Channels: []*ckptdv1.Change{{Name: n.channel, Type: "json", Content: &ckptdv1.Change_Text{Text: n.state}}, {Name: "raw", Content: &ckptdv1.Change_Data{Data: []byte(n.state)}}}}
 	splice := &ckptdv1.Draft{Keep: true, Channels: []*ckptdv1.Change{{Name: n.channel, Content: &ckptdv1.Change_Splice{

@@ -15,14 +15,10 @@ func PackDraft(d *engine.Draft) *ckptdv1.Draft {
 	m := &ckptdv1.Draft{
 		Id: d.ID, Parent: d.Parent, Root: d.Root, AllowDangling: d.AllowDangling, Branch: d.Branch, Generation: d.Generation,
 		Step: d.Step, Status: d.Status, SchemaVersion: d.SchemaVersion, Keep: d.Keep, Kind: d.Kind,
-		CalledFrom: d.CalledFrom,
+		RunId: d.RunID, NoRun: d.NoRun, Delta: d.Delta, CalledFrom: d.CalledFrom,
 	}
 	if seq, ok := d.Expect.Head(); ok {
 		m.ExpectHead = &seq
-	}
-	m.Delta = d.Delta
-	if d.RunID != "" || d.NoRun {
-		m.RunId = &d.RunID
 	}
 	if d.Labels != nil {
 		m.Labels = &ckptdv1.Labels{Labels: d.Labels}
@@ -80,12 +76,11 @@ func UnpackDraft(m *ckptdv1.Draft) (engine.Draft, error) {
 		ID: m.GetId(), Parent: m.GetParent(), Root: m.GetRoot(), AllowDangling: m.GetAllowDangling(), Branch: m.GetBranch(),
 		Generation: m.GetGeneration(), Step: m.GetStep(), Status: m.GetStatus(), SchemaVersion: m.GetSchemaVersion(),
 		RunID: m.GetRunId(), Keep: m.GetKeep(), TTL: m.GetTtl().AsDuration(), Kind: m.GetKind(), Delta: m.GetDelta(),
-		CalledFrom: m.GetCalledFrom(),
+		NoRun: m.GetNoRun(), CalledFrom: m.GetCalledFrom(),
 	}
 	if m == nil {
 		return d, nil
 	}
-	d.NoRun = m.RunId != nil && m.GetRunId() == ""
 	if m.ExpectHead != nil {
 		d.Expect = engine.ExpectHead(m.GetExpectHead())
 	}

@@ -897,8 +897,7 @@ type Draft struct {
 	Status        string `protobuf:"bytes,9,opt,name=status,proto3" json:"status,omitempty"`
 	SchemaVersion uint64 `protobuf:"varint,10,opt,name=schema_version,json=schemaVersion,proto3" json:"schema_version,omitempty"`
 	// With keep, unset fields from here to blobs keep the parent's values.
-	// Set and empty, the checkpoint belongs to no run.
-	RunId  *string `protobuf:"bytes,11,opt,name=run_id,json=runId,proto3,oneof" json:"run_id,omitempty"`
+	RunId  string  `protobuf:"bytes,11,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	Labels *Labels `protobuf:"bytes,12,opt,name=labels,proto3" json:"labels,omitempty"`
 	// JSON in UTF-8.
 	Meta  *string `protobuf:"bytes,13,opt,name=meta,proto3,oneof" json:"meta,omitempty"`
@@ -919,7 +918,9 @@ type Draft struct {
 	// Id of the checkpoint of the thread, in the unnamed namespace, that this other namespace hangs
 	// on: a prune that removes the checkpoint removes the namespace. The checkpoint need not exist yet.
 	// Empty leaves it as it is. Once one was named, another one is INVALID.
-	CalledFrom    string `protobuf:"bytes,21,opt,name=called_from,json=calledFrom,proto3" json:"called_from,omitempty"`
+	CalledFrom string `protobuf:"bytes,21,opt,name=called_from,json=calledFrom,proto3" json:"called_from,omitempty"`
+	// With keep: the checkpoint belongs to no run, instead of the parent's. INVALID with a run_id.
+	NoRun         bool `protobuf:"varint,22,opt,name=no_run,json=noRun,proto3" json:"no_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1025,8 +1026,8 @@ func (x *Draft) GetSchemaVersion() uint64 {
 }
 
 func (x *Draft) GetRunId() string {
-	if x != nil && x.RunId != nil {
-		return *x.RunId
+	if x != nil {
+		return x.RunId
 	}
 	return ""
 }
@@ -1092,6 +1093,13 @@ func (x *Draft) GetCalledFrom() string {
 		return x.CalledFrom
 	}
 	return ""
+}
+
+func (x *Draft) GetNoRun() bool {
+	if x != nil {
+		return x.NoRun
+	}
+	return false
 }
 
 type Labels struct {
@@ -2468,7 +2476,7 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x05state\x18\x01 \x01(\x03R\x05state\x12\x16\n" +
 	"\x06stored\x18\x02 \x01(\x03R\x06stored\x12\x14\n" +
 	"\x05depth\x18\x03 \x01(\x05R\x05depth\x12\x12\n" +
-	"\x04full\x18\x04 \x01(\bR\x04full\"\xff\x04\n" +
+	"\x04full\x18\x04 \x01(\bR\x04full\"\x86\x05\n" +
 	"\x05Draft\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x12\n" +
@@ -2483,10 +2491,10 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x04step\x18\b \x01(\x03R\x04step\x12\x16\n" +
 	"\x06status\x18\t \x01(\tR\x06status\x12%\n" +
 	"\x0eschema_version\x18\n" +
-	" \x01(\x04R\rschemaVersion\x12\x1a\n" +
-	"\x06run_id\x18\v \x01(\tH\x01R\x05runId\x88\x01\x01\x12(\n" +
+	" \x01(\x04R\rschemaVersion\x12\x15\n" +
+	"\x06run_id\x18\v \x01(\tR\x05runId\x12(\n" +
 	"\x06labels\x18\f \x01(\v2\x10.ckptd.v1.LabelsR\x06labels\x12\x17\n" +
-	"\x04meta\x18\r \x01(\tH\x02R\x04meta\x88\x01\x01\x12%\n" +
+	"\x04meta\x18\r \x01(\tH\x01R\x04meta\x88\x01\x01\x12%\n" +
 	"\x05blobs\x18\x0e \x01(\v2\x0f.ckptd.v1.BlobsR\x05blobs\x12,\n" +
 	"\bchannels\x18\x0f \x03(\v2\x10.ckptd.v1.ChangeR\bchannels\x12\x12\n" +
 	"\x04keep\x18\x10 \x01(\bR\x04keep\x12+\n" +
@@ -2494,9 +2502,9 @@ const file_ckptd_v1_types_proto_rawDesc = "" +
 	"\x04kind\x18\x12 \x01(\tR\x04kind\x12\x14\n" +
 	"\x05delta\x18\x13 \x03(\tR\x05delta\x12\x1f\n" +
 	"\vcalled_from\x18\x15 \x01(\tR\n" +
-	"calledFromB\x0e\n" +
-	"\f_expect_headB\t\n" +
-	"\a_run_idB\a\n" +
+	"calledFrom\x12\x15\n" +
+	"\x06no_run\x18\x16 \x01(\bR\x05noRunB\x0e\n" +
+	"\f_expect_headB\a\n" +
 	"\x05_meta\"y\n" +
 	"\x06Labels\x124\n" +
 	"\x06labels\x18\x01 \x03(\v2\x1c.ckptd.v1.Labels.LabelsEntryR\x06labels\x1a9\n" +

@@ -149,6 +149,7 @@ class Draft:
             status=self.status,
             schema_version=self.schema_version,
             run_id=self.run_id,
+            no_run=self.run_id == "",
             meta=self.meta,
             keep=self.keep,
             delta=self.delta,

@@ -129,7 +129,10 @@ export function packDraft(d: Draft, id: string): MessageInitShape<typeof DraftSc
     calledFrom: d.calledFrom ?? "",
   };
   if (d.expectHead !== undefined) draft.expectHead = BigInt(d.expectHead);
-  if (d.runId !== undefined) draft.runId = d.runId;
+  if (d.runId !== undefined) {
+    draft.runId = d.runId;
+    draft.noRun = d.runId === "";
+  }
   if (d.meta !== undefined) draft.meta = d.meta;
   if (d.labels !== undefined) draft.labels = { labels: { ...d.labels } };
   if (d.blobs !== undefined) draft.blobs = { ids: [...d.blobs] };

@@ -199,6 +199,7 @@ class Calls:
         draft.allow_dangling = True  # pruned, or saved later
         draft.step = int(metadata.get("step") or 0)
         draft.run_id = str(metadata.get("run_id") or "")
+        draft.no_run = not draft.run_id
         draft.meta = to_json(metadata, "the metadata")
         draft.kind = self._kind
         draft.schema_version = self._schema

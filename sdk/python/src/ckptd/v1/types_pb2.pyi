@@ -213,7 +213,7 @@ class Cost(_message.Message):
     def __init__(self, state: _Optional[int] = ..., stored: _Optional[int] = ..., depth: _Optional[int] = ..., full: bool = ...) -> None: ...
 
 class Draft(_message.Message):
-    __slots__ = ("id", "parent", "root", "allow_dangling", "branch", "expect_head", "generation", "step", "status", "schema_version", "run_id", "labels", "meta", "blobs", "channels", "keep", "ttl", "kind", "delta", "called_from")
+    __slots__ = ("id", "parent", "root", "allow_dangling", "branch", "expect_head", "generation", "step", "status", "schema_version", "run_id", "labels", "meta", "blobs", "channels", "keep", "ttl", "kind", "delta", "called_from", "no_run")
     ID_FIELD_NUMBER: _ClassVar[int]
     PARENT_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
@@ -234,6 +234,7 @@ class Draft(_message.Message):
     KIND_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     CALLED_FROM_FIELD_NUMBER: _ClassVar[int]
+    NO_RUN_FIELD_NUMBER: _ClassVar[int]
     id: str
     parent: str
     root: bool
@@ -254,7 +255,8 @@ class Draft(_message.Message):
     kind: str
     delta: _containers.RepeatedScalarFieldContainer[str]
     called_from: str
-    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., root: bool = ..., allow_dangling: bool = ..., branch: _Optional[str] = ..., expect_head: _Optional[int] = ..., generation: _Optional[int] = ..., step: _Optional[int] = ..., status: _Optional[str] = ..., schema_version: _Optional[int] = ..., run_id: _Optional[str] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., meta: _Optional[str] = ..., blobs: _Optional[_Union[Blobs, _Mapping]] = ..., channels: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., keep: bool = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., kind: _Optional[str] = ..., delta: _Optional[_Iterable[str]] = ..., called_from: _Optional[str] = ...) -> None: ...
+    no_run: bool
+    def __init__(self, id: _Optional[str] = ..., parent: _Optional[str] = ..., root: bool = ..., allow_dangling: bool = ..., branch: _Optional[str] = ..., expect_head: _Optional[int] = ..., generation: _Optional[int] = ..., step: _Optional[int] = ..., status: _Optional[str] = ..., schema_version: _Optional[int] = ..., run_id: _Optional[str] = ..., labels: _Optional[_Union[Labels, _Mapping]] = ..., meta: _Optional[str] = ..., blobs: _Optional[_Union[Blobs, _Mapping]] = ..., channels: _Optional[_Iterable[_Union[Change, _Mapping]]] = ..., keep: bool = ..., ttl: _Optional[_Union[_duration_pb2.Duration, _Mapping]] = ..., kind: _Optional[str] = ..., delta: _Optional[_Iterable[str]] = ..., called_from: _Optional[str] = ..., no_run: bool = ...) -> None: ...
 
 class Labels(_message.Message):
     __slots__ = ("labels",)
