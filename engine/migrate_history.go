@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -188,7 +187,7 @@ func (t threadUpkeep) restoreHistory(ctx context.Context) error {
 type outline struct {
 	head     uint64
 	branches map[string]uint64
-	writes   map[string][]byte // by key within the lineage
+	writes   map[string]bool // encoded, with checkpoint and task: a prune moves those of ancestors
 }
 
 // within reports whether the current lineage, o, has nothing that had does not have.
@@ -196,8 +195,8 @@ func (o *outline) within(had *outline) bool {
 	if had == nil {
 		return o.head == 0 && len(o.writes) == 0
 	}
-	for key, plain := range o.writes {
-		if !bytes.Equal(plain, had.writes[key]) {
+	for plain := range o.writes {
+		if !had.writes[plain] {
 			return false
 		}
 	}
@@ -212,7 +211,7 @@ func (t *storedThread) outline(ctx context.Context) (map[string]*outline, error)
 	}
 	out := map[string]*outline{}
 	for _, n := range names {
-		l, o := t.lineage(n.Name), &outline{branches: map[string]uint64{}, writes: map[string][]byte{}}
+		l, o := t.lineage(n.Name), &outline{branches: map[string]uint64{}, writes: map[string]bool{}}
 		out[n.Name] = o
 		newest := l.RecordsFrom(1, endSeq)
 		newest.Reverse, newest.Limit, newest.KeysOnly = true, 1, true
@@ -230,9 +229,9 @@ func (t *storedThread) outline(ctx context.Context) (map[string]*outline, error)
 		for _, e := range ends {
 			o.branches[e.name] = e.at.seq
 		}
-		err = l.s.eachWrites(ctx, l, l.Writes(), func(e backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
+		err = l.s.eachWrites(ctx, l, l.Writes(), func(_ backend.Entry, w *codec.Writes, _ *codec.WritesLedger) error {
 			if w != nil {
-				o.writes[string(space.WritesTail(e.Key))] = codec.AppendWrites(nil, w)
+				o.writes[string(codec.AppendWrites(nil, w))] = true
 			}
 			return nil
 		})

@@ -305,6 +305,9 @@ func (c *lineageCopy) copyRecord(ctx context.Context, r *record) error {
 	rec := *r.rec
 	switch {
 	case row.verdict == hidden:
+		if hash, ok := c.hashes[row.parent]; ok { // it was migrated
+			rec.ParentHash = hash
+		}
 		err = c.changeAncestor(ctx, t, r)
 	case c.history == nil:
 		err = c.change(ctx, t, r)

@@ -324,10 +324,6 @@ func (l *Lineage) LedgerKey(checkpoint string) []byte {
 	return append(l.writesOf(checkpoint), None[:]...)
 }
 
-// WritesTail is the part of a key of pending writes that distinguishes it within its lineage, in
-// any epoch.
-func WritesTail(key []byte) []byte { return key[PrefixLen+len(None):] }
-
 // SameWrites is the common prefix of the keys of a checkpoint's pending writes and their ledger.
 func SameWrites(key []byte) []byte { return key[:len(key)-len(None)] }
 
