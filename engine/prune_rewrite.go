@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -258,10 +259,13 @@ func putInto[T any](ctx context.Context, c *lineageCopy, k *space.Kind[T], key [
 	return c.out.add(ctx, mut)
 }
 
-// copyWrites copies the pending writes of retained checkpoints and of ancestors.
+// copyWrites copies the pending writes of retained checkpoints and of ancestors, and those put for
+// checkpoints that do not exist. It leaves out the remains of interrupted operations.
 func (c *lineageCopy) copyWrites(ctx context.Context) error {
 	to := map[string]string{} // names that change or, if "", are dropped, by the start of their keys
+	visible := map[string]bool{}
 	for r := range c.newestFirst {
+		visible[r.id] = visible[r.id] || r.visible()
 		switch {
 		case r.stub != nil || r.verdict == retained || !r.visible() && !r.holds:
 		case r.verdict == hidden:
@@ -270,18 +274,30 @@ func (c *lineageCopy) copyWrites(ctx context.Context) error {
 			to[string(c.l.WritesPrefix(r.writesName()))] = ""
 		}
 	}
+	var of []byte // the start of the last key
+	whole := false
 	return c.l.s.eachWrites(ctx, c.l, c.l.Writes(), func(e backend.Entry, w *codec.Writes, ledger *codec.WritesLedger) error {
+		if start := space.SameWrites(e.Key); !bytes.Equal(start, of) {
+			of, whole = start, ledger != nil
+		}
+		var id string
+		if ledger != nil {
+			id = ledger.Checkpoint
+		} else {
+			id = w.Checkpoint
+		}
+		name, changes := to[string(of)]
+		own := bytes.Equal(of, c.l.WritesPrefix(id))
+		if changes && name == "" || !changes && !own || own && !whole && !visible[id] {
+			return nil
+		}
 		key := c.to.Moved(e.Key)
-		name, changes := to[string(space.SameWrites(e.Key))]
-		if changes && name != "" && ledger != nil {
+		if changes && ledger != nil {
 			key = c.to.LedgerKey(name)
-		} else if changes && name != "" {
+		} else if changes {
 			key = c.to.WritesKey(name, w.Task)
 		}
-		switch {
-		case changes && name == "":
-			return nil
-		case ledger != nil:
+		if ledger != nil {
 			return putInto(ctx, c, space.Ledgers, key, ledger, e.Version)
 		}
 		for i := range w.Writes {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -115,6 +116,8 @@ func (n *lineagePruning) apply(ctx context.Context) error {
 		case r.verdict != hidden || r.stub != nil:
 		case r.held != nil && !r.holds:
 			err = n.makeAncestor(ctx, out, r)
+		case r.held != nil:
+			err = n.dropFreed(ctx, out, r)
 		case !r.ghost || r.releases():
 			err = n.makeGhost(ctx, out, r)
 		}
@@ -161,12 +164,15 @@ func (n *lineagePruning) makeGhost(ctx context.Context, out *batcher, r *row) er
 	if muts = append(muts, mut); r.idKey != nil {
 		muts = append(muts, backend.Mut{Key: r.idKey, Delete: true})
 	}
-	return out.add(ctx, muts...)
+	if err := out.add(ctx, muts...); err != nil {
+		return err
+	}
+	return n.dropHeld(ctx, out, r)
 }
 
 // makeAncestor hides the checkpoint r and moves its pending writes from its id to its seq. That is one
-// batch unless the writes are too many. Then they are copied first, and those of the id, which is
-// free afterwards, are deleted last.
+// batch unless the writes are too many. Then they are copied first. Those of the id are deleted when r
+// is hidden, the ledger first, and after that where these deletions are too many, too.
 func (n *lineagePruning) makeAncestor(ctx context.Context, out *batcher, r *row) error {
 	rec, err := n.l.readRecord(ctx, r.seq)
 	if err != nil {
@@ -215,13 +221,11 @@ func (n *lineagePruning) makeAncestor(ctx context.Context, out *batcher, r *row)
 	if err != nil {
 		return err
 	}
-	if len(drop) == len(put) { // all in one batch
-		return out.add(ctx, slices.Concat(put, hide, drop)...)
-	}
-	if err := out.add(ctx, append(put, hide...)...); err != nil {
+	with := min(len(drop), backend.MaxBatchKeys-len(put)-len(hide))
+	if err := out.add(ctx, slices.Concat(put, hide, drop[:with])...); err != nil {
 		return err
 	}
-	for _, m := range drop {
+	for _, m := range drop[with:] {
 		if err := out.add(ctx, m); err != nil {
 			return err
 		}
@@ -229,11 +233,34 @@ func (n *lineagePruning) makeAncestor(ctx context.Context, out *batcher, r *row)
 	return nil
 }
 
-// dropHeld deletes the pending writes of an ancestor that is none any more.
+// dropFreed deletes the writes that an interrupted prune left under the id of the ancestor r. They have
+// no ledger: it was deleted when r was hidden.
+func (n *lineagePruning) dropFreed(ctx context.Context, out *batcher, r *row) error {
+	left := n.l.WritesOf(r.id)
+	left.KeysOnly, left.Limit = true, 1
+	page, _, err := n.l.s.be.Scan(ctx, left)
+	if err != nil || len(page) == 0 || bytes.Equal(page[0].Key, n.l.LedgerKey(r.id)) || n.any(func(o *row) bool { return o.id == r.id }) {
+		return err
+	}
+	left.Limit = 0
+	return n.drop(ctx, out, left)
+}
+
+// dropHeld deletes the pending writes stored for r as an ancestor, which it is no longer, or which an
+// interrupted prune did not make it.
 func (n *lineagePruning) dropHeld(ctx context.Context, out *batcher, r *row) error {
-	held := n.l.WritesOf(space.Held(r.seq))
-	held.KeysOnly = true
-	return n.l.s.scan(ctx, held, func(e backend.Entry) error {
+	if r.holds {
+		if err := n.dropFreed(ctx, out, r); err != nil {
+			return err
+		}
+	}
+	return n.drop(ctx, out, n.l.WritesOf(space.Held(r.seq)))
+}
+
+// drop deletes all keys in a range.
+func (n *lineagePruning) drop(ctx context.Context, out *batcher, r backend.Range) error {
+	r.KeysOnly = true
+	return n.l.s.scan(ctx, r, func(e backend.Entry) error {
 		return out.add(ctx, backend.Mut{Key: e.Key, Delete: true})
 	})
 }
@@ -279,10 +306,8 @@ func (n *lineagePruning) replaceByStub(ctx context.Context, out *batcher, in *st
 	if err := out.add(ctx, muts...); err != nil {
 		return err
 	}
-	if r.holds {
-		if err := n.dropHeld(ctx, out, r); err != nil {
-			return err
-		}
+	if err := n.dropHeld(ctx, out, r); err != nil {
+		return err
 	}
 	for _, t := range r.indexedTerms(n.rows[r.parent]) {
 		if err := out.add(ctx, backend.Mut{Key: n.l.indexKey(t, r.seq), Delete: true}); err != nil {
