@@ -129,7 +129,13 @@ func (l *lineage) checkUndo(ctx context.Context, r *record, oldSeq uint64) (depe
 			return by, fmt.Errorf("%w: writes were put on the migrated head since", ErrConflict)
 		}
 	}
-	return by, nil
+	names, err := l.th.namespaces(ctx)
+	for _, n := range names {
+		if l.ref.Namespace == "" && n.CalledFrom == l.recordID(r) {
+			return by, fmt.Errorf("%w: namespace %q was called from the migrated head since", ErrConflict, n.Name)
+		}
+	}
+	return by, err
 }
 
 // writesOf returns the pending writes of a checkpoint by task, encoded without its id.

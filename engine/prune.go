@@ -167,20 +167,33 @@ func (n *lineagePruning) settle(all bool) {
 	}
 }
 
-// callees finds the namespaces that hang on checkpoints of n, the unnamed namespace, that are to be
-// removed, and decides whether they go with them. A pin in a namespace retains the checkpoint that
-// it hangs on. The end of a run leaves namespaces with checkpoints of other runs.
-func (n *lineagePruning) callees(ctx context.Context, t *thread, k *pruneRule, spaces []*codec.Namespace) (map[string]*lineagePruning, error) {
-	callers := map[string]*row{}
+// callers lists, by id, the checkpoints that a namespace with that id in its record hangs on: the one
+// with the id, and heads migrated from it, which took over the step that it began.
+func (n *lineagePruning) callers() map[string][]*row {
+	callers := map[string][]*row{}
 	for r := range n.newestFirst {
-		if r.visible() && r.verdict != retained {
-			callers[r.id] = r
+		if !r.visible() {
+			continue
+		}
+		callers[r.id] = append(callers[r.id], r)
+		for at := r; at.took && n.rows[at.parent] != nil; {
+			at = n.rows[at.parent]
+			callers[at.id] = append(callers[at.id], r)
 		}
 	}
-	found := map[string]*lineagePruning{}
+	return callers
+}
+
+func (r *row) isRetained() bool { return r.verdict == retained }
+
+// callees finds the namespaces that hang on checkpoints of n, the unnamed namespace, that are to be
+// removed, and decides whether they go with them. A pin in a namespace retains a checkpoint that it
+// hangs on. The end of a run leaves namespaces with checkpoints of other runs.
+func (n *lineagePruning) callees(ctx context.Context, t *thread, k *pruneRule, spaces []*codec.Namespace) (map[string]*lineagePruning, error) {
+	callers, found := n.callers(), map[string]*lineagePruning{}
 	for _, space := range spaces {
-		caller := callers[space.CalledFrom]
-		if caller == nil {
+		by := callers[space.CalledFrom]
+		if len(by) == 0 || slices.ContainsFunc(by, (*row).isRetained) {
 			continue
 		}
 		c, err := t.openPruning(ctx, space)
@@ -191,15 +204,17 @@ func (n *lineagePruning) callees(ctx context.Context, t *thread, k *pruneRule, s
 		if k.run != "" || !c.any(func(r *row) bool { _, pinned := r.attrs.Labels[LabelPin]; return pinned }) {
 			continue
 		}
-		if slices.Contains(k.remove, caller.id) {
-			return nil, fmt.Errorf("%w: checkpoint %q cannot be removed: a checkpoint in namespace %q, which it called, is pinned", ErrInvalid, caller.id, space.Name)
+		for _, r := range by {
+			if slices.Contains(k.remove, r.id) {
+				return nil, fmt.Errorf("%w: checkpoint %q cannot be removed: a checkpoint in namespace %q, which it called, is pinned", ErrInvalid, r.id, space.Name)
+			}
 		}
-		caller.verdict = retained
+		by[0].verdict = retained
 	}
 	n.keepHistories(k) // those of pinned callers, too
 	for _, c := range found {
 		others := k.run != "" && c.any(func(r *row) bool { return r.attrs.RunID != k.run })
-		c.gone = callers[c.space.CalledFrom].verdict != retained && !others
+		c.gone = !others && !slices.ContainsFunc(callers[c.space.CalledFrom], (*row).isRetained)
 	}
 	return found, nil
 }

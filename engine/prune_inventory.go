@@ -26,6 +26,7 @@ type row struct {
 
 	ghost      bool
 	holds      bool   // an ancestor, which keeps its pending writes
+	took       bool   // a migrated head, which took over the pending writes of its parent
 	dangling   string // the parent's id if that checkpoint did not exist
 	idKey      []byte // key of the id's entry, nil if it has none
 	origin     uint64 // place in line
@@ -139,7 +140,7 @@ func (l *storedLineage) inventory(ctx context.Context) (*inventory, error) {
 func (w *row) fill(l *storedLineage, r *record) {
 	rec := r.rec
 	w.id, w.ghost, w.origin = l.recordID(r), rec.Ghost, r.origin()
-	w.holds, w.dangling = rec.Holds, rec.ParentID
+	w.holds, w.took, w.dangling = rec.Holds, rec.Took, rec.ParentID
 	switch {
 	case rec.Ghost:
 	case rec.ID != "":

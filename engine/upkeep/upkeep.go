@@ -119,10 +119,10 @@ type Thread[Checkpoint any] interface {
 
 	// UndoHead removes the head with a hash that MigrateHead made at newSeq from the checkpoint at
 	// oldSeq, which becomes the head again: ids, branches and pending writes are as before, and
-	// newSeq is not used again. If something was saved on the migrated head, or writes were put
-	// there, that is engine.ErrConflict, and nothing changes; if newSeq has another checkpoint,
-	// that is engine.ErrInvalid. It is durable when the call returns. Repeating it, or an
-	// interrupted one, is safe.
+	// newSeq is not used again. If something was saved on the migrated head, writes were put there,
+	// or a namespace was called from it (engine.Draft.CalledFrom), that is engine.ErrConflict, and
+	// nothing changes; if newSeq has another checkpoint, that is engine.ErrInvalid. It is durable when
+	// the call returns. Repeating it, or an interrupted one, is safe.
 	UndoHead(ctx context.Context, oldSeq, newSeq uint64, hash [32]byte) error
 
 	// MigrateHistory rewrites every checkpoint of the thread, in all namespaces, at a version: with
