@@ -288,7 +288,7 @@ func (m *listing) read(ctx context.Context, c *idLine, id string) (e *Entry, err
 	}
 	cp := e.Checkpoint
 	if err = m.s.applyLoadHooks(ctx, cp, m.export); err == nil {
-		e.Writes, err = m.s.Thread(cp.Ref).runWriteLoadHooks(ctx, cp.ID, e.Writes)
+		e.Writes, err = m.s.Thread(cp.Ref).runWriteLoadHooks(ctx, cp.ID, e.Writes, m.export)
 	}
 	matches := true
 	if err == nil && chain != nil {

@@ -221,7 +221,7 @@ func (t *Thread) histories(ctx context.Context, o *LoadOptions, found []*ancesto
 				return nil, err
 			}
 		}
-		ws, err := t.runWriteLoadHooks(ctx, a.cp.ID, a.writes)
+		ws, err := t.runWriteLoadHooks(ctx, a.cp.ID, a.writes, o.Export)
 		if err != nil {
 			return nil, err
 		}

@@ -14,11 +14,7 @@ func (s *Store) applyLoadHooks(ctx context.Context, cp *Checkpoint, export bool)
 	if s.hooks == nil {
 		return nil
 	}
-	stages := []hook.Stage{hook.Load, hook.Export}
-	if !export {
-		stages = stages[:1]
-	}
-	for _, stage := range stages {
+	for _, stage := range loadStages(export) {
 		chain, err := s.hookChain(stage, cp.Ref.Tenant, cp.Ref.Thread)
 		if err == nil && chain != nil {
 			err = s.applyHooks(ctx, stage, chain, cp)
@@ -28,6 +24,14 @@ func (s *Store) applyLoadHooks(ctx context.Context, cp *Checkpoint, export bool)
 		}
 	}
 	return nil
+}
+
+// loadStages are the stages of hooks that run on loaded data.
+func loadStages(export bool) []hook.Stage {
+	if export {
+		return []hook.Stage{hook.Load, hook.Export}
+	}
+	return []hook.Stage{hook.Load}
 }
 
 // applyHooks runs a chain on the loaded channels, the metadata and the labels of cp.

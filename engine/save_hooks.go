@@ -239,6 +239,9 @@ func (t *Thread) hookNames(d *Draft) []hook.Name {
 	if d.CalledFrom != "" {
 		names = append(names, hook.Name{What: "id of the calling checkpoint", Text: d.CalledFrom})
 	}
+	for _, name := range d.Delta {
+		names = append(names, hook.Name{What: "delta channel", Text: name})
+	}
 	return names
 }
 

@@ -305,7 +305,7 @@ func addSealed[T any](of space.Owner, p *pending, k *space.Kind[T], key []byte, 
 func (t *Thread) Writes(ctx context.Context, checkpointID string) ([]PendingWrite, error) {
 	out, err := t.writes(ctx, checkpointID)
 	if err == nil {
-		out, err = t.runWriteLoadHooks(ctx, checkpointID, out)
+		out, err = t.runWriteLoadHooks(ctx, checkpointID, out, false)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading writes: %w", err)

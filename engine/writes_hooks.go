@@ -44,12 +44,21 @@ func (t *Thread) runWriteHooks(ctx context.Context, checkpoint, task, path strin
 	return out, nil
 }
 
-// runWriteLoadHooks runs the load hooks on pending writes.
-func (t *Thread) runWriteLoadHooks(ctx context.Context, checkpoint string, ws []PendingWrite) ([]PendingWrite, error) {
-	chain, err := t.s.hookChain(hook.Load, t.ref.Tenant, t.ref.Thread)
-	if chain == nil || err != nil || len(ws) == 0 {
-		return ws, err
+// runWriteLoadHooks runs the load hooks on pending writes, then the export hooks if export is set.
+func (t *Thread) runWriteLoadHooks(ctx context.Context, checkpoint string, ws []PendingWrite, export bool) ([]PendingWrite, error) {
+	for _, stage := range loadStages(export) {
+		chain, err := t.s.hookChain(stage, t.ref.Tenant, t.ref.Thread)
+		if err == nil && chain != nil && len(ws) > 0 {
+			ws, err = t.runStageOnWrites(ctx, stage, chain, checkpoint, ws)
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
+	return ws, nil
+}
+
+func (t *Thread) runStageOnWrites(ctx context.Context, stage hook.Stage, chain hook.Chain, checkpoint string, ws []PendingWrite) ([]PendingWrite, error) {
 	u, err := t.s.user(ctx, userName{t.ref.Tenant, t.ref.User}, false)
 	if err != nil {
 		return nil, err
@@ -62,7 +71,7 @@ func (t *Thread) runWriteLoadHooks(ctx context.Context, checkpoint string, ws []
 		return nil, err
 	}
 	if len(c.Items) != len(ws) {
-		return nil, unstorable(hook.Load, fmt.Errorf("%d items for %d", len(c.Items), len(ws)))
+		return nil, unstorable(stage, fmt.Errorf("%d items for %d", len(c.Items), len(ws)))
 	}
 	for i := range ws {
 		ws[i].Data = c.Items[i].Data
