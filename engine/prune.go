@@ -99,6 +99,7 @@ type lineagePruning struct {
 	*inventory
 	space    *codec.Namespace  // its record; empty for the unnamed one
 	gone     bool              // the namespace is removed with all in it
+	chosen   bool              // a rule chose among its checkpoints
 	branches map[string]uint64 // the seqs that their records name
 	children map[uint64][]*row // retained or hidden records, by a parent that is removed
 	lost     []upkeep.LostHistory
@@ -252,7 +253,7 @@ func (n *lineagePruning) choose(k *pruneRule) error {
 			line = append(line, r)
 		}
 	}
-	if k == nil {
+	if n.chosen = k != nil; !n.chosen {
 		return nil
 	}
 	slices.SortStableFunc(line, func(a, b *row) int {
@@ -295,17 +296,22 @@ func (n *lineagePruning) hideBases() {
 	}
 }
 
-// checkFound checks that all ids were found.
+// checkFound checks that all ids were found, and that their checkpoints are removed.
 func (p *pruning) checkFound(ids []string) error {
-	have := map[string]bool{}
+	removes := map[string]bool{} // false: it remains
 	for _, n := range p.lineages {
 		for r := range n.newestFirst {
-			have[r.id] = have[r.id] || r.visible() && r.verdict != retained
+			if r.visible() && (n.gone || n.chosen) {
+				removes[r.id] = removes[r.id] || r.verdict != retained
+			}
 		}
 	}
 	for _, id := range ids {
-		if !have[id] {
+		switch yes, found := removes[id]; {
+		case !found:
 			return fmt.Errorf("%w: checkpoint %q", ErrNotFound, id)
+		case !yes:
+			return fmt.Errorf("%w: checkpoint %q cannot be removed: the history of a delta channel of a later one needs it", ErrInvalid, id)
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 const (
 	tokenVersion    = 1
 	fingerprintSize = 8
-	maxPageToken    = 8 << 10
+	maxPageToken    = 24 << 10 // the longest names, of characters that JSON escapes with six
 )
 
 // position is the place of a checkpoint or, with only a ref, a thread in a listing.
