@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -154,9 +155,12 @@ func (d *deltaTree) put(t *testing.T, r *rand.Rand, th *Thread, id string) {
 // The histories of remaining checkpoints are those of all checkpoints that ever were, whatever was
 // pruned, erased, labelled, copied or collected; and once nothing stands on the hidden ones, they go.
 func TestHistoriesOutlivePrunes(t *testing.T) {
-	rounds := 20
-	if testing.Short() {
-		rounds = 3
+	rounds := 3
+	if os.Getenv("CKPTD_LONG") != "" {
+		rounds = 20 // some take a minute
+	}
+	if raceEnabled {
+		rounds = 1 // all in one goroutine
 	}
 	for seed := range uint64(rounds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
