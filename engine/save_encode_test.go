@@ -237,7 +237,7 @@ func checkBound(t *testing.T, rs *restorer, r *record, tip *checkpointState) (sh
 	}
 	for c := range tip.all {
 		whole := int64(len(rs.l.s.z.AppendBlock(nil, c.value)))
-		if c.minFull() > whole+whole/50+16 { // an encoder is not quite monotonous, and a few bytes that repeat get shorter
+		if c.minFull() > whole+whole/50+16 { // an encoder is not quite monotonous: a block of one repeated byte has no headers
 			t.Errorf("seq %d channel %d: a restore takes %d bytes for the least of a full encoding, which has %d", r.seq, c.number, c.minFull(), whole)
 		}
 		full += whole + entryBytes
